@@ -1,0 +1,37 @@
+# Rooms: object libraries that together make libdistattn.
+
+# distattn_room(<name> SOURCES ... [LINK ...]): an object library that sees core/include and its own LINK.
+function(distattn_room name)
+  cmake_parse_arguments(ROOM "" "" "SOURCES;LINK" ${ARGN})
+  set(target distattn_${name})
+  add_library(${target} OBJECT ${ROOM_SOURCES})
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" PUBLIC
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/include>")
+  target_link_libraries(${target} PUBLIC ${ROOM_LINK})
+  distattn_warnings(${target})
+  set_property(GLOBAL APPEND PROPERTY DISTATTN_ROOMS ${target})
+endfunction()
+
+function(distattn_warnings target)
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow>)
+  if(DISTATTN_WARNINGS_AS_ERRORS)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>)
+  endif()
+endfunction()
+
+# The library proper, and distattn_rooms: what tests link.
+function(distattn_assemble_library)
+  get_property(rooms GLOBAL PROPERTY DISTATTN_ROOMS)
+  add_library(distattn_rooms INTERFACE)
+  target_include_directories(distattn_rooms INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/core/include")
+  target_link_libraries(distattn_rooms INTERFACE ${rooms})
+
+  add_library(distattn)
+  add_library(distattn::distattn ALIAS distattn)
+  target_link_libraries(distattn PRIVATE ${rooms})
+  target_include_directories(distattn PUBLIC
+    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/include>" "$<INSTALL_INTERFACE:include>")
+  target_compile_features(distattn PUBLIC cxx_std_20)
+  set_target_properties(distattn PROPERTIES VERSION ${PROJECT_VERSION}
+    SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINKER_LANGUAGE CXX)
+endfunction()

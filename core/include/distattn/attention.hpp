@@ -1,0 +1,54 @@
+#pragma once
+/// What a user calls: one exact attention over ranks, forward and backward.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "distattn/engine.hpp"
+#include "distattn/execute.hpp"
+#include "distattn/lower.hpp"
+#include "distattn/problem.hpp"
+#include "distattn/table.hpp"
+#include "distattn/timeline.hpp"
+#include "distattn/verify.hpp"
+
+namespace distattn {
+
+struct AttentionOptions {
+  std::string schedule = "auto";  ///< "F" or "F/B" (table.hpp)
+  bool own_mode = true;           ///< use each schedule's own mode instead of `mode`
+  Mode mode = Mode::overlapped;
+  Routes routes;
+  bool backward = false;          ///< prepare the backward pass too
+};
+
+/// One rank's handle for one problem: planned and proved once, then called as often as one likes without allocating.
+/// Construction and every call are collectives over the transport's ranks. Device and transport must outlive it.
+class Attention {
+ public:
+  /// Throws Error(usage) when the schedule does not apply, or its program fails its proof.
+  Attention(const Problem& problem, const AttentionOptions& options, Device& device, Transport& transport);
+  ~Attention();
+  Attention(Attention&&) noexcept;
+
+  const Outline& outline(Pass pass) const;
+  const RankProgram& program(Pass pass) const;
+  /// Counts over all ranks (of the proof).
+  const Counts& counts(Pass pass) const;
+  /// Tokens of this rank's shards, and where they stand in the sequence.
+  std::vector<std::int64_t> query_positions() const;
+  std::vector<std::int64_t> key_positions() const;
+
+  /// o and lse of this rank's queries. The timeline is valid until the next call.
+  const Timeline& forward(const Bindings& bindings);
+  /// dq, dk, dv from the global (o, lse), which the caller kept.
+  const Timeline& backward(const Bindings& bindings);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace distattn

@@ -1,0 +1,28 @@
+#pragma once
+/// How ranks find each other: rank, size, an exchange of bytes, a barrier. Everything else is built on it.
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "distattn/types.hpp"
+
+namespace distattn {
+
+/// Collectives must be called by all ranks in the same order. A rank that is missing ends them with Error(timeout)
+/// that names it.
+class Bootstrap {
+ public:
+  virtual ~Bootstrap() = default;
+  virtual std::string_view name() const = 0;
+  virtual Rank rank() const = 0;
+  virtual int size() const = 0;
+  virtual Rank local_rank() const = 0;
+  virtual int local_size() const = 0;  ///< ranks on this node: consecutive
+  /// Everybody's bytes, by rank; lengths may differ.
+  virtual std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> mine) = 0;
+  virtual void barrier() = 0;
+};
+
+}  // namespace distattn

@@ -1,0 +1,107 @@
+#pragma once
+/// What a backend implements: a Device computes steps, a Transport exchanges them.
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distattn/error.hpp"
+#include "distattn/event.hpp"
+#include "distattn/schedule.hpp"
+#include "distattn/tensor.hpp"
+
+namespace distattn {
+
+/// One rank's tensors: its own shards, its segments' tokens one after the other in the order of segments, all heads.
+/// lse, delta: as statistics_view. Forward reads q, k, v and writes o, lse; backward reads q, k, v, d_o, o, lse
+/// and writes dq, dk, dv. Element types may differ from the problem's: they are converted on the way.
+struct Bindings {
+  ConstTensorView q, k, v;
+  TensorView o, lse;
+  ConstTensorView d_o;
+  TensorView dq, dk, dv;
+};
+
+/// A rank program's memory: one block in some memory space, slots inside it, and where every buffer's parts lie.
+/// Outline and program must outlive it.
+class BufferTable {
+ public:
+  /// A part of a buffer, where it lies.
+  struct Part {
+    std::byte* data = nullptr;
+    PartShape shape;
+  };
+
+  /// `memory` holds slots_bytes(program) bytes, 64-byte aligned at least.
+  BufferTable(const Outline& outline, const RankProgram& program, Rank rank, MemorySpace space,
+              std::shared_ptr<std::byte> memory);
+
+  const Outline& outline() const { return *outline_; }
+  const RankProgram& program() const { return *program_; }
+  Rank rank() const { return rank_; }
+  MemorySpace space() const { return space_; }
+  const BufferDecl& decl(BufferId buffer) const { return program_->buffers[index(buffer)]; }
+  std::span<const Part> parts(BufferId buffer) const {
+    const auto [first, count] = where_[index(buffer)];
+    return {parts_.data() + first, count};
+  }
+  /// The whole block: what a transport registers once.
+  std::span<std::byte> memory() const { return {memory_.get(), bytes_}; }
+
+ private:
+  struct Where {
+    std::size_t first, count;
+  };
+  const Outline* outline_;
+  const RankProgram* program_;
+  Rank rank_;
+  MemorySpace space_;
+  std::shared_ptr<std::byte> memory_;
+  std::size_t bytes_;
+  std::vector<Part> parts_;
+  std::vector<Where> where_;
+};
+
+/// Bytes of a program's memory: its slots one after the other, each on a 64-byte boundary.
+std::size_t slots_bytes(const RankProgram& program);
+
+/// Something that runs steps of its lanes. Steps of one lane are submitted in order, from one thread per lane.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  /// Starts `step` only after every event in `after`; may block the calling lane to ensure it. A failure is stored
+  /// in the event and names rank and step.
+  virtual Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) = 0;
+  /// Ends all work with `error`: every pending event completes with it, kernels look once per tile. Any thread.
+  virtual void abort(const Error& error) noexcept = 0;
+};
+
+class Device : public Engine {
+ public:
+  virtual std::string_view name() const = 0;
+  virtual MemorySpace space() const = 0;
+  /// Why this device cannot compute `problem`, naming what it can; empty if it can.
+  virtual std::string why_not(const Problem& problem, Pass pass) const = 0;
+  /// Memory for a program of `rank`, made before the run; both arguments must outlive it.
+  virtual std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
+  /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O).
+  virtual void load(const Bindings& bindings, BufferTable& buffers) = 0;
+  /// Unpacks this rank's results; gradients of key heads that groups share are summed in group order.
+  virtual void store(const BufferTable& buffers, const Bindings& bindings) = 0;
+};
+
+class Transport : public Engine {
+ public:
+  virtual std::string_view name() const = 0;
+  virtual Rank rank() const = 0;
+  virtual int size() const = 0;
+  /// Whether it can send from and receive into that memory.
+  virtual bool reaches(MemorySpace space) const = 0;
+  /// Called by the executor when this rank has begun the compute step `number`: what a heartbeat carries.
+  virtual void progressed(int number) noexcept { static_cast<void>(number); }
+};
+
+}  // namespace distattn

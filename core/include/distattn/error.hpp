@@ -1,0 +1,39 @@
+#pragma once
+/// Errors: bad input and bad environment are thrown as Error; bugs assert (DISTATTN_EXPECT).
+
+#include <stdexcept>
+#include <string>
+
+namespace distattn {
+
+/// What went wrong, in the classes that the command line turns into exit codes.
+enum class ErrorKind {
+  usage,        ///< bad input, an unsupported combination, a malformed file (exit 2)
+  environment,  ///< backend not built, no device, unwritable output (exit 3)
+  peer,         ///< another rank failed or disagreed (exit 3)
+  timeout,      ///< an awaited rank made no progress (exit 4)
+  interrupted,  ///< the user or an abort ended the run (exit 130)
+};
+
+/// One line, worded "problem (why) suggestion"; ranks are named "rank N".
+class Error : public std::runtime_error {
+ public:
+  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  ErrorKind kind() const noexcept { return kind_; }
+
+ private:
+  ErrorKind kind_;
+};
+
+[[noreturn]] inline void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
+
+namespace detail {
+/// Prints the broken expectation and aborts: only a bug in distattn or its caller gets here.
+[[noreturn]] void expectation_failed(const char* expression, const char* file, int line);
+}  // namespace detail
+
+}  // namespace distattn
+
+/// States what must hold here if the code is right. Kept in every build: none stands in an inner loop.
+#define DISTATTN_EXPECT(condition) \
+  ((condition) ? static_cast<void>(0) : ::distattn::detail::expectation_failed(#condition, __FILE__, __LINE__))

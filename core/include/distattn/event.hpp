@@ -1,0 +1,38 @@
+#pragma once
+/// The one word for asynchrony: something that will have happened, or failed.
+
+#include <chrono>
+#include <exception>
+#include <memory>
+
+namespace distattn {
+
+/// A shared handle to the completion of submitted work. Default-constructed: already complete. Thread-safe.
+class Event {
+ public:
+  /// What a backend implements for completions of its own kind (a CUDA event, a UCX request).
+  class State {
+   public:
+    virtual ~State() = default;
+    virtual bool done() const = 0;
+    /// Returns when the work has ended; rethrows its failure.
+    virtual void wait() const = 0;
+  };
+
+  Event() = default;
+  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  /// An event that has already failed: wait() throws `error`.
+  static Event failed(std::exception_ptr error);
+
+  bool done() const { return state_ == nullptr || state_->done(); }
+  void wait() const {
+    if (state_ != nullptr) state_->wait();
+  }
+  /// For the backend that made the event and wants to order on it without waiting; null when complete.
+  const State* state() const { return state_.get(); }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace distattn

@@ -1,0 +1,33 @@
+#pragma once
+/// Runs one rank's program: three lanes, each a thread that submits its steps in order.
+
+#include <memory>
+
+#include "distattn/engine.hpp"
+#include "distattn/schedule.hpp"
+#include "distattn/timeline.hpp"
+
+namespace distattn {
+
+/// A program made ready once (memory, lane threads) and run as often as one likes; the second run allocates nothing.
+/// All ranks run together: run() is a collective. Not thread-safe; one Executor a rank.
+class Executor {
+ public:
+  /// Throws Error(usage) when the device cannot compute the problem or the transport cannot reach its memory.
+  /// `outline` and `program` are kept by reference.
+  Executor(const Outline& outline, const RankProgram& program, Rank rank, Device& device, Transport& transport);
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Loads inputs, runs every step, stores results. The first failure of any lane aborts the others and is thrown.
+  /// The timeline holds this rank's spans and stays valid until the next run.
+  const Timeline& run(const Bindings& bindings);
+  const BufferTable& buffers() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace distattn

@@ -1,0 +1,69 @@
+#pragma once
+/// .npy and .safetensors: read with bounds and overflow checked before anything is allocated; written under a
+/// temporary name and renamed.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distattn/tensor.hpp"
+#include "distattn/types.hpp"
+
+namespace distattn {
+
+/// Element types of stored arrays; int32 and int64 only for cu_seqlens.
+enum class StoredType : std::uint8_t { fp64, fp32, bf16, fp16, int32, int64 };
+
+/// An array inside a mapped file. Copies share the mapping. Shape as stored; data dense, either order (.npy).
+class StoredArray {
+ public:
+  StoredType type() const { return type_; }
+  const std::vector<std::int64_t>& shape() const { return shape_; }
+  const std::byte* data() const { return data_; }
+  const std::string& origin() const { return origin_; }  ///< "file.npy" or "file.safetensors:q", for messages
+
+  /// As [batch, sequence, heads, head_dim] (rank 3: batch 1). Throws Error(usage) for other ranks or integers.
+  ConstTensorView tensor() const;
+  bool has_batch() const { return shape_.size() == 4; }
+  /// A rank-1 int32 or int64 array. Throws Error(usage) otherwise.
+  std::vector<std::int64_t> integers() const;
+
+ private:
+  friend StoredArray read_npy(const std::filesystem::path&);
+  friend std::map<std::string, StoredArray> read_safetensors(const std::filesystem::path&);
+  StoredType type_ = StoredType::fp32;
+  bool fortran_order_ = false;
+  std::vector<std::int64_t> shape_;
+  const std::byte* data_ = nullptr;
+  std::shared_ptr<const void> mapping_;
+  std::string origin_;
+};
+
+/// NumPy format 1.0–3.0, little-endian float16/32/64 or int32/64. Bytes left over are refused.
+StoredArray read_npy(const std::filesystem::path& path);
+/// Every tensor of the file. The header, offsets and sizes are checked to tile the data exactly.
+std::map<std::string, StoredArray> read_safetensors(const std::filesystem::path& path);
+
+/// A float32 .npy of a fixed shape that several writers fill by rows and that appears under its name only when
+/// complete. Destroyed without commit(): nothing is left behind. Writers may be threads.
+class NpyWriter {
+ public:
+  /// Creates "<name>.partial-<pid>" in the target folder. Throws Error(environment) if it cannot.
+  NpyWriter(std::filesystem::path path, std::vector<std::int64_t> shape);
+  ~NpyWriter();
+  NpyWriter(NpyWriter&&) noexcept;
+  /// Writes `count` elements at element `offset` of the array. Throws Error(environment), e.g. on a full disk.
+  void write(std::int64_t offset, const float* values, std::int64_t count);
+  /// Flushes and renames.
+  void commit();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace distattn

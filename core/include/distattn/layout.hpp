@@ -1,0 +1,106 @@
+#pragma once
+/// Segments, layouts and the sharding of a problem over ranks (spec §3).
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distattn/band.hpp"
+#include "distattn/problem.hpp"
+#include "distattn/types.hpp"
+
+namespace distattn {
+
+/// A run of positions owned by one rank: the atom of every schedule.
+struct Segment {
+  Run run;
+  Rank owner = 0;
+  friend bool operator==(const Segment&, const Segment&) = default;
+};
+
+/// A consecutive run of query heads and every key/value head that one of them uses (spec §5). Groups may share a
+/// key head; its gradient is then summed by the owner in group order.
+struct HeadGroup {
+  int q0 = 0, q_count = 0;
+  int kv0 = 0, kv_count = 0;
+  friend bool operator==(const HeadGroup&, const HeadGroup&) = default;
+};
+
+enum class LayoutKind : std::uint8_t { block, zigzag, striped, chunked };
+const char* name_of(LayoutKind kind);
+
+/// A layout by name; split cuts each rank's block into that many segments (block only).
+struct Layout {
+  LayoutKind kind = LayoutKind::block;
+  int split = 1;
+  friend bool operator==(const Layout&, const Layout&) = default;
+};
+
+/// N need not divide by P: cut points are ⌊N·k/n⌋. Segments may be empty. Positions start at 0.
+std::vector<Segment> block_segments(std::int64_t tokens, int ranks, int split = 1);
+/// Of 2P blocks, rank p owns p and 2P−1−p.
+std::vector<Segment> zigzag_segments(std::int64_t tokens, int ranks);
+/// Rank p owns every P-th token from p on.
+std::vector<Segment> striped_segments(std::int64_t tokens, int ranks);
+/// Mask-aware: per_rank equal chunks a rank, heaviest first to the rank with the least work that has room.
+/// `first` is the position of the first token.
+std::vector<Segment> chunked_segments(std::int64_t tokens, int ranks, const BandIndex& mask, int per_rank = 4,
+                                      std::int64_t first = 0);
+/// Segments that reach across `position` become two: attention sinks travel alone.
+std::vector<Segment> cut_segments(std::vector<Segment> segments, std::int64_t position);
+
+/// Group u of `groups` holds the u-th consecutive run of query heads, the first heads mod groups one more.
+/// Throws Error(usage) when groups > heads.
+std::vector<HeadGroup> head_groups(int heads, int kv_heads, int groups);
+
+/// A problem laid over ranks: who owns what. Plain data; positions are absolute.
+struct Sharding {
+  Problem problem;
+  int ranks = 1;
+  Layout layout;
+  std::vector<Segment> queries, keys;
+  std::vector<HeadGroup> groups;
+};
+
+/// The sharding of a checked problem. Throws Error(usage) as head_groups does.
+Sharding shard(const Problem& problem, int ranks, Layout layout, int groups = 1);
+
+/// Positions that `rank` owns, in the order of its local tensors: what a data loader feeds and RoPE rotates by.
+std::vector<std::int64_t> positions(std::span<const Segment> segments, Rank rank);
+
+/// A sharding with its lookups: segments by owner and which pairs of segments have a visible pair of positions.
+/// Immutable after construction; safe to share between threads. Keeps its own copy of the sharding.
+class Tiles {
+ public:
+  explicit Tiles(Sharding sharding);
+
+  const Sharding& sharding() const { return sharding_; }
+  const BandIndex& mask() const { return mask_; }
+  int ranks() const { return sharding_.ranks; }
+  int groups() const { return static_cast<int>(sharding_.groups.size()); }
+  const Segment& query(SegmentId i) const { return sharding_.queries[index(i)]; }
+  const Segment& key(SegmentId j) const { return sharding_.keys[index(j)]; }
+  std::span<const SegmentId> queries_of(Rank rank) const { return queries_of_[static_cast<std::size_t>(rank)]; }
+  std::span<const SegmentId> keys_of(Rank rank) const { return keys_of_[static_cast<std::size_t>(rank)]; }
+
+  /// Whether the tile (i, j) has a visible pair. O(1).
+  bool live(SegmentId i, SegmentId j) const {
+    const std::size_t bit = index(i) * sharding_.keys.size() + index(j);
+    return (live_[bit / 64] >> (bit % 64) & 1u) != 0;
+  }
+  /// Number of visible pairs of the tile (i, j), for one head.
+  std::int64_t pairs(SegmentId i, SegmentId j) const { return mask_.pairs(query(i).run, key(j).run); }
+  /// Whether some query sees a key at a later position.
+  bool looks_ahead() const { return looks_ahead_; }
+
+ private:
+  Sharding sharding_;
+  BandIndex mask_;
+  std::vector<std::vector<SegmentId>> queries_of_, keys_of_;
+  std::vector<std::uint64_t> live_;
+  bool looks_ahead_ = false;
+};
+
+}  // namespace distattn

@@ -1,0 +1,40 @@
+#pragma once
+/// From a table to programs: messages, merges, buffers and their lifetimes (spec §4). Written once, for every schedule.
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "distattn/schedule.hpp"
+#include "distattn/table.hpp"
+
+namespace distattn {
+
+/// How values find their way. node_size > 0: a value enters a node once and is passed on inside it, partial results
+/// merge inside a node before one leaves, and messages between nodes are posted up to `ahead` steps early.
+struct Routes {
+  int node_size = 0;
+  int ahead = 0;
+};
+
+/// The whole exchange of one schedule, and a builder of programs rank by rank: messages are kept, tiles never, so
+/// that a thousand ranks plan in seconds. program() is const and may be called from several threads.
+class Lowering {
+ public:
+  Lowering(std::string name, std::shared_ptr<const Tiles> tiles, Table table, Pass pass, Mode mode, Routes routes = {});
+  ~Lowering();
+  Lowering(Lowering&&) noexcept;
+
+  const Outline& outline() const;
+  const Tiles& tiles() const;
+  RankProgram program(Rank rank) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// All programs at once.
+Schedule lower(const Lowering& lowering);
+
+}  // namespace distattn

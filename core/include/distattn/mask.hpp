@@ -1,0 +1,67 @@
+#pragma once
+/// Masks: what users say, and the disjoint bands that everything else uses (spec §1).
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distattn/band.hpp"
+
+namespace distattn {
+
+/// visible(q,k) = (not causal or k ≤ q) and (−right ≤ q−k ≤ left or k < sinks) and document(q) = document(k),
+/// or exactly the given bands. Positions are absolute; queries hold the last seq_q of seq_kv positions.
+struct Mask {
+  bool causal = true;
+  std::int64_t left = -1;               ///< sliding window towards earlier keys; −1: unlimited
+  std::int64_t right = -1;              ///< … towards later keys; −1: unlimited
+  std::int64_t sinks = 0;               ///< the first keys that stay visible outside the window
+  std::vector<std::int64_t> documents;  ///< cu_seqlens: 0, …, seq_kv, never falling; empty: one document
+  std::vector<Band> given;              ///< explicit bands; excludes window, sinks and documents
+  bool explicit_bands = false;          ///< `given` is the mask (and may be empty: nothing is visible)
+  std::string name;                     ///< how the user wrote it, for reports
+};
+
+Mask full_mask();
+Mask causal_mask();
+/// The first `prefix` tokens see each other both ways; the rest is causal.
+Mask prefix_mask(std::int64_t seq_kv, std::int64_t prefix);
+/// Blocks (video frames) of `size` tokens see themselves both ways and all earlier blocks.
+Mask block_causal_mask(std::int64_t seq_kv, std::int64_t size);
+/// Explicit bands; throws Error(usage) naming two of them if they overlap.
+Mask band_mask(std::vector<Band> bands);
+
+/// Throws Error(usage) where options contradict each other or documents do not fit seq_kv.
+void check(const Mask& mask, std::int64_t seq_kv);
+
+/// The mask as disjoint bands, ordered by first query.
+std::vector<Band> bands_of(const Mask& mask);
+
+/// Two bands that share a pair, as indices into `bands`, or {-1, -1}. O(n log n) for packed documents.
+std::pair<std::ptrdiff_t, std::ptrdiff_t> overlapping_bands(std::span<const Band> bands);
+
+/// Finds the bands that a tile touches without looking at those it does not: thousands of packed documents cost no
+/// more than the documents under the tile. Immutable after construction; safe to share between threads.
+class BandIndex {
+ public:
+  BandIndex() = default;
+  explicit BandIndex(std::vector<Band> bands);
+
+  std::span<const Band> bands() const { return bands_; }
+  /// Appends to `out` every band that does not skip queries × keys, in order.
+  void touching(const Run& queries, const Run& keys, std::vector<Band>& out) const;
+  /// Number of visible pairs of queries × keys.
+  std::int64_t pairs(const Run& queries, const Run& keys) const;
+  /// Whether queries × keys has a visible pair.
+  bool any(const Run& queries, const Run& keys) const;
+
+ private:
+  template <class Visit>
+  void for_each_touching(const Run& queries, const Run& keys, Visit visit) const;
+
+  std::vector<Band> bands_;            // by q0
+  std::vector<std::int64_t> last_q1_;  // last_q1_[i]: largest q1 among bands_[0…i]
+};
+
+}  // namespace distattn

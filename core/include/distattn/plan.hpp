@@ -1,0 +1,31 @@
+#pragma once
+/// What a schedule would cost: planned, proved and counted, without arithmetic on tensors.
+
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "distattn/lower.hpp"
+#include "distattn/simulate.hpp"
+#include "distattn/table.hpp"
+#include "distattn/verify.hpp"
+
+namespace distattn {
+
+/// One pass of one schedule, counted. Bytes are those of messages' payloads.
+struct PassPlan {
+  std::string schedule;
+  Pass pass = Pass::forward;
+  int ranks = 1;
+  Mode mode = Mode::overlapped;
+  VerifyReport report;
+  double idle_ideal = 0;  ///< share of rank-time without compute on infinite links, work counted in visible pairs
+  double predicted_s = std::numeric_limits<double>::quiet_NaN();  ///< NaN: no machine was given
+};
+
+/// Lowers, proves and counts, rank by rank, on as many threads as there are cores; programs are dropped at once.
+PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode,
+                   const Routes& routes);
+
+}  // namespace distattn

@@ -1,0 +1,37 @@
+#pragma once
+/// What is built, what is usable here, and why not (design: each backend registers itself, also when it is not built).
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distattn/bootstrap.hpp"
+#include "distattn/engine.hpp"
+
+namespace distattn {
+
+enum class BackendKind : std::uint8_t { device, transport, bootstrap };
+
+struct BackendInfo {
+  std::string name;
+  BackendKind kind = BackendKind::device;
+  bool built = false;
+  bool usable = false;
+  std::string why;      ///< why it is not usable, or what it found; never empty when not usable
+  std::string version;  ///< of the library behind it: built and loaded, where it has one
+};
+
+/// Every backend that the project knows, best first within a kind.
+std::vector<BackendInfo> list_backends();
+
+struct DeviceOptions {
+  int threads = 0;      ///< a rank computes with; 0: cores / ranks of this process, at least 1
+  int local_ranks = 1;  ///< ranks that share this process's cores
+};
+
+/// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason.
+/// An empty name means the best usable.
+std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options);
+
+}  // namespace distattn

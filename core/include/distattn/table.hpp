@@ -1,0 +1,87 @@
+#pragma once
+/// Tables: for each step and rank, the tiles that the rank computes. All that a schedule's author writes (spec §4, §5).
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "distattn/layout.hpp"
+#include "distattn/types.hpp"
+
+namespace distattn {
+
+/// One head group's query segment against one key segment.
+struct Tile {
+  int group = 0;
+  SegmentId query{}, key{};
+  friend bool operator==(const Tile&, const Tile&) = default;
+};
+
+/// A generator, so that nothing of the size of all tiles is ever kept. `tiles(step, rank, sink)` calls sink once for
+/// each live tile, in a fixed order, and may be called from several threads.
+struct Table {
+  using Sink = std::function<void(const Tile&)>;
+  int steps = 0;
+  std::function<void(int step, Rank rank, const Sink& sink)> tiles;
+};
+
+/// Ranks as U head groups × R rows × C columns, rank = u + U·(r + R·c).
+struct MeshShape {
+  int groups = 1, rows = 1, columns = 1;
+  int ranks() const { return groups * rows * columns; }
+  friend bool operator==(const MeshShape&, const MeshShape&) = default;
+};
+
+/// Rank (u,r,c) computes, for head group u, the queries of row r against the keys of column c: own queries against
+/// the column's key shards, one a step, own first; then the row's other query shards against the keys at hand.
+/// One family holds Ring Attention (1×P×1), BurstAttention's backward (1×1×P), Attention2D (1×R×C), Ulysses (P×1×1),
+/// USP (U×P/U×1). node_size > 0: partners inside a node come first (LoongTrain's double ring).
+Table mesh(std::shared_ptr<const Tiles> tiles, MeshShape shape, int node_size = 0);
+
+/// DistFlashAttn Algorithm 2, block layout, causal: ranks that have run out of own tiles help later ranks. Any P.
+Table balanced(std::shared_ptr<const Tiles> tiles);
+
+/// balanced() with the last step of even P shared between owner and helper; block layout with split 2.
+Table balanced_split(std::shared_ptr<const Tiles> tiles);
+
+/// What a schedule's name means for a problem on some ranks.
+struct Recipe {
+  std::string name;                ///< canonical, e.g. "mesh:2x2x2:zigzag"
+  Layout layout;
+  int groups = 1;                  ///< head groups
+  Mode mode = Mode::overlapped;    ///< the schedule's own
+  std::function<Table(std::shared_ptr<const Tiles>, int node_size)> table;
+};
+
+/// A recipe, or the reason why this schedule does not apply.
+using RecipeOrReason = std::variant<Recipe, std::string>;
+
+/// A family of schedules under one name; `arguments` is what follows the colon ("2x2x2:zigzag"), or empty.
+struct NamedSchedule {
+  std::string name;
+  std::string grammar;  ///< as shown in help: "mesh:UxRxC[:block|zigzag|striped|chunked]"
+  std::function<RecipeOrReason(std::string_view arguments, const Problem&, int ranks)> resolve;
+};
+
+/// Every registered schedule, in the order of registration.
+const std::vector<NamedSchedule>& schedules();
+/// Adds a schedule of the caller's own, then usable by name everywhere. Not thread-safe: call before any run.
+void register_schedule(NamedSchedule schedule);
+
+/// Resolves "name[:arguments]". A name that nobody registered throws Error(usage) listing those that are.
+RecipeOrReason resolve_schedule(std::string_view name, const Problem& problem, int ranks);
+
+/// A forward and a backward table of one layout, written F/B ("ring/burst").
+struct RecipePair {
+  Recipe forward, backward;
+};
+/// Resolves "F" or "F/B"; pairs of different layouts or head groups' owners are a reason.
+std::variant<RecipePair, std::string> resolve_pair(std::string_view name, const Problem& problem, int ranks);
+
+/// The names that "all" stands for: every fixed name, attention2d at its default, usp and mesh with U in 2, 4, 8.
+std::vector<std::string> all_schedule_names(const Problem& problem, int ranks);
+
+}  // namespace distattn

@@ -1,0 +1,72 @@
+#pragma once
+/// Proof: runs programs on sets instead of numbers and reports every rule that one breaks (spec §4).
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "distattn/schedule.hpp"
+
+namespace distattn {
+
+enum class FindingKind : std::uint8_t {
+  malformed,      ///< an index out of range, an operation of the wrong lane or pass, a wrong size
+  unmatched,      ///< a message without its partner, under another step, or with another value or type
+  early,          ///< a buffer read before its value is there
+  late,           ///< a buffer read after its slot was given to another value
+  misplaced,      ///< a buffer that holds another value than the operation says
+  coverage,       ///< a tile computed twice or never, or merged twice or never
+  sealed,         ///< a partial result updated after it was sent
+  homeless,       ///< a result that does not end at its owner
+  leak,           ///< a partial result that nobody sends, or a received one that nobody merges
+  race,           ///< two steps of different lanes touch a slot and nothing orders them
+  deadlock,       ///< a step waits for one that cannot come before it
+  mask,           ///< bands that share a pair
+};
+const char* name_of(FindingKind kind);
+
+/// One broken rule. rank and step are −1 where the finding is about all of them.
+struct Finding {
+  FindingKind kind{};
+  Rank rank = -1;
+  int step = -1;
+  std::string message;  ///< names rank, step and value
+};
+
+/// Counts of a proved schedule; per-rank figures are indexed by rank.
+struct Counts {
+  int steps = 0;
+  std::int64_t messages = 0;            ///< values sent
+  std::int64_t messages_coalesced = 0;  ///< after joining those of one step, lane and peer
+  std::int64_t tiles = 0;               ///< computed
+  std::vector<std::int64_t> bytes_sent, bytes_far;
+  std::vector<std::int64_t> peak_remote_values;  ///< as the executable model counts them
+  std::vector<std::int64_t> peak_remote_bytes;   ///< slots that ever hold what the rank does not own
+  std::vector<std::int64_t> memory_bytes;        ///< all slots
+};
+
+struct VerifyReport {
+  std::vector<Finding> findings;  ///< empty: proved
+  Counts counts;
+  bool proved() const { return findings.empty(); }
+};
+
+/// Takes programs one at a time, in any order, each rank once; keeps sums over ranks, never the programs.
+/// add() is thread-safe.
+class Verifier {
+ public:
+  explicit Verifier(const Outline& outline);
+  Verifier(const Outline& outline, std::shared_ptr<const Tiles> tiles);  ///< with lookups already made
+  ~Verifier();
+  void add(Rank rank, const RankProgram& program);
+  VerifyReport finish();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+VerifyReport verify(const Schedule& schedule);
+
+}  // namespace distattn
