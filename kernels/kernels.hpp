@@ -1,0 +1,52 @@
+#pragma once
+/// The kernels of a host device as a table of functions: the reference and the tuned ones differ in nothing else.
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "distattn/types.hpp"
+#include "kernels/arguments.hpp"
+#include "kernels/team.hpp"
+
+namespace distattn::kernels {
+
+/// into = from, or into += from, between two arrangements of [batch][head][token][dim]: packs a rank's tensors into
+/// parts and unpacks results. Strides count elements along those four axes. Values are rounded to into's type.
+struct RearrangeArgs {
+  std::array<std::int64_t, 4> shape{};
+  DType into_dtype = DType::fp32;
+  void* into = nullptr;
+  std::array<std::int64_t, 4> into_strides{};
+  DType from_dtype = DType::fp32;
+  const void* from = nullptr;
+  std::array<std::int64_t, 4> from_strides{};
+  bool add = false;  ///< into += from; into is then fp32 or fp64
+};
+
+/// Each function does a list of independent operations with all threads of a team and returns when they are done, or
+/// soon after `stop` is set. Results do not depend on the number of threads, bit for bit. After a first call of its
+/// kind and size a function allocates nothing.
+template <class Args>
+using HostKernel = void (*)(std::span<const Args> operations, Team& team, const StopFlag& stop);
+
+struct HostKernels {
+  const char* name = "";
+  /// Why a shape cannot be computed, naming what can; empty if it can.
+  std::string (*why_not)(const TileShape& shape) = nullptr;
+  HostKernel<AttendArgs> attend = nullptr;
+  HostKernel<AttendBackwardArgs> attend_backward = nullptr;
+  HostKernel<MergeArgs> merge = nullptr;
+  HostKernel<AccumulateArgs> accumulate = nullptr;
+  HostKernel<ConvertArgs> convert = nullptr;
+  HostKernel<DeltaArgs> delta = nullptr;
+  HostKernel<RearrangeArgs> rearrange = nullptr;
+};
+
+/// Obvious loops in every element type; with fp64 the oracle.
+const HostKernels& reference_kernels();
+/// Tuned for the vector instructions of this processor. Not there in builds without Kokkos.
+const HostKernels& kokkos_kernels();
+
+}  // namespace distattn::kernels
