@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Makes this machine ready and builds distattn: installs what is missing with apt, configures, builds.
+# Usage: packaging/setup.sh [PRESET [TARGET...]]    (default: release, everything)
+# Run again it only does what is still to do.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+preset=${1:-release}
+shift || true
+
+packages=(
+  g++ cmake ninja-build
+  libfmt-dev nlohmann-json3-dev libcli11-dev catch2
+  libtrilinos-kokkos-dev libucx-dev libpmix-dev openmpi-bin libopenmpi-dev libopenblas-dev
+  pkgconf python3 python3-numpy iproute2
+)
+[[ $preset != asan ]] || packages+=(clang)
+
+say() { printf -- '-- %s\n' "$*"; }
+
+as_root() {
+  if [[ $EUID -eq 0 ]]; then
+    env DEBIAN_FRONTEND=noninteractive "$@"
+  else
+    sudo DEBIAN_FRONTEND=noninteractive "$@"
+  fi
+}
+
+missing_packages() {
+  local installed
+  installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "${packages[@]}" 2>/dev/null || true)
+  local package
+  for package in "${packages[@]}"; do
+    grep -qxF "installed $package" <<<"$installed" || printf '%s\n' "$package"
+  done
+}
+
+install_missing() {
+  if ! command -v apt-get >/dev/null; then
+    say "this is no Debian (no apt-get): building with the packages that are here"
+    return
+  fi
+  local missing
+  mapfile -t missing < <(missing_packages)
+  if [[ ${#missing[@]} -eq 0 ]]; then
+    say "every package is installed"
+    return
+  fi
+  if [[ $EUID -ne 0 ]] && ! command -v sudo >/dev/null; then
+    echo "packages are missing (installing needs root or sudo) run as root: apt-get install ${missing[*]}" >&2
+    exit 3
+  fi
+  say "installing with apt: ${missing[*]}"
+  local log
+  log=$(mktemp)
+  # Stale or empty lists would make the installation fail; without a network the lists at hand may still do.
+  as_root apt-get -q update </dev/null >"$log" 2>&1 || say "apt-get update failed: trying the lists at hand"
+  if ! as_root apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "${missing[@]}" \
+    </dev/null >>"$log" 2>&1; then
+    cat "$log" >&2
+    echo "installation failed (apt's messages above) install by hand: apt-get install ${missing[*]}" >&2
+    exit 3
+  fi
+  rm -f "$log"
+}
+
+configure() {
+  say "configuring (preset $preset)"
+  if [[ -f $build/build.ninja ]]; then
+    cmake -S . -B "$build"
+  else
+    cmake --preset "$preset"
+  fi
+}
+
+install_missing
+build=build
+[[ $preset == release ]] || build=build-$preset
+configure
+say "building into $build/"
+cmake --build "$build" --parallel "$(nproc)" ${1:+--target "$@"}

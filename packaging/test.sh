@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Sets up and builds as quickstart.sh does, then runs the tests.
+# Usage: packaging/test.sh [PRESET...]    (default: release; asan and tsan run the quick tests)
+# Ends with "N passed, N failed" and, if some were, ", N skipped". Fails when a test failed or none ran.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+[[ $# -gt 0 ]] || set -- release
+passed=0 failed=0 skipped=0
+
+# Adds up a JUnit report of ctest. A test without its program is "notrun" as a skipped one is, but it failed.
+count() {
+  local run left_out all
+  all=$(grep -c '<testcase ' "$1" || true)
+  run=$(grep -c '<testcase .* status="run"' "$1" || true)
+  left_out=$(grep -cE '<skipped message="SKIP_|<testcase .* status="disabled"' "$1" || true)
+  passed=$((passed + run)) skipped=$((skipped + left_out)) failed=$((failed + all - run - left_out))
+}
+
+for preset in "$@"; do
+  packaging/setup.sh "$preset"
+  report=$PWD/build/tests-$preset.xml
+  mkdir -p build && rm -f "$report"
+  printf -- '-- testing (preset %s)\n' "$preset"
+  ctest --preset "$preset" --output-junit "$report" </dev/null || true
+  if [[ ! -s $report ]]; then
+    echo "preset $preset ran no test (ctest wrote no report) see its message above" >&2
+    exit 3
+  fi
+  count "$report"
+done
+
+printf '\n%d passed, %d failed' "$passed" "$failed"
+[[ $skipped -eq 0 ]] || printf ', %d skipped' "$skipped"
+printf '\n'
+[[ $failed -eq 0 && $passed -gt 0 ]]
