@@ -15,12 +15,18 @@
 
 namespace distattn {
 
-/// Element types of stored arrays; int32 and int64 only for cu_seqlens.
-enum class StoredType : std::uint8_t { fp64, fp32, bf16, fp16, int32, int64 };
+/// Element types of stored arrays; int32 and int64 only for cu_seqlens. A .safetensors file may hold tensors of
+/// `other` types beside those that are asked for: their sizes are checked, their values cannot be read.
+enum class StoredType : std::uint8_t { fp64, fp32, bf16, fp16, int32, int64, other };
 
 /// An array inside a mapped file. Copies share the mapping. Shape as stored; data dense, either order (.npy).
 class StoredArray {
  public:
+  /// `data` holds the elements of `shape` densely and stays valid as long as `mapping`. Values that do not lie on a
+  /// boundary of their type are copied to one.
+  StoredArray(StoredType type, bool fortran_order, std::vector<std::int64_t> shape, const std::byte* data,
+              std::shared_ptr<const void> mapping, std::string origin);
+
   StoredType type() const { return type_; }
   const std::vector<std::int64_t>& shape() const { return shape_; }
   const std::byte* data() const { return data_; }
@@ -33,29 +39,30 @@ class StoredArray {
   std::vector<std::int64_t> integers() const;
 
  private:
-  friend StoredArray read_npy(const std::filesystem::path&);
-  friend std::map<std::string, StoredArray> read_safetensors(const std::filesystem::path&);
-  StoredType type_ = StoredType::fp32;
-  bool fortran_order_ = false;
+  StoredType type_;
+  bool fortran_order_;
   std::vector<std::int64_t> shape_;
-  const std::byte* data_ = nullptr;
+  const std::byte* data_;
   std::shared_ptr<const void> mapping_;
   std::string origin_;
 };
 
 /// NumPy format 1.0–3.0, little-endian float16/32/64 or int32/64. Bytes left over are refused.
+/// Throws Error(usage) for a file that cannot be opened or is not what it says.
 StoredArray read_npy(const std::filesystem::path& path);
 /// Every tensor of the file. The header, offsets and sizes are checked to tile the data exactly.
+/// Throws Error(usage) as read_npy does.
 std::map<std::string, StoredArray> read_safetensors(const std::filesystem::path& path);
 
 /// A float32 .npy of a fixed shape that several writers fill by rows and that appears under its name only when
-/// complete. Destroyed without commit(): nothing is left behind. Writers may be threads.
+/// complete. Destroyed without commit(): nothing is left behind. write() may be called by several threads at once.
 class NpyWriter {
  public:
   /// Creates "<name>.partial-<pid>" in the target folder. Throws Error(environment) if it cannot.
   NpyWriter(std::filesystem::path path, std::vector<std::int64_t> shape);
   ~NpyWriter();
   NpyWriter(NpyWriter&&) noexcept;
+  NpyWriter& operator=(NpyWriter&&) noexcept;
   /// Writes `count` elements at element `offset` of the array. Throws Error(environment), e.g. on a full disk.
   void write(std::int64_t offset, const float* values, std::int64_t count);
   /// Flushes and renames.
@@ -65,5 +72,8 @@ class NpyWriter {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Removes the temporary file of every NpyWriter of this process: for one that ends without unwinding (a signal).
+void discard_partial_files() noexcept;
 
 }  // namespace distattn
