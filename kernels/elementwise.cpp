@@ -1,0 +1,136 @@
+#include "kernels/elementwise.hpp"
+
+#include "distattn/partial.hpp"
+#include "kernels/element.hpp"
+#include "kernels/parallel.hpp"
+
+namespace distattn::kernels {
+
+namespace {
+
+// Elements that one thread takes at a time: enough to make taking them cheap, few enough to share short lists.
+constexpr std::int64_t grain = std::int64_t{1} << 15;
+
+std::int64_t rows_a_piece(std::int64_t dim) { return std::max<std::int64_t>(1, grain / std::max<std::int64_t>(1, dim)); }
+
+template <class Sum, class From>
+void merge_rows(const MergeArgs& args, std::int64_t begin, std::int64_t end) {
+  auto* lse = static_cast<Sum*>(args.lse);
+  const auto* from_lse = static_cast<const Sum*>(args.from_lse);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const auto weights = merge_weights(lse[row], from_lse[row]);
+    auto* o = static_cast<Sum*>(args.o) + row * args.dim;
+    const auto* from = static_cast<const From*>(args.from_o) + row * args.dim;
+    // An empty side weighs nothing even where it holds no number.
+    if (from_lse[row] == -INFINITY) continue;
+    const bool fresh = lse[row] == -INFINITY;
+    for (int x = 0; x < args.dim; ++x) {
+      const auto scaled = weights.scale_b * static_cast<Sum>(from[x]);
+      o[x] = fresh ? scaled : weights.scale_a * o[x] + scaled;
+    }
+    lse[row] = weights.lse;
+  }
+}
+
+template <class Into, class From>
+void convert_elements(const ConvertArgs& args, std::int64_t begin, std::int64_t end) {
+  auto* into = static_cast<Into*>(args.into);
+  const auto* from = static_cast<const From*>(args.from);
+  for (std::int64_t i = begin; i < end; ++i) into[i] = rounded_to<Into>(from[i]);
+}
+
+template <class From, class Sum>
+void delta_rows(const DeltaArgs& args, std::int64_t begin, std::int64_t end) {
+  const auto* o = static_cast<const Sum*>(args.o);
+  const auto* d_o = static_cast<const From*>(args.d_o);
+  for (std::int64_t row = begin; row < end; ++row) {
+    double sum = 0;
+    for (std::int64_t x = row * args.dim; x < (row + 1) * args.dim; ++x) {
+      sum += static_cast<double>(d_o[x]) * static_cast<double>(o[x]);
+    }
+    static_cast<Sum*>(args.delta)[row] = static_cast<Sum>(sum);
+  }
+}
+
+template <class Into, class From>
+void rearrange_rows(const RearrangeArgs& args, std::int64_t begin, std::int64_t end) {
+  const auto [batch, heads, tokens, dim] = args.shape;
+  const auto& to = args.into_strides;
+  const auto& of = args.from_strides;
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t b = row / (heads * tokens), h = row / tokens % heads, t = row % tokens;
+    auto* into = static_cast<Into*>(args.into) + b * to[0] + h * to[1] + t * to[2];
+    const auto* from = static_cast<const From*>(args.from) + b * of[0] + h * of[1] + t * of[2];
+    for (std::int64_t x = 0; x < dim; ++x) {
+      const auto value = rounded_to<Into>(from[x * of[3]]);
+      if constexpr (std::is_floating_point_v<Into>) {
+        into[x * to[3]] = args.add ? into[x * to[3]] + value : value;
+      } else {
+        into[x * to[3]] = value;
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void merge(std::span<const MergeArgs> operations, Team& team, const StopFlag& stop) {
+  for (const auto& args : operations) {
+    with_accumulator(args.accumulator, [&]<class Sum>(Sum) {
+      with_element(args.from_dtype, [&]<class From>(From) {
+        for_each_piece(team, args.rows, rows_a_piece(args.dim), stop,
+                       [&](std::int64_t begin, std::int64_t end) { merge_rows<Sum, From>(args, begin, end); });
+      });
+    });
+  }
+}
+
+void accumulate(std::span<const AccumulateArgs> operations, Team& team, const StopFlag& stop) {
+  for (const auto& args : operations) {
+    with_accumulator(args.accumulator, [&]<class Sum>(Sum) {
+      with_element(args.from_dtype, [&]<class From>(From) {
+        auto* into = static_cast<Sum*>(args.into);
+        const auto* from = static_cast<const From*>(args.from);
+        for_each_piece(team, args.count, grain, stop, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i) into[i] += static_cast<Sum>(from[i]);
+        });
+      });
+    });
+  }
+}
+
+void convert(std::span<const ConvertArgs> operations, Team& team, const StopFlag& stop) {
+  for (const auto& args : operations) {
+    with_element(args.into_dtype, [&]<class Into>(Into) {
+      with_element(args.from_dtype, [&]<class From>(From) {
+        for_each_piece(team, args.count, grain, stop,
+                       [&](std::int64_t begin, std::int64_t end) { convert_elements<Into, From>(args, begin, end); });
+      });
+    });
+  }
+}
+
+void delta(std::span<const DeltaArgs> operations, Team& team, const StopFlag& stop) {
+  for (const auto& args : operations) {
+    with_element(args.dtype, [&]<class From>(From) {
+      with_accumulator(args.accumulator, [&]<class Sum>(Sum) {
+        for_each_piece(team, args.rows, rows_a_piece(args.dim), stop,
+                       [&](std::int64_t begin, std::int64_t end) { delta_rows<From, Sum>(args, begin, end); });
+      });
+    });
+  }
+}
+
+void rearrange(std::span<const RearrangeArgs> operations, Team& team, const StopFlag& stop) {
+  for (const auto& args : operations) {
+    DISTATTN_EXPECT(!args.add || args.into_dtype == accumulator_of(args.into_dtype));
+    with_element(args.into_dtype, [&]<class Into>(Into) {
+      with_element(args.from_dtype, [&]<class From>(From) {
+        for_each_piece(team, args.shape[0] * args.shape[1] * args.shape[2], rows_a_piece(args.shape[3]), stop,
+                       [&](std::int64_t begin, std::int64_t end) { rearrange_rows<Into, From>(args, begin, end); });
+      });
+    });
+  }
+}
+
+}  // namespace distattn::kernels

@@ -1,0 +1,16 @@
+#pragma once
+/// Kernels whose time is that of moving their operands: one implementation serves every table.
+
+#include <span>
+
+#include "kernels/kernels.hpp"
+
+namespace distattn::kernels {
+
+void merge(std::span<const MergeArgs> operations, Team& team, const StopFlag& stop);
+void accumulate(std::span<const AccumulateArgs> operations, Team& team, const StopFlag& stop);
+void convert(std::span<const ConvertArgs> operations, Team& team, const StopFlag& stop);
+void delta(std::span<const DeltaArgs> operations, Team& team, const StopFlag& stop);
+void rearrange(std::span<const RearrangeArgs> operations, Team& team, const StopFlag& stop);
+
+}  // namespace distattn::kernels

@@ -1,0 +1,26 @@
+#pragma once
+/// The two inner loops of attention.
+
+#include <cmath>
+
+namespace distattn::kernels::reference {
+
+/// Σ_x a[x]·b[x], in eight interleaved sums that compilers turn into vectors without reordering anything.
+template <class Sum, class A, class B>
+Sum dot(const A* a, const B* b, int dim) {
+  Sum sums[8] = {};
+  int x = 0;
+  for (; x + 8 <= dim; x += 8) {
+    for (int lane = 0; lane < 8; ++lane) sums[lane] += static_cast<Sum>(a[x + lane]) * static_cast<Sum>(b[x + lane]);
+  }
+  for (; x < dim; ++x) sums[x % 8] += static_cast<Sum>(a[x]) * static_cast<Sum>(b[x]);
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+/// into[x] += factor·values[x].
+template <class Sum, class Value>
+void add_scaled(Sum* into, Sum factor, const Value* values, int dim) {
+  for (int x = 0; x < dim; ++x) into[x] += factor * static_cast<Sum>(values[x]);
+}
+
+}  // namespace distattn::kernels::reference

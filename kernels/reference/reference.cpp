@@ -1,0 +1,22 @@
+#include "kernels/reference/reference.hpp"
+
+#include "kernels/elementwise.hpp"
+
+namespace distattn::kernels {
+
+const HostKernels& reference_kernels() {
+  static constexpr HostKernels kernels{
+      .name = "reference",
+      .why_not = [](const TileShape&) { return std::string(); },
+      .attend = reference::attend,
+      .attend_backward = reference::attend_backward,
+      .merge = merge,
+      .accumulate = accumulate,
+      .convert = convert,
+      .delta = delta,
+      .rearrange = rearrange,
+  };
+  return kernels;
+}
+
+}  // namespace distattn::kernels

@@ -1,0 +1,128 @@
+#include "kernels/team.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+#include "distattn/error.hpp"
+#include "kernels/flush_denormals.hpp"
+
+namespace distattn::kernels {
+
+namespace {
+
+struct AlignedDelete {
+  void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
+};
+
+struct Scratch {
+  std::unique_ptr<std::byte[], AlignedDelete> memory;
+  std::size_t bytes = 0;
+};
+
+// Work that follows shortly after work is met awake; longer pauses are slept through.
+constexpr int polls_before_sleep = 2000;
+
+}  // namespace
+
+struct Team::State {
+  std::vector<std::thread> workers;
+  std::vector<Scratch> scratch;
+
+  std::mutex mutex;
+  std::condition_variable wake, finished;
+  std::atomic<std::uint64_t> round{0};
+  std::atomic<int> busy{0};
+  std::atomic<bool> quit{false};
+  void (*body)(void*, int) = nullptr;
+  void* context = nullptr;
+  std::exception_ptr failure;
+
+  void call(int thread) {
+    try {
+      const FlushDenormals flush;
+      body(context, thread);
+    } catch (...) {
+      const std::lock_guard lock(mutex);
+      if (failure == nullptr) failure = std::current_exception();
+    }
+  }
+
+  void await_round(std::uint64_t seen) {
+    for (int poll = 0; poll < polls_before_sleep; ++poll) {
+      if (round.load(std::memory_order_acquire) != seen) return;
+      std::this_thread::yield();
+    }
+    std::unique_lock lock(mutex);
+    wake.wait(lock, [&] { return round.load() != seen; });
+  }
+
+  void work(int thread) {
+    for (std::uint64_t seen = 0;; ++seen) {
+      await_round(seen);
+      if (quit.load()) return;
+      call(thread);
+      if (busy.fetch_sub(1) == 1) {
+        const std::lock_guard lock(mutex);
+        finished.notify_one();
+      }
+    }
+  }
+
+  void start_round() {
+    {
+      const std::lock_guard lock(mutex);
+      round.fetch_add(1);
+    }
+    wake.notify_all();
+  }
+};
+
+Team::Team(int threads) : state_(std::make_unique<State>()) {
+  DISTATTN_EXPECT(threads >= 1);
+  state_->scratch.resize(static_cast<std::size_t>(threads));
+  for (int thread = 1; thread < threads; ++thread) {
+    state_->workers.emplace_back([state = state_.get(), thread] { state->work(thread); });
+  }
+}
+
+Team::~Team() {
+  state_->quit = true;
+  state_->start_round();
+  for (auto& worker : state_->workers) worker.join();
+}
+
+int Team::size() const { return static_cast<int>(state_->scratch.size()); }
+
+void Team::run_erased(void (*body)(void*, int), void* context) {
+  State& state = *state_;
+  state.body = body;
+  state.context = context;
+  state.failure = nullptr;
+  if (!state.workers.empty()) {
+    state.busy = static_cast<int>(state.workers.size());
+    state.start_round();
+  }
+  state.call(0);
+  for (int poll = 0; poll < polls_before_sleep && state.busy.load() != 0; ++poll) std::this_thread::yield();
+  std::unique_lock lock(state.mutex);
+  state.finished.wait(lock, [&] { return state.busy.load() == 0; });
+  if (state.failure != nullptr) std::rethrow_exception(state.failure);
+}
+
+std::byte* Team::scratch(int thread, std::size_t bytes) {
+  Scratch& own = state_->scratch[static_cast<std::size_t>(thread)];
+  if (own.bytes < bytes) {
+    own.memory.reset();
+    own.memory.reset(new (std::align_val_t{64}) std::byte[bytes]);
+    own.bytes = bytes;
+  }
+  return own.memory.get();
+}
+
+}  // namespace distattn::kernels
