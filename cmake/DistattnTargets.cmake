@@ -25,6 +25,10 @@ function(distattn_assemble_library)
   add_library(distattn_rooms INTERFACE)
   target_include_directories(distattn_rooms INTERFACE "${PROJECT_SOURCE_DIR}" "${PROJECT_SOURCE_DIR}/core/include")
   target_link_libraries(distattn_rooms INTERFACE ${rooms})
+  # Objects do not travel through a library that is linked, as what they need does.
+  foreach(room IN LISTS rooms)
+    target_sources(distattn_rooms INTERFACE "$<TARGET_OBJECTS:${room}>")
+  endforeach()
 
   add_library(distattn)
   add_library(distattn::distattn ALIAS distattn)
