@@ -1,0 +1,12 @@
+#pragma once
+/// Which distattn this is.
+
+namespace distattn {
+
+/// Version of the library that is loaded, e.g. "0.1.0".
+const char* version();
+
+/// Abbreviated commit of the sources it was built from; "unknown" when they were not a git checkout.
+const char* commit();
+
+}  // namespace distattn

@@ -1,0 +1,39 @@
+"""DISTATTN_WITH_*: every outcome is printed, ON without its package names what to install, nonsense is refused."""
+
+import re
+import tempfile
+
+from house import CMAKE, SOURCE, expect, run
+
+# What find_package() is asked for by each option; hiding it is the same as not having it.
+PACKAGES = {}
+
+
+def configure(*definitions):
+    with tempfile.TemporaryDirectory() as folder:
+        done = run(CMAKE, "-S", SOURCE, "-B", folder, "-G", "Ninja", "-DDISTATTN_BUILD_TESTS=OFF",
+                   "-DDISTATTN_BUILD_CLI=OFF", *definitions)
+    return done.returncode, re.sub(r"\s+", " ", done.stdout)
+
+
+hide = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON" for package in PACKAGES.values()]
+
+code, output = configure(*hide)
+expect(code == 0, f"without optional packages the project does not configure\n{output}")
+printed = set(re.findall(r"DISTATTN_WITH_(\w+)=AUTO: OFF", output))
+expect(printed == set(PACKAGES), f"the summary shows {sorted(printed)}, expected {sorted(PACKAGES)}\n{output}")
+
+for option in PACKAGES:
+    code, output = configure(*hide, f"-DDISTATTN_WITH_{option}=ON")
+    expect(code != 0, f"DISTATTN_WITH_{option}=ON configured without its package")
+    expect(re.search(r"not found .*apt-get install \S+.*spack install \S+.*conda install \S+", output),
+           f"the error of DISTATTN_WITH_{option}=ON does not say what to install\n{output}")
+
+    code, output = configure(*hide, f"-DDISTATTN_WITH_{option}=OFF")
+    expect(code == 0 and f"DISTATTN_WITH_{option}=OFF: OFF switched off" in output,
+           f"the summary does not show DISTATTN_WITH_{option}=OFF\n{output}")
+
+    code, output = configure(*hide, f"-DDISTATTN_WITH_{option}=MAYBE")
+    expect(code != 0 and "AUTO, ON or OFF" in output, f"DISTATTN_WITH_{option}=MAYBE was accepted")
+
+print(f"{len(PACKAGES)} options")

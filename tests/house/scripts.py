@@ -1,0 +1,15 @@
+"""The scripts of the project are clean for shellcheck and can be executed."""
+
+import os
+import shutil
+
+from house import SOURCE, expect, run_well, skip
+
+scripts = sorted(SOURCE.glob("packaging/*.sh")) + [SOURCE / ".ci/run"]
+expect(len(scripts) >= 4, "packaging/*.sh are missing")
+for script in scripts:
+    expect(os.access(script, os.X_OK), f"{script} is not executable")
+
+if shutil.which("shellcheck") is None:
+    skip("shellcheck is not installed (apt-get install shellcheck)")
+run_well("shellcheck", *scripts)
