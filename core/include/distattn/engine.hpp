@@ -2,6 +2,7 @@
 /// What a backend implements: a Device computes steps, a Transport exchanges them.
 
 #include <cstddef>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -26,7 +27,7 @@ struct Bindings {
 };
 
 /// A rank program's memory: one block in some memory space, slots inside it, and where every buffer's parts lie.
-/// Outline and program must outlive it.
+/// Outline and program must outlive it. A device may derive from it to keep what it prepared for the program.
 class BufferTable {
  public:
   /// A part of a buffer, where it lies.
@@ -38,6 +39,9 @@ class BufferTable {
   /// `memory` holds slots_bytes(program) bytes, 64-byte aligned at least.
   BufferTable(const Outline& outline, const RankProgram& program, Rank rank, MemorySpace space,
               std::shared_ptr<std::byte> memory);
+  virtual ~BufferTable() = default;
+  BufferTable(const BufferTable&) = delete;
+  BufferTable& operator=(const BufferTable&) = delete;
 
   const Outline& outline() const { return *outline_; }
   const RankProgram& program() const { return *program_; }
@@ -48,6 +52,8 @@ class BufferTable {
     const auto [first, count] = where_[index(buffer)];
     return {parts_.data() + first, count};
   }
+  /// Which step of the program this is; `step` must be one of them.
+  std::size_t index_of(const Step& step) const;
   /// The whole block: what a transport registers once.
   std::span<std::byte> memory() const { return {memory_.get(), bytes_}; }
 
@@ -67,6 +73,11 @@ class BufferTable {
 
 /// Bytes of a program's memory: its slots one after the other, each on a 64-byte boundary.
 std::size_t slots_bytes(const RankProgram& program);
+
+/// "rank 2, step 5, near lane": how errors name where they happened.
+std::string place_of(Rank rank, const Step& step);
+/// What `cause` says, with the place in front; exceptions that are no Error become ErrorKind::environment.
+Error error_at(Rank rank, const Step& step, std::exception_ptr cause);
 
 /// Something that runs steps of its lanes. Steps of one lane are submitted in order, from one thread per lane.
 class Engine {

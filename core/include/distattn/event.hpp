@@ -10,6 +10,8 @@ namespace distattn {
 /// A shared handle to the completion of submitted work. Default-constructed: already complete. Thread-safe.
 class Event {
  public:
+  using Clock = std::chrono::steady_clock;
+
   /// What a backend implements for completions of its own kind (a CUDA event, a UCX request).
   class State {
    public:
@@ -17,6 +19,8 @@ class Event {
     virtual bool done() const = 0;
     /// Returns when the work has ended; rethrows its failure.
     virtual void wait() const = 0;
+    /// When the work ended, on the host's steady clock; asked once it is done.
+    virtual Clock::time_point ended_at() const = 0;
   };
 
   Event() = default;

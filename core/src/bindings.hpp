@@ -1,0 +1,11 @@
+#pragma once
+/// Whether a caller's tensors are the shards that a program reads and writes.
+
+#include "distattn/engine.hpp"
+
+namespace distattn {
+
+/// Throws Error(usage) naming the tensor, its shape and the shape of the rank's shard. Allocates nothing otherwise.
+void check(const Bindings& bindings, const Outline& outline, Rank rank);
+
+}  // namespace distattn
