@@ -5,32 +5,60 @@
 #include <span>
 #include <vector>
 
+#include "distattn/band.hpp"
 #include "distattn/layout.hpp"
 #include "distattn/schedule.hpp"
 #include "distattn/timeline.hpp"
 
 namespace distattn {
 
-/// A rank program reduced to what takes time: kept where programs are dropped.
+/// A rank program reduced to what takes time: kept where programs are dropped. Flat arrays, because a plan holds the
+/// sketches of thousands of ranks at once; the entries of step i end where those of step i+1 begin.
 struct ProgramSketch {
+  /// The tiles of one step that have one shape.
+  struct Work {
+    std::int64_t pairs = 0;              ///< visible pairs × query heads × batch, summed over these tiles
+    std::int32_t queries = 0, keys = 0;  ///< tokens of a tile's two segments
+    Coverage coverage = Coverage::full;  ///< full or partial
+  };
+  /// What a step sends to one peer: its values joined.
   struct Message {
-    Rank peer = 0;
     std::int64_t bytes = 0;
+    Rank peer = 0;
   };
-  struct SketchStep {
-    int number = 0, due = 0;
+  struct Step {
+    std::int64_t touched_bytes = 0;  ///< read and written by merges and conversions
+    std::int32_t number = 0, due = 0;
+    std::uint32_t work_end = 0, sends_end = 0, receives_end = 0, after_end = 0;
     Lane lane = Lane::compute;
-    std::int64_t pairs = 0;           ///< visible pairs × query heads of its tiles
-    std::vector<Message> sends, receives;
-    std::vector<StepId> after;
   };
+
   Rank rank = 0;
-  std::vector<SketchStep> steps;
+  std::vector<Step> steps;
+  std::vector<Work> works;
+  std::vector<Message> sends;  ///< of a step: by peer
+  std::vector<Rank> receives;  ///< of a step: by peer; the sender knows the bytes
+  std::vector<StepId> after;
+
+  std::span<const Work> works_of(std::size_t step) const { return part(works, step, &Step::work_end); }
+  std::span<const Message> sends_of(std::size_t step) const { return part(sends, step, &Step::sends_end); }
+  std::span<const Rank> receives_of(std::size_t step) const { return part(receives, step, &Step::receives_end); }
+  std::span<const StepId> after_of(std::size_t step) const { return part(after, step, &Step::after_end); }
+
+ private:
+  template <class T>
+  std::span<const T> part(const std::vector<T>& all, std::size_t step, std::uint32_t Step::*end) const {
+    const std::size_t begin = step == 0 ? 0 : steps[step - 1].*end;
+    return std::span(all).subspan(begin, steps[step].*end - begin);
+  }
 };
+
+/// `tiles` is the outline's sharding with its lookups. Safe to call from several threads.
 ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program);
 
 /// Share of rank-time without compute on infinitely fast links, work counted in visible pairs: a rank's step begins
-/// when its last has ended, and ends when its tiles have and when what is due has been sent (spec §6).
+/// when its last has ended, and ends when its tiles have and when what is due has been sent (spec §6). Sketches are
+/// those of all ranks, in their order. 0 where nothing is computed.
 double ideal_idle(std::span<const ProgramSketch> ranks);
 
 }  // namespace distattn
