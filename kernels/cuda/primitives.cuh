@@ -1,0 +1,27 @@
+#pragma once
+/// Everything that the CUDA kernels use beyond plain C++. Under nvcc thin wrappers of PTX; under a host compiler the
+/// same names on the emulator of tests/simt, so that the kernels' own source is tested where there is no GPU.
+///
+///   ex2, lg2                      2^x and log2 x, approximate (2 ulp)
+///   to_float, from_float, pack    elements to and from fp32, rounded to nearest even; two of them in a register
+///   load_global, store_global     one element of global memory, or an aligned vector of them
+///   add_global                    atomic fp32 addition
+///   raised                        whether somebody has set a flag in device memory (null: never)
+///   any_thread                    __syncthreads, and whether any thread of the block says true
+///   shared_address                32-bit address of dynamic shared memory, as the next ones take it
+///   load_shared, store_shared
+///   copy_async_16, copy_async_4   cp.async, of zeros when not valid; commit_copies, wait_for_copies<newest groups>
+///   load_matrices(_transposed)    ldmatrix.x4: lane l gives the address of row l%8 of matrix l/8
+///   mma<Element>                  m16n8k16, fp32 accumulation: d += a·b
+///   barrier_sync, barrier_arrive  named barriers
+///   launch                        a kernel on a stream; the CUDA runtime's status, 0 when it started
+///
+/// Kernels keep to: one block of dynamic shared memory (DISTATTN_SHARED_MEMORY), every access to it through these,
+/// tensors in global memory likewise, fragments as arrays by reference, no branch on the architecture.
+/// What only Hopper has will stand in a second header of this kind.
+
+#if defined(__CUDACC__)
+#include "kernels/cuda/primitives_ptx.cuh"
+#else
+#include "simt/primitives.hpp"
+#endif
