@@ -70,8 +70,8 @@ DISTATTN_HOST_DEVICE constexpr IndexRange band_keys(const Band& band, std::int64
 /// How much of a tile a band covers.
 enum class Coverage : std::uint8_t { skip, partial, full };
 
-/// Classifies queries × keys for one band by its corner rows. `skip` and `full` are exact for runs of equal stride;
-/// a tile that a band of unequal strides slips through between two positions may be called partial.
+/// Classifies queries × keys for one band by its corners. `full` is exact; a tile that the band slips through between
+/// two positions or past a corner may be called partial (touches() is exact).
 DISTATTN_HOST_DEVICE constexpr Coverage classify(const Band& band, const Run& queries, const Run& keys) {
   if (queries.count <= 0 || keys.count <= 0) return Coverage::skip;
   const std::int64_t q_first = queries.at(0), q_last = queries.at(queries.count - 1);
@@ -81,6 +81,9 @@ DISTATTN_HOST_DEVICE constexpr Coverage classify(const Band& band, const Run& qu
   const bool inside = band.q0 <= q_first && q_last < band.q1 && band.k0 <= k_first && k_last < band.k1;
   return inside && q_first - k_last >= band.lo && q_last - k_first <= band.hi ? Coverage::full : Coverage::partial;
 }
+
+/// Whether queries × keys has a visible pair: visible_pairs() > 0, mostly without its cost.
+bool touches(const Band& band, const Run& queries, const Run& keys);
 
 /// Number of visible pairs of queries × keys, in closed form (cost grows with the logarithm of the strides at most).
 std::int64_t visible_pairs(const Band& band, const Run& queries, const Run& keys);

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "distattn/band.hpp"
@@ -14,13 +15,13 @@ namespace distattn {
 /// or exactly the given bands. Positions are absolute; queries hold the last seq_q of seq_kv positions.
 struct Mask {
   bool causal = true;
-  std::int64_t left = -1;               ///< sliding window towards earlier keys; −1: unlimited
-  std::int64_t right = -1;              ///< … towards later keys; −1: unlimited
-  std::int64_t sinks = 0;               ///< the first keys that stay visible outside the window
-  std::vector<std::int64_t> documents;  ///< cu_seqlens: 0, …, seq_kv, never falling; empty: one document
-  std::vector<Band> given;              ///< explicit bands; excludes window, sinks and documents
-  bool explicit_bands = false;          ///< `given` is the mask (and may be empty: nothing is visible)
-  std::string name;                     ///< how the user wrote it, for reports
+  std::int64_t left = -1;                 ///< sliding window towards earlier keys; −1: unlimited
+  std::int64_t right = -1;                ///< … towards later keys; −1: unlimited
+  std::int64_t sinks = 0;                 ///< the first keys that stay visible outside the window
+  std::vector<std::int64_t> documents{};  ///< cu_seqlens: 0, …, seq_kv, never falling; empty: one document
+  std::vector<Band> given{};              ///< explicit bands; excludes window, sinks and documents
+  bool explicit_bands = false;            ///< `given` is the mask (and may be empty: nothing is visible)
+  std::string name{};                     ///< how the user wrote it, for reports
 };
 
 Mask full_mask();
@@ -29,7 +30,7 @@ Mask causal_mask();
 Mask prefix_mask(std::int64_t seq_kv, std::int64_t prefix);
 /// Blocks (video frames) of `size` tokens see themselves both ways and all earlier blocks.
 Mask block_causal_mask(std::int64_t seq_kv, std::int64_t size);
-/// Explicit bands; throws Error(usage) naming two of them if they overlap.
+/// Explicit bands; throws Error(usage) naming two of them if they overlap. Bounds past ±unbounded mean unbounded.
 Mask band_mask(std::vector<Band> bands);
 
 /// Throws Error(usage) where options contradict each other or documents do not fit seq_kv.
@@ -49,7 +50,9 @@ class BandIndex {
   explicit BandIndex(std::vector<Band> bands);
 
   std::span<const Band> bands() const { return bands_; }
-  /// Appends to `out` every band that does not skip queries × keys, in order.
+  /// The bands that may reach some of `queries`, in order.
+  std::span<const Band> reaching(const Run& queries) const;
+  /// Appends to `out` every band that has a visible pair in queries × keys, in order.
   void touching(const Run& queries, const Run& keys, std::vector<Band>& out) const;
   /// Number of visible pairs of queries × keys.
   std::int64_t pairs(const Run& queries, const Run& keys) const;
@@ -57,9 +60,6 @@ class BandIndex {
   bool any(const Run& queries, const Run& keys) const;
 
  private:
-  template <class Visit>
-  void for_each_touching(const Run& queries, const Run& keys, Visit visit) const;
-
   std::vector<Band> bands_;            // by q0
   std::vector<std::int64_t> last_q1_;  // last_q1_[i]: largest q1 among bands_[0…i]
 };

@@ -14,12 +14,12 @@ struct Problem {
   std::int64_t batch = 1;
   std::int64_t seq_q = 0, seq_kv = 0;
   int heads = 1, kv_heads = 1;
-  int head_dim = 0;            ///< of queries and keys: 8 … 256, a multiple of 8
-  int value_dim = 0;           ///< of values and outputs
-  DType dtype = DType::fp32;   ///< of q, k, v, do as computed with and sent
-  DType wire = DType::fp32;    ///< of partials and gradients on the wire (fp64 computes keep fp64)
-  double scale = 0;            ///< 0: 1/√head_dim
-  Mask mask;
+  int head_dim = 0;           ///< of queries and keys: 8 … 256, a multiple of 8
+  int value_dim = 0;          ///< of values and outputs
+  DType dtype = DType::fp32;  ///< of q, k, v, do as computed with and sent
+  DType wire = DType::fp32;   ///< of partials and gradients on the wire (fp64 computes keep fp64)
+  double scale = 0;           ///< 0: 1/√head_dim
+  Mask mask{};
 
   int heads_per_kv() const { return heads / kv_heads; }
   double softmax_scale() const { return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(head_dim)); }
@@ -32,5 +32,8 @@ struct Problem {
 /// Throws Error(usage) for shapes that no backend computes: zero or negative sizes, heads that do not divide,
 /// head dimensions outside 8 … 256 or not multiples of 8, sizes whose bytes overflow 63 bits.
 void check(const Problem& problem);
+
+/// Whether some query sees a key at a later position.
+bool looks_ahead(const Problem& problem);
 
 }  // namespace distattn

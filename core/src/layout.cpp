@@ -1,0 +1,158 @@
+#include "distattn/layout.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <queue>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "distattn/error.hpp"
+
+namespace distattn {
+namespace {
+
+/// ⌊tokens·k/n⌋ without the product.
+std::int64_t cut_point(std::int64_t tokens, std::int64_t k, std::int64_t n) {
+  return tokens / n * k + tokens % n * k / n;
+}
+
+/// Segment k of n equal ones.
+Run nth_of(std::int64_t tokens, std::int64_t k, std::int64_t n) {
+  const std::int64_t begin = cut_point(tokens, k, n);
+  return {begin, cut_point(tokens, k + 1, n) - begin, 1};
+}
+
+std::vector<Segment> lay_out(const Layout& layout, std::int64_t tokens, int ranks, const BandIndex& mask,
+                             std::int64_t first) {
+  switch (layout.kind) {
+    case LayoutKind::block:
+      return block_segments(tokens, ranks, layout.split);
+    case LayoutKind::zigzag:
+      return zigzag_segments(tokens, ranks);
+    case LayoutKind::striped:
+      return striped_segments(tokens, ranks);
+    case LayoutKind::chunked:
+      return chunked_segments(tokens, ranks, mask, 4, first);
+  }
+  return {};
+}
+
+}  // namespace
+
+const char* name_of(LayoutKind kind) {
+  switch (kind) {
+    case LayoutKind::block:
+      return "block";
+    case LayoutKind::zigzag:
+      return "zigzag";
+    case LayoutKind::striped:
+      return "striped";
+    case LayoutKind::chunked:
+      return "chunked";
+  }
+  return "?";
+}
+
+std::vector<Segment> block_segments(std::int64_t tokens, int ranks, int split) {
+  std::vector<Segment> out;
+  const int n = ranks * split;
+  for (int k = 0; k < n; ++k) out.push_back({nth_of(tokens, k, n), k / split});
+  return out;
+}
+
+std::vector<Segment> zigzag_segments(std::int64_t tokens, int ranks) {
+  std::vector<Segment> out;
+  const int n = 2 * ranks;
+  for (int k = 0; k < n; ++k) out.push_back({nth_of(tokens, k, n), std::min(k, n - 1 - k)});
+  return out;
+}
+
+std::vector<Segment> striped_segments(std::int64_t tokens, int ranks) {
+  std::vector<Segment> out;
+  for (int p = 0; p < ranks; ++p) out.push_back({{p, (tokens - p + ranks - 1) / ranks, ranks}, p});
+  return out;
+}
+
+std::vector<Segment> chunked_segments(std::int64_t tokens, int ranks, const BandIndex& mask, int per_rank,
+                                      std::int64_t first) {
+  std::vector<Segment> chunks = block_segments(tokens, ranks, per_rank);
+  const Run all_keys{0, first + tokens, 1};
+  std::vector<std::int64_t> work;
+  for (const Segment& chunk : chunks)
+    work.push_back(mask.pairs({chunk.run.start + first, chunk.run.count, 1}, all_keys));
+
+  std::vector<std::size_t> heaviest_first(chunks.size());
+  std::iota(heaviest_first.begin(), heaviest_first.end(), std::size_t{0});
+  std::stable_sort(heaviest_first.begin(), heaviest_first.end(),
+                   [&](std::size_t a, std::size_t b) { return work[a] > work[b]; });
+
+  using Load = std::pair<std::int64_t, Rank>;
+  std::priority_queue<Load, std::vector<Load>, std::greater<>> with_room;
+  for (Rank rank = 0; rank < ranks; ++rank) with_room.push({0, rank});
+  std::vector<int> room(static_cast<std::size_t>(ranks), per_rank);
+  for (const std::size_t x : heaviest_first) {
+    const auto [load, rank] = with_room.top();
+    with_room.pop();
+    chunks[x].owner = rank;
+    if (--room[static_cast<std::size_t>(rank)] > 0) with_room.push({load + work[x], rank});
+  }
+  return chunks;
+}
+
+std::vector<Segment> cut_segments(std::vector<Segment> segments, std::int64_t position) {
+  std::vector<Segment> out;
+  for (const Segment& segment : segments) {
+    const Run& run = segment.run;
+    const std::int64_t before = indices_within(run, -unbounded, position).end;
+    if (before == 0 || before == run.count) {
+      out.push_back(segment);
+    } else {
+      out.push_back({{run.start, before, run.stride}, segment.owner});
+      out.push_back({{run.at(before), run.count - before, run.stride}, segment.owner});
+    }
+  }
+  return out;
+}
+
+std::vector<HeadGroup> head_groups(int heads, int kv_heads, int groups) {
+  if (groups < 1 || groups > heads)
+    refuse(fmt::format("{} head groups of {} heads (a group holds at least one) choose 1 to {}", groups, heads, heads));
+  const int per_kv = heads / kv_heads;
+  std::vector<HeadGroup> out;
+  for (int u = 0, q0 = 0; u < groups; ++u) {
+    const int count = heads / groups + (u < heads % groups ? 1 : 0);
+    const int kv0 = q0 / per_kv;
+    out.push_back({q0, count, kv0, (q0 + count - 1) / per_kv + 1 - kv0});
+    q0 += count;
+  }
+  return out;
+}
+
+Sharding shard(const Problem& problem, int ranks, Layout layout, int groups) {
+  if (ranks < 1) refuse(fmt::format("{} ranks (someone has to compute) give 1 or more", ranks));
+  if (layout.split < 1 || (layout.split > 1 && layout.kind != LayoutKind::block))
+    refuse(fmt::format("layout {} split {} (only block shards are split) choose split 1", name_of(layout.kind),
+                       layout.split));
+  Sharding out{problem, ranks, layout, {}, {}, head_groups(problem.heads, problem.kv_heads, groups)};
+  const BandIndex mask(bands_of(problem.mask));
+  out.keys = cut_segments(lay_out(layout, problem.seq_kv, ranks, mask, 0), problem.mask.sinks);
+  if (problem.seq_q == problem.seq_kv) {
+    out.queries = out.keys;
+  } else {
+    out.queries = lay_out(layout, problem.seq_q, ranks, mask, problem.first_query());
+    for (Segment& segment : out.queries) segment.run.start += problem.first_query();
+  }
+  return out;
+}
+
+std::vector<std::int64_t> positions(std::span<const Segment> segments, Rank rank) {
+  std::vector<std::int64_t> out;
+  for (const Segment& segment : segments)
+    if (segment.owner == rank)
+      for (std::int64_t i = 0; i < segment.run.count; ++i) out.push_back(segment.run.at(i));
+  return out;
+}
+
+}  // namespace distattn

@@ -1,0 +1,205 @@
+#include "distattn/mask.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "distattn/error.hpp"
+
+namespace distattn {
+namespace {
+
+Mask explicit_mask(std::vector<Band> bands, std::string name) {
+  std::erase_if(bands, [](const Band& band) { return band.q0 >= band.q1 || band.k0 >= band.k1; });
+  Mask mask;
+  mask.causal = false;
+  mask.explicit_bands = true;
+  mask.given = std::move(bands);
+  mask.name = std::move(name);
+  return mask;
+}
+
+bool is_windowed(const Mask& mask) { return mask.left >= 0 || (!mask.causal && mask.right >= 0); }
+
+/// The bands of one document [begin, end): its sinks, seen from anywhere in it, and the window over its other keys.
+void add_document(const Mask& mask, std::int64_t begin, std::int64_t end, std::vector<Band>& out) {
+  if (begin >= end) return;
+  const std::int64_t causal_lo = mask.causal ? 0 : -unbounded;
+  std::int64_t key_begin = begin;
+  if (is_windowed(mask) && mask.sinks > std::max<std::int64_t>(begin, 0)) {
+    key_begin = std::min(end, mask.sinks);
+    out.push_back({begin, end, begin, key_begin, causal_lo, unbounded});
+  }
+  if (key_begin == end) return;
+  const std::int64_t lo = mask.causal || mask.right < 0 ? causal_lo : -mask.right;
+  out.push_back({begin, end, key_begin, end, lo, mask.left < 0 ? unbounded : mask.left});
+}
+
+/// Whether two bands share a pair: their intersection is a band too, and its differences form one range.
+bool overlap(const Band& a, const Band& b) {
+  const std::int64_t q0 = std::max(a.q0, b.q0), q1 = std::min(a.q1, b.q1);
+  const std::int64_t k0 = std::max(a.k0, b.k0), k1 = std::min(a.k1, b.k1);
+  if (q0 >= q1 || k0 >= k1) return false;
+  const std::int64_t lo = std::max({a.lo, b.lo, q0 - (k1 - 1)}), hi = std::min({a.hi, b.hi, q1 - 1 - k0});
+  return lo <= hi;
+}
+
+std::string to_string(const Band& band) {
+  const auto bound = [](std::int64_t x) {
+    return x <= -unbounded ? "-inf" : x >= unbounded ? "inf" : fmt::format("{}", x);
+  };
+  return fmt::format("q [{}, {}) k [{}, {}) diff [{}, {}]", bound(band.q0), bound(band.q1), bound(band.k0),
+                     bound(band.k1), bound(band.lo), bound(band.hi));
+}
+
+void check_disjoint(std::span<const Band> bands) {
+  const auto [a, b] = overlapping_bands(bands);
+  if (a < 0) return;
+  refuse(fmt::format("bands {} and {} of the mask overlap ({}; {}) make them disjoint, a pair may be seen once", a, b,
+                     to_string(bands[static_cast<std::size_t>(a)]), to_string(bands[static_cast<std::size_t>(b)])));
+}
+
+void check_documents(std::span<const std::int64_t> documents, std::int64_t seq_kv) {
+  if (documents.empty()) return;
+  if (documents.front() != 0)
+    refuse(fmt::format("cu-seqlens starts at {} (documents fill the sequence) start at 0", documents.front()));
+  const auto falls = std::adjacent_find(documents.begin(), documents.end(), std::greater<>{});
+  if (falls != documents.end())
+    refuse(fmt::format("cu-seqlens falls from {} to {} (it lists cumulative ends) sort it", falls[0], falls[1]));
+  if (documents.back() != seq_kv)
+    refuse(fmt::format("cu-seqlens ends at {} (the sequence has {} keys) end at {}", documents.back(), seq_kv, seq_kv));
+}
+
+}  // namespace
+
+Mask full_mask() {
+  Mask mask;
+  mask.causal = false;
+  mask.name = "full";
+  return mask;
+}
+
+Mask causal_mask() {
+  Mask mask;
+  mask.name = "causal";
+  return mask;
+}
+
+Mask prefix_mask(std::int64_t seq_kv, std::int64_t prefix) {
+  if (prefix < 0 || prefix > seq_kv)
+    refuse(fmt::format("prefix {} does not fit (the sequence has {} keys) choose 0 to {}", prefix, seq_kv, seq_kv));
+  return explicit_mask({{0, prefix, 0, prefix, -unbounded, unbounded}, {prefix, seq_kv, 0, seq_kv, 0, unbounded}},
+                       fmt::format("prefix:{}", prefix));
+}
+
+Mask block_causal_mask(std::int64_t seq_kv, std::int64_t size) {
+  if (size < 1)
+    refuse(fmt::format("block-causal block of {} tokens (a block holds at least one) choose 1 or more", size));
+  std::vector<Band> bands;
+  for (std::int64_t begin = 0; begin < seq_kv; begin += size) {
+    const std::int64_t end = seq_kv - begin < size ? seq_kv : begin + size;
+    bands.push_back({begin, end, 0, end, -unbounded, unbounded});
+    if (end == seq_kv) break;
+  }
+  return explicit_mask(std::move(bands), fmt::format("block-causal:{}", size));
+}
+
+Mask band_mask(std::vector<Band> bands) {
+  for (Band& band : bands)
+    for (std::int64_t* bound : {&band.q0, &band.q1, &band.k0, &band.k1, &band.lo, &band.hi})
+      *bound = std::clamp(*bound, -unbounded, unbounded);
+  check_disjoint(bands);
+  return explicit_mask(std::move(bands), "bands");
+}
+
+void check(const Mask& mask, std::int64_t seq_kv) {
+  if (mask.left < -1 || mask.right < -1)
+    refuse(fmt::format("window {},{} (each side counts tokens) give 0 or more, or -1 for unlimited", mask.left,
+                       mask.right));
+  if (mask.sinks < 0) refuse(fmt::format("{} sinks (they count tokens) give 0 or more", mask.sinks));
+  check_documents(mask.documents, seq_kv);
+  if (!mask.explicit_bands) {
+    if (!mask.given.empty())
+      refuse("bands are given but not in force (explicit_bands is off) build the mask with band_mask");
+    return;
+  }
+  const char* what = mask.left >= 0 || mask.right >= 0 ? "a window"
+                     : mask.sinks > 0                  ? "sinks"
+                     : !mask.documents.empty()         ? "documents"
+                                                       : nullptr;
+  if (what)
+    refuse(fmt::format("mask {} with {} (a list of bands says everything itself) write it into the bands", mask.name,
+                       what));
+  check_disjoint(mask.given);
+}
+
+std::vector<Band> bands_of(const Mask& mask) {
+  std::vector<Band> out;
+  if (mask.explicit_bands) {
+    out = mask.given;
+    std::stable_sort(out.begin(), out.end(), [](const Band& a, const Band& b) { return a.q0 < b.q0; });
+  } else if (mask.documents.empty()) {
+    add_document(mask, -unbounded, unbounded, out);
+  } else {
+    for (std::size_t d = 0; d + 1 < mask.documents.size(); ++d)
+      add_document(mask, mask.documents[d], mask.documents[d + 1], out);
+  }
+  return out;
+}
+
+std::pair<std::ptrdiff_t, std::ptrdiff_t> overlapping_bands(std::span<const Band> bands) {
+  std::vector<std::size_t> order(bands.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return bands[a].q0 < bands[b].q0; });
+  std::vector<std::size_t> open;  // those whose queries reach the sweep's
+  for (const std::size_t next : order) {
+    std::erase_if(open, [&](std::size_t i) { return bands[i].q1 <= bands[next].q0; });
+    for (const std::size_t i : open)
+      if (overlap(bands[i], bands[next])) {
+        const auto [a, b] = std::minmax(i, next);
+        return {static_cast<std::ptrdiff_t>(a), static_cast<std::ptrdiff_t>(b)};
+      }
+    open.push_back(next);
+  }
+  return {-1, -1};
+}
+
+BandIndex::BandIndex(std::vector<Band> bands) : bands_(std::move(bands)) {
+  std::stable_sort(bands_.begin(), bands_.end(), [](const Band& a, const Band& b) { return a.q0 < b.q0; });
+  last_q1_.reserve(bands_.size());
+  std::int64_t last = std::numeric_limits<std::int64_t>::min();
+  for (const Band& band : bands_) last_q1_.push_back(last = std::max(last, band.q1));
+}
+
+std::span<const Band> BandIndex::reaching(const Run& queries) const {
+  if (queries.count <= 0) return {};
+  const std::int64_t first = queries.start, last = queries.at(queries.count - 1);
+  const auto begin = std::upper_bound(last_q1_.begin(), last_q1_.end(), first) - last_q1_.begin();
+  const auto end =
+      std::partition_point(bands_.begin(), bands_.end(), [&](const Band& band) { return band.q0 <= last; }) -
+      bands_.begin();
+  return begin < end ? std::span(bands_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))
+                     : std::span<const Band>{};
+}
+
+void BandIndex::touching(const Run& queries, const Run& keys, std::vector<Band>& out) const {
+  for (const Band& band : reaching(queries))
+    if (touches(band, queries, keys)) out.push_back(band);
+}
+
+std::int64_t BandIndex::pairs(const Run& queries, const Run& keys) const {
+  std::int64_t sum = 0;
+  for (const Band& band : reaching(queries)) sum += visible_pairs(band, queries, keys);
+  return sum;
+}
+
+bool BandIndex::any(const Run& queries, const Run& keys) const {
+  for (const Band& band : reaching(queries))
+    if (touches(band, queries, keys)) return true;
+  return false;
+}
+
+}  // namespace distattn

@@ -1,0 +1,73 @@
+#include "distattn/problem.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <initializer_list>
+#include <limits>
+#include <string_view>
+
+#include <fmt/core.h>
+
+#include "distattn/error.hpp"
+
+namespace distattn {
+namespace {
+
+void check_count(std::string_view what, std::int64_t value) {
+  if (value < 1) refuse(fmt::format("{} is {} (a problem has at least one) give 1 or more", what, value));
+}
+
+void check_dim(std::string_view what, int dim) {
+  if (dim < 8 || dim > 256 || dim % 8 != 0)
+    refuse(fmt::format("{} is {} (kernels take 8 to 256, a multiple of 8) pad it to {}", what, dim,
+                       dim > 256 ? 256
+                       : dim < 8 ? 8
+                                 : (dim + 7) / 8 * 8));
+}
+
+bool product_fits(std::initializer_list<std::int64_t> factors) {
+  std::int64_t product = 1;
+  for (const std::int64_t factor : factors) {
+    if (factor > std::numeric_limits<std::int64_t>::max() / product) return false;
+    product *= factor;
+  }
+  return true;
+}
+
+}  // namespace
+
+void check(const Problem& problem) {
+  check_count("batch", problem.batch);
+  check_count("seq", problem.seq_q);
+  check_count("seq-kv", problem.seq_kv);
+  check_count("heads", problem.heads);
+  check_count("kv-heads", problem.kv_heads);
+  if (problem.heads % problem.kv_heads != 0)
+    refuse(fmt::format(
+        "{} heads on {} kv-heads (each key head serves as many query heads) choose kv-heads that divide heads",
+        problem.heads, problem.kv_heads));
+  check_dim("head-dim", problem.head_dim);
+  check_dim("value head-dim", problem.value_dim);
+  if (problem.wire != DType::fp32 && problem.wire != DType::bf16 && problem.wire != problem.accumulator())
+    refuse(fmt::format("wire type {} (partials and gradients travel as fp32 or bf16) choose one of these",
+                       name_of(problem.wire)));
+  if (!std::isfinite(problem.scale)) refuse("scale is not finite (it multiplies every score) give a number");
+  const std::int64_t tokens = std::max(problem.seq_q, problem.seq_kv);
+  const std::int64_t dim = std::max(problem.head_dim, problem.value_dim);
+  if (!product_fits({problem.batch, tokens, problem.heads, 2 * dim, 8}) ||
+      !product_fits({problem.seq_q, problem.seq_kv}))
+    refuse(fmt::format("batch {} with {} tokens and {} heads (sizes overflow 63 bits) choose less", problem.batch,
+                       tokens, problem.heads));
+  check(problem.mask, problem.seq_kv);
+}
+
+bool looks_ahead(const Problem& problem) {
+  const Run queries{problem.first_query(), problem.seq_q, 1}, keys{0, problem.seq_kv, 1};
+  for (Band band : bands_of(problem.mask)) {
+    band.hi = std::min<std::int64_t>(band.hi, -1);
+    if (touches(band, queries, keys)) return true;
+  }
+  return false;
+}
+
+}  // namespace distattn

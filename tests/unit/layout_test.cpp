@@ -1,0 +1,114 @@
+#include "distattn/layout.hpp"
+
+#include "catch.hpp"
+#include "distattn/error.hpp"
+
+using namespace distattn;
+
+namespace {
+
+Problem problem_of(std::int64_t seq_q, std::int64_t seq_kv, Mask mask = causal_mask()) {
+  return {.seq_q = seq_q,
+          .seq_kv = seq_kv,
+          .heads = 8,
+          .kv_heads = 2,
+          .head_dim = 8,
+          .value_dim = 8,
+          .mask = std::move(mask)};
+}
+
+}  // namespace
+
+TEST_CASE("block and zigzag cut where the model cuts") {
+  CHECK(block_segments(10, 4) == std::vector<Segment>{{{0, 2, 1}, 0}, {{2, 3, 1}, 1}, {{5, 2, 1}, 2}, {{7, 3, 1}, 3}});
+  CHECK(block_segments(5, 2, 2) ==
+        std::vector<Segment>{{{0, 1, 1}, 0}, {{1, 1, 1}, 0}, {{2, 1, 1}, 1}, {{3, 2, 1}, 1}});
+  CHECK(zigzag_segments(8, 2) == std::vector<Segment>{{{0, 2, 1}, 0}, {{2, 2, 1}, 1}, {{4, 2, 1}, 1}, {{6, 2, 1}, 0}});
+  CHECK(striped_segments(7, 3) == std::vector<Segment>{{{0, 3, 3}, 0}, {{1, 2, 3}, 1}, {{2, 2, 3}, 2}});
+  CHECK(block_segments(1, 3)[2].run == Run{0, 1, 1});
+  const std::int64_t huge = std::int64_t{1} << 60;
+  CHECK(block_segments(huge, 4096).back().run.at(huge / 4096 - 1) == huge - 1);
+}
+
+TEST_CASE("chunked gives every rank four chunks and even causal work") {
+  const BandIndex mask(bands_of(causal_mask()));
+  const std::vector<Segment> segments = chunked_segments(64, 4, mask);
+  REQUIRE(segments.size() == 16);
+  std::vector<int> owned(4);
+  std::vector<std::int64_t> work(4);
+  for (const Segment& segment : segments) {
+    ++owned[static_cast<std::size_t>(segment.owner)];
+    work[static_cast<std::size_t>(segment.owner)] += mask.pairs(segment.run, {0, 64, 1});
+  }
+  CHECK(owned == std::vector<int>{4, 4, 4, 4});
+  for (const std::int64_t w : work) CHECK(w == 64 * 65 / 2 / 4);
+}
+
+TEST_CASE("segments are cut at a position that they reach across, and only there") {
+  CHECK(cut_segments({{{0, 5, 1}, 0}, {{5, 5, 1}, 1}}, 3) ==
+        std::vector<Segment>{{{0, 3, 1}, 0}, {{3, 2, 1}, 0}, {{5, 5, 1}, 1}});
+  CHECK(cut_segments({{{1, 3, 4}, 1}}, 5) == std::vector<Segment>{{{1, 1, 4}, 1}, {{5, 2, 4}, 1}});
+  CHECK(cut_segments({{{0, 5, 1}, 0}}, 5).size() == 1);
+  CHECK(cut_segments({{{0, 5, 1}, 0}}, 0).size() == 1);
+  CHECK(cut_segments({{{0, 0, 1}, 0}}, 0).size() == 1);
+}
+
+TEST_CASE("head groups are uneven where they must be, and share key heads") {
+  const std::vector<HeadGroup> uneven = head_groups(33, 33, 8);
+  CHECK(uneven[0] == HeadGroup{0, 5, 0, 5});
+  CHECK(uneven[1] == HeadGroup{5, 4, 5, 4});
+  CHECK(uneven[7] == HeadGroup{29, 4, 29, 4});
+  CHECK(head_groups(12, 4, 3) == std::vector<HeadGroup>{{0, 4, 0, 2}, {4, 4, 1, 2}, {8, 4, 2, 2}});
+  CHECK(head_groups(8, 2, 4) == std::vector<HeadGroup>{{0, 2, 0, 1}, {2, 2, 0, 1}, {4, 2, 1, 1}, {6, 2, 1, 1}});
+  CHECK_THROWS_WITH(head_groups(8, 2, 9), Catch::Contains("9 head groups of 8 heads"));
+  CHECK_THROWS_AS(head_groups(8, 2, 0), Error);
+}
+
+TEST_CASE("few queries hold the last positions") {
+  const Sharding sharding = shard(problem_of(4, 16), 2, {});
+  CHECK(sharding.queries == std::vector<Segment>{{{12, 2, 1}, 0}, {{14, 2, 1}, 1}});
+  CHECK(sharding.keys == std::vector<Segment>{{{0, 8, 1}, 0}, {{8, 8, 1}, 1}});
+  CHECK(positions(sharding.queries, 1) == std::vector<std::int64_t>{14, 15});
+  const Sharding more = shard(problem_of(6, 4), 2, {});
+  CHECK(positions(more.queries, 0) == std::vector<std::int64_t>{-2, -1, 0});
+}
+
+TEST_CASE("sinks travel alone: query and key segments are both cut") {
+  Mask mask{.left = 3, .sinks = 3};
+  const Sharding sharding = shard(problem_of(16, 16, mask), 4, {});
+  REQUIRE(sharding.keys.size() == 5);
+  CHECK(sharding.keys[0] == Segment{{0, 3, 1}, 0});
+  CHECK(sharding.keys[1] == Segment{{3, 1, 1}, 0});
+  CHECK(sharding.queries == sharding.keys);
+  CHECK(shard(problem_of(4, 16, mask), 4, {}).queries.size() == 4);
+}
+
+TEST_CASE("what cannot be sharded is refused") {
+  CHECK_THROWS_WITH(shard(problem_of(16, 16), 0, {}), Catch::Contains("0 ranks"));
+  CHECK_THROWS_WITH(shard(problem_of(16, 16), 2, {LayoutKind::zigzag, 2}), Catch::Contains("only block"));
+  CHECK_THROWS_AS(shard(problem_of(16, 16), 2, {}, 9), Error);
+}
+
+TEST_CASE("tiles know who owns what and what is live") {
+  const Tiles tiles(shard(problem_of(16, 16), 4, {LayoutKind::zigzag}));
+  CHECK(tiles.ranks() == 4);
+  CHECK(tiles.groups() == 1);
+  REQUIRE(tiles.queries_of(1).size() == 2);
+  CHECK(tiles.queries_of(1)[0] == SegmentId{1});
+  CHECK(tiles.queries_of(1)[1] == SegmentId{6});
+  CHECK_FALSE(tiles.looks_ahead());
+  for (int i = 0; i < 8; ++i)
+    for (int j = 0; j < 8; ++j) {
+      CHECK(tiles.live(SegmentId{i}, SegmentId{j}) == (j <= i));
+      CHECK(tiles.pairs(SegmentId{i}, SegmentId{j}) == (j < i ? 4 : j == i ? 3 : 0));
+    }
+}
+
+TEST_CASE("empty segments have no live tile") {
+  const Tiles tiles(shard(problem_of(3, 3, full_mask()), 8, {}));
+  int live = 0;
+  for (int i = 0; i < 8; ++i)
+    for (int j = 0; j < 8; ++j) live += tiles.live(SegmentId{i}, SegmentId{j}) ? 1 : 0;
+  CHECK(live == 9);
+  CHECK(tiles.looks_ahead());
+}

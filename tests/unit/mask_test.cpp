@@ -1,0 +1,128 @@
+#include "distattn/mask.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+
+#include "catch.hpp"
+#include "distattn/error.hpp"
+
+using namespace distattn;
+
+namespace {
+
+constexpr std::int64_t tokens = 53;
+
+/// The definition of spec §1, word by word.
+bool visible(const Mask& mask, std::int64_t q, std::int64_t k) {
+  if (mask.causal && k > q) return false;
+  const bool near = (mask.left < 0 || q - k <= mask.left) && (mask.right < 0 || k - q <= mask.right);
+  if (!near && k >= mask.sinks) return false;
+  if (mask.documents.empty()) return true;
+  for (std::size_t d = 0; d + 1 < mask.documents.size(); ++d)
+    if (mask.documents[d] <= q && q < mask.documents[d + 1]) return mask.documents[d] <= k && k < mask.documents[d + 1];
+  return false;
+}
+
+/// Every pair lies in exactly one band if it is visible, else in none.
+void require_bands_say(const Mask& mask, const std::function<bool(std::int64_t, std::int64_t)>& expected,
+                       std::int64_t first_query = 0) {
+  const std::vector<Band> bands = bands_of(mask);
+  for (std::int64_t q = first_query; q < tokens; ++q)
+    for (std::int64_t k = 0; k < tokens; ++k) {
+      const auto count = std::count_if(bands.begin(), bands.end(), [&](const Band& band) { return band.holds(q, k); });
+      if (count != (expected(q, k) ? 1 : 0)) FAIL("q " << q << " k " << k << " lies in " << count << " bands");
+    }
+}
+
+void require_refused(const Mask& mask, const std::string& word) {
+  REQUIRE_THROWS_WITH(check(mask, tokens), Catch::Contains(word));
+}
+
+}  // namespace
+
+TEST_CASE("every combination of options is its bands") {
+  for (const bool causal : {true, false})
+    for (const std::int64_t left : {-1, 0, 5, 60})
+      for (const std::int64_t right : {-1, 0, 7})
+        for (const std::int64_t sinks : {0, 3, 12, 60})
+          for (const std::vector<std::int64_t>& documents :
+               {std::vector<std::int64_t>{}, {0, 53}, {0, 11, 12, 12, 37, 53}}) {
+            const Mask mask{.causal = causal, .left = left, .right = right, .sinks = sinks, .documents = documents};
+            check(mask, tokens);
+            require_bands_say(
+                mask, [&](std::int64_t q, std::int64_t k) { return visible(mask, q, k); }, -9);
+            REQUIRE(overlapping_bands(bands_of(mask)).first == -1);
+          }
+}
+
+TEST_CASE("plain masks are one band") {
+  CHECK(bands_of(causal_mask()) == std::vector<Band>{{.lo = 0}});
+  CHECK(bands_of(full_mask()) == std::vector<Band>{{}});
+}
+
+TEST_CASE("prefix and block-causal masks") {
+  const Mask prefix = prefix_mask(tokens, 17);
+  require_bands_say(prefix, [](std::int64_t q, std::int64_t k) { return k <= q || (q < 17 && k < 17); });
+  CHECK(prefix.name == "prefix:17");
+  CHECK(bands_of(prefix_mask(tokens, 0)).size() == 1);
+  CHECK_THROWS_AS(prefix_mask(tokens, tokens + 1), Error);
+
+  const Mask frames = block_causal_mask(tokens, 8);
+  require_bands_say(frames, [](std::int64_t q, std::int64_t k) { return k / 8 <= q / 8; });
+  CHECK(bands_of(frames).size() == 7);
+  CHECK_THROWS_AS(block_causal_mask(tokens, 0), Error);
+}
+
+TEST_CASE("given bands are sorted, cleaned and kept within bounds") {
+  constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+  const Mask mask = band_mask({{20, 53, 0, 20, -huge, huge}, {5, 5, 0, 20, 0, 1}, {0, 20, 0, 20, 0, huge}});
+  const std::vector<Band> bands = bands_of(mask);
+  REQUIRE(bands.size() == 2);
+  CHECK(bands[0] == Band{0, 20, 0, 20, 0, unbounded});
+  CHECK(bands[1] == Band{20, 53, 0, 20, -unbounded, unbounded});
+  CHECK(bands_of(band_mask({})).empty());
+}
+
+TEST_CASE("bands that share a pair are named") {
+  CHECK_THROWS_WITH(band_mask({{0, 8, 0, 8, 0, 4}, {8, 16, 0, 8, 0, 4}, {4, 9, 2, 3, 2, 9}}),
+                    Catch::Contains("bands 0 and 2"));
+  CHECK_NOTHROW(band_mask({{0, 8, 0, 8, 0, 4}, {0, 8, 0, 8, 5, 9}}));
+  CHECK_NOTHROW(band_mask({{0, 8, 0, 8, 0, 9}, {0, 8, 4, 8, -9, -1}}));
+}
+
+TEST_CASE("masks that contradict themselves are refused") {
+  require_refused({.left = -2}, "window");
+  require_refused({.sinks = -1}, "sinks");
+  require_refused({.documents = {1, 53}}, "start at 0");
+  require_refused({.documents = {0, 20, 10, 53}}, "falls from 20 to 10");
+  require_refused({.documents = {0, 20}}, "53 keys");
+  require_refused({.given = {Band{}}}, "band_mask");
+  Mask mask = prefix_mask(tokens, 5);
+  mask.left = 3;
+  require_refused(mask, "a window");
+  mask.left = -1;
+  mask.sinks = 3;
+  require_refused(mask, "sinks");
+  mask.sinks = 0;
+  mask.documents = {0, 53};
+  require_refused(mask, "documents");
+  mask.documents.clear();
+  mask.given.push_back(mask.given.front());
+  require_refused(mask, "overlap");
+}
+
+TEST_CASE("an index finds the bands of a tile and no others") {
+  std::vector<std::int64_t> documents;
+  for (std::int64_t end = 0; end <= 4000; end += 4) documents.push_back(end);
+  const BandIndex index(bands_of({.documents = documents}));
+  std::vector<Band> touching;
+  index.touching({400, 8, 1}, {400, 8, 1}, touching);
+  CHECK(touching == std::vector<Band>{{400, 404, 400, 404, 0, unbounded}, {404, 408, 404, 408, 0, unbounded}});
+  CHECK(index.reaching({400, 8, 1}).size() == 2);
+  CHECK(index.pairs({400, 8, 1}, {400, 8, 1}) == 20);
+  CHECK(index.any({400, 8, 1}, {404, 4, 1}));
+  CHECK_FALSE(index.any({400, 8, 1}, {408, 4, 1}));
+  CHECK(index.pairs({-8, 8, 1}, {0, 4000, 1}) == 0);
+  CHECK(index.pairs({0, 0, 1}, {0, 4000, 1}) == 0);
+}

@@ -1,0 +1,67 @@
+#include "distattn/problem.hpp"
+
+#include <limits>
+
+#include "catch.hpp"
+#include "distattn/error.hpp"
+
+using namespace distattn;
+
+namespace {
+
+Problem sound() {
+  return {.batch = 2, .seq_q = 16, .seq_kv = 32, .heads = 12, .kv_heads = 4, .head_dim = 192, .value_dim = 128};
+}
+
+template <class Change>
+void require_refused(Change change, const std::string& word) {
+  Problem problem = sound();
+  change(problem);
+  REQUIRE_THROWS_WITH(check(problem), Catch::Contains(word));
+}
+
+}  // namespace
+
+TEST_CASE("derived figures of a problem") {
+  Problem problem = sound();
+  CHECK_NOTHROW(check(problem));
+  CHECK(problem.heads_per_kv() == 3);
+  CHECK(problem.first_query() == 16);
+  CHECK(problem.softmax_scale() == Approx(1 / std::sqrt(192.0)));
+  problem.scale = 0.5;
+  CHECK(problem.softmax_scale() == 0.5);
+  CHECK(problem.wire_type() == DType::fp32);
+  problem.dtype = DType::fp64;
+  problem.wire = DType::bf16;
+  CHECK(problem.wire_type() == DType::fp64);
+}
+
+TEST_CASE("shapes that nobody computes are refused") {
+  require_refused([](Problem& p) { p.batch = 0; }, "batch is 0");
+  require_refused([](Problem& p) { p.seq_q = 0; }, "seq is 0");
+  require_refused([](Problem& p) { p.seq_kv = -1; }, "seq-kv is -1");
+  require_refused([](Problem& p) { p.heads = 0; }, "heads is 0");
+  require_refused([](Problem& p) { p.kv_heads = 0; }, "kv-heads is 0");
+  require_refused([](Problem& p) { p.kv_heads = 5; }, "12 heads on 5 kv-heads");
+  require_refused([](Problem& p) { p.head_dim = 0; }, "pad it to 8");
+  require_refused([](Problem& p) { p.head_dim = 100; }, "pad it to 104");
+  require_refused([](Problem& p) { p.value_dim = 264; }, "8 to 256");
+  require_refused([](Problem& p) { p.wire = DType::fp16; }, "wire type fp16");
+  require_refused([](Problem& p) { p.scale = std::numeric_limits<double>::infinity(); }, "scale");
+  require_refused([](Problem& p) { p.batch = std::int64_t{1} << 55; }, "overflow");
+  require_refused([](Problem& p) { p.seq_q = p.seq_kv = std::int64_t{1} << 32; }, "overflow");
+  require_refused([](Problem& p) { p.mask.documents = {0, 5}; }, "cu-seqlens");
+}
+
+TEST_CASE("looking ahead is a matter of pairs, not of options") {
+  Problem problem = sound();
+  CHECK_FALSE(looks_ahead(problem));
+  problem.mask = full_mask();
+  CHECK(looks_ahead(problem));
+  problem.mask.right = 0;
+  CHECK_FALSE(looks_ahead(problem));
+  problem.mask = prefix_mask(32, 16);
+  CHECK_FALSE(looks_ahead(problem));  // the queries are positions 16 … 31
+  problem.mask = prefix_mask(32, 18);
+  CHECK(looks_ahead(problem));
+}
