@@ -19,6 +19,21 @@ function(distattn_warnings target)
   endif()
 endfunction()
 
+# What rooms link apart from each other and from packages of headers alone.
+function(distattn_outside_links out)
+  set(links "")
+  foreach(room IN LISTS ARGN)
+    get_target_property(items ${room} LINK_LIBRARIES)
+    foreach(item IN LISTS items)
+      if(item AND NOT item MATCHES "^distattn_|^nlohmann_json::")
+        list(APPEND links "${item}")
+      endif()
+    endforeach()
+  endforeach()
+  list(REMOVE_DUPLICATES links)
+  set(${out} "${links}" PARENT_SCOPE)
+endfunction()
+
 # The library proper, and distattn_rooms: what tests link.
 function(distattn_assemble_library)
   get_property(rooms GLOBAL PROPERTY DISTATTN_ROOMS)
@@ -32,9 +47,13 @@ function(distattn_assemble_library)
 
   add_library(distattn)
   add_library(distattn::distattn ALIAS distattn)
-  target_link_libraries(distattn PRIVATE ${rooms})
-  target_include_directories(distattn PUBLIC
-    "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/include>" "$<INSTALL_INTERFACE:include>")
+  foreach(room IN LISTS rooms)
+    target_sources(distattn PRIVATE "$<TARGET_OBJECTS:${room}>")
+  endforeach()
+  # Rooms themselves are not linked: an installed static library could not name them.
+  distattn_outside_links(links ${rooms})
+  target_link_libraries(distattn PRIVATE ${links})
+  target_include_directories(distattn PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/include>")
   target_compile_features(distattn PUBLIC cxx_std_20)
   set_target_properties(distattn PROPERTIES VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINKER_LANGUAGE CXX)

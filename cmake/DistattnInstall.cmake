@@ -1,0 +1,101 @@
+# What is installed where, and how consumers find it: CMake package, pkg-config file, components runtime, devel, cli.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+# What a static libdistattn asks of whoever links it: link item | find_dependency arguments | pkg-config module.
+# A backend that links something else adds its line; configuring fails until it does.
+set(DISTATTN_LINK_DEPENDENCIES
+  "fmt::fmt|fmt|fmt"
+  "Threads::Threads|Threads|"
+  "Kokkos::kokkos|Kokkos|"
+  "ucx::ucp|ucx|ucx")
+
+# The line of DISTATTN_LINK_DEPENDENCIES for a link item, split into `out`.
+function(distattn_link_dependency out item)
+  foreach(line IN LISTS DISTATTN_LINK_DEPENDENCIES)
+    string(REPLACE "|" ";" fields "${line}")
+    list(GET fields 0 name)
+    if(name STREQUAL item)
+      set(${out} "${fields}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR "${item} is linked but not in DISTATTN_LINK_DEPENDENCIES (consumers of the static library could "
+                      "not find it) add a line to cmake/DistattnInstall.cmake")
+endfunction()
+
+# find_dependency() lines and pkg-config fields for the static library's own link items.
+function(distattn_static_dependencies finds requires libs)
+  set(${finds} "" PARENT_SCOPE)
+  set(${requires} "" PARENT_SCOPE)
+  set(${libs} "" PARENT_SCOPE)
+  if(BUILD_SHARED_LIBS)
+    return()
+  endif()
+  get_target_property(items distattn LINK_LIBRARIES)
+  set(find_lines "")
+  set(modules "")
+  set(flags "-lstdc++ -lm")
+  foreach(item IN LISTS items)
+    distattn_link_dependency(fields "${item}")
+    list(GET fields 1 package)
+    list(GET fields 2 module)
+    string(APPEND find_lines "find_dependency(${package})\n")
+    if(module)
+      list(APPEND modules "${module}")
+    elseif(item STREQUAL "Threads::Threads")
+      string(APPEND flags " -pthread")
+    else()
+      string(APPEND flags " $<TARGET_LINKER_FILE:${item}>")
+    endif()
+  endforeach()
+  list(JOIN modules " " modules)
+  set(${finds} "${find_lines}" PARENT_SCOPE)
+  set(${requires} "${modules}" PARENT_SCOPE)
+  set(${libs} "${flags}" PARENT_SCOPE)
+endfunction()
+
+function(distattn_install_library)
+  install(TARGETS distattn EXPORT distattnTargets
+    LIBRARY COMPONENT runtime NAMELINK_COMPONENT devel
+    ARCHIVE COMPONENT devel
+    INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+  install(DIRECTORY "${PROJECT_SOURCE_DIR}/core/include/distattn" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
+    COMPONENT devel FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h")
+endfunction()
+
+function(distattn_install_package_files)
+  set(folder "${CMAKE_INSTALL_LIBDIR}/cmake/distattn")
+  set(generated "${PROJECT_BINARY_DIR}/package")
+  distattn_static_dependencies(DISTATTN_FINDS DISTATTN_REQUIRES DISTATTN_LIBS)
+  get_property(DISTATTN_BUILT_BACKENDS GLOBAL PROPERTY DISTATTN_BUILT_BACKENDS)
+
+  configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/distattnConfig.cmake.in"
+    "${generated}/distattnConfig.cmake" INSTALL_DESTINATION "${folder}" PATH_VARS CMAKE_INSTALL_BINDIR)
+  write_basic_package_version_file("${generated}/distattnConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
+  install(EXPORT distattnTargets NAMESPACE distattn:: DESTINATION "${folder}" COMPONENT devel)
+  install(FILES "${generated}/distattnConfig.cmake" "${generated}/distattnConfigVersion.cmake"
+    DESTINATION "${folder}" COMPONENT devel)
+
+  file(RELATIVE_PATH DISTATTN_UP "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+  string(REGEX REPLACE "/$" "" DISTATTN_UP "${DISTATTN_UP}")
+  configure_file("${PROJECT_SOURCE_DIR}/cmake/distattn.pc.in" "${generated}/distattn.pc.in" @ONLY)
+  file(GENERATE OUTPUT "${generated}/distattn.pc" INPUT "${generated}/distattn.pc.in")
+  install(FILES "${generated}/distattn.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT devel)
+endfunction()
+
+# The command finds the library beside itself, wherever the prefix is moved; a packager's own RPATH wins.
+function(distattn_install_cli)
+  if(BUILD_SHARED_LIBS AND NOT DEFINED CMAKE_INSTALL_RPATH)
+    file(RELATIVE_PATH up "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
+    set_target_properties(distattn_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${up}")
+  endif()
+  install(TARGETS distattn_cli RUNTIME COMPONENT cli)
+endfunction()
+
+distattn_install_library()
+distattn_install_package_files()
+if(DISTATTN_BUILD_CLI)
+  distattn_install_cli()
+endif()
