@@ -1,0 +1,21 @@
+#pragma once
+/// The subcommands: each adds its options to the command line and says what to do when it was chosen.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+
+namespace distattn::cli {
+
+/// What the process ends with (cli/main.cpp maps errors to the others).
+enum class Outcome : int { fine = 0, wrong_result = 1 };
+
+/// A subcommand and what it does once the command line was parsed. Errors are thrown.
+struct Command {
+  CLI::App* app = nullptr;
+  std::function<Outcome()> run;
+};
+
+Command add_info_command(CLI::App& root);
+
+}  // namespace distattn::cli

@@ -1,0 +1,34 @@
+#pragma once
+/// Standard error: progress, notes and the one line of an error. Results go to standard output through output.hpp.
+
+#include <cstdint>
+#include <string_view>
+
+namespace distattn::cli {
+
+enum class Verbosity : std::uint8_t { quiet, normal, verbose };
+
+/// Set once, by main.
+void set_verbosity(Verbosity verbosity);
+
+/// A line on stderr, unless quieter than `least`.
+void note(std::string_view text, Verbosity least = Verbosity::normal);
+
+/// "distattn: message" on one line whatever the message holds; red on a terminal unless NO_COLOR is set.
+void print_error(std::string_view message);
+
+/// A line that is overwritten by the next, on a terminal only; done() clears it.
+class Progress {
+ public:
+  Progress();
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  void show(std::string_view text);
+  void done();
+
+ private:
+  bool shown_ = false, terminal_;
+};
+
+}  // namespace distattn::cli

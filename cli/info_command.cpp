@@ -1,0 +1,73 @@
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "command.hpp"
+#include "cpu_features.hpp"
+#include "distattn/registry.hpp"
+#include "distattn/version.hpp"
+#include "output.hpp"
+
+namespace distattn::cli {
+namespace {
+
+struct InfoOptions {
+  bool json = false;
+};
+
+constexpr std::pair<BackendKind, const char*> kinds[] = {
+    {BackendKind::device, "backends"}, {BackendKind::transport, "transports"}, {BackendKind::bootstrap, "bootstraps"}};
+
+Json json_of(const BackendInfo& info) {
+  return {{"name", info.name},
+          {"built", info.built},
+          {"usable", info.usable},
+          {"why", info.why},
+          {"version", info.version.empty() ? Json(nullptr) : Json(info.version)}};
+}
+
+Json info_json() {
+  Json json = versioned_object();
+  json["version"] = version();
+  json["commit"] = commit();
+  json["cpu"] = {{"isa", cpu_isa()}, {"cores", cpu_cores()}};
+  for (const auto& [kind, key] : kinds) {
+    json[key] = Json::array();
+    for (const BackendInfo& info : list_backends()) {
+      if (info.kind == kind) json[key].push_back(json_of(info));
+    }
+  }
+  return json;
+}
+
+std::string info_text() {
+  std::string text =
+      fmt::format("distattn {} ({})\ncpu: {}, {} cores\n\n", version(), commit(), cpu_isa(), cpu_cores());
+  Columns columns({"kind", "name", "built", "usable", "version", "why"});
+  for (const auto& [kind, key] : kinds) {
+    for (const BackendInfo& info : list_backends()) {
+      if (info.kind != kind) continue;
+      columns.add({std::string(key, std::string_view(key).size() - 1), info.name, info.built ? "yes" : "no",
+                   info.usable ? "yes" : "no", info.version, info.why});
+    }
+  }
+  return text + columns.text();
+}
+
+}  // namespace
+
+Command add_info_command(CLI::App& root) {
+  auto* const app = root.add_subcommand("info", "What is built, what is usable here, and why not");
+  const auto options = std::make_shared<InfoOptions>();
+  app->add_flag("--json", options->json, "As one JSON object");
+  return {app, [options] {
+            if (options->json) {
+              print_json(info_json());
+            } else {
+              print(info_text());
+            }
+            return Outcome::fine;
+          }};
+}
+
+}  // namespace distattn::cli

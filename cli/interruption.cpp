@@ -1,0 +1,61 @@
+#include "interruption.hpp"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "console.hpp"
+#include "distattn/io.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr int interrupted = 130;
+
+struct Actions {
+  std::mutex mutex;
+  std::vector<std::function<void()>> list;
+};
+
+Actions& actions() {
+  // Never destroyed: the watching thread outlives main's statics.
+  static auto* const instance = new Actions;
+  return *instance;
+}
+
+[[noreturn]] void wait_and_end(sigset_t signals) {
+  int signal = 0;
+  ::sigwait(&signals, &signal);
+  discard_partial_files();
+  {
+    const std::lock_guard lock(actions().mutex);
+    for (const auto& action : actions().list) action();
+  }
+  print_error("interrupted (by a signal) nothing was written");
+  ::_exit(interrupted);
+}
+
+}  // namespace
+
+void watch_for_interruption() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction current {};
+    ::sigaction(signal, nullptr, &current);
+    if (current.sa_handler != SIG_IGN) ::sigaddset(&signals, signal);
+  }
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  actions();
+  std::thread(wait_and_end, signals).detach();
+}
+
+void at_interruption(std::function<void()> action) {
+  const std::lock_guard lock(actions().mutex);
+  actions().list.push_back(std::move(action));
+}
+
+}  // namespace distattn::cli

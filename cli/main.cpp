@@ -1,0 +1,102 @@
+/// distattn: parses the command line, runs one command, and turns errors into exit codes.
+
+#include <fmt/format.h>
+
+#include <new>
+#include <system_error>
+
+#include "command.hpp"
+#include "config_file.hpp"
+#include "console.hpp"
+#include "distattn/error.hpp"
+#include "distattn/version.hpp"
+#include "interruption.hpp"
+#include "output.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr int usage_exit = 2, environment_exit = 3;
+
+int exit_code(ErrorKind kind) {
+  switch (kind) {
+    case ErrorKind::usage:
+      return usage_exit;
+    case ErrorKind::environment:
+    case ErrorKind::peer:
+      return environment_exit;
+    case ErrorKind::timeout:
+      return 4;
+    case ErrorKind::interrupted:
+      return 130;
+  }
+  return environment_exit;
+}
+
+/// CLI11's exceptions in our words. Help and version are not errors.
+int report_parse(const CLI::App& root, const CLI::ParseError& error) {
+  const auto chosen = root.get_subcommands();
+  const CLI::App& app = chosen.empty() ? root : *chosen.front();
+  if (dynamic_cast<const CLI::CallForHelp*>(&error) != nullptr) {
+    print(app.help(chosen.empty() ? "" : "distattn"));
+    return 0;
+  }
+  if (dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) {
+    print(std::string(error.what()) + "\n");
+    return 0;
+  }
+  const std::string name = chosen.empty() ? "distattn" : "distattn " + app.get_name();
+  const auto extras = root.remaining(true);
+  std::string problem = fmt::format("{} (command line)", error.what());
+  if (chosen.empty()) {
+    problem =
+        extras.empty() ? "no command is given (one is needed)" : fmt::format("{} (not a command)", extras.front());
+  } else if (!extras.empty()) {
+    problem = fmt::format("{} (not an option of {})", extras.front(), name);
+  }
+  print_error(fmt::format("{} see {} --help", problem, name));
+  return usage_exit;
+}
+
+int run(int argc, char** argv) {
+  CLI::App root("Exact attention over sharded sequences: planned, proved, run and checked.", "distattn");
+  root.require_subcommand(1);
+  root.fallthrough();
+  root.set_version_flag("--version", fmt::format("distattn {} ({})", version(), commit()));
+  bool quiet = false, verbose = false;
+  auto* const quiet_flag = root.add_flag("-q,--quiet", quiet, "No progress and no notes on stderr");
+  root.add_flag("-v,--verbose", verbose, "More notes on stderr")->excludes(quiet_flag);
+  root.set_config("--config", "", "Options from a TOML file; the command line wins");
+  root.config_formatter(std::make_shared<ConfigFile>(root));
+  const std::vector<Command> commands = {add_info_command(root)};
+  try {
+    root.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return report_parse(root, error);
+  }
+  set_verbosity(quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal);
+  for (const Command& command : commands) {
+    if (command.app->parsed()) return static_cast<int>(command.run());
+  }
+  return usage_exit;
+}
+
+int run_reporting_errors(int argc, char** argv) {
+  try {
+    watch_for_interruption();
+    return run(argc, argv);
+  } catch (const Error& error) {
+    print_error(error.what());
+    return exit_code(error.kind());
+  } catch (const std::bad_alloc&) {
+    print_error("out of memory (an allocation was refused) choose a smaller problem");
+  } catch (const std::exception& error) {
+    print_error(fmt::format("{} (from the system) see distattn info for what is usable here", error.what()));
+  }
+  return environment_exit;
+}
+
+}  // namespace
+}  // namespace distattn::cli
+
+int main(int argc, char** argv) { return distattn::cli::run_reporting_errors(argc, argv); }

@@ -1,0 +1,88 @@
+#include "output.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <string_view>
+
+#include "distattn/error.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr int schema_version = 1;
+constexpr const char* unknown = "–";
+
+/// Columns that a terminal shows: bytes that do not continue a UTF-8 character.
+std::size_t width(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
+}
+
+bool is_number(std::string_view cell) {
+  return cell == unknown || (!cell.empty() && (cell.front() == '-' || (cell.front() >= '0' && cell.front() <= '9')));
+}
+
+}  // namespace
+
+Json versioned_object() { return {{"schema_version", schema_version}}; }
+
+Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
+  throw Error(ErrorKind::environment,
+              fmt::format("cannot write to standard output ({}) send it elsewhere", std::strerror(errno)));
+}
+
+void print_json(const Json& json) { print(json.dump(2) + "\n"); }
+
+Columns::Columns(std::vector<std::string> heads) : rows_{std::move(heads)} {}
+
+void Columns::add(std::vector<std::string> cells) {
+  DISTATTN_EXPECT(cells.size() == rows_.front().size());
+  rows_.push_back(std::move(cells));
+}
+
+std::string Columns::text() const {
+  const std::size_t columns = rows_.front().size();
+  std::vector<std::size_t> widths(columns, 0);
+  std::vector<bool> right(columns, rows_.size() > 1);
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      widths[c] = std::max(widths[c], width(rows_[r][c]));
+      if (r > 0 && !is_number(rows_[r][c])) right[c] = false;
+    }
+  }
+  std::string text;
+  for (const auto& row : rows_) {
+    std::string line;
+    for (std::size_t c = 0; c < columns; ++c) {
+      const std::string blanks(widths[c] - width(row[c]), ' ');
+      line += (c == 0 ? "" : "  ") + (right[c] ? blanks + row[c] : row[c] + blanks);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+std::string bytes_text(double bytes) {
+  if (!std::isfinite(bytes)) return unknown;
+  static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  std::size_t unit = 0;
+  for (; bytes >= 1024 && unit + 1 < std::size(units); ++unit) bytes /= 1024;
+  return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.2f} {}", bytes, units[unit]);
+}
+
+std::string seconds_text(double seconds) {
+  if (!std::isfinite(seconds)) return unknown;
+  if (seconds >= 1) return fmt::format("{:.3f} s", seconds);
+  if (seconds >= 1e-3) return fmt::format("{:.3f} ms", seconds * 1e3);
+  return fmt::format("{:.1f} us", seconds * 1e6);
+}
+
+}  // namespace distattn::cli

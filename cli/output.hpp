@@ -1,0 +1,37 @@
+#pragma once
+/// Standard output: JSON, aligned columns, and how numbers are written in text.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace distattn::cli {
+
+using Json = nlohmann::ordered_json;
+
+/// An object that begins with the version of its form.
+Json versioned_object();
+
+/// A finite number, else null.
+Json number_or_null(double value);
+
+/// All output of a command passes here. Throws Error(environment) when stdout cannot take it.
+void print(std::string_view text);
+void print_json(const Json& json);
+
+/// Rows of cells; numbers (cells that begin with a digit, a sign or '-') stand right, words left.
+class Columns {
+ public:
+  explicit Columns(std::vector<std::string> heads);
+  void add(std::vector<std::string> cells);
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// "1.50 MiB", "12.3 ms", "–" for what is not known.
+std::string bytes_text(double bytes);
+std::string seconds_text(double seconds);
+
+}  // namespace distattn::cli
