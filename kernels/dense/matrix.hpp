@@ -13,11 +13,7 @@ struct Matrix {
 
   T* row(std::int64_t i) const { return data + i * cols; }
   std::int64_t size() const { return rows * cols; }
-  operator Matrix<const T>() const
-    requires(!std::is_const_v<T>)
-  {
-    return {data, rows, cols};
-  }
+  operator Matrix<const T>() const requires(!std::is_const_v<T>) { return {data, rows, cols}; }
 };
 
 /// An argument that does not take part in deducing T, so that a Matrix<T> converts to it.

@@ -1,0 +1,48 @@
+#include "cli/step/checkpoint.hpp"
+
+#include "distattn/error.hpp"
+
+namespace distattn::step {
+
+const std::vector<CheckpointPolicy>& checkpoint_policies() {
+  using enum Part;
+  static const std::vector<CheckpointPolicy> policies{
+      {"none", {x, n, q, k, v, o, lse, y, m, gate, up, s}, {}},
+      {"layer", {x}, {}},
+      {"attention-output", {x, o, lse}, {}},
+      {"attention-output-host", {x}, {o, lse}},
+  };
+  return policies;
+}
+
+const CheckpointPolicy& checkpoint_policy(std::string_view name) {
+  std::string known;
+  for (const CheckpointPolicy& policy : checkpoint_policies()) {
+    if (policy.name == name) return policy;
+    known += (known.empty() ? "" : ", ") + std::string(policy.name);
+  }
+  refuse("checkpoint policy '" + std::string(name) + "' is not known (known: " + known + ") choose one of these");
+}
+
+template <class T>
+void hold(const CheckpointPolicy& policy, Activations<T>& activations, ActivationMemory& memory) {
+  Activations<T> held;
+  for (const Part part : policy.kept) {
+    held[part] = std::move(activations[part]);
+    held[part].charge(memory.kept);
+  }
+  for (const Part part : policy.offloaded) held[part] = activations[part].moved_to(memory.host);
+  activations = std::move(held);
+}
+
+template <class T>
+void fetch(const CheckpointPolicy& policy, Activations<T>& activations, ActivationMemory& memory) {
+  for (const Part part : policy.offloaded) activations[part] = activations[part].moved_to(memory.working);
+}
+
+template void hold(const CheckpointPolicy&, Activations<float>&, ActivationMemory&);
+template void hold(const CheckpointPolicy&, Activations<double>&, ActivationMemory&);
+template void fetch(const CheckpointPolicy&, Activations<float>&, ActivationMemory&);
+template void fetch(const CheckpointPolicy&, Activations<double>&, ActivationMemory&);
+
+}  // namespace distattn::step

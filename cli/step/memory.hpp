@@ -1,0 +1,119 @@
+#pragma once
+/// Activations and where they live: every allocation is counted, so that reported bytes are those that were there.
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <new>
+#include <utility>
+
+#include "kernels/dense/matrix.hpp"
+
+namespace distattn::step {
+
+using kernels::dense::Matrix;
+
+/// Bytes that are allocated now, and the most that ever were. One rank's, used by one thread.
+class MemoryMeter {
+ public:
+  /// What is counted here is also counted in `total`, which must outlive this meter.
+  explicit MemoryMeter(MemoryMeter* total = nullptr) : total_(total) {}
+
+  void add(std::size_t bytes) {
+    live_ += bytes;
+    peak_ = std::max(peak_, live_);
+    if (total_ != nullptr) total_->add(bytes);
+  }
+  void remove(std::size_t bytes) {
+    live_ -= bytes;
+    if (total_ != nullptr) total_->remove(bytes);
+  }
+  std::size_t live() const { return live_; }
+  std::size_t peak() const { return peak_; }
+  void reset_peak() { peak_ = live_; }
+
+ private:
+  MemoryMeter* total_;
+  std::size_t live_ = 0, peak_ = 0;
+};
+
+/// What a rank's activations occupy: those a policy keeps from forward to backward, those in use at the moment, and
+/// those moved to the host.
+struct ActivationMemory {
+  MemoryMeter compute;  ///< kept and working together
+  MemoryMeter kept{&compute};
+  MemoryMeter working{&compute};
+  MemoryMeter host;
+
+  ActivationMemory() = default;
+  ActivationMemory(const ActivationMemory&) = delete;
+  ActivationMemory& operator=(const ActivationMemory&) = delete;
+
+  void reset_peaks() {
+    for (MemoryMeter* meter : {&compute, &kept, &working, &host}) meter->reset_peak();
+  }
+};
+
+/// A matrix that owns its memory, 64-byte aligned and not initialised, and is charged to one meter. Move-only; an
+/// empty one is an activation that is not there.
+template <class T>
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(MemoryMeter& meter, std::int64_t rows, std::int64_t cols) : meter_(&meter), matrix_{nullptr, rows, cols} {
+    matrix_.data = static_cast<T*>(std::aligned_alloc(alignment, bytes()));
+    if (matrix_.data == nullptr) throw std::bad_alloc();
+    meter_->add(bytes());
+  }
+  ~Tensor() { reset(); }
+  Tensor(Tensor&& other) noexcept
+      : meter_(std::exchange(other.meter_, nullptr)), matrix_(std::exchange(other.matrix_, {})) {}
+  Tensor& operator=(Tensor&& other) noexcept {
+    if (this != &other) {
+      reset();
+      meter_ = std::exchange(other.meter_, nullptr);
+      matrix_ = std::exchange(other.matrix_, {});
+    }
+    return *this;
+  }
+
+  explicit operator bool() const { return meter_ != nullptr; }
+  operator Matrix<T>() { return matrix_; }
+  operator Matrix<const T>() const { return matrix_; }
+  T* data() const { return matrix_.data; }
+  std::int64_t rows() const { return matrix_.rows; }
+  std::int64_t cols() const { return matrix_.cols; }
+
+  void reset() {
+    if (meter_ == nullptr) return;
+    meter_->remove(bytes());
+    std::free(matrix_.data);
+    meter_ = nullptr;
+    matrix_ = {};
+  }
+  /// The same memory, counted by another meter from now on.
+  void charge(MemoryMeter& meter) {
+    meter_->remove(bytes());
+    meter_ = &meter;
+    meter_->add(bytes());
+  }
+  /// A copy in other memory; this one is given up.
+  Tensor moved_to(MemoryMeter& meter) {
+    Tensor copy(meter, rows(), cols());
+    std::copy_n(matrix_.data, matrix_.size(), copy.matrix_.data);
+    reset();
+    return copy;
+  }
+
+ private:
+  static constexpr std::size_t alignment = 64;
+  std::size_t bytes() const {
+    const auto count = static_cast<std::size_t>(matrix_.size()) * sizeof(T);
+    return std::max(alignment, (count + alignment - 1) / alignment * alignment);
+  }
+
+  MemoryMeter* meter_ = nullptr;
+  Matrix<T> matrix_;
+};
+
+}  // namespace distattn::step

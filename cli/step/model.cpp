@@ -1,0 +1,106 @@
+#include "cli/step/model.hpp"
+
+#include <algorithm>
+
+#include "cli/step/random.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn::step {
+namespace {
+
+constexpr double weight_deviation = 0.02;
+
+void require_positive(std::int64_t value, const char* name) {
+  if (value <= 0) refuse(std::string(name) + " is " + std::to_string(value) + " (it must be positive)");
+}
+
+}  // namespace
+
+void check(const ModelShape& shape) {
+  require_positive(shape.layers, "layers");
+  require_positive(shape.hidden, "hidden");
+  require_positive(shape.ffn, "ffn");
+  require_positive(shape.vocab, "vocab");
+  require_positive(shape.heads, "heads");
+  require_positive(shape.kv_heads, "kv-heads");
+  if (shape.hidden % shape.heads != 0) {
+    refuse("heads " + std::to_string(shape.heads) + " do not divide hidden " + std::to_string(shape.hidden) +
+           " (every head has hidden/heads dimensions) choose a divisor");
+  }
+  if (shape.heads % shape.kv_heads != 0) {
+    refuse("kv-heads " + std::to_string(shape.kv_heads) + " do not divide heads " + std::to_string(shape.heads) +
+           " (query heads share key heads evenly) choose a divisor");
+  }
+}
+
+std::vector<Parameter> parameters_of(const ModelShape& shape) {
+  std::vector<Parameter> all;
+  const auto add = [&](std::string name, std::int64_t rows, std::int64_t cols, Initial initial = Initial::gaussian) {
+    const std::size_t offset = all.empty() ? 0 : all.back().offset + all.back().size();
+    all.push_back({std::move(name), rows, cols, initial, offset});
+  };
+  const std::int64_t h = shape.hidden, f = shape.ffn;
+  add("embedding", shape.vocab, h);
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    const std::string prefix = "layer" + std::to_string(layer) + ".";
+    add(prefix + "attention_gain", 1, h, Initial::one);
+    add(prefix + "wq", h, h);
+    add(prefix + "wk", h, shape.kv_width());
+    add(prefix + "wv", h, shape.kv_width());
+    add(prefix + "wo", h, h);
+    add(prefix + "ffn_gain", 1, h, Initial::one);
+    add(prefix + "w1", h, f);
+    add(prefix + "w3", h, f);
+    add(prefix + "w2", f, h);
+  }
+  add("final_gain", 1, h, Initial::one);
+  add("head", h, shape.vocab);
+  return all;
+}
+
+std::size_t parameter_count(std::span<const Parameter> parameters) {
+  return parameters.empty() ? 0 : parameters.back().offset + parameters.back().size();
+}
+
+template <class T>
+std::vector<T> draw_parameters(std::span<const Parameter> parameters, std::uint64_t seed) {
+  std::vector<T> values(parameter_count(parameters));
+  for (std::size_t p = 0; p < parameters.size(); ++p) {
+    T* first = values.data() + parameters[p].offset;
+    if (parameters[p].initial == Initial::one) {
+      std::fill_n(first, parameters[p].size(), T(1));
+      continue;
+    }
+    for (std::size_t i = 0; i < parameters[p].size(); ++i) {
+      first[i] = static_cast<T>(static_cast<float>(weight_deviation * normal(seed, p, i)));
+    }
+  }
+  return values;
+}
+
+template <class T>
+Weights<T> weights_view(const ModelShape& shape, std::span<const Parameter> parameters, T* values) {
+  std::size_t next = 0;
+  const auto take = [&] {
+    const Parameter& p = parameters[next++];
+    return Matrix<T>{values + p.offset, p.rows, p.cols};
+  };
+  Weights<T> weights;
+  weights.embedding = take();
+  for (int layer = 0; layer < shape.layers; ++layer) {
+    weights.layers.push_back({take(), take(), take(), take(), take(), take(), take(), take(), take()});
+  }
+  weights.final_gain = take();
+  weights.head = take();
+  DISTATTN_EXPECT(next == parameters.size());
+  return weights;
+}
+
+template std::vector<float> draw_parameters(std::span<const Parameter>, std::uint64_t);
+template std::vector<double> draw_parameters(std::span<const Parameter>, std::uint64_t);
+template Weights<float> weights_view(const ModelShape&, std::span<const Parameter>, float*);
+template Weights<double> weights_view(const ModelShape&, std::span<const Parameter>, double*);
+template Weights<const float> weights_view(const ModelShape&, std::span<const Parameter>, const float*);
+template Weights<const double> weights_view(const ModelShape&, std::span<const Parameter>, const double*);
+
+}  // namespace distattn::step

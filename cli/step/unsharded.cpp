@@ -1,0 +1,81 @@
+#include "cli/step/unsharded.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace distattn::step {
+namespace {
+
+ConstTensorView view(const double* data, std::int64_t tokens, int heads, int dim) {
+  return dense_view(reinterpret_cast<const std::byte*>(data), DType::fp64, 1, tokens, heads, dim);
+}
+
+}  // namespace
+
+ExactAttention::ExactAttention(const ModelShape& shape, std::int64_t tokens, std::vector<Band> bands, int threads)
+    : shape_(shape), tokens_(tokens), bands_(std::move(bands)), team_(threads) {}
+
+kernels::reference::Exact ExactAttention::compute(const AttentionInputs<double>& in, const double* d_o) {
+  const int heads = shape_.heads, kv_heads = shape_.kv_heads, dim = shape_.head_dim();
+  kernels::reference::WholeAttention whole;
+  whole.q = view(in.q, tokens_, heads, dim);
+  whole.k = view(in.k, tokens_, kv_heads, dim);
+  whole.v = view(in.v, tokens_, kv_heads, dim);
+  whole.queries = whole.keys = {0, tokens_, 1};
+  whole.bands = bands_;
+  whole.scale = 1 / std::sqrt(static_cast<double>(dim));
+  if (d_o != nullptr) whole.d_o = view(d_o, tokens_, heads, dim);
+  return kernels::reference::compute_exactly(whole, team_);
+}
+
+void ExactAttention::forward(const AttentionInputs<double>& in, double* o, double* lse) {
+  const auto exact = compute(in, nullptr);
+  std::copy(exact.o.begin(), exact.o.end(), o);
+  std::copy(exact.lse.begin(), exact.lse.end(), lse);
+}
+
+void ExactAttention::backward(const AttentionInputs<double>& in, const double*, const double*, const double* d_o,
+                              double* dq, double* dk, double* dv) {
+  const auto exact = compute(in, d_o);
+  std::copy(exact.dq.begin(), exact.dq.end(), dq);
+  std::copy(exact.dk.begin(), exact.dk.end(), dk);
+  std::copy(exact.dv.begin(), exact.dv.end(), dv);
+}
+
+StepGradients unsharded_step(const ModelShape& shape, std::span<const Band> bands, std::span<const float> parameters,
+                             const TokenBatch& batch, int threads) {
+  const auto named = parameters_of(shape);
+  const std::vector<double> wide(parameters.begin(), parameters.end());
+  StepGradients result;
+  result.values.assign(wide.size(), 0.0);
+
+  const auto tokens = static_cast<std::int64_t>(batch.tokens.size());
+  std::vector<std::int64_t> positions(batch.tokens.size());
+  std::iota(positions.begin(), positions.end(), 0);
+  ExactAttention attention(shape, tokens, {bands.begin(), bands.end()}, threads);
+  Decoder<double> decoder(shape, positions, attention, checkpoint_policy("none"));
+  const auto weights = weights_view(shape, named, wide.data());
+  const double weight = 1.0 / static_cast<double>(tokens - 1);
+  result.loss = weight * decoder.forward(weights, batch, weight);
+  decoder.backward(weights, batch, weights_view(shape, named, result.values.data()));
+  return result;
+}
+
+GradientError compare_gradients(std::span<const Parameter> parameters, std::span<const float> gradients,
+                                std::span<const double> exact) {
+  GradientError error;
+  for (const Parameter& parameter : parameters) {
+    double difference = 0, norm = 0;
+    for (std::size_t i = parameter.offset; i < parameter.offset + parameter.size(); ++i) {
+      const double apart = static_cast<double>(gradients[i]) - exact[i];
+      difference += apart * apart;
+      norm += exact[i] * exact[i];
+    }
+    const double relative = norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
+    if (!(relative <= error.largest)) error = {relative, parameter.name};
+  }
+  return error;
+}
+
+}  // namespace distattn::step

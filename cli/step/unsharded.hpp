@@ -1,0 +1,55 @@
+#pragma once
+/// The same training step on one rank in float64: what every sharded gradient is compared with.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "cli/step/decoder.hpp"
+#include "cli/step/model.hpp"
+#include "cli/step/rank_attention.hpp"
+#include "distattn/band.hpp"
+#include "kernels/reference/oracle.hpp"
+#include "kernels/team.hpp"
+
+namespace distattn::step {
+
+/// The oracle's attention over the whole sequence. The backward does not trust the kept (o, lse): it makes its own.
+class ExactAttention final : public RankAttention<double> {
+ public:
+  /// Threads are the oracle's; shape must outlive this.
+  ExactAttention(const ModelShape& shape, std::int64_t tokens, std::vector<Band> bands, int threads);
+
+  void forward(const AttentionInputs<double>& in, double* o, double* lse) override;
+  void backward(const AttentionInputs<double>& in, const double* o, const double* lse, const double* d_o, double* dq,
+                double* dk, double* dv) override;
+
+ private:
+  kernels::reference::Exact compute(const AttentionInputs<double>& in, const double* d_o);
+
+  const ModelShape& shape_;
+  std::int64_t tokens_;
+  std::vector<Band> bands_;
+  kernels::Team team_;
+};
+
+/// Mean loss and every parameter's gradient.
+struct StepGradients {
+  double loss = 0;
+  std::vector<double> values;  ///< as the flat run of parameters
+};
+
+/// `batch` holds the whole sequence in order; parameters are widened, so both steps start from the same numbers.
+StepGradients unsharded_step(const ModelShape& shape, std::span<const Band> bands, std::span<const float> parameters,
+                             const TokenBatch& batch, int threads);
+
+/// How far a gradient is from the exact one, by parameter.
+struct GradientError {
+  double largest = 0;     ///< over parameters: ‖g − exact‖ / ‖exact‖
+  std::string parameter;  ///< where
+};
+GradientError compare_gradients(std::span<const Parameter> parameters, std::span<const float> gradients,
+                                std::span<const double> exact);
+
+}  // namespace distattn::step
