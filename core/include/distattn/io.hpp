@@ -73,7 +73,10 @@ class NpyWriter {
   std::unique_ptr<State> state_;
 };
 
-/// Removes the temporary file of every NpyWriter of this process: for one that ends without unwinding (a signal).
+/// Writes a text file that appears under its name only when complete. Throws Error(environment) if it cannot.
+void write_file(const std::filesystem::path& path, std::string_view text);
+
+/// Removes every temporary file of this process's writers: for one that ends without unwinding (a signal).
 void discard_partial_files() noexcept;
 
 }  // namespace distattn

@@ -111,3 +111,12 @@ TEST_CASE("a full disk is an error of the environment", "[io]") {
   CHECK_THAT(environment_error(path), Contains("No space"));
   CHECK(scratch.file_count() == 0);
 }
+
+TEST_CASE("a text file appears whole or not at all", "[io]") {
+  const Scratch scratch;
+  scratch.write("text", "before");
+  write_file(scratch.path() / "text", "after");
+  CHECK(std::filesystem::file_size(scratch.path() / "text") == 5);
+  CHECK_THROWS_AS(write_file(scratch.path() / "missing" / "text", "x"), Error);
+  CHECK(scratch.file_count() == 1);
+}

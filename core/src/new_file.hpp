@@ -1,0 +1,29 @@
+#pragma once
+/// A file that appears under its name only when complete.
+
+#include <cstddef>
+#include <filesystem>
+
+namespace distattn {
+
+/// Writes "<name>.partial-<pid>" and renames it. Destroyed without commit(): nothing is left behind. Throws
+/// Error(environment) where the operating system refuses.
+class NewFile {
+ public:
+  explicit NewFile(std::filesystem::path path);
+  ~NewFile();
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  void resize(std::size_t bytes);
+  /// May be called by several threads at once.
+  void write_at(std::size_t offset, const void* data, std::size_t bytes) const;
+  /// Flushes and renames.
+  void commit();
+
+ private:
+  std::filesystem::path path_, partial_;
+  int fd_ = -1;
+};
+
+}  // namespace distattn
