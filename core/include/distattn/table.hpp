@@ -49,10 +49,10 @@ Table balanced_split(std::shared_ptr<const Tiles> tiles);
 
 /// What a schedule's name means for a problem on some ranks.
 struct Recipe {
-  std::string name;                ///< canonical, e.g. "mesh:2x2x2:zigzag"
+  std::string name;  ///< canonical, e.g. "mesh:2x2x2:zigzag"
   Layout layout;
-  int groups = 1;                  ///< head groups
-  Mode mode = Mode::overlapped;    ///< the schedule's own
+  int groups = 1;                ///< head groups
+  Mode mode = Mode::overlapped;  ///< the schedule's own
   std::function<Table(std::shared_ptr<const Tiles>, int node_size)> table;
 };
 
@@ -63,12 +63,16 @@ using RecipeOrReason = std::variant<Recipe, std::string>;
 struct NamedSchedule {
   std::string name;
   std::string grammar;  ///< as shown in help: "mesh:UxRxC[:block|zigzag|striped|chunked]"
+  /// Throws Error(usage) for arguments that the grammar does not know.
   std::function<RecipeOrReason(std::string_view arguments, const Problem&, int ranks)> resolve;
+  /// The arguments that "all" tries; without it, none at all: the bare name.
+  std::function<std::vector<std::string>(const Problem&, int ranks)> usual_arguments{};
 };
 
 /// Every registered schedule, in the order of registration.
 const std::vector<NamedSchedule>& schedules();
-/// Adds a schedule of the caller's own, then usable by name everywhere. Not thread-safe: call before any run.
+/// Adds a schedule of the caller's own, then usable by name everywhere. Throws Error(usage) for a name that is taken
+/// or holds one of ":/,". Not thread-safe: call before any run.
 void register_schedule(NamedSchedule schedule);
 
 /// Resolves "name[:arguments]". A name that nobody registered throws Error(usage) listing those that are.
@@ -78,10 +82,12 @@ RecipeOrReason resolve_schedule(std::string_view name, const Problem& problem, i
 struct RecipePair {
   Recipe forward, backward;
 };
-/// Resolves "F" or "F/B"; pairs of different layouts or head groups' owners are a reason.
+/// Resolves "F" or "F/B"; a pair of different layouts is a reason. Head groups may differ: all tokens stay where they
+/// are.
 std::variant<RecipePair, std::string> resolve_pair(std::string_view name, const Problem& problem, int ranks);
 
-/// The names that "all" stands for: every fixed name, attention2d at its default, usp and mesh with U in 2, 4, 8.
+/// The names that "all" stands for: every fixed name, attention2d at its default, usp and mesh with U in 2, 4, 8 where
+/// they divide the ranks and fit the heads. Not all of them apply; resolve_schedule says why not.
 std::vector<std::string> all_schedule_names(const Problem& problem, int ranks);
 
 }  // namespace distattn

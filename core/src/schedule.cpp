@@ -1,0 +1,104 @@
+#include "distattn/schedule.hpp"
+
+#include <fmt/core.h>
+
+#include "distattn/error.hpp"
+
+namespace distattn {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+const Segment& segment_of(const Outline& outline, const Value& value) {
+  const Sharding& sharding = outline.sharding;
+  return (is_key_side(value.kind) ? sharding.keys : sharding.queries)[index(value.segment)];
+}
+
+/// Lays the parts of one value behind each other.
+class PartList {
+ public:
+  PartList(std::int64_t batch, std::int64_t tokens) : batch_(batch), tokens_(tokens) {}
+
+  void add(int heads, int dim, DType dtype) {
+    const std::size_t elements = static_cast<std::size_t>(batch_ * heads * tokens_ * dim);
+    const std::size_t bytes = elements * size_of(dtype);
+    parts_.push_back({end_, heads, tokens_, dim, dtype, bytes});
+    end_ += (bytes + alignment - 1) / alignment * alignment;
+  }
+  std::vector<PartShape> take() { return std::move(parts_); }
+
+ private:
+  std::int64_t batch_, tokens_;
+  std::size_t end_ = 0;
+  std::vector<PartShape> parts_;
+};
+
+}  // namespace
+
+const char* name_of(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::query:
+      return "q";
+    case ValueKind::key_value:
+      return "kv";
+    case ValueKind::output:
+      return "o";
+    case ValueKind::dquery:
+      return "dq";
+    case ValueKind::dkey_value:
+      return "dkv";
+  }
+  return "?";
+}
+
+std::vector<PartShape> parts_of(const Outline& outline, const Value& value, DType dtype) {
+  const Problem& problem = outline.sharding.problem;
+  const HeadGroup& group = outline.sharding.groups[static_cast<std::size_t>(value.group)];
+  PartList parts(problem.batch, segment_of(outline, value).run.count);
+  switch (value.kind) {
+    case ValueKind::query:
+      parts.add(group.q_count, problem.head_dim, dtype);
+      if (outline.pass == Pass::forward) break;
+      parts.add(group.q_count, problem.value_dim, dtype);
+      parts.add(group.q_count, 1, problem.accumulator());
+      parts.add(group.q_count, 1, problem.accumulator());
+      break;
+    case ValueKind::output:
+      parts.add(group.q_count, problem.value_dim, dtype);
+      parts.add(group.q_count, 1, problem.accumulator());
+      break;
+    case ValueKind::dquery:
+      parts.add(group.q_count, problem.head_dim, dtype);
+      break;
+    case ValueKind::key_value:
+    case ValueKind::dkey_value:
+      parts.add(group.kv_count, problem.head_dim, dtype);
+      parts.add(group.kv_count, problem.value_dim, dtype);
+      break;
+  }
+  return parts.take();
+}
+
+std::size_t message_bytes(const Outline& outline, const Value& value, DType dtype) {
+  std::size_t sum = 0;
+  for (const PartShape& part : parts_of(outline, value, dtype)) sum += part.bytes;
+  return sum;
+}
+
+DType dtype_of(const Outline& outline, ValueKind kind) {
+  const Problem& problem = outline.sharding.problem;
+  return is_input(kind) ? problem.dtype : problem.accumulator();
+}
+
+Rank owner_of(const Outline& outline, const Value& value) { return segment_of(outline, value).owner; }
+
+bool is_far(const Outline& outline, Rank a, Rank b) {
+  return outline.node_size > 0 && a / outline.node_size != b / outline.node_size;
+}
+
+std::string to_string(const Value& value) {
+  const std::string name = fmt::format("{}(g{}, {})", name_of(value.kind), value.group, index(value.segment));
+  return value.contributor < 0 ? name : fmt::format("{}<-{}", name, value.contributor);
+}
+
+}  // namespace distattn

@@ -1,0 +1,78 @@
+#include "distattn/schedule.hpp"
+
+#include "catch.hpp"
+
+using namespace distattn;
+
+namespace {
+
+Outline outline_of(Pass pass, DType dtype = DType::bf16) {
+  const Problem problem{
+      .batch = 2, .seq_q = 10, .seq_kv = 20, .heads = 6, .kv_heads = 2, .head_dim = 24, .value_dim = 8, .dtype = dtype};
+  return {"ring", shard(problem, 4, {}, 2), pass, Mode::overlapped, 2};
+}
+
+}  // namespace
+
+TEST_CASE("parts of a forward query and its result") {
+  const Outline outline = outline_of(Pass::forward);
+  const Value query{ValueKind::query, 0, SegmentId{1}};  // 3 tokens, 3 heads
+  const auto q = parts_of(outline, query, DType::bf16);
+  REQUIRE(q.size() == 1);
+  CHECK(q[0].heads == 3);
+  CHECK(q[0].tokens == 3);
+  CHECK(q[0].dim == 24);
+  CHECK(q[0].bytes == 2 * 3 * 3 * 24 * 2);
+
+  const Value output{ValueKind::output, 0, SegmentId{1}, 3};
+  const auto o = parts_of(outline, output, DType::bf16);
+  REQUIRE(o.size() == 2);
+  CHECK(o[0].bytes == 2 * 3 * 3 * 8 * 2);
+  CHECK(o[1].offset == 320);  // 288 bytes, rounded up to 64
+  CHECK(o[1].dim == 1);
+  CHECK(o[1].dtype == DType::fp32);
+  CHECK(o[1].bytes == 2 * 3 * 3 * 4);
+  CHECK(message_bytes(outline, output, DType::bf16) == 288 + 72);
+}
+
+TEST_CASE("parts of the backward pass") {
+  const Outline outline = outline_of(Pass::backward);
+  const auto query = parts_of(outline, {ValueKind::query, 1, SegmentId{1}}, DType::bf16);
+  REQUIRE(query.size() == 4);
+  CHECK(query[1].dim == 8);
+  CHECK(query[2].dtype == DType::fp32);
+  CHECK(query[3].dim == 1);
+  const auto kv = parts_of(outline, {ValueKind::key_value, 1, SegmentId{1}}, DType::bf16);
+  REQUIRE(kv.size() == 2);
+  CHECK(kv[0].heads == 1);
+  CHECK(kv[0].tokens == 5);
+  CHECK(kv[1].dim == 8);
+  const auto dkv = parts_of(outline, {ValueKind::dkey_value, 1, SegmentId{1}}, DType::fp32);
+  CHECK(dkv[0].bytes == 2 * 5 * 24 * 4);
+  CHECK(dkv[1].offset == dkv[0].bytes);  // 960: already a multiple of 64
+  CHECK(parts_of(outline, {ValueKind::dquery, 0, SegmentId{1}}, DType::fp32).size() == 1);
+}
+
+TEST_CASE("an empty segment has empty parts") {
+  const Problem problem{.seq_q = 1, .seq_kv = 1, .head_dim = 8, .value_dim = 8};
+  const Outline outline{"ring", shard(problem, 2, {}), Pass::forward, Mode::overlapped, 0};
+  CHECK(message_bytes(outline, {ValueKind::query, 0, SegmentId{0}}, DType::fp32) == 0);
+}
+
+TEST_CASE("element types, owners and nodes") {
+  const Outline outline = outline_of(Pass::forward);
+  CHECK(dtype_of(outline, ValueKind::query) == DType::bf16);
+  CHECK(dtype_of(outline, ValueKind::output) == DType::fp32);
+  CHECK(dtype_of(outline_of(Pass::forward, DType::fp64), ValueKind::output) == DType::fp64);
+  CHECK(owner_of(outline, {ValueKind::key_value, 0, SegmentId{2}}) == 2);
+  CHECK(is_far(outline, 1, 2));
+  CHECK_FALSE(is_far(outline, 2, 3));
+  Outline one_node = outline;
+  one_node.node_size = 0;
+  CHECK_FALSE(is_far(one_node, 0, 3));
+}
+
+TEST_CASE("values have short names") {
+  CHECK(to_string(Value{ValueKind::key_value, 0, SegmentId{5}}) == "kv(g0, 5)");
+  CHECK(to_string(Value{ValueKind::output, 0, SegmentId{3}, 2}) == "o(g0, 3)<-2");
+}
