@@ -1,0 +1,22 @@
+#pragma once
+/// The exact answer: a whole attention in float64, unsharded, in obvious loops. What every result is compared with.
+
+#include <vector>
+
+#include "distattn/problem.hpp"
+#include "distattn/tensor.hpp"
+
+namespace distattn {
+
+/// Dense [batch, sequence, heads, dim] as the inputs; lse [batch, heads, sequence].
+struct ExactResult {
+  std::vector<double> o, lse;
+  std::vector<double> dq, dk, dv;  ///< empty unless d_o was given
+};
+
+/// Computes with `threads` threads, in memory of inputs and results once more in float64. The inputs may have any
+/// element type; the problem's element types are not looked at. `d_o` without data: forward only.
+ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
+                            const ConstTensorView& v, const ConstTensorView& d_o, int threads);
+
+}  // namespace distattn

@@ -1,0 +1,35 @@
+#include "distattn/tolerance.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace distattn {
+namespace {
+
+/// Half the distance between 1 and the next number.
+double unit_roundoff(DType dtype) {
+  switch (dtype) {
+    case DType::fp64:
+      return 0x1p-53;
+    case DType::fp32:
+      return 0x1p-24;
+    case DType::bf16:
+      return 0x1p-8;
+    case DType::fp16:
+      return 0x1p-11;
+  }
+  return 1;
+}
+
+}  // namespace
+
+double tolerance(const Problem& problem, std::int64_t merges) {
+  const auto length = static_cast<std::uint64_t>(std::max(problem.seq_q, problem.seq_kv));
+  const double roundings = 32.0 + std::bit_width(length) + 2.0 * std::bit_width(static_cast<std::uint64_t>(merges));
+  double error = roundings * 1.5 * unit_roundoff(problem.accumulator());
+  if (problem.dtype != problem.accumulator()) error += 2.0 * unit_roundoff(problem.dtype);
+  if (problem.wire_type() != problem.accumulator() && merges > 0) error += 2.0 * unit_roundoff(problem.wire_type());
+  return error;
+}
+
+}  // namespace distattn
