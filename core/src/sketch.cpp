@@ -1,0 +1,95 @@
+#include <algorithm>
+
+#include "distattn/simulate.hpp"
+
+namespace distattn {
+namespace {
+
+class Sketcher {
+ public:
+  Sketcher(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program)
+      : outline_(outline), tiles_(tiles), program_(program) {
+    sketch_.rank = rank;
+  }
+
+  ProgramSketch run() {
+    sketch_.steps.reserve(program_.steps.size());
+    for (const Step& step : program_.steps) {
+      ProgramSketch::Step out;
+      out.number = step.number;
+      out.due = step.due;
+      out.lane = step.lane;
+      step_ = &out;
+      first_work_ = sketch_.works.size();
+      first_send_ = sketch_.sends.size();
+      first_receive_ = sketch_.receives.size();
+      for (const Op& op : step.ops) std::visit([this](const auto& o) { add(o); }, op);
+      sketch_.after.insert(sketch_.after.end(), step.after.begin(), step.after.end());
+      out.work_end = static_cast<std::uint32_t>(sketch_.works.size());
+      out.sends_end = static_cast<std::uint32_t>(sketch_.sends.size());
+      out.receives_end = static_cast<std::uint32_t>(sketch_.receives.size());
+      out.after_end = static_cast<std::uint32_t>(sketch_.after.size());
+      sketch_.steps.push_back(out);
+    }
+    return std::move(sketch_);
+  }
+
+ private:
+  const BufferDecl& decl(BufferId buffer) const { return program_.buffers[index(buffer)]; }
+  std::int64_t bytes(BufferId buffer) const {
+    return static_cast<std::int64_t>(message_bytes(outline_, decl(buffer).value, decl(buffer).dtype));
+  }
+
+  void add(const Send& op) {
+    if (sketch_.sends.size() == first_send_ || sketch_.sends.back().peer != op.to) sketch_.sends.push_back({0, op.to});
+    sketch_.sends.back().bytes += bytes(op.source);
+  }
+  void add(const Recv& op) {
+    if (sketch_.receives.size() == first_receive_ || sketch_.receives.back() != op.from) {
+      sketch_.receives.push_back(op.from);
+    }
+  }
+  void add(const Attend& op) { attend(op); }
+  void add(const AttendBackward& op) { attend(op); }
+  template <class O>
+  void attend(const O& op) {
+    const Value& query = decl(op.query).value;
+    const int heads = outline_.sharding.groups[static_cast<std::size_t>(query.group)].q_count;
+    for (const KeyChunk& chunk : op.keys) {
+      const SegmentId key = decl(chunk.key_value).value.segment;
+      const std::int64_t queries = tiles_.query(query.segment).run.count, keys = tiles_.key(key).run.count;
+      const std::int64_t pairs = tiles_.pairs(query.segment, key);
+      work(pairs * heads * outline_.sharding.problem.batch, static_cast<std::int32_t>(queries),
+           static_cast<std::int32_t>(keys), pairs == queries * keys ? Coverage::full : Coverage::partial);
+    }
+  }
+  void work(std::int64_t pairs, std::int32_t queries, std::int32_t keys, Coverage coverage) {
+    for (std::size_t w = first_work_; w < sketch_.works.size(); ++w) {
+      ProgramSketch::Work& same = sketch_.works[w];
+      if (same.queries == queries && same.keys == keys && same.coverage == coverage) {
+        same.pairs += pairs;
+        return;
+      }
+    }
+    sketch_.works.push_back({pairs, queries, keys, coverage});
+  }
+  void add(const Merge& op) { step_->touched_bytes += bytes(op.from) + 2 * bytes(op.into); }
+  void add(const Accumulate& op) { step_->touched_bytes += bytes(op.from) + 2 * bytes(op.into); }
+  void add(const Convert& op) { step_->touched_bytes += bytes(op.from) + bytes(op.into); }
+  void add(const Clear& op) { step_->touched_bytes += bytes(op.buffer); }
+
+  const Outline& outline_;
+  const Tiles& tiles_;
+  const RankProgram& program_;
+  ProgramSketch sketch_;
+  ProgramSketch::Step* step_ = nullptr;
+  std::size_t first_work_ = 0, first_send_ = 0, first_receive_ = 0;
+};
+
+}  // namespace
+
+ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program) {
+  return Sketcher(outline, tiles, rank, program).run();
+}
+
+}  // namespace distattn

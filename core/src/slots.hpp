@@ -1,0 +1,40 @@
+#pragma once
+/// Memory for buffers whose lifetimes are known: slots, reused as soon as a buffer's last step has ended.
+
+#include <cstddef>
+#include <set>
+#include <utility>
+#include <vector>
+
+namespace distattn {
+
+class SlotAllocator {
+ public:
+  /// A slot that nothing else ever uses.
+  int take_own(std::size_t bytes) {
+    bytes_.push_back(bytes);
+    return static_cast<int>(bytes_.size()) - 1;
+  }
+
+  /// A slot until give_back(): the smallest free one that fits, else the largest free one, grown, else a new one.
+  int take(std::size_t bytes) {
+    auto found = free_.lower_bound({bytes, 0});
+    if (found == free_.end()) {
+      if (free_.empty()) return take_own(bytes);
+      --found;
+    }
+    const int slot = found->second;
+    free_.erase(found);
+    if (bytes_[static_cast<std::size_t>(slot)] < bytes) bytes_[static_cast<std::size_t>(slot)] = bytes;
+    return slot;
+  }
+  void give_back(int slot) { free_.insert({bytes_[static_cast<std::size_t>(slot)], slot}); }
+
+  std::vector<std::size_t> bytes() && { return std::move(bytes_); }
+
+ private:
+  std::vector<std::size_t> bytes_;
+  std::multiset<std::pair<std::size_t, int>> free_;
+};
+
+}  // namespace distattn

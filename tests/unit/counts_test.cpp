@@ -1,0 +1,69 @@
+/// The published counts (spec §6): steps, messages, bytes, idle share and peak remote values of every schedule.
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <sstream>
+
+#include "catch.hpp"
+#include "distattn/plan.hpp"
+
+using namespace distattn;
+
+namespace {
+
+struct Row {
+  std::string pass, schedule;
+  int ranks = 0, steps = 0;
+  long messages = 0;
+  double max = 0, mean = 0, idle = 0;
+  long peak = 0;
+};
+
+std::vector<Row> published() {
+  std::ifstream file(DISTATTN_TEST_DATA "/counts.txt");
+  std::vector<Row> rows;
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream in(line);
+    Row row;
+    in >> row.pass >> row.ranks >> row.schedule >> row.steps >> row.messages >> row.max >> row.mean >> row.idle >> row.peak;
+    REQUIRE(in);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("every schedule has the published counts") {
+  const std::vector<Row> rows = published();
+  REQUIRE(rows.size() == 50);
+  for (const Row& row : rows) {
+    INFO(row.pass << " P=" << row.ranks << " " << row.schedule);
+    Problem problem;
+    problem.seq_q = problem.seq_kv = 1024 * row.ranks;
+    problem.heads = problem.kv_heads = 32;
+    problem.head_dim = problem.value_dim = 128;
+    problem.dtype = DType::bf16;
+    problem.mask = causal_mask();
+    const auto resolved = resolve_schedule(row.schedule, problem, row.ranks);
+    REQUIRE(std::holds_alternative<Recipe>(resolved));
+    const Recipe& recipe = std::get<Recipe>(resolved);
+    const auto tiles = std::make_shared<const Tiles>(shard(problem, row.ranks, recipe.layout, recipe.groups));
+    const PassPlan plan =
+        plan_pass(recipe, tiles, row.pass == "forward" ? Pass::forward : Pass::backward, recipe.mode, {});
+    for (const Finding& finding : plan.report.findings) UNSCOPED_INFO(finding.message);
+    REQUIRE(plan.report.proved());
+    const Counts& counts = plan.report.counts;
+    CHECK(counts.steps == row.steps);
+    CHECK(counts.messages == row.messages);
+    const double unit = 1024.0 * 32 * 128 * 2;
+    const auto& sent = counts.bytes_sent;
+    CHECK(static_cast<double>(*std::max_element(sent.begin(), sent.end())) / unit == Approx(row.max).margin(6e-4));
+    CHECK(static_cast<double>(std::accumulate(sent.begin(), sent.end(), std::int64_t{0})) / row.ranks / unit ==
+          Approx(row.mean).margin(6e-4));
+    CHECK(plan.idle_ideal == Approx(row.idle).margin(6e-5));
+    CHECK(*std::max_element(counts.peak_remote_values.begin(), counts.peak_remote_values.end()) == row.peak);
+  }
+}
