@@ -1,0 +1,29 @@
+# distattn_embed(<target> <folder>): the .json files under <folder> become part of <target>, found by their path
+# relative to <folder> without the ending through embedded_data() (core/src/embedded.hpp).
+function(distattn_embed target folder)
+  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE "${folder}" "${folder}/*.json")
+  list(SORT files)
+  set(entries "")
+  foreach(file IN LISTS files)
+    file(READ "${folder}/${file}" text)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${folder}/${file}")
+    string(REGEX REPLACE "\\.json$" "" name "${file}")
+    string(APPEND entries "    {\"${name}\", R\"distattn(${text})distattn\"},\n")
+  endforeach()
+  set(source "${CMAKE_CURRENT_BINARY_DIR}/embedded_data.cpp")
+  file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
+#include "embedded.hpp"
+
+namespace distattn {
+
+std::span<const EmbeddedFile> embedded_files() {
+  static constexpr EmbeddedFile files[] = {
+@entries@  };
+  return files;
+}
+
+}  // namespace distattn
+]])
+  target_sources(${target} PRIVATE "${source}")
+  set_source_files_properties("${source}" PROPERTIES INCLUDE_DIRECTORIES "${CMAKE_CURRENT_SOURCE_DIR}/src")
+endfunction()
