@@ -4,6 +4,28 @@
 
 namespace distattn::step {
 
+std::int64_t width_of(const ModelShape& shape, Part part) {
+  switch (part) {
+    case Part::x:
+    case Part::n:
+    case Part::q:
+    case Part::o:
+    case Part::y:
+    case Part::m:
+      return shape.hidden;
+    case Part::k:
+    case Part::v:
+      return shape.kv_width();
+    case Part::lse:
+      return shape.heads;
+    case Part::gate:
+    case Part::up:
+    case Part::s:
+      return shape.ffn;
+  }
+  return 0;
+}
+
 const std::vector<CheckpointPolicy>& checkpoint_policies() {
   using enum Part;
   static const std::vector<CheckpointPolicy> policies{

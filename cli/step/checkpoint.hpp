@@ -11,12 +11,16 @@
 #include <vector>
 
 #include "cli/step/memory.hpp"
+#include "cli/step/model.hpp"
 
 namespace distattn::step {
 
 /// A layer's activations, in the order in which the forward computes them; names of spec §7.
 enum class Part : std::uint8_t { x, n, q, k, v, o, lse, y, m, gate, up, s };
 inline constexpr std::size_t part_count = 12;
+
+/// Values that a part has for each token.
+std::int64_t width_of(const ModelShape& shape, Part part);
 
 template <class T>
 class Activations {

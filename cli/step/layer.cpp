@@ -15,35 +15,35 @@ void Layer<T>::complete(Activations<T>& a) const {
   const ModelShape& shape = context_.shape;
   const LayerWeights<const T>& w = weights_;
   const std::int64_t tokens = a[Part::x].rows();
-  const auto missing = [&](Part part, std::int64_t rows, std::int64_t cols) {
+  const auto missing = [&](Part part) {
     if (a[part]) return false;
-    a[part] = Tensor<T>(context_.memory.working, rows, cols);
+    a[part] = Tensor<T>(context_.memory.working, tokens, width_of(shape, part));
     return true;
   };
   const auto project = [&](Part from, const Matrix<const T>& weight, Part into) {
-    if (!missing(into, tokens, weight.cols)) return false;
+    if (!missing(into)) return false;
     multiply<T>(a[from], weight, a[into]);
     return true;
   };
 
-  if (missing(Part::n, tokens, shape.hidden)) rmsnorm<T>(a[Part::x], w.attention_gain.data, a[Part::n]);
+  if (missing(Part::n)) rmsnorm<T>(a[Part::x], w.attention_gain.data, a[Part::n]);
   if (project(Part::n, w.wq, Part::q)) context_.rope.rotate(a[Part::q].data(), shape.heads);
   if (project(Part::n, w.wk, Part::k)) context_.rope.rotate(a[Part::k].data(), shape.kv_heads);
   project(Part::n, w.wv, Part::v);
 
-  if (missing(Part::o, tokens, shape.hidden) | missing(Part::lse, shape.heads, tokens)) {
+  if (missing(Part::o) | missing(Part::lse)) {
     context_.attention.forward({a[Part::q].data(), a[Part::k].data(), a[Part::v].data()}, a[Part::o].data(),
                                a[Part::lse].data());
   }
-  if (missing(Part::y, tokens, shape.hidden)) {
+  if (missing(Part::y)) {
     std::copy_n(a[Part::x].data(), tokens * shape.hidden, a[Part::y].data());
     multiply<T>(a[Part::o], w.wo, a[Part::y], Into::add);
   }
 
-  if (missing(Part::m, tokens, shape.hidden)) rmsnorm<T>(a[Part::y], w.ffn_gain.data, a[Part::m]);
+  if (missing(Part::m)) rmsnorm<T>(a[Part::y], w.ffn_gain.data, a[Part::m]);
   project(Part::m, w.w1, Part::gate);
   project(Part::m, w.w3, Part::up);
-  if (missing(Part::s, tokens, shape.ffn)) swiglu<T>(a[Part::gate], a[Part::up], a[Part::s]);
+  if (missing(Part::s)) swiglu<T>(a[Part::gate], a[Part::up], a[Part::s]);
 }
 
 template <class T>

@@ -33,6 +33,16 @@ void check(const ModelShape& shape) {
   }
 }
 
+Problem attention_problem(const ModelShape& shape, std::int64_t sequence, const Mask& mask) {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = sequence;
+  problem.heads = shape.heads;
+  problem.kv_heads = shape.kv_heads;
+  problem.head_dim = problem.value_dim = shape.head_dim();
+  problem.mask = mask;
+  return problem;
+}
+
 std::vector<Parameter> parameters_of(const ModelShape& shape) {
   std::vector<Parameter> all;
   const auto add = [&](std::string name, std::int64_t rows, std::int64_t cols, Initial initial = Initial::gaussian) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "distattn/problem.hpp"
 #include "kernels/dense/matrix.hpp"
 
 namespace distattn::step {
@@ -25,6 +26,9 @@ struct ModelShape {
 
 /// Throws Error(usage) for sizes that are not positive and heads that do not divide.
 void check(const ModelShape& shape);
+
+/// The attention that every layer poses, of one sequence, in fp32.
+Problem attention_problem(const ModelShape& shape, std::int64_t sequence, const Mask& mask);
 
 enum class Initial : std::uint8_t { gaussian, one };  ///< N(0, 0.02); gains start at 1
 

@@ -5,28 +5,14 @@
 #include <numeric>
 
 namespace distattn::step {
-namespace {
-
-ConstTensorView view(const double* data, std::int64_t tokens, int heads, int dim) {
-  return dense_view(reinterpret_cast<const std::byte*>(data), DType::fp64, 1, tokens, heads, dim);
-}
-
-}  // namespace
-
-ExactAttention::ExactAttention(const ModelShape& shape, std::int64_t tokens, std::vector<Band> bands, int threads)
-    : shape_(shape), tokens_(tokens), bands_(std::move(bands)), team_(threads) {}
-
-kernels::reference::Exact ExactAttention::compute(const AttentionInputs<double>& in, const double* d_o) {
-  const int heads = shape_.heads, kv_heads = shape_.kv_heads, dim = shape_.head_dim();
-  kernels::reference::WholeAttention whole;
-  whole.q = view(in.q, tokens_, heads, dim);
-  whole.k = view(in.k, tokens_, kv_heads, dim);
-  whole.v = view(in.v, tokens_, kv_heads, dim);
-  whole.queries = whole.keys = {0, tokens_, 1};
-  whole.bands = bands_;
-  whole.scale = 1 / std::sqrt(static_cast<double>(dim));
-  if (d_o != nullptr) whole.d_o = view(d_o, tokens_, heads, dim);
-  return kernels::reference::compute_exactly(whole, team_);
+ExactResult ExactAttention::compute(const AttentionInputs<double>& in, const double* d_o) const {
+  const auto view = [&](const double* data, int heads) {
+    return dense_view(reinterpret_cast<const std::byte*>(data), DType::fp64, 1, problem_.seq_q, heads,
+                      problem_.head_dim);
+  };
+  const ConstTensorView gradient = d_o == nullptr ? ConstTensorView{} : view(d_o, problem_.heads);
+  return exact_attention(problem_, view(in.q, problem_.heads), view(in.k, problem_.kv_heads),
+                         view(in.v, problem_.kv_heads), gradient, threads_);
 }
 
 void ExactAttention::forward(const AttentionInputs<double>& in, double* o, double* lse) {
@@ -43,7 +29,7 @@ void ExactAttention::backward(const AttentionInputs<double>& in, const double*, 
   std::copy(exact.dv.begin(), exact.dv.end(), dv);
 }
 
-StepGradients unsharded_step(const ModelShape& shape, std::span<const Band> bands, std::span<const float> parameters,
+StepGradients unsharded_step(const ModelShape& shape, const Mask& mask, std::span<const float> parameters,
                              const TokenBatch& batch, int threads) {
   const auto named = parameters_of(shape);
   const std::vector<double> wide(parameters.begin(), parameters.end());
@@ -53,7 +39,8 @@ StepGradients unsharded_step(const ModelShape& shape, std::span<const Band> band
   const auto tokens = static_cast<std::int64_t>(batch.tokens.size());
   std::vector<std::int64_t> positions(batch.tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
-  ExactAttention attention(shape, tokens, {bands.begin(), bands.end()}, threads);
+  const Problem problem = attention_problem(shape, tokens, mask);
+  ExactAttention attention(problem, threads);
   Decoder<double> decoder(shape, positions, attention, checkpoint_policy("none"));
   const auto weights = weights_view(shape, named, wide.data());
   const double weight = 1.0 / static_cast<double>(tokens - 1);

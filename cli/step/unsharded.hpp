@@ -9,29 +9,25 @@
 #include "cli/step/decoder.hpp"
 #include "cli/step/model.hpp"
 #include "cli/step/rank_attention.hpp"
-#include "distattn/band.hpp"
-#include "kernels/reference/oracle.hpp"
-#include "kernels/team.hpp"
+#include "distattn/oracle.hpp"
 
 namespace distattn::step {
 
 /// The oracle's attention over the whole sequence. The backward does not trust the kept (o, lse): it makes its own.
 class ExactAttention final : public RankAttention<double> {
  public:
-  /// Threads are the oracle's; shape must outlive this.
-  ExactAttention(const ModelShape& shape, std::int64_t tokens, std::vector<Band> bands, int threads);
+  /// `problem` must outlive this.
+  ExactAttention(const Problem& problem, int threads) : problem_(problem), threads_(threads) {}
 
   void forward(const AttentionInputs<double>& in, double* o, double* lse) override;
   void backward(const AttentionInputs<double>& in, const double* o, const double* lse, const double* d_o, double* dq,
                 double* dk, double* dv) override;
 
  private:
-  kernels::reference::Exact compute(const AttentionInputs<double>& in, const double* d_o);
+  ExactResult compute(const AttentionInputs<double>& in, const double* d_o) const;
 
-  const ModelShape& shape_;
-  std::int64_t tokens_;
-  std::vector<Band> bands_;
-  kernels::Team team_;
+  const Problem& problem_;
+  int threads_;
 };
 
 /// Mean loss and every parameter's gradient.
@@ -41,7 +37,7 @@ struct StepGradients {
 };
 
 /// `batch` holds the whole sequence in order; parameters are widened, so both steps start from the same numbers.
-StepGradients unsharded_step(const ModelShape& shape, std::span<const Band> bands, std::span<const float> parameters,
+StepGradients unsharded_step(const ModelShape& shape, const Mask& mask, std::span<const float> parameters,
                              const TokenBatch& batch, int threads);
 
 /// How far a gradient is from the exact one, by parameter.

@@ -15,7 +15,8 @@ namespace {
 
 class CountingAttention final : public RankAttention<double> {
  public:
-  CountingAttention(const ModelShape& shape, std::int64_t tokens) : exact_(shape, tokens, {Band{.lo = 0}}, 1) {}
+  CountingAttention(const ModelShape& shape, std::int64_t tokens)
+      : problem_(attention_problem(shape, tokens, causal_mask())), exact_(problem_, 1) {}
   void forward(const AttentionInputs<double>& in, double* o, double* lse) override {
     ++forwards;
     exact_.forward(in, o, lse);
@@ -28,6 +29,7 @@ class CountingAttention final : public RankAttention<double> {
   int forwards = 0, backwards = 0;
 
  private:
+  Problem problem_;
   ExactAttention exact_;
 };
 
@@ -86,6 +88,11 @@ TEST_CASE("policies change memory and attention forwards, and no bit of loss or 
   REQUIRE(output.compute > layer.compute);
   const std::size_t tokens = 24, o_and_lse = tokens * (32 + 4) * sizeof(double);
   REQUIRE(offloaded.host == 3 * o_and_lse);
+  std::size_t everything = 32 + 30;  // the last layer's output and the gradient of its logits
+  for (const Part part : checkpoint_policy("none").kept) {
+    everything += 3 * static_cast<std::size_t>(width_of(shape, part));
+  }
+  REQUIRE(none.kept == everything * tokens * sizeof(double));
 }
 
 TEST_CASE("an unknown policy is refused with the known ones", "[step]") {

@@ -12,13 +12,12 @@ using namespace distattn::step;
 
 namespace {
 
-const Band causal{.lo = 0};
-
 double loss_at(const ModelShape& shape, std::span<const double> values, const TokenBatch& batch) {
   std::vector<std::int64_t> positions(batch.tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
   const auto tokens = static_cast<std::int64_t>(positions.size());
-  ExactAttention attention(shape, tokens, {causal}, 1);
+  const Problem problem = attention_problem(shape, tokens, causal_mask());
+  ExactAttention attention(problem, 1);
   Decoder<double> decoder(shape, positions, attention, checkpoint_policy("none"));
   const double weight = 1.0 / static_cast<double>(tokens - 1);
   return weight * decoder.forward(weights_view(shape, parameters_of(shape), values.data()), batch, weight);
@@ -39,7 +38,7 @@ TEST_CASE("gradients of the unsharded step agree with finite differences for eve
   auto drawn = draw_parameters<float>(parameters, 1);
   for (float& value : drawn) value = value == 1.0f ? 0.9f : 15 * value;
   const auto batch = whole_batch(TokenSource::random(7, shape.vocab, 2), 7);
-  const auto step = unsharded_step(shape, {&causal, 1}, drawn, batch, 1);
+  const auto step = unsharded_step(shape, causal_mask(), drawn, batch, 1);
 
   std::vector<double> values(drawn.begin(), drawn.end());
   REQUIRE(step.loss == Approx(loss_at(shape, values, batch)));
