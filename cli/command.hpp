@@ -16,6 +16,8 @@ struct Command {
   std::function<Outcome()> run;
 };
 
+Command add_completion_command(CLI::App& root);
 Command add_info_command(CLI::App& root);
+Command add_manual_command(CLI::App& root);
 
 }  // namespace distattn::cli

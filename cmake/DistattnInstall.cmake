@@ -94,8 +94,32 @@ function(distattn_install_cli)
   install(TARGETS distattn_cli RUNTIME COMPONENT cli)
 endfunction()
 
+# The manual and the completions are what the program itself prints.
+function(distattn_install_cli_documents)
+  if(CMAKE_CROSSCOMPILING)
+    return()
+  endif()
+  set(share "${PROJECT_BINARY_DIR}/share")
+  set(written "")
+  foreach(document IN ITEMS
+      "man/man1/distattn.1|manual" "bash-completion/completions/distattn|completion bash"
+      "zsh/site-functions/_distattn|completion zsh" "fish/vendor_completions.d/distattn.fish|completion fish")
+    string(REGEX MATCH "(.*)\\|(.*)" _ "${document}")
+    set(file "${share}/${CMAKE_MATCH_1}")
+    separate_arguments(arguments UNIX_COMMAND "${CMAKE_MATCH_2}")
+    cmake_path(GET file PARENT_PATH folder)
+    file(MAKE_DIRECTORY "${folder}")
+    add_custom_command(OUTPUT "${file}" COMMAND distattn_cli ${arguments} > "${file}" VERBATIM
+      COMMENT "Writing ${CMAKE_MATCH_1}")
+    list(APPEND written "${file}")
+  endforeach()
+  add_custom_target(distattn_cli_documents ALL DEPENDS ${written})
+  install(DIRECTORY "${share}/" DESTINATION "${CMAKE_INSTALL_DATADIR}" COMPONENT cli)
+endfunction()
+
 distattn_install_library()
 distattn_install_package_files()
 if(DISTATTN_BUILD_CLI)
   distattn_install_cli()
+  distattn_install_cli_documents()
 endif()

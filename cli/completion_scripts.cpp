@@ -1,0 +1,158 @@
+#include "completion_scripts.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <string_view>
+
+namespace distattn::cli {
+namespace {
+
+std::string joined(const std::vector<std::string>& words, const char* between = " ") {
+  return fmt::format("{}", fmt::join(words, between));
+}
+
+/// In single quotes, for any of the three shells.
+std::string in_quotes(std::string_view text) {
+  std::string out = "'";
+  for (const char c : text) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+std::vector<std::string> names_of(const std::vector<CommandEntry>& tree) {
+  std::vector<std::string> names;
+  for (std::size_t i = 1; i < tree.size(); ++i) names.push_back(tree[i].name);
+  return names;
+}
+
+std::string bash_case(std::string_view pattern, const std::vector<std::string>& words) {
+  return fmt::format("    {}) words={} ;;\n", in_quotes(pattern), in_quotes(joined(words)));
+}
+
+/// An option's value: one of its words, or a file, which bash finds by itself.
+std::string bash_value(std::string_view pattern, const std::vector<std::string>& choices) {
+  return choices.empty() ? fmt::format("    {}) return ;;\n", in_quotes(pattern)) : bash_case(pattern, choices);
+}
+
+/// Text inside one of zsh's option specifications.
+std::string zsh_escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '[' || c == ']' || c == ':') out += '\\';
+    out += c;
+  }
+  return out;
+}
+
+std::string zsh_options(const CommandEntry& command) {
+  std::string text;
+  for (const OptionEntry& option : command.options) {
+    std::string argument;
+    if (!option.value.empty()) {
+      argument = fmt::format(":{}:{}", zsh_escaped(option.value),
+                             option.choices.empty() ? "_files" : fmt::format("({})", joined(option.choices)));
+    }
+    if (option.names.empty()) text += fmt::format(" \\\n  {}", in_quotes("1" + argument));
+    for (const std::string& name : option.names) {
+      text +=
+          fmt::format(" \\\n  {}", in_quotes(fmt::format("{}[{}]{}", name, zsh_escaped(option.description), argument)));
+    }
+  }
+  return text;
+}
+
+std::string fish_option(const std::string& condition, const OptionEntry& option) {
+  std::string line = "complete -c distattn" + condition;
+  for (const std::string& name : option.names) {
+    line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
+  }
+  if (!option.choices.empty()) {
+    line += " -x -a " + in_quotes(joined(option.choices));
+  } else if (!option.value.empty()) {
+    line += " -r";
+  }
+  return line + " -d " + in_quotes(option.description) + "\n";
+}
+
+}  // namespace
+
+std::string bash_completion(const std::vector<CommandEntry>& tree) {
+  std::string after_option, after_command;
+  for (const CommandEntry& command : tree) {
+    std::vector<std::string> words;
+    if (command.name.empty()) words = names_of(tree);
+    for (const OptionEntry& option : command.options) {
+      words.insert(words.end(), option.names.begin(), option.names.end());
+      if (option.names.empty()) words.insert(words.end(), option.choices.begin(), option.choices.end());
+      if (option.value.empty()) continue;
+      for (const std::string& name : option.names) after_option += bash_value(command.name + " " + name, option.choices);
+    }
+    after_command += bash_case(command.name, words);
+  }
+  return fmt::format(R"(_distattn() {{
+  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} command='' words='' i
+  COMPREPLY=()
+  for ((i = 1; i < COMP_CWORD; ++i)); do
+    case ${{COMP_WORDS[i]}} in
+    {names})
+      command=${{COMP_WORDS[i]}}
+      break
+      ;;
+    esac
+  done
+  case "$command $previous" in
+{after_option}  esac
+  if [[ -z $words ]]; then
+    case $command in
+{after_command}    esac
+  fi
+  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+}}
+complete -o default -F _distattn distattn
+)",
+                     fmt::arg("names", joined(names_of(tree), " | ")), fmt::arg("after_option", after_option),
+                     fmt::arg("after_command", after_command));
+}
+
+std::string zsh_completion(const std::vector<CommandEntry>& tree) {
+  std::string commands, arguments;
+  for (std::size_t i = 1; i < tree.size(); ++i) {
+    commands += fmt::format("    {}\n", in_quotes(tree[i].name + ":" + tree[i].description));
+    arguments += fmt::format("  {})\n    _arguments{} ;;\n", tree[i].name, zsh_options(tree[i]));
+  }
+  return fmt::format(R"(#compdef distattn
+local curcontext=$curcontext state line
+typeset -A opt_args
+_arguments -C{options} \
+  '1:command:->command' '*::argument:->argument'
+case $state in
+command)
+  local -a commands
+  commands=(
+{commands}  )
+  _describe command commands ;;
+argument)
+  case $line[1] in
+{arguments}  esac ;;
+esac
+)",
+                     fmt::arg("options", zsh_options(tree.front())), fmt::arg("commands", commands),
+                     fmt::arg("arguments", arguments));
+}
+
+std::string fish_completion(const std::vector<CommandEntry>& tree) {
+  std::string text;
+  for (const CommandEntry& command : tree) {
+    if (command.name.empty()) {
+      for (const OptionEntry& option : command.options) text += fish_option("", option);
+      continue;
+    }
+    text += fmt::format("complete -c distattn -n __fish_use_subcommand -f -a {} -d {}\n", command.name,
+                        in_quotes(command.description));
+    const std::string condition = fmt::format(" -n '__fish_seen_subcommand_from {}'", command.name);
+    for (const OptionEntry& option : command.options) text += fish_option(condition, option);
+  }
+  return text;
+}
+
+}  // namespace distattn::cli

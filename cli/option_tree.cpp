@@ -1,0 +1,54 @@
+#include "option_tree.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+namespace distattn::cli {
+namespace {
+
+bool is_word(std::string_view text) {
+  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-';
+  });
+}
+
+/// "a|b|c" as its words; nothing where one of them stands for something else ("prefix:K", "FILE").
+std::vector<std::string> choices_of(const std::string& value) {
+  std::vector<std::string> choices = CLI::detail::split(value, '|');
+  if (choices.size() < 2) return {};
+  std::erase_if(choices, [](const std::string& choice) { return !is_word(choice); });
+  return choices;
+}
+
+OptionEntry entry_of(const CLI::Option& option) {
+  OptionEntry entry;
+  for (const std::string& name : option.get_snames()) entry.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) entry.names.push_back("--" + name);
+  if (option.get_items_expected_max() > 0) {
+    entry.choices = choices_of(option.get_type_name());
+    entry.value = entry.names.empty() ? option.get_name() : option.get_type_name();
+    if (entry.value.empty()) entry.value = "VALUE";
+  }
+  entry.description = option.get_description();
+  return entry;
+}
+
+CommandEntry entry_of(const CLI::App& app, const std::string& name) {
+  CommandEntry entry{name, app.get_description(), {}};
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_group().empty()) entry.options.push_back(entry_of(*option));
+  }
+  return entry;
+}
+
+}  // namespace
+
+std::vector<CommandEntry> option_tree(const CLI::App& root) {
+  std::vector<CommandEntry> tree = {entry_of(root, "")};
+  for (const CLI::App* app : root.get_subcommands([](const CLI::App* each) { return !each->get_group().empty(); })) {
+    tree.push_back(entry_of(*app, app->get_name()));
+  }
+  return tree;
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,62 @@
+"""Manual and completions against what --help shows: every command and option is in them, and shells accept them."""
+
+import re
+import shutil
+import subprocess
+
+from house import BUILD, expect, run_well
+
+DISTATTN = BUILD / "bin/distattn"
+
+
+def words(text):
+    return set(re.findall(r"(?<![\w-])--?\w[\w-]*", text))
+
+
+def commands_and_options():
+    """command -> its options, "" for the root, read from the help texts."""
+    root = run_well(DISTATTN, "--help")
+    names = re.findall(r"^  (\w+) ", root.split("Subcommands:")[1], re.MULTILINE)
+    texts = {"": root.split("Subcommands:")[0], **{name: run_well(DISTATTN, name, "--help") for name in names}}
+    return {name: words("\n".join(re.findall(r"^  (-[\w-]+(?:,-[\w-]+)*)", text, re.MULTILINE)).replace(",", " "))
+            for name, text in texts.items()}
+
+
+def bash_offers(script, line):
+    """What bash offers for the last word of `line`."""
+    code = script + f'\nCOMP_WORDS=({line}); COMP_CWORD=$(({len(line.split())} - 1)); ' \
+        '_distattn; printf "%s\\n" "${COMPREPLY[@]}"'
+    return set(subprocess.run(["bash", "-c", code], text=True, capture_output=True, check=True).stdout.split())
+
+
+tree = commands_and_options()
+expect({"info", "completion", "manual"} <= set(tree), f"help shows the commands {sorted(tree)}")
+
+manual = run_well(DISTATTN, "manual")
+sections = {name: body for name, body in re.findall(r"^\.SS distattn (\S+)\n(.*?)(?=^\.S[SH])", manual, re.M | re.S)}
+expect(set(sections) == set(tree) - {""}, f"the manual describes {sorted(sections)}")
+for name, options in tree.items():
+    text = sections[name] if name else manual
+    missing = {option for option in options if f"\\fB{option}\\fR".replace("-", "\\-") not in text}
+    expect(not missing, f"the manual of '{name}' lacks {sorted(missing)}")
+if shutil.which("groff"):
+    complaints = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z"], input=manual, text=True,
+                                capture_output=True, check=False).stderr
+    expect(not complaints, f"groff complains:\n{complaints}")
+
+scripts = {shell: run_well(DISTATTN, "completion", shell) for shell in ("bash", "zsh", "fish")}
+for shell, script in scripts.items():
+    if shutil.which(shell):
+        checked = subprocess.run([shell, "-n"], input=script, text=True, capture_output=True, check=False)
+        expect(checked.returncode == 0, f"{shell} does not accept its completion\n{checked.stderr}")
+for name, options in tree.items():
+    offered = bash_offers(scripts["bash"], f"distattn {name} -")
+    expect(not options - offered, f"bash does not offer {sorted(options - offered)} after '{name}'")
+    for shell in ("zsh", "fish"):
+        # fish writes -l name for --name and -s n for -n.
+        spelled = {option: f"-l {option[2:]} " if option.startswith("--") else f"-s {option[1:]} " for option in options}
+        missing = {o for o in options if (spelled[o] if shell == "fish" else f"'{o}[") not in scripts[shell]}
+        expect(not missing, f"{shell}'s completion lacks {sorted(missing)}")
+expect(bash_offers(scripts["bash"], "distattn completion z") == {"zsh"}, "bash does not complete a word")
+expect("info" in bash_offers(scripts["bash"], "distattn in"), "bash does not complete a command")
+print(f"{len(tree) - 1} commands, {sum(map(len, tree.values()))} options")
