@@ -7,52 +7,12 @@
 #include <cstdint>
 #include <vector>
 
-#include "distattn/schedule.hpp"
+#include "distattn/access.hpp"
 
 namespace distattn {
 
-inline constexpr std::size_t lane_count = 3;
-
 /// How far each lane has come, by index of its last step, −1: not begun.
 using LaneClock = std::array<std::int32_t, lane_count>;
-
-enum class Access : std::uint8_t { read, write };
-
-/// Calls visit(buffer, Access) for every buffer an operation touches.
-template <class Visit>
-struct AccessVisitor {
-  Visit visit;
-
-  void operator()(const Send& op) const { visit(op.source, Access::read); }
-  void operator()(const Recv& op) const { visit(op.into, Access::write); }
-  void operator()(const Attend& op) const {
-    visit(op.query, Access::read);
-    for (const KeyChunk& chunk : op.keys) visit(chunk.key_value, Access::read);
-    visit(op.output, Access::write);
-  }
-  void operator()(const AttendBackward& op) const {
-    visit(op.query, Access::read);
-    for (const KeyChunk& chunk : op.keys) {
-      visit(chunk.key_value, Access::read);
-      visit(chunk.dkey_value, Access::write);
-    }
-    visit(op.dquery, Access::write);
-  }
-  void operator()(const Merge& op) const { from_into(op); }
-  void operator()(const Accumulate& op) const { from_into(op); }
-  void operator()(const Convert& op) const { from_into(op); }
-  void operator()(const Clear& op) const { visit(op.buffer, Access::write); }
-
-  template <class O>
-  void from_into(const O& op) const {
-    visit(op.from, Access::read);
-    visit(op.into, Access::write);
-  }
-};
-template <class Visit>
-void for_each_access(const Op& op, Visit visit) {
-  std::visit(AccessVisitor<Visit>{visit}, op);
-}
 
 /// The last accesses of every slot, by lane, as step indices.
 class SlotHistory {

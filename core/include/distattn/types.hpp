@@ -65,6 +65,7 @@ enum class Pass : std::uint8_t { forward, backward };
 
 /// A rank works on three things side by side; steps of one lane run in order.
 enum class Lane : std::uint8_t { compute, near, far };
+inline constexpr std::size_t lane_count = 3;
 
 /// How a table becomes programs (spec: "three ways to run").
 ///  overlapped: an exchange runs beside the tiles of its step;
