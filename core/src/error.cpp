@@ -3,6 +3,22 @@
 #include <cstdio>
 #include <cstdlib>
 
+namespace distattn {
+
+Error as_error(const std::exception_ptr& cause) {
+  try {
+    std::rethrow_exception(cause);
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return {ErrorKind::environment, error.what()};
+  } catch (...) {
+    return {ErrorKind::environment, "an exception of unknown type"};
+  }
+}
+
+}  // namespace distattn
+
 namespace distattn::detail {
 
 void expectation_failed(const char* expression, const char* file, int line) {

@@ -76,8 +76,8 @@ std::size_t slots_bytes(const RankProgram& program);
 
 /// "rank 2, step 5, near lane": how errors name where they happened.
 std::string place_of(Rank rank, const Step& step);
-/// What `cause` says, with the place in front; exceptions that are no Error become ErrorKind::environment.
-Error error_at(Rank rank, const Step& step, std::exception_ptr cause);
+/// as_error(cause) with the place in front.
+Error error_at(Rank rank, const Step& step, const std::exception_ptr& cause);
 
 /// Something that runs steps of its lanes. Steps of one lane are submitted in order, from one thread per lane.
 class Engine {

@@ -1,6 +1,7 @@
 #pragma once
 /// Errors: bad input and bad environment are thrown as Error; bugs assert (DISTATTN_EXPECT).
 
+#include <exception>
 #include <stdexcept>
 #include <string>
 
@@ -24,6 +25,9 @@ class Error : public std::runtime_error {
  private:
   ErrorKind kind_;
 };
+
+/// The Error inside `cause`; any other exception becomes ErrorKind::environment with what it says.
+Error as_error(const std::exception_ptr& cause);
 
 [[noreturn]] inline void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
 

@@ -1,0 +1,56 @@
+#include "distattn/engine.hpp"
+
+#include <fmt/core.h>
+
+namespace distattn {
+namespace {
+
+constexpr std::size_t alignment = 64;
+
+constexpr std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+std::size_t slots_bytes(const RankProgram& program) {
+  std::size_t bytes = 0;
+  for (const std::size_t slot : program.slots) bytes += aligned(slot);
+  return bytes;
+}
+
+BufferTable::BufferTable(const Outline& outline, const RankProgram& program, Rank rank, MemorySpace space,
+                         std::shared_ptr<std::byte> memory)
+    : outline_(&outline), program_(&program), rank_(rank), space_(space), memory_(std::move(memory)),
+      bytes_(slots_bytes(program)) {
+  std::vector<std::size_t> starts;
+  starts.reserve(program.slots.size());
+  std::size_t next = 0;
+  for (const std::size_t slot : program.slots) {
+    starts.push_back(next);
+    next += aligned(slot);
+  }
+  where_.reserve(program.buffers.size());
+  for (const BufferDecl& decl : program.buffers) {
+    const auto slot = static_cast<std::size_t>(decl.slot);
+    DISTATTN_EXPECT(slot < starts.size() && decl.bytes <= program.slots[slot]);
+    const std::vector<PartShape> shapes = parts_of(outline, decl.value, decl.dtype);
+    where_.push_back({parts_.size(), shapes.size()});
+    for (const PartShape& shape : shapes) parts_.push_back({memory_.get() + starts[slot] + shape.offset, shape});
+  }
+}
+
+std::size_t BufferTable::index_of(const Step& step) const {
+  const std::ptrdiff_t at = &step - program_->steps.data();
+  DISTATTN_EXPECT(at >= 0 && static_cast<std::size_t>(at) < program_->steps.size());
+  return static_cast<std::size_t>(at);
+}
+
+std::string place_of(Rank rank, const Step& step) {
+  return fmt::format("rank {}, step {}, {} lane", rank, step.number, name_of(step.lane));
+}
+
+Error error_at(Rank rank, const Step& step, const std::exception_ptr& cause) {
+  const Error error = as_error(cause);
+  return {error.kind(), fmt::format("{}: {}", place_of(rank, step), error.what())};
+}
+
+}  // namespace distattn

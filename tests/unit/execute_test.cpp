@@ -1,0 +1,285 @@
+#include "distattn/execute.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "catch.hpp"
+#include "tests/support/allocations.hpp"
+#include "tests/support/hand_made.hpp"
+
+namespace distattn {
+namespace {
+
+using test::block_outline;
+using test::ProgramWriter;
+
+/// Completes when told to, or at once.
+class ManualState final : public Event::State {
+ public:
+  bool done() const override {
+    const std::scoped_lock lock(mutex_);
+    return complete_;
+  }
+  void wait() const override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return complete_; });
+    if (error_) std::rethrow_exception(error_);
+  }
+  Event::Clock::time_point ended_at() const override { return at_; }
+  void complete(std::exception_ptr error = nullptr) {
+    const std::scoped_lock lock(mutex_);
+    if (complete_) return;
+    complete_ = true;
+    error_ = error;
+    at_ = Event::Clock::now();
+    changed_.notify_all();
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  bool complete_ = false;
+  std::exception_ptr error_;
+  Event::Clock::time_point at_{};
+};
+
+/// What both engines of one rank were asked, in the order in which they were asked.
+struct Log {
+  std::mutex mutex;
+  std::vector<const Step*> submitted;
+  std::vector<std::string> aborts;
+
+  std::size_t place(const Step& step) {
+    const std::scoped_lock lock(mutex);
+    return static_cast<std::size_t>(std::find(submitted.begin(), submitted.end(), &step) - submitted.begin());
+  }
+};
+
+/// Runs nothing: notes each step and does what the test says about it.
+template <class Base>
+class ScriptedEngine : public Base {
+ public:
+  explicit ScriptedEngine(Log& log) : log_(log) {}
+
+  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
+    {
+      const std::scoped_lock lock(log_.mutex);
+      log_.submitted.push_back(&step);
+    }
+    if (const auto found = script.find(buffers.index_of(step)); found != script.end()) return found->second(after);
+    for (const Event& event : after) event.wait();
+    return {};
+  }
+  void abort(const Error& error) noexcept override {
+    {
+      const std::scoped_lock lock(log_.mutex);
+      log_.aborts.push_back(error.what());
+    }
+    ended.complete(std::make_exception_ptr(Error(ErrorKind::peer, "ended")));
+  }
+
+  using Action = std::function<Event(std::span<const Event>)>;
+  std::map<std::size_t, Action> script;  // by index of the step
+  ManualState ended;                     // complete once aborted
+
+ private:
+  Log& log_;
+};
+
+class ScriptedDevice final : public ScriptedEngine<Device> {
+ public:
+  using ScriptedEngine::ScriptedEngine;
+  std::string_view name() const override { return "scripted"; }
+  MemorySpace space() const override { return MemorySpace::host; }
+  std::string why_not(const Problem&, Pass) const override { return why; }
+  std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
+    const std::shared_ptr<std::byte> memory(
+        static_cast<std::byte*>(std::aligned_alloc(64, slots_bytes(program) + 64)), std::free);
+    return std::make_unique<BufferTable>(outline, program, rank, space(), memory);
+  }
+  void load(const Bindings&, BufferTable&) override { ++loads; }
+  void store(const BufferTable&, const Bindings&) override { ++stores; }
+
+  std::string why;
+  int loads = 0, stores = 0;
+};
+
+class ScriptedTransport final : public ScriptedEngine<Transport> {
+ public:
+  using ScriptedEngine::ScriptedEngine;
+  std::string_view name() const override { return "scripted"; }
+  Rank rank() const override { return 0; }
+  int size() const override { return 2; }
+  bool reaches(MemorySpace) const override { return reaches_host; }
+  void progressed(int number) noexcept override { last_number = number; }
+
+  bool reaches_host = true;
+  int last_number = -1;
+};
+
+/// Rank 0 of two: compute 0 → near 0 → compute 1, and near 1 beside compute 1.
+struct Rig {
+  Rig() {
+    ProgramWriter writer(outline);
+    const BufferId query = writer.buffer({ValueKind::query, 0, SegmentId{0}, -1});
+    const BufferId own = writer.buffer({ValueKind::key_value, 0, SegmentId{0}, -1});
+    const BufferId other = writer.buffer({ValueKind::key_value, 0, SegmentId{1}, -1});
+    const BufferId output = writer.buffer({ValueKind::output, 0, SegmentId{0}, 0});
+    const StepId first = writer.step(Lane::compute, 0, {Clear{output}});
+    const StepId exchange = writer.step(Lane::near, 0, {Send{own, 1}, Recv{other, 1}}, {first});
+    writer.step(Lane::compute, 1, {Attend{query, output, {{other}}, Start::carry}}, {exchange});
+    writer.step(Lane::near, 1, {Send{own, 1}});
+    program = writer.take();
+
+    const Problem& problem = outline.sharding.problem;
+    tensor.resize(static_cast<std::size_t>(4 * problem.head_dim));
+    auto* data = reinterpret_cast<std::byte*>(tensor.data());
+    const TensorView matrix = dense_view(data, DType::fp32, 1, 4, 1, 8);
+    bindings.q = bindings.k = bindings.v = matrix;
+    bindings.o = matrix;
+    bindings.lse = statistics_view(data, DType::fp32, 1, 1, 4);
+  }
+
+  Outline outline = block_outline(2, 4);
+  RankProgram program;
+  Log log;
+  ScriptedDevice device{log};
+  ScriptedTransport transport{log};
+  std::vector<float> tensor;
+  Bindings bindings;
+};
+
+std::string message_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST_CASE("Lanes submit their own steps in order, and after what they wait for") {
+  Rig rig;
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  executor.run(rig.bindings);
+
+  const auto& steps = rig.program.steps;
+  CHECK(rig.log.submitted.size() == 4);
+  CHECK(rig.log.place(steps[0]) < rig.log.place(steps[1]));
+  CHECK(rig.log.place(steps[1]) < rig.log.place(steps[2]));
+  CHECK(rig.log.place(steps[1]) < rig.log.place(steps[3]));
+  CHECK(rig.device.loads == 1);
+  CHECK(rig.device.stores == 1);
+  CHECK(rig.transport.last_number == 1);
+}
+
+TEST_CASE("A step is submitted with the events of others that have not ended") {
+  Rig rig;
+  auto exchange = std::make_shared<ManualState>();
+  rig.transport.script[1] = [&](std::span<const Event>) { return Event(exchange); };
+  bool pending = false;
+  rig.device.script[2] = [&](std::span<const Event> after) {
+    pending = after.size() == 1 && after[0].state() == exchange.get() && !after[0].done();
+    exchange->complete();
+    return Event();
+  };
+  Executor(rig.outline, rig.program, 0, rig.device, rig.transport).run(rig.bindings);
+  CHECK(pending);
+}
+
+TEST_CASE("The timeline holds every step in its order of start, and none before what it waits for") {
+  Rig rig;
+  auto exchange = std::make_shared<ManualState>();
+  std::thread finisher;
+  rig.transport.script[1] = [&](std::span<const Event>) {
+    finisher = std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      exchange->complete();
+    });
+    return Event(exchange);
+  };
+  rig.transport.script[3] = [&](std::span<const Event>) {
+    exchange->wait();
+    return Event();
+  };
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  const Timeline& timeline = executor.run(rig.bindings);
+  finisher.join();
+
+  REQUIRE(timeline.spans.size() == 4);
+  std::array<Span, 4> by_step{};
+  double last = 0;
+  for (const Span& span : timeline.spans) {
+    CHECK(span.start_s >= last);
+    CHECK(span.end_s >= span.start_s);
+    CHECK(span.end_s <= timeline.seconds);
+    last = span.start_s;
+    by_step[index(span.step)] = span;
+  }
+  CHECK(by_step[1].start_s >= by_step[0].end_s);
+  CHECK(by_step[2].start_s >= by_step[1].end_s);
+  CHECK(by_step[3].start_s >= by_step[1].end_s);
+}
+
+TEST_CASE("The first failure ends the other lanes and is what run throws, then and later") {
+  Rig rig;
+  rig.device.script[2] = [](std::span<const Event>) -> Event {
+    throw Error(ErrorKind::environment, "rank 0, step 1, compute lane: out of paper");
+  };
+  rig.transport.script[3] = [&](std::span<const Event>) -> Event {
+    rig.transport.ended.wait();
+    return {};
+  };
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  CHECK(message_of([&] { executor.run(rig.bindings); }) == "rank 0, step 1, compute lane: out of paper");
+  CHECK(rig.log.aborts.size() == 2);
+  CHECK(rig.device.stores == 0);
+  CHECK(message_of([&] { executor.run(rig.bindings); }) == "rank 0, step 1, compute lane: out of paper");
+}
+
+TEST_CASE("A failure that an event reports late is thrown too") {
+  Rig rig;
+  auto exchange = std::make_shared<ManualState>();
+  rig.transport.script[1] = [&](std::span<const Event>) { return Event(exchange); };
+  rig.device.script[2] = [&](std::span<const Event>) {
+    exchange->complete(std::make_exception_ptr(Error(ErrorKind::peer, "rank 1 is gone")));
+    return Event();
+  };
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  CHECK(message_of([&] { executor.run(rig.bindings); }) == "rank 1 is gone");
+}
+
+TEST_CASE("Tensors that are not the rank's shard are refused, and the other ranks are told") {
+  Rig rig;
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  rig.bindings.k.shape[1] = 5;
+  const std::string message = message_of([&] { executor.run(rig.bindings); });
+  CHECK(message.find("rank 0's k is 1x5x1x8 (its shard is 1x4x1x8") != message.npos);
+  CHECK(rig.log.aborts.size() == 2);
+}
+
+TEST_CASE("Unsuitable engines are refused before anything is allocated") {
+  Rig rig;
+  rig.device.why = "no such kernel";
+  CHECK(message_of([&] { Executor(rig.outline, rig.program, 0, rig.device, rig.transport); }) == "no such kernel");
+  rig.device.why.clear();
+  rig.transport.reaches_host = false;
+  const std::string message = message_of([&] { Executor(rig.outline, rig.program, 0, rig.device, rig.transport); });
+  CHECK(message.find("does not reach that memory") != message.npos);
+}
+
+TEST_CASE("The second run allocates nothing") {
+  Rig rig;
+  rig.log.submitted.reserve(100);
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  executor.run(rig.bindings);
+  const std::size_t before = test::allocations;
+  for (int run = 0; run < 3; ++run) executor.run(rig.bindings);
+  CHECK(test::allocations == before);
+}
+
+}  // namespace
+}  // namespace distattn
