@@ -1,0 +1,34 @@
+#pragma once
+/// A step's messages as a transport sees them: one packet per peer and direction, each a list of memory pieces.
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "distattn/engine.hpp"
+
+namespace distattn::backends {
+
+/// The parts of all values that one step sends to, or receives from, one peer: what travels as one message.
+struct Packet {
+  Rank peer = 0;
+  bool outgoing = false;
+  std::size_t bytes = 0;
+  std::span<const std::span<std::byte>> pieces;  ///< in the order of values, without the padding between parts
+};
+
+/// Rewritten for each step; keeps its memory, so that a lane that has seen its largest step allocates no more.
+class Exchange {
+ public:
+  /// The packets of `step`, sends first, by peer in the step's order. Valid until the next call.
+  std::span<Packet> collect(const Step& step, const BufferTable& buffers);
+
+ private:
+  void add(bool outgoing, Rank peer, std::span<const BufferTable::Part> parts);
+
+  std::vector<std::span<std::byte>> pieces_;
+  std::vector<Packet> packets_;
+  std::vector<std::size_t> first_piece_;  // of each packet; pieces_ moves while it grows
+};
+
+}  // namespace distattn::backends

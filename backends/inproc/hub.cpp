@@ -1,0 +1,157 @@
+#include "backends/inproc/hub.hpp"
+
+#include <cstring>
+
+#include <fmt/core.h>
+
+namespace distattn::backends::inproc {
+namespace {
+
+constexpr std::size_t exchange_lanes = 2;
+
+std::size_t exchange_lane(Lane lane) { return lane == Lane::far ? 1 : 0; }
+
+/// Copies piece by piece; the two sides may cut the same bytes differently.
+void copy(std::span<const std::span<std::byte>> source, std::span<const std::span<std::byte>> target) {
+  std::span<std::byte> from, into;
+  auto next_from = source.begin();
+  auto next_into = target.begin();
+  while (true) {
+    if (from.empty()) {
+      if (next_from == source.end()) return;
+      from = *next_from++;
+    }
+    if (into.empty()) into = *next_into++;
+    const std::size_t bytes = std::min(from.size(), into.size());
+    std::memcpy(into.data(), from.data(), bytes);
+    from = from.subspan(bytes);
+    into = into.subspan(bytes);
+  }
+}
+
+}  // namespace
+
+Hub::Hub(int ranks)
+    : ranks_(ranks), waiting_(exchange_lanes * static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks)) {}
+
+Posted*& Hub::waiting(Rank from, Rank to, Lane lane) {
+  const auto ranks = static_cast<std::size_t>(ranks_);
+  return waiting_[(exchange_lane(lane) * ranks + static_cast<std::size_t>(from)) * ranks +
+                  static_cast<std::size_t>(to)];
+}
+
+void Hub::abort(Rank rank, const Error& error) noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (failure_) return;
+  failure_ = error;
+  failed_rank_ = rank;
+  for (Port* port : ports_) port->changed_.notify_all();
+}
+
+std::optional<Rank> Hub::failed() const {
+  const std::scoped_lock lock(mutex_);
+  return failure_ ? std::optional(failed_rank_) : std::nullopt;
+}
+
+Port::Port(Hub& hub, Rank rank, Lane lane, std::optional<std::uint64_t> delivery_seed)
+    : hub_(hub), rank_(rank), lane_(lane),
+      jitter_(delivery_seed, static_cast<std::uint32_t>(rank) * 2 + (lane == Lane::far ? 1 : 0)) {
+  const std::scoped_lock lock(hub_.mutex_);
+  hub_.ports_.push_back(this);
+}
+
+Port::~Port() {
+  const std::scoped_lock lock(hub_.mutex_);
+  std::erase(hub_.ports_, this);
+}
+
+void Port::exchange(const Step& step, std::span<Packet> packets) {
+  step_ = &step;
+  jitter_.permute(packets);
+  jitter_.pause();
+  post(packets);
+  for (const Pair& pair : pairs_) {
+    jitter_.pause();
+    deliver(pair);
+  }
+  wait();
+  jitter_.pause();
+}
+
+void Port::post(std::span<Packet> packets) {
+  posted_.clear();
+  pairs_.clear();
+  for (const Packet& packet : packets) posted_.push_back({this, &packet});
+
+  const std::scoped_lock lock(hub_.mutex_);
+  error_.clear();
+  open_ = 0;
+  if (hub_.failure_) return;
+  for (Posted& mine : posted_) {
+    const bool outgoing = mine.packet->outgoing;
+    const Rank peer = mine.packet->peer;
+    Posted*& waiting = outgoing ? hub_.waiting(rank_, peer, lane_) : hub_.waiting(peer, rank_, lane_);
+    ++open_;
+    if (waiting == nullptr) {
+      waiting = &mine;
+    } else {
+      DISTATTN_EXPECT(waiting->port != this);
+      pairs_.push_back(outgoing ? Pair{&mine, waiting} : Pair{waiting, &mine});
+      waiting = nullptr;
+    }
+  }
+}
+
+void Port::deliver(const Pair& pair) {
+  const std::string error = disagreement(pair);
+  if (error.empty()) copy(pair.source->packet->pieces, pair.target->packet->pieces);
+
+  const std::scoped_lock lock(hub_.mutex_);
+  for (Port* port : {pair.source->port, pair.target->port}) {
+    --port->open_;
+    if (!error.empty()) port->error_ = error;
+    if (port->open_ == 0 || !error.empty()) port->changed_.notify_all();
+  }
+}
+
+std::string Port::disagreement(const Pair& pair) const {
+  const Port &from = *pair.source->port, &to = *pair.target->port;
+  if (from.step_->number != to.step_->number) {
+    return fmt::format("rank {} sends to rank {} in step {} what that rank expects in step {} (they run different "
+                       "programs) give all ranks the same input and options",
+                       from.rank_, to.rank_, from.step_->number, to.step_->number);
+  }
+  if (pair.source->packet->bytes != pair.target->packet->bytes) {
+    return fmt::format("rank {} sends {} bytes to rank {} in step {}, where {} are expected (they run different "
+                       "programs) give all ranks the same input and options",
+                       from.rank_, pair.source->packet->bytes, to.rank_, from.step_->number,
+                       pair.target->packet->bytes);
+  }
+  return {};
+}
+
+void Port::wait() {
+  std::unique_lock lock(hub_.mutex_);
+  changed_.wait(lock, [&] { return open_ == 0 || hub_.failure_ || !error_.empty(); });
+  if (!hub_.failure_ && error_.empty()) return;
+
+  withdraw();
+  changed_.wait(lock, [&] { return open_ == 0; });
+  if (!error_.empty()) throw Error(ErrorKind::peer, fmt::format("{}: {}", place_of(rank_, *step_), error_));
+  const ErrorKind kind = hub_.failure_->kind() == ErrorKind::interrupted ? ErrorKind::interrupted : ErrorKind::peer;
+  throw Error(kind, fmt::format("{}: ended because rank {} failed ({})", place_of(rank_, *step_), hub_.failed_rank_,
+                                hub_.failure_->what()));
+}
+
+/// Takes back what nobody has begun to copy; the rest is waited for, because it is read or written right now.
+void Port::withdraw() {
+  for (Posted& mine : posted_) {
+    const Rank peer = mine.packet->peer;
+    Posted*& waiting = mine.packet->outgoing ? hub_.waiting(rank_, peer, lane_) : hub_.waiting(peer, rank_, lane_);
+    if (waiting != &mine) continue;
+    waiting = nullptr;
+    --open_;
+  }
+}
+
+}  // namespace distattn::backends::inproc

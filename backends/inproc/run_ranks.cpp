@@ -1,0 +1,50 @@
+#include <exception>
+#include <thread>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "backends/inproc/transport.hpp"
+#include "backends/registration.hpp"
+#include "distattn/inproc.hpp"
+
+namespace distattn {
+void run_ranks(int ranks, const std::function<void(Rank, Transport&)>& body, const InprocOptions& options) {
+  if (ranks < 1) refuse(fmt::format("{} ranks cannot share an attention (at least one must compute) ask for more", ranks));
+  backends::inproc::Hub hub(ranks);
+  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
+  std::vector<std::unique_ptr<Transport>> transports;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    transports.push_back(std::make_unique<backends::inproc::InprocTransport>(hub, rank, options));
+  }
+
+  std::vector<std::thread> threads;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank, *transports[static_cast<std::size_t>(rank)]);
+      } catch (...) {
+        failures[static_cast<std::size_t>(rank)] = std::current_exception();
+        hub.abort(rank, as_error(failures[static_cast<std::size_t>(rank)]));
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  if (const std::optional<Rank> first = hub.failed()) {
+    const std::exception_ptr& failure = failures[static_cast<std::size_t>(*first)];
+    if (failure) std::rethrow_exception(failure);
+  }
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+namespace backends {
+
+Registration register_inproc() {
+  return {{"inproc", BackendKind::transport, true, true, "ranks are threads of one process", ""}, {}};
+}
+
+}  // namespace backends
+}  // namespace distattn
