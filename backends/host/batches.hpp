@@ -1,0 +1,47 @@
+#pragma once
+/// A program's compute steps as lists of kernel arguments, resolved once: running a step looks nothing up.
+
+#include <deque>
+#include <map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "distattn/engine.hpp"
+#include "kernels/arguments.hpp"
+
+namespace distattn::backends::host {
+
+/// `count` elements at `into` become `value`.
+struct FillArgs {
+  DType dtype = DType::fp32;
+  void* into = nullptr;
+  std::int64_t count = 0;
+  double value = 0;
+};
+
+/// Independent operations of one kind: what a kernel takes at once.
+using Batch = std::variant<std::vector<kernels::AttendArgs>, std::vector<kernels::AttendBackwardArgs>,
+                           std::vector<kernels::MergeArgs>, std::vector<kernels::AccumulateArgs>,
+                           std::vector<kernels::ConvertArgs>, std::vector<FillArgs>>;
+
+/// The batches of every compute step. Operations of a step that touch the same memory follow each other in different
+/// batches, in the step's order; others share one.
+class Batches {
+ public:
+  /// Finds the bands under every tile. `buffers` must outlive it.
+  explicit Batches(const BufferTable& buffers);
+  Batches(const Batches&) = delete;
+  Batches& operator=(const Batches&) = delete;
+
+  std::span<const Batch> of(std::size_t step) const { return steps_[step]; }
+
+ private:
+  class Builder;
+
+  std::map<std::pair<SegmentId, SegmentId>, std::vector<Band>> bands_;
+  std::deque<std::vector<kernels::KeySide>> keys_;
+  std::vector<std::vector<Batch>> steps_;
+};
+
+}  // namespace distattn::backends::host

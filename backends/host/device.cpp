@@ -1,0 +1,138 @@
+#include "backends/host/device.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "backends/host/batches.hpp"
+#include "backends/host/staging.hpp"
+
+namespace distattn::backends {
+namespace {
+
+constexpr std::size_t memory_alignment = 4096;  // pages: what a transport registers is not shared with other memory
+
+/// A program's memory with everything that its steps need.
+class HostBuffers final : public BufferTable {
+ public:
+  HostBuffers(const Outline& outline, const RankProgram& program, Rank rank, std::shared_ptr<std::byte> memory,
+              int threads)
+      : BufferTable(outline, program, rank, MemorySpace::host, std::move(memory)), batches(*this),
+        staging(*this, threads) {}
+
+  host::Batches batches;
+  mutable host::Staging staging;  // its lists of arguments are scratch
+};
+
+std::shared_ptr<std::byte> allocate_pages(std::size_t bytes, Rank rank) {
+  const std::size_t rounded = std::max(bytes, std::size_t{1}) + memory_alignment - 1;
+  void* memory = std::aligned_alloc(memory_alignment, rounded / memory_alignment * memory_alignment);
+  if (memory == nullptr) {
+    throw Error(ErrorKind::environment,
+                fmt::format("rank {} cannot allocate {} bytes for its buffers (out of memory) use more ranks or a "
+                            "schedule with fewer remote values",
+                            rank, bytes));
+  }
+  return {static_cast<std::byte*>(memory), std::free};
+}
+
+template <class T>
+void fill(const host::FillArgs& args) {
+  std::fill_n(static_cast<T*>(args.into), args.count, static_cast<T>(args.value));
+}
+
+void fill_all(std::span<const host::FillArgs> operations) {
+  for (const host::FillArgs& args : operations) {
+    switch (args.dtype) {
+      case DType::fp64: fill<double>(args); break;
+      case DType::fp32: fill<float>(args); break;
+      case DType::bf16:
+      case DType::fp16: DISTATTN_EXPECT(args.value == 0); fill<std::uint16_t>(args); break;
+    }
+  }
+}
+
+class HostDevice final : public Device {
+ public:
+  HostDevice(const kernels::HostKernels& kernels, int threads) : kernels_(kernels), team_(threads) {}
+
+  std::string_view name() const override { return kernels_.name; }
+  MemorySpace space() const override { return MemorySpace::host; }
+
+  std::string why_not(const Problem& problem, Pass) const override {
+    return kernels_.why_not({problem.dtype,
+                             problem.batch,
+                             {problem.heads, problem.kv_heads, 0, 0, problem.heads_per_kv()},
+                             problem.head_dim,
+                             problem.value_dim,
+                             problem.softmax_scale()});
+  }
+
+  std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
+    return std::make_unique<HostBuffers>(outline, program, rank, allocate_pages(slots_bytes(program), rank),
+                                         team_.size());
+  }
+
+  void load(const Bindings& bindings, BufferTable& buffers) override {
+    dynamic_cast<HostBuffers&>(buffers).staging.load(bindings, {kernels_, team_, stop_});
+    throw_if_aborted();
+  }
+  void store(const BufferTable& buffers, const Bindings& bindings) override {
+    dynamic_cast<const HostBuffers&>(buffers).staging.store(bindings, {kernels_, team_, stop_});
+    throw_if_aborted();
+  }
+
+  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
+    try {
+      for (const Event& event : after) event.wait();
+      for (const host::Batch& batch : dynamic_cast<HostBuffers&>(buffers).batches.of(buffers.index_of(step))) {
+        std::visit([this](const auto& operations) { compute(operations); }, batch);
+        throw_if_aborted();
+      }
+      return {};
+    } catch (...) {
+      return Event::failed(std::make_exception_ptr(error_at(buffers.rank(), step, std::current_exception())));
+    }
+  }
+
+  void abort(const Error& error) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    if (!reason_) reason_ = error;
+    stop_ = true;
+  }
+
+ private:
+  void compute(std::span<const kernels::AttendArgs> list) { kernels_.attend(list, team_, stop_); }
+  void compute(std::span<const kernels::AttendBackwardArgs> list) { kernels_.attend_backward(list, team_, stop_); }
+  void compute(std::span<const kernels::MergeArgs> list) { kernels_.merge(list, team_, stop_); }
+  void compute(std::span<const kernels::AccumulateArgs> list) { kernels_.accumulate(list, team_, stop_); }
+  void compute(std::span<const kernels::ConvertArgs> list) { kernels_.convert(list, team_, stop_); }
+  void compute(std::span<const host::FillArgs> list) { fill_all(list); }
+
+  void throw_if_aborted() const {
+    if (!stop_.load(std::memory_order_relaxed)) return;
+    const std::scoped_lock lock(mutex_);
+    throw Error(reason_->kind(), fmt::format("ended ({})", reason_->what()));
+  }
+
+  const kernels::HostKernels& kernels_;
+  kernels::Team team_;
+  kernels::StopFlag stop_{false};
+  mutable std::mutex mutex_;
+  std::optional<Error> reason_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_host_device(const kernels::HostKernels& kernels, const DeviceOptions& options) {
+  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int threads = options.threads > 0 ? options.threads : std::max(1, cores / std::max(1, options.local_ranks));
+  return std::make_unique<HostDevice>(kernels, threads);
+}
+
+}  // namespace distattn::backends
