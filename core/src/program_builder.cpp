@@ -69,9 +69,7 @@ class ProgramBuilder {
   }
 
   BufferId declare(const Value& value, DType dtype, bool own) {
-    std::size_t bytes = 0;
-    for (const PartShape& part : parts_of(outline_, value, dtype)) bytes = part.offset + part.bytes;
-    bytes = (bytes + 63) / 64 * 64;
+    const std::size_t bytes = buffer_bytes(outline_, value, dtype);
     program_.buffers.push_back({value, dtype, bytes, own ? slots_.take_own(bytes) : slots_.take(bytes)});
     return static_cast<BufferId>(program_.buffers.size() - 1);
   }

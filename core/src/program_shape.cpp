@@ -43,9 +43,7 @@ class ShapeCheck {
       find(-1, fmt::format("buffer {} lies in slot {}, of {}", b, decl.slot, program_.slots.size()));
       return;
     }
-    std::size_t bytes = 0;
-    for (const PartShape& part : parts_of(outline_, value, decl.dtype)) bytes = part.offset + part.bytes;
-    bytes = (bytes + 63) / 64 * 64;
+    const std::size_t bytes = buffer_bytes(outline_, value, decl.dtype);
     if (decl.bytes != bytes || program_.slots[static_cast<std::size_t>(decl.slot)] < bytes) {
       find(-1, fmt::format("buffer {} for {} needs {} bytes; it declares {} in a slot of {}", b, to_string(value), bytes,
                            decl.bytes, program_.slots[static_cast<std::size_t>(decl.slot)]));

@@ -25,33 +25,16 @@ class PartList {
     parts_.push_back({end_, heads, tokens_, dim, dtype, bytes});
     end_ += (bytes + alignment - 1) / alignment * alignment;
   }
-  std::vector<PartShape> take() { return std::move(parts_); }
+  const PartShapes& parts() const { return parts_; }
+  std::size_t end() const { return end_; }
 
  private:
   std::int64_t batch_, tokens_;
   std::size_t end_ = 0;
-  std::vector<PartShape> parts_;
+  PartShapes parts_;
 };
 
-}  // namespace
-
-const char* name_of(ValueKind kind) {
-  switch (kind) {
-    case ValueKind::query:
-      return "q";
-    case ValueKind::key_value:
-      return "kv";
-    case ValueKind::output:
-      return "o";
-    case ValueKind::dquery:
-      return "dq";
-    case ValueKind::dkey_value:
-      return "dkv";
-  }
-  return "?";
-}
-
-std::vector<PartShape> parts_of(const Outline& outline, const Value& value, DType dtype) {
+PartList list_parts(const Outline& outline, const Value& value, DType dtype) {
   const Problem& problem = outline.sharding.problem;
   const HeadGroup& group = outline.sharding.groups[static_cast<std::size_t>(value.group)];
   PartList parts(problem.batch, segment_of(outline, value).run.count);
@@ -76,7 +59,33 @@ std::vector<PartShape> parts_of(const Outline& outline, const Value& value, DTyp
       parts.add(group.kv_count, problem.value_dim, dtype);
       break;
   }
-  return parts.take();
+  return parts;
+}
+
+}  // namespace
+
+const char* name_of(ValueKind kind) {
+  switch (kind) {
+    case ValueKind::query:
+      return "q";
+    case ValueKind::key_value:
+      return "kv";
+    case ValueKind::output:
+      return "o";
+    case ValueKind::dquery:
+      return "dq";
+    case ValueKind::dkey_value:
+      return "dkv";
+  }
+  return "?";
+}
+
+PartShapes parts_of(const Outline& outline, const Value& value, DType dtype) {
+  return list_parts(outline, value, dtype).parts();
+}
+
+std::size_t buffer_bytes(const Outline& outline, const Value& value, DType dtype) {
+  return list_parts(outline, value, dtype).end();
 }
 
 std::size_t message_bytes(const Outline& outline, const Value& value, DType dtype) {

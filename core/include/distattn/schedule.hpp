@@ -1,6 +1,7 @@
 #pragma once
 /// Schedules as plain data: what each rank does in each step, in which buffers. Printable, serialisable, provable.
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -147,8 +148,23 @@ struct PartShape {
   DType dtype = DType::fp32;
   std::size_t bytes = 0;   ///< without alignment: what travels
 };
+/// A value has four parts at most: a list without memory of its own, because plans make one for millions of buffers.
+class PartShapes {
+ public:
+  std::size_t size() const { return count_; }
+  const PartShape& operator[](std::size_t which) const { return parts_[which]; }
+  const PartShape* begin() const { return parts_.data(); }
+  const PartShape* end() const { return parts_.data() + count_; }
+  void push_back(const PartShape& part) { parts_[count_++] = part; }
+
+ private:
+  std::array<PartShape, 4> parts_{};
+  std::size_t count_ = 0;
+};
 /// The parts of `value` with elements of `dtype`, in the order of ValueKind's description.
-std::vector<PartShape> parts_of(const Outline& outline, const Value& value, DType dtype);
+PartShapes parts_of(const Outline& outline, const Value& value, DType dtype);
+/// Bytes of a buffer for `value`: its parts, each up to the next multiple of 64.
+std::size_t buffer_bytes(const Outline& outline, const Value& value, DType dtype);
 /// Bytes that a message with `value` carries: the parts without padding.
 std::size_t message_bytes(const Outline& outline, const Value& value, DType dtype);
 /// Element type of a value in its own buffer: the problem's for inputs, the accumulator's for results.
