@@ -32,7 +32,7 @@ BufferTable::BufferTable(const Outline& outline, const RankProgram& program, Ran
   for (const BufferDecl& decl : program.buffers) {
     const auto slot = static_cast<std::size_t>(decl.slot);
     DISTATTN_EXPECT(slot < starts.size() && decl.bytes <= program.slots[slot]);
-    const std::vector<PartShape> shapes = parts_of(outline, decl.value, decl.dtype);
+    const PartShapes shapes = parts_of(outline, decl.value, decl.dtype);
     where_.push_back({parts_.size(), shapes.size()});
     for (const PartShape& shape : shapes) parts_.push_back({memory_.get() + starts[slot] + shape.offset, shape});
   }
