@@ -26,6 +26,17 @@ struct AttentionOptions {
 
 /// One rank's handle for one problem: planned and proved once, then called as often as one likes without allocating.
 /// Construction and every call are collectives over the transport's ranks. Device and transport must outlive it.
+///
+/// Training. forward() writes (o, lse) into memory that the caller owns, backward() reads them there and runs no
+/// forward; the handle holds nothing of a call once it has returned. One handle therefore serves every layer, and
+/// what happens to a layer's (o, lse) between its two calls is the caller's checkpointing policy (spec §7):
+///   none:                   keep q, k, v, o, lse; backward().
+///   layer:                  drop all five; recompute q, k, v, call forward() again, then backward(). The second
+///                           forward sends what the first did and, on a deterministic device, gives its bits.
+///   attention output:       keep o and lse; recompute q, k, v from the layer's input, then backward(): the
+///                           attention forward and its messages happen once (DistFlashAttn §3.3).
+///   … offloaded:            as before, but o and lse rest in other memory and are copied back before backward().
+/// Every rank must choose alike, since each call is a collective.
 class Attention {
  public:
   /// Throws Error(usage) when the schedule does not apply, or its program fails its proof.

@@ -1,0 +1,99 @@
+#pragma once
+/// Machines as data: what predictions and the automatic choice of a schedule rest on.
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "distattn/band.hpp"
+#include "distattn/types.hpp"
+
+namespace distattn {
+
+/// FLOP/s by tile: what a kernel reaches on a tile whose shorter side has so many tokens.
+struct RateCurve {
+  struct Point {
+    double tile = 0;  ///< tokens; 0 in the only point of a rate that does not depend on the tile
+    double flops_per_s = 0;
+    friend bool operator==(const Point&, const Point&) = default;
+  };
+  std::vector<Point> points;  ///< by tile, at least one
+
+  /// Straight between points on a logarithmic scale of tiles; the last point's beyond it; before the first, in
+  /// proportion to the tile, as if a smaller tile took the first point's time per row.
+  double at(double tile) const;
+  friend bool operator==(const RateCurve&, const RateCurve&) = default;
+};
+
+/// One pass's rates for one element type, counted in visible pairs: 2·(d + dv) FLOPs forward, 2·(3d + 2dv) backward.
+struct KernelRates {
+  RateCurve full;     ///< tiles without a mask
+  RateCurve partial;  ///< tiles that the mask's edge runs through
+  friend bool operator==(const KernelRates&, const KernelRates&) = default;
+};
+
+/// A port: one direction of a rank's, or of a node's, connection.
+struct Link {
+  double bytes_per_s = 0;
+  double latency_s = 0;
+  friend bool operator==(const Link&, const Link&) = default;
+};
+
+/// Whether every rank has a far link of its own or a node's ranks share one.
+enum class LinkOwner : std::uint8_t { rank, node };
+
+struct Machine {
+  std::string name;
+  int nodes = 1, ranks_per_node = 1;
+  Link near, far;
+  LinkOwner far_owner = LinkOwner::rank;
+  /// Of one device; where ranks compute on cores, of one thread. By DType, then Pass; absent: never stated.
+  std::array<std::array<std::optional<KernelRates>, 2>, 4> rates;
+  std::int64_t memory_bytes = 0;  ///< of one rank's device; where ranks compute on cores, of the node
+  int cores = 0;                  ///< of a node, shared by its ranks' threads; 0: every rank has a device of its own
+  double memory_bytes_per_s = 0;  ///< of a rank, for merges and conversions; 0: they cost nothing
+  std::map<std::string, std::string> sources;  ///< by field: where its figure is from
+  std::string measured;  ///< UTC time of calibration, "2026-02-03T04:05:06Z"; empty: never measured here
+
+  int ranks() const { return nodes * ranks_per_node; }
+  /// Throws Error(usage) when the machine states no rates for this element type.
+  const KernelRates& rates_of(DType dtype, Pass pass) const;
+  /// Memory that one of `ranks` ranks may use.
+  std::int64_t memory_of_rank(int ranks) const;
+  friend bool operator==(const Machine&, const Machine&) = default;
+};
+
+/// FLOPs of one visible pair of one query head (spec §5: two products forward, five backward).
+constexpr double flops_per_pair(int head_dim, int value_dim, Pass pass) {
+  return pass == Pass::forward ? 2.0 * (head_dim + value_dim) : 2.0 * (3 * head_dim + 2 * value_dim);
+}
+
+/// Reads a description. Throws Error(usage) naming `origin` and the field that is missing, negative, unknown or of
+/// the wrong type.
+Machine machine_from_json(std::string_view text, const std::string& origin);
+std::string to_json(const Machine& machine);
+
+/// Names of the machines that are built in; "this" is not among them.
+std::vector<std::string> built_in_machines();
+
+/// A built-in machine, "this" (the stored calibration, else nominal figures), or else a file. Throws Error(usage).
+Machine find_machine(const std::string& name_or_file);
+
+/// This machine with nominal figures: cores and memory as the operating system tells them, the rest typical of a
+/// server, never measured here.
+Machine nominal_machine();
+
+/// Where the calibration of this machine is stored: $XDG_CACHE_HOME/distattn/machine.json, or under ~/.cache.
+std::filesystem::path calibration_file();
+/// Stores a calibration, whole or not at all. Throws Error(environment) when it cannot be written.
+void store_calibration(const Machine& machine);
+
+/// "measured here 3 days ago", or why these are not this machine's figures.
+std::string describe_age(const Machine& machine);
+
+}  // namespace distattn

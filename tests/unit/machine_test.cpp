@@ -1,0 +1,194 @@
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "catch.hpp"
+#include "distattn/error.hpp"
+#include "distattn/machine.hpp"
+#include "unit/io/scratch.hpp"
+
+using namespace distattn;
+using namespace distattn::test;
+using Catch::Matchers::Contains;
+using nlohmann::json;
+
+namespace {
+
+json description() {
+  return json::parse(R"({
+    "nodes": 4, "ranks_per_node": 8,
+    "near": {"bytes_per_s": 300e9, "latency_s": 5e-6},
+    "far": {"bytes_per_s": 12.5e9, "latency_s": 0, "per": "node"},
+    "flops_per_s": {"bf16": 400e12, "fp32": [[128, 1e12], [512, 3e12]],
+                    "fp16": {"forward": {"full": 4e12, "partial": 3e12}, "backward": 2e12}},
+    "memory_bytes": 80000000000, "cores": 0})");
+}
+
+Machine read(const json& text) { return machine_from_json(text.dump(), "m.json"); }
+
+std::string refusal_of(const json& text) {
+  return refusal([&] { read(text); });
+}
+
+/// Lets this test's calibration live in a folder of its own.
+class CacheFolder {
+ public:
+  CacheFolder() { ::setenv("XDG_CACHE_HOME", scratch_.path().c_str(), 1); }
+  ~CacheFolder() { ::unsetenv("XDG_CACHE_HOME"); }
+  const Scratch& scratch() const { return scratch_; }
+
+ private:
+  Scratch scratch_;
+};
+
+}  // namespace
+
+TEST_CASE("a description is read field by field", "[machine]") {
+  const Machine machine = read(description());
+  CHECK(machine.name == "m.json");
+  CHECK(machine.ranks() == 32);
+  CHECK(machine.near == Link{300e9, 5e-6});
+  CHECK(machine.far == Link{12.5e9, 0});
+  CHECK(machine.far_owner == LinkOwner::node);
+  CHECK(machine.memory_of_rank(32) == 80'000'000'000);
+  CHECK(machine.rates_of(DType::bf16, Pass::backward).partial.at(7) == 400e12);
+  CHECK(machine.rates_of(DType::fp16, Pass::forward).partial.at(7) == 3e12);
+  CHECK(machine.rates_of(DType::fp16, Pass::backward).full.at(7) == 2e12);
+  CHECK_THAT(refusal([&] { machine.rates_of(DType::fp64, Pass::forward); }), Contains("fp64"));
+}
+
+TEST_CASE("a rate follows its curve", "[machine]") {
+  const RateCurve curve = read(description()).rates_of(DType::fp32, Pass::forward).full;
+  CHECK(curve.at(128) == 1e12);
+  CHECK(curve.at(256) == Approx(2e12));
+  CHECK(curve.at(512) == Approx(3e12));
+  CHECK(curve.at(4096) == 3e12);
+  CHECK(curve.at(64) == Approx(0.5e12));
+}
+
+TEST_CASE("ranks on cores share the node's memory", "[machine]") {
+  json text = description();
+  text["cores"] = 64;
+  CHECK(read(text).memory_of_rank(32) == 10'000'000'000);
+  CHECK(read(text).memory_of_rank(1) == 80'000'000'000);
+}
+
+TEST_CASE("every field that is missing is named", "[machine]") {
+  const std::string path = GENERATE("/nodes", "/ranks_per_node", "/near", "/near/bytes_per_s", "/near/latency_s",
+                                    "/far", "/far/bytes_per_s", "/far/latency_s", "/far/per", "/flops_per_s",
+                                    "/flops_per_s/fp16/forward/partial", "/memory_bytes", "/cores");
+  json text = description();
+  const json::json_pointer pointer(path);
+  text[pointer.parent_pointer()].erase(pointer.back());
+  std::string dotted = path.substr(1);
+  std::replace(dotted.begin(), dotted.end(), '/', '.');
+  CHECK_THAT(refusal_of(text), Contains(dotted + " is missing") && Contains("m.json"));
+}
+
+TEST_CASE("values out of range or of the wrong type are named", "[machine]") {
+  const auto [path, value] = GENERATE(table<std::string, json>({
+      {"/nodes", 0},
+      {"/nodes", -1},
+      {"/nodes", 1.5},
+      {"/nodes", "4"},
+      {"/nodes", nullptr},
+      {"/nodes", 1e300},
+      {"/ranks_per_node", -8},
+      {"/near", 3},
+      {"/near/bytes_per_s", 0},
+      {"/near/bytes_per_s", -1e9},
+      {"/near/latency_s", -1e-6},
+      {"/far/per", "rack"},
+      {"/far/per", 3},
+      {"/flops_per_s", 4e12},
+      {"/flops_per_s/bf16", -4e12},
+      {"/flops_per_s/bf16", "fast"},
+      {"/flops_per_s/bf16", json::array()},
+      {"/flops_per_s/fp32/0", 3},
+      {"/flops_per_s/fp32/1/0", 128},
+      {"/flops_per_s/fp32/1/1", -1},
+      {"/memory_bytes", -1},
+      {"/memory_bytes", 0.5},
+      {"/cores", -2},
+      {"/sources", 3},
+      {"/schema_version", 2},
+  }));
+  json text = description();
+  text[json::json_pointer(path)] = value;
+  INFO(path << " = " << value.dump());
+  std::string dotted = path.substr(1);
+  std::replace(dotted.begin(), dotted.end(), '/', '.');
+  CHECK_THAT(refusal_of(text), Contains(dotted.substr(0, dotted.find("fp32") + 4)) && Contains("m.json"));
+}
+
+TEST_CASE("fields that nobody knows are named", "[machine]") {
+  const std::string path = GENERATE("/speed", "/near/per", "/far/speed", "/flops_per_s/fp8", "/flops_per_s/fp16/both",
+                                    "/flops_per_s/fp16/forward/causal");
+  json text = description();
+  text[json::json_pointer(path)] = 1;
+  CHECK_THAT(refusal_of(text), Contains("is unknown") && Contains(path.substr(path.rfind('/') + 1)));
+}
+
+TEST_CASE("what is not JSON is refused in one line", "[machine]") {
+  const std::string text =
+      GENERATE("", "{", "[]", "3", "{\"nodes\": 1e999}", "{\"nodes\": 1, \"nodes\": 2}", "\xff\xfe");
+  const std::string message = refusal([&] { machine_from_json(text, "m.json"); });
+  CHECK_THAT(message, Contains("m.json"));
+  CHECK_THAT(message, !Contains("\n"));
+}
+
+TEST_CASE("machines are written as they were read", "[machine]") {
+  const Machine machine = read(description());
+  CHECK(machine_from_json(to_json(machine), "again") == machine);
+}
+
+TEST_CASE("every built-in machine says where its figures are from", "[machine]") {
+  CHECK(built_in_machines() == std::vector<std::string>{"dgx-a100x2", "dgx-h100x8", "ethernet-h100x64"});
+  for (const std::string& name : built_in_machines()) {
+    const Machine machine = find_machine(name);
+    CHECK(machine.name == name);
+    CHECK(machine.measured.empty());
+    for (const char* field : {"nodes", "near.bytes_per_s", "far.bytes_per_s", "near.latency_s", "far.latency_s",
+                              "flops_per_s.fp32", "memory_bytes"}) {
+      CHECK(machine.sources.contains(field));
+    }
+    CHECK(machine_from_json(to_json(machine), "again") == machine);
+    CHECK_NOTHROW(machine.rates_of(DType::bf16, Pass::backward));
+  }
+}
+
+TEST_CASE("a machine that is neither known nor a file is refused with those that are", "[machine]") {
+  const std::string message = refusal([] { find_machine("dgx-b100"); });
+  CHECK_THAT(message, Contains("dgx-b100") && Contains("dgx-h100x8") && Contains("this"));
+  CHECK_THAT(refusal([] { find_machine("/"); }), Contains("'/'"));
+}
+
+TEST_CASE("this machine has nominal figures until it is calibrated", "[machine]") {
+  const CacheFolder cache;
+  Machine machine = find_machine("this");
+  CHECK(machine == nominal_machine());
+  CHECK(machine.cores >= 1);
+  CHECK_THAT(describe_age(machine), Contains("never measured here"));
+
+  machine.measured = "2020-02-03T04:05:06Z";
+  machine.near.bytes_per_s = 12345e6;
+  store_calibration(machine);
+  CHECK(find_machine("this") == machine);
+  CHECK(cache.scratch().file_count() == 1);
+  CHECK_THAT(describe_age(machine), Contains("measured here") && Contains("days ago"));
+
+  std::ofstream(calibration_file()) << "{";
+  CHECK_THAT(refusal([] { find_machine("this"); }), Contains("stored calibration"));
+}
+
+TEST_CASE("a calibration that cannot be stored is an error of the environment", "[machine]") {
+  ::setenv("XDG_CACHE_HOME", "/proc", 1);
+  try {
+    store_calibration(nominal_machine());
+    FAIL("stored under /proc");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::environment);
+    CHECK_THAT(error.what(), Contains("/proc/distattn"));
+  }
+  ::unsetenv("XDG_CACHE_HOME");
+}
