@@ -19,5 +19,6 @@ struct Command {
 Command add_completion_command(CLI::App& root);
 Command add_info_command(CLI::App& root);
 Command add_manual_command(CLI::App& root);
+Command add_plan_command(CLI::App& root);
 
 }  // namespace distattn::cli

@@ -85,7 +85,8 @@ std::string bash_completion(const std::vector<CommandEntry>& tree) {
       words.insert(words.end(), option.names.begin(), option.names.end());
       if (option.names.empty()) words.insert(words.end(), option.choices.begin(), option.choices.end());
       if (option.value.empty()) continue;
-      for (const std::string& name : option.names) after_option += bash_value(command.name + " " + name, option.choices);
+      for (const std::string& name : option.names)
+        after_option += bash_value(command.name + " " + name, option.choices);
     }
     after_command += bash_case(command.name, words);
   }

@@ -10,6 +10,7 @@
 #include <cstring>
 
 #include "distattn/error.hpp"
+#include "distattn/io.hpp"
 
 namespace distattn {
 namespace {
@@ -40,6 +41,11 @@ MappedFile map_file(const std::filesystem::path& path) {
   if (address == MAP_FAILED) refuse_file(path, std::strerror(errno));
   return {{static_cast<const std::byte*>(address), size},
           std::shared_ptr<const void>(address, [size](const void* p) { ::munmap(const_cast<void*>(p), size); })};
+}
+
+std::string read_file(const std::filesystem::path& path) {
+  const MappedFile file = map_file(path);
+  return {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()};
 }
 
 }  // namespace distattn

@@ -73,6 +73,9 @@ class NpyWriter {
   std::unique_ptr<State> state_;
 };
 
+/// A whole file. Throws Error(usage) when it cannot be read.
+std::string read_file(const std::filesystem::path& path);
+
 /// Writes a text file that appears under its name only when complete. Throws Error(environment) if it cannot.
 void write_file(const std::filesystem::path& path, std::string_view text);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,9 @@ Mask prefix_mask(std::int64_t seq_kv, std::int64_t prefix);
 Mask block_causal_mask(std::int64_t seq_kv, std::int64_t size);
 /// Explicit bands; throws Error(usage) naming two of them if they overlap. Bounds past ±unbounded mean unbounded.
 Mask band_mask(std::vector<Band> bands);
+/// Bands as users write them in a file, half-open ranges and inclusive differences, null for no bound:
+/// [{"q":[0,512],"k":[0,512],"diff":[0,null]}]. Throws Error(usage), naming `origin`, as band_mask does.
+Mask mask_from_json(std::string_view text, const std::string& origin);
 
 /// Throws Error(usage) where options contradict each other or documents do not fit seq_kv.
 void check(const Mask& mask, std::int64_t seq_kv);

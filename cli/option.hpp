@@ -1,0 +1,25 @@
+#pragma once
+/// An option whose text one function takes apart.
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <string_view>
+#include <utility>
+
+namespace distattn::cli {
+
+/// Adds `names` ("-n,--runs"); when it is given, `into = parse("--runs", text)`. `into` must outlive the app.
+template <class T, class Parse>
+CLI::Option* add_value(CLI::App& app, const std::string& names, T& into, Parse parse, const std::string& help,
+                       const char* kind) {
+  const std::string name = names.substr(names.rfind(',') + 1);
+  return app
+      .add_option_function<std::string>(
+          names, [&into, parse = std::move(parse), name](const std::string& text) { into = parse(name, text); }, help)
+      ->type_name(kind);
+}
+
+/// Plain text.
+inline std::string as_text(std::string_view, std::string_view text) { return std::string(text); }
+
+}  // namespace distattn::cli

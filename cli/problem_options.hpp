@@ -1,0 +1,57 @@
+#pragma once
+/// Options that say what is to be computed: shape, element types, mask.
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "distattn/problem.hpp"
+
+namespace distattn::cli {
+
+/// Whether an option takes a list.
+enum class Several : bool { no, yes };
+
+struct MaskOptions {
+  std::string mask = "causal";
+  std::optional<std::vector<std::int64_t>> window;
+  std::int64_t sinks = 0;
+  std::optional<std::string> cu_seqlens;
+};
+
+struct ProblemOptions {
+  std::vector<std::int64_t> seq;
+  std::optional<std::int64_t> seq_kv, batch, heads, kv_heads, head_dim;
+  std::optional<DType> dtype;
+  DType wire = DType::fp32;
+  double scale = 0;
+  MaskOptions mask;
+};
+
+/// Sizes of q, k and v.
+struct Shape {
+  std::int64_t batch = 1, seq_q = 0, seq_kv = 0;
+  std::int64_t heads = 1, kv_heads = 1, head_dim = 0, value_dim = 0;
+};
+
+/// Reads a named list of integers from the input file: what @NAME stands for.
+using NamedIntegers = std::function<std::vector<std::int64_t>(const std::string& name)>;
+
+void add_problem_options(CLI::App& app, ProblemOptions& options, Several seq);
+void add_mask_options(CLI::App& app, MaskOptions& options);
+
+/// The shape that the options give, with this sequence length. Throws Error(usage) for one that is missing.
+Shape shape_of(const ProblemOptions& options, std::int64_t seq);
+/// Refuses options that contradict a shape that files have.
+void check_against(const ProblemOptions& options, const Shape& shape, const std::string& origin);
+
+/// The mask for `seq_kv` keys. Without `named`, @NAME is refused.
+Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, const NamedIntegers& named = {});
+
+/// A checked problem.
+Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtype, const NamedIntegers& named = {});
+
+}  // namespace distattn::cli

@@ -1,0 +1,85 @@
+#include "schedule_options.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include "distattn/error.hpp"
+#include "option.hpp"
+#include "values.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr std::array<std::string_view, 3> mode_names = {"overlapped", "serial", "gathered"};
+constexpr std::int64_t most_ranks = 1 << 16;
+
+Mode parse_mode(std::string_view option, std::string_view text) {
+  return static_cast<Mode>(parse_word(option, text, mode_names));
+}
+
+std::string schedule_help(Several several) {
+  std::string help = "auto";
+  for (const NamedSchedule& schedule : schedules()) help += ", " + schedule.grammar;
+  return help + (several == Several::yes ? ", or F/B, lists, all" : ", or F/B");
+}
+
+}  // namespace
+
+void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several several) {
+  const auto parse_schedules = [several](std::string_view option, std::string_view text) {
+    auto names = parse_list(option, text);
+    if (several == Several::no && (names.size() != 1 || text == "all")) {
+      refuse(fmt::format("{} {} (one schedule is run at a time) name one", option, text));
+    }
+    return names;
+  };
+  const auto parse_ranks = [several](std::string_view option, std::string_view text) {
+    auto ranks = several == Several::yes ? parse_sizes(option, text) : std::vector{parse_size(option, text)};
+    for (const std::int64_t count : ranks) within(option, count, 1, most_ranks);
+    return ranks;
+  };
+  const auto parse_node_size = [](std::string_view option, std::string_view text) {
+    return within(option, parse_size(option, text), 1, most_ranks);
+  };
+  const auto parse_ahead = [](std::string_view option, std::string_view text) {
+    return within(option, parse_size(option, text), 0, most_ranks);
+  };
+  add_value(app, "--schedule", options.schedules, parse_schedules, schedule_help(several),
+            several == Several::yes ? "NAMES" : "NAME");
+  add_value(app, "--mode", options.mode, parse_mode, "overlapped, serial or gathered (default: the schedule's own)",
+            "MODE");
+  add_value(app, "--ranks", options.ranks, parse_ranks, "Ranks that share the sequence (default 1)",
+            several == Several::yes ? "SIZES" : "SIZE");
+  add_value(app, "--node-size", options.node_size, parse_node_size, "Ranks of a node, consecutive (default: one node)",
+            "SIZE");
+  add_value(app, "--ahead", options.ahead, parse_ahead, "Steps by which messages between nodes are posted early",
+            "SIZE");
+  add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes that a rank's buffers may take", "BYTES");
+}
+
+Routes routes_of(const ScheduleOptions& options) {
+  if (options.ahead > 0 && !options.node_size) {
+    refuse(fmt::format("--ahead {} (one node has no messages between nodes) add --node-size", options.ahead));
+  }
+  return {static_cast<int>(options.node_size.value_or(0)), static_cast<int>(options.ahead)};
+}
+
+std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks) {
+  std::vector<std::string> names;
+  for (const std::string& name : options.schedules) {
+    if (name == "all") {
+      for (std::string& each : all_schedule_names(problem, ranks)) names.push_back(std::move(each));
+    } else {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+std::string name_of(const RecipePair& pair) {
+  const auto& [forward, backward] = pair;
+  return forward.name == backward.name ? forward.name : forward.name + "/" + backward.name;
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,44 @@
+#include "distattn/error.hpp"
+#include "distattn/mask.hpp"
+
+#include "catch.hpp"
+
+using namespace distattn;
+
+namespace {
+
+void require_refused(const char* text, const char* why) {
+  INFO(text);
+  try {
+    mask_from_json(text, "mask.json");
+    FAIL("not refused");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    CHECK_THAT(error.what(), Catch::Contains(why) && Catch::Contains("mask.json"));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a mask file says its bands") {
+  const Mask mask = mask_from_json(R"([{"q":[0,512],"k":[0,512],"diff":[0,null]},
+                                       {"q":[512,null],"k":[null,null],"diff":[-3,7]}])",
+                                   "mask.json");
+  CHECK(mask.explicit_bands);
+  CHECK(mask.name == "mask.json");
+  CHECK(bands_of(mask) ==
+        std::vector<Band>{{0, 512, 0, 512, 0, unbounded}, {512, unbounded, -unbounded, unbounded, -3, 7}});
+  CHECK(bands_of(mask_from_json("[]", "mask.json")).empty());
+}
+
+TEST_CASE("mask files of another form are refused") {
+  require_refused("{}", "no list");
+  require_refused("[1]", "not an object");
+  require_refused("[{\"q\":[0,1],", "not JSON");
+  require_refused(R"([{"q":[0,1],"k":[0,1]}])", "diff is missing");
+  require_refused(R"([{"q":[0],"k":[0,1],"diff":[0,1]}])", "[0].q is not a pair");
+  require_refused(R"([{"q":[0,1.5],"k":[0,1],"diff":[0,1]}])", "positions");
+  require_refused(R"([{"q":[0,1e30],"k":[0,1],"diff":[0,1]}])", "positions");
+  require_refused(R"([{"q":[0,18446744073709551615],"k":[0,1],"diff":[0,1]}])", "positions");
+  require_refused(R"([{"q":[0,1],"k":[0,1],"diff":[0,1],"color":1}])", "color");
+}
