@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <map>
 #include <new>
 #include <utility>
 
@@ -13,12 +14,42 @@ namespace distattn::step {
 
 using kernels::dense::Matrix;
 
-/// Bytes that are allocated now, and the most that ever were. One rank's, used by one thread.
+/// 64-byte aligned blocks that are kept when given back, so that only the first step asks the system for memory.
+class BlockPool {
+ public:
+  static constexpr std::size_t alignment = 64;
+
+  BlockPool() = default;
+  ~BlockPool() {
+    for (const auto& [bytes, block] : free_) std::free(block);
+  }
+  BlockPool(const BlockPool&) = delete;
+  BlockPool& operator=(const BlockPool&) = delete;
+
+  /// `bytes` is a multiple of the alignment. Not initialised.
+  void* take(std::size_t bytes) {
+    if (const auto found = free_.find(bytes); found != free_.end()) {
+      void* const block = found->second;
+      free_.erase(found);
+      return block;
+    }
+    void* const block = std::aligned_alloc(alignment, bytes);
+    if (block == nullptr) throw std::bad_alloc();
+    return block;
+  }
+  void give_back(void* block, std::size_t bytes) { free_.emplace(bytes, block); }
+
+ private:
+  std::multimap<std::size_t, void*> free_;
+};
+
+/// Bytes that are in use now, and the most that ever were. One rank's, used by one thread.
 class MemoryMeter {
  public:
-  /// What is counted here is also counted in `total`, which must outlive this meter.
-  explicit MemoryMeter(MemoryMeter* total = nullptr) : total_(total) {}
+  /// What is counted here is also counted in `total`. Both arguments must outlive this meter.
+  explicit MemoryMeter(BlockPool& pool, MemoryMeter* total = nullptr) : pool_(&pool), total_(total) {}
 
+  BlockPool& pool() const { return *pool_; }
   void add(std::size_t bytes) {
     live_ += bytes;
     peak_ = std::max(peak_, live_);
@@ -33,6 +64,7 @@ class MemoryMeter {
   void reset_peak() { peak_ = live_; }
 
  private:
+  BlockPool* pool_;
   MemoryMeter* total_;
   std::size_t live_ = 0, peak_ = 0;
 };
@@ -40,29 +72,25 @@ class MemoryMeter {
 /// What a rank's activations occupy: those a policy keeps from forward to backward, those in use at the moment, and
 /// those moved to the host.
 struct ActivationMemory {
-  MemoryMeter compute;  ///< kept and working together
-  MemoryMeter kept{&compute};
-  MemoryMeter working{&compute};
-  MemoryMeter host;
-
-  ActivationMemory() = default;
-  ActivationMemory(const ActivationMemory&) = delete;
-  ActivationMemory& operator=(const ActivationMemory&) = delete;
+  BlockPool compute_blocks, host_blocks;
+  MemoryMeter compute{compute_blocks};  ///< kept and working together
+  MemoryMeter kept{compute_blocks, &compute};
+  MemoryMeter working{compute_blocks, &compute};
+  MemoryMeter host{host_blocks};
 
   void reset_peaks() {
     for (MemoryMeter* meter : {&compute, &kept, &working, &host}) meter->reset_peak();
   }
 };
 
-/// A matrix that owns its memory, 64-byte aligned and not initialised, and is charged to one meter. Move-only; an
-/// empty one is an activation that is not there.
+/// A matrix that owns a block, not initialised, and is charged to one meter. Move-only; an empty one is an activation
+/// that is not there.
 template <class T>
 class Tensor {
  public:
   Tensor() = default;
   Tensor(MemoryMeter& meter, std::int64_t rows, std::int64_t cols) : meter_(&meter), matrix_{nullptr, rows, cols} {
-    matrix_.data = static_cast<T*>(std::aligned_alloc(alignment, bytes()));
-    if (matrix_.data == nullptr) throw std::bad_alloc();
+    matrix_.data = static_cast<T*>(meter.pool().take(bytes()));
     meter_->add(bytes());
   }
   ~Tensor() { reset(); }
@@ -87,11 +115,11 @@ class Tensor {
   void reset() {
     if (meter_ == nullptr) return;
     meter_->remove(bytes());
-    std::free(matrix_.data);
+    meter_->pool().give_back(matrix_.data, bytes());
     meter_ = nullptr;
     matrix_ = {};
   }
-  /// The same memory, counted by another meter from now on.
+  /// The same block, counted by another meter of its pool from now on.
   void charge(MemoryMeter& meter) {
     meter_->remove(bytes());
     meter_ = &meter;
@@ -106,10 +134,9 @@ class Tensor {
   }
 
  private:
-  static constexpr std::size_t alignment = 64;
   std::size_t bytes() const {
-    const auto count = static_cast<std::size_t>(matrix_.size()) * sizeof(T);
-    return std::max(alignment, (count + alignment - 1) / alignment * alignment);
+    const std::size_t unit = BlockPool::alignment, count = static_cast<std::size_t>(matrix_.size()) * sizeof(T);
+    return std::max(unit, (count + unit - 1) / unit * unit);
   }
 
   MemoryMeter* meter_ = nullptr;
