@@ -4,8 +4,8 @@
 
 namespace distattn {
 
-PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode,
-                   const Routes& routes) {
+PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode, const Routes& routes,
+                   const Machine* machine, int threads) {
   const Lowering lowering(recipe.name, tiles, recipe.table(tiles, routes.node_size), pass, mode, routes);
   Verifier verifier(lowering.outline(), tiles);
   std::vector<ProgramSketch> sketches(static_cast<std::size_t>(tiles->ranks()));
@@ -21,6 +21,7 @@ PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pas
   plan.mode = mode;
   plan.report = verifier.finish();
   plan.idle_ideal = ideal_idle(sketches);
+  if (machine != nullptr) plan.predicted_s = simulate(lowering.outline(), sketches, *machine, threads).seconds;
   return plan;
 }
 

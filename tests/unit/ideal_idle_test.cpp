@@ -2,33 +2,12 @@
 
 #include "catch.hpp"
 #include "distattn/simulate.hpp"
+#include "unit/sketch_builder.hpp"
 
 using namespace distattn;
+using distattn::test::SketchBuilder;
 
 namespace {
-
-/// Builds a sketch step by step; only what ideal_idle looks at.
-class SketchBuilder {
- public:
-  explicit SketchBuilder(Rank rank) { sketch_.rank = rank; }
-  SketchBuilder& compute(int number, std::int64_t pairs) {
-    sketch_.works.push_back({pairs, 1, 1, Coverage::full});
-    return step(number, number, Lane::compute);
-  }
-  SketchBuilder& receive(int number, std::vector<Rank> from, int due = -1, Lane lane = Lane::near) {
-    sketch_.receives.insert(sketch_.receives.end(), from.begin(), from.end());
-    return step(number, due < 0 ? number : due, lane);
-  }
-  operator ProgramSketch() const { return sketch_; }
-
- private:
-  SketchBuilder& step(int number, int due, Lane lane) {
-    const auto end = [](const auto& all) { return static_cast<std::uint32_t>(all.size()); };
-    sketch_.steps.push_back({0, number, due, end(sketch_.works), end(sketch_.sends), end(sketch_.receives), 0, lane});
-    return *this;
-  }
-  ProgramSketch sketch_;
-};
 
 double idle_of(const std::vector<ProgramSketch>& ranks) { return ideal_idle(ranks); }
 
@@ -58,7 +37,7 @@ TEST_CASE("a message posted early is waited for where it is due", "[ideal_idle]"
   // Posted in step 2, which rank 0 begins at 6; rank 1 passes steps 2 and 3 and waits at the end of step 4.
   const ProgramSketch first = SketchBuilder(0).compute(1, 6).compute(2, 1);
   const auto second = [](int due) {
-    return SketchBuilder(1).compute(1, 1).receive(2, {0}, due, Lane::far).compute(2, 1).compute(3, 1).compute(4, 1);
+    return SketchBuilder(1).compute(1, 1).receive_early(2, due, {0}).compute(2, 1).compute(3, 1).compute(4, 1);
   };
   CHECK(idle_of({first, second(4)}) == Approx(1 - 11.0 / 14.0));
   CHECK(idle_of({first, second(2)}) == Approx(1 - 11.0 / 16.0));

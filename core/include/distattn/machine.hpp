@@ -61,6 +61,8 @@ struct Machine {
   std::string measured;  ///< UTC time of calibration, "2026-02-03T04:05:06Z"; empty: never measured here
 
   int ranks() const { return nodes * ranks_per_node; }
+  /// Ranks fill nodes in their order; a single node takes any number.
+  int node_of(Rank rank) const { return nodes == 1 ? 0 : rank / ranks_per_node; }
   /// Throws Error(usage) when the machine states no rates for this element type.
   const KernelRates& rates_of(DType dtype, Pass pass) const;
   /// Memory that one of `ranks` ranks may use.

@@ -25,7 +25,8 @@ struct PassPlan {
 };
 
 /// Lowers, proves and counts, rank by rank, on as many threads as there are cores; programs are dropped at once.
-PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode,
-                   const Routes& routes);
+/// Predicts its time too where a machine is given, each rank computing with `threads` threads (simulate).
+PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode, const Routes& routes,
+                   const Machine* machine = nullptr, int threads = 1);
 
 }  // namespace distattn

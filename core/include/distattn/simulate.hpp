@@ -7,6 +7,7 @@
 
 #include "distattn/band.hpp"
 #include "distattn/layout.hpp"
+#include "distattn/machine.hpp"
 #include "distattn/schedule.hpp"
 #include "distattn/timeline.hpp"
 
@@ -60,5 +61,15 @@ ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, cons
 /// when its last has ended, and ends when its tiles have and when what is due has been sent (spec §6). Sketches are
 /// those of all ranks, in their order. 0 where nothing is computed.
 double ideal_idle(std::span<const ProgramSketch> ranks);
+
+/// When every step of a proved schedule would begin and end: a step waits for its lane and for what it comes after, a
+/// message for both its ends and their ports, and ranks on cores share them. `ranks` holds the sketches of all ranks,
+/// in their order; `threads` is how many threads a rank computes with where the machine has cores. A far link that a
+/// node shares is tried two ways, its ranks taking turns or each having an equal part; the faster one stands. Nothing
+/// in either makes a message late because another one is early, so that overlapped schedules never take longer than
+/// serial ones (but on shared cores). Throws Error(usage) when the machine has too
+/// few ranks or states no rates for the element type.
+Timeline simulate(const Outline& outline, std::span<const ProgramSketch> ranks, const Machine& machine,
+                  int threads = 1);
 
 }  // namespace distattn

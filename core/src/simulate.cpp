@@ -1,0 +1,185 @@
+#include "distattn/simulate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cores.hpp"
+#include "distattn/error.hpp"
+#include "event_queue.hpp"
+#include "network.hpp"
+
+namespace distattn {
+namespace {
+
+constexpr std::size_t lanes = 3;
+
+std::vector<std::size_t> first_steps(std::span<const ProgramSketch> ranks) {
+  std::vector<std::size_t> first;
+  std::size_t steps = 0;
+  for (const ProgramSketch& sketch : ranks) {
+    first.push_back(steps);
+    steps += sketch.steps.size();
+  }
+  first.push_back(steps);
+  return first;
+}
+
+/// Every rank's lanes run their steps in order; a step begins when its lane is free and what it comes after has ended.
+class Simulation {
+ public:
+  Simulation(const Outline& outline, std::span<const ProgramSketch> ranks, Machine machine, int threads)
+      : ranks_(ranks),
+        machine_(std::move(machine)),
+        threads_(threads),
+        first_(first_steps(ranks)),
+        network_(ranks, std::span(first_).first(ranks.size()), machine_),
+        rates_(machine_.rates_of(outline.sharding.problem.dtype, outline.pass)),
+        flops_per_pair_(
+            flops_per_pair(outline.sharding.problem.head_dim, outline.sharding.problem.value_dim, outline.pass)),
+        spans_(first_.back()),
+        done_(first_.back(), false),
+        begun_(first_.back(), false),
+        next_in_lane_(first_.back(), none),
+        heads_(ranks.size()) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) line_up(r);
+    for (std::size_t node = 0; machine_.cores > 0 && node < static_cast<std::size_t>(machine_.nodes); ++node) {
+      cores_.emplace_back(node, machine_.cores, threads);
+    }
+  }
+
+  Timeline run() {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) begin_ready(r, 0);
+    double now = 0;
+    std::size_t ended = 0;
+    for (; !queue_.empty(); ++ended) {
+      const Completion next = queue_.top();
+      queue_.pop();
+      std::size_t step = next.number;
+      if (next.kind == Completion::Kind::cores) {
+        Cores& cores = cores_[next.number];
+        if (!cores.current(next)) {
+          --ended;
+          continue;
+        }
+        step = cores.take(next.time, queue_);
+      }
+      now = next.time;
+      end(step, now);
+    }
+    DISTATTN_EXPECT(ended == spans_.size());
+    Timeline timeline;
+    timeline.seconds = now;
+    timeline.spans = std::move(spans_);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const auto begin = timeline.spans.begin();
+      std::stable_sort(begin + static_cast<std::ptrdiff_t>(first_[r]),
+                       begin + static_cast<std::ptrdiff_t>(first_[r + 1]),
+                       [](const Span& a, const Span& b) { return a.start_s < b.start_s; });
+    }
+    return timeline;
+  }
+
+ private:
+  static constexpr std::uint32_t none = UINT32_MAX;
+  using Heads = std::array<std::uint32_t, lanes>;
+
+  void line_up(std::size_t r) {
+    heads_[r].fill(none);
+    Heads last;
+    last.fill(none);
+    for (std::size_t s = 0; s < ranks_[r].steps.size(); ++s) {
+      const auto lane = static_cast<std::size_t>(ranks_[r].steps[s].lane);
+      (last[lane] == none ? heads_[r][lane] : next_in_lane_[first_[r] + last[lane]]) = static_cast<std::uint32_t>(s);
+      last[lane] = static_cast<std::uint32_t>(s);
+    }
+  }
+
+  void begin_ready(std::size_t r, double now) {
+    for (const std::uint32_t head : heads_[r]) {
+      if (head == none || begun_[first_[r] + head]) continue;
+      const auto after = ranks_[r].after_of(head);
+      const bool ready = std::all_of(after.begin(), after.end(), [&](StepId s) { return done_[first_[r] + index(s)]; });
+      if (ready) begin(r, head, now);
+    }
+  }
+
+  void begin(std::size_t r, std::size_t s, double now) {
+    const std::size_t step = first_[r] + s;
+    const ProgramSketch::Step& sketch = ranks_[r].steps[s];
+    begun_[step] = true;
+    spans_[step] = {ranks_[r].rank, sketch.lane, static_cast<StepId>(s), sketch.number, now, now};
+    if (sketch.lane != Lane::compute) {
+      exchanged_.clear();
+      network_.begin(step, now, exchanged_);
+      for (const Network::Ended& e : exchanged_) {
+        queue_.push({std::max(now, e.time), Completion::Kind::step, e.step, 0});
+      }
+    } else if (cores_.empty()) {
+      queue_.push({now + seconds(r, s), Completion::Kind::step, step, 0});
+    } else {
+      cores_[static_cast<std::size_t>(machine_.node_of(ranks_[r].rank))].add(step, seconds(r, s), now, queue_);
+    }
+  }
+
+  double seconds(std::size_t r, std::size_t s) const {
+    double sum = 0;
+    for (const ProgramSketch::Work& work : ranks_[r].works_of(s)) {
+      const RateCurve& curve = work.coverage == Coverage::full ? rates_.full : rates_.partial;
+      sum += static_cast<double>(work.pairs) * flops_per_pair_ / curve.at(std::min(work.queries, work.keys));
+    }
+    sum /= threads_;
+    if (machine_.memory_bytes_per_s > 0) {
+      sum += static_cast<double>(ranks_[r].steps[s].touched_bytes) / machine_.memory_bytes_per_s;
+    }
+    return sum;
+  }
+
+  void end(std::size_t step, double now) {
+    Span& span = spans_[step];
+    span.end_s = now;
+    done_[step] = true;
+    const auto r = static_cast<std::size_t>(span.rank);
+    heads_[r][static_cast<std::size_t>(span.lane)] = next_in_lane_[step];
+    begin_ready(r, now);
+  }
+
+  std::span<const ProgramSketch> ranks_;
+  Machine machine_;
+  int threads_;
+  std::vector<std::size_t> first_;  // by rank: its first step's global number, and one past the last
+  Network network_;
+  const KernelRates& rates_;
+  double flops_per_pair_;
+  std::vector<Span> spans_;  // by global number until the end
+  std::vector<bool> done_, begun_;
+  std::vector<std::uint32_t> next_in_lane_;
+  std::vector<Heads> heads_;  // by rank and lane: the step that runs or waits
+  std::vector<Cores> cores_;  // by node; empty: every rank computes on a device of its own
+  std::vector<Network::Ended> exchanged_;
+  EventQueue queue_;
+};
+
+/// The same machine where every rank has an equal part of its node's far link for itself.
+Machine with_divided_links(Machine machine) {
+  machine.far_owner = LinkOwner::rank;
+  machine.far.bytes_per_s /= machine.ranks_per_node;
+  return machine;
+}
+
+}  // namespace
+
+Timeline simulate(const Outline& outline, std::span<const ProgramSketch> ranks, const Machine& machine, int threads) {
+  const bool shares_one_node = machine.cores > 0 && machine.nodes == 1;
+  if (!shares_one_node && ranks.size() > static_cast<std::size_t>(machine.ranks())) {
+    refuse(fmt::format("{} ranks do not fit machine '{}' (it has {}) choose fewer ranks or another machine",
+                       ranks.size(), machine.name, machine.ranks()));
+  }
+  Timeline timeline = Simulation(outline, ranks, machine, threads).run();
+  if (machine.far_owner == LinkOwner::rank || machine.nodes == 1 || machine.ranks_per_node == 1) return timeline;
+  Timeline divided = Simulation(outline, ranks, with_divided_links(machine), threads).run();
+  return divided.seconds < timeline.seconds ? divided : timeline;
+}
+
+}  // namespace distattn

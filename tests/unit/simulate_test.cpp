@@ -1,0 +1,199 @@
+#include <random>
+
+#include "catch.hpp"
+#include "distattn/error.hpp"
+#include "distattn/plan.hpp"
+#include "unit/sketch_builder.hpp"
+
+using namespace distattn;
+using distattn::test::SketchBuilder;
+
+namespace {
+
+/// One pair takes a second, a byte a second on a near link, ten on a far one; no latency.
+Machine slow_machine(int nodes, int ranks_per_node, LinkOwner far_owner = LinkOwner::rank) {
+  Machine machine;
+  machine.name = "slow";
+  machine.nodes = nodes;
+  machine.ranks_per_node = ranks_per_node;
+  machine.near = {1, 0};
+  machine.far = {0.1, 0};
+  machine.far_owner = far_owner;
+  const RateCurve rate{{{0, flops_per_pair(8, 8, Pass::forward)}}};
+  machine.rates[static_cast<std::size_t>(DType::fp32)].fill(KernelRates{rate, rate});
+  return machine;
+}
+
+Timeline run(const std::vector<ProgramSketch>& ranks, const Machine& machine, int threads = 1) {
+  Outline outline;
+  outline.sharding.problem.head_dim = outline.sharding.problem.value_dim = 8;
+  return simulate(outline, ranks, machine, threads);
+}
+
+Problem attention(std::int64_t tokens, int heads, int kv_heads) {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = tokens;
+  problem.heads = heads;
+  problem.kv_heads = kv_heads;
+  problem.head_dim = problem.value_dim = 128;
+  problem.dtype = DType::bf16;
+  return problem;
+}
+
+double predict(const Problem& problem, int ranks, const std::string& name, Pass pass, Mode mode, Routes routes,
+               const Machine& machine) {
+  const auto recipe = std::get<Recipe>(resolve_schedule(name, problem, ranks));
+  const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
+  return plan_pass(recipe, tiles, pass, mode, routes, &machine).predicted_s;
+}
+
+/// The machine of spec §6's routed figures, every rank with its part of the node's link as in the executable model.
+Machine model_machine() {
+  Machine machine = slow_machine(4, 8);
+  machine.near = {300e9, 5e-6};
+  machine.far = {12.5e9 / 8, 10e-6};
+  const RateCurve rate{{{0, 400e12}}};
+  machine.rates[static_cast<std::size_t>(DType::bf16)].fill(KernelRates{rate, rate});
+  return machine;
+}
+
+}  // namespace
+
+TEST_CASE("a lane runs its steps one after the other, lanes side by side", "[simulate]") {
+  const Timeline timeline = run({SketchBuilder(0).compute(1, 3).exchange(1, {{4, 1}}, {}).compute(2, 5),
+                                 SketchBuilder(1).exchange(1, {}, {0}).compute(2, 1, {StepId{0}})},
+                                slow_machine(1, 2));
+  CHECK(timeline.seconds == 8);
+  REQUIRE(timeline.spans.size() == 5);
+  CHECK(timeline.spans[3].start_s == 0);
+  CHECK(timeline.spans[3].end_s == 4);
+  CHECK(timeline.spans[4].start_s == 4);
+  CHECK(timeline.spans[4].rank == 1);
+}
+
+TEST_CASE("a message waits until both ends have begun", "[simulate]") {
+  const Timeline timeline = run(
+      {SketchBuilder(0).exchange(1, {{4, 1}}, {}), SketchBuilder(1).compute(0, 10).exchange(1, {}, {0}, {StepId{0}})},
+      slow_machine(1, 2));
+  CHECK(timeline.seconds == 14);
+  CHECK(timeline.spans[0].end_s == 14);
+}
+
+TEST_CASE("a port carries one message at a time, and latency keeps it free", "[simulate]") {
+  Machine machine = slow_machine(1, 3);
+  machine.near.latency_s = 100;
+  const std::vector<ProgramSketch> fan_out = {SketchBuilder(0).exchange(0, {{2, 1}, {3, 2}}, {}),
+                                              SketchBuilder(1).receive(0, {0}), SketchBuilder(2).receive(0, {0})};
+  CHECK(run(fan_out, machine).seconds == 105);
+  const std::vector<ProgramSketch> fan_in = {SketchBuilder(0).receive(0, {1, 2}),
+                                             SketchBuilder(1).exchange(0, {{2, 0}}, {}),
+                                             SketchBuilder(2).exchange(0, {{3, 0}}, {})};
+  CHECK(run(fan_in, machine).seconds == 105);
+}
+
+TEST_CASE("an all-to-all fills every port all the time", "[simulate]") {
+  constexpr int ranks = 5;
+  std::vector<ProgramSketch> all;
+  for (Rank r = 0; r < ranks; ++r) {
+    std::vector<ProgramSketch::Message> sends;
+    std::vector<Rank> receives;
+    for (Rank peer = 0; peer < ranks; ++peer) {
+      if (peer == r) continue;
+      sends.push_back({7, peer});
+      receives.push_back(peer);
+    }
+    all.push_back(SketchBuilder(r).exchange(0, sends, receives));
+  }
+  CHECK(run(all, slow_machine(1, ranks)).seconds == 28);
+}
+
+TEST_CASE("messages between nodes take the far link, of the rank or of the node", "[simulate]") {
+  const std::vector<ProgramSketch> ranks = {SketchBuilder(0).exchange(0, {{2, 2}}, {}),
+                                            SketchBuilder(1).exchange(0, {{2, 3}}, {}),
+                                            SketchBuilder(2).receive(0, {0}), SketchBuilder(3).receive(0, {1})};
+  CHECK(run(ranks, slow_machine(2, 2)).seconds == Approx(20));
+  CHECK(run(ranks, slow_machine(2, 2, LinkOwner::node)).seconds == Approx(40));
+  CHECK(run(ranks, slow_machine(1, 4)).seconds == 2);
+}
+
+TEST_CASE("a rank alone on its node's link has all of it", "[simulate]") {
+  const std::vector<ProgramSketch> ranks = {SketchBuilder(0).exchange(0, {{2, 2}}, {}), SketchBuilder(1),
+                                            SketchBuilder(2).receive(0, {0}), SketchBuilder(3)};
+  CHECK(run(ranks, slow_machine(2, 2, LinkOwner::node)).seconds == Approx(20));
+}
+
+TEST_CASE("a shared link does not make one rank wait for another's delay", "[simulate]") {
+  // Taking turns, rank 1's message would leave only after rank 0's, which begins at 100.
+  const std::vector<ProgramSketch> ranks = {SketchBuilder(0).compute(0, 100).exchange(1, {{2, 2}}, {}, {StepId{0}}),
+                                            SketchBuilder(1).exchange(1, {{2, 3}}, {}).compute(2, 60, {StepId{0}}),
+                                            SketchBuilder(2).receive(1, {0}), SketchBuilder(3).receive(1, {1})};
+  CHECK(run(ranks, slow_machine(2, 2, LinkOwner::node)).seconds == Approx(140));
+}
+
+TEST_CASE("ranks on cores share them evenly", "[simulate]") {
+  Machine machine = slow_machine(1, 1);
+  machine.cores = 2;
+  const std::vector<ProgramSketch> ranks = {SketchBuilder(0).compute(0, 4), SketchBuilder(1).compute(0, 4),
+                                            SketchBuilder(2).compute(0, 8), SketchBuilder(3).compute(0, 8)};
+  // At half speed the first two end at 8; then the others, half done, have a core each.
+  const Timeline timeline = run(ranks, machine);
+  CHECK(timeline.spans[0].end_s == Approx(8));
+  CHECK(timeline.seconds == Approx(12));
+  CHECK(run({ranks[0], ranks[1]}, machine).seconds == Approx(4));
+  CHECK(run({ranks[0], ranks[1]}, machine, 2).seconds == Approx(4));
+  CHECK(run({ranks[0]}, machine, 2).seconds == Approx(2));
+}
+
+TEST_CASE("merges take the time of their memory traffic", "[simulate]") {
+  Machine machine = slow_machine(1, 1);
+  CHECK(run({SketchBuilder(0).touch(0, 30)}, machine).seconds == 0);
+  machine.memory_bytes_per_s = 10;
+  CHECK(run({SketchBuilder(0).touch(0, 30)}, machine).seconds == 3);
+}
+
+TEST_CASE("a machine that is too small is refused with its size", "[simulate]") {
+  const std::vector<ProgramSketch> ranks = {SketchBuilder(0), SketchBuilder(1), SketchBuilder(2)};
+  CHECK_THROWS_WITH(run(ranks, slow_machine(1, 2)), Catch::Matchers::Contains("3 ranks do not fit machine 'slow'"));
+  CHECK_THROWS_AS(run(ranks, slow_machine(2, 1)), Error);
+}
+
+TEST_CASE("without routes, times are those of the executable model", "[simulate]") {
+  // spec §6, routed figures, direct, milliseconds; the model moves latency through the port.
+  const Problem problem = attention(32 * 8192, 32, 8);
+  const auto [name, pass, model_ms] = GENERATE(table<std::string, Pass, double>({
+      {"ring", Pass::forward, 668.78},
+      {"zigzag-ring", Pass::forward, 667.71},
+      {"balanced", Pass::forward, 1620.96},
+      {"mesh:1x8x4:zigzag", Pass::forward, 376.82},
+      {"mesh:8x4x1:zigzag", Pass::forward, 95.50},
+      {"ring", Pass::backward, 1611.05},
+      {"mesh:1x8x4:zigzag", Pass::backward, 500.64},
+      {"mesh:4x4x2:zigzag", Pass::backward, 497.58},
+  }));
+  INFO(name << " " << name_of(pass));
+  CHECK(predict(problem, 32, name, pass, Mode::overlapped, {}, model_machine()) * 1e3 ==
+        Approx(model_ms).epsilon(0.01));
+}
+
+TEST_CASE("overlapped is never slower than serial, and repeats exactly", "[simulate]") {
+  const unsigned seed = 2250022560;
+  INFO("seed " << seed);
+  std::mt19937 random(seed);
+  const auto pick = [&random](auto list) { return list[random() % list.size()]; };
+  for (int i = 0; i < 40; ++i) {
+    const Machine machine = find_machine(pick(built_in_machines()));
+    const int ranks = pick(std::vector{2, 6, 8, 16});
+    Problem problem = attention(pick(std::vector{4096, 40000, 262144}), 32, pick(std::vector{4, 32}));
+    if (random() % 3 == 0) problem.mask.left = 5000;
+    const std::string name = pick(all_schedule_names(problem, ranks));
+    if (!std::holds_alternative<Recipe>(resolve_schedule(name, problem, ranks))) continue;
+    const Pass pass = pick(std::vector{Pass::forward, Pass::backward});
+    const bool routed = random() % 2 == 0 && ranks % machine.ranks_per_node == 0;
+    const Routes routes = routed ? Routes{machine.ranks_per_node, pick(std::vector{0, 3})} : Routes{};
+    const double overlapped = predict(problem, ranks, name, pass, Mode::overlapped, routes, machine);
+    INFO(name << " on " << machine.name << ", " << ranks << " ranks, " << name_of(pass) << (routed ? ", routed" : ""));
+    const double serial = predict(problem, ranks, name, pass, Mode::serial, routes, machine);
+    CHECK(overlapped <= serial * (1 + 1e-12));
+    CHECK(overlapped == predict(problem, ranks, name, pass, Mode::overlapped, routes, machine));
+  }
+}

@@ -1,0 +1,51 @@
+#pragma once
+/// Sketches by hand: only what takes time.
+
+#include <cstdint>
+#include <vector>
+
+#include "distattn/simulate.hpp"
+
+namespace distattn::test {
+
+class SketchBuilder {
+ public:
+  explicit SketchBuilder(Rank rank) { sketch_.rank = rank; }
+
+  /// Full tiles of 1024 tokens a side.
+  SketchBuilder& compute(int number, std::int64_t pairs, std::vector<StepId> after = {}) {
+    sketch_.works.push_back({pairs, 1024, 1024, Coverage::full});
+    return step(number, number, Lane::compute, std::move(after));
+  }
+  SketchBuilder& touch(int number, std::int64_t bytes, std::vector<StepId> after = {}) {
+    step(number, number, Lane::compute, std::move(after));
+    sketch_.steps.back().touched_bytes = bytes;
+    return *this;
+  }
+  SketchBuilder& exchange(int number, std::vector<ProgramSketch::Message> sends, std::vector<Rank> receives,
+                          std::vector<StepId> after = {}, Lane lane = Lane::near) {
+    sketch_.sends.insert(sketch_.sends.end(), sends.begin(), sends.end());
+    sketch_.receives.insert(sketch_.receives.end(), receives.begin(), receives.end());
+    return step(number, number, lane, std::move(after));
+  }
+  SketchBuilder& receive(int number, std::vector<Rank> from) { return exchange(number, {}, std::move(from)); }
+  /// Posted in step `number`, waited for after step `due`.
+  SketchBuilder& receive_early(int number, int due, std::vector<Rank> from) {
+    exchange(number, {}, std::move(from), {}, Lane::far);
+    sketch_.steps.back().due = due;
+    return *this;
+  }
+  operator ProgramSketch() const { return sketch_; }
+
+ private:
+  SketchBuilder& step(int number, int due, Lane lane, std::vector<StepId> after) {
+    sketch_.after.insert(sketch_.after.end(), after.begin(), after.end());
+    const auto end = [](const auto& all) { return static_cast<std::uint32_t>(all.size()); };
+    sketch_.steps.push_back(
+        {0, number, due, end(sketch_.works), end(sketch_.sends), end(sketch_.receives), end(sketch_.after), lane});
+    return *this;
+  }
+  ProgramSketch sketch_;
+};
+
+}  // namespace distattn::test
