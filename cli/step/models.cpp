@@ -1,0 +1,46 @@
+#include "cli/step/models.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include "distattn/error.hpp"
+
+namespace distattn::step {
+namespace {
+
+constexpr std::string_view touvron = "Touvron et al. 2023 (arXiv 2302.13971), table 2";
+constexpr std::string_view fewer_heads =
+    "DistFlashAttn §4: heads times layers stay as in llama-7b, hidden = 128 · heads, ffn stays";
+// GPT-3's two products of 4·hidden are as much work as SwiGLU's three of 8·hidden/3; its vocabulary is GPT-2's, padded.
+constexpr std::string_view gpt = "Attention2D table 3; ffn 8/3 · hidden for GPT-3's ungated 4 · hidden";
+
+constexpr NamedModel models[] = {
+    {"llama-7b", {32, 4096, 11008, 32000, 32, 32}, touvron},
+    {"llama-7b-33h", {32, 4224, 11008, 32000, 33, 33}, "DistFlashAttn §4: llama-7b with 33 heads of 128"},
+    {"llama-7b-gqa", {32, 4096, 11008, 32000, 32, 8}, "DistFlashAttn §4: llama-7b with 8 key heads"},
+    {"llama-16h", {64, 2048, 11008, 32000, 16, 16}, fewer_heads},
+    {"llama-8h", {128, 1024, 11008, 32000, 8, 8}, fewer_heads},
+    {"llama-4h", {256, 512, 11008, 32000, 4, 4}, fewer_heads},
+    {"llama-2h", {512, 256, 11008, 32000, 2, 2}, fewer_heads},
+    {"llama-13b", {40, 5120, 13824, 32000, 40, 40}, touvron},
+    {"llama-3-8b", {32, 4096, 14336, 128256, 32, 8}, "Grattafiori et al. 2024 (arXiv 2407.21783), table 3"},
+    {"gpt-760m", {24, 1536, 4096, 51200, 16, 16}, gpt},
+    {"gpt-2.7b", {32, 2560, 6827, 51200, 32, 32}, gpt},
+    {"gpt-13b", {40, 5120, 13653, 51200, 40, 40}, gpt},
+    {"gpt-66b", {64, 9216, 24576, 51200, 72, 72}, gpt},
+    {"gpt-175b", {96, 12288, 32768, 51200, 96, 96}, gpt},
+};
+
+}  // namespace
+
+std::span<const NamedModel> built_in_models() { return models; }
+
+const NamedModel& find_model(std::string_view name) {
+  const auto found = std::find_if(std::begin(models), std::end(models), [&](const auto& m) { return m.name == name; });
+  if (found != std::end(models)) return *found;
+  std::string known;
+  for (const NamedModel& model : models) known += (known.empty() ? "" : ", ") + std::string(model.name);
+  refuse("model '" + std::string(name) + "' is not built in (known: " + known + ") choose one of these");
+}
+
+}  // namespace distattn::step

@@ -1,0 +1,69 @@
+#include "cli/step/work.hpp"
+
+#include <numeric>
+
+#include "catch.hpp"
+#include "cli/step/decoder.hpp"
+#include "cli/step/models.hpp"
+#include "cli/step/tokens.hpp"
+#include "cli/step/unsharded.hpp"
+
+using namespace distattn;
+using namespace distattn::step;
+
+TEST_CASE("predicted activation bytes are those that a step allocates", "[step]") {
+  const std::int64_t tokens = 32;
+  for (const std::int64_t vocab : {16, 1024}) {
+    const ModelShape shape{.layers = 3, .hidden = 32, .ffn = 80, .vocab = vocab, .heads = 4, .kv_heads = 2};
+    const auto parameters = parameters_of(shape);
+    const auto values = draw_parameters<double>(parameters, 1);
+    std::vector<double> gradients(values.size());
+    std::vector<std::int64_t> positions(tokens);
+    std::iota(positions.begin(), positions.end(), 0);
+    const auto batch = TokenSource::random(tokens, vocab, 1).batch(0, positions);
+    const Problem problem = attention_problem(shape, tokens, causal_mask());
+    for (const CheckpointPolicy& policy : checkpoint_policies()) {
+      ExactAttention attention(problem, 1);
+      Decoder<double> decoder(shape, positions, attention, policy);
+      const auto weights = weights_view(shape, parameters, values.data());
+      decoder.forward(weights, batch, 1.0);
+      decoder.backward(weights, batch, weights_view(shape, parameters, gradients.data()));
+
+      INFO(policy.name << ", vocab " << vocab);
+      const ActivationBytes predicted = activation_bytes(shape, policy, tokens, sizeof(double));
+      REQUIRE(predicted.kept == static_cast<double>(decoder.memory().kept.peak()));
+      REQUIRE(predicted.host == static_cast<double>(decoder.memory().host.peak()));
+      REQUIRE(predicted.compute == static_cast<double>(decoder.memory().compute.peak()));
+    }
+  }
+}
+
+TEST_CASE("work of a decoder with ffn 8/3 hidden is that of spec §7", "[step]") {
+  const ModelShape shape{.layers = 5, .hidden = 768, .ffn = 2048, .vocab = 1, .heads = 12, .kv_heads = 12};
+  const double tokens = 100, unit = 5 * tokens * 768.0 * 768.0;  // L·N·h²
+  const double head = 2 * tokens * 768.0;
+  REQUIRE(forward_work(shape, tokens).flops == Approx(24 * unit + head));
+  REQUIRE(backward_work(shape, tokens).flops == Approx(48 * unit + 2 * head));
+  // The layer's last product is not computed again: nobody reads it.
+  const double last_product = 16.0 / 3.0;
+  REQUIRE(recomputed_work(shape, checkpoint_policy("layer"), tokens).flops == Approx((24 - last_product) * unit));
+  REQUIRE(recomputed_work(shape, checkpoint_policy("attention-output"), tokens).flops ==
+          Approx((24 - last_product) * unit));
+  REQUIRE(recomputed_work(shape, checkpoint_policy("none"), tokens).flops == 0);
+  REQUIRE(attention_forwards(checkpoint_policy("none")) == 1);
+  REQUIRE(attention_forwards(checkpoint_policy("layer")) == 2);
+  REQUIRE(attention_forwards(checkpoint_policy("attention-output")) == 1);
+  REQUIRE(attention_forwards(checkpoint_policy("attention-output-host")) == 1);
+}
+
+TEST_CASE("built-in models have the sizes that their names say", "[step]") {
+  const auto billions = [](std::string_view name) {
+    return static_cast<double>(parameter_count(parameters_of(find_model(name).shape))) * 1e-9;
+  };
+  REQUIRE(billions("llama-7b") == Approx(6.738).epsilon(1e-3));
+  REQUIRE(billions("llama-13b") == Approx(13.016).epsilon(1e-3));
+  REQUIRE(billions("llama-3-8b") == Approx(8.030).epsilon(1e-3));
+  REQUIRE(billions("gpt-2.7b") == Approx(2.7).epsilon(0.03));
+  REQUIRE(billions("gpt-175b") == Approx(175).epsilon(0.02));
+  for (const NamedModel& model : built_in_models()) REQUIRE_NOTHROW(check(model.shape));
+}
