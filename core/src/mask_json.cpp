@@ -1,6 +1,10 @@
+#include "mask_json.hpp"
+
 #include <fmt/format.h>
 
+#include <tuple>
 #include <utility>
+#include <vector>
 
 #include "distattn/error.hpp"
 #include "distattn/mask.hpp"
@@ -10,11 +14,12 @@ namespace distattn {
 namespace {
 
 using nlohmann::json;
+using nlohmann::ordered_json;
 
 std::int64_t bound(const json& value, std::int64_t unlimited, JsonFields& band, const char* name) {
   if (value.is_null()) return unlimited;
   const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{unbounded};
-  if (!value.is_number_integer() || too_large || std::abs(value.get<double>()) > static_cast<double>(unbounded)) {
+  if (!value.is_number_integer() || too_large || value.get<std::int64_t>() < -unbounded) {
     band.fail(name, "is not a pair of positions", "write two integers, null for no bound");
   }
   return value.get<std::int64_t>();
@@ -26,7 +31,30 @@ std::pair<std::int64_t, std::int64_t> range(JsonFields& band, const char* name) 
   return {bound(value[0], -unbounded, band, name), bound(value[1], unbounded, band, name)};
 }
 
+ordered_json range_to_json(std::int64_t begin, std::int64_t end) {
+  ordered_json pair = {nullptr, nullptr};
+  if (begin != -unbounded) pair[0] = begin;
+  if (end != unbounded) pair[1] = end;
+  return pair;
+}
+
 }  // namespace
+
+Band band_from_json(const json& object, const std::string& origin, const std::string& path) {
+  JsonFields fields(object, origin, path);
+  Band band;
+  std::tie(band.q0, band.q1) = range(fields, "q");
+  std::tie(band.k0, band.k1) = range(fields, "k");
+  std::tie(band.lo, band.hi) = range(fields, "diff");
+  fields.finish();
+  return band;
+}
+
+ordered_json band_to_json(const Band& band) {
+  return {{"q", range_to_json(band.q0, band.q1)},
+          {"k", range_to_json(band.k0, band.k1)},
+          {"diff", range_to_json(band.lo, band.hi)}};
+}
 
 Mask mask_from_json(std::string_view text, const std::string& origin) {
   const json list = parse_json(text, origin);
@@ -37,15 +65,7 @@ Mask mask_from_json(std::string_view text, const std::string& origin) {
                     origin));
   }
   std::vector<Band> bands;
-  for (const json& entry : list) {
-    JsonFields fields(entry, origin, fmt::format("[{}]", bands.size()));
-    Band band;
-    std::tie(band.q0, band.q1) = range(fields, "q");
-    std::tie(band.k0, band.k1) = range(fields, "k");
-    std::tie(band.lo, band.hi) = range(fields, "diff");
-    fields.finish();
-    bands.push_back(band);
-  }
+  for (const json& band : list) bands.push_back(band_from_json(band, origin, fmt::format("[{}]", bands.size())));
   Mask mask = band_mask(std::move(bands));
   mask.name = origin;
   return mask;

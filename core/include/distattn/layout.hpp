@@ -67,6 +67,10 @@ struct Sharding {
 /// The sharding of a checked problem. Throws Error(usage) as head_groups does.
 Sharding shard(const Problem& problem, int ranks, Layout layout, int groups = 1);
 
+/// Throws Error(usage) unless the problem is sound, the segments hold every position once and belong to the ranks, and
+/// the groups hold every query head once with its key heads. What shard() returns is always so.
+void check(const Sharding& sharding);
+
 /// Positions that `rank` owns, in the order of its local tensors: what a data loader feeds and RoPE rotates by.
 std::vector<std::int64_t> positions(std::span<const Segment> segments, Rank rank);
 
