@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 
 #include "distattn/error.hpp"
@@ -184,6 +185,7 @@ class ProgramBuilder {
   void attend() {
     Step step{number_, number_, Lane::compute, {}, {}};
     std::map<std::size_t, std::size_t> op_of;
+    std::set<BufferId> begun;  // key gradients that this step begins
     for (; next_tile_ < placed_.size() && placed_[next_tile_].number == number_; ++next_tile_) {
       const Tile& tile = placed_[next_tile_].tile;
       const std::size_t query = values_.query(tile.group, tile.query), key = values_.key(tile.group, tile.key);
@@ -194,10 +196,21 @@ class ProgramBuilder {
       } else {
         if (added) step.ops.push_back(AttendBackward{inputs_[query], result(query), {}, started(query)});
         const BufferId gradient = result(key);
-        std::get<AttendBackward>(step.ops[found->second]).keys.push_back({inputs_[key], gradient, started(key)});
+        if (started(key) == Start::fresh) begun.insert(gradient);
+        std::get<AttendBackward>(step.ops[found->second]).keys.push_back({inputs_[key], gradient, Start::carry});
       }
     }
+    begin_gradients(step, begun);
     push(std::move(step));
+  }
+  /// The first to touch a key's gradient is the first in the order of operations, which is not that of tiles.
+  static void begin_gradients(Step& step, std::set<BufferId>& begun) {
+    if (begun.empty()) return;
+    for (Op& op : step.ops) {
+      for (KeyChunk& chunk : std::get<AttendBackward>(op).keys) {
+        if (begun.erase(chunk.dkey_value) > 0) chunk.start = Start::fresh;
+      }
+    }
   }
   BufferId result(std::size_t number) {
     if (results_[number] == none) results_[number] = declare(values_.result(number, outline_.pass, rank_), false);
