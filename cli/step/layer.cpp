@@ -31,7 +31,8 @@ void Layer<T>::complete(Activations<T>& a) const {
   if (project(Part::n, w.wk, Part::k)) context_.rope.rotate(a[Part::k].data(), shape.kv_heads);
   project(Part::n, w.wv, Part::v);
 
-  if (missing(Part::o) | missing(Part::lse)) {
+  const bool without_o = missing(Part::o), without_lse = missing(Part::lse);
+  if (without_o || without_lse) {
     context_.attention.forward({a[Part::q].data(), a[Part::k].data(), a[Part::v].data()}, a[Part::o].data(),
                                a[Part::lse].data());
   }
