@@ -1,0 +1,61 @@
+#pragma once
+/// A training step as it would be on a described machine: seconds, bytes and memory, nothing computed.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/step/checkpoint.hpp"
+#include "cli/step/model.hpp"
+#include "distattn/lower.hpp"
+#include "distattn/machine.hpp"
+
+namespace distattn::step {
+
+/// Where weights, gradients and AdamW's moments live.
+enum class StatePlacement : std::uint8_t {
+  replicated,  ///< all on every rank, gradients summed after the backward: what `distattn step` runs
+  sharded,     ///< spread over the ranks and gathered layer by layer beside the arithmetic (FSDP, ZeRO-3)
+};
+
+struct StepSetting {
+  ModelShape shape;
+  std::int64_t sequence = 0;
+  int ranks = 1;
+  int threads = 1;  ///< of a rank's attention, where ranks compute on cores
+  std::string schedule = "balanced";
+  std::optional<Mode> mode;  ///< default: each schedule's own
+  Routes routes;
+  DType dtype = DType::fp32;  ///< of activations, products and attention
+  DType wire = DType::fp32;   ///< of partials and gradients of the attention
+  StatePlacement state = StatePlacement::replicated;
+};
+
+/// Every layer's attention, planned and simulated.
+struct AttentionCost {
+  std::string schedule;
+  double forward_s = 0, backward_s = 0;
+  std::vector<std::int64_t> forward_sent, backward_sent;  ///< bytes by rank
+  std::int64_t buffer_bytes = 0;                          ///< of the rank that needs most, both programs
+};
+
+/// Throws Error(usage) with the reason when the schedule does not apply.
+AttentionCost attention_cost(const StepSetting& setting, const Machine& machine);
+
+/// Names and meanings are those of StepReport (trainer.hpp).
+struct StepPrediction {
+  double seconds = 0, forward_s = 0, backward_s = 0, attention_s = 0, gradient_s = 0, optimizer_s = 0;
+  int attention_forwards = 0, attention_backwards = 0;
+  std::int64_t forward_bytes = 0, backward_bytes = 0, gradient_bytes = 0, bytes_sent_max = 0;
+  std::int64_t peak_activation_bytes = 0, peak_offloaded_bytes = 0, peak_memory_bytes = 0;
+  std::int64_t state_bytes = 0;       ///< weights, gradients and moments of a rank
+  std::int64_t memory_bytes = 0;      ///< all of a rank's: activations, attention buffers, state
+  std::int64_t largest_sequence = 0;  ///< that fits the machine's memory with these ranks; 0: the state alone does not
+};
+
+/// Products run at the rate of a full attention tile of the same type, everything else at the rate of memory.
+StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
+                            const Machine& machine);
+
+}  // namespace distattn::step

@@ -1,0 +1,99 @@
+#include "cli/step/prediction.hpp"
+
+#include "catch.hpp"
+#include "cli/step/models.hpp"
+#include "distattn/error.hpp"
+
+using namespace distattn;
+using namespace distattn::step;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// Every product at one rate, links as good as none.
+Machine ideal_machine(int ranks) {
+  Machine machine;
+  machine.name = "ideal";
+  machine.ranks_per_node = ranks;
+  machine.near = machine.far = {1e30, 0};
+  const RateCurve rate{{{0, 1e12}}};
+  for (auto& of_type : machine.rates) of_type = {KernelRates{rate, rate}, KernelRates{rate, rate}};
+  machine.memory_bytes = std::int64_t{80} << 30;
+  return machine;
+}
+
+StepSetting square_setting(std::int64_t tokens_per_hidden) {
+  StepSetting setting;
+  setting.shape = {.layers = 4, .hidden = 1536, .ffn = 4096, .vocab = 1, .heads = 12, .kv_heads = 12};
+  setting.sequence = tokens_per_hidden * setting.shape.hidden;
+  setting.schedule = "ring";
+  return setting;
+}
+
+}  // namespace
+
+TEST_CASE("layer over attention-output is what spec §7 derives, but for the product that is not repeated", "[step]") {
+  const Machine machine = ideal_machine(1);
+  double last = 1;
+  for (const double ratio : {8.0, 16.0, 32.0, 64.0, 4096.0}) {
+    const StepSetting setting = square_setting(static_cast<std::int64_t>(ratio));
+    const AttentionCost attention = attention_cost(setting, machine);
+    const auto seconds = [&](std::string_view policy) {
+      return predict_step(setting, checkpoint_policy(policy), attention, machine).seconds;
+    };
+    const double dense = 96 - 16.0 / 3, expected = (9 * ratio + dense) / (7 * ratio + dense);
+    const double predicted = seconds("layer") / seconds("attention-output");
+    REQUIRE(predicted == Approx(expected).epsilon(1e-3));
+    REQUIRE(predicted > last);
+    REQUIRE(seconds("none") < seconds("attention-output"));
+    REQUIRE(seconds("attention-output-host") == seconds("attention-output"));
+    last = predicted;
+  }
+  REQUIRE(last == Approx(9.0 / 7).epsilon(0.01));
+}
+
+TEST_CASE("messages follow attention forwards; memory falls from none to layer", "[step]") {
+  StepSetting setting = square_setting(8);
+  setting.ranks = 4;
+  setting.schedule = "balanced";
+  const Machine machine = ideal_machine(4);
+  const AttentionCost attention = attention_cost(setting, machine);
+  const auto none = predict_step(setting, checkpoint_policy("none"), attention, machine),
+             layer = predict_step(setting, checkpoint_policy("layer"), attention, machine),
+             output = predict_step(setting, checkpoint_policy("attention-output"), attention, machine),
+             host = predict_step(setting, checkpoint_policy("attention-output-host"), attention, machine);
+  REQUIRE(none.forward_bytes > 0);
+  REQUIRE(layer.forward_bytes == 2 * none.forward_bytes);
+  REQUIRE(output.forward_bytes == none.forward_bytes);
+  REQUIRE(layer.backward_bytes == none.backward_bytes);
+  REQUIRE(none.peak_activation_bytes > output.peak_activation_bytes);
+  REQUIRE(output.peak_activation_bytes > layer.peak_activation_bytes);
+  REQUIRE(host.peak_activation_bytes == layer.peak_activation_bytes);
+  REQUIRE(host.peak_offloaded_bytes == output.peak_activation_bytes - layer.peak_activation_bytes);
+  REQUIRE(none.largest_sequence < output.largest_sequence);
+  REQUIRE(output.largest_sequence < layer.largest_sequence);
+}
+
+TEST_CASE("the largest sequence fills the memory and no more", "[step]") {
+  StepSetting setting = square_setting(8);
+  setting.ranks = 2;
+  const Machine machine = ideal_machine(2);
+  const auto& policy = checkpoint_policy("attention-output");
+  const auto step = predict_step(setting, policy, attention_cost(setting, machine), machine);
+  setting.sequence = step.largest_sequence / setting.ranks * setting.ranks;
+  const auto full = predict_step(setting, policy, attention_cost(setting, machine), machine);
+  REQUIRE(full.memory_bytes <= machine.memory_bytes);
+  REQUIRE(static_cast<double>(full.memory_bytes) > 0.999 * static_cast<double>(machine.memory_bytes));
+
+  setting.shape = find_model("gpt-175b").shape;
+  setting.sequence = 4096;
+  const auto too_large = predict_step(setting, policy, attention_cost(setting, machine), machine);
+  REQUIRE(too_large.largest_sequence == 0);
+}
+
+TEST_CASE("a schedule that does not apply is refused with its reason", "[step]") {
+  StepSetting setting = square_setting(8);
+  setting.ranks = 16;
+  setting.schedule = "ulysses";
+  REQUIRE_THROWS_WITH(attention_cost(setting, ideal_machine(16)), Contains("schedule ulysses does not apply"));
+}
