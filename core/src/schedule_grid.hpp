@@ -1,0 +1,13 @@
+#pragma once
+/// Which tiles each rank computes in each step, read back from its programs: the table as DistFlashAttn's Figure 1.
+
+#include <string>
+
+#include "distattn/schedule.hpp"
+
+namespace distattn {
+
+/// Rows ranks, columns steps that compute something; wide tables continue in further panels.
+std::string tile_grid(const Schedule& schedule);
+
+}  // namespace distattn
