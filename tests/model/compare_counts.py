@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Random problems: what `distattn plan --json` counts equals what the executable model counts.
+"""Random problems: what `distattn plan --json` counts equals what the executable model counts; with nodes, no more
+bytes travel between them than in the model, and no rank sends more of them than its busiest.
 
 usage: compare_counts.py DISTATTN [CASES [SEED]]        exit 77: cannot run here, with the reason
 """
@@ -78,6 +79,22 @@ def expected(case, backward):
     }
 
 
+def compare(plan, want, report):
+    for field, value in want.items():
+        if abs(plan[field] - value) > 1e-9 * max(1, abs(value)):
+            report(f"{plan['pass']} {field}: {plan[field]}, the model says {value}")
+
+
+def compare_far(plan, case, node, ahead, report):
+    ranks, tokens, queries, heads, dim, mask, _, name = case
+    program = model.build(name.replace("burst:", "burst-"), tokens, ranks, mask, plan["pass"] == "backward", True,
+                          queries, node, ahead)
+    far = model.volume(program, *heads, dim, far=True)
+    for field, value in (("bytes_far_max", max(far)), ("bytes_far_mean", sum(far) / ranks)):
+        if plan[field] > value * (1 + 1e-9):
+            report(f"{plan['pass']} {field}: {plan[field]}, the model needs only {value}")
+
+
 def main():
     binary = sys.argv[1]
     cases = int(sys.argv[2]) if len(sys.argv) > 2 else 200
@@ -92,18 +109,22 @@ def main():
         command = [binary, "plan", "--json", "--backward", "--schedule", name, "--ranks", str(ranks), "--seq",
                    str(queries or tokens), "--seq-kv", str(tokens), "--heads", str(heads[0]), "--kv-heads",
                    str(heads[1]), "--head-dim", str(dim), "--dtype", "bf16", "--mode", "overlapped", *options]
-        result = subprocess.run(command, capture_output=True, text=True)
-        if result.returncode != 0:
-            print(f"case {number}: {' '.join(command)}\n  {result.stderr.strip()}")
-            failed += 1
-            continue
-        for plan in json.loads(result.stdout):
-            want = expected(case, plan["pass"] == "backward")
-            for field, value in want.items():
-                got = plan[field]
-                if abs(got - value) > 1e-9 * max(1, abs(value)):
-                    print(f"case {number}: {' '.join(command)}\n  {plan['pass']} {field}: {got}, the model says {value}")
-                    failed += 1
+        node, ahead = (rng.randint(2, ranks - 1), rng.randint(0, 3)) if ranks > 2 else (0, 0)
+        for routes in [[], ["--node-size", str(node), "--ahead", str(ahead)]] if node else [[]]:
+            def report(line):
+                nonlocal failed
+                failed += 1
+                print(f"case {number}: {' '.join(command + routes)}\n  {line}")
+
+            result = subprocess.run(command + routes, capture_output=True, text=True)
+            if result.returncode != 0:
+                report(result.stderr.strip())
+                continue
+            for plan in json.loads(result.stdout):
+                if routes:
+                    compare_far(plan, case, node, ahead, report)
+                else:
+                    compare(plan, expected(case, plan["pass"] == "backward"), report)
     print(f"seed {seed}: {cases} cases, {failed} differences")
     sys.exit(1 if failed else 0)
 
