@@ -1,6 +1,9 @@
 #include "routing.hpp"
 
 #include <algorithm>
+#include <utility>
+
+#include "gates.hpp"
 
 namespace distattn {
 namespace {
@@ -10,7 +13,8 @@ class Router {
  public:
   Router(const Outline& outline, const ValueIndex& values, int table_steps, const Routes& routes, int lead)
       : outline_(outline), values_(values), table_steps_(table_steps), routes_(routes), lead_(lead) {
-    far_load_.resize(static_cast<std::size_t>(outline.sharding.ranks));
+    far_sent_.resize(static_cast<std::size_t>(outline.sharding.ranks));
+    far_received_.resize(static_cast<std::size_t>(outline.sharding.ranks));
   }
 
   /// Whether a value enters another node for several users that need it at once from the start: it then takes two
@@ -55,6 +59,26 @@ class Router {
     });
   }
 
+  /// Results that leave a node from several of its ranks; gates are chosen when all are known.
+  void note_departures(std::size_t value, std::span<const Use> uses) {
+    if (routes_.node_size == 0) return;
+    const int home = owner_of(outline_, values_.input(value)) / routes_.node_size;
+    for_each_node(uses, [&](int node, std::vector<Use>& users) {
+      if (node == home || users.size() == 1) {
+        if (node != home) far_sent_[at(users[0])] += bytes_of(values_.result(value, outline_.pass, 0));
+        return;
+      }
+      std::sort(users.begin(), users.end(), [this](const Use& a, const Use& b) {
+        return std::pair(-sent_at(a), a.rank) < std::pair(-sent_at(b), b.rank);  // the last to end adds no step
+      });
+      Departure departure{bytes_of(values_.result(value, outline_.pass, 0)), {}, -1};
+      for (const Use& use : users) departure.candidates.push_back(use.rank);
+      departures_.push_back(std::move(departure));
+    });
+  }
+  void choose_gates() { spread_gates(departures_, far_sent_); }
+
+  /// Called in the same order as note_departures.
   void route_result(std::size_t value, std::span<const Use> uses) {
     const Rank owner = owner_of(outline_, values_.input(value));
     if (routes_.node_size == 0) {
@@ -65,7 +89,7 @@ class Router {
       if (node == owner / routes_.node_size || users.size() == 1) {
         for (const Use& use : users) reply(value, use.rank, owner, sent_at(use));
       } else {
-        leave_node(value, owner, users);
+        leave_node(value, owner, users, departures_[next_departure_++].gate);
       }
     });
   }
@@ -97,12 +121,14 @@ class Router {
     // Those that need it first are equally good at bringing it in: the one that has brought in least.
     const auto tied = std::find_if(users.begin(), users.end(), [&](const Use& u) { return u.first != users[0].first; });
     std::iter_swap(users.begin(), std::min_element(users.begin(), tied, [&](const Use& a, const Use& b) {
-                     return load(a.rank) < load(b.rank);
+                     return far_received_[at(a)] < far_received_[at(b)];
                    }));
     const bool crowd = !overlapped() ? users.size() > 1 : tied - users.begin() > 1;
     const int due = overlapped() ? at(users[0].first) - (crowd ? 2 : 1) : 0;
     add(value, owner, users[0].rank, std::max(0, due - routes_.ahead), due, false);
-    load(users[0].rank) += weight(value);
+    const std::int64_t bytes = bytes_of(values_.input(value));
+    far_received_[at(users[0])] += bytes;
+    far_sent_[static_cast<std::size_t>(owner)] += bytes;
 
     Rank holder = users[0].rank;  // the latest to have it before the step at hand
     for (std::size_t k = 1; k < users.size(); ++k) {
@@ -120,27 +146,20 @@ class Router {
   }
 
   /// Merged at one rank of the node, the gate, and sent on as one message.
-  void leave_node(std::size_t value, Rank owner, std::vector<Use>& users) {
-    int last = 0;
-    for (const Use& use : users) last = std::max(last, sent_at(use));
-    const auto gate = std::min_element(users.begin(), users.end(), [&](const Use& a, const Use& b) {
-      return std::tuple(load(a.rank), -sent_at(a), a.rank) < std::tuple(load(b.rank), -sent_at(b), b.rank);
-    });
-    int step = sent_at(*gate);
+  void leave_node(std::size_t value, Rank owner, std::span<const Use> users, Rank gate) {
+    int step = 0;
     for (const Use& use : users) {
-      if (use.rank == gate->rank) continue;
-      reply(value, use.rank, gate->rank, sent_at(use));
-      step = std::max(step, sent_at(use) + 1);
+      if (use.rank != gate) reply(value, use.rank, gate, sent_at(use));
+      step = std::max(step, sent_at(use) + (use.rank != gate ? 1 : 0));
     }
-    reply(value, gate->rank, owner, step);
-    load(gate->rank) += weight(value);
+    reply(value, gate, owner, step);
   }
 
-  std::int64_t& load(Rank rank) { return far_load_[static_cast<std::size_t>(rank)]; }
-  std::int64_t weight(std::size_t value) const {
-    const Value input = values_.input(value);
-    const auto& side = is_key_side(input.kind) ? outline_.sharding.keys : outline_.sharding.queries;
-    return side[index(input.segment)].run.count;
+  static std::size_t at(const Use& use) { return static_cast<std::size_t>(use.rank); }
+  std::int64_t bytes_of(const Value& value) const {
+    const Problem& problem = outline_.sharding.problem;
+    const DType dtype = is_input(value.kind) ? problem.dtype : problem.wire_type();
+    return static_cast<std::int64_t>(message_bytes(outline_, value, dtype));
   }
 
   const Outline& outline_;
@@ -150,7 +169,9 @@ class Router {
   int lead_;
   std::vector<Message> messages_;
   std::vector<Use> users_;
-  std::vector<std::int64_t> far_load_;  // tokens carried into or out of the rank's node
+  std::vector<std::int64_t> far_sent_, far_received_;  // bytes between nodes, by rank
+  std::vector<Departure> departures_;
+  std::size_t next_departure_ = 0;
 };
 
 }  // namespace
@@ -160,10 +181,10 @@ Traffic route(const Outline& outline, const Uses& uses, const ValueIndex& values
   const int lead = Router::enters_in_two_steps(outline, uses, values, routes) ? 2 : 1;
   Router router(outline, values, table_steps, routes, lead);
   for (std::size_t v = 0; v < values.size(); ++v) router.route_input(v, uses.of(v));
-  for (std::size_t v = 0; v < values.size(); ++v) {
-    if (outline.pass == Pass::forward && values.on_key_side(v)) break;
-    router.route_result(v, uses.of(v));
-  }
+  const std::size_t results = outline.pass == Pass::forward ? values.first_key() : values.size();
+  for (std::size_t v = 0; v < results; ++v) router.note_departures(v, uses.of(v));
+  router.choose_gates();
+  for (std::size_t v = 0; v < results; ++v) router.route_result(v, uses.of(v));
   return {router.take(), lead};
 }
 

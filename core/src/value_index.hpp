@@ -21,12 +21,14 @@ class ValueIndex {
     return static_cast<std::size_t>(group) * queries_ + index(segment);
   }
   std::size_t key(int group, SegmentId segment) const {
-    return groups_ * queries_ + static_cast<std::size_t>(group) * keys_ + index(segment);
+    return first_key() + static_cast<std::size_t>(group) * keys_ + index(segment);
   }
   std::size_t of(const Value& value) const {
     return is_key_side(value.kind) ? key(value.group, value.segment) : query(value.group, value.segment);
   }
-  bool on_key_side(std::size_t number) const { return number >= groups_ * queries_; }
+  /// Query-side numbers end and key-side ones begin here.
+  std::size_t first_key() const { return groups_ * queries_; }
+  bool on_key_side(std::size_t number) const { return number >= first_key(); }
 
   /// The input, or the result of `pass`, that has this number.
   Value input(std::size_t number) const {
@@ -42,7 +44,7 @@ class ValueIndex {
  private:
   Value at(std::size_t number, ValueKind kind, Rank contributor) const {
     const std::size_t side = on_key_side(number) ? keys_ : queries_;
-    const std::size_t rest = on_key_side(number) ? number - groups_ * queries_ : number;
+    const std::size_t rest = on_key_side(number) ? number - first_key() : number;
     return {kind, static_cast<int>(rest / side), static_cast<SegmentId>(rest % side), contributor};
   }
 
