@@ -24,6 +24,29 @@ struct AttentionOptions {
   bool backward = false;          ///< prepare the backward pass too
 };
 
+/// A schedule resolved, lowered and proved for all ranks: the same for each, so that ranks in one process share one.
+/// Immutable after construction; safe to share between threads.
+class AttentionPlan {
+ public:
+  /// Throws Error(usage) when the schedule does not apply, or a program of any rank fails its proof.
+  AttentionPlan(const Problem& problem, int ranks, const AttentionOptions& options);
+  ~AttentionPlan();
+  AttentionPlan(AttentionPlan&&) noexcept;
+
+  int ranks() const;
+  /// False for a backward pass that the options did not ask for; what follows must not be called for it.
+  bool has(Pass pass) const;
+  const Outline& outline(Pass pass) const;
+  const Tiles& tiles(Pass pass) const;
+  /// Counts over all ranks (of the proof).
+  const Counts& counts(Pass pass) const;
+  RankProgram program(Pass pass, Rank rank) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
 /// One rank's handle for one problem: planned and proved once, then called as often as one likes without allocating.
 /// Construction and every call are collectives over the transport's ranks. Device and transport must outlive it.
 ///
@@ -39,11 +62,14 @@ struct AttentionOptions {
 /// Every rank must choose alike, since each call is a collective.
 class Attention {
  public:
-  /// Throws Error(usage) when the schedule does not apply, or its program fails its proof.
+  /// Throws Error(usage) as AttentionPlan and Executor do.
   Attention(const Problem& problem, const AttentionOptions& options, Device& device, Transport& transport);
+  /// With a plan that other ranks of this process may share. Throws Error(usage) when it is for another number of ranks.
+  Attention(std::shared_ptr<const AttentionPlan> plan, Device& device, Transport& transport);
   ~Attention();
   Attention(Attention&&) noexcept;
 
+  const AttentionPlan& plan() const;
   const Outline& outline(Pass pass) const;
   const RankProgram& program(Pass pass) const;
   /// Counts over all ranks (of the proof).
@@ -54,7 +80,7 @@ class Attention {
 
   /// o and lse of this rank's queries. The timeline is valid until the next call.
   const Timeline& forward(const Bindings& bindings);
-  /// dq, dk, dv from the global (o, lse), which the caller kept.
+  /// dq, dk, dv from the global (o, lse), which the caller kept. Throws Error(usage) when the options did not ask for it.
   const Timeline& backward(const Bindings& bindings);
 
  private:

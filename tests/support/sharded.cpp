@@ -1,0 +1,152 @@
+#include "tests/support/sharded.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "distattn/convert.hpp"
+#include "distattn/random.hpp"
+#include "distattn/registry.hpp"
+
+namespace distattn::test {
+namespace {
+
+std::vector<std::byte> draw(std::uint64_t seed, RandomTensor tensor, std::int64_t count, DType dtype) {
+  std::vector<std::byte> data(static_cast<std::size_t>(count) * size_of(dtype));
+  fill_normal(seed, tensor, 0, count, dtype, data.data());
+  return data;
+}
+
+/// One rank's dense shard of a whole tensor.
+class Shard {
+ public:
+  Shard(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank, DType dtype)
+      : Shard(whole.shape, static_cast<std::int64_t>(positions(segments, rank).size()), dtype) {
+    gather(whole, first, segments, rank, view());
+  }
+  Shard(const std::array<std::int64_t, 4>& whole, std::int64_t tokens, DType dtype)
+      : shape_{whole[0], tokens, whole[2], whole[3]}, dtype_(dtype),
+        data_(static_cast<std::size_t>(shape_[0] * tokens * shape_[2] * shape_[3]) * size_of(dtype)) {}
+
+  TensorView view() { return dense_view(data_.data(), dtype_, shape_[0], shape_[1], shape_[2], shape_[3]); }
+
+ private:
+  std::array<std::int64_t, 4> shape_;
+  DType dtype_;
+  std::vector<std::byte> data_;
+};
+
+/// Writes a shard of doubles into a dense whole tensor [batch, sequence, heads, dim], or statistics.
+void scatter(const TensorView& shard, const std::vector<std::int64_t>& tokens, std::int64_t first,
+             std::vector<double>& whole, bool statistics) {
+  const std::int64_t sequence = static_cast<std::int64_t>(whole.size()) /
+                                std::max<std::int64_t>(1, shard.batch() * shard.heads() * shard.head_dim());
+  for (std::int64_t b = 0; b < shard.batch(); ++b) {
+    for (std::int64_t h = 0; h < shard.heads(); ++h) {
+      for (std::size_t t = 0; t < tokens.size(); ++t) {
+        const std::int64_t at = tokens[t] - first;
+        const auto* row = reinterpret_cast<const double*>(shard.row(b, static_cast<std::int64_t>(t), h));
+        const std::int64_t into = statistics ? (b * shard.heads() + h) * sequence + at
+                                             : ((b * sequence + at) * shard.heads() + h) * shard.head_dim();
+        std::copy_n(row, shard.head_dim(), whole.begin() + into);
+      }
+    }
+  }
+}
+
+double relative_l2(const std::vector<double>& got, const std::vector<double>& exact) {
+  if (got.size() != exact.size()) return INFINITY;
+  double difference = 0, size = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    difference += (got[i] - exact[i]) * (got[i] - exact[i]);
+    size += exact[i] * exact[i];
+  }
+  if (std::isnan(difference)) return INFINITY;
+  return size > 0 ? std::sqrt(difference / size) : std::sqrt(difference);
+}
+
+double largest_difference(const std::vector<double>& got, const std::vector<double>& exact) {
+  if (got.size() != exact.size()) return INFINITY;
+  double largest = 0;
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    if (got[i] == exact[i]) continue;
+    const double difference = std::abs(got[i] - exact[i]);
+    largest = std::isnan(difference) ? INFINITY : std::max(largest, difference);
+  }
+  return largest;
+}
+
+}  // namespace
+
+Inputs::Inputs(const Problem& problem, std::uint64_t seed)
+    : problem_(problem),
+      q_(draw(seed, RandomTensor::q, problem.batch * problem.seq_q * problem.heads * problem.head_dim, problem.dtype)),
+      k_(draw(seed, RandomTensor::k, problem.batch * problem.seq_kv * problem.kv_heads * problem.head_dim,
+              problem.dtype)),
+      v_(draw(seed, RandomTensor::v, problem.batch * problem.seq_kv * problem.kv_heads * problem.value_dim,
+              problem.dtype)),
+      d_o_(draw(seed, RandomTensor::d_o, problem.batch * problem.seq_q * problem.heads * problem.value_dim,
+                problem.dtype)) {}
+
+ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
+  const Problem& problem = inputs.problem();
+  const auto elements = [&](std::int64_t tokens, int heads, int dim) {
+    return static_cast<std::size_t>(problem.batch * tokens * heads * dim);
+  };
+  ExactResult result;
+  result.o.resize(elements(problem.seq_q, problem.heads, problem.value_dim), NAN);
+  result.lse.resize(elements(problem.seq_q, problem.heads, 1), NAN);
+  if (run.options.backward) {
+    result.dq.resize(elements(problem.seq_q, problem.heads, problem.head_dim), NAN);
+    result.dk.resize(elements(problem.seq_kv, problem.kv_heads, problem.head_dim), NAN);
+    result.dv.resize(elements(problem.seq_kv, problem.kv_heads, problem.value_dim), NAN);
+  }
+  const auto plan = std::make_shared<const AttentionPlan>(problem, run.ranks, run.options);
+
+  // Ranks write disjoint elements of `result`.
+  const auto rank_body = [&](Rank rank, Transport& transport) {
+    const auto device = make_device(run.backend, {run.threads, run.ranks});
+    Attention attention(plan, *device, transport);
+    const Sharding& sharding = plan->outline(Pass::forward).sharding;
+    const auto queries = attention.query_positions(), keys = attention.key_positions();
+    const auto query_count = static_cast<std::int64_t>(queries.size());
+    const auto key_count = static_cast<std::int64_t>(keys.size());
+    const std::int64_t first = problem.first_query();
+
+    Shard q(inputs.q(), first, sharding.queries, rank, problem.dtype);
+    Shard k(inputs.k(), 0, sharding.keys, rank, problem.dtype), v(inputs.v(), 0, sharding.keys, rank, problem.dtype);
+    Shard o(inputs.d_o().shape, query_count, DType::fp64);
+    Shard lse({problem.batch, 0, problem.heads, 1}, query_count, DType::fp64);
+    Bindings bindings;
+    bindings.q = q.view();
+    bindings.k = k.view();
+    bindings.v = v.view();
+    bindings.o = o.view();
+    bindings.lse = lse.view();
+    for (int r = 0; r < run.runs; ++r) attention.forward(bindings);
+    scatter(o.view(), queries, first, result.o, false);
+    scatter(lse.view(), queries, first, result.lse, true);
+    if (!run.options.backward) return;
+
+    Shard d_o(inputs.d_o(), first, sharding.queries, rank, problem.dtype);
+    Shard dq(inputs.q().shape, query_count, DType::fp64);
+    Shard dk(inputs.k().shape, key_count, DType::fp64), dv(inputs.v().shape, key_count, DType::fp64);
+    bindings.d_o = d_o.view();
+    bindings.dq = dq.view();
+    bindings.dk = dk.view();
+    bindings.dv = dv.view();
+    for (int r = 0; r < run.runs; ++r) attention.backward(bindings);
+    scatter(dq.view(), queries, first, result.dq, false);
+    scatter(dk.view(), keys, 0, result.dk, false);
+    scatter(dv.view(), keys, 0, result.dv, false);
+  };
+  run_ranks(run.ranks, rank_body, run.inproc);
+  return result;
+}
+
+double largest_error(const ExactResult& got, const ExactResult& exact) {
+  return std::max({relative_l2(got.o, exact.o), largest_difference(got.lse, exact.lse), relative_l2(got.dq, exact.dq),
+                   relative_l2(got.dk, exact.dk), relative_l2(got.dv, exact.dv)});
+}
+
+}  // namespace distattn::test

@@ -1,0 +1,49 @@
+#pragma once
+/// One attention computed by ranks that are threads, put together again and compared with float64.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "distattn/attention.hpp"
+#include "distattn/inproc.hpp"
+#include "distattn/oracle.hpp"
+
+namespace distattn::test {
+
+/// Random whole tensors of a problem, in its element type.
+class Inputs {
+ public:
+  Inputs(const Problem& problem, std::uint64_t seed);
+
+  const Problem& problem() const { return problem_; }
+  ConstTensorView q() const { return view(q_, problem_.seq_q, problem_.heads, problem_.head_dim); }
+  ConstTensorView k() const { return view(k_, problem_.seq_kv, problem_.kv_heads, problem_.head_dim); }
+  ConstTensorView v() const { return view(v_, problem_.seq_kv, problem_.kv_heads, problem_.value_dim); }
+  ConstTensorView d_o() const { return view(d_o_, problem_.seq_q, problem_.heads, problem_.value_dim); }
+
+ private:
+  ConstTensorView view(const std::vector<std::byte>& data, std::int64_t tokens, int heads, int dim) const {
+    return dense_view(data.data(), problem_.dtype, problem_.batch, tokens, heads, dim);
+  }
+
+  Problem problem_;
+  std::vector<std::byte> q_, k_, v_, d_o_;
+};
+
+/// Whole results as ExactResult; what the device wrote in fp32 or fp64 is kept exactly.
+struct ShardedRun {
+  std::string backend = "reference";
+  AttentionOptions options;
+  int ranks = 1;
+  int threads = 1;  ///< of each rank
+  int runs = 1;     ///< of each pass, one after the other; the last one's results are returned
+  InprocOptions inproc;
+};
+ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run);
+
+/// The largest of the relative L2 errors of o, dq, dk, dv and the absolute error of lse. Rows that see no key must be
+/// −∞ on both sides, and nothing may be NaN: else the error is infinite.
+double largest_error(const ExactResult& got, const ExactResult& exact);
+
+}  // namespace distattn::test
