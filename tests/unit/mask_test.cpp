@@ -6,23 +6,13 @@
 
 #include "catch.hpp"
 #include "distattn/error.hpp"
+#include "support/masks.hpp"
 
 using namespace distattn;
 
 namespace {
 
 constexpr std::int64_t tokens = 53;
-
-/// The definition of spec §1, word by word.
-bool visible(const Mask& mask, std::int64_t q, std::int64_t k) {
-  if (mask.causal && k > q) return false;
-  const bool near = (mask.left < 0 || q - k <= mask.left) && (mask.right < 0 || k - q <= mask.right);
-  if (!near && k >= mask.sinks) return false;
-  if (mask.documents.empty()) return true;
-  for (std::size_t d = 0; d + 1 < mask.documents.size(); ++d)
-    if (mask.documents[d] <= q && q < mask.documents[d + 1]) return mask.documents[d] <= k && k < mask.documents[d + 1];
-  return false;
-}
 
 /// Every pair lies in exactly one band if it is visible, else in none.
 void require_bands_say(const Mask& mask, const std::function<bool(std::int64_t, std::int64_t)>& expected,
@@ -51,7 +41,7 @@ TEST_CASE("every combination of options is its bands") {
             const Mask mask{.causal = causal, .left = left, .right = right, .sinks = sinks, .documents = documents};
             check(mask, tokens);
             require_bands_say(
-                mask, [&](std::int64_t q, std::int64_t k) { return visible(mask, q, k); }, -9);
+                mask, [&](std::int64_t q, std::int64_t k) { return test::visible(mask, q, k); }, -9);
             REQUIRE(overlapping_bands(bands_of(mask)).first == -1);
           }
 }
