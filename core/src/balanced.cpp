@@ -2,7 +2,6 @@
 
 #include "distattn/error.hpp"
 #include "distattn/table.hpp"
-#include "tiles_of_ranks.hpp"
 
 namespace distattn {
 namespace {

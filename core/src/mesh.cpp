@@ -3,7 +3,6 @@
 
 #include "distattn/error.hpp"
 #include "distattn/table.hpp"
-#include "tiles_of_ranks.hpp"
 
 namespace distattn {
 namespace {

@@ -28,6 +28,14 @@ struct Table {
   std::function<void(int step, Rank rank, const Sink& sink)> tiles;
 };
 
+/// What most tables are made of: calls sink for the live tiles of the queries that query_rank owns against the keys
+/// that key_rank owns.
+inline void emit_tiles(const Tiles& tiles, int group, Rank query_rank, Rank key_rank, const Table::Sink& sink) {
+  for (const SegmentId i : tiles.queries_of(query_rank))
+    for (const SegmentId j : tiles.keys_of(key_rank))
+      if (tiles.live(i, j)) sink({group, i, j});
+}
+
 /// Ranks as U head groups × R rows × C columns, rank = u + U·(r + R·c).
 struct MeshShape {
   int groups = 1, rows = 1, columns = 1;
