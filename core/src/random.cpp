@@ -5,18 +5,13 @@
 #include <cmath>
 
 #include "distattn/convert.hpp"
+#include "splitmix.hpp"
 
 namespace distattn {
 namespace {
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): a bijection that spreads every input bit over the output.
-std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-  return x ^ (x >> 31);
-}
-
-constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
+using splitmix::golden;
+using splitmix::mix;
 
 std::uint64_t stream_of(std::uint64_t seed, RandomTensor tensor) {
   return mix(mix(seed + golden) + golden * (static_cast<std::uint64_t>(tensor) + 1));
