@@ -4,14 +4,21 @@
 
 #include <fmt/core.h>
 
+#include "backends/inproc/meeting.hpp"
 #include "backends/inproc/transport.hpp"
 #include "backends/registration.hpp"
 #include "distattn/inproc.hpp"
 
 namespace distattn {
 void run_ranks(int ranks, const std::function<void(Rank, Transport&)>& body, const InprocOptions& options) {
+  run_ranks(ranks, [&body](Rank rank, Transport& transport, Bootstrap&) { body(rank, transport); }, options);
+}
+
+void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)>& body,
+               const InprocOptions& options) {
   if (ranks < 1) refuse(fmt::format("{} ranks cannot share an attention (at least one must compute) ask for more", ranks));
   backends::inproc::Hub hub(ranks);
+  backends::inproc::Meeting meeting(ranks);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
   std::vector<std::unique_ptr<Transport>> transports;
   for (Rank rank = 0; rank < ranks; ++rank) {
@@ -21,11 +28,14 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&)>& body, con
   std::vector<std::thread> threads;
   for (Rank rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
+      backends::inproc::InprocBootstrap bootstrap(meeting, rank);
       try {
-        body(rank, *transports[static_cast<std::size_t>(rank)]);
+        body(rank, *transports[static_cast<std::size_t>(rank)], bootstrap);
       } catch (...) {
-        failures[static_cast<std::size_t>(rank)] = std::current_exception();
-        hub.abort(rank, as_error(failures[static_cast<std::size_t>(rank)]));
+        std::exception_ptr& failure = failures[static_cast<std::size_t>(rank)];
+        failure = std::current_exception();
+        hub.abort(rank, as_error(failure));
+        meeting.abort(as_error(failure));
       }
     });
   }

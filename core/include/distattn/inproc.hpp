@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 
+#include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
 
 namespace distattn {
@@ -19,5 +20,8 @@ struct InprocOptions {
 /// returns when all have. When ranks fail, the others are aborted, and the failure that came first is rethrown: not
 /// the errors of those that were aborted because of it. Throws Error(usage) when ranks < 1.
 void run_ranks(int ranks, const std::function<void(Rank, Transport&)>& body, const InprocOptions& options = {});
+/// With a bootstrap between them too, whose collectives end with the failure of any rank.
+void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)>& body,
+               const InprocOptions& options = {});
 
 }  // namespace distattn

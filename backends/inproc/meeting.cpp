@@ -1,0 +1,34 @@
+#include "backends/inproc/meeting.hpp"
+
+#include <utility>
+
+namespace distattn::backends::inproc {
+
+std::vector<std::vector<std::byte>> Meeting::allgather(Rank rank, std::span<const std::byte> mine) {
+  std::shared_ptr<const Gathered> gathered;
+  {
+    std::unique_lock lock(mutex_);
+    if (failure_) throw Error(*failure_);
+    brought_[static_cast<std::size_t>(rank)].assign(mine.begin(), mine.end());
+    if (++arrived_ == size()) {
+      last_ = std::make_shared<const Gathered>(std::exchange(brought_, Gathered(brought_.size())));
+      arrived_ = 0;
+      ++held_;
+      changed_.notify_all();
+    } else {
+      changed_.wait(lock, [this, meeting = held_] { return held_ != meeting || failure_; });
+      if (failure_) throw Error(*failure_);
+    }
+    gathered = last_;  // nobody can have held another meeting: this rank was not there
+  }
+  return *gathered;
+}
+
+void Meeting::abort(const Error& error) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (failure_) return;
+  failure_ = error;
+  changed_.notify_all();
+}
+
+}  // namespace distattn::backends::inproc

@@ -1,0 +1,59 @@
+#pragma once
+/// Where the threads of one process exchange bytes outside of steps: the bootstrap between them.
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "distattn/bootstrap.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn::backends::inproc {
+
+/// One allgather at a time, shared by all ranks.
+class Meeting {
+ public:
+  explicit Meeting(int ranks) : brought_(static_cast<std::size_t>(ranks)) {}
+
+  int size() const { return static_cast<int>(brought_.size()); }
+  /// Returns when all ranks have come. Throws what abort() was told first.
+  std::vector<std::vector<std::byte>> allgather(Rank rank, std::span<const std::byte> mine);
+  /// Ends every meeting, now and later.
+  void abort(const Error& error) noexcept;
+
+ private:
+  using Gathered = std::vector<std::vector<std::byte>>;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Gathered brought_;
+  int arrived_ = 0;
+  std::uint64_t held_ = 0;  // meetings so far
+  std::shared_ptr<const Gathered> last_;
+  std::optional<Error> failure_;
+};
+
+class InprocBootstrap final : public Bootstrap {
+ public:
+  /// `meeting` must outlive it.
+  InprocBootstrap(Meeting& meeting, Rank rank) : meeting_(meeting), rank_(rank) {}
+
+  std::string_view name() const override { return "inproc"; }
+  Rank rank() const override { return rank_; }
+  int size() const override { return meeting_.size(); }
+  Rank local_rank() const override { return rank_; }
+  int local_size() const override { return meeting_.size(); }
+  std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> mine) override {
+    return meeting_.allgather(rank_, mine);
+  }
+  void barrier() override { meeting_.allgather(rank_, {}); }
+
+ private:
+  Meeting& meeting_;
+  Rank rank_;
+};
+
+}  // namespace distattn::backends::inproc
