@@ -12,26 +12,26 @@
 
 namespace distattn {
 
-/// Calls body(rank) once for every rank, from several threads when there are many; rethrows the first exception.
+/// Calls body(i) once for every i below `count`, from as many threads as there are cores and `worth_a_thread` calls for
+/// each; rethrows the first exception.
 template <class Body>
-void for_each_rank(int ranks, const Body& body) {
-  constexpr int worth_a_thread = 32;
+void for_each_in_parallel(int count, int worth_a_thread, const Body& body) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int workers = std::clamp(ranks / worth_a_thread, 1, std::min(cores, 16));
+  const int workers = std::clamp(count / worth_a_thread, 1, std::min(cores, 16));
   if (workers == 1) {
-    for (Rank rank = 0; rank < ranks; ++rank) body(rank);
+    for (int i = 0; i < count; ++i) body(i);
     return;
   }
-  std::atomic<Rank> next{0};
+  std::atomic<int> next{0};
   std::exception_ptr failure;
   std::mutex guard;
   const auto work = [&] {
     try {
-      for (Rank rank; (rank = next.fetch_add(1)) < ranks;) body(rank);
+      for (int i; (i = next.fetch_add(1)) < count;) body(i);
     } catch (...) {
       const std::lock_guard lock(guard);
       if (failure == nullptr) failure = std::current_exception();
-      next = ranks;
+      next = count;
     }
   };
   std::vector<std::jthread> threads;
@@ -39,6 +39,12 @@ void for_each_rank(int ranks, const Body& body) {
   work();
   threads.clear();
   if (failure != nullptr) std::rethrow_exception(failure);
+}
+
+/// Calls body(rank) once for every rank, from several threads when there are many.
+template <class Body>
+void for_each_rank(int ranks, const Body& body) {
+  for_each_in_parallel(ranks, 32, body);
 }
 
 }  // namespace distattn

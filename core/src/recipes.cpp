@@ -163,6 +163,30 @@ NamedSchedule helper_schedule(std::string name, Layout layout, Table (*table)(st
 
 }  // namespace
 
+std::string name_of_mesh(const MeshShape& shape, LayoutKind layout) {
+  const int ranks = shape.ranks();
+  switch (layout) {
+    case LayoutKind::block:
+      if (shape.rows == ranks) return "ring";
+      if (shape.columns == ranks) return "burst";
+      if (shape.groups == ranks) return "ulysses";
+      break;
+    case LayoutKind::zigzag:
+      if (shape.rows == ranks) return "zigzag-ring";
+      if (shape.columns == ranks) return "burst:zigzag";
+      if (shape.columns == 1) return fmt::format("usp:{}", shape.groups);
+      break;
+    case LayoutKind::striped:
+      if (shape.rows == ranks) return "striped-ring";
+      if (shape.groups > 1) break;
+      if (shape.rows == rows_near_square(ranks)) return "attention2d";
+      return fmt::format("attention2d:{}x{}", shape.rows, shape.columns);
+    case LayoutKind::chunked:
+      break;
+  }
+  return fmt::format("mesh:{}:{}", to_string(shape), name_of(layout));
+}
+
 std::vector<NamedSchedule> published_schedules() {
   return {
       fixed("ring", LayoutKind::block, one_row_each),

@@ -1,6 +1,7 @@
 #pragma once
 /// The schedules that distattn brings along.
 
+#include <string>
 #include <vector>
 
 #include "distattn/table.hpp"
@@ -9,5 +10,8 @@ namespace distattn {
 
 /// In the order in which help lists them.
 std::vector<NamedSchedule> published_schedules();
+
+/// The name under which a mesh is best known: "zigzag-ring" rather than "mesh:1x8x1:zigzag".
+std::string name_of_mesh(const MeshShape& shape, LayoutKind layout);
 
 }  // namespace distattn

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "distattn/error.hpp"
-
 #include "catch.hpp"
+#include "distattn/error.hpp"
+#include "distattn/plan.hpp"
 
 using namespace distattn;
 
@@ -16,42 +16,118 @@ Problem problem_of(std::int64_t seq, int heads, int kv_heads) {
   problem.heads = heads;
   problem.kv_heads = kv_heads;
   problem.head_dim = problem.value_dim = 64;
+  problem.dtype = DType::bf16;
   problem.mask = causal_mask();
   return problem;
 }
 
-Counts counts_of(const std::string& name, const Problem& problem, int ranks) {
-  const auto recipe = std::get<Recipe>(resolve_schedule(name, problem, ranks));
-  const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
-  return plan_pass(recipe, tiles, Pass::forward, recipe.mode, {}).report.counts;
+ChoiceLimits limits_of(Passes passes, int node_size = 0, std::optional<int> ahead = 0) {
+  ChoiceLimits limits;
+  limits.passes = passes;
+  limits.node_size = node_size;
+  limits.ahead = ahead;
+  return limits;
 }
 
-std::int64_t largest(const std::vector<std::int64_t>& values) {
-  return *std::max_element(values.begin(), values.end());
+struct Cost {
+  double seconds = 0;
+  std::int64_t memory_bytes = 0;
+};
+
+/// What plan_pass says of "F" or "F/B".
+Cost cost_of(const std::string& name, const Problem& problem, int ranks, const Machine& machine, Routes routes,
+             Passes passes) {
+  const auto pair = std::get<RecipePair>(resolve_pair(name, problem, ranks));
+  Cost cost;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (pass == Pass::backward && passes == Passes::forward) break;
+    const Recipe& recipe = pass == Pass::forward ? pair.forward : pair.backward;
+    const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
+    const PassPlan plan = plan_pass(recipe, tiles, pass, recipe.mode, routes, &machine);
+    REQUIRE(plan.report.proved());
+    cost.seconds += plan.predicted_s;
+    const auto& memory = plan.report.counts.memory_bytes;
+    cost.memory_bytes = std::max(cost.memory_bytes, *std::max_element(memory.begin(), memory.end()));
+  }
+  return cost;
 }
 
 }  // namespace
 
-TEST_CASE("auto sends the fewest bytes") {
-  const Problem problem = problem_of(4096, 32, 32);
-  const std::string chosen = choose_schedule(problem, 8, {}, Passes::forward);
-  for (const std::string& name : all_schedule_names(problem, 8)) {
-    INFO(name << " against " << chosen);
-    CHECK(largest(counts_of(chosen, problem, 8).bytes_sent) <= largest(counts_of(name, problem, 8).bytes_sent));
+TEST_CASE("auto is at least as fast as every named schedule, and predicts what plan predicts", "[choose]") {
+  const std::string name = GENERATE("dgx-a100x2", "ethernet-h100x64");
+  const Passes passes = GENERATE(Passes::forward, Passes::both);
+  const Machine machine = find_machine(name);
+  const Problem problem = problem_of(16384, 32, 8);
+  const auto ranking = rank_schedules(problem, 8, machine, limits_of(passes));
+  const Choice& chosen = ranking.front();
+  const Cost cost = cost_of(chosen.name, problem, 8, machine, chosen.routes, passes);
+  CHECK(chosen.predicted_s == Approx(cost.seconds));
+  CHECK(chosen.memory_bytes == cost.memory_bytes);
+  for (const std::string& each : all_schedule_names(problem, 8)) {
+    if (!std::holds_alternative<RecipePair>(resolve_pair(each, problem, 8))) continue;
+    INFO(each << " against " << chosen.name);
+    CHECK(chosen.predicted_s <= cost_of(each, problem, 8, machine, {}, passes).seconds + 1e-9);
   }
 }
 
-TEST_CASE("auto breaks ties by name") {
-  // One rank sends nothing, whatever the schedule.
-  CHECK(choose_schedule(problem_of(64, 4, 4), 1, {}, Passes::both) == "allgather");
+TEST_CASE("a ranking is in order, names each schedule once and repeats exactly", "[choose]") {
+  const Machine machine = find_machine("dgx-a100x2");
+  const Problem problem = problem_of(65536, 32, 32);
+  const ChoiceLimits limits = limits_of(Passes::both, 8, std::nullopt);
+  const auto ranking = rank_schedules(problem, 16, machine, limits),
+             again = rank_schedules(problem, 16, machine, limits);
+  REQUIRE(ranking.size() == again.size());
+  REQUIRE(ranking.size() > 1);
+  for (std::size_t i = 0; i < ranking.size(); ++i) {
+    CHECK(ranking[i].name == again[i].name);
+    CHECK(ranking[i].predicted_s == again[i].predicted_s);
+    for (std::size_t j = 0; j < i; ++j) CHECK(ranking[j].name != ranking[i].name);
+    if (i > 0) CHECK(ranking[i - 1].predicted_s <= ranking[i].predicted_s);
+  }
 }
 
-TEST_CASE("auto stays within the memory of a rank") {
-  Problem problem = problem_of(4096, 32, 32);
-  problem.dtype = DType::bf16;  // its fp32 replies make the fewest bytes cost memory
-  const std::string roomy = choose_schedule(problem, 8, {}, Passes::forward);
-  const std::int64_t memory = largest(counts_of(roomy, problem, 8).memory_bytes);
-  const std::string tight = choose_schedule(problem, 8, {}, Passes::forward, memory - 1);
-  CHECK(largest(counts_of(tight, problem, 8).memory_bytes) < memory);
-  CHECK_THROWS_AS(choose_schedule(problem, 8, {}, Passes::forward, 1), Error);
+TEST_CASE("posting messages early is chosen where it pays", "[choose]") {
+  const Machine machine = find_machine("dgx-a100x2");
+  const Problem problem = problem_of(32768, 32, 8);
+  const Choice searched = choose_schedule(problem, 16, machine, limits_of(Passes::forward, 8, std::nullopt));
+  const Choice fixed = choose_schedule(problem, 16, machine, limits_of(Passes::forward, 8, 0));
+  CHECK(searched.routes.ahead > 0);
+  CHECK(searched.predicted_s < fixed.predicted_s);
+}
+
+TEST_CASE("forward and backward are chosen apart, of one layout", "[choose]") {
+  // With as many key heads as query heads, moving the queries costs a backward pass less than moving the keys.
+  const Problem problem = problem_of(524288, 32, 32);
+  const Choice chosen = choose_schedule(problem, 64, find_machine("ethernet-h100x64"), limits_of(Passes::both, 1));
+  INFO(chosen.name);
+  REQUIRE(chosen.name.find('/') != std::string::npos);
+  CHECK(std::holds_alternative<RecipePair>(resolve_pair(chosen.name, problem, 64)));
+}
+
+TEST_CASE("auto breaks ties by name", "[choose]") {
+  // One tile on one rank: every schedule takes the same time.
+  Problem problem = problem_of(64, 1, 1);
+  problem.mask = full_mask();
+  const auto ranking = rank_schedules(problem, 1, find_machine("dgx-a100x2"), limits_of(Passes::forward));
+  REQUIRE(ranking[0].predicted_s == ranking[1].predicted_s);
+  CHECK(ranking[0].name < ranking[1].name);
+}
+
+TEST_CASE("auto stays within the memory of a rank, or says what each schedule needs", "[choose]") {
+  const Machine machine = find_machine("ethernet-h100x64");
+  const Problem problem = problem_of(65536, 32, 32);
+  ChoiceLimits limits = limits_of(Passes::forward);
+  const Choice roomy = choose_schedule(problem, 8, machine, limits);
+  limits.memory_bytes = roomy.memory_bytes - 1;
+  const Choice tight = choose_schedule(problem, 8, machine, limits);
+  CHECK(tight.memory_bytes < roomy.memory_bytes);
+  CHECK(tight.predicted_s >= roomy.predicted_s);
+  limits.memory_bytes = 1000;
+  CHECK_THROWS_WITH(choose_schedule(problem, 8, machine, limits),
+                    Catch::Matchers::Contains("no schedule fits 1000 bytes") &&
+                        Catch::Matchers::Contains(roomy.name + " " + std::to_string(roomy.memory_bytes)));
+  Machine small = machine;
+  small.memory_bytes = roomy.memory_bytes - 1;
+  CHECK(choose_schedule(problem, 8, small, limits_of(Passes::forward)).name == tight.name);
 }
