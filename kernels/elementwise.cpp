@@ -11,7 +11,9 @@ namespace {
 // Elements that one thread takes at a time: enough to make taking them cheap, few enough to share short lists.
 constexpr std::int64_t grain = std::int64_t{1} << 15;
 
-std::int64_t rows_a_piece(std::int64_t dim) { return std::max<std::int64_t>(1, grain / std::max<std::int64_t>(1, dim)); }
+std::int64_t rows_a_piece(std::int64_t dim) {
+  return std::max<std::int64_t>(1, grain / std::max<std::int64_t>(1, dim));
+}
 
 template <class Sum, class From>
 void merge_rows(const MergeArgs& args, std::int64_t begin, std::int64_t end) {

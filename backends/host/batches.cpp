@@ -61,7 +61,10 @@ class Levels {
 class Batches::Builder {
  public:
   Builder(const BufferTable& buffers, Batches& into)
-      : buffers_(buffers), sharding_(buffers.outline().sharding), mask_(bands_of(sharding_.problem.mask)), into_(into) {}
+      : buffers_(buffers),
+        sharding_(buffers.outline().sharding),
+        mask_(bands_of(sharding_.problem.mask)),
+        into_(into) {}
 
   std::vector<Batch> build(const Step& step) {
     Levels levels(buffers_);
@@ -78,7 +81,9 @@ class Batches::Builder {
  private:
   void add(const Send&) { refuse_message(); }
   void add(const Recv&) { refuse_message(); }
-  [[noreturn]] static void refuse_message() { refuse("a message stands in a compute step (exchanges have their own lanes)"); }
+  [[noreturn]] static void refuse_message() {
+    refuse("a message stands in a compute step (exchanges have their own lanes)");
+  }
 
   void add(const Attend& op) {
     const auto query = buffers_.parts(op.query), output = buffers_.parts(op.output);

@@ -21,8 +21,8 @@ struct ProvedPass {
 RecipePair resolve(const std::string& name, const Problem& problem, int ranks) {
   auto resolved = resolve_pair(name, problem, ranks);
   if (const auto* reason = std::get_if<std::string>(&resolved)) {
-    refuse(fmt::format("schedule {} does not apply to this problem on {} ranks ({}) choose another, or auto", name, ranks,
-                       *reason));
+    refuse(fmt::format("schedule {} does not apply to this problem on {} ranks ({}) choose another, or auto", name,
+                       ranks, *reason));
   }
   return std::get<RecipePair>(std::move(resolved));
 }
@@ -93,8 +93,9 @@ struct Attention::State {
   State(std::shared_ptr<const AttentionPlan> shared_plan, Device& device, Transport& transport)
       : plan(std::move(shared_plan)), rank(transport.rank()) {
     if (plan->ranks() != transport.size()) {
-      refuse(fmt::format("a plan for {} ranks cannot run on {} (shards and programs differ) plan for the ranks there are",
-                         plan->ranks(), transport.size()));
+      refuse(
+          fmt::format("a plan for {} ranks cannot run on {} (shards and programs differ) plan for the ranks there are",
+                      plan->ranks(), transport.size()));
     }
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       if (plan->has(pass)) passes[index(pass)].emplace(*plan, pass, device, transport);

@@ -23,7 +23,8 @@ class ProgramBuilder {
     for (Message& message : messages) (message.from == rank ? sends_ : receives_).push_back(message);
     // Within a group by (peer, Value): numbers of values rise as Values do, inputs before results.
     const auto order = [this](const Message& m) {
-      return std::tuple(m.post, is_far(outline_, m.from, m.to), m.due, m.from == rank_ ? m.to : m.from, m.result, m.value);
+      return std::tuple(m.post, is_far(outline_, m.from, m.to), m.due, m.from == rank_ ? m.to : m.from, m.result,
+                        m.value);
     };
     const auto before = [&](const Message& a, const Message& b) { return order(a) < order(b); };
     std::sort(sends_.begin(), sends_.end(), before);

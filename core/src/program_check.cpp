@@ -67,7 +67,8 @@ class ProgramCheck {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const auto buffer = static_cast<BufferId>(b);
       if (!own_result(buffer) && !(is_input(decl(buffer).value.kind) && owner(buffer) == rank_)) continue;
-      if (!own.insert(decl(buffer).value).second) find(FindingKind::homeless, "two buffers for its own " + name(buffer));
+      if (!own.insert(decl(buffer).value).second)
+        find(FindingKind::homeless, "two buffers for its own " + name(buffer));
       if (!is_input(decl(buffer).value.kind)) continue;
       const auto slot = static_cast<std::size_t>(decl(buffer).slot);
       if (in_slot_[slot] != BufferId{-1}) find(FindingKind::late, name(buffer) + " shares its slot from the start");
@@ -117,9 +118,9 @@ class ProgramCheck {
           const Lane lane = program_.steps[static_cast<std::size_t>(earlier)].lane;
           if (clock[static_cast<std::size_t>(lane)] >= earlier || race) return;
           race = true;
-          find(FindingKind::race, fmt::format("{} in slot {} is not ordered after step {} of the {} lane", name(buffer),
-                                              decl(buffer).slot, program_.steps[static_cast<std::size_t>(earlier)].number,
-                                              name_of(lane)));
+          find(FindingKind::race,
+               fmt::format("{} in slot {} is not ordered after step {} of the {} lane", name(buffer), decl(buffer).slot,
+                           program_.steps[static_cast<std::size_t>(earlier)].number, name_of(lane)));
         });
       });
     }
@@ -159,7 +160,8 @@ class ProgramCheck {
     }
   }
   void in_order(std::pair<Rank, Value>& last, std::pair<Rank, Value> next) {
-    if (last.first >= 0 && !(last < next)) find(FindingKind::unmatched, to_string(next.second) + " out of order in its group");
+    if (last.first >= 0 && !(last < next))
+      find(FindingKind::unmatched, to_string(next.second) + " out of order in its group");
     last = next;
   }
 
@@ -175,7 +177,8 @@ class ProgramCheck {
     } else if (content_[index(b)] == Content::gone || in_slot_[static_cast<std::size_t>(decl(b).slot)] != b) {
       find(FindingKind::late, name(b) + " is read after its slot was given to another value");
     } else if (available_after_[index(b)] >= step_->number) {
-      find(FindingKind::early, fmt::format("{} is read before step {}, when it is due, has ended", name(b), available_after_[index(b)]));
+      find(FindingKind::early,
+           fmt::format("{} is read before step {}, when it is due, has ended", name(b), available_after_[index(b)]));
     } else {
       return true;
     }
@@ -196,7 +199,8 @@ class ProgramCheck {
     if (content_[index(b)] == Content::open || content_[index(b)] == Content::received) {
       find(FindingKind::leak, name(b) + " is overwritten before it was sent or merged");
     }
-    if (content_[index(b)] == Content::input && owner(b) == rank_) find(FindingKind::late, name(b) + " is overwritten at its owner");
+    if (content_[index(b)] == Content::input && owner(b) == rank_)
+      find(FindingKind::late, name(b) + " is overwritten at its owner");
     if (content_[index(b)] != Content::sealed) content_[index(b)] = Content::gone;
   }
   /// A result about to be added to.
@@ -269,7 +273,8 @@ class ProgramCheck {
     add_to(result, op.start);
     for (const KeyChunk& chunk : op.keys) {
       const Value& key = decl(chunk.key_value).value;
-      expect(key.kind == ValueKind::key_value && key.group == query.group, chunk.key_value, "the keys of these queries");
+      expect(key.kind == ValueKind::key_value && key.group == query.group, chunk.key_value,
+             "the keys of these queries");
       present(chunk.key_value);
       if (query.kind != ValueKind::query || key.kind != ValueKind::key_value) continue;
       const Tile tile{query.group, query.segment, key.segment};
@@ -294,7 +299,8 @@ class ProgramCheck {
   void combine(BufferId into, BufferId from, bool outputs) {
     const Value &a = decl(into).value, &b = decl(from).value;
     expect((a.kind == ValueKind::output) == outputs && !is_input(a.kind), into, "merged this way");
-    expect(a.kind == b.kind && a.group == b.group && a.segment == b.segment && into != from, from, "merged into another value");
+    expect(a.kind == b.kind && a.group == b.group && a.segment == b.segment && into != from, from,
+           "merged into another value");
     expect_accumulator(into);
     consume(from);
     add_to(into, Start::carry);
@@ -327,7 +333,8 @@ class ProgramCheck {
       --change[last_[b] + 1];
     }
     std::int64_t held = 0;
-    for (const auto& [number, delta] : change) out_.peak_remote_values = std::max(out_.peak_remote_values, held += delta);
+    for (const auto& [number, delta] : change)
+      out_.peak_remote_values = std::max(out_.peak_remote_values, held += delta);
     for (std::size_t s = 0; s < program_.slots.size(); ++s) {
       const auto bytes = static_cast<std::int64_t>(program_.slots[s]);
       out_.memory_bytes += bytes;
@@ -363,7 +370,8 @@ std::uint64_t hash_of(const MessageKey& key) {
   };
   std::uint64_t hash = mix(pack(key.from, key.to));
   hash = mix(hash ^ pack(key.number, key.due));
-  hash = mix(hash ^ pack(static_cast<int>(key.lane) * 16 + static_cast<int>(key.dtype), static_cast<int>(key.value.kind)));
+  hash =
+      mix(hash ^ pack(static_cast<int>(key.lane) * 16 + static_cast<int>(key.dtype), static_cast<int>(key.value.kind)));
   hash = mix(hash ^ pack(key.value.group, static_cast<int>(key.value.segment)));
   return mix(hash ^ pack(key.value.contributor, 0));
 }

@@ -36,7 +36,8 @@ constexpr std::uint64_t mix(std::uint64_t x) {
 }
 
 constexpr std::uint64_t hash_of(int group, SegmentId query, SegmentId key) {
-  return mix(mix(static_cast<std::uint64_t>(group)) ^ (static_cast<std::uint64_t>(query) << 32 | static_cast<std::uint64_t>(key)));
+  return mix(mix(static_cast<std::uint64_t>(group)) ^
+             (static_cast<std::uint64_t>(query) << 32 | static_cast<std::uint64_t>(key)));
 }
 
 /// A message as one side of it describes it.

@@ -45,8 +45,8 @@ class ShapeCheck {
     }
     const std::size_t bytes = buffer_bytes(outline_, value, decl.dtype);
     if (decl.bytes != bytes || program_.slots[static_cast<std::size_t>(decl.slot)] < bytes) {
-      find(-1, fmt::format("buffer {} for {} needs {} bytes; it declares {} in a slot of {}", b, to_string(value), bytes,
-                           decl.bytes, program_.slots[static_cast<std::size_t>(decl.slot)]));
+      find(-1, fmt::format("buffer {} for {} needs {} bytes; it declares {} in a slot of {}", b, to_string(value),
+                           bytes, decl.bytes, program_.slots[static_cast<std::size_t>(decl.slot)]));
     }
     if (is_input(value.kind) && decl.dtype != outline_.sharding.problem.dtype) {
       find(-1, fmt::format("buffer {} keeps an input as {}, the problem has {}", b, name_of(decl.dtype),
@@ -61,7 +61,8 @@ class ShapeCheck {
     }
     for (const StepId after : step.after) {
       if (static_cast<std::int32_t>(after) < 0 || index(after) >= program_.steps.size()) {
-        find(step.number, fmt::format("waits for step {} of {}", static_cast<std::int32_t>(after), program_.steps.size()));
+        find(step.number,
+             fmt::format("waits for step {} of {}", static_cast<std::int32_t>(after), program_.steps.size()));
       } else if (static_cast<std::int32_t>(after) >= position) {
         findings_.push_back({FindingKind::deadlock, rank_, step.number,
                              fmt::format("rank {} step {}: waits for a step that comes after it", rank_, step.number)});
@@ -105,7 +106,8 @@ class ShapeCheck {
   }
   void peer(const Step& step, Rank peer) {
     if (peer < 0 || peer >= outline_.sharding.ranks || peer == rank_) {
-      find(step.number, fmt::format("a message between rank {} and rank {} of {}", rank_, peer, outline_.sharding.ranks));
+      find(step.number,
+           fmt::format("a message between rank {} and rank {} of {}", rank_, peer, outline_.sharding.ranks));
     } else if (is_far(outline_, rank_, peer) != (step.lane == Lane::far)) {
       find(step.number, fmt::format("rank {} is reached by the other lane", peer));
     }

@@ -110,7 +110,8 @@ struct Verifier::State {
                            mine[x - 1]->rank, mine[x - 1]->number, tile.rank, tile.number);
       }
       if (!tiles->live(tile.tile.query, tile.tile.key)) {
-        return fmt::format("; tile {} on rank {} step {} has no visible pair", words(tile.tile), tile.rank, tile.number);
+        return fmt::format("; tile {} on rank {} step {} has no visible pair", words(tile.tile), tile.rank,
+                           tile.number);
       }
     }
     const Value value = values.input(v);
@@ -132,8 +133,8 @@ struct Verifier::State {
     if (!detailed) return find(FindingKind::unmatched, -1, -1, "messages sent and received are not the same");
     report_unmatched(sends, receives, [&](const MessageKey& key, Rank rank, const char* what) {
       find(FindingKind::unmatched, rank, key.number,
-           fmt::format("rank {} step {}: {} from rank {} to rank {} {}", rank, key.number, to_string(key.value), key.from,
-                       key.to, what));
+           fmt::format("rank {} step {}: {} from rank {} to rank {} {}", rank, key.number, to_string(key.value),
+                       key.from, key.to, what));
     });
   }
 };

@@ -118,7 +118,8 @@ const std::vector<Mutator>& mutators() {
          };
          Step* step = some_step(s, random, attends);
          Op& op = step->ops[below(random, step->ops.size())];
-         auto& keys = std::holds_alternative<Attend>(op) ? std::get<Attend>(op).keys : std::get<AttendBackward>(op).keys;
+         auto& keys =
+             std::holds_alternative<Attend>(op) ? std::get<Attend>(op).keys : std::get<AttendBackward>(op).keys;
          const std::size_t which = below(random, keys.size());
          if (random() % 2 == 0) keys.push_back(keys[which]);
          else keys.erase(keys.begin() + static_cast<std::ptrdiff_t>(which));
@@ -129,7 +130,8 @@ const std::vector<Mutator>& mutators() {
          RankProgram& program = s.ranks[below(random, s.ranks.size())];
          Value& value = program.buffers[below(random, program.buffers.size())].value;
          const auto& side = is_key_side(value.kind) ? s.outline.sharding.keys : s.outline.sharding.queries;
-         value.segment = static_cast<SegmentId>((index(value.segment) + 1 + below(random, side.size() - 1)) % side.size());
+         value.segment =
+             static_cast<SegmentId>((index(value.segment) + 1 + below(random, side.size() - 1)) % side.size());
          return true;
        }},
       {"an operation reads another buffer",

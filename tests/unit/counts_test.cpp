@@ -27,7 +27,8 @@ std::vector<Row> published() {
     if (line.empty() || line[0] == '#') continue;
     std::istringstream in(line);
     Row row;
-    in >> row.pass >> row.ranks >> row.schedule >> row.steps >> row.messages >> row.max >> row.mean >> row.idle >> row.peak;
+    in >> row.pass >> row.ranks >> row.schedule >> row.steps >> row.messages >> row.max >> row.mean >> row.idle >>
+        row.peak;
     REQUIRE(in);
     rows.push_back(row);
   }

@@ -49,7 +49,8 @@ O& op_of(Step& step) {
 
 TEST_CASE("what lower derives is proved") {
   for (const Pass pass : {Pass::forward, Pass::backward}) {
-    for (const char* name : {"ring", "zigzag-ring", "striped-ring", "burst", "balanced", "balanced-split", "allgather"}) {
+    for (const char* name :
+         {"ring", "zigzag-ring", "striped-ring", "burst", "balanced", "balanced-split", "allgather"}) {
       for (const int node : {0, 2}) {
         INFO(name << " node " << node);
         const VerifyReport report = verify(ring(pass, {node, 1}, name));

@@ -64,7 +64,8 @@ class Attention {
  public:
   /// Throws Error(usage) as AttentionPlan and Executor do.
   Attention(const Problem& problem, const AttentionOptions& options, Device& device, Transport& transport);
-  /// With a plan that other ranks of this process may share. Throws Error(usage) when it is for another number of ranks.
+  /// With a plan that other ranks of this process may share. Throws Error(usage) when it is for another number of
+  /// ranks.
   Attention(std::shared_ptr<const AttentionPlan> plan, Device& device, Transport& transport);
   ~Attention();
   Attention(Attention&&) noexcept;
@@ -80,7 +81,8 @@ class Attention {
 
   /// o and lse of this rank's queries. The timeline is valid until the next call.
   const Timeline& forward(const Bindings& bindings);
-  /// dq, dk, dv from the global (o, lse), which the caller kept. Throws Error(usage) when the options did not ask for it.
+  /// dq, dk, dv from the global (o, lse), which the caller kept. Throws Error(usage) when the options did not ask for
+  /// it.
   const Timeline& backward(const Bindings& bindings);
 
  private:

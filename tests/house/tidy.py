@@ -1,0 +1,207 @@
+"""The house is in order: who includes whom, file and function length, dead files, words that do not belong."""
+
+import pathlib
+import re
+import sys
+
+from house import SOURCE, expect, fail
+
+ROOMS = ("core", "kernels", "backends", "cli", "tests", "cmake", "packaging")
+CODE = {".cpp", ".hpp", ".cu", ".cuh", ".c", ".h"}
+TEXT = CODE | {".py", ".cmake", ".sh", ".md", ".txt", ".json", ".toml"}
+
+MOST_LINES = 400
+MOST_FUNCTION_LINES = 70
+MOST_COLUMNS = 120
+LONG_FILES = {"tests/model/distmodel.py": "the executable model, kept as it was proved"}
+
+# A room's files may include what matches one of its patterns (project headers in quotes as seen from the root, or
+# from their own folder); the longest matching folder decides.
+INCLUDES = {
+    "core/include/distattn": [r"distattn/"],
+    "core/src": [r"distattn/", r"core/src/", r"[a-z0-9_]+\.hpp$"],
+    "kernels": [r"distattn/(band|partial|types|float16|error|tensor)\.hpp$", r"kernels/[a-z0-9_]+\.hpp$"],
+    "kernels/cuda": [r"simt/primitives\.hpp$"],  # without a CUDA compiler the emulator stands in for the device
+    "backends": [r"distattn/", r"kernels/(arguments|kernels|team)\.hpp$",
+                 r"backends/[a-z0-9_]+\.hpp$", r"backends\.def$"],
+    "backends/host": [r"kernels/reference/"],    # the host device with the reference kernels
+    "backends/kokkos": [r"backends/host/"],      # the host device with other kernels
+    "backends/oracle": [r"kernels/reference/"],
+    "backends/nccl": [r"backends/cuda/"],        # the one edge across backends: its event
+    "cli": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
+    "cli/step": [r"kernels/dense/"],             # what surrounds the attention in a training step
+    "tests": [r"."],
+}
+
+# Packages stay in the rooms that are named after them.
+PACKAGES = {
+    r"Kokkos": ("kernels/kokkos", "backends/kokkos", "tests"),
+    r"cu(da|blas|rand|pti)": ("kernels/cuda", "backends/cuda", "backends/nccl", "tests"),
+    r"nccl": ("backends/nccl", "tests"),
+    r"uc[pst]/": ("backends/ucx", "tests"),
+    r"(pmix|mpi)\b": ("backends/launch", "tests"),
+    r"(cblas|openblas)": ("kernels/dense", "tests"),
+    r"CLI/": ("cli", "tests"),
+    r"(fmt|nlohmann)/": ("core/src", "backends", "cli", "tests"),
+}
+
+WORDS = [
+    (r"\b(TO" r"DO|FIX" r"ME|HA" r"CK|XX" r"X)\b", "do it, or leave it out and say so"),
+    (r"(?<![\w.$}])/(home|work|root|Users|mnt)/\w", "no path of one machine"),
+    (r"//+\s*[-=*#]{4,}", "no separator lines"),
+    (r"\busing namespace std\b", "name what is used"),
+    (r"#\s*if.*(DISTATTN_|KOKKOS|NCCL|UCX|PMIX)", "what is built is the registry's business"),
+]
+
+
+def folder_rules(path, table):
+    """The entries of `table` for the folders that hold `path`, nearest first."""
+    folders = [parent.as_posix() for parent in pathlib.PurePosixPath(path).parents]
+    return [(folder, table[folder]) for folder in folders if folder in table]
+
+
+def include_complaints(path, text):
+    for quote, name in re.findall(r'^\s*#\s*include\s*([<"])([^>"]+)', text, re.M):
+        if quote == "<":
+            for package, rooms in PACKAGES.items():
+                if re.match(package, name) and not path.startswith(tuple(room + "/" for room in rooms)):
+                    yield f"includes <{name}>, which only {', '.join(rooms)} may"
+            continue
+        rules = folder_rules(path, INCLUDES)
+        own = pathlib.PurePosixPath(path).parent.as_posix() + "/"
+        if rules and not name.startswith(own) and not any(re.match(p, name) for _, patterns in rules for p in patterns):
+            yield f'includes "{name}", which {rules[0][0]} may not'
+
+
+def vendor_complaints(path, text):
+    """Core names no vendor; where memory lies (MemorySpace) it must say."""
+    if path.startswith("core/") and pathlib.PurePosixPath(path).suffix in CODE:
+        code = re.sub(r"//.*", "", text)
+        for word in set(re.findall(r"kokkos|nccl|\bucx|pmix|\bmpi\b|openblas", code, re.I)):
+            yield f"names {word}; core names no vendor"
+
+
+def word_complaints(path, text):
+    if path == "tests/house/tidy.py":
+        return
+    for pattern, advice in WORDS:
+        for found in re.finditer(pattern, text):
+            yield f"line {text.count(chr(10), 0, found.start()) + 1}: '{found.group().strip()}' ({advice})"
+
+
+def form_complaints(path, text):
+    lines = text.split("\n")
+    if path in LONG_FILES:
+        return
+    if pathlib.PurePosixPath(path).suffix in CODE | {".py", ".cmake", ".sh"}:
+        if len(lines) > MOST_LINES:
+            yield f"has {len(lines)} lines (at most {MOST_LINES}); split it by topic"
+        for number, line in enumerate(lines, 1):
+            if len(line) > MOST_COLUMNS and pathlib.PurePosixPath(path).suffix in CODE:
+                yield f"line {number} has {len(line)} columns (at most {MOST_COLUMNS})"
+            if line != line.rstrip() or "\t" in line:
+                yield f"line {number} has a tab or trailing blanks"
+    if text and not text.endswith("\n"):
+        yield "does not end in a newline"
+    if path.endswith((".hpp", ".cuh")) and not text.startswith("#pragma once\n"):
+        yield "does not start with #pragma once"
+    if path.startswith("core/include/") and path.endswith(".hpp") and not text.startswith("#pragma once\n///"):
+        yield "does not say first what it is for"
+
+
+def function_complaints(path, text):
+    if pathlib.PurePosixPath(path).suffix not in CODE or path.startswith("tests/"):
+        return
+    head = re.compile(r"^(\s*)(?!(?:if|for|while|switch|do|else|try|namespace|class|struct|enum|union|return)\b)\S.*\)"
+                      r"(?: const| noexcept| override| final| requires.*| ->.*|)*(?: :.*)? \{$")
+    start, indent = None, ""
+    for number, line in enumerate(text.split("\n"), 1):
+        if start is None and (found := head.match(line)) and len(found.group(1)) <= 2:
+            start, indent = number, found.group(1)
+        elif start is not None and line == indent + "}":
+            if number - start + 1 > MOST_FUNCTION_LINES:
+                yield f"line {start}: a function of {number - start + 1} lines (at most {MOST_FUNCTION_LINES})"
+            start = None
+
+
+CHECKS = (include_complaints, vendor_complaints, word_complaints, form_complaints, function_complaints)
+
+
+def complaints_about(path, text):
+    return [f"{path}: {complaint}" for check in CHECKS for complaint in check(path, text)]
+
+
+def dead_files(texts):
+    """Sources that no CMakeLists.txt names and headers that nobody includes."""
+    lists = " ".join(text for path, text in texts.items() if path.endswith(("CMakeLists.txt", ".cmake")))
+    included = set()
+    for path, text in texts.items():
+        for name in re.findall(r'#\s*include\s*[<"]([^>"]+)', text):
+            included.add(pathlib.PurePosixPath(name).name)
+    for path in texts:
+        name = pathlib.PurePosixPath(path).name
+        if path.endswith((".cpp", ".cu", ".c")) and not re.search(rf"\b{re.escape(name)}", lists):
+            yield f"{path}: is in no CMakeLists.txt"
+        if path.endswith((".hpp", ".cuh", ".h")) and name not in included and not path.startswith("core/include/"):
+            yield f"{path}: nobody includes it"
+
+
+def read_tree():
+    texts = {}
+    for room in ROOMS:
+        for file in sorted((SOURCE / room).rglob("*")):
+            path = file.relative_to(SOURCE)
+            if file.is_file() and file.suffix in TEXT and "__pycache__" not in path.parts and "build" not in path.parts:
+                texts[path.as_posix()] = file.read_text(encoding="utf-8")
+    for file in sorted(SOURCE.glob("*.md")) + [SOURCE / "CMakeLists.txt"]:
+        texts[file.name] = file.read_text(encoding="utf-8")
+    return texts
+
+
+def check_the_checks():
+    """Each check finds what it is for."""
+    body = "  x();\n" * 80
+    for path, text, complaint in (
+        ("core/include/distattn/a.hpp", '#pragma once\n/// A.\n#include <fmt/core.h>\n', "includes <fmt/core.h>"),
+        ("core/include/distattn/a.hpp", '#pragma once\n#include <vector>\n', "what it is for"),
+        ("core/src/a.cpp", '#include "kernels/arguments.hpp"\n', "core/src may not"),
+        ("core/src/a.cpp", "int kokkos_threads = 0;\n", "names no vendor"),
+        ("kernels/reference/a.cpp", '#include "distattn/schedule.hpp"\n', "may not"),
+        ("kernels/cuda/a.cu", '#include "kernels/kokkos/a.hpp"\n', "may not"),
+        ("backends/ucx/a.cpp", '#include "backends/cuda/event.hpp"\n', "may not"),
+        ("cli/a.cpp", '#include "backends/registration.hpp"\n', "may not"),
+        ("cli/a.cpp", "#include <ucp/api/ucp.h>\n", "includes <ucp/api/ucp.h>"),
+        ("cli/a.cpp", "// FIX" "ME later\n", "leave it out"),
+        ("cli/a.cpp", '#ifdef DISTATTN_HAVE_X\n', "registry"),
+        ("cli/a.cpp", "x = \"/home/me/x\";\n", "no path"),
+        ("cli/a.cpp", "// -----------\n", "separator"),
+        ("cli/a.cpp", "x();\n" * 500, "split it"),
+        ("cli/a.cpp", "x" * 130 + "\n", "130 columns"),
+        ("cli/a.cpp", "x(); \n", "trailing"),
+        ("cli/a.cpp", "x();", "newline"),
+        ("cli/a.hpp", "x();\n", "#pragma once"),
+        ("cli/a.cpp", "int f() {\n" + body + "}\n", "a function of 82 lines"),
+    ):
+        expect(any(complaint in found for found in complaints_about(path, text)),
+               f"nobody says '{complaint}' of {text!r}")
+    sound = '#include "backends/cuda/event.hpp"\n#include "distattn/engine.hpp"\n#include <nccl.h>\n'
+    expect(complaints_about("backends/nccl/a.cpp", sound) == [], "the edge from nccl to the CUDA event is refused")
+    dead = dead_files({"cli/a.cpp": "", "cli/a.hpp": "", "cli/CMakeLists.txt": "b.cpp"})
+    expect(len(list(dead)) == 2, "dead files live")
+
+
+def main():
+    check_the_checks()
+    texts = read_tree()
+    expect(len(texts) > 100, f"only {len(texts)} files found under {SOURCE}")
+    found = [complaint for path, text in texts.items() for complaint in complaints_about(path, text)]
+    found += dead_files(texts)
+    for complaint in found:
+        print(complaint)
+    if found:
+        fail(f"{len(found)} complaints about {len(texts)} files")
+    print(f"{len(texts)} files in order")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
