@@ -81,6 +81,7 @@ void Port::exchange(const Step& step, std::span<Packet> packets) {
 void Port::post(std::span<Packet> packets) {
   posted_.clear();
   pairs_.clear();
+  pairs_.reserve(packets.size());  // how many come second is a matter of time
   for (const Packet& packet : packets) posted_.push_back({this, &packet});
 
   const std::scoped_lock lock(hub_.mutex_);

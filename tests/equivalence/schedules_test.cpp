@@ -72,3 +72,60 @@ TEST_CASE("every schedule agrees with float64 under every mask") {
     }
   }
 }
+
+TEST_CASE("every schedule agrees with float64 for uneven shapes") {
+  struct Shape {
+    std::int64_t batch, seq_q, seq_kv;
+    int heads, kv_heads, head_dim, value_dim;
+  };
+  for (const auto& [batch, seq_q, seq_kv, heads, kv_heads, head_dim, value_dim] :
+       {Shape{2, 20, 53, 4, 4, 8, 16}, Shape{1, 53, 20, 6, 2, 16, 8}, Shape{3, 1, 40, 5, 5, 8, 8},
+        Shape{1, 37, 37, 12, 4, 24, 8}, Shape{2, 3, 5, 4, 1, 8, 8}, Shape{1, 31, 31, 33, 11, 8, 8}}) {
+    for (const int ranks : {1, 3, 4, 8}) {
+      Problem problem = small_problem(seq_q, seq_kv, heads, kv_heads);
+      problem.batch = batch;
+      problem.head_dim = head_dim;
+      problem.value_dim = value_dim;
+      CHECK(check_all(problem, ranks, {}) >= 1);
+    }
+  }
+}
+
+TEST_CASE("every schedule agrees with float64 in every element type") {
+  for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
+    for (const DType wire : {DType::fp32, DType::bf16}) {
+      Problem problem = small_problem(61, 61, 4, 2);
+      problem.dtype = dtype;
+      problem.wire = wire;
+      CHECK(check_all(problem, 6, {}) >= 5);
+    }
+  }
+}
+
+TEST_CASE("every schedule agrees with float64 in every mode and over nodes") {
+  for (const Mode mode : {Mode::overlapped, Mode::serial, Mode::gathered}) {
+    for (const Routes routes : {Routes{0, 0}, Routes{2, 0}, Routes{4, 2}}) {
+      ShardedRun run;
+      run.options.own_mode = false;
+      run.options.mode = mode;
+      run.options.routes = routes;
+      run.runs = 2;
+      CHECK(check_all(small_problem(64, 64, 8, 2), 8, run) >= 5);
+    }
+  }
+}
+
+TEST_CASE("meshes with head groups that share key heads, on every layout, agree with float64") {
+  for (const char* name : {"mesh:3x2x1:zigzag", "mesh:3x1x2:block", "mesh:6x1x1:striped", "mesh:2x3x1:chunked",
+                           "mesh:1x2x3:chunked", "ring/burst", "zigzag-ring/burst:zigzag"}) {
+    Problem problem = small_problem(53, 53, 12, 4);
+    const Inputs inputs(problem, seed);
+    ShardedRun run;
+    run.ranks = 6;
+    run.options.schedule = name;
+    run.options.backward = true;
+    const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+    CAPTURE(name);
+    CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 4 * run.ranks));
+  }
+}

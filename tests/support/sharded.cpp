@@ -17,23 +17,45 @@ std::vector<std::byte> draw(std::uint64_t seed, RandomTensor tensor, std::int64_
   return data;
 }
 
-/// One rank's dense shard of a whole tensor.
+/// One rank's shard of a whole tensor.
 class Shard {
  public:
-  Shard(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank, DType dtype)
-      : Shard(whole.shape, static_cast<std::int64_t>(positions(segments, rank).size()), dtype) {
+  /// Room for a result of so many tokens, in fp64.
+  Shard(const std::array<std::int64_t, 4>& whole, std::int64_t tokens, MemoryOrder order)
+      : Shard(whole, tokens, DType::fp64, order) {}
+  /// An input.
+  Shard(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank,
+        MemoryOrder order)
+      : Shard(whole.shape, static_cast<std::int64_t>(positions(segments, rank).size()), whole.dtype,
+              MemoryOrder::dense) {
     gather(whole, first, segments, rank, view());
+    if (order == MemoryOrder::dense) return;
+    Shard other(whole.shape, view_.sequence(), order);
+    const std::int64_t dim = view_.head_dim();
+    std::vector<double> row(static_cast<std::size_t>(dim));
+    for (std::int64_t b = 0; b < view_.batch(); ++b) {
+      for (std::int64_t s = 0; s < view_.sequence(); ++s) {
+        for (std::int64_t h = 0; h < view_.heads(); ++h) {
+          convert(view_.row(b, s, h), view_.dtype, reinterpret_cast<std::byte*>(row.data()), DType::fp64, dim);
+          auto* into = reinterpret_cast<double*>(other.view_.row(b, s, h));
+          for (std::int64_t d = 0; d < dim; ++d) into[d * other.view_.strides[3]] = row[static_cast<std::size_t>(d)];
+        }
+      }
+    }
+    *this = std::move(other);
   }
-  Shard(const std::array<std::int64_t, 4>& whole, std::int64_t tokens, DType dtype)
-      : shape_{whole[0], tokens, whole[2], whole[3]}, dtype_(dtype),
-        data_(static_cast<std::size_t>(shape_[0] * tokens * shape_[2] * shape_[3]) * size_of(dtype)) {}
 
-  TensorView view() { return dense_view(data_.data(), dtype_, shape_[0], shape_[1], shape_[2], shape_[3]); }
+  const TensorView& view() const { return view_; }
 
  private:
-  std::array<std::int64_t, 4> shape_;
-  DType dtype_;
+  Shard(const std::array<std::int64_t, 4>& whole, std::int64_t tokens, DType dtype, MemoryOrder order)
+      : data_(static_cast<std::size_t>(whole[0] * tokens * whole[2] * whole[3]) * size_of(dtype)),
+        view_(dense_view(data_.data(), dtype, whole[0], tokens, whole[2], whole[3])) {
+    if (order == MemoryOrder::heads_last) view_.strides = {tokens * whole[2] * whole[3], whole[2] * whole[3], 1, whole[2]};
+  }
+
   std::vector<std::byte> data_;
+  TensorView view_;
 };
 
 /// Writes a shard of doubles into a dense whole tensor [batch, sequence, heads, dim], or statistics.
@@ -48,7 +70,9 @@ void scatter(const TensorView& shard, const std::vector<std::int64_t>& tokens, s
         const auto* row = reinterpret_cast<const double*>(shard.row(b, static_cast<std::int64_t>(t), h));
         const std::int64_t into = statistics ? (b * shard.heads() + h) * sequence + at
                                              : ((b * sequence + at) * shard.heads() + h) * shard.head_dim();
-        std::copy_n(row, shard.head_dim(), whole.begin() + into);
+        for (std::int64_t d = 0; d < shard.head_dim(); ++d) {
+          whole[static_cast<std::size_t>(into + d)] = row[d * shard.strides[3]];
+        }
       }
     }
   }
@@ -113,10 +137,10 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     const auto key_count = static_cast<std::int64_t>(keys.size());
     const std::int64_t first = problem.first_query();
 
-    Shard q(inputs.q(), first, sharding.queries, rank, problem.dtype);
-    Shard k(inputs.k(), 0, sharding.keys, rank, problem.dtype), v(inputs.v(), 0, sharding.keys, rank, problem.dtype);
-    Shard o(inputs.d_o().shape, query_count, DType::fp64);
-    Shard lse({problem.batch, 0, problem.heads, 1}, query_count, DType::fp64);
+    Shard q(inputs.q(), first, sharding.queries, rank, run.order);
+    Shard k(inputs.k(), 0, sharding.keys, rank, run.order), v(inputs.v(), 0, sharding.keys, rank, run.order);
+    Shard o(inputs.d_o().shape, query_count, run.order);
+    Shard lse({problem.batch, 0, problem.heads, 1}, query_count, run.order);
     Bindings bindings;
     bindings.q = q.view();
     bindings.k = k.view();
@@ -128,9 +152,9 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     scatter(lse.view(), queries, first, result.lse, true);
     if (!run.options.backward) return;
 
-    Shard d_o(inputs.d_o(), first, sharding.queries, rank, problem.dtype);
-    Shard dq(inputs.q().shape, query_count, DType::fp64);
-    Shard dk(inputs.k().shape, key_count, DType::fp64), dv(inputs.v().shape, key_count, DType::fp64);
+    Shard d_o(inputs.d_o(), first, sharding.queries, rank, run.order);
+    Shard dq(inputs.q().shape, query_count, run.order);
+    Shard dk(inputs.k().shape, key_count, run.order), dv(inputs.v().shape, key_count, run.order);
     bindings.d_o = d_o.view();
     bindings.dq = dq.view();
     bindings.dk = dk.view();

@@ -31,6 +31,12 @@ class Inputs {
   std::vector<std::byte> q_, k_, v_, d_o_;
 };
 
+/// How a rank's tensors lie in memory.
+enum class MemoryOrder : std::uint8_t {
+  dense,       ///< as [batch, sequence, heads, head_dim], inputs in the problem's type
+  heads_last,  ///< as [batch, sequence, head_dim, heads], everything in fp64
+};
+
 /// Whole results as ExactResult; what the device wrote in fp32 or fp64 is kept exactly.
 struct ShardedRun {
   std::string backend = "reference";
@@ -38,6 +44,7 @@ struct ShardedRun {
   int ranks = 1;
   int threads = 1;  ///< of each rank
   int runs = 1;     ///< of each pass, one after the other; the last one's results are returned
+  MemoryOrder order = MemoryOrder::dense;
   InprocOptions inproc;
 };
 ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run);
