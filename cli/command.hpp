@@ -20,5 +20,6 @@ Command add_completion_command(CLI::App& root);
 Command add_info_command(CLI::App& root);
 Command add_manual_command(CLI::App& root);
 Command add_plan_command(CLI::App& root);
+Command add_run_command(CLI::App& root);
 
 }  // namespace distattn::cli

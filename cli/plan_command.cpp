@@ -1,14 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "command.hpp"
 #include "console.hpp"
-#include "distattn/choose.hpp"
 #include "distattn/error.hpp"
 #include "distattn/plan.hpp"
 #include "output.hpp"
+#include "prepared.hpp"
 #include "problem_options.hpp"
 #include "schedule_options.hpp"
 
@@ -36,14 +35,6 @@ struct Rows {
   std::vector<Row> rows;
   std::vector<Skipped> skipped;
 };
-
-std::int64_t largest(const std::vector<std::int64_t>& values) {
-  return *std::max_element(values.begin(), values.end());
-}
-
-double mean(const std::vector<std::int64_t>& values) {
-  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
-}
 
 /// Both passes of one schedule, or the reason why it does not apply.
 void add_plans(const std::string& name, const Problem& problem, int ranks, const PlanOptions& options, Rows& rows) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "distattn/choose.hpp"
 #include "distattn/lower.hpp"
 #include "distattn/table.hpp"
 #include "problem_options.hpp"

@@ -2,7 +2,6 @@
 
 #include <cstring>
 
-#include "distattn/error.hpp"
 #include "distattn/float16.hpp"
 
 namespace distattn {
@@ -58,35 +57,6 @@ void convert(const std::byte* from, DType from_dtype, std::byte* into, DType int
       for (std::int64_t i = 0; i < count; ++i) target[i] = narrow<Into>(widen(source[i]));
     });
   });
-}
-
-void gather(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank,
-            const TensorView& local) {
-  const std::int64_t dim = whole.head_dim();
-  const bool dense_rows = whole.strides[3] == 1;
-  const auto element_bytes = static_cast<std::int64_t>(size_of(whole.dtype));
-  const auto local_bytes = static_cast<std::int64_t>(size_of(local.dtype));
-  std::int64_t token = 0;
-  for (const Segment& segment : segments) {
-    if (segment.owner != rank) continue;
-    for (std::int64_t i = 0; i < segment.run.count; ++i, ++token) {
-      const std::int64_t s = segment.run.at(i) - first;
-      DISTATTN_EXPECT(0 <= s && s < whole.sequence() && token < local.sequence());
-      for (std::int64_t b = 0; b < whole.batch(); ++b) {
-        for (std::int64_t h = 0; h < whole.heads(); ++h) {
-          const std::byte* const from = whole.row(b, s, h);
-          std::byte* const into = local.row(b, token, h);
-          if (dense_rows) {
-            convert(from, whole.dtype, into, local.dtype, dim);
-            continue;
-          }
-          for (std::int64_t x = 0; x < dim; ++x) {
-            convert(from + x * whole.strides[3] * element_bytes, whole.dtype, into + x * local_bytes, local.dtype, 1);
-          }
-        }
-      }
-    }
-  }
 }
 
 }  // namespace distattn

@@ -1,22 +1,14 @@
 #pragma once
-/// Elements from one type to another, and a rank's tokens out of a whole tensor.
+/// Elements from one type to another.
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
-#include "distattn/layout.hpp"
-#include "distattn/tensor.hpp"
 #include "distattn/types.hpp"
 
 namespace distattn {
 
 /// `count` elements, rounded to nearest even where `into_dtype` is narrower. The two must not overlap.
 void convert(const std::byte* from, DType from_dtype, std::byte* into, DType into_dtype, std::int64_t count);
-
-/// Copies the tokens that `rank` owns, in the order of its local tensors, out of a whole tensor whose first token
-/// stands at position `first` into a dense one of as many tokens. Reads nothing else of `whole`.
-void gather(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank,
-            const TensorView& local);
 
 }  // namespace distattn

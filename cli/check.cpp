@@ -1,0 +1,148 @@
+#include "check.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "cpu_features.hpp"
+#include "distattn/oracle.hpp"
+#include "distattn/tolerance.hpp"
+
+namespace distattn::cli {
+namespace {
+
+/// |a − b|, where equal infinities and two NaNs do not differ.
+double difference(double a, double b) {
+  if (a == b || (std::isnan(a) && std::isnan(b))) return 0;
+  const double distance = std::abs(a - b);
+  return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
+}
+
+/// Sums of squares on the way to a relative L2 error, and the largest difference.
+struct Distance {
+  double squares = 0, reference_squares = 0, largest = 0;
+
+  void add(double value, double reference) {
+    const double d = difference(value, reference);
+    squares += d * d;
+    if (std::isfinite(reference)) reference_squares += reference * reference;
+    largest = std::max(largest, d);
+  }
+  /// Where the reference is zero everywhere, the error itself.
+  double relative() const { return std::sqrt(squares) / (reference_squares > 0 ? std::sqrt(reference_squares) : 1.0); }
+};
+
+double element(const std::byte* row, DType dtype, std::int64_t x) {
+  return dtype == DType::fp64 ? reinterpret_cast<const double*>(row)[x]
+                              : static_cast<double>(reinterpret_cast<const float*>(row)[x]);
+}
+
+/// Some heads of one sequence of an input, as a whole tensor of the problem's element type.
+class Slice {
+ public:
+  Slice(const Inputs& inputs, Tensor tensor, std::int64_t b, std::int64_t first_head, std::int64_t heads, DType dtype)
+      : view_{dense_view<const std::byte>(nullptr, dtype, 1, inputs.tokens(tensor), heads, inputs.dim(tensor))} {
+    const std::size_t row = static_cast<std::size_t>(heads * inputs.dim(tensor)) * size_of(dtype);
+    bytes_.resize(static_cast<std::size_t>(inputs.tokens(tensor)) * row);
+    for (std::int64_t s = 0; s < inputs.tokens(tensor); ++s) {
+      inputs.read(tensor, b, s, first_head, heads, dtype, bytes_.data() + static_cast<std::size_t>(s) * row);
+    }
+    view_.data = bytes_.data();
+  }
+  const ConstTensorView& view() const { return view_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  ConstTensorView view_;
+};
+
+/// A rank's rows of one head group against the oracle's [1, sequence, heads, dim].
+struct HeadRange {
+  std::int64_t b, first, count;
+};
+
+void compare(const ConstTensorView& local, const std::vector<std::int64_t>& positions, std::int64_t first_position,
+             const HeadRange& heads, const std::vector<double>& exact, Distance& distance) {
+  const std::int64_t dim = local.head_dim();
+  for (std::int64_t i = 0; i < std::ssize(positions); ++i) {
+    const std::int64_t s = positions[static_cast<std::size_t>(i)] - first_position;
+    for (std::int64_t h = 0; h < heads.count; ++h) {
+      const std::byte* const row = local.row(heads.b, i, heads.first + h);
+      const double* const expected = exact.data() + (s * heads.count + h) * dim;
+      for (std::int64_t x = 0; x < dim; ++x) distance.add(element(row, local.dtype, x), expected[x]);
+    }
+  }
+}
+
+/// The oracle's lse is [heads, sequence].
+void compare_lse(const ConstTensorView& local, const std::vector<std::int64_t>& positions, const Problem& problem,
+                 const HeadRange& heads, const std::vector<double>& exact, Distance& distance) {
+  for (std::int64_t i = 0; i < std::ssize(positions); ++i) {
+    const std::int64_t s = positions[static_cast<std::size_t>(i)] - problem.first_query();
+    for (std::int64_t h = 0; h < heads.count; ++h) {
+      const std::byte* const row = local.row(heads.b, i, heads.first + h);
+      distance.add(element(row, local.dtype, 0), exact[static_cast<std::size_t>(h * problem.seq_q + s)]);
+    }
+  }
+}
+
+/// Distances of every result so far.
+struct Distances {
+  Distance o, lse, dq, dk, dv;
+};
+
+ExactResult exact_of(const Problem& problem, const Inputs& inputs, std::int64_t b, std::int64_t kv_head,
+                     Passes passes) {
+  const std::int64_t group = problem.heads_per_kv();
+  Problem one = problem;
+  one.batch = one.kv_heads = 1;
+  one.heads = problem.heads_per_kv();
+  const Slice q(inputs, Tensor::q, b, kv_head * group, group, problem.dtype);
+  const Slice k(inputs, Tensor::k, b, kv_head, 1, problem.dtype), v(inputs, Tensor::v, b, kv_head, 1, problem.dtype);
+  if (passes == Passes::forward) return exact_attention(one, q.view(), k.view(), v.view(), {}, cpu_cores());
+  const Slice d_o(inputs, Tensor::d_o, b, kv_head * group, group, problem.dtype);
+  return exact_attention(one, q.view(), k.view(), v.view(), d_o.view(), cpu_cores());
+}
+
+}  // namespace
+
+double Errors::largest() const {
+  double most = 0;
+  for (const double error : {o, lse, dq, dk, dv}) {
+    most = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(most, error);
+  }
+  return most;
+}
+
+Errors check_results(const Sharding& sharding, const Inputs& inputs, const std::vector<RankTensors>& ranks,
+                     Passes passes, int steps) {
+  const Problem& problem = sharding.problem;
+  const std::int64_t group = problem.heads_per_kv();
+  Distances distances;
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    for (std::int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
+      const ExactResult exact = exact_of(problem, inputs, b, kv_head, passes);
+      const HeadRange query_heads{b, kv_head * group, group}, key_heads{b, kv_head, 1};
+      for (Rank rank = 0; rank < sharding.ranks; ++rank) {
+        const RankTensors& local = ranks[static_cast<std::size_t>(rank)];
+        const auto queries = positions(sharding.queries, rank), keys = positions(sharding.keys, rank);
+        compare(local.o(), queries, problem.first_query(), query_heads, exact.o, distances.o);
+        compare_lse(local.lse(), queries, problem, query_heads, exact.lse, distances.lse);
+        if (passes == Passes::forward) continue;
+        compare(local.dq(), queries, problem.first_query(), query_heads, exact.dq, distances.dq);
+        compare(local.dk(), keys, 0, key_heads, exact.dk, distances.dk);
+        compare(local.dv(), keys, 0, key_heads, exact.dv, distances.dv);
+      }
+    }
+  }
+  return {distances.o.relative(),  distances.lse.largest,     distances.dq.relative(), distances.dk.relative(),
+          distances.dv.relative(), tolerance(problem, steps), passes == Passes::both};
+}
+
+Json json_of(const Errors& errors) {
+  const auto gradient = [&](double error) { return errors.backward ? number_or_null(error) : Json(nullptr); };
+  return {{"o", number_or_null(errors.o)}, {"lse", number_or_null(errors.lse)}, {"dq", gradient(errors.dq)},
+          {"dk", gradient(errors.dk)},     {"dv", gradient(errors.dv)},         {"tolerance", errors.tolerance}};
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,30 @@
+#pragma once
+/// Compares what ranks computed with the float64 oracle.
+
+#include <vector>
+
+#include "inputs.hpp"
+#include "output.hpp"
+#include "rank_tensors.hpp"
+
+namespace distattn::cli {
+
+/// Relative L2 errors over the whole tensor; lse: the largest absolute one. The gradients' are 0 without backward.
+struct Errors {
+  double o = 0, lse = 0, dq = 0, dk = 0, dv = 0;
+  double tolerance = 0;
+  bool backward = false;
+
+  double largest() const;
+  bool within_tolerance() const { return largest() <= tolerance; }
+};
+
+/// Goes key head by key head, so that the oracle holds one head group's tensors at a time. `steps` bounds the merges
+/// that a result went through.
+Errors check_results(const Sharding& sharding, const Inputs& inputs, const std::vector<RankTensors>& ranks,
+                     Passes passes, int steps);
+
+/// {"o":…,"lse":…,"dq":…,"dk":…,"dv":…,"tolerance":…}
+Json json_of(const Errors& errors);
+
+}  // namespace distattn::cli

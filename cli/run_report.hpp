@@ -1,0 +1,23 @@
+#pragma once
+/// What `run` says about a finished run: the JSON object and the text.
+
+#include <optional>
+#include <string>
+
+#include "check.hpp"
+#include "prepared.hpp"
+#include "sharded_run.hpp"
+
+namespace distattn::cli {
+
+struct RunReport {
+  const Prepared& prepared;
+  const RunResult& result;
+  std::optional<Errors> errors;
+};
+
+/// The fields that every check reads, and the backward pass's own under "backward".
+Json json_of(const RunReport& report);
+std::string text_of(const RunReport& report);
+
+}  // namespace distattn::cli

@@ -1,0 +1,38 @@
+#pragma once
+/// Runs a proved schedule on ranks that are threads of this process, and times it.
+
+#include <string>
+#include <vector>
+
+#include "inputs.hpp"
+#include "prepared.hpp"
+#include "rank_tensors.hpp"
+
+namespace distattn::cli {
+
+struct RunOptions {
+  std::string backend;  ///< empty: the best usable that computes the problem
+  int threads = 0;      ///< of a rank; 0: cores / ranks, at least 1
+  int runs = 1, warmups = 0;
+};
+
+/// Seconds of one pass: the first run, warm-up or not, and the median of the measured ones.
+struct Timing {
+  double first_s = 0, median_s = 0;
+};
+
+struct RunResult {
+  std::string backend;
+  int threads = 0;
+  Timing forward, backward;
+  std::vector<RankTensors> ranks;
+};
+
+/// The backend that `options` name, or the best usable one that computes `problem`. Throws Error(usage) with what the
+/// named one, or all, say against it.
+std::string choose_backend(const std::string& name, const Problem& problem, Passes passes);
+
+/// Throws whatever a rank threw first, and Error(environment) when memory is not enough.
+RunResult run_sharded(const Prepared& prepared, const Inputs& inputs, const RunOptions& options);
+
+}  // namespace distattn::cli
