@@ -39,10 +39,14 @@ Element rounded_to(Value value) {
 template <class Visit>
 decltype(auto) with_element(DType dtype, Visit visit) {
   switch (dtype) {
-    case DType::fp64: return visit(double{});
-    case DType::fp32: return visit(float{});
-    case DType::bf16: return visit(Bf16{});
-    case DType::fp16: return visit(Fp16{});
+    case DType::fp64:
+      return visit(double{});
+    case DType::fp32:
+      return visit(float{});
+    case DType::bf16:
+      return visit(Bf16{});
+    case DType::fp16:
+      return visit(Fp16{});
   }
   DISTATTN_EXPECT(!"a known element type");
   return visit(float{});

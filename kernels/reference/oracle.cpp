@@ -55,12 +55,8 @@ Exact compute_exactly(const WholeAttention& attention, Team& team) {
                         .value_dim = static_cast<int>(attention.v.head_dim()),
                         .scale = attention.scale};
   std::vector<double> dk(k.size()), dv(v.size());
-  const KeySide side{.k = k.data(),
-                     .v = v.data(),
-                     .keys = attention.keys,
-                     .bands = attention.bands,
-                     .dk = dk.data(),
-                     .dv = dv.data()};
+  const KeySide side{
+      .k = k.data(), .v = v.data(), .keys = attention.keys, .bands = attention.bands, .dk = dk.data(), .dv = dv.data()};
   const std::int64_t rows = shape.batch * heads * attention.queries.count;
   std::vector<double> o(static_cast<std::size_t>(rows * shape.value_dim));
   Exact exact;

@@ -1,0 +1,123 @@
+#include <algorithm>
+#include <vector>
+
+#include "distattn/error.hpp"
+#include "kernels/kokkos/blocks.hpp"
+#include "kernels/kokkos/kokkos.hpp"
+#include "kernels/kokkos/launch.hpp"
+#include "kernels/kokkos/ranges.hpp"
+#include "kernels/kokkos/select.hpp"
+
+namespace distattn::kernels::kokkos {
+
+namespace {
+
+/// One head of one block of queries.
+struct Item {
+  std::int64_t pairs;
+  std::int32_t block;
+  std::int32_t head;  ///< batch · q_count + query head
+};
+
+struct Plan {
+  QueryBlocks cut;
+  std::vector<Item> items;
+  std::size_t scratch_bytes;  ///< of a thread, without the ranges
+  std::size_t most_rows;      ///< of a block
+};
+
+// Small enough that every thread gets several, large enough that packed keys serve many queries. A query's result does
+// not depend on the block that it is in.
+std::int64_t block_rows(const VectorKernels& kernels, const AttendArgs& args, int threads) {
+  const std::int64_t heads = args.shape.batch * args.shape.heads.q_count, panel = kernels.attend_panel;
+  const std::int64_t most = kernels.attend_rows(args.shape.head_dim, args.shape.value_dim);
+  const std::int64_t blocks_wanted =
+      std::max((4 * threads + heads - 1) / heads, (args.queries.count + most - 1) / most);
+  const std::int64_t rows = std::max<std::int64_t>(1, (args.queries.count + blocks_wanted - 1) / blocks_wanted);
+  return std::min(most, (rows + panel - 1) / panel * panel);
+}
+
+void make_plan(std::span<const AttendArgs> operations, const VectorKernels& kernels, int threads, Plan& plan) {
+  plan.cut.clear();
+  plan.items.clear();
+  plan.scratch_bytes = plan.most_rows = 0;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const AttendArgs& args = operations[i];
+    const TileShape& shape = args.shape;
+    const std::size_t first = plan.cut.blocks.size();
+    plan.cut.cut(static_cast<std::int32_t>(i), args.queries, args.keys, block_rows(kernels, args, threads));
+    for (std::size_t block = first; block < plan.cut.blocks.size(); ++block) {
+      for (std::int64_t head = 0; head < shape.batch * shape.heads.q_count; ++head) {
+        plan.items.push_back(
+            {plan.cut.blocks[block].pairs, static_cast<std::int32_t>(block), static_cast<std::int32_t>(head)});
+      }
+    }
+    plan.scratch_bytes = std::max(plan.scratch_bytes, kernels.attend_scratch(shape.head_dim, shape.value_dim));
+    plan.most_rows =
+        std::max(plan.most_rows, static_cast<std::size_t>(kernels.attend_rows(shape.head_dim, shape.value_dim)));
+  }
+  // Longest first, so that none is left alone at the end.
+  std::sort(plan.items.begin(), plan.items.end(), [](const Item& a, const Item& b) {
+    return a.pairs != b.pairs ? a.pairs > b.pairs : a.block != b.block ? a.block < b.block : a.head < b.head;
+  });
+}
+
+template <class T>
+const std::byte* element(const T* array, std::int64_t index, DType dtype) {
+  return reinterpret_cast<const std::byte*>(array) + static_cast<std::size_t>(index) * size_of(dtype);
+}
+
+void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArgs& args, const Item& item,
+                 std::byte* scratch, const StopFlag& stop) {
+  const TileShape& shape = args.shape;
+  const QueryBlock& block = plan.cut.blocks[static_cast<std::size_t>(item.block)];
+  const std::int64_t row = item.head * args.queries.count + block.first;
+  const AttendBlock rows{.dtype = shape.dtype,
+                         .head_dim = shape.head_dim,
+                         .value_dim = shape.value_dim,
+                         .scale = static_cast<float>(shape.scale),
+                         .q = element(static_cast<const std::byte*>(args.q), row * shape.head_dim, shape.dtype),
+                         .rows = block.rows,
+                         .o = static_cast<float*>(args.o) + row * shape.value_dim,
+                         .lse = static_cast<float*>(args.lse) + row,
+                         .carry = args.carry};
+  const std::span begin(reinterpret_cast<std::int32_t*>(scratch + plan.scratch_bytes), plan.most_rows);
+  const std::span end(begin.data() + plan.most_rows, plan.most_rows);
+  const Run queries = part_of(args.queries, block.first, block.rows);
+  const std::int64_t b = item.head / shape.heads.q_count;
+  const std::int64_t kv =
+      b * shape.heads.kv_count + shape.heads.kv_of(static_cast<int>(item.head % shape.heads.q_count));
+
+  kernels.attend_begin(rows, scratch);
+  for (std::size_t t = block.touches; t < block.touches_end; ++t) {
+    const KeySide& side = args.keys[static_cast<std::size_t>(plan.cut.touches[t].side)];
+    visible_ranges(side.bands[static_cast<std::size_t>(plan.cut.touches[t].band)], queries, side.keys,
+                   {0, side.keys.count}, begin, end);
+    const std::int64_t key = kv * side.keys.count;
+    kernels.attend_pass(rows,
+                        {.k = element(static_cast<const std::byte*>(side.k), key * shape.head_dim, shape.dtype),
+                         .v = element(static_cast<const std::byte*>(side.v), key * shape.value_dim, shape.dtype),
+                         .begin = begin.data(),
+                         .end = end.data()},
+                        scratch, stop);
+  }
+  kernels.attend_end(rows, scratch);
+}
+
+}  // namespace
+
+void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop) {
+  thread_local Plan plan;  // kept by the thread that submits a rank's steps
+  const Plan& made = plan;
+  const VectorKernels& kernels = vector_kernels();
+  make_plan(operations, kernels, team.size(), plan);
+  const std::size_t bytes = plan.scratch_bytes + 2 * plan.most_rows * sizeof(std::int32_t);
+  launch(team, static_cast<std::int64_t>(plan.items.size()), stop, [&](int thread, std::int64_t i) {
+    const Item& item = made.items[static_cast<std::size_t>(i)];
+    const AttendArgs& args =
+        operations[static_cast<std::size_t>(made.cut.blocks[static_cast<std::size_t>(item.block)].operation)];
+    attend_item(kernels, made, args, item, team.scratch(thread, bytes), stop);
+  });
+}
+
+}  // namespace distattn::kernels::kokkos

@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "kernels/kokkos/backward_plan.hpp"
+#include "kernels/kokkos/kokkos.hpp"
+#include "kernels/kokkos/launch.hpp"
+#include "kernels/kokkos/ranges.hpp"
+#include "kernels/kokkos/select.hpp"
+
+namespace distattn::kernels::kokkos {
+
+namespace {
+
+const std::byte* element(const void* array, std::int64_t index, DType dtype) {
+  return static_cast<const std::byte*>(array) + static_cast<std::size_t>(index) * size_of(dtype);
+}
+
+/// One task on one thread.
+class TaskRunner {
+ public:
+  TaskRunner(const VectorKernels& kernels, const BackwardPlan& plan, const AttendBackwardArgs& args,
+             const BackwardTask& task, std::byte* scratch, std::size_t scratch_bytes, const StopFlag& stop)
+      : kernels_(kernels),
+        args_(args),
+        shape_(args.shape),
+        side_(args.keys[static_cast<std::size_t>(task.side)]),
+        head_(task.head),
+        kv_head_(task.head / args.shape.heads.q_count * args.shape.heads.kv_count +
+                 args.shape.heads.kv_of(task.head % args.shape.heads.q_count)),
+        scratch_(scratch),
+        begin_(reinterpret_cast<std::int32_t*>(scratch + scratch_bytes),
+               static_cast<std::size_t>(kernels.backward_rows)),
+        end_(begin_.data() + kernels.backward_rows, begin_.size()),
+        stop_(stop) {
+    const QueryBlock& chunk = plan.queries.blocks[static_cast<std::size_t>(task.query_block)];
+    const Touch* touches = plan.queries.touches.data();
+    const auto of_side = [](const Touch& a, std::int32_t side) { return a.side < side; };
+    first_touch_ = std::lower_bound(touches + chunk.touches, touches + chunk.touches_end, task.side, of_side);
+    last_touch_ = std::lower_bound(first_touch_, touches + chunk.touches_end, task.side + 1, of_side);
+    rows_ = {chunk.first, chunk.first + chunk.rows};
+  }
+
+  /// Adds the gradients of the keys [first, first + count).
+  void run(std::int64_t first, std::int64_t count) {
+    for (std::int64_t key = first; key < first + count; key += backward_chunk) {
+      add_chunk(key, std::min<std::int64_t>(backward_chunk, first + count - key));
+    }
+  }
+
+ private:
+  void add_chunk(std::int64_t key, std::int64_t count) {
+    const Run keys = part_of(side_.keys, key, count);
+    const std::int64_t at = kv_head_ * side_.keys.count + key;
+    const BackwardChunk chunk{.dtype = shape_.dtype,
+                              .head_dim = shape_.head_dim,
+                              .value_dim = shape_.value_dim,
+                              .scale = static_cast<float>(shape_.scale),
+                              .k = element(side_.k, at * shape_.head_dim, shape_.dtype),
+                              .v = element(side_.v, at * shape_.value_dim, shape_.dtype),
+                              .keys = static_cast<int>(count),
+                              .dk = static_cast<float*>(side_.dk) + at * shape_.head_dim,
+                              .dv = static_cast<float*>(side_.dv) + at * shape_.value_dim};
+    const std::int64_t step = kernels_.backward_rows;
+    bool packed = false;
+    for (std::int64_t row = rows_.begin; row < rows_.end && !stop_.load(std::memory_order_relaxed); row += step) {
+      add_block(chunk, keys, key, row, std::min(step, rows_.end - row), packed);
+    }
+  }
+
+  void add_block(const BackwardChunk& chunk, const Run& keys, std::int64_t key, std::int64_t row, std::int64_t rows,
+                 bool& packed) {
+    const Run queries = part_of(args_.queries, row, rows);
+    const std::int64_t at = head_ * args_.queries.count + row;
+    const BackwardBlock block{.q = element(args_.q, at * shape_.head_dim, shape_.dtype),
+                              .d_o = element(args_.d_o, at * shape_.value_dim, shape_.dtype),
+                              .lse = static_cast<const float*>(args_.lse) + at,
+                              .delta = static_cast<const float*>(args_.delta) + at,
+                              .rows = static_cast<int>(rows),
+                              .dq = static_cast<float*>(args_.dq) + at * shape_.head_dim};
+    bool begun = false;
+    for (const Touch* touch = first_touch_; touch != last_touch_; ++touch) {
+      const Band& band = side_.bands[static_cast<std::size_t>(touch->band)];
+      if (classify(band, queries, keys) == Coverage::skip) continue;
+      if (!packed) kernels_.backward_chunk_begin(chunk, scratch_);
+      if (!begun) kernels_.backward_block_begin(chunk, block, scratch_);
+      packed = begun = true;
+      visible_ranges(band, queries, side_.keys, {key, key + keys.count}, begin_, end_);
+      for (int i = 0; i < block.rows; ++i) {
+        if (block.lse[i] == -INFINITY) begin_[static_cast<std::size_t>(i)] = end_[static_cast<std::size_t>(i)] = 0;
+      }
+      kernels_.backward_pass(chunk, begin_.data(), end_.data(), scratch_, stop_);
+    }
+    if (begun) kernels_.backward_block_end(chunk, block, scratch_);
+  }
+
+  const VectorKernels& kernels_;
+  const AttendBackwardArgs& args_;
+  const TileShape& shape_;
+  const KeySide& side_;
+  std::int64_t head_, kv_head_;
+  IndexRange rows_;
+  const Touch *first_touch_, *last_touch_;
+  std::byte* scratch_;
+  std::span<std::int32_t> begin_, end_;
+  const StopFlag& stop_;
+};
+
+/// Returns when the sum has reached the turn, or work is to stop.
+void await_turn(std::int32_t& sum, std::int32_t turn, const StopFlag& stop) {
+  const std::atomic_ref<std::int32_t> reached(sum);
+  while (reached.load(std::memory_order_acquire) != turn && !stop.load(std::memory_order_relaxed)) {
+    std::this_thread::yield();
+  }
+}
+
+void end_turn(std::int32_t& sum) { std::atomic_ref<std::int32_t>(sum).fetch_add(1, std::memory_order_release); }
+
+}  // namespace
+
+void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop) {
+  thread_local BackwardPlan plan;  // kept by the thread that submits a rank's steps
+  BackwardPlan& made = plan;
+  const VectorKernels& kernels = vector_kernels();
+  made.make(operations, kernels.backward_rows, backward_chunk);
+  std::size_t bytes = 0;
+  for (const auto& args : operations) {
+    bytes = std::max(bytes, kernels.backward_scratch(args.shape.head_dim, args.shape.value_dim));
+  }
+  const std::size_t with_ranges = bytes + 2 * static_cast<std::size_t>(kernels.backward_rows) * sizeof(std::int32_t);
+
+  launch(team, static_cast<std::int64_t>(made.cleared.size()), stop, [&](int, std::int64_t i) {
+    const ClearedValues& cleared = made.cleared[static_cast<std::size_t>(i)];
+    std::fill_n(cleared.values, cleared.count, 0.f);
+  });
+  launch(team, static_cast<std::int64_t>(made.tasks.size()), stop, [&](int thread, std::int64_t i) {
+    const BackwardTask& task = made.tasks[static_cast<std::size_t>(i)];
+    const AttendBackwardArgs& args = operations[static_cast<std::size_t>(task.operation)];
+    const KeySide& side = args.keys[static_cast<std::size_t>(task.side)];
+    const std::int64_t size = BackwardPlan::key_chunk_keys(side, backward_chunk), first = task.key_chunk * size;
+    std::int32_t& query_sum = made.sums[static_cast<std::size_t>(task.query_sum)];
+    std::int32_t& key_sum = made.sums[static_cast<std::size_t>(task.key_sum)];
+    await_turn(query_sum, task.query_turn, stop);
+    await_turn(key_sum, task.key_turn, stop);
+    TaskRunner(kernels, made, args, task, team.scratch(thread, with_ranges), bytes, stop)
+        .run(first, std::min(size, side.keys.count - first));
+    end_turn(query_sum);
+    end_turn(key_sum);
+  });
+}
+
+}  // namespace distattn::kernels::kokkos

@@ -1,0 +1,261 @@
+#pragma once
+/// Gradients of one block of queries against a chunk of keys (FlashAttention-2, Algorithm 2).
+///
+/// Sᵀ = K·Qᵀ and dPᵀ = V·dOᵀ have queries along the lanes; Pᵀ = 2^(Sᵀ − lse) and dSᵀ = scale·Pᵀ∘(dPᵀ − delta) are made
+/// from them in registers. Then dV += Pᵀ·dO and dK += dSᵀ·Q, with the head dimension along the lanes, and
+/// dQᵀ += Kᵀ·dSᵀ, with queries again: no product needs an operand transposed that is not an input.
+
+#include "kernels/kokkos/packing.hpp"
+#include "kernels/kokkos/product.hpp"
+#include "kernels/kokkos/scratch.hpp"
+#include "kernels/kokkos/tile_shape.hpp"
+#include "kernels/kokkos/vector_kernels.hpp"
+#include "kernels/kokkos/visible.hpp"
+
+namespace distattn::kernels::kokkos::DISTATTN_ISA {
+
+/// Queries of a block and keys that are met at once. Multiples of panel_width and of both tiles' rows.
+inline constexpr int backward_rows = 144;
+inline constexpr int backward_keys = 144;
+inline constexpr int backward_panels = backward_rows / panel_width;
+static_assert(backward_rows % panel_width == 0 && backward_keys % tile_rows == 0);
+
+/// Tiles of dK and dV: keys × a panel of the head dimension.
+inline constexpr int gradient_rows = 6;
+inline constexpr int gradient_vectors = vector_registers == 32 ? 4 : 2;
+inline constexpr int gradient_width = gradient_vectors * lanes;
+static_assert(backward_keys % gradient_rows == 0);
+
+inline constexpr int column_tile = backward_chunk * tile_rows + 16;
+
+/// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
+struct BackwardScratch {
+  float* keys;           // [tile][head_dim][tile_rows]
+  float* values;         // [tile][value_dim][tile_rows]
+  float* key_columns;    // [dim tile][key][tile_rows], tiles column_tile apart
+  float* queries;        // [panel][head_dim][panel_width], times scale·log2e
+  float* d_outputs;      // [panel][value_dim][panel_width]
+  float* query_rows;     // [dim panel][row][gradient_width]
+  float* d_output_rows;  // [dim panel][row][gradient_width]
+  float* lse;            // [row], times log2e
+  float* delta;          // [row], times scale
+  float* d_queries;      // [panel][head_dim][panel_width]
+  float* weights;        // Pᵀ: [key][row]
+  float* d_scores;       // dSᵀ: [key][row]
+  float* widened;        // [row][dim]: where 16-bit rows are widened
+  std::size_t bytes;
+
+  BackwardScratch(std::byte* memory, int head_dim, int value_dim) {
+    Carver carve(memory);
+    keys = carve.floats(backward_chunk * head_dim);
+    values = carve.floats(backward_chunk * value_dim);
+    key_columns = carve.floats(column_tile * head_dim / tile_rows);
+    queries = carve.floats(backward_rows * head_dim);
+    d_outputs = carve.floats(backward_rows * value_dim);
+    query_rows = carve.floats(backward_rows * rounded_up(head_dim, gradient_width));
+    d_output_rows = carve.floats(backward_rows * rounded_up(value_dim, gradient_width));
+    lse = carve.floats(backward_rows);
+    delta = carve.floats(backward_rows);
+    d_queries = carve.floats(backward_rows * head_dim);
+    weights = carve.floats(backward_keys * backward_rows);
+    d_scores = carve.floats(backward_keys * backward_rows);
+    widened = carve.floats(backward_rows * bigger(head_dim, value_dim));
+    bytes = carve.bytes();
+  }
+};
+
+/// Packs a chunk of keys for any number of blocks of queries.
+inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) {
+  const int head_dim = chunk.head_dim, value_dim = chunk.value_dim;
+  const BackwardScratch scratch(memory, head_dim, value_dim);
+  for (int j = 0; j < chunk.keys; j += tile_rows) {
+    const int count = smaller(tile_rows, chunk.keys - j);
+    const float* k =
+        widened(chunk.k, chunk.dtype, std::int64_t{j} * head_dim, std::int64_t{count} * head_dim, scratch.widened);
+    pack_transposed<tile_rows>(k, count, head_dim, 1.f, scratch.keys + j * head_dim);
+    pack_tiles<tile_rows>(k, count, head_dim, scratch.key_columns + j * tile_rows, column_tile);
+    const float* v =
+        widened(chunk.v, chunk.dtype, std::int64_t{j} * value_dim, std::int64_t{count} * value_dim, scratch.widened);
+    pack_transposed<tile_rows>(v, count, value_dim, 1.f, scratch.values + j * value_dim);
+  }
+}
+
+/// Packs rows of queries or of dO both ways: along and across the lanes.
+inline void pack_block_rows(const void* from, DType dtype, int count, int dim, float factor, float* widened_rows,
+                            float* panels, float* rows) {
+  const float* floats = widened(from, dtype, 0, std::int64_t{count} * dim, widened_rows);
+  for (int row = 0; row < backward_rows; row += panel_width) {
+    pack_transposed<panel_width>(floats + row * dim, bigger(0, smaller(panel_width, count - row)), dim, factor,
+                                 panels + row * dim);
+  }
+  pack_panels<gradient_width>(floats, count, backward_rows, dim, rows);
+}
+
+inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
+  const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
+  pack_block_rows(block.q, chunk.dtype, block.rows, chunk.head_dim, chunk.scale * log2_e, scratch.widened,
+                  scratch.queries, scratch.query_rows);
+  pack_block_rows(block.d_o, chunk.dtype, block.rows, chunk.value_dim, 1.f, scratch.widened, scratch.d_outputs,
+                  scratch.d_output_rows);
+  for (int i = 0; i < backward_rows; ++i) {
+    scratch.lse[i] = i < block.rows ? block.lse[i] * log2_e : 0.f;
+    scratch.delta[i] = i < block.rows ? block.delta[i] * chunk.scale : 0.f;
+  }
+  for (int i = 0; i < backward_rows * chunk.head_dim; i += lanes) store(scratch.d_queries + i, 0.f);
+}
+
+/// Pᵀ of one panel of queries against keys [key, end).
+inline void weigh_panel(const BackwardChunk& chunk, const PanelKeys& keys, int row, int key, int end,
+                        const BackwardScratch& scratch) {
+  const float* queries = scratch.queries + row * chunk.head_dim;
+  for (int j = key; j < end; j += tile_rows) {
+    float* weights = scratch.weights + (j - key) * backward_rows + row;
+    visit_tile<backward_rows>(keys, j, weights, 0.f, [&]<int Vectors, bool Masked>(int from) {
+      product<tile_rows, Vectors, 1, tile_rows, panel_width>(
+          chunk.head_dim, scratch.keys + j * chunk.head_dim, queries + from * lanes,
+          [](int, int) { return Vector(0.f); },
+          [&](int i, int v, Vector score) {
+            v += from;
+            Vector weight = exp2(score - load(scratch.lse + row + v * lanes));
+            if constexpr (Masked) weight = replace(keys.hidden(v, j + i), weight, 0.f);
+            store(weights + i * backward_rows + v * lanes, weight);
+          });
+    });
+  }
+}
+
+/// dSᵀ of one panel of queries against keys [key, end), from their Pᵀ.
+inline void differentiate_panel(const BackwardChunk& chunk, const PanelKeys& keys, int row, int key, int end,
+                                const BackwardScratch& scratch) {
+  const float* d_outputs = scratch.d_outputs + row * chunk.value_dim;
+  for (int j = key; j < end; j += tile_rows) {
+    const float* weights = scratch.weights + (j - key) * backward_rows + row;
+    float* d_scores = scratch.d_scores + (j - key) * backward_rows + row;
+    visit_tile<backward_rows>(keys, j, d_scores, 0.f, [&]<int Vectors, bool Masked>(int from) {
+      product<tile_rows, Vectors, 1, tile_rows, panel_width>(
+          chunk.value_dim, scratch.values + j * chunk.value_dim, d_outputs + from * lanes,
+          [](int, int) { return Vector(0.f); },
+          [&](int i, int v, Vector d_weight) {
+            v += from;
+            const Vector change = d_weight * chunk.scale - load(scratch.delta + row + v * lanes);
+            Vector d_score = load(weights + i * backward_rows + v * lanes) * change;
+            if constexpr (Masked) d_score = replace(keys.hidden(v, j + i), d_score, 0.f);
+            store(d_scores + i * backward_rows + v * lanes, d_score);
+          });
+    });
+  }
+}
+
+/// Queries of a block.
+struct RowRange {
+  int from, to;
+};
+
+/// Rows of the block that see some of the `count` keys from `key` on, in whole vectors.
+inline RowRange rows_seeing(const PanelKeys (&panels)[backward_panels], int key, int count) {
+  RowRange rows{backward_rows, 0};
+  for (int p = 0; p < backward_panels; ++p) {
+    const VectorRange range = panels[p].seeing(key, count);
+    if (range.from == range.to) continue;
+    rows.from = smaller(rows.from, p * panel_width + range.from * lanes);
+    rows.to = p * panel_width + range.to * lanes;
+  }
+  return rows;
+}
+
+/// into[j][x] += Σ_row coefficients[j][row] · rows[row][x] for keys j of [key, end) and one panel of `Vectors` vectors
+/// of the head dimension, `width` of whose columns are real.
+template <int Vectors>
+DISTATTN_INLINE void add_gradient_panel(const PanelKeys (&panels)[backward_panels], int key, int end, int dim,
+                                        int width, const float* coefficients, const float* rows, float* into) {
+  for (int j = key; j < end; j += gradient_rows) {
+    const RowRange seeing = rows_seeing(panels, j, smaller(gradient_rows, end - j));
+    if (seeing.to <= seeing.from) continue;
+    float* at = into + std::int64_t{j} * dim;
+    product<gradient_rows, Vectors, backward_rows, 1, gradient_width>(
+        seeing.to - seeing.from, coefficients + (j - key) * backward_rows + seeing.from,
+        rows + seeing.from * gradient_width,
+        [&](int i, int v) {
+          return i < end - j ? load_first(at + std::int64_t{i} * dim + v * lanes, width - v * lanes) : Vector(0.f);
+        },
+        [&](int i, int v, Vector sum) {
+          if (i < end - j) store_first(at + std::int64_t{i} * dim + v * lanes, sum, width - v * lanes);
+        });
+  }
+}
+
+/// dV += Pᵀ·dO, or dK += dSᵀ·Q.
+inline void add_gradient(const PanelKeys (&panels)[backward_panels], int key, int end, int dim,
+                         const float* coefficients, const float* rows, float* into) {
+  for (int x = 0; x < dim; x += gradient_width, rows += backward_rows * gradient_width) {
+    const int width = smaller(gradient_width, dim - x);
+    const auto add = [&]<int Vectors>() {
+      add_gradient_panel<Vectors>(panels, key, end, dim, width, coefficients, rows, into + x);
+    };
+    switch ((width + lanes - 1) / lanes) {
+      case 1:
+        add.template operator()<1>();
+        break;
+      case 2:
+        add.template operator()<2>();
+        break;
+      case 3:
+        add.template operator()<smaller(3, gradient_vectors)>();
+        break;
+      default:
+        add.template operator()<gradient_vectors>();
+        break;
+    }
+  }
+}
+
+/// dQᵀ += Kᵀ·dSᵀ for one panel of queries.
+inline void add_d_queries(const BackwardChunk& chunk, const PanelKeys& keys, int row, int key, int end,
+                          const BackwardScratch& scratch) {
+  const int from = bigger(key, keys.first), to = smaller(end, keys.last);
+  if (to <= from) return;
+  for (int x = 0; x < chunk.head_dim; x += tile_rows) {
+    float* at = scratch.d_queries + row * chunk.head_dim + x * panel_width;
+    product<tile_rows, tile_vectors, 1, tile_rows, backward_rows>(
+        to - from, scratch.key_columns + x / tile_rows * column_tile + from * tile_rows,
+        scratch.d_scores + (from - key) * backward_rows + row,
+        [&](int i, int v) { return load(at + i * panel_width + v * lanes); },
+        [&](int i, int v, Vector sum) { store(at + i * panel_width + v * lanes, sum); });
+  }
+}
+
+inline void backward_pass(const BackwardChunk& chunk, const std::int32_t* begin, const std::int32_t* end_of,
+                          std::byte* memory, const StopFlag& stop) {
+  const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
+  PanelKeys panels[backward_panels];
+  int first = 0x7fffffff, last = 0;
+  for (int p = 0; p < backward_panels; ++p) {
+    panels[p] = panel_keys(begin + p * panel_width, end_of + p * panel_width);
+    first = smaller(first, panels[p].first);
+    last = bigger(last, panels[p].last);
+  }
+  for (int key = first / tile_rows * tile_rows; key < last; key += backward_keys) {
+    if (stop.load(std::memory_order_relaxed)) return;
+    const int end = smaller(last, key + backward_keys);
+    for (int p = 0; p < backward_panels; ++p) weigh_panel(chunk, panels[p], p * panel_width, key, end, scratch);
+    for (int p = 0; p < backward_panels; ++p) differentiate_panel(chunk, panels[p], p * panel_width, key, end, scratch);
+    add_gradient(panels, key, end, chunk.value_dim, scratch.weights, scratch.d_output_rows, chunk.dv);
+    add_gradient(panels, key, end, chunk.head_dim, scratch.d_scores, scratch.query_rows, chunk.dk);
+    for (int p = 0; p < backward_panels; ++p) add_d_queries(chunk, panels[p], p * panel_width, key, end, scratch);
+  }
+}
+
+/// Adds the block's dQ over the chunk to the result.
+inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
+  const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
+  for (int row = 0; row < block.rows; row += panel_width) {
+    float* dq = block.dq + std::int64_t{row} * chunk.head_dim;
+    unpack_transposed<panel_width>(scratch.d_queries + row * chunk.head_dim, smaller(panel_width, block.rows - row),
+                                   chunk.head_dim, [&](int i, int x, Quad four) {
+                                     float* at = dq + std::int64_t{i} * chunk.head_dim + x;
+                                     store_quad(at, load_quad(at) + four);
+                                   });
+  }
+}
+
+}  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -1,0 +1,207 @@
+#pragma once
+/// Forward attention of one block of queries: FlashAttention-2's online softmax (Dao 2023, Algorithm 1), with queries
+/// along the lanes of vectors, so that the softmax has no horizontal operation and all its state is whole vectors.
+///
+/// For each panel of queries and block of keys: Sᵀ = K·(scale·log2e·Q)ᵀ, Pᵀ = 2^(Sᵀ − top), Oᵀ = 2^(old − top)·Oᵀ +
+/// Vᵀ·Pᵀ.
+
+#include "kernels/kokkos/packing.hpp"
+#include "kernels/kokkos/product.hpp"
+#include "kernels/kokkos/scratch.hpp"
+#include "kernels/kokkos/tile_shape.hpp"
+#include "kernels/kokkos/vector_kernels.hpp"
+#include "kernels/kokkos/visible.hpp"
+
+namespace distattn::kernels::kokkos::DISTATTN_ISA {
+
+inline constexpr float lowest = -3.4028234663852886e38f;
+
+/// From one tile of values to the next: apart from a power of two, so that the tiles of a key fall into different sets
+/// of the cache.
+inline constexpr int value_tile = key_block * tile_rows + 16;
+
+inline constexpr int most_rows = 480;
+inline constexpr int most_panels = most_rows / panel_width;
+static_assert(most_rows % panel_width == 0);
+
+/// Rows of a block: what fits block_floats, a whole number of panels.
+inline int attend_rows(int head_dim, int value_dim) {
+  const int rows = smaller(most_rows, block_floats / (head_dim + value_dim));
+  return bigger(panel_width, rows / panel_width * panel_width);
+}
+
+/// A block's operands and state, laid out in its thread's scratch.
+struct AttendScratch {
+  float* queries;  // [panel][head_dim][panel_width], times scale·log2e
+  float* output;   // [panel][value_dim][panel_width]
+  float* top;      // [row] largest score so far, base 2
+  float* sum;      // [row] Σ 2^(score − top)
+  float* keys;     // [tile][head_dim][tile_rows]
+  float* values;   // [dim tile][key_block][tile_rows]
+  float* scores;   // [key_block][panel_width]
+  float* widened;  // [key_block][dim]: where 16-bit rows are widened
+  std::size_t bytes;
+
+  AttendScratch(std::byte* memory, int head_dim, int value_dim) {
+    const int rows = attend_rows(head_dim, value_dim);
+    Carver carve(memory);
+    queries = carve.floats(rows * head_dim);
+    output = carve.floats(rows * value_dim);
+    top = carve.floats(rows);
+    sum = carve.floats(rows);
+    keys = carve.floats(key_block * head_dim);
+    values = carve.floats(value_tile * value_dim / tile_rows);
+    scores = carve.floats(key_block * panel_width);
+    widened = carve.floats(bigger(key_block, panel_width) * bigger(head_dim, value_dim));
+    bytes = carve.bytes();
+  }
+};
+
+/// Packs the block's queries and takes up its carry.
+inline void attend_begin(const AttendBlock& block, std::byte* memory) {
+  const AttendScratch scratch(memory, block.head_dim, block.value_dim);
+  for (int row = 0; row < block.rows; row += panel_width) {
+    const int rows = smaller(panel_width, block.rows - row);
+    const float* q = widened(block.q, block.dtype, std::int64_t{row} * block.head_dim,
+                             std::int64_t{rows} * block.head_dim, scratch.widened);
+    pack_transposed<panel_width>(q, rows, block.head_dim, block.scale * log2_e, scratch.queries + row * block.head_dim);
+
+    float* output = scratch.output + row * block.value_dim;
+    if (block.carry) {
+      pack_transposed<panel_width>(block.o + std::int64_t{row} * block.value_dim, rows, block.value_dim, 1.f, output);
+    } else {
+      for (int i = 0; i < block.value_dim * panel_width; i += lanes) store(output + i, 0.f);
+    }
+    for (int i = row; i < row + panel_width; ++i) {
+      const bool carried = block.carry && i < block.rows && block.lse[i] != minus_infinity;
+      scratch.top[i] = carried ? block.lse[i] * log2_e : minus_infinity;
+      scratch.sum[i] = carried ? 1.f : 0.f;
+    }
+  }
+}
+
+/// Widens and packs keys [begin, end) of the block of keys that starts at `key`; begin is a multiple of tile_rows.
+inline void pack_keys(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
+                      const AttendScratch& scratch) {
+  const int count = end - begin;
+  const float* k = widened(pass.k, block.dtype, std::int64_t{begin} * block.head_dim,
+                           std::int64_t{count} * block.head_dim, scratch.widened);
+  for (int j = 0; j < count; j += tile_rows) {
+    pack_transposed<tile_rows>(k + j * block.head_dim, smaller(tile_rows, count - j), block.head_dim, 1.f,
+                               scratch.keys + (begin - key + j) * block.head_dim);
+  }
+  const float* v = widened(pass.v, block.dtype, std::int64_t{begin} * block.value_dim,
+                           std::int64_t{count} * block.value_dim, scratch.widened);
+  pack_tiles<tile_rows>(v, count, block.value_dim, scratch.values + (begin - key) * tile_rows, value_tile);
+}
+
+/// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
+/// −∞. Raises `top` to the largest.
+template <int Vectors, bool Masked>
+DISTATTN_INLINE void score_tile(int head_dim, const float* tile, const float* queries, const PanelKeys& keys, int from,
+                                int key, float* scores, float* top) {
+  Vector largest[Vectors];
+  for (int v = 0; v < Vectors; ++v) largest[v] = load(top + (from + v) * lanes);
+  product<tile_rows, Vectors, 1, tile_rows, panel_width>(
+      head_dim, tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
+      [&](int i, int v, Vector score) {
+        if constexpr (Masked) score = replace(keys.hidden(from + v, key + i), score, minus_infinity);
+        largest[v] = larger(score, largest[v]);
+        store(scores + i * panel_width + (from + v) * lanes, score);
+      });
+  for (int v = 0; v < Vectors; ++v) store(top + (from + v) * lanes, largest[v]);
+}
+
+/// Turns the scores of keys [0, count) into 2^(score − top) and raises the panel's top and sum to include them.
+/// `rescale` becomes what the output so far is to be multiplied by.
+inline void softmax(float* scores, int count, const float* block_top, float* top, float* sum,
+                    Vector (&rescale)[tile_vectors]) {
+  Vector reference[tile_vectors], sums[tile_vectors];
+  for (int v = 0; v < tile_vectors; ++v) {
+    const Vector before = load(top + v * lanes), after = larger(load(block_top + v * lanes), before);
+    reference[v] = larger(after, lowest);  // of a query that has seen nothing: 2^(−∞ − lowest) is 0, 2^(−∞ + ∞) is not
+    rescale[v] = exp2(before - reference[v]);
+    sums[v] = 0.f;
+    store(top + v * lanes, after);
+  }
+  for (int j = 0; j < count; ++j) {
+#pragma GCC unroll 8
+    for (int v = 0; v < tile_vectors; ++v) {
+      float* at = scores + j * panel_width + v * lanes;
+      const Vector weight = exp2(load(at) - reference[v]);
+      sums[v] += weight;
+      store(at, weight);
+    }
+  }
+  for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) * rescale[v] + sums[v]);
+}
+
+/// One panel of queries against keys [first, last) of the block of packed keys that starts at `block_key`.
+inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first, int last,
+                         const AttendScratch& scratch) {
+  const float* queries = scratch.queries + row * block.head_dim;
+  alignas(64) float top[panel_width];
+  for (int v = 0; v < tile_vectors; ++v) store(top + v * lanes, minus_infinity);
+  for (int j = (first - block_key) / tile_rows * tile_rows; j < last - block_key; j += tile_rows) {
+    float* scores = scratch.scores + j * panel_width;
+    visit_tile<panel_width>(keys, block_key + j, scores, minus_infinity, [&]<int Vectors, bool Masked>(int from) {
+      score_tile<Vectors, Masked>(block.head_dim, scratch.keys + j * block.head_dim, queries, keys, from, block_key + j,
+                                  scores, top);
+    });
+  }
+  const int j = first - block_key, count = last - first;
+  float* weights = scratch.scores + j * panel_width;
+  Vector rescale[tile_vectors];
+  softmax(weights, count, top, scratch.top + row, scratch.sum + row, rescale);
+  for (int x = 0; x < block.value_dim; x += tile_rows) {
+    float* output = scratch.output + row * block.value_dim + x * panel_width;
+    product<tile_rows, tile_vectors, 1, tile_rows, panel_width>(
+        count, scratch.values + x / tile_rows * value_tile + j * tile_rows, weights,
+        [&](int i, int v) { return rescale[v] * load(output + i * panel_width + v * lanes); },
+        [&](int i, int v, Vector sum) { store(output + i * panel_width + v * lanes, sum); });
+  }
+}
+
+inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
+  const AttendScratch scratch(memory, block.head_dim, block.value_dim);
+  PanelKeys panels[most_panels];
+  int first = 0x7fffffff, last = 0;
+  for (int row = 0; row < block.rows; row += panel_width) {
+    const PanelKeys keys = panel_keys(pass.begin + row, pass.end + row);
+    first = smaller(first, keys.first);
+    last = bigger(last, keys.last);
+    panels[row / panel_width] = keys;
+  }
+  // Blocks of keys begin at multiples of key_block whatever the queries see: a query's sums do not depend on its
+  // neighbours.
+  for (int key = first / key_block * key_block; key < last; key += key_block) {
+    const int begin = bigger(first / tile_rows * tile_rows, key), end = smaller(last, key + key_block);
+    pack_keys(block, pass, key, begin, end, scratch);
+    for (int row = 0; row < block.rows; row += panel_width) {
+      if (stop.load(std::memory_order_relaxed)) return;
+      const PanelKeys& keys = panels[row / panel_width];
+      const int from = bigger(key, keys.first), to = smaller(end, keys.last);
+      if (from < to) attend_panel(block, keys, row, key, from, to, scratch);
+    }
+  }
+}
+
+/// Writes (o, lse). A query that saw no key keeps its carry, or gets (0, −∞).
+inline void attend_end(const AttendBlock& block, std::byte* memory) {
+  const AttendScratch scratch(memory, block.head_dim, block.value_dim);
+  for (int i = 0; i < block.rows; ++i) {
+    const float sum = scratch.sum[i], top = scratch.top[i];
+    const bool untouched = block.carry && sum == 1.f && top == block.lse[i] * log2_e;
+    if (!untouched) block.lse[i] = sum == 0.f ? minus_infinity : top * ln_2 + __builtin_logf(sum);
+    scratch.sum[i] = sum == 0.f ? 0.f : 1.f / sum;
+  }
+  for (int row = 0; row < block.rows; row += panel_width) {
+    float* o = block.o + std::int64_t{row} * block.value_dim;
+    unpack_transposed<panel_width>(scratch.output + row * block.value_dim, smaller(panel_width, block.rows - row),
+                                   block.value_dim, [&](int i, int x, Quad four) {
+                                     store_quad(o + std::int64_t{i} * block.value_dim + x, four * scratch.sum[row + i]);
+                                   });
+  }
+}
+
+}  // namespace distattn::kernels::kokkos::DISTATTN_ISA

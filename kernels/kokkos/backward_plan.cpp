@@ -1,0 +1,188 @@
+#include "kernels/kokkos/backward_plan.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "kernels/kokkos/ranges.hpp"
+
+namespace distattn::kernels::kokkos {
+
+namespace {
+
+// Chunks of at least this many blocks repay packing; more chunks than this give no thread more to do.
+constexpr std::int64_t least_query_blocks = 4;
+constexpr std::int64_t most_chunks = 32;
+
+std::int64_t chunk_size(std::int64_t count, std::int64_t unit, std::int64_t least_units) {
+  const std::int64_t units = (count + unit - 1) / unit;
+  return std::max(least_units, (units + most_chunks - 1) / most_chunks) * unit;
+}
+
+std::int32_t heads_of(const TileShape& shape) { return static_cast<std::int32_t>(shape.batch * shape.heads.q_count); }
+std::int32_t kv_heads_of(const TileShape& shape) {
+  return static_cast<std::int32_t>(shape.batch * shape.heads.kv_count);
+}
+
+std::int32_t chunks_of(std::int64_t count, std::int64_t chunk) {
+  return static_cast<std::int32_t>((count + chunk - 1) / chunk);
+}
+
+// Key head of a query head, and its place among the query heads of that key head.
+struct KeyHead {
+  std::int32_t kv, place;
+};
+KeyHead key_head(const TileShape& shape, std::int32_t head) {
+  const int h = head % shape.heads.q_count, kv = shape.heads.kv_of(h);
+  int first = h;
+  while (first > 0 && shape.heads.kv_of(first - 1) == kv) --first;
+  return {head / shape.heads.q_count * shape.heads.kv_count + kv, h - first};
+}
+
+// Indices of keys that some of the queries may see through the band.
+IndexRange keys_seen(const Band& band, const Run& queries, const Run& keys) {
+  const std::int64_t first = std::max(band.q0, queries.at(0));
+  const std::int64_t last = std::min(band.q1 - 1, queries.at(queries.count - 1));
+  return indices_within(keys, std::max(band.k0, first - band.hi), std::min(band.k1, last - band.lo + 1));
+}
+
+}  // namespace
+
+std::int64_t BackwardPlan::query_chunk_rows(const AttendBackwardArgs& args, std::int64_t rows) {
+  return chunk_size(args.queries.count, rows, least_query_blocks);
+}
+
+std::int64_t BackwardPlan::key_chunk_keys(const KeySide& side, std::int64_t keys) {
+  return chunk_size(side.keys.count, keys, 1);
+}
+
+void BackwardPlan::make(std::span<const AttendBackwardArgs> operations, std::int64_t rows, std::int64_t keys) {
+  queries.clear();
+  tasks.clear();
+  cleared.clear();
+  std::int32_t sums_count = 0;
+  for (const auto& args : operations) {
+    sums_count += heads_of(args.shape) * chunks_of(args.queries.count, query_chunk_rows(args, rows));
+  }
+  number_key_sums(operations, keys, sums_count);
+  clear_results(operations);
+  std::int32_t query_sum = 0;
+  for (std::size_t i = 0; i < operations.size(); ++i) {
+    const auto& args = operations[i];
+    const std::int64_t chunk = query_chunk_rows(args, rows);
+    const std::size_t first = queries.blocks.size();
+    queries.cut(static_cast<std::int32_t>(i), args.queries, args.keys, chunk);
+    for (std::size_t block = first; block < queries.blocks.size(); ++block) {
+      add_tasks(args, block, chunk, keys, query_sum);
+    }
+    query_sum += heads_of(args.shape) * chunks_of(args.queries.count, chunk);
+  }
+  take_turns();
+}
+
+void BackwardPlan::number_key_sums(std::span<const AttendBackwardArgs> operations, std::int64_t keys,
+                                   std::int32_t first) {
+  key_sums_.clear();
+  for (const auto& args : operations) {
+    for (const auto& side : args.keys) {
+      const auto known = [&](const auto& entry) { return entry.first == side.dk; };
+      if (std::any_of(key_sums_.begin(), key_sums_.end(), known)) continue;
+      key_sums_.emplace_back(side.dk, first);
+      first += kv_heads_of(args.shape) * chunks_of(side.keys.count, key_chunk_keys(side, keys));
+    }
+  }
+  sums.assign(static_cast<std::size_t>(first), 0);
+}
+
+void BackwardPlan::clear_results(std::span<const AttendBackwardArgs> operations) {
+  const auto clear = [&](void* values, std::int64_t heads, std::int64_t count) {
+    for (std::int64_t head = 0; head < heads; ++head)
+      cleared.push_back({static_cast<float*>(values) + head * count, count});
+  };
+  for (const auto& args : operations) {
+    if (!args.carry) clear(args.dq, heads_of(args.shape), args.queries.count * args.shape.head_dim);
+    for (const auto& side : args.keys) {
+      if (side.carry) continue;
+      clear(side.dk, kv_heads_of(args.shape), side.keys.count * args.shape.head_dim);
+      clear(side.dv, kv_heads_of(args.shape), side.keys.count * args.shape.value_dim);
+    }
+  }
+}
+
+void BackwardPlan::add_tasks(const AttendBackwardArgs& args, std::size_t block, std::int64_t rows, std::int64_t keys,
+                             std::int32_t first_query_sum) {
+  const QueryBlock& chunk = queries.blocks[block];
+  const Run positions = part_of(args.queries, chunk.first, chunk.rows);
+  const auto query_chunk = static_cast<std::int32_t>(chunk.first / rows);
+  const std::int32_t query_chunks = chunks_of(args.queries.count, rows);
+  const std::size_t first_task = tasks.size();
+  for (std::size_t t = chunk.touches; t < chunk.touches_end; ++t) {
+    const Touch& touch = queries.touches[t];
+    const KeySide& side = args.keys[static_cast<std::size_t>(touch.side)];
+    const Band& band = side.bands[static_cast<std::size_t>(touch.band)];
+    const std::int64_t size = key_chunk_keys(side, keys);
+    const IndexRange seen = keys_seen(band, positions, side.keys);
+    if (seen.empty()) continue;
+    for (std::int64_t c = seen.begin / size; c <= (seen.end - 1) / size; ++c) {
+      const Run part = part_of(side.keys, c * size, std::min(size, side.keys.count - c * size));
+      const std::int64_t pairs = visible_pairs(band, positions, part);
+      if (pairs == 0) continue;
+      tasks.push_back({.pairs = pairs,
+                       .operation = chunk.operation,
+                       .side = touch.side,
+                       .query_chunk = query_chunk,
+                       .key_chunk = static_cast<std::int32_t>(c),
+                       .query_block = static_cast<std::int32_t>(block)});
+    }
+  }
+  // Bands that meet in the same keys are one task.
+  const auto begin = tasks.begin() + static_cast<std::ptrdiff_t>(first_task);
+  std::sort(begin, tasks.end(), [](const BackwardTask& a, const BackwardTask& b) {
+    return std::tie(a.side, a.key_chunk, a.pairs) < std::tie(b.side, b.key_chunk, b.pairs);
+  });
+  std::size_t kept = first_task;
+  for (std::size_t i = first_task; i < tasks.size(); ++i) {
+    if (kept > first_task && tasks[kept - 1].side == tasks[i].side && tasks[kept - 1].key_chunk == tasks[i].key_chunk) {
+      tasks[kept - 1].pairs += tasks[i].pairs;
+    } else {
+      tasks[kept++] = tasks[i];
+    }
+  }
+  tasks.resize(kept);
+  // One head's tasks stand there now: the others' are like them.
+  const std::int32_t heads = heads_of(args.shape);
+  for (std::int32_t head = heads - 1; head >= 0; --head) {
+    const KeyHead of = key_head(args.shape, head);
+    for (std::size_t i = first_task; i < kept; ++i) {
+      BackwardTask task = tasks[i];
+      const KeySide& side = args.keys[static_cast<std::size_t>(task.side)];
+      const std::int32_t key_chunks = chunks_of(side.keys.count, key_chunk_keys(side, keys));
+      const auto sums_of_side =
+          std::find_if(key_sums_.begin(), key_sums_.end(), [&](const auto& entry) { return entry.first == side.dk; });
+      const std::int32_t row = of.place * query_chunks + query_chunk;
+      task.head = head;
+      task.round = ((task.key_chunk - row) % key_chunks + key_chunks) % key_chunks;
+      task.query_sum = first_query_sum + head * query_chunks + query_chunk;
+      task.key_sum = sums_of_side->second + of.kv * key_chunks + task.key_chunk;
+      if (head == 0) {
+        tasks[i] = task;
+      } else {
+        tasks.push_back(task);
+      }
+    }
+  }
+}
+
+void BackwardPlan::take_turns() {
+  // Longest first; among equals a round after the other, so that neighbours in the list can run side by side.
+  std::sort(tasks.begin(), tasks.end(), [](const BackwardTask& a, const BackwardTask& b) {
+    return std::tie(b.pairs, a.round, a.operation, a.query_chunk, a.head, a.side, a.key_chunk) <
+           std::tie(a.pairs, b.round, b.operation, b.query_chunk, b.head, b.side, b.key_chunk);
+  });
+  for (BackwardTask& task : tasks) {
+    task.query_turn = sums[static_cast<std::size_t>(task.query_sum)]++;
+    task.key_turn = sums[static_cast<std::size_t>(task.key_sum)]++;
+  }
+  std::fill(sums.begin(), sums.end(), 0);
+}
+
+}  // namespace distattn::kernels::kokkos

@@ -1,0 +1,13 @@
+#pragma once
+/// Attention tuned for the vector instructions of this processor: fp32 compute, fp32 and 16-bit inputs.
+
+#include <span>
+
+#include "kernels/kernels.hpp"
+
+namespace distattn::kernels::kokkos {
+
+void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop);
+void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop);
+
+}  // namespace distattn::kernels::kokkos

@@ -1,0 +1,129 @@
+#pragma once
+/// Rows of a tensor as the operands of products: widened to float, transposed or cut into tiles.
+
+#include <cstring>
+
+#include "distattn/types.hpp"
+#include "kernels/kokkos/simd.hpp"
+
+namespace distattn::kernels::kokkos::DISTATTN_ISA {
+
+using Quad = float __attribute__((vector_size(16)));
+
+DISTATTN_INLINE Quad load_quad(const float* from) {
+  Quad quad;
+  std::memcpy(&quad, from, sizeof quad);
+  return quad;
+}
+DISTATTN_INLINE void store_quad(float* into, Quad quad) { std::memcpy(into, &quad, sizeof quad); }
+
+/// Four rows of four.
+struct Quads {
+  Quad row[4];
+};
+
+DISTATTN_INLINE Quads load_quads(const float* from, std::ptrdiff_t stride) {
+  return {{load_quad(from), load_quad(from + stride), load_quad(from + 2 * stride), load_quad(from + 3 * stride)}};
+}
+
+DISTATTN_INLINE Quads transposed(const Quads& m) {
+  const Quad ab_low = __builtin_shufflevector(m.row[0], m.row[1], 0, 4, 1, 5);
+  const Quad ab_high = __builtin_shufflevector(m.row[0], m.row[1], 2, 6, 3, 7);
+  const Quad cd_low = __builtin_shufflevector(m.row[2], m.row[3], 0, 4, 1, 5);
+  const Quad cd_high = __builtin_shufflevector(m.row[2], m.row[3], 2, 6, 3, 7);
+  return {{__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
+           __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
+           __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)}};
+}
+
+DISTATTN_INLINE float widen_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+/// Without branches and without denormal arithmetic, so that compilers vectorise it.
+DISTATTN_INLINE float widen_fp16(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+  const std::uint32_t rest = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
+  const std::uint32_t special = (bits & 0x7c00u) == 0x7c00u ? 0x70000000u : 0x38000000u;
+  const float subnormal = std::bit_cast<float>(rest | 0x38800000u) - 0x1p-14f;
+  const std::uint32_t magnitude = (bits & 0x7c00u) == 0 ? std::bit_cast<std::uint32_t>(subnormal) : rest + special;
+  return std::bit_cast<float>(magnitude | sign);
+}
+
+/// `count` elements from index `first` as floats: where they lie, or widened into `buffer`.
+inline const float* widened(const void* from, DType dtype, std::int64_t first, std::int64_t count, float* buffer) {
+  if (dtype == DType::fp32) return static_cast<const float*>(from) + first;
+  const auto* bits = static_cast<const std::uint16_t*>(from) + first;
+  if (dtype == DType::bf16) {
+    for (std::int64_t i = 0; i < count; ++i) buffer[i] = widen_bf16(bits[i]);
+  } else {
+    for (std::int64_t i = 0; i < count; ++i) buffer[i] = widen_fp16(bits[i]);
+  }
+  return buffer;
+}
+
+/// into[x·Width + i] = factor · row i, element x, for i < rows; zeros for rows ≤ i < Width. dim is a multiple of 4.
+template <int Width>
+inline void pack_transposed(const float* from, int rows, int dim, float factor, float* into) {
+  const Quad factors = {factor, factor, factor, factor};
+  int i = 0;
+  for (; i + 4 <= rows; i += 4) {
+    for (int x = 0; x < dim; x += 4) {
+      const Quads quads = transposed(load_quads(from + static_cast<std::ptrdiff_t>(i) * dim + x, dim));
+      for (int r = 0; r < 4; ++r) store_quad(into + (x + r) * Width + i, quads.row[r] * factors);
+    }
+  }
+  for (; i < Width; ++i) {
+    for (int x = 0; x < dim; ++x) {
+      into[x * Width + i] = i < rows ? factor * from[static_cast<std::ptrdiff_t>(i) * dim + x] : 0.f;
+    }
+  }
+}
+
+/// Calls put(i, x, four) for rows i < rows and every fourth x < dim, `four` being from[x…x+3][i].
+template <int Width, class Put>
+DISTATTN_INLINE void unpack_transposed(const float* from, int rows, int dim, Put put) {
+  int i = 0;
+  for (; i + 4 <= rows; i += 4) {
+    for (int x = 0; x < dim; x += 4) {
+      const Quads quads = transposed(load_quads(from + x * Width + i, Width));
+      for (int r = 0; r < 4; ++r) put(i + r, x, quads.row[r]);
+    }
+  }
+  for (; i < rows; ++i) {
+    for (int x = 0; x < dim; x += 4) {
+      const float* at = from + x * Width + i;
+      put(i, x, Quad{at[0], at[Width], at[2 * Width], at[3 * Width]});
+    }
+  }
+}
+
+/// into[(x / Width)·tile_stride + i·Width + x mod Width] = row i, element x. dim is a multiple of Width.
+template <int Width>
+inline void pack_tiles(const float* from, int rows, int dim, float* into, std::ptrdiff_t tile_stride) {
+  for (int i = 0; i < rows; ++i) {
+    for (int x = 0; x < dim; x += Width) {
+      std::memcpy(into + x / Width * tile_stride + i * Width, from + static_cast<std::ptrdiff_t>(i) * dim + x,
+                  Width * sizeof(float));
+    }
+  }
+}
+
+/// into[(x / Width)·padded_rows·Width + i·Width + x mod Width] = row i, element x; zeros for rows ≤ i < padded_rows and
+/// past dim in the last panel.
+template <int Width>
+inline void pack_panels(const float* from, int rows, int padded_rows, int dim, float* into) {
+  for (int x = 0; x < dim; x += Width) {
+    const int width = Width < dim - x ? Width : dim - x;
+    for (int i = 0; i < padded_rows; ++i, into += Width) {
+      const int count = i < rows ? width : 0;
+      if (count == Width) {
+        std::memcpy(into, from + static_cast<std::ptrdiff_t>(i) * dim + x, Width * sizeof(float));
+      } else {
+        for (int y = 0; y < Width; ++y) into[y] = y < count ? from[static_cast<std::ptrdiff_t>(i) * dim + x + y] : 0.f;
+      }
+    }
+  }
+}
+
+}  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -1,0 +1,28 @@
+#pragma once
+/// Which of the compiled instruction sets this process uses.
+
+#include <string>
+#include <vector>
+
+#include "kernels/kokkos/vector_kernels.hpp"
+
+namespace distattn::kernels::kokkos {
+
+/// An instruction set that this build has code for; `kernels` is null where this processor lacks it.
+struct InstructionSet {
+  std::string name;  ///< "avx512", "avx2", "generic"
+  const VectorKernels* kernels = nullptr;
+  std::string why_not;  ///< what the processor lacks
+};
+
+/// Widest first; the last one runs everywhere.
+std::vector<InstructionSet> instruction_sets();
+
+/// The widest that this processor has, or the one that the environment variable DISTATTN_ISA names: decided once a
+/// process. Throws Error(environment) when DISTATTN_ISA names one that is unknown or that the processor lacks.
+const VectorKernels& vector_kernels();
+
+/// "avx512 (the widest that this processor has; built: avx512, avx2, generic)"
+std::string isa_report();
+
+}  // namespace distattn::kernels::kokkos

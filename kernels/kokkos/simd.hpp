@@ -1,0 +1,67 @@
+#pragma once
+/// Vectors of float in whatever width this file is compiled for. Everything compiled per instruction set lives in a
+/// namespace of its own and is inlined, so that no symbol is shared between them.
+
+#include <bit>
+#include <cstdint>
+#include <experimental/simd>
+
+#if !defined(DISTATTN_ISA)
+#error "DISTATTN_ISA names the namespace of the instruction set that this file is compiled for"
+#endif
+
+#define DISTATTN_INLINE inline __attribute__((always_inline))
+
+namespace distattn::kernels::kokkos::DISTATTN_ISA {
+
+namespace stdx = std::experimental;
+
+using Vector = stdx::native_simd<float>;
+using Bits = stdx::rebind_simd_t<std::int32_t, Vector>;
+
+inline constexpr float minus_infinity = -__builtin_inff();
+inline constexpr float log2_e = 1.4426950408889634f;
+inline constexpr float ln_2 = 0.6931471805599453f;
+inline constexpr int lanes = static_cast<int>(Vector::size());
+
+DISTATTN_INLINE Vector load(const float* from) { return Vector(from, stdx::vector_aligned); }
+DISTATTN_INLINE void store(float* into, Vector value) { value.copy_to(into, stdx::vector_aligned); }
+
+/// The first `count` lanes from memory, zeros behind them.
+DISTATTN_INLINE Vector load_first(const float* from, int count) {
+  if (count >= lanes) return Vector(from, stdx::element_aligned);
+  return Vector([&](auto lane) { return static_cast<int>(lane) < count ? from[lane] : 0.f; });
+}
+DISTATTN_INLINE void store_first(float* into, Vector value, int count) {
+  if (count >= lanes) return value.copy_to(into, stdx::element_aligned);
+  alignas(64) float all[lanes];
+  store(all, value);
+  for (int lane = 0; lane < count; ++lane) into[lane] = all[lane];
+}
+
+/// The larger, lane by lane; `b` where either is NaN.
+DISTATTN_INLINE Vector larger(Vector a, Vector b) { return stdx::max(b, a); }
+
+/// 2^x within 1e-7 for x ≤ 0 (and above, while finite); 0 below −126.5; NaN stays NaN.
+DISTATTN_INLINE Vector exp2(Vector x) {
+  // Adding 1.5·2^23 leaves round(x) in the low bits; 127 more make them a biased exponent.
+  constexpr float shift = 12582912.f + 127.f;
+  x = larger(Vector(-127.f), x);
+  const Vector shifted = x + shift;
+  const Vector fraction = x - (shifted - shift);
+  Vector power = Vector(1.3264727e-3f);
+  power = power * fraction + 9.6715129e-3f;
+  power = power * fraction + 5.5507337e-2f;
+  power = power * fraction + 2.4022242e-1f;
+  power = power * fraction + 6.9314698e-1f;
+  power = power * fraction + 1.f;
+  return power * std::bit_cast<Vector>(std::bit_cast<Bits>(shifted) << 23);
+}
+
+/// `by` in lanes where all bits of `where` are set, `value` where none is.
+DISTATTN_INLINE Vector replace(Bits where, Vector value, float by) {
+  const Bits bits = std::bit_cast<Bits>(value);
+  return std::bit_cast<Vector>((bits & ~where) | (Bits(std::bit_cast<std::int32_t>(by)) & where));
+}
+
+}  // namespace distattn::kernels::kokkos::DISTATTN_ISA

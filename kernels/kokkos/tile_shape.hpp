@@ -1,0 +1,31 @@
+#pragma once
+/// The shapes of register tiles and of the blocks around them.
+
+#include "kernels/kokkos/simd.hpp"
+
+namespace distattn::kernels::kokkos::DISTATTN_ISA {
+
+#if defined(__AVX512F__) || defined(__aarch64__)
+inline constexpr int vector_registers = 32;
+#else
+inline constexpr int vector_registers = 16;
+#endif
+
+/// Tiles of rows × vectors that leave registers for a panel row and a broadcast. Three vectors a row need fewer loads a
+/// multiplication than two (on processors with two loads a cycle the tile 8×2 is limited by them).
+inline constexpr int tile_rows = vector_registers == 32 ? 8 : 4;
+inline constexpr int tile_vectors = 3;
+inline constexpr int panel_width = tile_vectors * lanes;
+
+/// Keys whose scores against one panel stay in the first-level cache.
+inline constexpr int key_block = 128;
+static_assert(key_block % tile_rows == 0);
+
+/// Floats of operands that a block of queries keeps in the second-level cache.
+inline constexpr int block_floats = 480 * 256;
+
+constexpr int smaller(int a, int b) { return a < b ? a : b; }
+constexpr int bigger(int a, int b) { return a > b ? a : b; }
+constexpr int rounded_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+}  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -1,0 +1,25 @@
+// Compiled once for every instruction set, each time into a namespace of its own.
+
+#include "kernels/kokkos/vector_kernels.hpp"
+
+#include "kernels/kokkos/attend_backward_block.hpp"
+#include "kernels/kokkos/attend_block.hpp"
+
+namespace distattn::kernels::kokkos::DISTATTN_ISA {
+
+const VectorKernels vector_kernels{
+    .attend_panel = panel_width,
+    .attend_rows = attend_rows,
+    .attend_scratch = [](int head_dim, int value_dim) { return AttendScratch(nullptr, head_dim, value_dim).bytes; },
+    .attend_begin = attend_begin,
+    .attend_pass = attend_pass,
+    .attend_end = attend_end,
+    .backward_rows = backward_rows,
+    .backward_scratch = [](int head_dim, int value_dim) { return BackwardScratch(nullptr, head_dim, value_dim).bytes; },
+    .backward_chunk_begin = backward_chunk_begin,
+    .backward_block_begin = backward_block_begin,
+    .backward_pass = backward_pass,
+    .backward_block_end = backward_block_end,
+};
+
+}  // namespace distattn::kernels::kokkos::DISTATTN_ISA

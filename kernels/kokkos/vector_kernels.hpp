@@ -1,0 +1,93 @@
+#pragma once
+/// What is compiled once for every instruction set, and chosen when the program starts.
+///
+/// A block is up to attend_rows() queries of one head. Its state lives in scratch memory of one thread: attend_begin,
+/// any number of passes and attend_end of a block are called with the same scratch, and nothing in between uses it.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/arguments.hpp"
+
+namespace distattn::kernels::kokkos {
+
+/// Queries of one head. o and lse have the rows of q.
+struct AttendBlock {
+  DType dtype = DType::fp32;  ///< of q, k, v; not fp64
+  int head_dim = 0, value_dim = 0;
+  float scale = 1;
+  const void* q = nullptr;
+  int rows = 0;
+  float* o = nullptr;
+  float* lse = nullptr;
+  bool carry = false;
+};
+
+/// Keys of one head that the queries of a block see: query i those with begin[i] ≤ index < end[i]. Both arrays have
+/// attend_rows() entries; those past the block's rows are 0.
+struct AttendPass {
+  const void* k = nullptr;
+  const void* v = nullptr;
+  const std::int32_t* begin = nullptr;
+  const std::int32_t* end = nullptr;
+};
+
+/// Keys whose gradients are computed together, at most.
+inline constexpr int backward_chunk = 576;
+
+/// A chunk of keys of one head, and where its gradients are added.
+struct BackwardChunk {
+  DType dtype = DType::fp32;  ///< of k, v, q, d_o; not fp64
+  int head_dim = 0, value_dim = 0;
+  float scale = 1;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  int keys = 0;
+  float* dk = nullptr;
+  float* dv = nullptr;
+};
+
+/// Up to backward_rows queries of one head. dQ is added to.
+struct BackwardBlock {
+  const void* q = nullptr;
+  const void* d_o = nullptr;
+  const float* lse = nullptr;
+  const float* delta = nullptr;
+  int rows = 0;
+  float* dq = nullptr;
+};
+
+struct VectorKernels {
+  int attend_panel;  ///< queries that are computed side by side
+  /// Most rows of a block, and bytes of scratch that one needs (64-byte aligned).
+  int (*attend_rows)(int head_dim, int value_dim);
+  std::size_t (*attend_scratch)(int head_dim, int value_dim);
+  void (*attend_begin)(const AttendBlock& block, std::byte* scratch);
+  void (*attend_pass)(const AttendBlock& block, const AttendPass& pass, std::byte* scratch, const StopFlag& stop);
+  void (*attend_end)(const AttendBlock& block, std::byte* scratch);
+
+  /// Most rows of a block, and bytes of scratch that a chunk and a block need.
+  int backward_rows;
+  std::size_t (*backward_scratch)(int head_dim, int value_dim);
+  /// For each chunk, any number of blocks; for each block, any number of passes; all with the same scratch. In a pass
+  /// query i sees keys begin[i] ≤ index < end[i] of the chunk; both arrays have backward_rows entries, 0 past the
+  /// block's rows and for queries without a key in the whole attention (lse −∞).
+  void (*backward_chunk_begin)(const BackwardChunk& chunk, std::byte* scratch);
+  void (*backward_block_begin)(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* scratch);
+  void (*backward_pass)(const BackwardChunk& chunk, const std::int32_t* begin, const std::int32_t* end,
+                        std::byte* scratch, const StopFlag& stop);
+  void (*backward_block_end)(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* scratch);
+};
+
+/// One for each instruction set that this build has code for.
+namespace isa_generic {
+extern const VectorKernels vector_kernels;
+}
+namespace isa_avx2 {
+extern const VectorKernels vector_kernels;
+}
+namespace isa_avx512 {
+extern const VectorKernels vector_kernels;
+}
+
+}  // namespace distattn::kernels::kokkos

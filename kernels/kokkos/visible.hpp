@@ -1,0 +1,87 @@
+#pragma once
+/// Which keys the queries of a panel see, at a glance: one range of keys for each query.
+
+#include "kernels/kokkos/tile_shape.hpp"
+
+namespace distattn::kernels::kokkos::DISTATTN_ISA {
+
+/// All ones in lanes whose range [begin, end) does not hold `key`. (Selecting by comparison is miscompiled by clang 14
+/// for AVX-512; signs do the same.)
+DISTATTN_INLINE Bits outside(Bits begin, Bits end, int key) { return ((key - begin) | (end - 1 - key)) >> 31; }
+
+DISTATTN_INLINE Bits load_bits(const std::int32_t* from) { return Bits(from, stdx::vector_aligned); }
+
+/// Vectors of a panel, half-open.
+struct VectorRange {
+  int from = 0, to = 0;
+};
+
+/// Summary of the ranges of one panel; the ranges themselves stay where they are.
+struct PanelKeys {
+  const std::int32_t* begin;
+  const std::int32_t* end;
+  int first, last;                                            // no query sees a key outside [first, last)
+  int all_first, all_last;                                    // every query sees all of [all_first, all_last)
+  int vector_first[tile_vectors], vector_last[tile_vectors];  // first, last of one vector of queries
+
+  DISTATTN_INLINE Bits hidden(int vector, int key) const {
+    return outside(load_bits(begin + vector * lanes), load_bits(end + vector * lanes), key);
+  }
+  bool see_all(int key, int count) const { return all_first <= key && key + count <= all_last; }
+  bool sees_some(int vector, int key, int count) const {
+    return vector_first[vector] < key + count && vector_last[vector] > key;
+  }
+  /// From the first to the last vector that sees some of the `count` keys from `key` on.
+  VectorRange seeing(int key, int count) const {
+    VectorRange range{0, tile_vectors};
+    while (range.from < range.to && !sees_some(range.from, key, count)) ++range.from;
+    while (range.to > range.from && !sees_some(range.to - 1, key, count)) --range.to;
+    return range;
+  }
+};
+
+inline PanelKeys panel_keys(const std::int32_t* begin, const std::int32_t* end) {
+  constexpr int none = 0x7fffffff;
+  PanelKeys keys{begin, end, none, 0, 0, none, {}, {}};
+  for (int v = 0; v < tile_vectors; ++v) {
+    int first = none, last = 0;
+    for (int i = v * lanes; i < (v + 1) * lanes; ++i) {
+      const bool empty = end[i] <= begin[i];
+      first = smaller(first, empty ? none : begin[i]);
+      last = bigger(last, empty ? 0 : end[i]);
+      keys.all_first = bigger(keys.all_first, begin[i]);
+      keys.all_last = smaller(keys.all_last, end[i]);
+    }
+    keys.vector_first[v] = first;
+    keys.vector_last[v] = last;
+    keys.first = smaller(keys.first, first);
+    keys.last = bigger(keys.last, last);
+  }
+  return keys;
+}
+
+/// Calls tile.operator()<Vectors, Masked>(from) for the vectors of a panel that see some of the tile of keys that
+/// starts at `key`, masked unless all see all of it. The other vectors' part of `scores` is filled with `nothing`.
+template <int Stride, class Tile>
+DISTATTN_INLINE void visit_tile(const PanelKeys& keys, int key, float* scores, float nothing, Tile tile) {
+  if (keys.see_all(key, tile_rows)) return tile.template operator()<tile_vectors, false>(0);
+  const VectorRange range = keys.seeing(key, tile_rows);
+  for (int i = 0; i < tile_rows; ++i) {
+    for (int v = 0; v < tile_vectors; ++v) {
+      if (v < range.from || v >= range.to) store(scores + i * Stride + v * lanes, nothing);
+    }
+  }
+  static_assert(tile_vectors == 3);
+  switch (range.to - range.from) {
+    case 3:
+      return tile.template operator()<3, true>(range.from);
+    case 2:
+      return tile.template operator()<2, true>(range.from);
+    case 1:
+      return tile.template operator()<1, true>(range.from);
+    default:
+      return;
+  }
+}
+
+}  // namespace distattn::kernels::kokkos::DISTATTN_ISA

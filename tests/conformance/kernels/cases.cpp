@@ -1,0 +1,153 @@
+#include <cmath>
+#include <random>
+
+#include "conformance/kernels/suite.hpp"
+
+namespace distattn::test {
+
+namespace {
+
+constexpr Band everything{};
+constexpr Band causal{.lo = 0};
+
+kernels::TileShape shape(int heads, int kv_heads, int head_dim, int value_dim, DType dtype = DType::fp32,
+                         std::int64_t batch = 1) {
+  return {dtype, batch, {heads, kv_heads, 0, 0, heads / kv_heads}, head_dim, value_dim, 1 / std::sqrt(head_dim)};
+}
+
+TileCase single(std::string name, kernels::TileShape of, Run queries, Run keys, std::vector<Band> bands) {
+  return {std::move(name), of, queries, {{keys, std::move(bands)}}};
+}
+
+void add_masks(std::vector<TileCase>& cases) {
+  const auto with = [&](std::string name, std::vector<Band> bands) {
+    cases.push_back(single(name, shape(2, 1, 32, 32), {0, 300, 1}, {0, 300, 1}, bands));
+    cases.push_back(single(name + ", fewer queries", shape(2, 1, 32, 32), {200, 100, 1}, {0, 300, 1}, bands));
+  };
+  with("full", {everything});
+  with("nothing visible", {});
+  with("causal", {causal});
+  with("window", {{.lo = 0, .hi = 37}});
+  with("window both ways", {{.lo = -20, .hi = 37}});
+  with("window and sinks", {{.k0 = 0, .k1 = 5, .lo = 0}, {.k0 = 5, .lo = 0, .hi = 50}});
+  with("prefix", {{.k0 = 0, .k1 = 70}, {.k0 = 70, .lo = 0}});
+  with("one diagonal", {{.lo = 10, .hi = 10}});
+  with("a rectangle", {{.q0 = 210, .q1 = 290, .k0 = 13, .k1 = 170}});
+  std::vector<Band> documents;
+  for (std::int64_t start : {0, 1, 3, 40, 41, 130, 260}) {
+    const std::int64_t length = start == 0     ? 1
+                                : start == 1   ? 2
+                                : start == 3   ? 37
+                                : start == 40  ? 1
+                                : start == 41  ? 89
+                                : start == 130 ? 130
+                                               : 40;
+    documents.push_back({start, start + length, start, start + length, 0, unbounded});
+  }
+  with("documents", documents);
+}
+
+void add_positions(std::vector<TileCase>& cases) {
+  const auto small = shape(2, 2, 16, 16);
+  cases.push_back(single("striped", small, {3, 150, 4}, {1, 150, 4}, {causal}));
+  cases.push_back(single("queries striped, keys dense", small, {3, 100, 5}, {0, 400, 1}, {{.lo = 0, .hi = 90}}));
+  cases.push_back(single("queries dense, keys striped", small, {0, 400, 1}, {2, 80, 5}, {causal}));
+  cases.push_back(single("coprime strides", small, {-50, 130, 3}, {7, 90, 7}, {{.lo = -3, .hi = 200}}));
+  cases.push_back(single("negative positions", small, {-64, 128, 1}, {0, 64, 1}, {causal}));
+  cases.push_back(
+      single("far away", small, {std::int64_t{1} << 40, 70, 1}, {(std::int64_t{1} << 40) - 30, 70, 1}, {causal}));
+  for (std::int64_t length : {1, 2, 7, 8, 9, 23, 47, 48, 49, 127, 128, 129, 143, 145, 257, 577}) {
+    cases.push_back(single("length " + std::to_string(length), small, {0, length, 1}, {0, length, 1}, {causal}));
+    cases.push_back(
+        single("one query, keys " + std::to_string(length), small, {length - 1, 1, 1}, {0, length, 1}, {causal}));
+  }
+  cases.push_back(single("no queries", small, {5, 0, 1}, {0, 40, 1}, {causal}));
+  cases.push_back(single("no keys", small, {5, 40, 1}, {0, 0, 1}, {causal}));
+}
+
+void add_shapes(std::vector<TileCase>& cases) {
+  for (int dim : {8, 16, 24, 40, 64, 72, 80, 96, 128, 136, 192, 256}) {
+    cases.push_back(
+        single("head_dim " + std::to_string(dim), shape(1, 1, dim, dim), {0, 150, 1}, {0, 150, 1}, {causal}));
+  }
+  cases.push_back(single("head_dim 192, value_dim 128", shape(2, 1, 192, 128), {0, 90, 1}, {0, 150, 1}, {everything}));
+  cases.push_back(single("head_dim 24, value_dim 200", shape(2, 1, 24, 200), {0, 90, 1}, {0, 150, 1}, {causal}));
+  cases.push_back(single("8 query heads a key head", shape(8, 1, 32, 32), {0, 70, 1}, {0, 70, 1}, {causal}));
+  cases.push_back(single("batch 3", shape(4, 2, 32, 32, DType::fp32, 3), {0, 70, 1}, {0, 70, 1}, {causal}));
+  auto uneven = shape(1, 1, 32, 32);
+  uneven.heads = {5, 3, 3, 1, 2};  // query heads 3 … 7 of a problem with 2 a key head: key heads 1, 2, 2, 3, 3
+  cases.push_back(single("uneven head group", uneven, {0, 100, 1}, {0, 100, 1}, {causal}));
+  for (DType dtype : {DType::bf16, DType::fp16, DType::fp64}) {
+    cases.push_back(single(std::string("element type ") + name_of(dtype), shape(2, 1, 64, 48, dtype), {0, 200, 1},
+                           {0, 200, 1}, {causal}));
+  }
+  auto negative = shape(1, 1, 32, 32);
+  negative.scale = -0.3;
+  cases.push_back(single("negative scale", negative, {0, 100, 1}, {0, 100, 1}, {causal}));
+}
+
+void add_sides(std::vector<TileCase>& cases) {
+  TileCase several{"several key segments", shape(4, 2, 64, 64), {100, 200, 1}, {}};
+  several.sides = {{{0, 100, 1}, {everything}},
+                   {{100, 200, 1}, {causal}},
+                   {{300, 50, 1}, {}},
+                   {{50, 33, 3}, {{.k0 = 120, .lo = 0}}}};
+  cases.push_back(several);
+  several.name = "several key segments, carried";
+  several.carry = true;
+  cases.push_back(several);
+  for (const char* name : {"window", "causal", "documents", "no keys", "nothing visible"}) {
+    for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
+      if (cases[i].name != name) continue;
+      cases.push_back(cases[i]);
+      cases.back().name += ", carried";
+      cases.back().carry = true;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<TileCase> named_cases() {
+  std::vector<TileCase> cases;
+  add_masks(cases);
+  add_positions(cases);
+  add_shapes(cases);
+  add_sides(cases);
+  return cases;
+}
+
+std::vector<TileCase> random_cases(unsigned seed, int count) {
+  std::vector<TileCase> cases;
+  for (int i = 0; i < count; ++i) {
+    std::mt19937 random(seed + static_cast<unsigned>(i));
+    const auto among = [&](std::int64_t low, std::int64_t high) {
+      return std::uniform_int_distribution<std::int64_t>(low, high)(random);
+    };
+    const int per_kv = static_cast<int>(among(1, 3)), kv_heads = static_cast<int>(among(1, 2));
+    TileCase tile{"random, seed " + std::to_string(seed + static_cast<unsigned>(i)), {}, {}, {}};
+    tile.shape = shape(per_kv * kv_heads, kv_heads, static_cast<int>(8 * among(1, 12)),
+                       static_cast<int>(8 * among(1, 12)), among(0, 3) == 0 ? DType::bf16 : DType::fp32, among(1, 2));
+    tile.queries = {among(-40, 300), among(1, 260), among(1, 4)};
+    tile.carry = among(0, 1) == 1;
+    tile.seed = seed + static_cast<unsigned>(i);
+    for (std::int64_t side = among(1, 3); side > 0; --side) {
+      CaseSide keys{{among(0, 200), among(1, 400), among(1, 4)}, {}};
+      // Disjoint by their keys.
+      for (std::int64_t from = among(-10, 100), bands = among(0, 4); bands > 0; --bands) {
+        Band band{.k0 = from, .k1 = from + among(1, 300)};
+        if (among(0, 1) == 1) band.lo = among(-100, 100);
+        if (among(0, 1) == 1) band.hi = std::max<std::int64_t>(band.lo == -unbounded ? -100 : band.lo, among(0, 300));
+        if (among(0, 2) == 0) band.q0 = among(-40, 300);
+        if (among(0, 2) == 0) band.q1 = among(100, 1200);
+        from = band.k1;
+        keys.bands.push_back(band);
+      }
+      tile.sides.push_back(keys);
+    }
+    cases.push_back(tile);
+  }
+  return cases;
+}
+
+}  // namespace distattn::test

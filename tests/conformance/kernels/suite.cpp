@@ -1,0 +1,117 @@
+#include "conformance/kernels/suite.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "catch.hpp"
+#include "support/allocations.hpp"
+
+namespace distattn::test {
+
+using namespace kernels;
+
+namespace {
+
+// Gradients of the global softmax: lse and delta of all that a query sees, the carry included.
+void check_close(const TileCase& tile, const CaseResults& value, const CaseResults& exact) {
+  const double tolerance = tolerance_of(tile);
+  CHECK(relative_l2(value.o, exact.o) <= tolerance);
+  CHECK(largest_difference(value.lse, exact.lse) <= tolerance);
+  CHECK(relative_l2(value.dq, exact.dq, exact.dq_terms) <= tolerance);
+  for (std::size_t i = 0; i < tile.sides.size(); ++i) {
+    CHECK(relative_l2(value.dk[i], exact.dk[i], exact.dk_terms[i]) <= tolerance);
+    CHECK(relative_l2(value.dv[i], exact.dv[i]) <= tolerance);
+  }
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0);
+}
+
+bool same_bits(const CaseResults& a, const CaseResults& b) {
+  bool same = same_bits(a.o, b.o) && same_bits(a.lse, b.lse) && same_bits(a.dq, b.dq);
+  for (std::size_t i = 0; i < a.dk.size(); ++i)
+    same = same && same_bits(a.dk[i], b.dk[i]) && same_bits(a.dv[i], b.dv[i]);
+  return same;
+}
+
+}  // namespace
+
+void check_against_float64(const HostKernels& kernels, const std::vector<TileCase>& cases,
+                           const std::vector<Exclusion>& exclusions) {
+  Team team(2);
+  for (const TileCase& tile : cases) {
+    const auto excluded = std::find_if(exclusions.begin(), exclusions.end(),
+                                       [&](const Exclusion& exclusion) { return exclusion.matches(tile); });
+    INFO(kernels.name << ": " << tile.name);
+    if (excluded != exclusions.end()) {
+      INFO("excluded: " << excluded->reason);
+      CHECK_FALSE(kernels.why_not(tile.shape).empty());
+      continue;
+    }
+    REQUIRE(kernels.why_not(tile.shape).empty());
+    const CaseInputs inputs = inputs_of(tile);
+    const CaseResults exact = run_exactly(tile, inputs, team);
+    check_close(tile, run_case(tile, inputs, kernels, team, &exact), exact);
+  }
+}
+
+void check_thread_counts(const HostKernels& kernels, const std::vector<TileCase>& cases) {
+  Team alone(1);
+  for (const TileCase& tile : cases) {
+    if (!kernels.why_not(tile.shape).empty()) continue;
+    const CaseInputs inputs = inputs_of(tile);
+    const CaseResults one = run_case(tile, inputs, kernels, alone, nullptr);
+    for (int threads : {2, 3, 4}) {
+      INFO(kernels.name << ": " << tile.name << ", " << threads << " threads");
+      Team team(threads);
+      CHECK(same_bits(run_case(tile, inputs, kernels, team, nullptr), one));
+    }
+  }
+}
+
+void check_empty_rows(const HostKernels& kernels) {
+  Team team(1);
+  TileCase tile{"empty rows", {DType::fp32, 1, {}, 32, 32, 0.3}, {0, 100, 1}, {{{0, 100, 1}, {{.lo = 60}}}}};
+  for (const bool carry : {false, true}) {
+    tile.carry = carry;
+    INFO(kernels.name << ", carry " << carry);
+    const CaseInputs inputs = inputs_of(tile);
+    const CaseResults results = run_case(tile, inputs, kernels, team, nullptr);
+    for (std::size_t row = 0; row < 60; ++row) {
+      CHECK(results.lse[row] == (carry ? inputs.lse[row] : -INFINITY));
+      for (std::size_t x = row * 32; x < (row + 1) * 32; ++x) {
+        CHECK(results.o[x] == (carry ? inputs.o[x] : 0));
+        CHECK(results.dq[x] == (carry ? inputs.dq[x] : 0));
+      }
+    }
+  }
+}
+
+void check_allocations(const HostKernels& kernels) {
+  Team team(2);
+  const StopFlag never{false};
+  const Band causal{.lo = 0};
+  std::vector<float> q(4 * 200 * 32), k(q), v(q), o(q), d_o(q), dq(q), dk(q), dv(q), lse(4 * 200), delta(lse);
+  const KeySide side{k.data(), v.data(), {0, 200, 1}, {&causal, 1}, dk.data(), dv.data()};
+  const TileShape shape{DType::fp32, 1, {4, 4, 0, 0, 1}, 32, 32, 0.3};
+  const AttendArgs forward{shape, q.data(), {0, 200, 1}, {&side, 1}, o.data(), lse.data()};
+  const AttendBackwardArgs backward{shape,        q.data(),    d_o.data(), lse.data(),
+                                    delta.data(), {0, 200, 1}, {&side, 1}, dq.data()};
+  const MergeArgs merge{DType::fp32, 800, 32, o.data(), lse.data(), DType::fp32, dq.data(), delta.data()};
+  const AccumulateArgs accumulate{DType::fp32, 4 * 200 * 32, dk.data(), DType::fp32, dv.data()};
+  const auto run = [&] {
+    kernels.attend({&forward, 1}, team, never);
+    kernels.attend_backward({&backward, 1}, team, never);
+    kernels.merge({&merge, 1}, team, never);
+    kernels.accumulate({&accumulate, 1}, team, never);
+  };
+  // Which thread takes which item is up to chance, and scratch is a thread's own: a few calls let each have had some.
+  for (int warm_up = 0; warm_up < 20; ++warm_up) run();
+  const std::size_t before = allocations;
+  for (int again = 0; again < 20; ++again) run();
+  CHECK(allocations == before);
+}
+
+}  // namespace distattn::test

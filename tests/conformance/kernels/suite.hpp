@@ -1,0 +1,32 @@
+#pragma once
+/// The conformance suite of kernel tables: every table computes every case, or says in words why not.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "conformance/kernels/tile_case.hpp"
+
+namespace distattn::test {
+
+struct Exclusion {
+  std::function<bool(const TileCase&)> matches;
+  std::string reason;
+};
+
+/// Masks, strides, lengths, head maps, dimensions, element types and carries, each near the edges of blocks and tiles.
+std::vector<TileCase> named_cases();
+/// `count` cases drawn from a seed; a case's name holds what reproduces it.
+std::vector<TileCase> random_cases(unsigned seed, int count);
+
+/// Compares `kernels` with float64 in every case that no exclusion matches.
+void check_against_float64(const HostKernels& kernels, const std::vector<TileCase>& cases,
+                           const std::vector<Exclusion>& exclusions);
+/// Teams of 1 … 4 threads give the same bits.
+void check_thread_counts(const HostKernels& kernels, const std::vector<TileCase>& cases);
+/// Queries without a key: (0, −∞), or the carry bit for bit; no gradient.
+void check_empty_rows(const HostKernels& kernels);
+/// A second call like the first allocates nothing.
+void check_allocations(const HostKernels& kernels);
+
+}  // namespace distattn::test
