@@ -25,7 +25,7 @@ INCLUDES = {
     "backends": [r"distattn/", r"kernels/(arguments|kernels|team)\.hpp$",
                  r"backends/[a-z0-9_]+\.hpp$", r"backends\.def$"],
     "backends/host": [r"kernels/reference/"],    # the host device with the reference kernels
-    "backends/kokkos": [r"backends/host/"],      # the host device with other kernels
+    "backends/kokkos": [r"backends/host/", r"kernels/kokkos/"],
     "backends/oracle": [r"kernels/reference/"],
     "backends/nccl": [r"backends/cuda/"],        # the one edge across backends: its event
     "cli": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
@@ -50,7 +50,7 @@ WORDS = [
     (r"(?<![\w.$}])/(home|work|root|Users|mnt)/\w", "no path of one machine"),
     (r"//+\s*[-=*#]{4,}", "no separator lines"),
     (r"\busing namespace std\b", "name what is used"),
-    (r"#\s*if.*(DISTATTN_|KOKKOS|NCCL|UCX|PMIX)", "what is built is the registry's business"),
+    (r"#\s*if.*(DISTATTN_(WITH|HAVE)|KOKKOS_ENABLE|NCCL|UCX|PMIX)", "what is built is the registry's business"),
 ]
 
 
