@@ -1,0 +1,96 @@
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "distattn/draw.hpp"
+#include "step_contents.hpp"
+
+namespace distattn {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// The trace event format: times in microseconds, pid a rank of a panel, tid a lane.
+class Trace {
+ public:
+  explicit Trace(const Schedule& schedule) : schedule_(schedule), contents_(schedule) {}
+
+  void add(const Panel& panel, int first_process) {
+    for (std::size_t r = 0; r < schedule_.ranks.size(); ++r) {
+      const int process = first_process + static_cast<int>(r);
+      name(process, -1, "process_name", panel.title + " rank " + std::to_string(r));
+      for (const Lane lane : {Lane::compute, Lane::near, Lane::far}) {
+        name(process, static_cast<int>(lane), "thread_name", name_of(lane));
+      }
+    }
+    std::map<std::pair<Rank, StepId>, const Span*> spans;
+    for (const Span& span : panel.timeline->spans) spans[{span.rank, span.step}] = &span;
+    for (const Span& span : panel.timeline->spans) {
+      const int process = first_process + span.rank;
+      events_.push_back({{"ph", "X"},
+                         {"name", contents_.title(span.rank, span.step)},
+                         {"cat", name_of(span.lane)},
+                         {"pid", process},
+                         {"tid", static_cast<int>(span.lane)},
+                         {"ts", span.start_s * 1e6},
+                         {"dur", (span.end_s - span.start_s) * 1e6}});
+      for (const DrawnMessage& message : contents_.messages(span.rank, span.step)) {
+        const std::ptrdiff_t other = contents_.receiver(span.rank, span.step, message.to);
+        const auto found = spans.find({message.to, static_cast<StepId>(other)});
+        if (found != spans.end()) arrow(span, *found->second, message, first_process);
+      }
+    }
+  }
+
+  std::string text() {
+    const Json trace = {{"displayTimeUnit", "ms"}, {"traceEvents", std::move(events_)}};
+    return trace.dump() + "\n";
+  }
+
+ private:
+  void name(int process, int thread, const char* kind, const std::string& name) {
+    Json event = {{"ph", "M"}, {"name", kind}, {"pid", process}, {"args", {{"name", name}}}};
+    if (thread >= 0) event["tid"] = thread;
+    events_.push_back(std::move(event));
+  }
+
+  /// From the beginning of the sender's exchange to the end of the receiver's.
+  void arrow(const Span& from, const Span& to, const DrawnMessage& message, int first_process) {
+    const Json begin = {{"ph", "s"},
+                        {"id", ++arrows_},
+                        {"name", message.values},
+                        {"cat", "message"},
+                        {"pid", first_process + from.rank},
+                        {"tid", static_cast<int>(from.lane)},
+                        {"ts", from.start_s * 1e6},
+                        {"args", {{"bytes", message.bytes}}}};
+    const Json end = {{"ph", "f"},
+                      {"bp", "e"},
+                      {"id", arrows_},
+                      {"name", message.values},
+                      {"cat", "message"},
+                      {"pid", first_process + to.rank},
+                      {"tid", static_cast<int>(to.lane)},
+                      {"ts", to.end_s * 1e6}};
+    events_.push_back(begin);
+    events_.push_back(end);
+  }
+
+  const Schedule& schedule_;
+  StepContents contents_;
+  Json events_ = Json::array();
+  int arrows_ = 0;
+};
+
+}  // namespace
+
+std::string to_trace(const Schedule& schedule, std::span<const Panel> panels) {
+  Trace trace(schedule);
+  int first_process = 0;
+  for (const Panel& panel : panels) {
+    trace.add(panel, first_process);
+    first_process += static_cast<int>(schedule.ranks.size());
+  }
+  return trace.text();
+}
+
+}  // namespace distattn
