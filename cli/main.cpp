@@ -68,7 +68,8 @@ int run(int argc, char** argv) {
   root.add_flag("-v,--verbose", verbose, "More notes on stderr")->excludes(quiet_flag);
   root.set_config("--config", "", "Options from a TOML file; the command line wins")->type_name("FILE");
   root.config_formatter(std::make_shared<ConfigFile>(root));
-  const std::vector<Command> commands = {add_run_command(root), add_plan_command(root), add_info_command(root),
+  const std::vector<Command> commands = {add_run_command(root),        add_plan_command(root),
+                                         add_step_command(root),       add_info_command(root),
                                          add_completion_command(root), add_manual_command(root)};
   try {
     root.parse(argc, argv);

@@ -1,0 +1,14 @@
+#include "command.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn::cli {
+
+Command add_step_command(CLI::App& root) {
+  auto* const app = root.add_subcommand("step", "Training steps of a sharded decoder (not built)")->allow_extras();
+  return {app, []() -> Outcome {
+            throw Error(ErrorKind::environment,
+                        "step is not built (" DISTATTN_WHY_NOT_STEP ") configure distattn again with a BLAS");
+          }};
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,183 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "cli/step/training_run.hpp"
+#include "command.hpp"
+#include "console.hpp"
+#include "cpu_features.hpp"
+#include "distattn/error.hpp"
+#include "launch_options.hpp"
+#include "option.hpp"
+#include "output.hpp"
+#include "problem_options.hpp"
+#include "schedule_options.hpp"
+#include "sharded_run.hpp"
+#include "values.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr std::int64_t most_steps = 1 << 30;
+
+struct StepOptions {
+  step::ModelShape shape;
+  std::optional<std::int64_t> sequence, hidden, heads, kv_heads, ffn;
+  std::int64_t steps = 1, seed = 0;
+  std::string checkpoint = "attention-output", text;
+  MaskOptions mask;
+  ScheduleOptions schedule;
+  LaunchOptions launch;
+  bool verify = false, json = false;
+};
+
+std::int64_t required(const std::optional<std::int64_t>& value, const char* option) {
+  if (!value) refuse(fmt::format("{} is missing (a step needs a model and a sequence) add it", option));
+  return *value;
+}
+
+step::ModelShape shape_of(const StepOptions& options) {
+  const auto as_int = [](const char* option, std::int64_t value) {
+    return static_cast<int>(within(option, value, 1, std::numeric_limits<int>::max()));
+  };
+  step::ModelShape shape = options.shape;
+  shape.hidden = required(options.hidden, "--hidden");
+  shape.heads = as_int("--heads", required(options.heads, "--heads"));
+  shape.kv_heads = as_int("--kv-heads", options.kv_heads.value_or(shape.heads));
+  shape.ffn = options.ffn.value_or(8 * ((shape.hidden + 2) / 3));
+  step::check(shape);
+  return shape;
+}
+
+step::TrainingRun training_run_of(const StepOptions& options) {
+  step::TrainingRun run;
+  run.shape = shape_of(options);
+  const std::int64_t sequence = required(options.sequence, "--seq");
+  run.problem = step::attention_problem(run.shape, sequence, mask_of(options.mask, sequence));
+  check(run.problem);
+  run.policy = &step::checkpoint_policy(options.checkpoint);
+  run.ranks = static_cast<int>(options.schedule.ranks.front());
+  run.threads = options.launch.threads > 0 ? options.launch.threads : std::max(1, cpu_cores() / run.ranks);
+  run.backend = choose_backend(options.launch.backend, run.problem, Passes::both);
+  run.attention.schedule = options.schedule.schedules.front();
+  run.attention.own_mode = !options.schedule.mode.has_value();
+  run.attention.mode = options.schedule.mode.value_or(Mode::overlapped);
+  run.attention.routes = routes_of(options.schedule);
+  run.attention.backward = true;
+  run.steps = static_cast<int>(options.steps);
+  run.seed = static_cast<std::uint64_t>(options.seed);
+  run.memory_bytes = options.schedule.memory_bytes;
+  run.verify = options.verify ? step::Verify::yes : step::Verify::no;
+  return run;
+}
+
+Json json_of(const step::StepReport& report, const std::optional<step::GradientError>& error) {
+  Json json = versioned_object();
+  json["step"] = report.step;
+  json["loss"] = number_or_null(report.loss);
+  json["grad_norm"] = number_or_null(report.grad_norm);
+  json["seconds"] = report.seconds;
+  json["forward_s"] = report.forward_s;
+  json["backward_s"] = report.backward_s;
+  json["attention_s"] = report.attention_s;
+  json["gradient_s"] = report.gradient_s;
+  json["optimizer_s"] = report.optimizer_s;
+  json["attention_forwards"] = report.attention_forwards;
+  json["attention_backwards"] = report.attention_backwards;
+  json["forward_bytes"] = report.forward_bytes;
+  json["backward_bytes"] = report.backward_bytes;
+  json["gradient_bytes"] = report.gradient_bytes;
+  json["bytes_sent_max"] = report.bytes_sent_max;
+  json["peak_activation_bytes"] = report.peak_activation_bytes;
+  json["peak_offloaded_bytes"] = report.peak_offloaded_bytes;
+  json["peak_memory_bytes"] = report.peak_memory_bytes;
+  json["gradient_error"] = error ? number_or_null(error->largest) : Json(nullptr);
+  return json;
+}
+
+std::vector<std::string> row_of(const step::StepReport& report, const std::optional<step::GradientError>& error) {
+  return {fmt::format("{}", report.step),
+          fmt::format("{:.5f}", report.loss),
+          fmt::format("{:.4g}", report.grad_norm),
+          seconds_text(report.seconds),
+          seconds_text(report.forward_s),
+          seconds_text(report.backward_s),
+          seconds_text(report.attention_s),
+          fmt::format("{}+{}", report.attention_forwards, report.attention_backwards),
+          bytes_text(static_cast<double>(report.bytes_sent_max)),
+          bytes_text(static_cast<double>(report.peak_activation_bytes)),
+          error ? fmt::format("{:.1e} ({})", error->largest, error->parameter) : "–"};
+}
+
+Outcome run_step(const StepOptions& options) {
+  const step::TrainingRun run = training_run_of(options);
+  const auto tokens = options.text.empty() ? step::TokenSource::random(run.problem.seq_q, run.shape.vocab, run.seed)
+                                           : step::TokenSource::text(options.text, run.problem.seq_q, run.shape.vocab);
+  Json json = Json::array();
+  Columns columns({"step", "loss", "grad norm", "seconds", "forward", "backward", "attention", "calls", "sent max",
+                   "kept", "gradient error"});
+  double largest_error = 0;
+  Progress progress;
+  step::run_training(run, tokens, [&](const auto& report, const auto& error) {
+    progress.show(fmt::format("step {} of {}: loss {:.4f}", report.step + 1, run.steps, report.loss));
+    if (options.json) json.push_back(json_of(report, error));
+    if (!options.json) columns.add(row_of(report, error));
+    if (error && !(error->largest <= largest_error)) largest_error = error->largest;
+  });
+  progress.done();
+  if (options.json) {
+    print_json(json);
+  } else {
+    print(columns.text());
+  }
+  return largest_error <= step::gradient_tolerance ? Outcome::fine : Outcome::wrong_result;
+}
+
+void add_model_options(CLI::App& app, StepOptions& options) {
+  const auto parse_positive = [](std::string_view option, std::string_view text) {
+    return within(option, parse_size(option, text), 1, std::numeric_limits<std::int64_t>::max());
+  };
+  const auto parse_count = [](std::string_view option, std::string_view text) {
+    return static_cast<int>(within(option, parse_size(option, text), 1, std::numeric_limits<int>::max()));
+  };
+  add_value(app, "--layers", options.shape.layers, parse_count, "Layers of the decoder (default 2)", "N");
+  add_value(app, "--hidden", options.hidden, parse_positive, "Width of the residual stream", "SIZE");
+  add_value(app, "--ffn", options.ffn, parse_positive, "Width of the feed-forward part (default 8/3 of --hidden)",
+            "SIZE");
+  add_value(app, "--vocab", options.shape.vocab, parse_positive, "Tokens of the vocabulary (default 256)", "SIZE");
+  add_value(app, "--seq", options.sequence, parse_positive, "Tokens of the sequence", "SIZE");
+  add_value(app, "--heads", options.heads, parse_positive, "Query heads; they divide --hidden", "SIZE");
+  add_value(app, "--kv-heads", options.kv_heads, parse_positive, "Key and value heads (default: --heads)", "SIZE");
+}
+
+std::string checkpoint_help() {
+  std::string help = "What is kept from forward to backward (default attention-output):";
+  for (const auto& policy : step::checkpoint_policies()) help += " " + std::string(policy.name);
+  return help;
+}
+
+}  // namespace
+
+Command add_step_command(CLI::App& root) {
+  auto* const app = root.add_subcommand("step", "Training steps of a decoder whose sequence is sharded over the ranks");
+  const auto options = std::make_shared<StepOptions>();
+  const auto parse_steps = [](std::string_view option, std::string_view text) {
+    return within(option, parse_size(option, text), 1, most_steps);
+  };
+  const auto parse_seed = [](std::string_view option, std::string_view text) { return parse_size(option, text); };
+  add_model_options(*app, *options);
+  add_value(*app, "--steps", options->steps, parse_steps, "Training steps (default 1)", "N");
+  add_value(*app, "--checkpoint", options->checkpoint, as_text, checkpoint_help(), "POLICY");
+  add_value(*app, "--text", options->text, as_text, "Trains on the bytes of this file (default: random tokens)",
+            "FILE");
+  add_value(*app, "--seed", options->seed, parse_seed, "Of weights and random tokens (default 0)", "N");
+  add_mask_options(*app, options->mask);
+  add_schedule_options(*app, options->schedule, Several::no);
+  add_launch_options(*app, options->launch);
+  app->add_flag("--verify", options->verify, "Compares every gradient with the unsharded step in float64");
+  app->add_flag("--json", options->json, "As a JSON array, one object a step");
+  return {app, [options] { return run_step(*options); }};
+}
+
+}  // namespace distattn::cli
