@@ -72,6 +72,7 @@ bool better(const Row& a, const Row& b) {
 
 Rows plan_all(const PlanOptions& options) {
   Rows rows;
+  const Passes passes = options.backward ? Passes::both : Passes::forward;
   if (options.problem.seq.empty()) refuse("--seq is missing (the shape is not complete) add it");
   for (const std::int64_t seq : options.problem.seq) {
     const Problem problem =
@@ -79,10 +80,7 @@ Rows plan_all(const PlanOptions& options) {
     for (const std::int64_t count : options.schedule.ranks) {
       const int ranks = static_cast<int>(count);
       for (std::string name : names_of(options.schedule, problem, ranks)) {
-        if (name == "auto") {
-          name = choose_schedule(problem, ranks, routes_of(options.schedule),
-                                 options.backward ? Passes::both : Passes::forward);
-        }
+        if (name == "auto") name = attention_options(name, problem, ranks, 1, options.schedule, passes).schedule;
         add_plans(name, problem, ranks, options, rows);
       }
     }

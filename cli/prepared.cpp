@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
 
 #include "distattn/error.hpp"
@@ -11,52 +10,47 @@
 namespace distattn::cli {
 namespace {
 
-ProvedSchedule lower_and_prove(const Recipe& recipe, const Problem& problem, int ranks, Pass pass,
-                               const ScheduleOptions& options) {
-  const Routes routes = routes_of(options);
-  const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
-  const Lowering lowering(recipe.name, tiles, recipe.table(tiles, routes.node_size), pass,
-                          options.mode.value_or(recipe.mode), routes);
-  return prove(lower(lowering));
-}
-
-void check_memory(const ProvedSchedule& proved, const ScheduleOptions& options) {
-  const std::int64_t needed = largest(proved.counts.memory_bytes);
+void check_memory(const AttentionPlan& plan, Pass pass, const ScheduleOptions& options) {
+  const std::int64_t needed = largest(plan.counts(pass).memory_bytes);
   if (!options.memory_bytes || needed <= *options.memory_bytes) return;
   refuse(fmt::format("{} needs {} bytes a rank (--memory allows {}) choose another schedule or more ranks",
-                     proved.schedule.outline.name, needed, *options.memory_bytes));
+                     plan.outline(pass).name, needed, *options.memory_bytes));
 }
 
 }  // namespace
 
-Prepared prepare(const std::string& name, const Problem& problem, int ranks, const ScheduleOptions& options,
-                 Passes passes) {
-  const std::string chosen =
-      name != "auto" ? name
-                     : choose_schedule(problem, ranks, routes_of(options), passes,
-                                       options.memory_bytes.value_or(std::numeric_limits<std::int64_t>::max()));
-  const auto resolved = resolve_pair(chosen, problem, ranks);
-  if (const auto* reason = std::get_if<std::string>(&resolved)) {
-    refuse(fmt::format("{} does not apply ({}) choose another schedule or other ranks", chosen, *reason));
-  }
-  const auto& pair = std::get<RecipePair>(resolved);
-  Prepared prepared{name_of(pair), lower_and_prove(pair.forward, problem, ranks, Pass::forward, options), nullptr};
-  check_memory(prepared.forward, options);
-  if (passes == Passes::both) {
-    prepared.backward =
-        std::make_shared<const ProvedSchedule>(lower_and_prove(pair.backward, problem, ranks, Pass::backward, options));
-    check_memory(*prepared.backward, options);
-  }
-  return prepared;
+AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
+                              const ScheduleOptions& options, Passes passes) {
+  AttentionOptions resolved;
+  resolved.schedule = name;
+  resolved.own_mode = !options.mode.has_value();
+  resolved.mode = options.mode.value_or(Mode::overlapped);
+  resolved.routes = routes_of(options);
+  resolved.backward = passes == Passes::both;
+  if (name != "auto") return resolved;
+  ChoiceLimits limits;
+  limits.passes = passes;
+  limits.node_size = resolved.routes.node_size;
+  limits.ahead = options.ahead;
+  limits.mode = options.mode;
+  limits.memory_bytes = options.memory_bytes.value_or(limits.memory_bytes);
+  limits.threads = threads;
+  const Choice choice = choose_schedule(problem, ranks, find_machine("this"), limits);
+  resolved.schedule = choice.name;
+  resolved.routes = choice.routes;
+  return resolved;
 }
 
-ProvedSchedule prove(Schedule schedule) {
-  VerifyReport report = verify(schedule);
-  if (!report.proved()) {
-    refuse(fmt::format("{} {} fails its proof ({}, {} findings in all) correct the program", schedule.outline.name,
-                       name_of(schedule.outline.pass), report.findings.front().message, report.findings.size()));
+Prepared prepare(const std::string& name, const Problem& problem, int ranks, int threads,
+                 const ScheduleOptions& options, Passes passes) {
+  const AttentionOptions resolved = attention_options(name, problem, ranks, threads, options, passes);
+  const auto plan = std::make_shared<const AttentionPlan>(problem, ranks, resolved);
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (plan->has(pass)) check_memory(*plan, pass, options);
   }
-  return {std::move(schedule), std::move(report.counts)};
+  const std::string& forward = plan->outline(Pass::forward).name;
+  const std::string& backward = plan->has(Pass::backward) ? plan->outline(Pass::backward).name : forward;
+  return {forward == backward ? forward : forward + "/" + backward, plan};
 }
 
 std::int64_t largest(const std::vector<std::int64_t>& by_rank) {

@@ -1,34 +1,29 @@
 #pragma once
-/// Schedules ready to run: resolved by name or read from a file, lowered and proved.
+/// A schedule ready to run: chosen or named, lowered and proved.
 
 #include <memory>
 #include <string>
 
-#include "distattn/lower.hpp"
-#include "distattn/schedule.hpp"
-#include "distattn/verify.hpp"
+#include "distattn/attention.hpp"
+#include "distattn/choose.hpp"
 #include "schedule_options.hpp"
 
 namespace distattn::cli {
 
-/// One pass's programs and the counts of their proof.
-struct ProvedSchedule {
-  Schedule schedule;
-  Counts counts;
-};
-
 struct Prepared {
   std::string name;  ///< "ring", "ring/burst"
-  ProvedSchedule forward;
-  std::shared_ptr<const ProvedSchedule> backward;  ///< null: forward only
+  std::shared_ptr<const AttentionPlan> plan;
 };
 
-/// Throws Error(usage) with the reason when the schedule does not apply, fails its proof, or needs more than --memory.
-Prepared prepare(const std::string& name, const Problem& problem, int ranks, const ScheduleOptions& options,
-                 Passes passes);
+/// What `name` and the options ask for, auto replaced by the schedule and routes that it stands for. `threads` is what
+/// a rank computes with: auto weighs it.
+AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
+                                   const ScheduleOptions& options, Passes passes);
 
-/// Proves a schedule that came from elsewhere. Throws Error(usage) with the first finding.
-ProvedSchedule prove(Schedule schedule);
+/// Throws Error(usage) with the reason when the schedule does
+/// not apply, fails its proof, or needs more than --memory.
+Prepared prepare(const std::string& name, const Problem& problem, int ranks, int threads,
+                 const ScheduleOptions& options, Passes passes);
 
 /// Figures over ranks that every report shows.
 std::int64_t largest(const std::vector<std::int64_t>& by_rank);

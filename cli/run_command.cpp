@@ -90,21 +90,22 @@ Outcome run(const RunCommandOptions& options) {
   const auto [inputs, named] = open_source(options);
   const Problem problem = problem_of(options.problem, inputs.shape(), dtype_of(options, inputs), named);
   const int ranks = static_cast<int>(options.schedule.ranks.front());
-  const Prepared prepared = prepare(options.schedule.schedules.front(), problem, ranks, options.schedule, passes);
+  const RunOptions run_options{choose_backend(options.launch.backend, problem, passes),
+                               choose_threads(options.launch.threads, ranks), static_cast<int>(options.runs),
+                               static_cast<int>(options.warmups)};
+  const Prepared prepared =
+      prepare(options.schedule.schedules.front(), problem, ranks, run_options.threads, options.schedule, passes);
   std::optional<ResultFiles> files;
   if (!options.out.empty()) files.emplace(options.out, inputs, passes);
-
-  const RunOptions run_options{options.launch.backend, options.launch.threads, static_cast<int>(options.runs),
-                               static_cast<int>(options.warmups)};
   const RunResult result = run_sharded(prepared, inputs, run_options);
-  const Sharding& sharding = prepared.forward.schedule.outline.sharding;
+  const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
   std::optional<Errors> errors;
   if (options.check) {
     note("checking against float64", Verbosity::verbose);
-    errors = check_results(sharding, inputs, result.ranks, passes, prepared.forward.counts.steps);
+    errors = check_results(sharding, inputs, result.ranks, passes, prepared.plan->counts(Pass::forward).steps);
   }
   if (files) files->commit(sharding, result.ranks);
-  const RunReport report{prepared, result, errors};
+  const RunReport report{prepared, run_options, result, errors};
   if (options.json) {
     print_json(json_of(report));
   } else {

@@ -9,23 +9,25 @@ namespace {
 
 /// One pass: its proof's counts and how long it took.
 struct PassReport {
-  const ProvedSchedule& proved;
+  const AttentionPlan& plan;
+  Pass pass;
   const Timing& timing;
 
-  const Problem& problem() const { return proved.schedule.outline.sharding.problem; }
+  const Counts& counts() const { return plan.counts(pass); }
   /// Forward 2·pairs·(d + dv) for each head, backward 2.5 times that.
   double flops() const {
-    const Problem& p = problem();
+    const Problem& p = plan.outline(pass).sharding.problem;
     const BandIndex mask(bands_of(p.mask));
     const auto pairs = static_cast<double>(mask.pairs({p.first_query(), p.seq_q, 1}, {0, p.seq_kv, 1}));
     const double forward = 2.0 * pairs * static_cast<double>(p.batch) * p.heads * (p.head_dim + p.value_dim);
-    return proved.schedule.outline.pass == Pass::forward ? forward : 2.5 * forward;
+    return pass == Pass::forward ? forward : 2.5 * forward;
   }
   double gflops() const { return flops() / timing.median_s / 1e9; }
 };
 
 void add_pass(const PassReport& pass, Json& json) {
-  const Counts& counts = pass.proved.counts;
+  const Counts& counts = pass.counts();
+  json["mode"] = name_of(pass.plan.outline(pass.pass).mode);
   json["steps"] = counts.steps;
   json["messages"] = counts.messages;
   json["bytes_sent_max"] = largest(counts.bytes_sent);
@@ -39,12 +41,12 @@ void add_pass(const PassReport& pass, Json& json) {
 }
 
 std::string pass_text(const PassReport& pass) {
-  const Counts& counts = pass.proved.counts;
+  const Counts& counts = pass.counts();
   const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   return fmt::format(
       "{:<9} {} steps, {} messages, first {}, median {}, {:.2f} GFLOP/s\n"
       "          sent {} max, {} mean; peak remote {}; proved\n",
-      name_of(pass.proved.schedule.outline.pass), counts.steps, counts.messages, seconds_text(pass.timing.first_s),
+      name_of(pass.pass), counts.steps, counts.messages, seconds_text(pass.timing.first_s),
       seconds_text(pass.timing.median_s), pass.gflops(), text(largest(counts.bytes_sent)),
       bytes_text(mean(counts.bytes_sent)), text(largest(counts.peak_remote_bytes)));
 }
@@ -59,15 +61,14 @@ std::string errors_text(const Errors& errors) {
 }  // namespace
 
 Json json_of(const RunReport& report) {
-  const ProvedSchedule& forward = report.prepared.forward;
-  const Outline& outline = forward.schedule.outline;
+  const AttentionPlan& plan = *report.prepared.plan;
+  const Outline& outline = plan.outline(Pass::forward);
   const Problem& problem = outline.sharding.problem;
   Json json = versioned_object();
   json["schedule"] = report.prepared.name;
-  json["mode"] = name_of(outline.mode);
   json["ranks"] = outline.sharding.ranks;
-  json["threads"] = report.result.threads;
-  json["backend"] = report.result.backend;
+  json["threads"] = report.options.threads;
+  json["backend"] = report.options.backend;
   json["transport"] = "inproc";
   json["dtype"] = name_of(problem.dtype);
   json["wire"] = name_of(problem.wire_type());
@@ -79,28 +80,28 @@ Json json_of(const RunReport& report) {
   json["kv_heads"] = problem.kv_heads;
   json["head_dim"] = problem.head_dim;
   json["value_dim"] = problem.value_dim;
-  add_pass({forward, report.result.forward}, json);
+  add_pass({plan, Pass::forward, report.result.forward}, json);
   json["backward"] = false;
-  if (report.prepared.backward) {
+  if (plan.has(Pass::backward)) {
     json["backward"] = Json::object();
-    add_pass({*report.prepared.backward, report.result.backward}, json["backward"]);
+    add_pass({plan, Pass::backward, report.result.backward}, json["backward"]);
   }
   json["error"] = report.errors ? json_of(*report.errors) : Json(nullptr);
   return json;
 }
 
 std::string text_of(const RunReport& report) {
-  const ProvedSchedule& forward = report.prepared.forward;
-  const Outline& outline = forward.schedule.outline;
+  const AttentionPlan& plan = *report.prepared.plan;
+  const Outline& outline = plan.outline(Pass::forward);
   const Problem& problem = outline.sharding.problem;
   std::string text =
       fmt::format("schedule  {} ({}), {} ranks x {} threads, {} over inproc\n", report.prepared.name,
-                  name_of(outline.mode), outline.sharding.ranks, report.result.threads, report.result.backend);
+                  name_of(outline.mode), outline.sharding.ranks, report.options.threads, report.options.backend);
   text += fmt::format("problem   batch {}, {} queries, {} keys, {}/{} heads of {}, {}, mask {}\n", problem.batch,
                       problem.seq_q, problem.seq_kv, problem.heads, problem.kv_heads, problem.head_dim,
                       name_of(problem.dtype), problem.mask.name);
-  text += pass_text({forward, report.result.forward});
-  if (report.prepared.backward) text += pass_text({*report.prepared.backward, report.result.backward});
+  text += pass_text({plan, Pass::forward, report.result.forward});
+  if (plan.has(Pass::backward)) text += pass_text({plan, Pass::backward, report.result.backward});
   return report.errors ? text + errors_text(*report.errors) : text;
 }
 

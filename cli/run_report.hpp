@@ -12,6 +12,7 @@ namespace distattn::cli {
 
 struct RunReport {
   const Prepared& prepared;
+  const RunOptions& options;
   const RunResult& result;
   std::optional<Errors> errors;
 };

@@ -43,7 +43,7 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
     return within(option, parse_size(option, text), 1, most_ranks);
   };
   const auto parse_ahead = [](std::string_view option, std::string_view text) {
-    return within(option, parse_size(option, text), 0, most_ranks);
+    return static_cast<int>(within(option, parse_size(option, text), 0, most_ranks));
   };
   add_value(app, "--schedule", options.schedules, parse_schedules, schedule_help(several),
             several == Several::yes ? "NAMES" : "NAME");
@@ -59,10 +59,11 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
 }
 
 Routes routes_of(const ScheduleOptions& options) {
-  if (options.ahead > 0 && !options.node_size) {
-    refuse(fmt::format("--ahead {} (one node has no messages between nodes) add --node-size", options.ahead));
+  const int ahead = options.ahead.value_or(0);
+  if (ahead > 0 && !options.node_size) {
+    refuse(fmt::format("--ahead {} (one node has no messages between nodes) add --node-size", ahead));
   }
-  return {static_cast<int>(options.node_size.value_or(0)), static_cast<int>(options.ahead)};
+  return {static_cast<int>(options.node_size.value_or(0)), ahead};
 }
 
 std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks) {

@@ -19,7 +19,7 @@ struct ScheduleOptions {
   std::optional<Mode> mode;
   std::vector<std::int64_t> ranks = {1};
   std::optional<std::int64_t> node_size;
-  std::int64_t ahead = 0;
+  std::optional<int> ahead;
   std::optional<std::int64_t> memory_bytes;
 };
 

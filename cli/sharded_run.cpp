@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <memory>
 #include <optional>
 
 #include "cpu_features.hpp"
 #include "distattn/error.hpp"
-#include "distattn/execute.hpp"
 #include "distattn/inproc.hpp"
 #include "distattn/registry.hpp"
 #include "memory.hpp"
@@ -56,36 +54,29 @@ Timing timing_of(const std::vector<double>& calls, std::size_t first, std::size_
 }
 
 /// One rank, from its device to its last call.
-RankStamps run_rank(const Prepared& prepared, Rank rank, Transport& transport, RankTensors& tensors,
-                    const RunOptions& options, const DeviceOptions& device_options) {
-  const auto device = make_device(options.backend, device_options);
-  const auto executor_of = [&](const ProvedSchedule& proved) {
-    const Schedule& schedule = proved.schedule;
-    return std::make_unique<Executor>(schedule.outline, schedule.ranks[static_cast<std::size_t>(rank)], rank, *device,
-                                      transport);
-  };
-  const auto forward = executor_of(prepared.forward);
-  const auto backward = prepared.backward ? executor_of(*prepared.backward) : nullptr;
+RankStamps run_rank(const Prepared& prepared, Transport& transport, RankTensors& tensors, const RunOptions& options) {
+  const auto device = make_device(options.backend, {options.threads, transport.size()});
+  Attention attention(prepared.plan, *device, transport);
   const Bindings bindings = tensors.bindings();
   RankStamps stamps;
-  const auto call = [&](Executor& executor) {
-    const auto begin = Clock::now();
-    executor.run(bindings);
-    stamps.push_back({begin, Clock::now()});
-  };
   for (int i = 0; i < options.warmups + options.runs; ++i) {
-    call(*forward);
-    if (backward) call(*backward);
+    const auto begin = Clock::now();
+    attention.forward(bindings);
+    const auto middle = Clock::now();
+    stamps.push_back({begin, middle});
+    if (!prepared.plan->has(Pass::backward)) continue;
+    attention.backward(bindings);
+    stamps.push_back({middle, Clock::now()});
   }
   return stamps;
 }
 
 /// Tensors and buffers of all ranks, and what the system gives.
-void check_memory(const Prepared& prepared, Passes passes) {
-  double needed = RankTensors::total_bytes(prepared.forward.schedule.outline.sharding.problem, passes);
-  for (const std::int64_t bytes : prepared.forward.counts.memory_bytes) needed += static_cast<double>(bytes);
-  if (prepared.backward) {
-    for (const std::int64_t bytes : prepared.backward->counts.memory_bytes) needed += static_cast<double>(bytes);
+void check_memory(const AttentionPlan& plan, Passes passes) {
+  double needed = RankTensors::total_bytes(plan.outline(Pass::forward).sharding.problem, passes);
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (!plan.has(pass)) continue;
+    for (const std::int64_t bytes : plan.counts(pass).memory_bytes) needed += static_cast<double>(bytes);
   }
   require_memory(needed, "this run");
 }
@@ -106,30 +97,28 @@ std::string choose_backend(const std::string& name, const Problem& problem, Pass
   refuse(fmt::format("no backend computes this ({}) see distattn info --matrix", reasons));
 }
 
+int choose_threads(int asked, int ranks) { return asked > 0 ? asked : std::max(1, cpu_cores() / ranks); }
+
 RunResult run_sharded(const Prepared& prepared, const Inputs& inputs, const RunOptions& options) {
-  const Sharding& sharding = prepared.forward.schedule.outline.sharding;
-  const Passes passes = prepared.backward ? Passes::both : Passes::forward;
-  RunResult result;
-  result.backend = choose_backend(options.backend, sharding.problem, passes);
-  result.threads = options.threads > 0 ? options.threads : std::max(1, cpu_cores() / sharding.ranks);
-  check_memory(prepared, passes);
+  const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
+  const bool with_backward = prepared.plan->has(Pass::backward);
+  const Passes passes = with_backward ? Passes::both : Passes::forward;
+  check_memory(*prepared.plan, passes);
 
   const auto ranks = static_cast<std::size_t>(sharding.ranks);
   std::vector<std::optional<RankTensors>> tensors(ranks);
   std::vector<RankStamps> stamps(ranks);
-  RunOptions chosen = options;
-  chosen.backend = result.backend;
   run_ranks(sharding.ranks, [&](Rank rank, Transport& transport) {
     const auto r = static_cast<std::size_t>(rank);
     tensors[r].emplace(sharding, rank, inputs, passes);
-    stamps[r] = run_rank(prepared, rank, transport, *tensors[r], chosen, {result.threads, sharding.ranks});
+    stamps[r] = run_rank(prepared, transport, *tensors[r], options);
   });
+  RunResult result;
   for (auto& each : tensors) result.ranks.push_back(std::move(*each));
 
   const std::vector<double> calls = call_seconds(stamps);
-  const std::size_t passes_run = prepared.backward ? 2 : 1;
-  result.forward = timing_of(calls, 0, passes_run, options.warmups);
-  if (prepared.backward) result.backward = timing_of(calls, 1, passes_run, options.warmups);
+  result.forward = timing_of(calls, 0, with_backward ? 2 : 1, options.warmups);
+  if (with_backward) result.backward = timing_of(calls, 1, 2, options.warmups);
   return result;
 }
 

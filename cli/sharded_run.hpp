@@ -11,8 +11,8 @@
 namespace distattn::cli {
 
 struct RunOptions {
-  std::string backend;  ///< empty: the best usable that computes the problem
-  int threads = 0;      ///< of a rank; 0: cores / ranks, at least 1
+  std::string backend;
+  int threads = 1;  ///< of a rank
   int runs = 1, warmups = 0;
 };
 
@@ -22,15 +22,16 @@ struct Timing {
 };
 
 struct RunResult {
-  std::string backend;
-  int threads = 0;
   Timing forward, backward;
   std::vector<RankTensors> ranks;
 };
 
-/// The backend that `options` name, or the best usable one that computes `problem`. Throws Error(usage) with what the
+/// The backend of that name, or the best usable one that computes `problem`. Throws Error(usage) with what the
 /// named one, or all, say against it.
 std::string choose_backend(const std::string& name, const Problem& problem, Passes passes);
+
+/// Threads of each of `ranks` ranks that share this machine's cores, unless `asked` says otherwise.
+int choose_threads(int asked, int ranks);
 
 /// Throws whatever a rank threw first, and Error(environment) when memory is not enough.
 RunResult run_sharded(const Prepared& prepared, const Inputs& inputs, const RunOptions& options);
