@@ -1,0 +1,120 @@
+/// C API: communicators, from callbacks or between threads of this process.
+
+#include <vector>
+
+#include "distattn/inproc.hpp"
+#include "handles.hpp"
+
+namespace distattn::c_api {
+namespace {
+
+/// A caller's exchange as a transport.
+class CallbackTransport final : public Transport {
+ public:
+  explicit CallbackTransport(const distattn_callbacks& callbacks) : callbacks_(callbacks) {}
+
+  std::string_view name() const override { return "callbacks"; }
+  Rank rank() const override { return callbacks_.rank; }
+  int size() const override { return callbacks_.size; }
+  bool reaches(MemorySpace space) const override { return space == MemorySpace::host || callbacks_.reaches_cuda != 0; }
+
+  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
+    try {
+      for (const Event& event : after) event.wait();
+      Group& group = groups_[step.lane == Lane::far ? 1 : 0];
+      group.collect(step, buffers);
+      const int failed = callbacks_.exchange(callbacks_.user, step.lane == Lane::far ? 1 : 0, group.sends.data(),
+                                             group.sends.size(), group.receives.data(), group.receives.size());
+      if (failed != 0) {
+        throw Error(ErrorKind::peer, "the exchange callback returned " + std::to_string(failed) +
+                                         " (its messages did not go through) see the communicator behind it");
+      }
+      return {};
+    } catch (...) {
+      return Event::failed(std::make_exception_ptr(error_at(rank(), step, std::current_exception())));
+    }
+  }
+
+  void abort(const Error& error) noexcept override {
+    if (callbacks_.abort != nullptr) callbacks_.abort(callbacks_.user, error.what());
+  }
+
+ private:
+  /// Transfers of one lane's step; keeps its memory.
+  struct Group {
+    std::vector<distattn_transfer> sends, receives;
+
+    void collect(const Step& step, const BufferTable& buffers) {
+      sends.clear();
+      receives.clear();
+      for (const Op& op : step.ops) {
+        if (const auto* send = std::get_if<Send>(&op)) add(sends, send->to, buffers.parts(send->source));
+        if (const auto* recv = std::get_if<Recv>(&op)) add(receives, recv->from, buffers.parts(recv->into));
+      }
+    }
+    static void add(std::vector<distattn_transfer>& transfers, Rank peer, std::span<const BufferTable::Part> parts) {
+      for (const BufferTable::Part& part : parts) {
+        if (part.shape.bytes > 0) transfers.push_back({peer, part.data, part.shape.bytes});
+      }
+    }
+  };
+
+  const distattn_callbacks callbacks_;
+  Group groups_[2];
+};
+
+distattn_callbacks checked(const distattn_callbacks* given) {
+  required(given, "callbacks");
+  const distattn_callbacks callbacks = read(given, DISTATTN_CALLBACKS_INIT, "distattn_callbacks");
+  if (callbacks.size < 1 || callbacks.rank < 0 || callbacks.rank >= callbacks.size) {
+    refuse("rank " + std::to_string(callbacks.rank) + " of " + std::to_string(callbacks.size) +
+           " (ranks count from 0) set rank and size");
+  }
+  if (callbacks.exchange == nullptr) refuse("exchange is null (messages need it) set the callback");
+  return callbacks;
+}
+
+/// A failed body as an exception, so that the other ranks are ended too.
+void check(distattn_status status, Rank rank) {
+  if (status == DISTATTN_OK) return;
+  const std::string message = distattn_message();
+  throw Error(kind_of(status), message.empty() ? "rank " + std::to_string(rank) + " returned status " +
+                                                     std::to_string(status) + " (its body failed) see there"
+                                               : message);
+}
+
+}  // namespace
+}  // namespace distattn::c_api
+
+using namespace distattn;
+
+extern "C" {
+
+distattn_status distattn_comm_from_callbacks(const distattn_callbacks* callbacks, distattn_comm** comm) {
+  return c_api::guarded([&] {
+    c_api::required(comm, "comm");
+    auto made = std::make_unique<distattn_comm>();
+    made->own = std::make_unique<c_api::CallbackTransport>(c_api::checked(callbacks));
+    made->transport = made->own.get();
+    *comm = made.release();
+  });
+}
+
+int32_t distattn_comm_rank(const distattn_comm* comm) { return comm->transport->rank(); }
+
+int32_t distattn_comm_size(const distattn_comm* comm) { return comm->transport->size(); }
+
+void distattn_comm_free(distattn_comm* comm) { delete comm; }
+
+distattn_status distattn_run_ranks(int32_t ranks, distattn_status (*body)(void* user, distattn_comm* comm),
+                                   void* user) {
+  return c_api::guarded([&] {
+    if (body == nullptr) refuse("body is null (each rank runs it) pass a function");
+    run_ranks(ranks, [&](Rank rank, Transport& transport) {
+      distattn_comm comm{nullptr, &transport, ranks};
+      c_api::check(body(user, &comm), rank);
+    });
+  });
+}
+
+}  // extern "C"

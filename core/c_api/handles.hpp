@@ -1,0 +1,58 @@
+#pragma once
+/// What the C API's functions share: how exceptions become codes, and how versioned structs are read.
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <string>
+
+#include "distattn/distattn.h"
+#include "distattn/engine.hpp"
+#include "distattn/error.hpp"
+
+/// A communicator is a transport that somebody else may own.
+struct distattn_comm {
+  std::unique_ptr<distattn::Transport> own;
+  distattn::Transport* transport = nullptr;
+  int local_ranks = 1;  ///< ranks of this communicator that share this process
+};
+
+namespace distattn::c_api {
+
+/// Sets distattn_message() of this thread and returns the code of the exception that is being handled.
+distattn_status status_of_exception() noexcept;
+
+/// The kind of error that a code other than DISTATTN_OK stands for.
+ErrorKind kind_of(distattn_status status);
+
+/// Runs `body`; whatever it throws becomes a code.
+template <class Body>
+distattn_status guarded(Body body) noexcept {
+  try {
+    body();
+    return DISTATTN_OK;
+  } catch (...) {
+    return status_of_exception();
+  }
+}
+
+template <class T>
+const T& required(const T* pointer, const char* name) {
+  if (pointer == nullptr) refuse(std::string(name) + " is null (it is needed) pass its address");
+  return *pointer;
+}
+
+/// A struct of any version: members that an older caller does not have keep their default.
+template <class Struct>
+Struct read(const Struct* given, const Struct& defaults, const char* name) {
+  Struct result = defaults;
+  if (given == nullptr) return result;
+  if (given->struct_size < sizeof(std::size_t) || given->struct_size > sizeof(Struct)) {
+    refuse(std::string(name) + ".struct_size is " + std::to_string(given->struct_size) + " (this library knows up to " +
+           std::to_string(sizeof(Struct)) + ") start from its INIT value, and link the library of your header");
+  }
+  std::memcpy(&result, given, given->struct_size);
+  return result;
+}
+
+}  // namespace distattn::c_api

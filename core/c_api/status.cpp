@@ -1,0 +1,71 @@
+/// C API: version, messages, and how exceptions become codes.
+
+#include <cstdlib>
+#include <new>
+
+#include "distattn/version.hpp"
+#include "handles.hpp"
+
+namespace distattn::c_api {
+namespace {
+
+thread_local std::string message;
+
+struct Code {
+  ErrorKind kind;
+  distattn_status status;
+};
+
+constexpr Code codes[] = {{ErrorKind::usage, DISTATTN_USAGE},
+                          {ErrorKind::environment, DISTATTN_ENVIRONMENT},
+                          {ErrorKind::peer, DISTATTN_PEER},
+                          {ErrorKind::timeout, DISTATTN_TIMEOUT},
+                          {ErrorKind::interrupted, DISTATTN_INTERRUPTED}};
+
+distattn_status status_of(ErrorKind kind) {
+  for (const Code& code : codes) {
+    if (code.kind == kind) return code.status;
+  }
+  return DISTATTN_ENVIRONMENT;
+}
+
+}  // namespace
+
+ErrorKind kind_of(distattn_status status) {
+  for (const Code& code : codes) {
+    if (code.status == status) return code.kind;
+  }
+  return ErrorKind::environment;
+}
+
+distattn_status status_of_exception() noexcept {
+  try {
+    try {
+      throw;
+    } catch (const Error& error) {
+      message = error.what();
+      return status_of(error.kind());
+    } catch (const std::bad_alloc&) {
+      message = "out of memory (an allocation was refused) choose a smaller problem";
+    } catch (const std::exception& error) {
+      message = error.what();
+    } catch (...) {
+      message = "something that is no exception was thrown (by a callback) throw none";
+    }
+  } catch (...) {
+    message.clear();  // Not even the message could be stored.
+  }
+  return DISTATTN_ENVIRONMENT;
+}
+
+}  // namespace distattn::c_api
+
+extern "C" {
+
+const char* distattn_version(void) { return distattn::version(); }
+
+const char* distattn_message(void) { return distattn::c_api::message.c_str(); }
+
+void distattn_text_free(char* text) { std::free(text); }
+
+}  // extern "C"

@@ -1,0 +1,95 @@
+#include "tensors.hpp"
+
+#include <string>
+
+#include "distattn/error.hpp"
+
+namespace distattn::c_api {
+namespace {
+
+// DLPack's DLDeviceType and DLDataTypeCode.
+constexpr int dl_cpu = 1, dl_cuda = 2, dl_cuda_host = 3, dl_cuda_managed = 13;
+constexpr int dl_float = 2, dl_bfloat = 4;
+
+[[noreturn]] void refuse_tensor(const char* name, const std::string& why, const char* suggestion) {
+  refuse(std::string("tensor ") + name + " " + why + " " + suggestion);
+}
+
+DType dtype_of(const distattn_tensor& tensor, const char* name) {
+  const int code = tensor.dtype.code, bits = tensor.dtype.bits;
+  if (tensor.dtype.lanes == 1) {
+    if (code == dl_float && bits == 64) return DType::fp64;
+    if (code == dl_float && bits == 32) return DType::fp32;
+    if (code == dl_float && bits == 16) return DType::fp16;
+    if (code == dl_bfloat && bits == 16) return DType::bf16;
+  }
+  refuse_tensor(name, "has DLPack type code " + std::to_string(code) + " of " + std::to_string(bits) + " bits",
+                "(not supported) pass float64, float32, float16 or bfloat16");
+}
+
+MemorySpace space_of(const distattn_tensor& tensor, const char* name) {
+  switch (static_cast<int>(tensor.device.device_type)) {
+    case dl_cpu:
+    case dl_cuda_host:
+      return MemorySpace::host;
+    case dl_cuda:
+    case dl_cuda_managed:
+      return MemorySpace::cuda;
+    default:
+      refuse_tensor(name, "lies on DLPack device " + std::to_string(tensor.device.device_type),
+                    "(not supported) pass host or CUDA memory");
+  }
+}
+
+TensorView view_of(const distattn_tensor& tensor, const char* name, int full_rank) {
+  const int rank = tensor.ndim;
+  if (rank != full_rank && rank != full_rank - 1) {
+    refuse_tensor(name, "has " + std::to_string(rank) + " dimensions",
+                  full_rank == 4 ? "(shape) pass [batch, tokens, heads, head_dim] or [tokens, heads, head_dim]"
+                                 : "(shape) pass [batch, heads, tokens] or [heads, tokens]");
+  }
+  std::int64_t shape[4] = {1, 1, 1, 1}, strides[4] = {0, 0, 0, 0};
+  std::int64_t dense = 1;
+  for (int i = rank - 1; i >= 0; --i) {
+    const int axis = i + full_rank - rank;
+    shape[axis] = tensor.shape[i];
+    strides[axis] = tensor.strides != nullptr ? tensor.strides[i] : dense;
+    dense *= tensor.shape[i];
+  }
+  if (rank < full_rank) strides[0] = dense;
+  TensorView view;
+  view.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+  view.dtype = dtype_of(tensor, name);
+  view.space = space_of(tensor, name);
+  // Statistics are [batch, heads, tokens], and viewed as [batch, tokens, heads, 1].
+  if (full_rank == 3) {
+    view.shape = {shape[0], shape[2], shape[1], 1};
+    view.strides = {strides[0], strides[2], strides[1], 1};
+  } else {
+    view.shape = {shape[0], shape[1], shape[2], shape[3]};
+    view.strides = {strides[0], strides[1], strides[2], strides[3]};
+  }
+  return view;
+}
+
+TensorView tensor(const distattn_tensor* given, const char* name) {
+  return given == nullptr ? TensorView{} : view_of(*given, name, 4);
+}
+
+}  // namespace
+
+Bindings bindings_of(const distattn_tensors& tensors) {
+  Bindings bindings;
+  bindings.q = tensor(tensors.q, "q");
+  bindings.k = tensor(tensors.k, "k");
+  bindings.v = tensor(tensors.v, "v");
+  bindings.o = tensor(tensors.o, "o");
+  if (tensors.lse != nullptr) bindings.lse = view_of(*tensors.lse, "lse", 3);
+  bindings.d_o = tensor(tensors.d_o, "d_o");
+  bindings.dq = tensor(tensors.dq, "dq");
+  bindings.dk = tensor(tensors.dk, "dk");
+  bindings.dv = tensor(tensors.dv, "dv");
+  return bindings;
+}
+
+}  // namespace distattn::c_api

@@ -1,0 +1,207 @@
+#ifndef DISTATTN_DISTATTN_H
+#define DISTATTN_DISTATTN_H
+/**
+ * @file
+ * Exact attention over ranks, from C.
+ *
+ * Functions that can fail return a distattn_status; distattn_message() then says why, on one line, for the calling
+ * thread. No C++ exception leaves the library. Structs begin with struct_size: start from their *_INIT value, so that
+ * a program built against an older header keeps its meaning with a newer library. Handles are not thread-safe, and
+ * each is given back with its *_free().
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "distattn/export.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** "0.1.0": of the library that is loaded. */
+DISTATTN_API const char* distattn_version(void);
+
+typedef enum distattn_status {
+  DISTATTN_OK = 0,
+  DISTATTN_USAGE = 2,         /**< bad input, or a combination that is not supported */
+  DISTATTN_ENVIRONMENT = 3,   /**< a backend that is not built or not usable here, out of memory */
+  DISTATTN_TIMEOUT = 4,       /**< an awaited rank made no progress */
+  DISTATTN_PEER = 5,          /**< another rank failed or disagreed */
+  DISTATTN_INTERRUPTED = 130, /**< the run was ended from outside */
+} distattn_status;
+
+/** Why the last call of this thread that failed did; "" before any has. */
+DISTATTN_API const char* distattn_message(void);
+
+/** Gives back text that the library allocated. */
+DISTATTN_API void distattn_text_free(char* text);
+
+/* ---- tensors ---- */
+
+#if defined(DLPACK_VERSION) || defined(DLPACK_MAJOR_VERSION)
+typedef DLTensor distattn_tensor;
+#else
+/**
+ * DLPack's DLTensor, member by member; include dlpack.h first, and it is DLTensor itself. Host memory (device_type 1)
+ * and CUDA memory (2, 3, 13); float64, float32, float16, bfloat16 (type_code 2 and 4). strides count elements; null
+ * means dense rows.
+ */
+typedef struct distattn_tensor {
+  void* data;
+  struct {
+    int32_t device_type, device_id;
+  } device;
+  int32_t ndim;
+  struct {
+    uint8_t code, bits;
+    uint16_t lanes;
+  } dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+} distattn_tensor;
+#endif
+
+typedef enum distattn_dtype { DISTATTN_FP64, DISTATTN_FP32, DISTATTN_BF16, DISTATTN_FP16 } distattn_dtype;
+typedef enum distattn_pass { DISTATTN_FORWARD, DISTATTN_BACKWARD } distattn_pass;
+/** How exchange and compute share time; DISTATTN_OWN_MODE: as the schedule's author meant it. */
+typedef enum distattn_mode { DISTATTN_OWN_MODE, DISTATTN_OVERLAPPED, DISTATTN_SERIAL, DISTATTN_GATHERED } distattn_mode;
+typedef enum distattn_side { DISTATTN_QUERIES, DISTATTN_KEYS } distattn_side;
+
+/* ---- the problem ---- */
+
+/** {q0 <= q < q1, k0 <= k < k1, lo <= q - k <= hi}: a part of a mask. Bands of one mask are disjoint. */
+typedef struct distattn_band {
+  int64_t q0, q1, k0, k1, lo, hi;
+} distattn_band;
+
+/** One exact attention; shapes are those of the whole problem, not of a rank's part. */
+typedef struct distattn_problem {
+  size_t struct_size;
+  int64_t batch, seq_q, seq_kv;
+  int32_t heads, kv_heads;
+  int32_t head_dim, value_dim; /**< value_dim 0: head_dim */
+  distattn_dtype dtype;        /**< computed with and sent; tensors of other types are converted */
+  distattn_dtype wire;         /**< of partial results and gradients on the wire */
+  double scale;                /**< 0: 1/sqrt(head_dim) */
+  int32_t causal;
+  int64_t window_left, window_right; /**< sliding window; -1: unlimited */
+  int64_t sinks;                     /**< first keys that stay visible outside the window */
+  const int64_t* cu_seqlens;         /**< packed documents: 0, ..., seq_kv; or null */
+  size_t cu_seqlens_count;
+  const distattn_band* bands; /**< the mask itself, instead of causal, window, sinks and documents; or null */
+  size_t bands_count;
+} distattn_problem;
+
+/** One query and one key: everything else is to be set. */
+#define DISTATTN_PROBLEM_INIT \
+  { sizeof(distattn_problem), 1, 1, 1, 1, 1, 64, 0, DISTATTN_FP32, DISTATTN_FP32, 0.0, 1, -1, -1, 0, NULL, 0, NULL, 0 }
+
+typedef struct distattn_options {
+  size_t struct_size;
+  const char* schedule; /**< "F" or "F/B", as `distattn plan` lists them; null: "auto" */
+  distattn_mode mode;
+  int32_t node_size;   /**< ranks per node, consecutive; 0: one node */
+  int32_t ahead;       /**< steps that messages between nodes may be posted early */
+  int32_t backward;    /**< prepare the backward pass too */
+  const char* backend; /**< that computes; null: the best usable */
+  int32_t threads;     /**< that a rank computes with; 0: its share of the cores */
+  int32_t local_ranks; /**< ranks that share this machine's cores; 0: all of a distattn_run_ranks(), else 1 */
+} distattn_options;
+
+#define DISTATTN_OPTIONS_INIT \
+  { sizeof(distattn_options), NULL, DISTATTN_OWN_MODE, 0, 0, 0, NULL, 0, 0 }
+
+/* ---- communicators ---- */
+
+/** One rank's end of what connects the ranks. */
+typedef struct distattn_comm distattn_comm;
+
+/** Memory that goes to, or comes from, one rank. */
+typedef struct distattn_transfer {
+  int32_t peer;
+  void* data;
+  size_t bytes;
+} distattn_transfer;
+
+/** A caller's own MPI, NCCL, UCX, ... */
+typedef struct distattn_callbacks {
+  size_t struct_size;
+  int32_t rank, size;
+  void* user; /**< handed to every callback */
+  /**
+   * Does all transfers as one group and returns when all have ended: 0, or anything else for a failure. From one rank
+   * to another transfers match in order. Lane 0 and lane 1 are called from different threads, perhaps at once, and
+   * their messages must not meet each other's.
+   */
+  int (*exchange)(void* user, int32_t lane, const distattn_transfer* sends, size_t send_count,
+                  const distattn_transfer* receives, size_t receive_count);
+  /** Ends a pending exchange() with a failure, from any thread; null: it will end by itself. */
+  void (*abort)(void* user, const char* message);
+  int32_t reaches_cuda; /**< whether transfers may lie in CUDA memory */
+} distattn_callbacks;
+
+#define DISTATTN_CALLBACKS_INIT \
+  { sizeof(distattn_callbacks), 0, 1, NULL, NULL, NULL, 0 }
+
+/** The callbacks are copied; `user` must outlive the communicator. */
+DISTATTN_API distattn_status distattn_comm_from_callbacks(const distattn_callbacks* callbacks, distattn_comm** comm);
+DISTATTN_API int32_t distattn_comm_rank(const distattn_comm* comm);
+DISTATTN_API int32_t distattn_comm_size(const distattn_comm* comm);
+DISTATTN_API void distattn_comm_free(distattn_comm* comm);
+
+/**
+ * Calls `body` once for each rank, on threads of this process, with a communicator that is valid during the call. A
+ * body that does not return DISTATTN_OK ends the others; the first such status is returned.
+ */
+DISTATTN_API distattn_status distattn_run_ranks(int32_t ranks, distattn_status (*body)(void* user, distattn_comm* comm),
+                                                void* user);
+
+/* ---- attention ---- */
+
+/** One rank's handle for one problem: planned, proved and allocated once, then called as often as one likes. */
+typedef struct distattn_attention distattn_attention;
+
+/** A collective over the communicator's ranks, which must outlive the handle. options may be null. */
+DISTATTN_API distattn_status distattn_attention_create(const distattn_problem* problem, const distattn_options* options,
+                                                       distattn_comm* comm, distattn_attention** attention);
+DISTATTN_API void distattn_attention_free(distattn_attention* attention);
+
+/** How many tokens of the queries or keys this rank owns. */
+DISTATTN_API int64_t distattn_attention_tokens(const distattn_attention* attention, distattn_side side);
+/** Where they stand in the whole sequence, in the order of the rank's tensors: distattn_attention_tokens() of them. */
+DISTATTN_API distattn_status distattn_attention_positions(const distattn_attention* attention, distattn_side side,
+                                                          int64_t* positions);
+
+/**
+ * A rank's own part: q, k, v, o and their gradients [batch, tokens, heads, head_dim], lse [batch, heads, tokens];
+ * without batch where it is 1, if one likes.
+ */
+typedef struct distattn_tensors {
+  size_t struct_size;
+  const distattn_tensor *q, *k, *v;    /**< read */
+  const distattn_tensor *o, *lse;      /**< written by forward, read by backward */
+  const distattn_tensor* d_o;          /**< read by backward */
+  const distattn_tensor *dq, *dk, *dv; /**< written by backward */
+} distattn_tensors;
+
+#define DISTATTN_TENSORS_INIT \
+  { sizeof(distattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+
+/** Collectives over all ranks. The second and later calls allocate nothing. */
+DISTATTN_API distattn_status distattn_forward(distattn_attention* attention, const distattn_tensors* tensors);
+DISTATTN_API distattn_status distattn_backward(distattn_attention* attention, const distattn_tensors* tensors);
+
+/**
+ * What every rank does in one pass, as `distattn show --format json` writes it; give it back with
+ * distattn_text_free().
+ */
+DISTATTN_API distattn_status distattn_schedule_json(const distattn_attention* attention, distattn_pass pass,
+                                                    char** json);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
