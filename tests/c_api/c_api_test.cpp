@@ -88,10 +88,9 @@ const distattn::ExactResult& exact() {
     problem.kv_heads = kv_heads;
     problem.head_dim = problem.value_dim = dim;
     problem.mask = distattn::causal_mask();
-    return distattn::exact_attention(problem, view(rows(RandomTensor::q, whole(), heads)),
-                                     view(rows(RandomTensor::k, whole(), kv_heads)),
-                                     view(rows(RandomTensor::v, whole(), kv_heads)),
-                                     view(rows(RandomTensor::d_o, whole(), heads)), 1);
+    return distattn::exact_attention(
+        problem, view(rows(RandomTensor::q, whole(), heads)), view(rows(RandomTensor::k, whole(), kv_heads)),
+        view(rows(RandomTensor::v, whole(), kv_heads)), view(rows(RandomTensor::d_o, whole(), heads)), 1);
   }();
   return result;
 }
@@ -233,7 +232,7 @@ TEST_CASE("a failed exchange is a peer's failure that names rank and step") {
   CHECK(distattn_comm_size(comm) == 2);
   distattn_options options = options_for("ring");
   CHECK(attend(&options, comm) == DISTATTN_PEER);
-  CHECK_THAT(message(), Catch::Contains("rank 0") && Catch::Contains("7"));
+  CHECK_THAT(message(), contains_text("rank 0") && contains_text("7"));
   distattn_comm_free(comm);
 }
 
@@ -258,8 +257,8 @@ TEST_CASE("misuse is a status and a message, never an exception") {
       return status;
     };
     CHECK(distattn_run_ranks(1, body, &attempt) == DISTATTN_USAGE);
-    CHECK_THAT(attempt.says, Catch::Contains(says));
-    CHECK_THAT(message(), Catch::Contains(says));
+    CHECK_THAT(attempt.says, contains_text(says));
+    CHECK_THAT(message(), contains_text(says));
   };
   create([&] { problem.struct_size = 4; }, "struct_size");
   create([&] { problem.struct_size = sizeof(problem) + 8; }, "struct_size");
@@ -270,14 +269,14 @@ TEST_CASE("misuse is a status and a message, never an exception") {
   create([&] { attempt.options.mode = static_cast<distattn_mode>(8); }, "mode");
 
   CHECK(distattn_attention_create(&problem, nullptr, nullptr, &attention) == DISTATTN_USAGE);
-  CHECK_THAT(message(), Catch::Contains("comm is null"));
+  CHECK_THAT(message(), contains_text("comm is null"));
   CHECK(distattn_forward(nullptr, nullptr) == DISTATTN_USAGE);
   CHECK(distattn_run_ranks(0, attend, nullptr) == DISTATTN_USAGE);
   CHECK(distattn_run_ranks(1, nullptr, nullptr) == DISTATTN_USAGE);
   distattn_comm* comm = nullptr;
   distattn_callbacks callbacks = DISTATTN_CALLBACKS_INIT;
   CHECK(distattn_comm_from_callbacks(&callbacks, &comm) == DISTATTN_USAGE);
-  CHECK_THAT(message(), Catch::Contains("exchange is null"));
+  CHECK_THAT(message(), contains_text("exchange is null"));
 }
 
 TEST_CASE("tensors that are not the rank's shard are refused by name") {
@@ -297,7 +296,7 @@ TEST_CASE("tensors that are not the rank's shard are refused by name") {
     tensors.lse = &lse.tensor;
     const auto refused = [&](const char* name) {
       CHECK(distattn_forward(attention, &tensors) == DISTATTN_USAGE);
-      CHECK_THAT(message(), Catch::Contains(name));
+      CHECK_THAT(message(), contains_text(name));
     };
     refused("v is");
     v.tensor.dtype.bits = 8;
@@ -309,7 +308,7 @@ TEST_CASE("tensors that are not the rank's shard are refused by name") {
     v.tensor.ndim = 2;
     refused("2 dimensions");
     CHECK(distattn_backward(attention, &tensors) == DISTATTN_USAGE);
-    CHECK_THAT(message(), Catch::Contains("options.backward"));
+    CHECK_THAT(message(), contains_text("options.backward"));
     distattn_attention_free(attention);
     return DISTATTN_OK;
   };

@@ -19,6 +19,7 @@ LONG_FILES = {"tests/model/distmodel.py": "the executable model, kept as it was 
 # from their own folder); the longest matching folder decides.
 INCLUDES = {
     "core/include/distattn": [r"distattn/"],
+    "core/c_api": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
     "core/src": [r"distattn/", r"core/src/", r"[a-z0-9_]+\.hpp$"],
     "kernels": [r"distattn/(band|partial|types|float16|error|tensor)\.hpp$", r"kernels/[a-z0-9_]+\.hpp$"],
     "kernels/cuda": [r"simt/primitives\.hpp$"],  # without a CUDA compiler the emulator stands in for the device

@@ -146,5 +146,5 @@ TEST_CASE("an error on one rank in the middle of a step ends the run with that e
       if (rank == 2) throw Error(ErrorKind::environment, "rank 2 ran out of memory");
     });
   };
-  REQUIRE_THROWS_WITH(run_ranks(3, body), Catch::Matchers::Contains("rank 2 ran out of memory"));
+  REQUIRE_THROWS_WITH(run_ranks(3, body), contains_text("rank 2 ran out of memory"));
 }

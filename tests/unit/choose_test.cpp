@@ -125,8 +125,8 @@ TEST_CASE("auto stays within the memory of a rank, or says what each schedule ne
   CHECK(tight.predicted_s >= roomy.predicted_s);
   limits.memory_bytes = 1000;
   CHECK_THROWS_WITH(choose_schedule(problem, 8, machine, limits),
-                    Catch::Matchers::Contains("no schedule fits 1000 bytes") &&
-                        Catch::Matchers::Contains(roomy.name + " " + std::to_string(roomy.memory_bytes)));
+                    contains_text("no schedule fits 1000 bytes") &&
+                        contains_text(roomy.name + " " + std::to_string(roomy.memory_bytes)));
   Machine small = machine;
   small.memory_bytes = roomy.memory_bytes - 1;
   CHECK(choose_schedule(problem, 8, small, limits_of(Passes::forward)).name == tight.name);

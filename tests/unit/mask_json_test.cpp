@@ -14,7 +14,7 @@ void require_refused(const char* text, const char* why) {
     FAIL("not refused");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::usage);
-    CHECK_THAT(error.what(), Catch::Contains(why) && Catch::Contains("mask.json"));
+    CHECK_THAT(error.what(), contains_text(why) && contains_text("mask.json"));
   }
 }
 

@@ -17,7 +17,7 @@ template <class Change>
 void require_refused(Change change, const std::string& word) {
   Problem problem = sound();
   change(problem);
-  REQUIRE_THROWS_WITH(check(problem), Catch::Contains(word));
+  REQUIRE_THROWS_WITH(check(problem), contains_text(word));
 }
 
 }  // namespace

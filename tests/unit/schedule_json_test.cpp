@@ -95,8 +95,8 @@ TEST_CASE("a missing, unknown or wrong field is named") {
   CHECK(error_with("/ranks/0/slots/0", 18446744073709551615ull).find("ranks[0].slots[0]") == 0);
   CHECK(error_with("/ranks", ordered_json::array()).find("ranks is []") == 0);
   CHECK(error_with("/outline/extra", 1).find("outline.extra is unknown") == 0);
-  CHECK_THROWS_WITH(schedule_from_json(""), Catch::Contains("not JSON"));
-  CHECK_THROWS_WITH(schedule_from_json("[1, 2]"), Catch::Contains("not an object"));
+  CHECK_THROWS_WITH(schedule_from_json(""), contains_text("not JSON"));
+  CHECK_THROWS_WITH(schedule_from_json("[1, 2]"), contains_text("not an object"));
 }
 
 TEST_CASE("segments and groups that do not partition the problem are refused") {

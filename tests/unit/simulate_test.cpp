@@ -153,7 +153,7 @@ TEST_CASE("merges take the time of their memory traffic", "[simulate]") {
 
 TEST_CASE("a machine that is too small is refused with its size", "[simulate]") {
   const std::vector<ProgramSketch> ranks = {SketchBuilder(0), SketchBuilder(1), SketchBuilder(2)};
-  CHECK_THROWS_WITH(run(ranks, slow_machine(1, 2)), Catch::Matchers::Contains("3 ranks do not fit machine 'slow'"));
+  CHECK_THROWS_WITH(run(ranks, slow_machine(1, 2)), contains_text("3 ranks do not fit machine 'slow'"));
   CHECK_THROWS_AS(run(ranks, slow_machine(2, 1)), Error);
 }
 

@@ -1,5 +1,4 @@
-#ifndef DISTATTN_DISTATTN_H
-#define DISTATTN_DISTATTN_H
+#pragma once
 /**
  * @file
  * Exact attention over ranks, from C.
@@ -125,7 +124,7 @@ typedef struct distattn_transfer {
   size_t bytes;
 } distattn_transfer;
 
-/** A caller's own MPI, NCCL, UCX, ... */
+/** A caller's own way to exchange messages. */
 typedef struct distattn_callbacks {
   size_t struct_size;
   int32_t rank, size;
@@ -202,6 +201,4 @@ DISTATTN_API distattn_status distattn_schedule_json(const distattn_attention* at
 
 #ifdef __cplusplus
 }
-#endif
-
 #endif

@@ -1,5 +1,4 @@
-#ifndef DISTATTN_EXPORT_H
-#define DISTATTN_EXPORT_H
+#pragma once
 /** Marks what libdistattn offers to its users; everything else stays inside. */
+
 #define DISTATTN_API __attribute__((visibility("default")))
-#endif
