@@ -29,6 +29,61 @@ TEST_CASE("conversion rounds to nearest even", "[convert]") {
   CHECK(converted<double, float>({0.1}, DType::fp64, DType::fp32) == std::vector<float>{0.1f});
 }
 
+TEST_CASE("gather takes a rank's tokens in the order of its segments", "[convert]") {
+  const std::int64_t first = GENERATE(0, -2);  // more queries than keys: negative positions
+  const bool fortran = GENERATE(false, true);
+  constexpr std::int64_t batch = 2, tokens = 7, heads = 2, dim = 3;
+  std::vector<double> whole(batch * tokens * heads * dim);
+  auto view = dense_view(reinterpret_cast<std::byte*>(whole.data()), DType::fp64, batch, tokens, heads, dim);
+  if (fortran) view.strides = {1, batch, batch * tokens, batch * tokens * heads};
+  const auto value = [](std::int64_t b, std::int64_t s, std::int64_t h, std::int64_t x) {
+    return static_cast<double>(1000 * b + 100 * s + 10 * h + x);
+  };
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t s = 0; s < tokens; ++s) {
+      for (std::int64_t h = 0; h < heads; ++h) {
+        for (std::int64_t x = 0; x < dim; ++x) {
+          reinterpret_cast<double*>(view.row(b, s, h))[x * view.strides[3]] = value(b, s, h, x);
+        }
+      }
+    }
+  }
+  const std::vector<Segment> segments = {
+      {{first + 5, 2, 1}, 1}, {{first, 1, 1}, 0}, {{first + 1, 2, 3}, 1}, {{first + 2, 0, 1}, 1}};
+  const std::vector<std::int64_t> expected = {5, 6, 1, 4};
+  std::vector<float> local(batch * expected.size() * heads * dim, -1.f);
+  const auto into =
+      dense_view(reinterpret_cast<std::byte*>(local.data()), DType::fp32, batch, std::ssize(expected), heads, dim);
+  gather(view, first, segments, 1, into);
+  for (std::int64_t b = 0; b < batch; ++b) {
+    for (std::int64_t i = 0; i < std::ssize(expected); ++i) {
+      for (std::int64_t h = 0; h < heads; ++h) {
+        for (std::int64_t x = 0; x < dim; ++x) {
+          const float stored = reinterpret_cast<const float*>(into.row(b, i, h))[x];
+          REQUIRE(stored == static_cast<float>(value(b, expected[static_cast<std::size_t>(i)], h, x)));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("scatter puts back what gather took", "[convert]") {
+  constexpr std::int64_t tokens = 23, heads = 2, dim = 3, ranks = 4;
+  std::vector<float> whole(tokens * heads * dim), again(whole.size(), -1.f);
+  for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i);
+  const auto view = [](std::vector<float>& values, std::int64_t count) {
+    return dense_view(reinterpret_cast<std::byte*>(values.data()), DType::fp32, 1, count, heads, dim);
+  };
+  const std::vector<Segment> segments = zigzag_segments(tokens, ranks);
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    const std::int64_t mine = std::ssize(positions(segments, rank));
+    std::vector<float> local(static_cast<std::size_t>(mine) * heads * dim);
+    gather(view(whole, tokens), 0, segments, rank, view(local, mine));
+    scatter(view(local, mine), segments, rank, 0, view(again, tokens));
+  }
+  CHECK(again == whole);
+}
+
 TEST_CASE("random values depend on seed, tensor and position only", "[random]") {
   std::vector<float> all(1000), part(100);
   fill_normal(7, RandomTensor::k, 0, 1000, DType::fp32, reinterpret_cast<std::byte*>(all.data()));

@@ -1,14 +1,26 @@
 #pragma once
-/// Elements from one type to another.
+/// Elements from one type to another; a rank's tokens out of a whole tensor, and back.
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
+#include "distattn/layout.hpp"
+#include "distattn/tensor.hpp"
 #include "distattn/types.hpp"
 
 namespace distattn {
 
 /// `count` elements, rounded to nearest even where `into_dtype` is narrower. The two must not overlap.
 void convert(const std::byte* from, DType from_dtype, std::byte* into, DType into_dtype, std::int64_t count);
+
+/// Copies the tokens that `rank` owns, in the order of its local tensors, out of a whole tensor whose first token
+/// stands at position `first`. Reads nothing else of `whole`.
+void gather(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank,
+            const TensorView& local);
+
+/// The inverse: copies a rank's tokens to where they stand in the whole tensor. Writes nothing else of `whole`.
+void scatter(const ConstTensorView& local, std::span<const Segment> segments, Rank rank, std::int64_t first,
+             const TensorView& whole);
 
 }  // namespace distattn
