@@ -20,12 +20,15 @@ double difference(double a, double b) {
 
 /// Sums of squares on the way to a relative L2 error, and the largest difference.
 struct Distance {
-  double squares = 0, reference_squares = 0, largest = 0;
+  double squares = 0, reference_squares = 0, largest = 0, largest_reference = 0;
 
   void add(double value, double reference) {
     const double d = difference(value, reference);
     squares += d * d;
-    if (std::isfinite(reference)) reference_squares += reference * reference;
+    if (std::isfinite(reference)) {
+      reference_squares += reference * reference;
+      largest_reference = std::max(largest_reference, std::abs(reference));
+    }
     largest = std::max(largest, d);
   }
   double norm() const { return std::sqrt(reference_squares); }
@@ -114,7 +117,7 @@ ExactResult exact_of(const Problem& problem, const Inputs& inputs, std::int64_t 
 
 double Errors::largest() const {
   double most = 0;
-  for (const double error : {o, lse, dq, dk, dv}) {
+  for (const double error : {o, lse / std::max(1.0, largest_lse), dq, dk, dv}) {
     most = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(most, error);
   }
   return most;
@@ -141,8 +144,14 @@ Errors check_results(const Sharding& sharding, const Inputs& inputs, const std::
       }
     }
   }
-  return {distances.o.relative(),  distances.lse.largest,     distances.dq.relative_beside(distances.dv), distances.dk.relative_beside(distances.dv),
-          distances.dv.relative(), tolerance(problem, steps), passes == Passes::both};
+  return {.o = distances.o.relative(),
+          .lse = distances.lse.largest,
+          .dq = distances.dq.relative_beside(distances.dv),
+          .dk = distances.dk.relative_beside(distances.dv),
+          .dv = distances.dv.relative(),
+          .tolerance = tolerance(problem, steps),
+          .largest_lse = distances.lse.largest_reference,
+          .backward = passes == Passes::both};
 }
 
 Json json_of(const Errors& errors) {

@@ -13,8 +13,10 @@ namespace distattn::cli {
 struct Errors {
   double o = 0, lse = 0, dq = 0, dk = 0, dv = 0;
   double tolerance = 0;
+  double largest_lse = 0;  ///< magnitude: LSEs of large scores round by as much more
   bool backward = false;
 
+  /// What tolerance bounds: every error, that of lse as a share of its magnitude where that is above 1.
   double largest() const;
   bool within_tolerance() const { return largest() <= tolerance; }
 };
