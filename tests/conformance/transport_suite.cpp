@@ -32,17 +32,20 @@ class Loaded {
   }
 
   static std::byte pattern(const Value& value, std::size_t part, std::size_t byte, int salt) {
-    const std::size_t mixed = (index(value.segment) * 31 + part * 7 + static_cast<std::size_t>(value.group) * 3 +
-                               static_cast<std::size_t>(value.kind) * 13 + static_cast<std::size_t>(salt) * 101 + byte) *
-                              2654435761u;
+    const std::size_t mixed =
+        (index(value.segment) * 31 + part * 7 + static_cast<std::size_t>(value.group) * 3 +
+         static_cast<std::size_t>(value.kind) * 13 + static_cast<std::size_t>(salt) * 101 + byte) *
+        2654435761u;
     return static_cast<std::byte>(mixed >> 8 & 0xff);
   }
   void fill(BufferId buffer, int salt = 0) {
-    visit(buffer, [&](std::byte& byte, std::byte right) { byte = right; }, salt);
+    visit(
+        buffer, [&](std::byte& byte, std::byte right) { byte = right; }, salt);
   }
   bool holds(BufferId buffer, int salt = 0) {
     bool same = true;
-    visit(buffer, [&](std::byte& byte, std::byte right) { same = same && byte == right; }, salt);
+    visit(
+        buffer, [&](std::byte& byte, std::byte right) { same = same && byte == right; }, salt);
     return same;
   }
   Event submit(Transport& transport, StepId step, std::span<const Event> after = {}) {
@@ -125,10 +128,12 @@ void relay(int ranks, int rounds, int runs, Rank rank, Transport& transport, Lan
   }
   Loaded loaded(outline, writer.take(), rank);
   for (int run = 0; run < runs; ++run) {
-    for (int round = 0; round < rounds; ++round) loaded.fill(out[static_cast<std::size_t>(round)], run * rounds + round);
+    for (int round = 0; round < rounds; ++round)
+      loaded.fill(out[static_cast<std::size_t>(round)], run * rounds + round);
     for (int round = 0; round < rounds; ++round) {
       loaded.submit(transport, static_cast<StepId>(round)).wait();
-      demand(loaded.holds(in[static_cast<std::size_t>(round)], run * rounds + round), "a step received another step's data");
+      demand(loaded.holds(in[static_cast<std::size_t>(round)], run * rounds + round),
+             "a step received another step's data");
     }
   }
 }
@@ -148,9 +153,8 @@ TEST_CASE("Every byte of every value arrives, whatever the size") {
     for (const std::int64_t tokens : {0, 1, 7, 1000, 40000}) {
       if (ranks * tokens > 200000) continue;
       CAPTURE(ranks, tokens);
-      CHECK(failure_of(world, ranks, [&](Rank rank, Transport& transport) {
-              all_to_all(ranks, tokens, rank, transport);
-            }) == "");
+      CHECK(failure_of(world, ranks,
+                       [&](Rank rank, Transport& transport) { all_to_all(ranks, tokens, rank, transport); }) == "");
     }
   }
 }
@@ -159,9 +163,8 @@ TEST_CASE("Steps stay in order without a barrier between them") {
   const TransportWorld& world = transport_world();
   for (const int ranks : world.sizes) {
     CAPTURE(ranks);
-    CHECK(failure_of(world, ranks, [&](Rank rank, Transport& transport) {
-            relay(ranks, 40, 5, rank, transport, Lane::near);
-          }) == "");
+    CHECK(failure_of(world, ranks,
+                     [&](Rank rank, Transport& transport) { relay(ranks, 40, 5, rank, transport, Lane::near); }) == "");
   }
 }
 

@@ -51,7 +51,8 @@ class Shard {
   Shard(const std::array<std::int64_t, 4>& whole, std::int64_t tokens, DType dtype, MemoryOrder order)
       : data_(static_cast<std::size_t>(whole[0] * tokens * whole[2] * whole[3]) * size_of(dtype)),
         view_(dense_view(data_.data(), dtype, whole[0], tokens, whole[2], whole[3])) {
-    if (order == MemoryOrder::heads_last) view_.strides = {tokens * whole[2] * whole[3], whole[2] * whole[3], 1, whole[2]};
+    if (order == MemoryOrder::heads_last)
+      view_.strides = {tokens * whole[2] * whole[3], whole[2] * whole[3], 1, whole[2]};
   }
 
   std::vector<std::byte> data_;
