@@ -1,0 +1,28 @@
+#pragma once
+/// What other systems send, as formulas: schedules of a whole layer, which no table of tiles can say.
+
+#include <string>
+#include <vector>
+
+#include "distattn/problem.hpp"
+
+namespace distattn {
+
+/// Elements that one worker sends for one layer, in units of tokens × hidden size; hidden = heads × head_dim.
+struct Baseline {
+  std::string name;
+  double forward = 0, backward = 0;
+  std::string note;
+};
+
+/// Megatron-LM's tensor parallelism with and without recomputation, Ring Self-Attention, DistFlashAttn, BurstAttention
+/// and Ulysses by their papers' own counts (spec §6), for `ranks` workers.
+std::vector<Baseline> baselines(const Problem& problem, int ranks);
+
+/// Heads that head parallelism computes when it pads `heads` to a multiple of `ranks` (DistFlashAttn §4.3).
+constexpr int padded_heads(int heads, int ranks) { return (heads + ranks - 1) / ranks * ranks; }
+
+/// Bytes of scores that Ring Self-Attention keeps on a rank: its rows of the whole square, 2 bytes each.
+double ring_self_attention_bytes(const Problem& problem, int ranks);
+
+}  // namespace distattn

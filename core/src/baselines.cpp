@@ -1,0 +1,31 @@
+#include "distattn/baselines.hpp"
+
+#include <fmt/format.h>
+
+namespace distattn {
+
+std::vector<Baseline> baselines(const Problem& problem, int ranks) {
+  const double hidden = problem.heads * static_cast<double>(problem.head_dim);
+  const double statistics = 2.0 * problem.heads / hidden / ranks;
+  const int padded = padded_heads(problem.heads, ranks);
+  const std::string padding = padded == problem.heads
+                                  ? ""
+                                  : fmt::format(", {} heads padded to {}: {:.1f} % of its work is waste", problem.heads,
+                                                padded, 100.0 * (padded - problem.heads) / problem.heads);
+  return {
+      {"megatron", 4, 6, "tensor parallelism of the whole layer: six all-gathers, four reduce-scatters" + padding},
+      {"megatron-recompute", 8, 6, "the same, its forward run again by checkpointing" + padding},
+      {"tensor-parallel", 4, 4, "as BurstAttention counts Megatron-LM" + padding},
+      {"ring-self-attention", 2, 6, "scores are kept: memory grows with the square of the sequence"},
+      {"distflashattn", 1, 2, "causal, by its own count; ours: balanced"},
+      {"burstattention", 2, 3 + statistics, "by its own count; ours: ring/burst with a full mask"},
+      {"ulysses", 4.0 / ranks, 4.0 / ranks, "all-to-alls of q, k, v, o and their gradients" + padding},
+  };
+}
+
+double ring_self_attention_bytes(const Problem& problem, int ranks) {
+  return 2.0 * static_cast<double>(problem.batch) * problem.heads * static_cast<double>(problem.seq_q) *
+         static_cast<double>(problem.seq_kv) / ranks;
+}
+
+}  // namespace distattn
