@@ -1,0 +1,73 @@
+"""distattn step as a user calls it: fields, counts under the policies, a text that is learnt, errors."""
+
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+DISTATTN, TEXT = sys.argv[1:3]
+MODEL = ["--layers", "2", "--hidden", "64", "--heads", "4", "--kv-heads", "2"]
+FIELDS = """schema_version step loss grad_norm seconds forward_s backward_s attention_s attention_forwards
+attention_backwards forward_bytes backward_bytes gradient_bytes bytes_sent_max peak_activation_bytes""".split()
+
+
+def step(*options, model=MODEL):
+    return subprocess.run([DISTATTN, "step", *model, *options], text=True, capture_output=True)
+
+
+def steps(*options):
+    done = step(*options, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def refused(code, words, *options, model=MODEL):
+    done = step(*options, model=model)
+    assert done.returncode == code, (done.returncode, options, done.stderr)
+    assert words in done.stderr and done.stderr.count("\n") == 1, (options, done.stderr)
+
+
+def policies():
+    runs = {policy: steps("--seq", "96", "--ranks", "3", "--steps", "2", "--schedule", "balanced", "--checkpoint", policy)
+            for policy in ("none", "layer", "attention-output", "attention-output-host")}
+    none, layer, output, host = runs.values()
+    for run in runs.values():
+        assert all(field in figures for figures in run for field in FIELDS)
+        assert [(f["loss"], f["grad_norm"]) for f in run] == [(f["loss"], f["grad_norm"]) for f in none]
+        assert [f["step"] for f in run] == [0, 1]
+    for field in ("attention_forwards", "forward_bytes"):
+        assert layer[0][field] == 2 * none[0][field] == 2 * output[0][field] > 0
+    kept = [run[0]["peak_activation_bytes"] for run in (none, output, layer)]
+    assert kept == sorted(kept, reverse=True) and len(set(kept)) == 3
+    assert host[0]["peak_activation_bytes"] == kept[2]
+
+
+def verified():
+    for ranks in ("1", "2", "4"):
+        figures, = steps("--seq", "80", "--ranks", ranks, "--verify")
+        assert figures["gradient_error"] < 1e-5
+
+
+def learnt():
+    run = steps("--seq", "128", "--ranks", "2", "--steps", "60", "--text", TEXT, "--schedule", "zigzag-ring")
+    assert sum(f["loss"] for f in run[-5:]) < sum(f["loss"] for f in run[:5]) * 2 / 3
+
+
+def errors():
+    refused(2, "heads 5 do not divide hidden 64", "--seq", "16", model=["--hidden", "64", "--heads", "5"])
+    refused(2, "checkpoint policy 'all' is not known", "--seq", "16", "--checkpoint", "all")
+    refused(2, "--seq is missing")
+    refused(2, "seq is 1", "--seq", "1")
+    refused(2, "--memory allows 1024", "--seq", "16", "--memory", "1K")
+    refused(2, "balanced", "--seq", "16", "--ranks", "2", "--schedule", "balanced", "--mask", "full")
+    with tempfile.TemporaryDirectory() as folder:
+        short = pathlib.Path(folder, "short")
+        short.write_text("a")
+        refused(2, "has 1 bytes", "--seq", "16", "--text", str(short))
+        refused(2, "cannot be read", "--seq", "16", "--text", folder)
+
+
+for check in (policies, verified, learnt, errors):
+    check()
+    print(check.__name__, "fine")
