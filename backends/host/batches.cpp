@@ -127,7 +127,7 @@ class Batches::Builder {
 
   template <class Args>
   std::vector<Args>& list() {
-    static constexpr std::size_t kind = Batch(std::vector<Args>()).index();
+    const std::size_t kind = Batch(std::vector<Args>()).index();
     Batch& batch = batches_[{level_, kind}];
     if (batch.index() != kind) batch = std::vector<Args>();
     return std::get<std::vector<Args>>(batch);
