@@ -28,6 +28,11 @@ static_assert(backward_keys % gradient_rows == 0);
 
 inline constexpr int column_tile = backward_chunk * tile_rows + 16;
 
+/// Which operands have neither NaN nor infinity. Elsewhere a coefficient of 0 does not hide what a query does not see.
+struct Finite {
+  bool keys, queries, d_outputs;
+};
+
 /// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
 struct BackwardScratch {
   float* keys;           // [tile][head_dim][tile_rows]
@@ -43,6 +48,7 @@ struct BackwardScratch {
   float* weights;        // Pᵀ: [key][row]
   float* d_scores;       // dSᵀ: [key][row]
   float* widened;        // [row][dim]: where 16-bit rows are widened
+  Finite* finite;
   std::size_t bytes;
 
   BackwardScratch(std::byte* memory, int head_dim, int value_dim) {
@@ -60,6 +66,7 @@ struct BackwardScratch {
     weights = carve.floats(backward_keys * backward_rows);
     d_scores = carve.floats(backward_keys * backward_rows);
     widened = carve.floats(backward_rows * bigger(head_dim, value_dim));
+    finite = reinterpret_cast<Finite*>(carve.floats(sizeof(Finite)));
     bytes = carve.bytes();
   }
 };
@@ -68,11 +75,13 @@ struct BackwardScratch {
 inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) {
   const int head_dim = chunk.head_dim, value_dim = chunk.value_dim;
   const BackwardScratch scratch(memory, head_dim, value_dim);
+  scratch.finite->keys = true;
   for (int j = 0; j < chunk.keys; j += tile_rows) {
     const int count = smaller(tile_rows, chunk.keys - j);
     const float* k =
         widened(chunk.k, chunk.dtype, std::int64_t{j} * head_dim, std::int64_t{count} * head_dim, scratch.widened);
     pack_transposed<tile_rows>(k, count, head_dim, 1.f, scratch.keys + j * head_dim);
+    scratch.finite->keys = scratch.finite->keys && all_finite(k, std::int64_t{count} * head_dim);
     pack_tiles<tile_rows>(k, count, head_dim, scratch.key_columns + j * tile_rows, column_tile);
     const float* v =
         widened(chunk.v, chunk.dtype, std::int64_t{j} * value_dim, std::int64_t{count} * value_dim, scratch.widened);
@@ -80,8 +89,8 @@ inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) 
   }
 }
 
-/// Packs rows of queries or of dO both ways: along and across the lanes.
-inline void pack_block_rows(const void* from, DType dtype, int count, int dim, float factor, float* widened_rows,
+/// Packs rows of queries or of dO both ways: along and across the lanes. Returns whether all are finite.
+inline bool pack_block_rows(const void* from, DType dtype, int count, int dim, float factor, float* widened_rows,
                             float* panels, float* rows) {
   const float* floats = widened(from, dtype, 0, std::int64_t{count} * dim, widened_rows);
   for (int row = 0; row < backward_rows; row += panel_width) {
@@ -89,14 +98,15 @@ inline void pack_block_rows(const void* from, DType dtype, int count, int dim, f
                                  panels + row * dim);
   }
   pack_panels<gradient_width>(floats, count, backward_rows, dim, rows);
+  return all_finite(floats, std::int64_t{count} * dim);
 }
 
 inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
-  pack_block_rows(block.q, chunk.dtype, block.rows, chunk.head_dim, chunk.scale * log2_e, scratch.widened,
-                  scratch.queries, scratch.query_rows);
-  pack_block_rows(block.d_o, chunk.dtype, block.rows, chunk.value_dim, 1.f, scratch.widened, scratch.d_outputs,
-                  scratch.d_output_rows);
+  scratch.finite->queries = pack_block_rows(block.q, chunk.dtype, block.rows, chunk.head_dim, chunk.scale * log2_e,
+                                            scratch.widened, scratch.queries, scratch.query_rows);
+  scratch.finite->d_outputs = pack_block_rows(block.d_o, chunk.dtype, block.rows, chunk.value_dim, 1.f, scratch.widened,
+                                              scratch.d_outputs, scratch.d_output_rows);
   for (int i = 0; i < backward_rows; ++i) {
     scratch.lse[i] = i < block.rows ? block.lse[i] * log2_e : 0.f;
     scratch.delta[i] = i < block.rows ? block.delta[i] * chunk.scale : 0.f;
@@ -209,6 +219,29 @@ inline void add_gradient(const PanelKeys (&panels)[backward_panels], int key, in
   }
 }
 
+/// The same without touching rows that do not see a key.
+inline void add_seen_gradient(const PanelKeys (&panels)[backward_panels], int key, int end, int dim,
+                              const float* coefficients, const float* rows, float* into) {
+  for (int j = key; j < end; ++j) {
+    for (int row = 0; row < backward_rows; ++row) {
+      const PanelKeys& keys = panels[row / panel_width];
+      if (j < keys.begin[row % panel_width] || j >= keys.end[row % panel_width]) continue;
+      const float coefficient = coefficients[(j - key) * backward_rows + row];
+      for (int x = 0; x < dim; ++x) {
+        into[std::int64_t{j} * dim + x] +=
+            coefficient * rows[(x / gradient_width * backward_rows + row) * gradient_width + x % gradient_width];
+      }
+    }
+  }
+}
+
+inline bool all_see(const PanelKeys (&panels)[backward_panels], int key, int end) {
+  for (const PanelKeys& keys : panels) {
+    if (!keys.see_all(key, end - key)) return false;
+  }
+  return true;
+}
+
 /// dQᵀ += Kᵀ·dSᵀ for one panel of queries.
 inline void add_d_queries(const BackwardChunk& chunk, const PanelKeys& keys, int row, int key, int end,
                           const BackwardScratch& scratch) {
@@ -221,6 +254,34 @@ inline void add_d_queries(const BackwardChunk& chunk, const PanelKeys& keys, int
         scratch.d_scores + (from - key) * backward_rows + row,
         [&](int i, int v) { return load(at + i * panel_width + v * lanes); },
         [&](int i, int v, Vector sum) { store(at + i * panel_width + v * lanes, sum); });
+  }
+}
+
+/// The same without touching keys that a query does not see.
+inline void add_seen_d_queries(const BackwardChunk& chunk, const PanelKeys& keys, int row, int key, int end,
+                               const BackwardScratch& scratch) {
+  for (int i = 0; i < panel_width; ++i) {
+    for (int j = bigger(key, keys.begin[i]); j < smaller(end, keys.end[i]); ++j) {
+      const float d_score = scratch.d_scores[(j - key) * backward_rows + row + i];
+      for (int x = 0; x < chunk.head_dim; ++x) {
+        scratch.d_queries[row * chunk.head_dim + x * panel_width + i] +=
+            d_score * scratch.key_columns[x / tile_rows * column_tile + j * tile_rows + x % tile_rows];
+      }
+    }
+  }
+}
+
+/// The products that follow from Pᵀ and dSᵀ of keys [key, end).
+inline void add_products(const BackwardChunk& chunk, const PanelKeys (&panels)[backward_panels], int key, int end,
+                         const BackwardScratch& scratch) {
+  const bool all = all_see(panels, key, end);
+  const Finite& finite = *scratch.finite;
+  (all || finite.d_outputs ? add_gradient : add_seen_gradient)(panels, key, end, chunk.value_dim, scratch.weights,
+                                                               scratch.d_output_rows, chunk.dv);
+  (all || finite.queries ? add_gradient : add_seen_gradient)(panels, key, end, chunk.head_dim, scratch.d_scores,
+                                                             scratch.query_rows, chunk.dk);
+  for (int p = 0; p < backward_panels; ++p) {
+    (all || finite.keys ? add_d_queries : add_seen_d_queries)(chunk, panels[p], p * panel_width, key, end, scratch);
   }
 }
 
@@ -239,9 +300,7 @@ inline void backward_pass(const BackwardChunk& chunk, const std::int32_t* begin,
     const int end = smaller(last, key + backward_keys);
     for (int p = 0; p < backward_panels; ++p) weigh_panel(chunk, panels[p], p * panel_width, key, end, scratch);
     for (int p = 0; p < backward_panels; ++p) differentiate_panel(chunk, panels[p], p * panel_width, key, end, scratch);
-    add_gradient(panels, key, end, chunk.value_dim, scratch.weights, scratch.d_output_rows, chunk.dv);
-    add_gradient(panels, key, end, chunk.head_dim, scratch.d_scores, scratch.query_rows, chunk.dk);
-    for (int p = 0; p < backward_panels; ++p) add_d_queries(chunk, panels[p], p * panel_width, key, end, scratch);
+    add_products(chunk, panels, key, end, scratch);
   }
 }
 

@@ -81,7 +81,8 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
 }
 
 /// Widens and packs keys [begin, end) of the block of keys that starts at `key`; begin is a multiple of tile_rows.
-inline void pack_keys(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
+/// Returns whether all values are finite.
+inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
                       const AttendScratch& scratch) {
   const int count = end - begin;
   const float* k = widened(pass.k, block.dtype, std::int64_t{begin} * block.head_dim,
@@ -92,7 +93,9 @@ inline void pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
   }
   const float* v = widened(pass.v, block.dtype, std::int64_t{begin} * block.value_dim,
                            std::int64_t{count} * block.value_dim, scratch.widened);
+  const bool finite = all_finite(v, std::int64_t{count} * block.value_dim);
   pack_tiles<tile_rows>(v, count, block.value_dim, scratch.values + (begin - key) * tile_rows, value_tile);
+  return finite;
 }
 
 /// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
@@ -136,9 +139,38 @@ inline void softmax(float* scores, int count, const float* block_top, float* top
   for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) * rescale[v] + sums[v]);
 }
 
+/// Oᵀ = rescale·Oᵀ + Vᵀ·Pᵀ for keys [j, j + count) of the block of keys.
+inline void add_values(const AttendBlock& block, int row, int j, int count, const Vector (&rescale)[tile_vectors],
+                       const AttendScratch& scratch) {
+  for (int x = 0; x < block.value_dim; x += tile_rows) {
+    float* output = scratch.output + row * block.value_dim + x * panel_width;
+    product<tile_rows, tile_vectors, 1, tile_rows, panel_width>(
+        count, scratch.values + x / tile_rows * value_tile + j * tile_rows, scratch.scores + j * panel_width,
+        [&](int i, int v) { return rescale[v] * load(output + i * panel_width + v * lanes); },
+        [&](int i, int v, Vector sum) { store(output + i * panel_width + v * lanes, sum); });
+  }
+}
+
+/// The same without touching values that a query does not see: a weight of 0 does not hide what is not finite.
+inline void add_seen_values(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first,
+                            int last, const Vector (&rescale)[tile_vectors], const AttendScratch& scratch) {
+  for (int i = 0; i < panel_width; ++i) {
+    const int from = bigger(first, keys.begin[i]), to = smaller(last, keys.end[i]);
+    for (int x = 0; x < block.value_dim; ++x) {
+      float& output = scratch.output[row * block.value_dim + x * panel_width + i];
+      const float* values = scratch.values + x / tile_rows * value_tile + x % tile_rows;
+      float sum = rescale[i / lanes][i % lanes] * output;
+      for (int j = from - block_key; j < to - block_key; ++j) {
+        sum += scratch.scores[j * panel_width + i] * values[j * tile_rows];
+      }
+      output = sum;
+    }
+  }
+}
+
 /// One panel of queries against keys [first, last) of the block of packed keys that starts at `block_key`.
 inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first, int last,
-                         const AttendScratch& scratch) {
+                         bool finite, const AttendScratch& scratch) {
   const float* queries = scratch.queries + row * block.head_dim;
   alignas(64) float top[panel_width];
   for (int v = 0; v < tile_vectors; ++v) store(top + v * lanes, minus_infinity);
@@ -150,15 +182,12 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
     });
   }
   const int j = first - block_key, count = last - first;
-  float* weights = scratch.scores + j * panel_width;
   Vector rescale[tile_vectors];
-  softmax(weights, count, top, scratch.top + row, scratch.sum + row, rescale);
-  for (int x = 0; x < block.value_dim; x += tile_rows) {
-    float* output = scratch.output + row * block.value_dim + x * panel_width;
-    product<tile_rows, tile_vectors, 1, tile_rows, panel_width>(
-        count, scratch.values + x / tile_rows * value_tile + j * tile_rows, weights,
-        [&](int i, int v) { return rescale[v] * load(output + i * panel_width + v * lanes); },
-        [&](int i, int v, Vector sum) { store(output + i * panel_width + v * lanes, sum); });
+  softmax(scratch.scores + j * panel_width, count, top, scratch.top + row, scratch.sum + row, rescale);
+  if (finite || keys.see_all(first, count)) {
+    add_values(block, row, j, count, rescale, scratch);
+  } else {
+    add_seen_values(block, keys, row, block_key, first, last, rescale, scratch);
   }
 }
 
@@ -176,12 +205,12 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
   // neighbours.
   for (int key = first / key_block * key_block; key < last; key += key_block) {
     const int begin = bigger(first / tile_rows * tile_rows, key), end = smaller(last, key + key_block);
-    pack_keys(block, pass, key, begin, end, scratch);
+    const bool finite = pack_keys(block, pass, key, begin, end, scratch);
     for (int row = 0; row < block.rows; row += panel_width) {
       if (stop.load(std::memory_order_relaxed)) return;
       const PanelKeys& keys = panels[row / panel_width];
       const int from = bigger(key, keys.first), to = smaller(end, keys.last);
-      if (from < to) attend_panel(block, keys, row, key, from, to, scratch);
+      if (from < to) attend_panel(block, keys, row, key, from, to, finite, scratch);
     }
   }
 }

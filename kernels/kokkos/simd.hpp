@@ -6,6 +6,12 @@
 #include <cstdint>
 #include <experimental/simd>
 
+#if defined(__SSE2__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
 #if !defined(DISTATTN_ISA)
 #error "DISTATTN_ISA names the namespace of the instruction set that this file is compiled for"
 #endif
@@ -39,10 +45,23 @@ DISTATTN_INLINE void store_first(float* into, Vector value, int count) {
   for (int lane = 0; lane < count; ++lane) into[lane] = all[lane];
 }
 
-/// The larger, lane by lane; `b` where either is NaN.
-DISTATTN_INLINE Vector larger(Vector a, Vector b) { return stdx::max(b, a); }
+/// The larger, lane by lane. Where `b` is NaN so is the result. (stdx::max leaves NaN to the compiler.)
+DISTATTN_INLINE Vector larger(Vector a, Vector b) {
+#if defined(__AVX512F__)
+  // All lanes by mask: g++ 12 warns of the undefined vector in its own unmasked form.
+  return Vector(_mm512_mask_max_ps(static_cast<__m512>(b), 0xffff, static_cast<__m512>(a), static_cast<__m512>(b)));
+#elif defined(__AVX__)
+  return Vector(_mm256_max_ps(static_cast<__m256>(a), static_cast<__m256>(b)));
+#elif defined(__SSE2__)
+  return Vector(_mm_max_ps(static_cast<__m128>(a), static_cast<__m128>(b)));
+#elif defined(__ARM_NEON)
+  return Vector(vmaxq_f32(static_cast<float32x4_t>(a), static_cast<float32x4_t>(b)));
+#else
+#error "name the instruction that keeps a NaN in the second operand"
+#endif
+}
 
-/// 2^x within 1e-7 for x ≤ 0 (and above, while finite); 0 below −126.5; NaN stays NaN.
+/// 2^x within 1.1e-7 for x ≤ 0 (and above, while finite); 0 below −126.5; NaN stays NaN.
 DISTATTN_INLINE Vector exp2(Vector x) {
   // Adding 1.5·2^23 leaves round(x) in the low bits; 127 more make them a biased exponent.
   constexpr float shift = 12582912.f + 127.f;
@@ -62,6 +81,19 @@ DISTATTN_INLINE Vector exp2(Vector x) {
 DISTATTN_INLINE Vector replace(Bits where, Vector value, float by) {
   const Bits bits = std::bit_cast<Bits>(value);
   return std::bit_cast<Vector>((bits & ~where) | (Bits(std::bit_cast<std::int32_t>(by)) & where));
+}
+
+/// Whether none of the values is NaN or infinite.
+inline bool all_finite(const float* values, std::int64_t count) {
+  Vector zeros[4] = {0.f, 0.f, 0.f, 0.f};
+  std::int64_t i = 0;
+  for (; i + 4 * lanes <= count; i += 4 * lanes) {
+#pragma GCC unroll 4
+    for (int v = 0; v < 4; ++v) zeros[v] += Vector(values + i + v * lanes, stdx::element_aligned) * 0.f;
+  }
+  float zero = stdx::reduce((zeros[0] + zeros[1]) + (zeros[2] + zeros[3]));
+  for (; i < count; ++i) zero += values[i] * 0.f;
+  return zero == 0.f;
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

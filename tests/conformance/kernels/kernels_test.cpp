@@ -19,6 +19,7 @@ TEST_CASE("reference kernels conform") {
   const auto& table = kernels::reference_kernels();
   check_against_float64(table, named_cases(), {});
   check_against_float64(table, random_cases(seed, 40), {});
+  check_reach_of_nan(table);
   check_empty_rows(table);
   check_allocations(table);
 }
@@ -27,6 +28,7 @@ TEST_CASE("kokkos kernels conform") {
   const auto& table = kernels::kokkos_kernels();
   check_against_float64(table, named_cases(), no_fp64);
   check_against_float64(table, random_cases(seed, 200), no_fp64);
+  check_reach_of_nan(table);
   check_empty_rows(table);
   check_allocations(table);
 }

@@ -71,6 +71,33 @@ void check_thread_counts(const HostKernels& kernels, const std::vector<TileCase>
   }
 }
 
+void check_reach_of_nan(const HostKernels& kernels) {
+  Team team(1);
+  const std::vector<TileCase> cases{
+      {"causal", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0}}}}},
+      {"window", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0, .hi = 40}}}}},
+      {"full", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 200, 1}, {{{0, 200, 1}, {{}}}}}};
+  for (const TileCase& tile : cases) {
+    const CaseInputs sound = inputs_of(tile);
+    for (const double poison : {std::nan(""), HUGE_VAL}) {
+      for (const std::size_t row : {3, 100, 150}) {
+        for (const int which : {0, 1, 2, 3}) {
+          INFO(kernels.name << ", " << tile.name << ": " << poison << " in row " << row << " of "
+                            << (which == 0   ? "q"
+                                : which == 1 ? "k"
+                                : which == 2 ? "v"
+                                             : "do"));
+          CaseInputs inputs = sound;
+          auto& values = which == 0 ? inputs.q : which == 1 ? inputs.k[0] : which == 2 ? inputs.v[0] : inputs.d_o;
+          values[row * static_cast<std::size_t>(which < 2 ? tile.shape.head_dim : tile.shape.value_dim) + 5] = poison;
+          const CaseResults exact = run_exactly(tile, inputs, team);
+          check_close(tile, run_case(tile, inputs, kernels, team, &exact), exact);
+        }
+      }
+    }
+  }
+}
+
 void check_empty_rows(const HostKernels& kernels) {
   Team team(1);
   TileCase tile{"empty rows", {DType::fp32, 1, {}, 32, 32, 0.3}, {0, 100, 1}, {{{0, 100, 1}, {{.lo = 60}}}}};

@@ -162,7 +162,7 @@ double relative_l2(const std::vector<double>& value, const std::vector<double>& 
 double largest_difference(const std::vector<double>& value, const std::vector<double>& exact) {
   double largest = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
-    if (value[i] == exact[i]) continue;
+    if (value[i] == exact[i] || (std::isnan(value[i]) && std::isnan(exact[i]))) continue;
     const double difference = std::abs(value[i] - exact[i]);
     if (!(difference <= largest)) largest = difference;
   }

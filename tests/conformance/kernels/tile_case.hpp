@@ -55,7 +55,7 @@ CaseResults run_exactly(const TileCase& tile, const CaseInputs& inputs, kernels:
 /// elements is NaN or infinite.
 double relative_l2(const std::vector<double>& value, const std::vector<double>& exact,
                    const std::vector<double>& terms = {});
-/// Largest absolute difference; equal infinities differ by 0.
+/// Largest absolute difference; equal infinities, and two NaN, differ by 0.
 double largest_difference(const std::vector<double>& value, const std::vector<double>& exact);
 
 /// What the case may be wrong by: inputs are the same in both, so that only sums round.
