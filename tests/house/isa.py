@@ -1,0 +1,54 @@
+"""Code for one instruction set stays by itself, and the one that is asked for is the one that runs.
+
+Arguments: ISA=OBJECT for every instruction set that was compiled, and the program that lists symbols.
+"""
+
+import json
+import os
+import re
+import sys
+
+from house import BUILD, expect, run, run_well
+
+
+def check_symbols(nm, isa, path):
+    """Whatever the linker could share with other code belongs to the instruction set's own namespace."""
+    entries = []
+    for line in run_well(nm, "--demangle", "--defined-only", "--extern-only", path).splitlines():
+        match = re.match(r"[0-9a-f]+ (\w) (.*)", line)
+        if match is None:
+            continue
+        kind, name = match.groups()
+        expect(f"isa_{isa}::" in name, f"{path} defines {name}, which code for other processors may be given")
+        if kind not in "WVu":
+            entries.append(name)
+    expect(len(entries) == 1 and entries[0].endswith(f"isa_{isa}::vector_kernels"),
+           f"{path} exports {entries}, not its table alone")
+
+
+def kokkos(isa):
+    done = run(BUILD / "bin/distattn", "info", "--json", env={**os.environ, "DISTATTN_ISA": isa})
+    expect(done.returncode == 0, f"info fails under DISTATTN_ISA={isa}: {done.stdout}")
+    return next(backend for backend in json.loads(done.stdout)["backends"] if backend["name"] == "kokkos")
+
+
+def check_choice(isas):
+    best = kokkos("")
+    expect(best["usable"] and "the widest" in best["why"], f"no reason for the choice: {best}")
+    for isa in isas:
+        forced = kokkos(isa)
+        if forced["usable"]:
+            expect(forced["why"].startswith(isa + " "), f"DISTATTN_ISA={isa} gave {forced['why']}")
+        else:
+            expect("lacks" in forced["why"], f"{isa} is not usable for no reason: {forced['why']}")
+            print(f"{isa}: {forced['why']}")
+    unknown = kokkos("avx1024")
+    expect(not unknown["usable"] and all(isa in unknown["why"] for isa in isas), f"avx1024 is {unknown}")
+
+
+nm, *objects = sys.argv[1:]
+built = dict(argument.split("=", 1) for argument in objects)
+expect("generic" in built, "no code that runs everywhere")
+for name, object_file in built.items():
+    check_symbols(nm, name, object_file)
+check_choice(built)
