@@ -10,6 +10,8 @@
 #include "kernels/element.hpp"
 
 #define DISTATTN_UNROLL _Pragma("unroll")
+#define DISTATTN_UNROLL_BY_4 _Pragma("unroll 4")
+#define DISTATTN_NO_UNROLL _Pragma("unroll 1")
 #define DISTATTN_SHARED_MEMORY(name) extern __shared__ __align__(1024) std::byte name[]
 
 namespace distattn::kernels::cuda::prim {
@@ -125,8 +127,7 @@ __device__ __forceinline__ void mma(float (&d)[4], const std::uint32_t (&a)[4], 
 template <>
 __device__ __forceinline__ void mma<Bf16>(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0,
                                           std::uint32_t b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
       : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }

@@ -1,0 +1,47 @@
+#include "kernels/cuda/attend_kernels.hpp"
+
+#include <vector>
+
+#include "kernels/cuda/instances.hpp"
+
+namespace distattn::kernels::cuda {
+
+std::span<const AttendKernel> attend_kernels() {
+  static const std::vector<AttendKernel> all = [] {
+    std::vector<AttendKernel> kernels;
+    for (const auto& some :
+         {forward_instances(), query_gradient_instances(), key_gradients_instances(), plain_instances()}) {
+      kernels.insert(kernels.end(), some.begin(), some.end());
+    }
+    return kernels;
+  }();
+  return all;
+}
+
+const AttendKernel* find_attend_kernel(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture) {
+  for (const AttendKernel& kernel : attend_kernels()) {
+    if (kernel.pass == pass && kernel.dtype == dtype && kernel.architecture <= architecture &&
+        head_dim <= kernel.head_dim && value_dim <= kernel.value_dim) {
+      return &kernel;
+    }
+  }
+  return nullptr;
+}
+
+std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, int architecture) {
+  for (const TilePass pass : {TilePass::forward, TilePass::query_gradient, TilePass::key_gradients}) {
+    if (find_attend_kernel(pass, dtype, head_dim, value_dim, architecture) != nullptr) continue;
+    std::string existing;
+    for (const AttendKernel& kernel : attend_kernels()) {
+      if (kernel.pass != pass) continue;
+      existing += std::string(existing.empty() ? "" : ", ") + name_of(kernel.dtype) + " " +
+                  std::to_string(kernel.head_dim) + "/" + std::to_string(kernel.value_dim) + " from sm_" +
+                  std::to_string(kernel.architecture);
+    }
+    return std::string("no CUDA kernel for ") + name_of(dtype) + " with head dimension " + std::to_string(head_dim) +
+           "/" + std::to_string(value_dim) + " on sm_" + std::to_string(architecture) + " (there are " + existing + ")";
+  }
+  return "";
+}
+
+}  // namespace distattn::kernels::cuda

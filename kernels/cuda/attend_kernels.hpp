@@ -1,0 +1,35 @@
+#pragma once
+/// The attention kernels that exist, as a table: what is looked up is what runs, and a miss can say what there is.
+
+#include <span>
+#include <string>
+
+#include "kernels/cuda/attend_params.hpp"
+#include "kernels/cuda/launch.hpp"
+
+namespace distattn::kernels::cuda {
+
+/// The passes over tiles. Backward is two kernels, each of which writes what its blocks own, in one order: results do
+/// not depend on chance.
+enum class TilePass : std::uint8_t { forward, query_gradient, key_gradients };
+
+struct AttendKernel {
+  TilePass pass{};
+  DType dtype{};
+  int head_dim = 0, value_dim = 0;  ///< largest that it computes
+  int architecture = 0;             ///< lowest compute capability, as 80
+  TileSize tile;                    ///< its lists are made for
+  Owner owner{};
+  int (*launch)(const AttendParams& params, unsigned grid, Stream stream) = nullptr;
+};
+
+/// All kernels, tightest first among those of one pass and dtype.
+std::span<const AttendKernel> attend_kernels();
+
+/// The tightest kernel that computes the shape on a device of that compute capability; null if there is none.
+const AttendKernel* find_attend_kernel(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture);
+
+/// Why find_attend_kernel finds nothing, naming what exists; empty if it finds something for every pass.
+std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, int architecture);
+
+}  // namespace distattn::kernels::cuda

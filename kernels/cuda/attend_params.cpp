@@ -1,0 +1,137 @@
+#include "kernels/cuda/attend_params.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+
+#include "distattn/error.hpp"
+
+namespace distattn::kernels::cuda {
+namespace {
+
+/// Appends the elements on a 16-byte boundary and says where they begin.
+template <class T>
+std::size_t append(std::vector<std::byte>& bytes, std::span<const T> elements) {
+  const std::size_t begin = (bytes.size() + 15) / 16 * 16;
+  bytes.resize(begin + elements.size_bytes());
+  if (!elements.empty()) std::memcpy(bytes.data() + begin, elements.data(), elements.size_bytes());
+  return begin;
+}
+
+QuerySegment query_segment(const AttendArgs& args) {
+  return {.run = args.queries,
+          .q = args.q,
+          .o = static_cast<float*>(args.o),
+          .lse = static_cast<float*>(args.lse),
+          .carry = args.carry};
+}
+
+QuerySegment query_segment(const AttendBackwardArgs& args) {
+  return {.run = args.queries,
+          .q = args.q,
+          .lse = static_cast<float*>(const_cast<void*>(args.lse)),
+          .d_o = args.d_o,
+          .delta = static_cast<const float*>(args.delta),
+          .dq = static_cast<float*>(args.dq),
+          .carry = args.carry};
+}
+
+KeySegment key_segment(const KeySide& side) {
+  return {.run = side.keys,
+          .k = side.k,
+          .v = side.v,
+          .dk = static_cast<float*>(side.dk),
+          .dv = static_cast<float*>(side.dv),
+          .carry = side.carry};
+}
+
+/// Segments, and which of them meet: bands as the operations gave them.
+struct Meetings {
+  std::vector<QuerySegment> queries;
+  std::vector<KeySegment> keys;
+  std::vector<Pairing> pairings;  ///< own: index of the query segment
+};
+
+template <class Args>
+Meetings meetings_of(std::span<const Args> operations) {
+  Meetings all;
+  std::map<const void*, int> known;  // key segments by their gradients
+  for (const Args& args : operations) {
+    const auto query = static_cast<int>(all.queries.size());
+    all.queries.push_back(query_segment(args));
+    for (const KeySide& side : args.keys) {
+      auto key = static_cast<int>(all.keys.size());
+      if (side.dk != nullptr) key = known.try_emplace(side.dk, key).first->second;
+      if (key == static_cast<int>(all.keys.size())) all.keys.push_back(key_segment(side));
+      all.pairings.push_back({query, key, side.keys, side.bands});
+    }
+  }
+  return all;
+}
+
+WorkList list_by_queries(const Meetings& all, TileSize tile) {
+  std::vector<OwnSide> sides;
+  for (const QuerySegment& query : all.queries) sides.push_back({query.run, !query.carry});
+  return list_work(sides, all.pairings, tile);
+}
+
+WorkList list_by_keys(const Meetings& all, TileSize tile) {
+  std::vector<OwnSide> sides;
+  for (const KeySegment& key : all.keys) sides.push_back({key.run, !key.carry});
+  std::vector<std::vector<Band>> bands;  // turned round; outlives the pairings
+  std::vector<Pairing> pairings;
+  for (const Pairing& pairing : all.pairings) {
+    auto& turned = bands.emplace_back();
+    for (const Band& band : pairing.bands) turned.push_back(transposed(band));
+    const Run& columns = all.queries[static_cast<std::size_t>(pairing.own)].run;
+    pairings.push_back({pairing.other, pairing.own, columns, turned});
+  }
+  return list_work(sides, pairings, tile);
+}
+
+}  // namespace
+
+AttendPlan::AttendPlan(std::span<const AttendArgs> operations, TileSize tile) {
+  DISTATTN_EXPECT(!operations.empty());
+  shape_ = operations.front().shape;
+  const Meetings all = meetings_of(operations);
+  pack(list_by_queries(all, tile), all.queries, all.keys);
+}
+
+AttendPlan::AttendPlan(std::span<const AttendBackwardArgs> operations, Owner owner, TileSize tile) : owner_(owner) {
+  DISTATTN_EXPECT(!operations.empty());
+  shape_ = operations.front().shape;
+  const Meetings all = meetings_of(operations);
+  pack(owner == Owner::queries ? list_by_queries(all, tile) : list_by_keys(all, tile), all.queries, all.keys);
+}
+
+void AttendPlan::pack(const WorkList& work, std::span<const QuerySegment> queries, std::span<const KeySegment> keys) {
+  block_count_ = work.blocks.size();
+  append(bytes_, std::span(work.blocks));
+  visits_at_ = append(bytes_, std::span(work.visits));
+  bands_at_ = append(bytes_, std::span(work.bands));
+  queries_at_ = append(bytes_, queries);
+  keys_at_ = append(bytes_, keys);
+}
+
+AttendParams AttendPlan::params(const std::byte* where, const int* stop) const {
+  return {.blocks = reinterpret_cast<const Block*>(where),
+          .visits = reinterpret_cast<const Visit*>(where + visits_at_),
+          .bands = reinterpret_cast<const Band*>(where + bands_at_),
+          .queries = reinterpret_cast<const QuerySegment*>(where + queries_at_),
+          .keys = reinterpret_cast<const KeySegment*>(where + keys_at_),
+          .stop = stop,
+          .block_count = static_cast<std::int32_t>(block_count_),
+          .batch = static_cast<std::int32_t>(shape_.batch),
+          .head_dim = shape_.head_dim,
+          .value_dim = shape_.value_dim,
+          .scale = static_cast<float>(shape_.scale),
+          .heads = shape_.heads};
+}
+
+unsigned AttendPlan::grid() const {
+  const int heads = owner_ == Owner::queries ? shape_.heads.q_count : shape_.heads.kv_count;
+  return static_cast<unsigned>(block_count_ * static_cast<std::size_t>(shape_.batch) * static_cast<std::size_t>(heads));
+}
+
+}  // namespace distattn::kernels::cuda

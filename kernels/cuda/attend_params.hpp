@@ -1,0 +1,77 @@
+#pragma once
+/// What the attention kernels take, and how the host makes it from the operations of one step.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/arguments.hpp"
+#include "kernels/cuda/work.hpp"
+
+namespace distattn::kernels::cuda {
+
+/// The query segment of one operation. Pointers into device memory, packed as kernels/arguments.hpp says.
+struct QuerySegment {
+  Run run;
+  const void* q = nullptr;
+  float* o = nullptr;         ///< forward only
+  float* lse = nullptr;       ///< forward: written; backward: read
+  const void* d_o = nullptr;  ///< backward only, as are the next two
+  const float* delta = nullptr;
+  float* dq = nullptr;
+  bool carry = false;  ///< of (o, lse) or dq
+};
+
+/// A key segment. Operations of a backward step that share its gradients share this too.
+struct KeySegment {
+  Run run;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  float* dk = nullptr;  ///< backward only
+  float* dv = nullptr;
+  bool carry = false;  ///< of (dk, dv)
+};
+
+/// A kernel's only argument, passed by value. The arrays are in device memory.
+struct AttendParams {
+  const Block* blocks = nullptr;
+  const Visit* visits = nullptr;
+  const Band* bands = nullptr;
+  const QuerySegment* queries = nullptr;
+  const KeySegment* keys = nullptr;
+  const int* stop = nullptr;  ///< a block that starts after it is set does nothing; may be null
+  std::int32_t block_count = 0;
+  std::int32_t batch = 0;
+  std::int32_t head_dim = 0, value_dim = 0;
+  float scale = 0;
+  Heads heads;
+};
+
+/// Which side the blocks of a launch own.
+enum class Owner : std::uint8_t { queries, keys };
+
+/// The arrays of one launch as bytes that may lie anywhere: uploaded once, used by every run of a step.
+class AttendPlan {
+ public:
+  /// The operations must agree in their TileShape.
+  AttendPlan(std::span<const AttendArgs> operations, TileSize tile);
+  AttendPlan(std::span<const AttendBackwardArgs> operations, Owner owner, TileSize tile);
+
+  std::span<const std::byte> bytes() const { return bytes_; }
+  /// The kernel's argument when the bytes lie at `where`, 16-byte aligned.
+  AttendParams params(const std::byte* where, const int* stop) const;
+  /// Thread blocks to launch: none if nothing is to be computed or written.
+  unsigned grid() const;
+
+ private:
+  void pack(const WorkList& work, std::span<const QuerySegment> queries, std::span<const KeySegment> keys);
+
+  TileShape shape_;
+  Owner owner_ = Owner::queries;
+  std::size_t block_count_ = 0;
+  std::vector<std::byte> bytes_;
+  std::size_t visits_at_ = 0, bands_at_ = 0, queries_at_ = 0, keys_at_ = 0;
+};
+
+}  // namespace distattn::kernels::cuda

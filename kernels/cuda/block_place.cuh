@@ -1,0 +1,52 @@
+#pragma once
+/// Which block, head and batch a thread block computes, and the tiles that it visits.
+
+#include <cstdint>
+
+#include "kernels/cuda/attend_params.hpp"
+#include "kernels/cuda/primitives.cuh"
+
+namespace distattn::kernels::cuda {
+
+inline constexpr float log2_e = 1.4426950408889634f;
+inline constexpr float ln_2 = 0.6931471805599453f;
+
+/// Heads run fastest: blocks that start together share a key head's tiles in cache.
+struct BlockPlace {
+  Block block;
+  int batch, head;
+
+  __device__ __forceinline__ BlockPlace(const AttendParams& p, int heads) {
+    const int index = static_cast<int>(blockIdx.x);
+    head = index % heads;
+    batch = index / heads % p.batch;
+    block = p.blocks[index / heads / p.batch];
+  }
+};
+
+/// First of the rows of one head in [batch][heads][rows].
+__device__ __forceinline__ std::int64_t first_row(int batch, int heads, int head, const Run& run) {
+  return (static_cast<std::int64_t>(batch) * heads + head) * run.count;
+}
+
+/// Walks the tiles of a block's visits once for each query head of its key head.
+struct HeadTileCursor {
+  TileCursor tile;
+  int head, last_head;
+
+  __device__ __forceinline__ HeadTileCursor(const AttendParams& p, const BlockPlace& place)
+      : tile(p.visits, place.block) {
+    const int first = (p.heads.kv0 + place.head) * p.heads.per_kv - p.heads.q0, last = first + p.heads.per_kv;
+    head = first > 0 ? first : 0;
+    last_head = last < p.heads.q_count ? last : p.heads.q_count;
+  }
+  __device__ __forceinline__ bool valid() const { return tile.valid() && head < last_head; }
+  __device__ __forceinline__ void advance(const AttendParams& p, const Block& block, int columns) {
+    tile.advance(p.visits, columns);
+    if (tile.valid()) return;
+    ++head;
+    tile = TileCursor(p.visits, block);
+  }
+};
+
+}  // namespace distattn::kernels::cuda

@@ -1,0 +1,37 @@
+#pragma once
+/// The kernels that each source file instantiates, tightest first within an element type.
+
+#include <vector>
+
+#include "kernels/cuda/attend_kernels.hpp"
+#include "kernels/element.hpp"
+
+namespace distattn::kernels::cuda {
+
+std::vector<AttendKernel> forward_instances();
+std::vector<AttendKernel> query_gradient_instances();
+std::vector<AttendKernel> key_gradients_instances();
+/// fp32, every pass.
+std::vector<AttendKernel> plain_instances();
+
+template <class Element>
+inline constexpr DType dtype_of_element = DType::fp32;
+template <>
+inline constexpr DType dtype_of_element<Bf16> = DType::bf16;
+template <>
+inline constexpr DType dtype_of_element<Fp16> = DType::fp16;
+
+/// The entry of a kernel that its shape describes.
+template <class Shape>
+AttendKernel instance(TilePass pass, int architecture, int (*launch)(const AttendParams&, unsigned, Stream)) {
+  return {.pass = pass,
+          .dtype = dtype_of_element<typename Shape::Element>,
+          .head_dim = Shape::head_dim,
+          .value_dim = Shape::value_dim,
+          .architecture = architecture,
+          .tile = Shape::tile,
+          .owner = pass == TilePass::key_gradients ? Owner::keys : Owner::queries,
+          .launch = launch};
+}
+
+}  // namespace distattn::kernels::cuda

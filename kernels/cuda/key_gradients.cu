@@ -1,0 +1,34 @@
+#include "kernels/cuda/key_gradients.cuh"
+
+#include "kernels/cuda/instances.hpp"
+
+namespace distattn::kernels::cuda {
+namespace {
+
+template <class Element, int head_dim, int value_dim>
+AttendKernel entry() {
+  using Shape = KeyGradientsShape<Element, head_dim, value_dim>;
+  return instance<Shape>(TilePass::key_gradients, 80, launch_key_gradients<Shape>);
+}
+
+/// One kernel after the other, each with half of the accumulators.
+template <class Element, int head_dim, int value_dim>
+AttendKernel entry_in_halves() {
+  using OfKeys = KeyGradientsShape<Element, head_dim, value_dim, KeyGradients::of_keys>;
+  using OfValues = KeyGradientsShape<Element, head_dim, value_dim, KeyGradients::of_values>;
+  return instance<OfKeys>(TilePass::key_gradients, 80, [](const AttendParams& p, unsigned grid, Stream stream) {
+    const int status = launch_key_gradients<OfKeys>(p, grid, stream);
+    return status != 0 ? status : launch_key_gradients<OfValues>(p, grid, stream);
+  });
+}
+
+}  // namespace
+
+std::vector<AttendKernel> key_gradients_instances() {
+  return {entry<Bf16, 32, 32>(),   entry<Bf16, 64, 64>(),   entry<Bf16, 96, 96>(),
+          entry<Bf16, 128, 128>(), entry<Bf16, 192, 128>(), entry_in_halves<Bf16, 256, 256>(),
+          entry<Fp16, 32, 32>(),   entry<Fp16, 64, 64>(),   entry<Fp16, 96, 96>(),
+          entry<Fp16, 128, 128>(), entry<Fp16, 192, 128>(), entry_in_halves<Fp16, 256, 256>()};
+}
+
+}  // namespace distattn::kernels::cuda

@@ -1,0 +1,151 @@
+#pragma once
+/// dK and dV: blocks own keys of one key head and visit the queries of its query heads (spec §5). Products are taken
+/// transposed, keys by queries, so that weights and their gradients pass from one to the next in registers.
+
+#include "kernels/cuda/block_place.cuh"
+#include "kernels/cuda/fragments.cuh"
+#include "kernels/cuda/rows.cuh"
+
+namespace distattn::kernels::cuda {
+
+/// Which gradients one kernel computes: registers do not hold both of the widest heads.
+enum class KeyGradients : std::uint8_t { both, of_keys, of_values };
+
+template <class Element_, int head_dim_, int value_dim_, KeyGradients gradients_ = KeyGradients::both>
+struct KeyGradientsShape {
+  using Element = Element_;
+  static constexpr int head_dim = head_dim_, value_dim = value_dim_;
+  static constexpr bool wants_dk = gradients_ != KeyGradients::of_values;
+  static constexpr bool wants_dv = gradients_ != KeyGradients::of_keys;
+  static constexpr int warps = head_dim > 192 ? 4 : 8;
+  static constexpr int threads = warps * 32;
+  static constexpr TileSize tile{warps * 16, head_dim > 64 ? 32 : 64};
+  static constexpr int n_count = tile.columns / 8;
+
+  static constexpr int k_bytes = SharedTile<head_dim>::bytes(tile.rows);
+  static constexpr int v_bytes = wants_dk ? SharedTile<value_dim>::bytes(tile.rows) : 0;
+  static constexpr int q_bytes = SharedTile<head_dim>::bytes(tile.columns);
+  static constexpr int do_bytes = SharedTile<value_dim>::bytes(tile.columns);
+  static constexpr int statistic_bytes = tile.columns * 4;
+  static constexpr int stage_bytes = q_bytes + do_bytes + 2 * statistic_bytes;
+  static constexpr int shared_bytes = k_bytes + v_bytes + 2 * stage_bytes;
+};
+
+/// One stage of shared memory: a tile of queries with their statistics.
+template <class Shape>
+struct QueryStage {
+  std::uint32_t q, d_o, lse, delta;
+
+  __device__ __forceinline__ QueryStage(std::uint32_t stages, int tile) {
+    q = stages + static_cast<std::uint32_t>(tile % 2 * Shape::stage_bytes);
+    d_o = q + Shape::q_bytes;
+    lse = d_o + Shape::do_bytes;
+    delta = lse + Shape::statistic_bytes;
+  }
+
+  __device__ __forceinline__ void copy(const AttendParams& p, const HeadTileCursor& next, int batch) const {
+    using Element = typename Shape::Element;
+    const QuerySegment& query = p.queries[p.visits[next.tile.visit].other];
+    const int column = next.tile.column;
+    const std::int64_t row = first_row(batch, p.heads.q_count, next.head, query.run);
+    copy_tile<Shape::tile.columns, Shape::head_dim, Shape::threads>(
+        q, static_cast<const Element*>(query.q) + row * p.head_dim, column, query.run.count, p.head_dim);
+    copy_tile<Shape::tile.columns, Shape::value_dim, Shape::threads>(
+        d_o, static_cast<const Element*>(query.d_o) + row * p.value_dim, column, query.run.count, p.value_dim);
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread >= Shape::tile.columns) return;
+    const bool valid = column + thread < query.run.count;
+    const std::int64_t at = valid ? row + column + thread : row;
+    const auto offset = static_cast<std::uint32_t>(thread * 4);
+    prim::copy_async_4(lse + offset, query.lse + at, valid);
+    prim::copy_async_4(delta + offset, query.delta + at, valid);
+  }
+};
+
+/// From products to weights (in s) and the gradients of scores (in dp). Statistics belong to columns here.
+template <class Shape>
+__device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], float (&dp)[1][Shape::n_count][4],
+                                              const QueryStage<Shape>& stage, float scale, const RowMasks<1>& masks) {
+  DISTATTN_UNROLL
+  for (int n = 0; n < Shape::n_count; ++n) {
+    const auto offset = static_cast<std::uint32_t>((8 * n + column_of()) * 4);
+    const Pair natural = prim::load_shared<Pair>(stage.lse + offset);
+    const Pair delta = prim::load_shared<Pair>(stage.delta + offset);
+    // A query that sees nothing has lse -inf; +inf gives it weights of 0.
+    const float lse[2] = {natural.x == -INFINITY ? INFINITY : natural.x * log2_e,
+                          natural.y == -INFINITY ? INFINITY : natural.y * log2_e};
+    DISTATTN_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const bool visible = masks.sees(0, n, i);
+      const float weight = visible ? prim::ex2(s[0][n][i] * scale - lse[i % 2]) : 0.0f;
+      s[0][n][i] = weight;
+      dp[0][n][i] = visible ? weight * (dp[0][n][i] - (i % 2 == 0 ? delta.x : delta.y)) : 0.0f;
+    }
+  }
+}
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_constant__ AttendParams p) {
+  using Element = typename Shape::Element;
+  if (prim::any_thread(prim::raised(p.stop))) return;
+  DISTATTN_SHARED_MEMORY(memory);
+  const std::uint32_t k_tile = prim::shared_address(memory), v_tile = k_tile + Shape::k_bytes;
+  const std::uint32_t stages = v_tile + Shape::v_bytes;
+  const BlockPlace place(p, p.heads.kv_count);
+  const KeySegment& key = p.keys[place.block.own];
+  const std::int64_t row_begin = place.block.row_begin;
+  const std::int64_t head_row = first_row(place.batch, p.heads.kv_count, place.head, key.run);
+
+  copy_tile<Shape::tile.rows, Shape::head_dim, Shape::threads>(
+      k_tile, static_cast<const Element*>(key.k) + head_row * p.head_dim, row_begin, key.run.count, p.head_dim);
+  if constexpr (Shape::wants_dk) {
+    copy_tile<Shape::tile.rows, Shape::value_dim, Shape::threads>(
+        v_tile, static_cast<const Element*>(key.v) + head_row * p.value_dim, row_begin, key.run.count, p.value_dim);
+  }
+  HeadTileCursor next(p, place);
+  if (next.valid()) QueryStage<Shape>(stages, 0).copy(p, next, place.batch);
+  prim::commit_copies();
+
+  const int warp_row = row_of<1>(0, 0) / 16 * 16;
+  float dk[1][Shape::wants_dk ? Shape::head_dim / 8 : 1][4], dv[1][Shape::wants_dv ? Shape::value_dim / 8 : 1][4];
+  clear(dk);
+  clear(dv);
+  for (int tile = 0; next.valid(); ++tile) {
+    const QueryStage<Shape> stage(stages, tile);
+    const Visit& visit = p.visits[next.tile.visit];
+    const int column = next.tile.column;
+    prim::wait_for_copies<0>();
+    __syncthreads();  // the current tile is everybody's, and nobody still reads the stage of the one before
+    next.advance(p, place.block, Shape::tile.columns);
+    if (next.valid()) QueryStage<Shape>(stages, tile + 1).copy(p, next, place.batch);
+    prim::commit_copies();
+
+    const RowMasks<1> masks(p.bands, visit, column, key.run, row_begin, p.queries[visit.other].run);
+    float s[1][Shape::n_count][4], dp[1][Shape::n_count][4];
+    clear(s);
+    add_product_of_rows<Element, Shape::head_dim>(s, k_tile, warp_row, stage.q);
+    clear(dp);
+    if constexpr (Shape::wants_dk) add_product_of_rows<Element, Shape::value_dim>(dp, v_tile, warp_row, stage.d_o);
+    weigh_columns<Shape>(s, dp, stage, p.scale * log2_e, masks);
+    if constexpr (Shape::wants_dv) add_product<Element, Shape::value_dim>(dv, s, stage.d_o);
+    if constexpr (Shape::wants_dk) add_product<Element, Shape::head_dim>(dk, dp, stage.q);
+  }
+  prim::wait_for_copies<0>();
+  for_each_row<1>(row_begin, key.run.count, [&](int, int half, std::int64_t row) {
+    if constexpr (Shape::wants_dk) {
+      float* const into = key.dk + (head_row + row) * p.head_dim + column_of();
+      store_row<Shape::head_dim>(into, dk[0], half, p.head_dim, p.scale, key.carry);
+    }
+    if constexpr (Shape::wants_dv) {
+      float* const into = key.dv + (head_row + row) * p.value_dim + column_of();
+      store_row<Shape::value_dim>(into, dv[0], half, p.value_dim, 1.0f, key.carry);
+    }
+  });
+}
+
+template <class Shape>
+int launch_key_gradients(const AttendParams& params, unsigned grid, Stream stream) {
+  return prim::launch(key_gradients<Shape>, {grid, Shape::threads, Shape::shared_bytes}, stream, params);
+}
+
+}  // namespace distattn::kernels::cuda

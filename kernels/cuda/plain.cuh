@@ -1,0 +1,212 @@
+#pragma once
+/// Attention in fp32, as plain as it can be: a warp computes one row of its own side, its lanes 32 columns at a time.
+
+#include "kernels/cuda/block_place.cuh"
+#include "kernels/cuda/primitives.cuh"
+
+namespace distattn::kernels::cuda {
+
+struct Plain {
+  static constexpr int warps = 4, threads = warps * 32;
+  static constexpr TileSize tile{warps, 32};
+  static constexpr int largest_dim = 256, per_lane = largest_dim / 32;
+  static constexpr int row_bytes = largest_dim * 4;
+  static constexpr int shared_bytes = 2 * warps * row_bytes;  ///< two rows a warp
+};
+
+struct alignas(16) Quad {
+  float x, y, z, w;
+};
+
+template <class Combine>
+__device__ __forceinline__ float over_warp(float value, Combine combine) {
+  for (int step = 16; step > 0; step /= 2) value = combine(value, __shfl_xor_sync(0xffffffffu, value, step));
+  return value;
+}
+
+/// A warp brings one row into shared memory, where all of its lanes read it.
+__device__ __forceinline__ void share_row(std::uint32_t into, const float* from, int dim) {
+  for (int x = static_cast<int>(threadIdx.x) % 32; x < dim; x += 32) {
+    prim::store_shared(into + static_cast<std::uint32_t>(x * 4), prim::load_global(from + x));
+  }
+  __syncwarp();
+}
+
+__device__ __forceinline__ float dot(std::uint32_t shared, const float* row, int dim) {
+  float sum = 0;
+  for (int x = 0; x < dim; x += 4) {
+    const Quad a = prim::load_shared<Quad>(shared + static_cast<std::uint32_t>(x * 4));
+    const Quad b = prim::load_global(reinterpret_cast<const Quad*>(row + x));
+    sum += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+  }
+  return sum;
+}
+
+/// A row of results, element lane + 32·c in sums[c].
+struct LaneRow {
+  float sums[Plain::per_lane] = {};
+
+  template <class Visitor>
+  __device__ __forceinline__ void for_each(int dim, Visitor visit) {
+    DISTATTN_UNROLL
+    for (int c = 0; c < Plain::per_lane; ++c) {
+      const int x = static_cast<int>(threadIdx.x) % 32 + 32 * c;
+      if (x < dim) visit(sums[c], x);
+    }
+  }
+  /// += Σ weight · row over the visible columns; `rows` points to the tile's first, lane j has the weight of column j.
+  __device__ __forceinline__ void add(float weight, std::uint32_t visible, const float* rows, int dim) {
+    for (int j = 0; j < 32; ++j) {
+      const float factor = __shfl_sync(0xffffffffu, weight, j);
+      if ((visible >> j & 1u) == 0) continue;
+      for_each(dim, [&](float& sum, int x) {
+        sum += factor * prim::load_global(rows + static_cast<std::int64_t>(j) * dim + x);
+      });
+    }
+  }
+  __device__ __forceinline__ void store(float* into, int dim, float scale, bool carry) {
+    for_each(dim, [&](float& sum, int x) {
+      const float before = carry ? prim::load_global(into + x) : 0.0f;
+      prim::store_global(into + x, before + sum * scale);
+    });
+  }
+};
+
+/// The columns of a tile that a row sees: bit j for the tile's column j.
+__device__ __forceinline__ std::uint32_t visible_in(const AttendParams& p, const TileCursor& tile,
+                                                    std::int64_t position, const Run& columns) {
+  const Visit& visit = p.visits[tile.visit];
+  if (visit.first_band == visit.last_band) return 0xffffffffu;
+  return static_cast<std::uint32_t>(
+      visible_columns(p.bands + visit.first_band, visit.last_band - visit.first_band, position, columns, tile.column));
+}
+
+/// What one warp works on; the row may lie past the end of its segment.
+struct WarpRow {
+  std::int64_t row;
+  int lane;
+  std::uint32_t shared;  ///< two rows of shared memory
+
+  __device__ __forceinline__ WarpRow(const Block& block, const std::byte* memory) {
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    row = block.row_begin + warp;
+    lane = static_cast<int>(threadIdx.x) % 32;
+    shared = prim::shared_address(memory) + static_cast<std::uint32_t>(warp * 2 * Plain::row_bytes);
+  }
+};
+
+__global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_constant__ AttendParams p) {
+  if (prim::any_thread(prim::raised(p.stop))) return;
+  DISTATTN_SHARED_MEMORY(memory);
+  const BlockPlace place(p, p.heads.q_count);
+  const QuerySegment& query = p.queries[place.block.own];
+  const WarpRow me(place.block, memory);
+  if (me.row >= query.run.count) return;
+  const std::int64_t row = first_row(place.batch, p.heads.q_count, place.head, query.run) + me.row;
+  share_row(me.shared, static_cast<const float*>(query.q) + row * p.head_dim, p.head_dim);
+
+  float* const o_out = query.o + row * p.value_dim;
+  float* const lse_out = query.lse + row;
+  LaneRow o;
+  float top = query.carry && me.lane == 0 ? prim::load_global(lse_out) * log2_e : -INFINITY;
+  top = __shfl_sync(0xffffffffu, top, 0);
+  float sum = top == -INFINITY || me.lane != 0 ? 0.0f : 1.0f;
+  if (top != -INFINITY) o.for_each(p.value_dim, [&](float& value, int x) { value = prim::load_global(o_out + x); });
+
+  for (TileCursor tile(p.visits, place.block); tile.valid(); tile.advance(p.visits, Plain::tile.columns)) {
+    const KeySegment& key = p.keys[p.visits[tile.visit].other];
+    const std::int64_t first =
+        first_row(place.batch, p.heads.kv_count, p.heads.kv_of(place.head), key.run) + tile.column;
+    const std::uint32_t visible = visible_in(p, tile, query.run.at(me.row), key.run);
+    float score = -INFINITY;
+    if ((visible >> me.lane & 1u) != 0) {
+      const float* const k = static_cast<const float*>(key.k) + (first + me.lane) * p.head_dim;
+      score = dot(me.shared, k, p.head_dim) * (p.scale * log2_e);
+    }
+    const float largest = fmaxf(top, over_warp(score, [](float a, float b) { return fmaxf(a, b); }));
+    const float base = largest == -INFINITY ? 0.0f : largest;
+    const float rescale = prim::ex2(top - base), weight = prim::ex2(score - base);
+    top = largest;
+    sum = sum * rescale + weight;
+    o.for_each(p.value_dim, [&](float& value, int) { value *= rescale; });
+    o.add(weight, visible, static_cast<const float*>(key.v) + first * p.value_dim, p.value_dim);
+  }
+
+  sum = over_warp(sum, [](float a, float b) { return a + b; });
+  o.store(o_out, p.value_dim, sum == 0 ? 0.0f : 1.0f / sum, false);
+  __syncwarp();
+  if (me.lane == 0) prim::store_global(lse_out, sum == 0 ? -INFINITY : (top + prim::lg2(sum)) * ln_2);
+}
+
+/// Weight and gradient of one score, from its products and the statistics of its query.
+struct ScoreGradient {
+  float weight = 0, ds = 0;
+
+  __device__ __forceinline__ void set(float score, float dp, float lse, float delta) {
+    weight = lse == -INFINITY ? 0.0f : prim::ex2(score - lse * log2_e);
+    ds = weight * (dp - delta);
+  }
+};
+
+__global__ void __launch_bounds__(Plain::threads, 1) plain_query_gradient(const __grid_constant__ AttendParams p) {
+  if (prim::any_thread(prim::raised(p.stop))) return;
+  DISTATTN_SHARED_MEMORY(memory);
+  const BlockPlace place(p, p.heads.q_count);
+  const QuerySegment& query = p.queries[place.block.own];
+  const WarpRow me(place.block, memory);
+  if (me.row >= query.run.count) return;
+  const std::int64_t row = first_row(place.batch, p.heads.q_count, place.head, query.run) + me.row;
+  share_row(me.shared, static_cast<const float*>(query.q) + row * p.head_dim, p.head_dim);
+  share_row(me.shared + Plain::row_bytes, static_cast<const float*>(query.d_o) + row * p.value_dim, p.value_dim);
+  const float lse = prim::load_global(query.lse + row), delta = prim::load_global(query.delta + row);
+
+  LaneRow dq;
+  for (TileCursor tile(p.visits, place.block); tile.valid(); tile.advance(p.visits, Plain::tile.columns)) {
+    const KeySegment& key = p.keys[p.visits[tile.visit].other];
+    const std::int64_t first =
+        first_row(place.batch, p.heads.kv_count, p.heads.kv_of(place.head), key.run) + tile.column;
+    const float* const k = static_cast<const float*>(key.k) + first * p.head_dim;
+    const float* const v = static_cast<const float*>(key.v) + first * p.value_dim;
+    const std::uint32_t visible = visible_in(p, tile, query.run.at(me.row), key.run);
+    ScoreGradient mine;
+    if ((visible >> me.lane & 1u) != 0) {
+      mine.set(dot(me.shared, k + me.lane * p.head_dim, p.head_dim) * (p.scale * log2_e),
+               dot(me.shared + Plain::row_bytes, v + me.lane * p.value_dim, p.value_dim), lse, delta);
+    }
+    dq.add(mine.ds, visible, k, p.head_dim);
+  }
+  dq.store(query.dq + row * p.head_dim, p.head_dim, p.scale, query.carry);
+}
+
+__global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const __grid_constant__ AttendParams p) {
+  if (prim::any_thread(prim::raised(p.stop))) return;
+  DISTATTN_SHARED_MEMORY(memory);
+  const BlockPlace place(p, p.heads.kv_count);
+  const KeySegment& key = p.keys[place.block.own];
+  const WarpRow me(place.block, memory);
+  if (me.row >= key.run.count) return;
+  const std::int64_t row = first_row(place.batch, p.heads.kv_count, place.head, key.run) + me.row;
+  share_row(me.shared, static_cast<const float*>(key.k) + row * p.head_dim, p.head_dim);
+  share_row(me.shared + Plain::row_bytes, static_cast<const float*>(key.v) + row * p.value_dim, p.value_dim);
+
+  LaneRow dk, dv;
+  for (HeadTileCursor at(p, place); at.valid(); at.advance(p, place.block, Plain::tile.columns)) {
+    const QuerySegment& query = p.queries[p.visits[at.tile.visit].other];
+    const std::int64_t first = first_row(place.batch, p.heads.q_count, at.head, query.run) + at.tile.column;
+    const float* const q = static_cast<const float*>(query.q) + first * p.head_dim;
+    const float* const d_o = static_cast<const float*>(query.d_o) + first * p.value_dim;
+    const std::uint32_t visible = visible_in(p, at.tile, key.run.at(me.row), query.run);
+    ScoreGradient mine;
+    if ((visible >> me.lane & 1u) != 0) {
+      mine.set(dot(me.shared, q + me.lane * p.head_dim, p.head_dim) * (p.scale * log2_e),
+               dot(me.shared + Plain::row_bytes, d_o + me.lane * p.value_dim, p.value_dim),
+               prim::load_global(query.lse + first + me.lane), prim::load_global(query.delta + first + me.lane));
+    }
+    dv.add(mine.weight, visible, d_o, p.value_dim);
+    dk.add(mine.ds, visible, q, p.head_dim);
+  }
+  dk.store(key.dk + row * p.head_dim, p.head_dim, p.scale, key.carry);
+  dv.store(key.dv + row * p.value_dim, p.value_dim, 1.0f, key.carry);
+}
+
+}  // namespace distattn::kernels::cuda
