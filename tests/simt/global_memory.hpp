@@ -35,10 +35,14 @@ class GlobalMemory {
     bool several = false;  // threads that read it
   };
   struct Array {
+    std::uintptr_t begin = 0;
     std::size_t bytes = 0;
     std::vector<Cell> cells;
   };
+  Array& array_at(std::uintptr_t address, std::size_t bytes, const char* what);
+
   std::map<std::uintptr_t, Array> arrays_;
+  Array* last_ = nullptr;  // touched
 };
 
 GlobalMemory& global_memory();

@@ -105,7 +105,7 @@ bool Machine::join(const char* name, std::uint32_t mask, void* argument) {
     meeting.name = name;
   }
   if (meeting.mask != mask) fail(std::string(name) + ": lanes disagree on the mask");
-  if (std::strcmp(meeting.name, name) != 0) {
+  if (meeting.name != name && std::strcmp(meeting.name, name) != 0) {
     fail("divergence: lanes of one warp are at " + std::string(meeting.name) + " and at " + name);
   }
   meeting.arguments[me.lane] = argument;

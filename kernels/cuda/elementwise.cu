@@ -1,0 +1,77 @@
+#include "kernels/cuda/elementwise.cuh"
+
+#include <algorithm>
+
+#include "distattn/error.hpp"
+
+namespace distattn::kernels::cuda {
+namespace {
+
+/// Calls visit(Element{}) with the type behind `dtype`; fp64 never gets here.
+template <class Visit>
+int with_device_element(DType dtype, Visit visit) {
+  switch (dtype) {
+    case DType::fp32:
+      return visit(float{});
+    case DType::bf16:
+      return visit(Bf16{});
+    case DType::fp16:
+      return visit(Fp16{});
+    case DType::fp64:
+      break;
+  }
+  DISTATTN_EXPECT(!"an element type of CUDA devices");
+  return 0;
+}
+
+template <class Args>
+int start(void (*kernel)(Args), std::int64_t threads, const Args& args, Stream stream) {
+  if (threads == 0) return 0;
+  const std::int64_t blocks = (threads + elementwise_threads - 1) / elementwise_threads;
+  return prim::launch(kernel, {static_cast<unsigned>(std::min(blocks, elementwise_blocks)), elementwise_threads, 0},
+                      stream, args);
+}
+
+}  // namespace
+
+int merge(const MergeArgs& args, Stream stream) {
+  DISTATTN_EXPECT(args.accumulator == DType::fp32);
+  return with_device_element(args.from_dtype,
+                             [&]<class From>(From) { return start(merge_rows<From>, args.rows * 32, args, stream); });
+}
+
+int accumulate(const AccumulateArgs& args, Stream stream) {
+  DISTATTN_EXPECT(args.accumulator == DType::fp32);
+  return with_device_element(args.from_dtype,
+                             [&]<class From>(From) { return start(add_elements<From>, args.count, args, stream); });
+}
+
+int convert(const ConvertArgs& args, Stream stream) {
+  return with_device_element(args.into_dtype, [&]<class Into>(Into) {
+    return with_device_element(args.from_dtype, [&]<class From>(From) {
+      return start(convert_elements<Into, From>, args.count, args, stream);
+    });
+  });
+}
+
+int delta(const DeltaArgs& args, Stream stream) {
+  DISTATTN_EXPECT(args.accumulator == DType::fp32);
+  return with_device_element(args.dtype,
+                             [&]<class From>(From) { return start(delta_rows<From>, args.rows * 32, args, stream); });
+}
+
+int rearrange(const RearrangeArgs& args, Stream stream) {
+  DISTATTN_EXPECT(!args.add || args.into_dtype == DType::fp32);
+  const std::int64_t rows = args.shape[0] * args.shape[1] * args.shape[2];
+  return with_device_element(args.into_dtype, [&]<class Into>(Into) {
+    return with_device_element(args.from_dtype, [&]<class From>(From) {
+      return start(rearrange_rows<Into, From>, rows * 32, RearrangeParams(args), stream);
+    });
+  });
+}
+
+int fill(float* into, std::int64_t count, float value, Stream stream) {
+  return start(fill_elements, count, FillArgs{into, count, value}, stream);
+}
+
+}  // namespace distattn::kernels::cuda

@@ -1,0 +1,128 @@
+#pragma once
+/// Merging, adding, converting and moving: a warp a row, or four elements a thread.
+
+#include <algorithm>
+
+#include "distattn/partial.hpp"
+#include "kernels/cuda/elementwise.hpp"
+#include "kernels/cuda/primitives.cuh"
+#include "kernels/element.hpp"
+
+namespace distattn::kernels::cuda {
+
+inline constexpr int elementwise_threads = 256;
+inline constexpr std::int64_t elementwise_blocks = 2048;  // at most: enough to fill any device, then they loop
+
+/// Calls visit(row, lane) for every row, a warp each.
+template <class Visitor>
+__device__ __forceinline__ void for_each_row_of_warp(std::int64_t rows, Visitor visit) {
+  const std::int64_t warps = static_cast<std::int64_t>(gridDim.x) * elementwise_threads / 32;
+  const std::int64_t warp = (static_cast<std::int64_t>(blockIdx.x) * elementwise_threads + threadIdx.x) / 32;
+  for (std::int64_t row = warp; row < rows; row += warps) visit(row, static_cast<int>(threadIdx.x) % 32);
+}
+
+/// Calls visit(i) for every element, neighbours on neighbouring threads.
+template <class Visitor>
+__device__ __forceinline__ void for_each_element(std::int64_t count, Visitor visit) {
+  const std::int64_t threads = static_cast<std::int64_t>(gridDim.x) * elementwise_threads;
+  for (std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * elementwise_threads + threadIdx.x; i < count;
+       i += threads) {
+    visit(i);
+  }
+}
+
+template <class From>
+__global__ void __launch_bounds__(elementwise_threads) merge_rows(const __grid_constant__ MergeArgs args) {
+  for_each_row_of_warp(args.rows, [&](std::int64_t row, int lane) {
+    auto* const lse_into = static_cast<float*>(args.lse) + row;
+    // One lane reads for all: another may write before its neighbours have read.
+    float lse = lane == 0 ? prim::load_global(lse_into) : 0.0f;
+    lse = __shfl_sync(0xffffffffu, lse, 0);
+    const float from_lse = prim::load_global(static_cast<const float*>(args.from_lse) + row);
+    if (from_lse == -INFINITY) return;  // an empty side weighs nothing even where it holds no number
+    const MergeWeights<float> weights = merge_weights(lse, from_lse);
+    auto* const o = static_cast<float*>(args.o) + row * args.dim;
+    const auto* const from = static_cast<const From*>(args.from_o) + row * args.dim;
+    for (int x = lane; x < args.dim; x += 32) {
+      const float scaled = weights.scale_b * prim::to_float(prim::load_global(from + x));
+      prim::store_global(o + x, lse == -INFINITY ? scaled : weights.scale_a * prim::load_global(o + x) + scaled);
+    }
+    if (lane == 0) prim::store_global(lse_into, weights.lse);
+  });
+}
+
+template <class From>
+__global__ void __launch_bounds__(elementwise_threads) add_elements(const __grid_constant__ AccumulateArgs args) {
+  for_each_element(args.count, [&](std::int64_t i) {
+    auto* const into = static_cast<float*>(args.into) + i;
+    const float value = prim::to_float(prim::load_global(static_cast<const From*>(args.from) + i));
+    prim::store_global(into, prim::load_global(into) + value);
+  });
+}
+
+template <class Into, class From>
+__global__ void __launch_bounds__(elementwise_threads) convert_elements(const __grid_constant__ ConvertArgs args) {
+  for_each_element(args.count, [&](std::int64_t i) {
+    const float value = prim::to_float(prim::load_global(static_cast<const From*>(args.from) + i));
+    prim::store_global(static_cast<Into*>(args.into) + i, prim::from_float<Into>(value));
+  });
+}
+
+template <class From>
+__global__ void __launch_bounds__(elementwise_threads) delta_rows(const __grid_constant__ DeltaArgs args) {
+  for_each_row_of_warp(args.rows, [&](std::int64_t row, int lane) {
+    const auto* const o = static_cast<const float*>(args.o) + row * args.dim;
+    const auto* const d_o = static_cast<const From*>(args.d_o) + row * args.dim;
+    float sum = 0;
+    for (int x = lane; x < args.dim; x += 32) {
+      sum += prim::load_global(o + x) * prim::to_float(prim::load_global(d_o + x));
+    }
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, step);
+    if (lane == 0) prim::store_global(static_cast<float*>(args.delta) + row, sum);
+  });
+}
+
+/// RearrangeArgs in arrays that device code may index.
+struct RearrangeParams {
+  std::int64_t shape[4];
+  void* into;
+  std::int64_t into_strides[4];
+  const void* from;
+  std::int64_t from_strides[4];
+  bool add;
+
+  explicit RearrangeParams(const RearrangeArgs& args) : into(args.into), from(args.from), add(args.add) {
+    std::copy_n(args.shape.data(), 4, shape);
+    std::copy_n(args.into_strides.data(), 4, into_strides);
+    std::copy_n(args.from_strides.data(), 4, from_strides);
+  }
+};
+
+template <class Into, class From>
+__global__ void __launch_bounds__(elementwise_threads) rearrange_rows(const __grid_constant__ RearrangeParams p) {
+  const std::int64_t heads = p.shape[1], tokens = p.shape[2];
+  const std::int64_t* const to = p.into_strides;
+  const std::int64_t* const of = p.from_strides;
+  for_each_row_of_warp(p.shape[0] * heads * tokens, [&](std::int64_t row, int lane) {
+    const std::int64_t b = row / (heads * tokens), h = row / tokens % heads, t = row % tokens;
+    auto* const into = static_cast<Into*>(p.into) + b * to[0] + h * to[1] + t * to[2];
+    const auto* const from = static_cast<const From*>(p.from) + b * of[0] + h * of[1] + t * of[2];
+    for (std::int64_t x = lane; x < p.shape[3]; x += 32) {
+      float value = prim::to_float(prim::load_global(from + x * of[3]));
+      if (p.add) value += prim::to_float(prim::load_global(into + x * to[3]));
+      prim::store_global(into + x * to[3], prim::from_float<Into>(value));
+    }
+  });
+}
+
+struct FillArgs {
+  float* into = nullptr;
+  std::int64_t count = 0;
+  float value = 0;
+};
+
+__global__ void __launch_bounds__(elementwise_threads) fill_elements(const __grid_constant__ FillArgs args) {
+  for_each_element(args.count, [&](std::int64_t i) { prim::store_global(args.into + i, args.value); });
+}
+
+}  // namespace distattn::kernels::cuda

@@ -1,0 +1,256 @@
+#include "simt/attention_case.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace simt {
+namespace {
+
+using kernels::Bf16;
+using kernels::Fp16;
+
+const kernels::StopFlag never{false};
+
+kernels::Team& team() {
+  static kernels::Team one(1);
+  return one;
+}
+
+kernels::TileShape shape_of(const AttentionCase& c, DType dtype, double scale) {
+  return {dtype, c.batch, c.heads, c.head_dim, c.value_dim, scale};
+}
+
+/// An array for each segment: `heads` × its tokens × dim.
+template <class T>
+std::vector<Array<T>> arrays(const std::vector<Run>& runs, std::int64_t heads, int dim, T value) {
+  std::vector<Array<T>> made;
+  for (const Run& run : runs) made.emplace_back(static_cast<std::size_t>(heads * run.count * dim), value);
+  return made;
+}
+
+template <class T, class Sum>
+Tensors<T, Sum> tensors(const AttentionCase& c) {
+  const Sum nan = std::numeric_limits<Sum>::quiet_NaN();
+  Tensors<T, Sum> made;
+  made.q = arrays(c.queries, c.query_heads(), c.head_dim, T{});
+  made.d_o = arrays(c.queries, c.query_heads(), c.value_dim, T{});
+  made.k = arrays(c.keys, c.key_heads(), c.head_dim, T{});
+  made.v = arrays(c.keys, c.key_heads(), c.value_dim, T{});
+  made.o = arrays(c.queries, c.query_heads(), c.value_dim, nan);
+  made.lse = arrays(c.queries, c.query_heads(), 1, nan);
+  made.whole_lse = arrays(c.queries, c.query_heads(), 1, nan);
+  made.delta = arrays(c.queries, c.query_heads(), 1, nan);
+  made.dq = arrays(c.queries, c.query_heads(), c.head_dim, nan);
+  made.dk = arrays(c.keys, c.key_heads(), c.head_dim, nan);
+  made.dv = arrays(c.keys, c.key_heads(), c.value_dim, nan);
+  return made;
+}
+
+}  // namespace
+
+template <class T, class Sum>
+void Tensors<T, Sum>::list_sides(const AttentionCase& c, bool backward) {
+  bands.assign(c.queries.size() * c.keys.size(), {});
+  sides.assign(c.queries.size(), {});
+  for (std::size_t i = 0; i < c.queries.size(); ++i) {
+    for (std::size_t j = 0; j < c.keys.size(); ++j) {
+      auto& touching = bands[i * c.keys.size() + j];
+      std::copy_if(c.bands.begin(), c.bands.end(), std::back_inserter(touching),
+                   [&](const Band& band) { return distattn::touches(band, c.queries[i], c.keys[j]); });
+      kernels::KeySide side{k[j].data(), v[j].data(), c.keys[j], touching};
+      if (backward) {
+        side.dk = dk[j].data();
+        side.dv = dv[j].data();
+        side.carry = c.carry || i > 0;  // the first operation that reaches a key starts its gradients
+      }
+      sides[i].push_back(side);
+    }
+  }
+}
+
+template <class T, class Sum>
+std::vector<kernels::AttendArgs> Tensors<T, Sum>::forward(const AttentionCase& c, DType dtype, double scale) {
+  list_sides(c, false);
+  std::vector<kernels::AttendArgs> operations;
+  for (std::size_t i = 0; i < c.queries.size(); ++i) {
+    operations.push_back(
+        {shape_of(c, dtype, scale), q[i].data(), c.queries[i], sides[i], o[i].data(), lse[i].data(), c.carry});
+  }
+  return operations;
+}
+
+template <class T, class Sum>
+std::vector<kernels::AttendBackwardArgs> Tensors<T, Sum>::backward(const AttentionCase& c, DType dtype, double scale) {
+  list_sides(c, true);
+  std::vector<kernels::AttendBackwardArgs> operations;
+  for (std::size_t i = 0; i < c.queries.size(); ++i) {
+    operations.push_back({shape_of(c, dtype, scale), q[i].data(), d_o[i].data(), whole_lse[i].data(), delta[i].data(),
+                          c.queries[i], sides[i], dq[i].data(), c.carry});
+  }
+  return operations;
+}
+
+template <class T>
+DType Attention<T>::dtype() {
+  if constexpr (std::is_same_v<T, Bf16>) return DType::bf16;
+  if constexpr (std::is_same_v<T, Fp16>) return DType::fp16;
+  return DType::fp32;
+}
+
+template <class T>
+Attention<T>::Attention(const AttentionCase& which, unsigned seed)
+    : case_(which),
+      scale_(1.3 / std::sqrt(which.head_dim)),
+      actual_(tensors<T, float>(which)),
+      exact_(tensors<double, double>(which)) {
+  draw(seed);
+  compute_exactly();
+}
+
+template <class T>
+void Attention<T>::draw(unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  const auto draw_into = [&](auto& elements, auto& exact) {
+    for (std::size_t s = 0; s < elements.size(); ++s) {
+      for (std::size_t i = 0; i < elements[s].size(); ++i) {
+        elements[s][i] = kernels::rounded_to<std::decay_t<decltype(elements[s][i])>>(normal(random));
+        exact[s][i] = static_cast<float>(elements[s][i]);
+      }
+    }
+  };
+  draw_into(actual_.q, exact_.q);
+  draw_into(actual_.k, exact_.k);
+  draw_into(actual_.v, exact_.v);
+  draw_into(actual_.d_o, exact_.d_o);
+  if (!case_.carry) return;
+  draw_into(actual_.o, exact_.o);
+  draw_into(actual_.lse, exact_.lse);
+  for (std::size_t s = 0; s < actual_.lse.size(); ++s) {  // some rows carry nothing, whatever their o holds
+    for (std::size_t i = 0; i < actual_.lse[s].size(); i += 5) exact_.lse[s][i] = actual_.lse[s][i] = -INFINITY;
+  }
+  draw_into(actual_.dq, exact_.dq);
+  draw_into(actual_.dk, exact_.dk);
+  draw_into(actual_.dv, exact_.dv);
+}
+
+template <class T>
+void Attention<T>::compute_exactly() {
+  auto forward = exact_.forward(case_, DType::fp64, scale_);
+  // The backward pass starts from a whole attention, which carries nothing.
+  std::vector<std::vector<double>> whole_o;
+  for (std::size_t s = 0; s < forward.size(); ++s) {
+    auto whole = forward[s];
+    auto& o = whole_o.emplace_back(exact_.o[s].size());
+    whole.o = o.data();
+    whole.lse = exact_.whole_lse[s].data();
+    whole.carry = false;
+    kernels::reference::attend({&whole, 1}, team(), never);
+    for (std::size_t row = 0; row < exact_.delta[s].size(); ++row) {
+      double sum = 0;
+      for (auto x = row * static_cast<std::size_t>(case_.value_dim);
+           x < (row + 1) * static_cast<std::size_t>(case_.value_dim); ++x) {
+        sum += o[x] * exact_.d_o[s][x];
+      }
+      actual_.delta[s][row] = static_cast<float>(exact_.delta[s][row] = sum);
+      actual_.whole_lse[s][row] = static_cast<float>(exact_.whole_lse[s][row]);
+    }
+  }
+  kernels::reference::attend(forward, team(), never);
+  kernels::reference::attend_backward(exact_.backward(case_, DType::fp64, scale_), team(), never);
+}
+
+template <class T>
+std::vector<kernels::AttendArgs> Attention<T>::forward() {
+  return actual_.forward(case_, dtype(), scale_);
+}
+
+template <class T>
+std::vector<kernels::AttendBackwardArgs> Attention<T>::backward() {
+  return actual_.backward(case_, dtype(), scale_);
+}
+
+template <class T>
+double Attention<T>::tolerance() const {
+  distattn::Problem problem;
+  problem.dtype = dtype();
+  for (const Run& run : case_.queries) problem.seq_q += run.count;
+  for (const Run& run : case_.keys) problem.seq_kv += run.count;
+  return distattn::tolerance(problem, static_cast<std::int64_t>(case_.keys.size()));
+}
+
+template <class T>
+double Attention<T>::forward_error() const {
+  double worst = 0;
+  for (std::size_t s = 0; s < actual_.o.size(); ++s) {
+    worst = std::max(worst, worst_row(actual_.o[s].values(), exact_.o[s].values(), case_.value_dim));
+    worst = std::max(worst, worst_statistic(actual_.lse[s].values(), exact_.lse[s].values()));
+  }
+  return worst;
+}
+
+template <class T>
+double Attention<T>::query_gradient_error() const {
+  double worst = 0;
+  for (std::size_t s = 0; s < actual_.dq.size(); ++s) {
+    worst = std::max(worst, worst_row(actual_.dq[s].values(), exact_.dq[s].values(), case_.head_dim));
+  }
+  return worst;
+}
+
+template <class T>
+double Attention<T>::key_gradients_error() const {
+  double worst = 0;
+  for (std::size_t s = 0; s < actual_.dk.size(); ++s) {
+    worst = std::max(worst, worst_row(actual_.dk[s].values(), exact_.dk[s].values(), case_.head_dim));
+    worst = std::max(worst, worst_row(actual_.dv[s].values(), exact_.dv[s].values(), case_.value_dim));
+  }
+  return worst;
+}
+
+namespace {
+
+/// Square of the size that an element is taken to have at least: gradients of a single visible key are 0, and what
+/// inputs of size 1 leave of them is rounding.
+constexpr double smallest_row = 0.1;
+
+}  // namespace
+
+double worst_row(std::span<const float> actual, std::span<const double> exact, std::int64_t dim) {
+  const auto width = static_cast<std::size_t>(dim);
+  double all = 0;
+  for (double value : exact) all += value * value;
+  const double mean_row = exact.empty() ? 0 : all / static_cast<double>(exact.size() / width);
+  double worst = 0;
+  for (std::size_t row = 0; row < exact.size(); row += width) {
+    double error = 0, size = 0;
+    for (std::size_t x = row; x < row + width; ++x) {
+      const double difference = static_cast<double>(actual[x]) - exact[x];
+      error += difference * difference;
+      size += exact[x] * exact[x];
+    }
+    if (!(error >= 0)) return INFINITY;
+    worst = std::max(worst, std::sqrt(error / std::max({size, mean_row, smallest_row * static_cast<double>(dim)})));
+  }
+  return worst;
+}
+
+double worst_statistic(std::span<const float> actual, std::span<const double> exact) {
+  double worst = 0;
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    if (std::isinf(exact[i])) {
+      if (static_cast<double>(actual[i]) != exact[i]) return INFINITY;
+      continue;
+    }
+    const double error = std::abs(static_cast<double>(actual[i]) - exact[i]);
+    if (!(error >= 0)) return INFINITY;
+    worst = std::max(worst, error);
+  }
+  return worst;
+}
+
+template class Attention<Bf16>;
+template class Attention<Fp16>;
+template class Attention<float>;
+
+}  // namespace simt

@@ -1,0 +1,87 @@
+#pragma once
+/// One attention of a test: segments and bands, random tensors of exact size, and the same thing in float64.
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "distattn/tolerance.hpp"
+#include "kernels/arguments.hpp"
+#include "kernels/element.hpp"
+#include "kernels/reference/reference.hpp"
+#include "simt/global_memory.hpp"
+
+namespace simt {
+
+namespace kernels = distattn::kernels;
+using distattn::Band;
+using distattn::DType;
+using distattn::Run;
+
+/// Every query segment meets every key segment; a step of one operation per query segment.
+struct AttentionCase {
+  std::string name;
+  std::vector<Run> queries, keys;
+  std::vector<Band> bands;
+  int head_dim = 64, value_dim = 64;
+  kernels::Heads heads = {};
+  std::int64_t batch = 1;
+  bool carry = false;
+
+  std::int64_t query_heads() const { return batch * heads.q_count; }
+  std::int64_t key_heads() const { return batch * heads.kv_count; }
+};
+
+/// All tensors of a case, by segment: elements of T, results and statistics of Sum.
+template <class T, class Sum>
+struct Tensors {
+  std::vector<Array<T>> q, d_o, k, v;
+  std::vector<Array<Sum>> o, lse;                    // forward: carried in, or NaN
+  std::vector<Array<Sum>> whole_lse, delta;          // backward: of the whole attention
+  std::vector<Array<Sum>> dq, dk, dv;                // backward: carried in, or NaN
+  std::vector<std::vector<Band>> bands;              // [query · keys + key]
+  std::vector<std::vector<kernels::KeySide>> sides;  // [query]: what the arguments point to
+
+  std::vector<kernels::AttendArgs> forward(const AttentionCase& c, DType dtype, double scale);
+  std::vector<kernels::AttendBackwardArgs> backward(const AttentionCase& c, DType dtype, double scale);
+
+ private:
+  void list_sides(const AttentionCase& c, bool backward);
+};
+
+/// A case with inputs drawn from `seed`, rounded to T, and its exact results.
+template <class T>
+class Attention {
+ public:
+  Attention(const AttentionCase& which, unsigned seed);
+
+  /// The operations of a step; valid until the next call.
+  std::vector<kernels::AttendArgs> forward();
+  std::vector<kernels::AttendBackwardArgs> backward();
+
+  /// Largest error of a row of o and of lse; of dq; of dk and dv. Infinite where something is NaN or was not written.
+  double forward_error() const;
+  double query_gradient_error() const;
+  double key_gradients_error() const;
+  /// What an error may be.
+  double tolerance() const;
+
+  static DType dtype();
+
+ private:
+  void draw(unsigned seed);
+  void compute_exactly();
+
+  AttentionCase case_;
+  double scale_;
+  Tensors<T, float> actual_;
+  Tensors<double, double> exact_;  // the same inputs
+};
+
+/// Largest L2 error of a row of `dim`, relative to the row, to the mean row or to elements of 0.3, whichever is
+/// largest.
+double worst_row(std::span<const float> actual, std::span<const double> exact, std::int64_t dim);
+/// Largest absolute error; infinities must agree.
+double worst_statistic(std::span<const float> actual, std::span<const double> exact);
+
+}  // namespace simt

@@ -1,0 +1,174 @@
+/// Every attention kernel against float64: odd sizes, all kinds of bands, element types and head dimensions.
+
+#include "catch.hpp"
+#include "kernels/cuda/attend_kernels.hpp"
+#include "simt/attention_case.hpp"
+#include "simt/machine.hpp"
+
+namespace {
+
+using namespace distattn::kernels::cuda;
+using distattn::Band;
+using distattn::kernels::Bf16;
+using distattn::kernels::Fp16;
+using simt::Attention;
+using simt::AttentionCase;
+
+void launch(const AttendKernel& kernel, const AttendPlan& plan, std::uint64_t seed) {
+  if (plan.grid() == 0) return;
+  const simt::Array<std::byte> bytes(plan.bytes());
+  REQUIRE(kernel.launch(plan.params(bytes.data(), nullptr), plan.grid(), &seed) == 0);
+  CHECK(simt::machine().bank_conflicts() == 0);
+}
+
+template <class T>
+const AttendKernel& kernel_for(TilePass pass, const AttentionCase& c) {
+  const AttendKernel* kernel = find_attend_kernel(pass, Attention<T>::dtype(), c.head_dim, c.value_dim, 80);
+  REQUIRE(kernel != nullptr);
+  return *kernel;
+}
+
+template <class T>
+void check(const AttentionCase& c, unsigned seed) {
+  INFO(c.name << ", " << name_of(Attention<T>::dtype()) << ", head dimension " << c.head_dim << "/" << c.value_dim
+              << ", seed " << seed);
+  Attention<T> attention(c, seed);
+  const AttendKernel& forward = kernel_for<T>(TilePass::forward, c);
+  launch(forward, AttendPlan(attention.forward(), forward.tile), seed);
+  CHECK(attention.forward_error() < attention.tolerance());
+  for (const TilePass pass : {TilePass::query_gradient, TilePass::key_gradients}) {
+    const AttendKernel& backward = kernel_for<T>(pass, c);
+    launch(backward, AttendPlan(attention.backward(), backward.owner, backward.tile), seed);
+  }
+  CHECK(attention.query_gradient_error() < attention.tolerance());
+  CHECK(attention.key_gradients_error() < attention.tolerance());
+}
+
+std::vector<Band> documents(std::initializer_list<std::int64_t> lengths) {
+  std::vector<Band> bands;
+  std::int64_t begin = 0;
+  for (std::int64_t length : lengths) {
+    bands.push_back({begin, begin + length, begin, begin + length, 0});
+    begin += length;
+  }
+  return bands;
+}
+
+const Band full{}, causal{.lo = 0};
+const std::vector<Band> sinks_and_window{{.k1 = 3, .lo = 0}, {.k0 = 3, .lo = 0, .hi = 20}};
+
+std::vector<AttentionCase> mask_cases() {
+  return {
+      {.name = "one token", .queries = {{0, 1}}, .keys = {{0, 1}}, .bands = {causal}},
+      {.name = "causal", .queries = {{0, 200}}, .keys = {{0, 200}}, .bands = {causal}},
+      {.name = "full", .queries = {{0, 77}}, .keys = {{0, 131}}, .bands = {full}},
+      {.name = "last queries", .queries = {{120, 70}}, .keys = {{0, 190}}, .bands = {causal}},
+      {.name = "queries before all keys", .queries = {{-66, 130}}, .keys = {{0, 64}}, .bands = {causal}},
+      {.name = "nothing visible", .queries = {{0, 40}}, .keys = {{50, 40}}, .bands = {causal}},
+      {.name = "window and sinks", .queries = {{0, 150}}, .keys = {{0, 150}}, .bands = sinks_and_window},
+      {.name = "window both ways", .queries = {{0, 99}}, .keys = {{0, 180}}, .bands = {{.lo = -50, .hi = 7}}},
+      {.name = "documents",
+       .queries = {{0, 200}},
+       .keys = {{0, 200}},
+       .bands = documents({1, 7, 2, 30, 0, 3, 64, 5, 70, 18})},
+      {.name = "striped, rank before", .queries = {{1, 90, 4}}, .keys = {{3, 90, 4}}, .bands = {causal}},
+      {.name = "striped, rank after", .queries = {{3, 90, 4}}, .keys = {{1, 90, 4}}, .bands = {{.lo = 0, .hi = 61}}},
+      {.name = "unequal strides", .queries = {{5, 70, 3}}, .keys = {{2, 140, 2}}, .bands = {{.lo = 0, .hi = 100}}},
+      {.name = "zigzag", .queries = {{0, 33}, {231, 33}}, .keys = {{0, 33}, {231, 33}, {33, 130}}, .bands = {causal}},
+      {.name = "an empty segment",
+       .queries = {{0, 0}, {40, 10}},
+       .keys = {{0, 40}, {40, 0}, {40, 10}},
+       .bands = {causal}},
+      {.name = "carried",
+       .queries = {{50, 70}, {0, 20}},
+       .keys = {{0, 110}, {110, 30}},
+       .bands = {causal},
+       .carry = true},
+      {.name = "carried, nothing visible", .queries = {{0, 5}}, .keys = {{9, 5}}, .bands = {causal}, .carry = true},
+      {.name = "grouped heads",
+       .queries = {{0, 70}},
+       .keys = {{0, 70}},
+       .bands = {causal},
+       .heads = {.q_count = 6, .kv_count = 2, .per_kv = 3},
+       .batch = 2},
+      {.name = "a group that cuts key heads",
+       .queries = {{0, 50}},
+       .keys = {{0, 50}},
+       .bands = {causal},
+       .heads = {.q_count = 4, .kv_count = 3, .q0 = 3, .kv0 = 1, .per_kv = 2}},
+  };
+}
+
+struct Dims {
+  int head, value;
+};
+// One or two of each padding: 32, 64, 96, 128, 192/128, 256.
+constexpr Dims some_dims[] = {{8, 8}, {40, 64}, {72, 96}, {128, 128}, {192, 128}, {24, 256}};
+constexpr Dims more_dims[] = {{32, 32}, {64, 64},   {80, 80},   {96, 96}, {104, 16},
+                              {8, 64},  {160, 128}, {192, 192}, {256, 8}, {256, 256}};
+
+AttentionCase dimension_case(Dims dims) {
+  return {.name = "two segments, carried",
+          .queries = {{101, 33}},
+          .keys = {{0, 67}, {67, 67}},
+          .bands = {causal},
+          .head_dim = dims.head,
+          .value_dim = dims.value,
+          .heads = {.q_count = 2, .kv_count = 1, .per_kv = 2},
+          .carry = true};
+}
+
+}  // namespace
+
+TEST_CASE("every mask", "[simt]") {
+  for (const AttentionCase& c : mask_cases()) {
+    check<Bf16>(c, 1);
+    check<float>(c, 2);
+  }
+}
+
+TEST_CASE("every padding of head dimensions", "[simt]") {
+  for (const Dims dims : some_dims) {
+    check<Bf16>(dimension_case(dims), 3);
+    check<Fp16>(dimension_case(dims), 4);
+  }
+  check<float>(dimension_case({8, 64}), 5);
+  check<float>(dimension_case({72, 40}), 6);
+}
+
+TEST_CASE("a block that starts after the stop flag is set does nothing", "[simt]") {
+  const AttentionCase c{.name = "stopped", .queries = {{0, 20}}, .keys = {{0, 20}}, .bands = {causal}};
+  Attention<Bf16> attention(c, 7);
+  const AttendKernel& forward = kernel_for<Bf16>(TilePass::forward, c);
+  const auto operations = attention.forward();
+  const AttendPlan plan(operations, forward.tile);
+  const simt::Array<std::byte> bytes(plan.bytes());
+  const int stop = 1;
+  std::uint64_t seed = 7;
+  REQUIRE(forward.launch(plan.params(bytes.data(), &stop), plan.grid(), &seed) == 0);
+  CHECK(std::isnan(*static_cast<const float*>(operations[0].lse)));
+}
+
+TEST_CASE("more head dimensions", "[.long]") {
+  for (const Dims dims : more_dims) {
+    for (unsigned seed = 10; seed < 13; ++seed) {
+      check<Bf16>(dimension_case(dims), seed);
+      check<Fp16>(dimension_case(dims), seed);
+      check<float>(dimension_case(dims), seed);
+    }
+  }
+}
+
+TEST_CASE("every mask with every padding under many seeds", "[.long]") {
+  for (const Dims dims : some_dims) {
+    for (AttentionCase c : mask_cases()) {
+      c.head_dim = dims.head;
+      c.value_dim = dims.value;
+      for (unsigned seed = 20; seed < 23; ++seed) {
+        check<Bf16>(c, seed);
+        check<Fp16>(c, seed);
+        check<float>(c, seed);
+      }
+    }
+  }
+}

@@ -1,0 +1,167 @@
+/// The small CUDA kernels against the host's, which is the same arithmetic.
+
+#include "kernels/elementwise.hpp"
+
+#include <random>
+
+#include "catch.hpp"
+#include "kernels/cuda/elementwise.hpp"
+#include "kernels/element.hpp"
+#include "simt/machine.hpp"
+
+namespace {
+
+namespace kernels = distattn::kernels;
+using distattn::DType;
+using kernels::Bf16;
+using kernels::Fp16;
+using simt::Array;
+
+constexpr unsigned test_seed = 21;
+const kernels::StopFlag never{false};
+
+kernels::Team& team() {
+  static kernels::Team one(1);
+  return one;
+}
+
+template <class T>
+Array<T> drawn(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::normal_distribution<float> normal;
+  Array<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = kernels::rounded_to<T>(normal(random));
+  return values;
+}
+
+template <class T>
+constexpr DType dtype() {
+  return std::is_same_v<T, Bf16> ? DType::bf16 : std::is_same_v<T, Fp16> ? DType::fp16 : DType::fp32;
+}
+
+template <class T>
+void check_equal(const Array<T>& actual, const Array<T>& expected) {
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const auto a = static_cast<float>(actual[i]), e = static_cast<float>(expected[i]);
+    if (a == e) continue;
+    INFO("element " << i);
+    CHECK(a == Approx(e).epsilon(4e-7).margin(1e-7));
+  }
+}
+
+/// A stream of the emulator.
+std::uint64_t seed_of_launch = 5;
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("merging", "[simt]", float, Bf16, Fp16) {
+  constexpr std::size_t rows = 37, dim = 40;
+  Array<float> o = drawn<float>(rows * dim, test_seed), lse = drawn<float>(rows, test_seed + 1);
+  Array<TestType> from_o = drawn<TestType>(rows * dim, test_seed + 2);
+  Array<float> from_lse = drawn<float>(rows, test_seed + 3);
+  lse[0] = from_lse[1] = lse[2] = from_lse[2] = -INFINITY;
+  lse[3] = 200;
+  from_lse[4] = 200;
+  for (std::size_t x = 0; x < dim; ++x) {  // what an empty side holds does not count
+    o[x] = NAN;
+    from_o[dim + x] = kernels::rounded_to<TestType>(NAN);
+  }
+  Array<float> expected_o(o.values()), expected_lse(lse.values());
+  kernels::MergeArgs args{.rows = rows,
+                          .dim = dim,
+                          .o = o.data(),
+                          .lse = lse.data(),
+                          .from_dtype = dtype<TestType>(),
+                          .from_o = from_o.data(),
+                          .from_lse = from_lse.data()};
+  CHECK(kernels::cuda::merge(args, &seed_of_launch) == 0);
+  args.o = expected_o.data();
+  args.lse = expected_lse.data();
+  kernels::merge({&args, 1}, team(), never);
+  check_equal(o, expected_o);
+  check_equal(lse, expected_lse);
+}
+
+TEMPLATE_TEST_CASE("accumulating", "[simt]", float, Bf16, Fp16) {
+  constexpr std::size_t count = 1003;
+  Array<float> into = drawn<float>(count, test_seed);
+  const Array<TestType> from = drawn<TestType>(count, test_seed + 1);
+  Array<float> expected(into.values());
+  kernels::AccumulateArgs args{
+      .count = count, .into = into.data(), .from_dtype = dtype<TestType>(), .from = from.data()};
+  CHECK(kernels::cuda::accumulate(args, &seed_of_launch) == 0);
+  args.into = expected.data();
+  kernels::accumulate({&args, 1}, team(), never);
+  check_equal(into, expected);
+}
+
+TEMPLATE_TEST_CASE("converting", "[simt]", float, Bf16, Fp16) {
+  constexpr std::size_t count = 777;
+  const Array<float> from = drawn<float>(count, test_seed);
+  Array<TestType> there(count), expected(count);
+  Array<float> back(count);
+  kernels::ConvertArgs args{.count = count, .into_dtype = dtype<TestType>(), .into = there.data(), .from = from.data()};
+  CHECK(kernels::cuda::convert(args, &seed_of_launch) == 0);
+  args.into = expected.data();
+  kernels::convert({&args, 1}, team(), never);
+  check_equal(there, expected);
+  CHECK(kernels::cuda::convert(
+            {.count = count, .into = back.data(), .from_dtype = dtype<TestType>(), .from = there.data()},
+            &seed_of_launch) == 0);
+  for (std::size_t i = 0; i < count; ++i) CHECK(back[i] == static_cast<float>(there[i]));
+}
+
+TEMPLATE_TEST_CASE("delta", "[simt]", float, Bf16, Fp16) {
+  constexpr std::size_t rows = 21, dim = 72;
+  const Array<float> o = drawn<float>(rows * dim, test_seed);
+  const Array<TestType> d_o = drawn<TestType>(rows * dim, test_seed + 1);
+  Array<float> delta(rows), expected(rows);
+  kernels::DeltaArgs args{
+      .dtype = dtype<TestType>(), .rows = rows, .dim = dim, .o = o.data(), .d_o = d_o.data(), .delta = delta.data()};
+  CHECK(kernels::cuda::delta(args, &seed_of_launch) == 0);
+  args.delta = expected.data();
+  kernels::delta({&args, 1}, team(), never);
+  for (std::size_t i = 0; i < rows; ++i) CHECK(delta[i] == Approx(expected[i]).margin(1e-5));
+}
+
+TEMPLATE_TEST_CASE("rearranging", "[simt]", float, Bf16, Fp16) {
+  // [batch][sequence][heads][dim] of a rank into [batch][head][token][dim] of a part, and back.
+  constexpr std::int64_t batch = 2, heads = 3, tokens = 7, dim = 40;
+  constexpr std::size_t count = batch * heads * tokens * dim;
+  const std::array<std::int64_t, 4> packed{heads * tokens * dim, tokens * dim, dim, 1};
+  const std::array<std::int64_t, 4> rows{tokens * heads * dim, dim, heads * dim, 1};
+  const Array<TestType> from = drawn<TestType>(count, test_seed);
+  Array<TestType> part(count), expected(count);
+  kernels::RearrangeArgs args{.shape = {batch, heads, tokens, dim},
+                              .into_dtype = dtype<TestType>(),
+                              .into = part.data(),
+                              .into_strides = packed,
+                              .from_dtype = dtype<TestType>(),
+                              .from = from.data(),
+                              .from_strides = rows};
+  CHECK(kernels::cuda::rearrange(args, &seed_of_launch) == 0);
+  args.into = expected.data();
+  kernels::rearrange({&args, 1}, team(), never);
+  check_equal(part, expected);
+
+  Array<float> sum = drawn<float>(count, test_seed + 1), expected_sum(sum.values());
+  args = {.shape = {batch, heads, tokens, dim},
+          .into = sum.data(),
+          .into_strides = rows,
+          .from_dtype = dtype<TestType>(),
+          .from = part.data(),
+          .from_strides = packed,
+          .add = true};
+  CHECK(kernels::cuda::rearrange(args, &seed_of_launch) == 0);
+  args.into = expected_sum.data();
+  kernels::rearrange({&args, 1}, team(), never);
+  check_equal(sum, expected_sum);
+}
+
+TEST_CASE("filling", "[simt]") {
+  Array<float> values(300, 1.0f);
+  CHECK(kernels::cuda::fill(values.data() + 1, 298, -INFINITY, &seed_of_launch) == 0);
+  CHECK((values[0] == 1.0f && values[299] == 1.0f));
+  for (std::size_t i = 1; i < 299; ++i) CHECK(values[i] == -INFINITY);
+  CHECK(kernels::cuda::fill(values.data(), 0, 0.0f, &seed_of_launch) == 0);
+}
