@@ -21,6 +21,7 @@ Command add_info_command(CLI::App& root);
 Command add_manual_command(CLI::App& root);
 Command add_plan_command(CLI::App& root);
 Command add_run_command(CLI::App& root);
+Command add_show_command(CLI::App& root);
 Command add_step_command(CLI::App& root);
 
 }  // namespace distattn::cli

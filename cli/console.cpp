@@ -10,7 +10,7 @@
 namespace distattn::cli {
 namespace {
 
-Verbosity verbosity = Verbosity::normal;
+Verbosity chosen_verbosity = Verbosity::normal;
 
 bool colours() {
   const char* const no_color = std::getenv("NO_COLOR");
@@ -28,10 +28,11 @@ std::string on_one_line(std::string_view text) {
 
 }  // namespace
 
-void set_verbosity(Verbosity chosen) { verbosity = chosen; }
+void set_verbosity(Verbosity verbosity) { chosen_verbosity = verbosity; }
+Verbosity verbosity() { return chosen_verbosity; }
 
 void note(std::string_view text, Verbosity least) {
-  if (verbosity >= least) fmt::print(stderr, "{}\n", on_one_line(text));
+  if (chosen_verbosity >= least) fmt::print(stderr, "{}\n", on_one_line(text));
 }
 
 void print_error(std::string_view message) {
@@ -39,7 +40,7 @@ void print_error(std::string_view message) {
   fmt::print(stderr, "{}distattn:{} {}\n", colour ? "\x1b[31m" : "", colour ? "\x1b[0m" : "", on_one_line(message));
 }
 
-Progress::Progress() : terminal_(verbosity >= Verbosity::normal && ::isatty(STDERR_FILENO) != 0) {}
+Progress::Progress() : terminal_(chosen_verbosity >= Verbosity::normal && ::isatty(STDERR_FILENO) != 0) {}
 Progress::~Progress() { done(); }
 
 void Progress::show(std::string_view text) {

@@ -10,6 +10,7 @@ enum class Verbosity : std::uint8_t { quiet, normal, verbose };
 
 /// Set once, by main.
 void set_verbosity(Verbosity verbosity);
+Verbosity verbosity();
 
 /// A line on stderr, unless quieter than `least`.
 void note(std::string_view text, Verbosity least = Verbosity::normal);

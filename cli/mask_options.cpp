@@ -1,5 +1,7 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include "distattn/documents.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
 #include "option.hpp"
@@ -17,6 +19,12 @@ std::vector<std::int64_t> parse_window(std::string_view option, std::string_view
   for (const std::string& item : parse_list(option, text)) sides.push_back(parse_integer(option, item));
   if (sides.size() != 2) refuse(fmt::format("{} {} (not two numbers) write it as L,R; -1 is unlimited", option, text));
   return sides;
+}
+
+std::string parse_corpus(std::string_view option, std::string_view text) {
+  const auto corpora = document_corpora();
+  const std::vector<std::string_view> words(corpora.begin(), corpora.end());
+  return corpora[parse_word(option, text, words)];
 }
 
 Mask base_mask(const std::string& text, std::int64_t seq_kv) {
@@ -50,6 +58,7 @@ std::string name_of(const MaskOptions& options, const Mask& mask) {
   std::string name = mask.name;
   if (options.window) name += fmt::format(" window {},{}", (*options.window)[0], (*options.window)[1]);
   if (options.sinks > 0) name += fmt::format(" sinks {}", options.sinks);
+  if (!options.documents.empty()) name += " " + options.documents;
   if (!mask.documents.empty()) name += fmt::format(" documents {}", mask.documents.size() - 1);
   return name;
 }
@@ -63,16 +72,24 @@ void add_mask_options(CLI::App& app, MaskOptions& options) {
   add_value(app, "--sinks", options.sinks, parse_size, "First keys that stay visible outside the window", "SIZE");
   add_value(app, "--cu-seqlens", options.cu_seqlens, as_text,
             "Where packed documents end: 0,11,12,37, or @NAME of the input file", "LIST");
+  add_value(app, "--documents", options.documents, parse_corpus,
+            fmt::format("Packed documents as a corpus has them, drawn with the seed: {}",
+                        fmt::join(document_corpora(), ", ")),
+            "NAME");
 }
 
-Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, const NamedIntegers& named) {
+Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed, const NamedIntegers& named) {
   Mask mask = base_mask(options.mask, seq_kv);
   if (options.window) {
     mask.left = (*options.window)[0];
     mask.right = (*options.window)[1];
   }
   mask.sinks = options.sinks;
+  if (options.cu_seqlens && !options.documents.empty()) {
+    refuse("--cu-seqlens with --documents (both say where documents end) give one");
+  }
   if (options.cu_seqlens) mask.documents = cu_seqlens(*options.cu_seqlens, named);
+  if (!options.documents.empty()) mask.documents = draw_documents(options.documents, seq_kv, seed);
   mask.name = name_of(options, mask);
   check(mask, seq_kv);
   return mask;

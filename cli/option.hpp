@@ -19,6 +19,13 @@ CLI::Option* add_value(CLI::App& app, const std::string& names, T& into, Parse p
       ->type_name(kind);
 }
 
+/// `option` cannot stand with any option that `app` has so far, but for its help.
+inline void exclude_others(CLI::App& app, CLI::Option& option) {
+  for (CLI::Option* const other : app.get_options()) {
+    if (other != &option && other != app.get_help_ptr()) option.excludes(other);
+  }
+}
+
 /// Plain text.
 inline std::string as_text(std::string_view, std::string_view text) { return std::string(text); }
 

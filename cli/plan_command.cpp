@@ -167,6 +167,7 @@ Command add_plan_command(CLI::App& root) {
   const auto options = std::make_shared<PlanOptions>();
   options->schedule.schedules = {"all"};
   add_problem_options(*app, options->problem, Several::yes);
+  add_seed_option(*app, options->problem)->needs("--documents");
   add_schedule_options(*app, options->schedule, Several::yes);
   app->add_flag("--backward", options->backward, "The backward pass too");
   app->add_flag("--json", options->json, "As a JSON array");

@@ -6,9 +6,16 @@
 #include <numeric>
 
 #include "distattn/error.hpp"
+#include "program_file.hpp"
 
 namespace distattn::cli {
 namespace {
+
+std::string name_of(const AttentionPlan& plan) {
+  const std::string& forward = plan.outline(Pass::forward).name;
+  const std::string& backward = plan.has(Pass::backward) ? plan.outline(Pass::backward).name : forward;
+  return forward == backward ? forward : forward + "/" + backward;
+}
 
 void check_memory(const AttentionPlan& plan, Pass pass, const ScheduleOptions& options) {
   const std::int64_t needed = largest(plan.counts(pass).memory_bytes);
@@ -20,7 +27,7 @@ void check_memory(const AttentionPlan& plan, Pass pass, const ScheduleOptions& o
 }  // namespace
 
 AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
-                              const ScheduleOptions& options, Passes passes) {
+                                   const ScheduleOptions& options, Passes passes) {
   AttentionOptions resolved;
   resolved.schedule = name;
   resolved.own_mode = !options.mode.has_value();
@@ -48,9 +55,12 @@ Prepared prepare(const std::string& name, const Problem& problem, int ranks, int
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (plan->has(pass)) check_memory(*plan, pass, options);
   }
-  const std::string& forward = plan->outline(Pass::forward).name;
-  const std::string& backward = plan->has(Pass::backward) ? plan->outline(Pass::backward).name : forward;
-  return {forward == backward ? forward : forward + "/" + backward, plan};
+  return {name_of(*plan), plan};
+}
+
+Prepared prepare_program(const std::string& path) {
+  const auto plan = std::make_shared<const AttentionPlan>(read_programs(path));
+  return {name_of(*plan), plan};
 }
 
 std::int64_t largest(const std::vector<std::int64_t>& by_rank) {

@@ -25,6 +25,9 @@ AttentionOptions attention_options(const std::string& name, const Problem& probl
 Prepared prepare(const std::string& name, const Problem& problem, int ranks, int threads,
                  const ScheduleOptions& options, Passes passes);
 
+/// Programs of a file, proved.
+Prepared prepare_program(const std::string& path);
+
 /// Figures over ranks that every report shows.
 std::int64_t largest(const std::vector<std::int64_t>& by_rank);
 double mean(const std::vector<std::int64_t>& by_rank);

@@ -71,6 +71,13 @@ void add_problem_options(CLI::App& app, ProblemOptions& options, Several seq) {
   add_mask_options(app, options.mask);
 }
 
+CLI::Option* add_seed_option(CLI::App& app, ProblemOptions& options) {
+  const auto parse_seed = [](std::string_view option, std::string_view text) {
+    return static_cast<std::uint64_t>(parse_size(option, text));
+  };
+  return add_value(app, "--seed", options.seed, parse_seed, "Of random values and drawn documents (default 0)", "SIZE");
+}
+
 Shape shape_of(const ProblemOptions& options, std::int64_t seq) {
   Shape shape;
   shape.batch = options.batch.value_or(1);
@@ -80,6 +87,11 @@ Shape shape_of(const ProblemOptions& options, std::int64_t seq) {
   shape.kv_heads = options.kv_heads.value_or(shape.heads);
   shape.head_dim = shape.value_dim = required(options.head_dim, "--head-dim");
   return shape;
+}
+
+Shape shape_of(const Problem& problem) {
+  return {problem.batch,    problem.seq_q,    problem.seq_kv,   problem.heads,
+          problem.kv_heads, problem.head_dim, problem.value_dim};
 }
 
 void check_against(const ProblemOptions& options, const Shape& shape, const std::string& origin) {
@@ -104,7 +116,7 @@ Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtyp
   problem.wire = options.wire;
   problem.scale = options.scale;
   check(problem);  // sizes first: a mask may be as large as the sequence
-  problem.mask = mask_of(options.mask, shape.seq_kv, named);
+  problem.mask = mask_of(options.mask, shape.seq_kv, options.seed, named);
   check(problem);
   return problem;
 }

@@ -20,6 +20,7 @@ struct MaskOptions {
   std::optional<std::vector<std::int64_t>> window;
   std::int64_t sinks = 0;
   std::optional<std::string> cu_seqlens;
+  std::string documents;  ///< a corpus to draw them from; empty: none
 };
 
 struct ProblemOptions {
@@ -29,12 +30,14 @@ struct ProblemOptions {
   DType wire = DType::fp32;
   double scale = 0;
   MaskOptions mask;
+  std::uint64_t seed = 0;  ///< of drawn documents and random values
 };
 
 /// Sizes of q, k and v.
 struct Shape {
   std::int64_t batch = 1, seq_q = 0, seq_kv = 0;
   std::int64_t heads = 1, kv_heads = 1, head_dim = 0, value_dim = 0;
+  friend bool operator==(const Shape&, const Shape&) = default;
 };
 
 /// Reads a named list of integers from the input file: what @NAME stands for.
@@ -42,14 +45,17 @@ using NamedIntegers = std::function<std::vector<std::int64_t>(const std::string&
 
 void add_problem_options(CLI::App& app, ProblemOptions& options, Several seq);
 void add_mask_options(CLI::App& app, MaskOptions& options);
+/// --seed, for commands that draw something.
+CLI::Option* add_seed_option(CLI::App& app, ProblemOptions& options);
 
 /// The shape that the options give, with this sequence length. Throws Error(usage) for one that is missing.
 Shape shape_of(const ProblemOptions& options, std::int64_t seq);
+Shape shape_of(const Problem& problem);
 /// Refuses options that contradict a shape that files have.
 void check_against(const ProblemOptions& options, const Shape& shape, const std::string& origin);
 
-/// The mask for `seq_kv` keys. Without `named`, @NAME is refused.
-Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, const NamedIntegers& named = {});
+/// The mask for `seq_kv` keys, documents drawn from `seed`. Without `named`, @NAME is refused.
+Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed, const NamedIntegers& named = {});
 
 /// A checked problem.
 Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtype, const NamedIntegers& named = {});

@@ -54,7 +54,8 @@ step::TrainingRun training_run_of(const StepOptions& options) {
   step::TrainingRun run;
   run.shape = shape_of(options);
   const std::int64_t sequence = required(options.sequence, "--seq");
-  run.problem = step::attention_problem(run.shape, sequence, mask_of(options.mask, sequence));
+  run.problem = step::attention_problem(run.shape, sequence,
+                                        mask_of(options.mask, sequence, static_cast<std::uint64_t>(options.seed)));
   check(run.problem);
   run.policy = &step::checkpoint_policy(options.checkpoint);
   run.ranks = static_cast<int>(options.schedule.ranks.front());
@@ -171,7 +172,8 @@ Command add_step_command(CLI::App& root) {
   add_value(*app, "--checkpoint", options->checkpoint, as_text, checkpoint_help(), "POLICY");
   add_value(*app, "--text", options->text, as_text, "Trains on the bytes of this file (default: random tokens)",
             "FILE");
-  add_value(*app, "--seed", options->seed, parse_seed, "Of weights and random tokens (default 0)", "N");
+  add_value(*app, "--seed", options->seed, parse_seed, "Of weights, random tokens and drawn documents (default 0)",
+            "N");
   add_mask_options(*app, options->mask);
   add_schedule_options(*app, options->schedule, Several::no);
   add_launch_options(*app, options->launch);

@@ -3,6 +3,7 @@
 #include <array>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include <fmt/core.h>
 
@@ -12,10 +13,20 @@
 namespace distattn {
 namespace {
 
-/// A pass that was lowered, and what its proof counted.
+/// A pass that was proved, lowered here or made elsewhere, and what its proof counted.
 struct ProvedPass {
-  Lowering lowering;
+  std::variant<Lowering, Schedule> source;
+  std::shared_ptr<const Tiles> tiles;
   Counts counts;
+
+  const Outline& outline() const {
+    const auto* lowering = std::get_if<Lowering>(&source);
+    return lowering ? lowering->outline() : std::get<Schedule>(source).outline;
+  }
+  RankProgram program(Rank rank) const {
+    const auto* lowering = std::get_if<Lowering>(&source);
+    return lowering ? lowering->program(rank) : std::get<Schedule>(source).ranks[static_cast<std::size_t>(rank)];
+  }
 };
 
 RecipePair resolve(const std::string& name, const Problem& problem, int ranks) {
@@ -27,17 +38,23 @@ RecipePair resolve(const std::string& name, const Problem& problem, int ranks) {
   return std::get<RecipePair>(std::move(resolved));
 }
 
-/// Every rank's program is proved and dropped.
-Counts prove(const Lowering& lowering, const std::shared_ptr<const Tiles>& tiles) {
-  Verifier verifier(lowering.outline(), tiles);
-  for_each_rank(tiles->ranks(), [&](Rank rank) { verifier.add(rank, lowering.program(rank)); });
+/// Proves every rank's program.
+ProvedPass prove(std::variant<Lowering, Schedule> source, std::shared_ptr<const Tiles> tiles) {
+  ProvedPass pass{std::move(source), std::move(tiles), {}};
+  Verifier verifier(pass.outline(), pass.tiles);
+  for_each_rank(pass.tiles->ranks(), [&](Rank rank) { verifier.add(rank, pass.program(rank)); });
   VerifyReport report = verifier.finish();
   if (!report.proved()) {
-    refuse(fmt::format("schedule {} fails its proof ({}: {}; {} findings) run distattn plan to see them",
-                       lowering.outline().name, name_of(report.findings[0].kind), report.findings[0].message,
-                       report.findings.size()));
+    refuse(fmt::format("schedule {} fails its proof ({}: {}; {} findings) correct the program", pass.outline().name,
+                       name_of(report.findings[0].kind), report.findings[0].message, report.findings.size()));
   }
-  return std::move(report.counts);
+  pass.counts = std::move(report.counts);
+  return pass;
+}
+
+/// Whether two programs work on the same tokens with the same owners, so that one's results are the other's input.
+bool share_tokens(const Sharding& a, const Sharding& b) {
+  return a.ranks == b.ranks && a.queries == b.queries && a.keys == b.keys;
 }
 
 constexpr std::size_t index(Pass pass) { return static_cast<std::size_t>(pass); }
@@ -64,21 +81,34 @@ AttentionPlan::AttentionPlan(const Problem& problem, int ranks, const AttentionO
     const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
     Lowering lowering(recipe.name, tiles, recipe.table(tiles, options.routes.node_size), pass,
                       options.own_mode ? recipe.mode : options.mode, options.routes);
-    Counts counts = prove(lowering, tiles);
-    state_->passes[index(pass)].emplace(ProvedPass{std::move(lowering), std::move(counts)});
+    state_->passes[index(pass)].emplace(prove(std::move(lowering), tiles));
   };
   add(recipes.forward, Pass::forward);
   if (options.backward) add(recipes.backward, Pass::backward);
+}
+AttentionPlan::AttentionPlan(std::vector<Schedule> schedules) : state_(std::make_unique<State>()) {
+  for (Schedule& schedule : schedules) {
+    auto& place = state_->passes[index(schedule.outline.pass)];
+    if (place.has_value()) {
+      refuse(fmt::format("two programs of the {} pass (one a pass is run) give one", name_of(schedule.outline.pass)));
+    }
+    const auto tiles = std::make_shared<const Tiles>(schedule.outline.sharding);
+    place.emplace(prove(std::move(schedule), tiles));
+  }
+  if (!has(Pass::forward)) refuse("no program of the forward pass (the backward pass needs its results) give one");
+  if (has(Pass::backward) && !share_tokens(outline(Pass::forward).sharding, outline(Pass::backward).sharding)) {
+    refuse("forward and backward programs shard differently (one's results are the other's input) use one layout");
+  }
 }
 AttentionPlan::~AttentionPlan() = default;
 AttentionPlan::AttentionPlan(AttentionPlan&&) noexcept = default;
 
 int AttentionPlan::ranks() const { return outline(Pass::forward).sharding.ranks; }
 bool AttentionPlan::has(Pass pass) const { return state_->passes[index(pass)].has_value(); }
-const Outline& AttentionPlan::outline(Pass pass) const { return state_->at(pass).lowering.outline(); }
-const Tiles& AttentionPlan::tiles(Pass pass) const { return state_->at(pass).lowering.tiles(); }
+const Outline& AttentionPlan::outline(Pass pass) const { return state_->at(pass).outline(); }
+const Tiles& AttentionPlan::tiles(Pass pass) const { return *state_->at(pass).tiles; }
 const Counts& AttentionPlan::counts(Pass pass) const { return state_->at(pass).counts; }
-RankProgram AttentionPlan::program(Pass pass, Rank rank) const { return state_->at(pass).lowering.program(rank); }
+RankProgram AttentionPlan::program(Pass pass, Rank rank) const { return state_->at(pass).program(rank); }
 
 struct Attention::State {
   /// This rank's part of one pass.

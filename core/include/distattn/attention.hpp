@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "distattn/engine.hpp"
 #include "distattn/execute.hpp"
@@ -30,6 +31,9 @@ class AttentionPlan {
  public:
   /// Throws Error(usage) when the schedule does not apply, or a program of any rank fails its proof.
   AttentionPlan(const Problem& problem, int ranks, const AttentionOptions& options);
+  /// From programs that were made elsewhere: a forward pass, and perhaps a backward pass of the same sharding.
+  /// Throws Error(usage) when they are not that, or fail their proof.
+  explicit AttentionPlan(std::vector<Schedule> passes);
   ~AttentionPlan();
   AttentionPlan(AttentionPlan&&) noexcept;
 

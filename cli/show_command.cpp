@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "command.hpp"
+#include "console.hpp"
+#include "distattn/error.hpp"
+#include "option.hpp"
+#include "output.hpp"
+#include "prepared.hpp"
+#include "problem_options.hpp"
+#include "program_file.hpp"
+#include "schedule_options.hpp"
+#include "values.hpp"
+
+namespace distattn::cli {
+namespace {
+
+enum class Format : std::size_t { text, json };
+constexpr std::array<std::string_view, 2> format_names = {"text", "json"};
+
+struct ShowOptions {
+  ProblemOptions problem;
+  ScheduleOptions schedule;
+  std::string program;
+  Format format = Format::text;
+  bool backward = false;
+};
+
+Format parse_format(std::string_view option, std::string_view text) {
+  return static_cast<Format>(parse_word(option, text, format_names));
+}
+
+/// A picture needs a shape even where nobody cares which: 1024 tokens a rank, and heads that many ranks can share.
+ProblemOptions with_usual_shape(ProblemOptions options, std::int64_t ranks) {
+  constexpr std::int64_t tokens_per_rank = 1024, heads = 32, head_dim = 128;
+  if (options.seq.empty()) options.seq = {tokens_per_rank * ranks};
+  if (!options.heads) options.heads = options.kv_heads.value_or(heads);
+  if (!options.head_dim) options.head_dim = head_dim;
+  return options;
+}
+
+AttentionPlan plan_of(const ShowOptions& options) {
+  if (!options.program.empty()) return AttentionPlan(read_programs(options.program));
+  const std::int64_t ranks = options.schedule.ranks.front();
+  const ProblemOptions shaped = with_usual_shape(options.problem, ranks);
+  const Problem problem = problem_of(shaped, shape_of(shaped, shaped.seq.front()), shaped.dtype.value_or(DType::fp32));
+  const Passes passes = options.backward ? Passes::both : Passes::forward;
+  return AttentionPlan(problem, static_cast<int>(ranks),
+                       attention_options(options.schedule.schedules.front(), problem, static_cast<int>(ranks), 1,
+                                         options.schedule, passes));
+}
+
+Outcome show(const ShowOptions& options) {
+  const AttentionPlan plan = plan_of(options);
+  std::vector<Schedule> programs;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (!plan.has(pass)) continue;
+    Schedule schedule{plan.outline(pass), {}};
+    for (Rank rank = 0; rank < plan.ranks(); ++rank) schedule.ranks.push_back(plan.program(pass, rank));
+    programs.push_back(std::move(schedule));
+  }
+  if (options.format == Format::json) {
+    print(programs_json(programs));
+    return Outcome::fine;
+  }
+  for (const Schedule& program : programs) print(to_text(program, verbosity() == Verbosity::verbose));
+  return Outcome::fine;
+}
+
+}  // namespace
+
+Command add_show_command(CLI::App& root) {
+  auto* const app = root.add_subcommand("show", "One schedule, step by step; with -v every operation of every rank");
+  const auto options = std::make_shared<ShowOptions>();
+  add_problem_options(*app, options->problem, Several::no);
+  add_seed_option(*app, options->problem)->needs("--documents");
+  add_schedule_options(*app, options->schedule, Several::no);
+  app->add_flag("--backward", options->backward, "The backward pass too");
+  auto* const program = add_value(*app, "--program", options->program, as_text,
+                                  "A schedule that show printed as JSON, proved before it is shown", "FILE");
+  exclude_others(*app, *program);
+  add_value(*app, "--format", options->format, parse_format, "text (rows ranks, columns steps) or json", "NAME");
+  return {app, [options] { return show(*options); }};
+}
+
+}  // namespace distattn::cli
