@@ -34,8 +34,9 @@ void add_document(const Mask& mask, std::int64_t begin, std::int64_t end, std::v
     out.push_back({begin, end, begin, key_begin, causal_lo, unbounded});
   }
   if (key_begin == end) return;
-  const std::int64_t lo = mask.causal || mask.right < 0 ? causal_lo : -mask.right;
-  out.push_back({begin, end, key_begin, end, lo, mask.left < 0 ? unbounded : mask.left});
+  const std::int64_t lo = mask.causal || mask.right < 0 ? causal_lo : -std::min(mask.right, unbounded);
+  const std::int64_t hi = mask.left < 0 ? unbounded : std::min(mask.left, unbounded);
+  out.push_back({begin, end, key_begin, end, lo, hi});
 }
 
 /// Whether two bands share a pair: their intersection is a band too, and its differences form one range.

@@ -121,7 +121,6 @@ class Reader {
   void operator()(const char* name, T& field, Range range = Range::any) {
     read({fields_.at(name), fields_.path_of(name)}, field, range, limits_);
   }
-  JsonFields& fields() { return fields_; }
 
   template <class T>
   static void read(const Place& place, T& out, Range range, const Limits& limits) {

@@ -51,6 +51,12 @@ TEST_CASE("plain masks are one band") {
   CHECK(bands_of(full_mask()) == std::vector<Band>{{}});
 }
 
+TEST_CASE("a window of any size is at most unbounded") {
+  constexpr std::int64_t huge = std::numeric_limits<std::int64_t>::max();
+  const Mask mask{.causal = false, .left = huge, .right = huge, .sinks = huge};
+  CHECK(BandIndex(bands_of(mask)).pairs({-5, 10, 1}, {0, 10, 1}) == 100);
+}
+
 TEST_CASE("prefix and block-causal masks") {
   const Mask prefix = prefix_mask(tokens, 17);
   require_bands_say(prefix, [](std::int64_t q, std::int64_t k) { return k <= q || (q < 17 && k < 17); });
