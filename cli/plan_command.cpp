@@ -1,100 +1,31 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "command.hpp"
 #include "console.hpp"
+#include "distattn/baselines.hpp"
 #include "distattn/error.hpp"
-#include "distattn/plan.hpp"
+#include "option.hpp"
 #include "output.hpp"
+#include "paper_report.hpp"
+#include "plan_rows.hpp"
 #include "prepared.hpp"
-#include "problem_options.hpp"
-#include "schedule_options.hpp"
+#include "values.hpp"
 
 namespace distattn::cli {
 namespace {
 
+constexpr std::array<std::string_view, 3> route_words = {"routed", "straight", "both"};
+
 struct PlanOptions {
-  ProblemOptions problem;
-  ScheduleOptions schedule;
-  bool backward = false, json = false;
+  PlanRequest request;
+  std::string paper;
+  bool json = false;
 };
 
-struct Row {
-  PassPlan plan;
-  std::int64_t seq = 0;
-};
-
-/// A schedule that does not apply, and why.
-struct Skipped {
-  std::string name, reason;
-  int ranks = 1;
-};
-
-struct Rows {
-  std::vector<Row> rows;
-  std::vector<Skipped> skipped;
-};
-
-/// Both passes of one schedule, or the reason why it does not apply.
-void add_plans(const std::string& name, const Problem& problem, int ranks, const PlanOptions& options, Rows& rows) {
-  const auto resolved = resolve_pair(name, problem, ranks);
-  if (const auto* reason = std::get_if<std::string>(&resolved)) {
-    rows.skipped.push_back({name, *reason, ranks});
-    return;
-  }
-  const auto& pair = std::get<RecipePair>(resolved);
-  const Routes routes = routes_of(options.schedule);
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (pass == Pass::backward && !options.backward) break;
-    const Recipe& recipe = pass == Pass::forward ? pair.forward : pair.backward;
-    const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
-    PassPlan plan = plan_pass(recipe, tiles, pass, options.schedule.mode.value_or(recipe.mode), routes);
-    plan.schedule = name_of(pair);
-    rows.rows.push_back({std::move(plan), problem.seq_q});
-  }
-}
-
-bool too_large(const Row& row, const PlanOptions& options) {
-  return options.schedule.memory_bytes && largest(row.plan.report.counts.memory_bytes) > *options.schedule.memory_bytes;
-}
-
-/// Forward before backward; then by predicted time where there is one, bytes of the busiest rank, bytes, name.
-bool better(const Row& a, const Row& b) {
-  const auto key = [](const Row& row) {
-    const Counts& counts = row.plan.report.counts;
-    return std::tuple(row.seq, row.plan.ranks, row.plan.pass,
-                      std::isfinite(row.plan.predicted_s) ? row.plan.predicted_s : 0.0, largest(counts.bytes_sent),
-                      mean(counts.bytes_sent), row.plan.schedule);
-  };
-  return key(a) < key(b);
-}
-
-Rows plan_all(const PlanOptions& options) {
-  Rows rows;
-  const Passes passes = options.backward ? Passes::both : Passes::forward;
-  if (options.problem.seq.empty()) refuse("--seq is missing (the shape is not complete) add it");
-  for (const std::int64_t seq : options.problem.seq) {
-    const Problem problem =
-        problem_of(options.problem, shape_of(options.problem, seq), options.problem.dtype.value_or(DType::fp32));
-    for (const std::int64_t count : options.schedule.ranks) {
-      const int ranks = static_cast<int>(count);
-      for (std::string name : names_of(options.schedule, problem, ranks)) {
-        if (name == "auto") name = attention_options(name, problem, ranks, 1, options.schedule, passes).schedule;
-        add_plans(name, problem, ranks, options, rows);
-      }
-    }
-  }
-  std::erase_if(rows.rows, [&](const Row& row) {
-    if (!too_large(row, options)) return false;
-    rows.skipped.push_back({row.plan.schedule, "needs more than --memory", row.plan.ranks});
-    return true;
-  });
-  std::stable_sort(rows.rows.begin(), rows.rows.end(), better);
-  return rows;
-}
-
-Json json_of(const Row& row) {
+Json json_of(const PlanRow& row) {
   const PassPlan& plan = row.plan;
   const Counts& counts = plan.report.counts;
   Json json = versioned_object();
@@ -103,6 +34,9 @@ Json json_of(const Row& row) {
   json["mode"] = name_of(plan.mode);
   json["ranks"] = plan.ranks;
   json["seq"] = row.seq;
+  json["node_size"] = row.routes.node_size > 0 ? Json(row.routes.node_size) : Json(nullptr);
+  json["ahead"] = row.routes.ahead;
+  json["auto"] = row.automatic;
   json["steps"] = counts.steps;
   json["messages"] = counts.messages;
   json["messages_coalesced"] = counts.messages_coalesced;
@@ -120,40 +54,89 @@ Json json_of(const Row& row) {
   return json;
 }
 
-std::string text_of(const std::vector<Row>& rows) {
-  Columns columns({"schedule", "pass", "ranks", "seq", "predicted", "steps", "messages", "sent max", "sent mean",
-                   "idle", "peak remote", "memory", "proof"});
-  for (const Row& row : rows) {
+/// "routed, ahead 3" or "straight"
+std::string routes_text(const Routes& routes) {
+  if (routes.node_size == 0) return "straight";
+  return routes.ahead > 0 ? fmt::format("routed, ahead {}", routes.ahead) : "routed";
+}
+
+std::string table_text(const std::vector<PlanRow>& rows) {
+  Columns columns({"schedule", "pass", "ranks", "seq", "routes", "predicted", "steps", "messages", "sent max",
+                   "sent mean", "far max", "idle", "peak remote", "memory", "proof"});
+  for (const PlanRow& row : rows) {
     const PassPlan& plan = row.plan;
     const Counts& counts = plan.report.counts;
-    columns.add(
-        {plan.schedule, name_of(plan.pass), fmt::format("{}", plan.ranks), fmt::format("{}", row.seq),
-         seconds_text(plan.predicted_s), fmt::format("{}", counts.steps), fmt::format("{}", counts.messages),
-         bytes_text(static_cast<double>(largest(counts.bytes_sent))), bytes_text(mean(counts.bytes_sent)),
-         fmt::format("{:.4f}", plan.idle_ideal), bytes_text(static_cast<double>(largest(counts.peak_remote_bytes))),
-         bytes_text(static_cast<double>(largest(counts.memory_bytes))), plan.report.proved() ? "proved" : "FAILED"});
+    const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+    columns.add({row.automatic ? plan.schedule + " (auto)" : plan.schedule, name_of(plan.pass),
+                 fmt::format("{}", plan.ranks), fmt::format("{}", row.seq), routes_text(row.routes),
+                 seconds_text(plan.predicted_s), fmt::format("{}", counts.steps), fmt::format("{}", counts.messages),
+                 text(largest(counts.bytes_sent)), bytes_text(mean(counts.bytes_sent)), text(largest(counts.bytes_far)),
+                 fmt::format("{:.4f}", plan.idle_ideal), text(largest(counts.peak_remote_bytes)),
+                 text(largest(counts.memory_bytes)), plan.report.proved() ? "proved" : "FAILED"});
   }
   return columns.text();
 }
 
-Outcome run_plan(const PlanOptions& options) {
-  const auto [rows, skipped] = plan_all(options);
-  if (rows.empty()) {
-    const Skipped& first = skipped.front();
-    refuse(fmt::format("{} does not apply to {} ranks ({}) choose another schedule or other ranks", first.name,
-                       first.ranks, first.reason));
+/// What other systems send for a whole layer, beside our attention.
+std::string baselines_text(const PlanRequest& request) {
+  const Problem problem = problem_of(request.problem, shape_of(request.problem, request.problem.seq.front()),
+                                     request.problem.dtype.value_or(DType::fp32));
+  const int ranks = static_cast<int>(request.schedule.ranks.front());
+  Columns columns({"published, one layer", "forward", "backward", "of what"});
+  for (const Baseline& baseline : baselines(problem, ranks)) {
+    columns.add({baseline.name, fmt::format("{:.4g}", baseline.forward), fmt::format("{:.4g}", baseline.backward),
+                 baseline.note});
   }
-  for (const auto& [name, reason, ranks] : skipped)
+  return fmt::format("\nelements sent by one of {} workers, in tokens x hidden size:\n{}", ranks, columns.text());
+}
+
+/// What auto chose, what came second, and what others would cost.
+void note_choice(const AutoChoice& choice) {
+  const Choice& chosen = choice.ranking.front();
+  std::string words = fmt::format("auto on {} ranks, {} tokens: {} ({}), {}", choice.ranks, choice.problem.seq_q,
+                                  chosen.name, routes_text(chosen.routes), seconds_text(chosen.predicted_s));
+  const auto dearer = [&](const Choice& other) {
+    return fmt::format("{} ({}) +{:.2f} %", other.name, routes_text(other.routes),
+                       100 * (other.predicted_s / chosen.predicted_s - 1));
+  };
+  if (choice.ranking.size() > 1) words += "; second " + dearer(choice.ranking[1]);
+  const auto names = all_schedule_names(choice.problem, choice.ranks);
+  const auto named = std::find_if(choice.ranking.begin(), choice.ranking.end(), [&](const Choice& other) {
+    return std::find(names.begin(), names.end(), other.name) != names.end();
+  });
+  if (named != choice.ranking.end() && named - choice.ranking.begin() > 1)
+    words += "; best by one name " + dearer(*named);
+  note(words);
+}
+
+Outcome run_paper(const PlanOptions& options) {
+  const PaperTable table = compare_with_paper(options.paper);
+  if (options.json) {
+    print_json(paper_json(table));
+  } else {
+    print(paper_text(table));
+  }
+  return Outcome::fine;
+}
+
+Outcome run_plan(const PlanOptions& options) {
+  if (!options.paper.empty()) return run_paper(options);
+  const Machine machine = machine_of(options.request.schedule);
+  const auto [rows, skipped, choices] = plan_rows(options.request, machine);
+  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
+  for (const auto& [name, reason, ranks] : skipped) {
     note(fmt::format("skipped {} on {} ranks: {}", name, ranks, reason));
+  }
+  for (const AutoChoice& choice : choices) note_choice(choice);
   if (options.json) {
     Json array = Json::array();
-    for (const Row& row : rows) array.push_back(json_of(row));
+    for (const PlanRow& row : rows) array.push_back(json_of(row));
     print_json(array);
   } else {
-    print(text_of(rows));
+    print(table_text(rows) + baselines_text(options.request));
   }
   bool proved = true;
-  for (const Row& row : rows) {
+  for (const PlanRow& row : rows) {
     for (const Finding& finding : row.plan.report.findings) note(finding.message, Verbosity::quiet);
     proved = proved && row.plan.report.proved();
   }
@@ -165,11 +148,21 @@ Outcome run_plan(const PlanOptions& options) {
 Command add_plan_command(CLI::App& root) {
   auto* const app = root.add_subcommand("plan", "What each schedule would cost, proved, without computing anything");
   const auto options = std::make_shared<PlanOptions>();
-  options->schedule.schedules = {"all"};
-  add_problem_options(*app, options->problem, Several::yes);
-  add_seed_option(*app, options->problem)->needs("--documents");
-  add_schedule_options(*app, options->schedule, Several::yes);
-  app->add_flag("--backward", options->backward, "The backward pass too");
+  options->request.schedule.schedules = {"all"};
+  add_problem_options(*app, options->request.problem, Several::yes);
+  add_seed_option(*app, options->request.problem)->needs("--documents");
+  add_schedule_options(*app, options->request.schedule, Several::yes);
+  app->add_flag("--backward", options->request.backward, "The backward pass too");
+  const auto parse_routes = [](std::string_view option, std::string_view text) {
+    return static_cast<RouteKinds>(parse_word(option, text, route_words));
+  };
+  add_value(*app, "--routes", options->request.routes, parse_routes,
+            "routed: messages follow nodes; straight: from owner to user; both (default routed)", "KIND");
+  auto* const paper = add_value(*app, "--paper", options->paper, as_text,
+                                "A paper's figures beside ours: attention2d, burstattention, distflashattn", "NAME");
+  for (CLI::Option* other : app->get_options()) {
+    if (other != paper && other != app->get_help_ptr()) paper->excludes(other);
+  }
   app->add_flag("--json", options->json, "As a JSON array");
   return {app, [options] { return run_plan(*options); }};
 }

@@ -28,21 +28,16 @@ void check_memory(const AttentionPlan& plan, Pass pass, const ScheduleOptions& o
 
 AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
                                    const ScheduleOptions& options, Passes passes) {
+  const Machine machine = machine_of(options);
   AttentionOptions resolved;
   resolved.schedule = name;
   resolved.own_mode = !options.mode.has_value();
   resolved.mode = options.mode.value_or(Mode::overlapped);
-  resolved.routes = routes_of(options);
+  resolved.routes = routes_of(options, machine);
   resolved.backward = passes == Passes::both;
   if (name != "auto") return resolved;
-  ChoiceLimits limits;
-  limits.passes = passes;
-  limits.node_size = resolved.routes.node_size;
-  limits.ahead = options.ahead;
-  limits.mode = options.mode;
-  limits.memory_bytes = options.memory_bytes.value_or(limits.memory_bytes);
-  limits.threads = threads;
-  const Choice choice = choose_schedule(problem, ranks, find_machine("this"), limits);
+  const Choice choice =
+      choose_schedule(problem, ranks, machine, choice_limits(options, resolved.routes, threads, passes));
   resolved.schedule = choice.name;
   resolved.routes = choice.routes;
   return resolved;

@@ -1,7 +1,9 @@
 #include "schedule_options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 
 #include "distattn/error.hpp"
@@ -51,19 +53,43 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
             "MODE");
   add_value(app, "--ranks", options.ranks, parse_ranks, "Ranks that share the sequence (default 1)",
             several == Several::yes ? "SIZES" : "SIZE");
-  add_value(app, "--node-size", options.node_size, parse_node_size, "Ranks of a node, consecutive (default: one node)",
-            "SIZE");
+  add_value(app, "--node-size", options.node_size, parse_node_size,
+            "Ranks of a node, consecutive (default: those of --machine, else one node)", "SIZE");
   add_value(app, "--ahead", options.ahead, parse_ahead, "Steps by which messages between nodes are posted early",
             "SIZE");
+  add_value(app, "--machine", options.machine, as_text,
+            "Description of a machine, for predictions and auto: a file, " +
+                fmt::format("{}", fmt::join(built_in_machines(), ", ")) + ", this (default)",
+            "FILE|NAME");
   add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes that a rank's buffers may take", "BYTES");
 }
 
-Routes routes_of(const ScheduleOptions& options) {
+Machine machine_of(const ScheduleOptions& options) { return find_machine(options.machine.value_or("this")); }
+
+Routes routes_of(const ScheduleOptions& options, const Machine& machine) {
+  const bool machine_has_nodes = options.machine && machine.nodes > 1;
+  const std::int64_t node_size = options.node_size.value_or(machine_has_nodes ? machine.ranks_per_node : 0);
   const int ahead = options.ahead.value_or(0);
-  if (ahead > 0 && !options.node_size) {
+  if (ahead > 0 && node_size == 0) {
     refuse(fmt::format("--ahead {} (one node has no messages between nodes) add --node-size", ahead));
   }
-  return {static_cast<int>(options.node_size.value_or(0)), ahead};
+  return {static_cast<int>(node_size), ahead};
+}
+
+int threads_on(const Machine& machine, int ranks) {
+  const int on_a_node = (ranks + machine.nodes - 1) / machine.nodes;
+  return std::max(1, machine.cores / on_a_node);
+}
+
+ChoiceLimits choice_limits(const ScheduleOptions& options, const Routes& routes, int threads, Passes passes) {
+  ChoiceLimits limits;
+  limits.passes = passes;
+  limits.node_size = routes.node_size;
+  limits.ahead = options.ahead;
+  limits.mode = options.mode;
+  limits.memory_bytes = options.memory_bytes.value_or(limits.memory_bytes);
+  limits.threads = threads;
+  return limits;
 }
 
 std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks) {

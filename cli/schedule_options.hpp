@@ -21,12 +21,23 @@ struct ScheduleOptions {
   std::optional<std::int64_t> node_size;
   std::optional<int> ahead;
   std::optional<std::int64_t> memory_bytes;
+  std::optional<std::string> machine;
 };
 
 void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several several);
 
-/// Refuses --ahead without nodes that it could be ahead between.
-Routes routes_of(const ScheduleOptions& options);
+/// What --machine names, else this machine.
+Machine machine_of(const ScheduleOptions& options);
+
+/// Nodes are --node-size's, else those of a machine that --machine names. Refuses --ahead without nodes that it could
+/// be ahead between.
+Routes routes_of(const ScheduleOptions& options, const Machine& machine);
+
+/// Threads of each of `ranks` ranks on the machine's cores: cores / ranks of a node, at least 1.
+int threads_on(const Machine& machine, int ranks);
+
+/// What auto must respect.
+ChoiceLimits choice_limits(const ScheduleOptions& options, const Routes& routes, int threads, Passes passes);
 
 /// The names that the options mean for a problem: "all" spelt out.
 std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks);

@@ -64,7 +64,7 @@ step::TrainingRun training_run_of(const StepOptions& options) {
   run.attention.schedule = options.schedule.schedules.front();
   run.attention.own_mode = !options.schedule.mode.has_value();
   run.attention.mode = options.schedule.mode.value_or(Mode::overlapped);
-  run.attention.routes = routes_of(options.schedule);
+  run.attention.routes = routes_of(options.schedule, machine_of(options.schedule));
   run.attention.backward = true;
   run.steps = static_cast<int>(options.steps);
   run.seed = static_cast<std::uint64_t>(options.seed);

@@ -1,0 +1,123 @@
+#include "plan_rows.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <tuple>
+
+#include "distattn/error.hpp"
+#include "prepared.hpp"
+
+namespace distattn::cli {
+namespace {
+
+/// Plans one problem on some ranks.
+class Planner {
+ public:
+  Planner(const PlanRequest& request, const Machine& machine, Problem problem, int ranks, PlanRows& rows)
+      : request_(request), machine_(machine), problem_(std::move(problem)), ranks_(ranks), rows_(rows) {}
+
+  void plan() {
+    for (const Routes& routes : route_variants()) {
+      for (const std::string& name : names_of(request_.schedule, problem_, ranks_)) {
+        if (name == "auto") {
+          choose(routes);
+        } else {
+          add(name, routes, false);
+        }
+      }
+    }
+  }
+
+ private:
+  Passes passes() const { return request_.backward ? Passes::both : Passes::forward; }
+
+  std::vector<Routes> route_variants() const {
+    const Routes routed = routes_of(request_.schedule, machine_);
+    const bool nodes = 0 < routed.node_size && routed.node_size < ranks_;
+    if (!nodes || request_.routes == RouteKinds::routed) return {routed};
+    return request_.routes == RouteKinds::straight ? std::vector{Routes{}} : std::vector{Routes{}, routed};
+  }
+
+  void choose(const Routes& routes) {
+    const ChoiceLimits limits = choice_limits(request_.schedule, routes, threads_on(machine_, ranks_), passes());
+    AutoChoice choice{problem_, ranks_, rank_schedules(problem_, ranks_, machine_, limits)};
+    add(choice.ranking.front().name, choice.ranking.front().routes, true);
+    rows_.choices.push_back(std::move(choice));
+  }
+
+  /// Both passes of one schedule, or the reason why it does not apply.
+  void add(const std::string& name, const Routes& routes, bool automatic) {
+    const auto resolved = resolve_pair(name, problem_, ranks_);
+    if (const auto* reason = std::get_if<std::string>(&resolved)) {
+      rows_.skipped.push_back({name, *reason, ranks_});
+      return;
+    }
+    const auto& pair = std::get<RecipePair>(resolved);
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      if (pass == Pass::backward && !request_.backward) break;
+      const Recipe& recipe = pass == Pass::forward ? pair.forward : pair.backward;
+      const auto tiles = std::make_shared<const Tiles>(shard(problem_, ranks_, recipe.layout, recipe.groups));
+      PassPlan plan = plan_pass(recipe, tiles, pass, request_.schedule.mode.value_or(recipe.mode), routes, &machine_,
+                                threads_on(machine_, ranks_));
+      plan.schedule = name_of(pair);
+      rows_.rows.push_back({std::move(plan), problem_.seq_q, routes, automatic});
+    }
+  }
+
+  const PlanRequest& request_;
+  const Machine& machine_;
+  Problem problem_;
+  int ranks_;
+  PlanRows& rows_;
+};
+
+bool better(const PlanRow& a, const PlanRow& b) {
+  const auto key = [](const PlanRow& row) {
+    const Counts& counts = row.plan.report.counts;
+    return std::tuple(row.seq, row.plan.ranks, row.plan.pass, row.plan.predicted_s, largest(counts.bytes_sent),
+                      mean(counts.bytes_sent), row.plan.schedule, row.routes.node_size);
+  };
+  return key(a) < key(b);
+}
+
+/// Moves what needs more than --memory to the skipped.
+void drop_large(PlanRows& rows, const ScheduleOptions& options) {
+  if (!options.memory_bytes) return;
+  std::erase_if(rows.rows, [&](const PlanRow& row) {
+    const std::int64_t needed = largest(row.plan.report.counts.memory_bytes);
+    if (needed <= *options.memory_bytes) return false;
+    const std::string reason = fmt::format("{} needs {} bytes a rank", name_of(row.plan.pass), needed);
+    rows.skipped.push_back({row.plan.schedule, reason, row.plan.ranks});
+    return true;
+  });
+}
+
+}  // namespace
+
+PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
+  PlanRows rows;
+  if (request.problem.seq.empty()) refuse("--seq is missing (the shape is not complete) add it");
+  for (const std::int64_t seq : request.problem.seq) {
+    const Problem problem =
+        problem_of(request.problem, shape_of(request.problem, seq), request.problem.dtype.value_or(DType::fp32));
+    for (const std::int64_t ranks : request.schedule.ranks) {
+      Planner(request, machine, problem, static_cast<int>(ranks), rows).plan();
+    }
+  }
+  drop_large(rows, request.schedule);
+  if (rows.rows.empty()) {
+    std::vector<std::string> reasons;
+    for (const SkippedPlan& skipped : rows.skipped) {
+      reasons.push_back(fmt::format("{} on {} ranks: {}", skipped.name, skipped.ranks, skipped.reason));
+    }
+    refuse(fmt::format("no schedule is left to plan ({}) choose another schedule, other ranks or more memory",
+                       fmt::join(reasons, "; ")));
+  }
+  std::stable_sort(rows.rows.begin(), rows.rows.end(), better);
+  return rows;
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,54 @@
+#pragma once
+/// The rows of `plan`: schedules × shapes × ranks × routes, planned, proved and predicted.
+
+#include <string>
+#include <vector>
+
+#include "distattn/choose.hpp"
+#include "distattn/plan.hpp"
+#include "problem_options.hpp"
+#include "schedule_options.hpp"
+
+namespace distattn::cli {
+
+/// Whether messages follow nodes. both: every schedule twice.
+enum class RouteKinds : std::uint8_t { routed, straight, both };
+
+struct PlanRequest {
+  ProblemOptions problem;
+  ScheduleOptions schedule;
+  RouteKinds routes = RouteKinds::routed;
+  bool backward = false;
+};
+
+/// What auto chose for one problem, best first.
+struct AutoChoice {
+  Problem problem;
+  int ranks = 1;
+  std::vector<Choice> ranking;
+};
+
+struct PlanRow {
+  PassPlan plan;
+  std::int64_t seq = 0;
+  Routes routes;
+  bool automatic = false;  ///< auto chose it
+};
+
+/// A schedule that does not apply, or that needs too much memory, and why.
+struct SkippedPlan {
+  std::string name, reason;
+  int ranks = 1;
+};
+
+struct PlanRows {
+  std::vector<PlanRow> rows;
+  std::vector<SkippedPlan> skipped;
+  std::vector<AutoChoice> choices;
+};
+
+/// Forward before backward; then by predicted time, bytes of the busiest rank, bytes, name. Throws Error(usage) where
+/// nothing is left, saying how much memory each schedule needs if that is why.
+PlanRows plan_rows(const PlanRequest& request, const Machine& machine);
+
+}  // namespace distattn::cli
