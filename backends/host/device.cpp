@@ -9,25 +9,14 @@
 
 #include <fmt/core.h>
 
-#include "backends/host/batches.hpp"
-#include "backends/host/staging.hpp"
+#include "backends/batches.hpp"
+#include "backends/staging.hpp"
 
 namespace distattn::backends {
 namespace {
 
+constexpr std::int64_t delta_rows = 512;            // of o that a thread packs at a time
 constexpr std::size_t memory_alignment = 4096;  // pages: what a transport registers is not shared with other memory
-
-/// A program's memory with everything that its steps need.
-class HostBuffers final : public BufferTable {
- public:
-  HostBuffers(const Outline& outline, const RankProgram& program, Rank rank, std::shared_ptr<std::byte> memory,
-              int threads)
-      : BufferTable(outline, program, rank, MemorySpace::host, std::move(memory)), batches(*this),
-        staging(*this, threads) {}
-
-  host::Batches batches;
-  mutable host::Staging staging;  // its lists of arguments are scratch
-};
 
 std::shared_ptr<std::byte> allocate_pages(std::size_t bytes, Rank rank) {
   const std::size_t rounded = std::max(bytes, std::size_t{1}) + memory_alignment - 1;
@@ -41,13 +30,40 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t bytes, Rank rank) {
   return {static_cast<std::byte*>(memory), std::free};
 }
 
+/// A program's memory with everything that its steps need.
+class HostBuffers final : public BufferTable {
+ public:
+  HostBuffers(const Outline& outline, const RankProgram& program, Rank rank, std::shared_ptr<std::byte> memory,
+              int threads)
+      : BufferTable(outline, program, rank, MemorySpace::host, std::move(memory)), batches(*this),
+        staging(*this, {delta_rows, threads, [rank](std::size_t bytes) { return allocate_pages(bytes, rank); }}) {}
+
+  Batches batches;
+  mutable Staging staging;  // its lists of arguments are scratch
+};
+
+class HostStagingKernels final : public StagingKernels {
+ public:
+  HostStagingKernels(const kernels::HostKernels& kernels, kernels::Team& team, const kernels::StopFlag& stop)
+      : kernels_(kernels), team_(team), stop_(stop) {}
+
+  void rearrange(std::span<const kernels::RearrangeArgs> list) override { kernels_.rearrange(list, team_, stop_); }
+  void delta(std::span<const kernels::DeltaArgs> list) override { kernels_.delta(list, team_, stop_); }
+  void accumulate(std::span<const kernels::AccumulateArgs> list) override { kernels_.accumulate(list, team_, stop_); }
+
+ private:
+  const kernels::HostKernels& kernels_;
+  kernels::Team& team_;
+  const kernels::StopFlag& stop_;
+};
+
 template <class T>
-void fill(const host::FillArgs& args) {
+void fill(const FillArgs& args) {
   std::fill_n(static_cast<T*>(args.into), args.count, static_cast<T>(args.value));
 }
 
-void fill_all(std::span<const host::FillArgs> operations) {
-  for (const host::FillArgs& args : operations) {
+void fill_all(std::span<const FillArgs> operations) {
+  for (const FillArgs& args : operations) {
     switch (args.dtype) {
       case DType::fp64: fill<double>(args); break;
       case DType::fp32: fill<float>(args); break;
@@ -79,18 +95,20 @@ class HostDevice final : public Device {
   }
 
   void load(const Bindings& bindings, BufferTable& buffers) override {
-    dynamic_cast<HostBuffers&>(buffers).staging.load(bindings, {kernels_, team_, stop_});
+    HostStagingKernels kernels(kernels_, team_, stop_);
+    dynamic_cast<HostBuffers&>(buffers).staging.load(bindings, kernels);
     throw_if_aborted();
   }
   void store(const BufferTable& buffers, const Bindings& bindings) override {
-    dynamic_cast<const HostBuffers&>(buffers).staging.store(bindings, {kernels_, team_, stop_});
+    HostStagingKernels kernels(kernels_, team_, stop_);
+    dynamic_cast<const HostBuffers&>(buffers).staging.store(bindings, kernels);
     throw_if_aborted();
   }
 
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
     try {
       for (const Event& event : after) event.wait();
-      for (const host::Batch& batch : dynamic_cast<HostBuffers&>(buffers).batches.of(buffers.index_of(step))) {
+      for (const Batch& batch : dynamic_cast<HostBuffers&>(buffers).batches.of(buffers.index_of(step))) {
         std::visit([this](const auto& operations) { compute(operations); }, batch);
         throw_if_aborted();
       }
@@ -112,7 +130,7 @@ class HostDevice final : public Device {
   void compute(std::span<const kernels::MergeArgs> list) { kernels_.merge(list, team_, stop_); }
   void compute(std::span<const kernels::AccumulateArgs> list) { kernels_.accumulate(list, team_, stop_); }
   void compute(std::span<const kernels::ConvertArgs> list) { kernels_.convert(list, team_, stop_); }
-  void compute(std::span<const host::FillArgs> list) { fill_all(list); }
+  void compute(std::span<const FillArgs> list) { fill_all(list); }
 
   void throw_if_aborted() const {
     if (!stop_.load(std::memory_order_relaxed)) return;

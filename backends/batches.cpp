@@ -1,4 +1,4 @@
-#include "backends/host/batches.hpp"
+#include "backends/batches.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -6,7 +6,7 @@
 #include "distattn/access.hpp"
 #include "distattn/mask.hpp"
 
-namespace distattn::backends::host {
+namespace distattn::backends {
 namespace {
 
 using Part = BufferTable::Part;
@@ -190,4 +190,4 @@ Batches::Batches(const BufferTable& buffers) {
   }
 }
 
-}  // namespace distattn::backends::host
+}  // namespace distattn::backends

@@ -10,7 +10,7 @@
 #include "distattn/engine.hpp"
 #include "kernels/arguments.hpp"
 
-namespace distattn::backends::host {
+namespace distattn::backends {
 
 /// `count` elements at `into` become `value`.
 struct FillArgs {
@@ -44,4 +44,4 @@ class Batches {
   std::vector<std::vector<Batch>> steps_;
 };
 
-}  // namespace distattn::backends::host
+}  // namespace distattn::backends

@@ -1,11 +1,9 @@
-#include "backends/host/staging.hpp"
+#include "backends/staging.hpp"
 
 #include <algorithm>
 
-namespace distattn::backends::host {
+namespace distattn::backends {
 namespace {
-
-constexpr std::int64_t delta_rows = 512;  // of o that are packed at a time, by one thread
 
 /// The part as one side of a rearrangement, from head `first` on.
 kernels::RearrangeArgs packed_side(const BufferTable::Part& part, std::int64_t batch, int first, bool into) {
@@ -62,8 +60,8 @@ int first_group_with(const Sharding& sharding, int group) {
 
 }  // namespace
 
-Staging::Staging(const BufferTable& buffers, int pieces_at_hand)
-    : pieces_at_hand_(static_cast<std::size_t>(pieces_at_hand)) {
+Staging::Staging(const BufferTable& buffers, const DeltaPieces& pieces)
+    : pieces_at_hand_(static_cast<std::size_t>(pieces.at_hand)), piece_rows_(pieces.rows) {
   const Outline& outline = buffers.outline();
   const Rank rank = buffers.rank();
   const auto queries = first_tokens(outline.sharding.queries, rank), keys = first_tokens(outline.sharding.keys, rank);
@@ -73,7 +71,7 @@ Staging::Staging(const BufferTable& buffers, int pieces_at_hand)
     const Value& value = buffers.decl(buffer).value;
     const std::int64_t token = (is_key_side(value.kind) ? keys : queries)[index(value.segment)];
     if (token < 0 || buffers.parts(buffer)[0].shape.tokens == 0) continue;
-    if (is_input(value.kind)) place_input(buffers, buffer, token);
+    if (is_input(value.kind)) place_input(buffers, buffer, token, pieces);
     if (is_input(value.kind) || value.contributor != rank) continue;
     place_result(buffers, buffer, token);
     if (value.kind == ValueKind::dkey_value) key_gradients[{value.segment, value.group}] = buffer;
@@ -82,7 +80,8 @@ Staging::Staging(const BufferTable& buffers, int pieces_at_hand)
   arguments_.reserve(std::max({inputs_.size(), results_.size(), pieces_at_hand_}));
 }
 
-void Staging::place_input(const BufferTable& buffers, BufferId buffer, std::int64_t token) {
+void Staging::place_input(const BufferTable& buffers, BufferId buffer, std::int64_t token,
+                          const DeltaPieces& pieces) {
   const auto parts = buffers.parts(buffer);
   const Value& value = buffers.decl(buffer).value;
   const Sharding& sharding = buffers.outline().sharding;
@@ -99,23 +98,24 @@ void Staging::place_input(const BufferTable& buffers, BufferId buffer, std::int6
   if (buffers.outline().pass == Pass::forward) return;
   place(Tensor::d_o, parts[1], group.q0);
   place(Tensor::lse, parts[2], group.q0);
-  place_delta(buffers, buffer, token);
+  place_delta(buffers, buffer, token, pieces);
 }
 
-void Staging::place_delta(const BufferTable& buffers, BufferId query, std::int64_t token) {
+void Staging::place_delta(const BufferTable& buffers, BufferId query, std::int64_t token,
+                          const DeltaPieces& pieces) {
   const Part &d_o = buffers.parts(query)[1], &delta = buffers.parts(query)[3];
   const Problem& problem = buffers.outline().sharding.problem;
   const DType accumulator = problem.accumulator();
   const int dim = problem.value_dim, heads = d_o.shape.heads;
   const std::int64_t tokens = d_o.shape.tokens;
-  const std::size_t piece_bytes = static_cast<std::size_t>(delta_rows * dim) * size_of(accumulator);
-  scratch_.resize(pieces_at_hand_ * piece_bytes);
+  const std::size_t piece_bytes = static_cast<std::size_t>(piece_rows_ * dim) * size_of(accumulator);
+  if (scratch_ == nullptr) scratch_ = pieces.allocate(pieces_at_hand_ * piece_bytes);
   const int head0 = group_at(buffers.outline().sharding, buffers.decl(query).value.group).q0;
 
   for (std::int64_t item = 0; item < problem.batch * heads; ++item) {
-    for (std::int64_t first = 0; first < tokens; first += delta_rows) {
-      const std::int64_t rows = std::min(delta_rows, tokens - first), row = item * tokens + first;
-      std::byte* packed = scratch_.data() + outputs_.size() % pieces_at_hand_ * piece_bytes;
+    for (std::int64_t first = 0; first < tokens; first += piece_rows_) {
+      const std::int64_t rows = std::min(piece_rows_, tokens - first), row = item * tokens + first;
+      std::byte* packed = scratch_.get() + outputs_.size() % pieces_at_hand_ * piece_bytes;
       kernels::RearrangeArgs args;
       args.shape = {1, 1, rows, dim};
       args.into_dtype = accumulator;
@@ -227,19 +227,18 @@ std::span<const kernels::RearrangeArgs> Staging::unpacking(const Bindings& bindi
   return arguments_;
 }
 
-void Staging::load(const Bindings& bindings, const Workers& workers) {
-  workers.kernels.rearrange(packing(bindings, inputs_), workers.team, workers.stop);
+void Staging::load(const Bindings& bindings, StagingKernels& kernels) {
+  kernels.rearrange(packing(bindings, inputs_));
   for (std::size_t first = 0; first < outputs_.size(); first += pieces_at_hand_) {
     const std::size_t count = std::min(pieces_at_hand_, outputs_.size() - first);
-    workers.kernels.rearrange(packing(bindings, std::span(outputs_).subspan(first, count)), workers.team,
-                              workers.stop);
-    workers.kernels.delta(std::span(deltas_).subspan(first, count), workers.team, workers.stop);
+    kernels.rearrange(packing(bindings, std::span(outputs_).subspan(first, count)));
+    kernels.delta(std::span(deltas_).subspan(first, count));
   }
 }
 
-void Staging::store(const Bindings& bindings, const Workers& workers) {
-  for (const auto& list : sums_) workers.kernels.accumulate(list, workers.team, workers.stop);
-  workers.kernels.rearrange(unpacking(bindings, results_), workers.team, workers.stop);
+void Staging::store(const Bindings& bindings, StagingKernels& kernels) {
+  for (const auto& list : sums_) kernels.accumulate(list);
+  kernels.rearrange(unpacking(bindings, results_));
 }
 
-}  // namespace distattn::backends::host
+}  // namespace distattn::backends
