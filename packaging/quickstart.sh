@@ -12,5 +12,8 @@ run() {
 }
 
 activations=tests/data/minilm-layer2.safetensors
-run build/bin/distattn show --schedule balanced --ranks 4 --seq 806 --heads 12 --head-dim 32
-run build/bin/distattn run --tensors "$activations" --mask full --cu-seqlens @cu_seqlens --ranks 4 --check
+documents="0,512,806"
+run build/bin/distattn show --schedule zigzag-ring --ranks 4 --seq 806 --heads 12 --head-dim 32 \
+  --mask full --cu-seqlens "$documents"
+run build/bin/distattn run --schedule zigzag-ring --ranks 4 --tensors "$activations" \
+  --mask full --cu-seqlens "$documents" --check

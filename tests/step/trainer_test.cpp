@@ -83,7 +83,6 @@ TEST_CASE("policies: the same bits, attention forwards and their bytes 1 : 2 : 1
     REQUIRE(kept.gradient_bytes ==
             ranks * (ranks - 1) * 4 * static_cast<std::int64_t>(parameter_count(parameters_of(grouped))));
     REQUIRE(kept.bytes_sent_max * ranks >= kept.forward_bytes + kept.backward_bytes + kept.gradient_bytes);
-    REQUIRE(kept.seconds >= kept.forward_s + kept.backward_s);
   }
 }
 

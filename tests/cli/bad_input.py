@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Every kind of bad input ends with the right exit code and one clear line, within seconds, and leaves nothing behind.
+
+usage: bad_input.py DISTATTN
+"""
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+
+USAGE, ENVIRONMENT = 2, 3
+
+
+def npy(path, shape=(4, 2, 8), dtype="<f4", data=None, header=None, version=(1, 0), size=4, order=False):
+    """A .npy file; `header` replaces the whole dictionary, `data` the bytes behind it."""
+    text = header if header is not None else str({"descr": dtype, "fortran_order": order, "shape": tuple(shape)})
+    count = 1
+    for extent in shape:
+        count *= extent
+    text = text.encode("latin1") + b" " * 7 + b"\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY" + bytes(version) + struct.pack("<H", len(text)) + text)
+        file.write(b"\x01" * (count * size) if data is None else data)
+
+
+def safetensors(path, header, data, length=None):
+    text = header if isinstance(header, bytes) else json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text) if length is None else length) + text + data)
+
+
+def entry(shape=(4, 2, 8), begin=0, end=None, dtype="F32"):
+    size = 4
+    for extent in shape:
+        size *= extent
+    return {"dtype": dtype, "shape": list(shape), "data_offsets": [begin, begin + size if end is None else end]}
+
+
+def bad_npy():
+    """name -> a function that writes it"""
+    return {
+        "empty": lambda p: open(p, "wb").close(),
+        "not numpy": lambda p: open(p, "wb").write(b"hello, world: no array"),
+        "cut in the header": lambda p: open(p, "wb").write(b"\x93NUMPY\x01\x00\x76\x00{'descr'"),
+        "unknown version": lambda p: npy(p, version=(9, 0)),
+        "truncated data": lambda p: npy(p, data=b"\x00" * 100),
+        "bytes left over": lambda p: npy(p, data=b"\x00" * 300),
+        "negative shape": lambda p: npy(p, header="{'descr': '<f4', 'fortran_order': False, 'shape': (-4, 2, 8)}"),
+        "wrapped-around shape": lambda p: npy(
+            p, header="{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 4, 8)}"),
+        "impossible size": lambda p: npy(
+            p, header="{'descr': '<f4', 'fortran_order': False, 'shape': (1000000000000, 2, 8)}"),
+        "big-endian": lambda p: npy(p, dtype=">f4"),
+        "objects": lambda p: npy(p, dtype="|O"),
+        "strings": lambda p: npy(p, dtype="<U8"),
+        "integers": lambda p: npy(p, dtype="<i4"),
+        "one axis": lambda p: npy(p, shape=(64,)),
+        "five axes": lambda p: npy(p, shape=(1, 1, 4, 2, 8)),
+        "other heads": lambda p: npy(p, shape=(4, 3, 8)),
+        "head_dim of no kernel": lambda p: npy(p, shape=(4, 2, 7)),
+        "no shape": lambda p: npy(p, header="{'descr': '<f4', 'fortran_order': False}"),
+        "a program for a header": lambda p: npy(p, header="__import__('os').system('true')"),
+    }
+
+
+def bad_safetensors():
+    qkv = {"q": entry(), "k": entry(begin=256), "v": entry(begin=512)}
+    data = b"\x00" * 768
+    return {
+        "empty": lambda p: open(p, "wb").close(),
+        "header longer than the file": lambda p: safetensors(p, qkv, data, length=1 << 40),
+        "header length of all ones": lambda p: safetensors(p, qkv, data, length=(1 << 64) - 1),
+        "no JSON": lambda p: safetensors(p, b"{not json", data),
+        "JSON a list": lambda p: safetensors(p, b"[1, 2]", data),
+        "deep nesting": lambda p: safetensors(p, b"[" * 100000, data),
+        "truncated data": lambda p: safetensors(p, qkv, data[:-5]),
+        "bytes left over": lambda p: safetensors(p, qkv, data + b"\x00"),
+        "offsets past the end": lambda p: safetensors(p, {**qkv, "v": entry(begin=600)}, data),
+        "offsets that overlap": lambda p: safetensors(p, {**qkv, "v": entry(begin=256)}, data),
+        "a hole": lambda p: safetensors(p, {**qkv, "v": entry(begin=520)}, data + b"\x00" * 8),
+        "negative offsets": lambda p: safetensors(p, {**qkv, "v": entry(begin=-256)}, data),
+        "shape and size disagree": lambda p: safetensors(p, {**qkv, "v": entry(begin=512, end=700)}, data[:700]),
+        "negative shape": lambda p: safetensors(p, {**qkv, "v": {"dtype": "F32", "shape": [-4, 2, 8],
+                                                                "data_offsets": [512, 768]}}, data),
+        "wrapped-around shape": lambda p: safetensors(p, {**qkv, "v": {"dtype": "F32", "shape": [1 << 62, 4, 8],
+                                                                      "data_offsets": [512, 768]}}, data),
+        "unknown dtype": lambda p: safetensors(p, {**qkv, "v": entry(begin=512, dtype="Q3")}, data),
+        "no v": lambda p: safetensors(p, {"q": entry(), "k": entry(begin=256)}, data[:512]),
+        "heads that do not divide": lambda p: safetensors(
+            p, {"q": entry((4, 3, 8)), "k": entry(begin=384), "v": entry(begin=640)}, b"\x00" * 896),
+        "k and v of different lengths": lambda p: safetensors(
+            p, {"q": entry(), "k": entry(begin=256), "v": entry((5, 2, 8), begin=512)}, b"\x00" * 832),
+    }
+
+
+SHAPE = ["--seq", "64", "--heads", "4", "--head-dim", "8"]
+RUN = ["run", "--random", *SHAPE]
+
+OPTIONS = [
+    (["no-such-command"], USAGE),
+    ([], USAGE),
+    ([*RUN, "--no-such-option"], USAGE),
+    ([*RUN, "--ranks", "four"], USAGE),
+    ([*RUN, "--ranks", "0"], USAGE),
+    ([*RUN, "--ranks", "-1"], USAGE),
+    ([*RUN, "--ranks", "99999999999999999999"], USAGE),
+    ([*RUN, "--ranks", "2,4"], USAGE),
+    ([*RUN, "--threads", "0"], USAGE),
+    ([*RUN, "--dtype", "fp8"], USAGE),
+    ([*RUN, "--wire", "int8"], USAGE),
+    ([*RUN, "--schedule", "spiral"], USAGE),
+    ([*RUN, "--schedule", "mesh:2x-1x3"], USAGE),
+    ([*RUN, "--schedule", "mesh:0x0x0"], USAGE),
+    ([*RUN, "--schedule", "mesh:99999999999x1x1"], USAGE),
+    ([*RUN, "--schedule", "usp:many"], USAGE),
+    ([*RUN, "--schedule", "ring:extra"], USAGE),
+    ([*RUN, "--ranks", "8", "--schedule", "ulysses"], USAGE),
+    ([*RUN, "--ranks", "6", "--schedule", "mesh:2x2x2"], USAGE),
+    ([*RUN, "--ranks", "4", "--schedule", "ring/zigzag-ring", "--backward"], USAGE),
+    ([*RUN, "--ranks", "4", "--schedule", "balanced", "--mask", "full"], USAGE),
+    ([*RUN, "--mask", "diagonal"], USAGE),
+    ([*RUN, "--mask", "prefix:-3"], USAGE),
+    ([*RUN, "--mask", "prefix:8", "--window", "4,4"], USAGE),
+    ([*RUN, "--mask", "block-causal:8", "--cu-seqlens", "0,64"], USAGE),
+    ([*RUN, "--mask", "no-such-file.json"], USAGE),
+    ([*RUN, "--window", "3"], USAGE),
+    ([*RUN, "--window", "-2,0"], USAGE),
+    ([*RUN, "--sinks", "-1"], USAGE),
+    ([*RUN, "--cu-seqlens", "0,70"], USAGE),
+    ([*RUN, "--cu-seqlens", "1,64"], USAGE),
+    ([*RUN, "--cu-seqlens", "0,40,20,64"], USAGE),
+    ([*RUN, "--cu-seqlens", "@lengths"], USAGE),
+    ([*RUN, "--cu-seqlens", "0,64", "--documents", "pile"], USAGE),
+    ([*RUN, "--documents", "encyclopaedia"], USAGE),
+    ([*RUN, "--backend", "abacus"], USAGE),
+    ([*RUN, "--transport", "pigeon"], USAGE),
+    ([*RUN, "--mode", "sideways"], USAGE),
+    ([*RUN, "--timeout", "-5"], USAGE),
+    ([*RUN, "-n", "0"], USAGE),
+    ([*RUN, "--q", "q.npy"], USAGE),
+    ([*RUN, "--tensors", "t.safetensors"], USAGE),
+    (["run"], USAGE),
+    (["run", "--random"], USAGE),
+    (["run", "--q", "missing.npy", "--k", "missing.npy", "--v", "missing.npy"], USAGE),
+    (["run", "--random", "--seq", "64", "--heads", "4", "--kv-heads", "3", "--head-dim", "8"], USAGE),
+    (["run", "--random", "--seq", "64", "--heads", "4", "--head-dim", "7"], USAGE),
+    (["run", "--random", "--seq", "64", "--heads", "4", "--head-dim", "264"], USAGE),
+    (["run", "--random", "--seq", "-64", "--heads", "4", "--head-dim", "8"], USAGE),
+    (["run", "--random", "--seq", "64Q", "--heads", "4", "--head-dim", "8"], USAGE),
+    (["run", "--random", "--seq", "9223372036854775807", "--heads", "4", "--head-dim", "8"], USAGE),
+    (["plan", *SHAPE, "--ranks", "4", "--machine", "no-such-machine"], USAGE),
+    (["show", *SHAPE, "--ranks", "4", "--schedule", "ring", "--format", "hologram"], USAGE),
+    (["info", "--config", "no-such-file.toml"], USAGE),
+]
+
+
+class Checker:
+    def __init__(self, binary):
+        self.binary, self.passed, self.failed = os.path.abspath(binary), 0, 0
+
+    def check(self, arguments, code, folder, what):
+        before = sorted(os.listdir(folder))
+        problem = ""
+        try:
+            result = subprocess.run([self.binary, *arguments], cwd=folder, capture_output=True, timeout=20, stdin=subprocess.DEVNULL)
+            lines = result.stderr.decode(errors="replace").strip().splitlines()
+            if result.returncode != code:
+                problem = f"exit {result.returncode}, not {code}; {lines[:3]}"
+            elif len(lines) != 1:
+                problem = f"{len(lines)} lines instead of one clear line: {lines[:3]}"
+            elif not re.search(r"\S \(.+\) \S|\S \(.+\)$", lines[0]):
+                problem = f"not worded problem (why) suggestion: {lines[0]}"
+            elif result.stdout:
+                problem = f"results on stdout: {result.stdout[:80]}"
+        except subprocess.TimeoutExpired:
+            problem = "still running after 20 seconds"
+        if sorted(os.listdir(folder)) != before:
+            problem += f" left behind: {sorted(set(os.listdir(folder)) - set(before))}"
+        self.passed, self.failed = self.passed + (not problem), self.failed + bool(problem)
+        if problem:
+            print(f"FAILED {what}: distattn {' '.join(arguments)}\n  {problem}")
+
+
+def main():
+    checker = Checker(sys.argv[1])
+    with tempfile.TemporaryDirectory() as folder:
+        for arguments, code in OPTIONS:
+            checker.check(arguments, code, folder, "options")
+        good = os.path.join(folder, "good.npy")
+        npy(good)
+        bad = os.path.join(folder, "bad.npy")
+        for name, write in bad_npy().items():
+            write(bad)
+            checker.check(["run", "--q", good, "--k", good, "--v", bad, "--out", "out"], USAGE, folder, f".npy: {name}")
+        bad = os.path.join(folder, "bad.safetensors")
+        for name, write in bad_safetensors().items():
+            write(bad)
+            checker.check(["run", "--tensors", bad, "--out", "out"], USAGE, folder, f".safetensors: {name}")
+        with open(os.path.join(folder, "file"), "w") as file:
+            file.write("not a folder")
+        for out in ("file", "file/below", "/proc/none/such"):
+            checker.check([*RUN, "--out", out], ENVIRONMENT, folder, "an output folder that cannot be")
+        with open(os.path.join(folder, "mask.json"), "w") as file:
+            file.write('[{"q":[0,64],"k":[0,64]},{"q":[3,4],"k":[0,9]}]')
+        checker.check([*RUN, "--mask", "mask.json"], USAGE, folder, "bands that overlap")
+        with open(os.path.join(folder, "options.toml"), "w") as file:
+            file.write("no_such_option = 3\n")
+        checker.check([*RUN, "--config", "options.toml"], USAGE, folder, "an unknown option in a file")
+        with open(os.path.join(folder, "program.json"), "w") as file:
+            file.write('{"schema_version": 1, "ranks": "many"}')
+        checker.check(["show", "--program", "program.json"], USAGE, folder, "a malformed program")
+    print(f"{checker.passed} passed, {checker.failed} failed")
+    sys.exit(1 if checker.failed else 0)
+
+
+if __name__ == "__main__":
+    main()
