@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "distattn/layout.hpp"
+#include "residue_pairs.hpp"
 
 namespace distattn {
 namespace {
@@ -13,20 +14,35 @@ std::vector<std::vector<SegmentId>> by_owner(std::span<const Segment> segments, 
   return out;
 }
 
-/// One bit a tile, rows of queries. The bands that reach a row are looked up once for the row.
-std::vector<std::uint64_t> live_bits(const Sharding& sharding, const BandIndex& mask) {
-  std::vector<std::uint64_t> bits((sharding.queries.size() * sharding.keys.size() + 63) / 64);
-  std::size_t bit = 0;
+/// One bit a tile, rows of queries.
+class LiveBits {
+ public:
+  explicit LiveBits(std::size_t tiles) : bits_((tiles + 63) / 64) {}
+  void push(bool live) {
+    bits_[next_ / 64] |= std::uint64_t{live} << (next_ % 64);
+    ++next_;
+  }
+  std::vector<std::uint64_t> take() { return std::move(bits_); }
+
+ private:
+  std::vector<std::uint64_t> bits_;
+  std::size_t next_ = 0;
+};
+
+/// From the tiles' pairs where they are counted; else the bands that reach a row are looked up once for the row.
+std::vector<std::uint64_t> live_bits(const Sharding& sharding, const BandIndex& mask,
+                                     const std::vector<std::int64_t>& pairs) {
+  LiveBits bits(sharding.queries.size() * sharding.keys.size());
+  for (const std::int64_t count : pairs) bits.push(count > 0);
+  if (!pairs.empty()) return bits.take();
   for (const Segment& query : sharding.queries) {
     const std::span<const Band> bands = mask.reaching(query.run);
     for (const Segment& key : sharding.keys) {
-      const bool live =
-          std::any_of(bands.begin(), bands.end(), [&](const Band& band) { return touches(band, query.run, key.run); });
-      bits[bit / 64] |= std::uint64_t{live} << (bit % 64);
-      ++bit;
+      bits.push(
+          std::any_of(bands.begin(), bands.end(), [&](const Band& band) { return touches(band, query.run, key.run); }));
     }
   }
-  return bits;
+  return bits.take();
 }
 
 }  // namespace
@@ -36,7 +52,8 @@ Tiles::Tiles(Sharding sharding)
       mask_(bands_of(sharding_.problem.mask)),
       queries_of_(by_owner(sharding_.queries, sharding_.ranks)),
       keys_of_(by_owner(sharding_.keys, sharding_.ranks)),
-      live_(live_bits(sharding_, mask_)),
+      pairs_(residue_pairs(sharding_, mask_)),
+      live_(live_bits(sharding_, mask_, pairs_)),
       looks_ahead_(distattn::looks_ahead(sharding_.problem)) {}
 
 }  // namespace distattn

@@ -87,6 +87,24 @@ TEST_CASE("every layout gives each position to one rank") {
   }
 }
 
+TEST_CASE("tiles count what the mask counts, by whatever way") {
+  INFO("seed " << test::seed());
+  Random random(test::seed());
+  for (int n = 0; n < 2000; ++n) {
+    Problem problem = random_problem(random);
+    if (random.one_in(2)) problem.mask = {.documents = test::random_documents(random, problem.seq_kv)};
+    const int ranks = static_cast<int>(random.between(1, 12));
+    const Tiles tiles(shard(problem, ranks, {random.one_in(4) ? LayoutKind::zigzag : LayoutKind::striped}));
+    INFO("case " << n);
+    for (std::size_t i = 0; i < tiles.sharding().queries.size(); ++i)
+      for (std::size_t j = 0; j < tiles.sharding().keys.size(); ++j) {
+        const auto query = static_cast<SegmentId>(i), key = static_cast<SegmentId>(j);
+        REQUIRE(tiles.pairs(query, key) == tiles.mask().pairs(tiles.query(query).run, tiles.key(key).run));
+        REQUIRE(tiles.live(query, key) == (tiles.pairs(query, key) > 0));
+      }
+  }
+}
+
 TEST_CASE("every schedule computes each live tile once") {
   INFO("seed " << test::seed());
   Random random(test::seed());

@@ -95,7 +95,10 @@ class Tiles {
     return (live_[bit / 64] >> (bit % 64) & 1u) != 0;
   }
   /// Number of visible pairs of the tile (i, j), for one head.
-  std::int64_t pairs(SegmentId i, SegmentId j) const { return mask_.pairs(query(i).run, key(j).run); }
+  std::int64_t pairs(SegmentId i, SegmentId j) const {
+    if (!pairs_.empty()) return pairs_[index(i) * sharding_.keys.size() + index(j)];
+    return mask_.pairs(query(i).run, key(j).run);
+  }
   /// Whether some query sees a key at a later position.
   bool looks_ahead() const { return looks_ahead_; }
 
@@ -103,6 +106,7 @@ class Tiles {
   Sharding sharding_;
   BandIndex mask_;
   std::vector<std::vector<SegmentId>> queries_of_, keys_of_;
+  std::vector<std::int64_t> pairs_;  // of all tiles, where counting them one by one would be slow; else empty
   std::vector<std::uint64_t> live_;
   bool looks_ahead_ = false;
 };
