@@ -12,6 +12,7 @@
 #include "paper_report.hpp"
 #include "plan_rows.hpp"
 #include "prepared.hpp"
+#include "step_plan.hpp"
 #include "values.hpp"
 
 namespace distattn::cli {
@@ -21,6 +22,7 @@ constexpr std::array<std::string_view, 3> route_words = {"routed", "straight", "
 
 struct PlanOptions {
   PlanRequest request;
+  StepPlanOptions step;
   std::string paper;
   bool json = false;
 };
@@ -119,6 +121,15 @@ Outcome run_paper(const PlanOptions& options) {
   return Outcome::fine;
 }
 
+Outcome run_step(const PlanOptions& options, bool scheduled) {
+  if (options.paper.empty()) {
+    print_step_plan({options.step, options.request, scheduled}, options.json);
+  } else {
+    print_step_paper(options.paper, options.json);
+  }
+  return Outcome::fine;
+}
+
 Outcome run_plan(const PlanOptions& options) {
   if (!options.paper.empty()) return run_paper(options);
   const Machine machine = machine_of(options.request.schedule);
@@ -163,8 +174,12 @@ Command add_plan_command(CLI::App& root) {
   for (CLI::Option* other : app->get_options()) {
     if (other != paper && other != app->get_help_ptr()) paper->excludes(other);
   }
+  add_step_plan_options(*app, options->step);
   app->add_flag("--json", options->json, "As a JSON array");
-  return {app, [options] { return run_plan(*options); }};
+  return {app, [app, options] {
+            if (options->step.asked) return run_step(*options, app->count("--schedule") > 0);
+            return run_plan(*options);
+          }};
 }
 
 }  // namespace distattn::cli

@@ -45,7 +45,7 @@ step::ModelShape shape_of(const StepOptions& options) {
   shape.hidden = required(options.hidden, "--hidden");
   shape.heads = as_int("--heads", required(options.heads, "--heads"));
   shape.kv_heads = as_int("--kv-heads", options.kv_heads.value_or(shape.heads));
-  shape.ffn = options.ffn.value_or(8 * ((shape.hidden + 2) / 3));
+  shape.ffn = options.ffn.value_or(step::usual_ffn(shape.hidden));
   step::check(shape);
   return shape;
 }

@@ -1,6 +1,6 @@
-# distattn_embed(<target> <folder>): the .json files under <folder> become part of <target>, found by their path
-# relative to <folder> without the ending through embedded_data() (core/src/embedded.hpp).
-function(distattn_embed target folder)
+# distattn_embed(<target> <folder> <header> <namespace>): the .json files under <folder> become part of <target>, found
+# by their path relative to <folder> without the ending through <namespace>::embedded_files(), which <header> declares.
+function(distattn_embed target folder header namespace)
   file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE "${folder}" "${folder}/*.json")
   list(SORT files)
   set(entries "")
@@ -12,9 +12,9 @@ function(distattn_embed target folder)
   endforeach()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/embedded_data.cpp")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[
-#include "embedded.hpp"
+#include "@header@"
 
-namespace distattn {
+namespace @namespace@ {
 
 std::span<const EmbeddedFile> embedded_files() {
   static constexpr EmbeddedFile files[] = {
@@ -22,8 +22,7 @@ std::span<const EmbeddedFile> embedded_files() {
   return files;
 }
 
-}  // namespace distattn
+}  // namespace @namespace@
 ]])
   target_sources(${target} PRIVATE "${source}")
-  set_source_files_properties("${source}" PROPERTIES INCLUDE_DIRECTORIES "${CMAKE_CURRENT_SOURCE_DIR}/src")
 endfunction()

@@ -24,6 +24,9 @@ struct ModelShape {
   std::int64_t kv_width() const { return std::int64_t{kv_heads} * head_dim(); }
 };
 
+/// 8/3 of hidden, rounded up to a multiple of 8: as much work as the 4 · hidden of an ungated feed-forward part.
+constexpr std::int64_t usual_ffn(std::int64_t hidden) { return 8 * ((hidden + 2) / 3); }
+
 /// Throws Error(usage) for sizes that are not positive and heads that do not divide.
 void check(const ModelShape& shape);
 

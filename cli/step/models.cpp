@@ -1,7 +1,12 @@
 #include "cli/step/models.hpp"
 
 #include <algorithm>
+#include <charconv>
+#include <functional>
+#include <limits>
+#include <map>
 #include <string>
+#include <utility>
 
 #include "distattn/error.hpp"
 
@@ -31,16 +36,55 @@ constexpr NamedModel models[] = {
     {"gpt-175b", {96, 12288, 32768, 51200, 96, 96}, gpt},
 };
 
+/// "hidden=256": the number behind a word.
+std::pair<std::string_view, std::int64_t> read_field(std::string_view field) {
+  const std::size_t equals = field.find('=');
+  std::int64_t value = 0;
+  const char* const end = field.data() + field.size();
+  if (equals == std::string_view::npos ||
+      std::from_chars(field.data() + equals + 1, end, value) != std::from_chars_result{end, std::errc()} ||
+      value <= 0 || value > std::numeric_limits<int>::max()) {
+    refuse("model field '" + std::string(field) + "' is not a word, '=' and a positive number");
+  }
+  return {field.substr(0, equals), value};
+}
+
+ModelShape read_model(std::string_view text) {
+  std::map<std::string_view, std::int64_t, std::less<>> fields{{"layers", 0},   {"hidden", 0}, {"heads", 0},
+                                                               {"kv-heads", 0}, {"ffn", 0},    {"vocab", 256}};
+  while (!text.empty()) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    const auto [name, value] = read_field(text.substr(0, comma));
+    const auto field = fields.find(name);
+    if (field == fields.end()) {
+      refuse("model field '" + std::string(name) + "' is unknown (known: layers, hidden, heads, kv-heads, ffn, vocab)");
+    }
+    field->second = value;
+    text.remove_prefix(std::min(comma + 1, text.size()));
+  }
+  ModelShape shape;
+  shape.layers = static_cast<int>(fields["layers"]);
+  shape.hidden = fields["hidden"];
+  shape.heads = static_cast<int>(fields["heads"]);
+  shape.kv_heads = fields["kv-heads"] > 0 ? static_cast<int>(fields["kv-heads"]) : shape.heads;
+  shape.ffn = fields["ffn"] > 0 ? fields["ffn"] : usual_ffn(shape.hidden);
+  shape.vocab = fields["vocab"];
+  check(shape);
+  return shape;
+}
+
 }  // namespace
 
 std::span<const NamedModel> built_in_models() { return models; }
 
-const NamedModel& find_model(std::string_view name) {
+ModelShape find_model(std::string_view name) {
   const auto found = std::find_if(std::begin(models), std::end(models), [&](const auto& m) { return m.name == name; });
-  if (found != std::end(models)) return *found;
+  if (found != std::end(models)) return found->shape;
+  if (name.find('=') != std::string_view::npos) return read_model(name);
   std::string known;
   for (const NamedModel& model : models) known += (known.empty() ? "" : ", ") + std::string(model.name);
-  refuse("model '" + std::string(name) + "' is not built in (known: " + known + ") choose one of these");
+  refuse("model '" + std::string(name) + "' is not built in (known: " + known +
+         ") choose one of these, or spell it out: layers=4,hidden=256,heads=4");
 }
 
 }  // namespace distattn::step

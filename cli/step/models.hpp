@@ -8,6 +8,7 @@
 
 namespace distattn::step {
 
+/// A built-in model.
 struct NamedModel {
   std::string_view name;
   ModelShape shape;
@@ -15,7 +16,8 @@ struct NamedModel {
 };
 
 std::span<const NamedModel> built_in_models();
-/// Throws Error(usage) that lists the names.
-const NamedModel& find_model(std::string_view name);
+/// A built-in model, or one that is spelt out: "layers=4,hidden=256,heads=4", with kv-heads (heads), ffn (8/3 hidden)
+/// and vocab (256) where they are not the usual. Throws Error(usage) that lists the names.
+ModelShape find_model(std::string_view name);
 
 }  // namespace distattn::step

@@ -8,6 +8,7 @@
 
 #include "cli/step/checkpoint.hpp"
 #include "cli/step/model.hpp"
+#include "cli/step/work.hpp"
 #include "distattn/lower.hpp"
 #include "distattn/machine.hpp"
 
@@ -22,6 +23,9 @@ enum class StatePlacement : std::uint8_t {
 struct StepSetting {
   ModelShape shape;
   std::int64_t sequence = 0;
+  std::int64_t batch = 1;
+  int micro_batches = 1;  ///< batches one after the other before gradients are summed
+  Mask mask = causal_mask();
   int ranks = 1;
   int threads = 1;  ///< of a rank's attention, where ranks compute on cores
   std::string schedule = "balanced";
@@ -30,7 +34,15 @@ struct StepSetting {
   DType dtype = DType::fp32;  ///< of activations, products and attention
   DType wire = DType::fp32;   ///< of partials and gradients of the attention
   StatePlacement state = StatePlacement::replicated;
+  std::optional<std::int64_t> memory_bytes;  ///< most that a rank may use; default: what the machine has
 };
+
+/// What every layer's attention computes.
+Problem attention_problem_of(const StepSetting& setting);
+
+/// One rank's seconds for work outside the attention: products at the rate of a full attention tile of the same type,
+/// everything else at the rate of memory; ranks that compute on the same cores share them.
+double dense_seconds(const DenseWork& work, const StepSetting& setting, const Machine& machine);
 
 /// Every layer's attention, planned and simulated.
 struct AttentionCost {
@@ -51,10 +63,9 @@ struct StepPrediction {
   std::int64_t peak_activation_bytes = 0, peak_offloaded_bytes = 0, peak_memory_bytes = 0;
   std::int64_t state_bytes = 0;       ///< weights, gradients and moments of a rank
   std::int64_t memory_bytes = 0;      ///< all of a rank's: activations, attention buffers, state
-  std::int64_t largest_sequence = 0;  ///< that fits the machine's memory with these ranks; 0: the state alone does not
+  std::int64_t largest_sequence = 0;  ///< that fits a rank's memory; 0: the state alone does not
 };
 
-/// Products run at the rate of a full attention tile of the same type, everything else at the rate of memory.
 StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
                             const Machine& machine);
 

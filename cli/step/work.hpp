@@ -28,6 +28,10 @@ DenseWork forward_work(const ModelShape& shape, double tokens);
 DenseWork backward_work(const ModelShape& shape, double tokens);
 /// What the backward computes again because the policy did not keep it, but for the attention.
 DenseWork recomputed_work(const ModelShape& shape, const CheckpointPolicy& policy, double tokens);
+/// Weights, gradients and two moments in fp32; or weights and gradients in 16 bits beside a master copy and moments in
+/// fp32: either way as many bytes.
+inline constexpr double state_bytes_per_parameter = 16;
+
 /// Attention forwards of one layer and training step: 1, or 2 where (o, lse) are dropped.
 int attention_forwards(const CheckpointPolicy& policy);
 

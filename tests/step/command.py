@@ -68,6 +68,33 @@ def errors():
         refused(2, "cannot be read", "--seq", "16", "--text", folder)
 
 
-for check in (policies, verified, learnt, errors):
+def predicted():
+    def plan(*options):
+        return subprocess.run([DISTATTN, "plan", *options], text=True, capture_output=True)
+    done = plan("--step", "llama-7b", "--machine", "dgx-a100x2", "--seq", "128K", "--ranks", "16", "--json")
+    rows = {row["checkpoint"]: row for row in json.loads(done.stdout)}
+    assert all(field in row for row in rows.values() for field in FIELDS if field not in ("step", "loss", "grad_norm"))
+    none, layer, output = (rows[policy] for policy in ("none", "layer", "attention-output"))
+    assert none["seconds"] < output["seconds"] < layer["seconds"]
+    assert none["largest_seq"] < output["largest_seq"] < layer["largest_seq"]
+    assert layer["forward_bytes"] == 2 * output["forward_bytes"] > 0
+    figures = json.loads(plan("--step", "--paper", "distflashattn", "--json").stdout)
+    assert sum(figure["where"] == "Table 1" for figure in figures) == 36
+    assert plan("--step").returncode == 2
+    assert plan("--step", "llama-7b", "--seq", "1K", "--heads", "3").returncode == 2
+
+    # The same model, planned and run: counts agree exactly.
+    model = "layers=2,hidden=64,heads=4,kv-heads=2"
+    shape = ["--seq", "96", "--ranks", "3", "--schedule", "balanced"]
+    for policy in ("none", "layer", "attention-output", "attention-output-host"):
+        row, = json.loads(plan("--step", model, *shape, "--checkpoint", policy, "--state", "replicated", "--dtype", "fp32",
+                               "--json").stdout)
+        run, = steps(*shape, "--checkpoint", policy)
+        for field in ("attention_forwards", "attention_backwards", "forward_bytes", "backward_bytes", "gradient_bytes",
+                      "bytes_sent_max", "peak_activation_bytes", "peak_offloaded_bytes", "peak_memory_bytes"):
+            assert row[field] == run[field], (policy, field, row[field], run[field])
+
+
+for check in (predicted, policies, verified, learnt, errors):
     check()
     print(check.__name__, "fine")

@@ -85,7 +85,7 @@ TEST_CASE("the largest sequence fills the memory and no more", "[step]") {
   REQUIRE(full.memory_bytes <= machine.memory_bytes);
   REQUIRE(static_cast<double>(full.memory_bytes) > 0.999 * static_cast<double>(machine.memory_bytes));
 
-  setting.shape = find_model("gpt-175b").shape;
+  setting.shape = find_model("gpt-175b");
   setting.sequence = 4096;
   const auto too_large = predict_step(setting, policy, attention_cost(setting, machine), machine);
   REQUIRE(too_large.largest_sequence == 0);

@@ -10,6 +10,7 @@
 
 using namespace distattn;
 using namespace distattn::step;
+using Catch::Matchers::Contains;
 
 TEST_CASE("predicted activation bytes are those that a step allocates", "[step]") {
   const std::int64_t tokens = 32;
@@ -58,7 +59,7 @@ TEST_CASE("work of a decoder with ffn 8/3 hidden is that of spec §7", "[step]")
 
 TEST_CASE("built-in models have the sizes that their names say", "[step]") {
   const auto billions = [](std::string_view name) {
-    return static_cast<double>(parameter_count(parameters_of(find_model(name).shape))) * 1e-9;
+    return static_cast<double>(parameter_count(parameters_of(find_model(name)))) * 1e-9;
   };
   REQUIRE(billions("llama-7b") == Approx(6.738).epsilon(1e-3));
   REQUIRE(billions("llama-13b") == Approx(13.016).epsilon(1e-3));
@@ -66,4 +67,14 @@ TEST_CASE("built-in models have the sizes that their names say", "[step]") {
   REQUIRE(billions("gpt-2.7b") == Approx(2.7).epsilon(0.03));
   REQUIRE(billions("gpt-175b") == Approx(175).epsilon(0.02));
   for (const NamedModel& model : built_in_models()) REQUIRE_NOTHROW(check(model.shape));
+
+  const ModelShape spelt = find_model("layers=3,hidden=96,heads=6,kv-heads=2");
+  REQUIRE(spelt.layers == 3);
+  REQUIRE(spelt.kv_heads == 2);
+  REQUIRE(spelt.ffn == 256);
+  REQUIRE(find_model("layers=1,hidden=16,heads=2,ffn=20,vocab=99").vocab == 99);
+  REQUIRE_THROWS_WITH(find_model("llama"), Contains("llama-7b, "));
+  REQUIRE_THROWS_WITH(find_model("layers=2,width=3"), Contains("'width' is unknown"));
+  REQUIRE_THROWS_WITH(find_model("layers=two"), Contains("'layers=two'"));
+  REQUIRE_THROWS_WITH(find_model("layers=2,hidden=16"), Contains("heads is 0"));
 }

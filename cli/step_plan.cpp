@@ -1,0 +1,196 @@
+#include "step_plan.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/step/models.hpp"
+#include "cli/step/papers.hpp"
+#include "console.hpp"
+#include "distattn/error.hpp"
+#include "option.hpp"
+#include "output.hpp"
+#include "paper_report.hpp"
+#include "values.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr std::array<std::string_view, 2> state_words = {"replicated", "sharded"};
+
+struct Row {
+  std::string schedule, policy;
+  int ranks = 1;
+  std::int64_t sequence = 0;
+  step::StepPrediction step;
+};
+
+/// Everything but the schedule.
+step::StepSetting setting_of(const StepPlanRequest& request, const Machine& machine, std::int64_t sequence, int ranks) {
+  const ProblemOptions& problem = request.plan.problem;
+  step::StepSetting setting;
+  setting.shape = step::find_model(request.options.model);
+  setting.sequence = sequence;
+  setting.batch = problem.batch.value_or(1);
+  setting.mask = mask_of(problem.mask, sequence, problem.seed);
+  setting.ranks = ranks;
+  setting.threads = threads_on(machine, ranks);
+  setting.mode = request.plan.schedule.mode;
+  setting.routes = routes_of(request.plan.schedule, machine);
+  setting.dtype = problem.dtype.value_or(machine.cores == 0 ? DType::bf16 : DType::fp32);
+  setting.wire = problem.wire;
+  setting.state = request.options.state;
+  setting.memory_bytes = request.plan.schedule.memory_bytes;
+  return setting;
+}
+
+std::vector<std::string> schedules_of(const StepPlanRequest& request, const step::StepSetting& setting) {
+  if (!request.scheduled) return {"auto"};
+  return names_of(request.plan.schedule, step::attention_problem_of(setting), setting.ranks);
+}
+
+/// `auto` by the attention of one layer, both passes.
+void choose(const StepPlanRequest& request, const Machine& machine, step::StepSetting& setting) {
+  const Choice choice =
+      choose_schedule(step::attention_problem_of(setting), setting.ranks, machine,
+                      choice_limits(request.plan.schedule, setting.routes, setting.threads, Passes::both));
+  setting.schedule = choice.name;
+  setting.routes = choice.routes;
+}
+
+std::vector<std::string> policies_of(const StepPlanOptions& options) {
+  if (!options.policies.empty()) return options.policies;
+  std::vector<std::string> names;
+  for (const auto& policy : step::checkpoint_policies()) names.emplace_back(policy.name);
+  return names;
+}
+
+std::vector<Row> predict(const StepPlanRequest& request, const Machine& machine) {
+  if (request.plan.problem.seq.empty()) refuse("--seq is missing (a step needs a sequence) add it");
+  std::vector<Row> rows;
+  for (const std::int64_t sequence : request.plan.problem.seq) {
+    for (const std::int64_t ranks : request.plan.schedule.ranks) {
+      step::StepSetting setting = setting_of(request, machine, sequence, static_cast<int>(ranks));
+      for (const std::string& schedule : schedules_of(request, setting)) {
+        setting.schedule = schedule;
+        if (schedule == "auto") choose(request, machine, setting);
+        const step::AttentionCost attention = step::attention_cost(setting, machine);
+        for (const std::string& policy : policies_of(request.options)) {
+          rows.push_back({setting.schedule, policy, setting.ranks, sequence,
+                          step::predict_step(setting, step::checkpoint_policy(policy), attention, machine)});
+        }
+      }
+    }
+  }
+  return rows;
+}
+
+Json json_of(const Row& row, const StepPlanOptions& options, const Machine& machine) {
+  const step::StepPrediction& step = row.step;
+  Json json = versioned_object();
+  json["model"] = options.model;
+  json["machine"] = machine.name;
+  json["schedule"] = row.schedule;
+  json["checkpoint"] = row.policy;
+  json["state"] = state_words[static_cast<std::size_t>(options.state)];
+  json["ranks"] = row.ranks;
+  json["seq"] = row.sequence;
+  json["seconds"] = step.seconds;
+  json["forward_s"] = step.forward_s;
+  json["backward_s"] = step.backward_s;
+  json["attention_s"] = step.attention_s;
+  json["gradient_s"] = step.gradient_s;
+  json["optimizer_s"] = step.optimizer_s;
+  json["attention_forwards"] = step.attention_forwards;
+  json["attention_backwards"] = step.attention_backwards;
+  json["forward_bytes"] = step.forward_bytes;
+  json["backward_bytes"] = step.backward_bytes;
+  json["gradient_bytes"] = step.gradient_bytes;
+  json["bytes_sent_max"] = step.bytes_sent_max;
+  json["peak_activation_bytes"] = step.peak_activation_bytes;
+  json["peak_offloaded_bytes"] = step.peak_offloaded_bytes;
+  json["peak_memory_bytes"] = step.peak_memory_bytes;
+  json["state_bytes"] = step.state_bytes;
+  json["memory_bytes"] = step.memory_bytes;
+  json["largest_seq"] = step.largest_sequence;
+  return json;
+}
+
+std::string text_of(const std::vector<Row>& rows) {
+  const auto bytes = [](std::int64_t count) { return bytes_text(static_cast<double>(count)); };
+  Columns columns({"checkpoint", "schedule", "ranks", "seq", "predicted", "forward", "backward", "attention", "calls",
+                   "sent max", "kept", "memory", "largest seq"});
+  for (const Row& row : rows) {
+    const step::StepPrediction& step = row.step;
+    columns.add({row.policy, row.schedule, fmt::format("{}", row.ranks), fmt::format("{}", row.sequence),
+                 seconds_text(step.seconds), seconds_text(step.forward_s), seconds_text(step.backward_s),
+                 seconds_text(step.attention_s),
+                 fmt::format("{}+{}", step.attention_forwards, step.attention_backwards), bytes(step.bytes_sent_max),
+                 bytes(step.peak_activation_bytes), bytes(step.memory_bytes),
+                 fmt::format("{}", step.largest_sequence)});
+  }
+  return columns.text();
+}
+
+std::string model_help() {
+  std::string help = "A training step of this model instead, or with --paper its steps:";
+  for (const auto& model : step::built_in_models()) help += " " + std::string(model.name);
+  return help + ", or layers=4,hidden=256,heads=4[,kv-heads=,ffn=,vocab=]";
+}
+
+}  // namespace
+
+void add_step_plan_options(CLI::App& app, StepPlanOptions& options) {
+  const auto parse_state = [](std::string_view option, std::string_view text) {
+    return static_cast<step::StatePlacement>(parse_word(option, text, state_words));
+  };
+  const auto parse_policies = [](std::string_view option, std::string_view text) {
+    auto names = parse_list(option, text);
+    for (const std::string& name : names) step::checkpoint_policy(name);
+    return names;
+  };
+  auto* const model = app.add_option_function<std::vector<std::string>>(
+      "--step",
+      [&options](const std::vector<std::string>& words) {
+        options.asked = true;
+        options.model = words.empty() ? "" : words.front();
+      },
+      model_help());
+  model->expected(0, 1)->type_name("[MODEL]");
+  for (const char* answered :
+       {"--heads", "--kv-heads", "--head-dim", "--seq-kv", "--scale", "--backward", "--routes"}) {
+    model->excludes(app.get_option(answered));
+  }
+  add_value(app, "--checkpoint", options.policies, parse_policies, "Policies of the step (default: all)", "POLICIES")
+      ->needs(model);
+  add_value(app, "--state", options.state, parse_state,
+            "Weights and moments: sharded over ranks, or replicated as distattn step has them (default sharded)",
+            "KIND")
+      ->needs(model);
+}
+
+void print_step_plan(const StepPlanRequest& request, bool json) {
+  if (request.options.model.empty()) refuse("--step names no model (and no --paper is given) name one");
+  const Machine machine = machine_of(request.plan.schedule);
+  const std::vector<Row> rows = predict(request, machine);
+  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
+  if (json) {
+    Json array = Json::array();
+    for (const Row& row : rows) array.push_back(json_of(row, request.options, machine));
+    print_json(array);
+  } else {
+    print(text_of(rows));
+  }
+}
+
+void print_step_paper(const std::string& paper, bool json) {
+  const PaperTable table = step::compare_steps_with_paper(paper);
+  if (json) {
+    print_json(paper_json(table));
+  } else {
+    print(paper_text(table));
+  }
+}
+
+}  // namespace distattn::cli
