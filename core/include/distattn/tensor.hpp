@@ -47,11 +47,21 @@ BasicTensorView<Byte> dense_view(Byte* data, DType dtype, std::int64_t batch, st
           {sequence * heads * head_dim, heads * head_dim, head_dim, 1}};
 }
 
+/// The same of fp32 elements.
+inline TensorView dense_view(float* data, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
+                             std::int64_t head_dim) {
+  return dense_view(reinterpret_cast<std::byte*>(data), DType::fp32, batch, sequence, heads, head_dim);
+}
+
 /// Dense [batch, heads, sequence] statistics, seen as [batch, sequence, heads, 1].
 template <class Byte>
 BasicTensorView<Byte> statistics_view(Byte* data, DType dtype, std::int64_t batch, std::int64_t heads,
                                       std::int64_t sequence) {
   return {data, dtype, MemorySpace::host, {batch, sequence, heads, 1}, {heads * sequence, 1, sequence, 1}};
+}
+
+inline TensorView statistics_view(float* data, std::int64_t batch, std::int64_t heads, std::int64_t sequence) {
+  return statistics_view(reinterpret_cast<std::byte*>(data), DType::fp32, batch, heads, sequence);
 }
 
 }  // namespace distattn

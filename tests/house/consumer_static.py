@@ -1,0 +1,5 @@
+"""Somebody else's project with a static distattn."""
+
+import consumer
+
+consumer.check("static")
