@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -163,17 +164,16 @@ Command add_plan_command(CLI::App& root) {
   add_problem_options(*app, options->request.problem, Several::yes);
   add_seed_option(*app, options->request.problem)->needs("--documents");
   add_schedule_options(*app, options->request.schedule, Several::yes);
+  add_machine_option(*app, options->request.schedule);
   app->add_flag("--backward", options->request.backward, "The backward pass too");
   const auto parse_routes = [](std::string_view option, std::string_view text) {
     return static_cast<RouteKinds>(parse_word(option, text, route_words));
   };
   add_value(*app, "--routes", options->request.routes, parse_routes,
             "routed: messages follow nodes; straight: from owner to user; both (default routed)", "KIND");
-  auto* const paper = add_value(*app, "--paper", options->paper, as_text,
-                                "A paper's figures beside ours: attention2d, burstattention, distflashattn", "NAME");
-  for (CLI::Option* other : app->get_options()) {
-    if (other != paper && other != app->get_help_ptr()) paper->excludes(other);
-  }
+  exclude_others(*app,
+                 *add_value(*app, "--paper", options->paper, as_text,
+                            fmt::format("A paper's figures beside ours: {}", fmt::join(paper_names(), ", ")), "NAME"));
   add_step_plan_options(*app, options->step);
   app->add_flag("--json", options->json, "As a JSON array");
   return {app, [app, options] {

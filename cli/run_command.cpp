@@ -19,7 +19,7 @@ struct RunCommandOptions {
   ProblemOptions problem;
   ScheduleOptions schedule;
   LaunchOptions launch;
-  std::string program, out;
+  std::string program, out, svg, trace;
   std::int64_t runs = 1, warmups = 0;
   bool backward = false, check = false, json = false;
 };
@@ -97,7 +97,12 @@ Outcome run(const RunCommandOptions& options) {
     errors = check_results(sharding, inputs, result.ranks, passes, prepared.plan->counts(Pass::forward).steps);
   }
   if (files) files->commit(sharding, result.ranks);
-  const RunReport report{prepared, chosen, result, errors};
+  const Machine machine = machine_of(options.schedule);
+  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
+  const Predictions predictions = predict(*prepared.plan, machine, chosen.threads);
+  if (!options.svg.empty()) write_svg(options.svg, *prepared.plan, predictions, result);
+  if (!options.trace.empty()) write_trace(options.trace, *prepared.plan, predictions, result);
+  const RunReport report{prepared, chosen, result, predictions, errors};
   if (options.json) {
     print_json(json_of(report));
   } else {
@@ -127,6 +132,9 @@ Command add_run_command(CLI::App& root) {
   add_value(*app, "-w", options->warmups, parse_runs, "Runs before them (default 0)", "N");
   app->add_flag("--check", options->check, "Compare with float64; exit 1 past the tolerance");
   add_value(*app, "--out", options->out, as_text, "Write o, lse and gradients as .npy into this folder", "FOLDER");
+  add_machine_option(*app, options->schedule);
+  add_value(*app, "--svg", options->svg, as_text, "Draw the timeline, predicted above measured", "FILE");
+  add_value(*app, "--trace", options->trace, as_text, "Write the timeline as a trace for Perfetto", "FILE");
   app->add_flag("--json", options->json, "As one JSON object");
   return {app, [options] { return run(*options); }};
 }

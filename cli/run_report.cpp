@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "distattn/mask.hpp"
 
 namespace distattn::cli {
@@ -12,7 +14,9 @@ struct PassReport {
   const AttentionPlan& plan;
   Pass pass;
   const Timing& timing;
+  const std::optional<Timeline>& predicted;
 
+  double predicted_s() const { return predicted ? predicted->seconds : std::numeric_limits<double>::quiet_NaN(); }
   const Counts& counts() const { return plan.counts(pass); }
   /// Forward 2·pairs·(d + dv) for each head, backward 2.5 times that.
   double flops() const {
@@ -37,18 +41,18 @@ void add_pass(const PassReport& pass, Json& json) {
   json["first_s"] = pass.timing.first_s;
   json["median_s"] = pass.timing.median_s;
   json["gflops"] = number_or_null(pass.gflops());
-  json["predicted_s"] = nullptr;
+  json["predicted_s"] = number_or_null(pass.predicted_s());
 }
 
 std::string pass_text(const PassReport& pass) {
   const Counts& counts = pass.counts();
   const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   return fmt::format(
-      "{:<9} {} steps, {} messages, first {}, median {}, {:.2f} GFLOP/s\n"
+      "{:<9} {} steps, {} messages, first {}, median {} (predicted {}), {:.2f} GFLOP/s\n"
       "          sent {} max, {} mean; peak remote {}; proved\n",
       name_of(pass.pass), counts.steps, counts.messages, seconds_text(pass.timing.first_s),
-      seconds_text(pass.timing.median_s), pass.gflops(), text(largest(counts.bytes_sent)),
-      bytes_text(mean(counts.bytes_sent)), text(largest(counts.peak_remote_bytes)));
+      seconds_text(pass.timing.median_s), seconds_text(pass.predicted_s()), pass.gflops(),
+      text(largest(counts.bytes_sent)), bytes_text(mean(counts.bytes_sent)), text(largest(counts.peak_remote_bytes)));
 }
 
 std::string errors_text(const Errors& errors) {
@@ -80,11 +84,11 @@ Json json_of(const RunReport& report) {
   json["kv_heads"] = problem.kv_heads;
   json["head_dim"] = problem.head_dim;
   json["value_dim"] = problem.value_dim;
-  add_pass({plan, Pass::forward, report.result.forward}, json);
+  add_pass({plan, Pass::forward, report.result.forward, report.predictions.forward}, json);
   json["backward"] = false;
   if (plan.has(Pass::backward)) {
     json["backward"] = Json::object();
-    add_pass({plan, Pass::backward, report.result.backward}, json["backward"]);
+    add_pass({plan, Pass::backward, report.result.backward, report.predictions.backward}, json["backward"]);
   }
   json["error"] = report.errors ? json_of(*report.errors) : Json(nullptr);
   return json;
@@ -100,8 +104,9 @@ std::string text_of(const RunReport& report) {
   text += fmt::format("problem   batch {}, {} queries, {} keys, {}/{} heads of {}, {}, mask {}\n", problem.batch,
                       problem.seq_q, problem.seq_kv, problem.heads, problem.kv_heads, problem.head_dim,
                       name_of(problem.dtype), problem.mask.name);
-  text += pass_text({plan, Pass::forward, report.result.forward});
-  if (plan.has(Pass::backward)) text += pass_text({plan, Pass::backward, report.result.backward});
+  text += pass_text({plan, Pass::forward, report.result.forward, report.predictions.forward});
+  if (plan.has(Pass::backward))
+    text += pass_text({plan, Pass::backward, report.result.backward, report.predictions.backward});
   return report.errors ? text + errors_text(*report.errors) : text;
 }
 

@@ -6,6 +6,7 @@
 
 #include "check.hpp"
 #include "prepared.hpp"
+#include "run_pictures.hpp"
 #include "sharded_run.hpp"
 
 namespace distattn::cli {
@@ -14,6 +15,7 @@ struct RunReport {
   const Prepared& prepared;
   const RunOptions& options;
   const RunResult& result;
+  const Predictions& predictions;
   std::optional<Errors> errors;
 };
 

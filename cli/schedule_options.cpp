@@ -57,11 +57,14 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
             "Ranks of a node, consecutive (default: those of --machine, else one node)", "SIZE");
   add_value(app, "--ahead", options.ahead, parse_ahead, "Steps by which messages between nodes are posted early",
             "SIZE");
+  add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes that a rank's buffers may take", "BYTES");
+}
+
+void add_machine_option(CLI::App& app, ScheduleOptions& options) {
   add_value(app, "--machine", options.machine, as_text,
             "Description of a machine, for predictions and auto: a file, " +
                 fmt::format("{}", fmt::join(built_in_machines(), ", ")) + ", this (default)",
             "FILE|NAME");
-  add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes that a rank's buffers may take", "BYTES");
 }
 
 Machine machine_of(const ScheduleOptions& options) { return find_machine(options.machine.value_or("this")); }

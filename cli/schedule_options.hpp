@@ -25,6 +25,8 @@ struct ScheduleOptions {
 };
 
 void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several several);
+/// --machine, which also serves programs that are read from a file.
+void add_machine_option(CLI::App& app, ScheduleOptions& options);
 
 /// What --machine names, else this machine.
 Machine machine_of(const ScheduleOptions& options);

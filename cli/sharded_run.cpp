@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 
 #include "cpu_features.hpp"
@@ -17,19 +18,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// When each rank began and ended each call of a pass.
-struct Stamps {
+/// When a rank began and ended a call of a pass, and its steps in between.
+struct Call {
   Clock::time_point begin, end;
+  Timeline timeline;
 };
-using RankStamps = std::vector<Stamps>;  // by call
+using RankCalls = std::vector<Call>;
 
 /// Seconds of every call: from when the last call had ended everywhere, or the first rank began, to the last end.
-std::vector<double> call_seconds(const std::vector<RankStamps>& ranks) {
+std::vector<double> call_seconds(const std::vector<RankCalls>& ranks) {
   std::vector<double> seconds;
   std::optional<Clock::time_point> previous_end;
   for (std::size_t call = 0; call < ranks.front().size(); ++call) {
     Clock::time_point begin = ranks.front()[call].begin, end = ranks.front()[call].end;
-    for (const RankStamps& rank : ranks) {
+    for (const RankCalls& rank : ranks) {
       begin = std::min(begin, rank[call].begin);
       end = std::max(end, rank[call].end);
     }
@@ -46,29 +48,46 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
+/// All ranks' steps in one call.
+Timeline timeline_of(const std::vector<RankCalls>& ranks, std::size_t call) {
+  std::vector<Timeline> timelines;
+  std::vector<double> begins_s;
+  for (const RankCalls& rank : ranks) {
+    timelines.push_back(rank[call].timeline);
+    begins_s.push_back(std::chrono::duration<double>(rank[call].begin - ranks.front()[call].begin).count());
+  }
+  return join(timelines, begins_s);
+}
+
 /// The calls of one pass out of all: every `passes`-th from `first`.
-Timing timing_of(const std::vector<double>& calls, std::size_t first, std::size_t passes, int warmups) {
+Timing timing_of(const std::vector<RankCalls>& ranks, std::size_t first, std::size_t passes, int warmups) {
+  const std::vector<double> all = call_seconds(ranks);
   std::vector<double> seconds;
-  for (std::size_t i = first; i < calls.size(); i += passes) seconds.push_back(calls[i]);
-  return {seconds.front(), median({seconds.begin() + warmups, seconds.end()})};
+  for (std::size_t i = first; i < all.size(); i += passes) seconds.push_back(all[i]);
+  const auto measured = seconds.begin() + warmups;
+  const double middle = median({measured, seconds.end()});
+  const auto nearest = std::min_element(
+      measured, seconds.end(), [middle](double a, double b) { return std::abs(a - middle) < std::abs(b - middle); });
+  const auto call = first + passes * static_cast<std::size_t>(nearest - seconds.begin());
+  return {seconds.front(), middle, timeline_of(ranks, call)};
 }
 
 /// One rank, from its device to its last call.
-RankStamps run_rank(const Prepared& prepared, Transport& transport, RankTensors& tensors, const RunOptions& options) {
+RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& tensors, const RunOptions& options) {
   const auto device = make_device(options.backend, {options.threads, transport.size()});
   Attention attention(prepared.plan, *device, transport);
   const Bindings bindings = tensors.bindings();
-  RankStamps stamps;
-  for (int i = 0; i < options.warmups + options.runs; ++i) {
+  RankCalls calls;
+  const auto call = [&](auto pass) {
     const auto begin = Clock::now();
-    attention.forward(bindings);
-    const auto middle = Clock::now();
-    stamps.push_back({begin, middle});
-    if (!prepared.plan->has(Pass::backward)) continue;
-    attention.backward(bindings);
-    stamps.push_back({middle, Clock::now()});
+    const Timeline& timeline = (attention.*pass)(bindings);
+    calls.push_back({begin, Clock::now(), timeline});
+  };
+  for (int i = 0; i < options.warmups + options.runs; ++i) {
+    call(&Attention::forward);
+    if (prepared.plan->has(Pass::backward)) call(&Attention::backward);
   }
-  return stamps;
+  return calls;
 }
 
 /// Tensors and buffers of all ranks, and what the system gives.
@@ -107,16 +126,15 @@ RunResult run_sharded(const Prepared& prepared, const Inputs& inputs, const RunO
 
   const auto ranks = static_cast<std::size_t>(sharding.ranks);
   std::vector<std::optional<RankTensors>> tensors(ranks);
-  std::vector<RankStamps> stamps(ranks);
+  std::vector<RankCalls> calls(ranks);
   run_ranks(sharding.ranks, [&](Rank rank, Transport& transport) {
     const auto r = static_cast<std::size_t>(rank);
     tensors[r].emplace(sharding, rank, inputs, passes);
-    stamps[r] = run_rank(prepared, transport, *tensors[r], options);
+    calls[r] = run_rank(prepared, transport, *tensors[r], options);
   });
   RunResult result;
   for (auto& each : tensors) result.ranks.push_back(std::move(*each));
 
-  const std::vector<double> calls = call_seconds(stamps);
   result.forward = timing_of(calls, 0, with_backward ? 2 : 1, options.warmups);
   if (with_backward) result.backward = timing_of(calls, 1, 2, options.warmups);
   return result;

@@ -19,6 +19,7 @@ struct RunOptions {
 /// Seconds of one pass: the first run, warm-up or not, and the median of the measured ones.
 struct Timing {
   double first_s = 0, median_s = 0;
+  Timeline timeline;  ///< of the measured run that is nearest the median
 };
 
 struct RunResult {

@@ -4,7 +4,7 @@
 
 #include "command.hpp"
 #include "console.hpp"
-#include "distattn/error.hpp"
+#include "distattn/draw.hpp"
 #include "option.hpp"
 #include "output.hpp"
 #include "prepared.hpp"
@@ -16,8 +16,8 @@
 namespace distattn::cli {
 namespace {
 
-enum class Format : std::size_t { text, json };
-constexpr std::array<std::string_view, 2> format_names = {"text", "json"};
+enum class Format : std::size_t { text, json, svg, trace };
+constexpr std::array<std::string_view, 4> format_names = {"text", "json", "svg", "trace"};
 
 struct ShowOptions {
   ProblemOptions problem;
@@ -51,20 +51,39 @@ AttentionPlan plan_of(const ShowOptions& options) {
                                          options.schedule, passes));
 }
 
+/// Every pass with its predicted timeline.
+std::string picture_of(const AttentionPlan& plan, const std::vector<Schedule>& programs, const ShowOptions& options) {
+  const Machine machine = machine_of(options.schedule);
+  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
+  std::vector<Timeline> timelines;
+  for (const Schedule& program : programs) {
+    timelines.push_back(plan.predict(program.outline.pass, machine, threads_on(machine, plan.ranks())));
+  }
+  std::vector<Drawing> drawings;
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    drawings.push_back({&programs[i], {{"predicted on " + machine.name, &timelines[i]}}});
+  }
+  return options.format == Format::svg ? to_svg(drawings) : to_trace(drawings);
+}
+
 Outcome show(const ShowOptions& options) {
   const AttentionPlan plan = plan_of(options);
   std::vector<Schedule> programs;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (!plan.has(pass)) continue;
-    Schedule schedule{plan.outline(pass), {}};
-    for (Rank rank = 0; rank < plan.ranks(); ++rank) schedule.ranks.push_back(plan.program(pass, rank));
-    programs.push_back(std::move(schedule));
+    if (plan.has(pass)) programs.push_back(plan.schedule(pass));
   }
-  if (options.format == Format::json) {
-    print(programs_json(programs));
-    return Outcome::fine;
+  switch (options.format) {
+    case Format::text:
+      for (const Schedule& program : programs) print(to_text(program, verbosity() == Verbosity::verbose));
+      break;
+    case Format::json:
+      print(programs_json(programs));
+      break;
+    case Format::svg:
+    case Format::trace:
+      print(picture_of(plan, programs, options));
+      break;
   }
-  for (const Schedule& program : programs) print(to_text(program, verbosity() == Verbosity::verbose));
   return Outcome::fine;
 }
 
@@ -80,7 +99,10 @@ Command add_show_command(CLI::App& root) {
   auto* const program = add_value(*app, "--program", options->program, as_text,
                                   "A schedule that show printed as JSON, proved before it is shown", "FILE");
   exclude_others(*app, *program);
-  add_value(*app, "--format", options->format, parse_format, "text (rows ranks, columns steps) or json", "NAME");
+  add_value(*app, "--format", options->format, parse_format,
+            "text (rows ranks, columns steps), json, svg (a predicted timeline) or trace (the same for Perfetto)",
+            "NAME");
+  add_machine_option(*app, options->schedule);
   return {app, [options] { return show(*options); }};
 }
 

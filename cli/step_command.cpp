@@ -176,6 +176,7 @@ Command add_step_command(CLI::App& root) {
             "N");
   add_mask_options(*app, options->mask);
   add_schedule_options(*app, options->schedule, Several::no);
+  add_machine_option(*app, options->schedule);
   add_launch_options(*app, options->launch);
   app->add_flag("--verify", options->verify, "Compares every gradient with the unsharded step in float64");
   app->add_flag("--json", options->json, "As a JSON array, one object a step");

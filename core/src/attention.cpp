@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "distattn/choose.hpp"
+#include "distattn/simulate.hpp"
 #include "parallel.hpp"
 
 namespace distattn {
@@ -109,6 +110,20 @@ const Outline& AttentionPlan::outline(Pass pass) const { return state_->at(pass)
 const Tiles& AttentionPlan::tiles(Pass pass) const { return *state_->at(pass).tiles; }
 const Counts& AttentionPlan::counts(Pass pass) const { return state_->at(pass).counts; }
 RankProgram AttentionPlan::program(Pass pass, Rank rank) const { return state_->at(pass).program(rank); }
+
+Schedule AttentionPlan::schedule(Pass pass) const {
+  Schedule schedule{outline(pass), std::vector<RankProgram>(static_cast<std::size_t>(ranks()))};
+  for_each_rank(ranks(), [&](Rank rank) { schedule.ranks[static_cast<std::size_t>(rank)] = program(pass, rank); });
+  return schedule;
+}
+
+Timeline AttentionPlan::predict(Pass pass, const Machine& machine, int threads) const {
+  std::vector<ProgramSketch> sketches(static_cast<std::size_t>(ranks()));
+  for_each_rank(ranks(), [&](Rank rank) {
+    sketches[static_cast<std::size_t>(rank)] = sketch(outline(pass), tiles(pass), rank, program(pass, rank));
+  });
+  return simulate(outline(pass), sketches, machine, threads);
+}
 
 struct Attention::State {
   /// This rank's part of one pass.

@@ -5,7 +5,6 @@
 #include <map>
 
 #include "distattn/draw.hpp"
-#include "distattn/error.hpp"
 #include "distattn/words.hpp"
 #include "step_contents.hpp"
 #include "svg_page.hpp"
@@ -60,24 +59,26 @@ std::string tick_label(double seconds, double distance) {
   return fmt::format("{:.{}f} us", seconds * 1e6, distance < 1e-6 ? 2 : 0);
 }
 
+/// Draws one pass from some height of the page on.
 class Picture {
  public:
-  Picture(const Schedule& schedule, std::span<const Panel> panels)
-      : schedule_(schedule), contents_(schedule), panels_(panels) {
+  Picture(const Drawing& drawing, SvgPage& page, double y)
+      : schedule_(*drawing.schedule), contents_(schedule_), panels_(drawing.panels), page_(page), y_(y) {
     bool has_far = false;
-    for (const Panel& panel : panels) {
+    for (const Panel& panel : panels_) {
       seconds_ = std::max(seconds_, panel.timeline->seconds);
       for (const Span& span : panel.timeline->spans) has_far = has_far || span.lane == Lane::far;
     }
-    shape_ = row_shape(schedule.ranks.size(), has_far);
+    shape_ = row_shape(schedule_.ranks.size(), has_far);
     for (int r = 0; r < ranks(); ++r) colours_.push_back(circle_colour(r, ranks()));
   }
 
-  std::string draw() {
+  /// The height below the picture.
+  double draw() {
     heading();
     for (const Panel& panel : panels_) draw(panel);
     legend();
-    return page_.finish(page_width, y_ + margin, style);
+    return y_;
   }
 
  private:
@@ -94,15 +95,15 @@ class Picture {
     std::string words = fmt::format("{} {}, {}, {} ranks, {}, {} heads of {}", outline.name, name_of(outline.pass),
                                     name_of(outline.mode), ranks(), shape, problem.heads, problem.head_dim);
     if (problem.kv_heads != problem.heads) words += fmt::format(", {} key heads", problem.kv_heads);
-    page_.text(margin, 28, words, "heading");
-    y_ = heading_height;
+    page_.text(margin, y_ + 28, words, "heading");
+    y_ += heading_height;
   }
 
   void draw(const Panel& panel) {
     const Timeline& timeline = *panel.timeline;
     page_.text(margin, y_ + 16,
                fmt::format("{}: {}, {:.1f} % idle", panel.title, seconds_in_words(timeline.seconds),
-                           100 * timeline.idle_share(ranks())),
+                           100 * std::max(0.0, timeline.idle_share(ranks()))),
                "panel");
     y_ += panel_heading;
     const double height = shape_.row * ranks();
@@ -137,7 +138,7 @@ class Picture {
       page_.rect({margin - 4, y + 1, 8, shape_.compute - 2}, "tile", colour(rank));
       page_.text(plot_x - 6, baseline, fmt::format("rank {}", rank), "note", Anchor::end);
       const double idle = timeline.seconds > 0 ? 1 - busy_s[static_cast<std::size_t>(rank)] / timeline.seconds : 0;
-      page_.text(plot_x + plot_width + 8, baseline, fmt::format("{:.1f} % idle", 100 * std::abs(idle)), "note");
+      page_.text(plot_x + plot_width + 8, baseline, fmt::format("{:.1f} % idle", 100 * std::max(0.0, idle)), "note");
     }
   }
 
@@ -224,16 +225,21 @@ class Picture {
 
   const Schedule& schedule_;
   StepContents contents_;
-  std::span<const Panel> panels_;
+  const std::vector<Panel>& panels_;
   RowShape shape_;
   std::vector<std::string> colours_;
-  SvgPage page_;
+  SvgPage& page_;
+  double y_;
   double seconds_ = 0;
-  double y_ = 0;
 };
 
 }  // namespace
 
-std::string to_svg(const Schedule& schedule, std::span<const Panel> panels) { return Picture(schedule, panels).draw(); }
+std::string to_svg(std::span<const Drawing> drawings) {
+  SvgPage page;
+  double y = 0;
+  for (const Drawing& drawing : drawings) y = Picture(drawing, page, y).draw();
+  return page.finish(page_width, y + margin, style);
+}
 
 }  // namespace distattn

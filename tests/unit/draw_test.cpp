@@ -83,8 +83,8 @@ TEST_CASE("a picture shows every tile, merge and exchange of every rank", "[draw
                                                                            {"ulysses", 8, Pass::forward}}));
   INFO(name << " on " << ranks);
   const Drawn d = drawn(name, ranks, pass);
-  const std::vector<Panel> panels = {{"predicted", &d.timeline}};
-  const std::string svg = to_svg(d.schedule, panels);
+  const std::vector<Drawing> drawings = {{&d.schedule, {{"predicted", &d.timeline}}}};
+  const std::string svg = to_svg(drawings);
   CHECK(well_formed(svg));
   CHECK(count(svg, " pairs</title>") == tiles_of(d.schedule));
   std::size_t exchanges = 0, merges = 0;
@@ -114,8 +114,8 @@ TEST_CASE("panels share one scale of time", "[draw]") {
     span.start_s *= 2;
     span.end_s *= 2;
   }
-  const std::vector<Panel> panels = {{"predicted", &d.timeline}, {"measured", &slower}};
-  const std::string svg = to_svg(d.schedule, panels);
+  const std::vector<Drawing> drawings = {{&d.schedule, {{"predicted", &d.timeline}, {"measured", &slower}}}};
+  const std::string svg = to_svg(drawings);
   CHECK(well_formed(svg));
   CHECK(svg.find(">predicted: ") < svg.find(">measured: "));
   CHECK(count(svg, " pairs</title>") == 2 * tiles_of(d.schedule));
@@ -123,8 +123,8 @@ TEST_CASE("panels share one scale of time", "[draw]") {
 
 TEST_CASE("messages between nodes have a lane of their own", "[draw]") {
   const Drawn d = drawn("zigzag-ring", 16, Pass::forward, {8, 0});
-  const std::vector<Panel> panels = {{"predicted", &d.timeline}};
-  const std::string svg = to_svg(d.schedule, panels);
+  const std::vector<Drawing> drawings = {{&d.schedule, {{"predicted", &d.timeline}}}};
+  const std::string svg = to_svg(drawings);
   CHECK(well_formed(svg));
   CHECK(count(svg, "class=\"far\"") > 0);
   CHECK_THAT(svg, Contains("far exchange"));
@@ -132,8 +132,8 @@ TEST_CASE("messages between nodes have a lane of their own", "[draw]") {
 
 TEST_CASE("a trace has an event for every span and an arrow for every message", "[draw]") {
   const Drawn d = drawn("balanced", 5, Pass::forward);
-  const std::vector<Panel> panels = {{"predicted", &d.timeline}, {"measured", &d.timeline}};
-  const json events = json::parse(to_trace(d.schedule, panels)).at("traceEvents");
+  const std::vector<Drawing> drawings = {{&d.schedule, {{"predicted", &d.timeline}, {"measured", &d.timeline}}}};
+  const json events = json::parse(to_trace(drawings)).at("traceEvents");
   std::size_t spans = 0;
   std::multiset<int> begins, ends;
   std::set<int> processes;

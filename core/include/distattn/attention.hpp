@@ -10,6 +10,7 @@
 #include "distattn/engine.hpp"
 #include "distattn/execute.hpp"
 #include "distattn/lower.hpp"
+#include "distattn/machine.hpp"
 #include "distattn/problem.hpp"
 #include "distattn/table.hpp"
 #include "distattn/timeline.hpp"
@@ -22,7 +23,7 @@ struct AttentionOptions {
   bool own_mode = true;           ///< use each schedule's own mode instead of `mode`
   Mode mode = Mode::overlapped;
   Routes routes;
-  bool backward = false;          ///< prepare the backward pass too
+  bool backward = false;  ///< prepare the backward pass too
 };
 
 /// A schedule resolved, lowered and proved for all ranks: the same for each, so that ranks in one process share one.
@@ -45,6 +46,11 @@ class AttentionPlan {
   /// Counts over all ranks (of the proof).
   const Counts& counts(Pass pass) const;
   RankProgram program(Pass pass, Rank rank) const;
+  /// The programs of all ranks.
+  Schedule schedule(Pass pass) const;
+  /// When every step would run on a machine whose ranks compute with `threads` threads. Throws Error(usage) as simulate
+  /// does.
+  Timeline predict(Pass pass, const Machine& machine, int threads = 1) const;
 
  private:
   struct State;

@@ -63,6 +63,7 @@ struct Machine {
   int ranks() const { return nodes * ranks_per_node; }
   /// Ranks fill nodes in their order; a single node takes any number.
   int node_of(Rank rank) const { return nodes == 1 ? 0 : rank / ranks_per_node; }
+  bool states(DType dtype) const { return rates[static_cast<std::size_t>(dtype)][0].has_value(); }
   /// Throws Error(usage) when the machine states no rates for this element type.
   const KernelRates& rates_of(DType dtype, Pass pass) const;
   /// Memory that one of `ranks` ranks may use.

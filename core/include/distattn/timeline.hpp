@@ -2,6 +2,7 @@
 /// What happened when, on every rank and lane: measured by execute, predicted by simulate, drawn by the same code.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,5 +25,9 @@ struct Timeline {
   /// Seconds in which a rank's compute lane had nothing running, summed over ranks, as a share of ranks · seconds.
   double idle_share(int ranks) const;
 };
+
+/// All ranks' timelines as one: rank r's, measured on its own, began at begins_s[r] on a common clock. Time 0 is when
+/// the first of them began.
+Timeline join(std::span<const Timeline> ranks, std::span<const double> begins_s);
 
 }  // namespace distattn
