@@ -1,8 +1,10 @@
 #include "check.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "cpu_features.hpp"
 #include "distattn/oracle.hpp"
@@ -115,9 +117,11 @@ ExactResult exact_of(const Problem& problem, const Inputs& inputs, std::int64_t 
 
 }  // namespace
 
-double Errors::largest() const {
+double Errors::largest(Pass pass) const {
+  const std::array errors =
+      pass == Pass::forward ? std::array{o, lse / std::max(1.0, largest_lse), 0.0} : std::array{dq, dk, dv};
   double most = 0;
-  for (const double error : {o, lse / std::max(1.0, largest_lse), dq, dk, dv}) {
+  for (const double error : errors) {
     most = std::isnan(error) ? std::numeric_limits<double>::infinity() : std::max(most, error);
   }
   return most;

@@ -1,6 +1,7 @@
 #pragma once
 /// Compares what ranks computed with the float64 oracle.
 
+#include <algorithm>
 #include <vector>
 
 #include "inputs.hpp"
@@ -17,7 +18,8 @@ struct Errors {
   bool backward = false;
 
   /// What tolerance bounds: every error, that of lse as a share of its magnitude where that is above 1.
-  double largest() const;
+  double largest() const { return std::max(largest(Pass::forward), largest(Pass::backward)); }
+  double largest(Pass pass) const;
   bool within_tolerance() const { return largest() <= tolerance; }
 };
 

@@ -1,9 +1,12 @@
 #pragma once
 /// The subcommands: each adds its options to the command line and says what to do when it was chosen.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <memory>
+
+namespace CLI {
+class App;
+}
 
 namespace distattn::cli {
 
@@ -22,6 +25,7 @@ Command add_manual_command(CLI::App& root);
 Command add_plan_command(CLI::App& root);
 Command add_run_command(CLI::App& root);
 Command add_show_command(CLI::App& root);
+Command add_validate_command(CLI::App& root);
 Command add_step_command(CLI::App& root);
 
 }  // namespace distattn::cli

@@ -1,5 +1,6 @@
 /// distattn completion bash|zsh|fish.
 
+#include <CLI/CLI.hpp>
 #include "command.hpp"
 #include "completion_scripts.hpp"
 #include "output.hpp"

@@ -1,12 +1,15 @@
 #pragma once
 /// Options that say where q, k, v and do come from.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <map>
 #include <string>
 
 #include "inputs.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace distattn::cli {
 

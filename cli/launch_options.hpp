@@ -1,8 +1,11 @@
 #pragma once
 /// Options that say what computes and what carries.
 
-#include <CLI/CLI.hpp>
 #include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace distattn::cli {
 

@@ -1,7 +1,7 @@
 #pragma once
 /// Standard output: JSON, aligned columns, and how numbers are written in text.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #pragma once
 /// Options that say what is to be computed: shape, element types, mask.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -9,6 +8,11 @@
 #include <vector>
 
 #include "distattn/problem.hpp"
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace distattn::cli {
 
@@ -21,6 +25,7 @@ struct MaskOptions {
   std::int64_t sinks = 0;
   std::optional<std::string> cu_seqlens;
   std::string documents;  ///< a corpus to draw them from; empty: none
+  friend bool operator==(const MaskOptions&, const MaskOptions&) = default;
 };
 
 struct ProblemOptions {

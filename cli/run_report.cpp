@@ -1,6 +1,7 @@
 #include "run_report.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <limits>
 

@@ -1,7 +1,6 @@
 #pragma once
 /// Options that say how it is to be distributed: schedules, ranks, routes.
 
-#include <CLI/CLI.hpp>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,6 +10,10 @@
 #include "distattn/lower.hpp"
 #include "distattn/table.hpp"
 #include "problem_options.hpp"
+
+namespace CLI {
+class App;
+}
 
 namespace distattn::cli {
 

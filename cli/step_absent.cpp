@@ -1,3 +1,4 @@
+#include <CLI/CLI.hpp>
 #include "command.hpp"
 #include "distattn/error.hpp"
 

@@ -1,0 +1,248 @@
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include <set>
+
+#include "check.hpp"
+#include "command.hpp"
+#include "console.hpp"
+#include "distattn/error.hpp"
+#include "distattn/registry.hpp"
+#include "option.hpp"
+#include "output.hpp"
+#include "prepared.hpp"
+#include "sharded_run.hpp"
+#include "validate_cases.hpp"
+#include "values.hpp"
+
+namespace distattn::cli {
+namespace {
+
+struct ValidateOptions {
+  ProblemOptions problem;
+  ScheduleOptions schedule;
+  std::vector<std::string> masks, backends;
+  int threads = 0;
+  bool backward = false, json = false;
+};
+
+/// A schedule on some ranks for one problem: proved, or why not.
+struct Case {
+  Problem problem;
+  std::string schedule;
+  int ranks = 1;
+  std::shared_ptr<const AttentionPlan> plan;  ///< null: the proof failed
+  std::string failure;
+};
+
+/// One line of the result: one pass of a case on a backend.
+struct Verdict {
+  std::string backend;
+  Pass pass = Pass::forward;
+  double error = 0, tolerance = 0;
+  std::string failure;  ///< a case that did not run
+
+  bool ok() const { return failure.empty() && error <= tolerance; }
+};
+
+bool has_shape(const ValidateOptions& options) {
+  const ProblemOptions& given = options.problem;
+  return !given.seq.empty() || given.seq_kv || given.batch || given.heads || given.kv_heads || given.head_dim ||
+         given.dtype || given.wire != DType::fp32 || given.scale != 0 || !options.masks.empty() ||
+         given.mask != MaskOptions{};
+}
+
+/// Problems of the command line: every mask with every length; without a shape, the usual ones.
+std::vector<Problem> problems_of(const ValidateOptions& options) {
+  if (!has_shape(options)) return usual_problems();
+  ProblemOptions completed = options.problem;
+  if (completed.seq.empty()) completed.seq = {61};
+  if (!completed.heads) completed.heads = completed.kv_heads.value_or(6);
+  if (!completed.head_dim) completed.head_dim = 16;
+  std::vector<Problem> problems;
+  for (const std::string& mask : options.masks.empty() ? std::vector{completed.mask.mask} : options.masks) {
+    completed.mask.mask = mask;
+    for (const std::int64_t seq : completed.seq) {
+      problems.push_back(problem_of(completed, shape_of(completed, seq), completed.dtype.value_or(DType::fp32)));
+    }
+  }
+  return problems;
+}
+
+/// Ranks that the `i`-th problem is tried on: all that were asked for; without being asked every third, so that each
+/// schedule meets each number of ranks with several problems, and still ends within a minute.
+std::vector<int> ranks_of(const ValidateOptions& options, std::size_t i) {
+  if (!options.schedule.ranks.empty()) return {options.schedule.ranks.begin(), options.schedule.ranks.end()};
+  std::vector<int> ranks;
+  for (int count = 1; count <= 8; ++count) {
+    if (has_shape(options) || (static_cast<std::size_t>(count) + i) % 3 == 0) ranks.push_back(count);
+  }
+  return ranks;
+}
+
+/// Notes once what does not apply.
+class Skips {
+ public:
+  void add(const std::string& what, const std::string& reason) {
+    const std::string line = fmt::format("skipped {}: {}", what, reason);
+    if (noted_.insert(line).second) note(line);
+  }
+
+ private:
+  std::set<std::string> noted_;
+};
+
+/// Proves every schedule that applies.
+std::vector<Case> prove_all(const ValidateOptions& options, Skips& skips) {
+  std::vector<Case> cases;
+  Progress progress;
+  const std::vector<Problem> problems = problems_of(options);
+  for (std::size_t i = 0; i < problems.size(); ++i) {
+    const Problem& problem = problems[i];
+    for (const int ranks : ranks_of(options, i)) {
+      for (const std::string& name : names_of(options.schedule, problem, ranks)) {
+        if (name != "auto") {
+          const auto resolved = resolve_pair(name, problem, ranks);
+          if (const auto* reason = std::get_if<std::string>(&resolved)) {
+            skips.add(fmt::format("{} on {} ranks", name, ranks), *reason);
+            continue;
+          }
+        }
+        progress.show(fmt::format("proved {}: {} on {} ranks", cases.size(), name, ranks));
+        Case made{problem, name, ranks, nullptr, ""};
+        try {
+          made.plan = prepare(name, problem, ranks, 1, options.schedule, Passes::both).plan;
+        } catch (const Error& error) {
+          made.failure = error.what();
+        }
+        cases.push_back(std::move(made));
+      }
+    }
+  }
+  return cases;
+}
+
+/// Runs a proved case on a backend and compares both passes with the oracle.
+std::vector<Verdict> run_case(const Case& made, const std::string& backend, const ValidateOptions& options) {
+  Verdict forward{backend, Pass::forward, 0, 0, made.failure}, backward{backend, Pass::backward, 0, 0, made.failure};
+  if (made.plan == nullptr) return {forward, backward};
+  const Inputs inputs = Inputs::random(shape_of(made.problem), options.problem.seed);
+  try {
+    const RunResult result =
+        run_sharded({made.schedule, made.plan}, inputs, {backend, choose_threads(options.threads, made.ranks), 1, 0});
+    const Errors errors = check_results(made.plan->outline(Pass::forward).sharding, inputs, result.ranks, Passes::both,
+                                        made.plan->counts(Pass::forward).steps);
+    forward.error = errors.largest(Pass::forward);
+    backward.error = errors.largest(Pass::backward);
+    forward.tolerance = backward.tolerance = errors.tolerance;
+  } catch (const Error& error) {
+    forward.failure = backward.failure = error.what();
+  }
+  return {forward, backward};
+}
+
+std::string text_of(const Case& made, const Verdict& verdict) {
+  std::string text = fmt::format("{:<18} P={} {:<10} {:<8} {:<46}", made.schedule, made.ranks, verdict.backend,
+                                 name_of(verdict.pass), describe(made.problem));
+  if (!verdict.failure.empty()) return fmt::format("{} FAILED: {}\n", text, verdict.failure);
+  const Counts& counts = made.plan->counts(verdict.pass);
+  return fmt::format("{} {:>9} bytes {:>3} steps  error {:.1e}  tolerance {:.1e}  {}\n", text,
+                     largest(counts.bytes_sent), counts.steps, verdict.error, verdict.tolerance,
+                     verdict.ok() ? "ok" : "WRONG");
+}
+
+Json json_of(const Case& made, const Verdict& verdict) {
+  Json json = versioned_object();
+  json["schedule"] = made.schedule;
+  json["pass"] = name_of(verdict.pass);
+  json["ranks"] = made.ranks;
+  json["backend"] = verdict.backend;
+  json["case"] = describe(made.problem);
+  json["proved"] = made.plan != nullptr;
+  if (made.plan != nullptr) {
+    json["steps"] = made.plan->counts(verdict.pass).steps;
+    json["bytes_sent_max"] = largest(made.plan->counts(verdict.pass).bytes_sent);
+  }
+  json["error"] = verdict.failure.empty() ? number_or_null(verdict.error) : Json(nullptr);
+  json["tolerance"] = verdict.tolerance;
+  json["failure"] = verdict.failure.empty() ? Json(nullptr) : Json(verdict.failure);
+  json["ok"] = verdict.ok();
+  return json;
+}
+
+std::vector<std::string> backends_of(const ValidateOptions& options) {
+  if (!options.backends.empty()) return options.backends;
+  std::vector<std::string> names;
+  for (const BackendInfo& info : list_backends()) {
+    if (info.kind == BackendKind::device && info.usable) names.push_back(info.name);
+  }
+  return names;
+}
+
+Outcome validate(const ValidateOptions& options) {
+  Skips skips;
+  const std::vector<Case> cases = prove_all(options, skips);
+  int passed = 0, failed = 0;
+  Json json = Json::array();
+  Progress progress;
+  for (const std::string& backend : backends_of(options)) {
+    const auto device = make_device(backend, {1, 1});
+    for (const Case& made : cases) {
+      const std::string why = device->why_not(made.problem, Pass::backward);
+      if (!why.empty()) {
+        skips.add(fmt::format("{} on {}", describe(made.problem), backend), why);
+        continue;
+      }
+      progress.show(fmt::format("{} passed, {} failed", passed, failed));
+      for (const Verdict& verdict : run_case(made, backend, options)) {
+        ++(verdict.ok() ? passed : failed);
+        progress.done();
+        if (options.json) {
+          json.push_back(json_of(made, verdict));
+        } else {
+          print(text_of(made, verdict));
+        }
+      }
+    }
+  }
+  if (passed + failed == 0) refuse("no case is left (every one was skipped) choose other schedules, ranks or shapes");
+  if (options.json) {
+    print_json(json);
+  } else {
+    print(fmt::format("{} passed, {} failed\n", passed, failed));
+  }
+  return failed == 0 ? Outcome::fine : Outcome::wrong_result;
+}
+
+std::vector<std::string> parse_backends(std::string_view option, std::string_view text) {
+  auto names = parse_list(option, text);
+  for (const std::string& name : names) make_device(name, {1, 1});  // refuses what is unknown or not usable
+  return names;
+}
+
+}  // namespace
+
+Command add_validate_command(CLI::App& root) {
+  auto* const app = root.add_subcommand("validate", "Schedules, ranks, masks, shapes and backends against float64");
+  const auto options = std::make_shared<ValidateOptions>();
+  options->schedule.schedules = {"all"};
+  options->schedule.ranks.clear();  // 1 to 8
+  add_problem_options(*app, options->problem, Several::yes);
+  app->remove_option(app->get_option("--mask"));
+  add_value(*app, "--mask", options->masks, parse_list, "full, causal, prefix:K, block-causal:B, FILE.json", "MASKS");
+  add_seed_option(*app, options->problem);
+  add_schedule_options(*app, options->schedule, Several::yes);
+  add_value(*app, "--backend", options->backends, parse_backends, "What computes (default: all that are usable)",
+            "NAMES");
+  add_value(
+      *app, "--threads", options->threads,
+      [](std::string_view option, std::string_view text) {
+        return static_cast<int>(within(option, parse_size(option, text), 1, 4096));
+      },
+      "Threads a rank computes with (default: cores / ranks)", "N");
+  app->add_flag("--backward", options->backward, "Both passes, as always here");
+  app->add_flag("--json", options->json, "As a JSON array");
+  return {app, [options] { return validate(*options); }};
+}
+
+}  // namespace distattn::cli
