@@ -1,6 +1,7 @@
 #include "paper_report.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <cmath>
 
