@@ -9,12 +9,13 @@
 #include "distattn/registry.hpp"
 #include "distattn/version.hpp"
 #include "output.hpp"
+#include "support_matrix.hpp"
 
 namespace distattn::cli {
 namespace {
 
 struct InfoOptions {
-  bool json = false;
+  bool json = false, matrix = false;
 };
 
 constexpr std::pair<BackendKind, const char*> kinds[] = {
@@ -61,9 +62,13 @@ std::string info_text() {
 Command add_info_command(CLI::App& root) {
   auto* const app = root.add_subcommand("info", "What is built, what is usable here, and why not");
   const auto options = std::make_shared<InfoOptions>();
-  app->add_flag("--json", options->json, "As one JSON object");
+  auto* const json = app->add_flag("--json", options->json, "As one JSON object");
+  app->add_flag("--matrix", options->matrix, "What is supported: schedules by mask, backends by type and head_dim")
+      ->excludes(json);
   return {app, [options] {
-            if (options->json) {
+            if (options->matrix) {
+              print(support_matrix());
+            } else if (options->json) {
               print_json(info_json());
             } else {
               print(info_text());
