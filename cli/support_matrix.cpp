@@ -97,7 +97,8 @@ std::string backends_by_type() {
     const auto device = info.usable ? make_device(info.name, {.threads = 1}) : nullptr;
     for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
       std::vector<std::string> cells = {info.name, name_of(dtype)};
-      for (const auto& [head_dim, value_dim] : {std::pair(8, 8), {64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
+      for (const auto& [head_dim, value_dim] :
+           {std::pair(8, 8), {64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
         Problem problem = example(causal_mask());
         problem.dtype = dtype;
         problem.head_dim = head_dim;

@@ -134,7 +134,8 @@ void check_allocations(const HostKernels& kernels) {
     kernels.merge({&merge, 1}, team, never);
     kernels.accumulate({&accumulate, 1}, team, never);
   };
-  // Which thread takes which item is up to chance, and scratch is a thread's own: calls allocate until each has had some.
+  // Which thread takes which item is up to chance, and scratch is a thread's own: calls allocate until each has had
+  // some.
   bool steady = false;
   for (int round = 0; round < 50 && !steady; ++round) {
     const std::size_t before = allocations;
