@@ -31,20 +31,56 @@ std::vector<BackendInfo> list_backends() {
   return infos;
 }
 
-std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options) {
+namespace {
+
+/// The registration of that kind and name, or the best usable one. `fits`: leaves out those that cannot be made.
+template <class Fits>
+backends::Registration chosen(BackendKind kind, std::string_view word, std::string_view option, std::string_view name,
+                              Fits fits) {
   std::string known;
-  for (const auto& [info, make] : backends::registrations()) {
-    if (info.kind != BackendKind::device) continue;
-    if (name.empty() ? info.usable : info.name == name) {
+  for (const backends::Registration& registration : backends::registrations()) {
+    const BackendInfo& info = registration.info;
+    if (info.kind != kind) continue;
+    if (name.empty() ? info.usable && fits(registration) : info.name == name) {
       if (!info.usable) {
-        throw Error(ErrorKind::environment, "backend " + info.name + " cannot be used here (" + info.why +
-                                                ") choose another with --backend; distattn info lists them");
+        throw Error(ErrorKind::environment, std::string(word) + " " + info.name + " cannot be used here (" + info.why +
+                                                ") choose another with " + std::string(option) +
+                                                "; distattn info lists them");
       }
-      return make(options);
+      return registration;
     }
     known += (known.empty() ? "" : ", ") + info.name;
   }
-  refuse("no backend is called " + std::string(name) + " (known: " + known + ") choose one of these");
+  if (name.empty()) {
+    throw Error(ErrorKind::environment,
+                "no " + std::string(word) + " is usable here (known: " + known + ") distattn info says why");
+  }
+  refuse("no " + std::string(word) + " is called " + std::string(name) + " (known: " + known + ") choose one of these");
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options) {
+  return chosen(BackendKind::device, "backend", "--backend", name, [](const auto&) { return true; })
+      .make_device(options);
+}
+
+std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const BootstrapOptions& options) {
+  const auto between_processes = [](const backends::Registration& r) { return r.make_bootstrap != nullptr; };
+  const auto found = chosen(BackendKind::bootstrap, "bootstrap", "--bootstrap", name, between_processes);
+  if (!between_processes(found)) {
+    refuse("bootstrap " + found.info.name + " does not join processes (its ranks share one) choose another");
+  }
+  return found.make_bootstrap(options);
+}
+
+std::unique_ptr<Transport> make_transport(std::string_view name, Bootstrap& bootstrap) {
+  const auto between_processes = [](const backends::Registration& r) { return r.make_transport != nullptr; };
+  const auto found = chosen(BackendKind::transport, "transport", "--transport", name, between_processes);
+  if (!between_processes(found)) {
+    refuse("transport " + found.info.name + " does not connect processes (its ranks share one) choose another");
+  }
+  return found.make_transport(bootstrap);
 }
 
 }  // namespace distattn

@@ -4,12 +4,14 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # What a static libdistattn asks of whoever links it: link item | find_dependency arguments | pkg-config module.
-# A backend that links something else adds its line; configuring fails until it does.
+# A backend that links something else adds its line; configuring fails until it does. PkgConfig::<name> has no package
+# of its own.
 set(DISTATTN_LINK_DEPENDENCIES
   "fmt::fmt|fmt|fmt"
   "Threads::Threads|Threads|"
   "Kokkos::kokkos|Kokkos|"
-  "ucx::ucp|ucx|ucx")
+  "PkgConfig::PMIX||pmix"
+  "PkgConfig::UCX||ucx")
 
 # The line of DISTATTN_LINK_DEPENDENCIES for a link item, split into `out`.
 function(distattn_link_dependency out item)
@@ -62,7 +64,13 @@ function(distattn_static_dependencies finds requires libs)
     distattn_link_dependency(fields "${item}")
     list(GET fields 1 package)
     list(GET fields 2 module)
-    string(APPEND find_lines "find_dependency(${package})\n")
+    if(package)
+      string(APPEND find_lines "find_dependency(${package})\n")
+    else()
+      string(REPLACE "PkgConfig::" "" target "${item}")
+      string(APPEND find_lines
+        "find_dependency(PkgConfig)\npkg_check_modules(${target} REQUIRED IMPORTED_TARGET ${module})\n")
+    endif()
     if(module)
       list(APPEND modules "${module}")
     else()

@@ -15,7 +15,7 @@
 namespace distattn::backends {
 namespace {
 
-constexpr std::int64_t delta_rows = 512;            // of o that a thread packs at a time
+constexpr std::int64_t delta_rows = 512;        // of o that a thread packs at a time
 constexpr std::size_t memory_alignment = 4096;  // pages: what a transport registers is not shared with other memory
 
 std::shared_ptr<std::byte> allocate_pages(std::size_t bytes, Rank rank) {
@@ -35,7 +35,8 @@ class HostBuffers final : public BufferTable {
  public:
   HostBuffers(const Outline& outline, const RankProgram& program, Rank rank, std::shared_ptr<std::byte> memory,
               int threads)
-      : BufferTable(outline, program, rank, MemorySpace::host, std::move(memory)), batches(*this),
+      : BufferTable(outline, program, rank, MemorySpace::host, std::move(memory)),
+        batches(*this),
         staging(*this, {delta_rows, threads, [rank](std::size_t bytes) { return allocate_pages(bytes, rank); }}) {}
 
   Batches batches;
@@ -65,10 +66,17 @@ void fill(const FillArgs& args) {
 void fill_all(std::span<const FillArgs> operations) {
   for (const FillArgs& args : operations) {
     switch (args.dtype) {
-      case DType::fp64: fill<double>(args); break;
-      case DType::fp32: fill<float>(args); break;
+      case DType::fp64:
+        fill<double>(args);
+        break;
+      case DType::fp32:
+        fill<float>(args);
+        break;
       case DType::bf16:
-      case DType::fp16: DISTATTN_EXPECT(args.value == 0); fill<std::uint16_t>(args); break;
+      case DType::fp16:
+        DISTATTN_EXPECT(args.value == 0);
+        fill<std::uint16_t>(args);
+        break;
     }
   }
 }

@@ -32,7 +32,9 @@ void copy(std::span<const std::span<std::byte>> source, std::span<const std::spa
 }  // namespace
 
 Hub::Hub(int ranks)
-    : ranks_(ranks), waiting_(exchange_lanes * static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks)) {}
+    : ranks_(ranks),
+      waiting_(exchange_lanes * static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks)),
+      listeners_(static_cast<std::size_t>(ranks)) {}
 
 Posted*& Hub::waiting(Rank from, Rank to, Lane lane) {
   const auto ranks = static_cast<std::size_t>(ranks_);
@@ -41,11 +43,29 @@ Posted*& Hub::waiting(Rank from, Rank to, Lane lane) {
 }
 
 void Hub::abort(Rank rank, const Error& error) noexcept {
-  const std::scoped_lock lock(mutex_);
-  if (failure_) return;
-  failure_ = error;
-  failed_rank_ = rank;
-  for (Port* port : ports_) port->changed_.notify_all();
+  std::optional<Error> reason;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (failure_) return;
+    failure_ = error;
+    failed_rank_ = rank;
+    reason = ended();
+    for (Port* port : ports_) port->changed_.notify_all();
+  }
+  const std::scoped_lock lock(listeners_mutex_);
+  for (std::size_t other = 0; other < listeners_.size(); ++other) {
+    if (static_cast<Rank>(other) != rank && listeners_[other]) listeners_[other](*reason);
+  }
+}
+
+Error Hub::ended() const {
+  const ErrorKind kind = failure_->kind() == ErrorKind::interrupted ? ErrorKind::interrupted : ErrorKind::peer;
+  return {kind, fmt::format("ended because rank {} failed ({})", failed_rank_, failure_->what())};
+}
+
+void Hub::on_failure(Rank rank, std::function<void(const Error&)> listener) {
+  const std::scoped_lock lock(listeners_mutex_);
+  listeners_[static_cast<std::size_t>(rank)] = std::move(listener);
 }
 
 std::optional<Rank> Hub::failed() const {
@@ -54,7 +74,9 @@ std::optional<Rank> Hub::failed() const {
 }
 
 Port::Port(Hub& hub, Rank rank, Lane lane, std::optional<std::uint64_t> delivery_seed)
-    : hub_(hub), rank_(rank), lane_(lane),
+    : hub_(hub),
+      rank_(rank),
+      lane_(lane),
       jitter_(delivery_seed, static_cast<std::uint32_t>(rank) * 2 + (lane == Lane::far ? 1 : 0)) {
   const std::scoped_lock lock(hub_.mutex_);
   hub_.ports_.push_back(this);
@@ -118,15 +140,16 @@ void Port::deliver(const Pair& pair) {
 std::string Port::disagreement(const Pair& pair) const {
   const Port &from = *pair.source->port, &to = *pair.target->port;
   if (from.step_->number != to.step_->number) {
-    return fmt::format("rank {} sends to rank {} in step {} what that rank expects in step {} (they run different "
-                       "programs) give all ranks the same input and options",
-                       from.rank_, to.rank_, from.step_->number, to.step_->number);
+    return fmt::format(
+        "rank {} sends to rank {} in step {} what that rank expects in step {} (they run different "
+        "programs) give all ranks the same input and options",
+        from.rank_, to.rank_, from.step_->number, to.step_->number);
   }
   if (pair.source->packet->bytes != pair.target->packet->bytes) {
-    return fmt::format("rank {} sends {} bytes to rank {} in step {}, where {} are expected (they run different "
-                       "programs) give all ranks the same input and options",
-                       from.rank_, pair.source->packet->bytes, to.rank_, from.step_->number,
-                       pair.target->packet->bytes);
+    return fmt::format(
+        "rank {} sends {} bytes to rank {} in step {}, where {} are expected (they run different "
+        "programs) give all ranks the same input and options",
+        from.rank_, pair.source->packet->bytes, to.rank_, from.step_->number, pair.target->packet->bytes);
   }
   return {};
 }
@@ -139,9 +162,8 @@ void Port::wait() {
   withdraw();
   changed_.wait(lock, [&] { return open_ == 0; });
   if (!error_.empty()) throw Error(ErrorKind::peer, fmt::format("{}: {}", place_of(rank_, *step_), error_));
-  const ErrorKind kind = hub_.failure_->kind() == ErrorKind::interrupted ? ErrorKind::interrupted : ErrorKind::peer;
-  throw Error(kind, fmt::format("{}: ended because rank {} failed ({})", place_of(rank_, *step_), hub_.failed_rank_,
-                                hub_.failure_->what()));
+  const Error ended = hub_.ended();
+  throw Error(ended.kind(), fmt::format("{}: {}", place_of(rank_, *step_), ended.what()));
 }
 
 /// Takes back what nobody has begun to copy; the rest is waited for, because it is read or written right now.

@@ -2,6 +2,7 @@
 /// Where the threads of one process meet to exchange packets.
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -33,17 +34,24 @@ class Hub {
   void abort(Rank rank, const Error& error) noexcept;
   /// The rank whose error ended all exchanges.
   std::optional<Rank> failed() const;
+  /// Called with the failure of another rank; null: nobody.
+  void on_failure(Rank rank, std::function<void(const Error&)> listener);
 
  private:
   friend class Port;
+  /// How another rank says that `failure_` has ended it. With mutex_ held.
+  Error ended() const;
   Posted*& waiting(Rank from, Rank to, Lane lane);
 
   const int ranks_;
-  mutable std::mutex mutex_;       // guards everything here, and what ports say it guards
-  std::vector<Posted*> waiting_;   // by lane, from, to: a packet whose partner has not come
+  mutable std::mutex mutex_;      // guards everything here, and what ports say it guards
+  std::vector<Posted*> waiting_;  // by lane, from, to: a packet whose partner has not come
   std::vector<Port*> ports_;
   std::optional<Error> failure_;
   Rank failed_rank_ = 0;
+
+  std::mutex listeners_mutex_;  // held while they are called
+  std::vector<std::function<void(const Error&)>> listeners_;
 };
 
 /// One lane's end of one rank. Used by one thread.

@@ -20,6 +20,7 @@ class InprocTransport final : public Transport {
   /// Blocks the lane until the step's messages have been exchanged.
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
   void abort(const Error& error) noexcept override { hub_.abort(rank_, error); }
+  void on_failure(std::function<void(const Error&)> listener) override { hub_.on_failure(rank_, std::move(listener)); }
 
  private:
   struct ExchangeLane {

@@ -23,9 +23,10 @@ void expect(const char* name, const ConstTensorView& tensor, const Shape& shard,
     refuse(fmt::format("rank {} was given no {} (this pass needs its shard of {}) bind it", rank, name, text(shard)));
   }
   if (tensor.shape != shard && !(empty && tensor.data == nullptr)) {
-    refuse(fmt::format("rank {}'s {} is {} (its shard is {}: batch x tokens x heads x dim) bind the tokens that the "
-                       "layout gives to this rank",
-                       rank, name, text(tensor.shape), text(shard)));
+    refuse(
+        fmt::format("rank {}'s {} is {} (its shard is {}: batch x tokens x heads x dim) bind the tokens that the "
+                    "layout gives to this rank",
+                    rank, name, text(tensor.shape), text(shard)));
   }
 }
 

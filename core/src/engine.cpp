@@ -19,7 +19,11 @@ std::size_t slots_bytes(const RankProgram& program) {
 
 BufferTable::BufferTable(const Outline& outline, const RankProgram& program, Rank rank, MemorySpace space,
                          std::shared_ptr<std::byte> memory)
-    : outline_(&outline), program_(&program), rank_(rank), space_(space), memory_(std::move(memory)),
+    : outline_(&outline),
+      program_(&program),
+      rank_(rank),
+      space_(space),
+      memory_(std::move(memory)),
       bytes_(slots_bytes(program)) {
   std::vector<std::size_t> starts;
   starts.reserve(program.slots.size());

@@ -22,6 +22,8 @@ struct Executor::State {
 
   const Timeline& run(const Bindings& bindings);
 
+  class Listening;
+
   void serve(Lane lane);
   void run_lane(Lane lane) noexcept;
   void run_step(std::size_t step);
@@ -31,7 +33,8 @@ struct Executor::State {
   void guarded(Action action);
   void begin();
   void wake_lanes();
-  void join_lanes();
+  void join_lanes() noexcept;
+  void throw_failure();
   void measure(Clock::time_point begin);
 
   const RankProgram& program;
@@ -44,10 +47,10 @@ struct Executor::State {
 
   std::mutex mutex;  // guards all up to `threads`
   std::condition_variable changed;
-  std::vector<Event> events;       // by step
-  std::vector<char> submitted;     // by step
+  std::vector<Event> events;    // by step
+  std::vector<char> submitted;  // by step
   std::exception_ptr failure;
-  std::uint64_t generation = 0;    // counts runs: a lane thread waits for the next
+  std::uint64_t generation = 0;  // counts runs: a lane thread waits for the next
   int lanes_running = 0;
   bool closing = false;
 
@@ -61,9 +64,10 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
     : program(rank_program), rank(own_rank), device(on), transport(over) {
   if (const std::string why = device.why_not(outline.sharding.problem, outline.pass); !why.empty()) refuse(why);
   if (!transport.reaches(device.space())) {
-    refuse(fmt::format("transport {} cannot carry data of backend {} (it does not reach that memory) choose another "
-                       "with --transport",
-                       transport.name(), device.name()));
+    refuse(
+        fmt::format("transport {} cannot carry data of backend {} (it does not reach that memory) choose another "
+                    "with --transport",
+                    transport.name(), device.name()));
   }
   buffers = device.allocate(outline, program, rank);
 
@@ -121,9 +125,10 @@ void Executor::State::run_lane(Lane lane) noexcept {
 void Executor::State::run_step(std::size_t number) {
   const Step& step = program.steps[number];
   std::vector<Event>& after = after_of[index(step.lane)];
+  if (step.lane == Lane::compute) transport.resting();
   if (!wait_for_submission_of(step.after, after)) return;
 
-  if (step.lane == Lane::compute) transport.progressed(step.number);
+  if (step.lane == Lane::compute) transport.computing(step.number);
   started[number] = Clock::now();
   Engine& engine = step.lane == Lane::compute ? static_cast<Engine&>(device) : transport;
   Event event = engine.submit(step, *buffers, after);
@@ -160,8 +165,8 @@ void Executor::State::fail(std::exception_ptr error) noexcept {
 }
 
 void Executor::State::begin() {
+  throw_failure();
   const std::scoped_lock lock(mutex);
-  if (failure) std::rethrow_exception(failure);
   std::fill(submitted.begin(), submitted.end(), 0);
   std::fill(events.begin(), events.end(), Event());
 }
@@ -173,9 +178,14 @@ void Executor::State::wake_lanes() {
   changed.notify_all();
 }
 
-void Executor::State::join_lanes() {
+void Executor::State::join_lanes() noexcept {
+  transport.resting();
   std::unique_lock lock(mutex);
   changed.wait(lock, [&] { return lanes_running == 0; });
+}
+
+void Executor::State::throw_failure() {
+  const std::scoped_lock lock(mutex);
   if (failure) std::rethrow_exception(failure);
 }
 
@@ -190,9 +200,27 @@ void Executor::State::guarded(Action action) {
   }
 }
 
+/// While a run lasts, the failure of another rank stops this one's kernels too.
+class Executor::State::Listening {
+ public:
+  explicit Listening(State& state) : transport_(state.transport) {
+    transport_.on_failure([&state](const Error& error) { state.fail(std::make_exception_ptr(error)); });
+  }
+  ~Listening() {
+    transport_.on_failure(nullptr);
+    transport_.computing(-1);
+  }
+  Listening(const Listening&) = delete;
+  Listening& operator=(const Listening&) = delete;
+
+ private:
+  Transport& transport_;
+};
+
 const Timeline& Executor::State::run(const Bindings& bindings) {
   const Clock::time_point start = Clock::now();
   begin();
+  const Listening listening(*this);
   guarded([&] {
     check(bindings, buffers->outline(), rank);
     device.load(bindings, *buffers);
@@ -200,6 +228,7 @@ const Timeline& Executor::State::run(const Bindings& bindings) {
   wake_lanes();
   run_lane(Lane::compute);
   join_lanes();
+  throw_failure();
   guarded([&] { device.store(*buffers, bindings); });
   measure(start);
   return timeline;
@@ -216,16 +245,15 @@ void Executor::State::measure(Clock::time_point begin) {
     for (const StepId id : step.after) start = std::max(start, ended[index(id)]);
     start = std::min(start, ended[number]);
     lane_free[index(step.lane)] = ended[number];
-    timeline.spans.push_back({rank, step.lane, static_cast<StepId>(number), step.number, seconds(start),
-                              seconds(ended[number])});
+    timeline.spans.push_back(
+        {rank, step.lane, static_cast<StepId>(number), step.number, seconds(start), seconds(ended[number])});
   }
   std::sort(timeline.spans.begin(), timeline.spans.end(),
             [](const Span& a, const Span& b) { return a.start_s < b.start_s; });
   timeline.seconds = seconds(Clock::now());
 }
 
-Executor::Executor(const Outline& outline, const RankProgram& program, Rank rank, Device& device,
-                   Transport& transport)
+Executor::Executor(const Outline& outline, const RankProgram& program, Rank rank, Device& device, Transport& transport)
     : state_(std::make_unique<State>(outline, program, rank, device, transport)) {}
 Executor::~Executor() = default;
 const Timeline& Executor::run(const Bindings& bindings) { return state_->run(bindings); }

@@ -245,6 +245,7 @@ TEST_CASE("Partners that disagree about a message are told so") {
       const StepId step = writer.step(Lane::near, 2, {Send{own, next}, Recv{other, before}});
       Loaded loaded(outline, writer.take(), rank);
       loaded.submit(transport, step).wait();
+      relay(ranks, ranks, 1, rank, transport, Lane::near);  // those that agreed learn of it too
     });
     CHECK(message.find("rank ") != message.npos);
     CHECK(message.find("bytes") != message.npos);

@@ -7,26 +7,31 @@
 #include <new>
 
 namespace distattn::test {
+
 inline std::atomic<std::size_t> allocations{0};
+
+inline void* counted(std::size_t bytes) noexcept {
+  ++allocations;
+  return std::malloc(bytes);
+}
+inline void* counted_or_throw(std::size_t bytes) {
+  if (void* memory = counted(bytes)) return memory;
+  throw std::bad_alloc();
 }
 
-// g++ sees the free() of memory from new that it cannot match with the malloc() below.
+}  // namespace distattn::test
+
+// g++ sees a free() of memory from new, and cannot see that new is malloc() here.
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 #endif
 
-void* operator new(std::size_t bytes) {
-  ++distattn::test::allocations;
-  if (void* memory = std::malloc(bytes)) return memory;
-  throw std::bad_alloc();
-}
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  ++distattn::test::allocations;
-  const auto unit = static_cast<std::size_t>(alignment);
-  if (void* memory = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit)) return memory;
-  throw std::bad_alloc();
-}
+// All forms but the over-aligned: sanitizers bring their own for each that is missing, and do not mix.
+void* operator new(std::size_t bytes) { return distattn::test::counted_or_throw(bytes); }
+void* operator new[](std::size_t bytes) { return distattn::test::counted_or_throw(bytes); }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept { return distattn::test::counted(bytes); }
+void* operator new[](std::size_t bytes, const std::nothrow_t&) noexcept { return distattn::test::counted(bytes); }
 void operator delete(void* memory) noexcept { std::free(memory); }
+void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
+void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }

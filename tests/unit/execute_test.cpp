@@ -96,8 +96,8 @@ class ScriptedDevice final : public ScriptedEngine<Device> {
   MemorySpace space() const override { return MemorySpace::host; }
   std::string why_not(const Problem&, Pass) const override { return why; }
   std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
-    const std::shared_ptr<std::byte> memory(
-        static_cast<std::byte*>(std::aligned_alloc(64, slots_bytes(program) + 64)), std::free);
+    const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(std::aligned_alloc(64, slots_bytes(program) + 64)),
+                                            std::free);
     return std::make_unique<BufferTable>(outline, program, rank, space(), memory);
   }
   void load(const Bindings&, BufferTable&) override { ++loads; }
@@ -114,10 +114,12 @@ class ScriptedTransport final : public ScriptedEngine<Transport> {
   Rank rank() const override { return 0; }
   int size() const override { return 2; }
   bool reaches(MemorySpace) const override { return reaches_host; }
-  void progressed(int number) noexcept override { last_number = number; }
+  void computing(int number) noexcept override { last_number = std::max(last_number, number); }
+  void on_failure(std::function<void(const Error&)> to) override { listener = std::move(to); }
 
   bool reaches_host = true;
   int last_number = -1;
+  std::function<void(const Error&)> listener;
 };
 
 /// Rank 0 of two: compute 0 → near 0 → compute 1, and near 1 beside compute 1.
@@ -238,6 +240,18 @@ TEST_CASE("The first failure ends the other lanes and is what run throws, then a
   CHECK(rig.log.aborts.size() == 2);
   CHECK(rig.device.stores == 0);
   CHECK(message_of([&] { executor.run(rig.bindings); }) == "rank 0, step 1, compute lane: out of paper");
+}
+
+TEST_CASE("The failure of another rank stops a kernel that awaits nobody") {
+  Rig rig;
+  rig.device.script[2] = [&](std::span<const Event>) -> Event {
+    rig.transport.listener(Error(ErrorKind::peer, "rank 1 is gone"));
+    rig.device.ended.wait();
+    return {};
+  };
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  CHECK(message_of([&] { executor.run(rig.bindings); }) == "rank 1 is gone");
+  CHECK(rig.transport.listener == nullptr);
 }
 
 TEST_CASE("A failure that an event reports late is thrown too") {

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "distattn/control.hpp"
 #include "distattn/types.hpp"
 
 namespace distattn {
@@ -23,6 +24,8 @@ class Bootstrap {
   /// Everybody's bytes, by rank; lengths may differ.
   virtual std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> mine) = 0;
   virtual void barrier() = 0;
+  /// Null where ranks share a process: what ends one ends all.
+  virtual Control* control() { return nullptr; }
 };
 
 }  // namespace distattn

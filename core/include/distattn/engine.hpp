@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -56,6 +57,7 @@ class BufferTable {
   std::size_t index_of(const Step& step) const;
   /// The whole block: what a transport registers once.
   std::span<std::byte> memory() const { return {memory_.get(), bytes_}; }
+  const std::shared_ptr<std::byte>& owner() const { return memory_; }
 
  private:
   struct Where {
@@ -111,8 +113,13 @@ class Transport : public Engine {
   virtual int size() const = 0;
   /// Whether it can send from and receive into that memory.
   virtual bool reaches(MemorySpace space) const = 0;
-  /// Called by the executor when this rank has begun the compute step `number`: what a heartbeat carries.
-  virtual void progressed(int number) noexcept { static_cast<void>(number); }
+  /// Told by the executor, for heartbeats: the compute lane has begun a step, or waits for another lane.
+  virtual void computing(int number) noexcept { static_cast<void>(number); }
+  virtual void resting() noexcept {}
+  /// `listener` is called, at once and on any thread, when another rank's failure has ended all exchanges; null:
+  /// nobody. Returns when no call of an earlier listener is under way. A transport that learns of failures in submit()
+  /// alone calls nobody.
+  virtual void on_failure(std::function<void(const Error&)> listener) { static_cast<void>(listener); }
 };
 
 }  // namespace distattn

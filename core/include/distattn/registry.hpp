@@ -34,4 +34,16 @@ struct DeviceOptions {
 /// An empty name means the best usable.
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options);
 
+struct BootstrapOptions {
+  std::string path;       ///< "file" only
+  int ranks = 0;          ///< "file" only
+  double timeout_s = 60;  ///< longest time without progress of an awaited rank
+};
+
+/// Finds the other ranks. Throws as make_device, and Error(timeout) or Error(peer) where they do not come.
+std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const BootstrapOptions& options);
+
+/// A transport between the processes of `bootstrap`; a collective. Throws as make_device.
+std::unique_ptr<Transport> make_transport(std::string_view name, Bootstrap& bootstrap);
+
 }  // namespace distattn

@@ -1,0 +1,47 @@
+#include "backends/launch/bootstrap.hpp"
+
+#include <utility>
+
+#include <fmt/core.h>
+
+namespace distattn::backends::launch {
+
+Clock::time_point after_seconds(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+Listening listen_for_ranks(bool one_node, const Variables& variables) {
+  const int port = number_in(variables, "DISTATTN_PORT").value_or(0);
+  auto socket = listen_on(port, one_node ? Reach::this_machine : Reach::any);
+  if (!socket) {
+    throw Error(ErrorKind::environment,
+                fmt::format("rank 0 cannot listen on port {} (it is taken) set DISTATTN_PORT to a free one", port));
+  }
+  const auto own = variables("DISTATTN_ADDRESS");
+  const std::vector<std::string> hosts = one_node ? std::vector<std::string>{"127.0.0.1"}
+                                         : own    ? std::vector<std::string>{*own}
+                                                  : own_addresses();
+  Listening listening{std::move(*socket), {}};
+  for (const std::string& host : hosts) listening.endpoints.push_back({host, port_of(listening.socket)});
+  return listening;
+}
+
+ProcessBootstrap::ProcessBootstrap(std::string name, const Place& place, const Socket& listener,
+                                   const std::string& token, double timeout_s)
+    : name_(std::move(name)), place_(place) {
+  Gathered gathered = gather_ranks(listener, place.size, token, after_seconds(timeout_s));
+  channel_ = std::make_unique<ControlChannel>(place.rank, place.size, std::move(gathered.sockets), timeout_s);
+  if (!gathered.failure) return;
+  channel_->abort(*gathered.failure);
+  throw *gathered.failure;
+}
+
+ProcessBootstrap::ProcessBootstrap(std::string name, const Place& place, const std::function<Whereabouts()>& look,
+                                   double timeout_s)
+    : name_(std::move(name)), place_(place) {
+  std::vector<Socket> sockets;
+  sockets.push_back(join_ranks(place, look, after_seconds(timeout_s)));
+  channel_ = std::make_unique<ControlChannel>(place.rank, place.size, std::move(sockets), timeout_s);
+}
+
+}  // namespace distattn::backends::launch

@@ -1,0 +1,199 @@
+#include "backends/launch/control_channel.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+namespace distattn::backends::launch {
+namespace {
+
+using std::chrono::duration;
+using std::chrono::duration_cast;
+using std::chrono::milliseconds;
+
+/// Rank 0 judges first where both it and another rank could: the other one is only later informed.
+constexpr auto lead_margin = std::chrono::seconds(2);
+
+Clock::duration seconds(double s) { return duration_cast<Clock::duration>(duration<double>(s)); }
+
+}  // namespace
+
+ControlChannel::ControlChannel(Rank rank, int size, std::vector<Socket> sockets, double timeout_s)
+    : rank_(rank),
+      size_(size),
+      timeout_(seconds(timeout_s)),
+      interval_(seconds(std::clamp(timeout_s / 10, 0.05, 0.5))),
+      left_(sockets.size()),
+      liveness_(size, Clock::now()),
+      heard_from_lead_(Clock::now() + lead_margin),
+      brought_(static_cast<std::size_t>(size)),
+      has_brought_(static_cast<std::size_t>(size)),
+      wakeup_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
+  for (Socket& socket : sockets) peers_.emplace_back(std::move(socket));
+  thread_ = std::thread([this] { serve(); });
+}
+
+ControlChannel::~ControlChannel() {
+  {
+    const std::scoped_lock lock(mutex_);
+    for (Connection& peer : peers_) peer.queue(FrameKind::farewell, {});
+    closing_ = true;
+    wake();
+  }
+  thread_.join();
+}
+
+void ControlChannel::computing(int step) noexcept {
+  step_ = step;
+  working_ = true;
+  ++arrivals_;
+}
+
+void ControlChannel::arrived(Lane lane) noexcept {
+  awaited(lane) = -1;
+  ++arrivals_;
+}
+
+Status ControlChannel::own_status() const {
+  Status status{step_, -1, arrivals_};
+  if (in_collective_) {
+    status.awaiting = leads() ? first_missing().value_or(-1) : 0;
+  } else if (!working_) {
+    status.awaiting = awaited_[0] >= 0 ? awaited_[0] : awaited_[1];
+  }
+  return status;
+}
+
+void ControlChannel::abort(const Error& error) noexcept {
+  {
+    const std::scoped_lock lock(mutex_);
+    fail({rank_, error.kind(), error.what()});
+    flush();
+    wake();
+  }
+}
+
+void ControlChannel::on_failure(std::function<void(const Error&)> listener) {
+  const std::scoped_lock lock(listener_mutex_);
+  listener_ = std::move(listener);
+  {
+    const std::scoped_lock state(mutex_);
+    told_listener_ = false;
+  }
+  wake();
+}
+
+void ControlChannel::fail(Failure failure) {
+  if (failure_) return;
+  failure_ = std::move(failure);
+  PayloadWriter payload;
+  payload.value(failure_->origin);
+  payload.value(failure_->kind);
+  payload.bytes(std::as_bytes(std::span(failure_->message)));
+  for (Connection& peer : peers_) peer.queue(FrameKind::failure, payload.done());
+  changed_.notify_all();
+}
+
+Error ControlChannel::error_of(const Failure& failure) const {
+  const bool own = failure.origin == rank_;
+  const bool keeps_kind = own || failure.kind == ErrorKind::timeout || failure.kind == ErrorKind::interrupted;
+  const std::string name = fmt::format("rank {}", failure.origin);
+  const bool named = failure.message.find("rank ") != std::string::npos;
+  return {keeps_kind ? failure.kind : ErrorKind::peer,
+          own || named ? failure.message : fmt::format("{} failed: {}", name, failure.message)};
+}
+
+void ControlChannel::throw_failure() const { throw error_of(*failure_); }
+
+void ControlChannel::check(Rank peer, Clock::time_point since) {
+  const std::scoped_lock lock(mutex_);
+  check_held(peer, since);
+}
+
+void ControlChannel::check_held(Rank peer, Clock::time_point since) {
+  if (failure_) throw_failure();
+  const auto now = Clock::now();
+  // What others do is known from rank 0: while that is silent, nobody else can be blamed.
+  const bool lead_is_silent = !leads() && now - heard_from_lead_ > 3 * interval_;
+  Rank culprit = lead_is_silent ? 0 : liveness_.culprit(peer);
+  if (culprit == rank_) culprit = peer;
+  const auto progress = std::max(since, lead_is_silent ? heard_from_lead_ : liveness_.progress(culprit));
+  if (now - progress <= timeout_) return;
+  const int step = liveness_.status(culprit).step;
+  fail({rank_, ErrorKind::timeout,
+        fmt::format("rank {} made no progress for {:.3g} s ({}; rank {} waits for rank {}) give a longer --timeout if "
+                    "it is only slow",
+                    culprit, duration<double>(timeout_).count(),
+                    step < 0 ? "it had not begun to compute" : fmt::format("it was in step {}", step), rank_, peer)});
+  flush();
+  wake();
+  throw_failure();
+}
+
+std::optional<Rank> ControlChannel::first_missing() const {
+  const auto missing = std::find(has_brought_.begin(), has_brought_.end(), 0);
+  if (missing == has_brought_.end()) return std::nullopt;
+  return static_cast<Rank>(missing - has_brought_.begin());
+}
+
+ControlChannel::Gathered ControlChannel::allgather(std::span<const std::byte> mine) {
+  std::unique_lock lock(mutex_);
+  if (failure_) throw_failure();
+  const auto since = Clock::now();
+  in_collective_ = true;
+  if (leads()) {
+    take_contribution(0, mine);
+  } else {
+    peers_[0].queue(FrameKind::contribution, mine);
+    flush();
+  }
+  wake();
+  while (results_.empty()) {
+    if (failure_) throw_failure();
+    if (!leads()) check_held(0, since);
+    for (Rank rank = 1; leads() && rank < size_; ++rank) {
+      if (!has_brought_[static_cast<std::size_t>(rank)]) check_held(rank, since);
+    }
+    changed_.wait_for(lock, std::min<Clock::duration>(interval_, milliseconds(100)));
+  }
+  in_collective_ = false;
+  ++arrivals_;
+  Gathered result = std::move(results_.front());
+  results_.pop_front();
+  return result;
+}
+
+void ControlChannel::take_contribution(Rank from, std::span<const std::byte> bytes) {
+  const auto r = static_cast<std::size_t>(from);
+  brought_[r].assign(bytes.begin(), bytes.end());
+  has_brought_[r] = 1;
+  if (!first_missing()) finish_collective();
+}
+
+void ControlChannel::finish_collective() {
+  PayloadWriter payload;
+  for (const auto& bytes : brought_) payload.bytes(bytes);
+  for (Connection& peer : peers_) peer.queue(FrameKind::result, payload.done());
+  results_.push_back(std::exchange(brought_, Gathered(static_cast<std::size_t>(size_))));
+  std::fill(has_brought_.begin(), has_brought_.end(), 0);
+  flush();
+  changed_.notify_all();
+}
+
+/// A connection that breaks while sending is found out by who reads from it.
+void ControlChannel::flush() {
+  for (Connection& peer : peers_) {
+    if (peer.open() && !peer.flush()) peer.drop_output();
+  }
+}
+
+void ControlChannel::wake() noexcept {
+  const std::uint64_t one = 1;
+  static_cast<void>(::write(wakeup_.fd(), &one, sizeof one));
+}
+
+}  // namespace distattn::backends::launch

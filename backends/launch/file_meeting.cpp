@@ -1,0 +1,40 @@
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "backends/launch/bootstrap.hpp"
+#include "backends/launch/launcher.hpp"
+#include "backends/launch/meeting_file.hpp"
+
+namespace distattn::backends::launch {
+
+std::string node_identity() {
+  std::string boot = "unknown";
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  char network[64] = {};
+  const ssize_t length = ::readlink("/proc/self/ns/net", network, sizeof network - 1);
+  return boot + "/" + std::string(network, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+}
+
+std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const Variables& variables,
+                                        double timeout_s) {
+  const auto deadline = after_seconds(timeout_s);
+  MeetingFile file(path, size, number_in(variables, "DISTATTN_RANK"));
+  const Place place = file.wait_for_all(deadline);
+  if (place.rank != 0) {
+    const auto look = [&] { return Whereabouts{file.announced(), file.token()}; };
+    return std::make_unique<ProcessBootstrap>("file", place, look, timeout_s);
+  }
+
+  // The name is taken away however this ends, so that the next run finds no trace of it.
+  struct Remover {
+    MeetingFile& file;
+    ~Remover() { file.remove(); }
+  } const remover{file};
+  const Listening listening = listen_for_ranks(file.one_node(), variables);
+  file.announce(listening.endpoints);
+  return std::make_unique<ProcessBootstrap>("file", place, listening.socket, file.token(), timeout_s);
+}
+
+}  // namespace distattn::backends::launch

@@ -1,0 +1,45 @@
+#pragma once
+/// Ways to be started as a rank among others. Each says whether this process was, and finds the others.
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/launch/rendezvous.hpp"
+#include "distattn/bootstrap.hpp"
+
+namespace distattn::backends::launch {
+
+/// Reads environment variables; tests bring their own.
+using Variables = std::function<std::optional<std::string>(const std::string& name)>;
+std::optional<std::string> process_variable(const std::string& name);
+/// A variable that is a number ≥ 0; nothing if it is not set. Throws Error(environment) for anything else.
+std::optional<int> number_in(const Variables& variables, const std::string& name);
+
+/// What a launcher's variables say.
+struct Surroundings {
+  std::string launcher;
+  Place place;
+  std::string host;                  ///< of rank 0
+  std::vector<int> ports;            ///< where rank 0 listens: the first of them that is free
+  std::optional<std::string> token;  ///< nothing: a file of this user, which all ranks on one node can read
+  bool one_node() const { return place.local_size == place.size; }
+};
+
+/// Nothing where the variables of that launcher are not there. Both throw Error(environment) naming the variable that
+/// is wrong, or missing.
+std::optional<Surroundings> torchrun_surroundings(const Variables& variables);
+std::optional<Surroundings> slurm_surroundings(const Variables& variables);
+
+/// Over a port that all ranks know.
+std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double timeout_s);
+/// Over a file that all ranks can write: the first that comes is rank 0, unless DISTATTN_RANK says who is.
+std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const Variables& variables,
+                                        double timeout_s);
+
+/// Names the machine, and the network namespace in it: ranks of one node reach each other by loopback.
+std::string node_identity();
+
+}  // namespace distattn::backends::launch

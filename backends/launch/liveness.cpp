@@ -1,0 +1,25 @@
+#include "backends/launch/liveness.hpp"
+
+namespace distattn::backends::launch {
+
+void Liveness::heard(Rank rank, const Status& status, Clock::time_point now) {
+  Record& record = ranks_[static_cast<std::size_t>(rank)];
+  if (status.awaiting < 0 || status.arrivals != record.status.arrivals) record.progress = now;
+  record.status = status;
+}
+
+void Liveness::told(Rank rank, const Status& status, Clock::time_point progress) {
+  ranks_[static_cast<std::size_t>(rank)] = {status, progress};
+}
+
+Rank Liveness::culprit(Rank rank) const {
+  Rank at_fault = rank;
+  for (std::size_t hops = 0; hops < ranks_.size(); ++hops) {
+    const Rank next = at(at_fault).status.awaiting;
+    if (next < 0 || next >= static_cast<Rank>(ranks_.size())) return at_fault;
+    at_fault = next;
+  }
+  return rank;
+}
+
+}  // namespace distattn::backends::launch

@@ -1,0 +1,238 @@
+#include "backends/launch/meeting_file.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+#include <sstream>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "backends/launch/handshake.hpp"
+#include "backends/launch/launcher.hpp"
+
+namespace distattn::backends::launch {
+namespace {
+
+/// Holds the file for one process at a time.
+class Lock {
+ public:
+  explicit Lock(int fd) : fd_(fd) { ::flock(fd_, LOCK_EX); }
+  ~Lock() { ::flock(fd_, LOCK_UN); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  int fd_;
+};
+
+bool gone(const MeetingFile::Claim& claim) {
+  return claim.node == node_identity() && ::kill(claim.pid, 0) != 0 && errno == ESRCH;
+}
+
+[[noreturn]] void fail_on(const std::string& path, const char* what) {
+  throw Error(ErrorKind::environment, fmt::format("{} cannot be {} ({}) give --bootstrap file: another path", path,
+                                                  what, std::strerror(errno)));
+}
+
+/// Whether the open file is still the one that the path names.
+bool same_file(int fd, const std::string& path) {
+  struct stat open {
+  }, named{};
+  return ::fstat(fd, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_ino == named.st_ino &&
+         open.st_dev == named.st_dev;
+}
+
+}  // namespace
+
+MeetingFile::MeetingFile(std::string path, int size, std::optional<Rank> wish) : path_(std::move(path)), size_(size) {
+  if (wish && *wish >= size)
+    refuse(fmt::format("DISTATTN_RANK={} is no rank of {} (ranks count from 0) correct it", *wish, size));
+  while (true) {
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd_ < 0) fail_on(path_, "opened");
+    const Lock lock(fd_);
+    if (!same_file(fd_, path_)) {  // another run removed it meanwhile
+      ::close(fd_);
+      continue;
+    }
+    read();
+    if (token_.empty() || all_gone()) begin(size);
+    if (size_ != size) {
+      refuse(fmt::format("{} is of a run of {} ranks (this one was started for {}) start all ranks alike", path_, size_,
+                         size));
+    }
+    if (claims_.size() == static_cast<std::size_t>(size)) {
+      refuse(
+          fmt::format("{} ranks have already come to {} (this one is too many) start each once, or remove the file "
+                      "if it is of an earlier run",
+                      size, path_));
+    }
+    const auto wished = [&](const Claim& claim) { return claim.wish == wish; };
+    if (wish && std::any_of(claims_.begin(), claims_.end(), wished)) {
+      refuse(
+          fmt::format("rank {} has already come (two processes have DISTATTN_RANK={}) start each once", *wish, *wish));
+    }
+    own_ = claims_.size();
+    append(fmt::format("claim {} {} {}\n", wish ? std::to_string(*wish) : "-", node_identity(), ::getpid()));
+    return;
+  }
+}
+
+MeetingFile::~MeetingFile() { ::close(fd_); }
+
+void MeetingFile::begin(int size) {
+  if (::ftruncate(fd_, 0) != 0) fail_on(path_, "emptied");
+  claims_.clear();
+  endpoints_.clear();
+  failure_.reset();
+  size_ = size;
+  token_ = draw_token();
+  append(fmt::format("ranks {} {}\n", size, token_));
+}
+
+bool MeetingFile::all_gone() const { return std::all_of(claims_.begin(), claims_.end(), gone); }
+
+void MeetingFile::append(const std::string& line) {
+  if (::lseek(fd_, 0, SEEK_END) < 0 || ::write(fd_, line.data(), line.size()) != static_cast<ssize_t>(line.size())) {
+    fail_on(path_, "written");
+  }
+}
+
+void MeetingFile::read() {
+  std::string text;
+  struct stat info {};
+  if (::fstat(fd_, &info) != 0) fail_on(path_, "read");
+  text.resize(static_cast<std::size_t>(info.st_size));
+  const ssize_t got = ::pread(fd_, text.data(), text.size(), 0);
+  text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+
+  claims_.clear();
+  endpoints_.clear();
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string kind;
+    words >> kind;
+    if (kind == "ranks") {
+      words >> size_ >> token_;
+    } else if (kind == "claim") {
+      Claim claim;
+      std::string wish;
+      words >> wish >> claim.node >> claim.pid;
+      if (wish != "-") claim.wish = std::atoi(wish.c_str());
+      claims_.push_back(claim);
+    } else if (kind == "listen") {
+      Endpoint endpoint;
+      while (words >> endpoint.host >> endpoint.port) endpoints_.push_back(endpoint);
+    } else if (kind == "failed") {
+      failure_ = line.substr(kind.size() + 1);
+    } else {
+      refuse(fmt::format("{} is no meeting point of ranks (\"{}\" stands in it) give --bootstrap file: another path",
+                         path_, line.substr(0, 40)));
+    }
+  }
+}
+
+Place MeetingFile::wait_for_all(Clock::time_point deadline) {
+  auto pause = std::chrono::milliseconds(1);
+  while (true) {
+    std::optional<Error> failure;
+    {
+      const Lock lock(fd_);
+      read();
+      if (failure_) throw Error(ErrorKind::peer, *failure_);
+      if (claims_.size() == static_cast<std::size_t>(size_)) break;
+      const auto lost = std::find_if(claims_.begin(), claims_.end(), gone);
+      if (lost != claims_.end()) {
+        failure = Error(ErrorKind::peer,
+                        fmt::format("{} is gone (process {} ended before the run began) look at its own output",
+                                    lost->wish ? fmt::format("rank {}", *lost->wish) : "a rank", lost->pid));
+      } else if (Clock::now() >= deadline) {
+        failure = Error(ErrorKind::timeout, fmt::format("{} did not come to {} (waited for the timeout) start all {} "
+                                                        "ranks, or give a longer --timeout",
+                                                        missing(), path_, size_));
+      }
+      if (failure) append(fmt::format("failed {}\n", failure->what()));
+    }
+    if (failure) {
+      remove();
+      throw *failure;
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(50));
+  }
+
+  const std::vector<std::size_t> ranks = order();
+  Place place{0, size_, 0, 0};
+  place.rank = static_cast<Rank>(std::find(ranks.begin(), ranks.end(), own_) - ranks.begin());
+  for (Rank rank = 0; rank < size_; ++rank) {
+    if (claims_[ranks[static_cast<std::size_t>(rank)]].node != claims_[own_].node) continue;
+    ++place.local_size;
+    if (rank < place.rank) ++place.local_rank;
+  }
+  return place;
+}
+
+/// Claims by rank.
+std::vector<std::size_t> MeetingFile::order() const {
+  std::vector<std::size_t> claims(claims_.size());
+  std::iota(claims.begin(), claims.end(), std::size_t{0});
+  const auto first_of_node = [&](std::size_t claim) {
+    const auto same = [&](const Claim& other) { return other.node == claims_[claim].node; };
+    return std::find_if(claims_.begin(), claims_.end(), same) - claims_.begin();
+  };
+  const auto wishes = std::count_if(claims_.begin(), claims_.end(), [](const Claim& c) { return c.wish.has_value(); });
+  if (wishes == 0) {
+    std::stable_sort(claims.begin(), claims.end(),
+                     [&](std::size_t a, std::size_t b) { return first_of_node(a) < first_of_node(b); });
+  } else if (wishes == size_) {
+    std::sort(claims.begin(), claims.end(),
+              [&](std::size_t a, std::size_t b) { return *claims_[a].wish < *claims_[b].wish; });
+  } else {
+    refuse(fmt::format("{} of {} ranks have DISTATTN_RANK (all or none must) set it for all", wishes, size_));
+  }
+  return claims;
+}
+
+std::string MeetingFile::missing() const {
+  std::string names;
+  for (Rank rank = 0; rank < size_; ++rank) {
+    const auto wished = [&](const Claim& claim) { return claim.wish == rank; };
+    if (std::any_of(claims_.begin(), claims_.end(), wished)) continue;
+    names += fmt::format("{}rank {}", names.empty() ? "" : ", ", rank);
+  }
+  const bool named = std::all_of(claims_.begin(), claims_.end(), [](const Claim& c) { return c.wish.has_value(); });
+  return named ? names : fmt::format("{} of {} ranks", size_ - static_cast<int>(claims_.size()), size_);
+}
+
+bool MeetingFile::one_node() const {
+  return std::all_of(claims_.begin(), claims_.end(), [&](const Claim& c) { return c.node == claims_[own_].node; });
+}
+
+void MeetingFile::announce(const std::vector<Endpoint>& endpoints) {
+  std::string line = "listen";
+  for (const Endpoint& endpoint : endpoints) line += fmt::format(" {} {}", endpoint.host, endpoint.port);
+  const Lock lock(fd_);
+  append(line + "\n");
+}
+
+std::vector<Endpoint> MeetingFile::announced() {
+  const Lock lock(fd_);
+  read();
+  if (failure_) throw Error(ErrorKind::peer, *failure_);
+  return endpoints_;
+}
+
+void MeetingFile::remove() {
+  if (same_file(fd_, path_)) ::unlink(path_.c_str());
+}
+
+}  // namespace distattn::backends::launch

@@ -1,0 +1,59 @@
+#pragma once
+/// A file in which processes say that they are there, and from which each learns its rank.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/launch/rendezvous.hpp"
+
+namespace distattn::backends::launch {
+
+/// One line a process, in the order in which they came; then a line from rank 0. Lines are only added.
+class MeetingFile {
+ public:
+  struct Claim {
+    std::optional<Rank> wish;
+    std::string node;
+    int pid = 0;
+  };
+
+  /// Adds this process. Throws Error(usage) when all places are taken or the file is of another number of ranks, and
+  /// Error(environment) when it cannot be written. A file whose processes are all gone is begun anew.
+  MeetingFile(std::string path, int size, std::optional<Rank> wish);
+  ~MeetingFile();
+  MeetingFile(const MeetingFile&) = delete;
+  MeetingFile& operator=(const MeetingFile&) = delete;
+
+  /// Waits until all have come. Ranks of a node are consecutive, rank 0 came first, unless they have wishes. Throws
+  /// Error(timeout) naming who is missing, and Error(peer) when one that came is gone; the others then do likewise.
+  Place wait_for_all(Clock::time_point deadline);
+  bool one_node() const;
+  const std::string& token() const { return token_; }
+
+  /// Rank 0: where it listens.
+  void announce(const std::vector<Endpoint>& endpoints);
+  /// The others: empty until rank 0 has said so.
+  std::vector<Endpoint> announced();
+  /// Takes the name away: the next run begins a new file.
+  void remove();
+
+ private:
+  void begin(int size);
+  bool all_gone() const;
+  void read();
+  void append(const std::string& line);
+  std::vector<std::size_t> order() const;
+  std::string missing() const;
+
+  std::string path_;
+  int fd_ = -1;
+  int size_ = 0;
+  std::size_t own_ = 0;  // index of the own claim
+  std::string token_;
+  std::vector<Claim> claims_;
+  std::vector<Endpoint> endpoints_;
+  std::optional<std::string> failure_;
+};
+
+}  // namespace distattn::backends::launch

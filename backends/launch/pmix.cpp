@@ -1,0 +1,136 @@
+#include <pmix.h>
+
+#include <cstring>
+#include <sstream>
+
+#include <fmt/core.h>
+
+#include "backends/launch/bootstrap.hpp"
+#include "backends/launch/handshake.hpp"
+#include "backends/launch/launcher.hpp"
+#include "backends/registration.hpp"
+
+namespace distattn::backends::launch {
+namespace {
+
+constexpr const char* address_key = "distattn.rank0";
+
+[[noreturn]] void fail(const char* what, pmix_status_t status) {
+  throw Error(ErrorKind::environment, fmt::format("{} failed ({}) start the ranks with mpirun, or srun --mpi=pmix",
+                                                  what, PMIx_Error_string(status)));
+}
+
+void check(const char* what, pmix_status_t status) {
+  if (status != PMIX_SUCCESS) fail(what, status);
+}
+
+/// This process as a client of the server that started it.
+class Client {
+ public:
+  Client() { check("PMIx_Init", PMIx_Init(&self_, nullptr, 0)); }
+  ~Client() { PMIx_Finalize(nullptr, 0); }
+  Client(const Client&) = delete;
+  Client& operator=(const Client&) = delete;
+
+  Place place() {
+    Place place;
+    place.rank = static_cast<Rank>(self_.rank);
+    place.size = static_cast<int>(number(PMIX_JOB_SIZE, PMIX_RANK_WILDCARD));
+    place.local_size = static_cast<int>(number(PMIX_LOCAL_SIZE, PMIX_RANK_WILDCARD));
+    place.local_rank = static_cast<Rank>(number(PMIX_LOCAL_RANK, self_.rank));
+    return place;
+  }
+  void put(const std::string& text) {
+    pmix_value_t value;
+    PMIX_VALUE_CONSTRUCT(&value);
+    PMIX_VALUE_LOAD(&value, text.c_str(), PMIX_STRING);
+    check("PMIx_Put", PMIx_Put(PMIX_GLOBAL, address_key, &value));
+    PMIX_VALUE_DESTRUCT(&value);
+    check("PMIx_Commit", PMIx_Commit());
+  }
+  void fence() {
+    pmix_info_t info;
+    bool collect = true;
+    PMIX_INFO_CONSTRUCT(&info);
+    PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
+    const pmix_status_t status = PMIx_Fence(nullptr, 0, &info, 1);
+    PMIX_INFO_DESTRUCT(&info);
+    check("PMIx_Fence", status);
+  }
+  std::string text_of_rank_zero() {
+    pmix_value_t* value = get(address_key, 0);
+    const std::string text = value->type == PMIX_STRING ? value->data.string : "";
+    PMIX_VALUE_RELEASE(value);
+    return text;
+  }
+
+ private:
+  pmix_value_t* get(const char* key, pmix_rank_t rank) {
+    pmix_proc_t who;
+    PMIX_PROC_LOAD(&who, self_.nspace, rank);
+    pmix_value_t* value = nullptr;
+    const pmix_status_t status = PMIx_Get(&who, key, nullptr, 0, &value);
+    if (status != PMIX_SUCCESS || value == nullptr) fail(fmt::format("PMIx_Get of {}", key).c_str(), status);
+    return value;
+  }
+  std::uint32_t number(const char* key, pmix_rank_t rank) {
+    pmix_value_t* value = get(key, rank);
+    const std::uint32_t found = value->type == PMIX_UINT16 ? value->data.uint16 : value->data.uint32;
+    PMIX_VALUE_RELEASE(value);
+    return found;
+  }
+
+  pmix_proc_t self_{};
+};
+
+/// Ends as a client of the server when the run is over: it takes an earlier end for a failure.
+class PmixBootstrap final : public ProcessBootstrap {
+ public:
+  template <class... Args>
+  explicit PmixBootstrap(std::unique_ptr<Client> client, Args&&... args)
+      : ProcessBootstrap("pmix", std::forward<Args>(args)...), client_(std::move(client)) {}
+
+ private:
+  std::unique_ptr<Client> client_;
+};
+
+}  // namespace
+
+static std::unique_ptr<Bootstrap> meet_through_pmix(double timeout_s) {
+  auto client = std::make_unique<Client>();
+  const Place place = client->place();
+  if (place.rank == 0) {
+    const Listening listening = listen_for_ranks(place.local_size == place.size, process_variable);
+    const std::string token = process_variable("DISTATTN_TOKEN").value_or(draw_token());
+    std::string text = token;
+    for (const Endpoint& endpoint : listening.endpoints) text += fmt::format(" {} {}", endpoint.host, endpoint.port);
+    client->put(text);
+    client->fence();
+    return std::make_unique<PmixBootstrap>(std::move(client), place, listening.socket, token, timeout_s);
+  }
+  client->fence();
+  std::istringstream words(client->text_of_rank_zero());
+  Whereabouts where;
+  words >> where.token;
+  for (Endpoint endpoint; words >> endpoint.host >> endpoint.port;) where.endpoints.push_back(endpoint);
+  return std::make_unique<PmixBootstrap>(
+      std::move(client), place, [&] { return where; }, timeout_s);
+}
+
+}  // namespace distattn::backends::launch
+
+namespace distattn::backends {
+
+Registration register_pmix() {
+  const bool started = launch::process_variable("PMIX_NAMESPACE").has_value();
+  Registration registration{
+      {"pmix", BackendKind::bootstrap, true, started,
+       started ? "a PMIx server started this process" : "PMIX_NAMESPACE is not set", PMIx_Get_version()},
+      {}};
+  registration.make_bootstrap = [](const BootstrapOptions& options) {
+    return launch::meet_through_pmix(options.timeout_s);
+  };
+  return registration;
+}
+
+}  // namespace distattn::backends

@@ -1,0 +1,103 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+
+#include <fmt/core.h>
+
+#include "backends/launch/bootstrap.hpp"
+#include "backends/launch/handshake.hpp"
+#include "backends/launch/launcher.hpp"
+
+namespace distattn::backends::launch {
+namespace {
+
+/// A token that only this user's processes on this machine can read. Rank 0 writes it, and removes it at the end.
+class TokenFile {
+ public:
+  explicit TokenFile(int port) : path_(path_for(port)) {}
+  ~TokenFile() {
+    if (written_) ::unlink(path_.c_str());
+  }
+  TokenFile(const TokenFile&) = delete;
+  TokenFile& operator=(const TokenFile&) = delete;
+
+  std::string write() {
+    ::unlink(path_.c_str());  // of a run that did not end well
+    const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    const std::string token = draw_token();
+    const bool whole = fd >= 0 && ::write(fd, token.data(), token.size()) == static_cast<ssize_t>(token.size());
+    const int error = errno;
+    if (fd >= 0) ::close(fd);
+    written_ = fd >= 0;
+    if (whole) return token;
+    throw Error(ErrorKind::environment, fmt::format("{} cannot be written ({}) set DISTATTN_TOKEN to the same text for "
+                                                    "all ranks",
+                                                    path_, std::strerror(error)));
+  }
+
+  /// Empty while rank 0 has not written it, or if it is not this user's alone.
+  std::string read() const {
+    const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0) return {};
+    struct stat info {};
+    std::string token(256, '\0');
+    const bool own = ::fstat(fd, &info) == 0 && info.st_uid == ::geteuid() && (info.st_mode & 077) == 0;
+    const ssize_t got = own ? ::read(fd, token.data(), token.size()) : 0;
+    ::close(fd);
+    token.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    return token;
+  }
+
+ private:
+  static std::string path_for(int port) {
+    std::error_code error;
+    const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
+    return (error ? std::filesystem::path("/tmp") : folder) / fmt::format("distattn-{}-{}.token", ::geteuid(), port);
+  }
+
+  std::string path_;
+  bool written_ = false;
+};
+
+Socket listen_on_first_free(const std::vector<int>& ports, Reach reach) {
+  for (const int port : ports) {
+    if (auto socket = listen_on(port, reach)) return std::move(*socket);
+  }
+  throw Error(ErrorKind::environment, fmt::format("rank 0 cannot listen on ports {} to {} (all are taken) set "
+                                                  "DISTATTN_PORT to a free one",
+                                                  ports.front(), ports.back()));
+}
+
+}  // namespace
+
+std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double timeout_s) {
+  if (!surroundings.token && !surroundings.one_node()) {
+    throw Error(
+        ErrorKind::environment,
+        fmt::format("{} gave this run no name of its own (ranks on several machines prove by it that they belong "
+                    "together) set DISTATTN_TOKEN to the same secret for all ranks",
+                    surroundings.launcher));
+  }
+  TokenFile file(surroundings.ports.front());
+  if (surroundings.place.rank == 0) {
+    const Socket listener =
+        listen_on_first_free(surroundings.ports, surroundings.one_node() ? Reach::this_machine : Reach::any);
+    const std::string token = surroundings.token ? *surroundings.token : file.write();
+    return std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, listener, token, timeout_s);
+  }
+  const auto look = [&] {
+    Whereabouts where;
+    where.token = surroundings.token ? *surroundings.token : file.read();
+    if (where.token.empty()) return where;
+    const std::string host = surroundings.one_node() ? "127.0.0.1" : surroundings.host;
+    for (const int port : surroundings.ports) where.endpoints.push_back({host, port});
+    return where;
+  };
+  return std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, look, timeout_s);
+}
+
+}  // namespace distattn::backends::launch

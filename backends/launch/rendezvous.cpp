@@ -1,0 +1,216 @@
+#include "backends/launch/rendezvous.hpp"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <list>
+#include <thread>
+
+#include <fmt/core.h>
+
+#include "backends/launch/handshake.hpp"
+
+namespace distattn::backends::launch {
+namespace {
+
+constexpr auto handshake_time = std::chrono::seconds(5);
+constexpr auto last_call = std::chrono::seconds(2);  // for ranks still to come, when it is known that the run fails
+constexpr std::size_t most_strangers = 256;          // connections that have not proved anything yet
+
+template <class T>
+std::span<std::byte> bytes_of(T& value) {
+  return std::as_writable_bytes(std::span(&value, 1));
+}
+
+/// A connection that has not yet proved who it is.
+class Newcomer {
+ public:
+  enum class State : std::uint8_t { pending, failed, claimed };
+
+  explicit Newcomer(Socket socket) : socket_(std::move(socket)), deadline_(Clock::now() + handshake_time) {}
+
+  const Socket& socket() const { return socket_; }
+  const Claim& claim() const { return claim_; }
+  bool late() const { return Clock::now() >= deadline_; }
+  Socket take() { return std::move(socket_); }
+
+  /// Reads what has come.
+  State advance(const std::string& token) {
+    while (true) {
+      const std::span<std::byte> wanted = greeted_ ? bytes_of(claim_) : bytes_of(hello_);
+      const auto got = receive_some(socket_, wanted.subspan(received_));
+      if (!got) return State::failed;
+      if (*got == 0) return State::pending;
+      received_ += *got;
+      if (received_ < wanted.size()) continue;
+      received_ = 0;
+      if (greeted_)
+        return same(claim_.proof, client_proof(token, hello_, nonce_, claim_)) ? State::claimed : State::failed;
+      if (!greet(token)) return State::failed;
+    }
+  }
+
+ private:
+  bool greet(const std::string& token) {
+    if (hello_.magic != Hello().magic || hello_.protocol != Hello().protocol) return false;
+    greeted_ = true;
+    nonce_ = draw_nonce();
+    Challenge challenge{nonce_, server_proof(token, hello_, nonce_)};
+    return send_some(socket_, bytes_of(challenge)) == sizeof challenge;
+  }
+
+  Socket socket_;
+  Clock::time_point deadline_;
+  Hello hello_;
+  Nonce nonce_{};
+  Claim claim_;
+  bool greeted_ = false;
+  std::size_t received_ = 0;
+};
+
+/// Rank 0 while it waits for the others.
+class Gathering {
+ public:
+  Gathering(const Socket& listener, int size, const std::string& token)
+      : listener_(listener), size_(size), token_(token), sockets_(static_cast<std::size_t>(size)) {}
+
+  Gathered run(Clock::time_point deadline) {
+    std::optional<Error> failure;
+    while (missing() > 0 && Clock::now() < deadline) {
+      wait(deadline);
+      admit();
+      hear();
+      if (failure || !(failure = gone())) continue;
+      deadline = std::min(deadline, Clock::now() + last_call);
+    }
+    if (missing() > 0 && !failure) failure = too_late();
+    return {std::move(sockets_), std::move(failure)};
+  }
+
+ private:
+  int missing() const {
+    const auto came = std::count_if(sockets_.begin(), sockets_.end(), [](const Socket& s) { return bool(s); });
+    return size_ - 1 - static_cast<int>(came) - gone_;
+  }
+
+  void wait(Clock::time_point deadline) {
+    entries_.assign(1, {listener_.fd(), POLLIN, 0});
+    for (const Newcomer& newcomer : newcomers_) entries_.push_back({newcomer.socket().fd(), POLLIN, 0});
+    for (const Socket& socket : sockets_) {
+      if (socket) entries_.push_back({socket.fd(), POLLIN, 0});
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    ::poll(entries_.data(), entries_.size(), static_cast<int>(std::clamp<std::int64_t>(left, 1, 200)));
+  }
+
+  void admit() {
+    while (auto socket = accept_from(listener_)) {
+      if (newcomers_.size() == most_strangers) newcomers_.pop_front();
+      newcomers_.emplace_back(std::move(*socket));
+    }
+  }
+
+  void hear() {
+    for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
+      const Newcomer::State state = newcomer->advance(token_);
+      if (state == Newcomer::State::claimed) seat(*newcomer);
+      const bool leaves = state != Newcomer::State::pending || newcomer->late();
+      newcomer = leaves ? newcomers_.erase(newcomer) : std::next(newcomer);
+    }
+  }
+
+  void seat(Newcomer& newcomer) {
+    const std::uint32_t rank = newcomer.claim().rank;
+    Answer answer{Verdict::accepted, static_cast<std::uint32_t>(size_)};
+    if (rank == 0 || rank >= sockets_.size() || newcomer.claim().size != answer.size)
+      answer.verdict = Verdict::no_such_rank;
+    else if (sockets_[rank])
+      answer.verdict = Verdict::rank_taken;
+    const bool told = send_some(newcomer.socket(), bytes_of(answer)) == sizeof answer;
+    if (told && answer.verdict == Verdict::accepted) sockets_[rank] = newcomer.take();
+  }
+
+  std::optional<Error> gone() {
+    for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
+      if (sockets_[rank] && closed(sockets_[rank])) {
+        sockets_[rank] = Socket();
+        ++gone_;
+        return Error(ErrorKind::peer, fmt::format("rank {} is gone (its process ended before the run began)", rank));
+      }
+    }
+    return std::nullopt;
+  }
+
+  Error too_late() const {
+    std::string names;
+    for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
+      if (!sockets_[rank]) names += fmt::format("{}rank {}", names.empty() ? "" : ", ", rank);
+    }
+    return {ErrorKind::timeout, fmt::format("{} did not come (rank 0 has waited for the timeout) start all {} ranks, "
+                                            "or give a longer --timeout",
+                                            names, size_)};
+  }
+
+  const Socket& listener_;
+  const int size_;
+  const std::string& token_;
+  std::vector<Socket> sockets_;
+  int gone_ = 0;
+  std::list<Newcomer> newcomers_;
+  std::vector<pollfd> entries_;
+};
+
+enum class Attempt : std::uint8_t { failed, joined };
+
+Attempt greet_rank_zero(const Socket& socket, const Place& place, const std::string& token) {
+  const auto deadline = Clock::now() + handshake_time;
+  Hello hello;
+  hello.nonce = draw_nonce();
+  Challenge challenge;
+  if (!send_all(socket, bytes_of(hello), deadline) || !receive_all(socket, bytes_of(challenge), deadline))
+    return Attempt::failed;
+  if (!same(challenge.proof, server_proof(token, hello, challenge.nonce))) return Attempt::failed;
+
+  Claim claim{static_cast<std::uint32_t>(place.rank), static_cast<std::uint32_t>(place.size), {}};
+  claim.proof = client_proof(token, hello, challenge.nonce, claim);
+  Answer answer;
+  if (!send_all(socket, bytes_of(claim), deadline) || !receive_all(socket, bytes_of(answer), deadline))
+    return Attempt::failed;
+  if (answer.verdict == Verdict::no_such_rank) {
+    throw Error(ErrorKind::peer,
+                fmt::format("rank {} of {} is not expected (rank 0 was started for {} ranks) start all "
+                            "ranks alike",
+                            place.rank, place.size, answer.size));
+  }
+  if (answer.verdict == Verdict::rank_taken) {
+    throw Error(ErrorKind::peer, fmt::format("rank {} has already come (two processes were started as rank {}) start "
+                                             "each once",
+                                             place.rank, place.rank));
+  }
+  return Attempt::joined;
+}
+
+}  // namespace
+
+Gathered gather_ranks(const Socket& listener, int size, const std::string& token, Clock::time_point deadline) {
+  return Gathering(listener, size, token).run(deadline);
+}
+
+Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, Clock::time_point deadline) {
+  auto pause = std::chrono::milliseconds(2);
+  while (Clock::now() < deadline) {
+    const Whereabouts where = look();
+    for (const Endpoint& endpoint : where.endpoints) {
+      auto socket = connect_to(endpoint.host, endpoint.port, std::min(deadline, Clock::now() + handshake_time));
+      if (socket && greet_rank_zero(*socket, place, where.token) == Attempt::joined) return std::move(*socket);
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, std::chrono::milliseconds(200));
+  }
+  throw Error(ErrorKind::timeout,
+              fmt::format("rank 0 was not found (rank {} has looked for it for the timeout) start all "
+                          "{} ranks, or give a longer --timeout",
+                          place.rank, place.size));
+}
+
+}  // namespace distattn::backends::launch

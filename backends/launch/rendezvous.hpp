@@ -1,0 +1,47 @@
+#pragma once
+/// How processes that know a token and a port become ranks: rank 0 listens, the others connect and prove themselves.
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/launch/socket.hpp"
+#include "distattn/error.hpp"
+#include "distattn/types.hpp"
+
+namespace distattn::backends::launch {
+
+/// Who a process is among the ranks.
+struct Place {
+  Rank rank = 0;
+  int size = 1;
+  Rank local_rank = 0;
+  int local_size = 1;
+};
+
+/// What rank 0 has after waiting: a connection to each other rank, by rank; and why some are missing.
+struct Gathered {
+  std::vector<Socket> sockets;  ///< [0] has none
+  std::optional<Error> failure;
+};
+
+/// Waits on `listener` until all other ranks have proved that they know `token`. Whoever cannot is dropped: strangers,
+/// garbage and slow writers cost a rank nothing but its place in the queue.
+Gathered gather_ranks(const Socket& listener, int size, const std::string& token, Clock::time_point deadline);
+
+struct Endpoint {
+  std::string host;
+  int port = 0;
+};
+/// Where rank 0 may be listening, and the token, as known at this moment; asked again until a connection is made.
+struct Whereabouts {
+  std::vector<Endpoint> endpoints;
+  std::string token;
+};
+
+/// A connection to rank 0, which has proved that it knows the token. Throws Error(timeout) when rank 0 was not there
+/// before the deadline and Error(peer) when it refuses this rank.
+Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, Clock::time_point deadline);
+
+}  // namespace distattn::backends::launch

@@ -1,0 +1,182 @@
+#include "backends/launch/socket.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include <fmt/core.h>
+
+#include "distattn/error.hpp"
+
+namespace distattn::backends::launch {
+namespace {
+
+constexpr int backlog = 1024;
+
+bool would_block(int error) { return error == EAGAIN || error == EWOULDBLOCK || error == EINTR; }
+
+/// Milliseconds for poll: rounded up, so that a deadline is not polled at full speed just before it.
+int milliseconds_until(Clock::time_point deadline) {
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now()).count();
+  return static_cast<int>(std::clamp<std::int64_t>(left, 0, 60'000));
+}
+
+bool wait_for(const Socket& socket, short events, Clock::time_point deadline) {
+  pollfd entry{socket.fd(), events, 0};
+  while (Clock::now() < deadline) {
+    if (::poll(&entry, 1, milliseconds_until(deadline)) > 0) return true;
+  }
+  return false;
+}
+
+void send_at_once(const Socket& socket) {
+  const int on = 1;
+  ::setsockopt(socket.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+Socket bound(int family, int port, Reach reach) {
+  Socket socket(::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return socket;
+  const int on = 1, off = 0;
+  ::setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  int failed = 0;
+  if (family == AF_INET6) {
+    ::setsockopt(socket.fd(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_port = htons(static_cast<std::uint16_t>(port));
+    failed = ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  } else {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    address.sin_addr.s_addr = htonl(reach == Reach::this_machine ? INADDR_LOOPBACK : INADDR_ANY);
+    failed = ::bind(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  }
+  return failed == 0 && ::listen(socket.fd(), backlog) == 0 ? std::move(socket) : Socket();
+}
+
+/// Finishes a connection that is under way.
+bool connected(const Socket& socket, Clock::time_point deadline) {
+  if (!wait_for(socket, POLLOUT, deadline)) return false;
+  int error = 0;
+  socklen_t size = sizeof error;
+  return ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+}
+
+}  // namespace
+
+Socket::~Socket() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+std::optional<Socket> listen_on(int port, Reach reach) {
+  Socket socket;
+  if (reach == Reach::any) socket = bound(AF_INET6, port, reach);
+  if (!socket && errno != EADDRINUSE) socket = bound(AF_INET, port, reach);
+  if (socket) return socket;
+  if (errno == EADDRINUSE || errno == EACCES) return std::nullopt;
+  throw Error(ErrorKind::environment, fmt::format("rank 0 cannot listen on port {} ({}) set DISTATTN_PORT to another",
+                                                  port, std::strerror(errno)));
+}
+
+int port_of(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  DISTATTN_EXPECT(::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&address), &size) == 0);
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<const sockaddr_in&>(address).sin_port);
+}
+
+std::optional<Socket> accept_from(const Socket& listener) {
+  Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (!socket) return std::nullopt;
+  send_at_once(socket);
+  return socket;
+}
+
+std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_point deadline) {
+  addrinfo hints{};
+  hints.ai_family = AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return std::nullopt;
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
+  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+    Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!socket) continue;
+    const bool begun = ::connect(socket.fd(), one->ai_addr, one->ai_addrlen) == 0 || errno == EINPROGRESS;
+    if (!begun || !connected(socket, deadline)) continue;
+    send_at_once(socket);
+    return socket;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> own_addresses() {
+  std::vector<std::string> all;
+  ifaddrs* found = nullptr;
+  if (::getifaddrs(&found) != 0) return all;
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> interfaces(found, ::freeifaddrs);
+  for (const ifaddrs* one = interfaces.get(); one != nullptr; one = one->ifa_next) {
+    const bool usable =
+        one->ifa_addr != nullptr && (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
+    if (!usable || one->ifa_addr->sa_family != AF_INET) continue;
+    char text[INET_ADDRSTRLEN];
+    const auto* address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
+    if (::inet_ntop(AF_INET, &address->sin_addr, text, sizeof text) != nullptr) all.emplace_back(text);
+  }
+  return all;
+}
+
+std::optional<std::size_t> send_some(const Socket& socket, std::span<const std::byte> bytes) {
+  const ssize_t sent = ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  if (sent >= 0) return static_cast<std::size_t>(sent);
+  return would_block(errno) ? std::optional<std::size_t>(0) : std::nullopt;
+}
+
+std::optional<std::size_t> receive_some(const Socket& socket, std::span<std::byte> bytes) {
+  const ssize_t received = ::recv(socket.fd(), bytes.data(), bytes.size(), 0);
+  if (received > 0) return static_cast<std::size_t>(received);
+  return received < 0 && would_block(errno) ? std::optional<std::size_t>(0) : std::nullopt;
+}
+
+bool closed(const Socket& socket) {
+  char byte = 0;
+  const ssize_t got = ::recv(socket.fd(), &byte, 1, MSG_PEEK);
+  return got == 0 || (got < 0 && !would_block(errno));
+}
+
+bool send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline) {
+  while (!bytes.empty()) {
+    if (!wait_for(socket, POLLOUT, deadline)) return false;
+    const auto sent = send_some(socket, bytes);
+    if (!sent) return false;
+    bytes = bytes.subspan(*sent);
+  }
+  return true;
+}
+
+bool receive_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_point deadline) {
+  while (!bytes.empty()) {
+    if (!wait_for(socket, POLLIN, deadline)) return false;
+    const auto received = receive_some(socket, bytes);
+    if (!received) return false;
+    bytes = bytes.subspan(*received);
+  }
+  return true;
+}
+
+}  // namespace distattn::backends::launch

@@ -1,0 +1,129 @@
+#include "distattn/launch.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "backends/launch/launcher.hpp"
+#include "distattn/inproc.hpp"
+#include "distattn/registry.hpp"
+
+namespace distattn {
+namespace {
+
+using namespace backends::launch;
+
+constexpr std::string_view file_prefix = "file:";
+
+/// What the environment says about who started this process.
+std::string launcher_here() {
+  if (process_variable("PMIX_NAMESPACE") && process_variable("PMIX_RANK")) return "pmix";
+  if (torchrun_surroundings(process_variable)) return "torchrun";
+  if (slurm_surroundings(process_variable)) return "slurm";
+  return "inproc";
+}
+
+std::unique_ptr<Bootstrap> meet(const std::string& name, const LaunchOptions& options) {
+  if (!name.starts_with(file_prefix)) return make_bootstrap(name, {"", 0, options.timeout_s});
+  if (options.ranks < 1) refuse("--bootstrap file: needs --ranks (a file does not know how many will come) add it");
+  return make_bootstrap("file", {name.substr(file_prefix.size()), options.ranks, options.timeout_s});
+}
+
+}  // namespace
+
+struct World::State {
+  std::string bootstrap_name, transport_name;
+  int ranks = 1;
+  std::unique_ptr<Bootstrap> bootstrap;  // null: all ranks are here
+  std::unique_ptr<Transport> transport;
+  bool failed = false;
+};
+
+World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
+  const std::string name = options.bootstrap.empty() ? launcher_here() : options.bootstrap;
+  state_->bootstrap_name = name.substr(0, name.find(':'));
+  if (name == "inproc") {
+    if (!options.transport.empty() && options.transport != "inproc") {
+      refuse(
+          fmt::format("--transport {} does not connect threads of one process (they use inproc) start the ranks with a "
+                      "launcher, or --bootstrap file:PATH",
+                      options.transport));
+    }
+    state_->ranks = std::max(1, options.ranks);
+    state_->transport_name = "inproc";
+    return;
+  }
+  if (options.transport == "inproc") {
+    refuse(fmt::format("--transport inproc does not connect processes (started by {}) leave it out", name));
+  }
+  state_->bootstrap = meet(name, options);
+  state_->ranks = state_->bootstrap->size();
+  try {
+    if (options.ranks != 0 && options.ranks != state_->ranks) {
+      refuse(fmt::format("--ranks {} under {} (it started {} ranks) leave it out", options.ranks, name, state_->ranks));
+    }
+    state_->transport = make_transport(options.transport, *state_->bootstrap);
+    state_->transport_name = state_->transport->name();
+  } catch (...) {
+    abort(as_error(std::current_exception()));
+    throw;
+  }
+}
+
+World::~World() {
+  if (!state_ || !state_->bootstrap || state_->failed || std::uncaught_exceptions() > 0) return;
+  try {
+    state_->bootstrap->barrier();
+    state_->transport.reset();  // while all others still answer
+    state_->bootstrap->barrier();
+  } catch (...) {
+    // Another rank failed after this one was done: its own output says why.
+  }
+}
+World::World(World&&) noexcept = default;
+
+int World::size() const { return state_->ranks; }
+bool World::in_process() const { return state_->bootstrap == nullptr; }
+Rank World::first() const { return in_process() ? 0 : state_->bootstrap->rank(); }
+int World::local_size() const { return in_process() ? state_->ranks : state_->bootstrap->local_size(); }
+std::string_view World::bootstrap() const { return state_->bootstrap_name; }
+std::string_view World::transport() const { return state_->transport_name; }
+
+void World::run(const std::function<void(Rank, Transport&, Bootstrap&)>& body) {
+  if (in_process()) {
+    run_ranks(size(), body);
+    return;
+  }
+  try {
+    body(first(), *state_->transport, *state_->bootstrap);
+  } catch (...) {
+    abort(as_error(std::current_exception()));
+    throw;
+  }
+}
+
+void World::abort(const Error& error) noexcept {
+  state_->failed = true;
+  if (!in_process()) state_->bootstrap->control()->abort(error);
+}
+
+void World::agree(std::string_view what, std::string_view mine) {
+  if (in_process()) return;
+  const auto all = state_->bootstrap->allgather(std::as_bytes(std::span(mine)));
+  const auto text = [&](std::size_t rank) {
+    return std::string_view(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
+  };
+  for (std::size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    const Error error(ErrorKind::peer,
+                      fmt::format("rank {} differs from rank 0 in {} ({} against {}) give all ranks the "
+                                  "same input and options",
+                                  rank, what, text(rank), text(0)));
+    abort(error);
+    throw error;
+  }
+}
+
+}  // namespace distattn

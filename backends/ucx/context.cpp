@@ -1,0 +1,62 @@
+#include "backends/ucx/context.hpp"
+
+#include <ucs/config/global_opts.h>
+
+#include <cstdlib>
+
+#include <fmt/core.h>
+
+namespace distattn::backends::ucx {
+namespace {
+
+struct Setting {
+  const char *variable, *name, *value;
+};
+
+// Without these, UCX gives up shared memory as soon as failures are to be noticed, and notices them after 20 s.
+constexpr Setting settings[] = {{"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y"},
+                                {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"}};
+
+}  // namespace
+
+void check(const char* what, ucs_status_t status) {
+  if (status == UCS_OK) return;
+  throw Error(ErrorKind::environment, fmt::format("{} failed ({}) see UCX_TLS and UCX_NET_DEVICES, or ucx_info -d",
+                                                  what, ucs_status_string(status)));
+}
+
+Context::Context(int ranks) : context_(nullptr, &ucp_cleanup) {
+  // What UCX logs when a peer dies says less than our own error, in several lines.
+  if (std::getenv("UCX_LOG_LEVEL") == nullptr) check("UCX_LOG_LEVEL", ucs_global_opts_set_value("LOG_LEVEL", "fatal"));
+  ucp_config_t* config = nullptr;
+  check("ucp_config_read", ucp_config_read(nullptr, nullptr, &config));
+  const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> release(config, &ucp_config_release);
+  for (const Setting& setting : settings) {
+    if (std::getenv(setting.variable) != nullptr) continue;
+    const ucs_status_t status = ucp_config_modify(config, setting.name, setting.value);
+    if (status != UCS_ERR_NO_ELEM) check("ucp_config_modify", status);
+  }
+
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+  params.features = UCP_FEATURE_TAG;
+  params.mt_workers_shared = 1;
+  params.estimated_num_eps = static_cast<std::size_t>(ranks);
+  ucp_context_h context = nullptr;
+  check("ucp_init", ucp_init(&params, config, &context));
+  context_.reset(context);
+}
+
+RegisteredMemory::RegisteredMemory(const Context& context, void* memory, std::size_t bytes) : context_(context.get()) {
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.address = memory;
+  params.length = bytes;
+  check("ucp_mem_map", ucp_mem_map(context_, &params, &handle_));
+}
+
+RegisteredMemory::~RegisteredMemory() {
+  if (handle_ != nullptr) ucp_mem_unmap(context_, handle_);
+}
+
+}  // namespace distattn::backends::ucx

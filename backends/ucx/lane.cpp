@@ -1,0 +1,189 @@
+#include "backends/ucx/lane.hpp"
+
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <fmt/core.h>
+
+namespace distattn::backends::ucx {
+namespace {
+
+constexpr auto looking_interval = std::chrono::milliseconds(20);
+constexpr auto verdict_time = std::chrono::seconds(1);  // for the control channel to say whose fault it was
+constexpr int moves_of_a_stream = 16;                   // more than heartbeats of the network make in an interval
+
+constexpr int sender_bits = 24, due_bits = 20;
+
+}  // namespace
+
+/// Step, due step and sender. Messages of one edge are exchanged one group after the other, so runs need no number.
+std::uint64_t ExchangeLane::tag(const Step& step, Rank sender) const {
+  const auto number = static_cast<std::uint64_t>(step.number), due = static_cast<std::uint64_t>(step.due);
+  DISTATTN_EXPECT(number < (1u << due_bits) && due < (1u << due_bits) && sender < (1 << sender_bits));
+  return number << (due_bits + sender_bits) | due << sender_bits | static_cast<std::uint64_t>(sender);
+}
+
+ExchangeLane::~ExchangeLane() {
+  if (ended_) worker_.cancel({});
+}
+
+Error ExchangeLane::seen_from_here(const Error& error) const {
+  const Rank awaited = awaited_;
+  if (awaited < 0) return {error.kind(), fmt::format("{}; rank {} awaited nobody at that time", error.what(), rank_)};
+  return {error.kind(), fmt::format("{}; rank {} awaited rank {} in step {}, {} lane", error.what(), rank_, awaited,
+                                    number_.load(), name_of(lane_))};
+}
+
+void ExchangeLane::await(Rank peer) {
+  awaited_ = peer;
+  if (peer >= 0)
+    control_.awaiting(lane_, peer);
+  else
+    control_.arrived(lane_);
+}
+
+void ExchangeLane::check(Rank peer, Clock::time_point since) {
+  try {
+    control_.check(peer, since);
+  } catch (const Error& error) {
+    throw seen_from_here(error);
+  }
+}
+
+void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, ucp_mem_h memory) {
+  list(exchange_.collect(step, buffers), memory);
+  try {
+    post(step);
+    wait(step);
+  } catch (...) {
+    under_way_.clear();
+    for (std::size_t i = 0; i < count_; ++i) under_way_.push_back(&messages_[i]);
+    under_way_.push_back(&flushing_);
+    worker_.cancel(under_way_);
+    throw;
+  }
+}
+
+void ExchangeLane::list(std::span<const Packet> packets, ucp_mem_h memory) {
+  if (messages_.size() < packets.size()) messages_.resize(packets.size());
+  count_ = packets.size();
+  under_way_.reserve(count_ + 1);
+  for (std::size_t i = 0; i < count_; ++i) {
+    Message& message = messages_[i];
+    message.peer = packets[i].peer;
+    message.outgoing = packets[i].outgoing;
+    message.bytes = packets[i].bytes;
+    message.done = false;
+    message.memory = memory;
+    message.pieces.clear();
+    for (const std::span<std::byte> piece : packets[i].pieces) {
+      ucp_dt_iov_t* last = message.pieces.empty() ? nullptr : &message.pieces.back();
+      if (last != nullptr && static_cast<std::byte*>(last->buffer) + last->length == piece.data()) {
+        last->length += piece.size();
+      } else {
+        message.pieces.push_back({piece.data(), piece.size()});
+      }
+    }
+  }
+  flushing_.done = false;
+  flushing_.peer = -1;
+  flushing_.outgoing = true;
+}
+
+/// Receives first: what is expected goes straight to its place.
+void ExchangeLane::post(const Step& step) {
+  for (const bool outgoing : {false, true}) {
+    for (std::size_t i = 0; i < count_; ++i) {
+      Message& message = messages_[i];
+      if (message.outgoing != outgoing) continue;
+      if (outgoing)
+        worker_.send(message, tag(step, rank_));
+      else
+        worker_.receive(message, tag(step, message.peer));
+    }
+  }
+  worker_.flush(flushing_);
+}
+
+void ExchangeLane::wait(const Step& step) {
+  auto since = Clock::now(), looked = since;
+  std::size_t next = 0;  // all before it are done
+  int moves = 0;
+  number_ = step.number;
+  idle_.reset();
+  while (true) {
+    while (next < count_ && messages_[next].done) check_arrived(step, messages_[next++]);
+    if (next == count_ && flushing_.done) break;
+    if (worker_.progress()) {
+      ++moves;
+      idle_.reset();
+    } else {
+      idle_.wait();
+    }
+    if (next < count_ && messages_[next].peer != awaited_) await(messages_[next].peer);
+    if (ended_.load(std::memory_order_relaxed)) check(messages_[std::min(next, count_ - 1)].peer, since);
+    if (Clock::now() - looked < looking_interval) continue;
+    looked = Clock::now();
+    if (std::exchange(moves, 0) > moves_of_a_stream) {
+      await(-1);
+      since = looked;
+    } else if (next < count_) {
+      check(messages_[next].peer, since);
+      look_around(step, messages_[next]);
+    }
+  }
+  await(-1);
+  finish();
+}
+
+/// Endpoints that have failed, and messages that say that the sender is in another step. Senders do not run ahead: a
+/// later message of a rank that owes this one an earlier message will never be asked for.
+void ExchangeLane::look_around(const Step& step, const Message& awaited) {
+  if (worker_.failed_peer() >= 0) {
+    Message broken;
+    broken.peer = worker_.failed_peer();
+    broken.outgoing = true;
+    fail(step, broken, fmt::format("the connection broke: {}", ucs_status_string(worker_.failure())));
+  }
+  if (awaited.outgoing) return;
+  constexpr std::uint64_t of_sender = (std::uint64_t{1} << sender_bits) - 1;
+  std::uint64_t found = 0;
+  if (!worker_.unexpected(static_cast<std::uint64_t>(awaited.peer), of_sender, found) || awaited.done) return;
+  fail(step, awaited,
+       fmt::format("rank {} sent what belongs to its step {}: they run different programs", awaited.peer,
+                   found >> (due_bits + sender_bits)));
+}
+
+void ExchangeLane::check_arrived(const Step& step, const Message& message) {
+  if (message.status == UCS_ERR_MESSAGE_TRUNCATED ||
+      (message.status == UCS_OK && !message.outgoing && message.received != message.bytes)) {
+    fail(step, message,
+         fmt::format("rank {} sent {} bytes where {} are expected: they run different programs", message.peer,
+                     message.status == UCS_OK ? std::to_string(message.received) : "more", message.bytes));
+  }
+  if (message.status != UCS_OK) fail(step, message, ucs_status_string(message.status));
+}
+
+void ExchangeLane::finish() {
+  for (std::size_t i = 0; i < count_; ++i) Worker::release(messages_[i]);
+  Worker::release(flushing_);
+}
+
+std::string ExchangeLane::edge(const Message& message) const {
+  return message.outgoing ? fmt::format("edge {} -> {}", rank_, message.peer)
+                          : fmt::format("edge {} -> {}", message.peer, rank_);
+}
+
+/// The network notices a death at about the same time as the control channel, which knows more about it.
+void ExchangeLane::fail(const Step& step, const Message& message, const std::string& why) {
+  const auto deadline = Clock::now() + verdict_time;
+  while (Clock::now() < deadline) {
+    check(message.peer, Clock::now());
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  throw Error(ErrorKind::peer, fmt::format("{}, {}: {} (rank {} failed or its connection broke) see its own output",
+                                           place_of(rank_, step), edge(message), why, message.peer));
+}
+
+}  // namespace distattn::backends::ucx

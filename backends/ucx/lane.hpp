@@ -1,0 +1,66 @@
+#pragma once
+/// The exchange of one lane over UCX: the messages of a step, from posting to the last byte.
+
+#include <atomic>
+#include <functional>
+#include <vector>
+
+#include "backends/exchange.hpp"
+#include "backends/ucx/idle.hpp"
+#include "backends/ucx/worker.hpp"
+#include "distattn/control.hpp"
+
+namespace distattn::backends::ucx {
+
+/// Used by one thread at a time, but where something else is said.
+class ExchangeLane {
+ public:
+  using Clock = Control::Clock;
+
+  ExchangeLane(const Context& context, Lane lane, Rank rank, Control& control)
+      : worker_(context), lane_(lane), rank_(rank), control_(control) {}
+
+  /// After a run that ended early, without the courtesies of a good end.
+  ~ExchangeLane();
+  ExchangeLane(const ExchangeLane&) = delete;
+  ExchangeLane& operator=(const ExchangeLane&) = delete;
+
+  Worker& worker() { return worker_; }
+
+  /// Returns when all messages of the step have been exchanged. Throws Error naming rank, step and edge.
+  void exchange(const Step& step, const BufferTable& buffers, ucp_mem_h memory);
+  /// The run is over for another reason: exchange() looks at this flag all the time.
+  std::atomic<bool>& ended() { return ended_; }
+  /// Any thread: whether the lane waits for a message, and a failure with the words for which.
+  bool waits() const { return awaited_ >= 0; }
+  Error seen_from_here(const Error& error) const;
+
+ private:
+  void list(std::span<const Packet> packets, ucp_mem_h memory);
+  void post(const Step& step);
+  void wait(const Step& step);
+  void look_around(const Step& step, const Message& awaited);
+  void check_arrived(const Step& step, const Message& message);
+  void check(Rank peer, Clock::time_point since);
+  void await(Rank peer);
+  void finish();
+  [[noreturn]] void fail(const Step& step, const Message& message, const std::string& why);
+  std::string edge(const Message& message) const;
+  std::uint64_t tag(const Step& step, Rank sender) const;
+
+  Worker worker_;
+  const Lane lane_;
+  const Rank rank_;
+  Control& control_;
+  Exchange exchange_;
+  std::vector<Message> messages_;  // of the step; those in use come first
+  std::size_t count_ = 0;
+  Message flushing_;
+  std::vector<Message*> under_way_;
+  Idle idle_;
+  std::atomic<bool> ended_{false};
+  std::atomic<int> number_{-1};  // of the step
+  std::atomic<Rank> awaited_{-1};
+};
+
+}  // namespace distattn::backends::ucx

@@ -1,0 +1,98 @@
+#include "backends/ucx/transport.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "backends/registration.hpp"
+
+namespace distattn::backends::ucx {
+namespace {
+
+Control& control_of(Bootstrap& bootstrap) {
+  Control* control = bootstrap.control();
+  if (control != nullptr) return *control;
+  refuse(fmt::format("transport ucx does not connect the ranks of bootstrap {} (they share a process) use inproc",
+                     bootstrap.name()));
+}
+
+std::vector<Worker::Address> exchange_addresses(Bootstrap& bootstrap, const Worker& worker) {
+  return bootstrap.allgather(worker.address());
+}
+
+}  // namespace
+
+UcxTransport::UcxTransport(Bootstrap& bootstrap)
+    : rank_(bootstrap.rank()),
+      size_(bootstrap.size()),
+      control_(control_of(bootstrap)),
+      context_(size_),
+      near_(context_, Lane::near, rank_, control_),
+      far_(context_, Lane::far, rank_, control_) {
+  near_.worker().set_addresses(exchange_addresses(bootstrap, near_.worker()));
+  far_.worker().set_addresses(exchange_addresses(bootstrap, far_.worker()));
+  on_failure(nullptr);
+}
+
+UcxTransport::~UcxTransport() { control_.on_failure(nullptr); }
+
+Event UcxTransport::submit(const Step& step, BufferTable& buffers, std::span<const Event> after) {
+  try {
+    for (const Event& event : after) event.wait();
+    (step.lane == Lane::far ? far_ : near_).exchange(step, buffers, registered(buffers));
+    return {};
+  } catch (...) {
+    return Event::failed(std::current_exception());
+  }
+}
+
+void UcxTransport::abort(const Error& error) noexcept {
+  control_.abort(error);
+  end_lanes();
+}
+
+void UcxTransport::end_lanes() noexcept {
+  near_.ended() = true;
+  far_.ended() = true;
+}
+
+void UcxTransport::on_failure(std::function<void(const Error&)> listener) {
+  control_.on_failure([this, listener = std::move(listener)](const Error& error) {
+    end_lanes();
+    if (!listener) return;
+    const ExchangeLane& waiting = near_.waits() ? near_ : far_;
+    listener(waiting.seen_from_here(error));
+  });
+}
+
+/// Each block of memory is registered when a step first uses it, and let go when nobody else holds it.
+ucp_mem_h UcxTransport::registered(const BufferTable& buffers) {
+  const std::scoped_lock lock(known_mutex_);
+  const auto same = [&](const Known& known) { return known.memory == buffers.owner(); };
+  auto found = std::find_if(known_.begin(), known_.end(), same);
+  if (found == known_.end()) {
+    std::erase_if(known_, [](const Known& known) { return known.memory.use_count() == 1; });
+    const std::span<std::byte> memory = buffers.memory();
+    if (memory.empty()) return nullptr;
+    known_.push_back({buffers.owner(), RegisteredMemory(context_, memory.data(), memory.size())});
+    found = known_.end() - 1;
+  }
+  return found->registered.handle();
+}
+
+}  // namespace distattn::backends::ucx
+
+namespace distattn::backends {
+
+Registration register_ucx() {
+  unsigned major = 0, minor = 0, release = 0;
+  ucp_get_version(&major, &minor, &release);
+  Registration registration{
+      {"ucx", BackendKind::transport, true, true, "ranks in different processes",
+       fmt::format("built with {}.{}, loaded {}.{}.{}", UCP_API_MAJOR, UCP_API_MINOR, major, minor, release)},
+      {}};
+  registration.make_transport = [](Bootstrap& bootstrap) { return std::make_unique<ucx::UcxTransport>(bootstrap); };
+  return registration;
+}
+
+}  // namespace distattn::backends

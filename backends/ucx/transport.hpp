@@ -1,0 +1,49 @@
+#pragma once
+/// Ranks in different processes, over whatever UCX finds between them.
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "backends/ucx/lane.hpp"
+#include "distattn/bootstrap.hpp"
+#include "distattn/engine.hpp"
+
+namespace distattn::backends::ucx {
+
+class UcxTransport final : public Transport {
+ public:
+  /// A collective: the ranks exchange the addresses of their workers. `bootstrap` must outlive it.
+  explicit UcxTransport(Bootstrap& bootstrap);
+  ~UcxTransport() override;
+
+  std::string_view name() const override { return "ucx"; }
+  Rank rank() const override { return rank_; }
+  int size() const override { return size_; }
+  bool reaches(MemorySpace space) const override { return space == MemorySpace::host; }
+  /// Blocks the lane until the step's messages have been exchanged.
+  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
+  void abort(const Error& error) noexcept override;
+  void computing(int number) noexcept override { control_.computing(number); }
+  void resting() noexcept override { control_.resting(); }
+  void on_failure(std::function<void(const Error&)> listener) override;
+
+ private:
+  ucp_mem_h registered(const BufferTable& buffers);
+  void end_lanes() noexcept;
+
+  struct Known {
+    std::shared_ptr<std::byte> memory;
+    RegisteredMemory registered;
+  };
+
+  const Rank rank_;
+  const int size_;
+  Control& control_;
+  Context context_;
+  std::mutex known_mutex_;
+  std::vector<Known> known_;
+  ExchangeLane near_, far_;
+};
+
+}  // namespace distattn::backends::ucx

@@ -1,0 +1,175 @@
+#include "backends/ucx/worker.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+namespace distattn::backends::ucx {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto closing_time = std::chrono::seconds(1);
+
+bool under_way(const Message& message) { return message.request != nullptr && !message.done; }
+
+/// Completion is always told by callback, also where UCX is done at once.
+ucp_request_param_t parameters(Message& message) {
+  ucp_request_param_t param{};
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
+  param.user_data = &message;
+  return param;
+}
+
+struct Layout {
+  void* buffer;
+  std::size_t count;
+};
+
+Layout lay_out(Message& message, ucp_request_param_t& param) {
+  param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+  if (message.pieces.size() > 1) {
+    param.datatype = ucp_dt_make_iov();
+    return {message.pieces.data(), message.pieces.size()};
+  }
+  param.datatype = ucp_dt_make_contig(1);
+  if (message.pieces.empty()) return {nullptr, 0};
+  if (message.memory != nullptr) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
+    param.memh = message.memory;
+  }
+  return {message.pieces[0].buffer, message.pieces[0].length};
+}
+
+}  // namespace
+
+Worker::Worker(const Context& context) {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  check("ucp_worker_create", ucp_worker_create(context.get(), &params, &worker_));
+}
+
+Worker::~Worker() {
+  close_all(failed_peer_ >= 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0);
+  ucp_worker_destroy(worker_);
+}
+
+Worker::Address Worker::address() const {
+  ucp_address_t* address = nullptr;
+  std::size_t bytes = 0;
+  check("ucp_worker_get_address", ucp_worker_get_address(worker_, &address, &bytes));
+  const auto* first = reinterpret_cast<const std::byte*>(address);
+  Address copy(first, first + bytes);
+  ucp_worker_release_address(worker_, address);
+  return copy;
+}
+
+ucp_ep_h Worker::endpoint(Rank peer) {
+  Endpoint& endpoint = endpoints_[peer];
+  if (endpoint.handle != nullptr) return endpoint.handle;
+  endpoint.worker = this;
+  endpoint.peer = peer;
+  ucp_ep_params_t params{};
+  params.field_mask =
+      UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(addresses_[static_cast<std::size_t>(peer)].data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.arg = &endpoint;
+  params.err_handler.cb = [](void* argument, ucp_ep_h, ucs_status_t status) {
+    const auto& failed = *static_cast<Endpoint*>(argument);
+    failed.worker->lost(failed.peer, status);
+  };
+  const ucs_status_t status = ucp_ep_create(worker_, &params, &endpoint.handle);
+  if (status != UCS_OK) lost(peer, status);
+  return endpoint.handle;
+}
+
+void Worker::lost(Rank peer, ucs_status_t status) {
+  if (failed_peer_ >= 0) return;
+  failed_peer_ = peer;
+  failure_ = status;
+}
+
+void Worker::completed(Message& message, ucs_status_t status, std::size_t received) {
+  message.done = true;
+  message.status = status;
+  message.received = received;
+}
+
+void Worker::post(Message& message, void* request) {
+  if (UCS_PTR_IS_ERR(request) || request == nullptr) {
+    completed(message, UCS_PTR_STATUS(request), 0);
+  } else {
+    message.request = request;
+  }
+}
+
+void Worker::release(Message& message) {
+  if (message.done && message.request != nullptr) ucp_request_free(std::exchange(message.request, nullptr));
+}
+
+void Worker::send(Message& message, std::uint64_t tag) {
+  const ucp_ep_h to = endpoint(message.peer);
+  if (to == nullptr) return completed(message, failure_, 0);
+  ucp_request_param_t param = parameters(message);
+  const Layout layout = lay_out(message, param);
+  param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<Message*>(user), status, 0); };
+  post(message, ucp_tag_send_nbx(to, layout.buffer, layout.count, tag, &param));
+}
+
+void Worker::receive(Message& message, std::uint64_t tag) {
+  ucp_request_param_t param = parameters(message);
+  const Layout layout = lay_out(message, param);
+  param.cb.recv = [](void*, ucs_status_t status, const ucp_tag_recv_info_t* info, void* user) {
+    completed(*static_cast<Message*>(user), status, info->length);
+  };
+  constexpr std::uint64_t whole = ~std::uint64_t{0};
+  post(message, ucp_tag_recv_nbx(worker_, layout.buffer, layout.count, tag, whole, &param));
+}
+
+void Worker::flush(Message& flushing) {
+  ucp_request_param_t param = parameters(flushing);
+  param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<Message*>(user), status, 0); };
+  post(flushing, ucp_worker_flush_nbx(worker_, &param));
+}
+
+bool Worker::unexpected(std::uint64_t tag, std::uint64_t mask, std::uint64_t& found) {
+  ucp_tag_recv_info_t info{};
+  if (ucp_tag_probe_nb(worker_, tag, mask, 0, &info) == nullptr) return false;
+  found = info.sender_tag;
+  return true;
+}
+
+void Worker::cancel(std::span<Message*> messages) {
+  for (Message* message : messages) {
+    if (under_way(*message) && !message->outgoing) ucp_request_cancel(worker_, message->request);
+  }
+  close_all(UCP_EP_CLOSE_FLAG_FORCE);
+  const auto deadline = Clock::now() + closing_time;
+  const auto open = [](const Message* message) { return under_way(*message); };
+  while (std::any_of(messages.begin(), messages.end(), open) && Clock::now() < deadline) {
+    if (!progress()) std::this_thread::yield();
+  }
+  for (Message* message : messages) release(*message);
+}
+
+void Worker::close_all(unsigned flags) {
+  for (auto& [peer, endpoint] : endpoints_) {
+    if (endpoint.handle == nullptr) continue;
+    Message& closing = closings_.emplace_back();
+    ucp_request_param_t param = parameters(closing);
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
+    param.flags = flags;
+    param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<Message*>(user), status, 0); };
+    post(closing, ucp_ep_close_nbx(std::exchange(endpoint.handle, nullptr), &param));
+  }
+  const auto deadline = Clock::now() + closing_time;
+  const auto open = [](const Message& closing) { return !closing.done; };
+  while (std::any_of(closings_.begin(), closings_.end(), open) && Clock::now() < deadline) {
+    if (!progress()) std::this_thread::yield();
+  }
+  for (Message& closing : closings_) release(closing);
+}
+
+}  // namespace distattn::backends::ucx

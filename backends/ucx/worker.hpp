@@ -1,0 +1,84 @@
+#pragma once
+/// One lane's worker: its endpoints, and the messages that are under way.
+
+#include <deque>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backends/ucx/context.hpp"
+#include "distattn/types.hpp"
+
+namespace distattn::backends::ucx {
+
+/// A message under way. Stays where it is until it is done.
+struct Message {
+  Rank peer = 0;
+  bool outgoing = false;
+  std::size_t bytes = 0;
+  bool done = false;
+  ucs_status_t status = UCS_OK;
+  std::size_t received = 0;
+  void* request = nullptr;
+  std::vector<ucp_dt_iov_t> pieces;  ///< neighbours in memory are one
+  ucp_mem_h memory = nullptr;        ///< where they lie
+};
+
+/// Used by one thread at a time.
+class Worker {
+ public:
+  /// An address that other processes' workers connect to.
+  using Address = std::vector<std::byte>;
+
+  explicit Worker(const Context& context);
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  Address address() const;
+  /// Where the workers of all ranks are; endpoints are made when a rank is first sent to.
+  void set_addresses(std::vector<Address> addresses) { addresses_ = std::move(addresses); }
+
+  void send(Message& message, std::uint64_t tag);
+  void receive(Message& message, std::uint64_t tag);
+  /// Hands what was sent to the network, so that it arrives without this worker's help.
+  void flush(Message& flushing);
+  /// Of a message that is done: gives its request back.
+  static void release(Message& message);
+  /// Whether anything moved.
+  bool progress() { return ucp_worker_progress(worker_) != 0; }
+
+  /// A rank whose endpoint has failed, and why; −1: none.
+  Rank failed_peer() const { return failed_peer_; }
+  ucs_status_t failure() const { return failure_; }
+  /// A message that nobody has asked for, from the sender in the low bits of the tag.
+  bool unexpected(std::uint64_t tag, std::uint64_t mask, std::uint64_t& found);
+
+  /// Ends all that is under way: receives are cancelled, endpoints closed by force. Returns when `messages` are done,
+  /// or after a second.
+  void cancel(std::span<Message*> messages);
+
+ private:
+  struct Endpoint {
+    Worker* worker = nullptr;
+    Rank peer = 0;
+    ucp_ep_h handle = nullptr;
+  };
+
+  /// Null, and the peer has failed, where no connection can be made.
+  ucp_ep_h endpoint(Rank peer);
+  void lost(Rank peer, ucs_status_t status);
+  void post(Message& message, void* request);
+  void close_all(unsigned flags);
+  static void completed(Message& message, ucs_status_t status, std::size_t received);
+
+  ucp_worker_h worker_ = nullptr;
+  std::vector<Address> addresses_;
+  std::map<Rank, Endpoint> endpoints_;
+  std::deque<Message> closings_;  // kept to the end: UCX may still tell of one
+  Rank failed_peer_ = -1;
+  ucs_status_t failure_ = UCS_OK;
+};
+
+}  // namespace distattn::backends::ucx

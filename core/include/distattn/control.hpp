@@ -1,0 +1,36 @@
+#pragma once
+/// Beside the data: what ranks in different processes tell each other about how far they are and why they end.
+
+#include <chrono>
+#include <functional>
+
+#include "distattn/error.hpp"
+#include "distattn/types.hpp"
+
+namespace distattn {
+
+/// One rank's end of the control channel. Its heartbeat does not depend on the data path or on kernels. Thread-safe.
+class Control {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  virtual ~Control() = default;
+
+  /// What the heartbeat carries. A rank makes progress while it computes, however long one step takes, and whenever
+  /// what it awaits arrives. It rests when its compute lane can do nothing before a message has come.
+  virtual void computing(int step) noexcept = 0;
+  virtual void resting() noexcept = 0;
+  virtual void awaiting(Lane lane, Rank peer) noexcept = 0;
+  virtual void arrived(Lane lane) noexcept = 0;
+
+  /// Throws the failure that ended the run, or Error(timeout) when `peer`, or the rank that it awaits in turn, has
+  /// made no progress for the timeout, counted from `since` at the earliest. A timeout ends the run for all ranks.
+  virtual void check(Rank peer, Clock::time_point since) = 0;
+  /// Ends the run of all ranks with `error`; the first such call of any rank counts.
+  virtual void abort(const Error& error) noexcept = 0;
+  /// `listener` is called, at once and on any thread, with the failure that ended the run; null: nobody. Returns when
+  /// no call of an earlier listener is under way.
+  virtual void on_failure(std::function<void(const Error&)> listener) = 0;
+};
+
+}  // namespace distattn

@@ -1,0 +1,58 @@
+#pragma once
+/// Where the ranks of a run live: threads of this process, or processes that a launcher started.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "distattn/bootstrap.hpp"
+#include "distattn/engine.hpp"
+
+namespace distattn {
+
+struct LaunchOptions {
+  /// "inproc", "pmix", "torchrun", "slurm" or "file:PATH". Empty: as the environment says.
+  std::string bootstrap;
+  std::string transport;  ///< empty: the best usable that connects these ranks
+  int ranks = 0;          ///< 0: as many as the launcher started; 1 without one
+  double timeout_s = 60;  ///< longest time without progress of an awaited rank
+};
+
+/// The ranks of one run, as this process sees them.
+class World {
+ public:
+  /// Finds the other ranks. Throws Error(usage) when the launcher started another number of ranks than `ranks`,
+  /// Error(environment) when the bootstrap or the transport is not usable here, Error(timeout) or Error(peer) when
+  /// ranks do not come.
+  explicit World(const LaunchOptions& options);
+  /// After a run that did not fail, waits until all ranks are here.
+  ~World();
+  World(World&&) noexcept;
+
+  int size() const;
+  /// All ranks are threads of this process.
+  bool in_process() const;
+  /// The lowest rank of this process: the only one unless all are here.
+  Rank first() const;
+  int local_size() const;  ///< ranks on this node
+  std::string_view bootstrap() const;
+  std::string_view transport() const;
+
+  /// Calls `body` for every rank that lives here, each on a thread of its own where there are several, and returns
+  /// when they have. All ranks must call it. A failure of any rank ends all; what is thrown is the failure that came
+  /// first, or says whose it was.
+  void run(const std::function<void(Rank, Transport&, Bootstrap&)>& body);
+
+  /// Ends the run of all ranks with `error`. Any thread.
+  void abort(const Error& error) noexcept;
+
+  /// Throws the same Error(peer) on every rank, naming one that differs, unless all ranks say the same about `what`.
+  void agree(std::string_view what, std::string_view mine);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace distattn

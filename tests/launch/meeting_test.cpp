@@ -1,0 +1,249 @@
+/// Ranks that find each other, here each on a thread of its own; and what happens when one does not come, or goes.
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "backends/launch/bootstrap.hpp"
+#include "backends/launch/handshake.hpp"
+#include "backends/launch/launcher.hpp"
+#include "catch.hpp"
+#include "distattn/error.hpp"
+
+using namespace distattn;
+using namespace distattn::backends::launch;
+
+namespace {
+
+constexpr double patience_s = 20;  // where nothing is to time out
+
+/// What `body` threw on each rank; empty: nothing.
+std::vector<std::string> messages_of(int ranks, const std::function<void(Rank)>& body) {
+  std::vector<std::string> messages(static_cast<std::size_t>(ranks));
+  std::vector<std::thread> threads;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (const std::exception& error) {
+        messages[static_cast<std::size_t>(rank)] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return messages;
+}
+
+/// A port, a token and ranks that know both.
+struct Port {
+  Socket listener = std::move(*listen_on(0, Reach::this_machine));
+  std::string token = draw_token();
+  int ranks;
+  double timeout_s;
+
+  explicit Port(int count, double timeout = patience_s) : ranks(count), timeout_s(timeout) {}
+  Place place(Rank rank) const { return {rank, ranks, rank, ranks}; }
+  Whereabouts where() const { return {{{"127.0.0.1", port_of(listener)}}, token}; }
+  std::unique_ptr<Bootstrap> meet(Rank rank) {
+    if (rank == 0) return std::make_unique<ProcessBootstrap>("test", place(0), listener, token, timeout_s);
+    return std::make_unique<ProcessBootstrap>(
+        "test", place(rank), [this] { return where(); }, timeout_s);
+  }
+  /// A rank that came, and then says nothing: stopped, as others see it.
+  Socket silent(Rank rank) {
+    return join_ranks(
+        place(rank), [this] { return where(); }, after_seconds(patience_s));
+  }
+};
+
+std::vector<std::byte> bytes_of_rank(Rank rank) {
+  return std::vector<std::byte>(static_cast<std::size_t>(rank * 100003), static_cast<std::byte>(rank));
+}
+
+void gather_and_check(Bootstrap& bootstrap) {
+  for (int round = 0; round < 3; ++round) {
+    const auto all = bootstrap.allgather(bytes_of_rank(bootstrap.rank()));
+    for (Rank rank = 0; rank < bootstrap.size(); ++rank) {
+      if (all[static_cast<std::size_t>(rank)] != bytes_of_rank(rank)) throw std::runtime_error("other bytes came");
+    }
+    bootstrap.barrier();
+  }
+}
+
+std::string scratch_path() {
+  static std::atomic<int> count{0};
+  return (std::filesystem::temp_directory_path() /
+          ("distattn-meeting-" + std::to_string(::getpid()) + "-" + std::to_string(count++)))
+      .string();
+}
+
+}  // namespace
+
+TEST_CASE("ranks meet at a port and exchange bytes of any length") {
+  for (const int ranks : {1, 2, 5}) {
+    Port port(ranks);
+    for (const auto& message : messages_of(ranks, [&](Rank rank) { gather_and_check(*port.meet(rank)); })) {
+      CHECK(message == "");
+    }
+  }
+}
+
+TEST_CASE("ranks meet at a file, and take it away") {
+  const std::string path = scratch_path();
+  for (int run = 0; run < 3; ++run) {
+    std::atomic<int> sum{0};
+    const auto messages = messages_of(4, [&](Rank) {
+      const auto bootstrap = meet_at_file(
+          path, 4, [](const std::string&) { return std::nullopt; }, patience_s);
+      sum += bootstrap->rank();
+      gather_and_check(*bootstrap);
+      if (bootstrap->local_size() != 4) throw std::runtime_error("all ranks are on this node");
+    });
+    for (const auto& message : messages) CHECK(message == "");
+    CHECK(sum == 6);
+    CHECK(!std::filesystem::exists(path));
+  }
+}
+
+TEST_CASE("a file says who is missing, to all that came") {
+  const std::string path = scratch_path();
+  const auto messages = messages_of(3, [&](Rank rank) {
+    const auto wish = [&](const std::string& name) {
+      return name == "DISTATTN_RANK" ? std::optional(std::to_string(rank)) : std::nullopt;
+    };
+    meet_at_file(path, 4, wish, 2);
+  });
+  for (const auto& message : messages) CHECK(message.find("rank 3 did not come") == 0);
+  CHECK(!std::filesystem::exists(path));
+}
+
+TEST_CASE("strangers, garbage and slow writers do no harm") {
+  Port port(3);
+  std::atomic<bool> stop{false};
+  std::thread crowd([&] {
+    std::vector<Socket> slow;
+    for (int i = 0; !stop && i < 2000; ++i) {
+      auto stranger = connect_to("127.0.0.1", port_of(port.listener), after_seconds(1));
+      if (!stranger) continue;
+      const std::string garbage(static_cast<std::size_t>(i % 97), 'x');
+      send_some(*stranger, std::as_bytes(std::span(garbage)));
+      if (i % 3 == 0) slow.push_back(std::move(*stranger));  // says a little, and nothing more
+      if (slow.size() > 300) slow.clear();
+    }
+  });
+  std::thread liar([&] {
+    try {
+      join_ranks(
+          port.place(1),
+          [&] {
+            return Whereabouts{port.where().endpoints, "a wrong token"};
+          },
+          after_seconds(0.5));
+    } catch (const Error&) {
+    }
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const auto messages = messages_of(3, [&](Rank rank) { gather_and_check(*port.meet(rank)); });
+  stop = true;
+  crowd.join();
+  liar.join();
+  for (const auto& message : messages) CHECK(message == "");
+}
+
+TEST_CASE("a rank that does not come is named to those that have") {
+  Port port(4, 2);
+  const auto messages = messages_of(3, [&](Rank rank) { port.meet(rank)->barrier(); });
+  for (const auto& message : messages) CHECK(message.find("rank 3 did not come") == 0);
+}
+
+TEST_CASE("a rank of another number of ranks is turned away, and the others go on") {
+  Port port(2);
+  const auto messages = messages_of(3, [&](Rank rank) {
+    if (rank < 2) return port.meet(rank)->barrier();
+    join_ranks(
+        {2, 3, 2, 3}, [&] { return port.where(); }, after_seconds(1));
+  });
+  CHECK(messages[0] == "");
+  CHECK(messages[1] == "");
+  CHECK((messages[2] == "" || messages[2].find("rank 2 of 3 is not expected") == 0 ||
+         messages[2].find("rank 0 was not found") == 0));
+}
+
+TEST_CASE("the failure of one rank ends all, with the same words") {
+  Port port(3);
+  const auto messages = messages_of(3, [&](Rank rank) {
+    const auto bootstrap = port.meet(rank);
+    bootstrap->barrier();
+    if (rank == 1) {
+      bootstrap->control()->abort(Error(ErrorKind::usage, "rank 1: the file is empty"));
+    }
+    bootstrap->barrier();
+  });
+  for (const auto& message : messages) CHECK(message == "rank 1: the file is empty");
+}
+
+TEST_CASE("a listener hears of a failure at once") {
+  Port port(2);
+  std::atomic<bool> heard{false};
+  messages_of(2, [&](Rank rank) {
+    const auto bootstrap = port.meet(rank);
+    bootstrap->control()->on_failure([&](const Error& error) {
+      if (rank == 0) heard = std::string(error.what()).find("rank 1 ran out of paper") == 0;
+    });
+    bootstrap->barrier();
+    if (rank == 1) bootstrap->control()->abort(Error(ErrorKind::environment, "rank 1 ran out of paper"));
+    for (int i = 0; rank == 0 && i < 1000 && !heard; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    bootstrap->control()->on_failure(nullptr);
+  });
+  CHECK(heard);
+}
+
+TEST_CASE("a rank that is gone, and one that is silent, are named on all others") {
+  for (const bool gone : {true, false}) {
+    Port port(4, 0.6);
+    const auto messages = messages_of(4, [&](Rank rank) {
+      if (rank == 2) {
+        const Socket socket = port.silent(2);
+        if (!gone) std::this_thread::sleep_for(std::chrono::seconds(3));
+        return;
+      }
+      port.meet(rank)->barrier();
+    });
+    CAPTURE(gone);
+    for (const Rank rank : {0, 1, 3}) {
+      const std::string& message = messages[static_cast<std::size_t>(rank)];
+      CHECK(message.find(gone ? "rank 2 is gone" : "rank 2 made no progress for 0.6 s") == 0);
+    }
+  }
+}
+
+TEST_CASE("computing is progress, however long; awaiting a silent rank is not") {
+  Port port(3, 0.4);
+  const auto messages = messages_of(3, [&](Rank rank) {
+    if (rank == 2) {
+      const Socket socket = port.silent(2);
+      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+      return;
+    }
+    const auto bootstrap = port.meet(rank);
+    Control& control = *bootstrap->control();
+    const auto since = Clock::now();
+    if (rank == 0) {  // works for longer than the timeout, then awaits the silent one
+      control.computing(4);
+      std::this_thread::sleep_for(std::chrono::milliseconds(900));
+      control.resting();
+      control.awaiting(Lane::near, 2);
+      for (const auto begin = Clock::now();;)
+        control.check(2, begin), std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    control.resting();  // awaits the working one all the time
+    control.awaiting(Lane::near, 0);
+    while (true) control.check(0, since), std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  });
+  for (const Rank rank : {0, 1}) {
+    CHECK(messages[static_cast<std::size_t>(rank)].find("rank 2 made no progress for 0.4 s") == 0);
+  }
+}
