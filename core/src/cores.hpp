@@ -5,22 +5,24 @@
 #include <cstddef>
 #include <functional>
 #include <queue>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "event_queue.hpp"
 
 namespace distattn {
 
-/// Jobs of `threads` threads each share `cores` evenly: a job that needs s seconds alone has ended when the cores have
-/// given it that much. One virtual clock, which runs slower the more jobs there are, serves all jobs.
+/// Jobs share `cores` evenly, thread by thread: a job that needs s seconds alone has ended when the cores have given it
+/// that much. One virtual clock, which runs slower the more threads there are, serves all jobs.
 class Cores {
  public:
-  Cores(std::size_t node, int cores, int threads) : node_(node), cores_(cores), threads_(threads) {}
+  Cores(std::size_t node, int cores) : node_(node), cores_(cores) {}
 
-  void add(std::size_t step, double seconds, double now, EventQueue& queue) {
+  /// `step` is what ends with the job.
+  void add(std::size_t step, int threads, double seconds, double now, EventQueue& queue) {
     advance(now);
-    jobs_.push({clock_ + seconds, step});
+    jobs_.push({clock_ + seconds, step, threads});
+    threads_ += threads;
     announce(queue);
   }
 
@@ -30,17 +32,23 @@ class Cores {
   /// The step that ends now.
   std::size_t take(double now, EventQueue& queue) {
     advance(now);
-    const std::size_t step = jobs_.top().second;
-    clock_ = std::max(clock_, jobs_.top().first);
+    const Job job = jobs_.top();
+    clock_ = std::max(clock_, job.end);
     jobs_.pop();
+    threads_ -= job.threads;
     announce(queue);
-    return step;
+    return job.step;
   }
 
  private:
-  double speed() const {
-    return std::min(1.0, static_cast<double>(cores_) / (threads_ * static_cast<double>(jobs_.size())));
-  }
+  struct Job {
+    double end;  // on the clock
+    std::size_t step;
+    int threads;
+    friend bool operator>(const Job& a, const Job& b) { return std::tie(a.end, a.step) > std::tie(b.end, b.step); }
+  };
+
+  double speed() const { return std::min(1.0, static_cast<double>(cores_) / threads_); }
   void advance(double now) {
     if (!jobs_.empty()) clock_ += (now - last_) * speed();
     last_ = now;
@@ -48,13 +56,12 @@ class Cores {
   void announce(EventQueue& queue) {
     ++version_;
     if (jobs_.empty()) return;
-    const double left = std::max(0.0, jobs_.top().first - clock_) / speed();
+    const double left = std::max(0.0, jobs_.top().end - clock_) / speed();
     queue.push({last_ + left, Completion::Kind::cores, node_, version_});
   }
 
-  using Job = std::pair<double, std::size_t>;  // the clock when it ends, its step
   std::size_t node_;
-  int cores_, threads_;
+  int cores_, threads_ = 0;
   double clock_ = 0, last_ = 0;
   std::size_t version_ = 0;
   std::priority_queue<Job, std::vector<Job>, std::greater<>> jobs_;

@@ -193,10 +193,14 @@ void Network::receive(Group& group, std::vector<Ended>& ended) {
   end_if_done(group, ended);
 }
 
-void Network::end_if_done(Group& group, std::vector<Ended>& ended) {
+void Network::end_if_done(Group& group, std::vector<Ended>& ended) const {
   if (!group.entered || group.sends_open > 0 || group.ended) return;
   group.ended = true;
-  ended.push_back({group.step, group.end});
+  double copied_s = 0;
+  for (std::uint32_t i = group.first_receive; i < group.first_receive + group.receives; ++i) {
+    if (!messages_[incoming_[i]].far) copied_s += messages_[incoming_[i]].seconds;
+  }
+  ended.push_back({group.step, group.end, copied_s});
 }
 
 }  // namespace distattn

@@ -24,6 +24,7 @@ class Network {
   struct Ended {
     std::size_t step;  ///< global number
     double time;
+    double copied_s;  ///< time that its near messages took on their way in: what a core is busy with, where it copies
   };
   /// Begins the exchange `step` and appends to `ended` every exchange whose end is thereby known.
   void begin(std::size_t step, double now, std::vector<Ended>& ended);
@@ -64,7 +65,7 @@ class Network {
   double enter(const Group& group, bool far, double free) const;
   void enter_shared(std::size_t node, std::vector<Ended>& ended);
   void receive(Group& group, std::vector<Ended>& ended);
-  static void end_if_done(Group& group, std::vector<Ended>& ended);
+  void end_if_done(Group& group, std::vector<Ended>& ended) const;
 
   const Machine& machine_;
   bool shared_;

@@ -43,32 +43,31 @@ class Simulation {
         begun_(first_.back(), false),
         next_in_lane_(first_.back(), none),
         heads_(ranks.size()) {
-    for (std::size_t r = 0; r < ranks.size(); ++r) line_up(r);
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      open_.push_back(ranks[r].steps.size());
+      line_up(r);
+    }
     for (std::size_t node = 0; machine_.cores > 0 && node < static_cast<std::size_t>(machine_.nodes); ++node) {
-      cores_.emplace_back(node, machine_.cores, threads);
+      cores_.emplace_back(node, machine_.cores);
     }
   }
 
   Timeline run() {
-    for (std::size_t r = 0; r < ranks_.size(); ++r) begin_ready(r, 0);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) work(r, load_of(r), 1, touch_seconds(ranks_[r].load_bytes), 0);
     double now = 0;
-    std::size_t ended = 0;
-    for (; !queue_.empty(); ++ended) {
+    while (!queue_.empty()) {
       const Completion next = queue_.top();
       queue_.pop();
-      std::size_t step = next.number;
+      std::size_t number = next.number;
       if (next.kind == Completion::Kind::cores) {
         Cores& cores = cores_[next.number];
-        if (!cores.current(next)) {
-          --ended;
-          continue;
-        }
-        step = cores.take(next.time, queue_);
+        if (!cores.current(next)) continue;
+        number = cores.take(next.time, queue_);
       }
-      now = next.time;
-      end(step, now);
+      if (number != copy_job) now = next.time;
+      end(number, next.time);
     }
-    DISTATTN_EXPECT(ended == spans_.size());
+    DISTATTN_EXPECT(std::all_of(open_.begin(), open_.end(), [](std::size_t open) { return open == 0; }));
     Timeline timeline;
     timeline.seconds = now;
     timeline.spans = std::move(spans_);
@@ -83,6 +82,12 @@ class Simulation {
 
  private:
   static constexpr std::uint32_t none = UINT32_MAX;
+  /// What a job is for: a step by its global number; then a rank's loading and storing of its tensors; or a copy that
+  /// only keeps a core busy while an exchange is on its way.
+  static constexpr std::size_t copy_job = SIZE_MAX;
+  std::size_t load_of(std::size_t r) const { return spans_.size() + r; }
+  std::size_t store_of(std::size_t r) const { return spans_.size() + ranks_.size() + r; }
+
   using Heads = std::array<std::uint32_t, lanes>;
 
   void line_up(std::size_t r) {
@@ -115,12 +120,26 @@ class Simulation {
       network_.begin(step, now, exchanged_);
       for (const Network::Ended& e : exchanged_) {
         queue_.push({std::max(now, e.time), Completion::Kind::step, e.step, 0});
+        if (!cores_.empty() && e.copied_s > 0) cores_of(r).add(copy_job, 1, e.copied_s, now, queue_);
       }
-    } else if (cores_.empty()) {
-      queue_.push({now + seconds(r, s), Completion::Kind::step, step, 0});
     } else {
-      cores_[static_cast<std::size_t>(machine_.node_of(ranks_[r].rank))].add(step, seconds(r, s), now, queue_);
+      work(r, step, threads_, seconds(r, s), now);
     }
+  }
+
+  Cores& cores_of(std::size_t r) { return cores_[static_cast<std::size_t>(machine_.node_of(ranks_[r].rank))]; }
+
+  /// Something that takes `seconds` of a rank's device, or of as many cores as it has threads.
+  void work(std::size_t r, std::size_t number, int threads, double seconds, double now) {
+    if (cores_.empty() || seconds == 0) {
+      queue_.push({now + seconds, Completion::Kind::step, number, 0});
+    } else {
+      cores_of(r).add(number, threads, seconds, now, queue_);
+    }
+  }
+
+  double touch_seconds(std::int64_t bytes) const {
+    return machine_.memory_bytes_per_s > 0 ? static_cast<double>(bytes) / machine_.memory_bytes_per_s : 0;
   }
 
   double seconds(std::size_t r, std::size_t s) const {
@@ -129,20 +148,24 @@ class Simulation {
       const RateCurve& curve = work.coverage == Coverage::full ? rates_.full : rates_.partial;
       sum += static_cast<double>(work.pairs) * flops_per_pair_ / curve.at(std::min(work.queries, work.keys));
     }
-    sum /= threads_;
-    if (machine_.memory_bytes_per_s > 0) {
-      sum += static_cast<double>(ranks_[r].steps[s].touched_bytes) / machine_.memory_bytes_per_s;
-    }
-    return sum;
+    return sum / threads_ + touch_seconds(ranks_[r].steps[s].touched_bytes);
   }
 
-  void end(std::size_t step, double now) {
-    Span& span = spans_[step];
+  void end(std::size_t number, double now) {
+    if (number == copy_job || number >= store_of(0)) return;
+    if (number >= load_of(0)) {
+      const std::size_t r = number - load_of(0);
+      begin_ready(r, now);
+      if (open_[r] == 0) work(r, store_of(r), 1, touch_seconds(ranks_[r].store_bytes), now);
+      return;
+    }
+    Span& span = spans_[number];
     span.end_s = now;
-    done_[step] = true;
+    done_[number] = true;
     const auto r = static_cast<std::size_t>(span.rank);
-    heads_[r][static_cast<std::size_t>(span.lane)] = next_in_lane_[step];
+    heads_[r][static_cast<std::size_t>(span.lane)] = next_in_lane_[number];
     begin_ready(r, now);
+    if (--open_[r] == 0) work(r, store_of(r), 1, touch_seconds(ranks_[r].store_bytes), now);
   }
 
   std::span<const ProgramSketch> ranks_;
@@ -155,8 +178,9 @@ class Simulation {
   std::vector<Span> spans_;  // by global number until the end
   std::vector<bool> done_, begun_;
   std::vector<std::uint32_t> next_in_lane_;
-  std::vector<Heads> heads_;  // by rank and lane: the step that runs or waits
-  std::vector<Cores> cores_;  // by node; empty: every rank computes on a device of its own
+  std::vector<Heads> heads_;       // by rank and lane: the step that runs or waits
+  std::vector<std::size_t> open_;  // by rank: steps that have not ended
+  std::vector<Cores> cores_;       // by node; empty: every rank computes on a device of its own
   std::vector<Network::Ended> exchanged_;
   EventQueue queue_;
 };

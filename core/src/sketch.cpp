@@ -10,6 +10,12 @@ class Sketcher {
   Sketcher(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program)
       : outline_(outline), tiles_(tiles), program_(program) {
     sketch_.rank = rank;
+    for (const BufferDecl& buffer : program.buffers) {
+      if (owner_of(outline, buffer.value) != rank) continue;
+      const auto touched = 2 * static_cast<std::int64_t>(message_bytes(outline, buffer.value, buffer.dtype));
+      if (is_input(buffer.value.kind)) sketch_.load_bytes += touched;
+      if (!is_input(buffer.value.kind) && buffer.value.contributor == rank) sketch_.store_bytes += touched;
+    }
   }
 
   ProgramSketch run() {

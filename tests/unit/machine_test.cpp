@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "catch.hpp"
+#include "distattn/calibrate.hpp"
 #include "distattn/error.hpp"
 #include "distattn/machine.hpp"
 #include "unit/io/scratch.hpp"
@@ -191,4 +192,30 @@ TEST_CASE("a calibration that cannot be stored is an error of the environment", 
     CHECK_THAT(error.what(), Contains("/proc/distattn"));
   }
   ::unsetenv("XDG_CACHE_HOME");
+}
+
+TEST_CASE("what was measured stands in the description, the rest stays nominal", "[machine]") {
+  Measurements measurements;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    measurements.kernels.push_back({DType::fp32, pass, Coverage::full, 512, 40e9});
+    measurements.kernels.push_back({DType::fp32, pass, Coverage::full, 64, 10e9});
+    measurements.kernels.push_back({DType::fp32, pass, Coverage::partial, 64, 5e9});
+    measurements.kernels.push_back({DType::bf16, pass, Coverage::full, 64, 1e9});
+  }
+  measurements.copies = {7e9, 3e-6};
+  measurements.memory_bytes_per_s = 9e9;
+  measurements.what = "a backend";
+  measurements.when = utc_now();
+  const Machine machine = describe(measurements), nominal = nominal_machine();
+  CHECK(machine.rates_of(DType::fp32, Pass::backward).full.at(64) == 10e9);
+  CHECK(machine.rates_of(DType::fp32, Pass::forward).full.at(600) == 40e9);
+  CHECK(machine.rates_of(DType::fp32, Pass::forward).partial.at(600) == 5e9);
+  // Half a measurement is none.
+  CHECK(machine.rates_of(DType::bf16, Pass::forward) == nominal.rates_of(DType::bf16, Pass::forward));
+  CHECK(machine.near == Link{7e9, 3e-6});
+  CHECK(machine.far == nominal.far);
+  CHECK(machine.cores == nominal.cores);
+  CHECK_THAT(describe_age(machine), Contains("less than an hour ago"));
+  CHECK_THAT(machine.sources.at("near"), Contains("a backend"));
+  CHECK(machine_from_json(to_json(machine), "again") == machine);
 }

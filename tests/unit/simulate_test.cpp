@@ -151,6 +151,27 @@ TEST_CASE("merges take the time of their memory traffic", "[simulate]") {
   CHECK(run({SketchBuilder(0).touch(0, 30)}, machine).seconds == 3);
 }
 
+TEST_CASE("a rank packs its inputs first and unpacks its results last", "[simulate]") {
+  Machine machine = slow_machine(1, 2);
+  machine.memory_bytes_per_s = 10;
+  ProgramSketch sketch = SketchBuilder(0).compute(0, 4);
+  sketch.load_bytes = 20;
+  sketch.store_bytes = 50;
+  const Timeline timeline = run({sketch, SketchBuilder(1)}, machine);
+  CHECK(timeline.spans[0].start_s == 2);
+  CHECK(timeline.seconds == 11);
+}
+
+TEST_CASE("a copy between ranks on cores keeps one busy", "[simulate]") {
+  Machine machine = slow_machine(1, 1);
+  machine.cores = 1;
+  const std::vector<ProgramSketch> ranks = {SketchBuilder(0).exchange(0, {{4, 1}}, {}).compute(0, 10),
+                                            SketchBuilder(1).receive(0, {0})};
+  CHECK(run(ranks, machine).seconds == Approx(14));
+  machine.cores = 2;
+  CHECK(run(ranks, machine).seconds == Approx(10));
+}
+
 TEST_CASE("a machine that is too small is refused with its size", "[simulate]") {
   const std::vector<ProgramSketch> ranks = {SketchBuilder(0), SketchBuilder(1), SketchBuilder(2)};
   CHECK_THROWS_WITH(run(ranks, slow_machine(1, 2)), contains_text("3 ranks do not fit machine 'slow'"));

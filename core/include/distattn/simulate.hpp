@@ -35,6 +35,7 @@ struct ProgramSketch {
   };
 
   Rank rank = 0;
+  std::int64_t load_bytes = 0, store_bytes = 0;  ///< read and written to pack own inputs, to unpack own results
   std::vector<Step> steps;
   std::vector<Work> works;
   std::vector<Message> sends;  ///< of a step: by peer
@@ -63,7 +64,8 @@ ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, cons
 double ideal_idle(std::span<const ProgramSketch> ranks);
 
 /// When every step of a proved schedule would begin and end: a step waits for its lane and for what it comes after, a
-/// message for both its ends and their ports, and ranks on cores share them. `ranks` holds the sketches of all ranks,
+/// message for both its ends and their ports, and ranks on cores share them, copies between them too. Before its first
+/// step a rank packs its inputs, after its last it unpacks its results. `ranks` holds the sketches of all ranks,
 /// in their order; `threads` is how many threads a rank computes with where the machine has cores. A far link that a
 /// node shares is tried two ways, its ranks taking turns or each having an equal part; the faster one stands. Nothing
 /// in either makes a message late because another one is early, so that overlapped schedules never take longer than

@@ -1,0 +1,33 @@
+#pragma once
+/// From measurements to the description of this machine.
+
+#include <string>
+#include <vector>
+
+#include "distattn/machine.hpp"
+
+namespace distattn {
+
+/// What was measured here, all cores busy.
+struct Measurements {
+  struct Kernel {
+    DType dtype = DType::fp32;
+    Pass pass = Pass::forward;
+    Coverage coverage = Coverage::full;
+    double tile = 0;         ///< tokens of a tile's side
+    double flops_per_s = 0;  ///< of one thread
+  };
+  std::vector<Kernel> kernels;
+  Link copies;                    ///< between ranks of one process
+  double memory_bytes_per_s = 0;  ///< of one thread that merges
+  std::string what;               ///< backend, head dimension, heads: how it was measured
+  std::string when;               ///< as Machine::measured
+};
+
+/// nominal_machine() with every figure that was measured in its place; element types that were not keep theirs.
+Machine describe(const Measurements& measurements);
+
+/// The time now, as Machine::measured has it.
+std::string utc_now();
+
+}  // namespace distattn
