@@ -141,8 +141,9 @@ inline void softmax(float* scores, int count, const float* block_top, float* top
 
 /// Oᵀ = rescale·Oᵀ + Vᵀ·Pᵀ for keys [j, j + count) of the block of keys.
 inline void add_values(const AttendBlock& block, int row, int j, int count, const Vector (&rescale)[tile_vectors],
-                       const AttendScratch& scratch) {
+                       const AttendScratch& scratch, Prefetch& next_values) {
   for (int x = 0; x < block.value_dim; x += tile_rows) {
+    next_values.some();
     float* output = scratch.output + row * block.value_dim + x * panel_width;
     product<tile_rows, tile_vectors, 1, tile_rows, panel_width>(
         count, scratch.values + x / tile_rows * value_tile + j * tile_rows, scratch.scores + j * panel_width,
@@ -168,13 +169,19 @@ inline void add_seen_values(const AttendBlock& block, const PanelKeys& keys, int
   }
 }
 
+/// Keys and values of the next block.
+struct Upcoming {
+  Prefetch keys, values;
+};
+
 /// One panel of queries against keys [first, last) of the block of packed keys that starts at `block_key`.
 inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first, int last,
-                         bool finite, const AttendScratch& scratch) {
+                         bool finite, const AttendScratch& scratch, Upcoming& next) {
   const float* queries = scratch.queries + row * block.head_dim;
   alignas(64) float top[panel_width];
   for (int v = 0; v < tile_vectors; ++v) store(top + v * lanes, minus_infinity);
   for (int j = (first - block_key) / tile_rows * tile_rows; j < last - block_key; j += tile_rows) {
+    next.keys.some();
     float* scores = scratch.scores + j * panel_width;
     visit_tile<panel_width>(keys, block_key + j, scores, minus_infinity, [&]<int Vectors, bool Masked>(int from) {
       score_tile<Vectors, Masked>(block.head_dim, scratch.keys + j * block.head_dim, queries, keys, from, block_key + j,
@@ -185,7 +192,7 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
   Vector rescale[tile_vectors];
   softmax(scratch.scores + j * panel_width, count, top, scratch.top + row, scratch.sum + row, rescale);
   if (finite || keys.see_all(first, count)) {
-    add_values(block, row, j, count, rescale, scratch);
+    add_values(block, row, j, count, rescale, scratch, next.values);
   } else {
     add_seen_values(block, keys, row, block_key, first, last, rescale, scratch);
   }
@@ -206,11 +213,16 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
   for (int key = first / key_block * key_block; key < last; key += key_block) {
     const int begin = bigger(first / tile_rows * tile_rows, key), end = smaller(last, key + key_block);
     const bool finite = pack_keys(block, pass, key, begin, end, scratch);
+    const std::int64_t next_count = smaller(key_block, last - end);
+    Upcoming next{{element(pass.k, block.dtype, std::int64_t{end} * block.head_dim),
+                   next_count * block.head_dim * static_cast<std::int64_t>(size_of(block.dtype))},
+                  {element(pass.v, block.dtype, std::int64_t{end} * block.value_dim),
+                   next_count * block.value_dim * static_cast<std::int64_t>(size_of(block.dtype))}};
     for (int row = 0; row < block.rows; row += panel_width) {
       if (stop.load(std::memory_order_relaxed)) return;
       const PanelKeys& keys = panels[row / panel_width];
       const int from = bigger(key, keys.first), to = smaller(end, keys.last);
-      if (from < to) attend_panel(block, keys, row, key, from, to, finite, scratch);
+      if (from < to) attend_panel(block, keys, row, key, from, to, finite, scratch, next);
     }
   }
 }

@@ -8,6 +8,28 @@
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
+/// Memory that will be packed soon, brought nearer a few lines at a time between products: packing it would otherwise
+/// wait for the memory behind the second-level cache.
+class Prefetch {
+ public:
+  Prefetch(const void* from, std::int64_t bytes)
+      : at_(static_cast<const std::byte*>(from)), lines_((bytes + line - 1) / line) {}
+
+  DISTATTN_INLINE void some() {
+    for (int i = 0; i < 8 && lines_ > 0; ++i, --lines_, at_ += line) __builtin_prefetch(at_, 0, 2);
+  }
+
+ private:
+  static constexpr std::int64_t line = 64;
+  const std::byte* at_;
+  std::int64_t lines_;
+};
+
+/// Address of an element of an array of type `dtype`.
+DISTATTN_INLINE const std::byte* element(const void* array, DType dtype, std::int64_t index) {
+  return static_cast<const std::byte*>(array) + index * static_cast<std::int64_t>(size_of(dtype));
+}
+
 using Quad = float __attribute__((vector_size(16)));
 
 DISTATTN_INLINE Quad load_quad(const float* from) {

@@ -15,7 +15,7 @@ DISTATTN_INLINE void product(int depth, const float* __restrict a, const float* 
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) sums[i][v] = init(i, v);
   }
-#pragma GCC unroll 1
+#pragma GCC unroll 2
   for (int k = 0; k < depth; ++k) {
     Vector panel[Vectors];
 #pragma GCC unroll 8
