@@ -28,6 +28,7 @@ INCLUDES = {
     "backends/host": [r"kernels/reference/"],    # the host device with the reference kernels
     "backends/kokkos": [r"backends/host/", r"kernels/kokkos/"],
     "backends/oracle": [r"kernels/reference/"],
+    "backends/peak": [r"kernels/peak/"],
     "backends/nccl": [r"backends/cuda/"],        # the one edge across backends: its event
     "cli": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
     "cli/step": [r"kernels/dense/"],             # what surrounds the attention in a training step
