@@ -54,23 +54,41 @@ void delta_rows(const DeltaArgs& args, std::int64_t begin, std::int64_t end) {
   }
 }
 
+// into[x·into_stride] = or += from[x·from_stride]
+template <class Into, class From>
+void move_row(Into* into, std::int64_t into_stride, const From* from, std::int64_t from_stride, std::int64_t count,
+              bool add) {
+  if constexpr (std::is_floating_point_v<Into>) {
+    if (add) {
+      for (std::int64_t x = 0; x < count; ++x) into[x * into_stride] += rounded_to<Into>(from[x * from_stride]);
+      return;
+    }
+  }
+  if (into_stride == 1 && from_stride == 1) {
+    for (std::int64_t x = 0; x < count; ++x) into[x] = rounded_to<Into>(from[x]);
+  } else {
+    for (std::int64_t x = 0; x < count; ++x) into[x * into_stride] = rounded_to<Into>(from[x * from_stride]);
+  }
+}
+
 template <class Into, class From>
 void rearrange_rows(const RearrangeArgs& args, std::int64_t begin, std::int64_t end) {
   const auto [batch, heads, tokens, dim] = args.shape;
   const auto& to = args.into_strides;
   const auto& of = args.from_strides;
-  for (std::int64_t row = begin; row < end; ++row) {
+  for (std::int64_t row = begin; row < end;) {
     const std::int64_t b = row / (heads * tokens), h = row / tokens % heads, t = row % tokens;
+    const std::int64_t count = std::min(tokens - t, end - row);
     auto* into = static_cast<Into*>(args.into) + b * to[0] + h * to[1] + t * to[2];
     const auto* from = static_cast<const From*>(args.from) + b * of[0] + h * of[1] + t * of[2];
-    for (std::int64_t x = 0; x < dim; ++x) {
-      const auto value = rounded_to<Into>(from[x * of[3]]);
-      if constexpr (std::is_floating_point_v<Into>) {
-        into[x * to[3]] = args.add ? into[x * to[3]] + value : value;
-      } else {
-        into[x * to[3]] = value;
+    if (dim == 1) {
+      move_row(into, to[2], from, of[2], count, args.add);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) {
+        move_row(into + i * to[2], to[3], from + i * of[2], of[3], dim, args.add);
       }
     }
+    row += count;
   }
 }
 
