@@ -8,6 +8,9 @@ function(distattn_room name)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" PUBLIC
     "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/include>")
   target_link_libraries(${target} PUBLIC ${ROOM_LINK})
+  # Only what public headers mark with DISTATTN_API leaves the library.
+  set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
+    VISIBILITY_INLINES_HIDDEN ON)
   distattn_warnings(${target})
   set_property(GLOBAL APPEND PROPERTY DISTATTN_ROOMS ${target})
 endfunction()

@@ -4,9 +4,10 @@
 #include <utility>
 #include <variant>
 
+#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// A write may also read what it adds to.
 enum class Access : std::uint8_t { read, write };

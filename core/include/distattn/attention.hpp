@@ -9,6 +9,7 @@
 
 #include "distattn/engine.hpp"
 #include "distattn/execute.hpp"
+#include "distattn/export.h"
 #include "distattn/lower.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/problem.hpp"
@@ -16,7 +17,7 @@
 #include "distattn/timeline.hpp"
 #include "distattn/verify.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 struct AttentionOptions {
   std::string schedule = "auto";  ///< "F" or "F/B" (table.hpp)

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 
+#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// An affine run of positions: start + stride·i for 0 ≤ i < count. stride ≥ 1.
 struct Run {

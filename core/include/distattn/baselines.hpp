@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/problem.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// Elements that one worker sends for one layer, in units of tokens × hidden size; hidden = heads × head_dim.
 struct Baseline {

@@ -7,9 +7,10 @@
 #include <vector>
 
 #include "distattn/control.hpp"
+#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// Collectives must be called by all ranks in the same order. A rank that is missing ends them with Error(timeout)
 /// that names it.

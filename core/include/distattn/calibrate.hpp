@@ -4,9 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/machine.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// What was measured here, all cores busy.
 struct Measurements {

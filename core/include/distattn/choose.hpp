@@ -7,11 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/lower.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/problem.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// Which passes a choice is made for.
 enum class Passes : std::uint8_t { forward, both };

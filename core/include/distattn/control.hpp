@@ -5,9 +5,10 @@
 #include <functional>
 
 #include "distattn/error.hpp"
+#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// One rank's end of the control channel. Its heartbeat does not depend on the data path or on kernels. Thread-safe.
 class Control {

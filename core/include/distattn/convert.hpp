@@ -5,11 +5,12 @@
 #include <cstdint>
 #include <span>
 
+#include "distattn/export.h"
 #include "distattn/layout.hpp"
 #include "distattn/tensor.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// `count` elements, rounded to nearest even where `into_dtype` is narrower. The two must not overlap.
 void convert(const std::byte* from, DType from_dtype, std::byte* into, DType into_dtype, std::int64_t count);

@@ -6,7 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace distattn {
+#include "distattn/export.h"
+
+namespace distattn DISTATTN_API {
 
 /// The corpora that documents can be drawn from: "pile", "prolong64k", "prolong512k".
 std::vector<std::string> document_corpora();

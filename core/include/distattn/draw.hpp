@@ -5,10 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 #include "distattn/timeline.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// One timeline: "predicted" or "measured". It must outlive the panel.
 struct Panel {

@@ -5,7 +5,9 @@
 #include <stdexcept>
 #include <string>
 
-namespace distattn {
+#include "distattn/export.h"
+
+namespace distattn DISTATTN_API {
 
 /// What went wrong, in the classes that the command line turns into exit codes.
 enum class ErrorKind {

@@ -5,7 +5,9 @@
 #include <exception>
 #include <memory>
 
-namespace distattn {
+#include "distattn/export.h"
+
+namespace distattn DISTATTN_API {
 
 /// A shared handle to the completion of submitted work. Default-constructed: already complete. Thread-safe.
 class Event {

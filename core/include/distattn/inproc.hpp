@@ -7,8 +7,9 @@
 
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
+#include "distattn/export.h"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 struct InprocOptions {
   /// Permutes the order in which messages are posted and delivered, and delays them at random: for tests. The same

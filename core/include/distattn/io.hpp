@@ -10,10 +10,11 @@
 #include <string_view>
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/tensor.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// Element types of stored arrays; int32 and int64 only for cu_seqlens. A .safetensors file may hold tensors of
 /// `other` types beside those that are asked for: their sizes are checked, their values cannot be read.

@@ -8,8 +8,9 @@
 
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
+#include "distattn/export.h"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 struct LaunchOptions {
   /// "inproc", "pmix", "torchrun", "slurm" or "file:PATH". Empty: as the environment says.

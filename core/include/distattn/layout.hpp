@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "distattn/band.hpp"
+#include "distattn/export.h"
 #include "distattn/problem.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// A run of positions owned by one rank: the atom of every schedule.
 struct Segment {

@@ -5,10 +5,11 @@
 #include <memory>
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 #include "distattn/table.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// How values find their way. node_size > 0: a value enters a node once and is passed on inside it, partial results
 /// merge inside a node before one leaves, and messages between nodes are posted up to `ahead` steps early.

@@ -11,9 +11,10 @@
 #include <vector>
 
 #include "distattn/band.hpp"
+#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// FLOP/s by tile: what a kernel reaches on a tile whose shorter side has so many tokens.
 struct RateCurve {

@@ -9,8 +9,9 @@
 #include <vector>
 
 #include "distattn/band.hpp"
+#include "distattn/export.h"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// visible(q,k) = (not causal or k ≤ q) and (−right ≤ q−k ≤ left or k < sinks) and document(q) = document(k),
 /// or exactly the given bands. Positions are absolute; queries hold the last seq_q of seq_kv positions.

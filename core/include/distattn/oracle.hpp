@@ -3,10 +3,11 @@
 
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/problem.hpp"
 #include "distattn/tensor.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// Dense [batch, sequence, heads, dim] as the inputs; lse [batch, heads, sequence].
 struct ExactResult {

@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
-namespace distattn {
+#include "distattn/export.h"
+
+namespace distattn DISTATTN_API {
 
 struct PaperRow {
   std::string what, where;  ///< the quantity; table, figure or section of the paper

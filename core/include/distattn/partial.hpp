@@ -8,9 +8,10 @@
 
 #include <cmath>
 
+#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// What merging two partials of one query does to their outputs: o = scale_a·o_a + scale_b·o_b.
 template <class Real>

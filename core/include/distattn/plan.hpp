@@ -6,12 +6,13 @@
 #include <memory>
 #include <string>
 
+#include "distattn/export.h"
 #include "distattn/lower.hpp"
 #include "distattn/simulate.hpp"
 #include "distattn/table.hpp"
 #include "distattn/verify.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// One pass of one schedule, counted. Bytes are those of messages' payloads.
 struct PassPlan {

@@ -4,10 +4,11 @@
 #include <cmath>
 #include <cstdint>
 
+#include "distattn/export.h"
 #include "distattn/mask.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// One exact attention (spec §1). Query heads are a multiple of key/value heads.
 struct Problem {

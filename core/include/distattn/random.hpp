@@ -4,9 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// The inputs of an attention, each a stream of its own.
 enum class RandomTensor : std::uint8_t { q, k, v, d_o };

@@ -8,8 +8,9 @@
 
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
+#include "distattn/export.h"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 enum class BackendKind : std::uint8_t { device, transport, bootstrap };
 

@@ -9,10 +9,11 @@
 #include <variant>
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/layout.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// What a buffer holds. Parts, each [batch][head][token][dim] and 64-byte aligned:
 ///  query:      q; in the backward pass q, do, lse, delta

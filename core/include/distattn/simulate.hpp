@@ -6,12 +6,13 @@
 #include <vector>
 
 #include "distattn/band.hpp"
+#include "distattn/export.h"
 #include "distattn/layout.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/schedule.hpp"
 #include "distattn/timeline.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// A rank program reduced to what takes time: kept where programs are dropped. Flat arrays, because a plan holds the
 /// sketches of thousands of ranks at once; the entries of step i end where those of step i+1 begin.

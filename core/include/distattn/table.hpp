@@ -8,10 +8,11 @@
 #include <variant>
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/layout.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// One head group's query segment against one key segment.
 struct Tile {

@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// Borrowed memory; strides count elements. A [sequence, heads, head_dim] tensor has shape[0] = 1.
 /// Statistics (LSE: [batch, heads, sequence]) are viewed with head_dim 1 and permuted strides.

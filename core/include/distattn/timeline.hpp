@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// One step of one rank, in seconds from the start of the pass.
 struct Span {

@@ -3,9 +3,10 @@
 
 #include <cstdint>
 
+#include "distattn/export.h"
 #include "distattn/problem.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// Largest relative L2 error of o, dq, dk and dv, and largest absolute error of lse, of an attention whose results
 /// were merged `merges` times. What rounds: sums of up to `seq_kv` terms in blocks (a logarithm of their number), each

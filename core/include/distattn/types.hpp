@@ -12,7 +12,9 @@
 #define DISTATTN_HOST_DEVICE
 #endif
 
-namespace distattn {
+#include "distattn/export.h"
+
+namespace distattn DISTATTN_API {
 
 /// Position of a process or thread in the group that shares one attention, 0 … ranks-1.
 using Rank = int;

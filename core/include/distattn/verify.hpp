@@ -6,9 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 enum class FindingKind : std::uint8_t {
   malformed,      ///< an index out of range, an operation of the wrong lane or pass, a wrong size

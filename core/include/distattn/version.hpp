@@ -1,7 +1,9 @@
 #pragma once
 /// Which distattn this is.
 
-namespace distattn {
+#include "distattn/export.h"
+
+namespace distattn DISTATTN_API {
 
 /// Version of the library that is loaded, e.g. "0.1.0".
 const char* version();

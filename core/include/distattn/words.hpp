@@ -3,7 +3,9 @@
 
 #include <string>
 
-namespace distattn {
+#include "distattn/export.h"
+
+namespace distattn DISTATTN_API {
 
 /// "1.50 MiB"; "–" for what is not known.
 std::string bytes_in_words(double bytes);
