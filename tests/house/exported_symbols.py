@@ -14,7 +14,7 @@ def exported(library):
     """Functions and data with a place of their own, as C++ writes them; templates' and inlines' copies are left out."""
     lines = subprocess.run(["nm", "-DC", "--defined-only", library], text=True, capture_output=True, check=True).stdout
     fields = (line.split(" ", 2) for line in lines.splitlines())
-    return sorted(name for _, kind, name in fields if kind in "TDBR")
+    return sorted({name for _, kind, name in fields if kind in "TDBR"})
 
 
 if len(sys.argv) == 3 and sys.argv[1] == "accept":
