@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+
+import pathlib
+
+from spack_repo.builtin.build_systems.cmake import CMakePackage
+
+from spack.package import *
+
+
+class Distattn(CMakePackage):
+    """Distributed, memory-efficient, exact attention: schedules that are planned as data, proved before they run,
+    and executed on CPUs and GPUs."""
+
+    # This copy of the recipe builds the checkout that it lies in.
+    git = pathlib.Path(__file__).resolve().parents[6].as_uri()
+    homepage = git
+
+    license("Apache-2.0", checked_by="distattn")
+
+    version("main", branch="main")
+
+    variant("shared", default=True, description="Build a shared library")
+    variant("ucx", default=True, description="UCX transport")
+    variant("pmix", default=True, description="Start under PMIx launchers (mpirun, srun)")
+
+    depends_on("c", type="build")
+    depends_on("cxx", type="build")
+    depends_on("cmake@3.25:", type="build")
+    depends_on("ninja", type="build")
+    depends_on("python", type="test")
+    depends_on("catch2@2.13:3", type="test")
+
+    depends_on("cli11@2.1:")
+    depends_on("fmt@9:")
+    depends_on("nlohmann-json@3.11:")
+    depends_on("openblas")
+    depends_on("kokkos@4:5")
+    depends_on("kokkos+pic", when="~shared")
+
+    depends_on("pkgconfig", type="build")
+    depends_on("pmix@4:", when="+pmix")
+    depends_on("ucx@1.13:", when="+ucx")
+
+    conflicts("%gcc@:11", msg="distattn is written in C++20: gcc 12 or later")
+    conflicts("%clang@:13", msg="distattn is written in C++20: clang 14 or later")
+
+    sanity_check_is_file = [
+        join_path("bin", "distattn"),
+        join_path("include", "distattn", "attention.hpp"),
+        join_path("include", "distattn", "distattn.h"),
+    ]
+
+    @property
+    def generator(self):
+        return "Ninja"
+
+    def cmake_args(self):
+        return [
+            self.define("DISTATTN_BUILD_CLI", True),
+            self.define("DISTATTN_BUILD_TESTS", self.run_tests),
+            self.define("DISTATTN_WITH_BLAS", "ON"),
+            self.define("DISTATTN_WITH_KOKKOS", "ON"),
+            self.define_from_variant("BUILD_SHARED_LIBS", "shared"),
+            self.define_from_variant("DISTATTN_WITH_UCX", "ucx"),
+            self.define_from_variant("DISTATTN_WITH_PMIX", "pmix"),
+        ]
+
+    def test_validate(self):
+        """results of every schedule on four ranks against the float64 oracle"""
+        distattn = which(self.prefix.bin.distattn)
+        distattn("validate", "--ranks", "4", "--seq", "256", "--heads", "4", "--head-dim", "64")
