@@ -78,4 +78,4 @@ build=build
 [[ $preset == release ]] || build=build-$preset
 configure
 say "building into $build/"
-cmake --build "$build" --parallel "$(nproc)" ${1:+--target "$@"}
+cmake --build --preset "$preset" --parallel "$(nproc)" ${1:+--target "$@"}
