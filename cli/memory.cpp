@@ -9,6 +9,7 @@
 #include <string>
 
 #include "distattn/error.hpp"
+#include "distattn/words.hpp"
 #include "output.hpp"
 
 namespace distattn::cli {
@@ -47,7 +48,7 @@ void require_memory(double bytes, std::string_view what) {
   const double available = available_memory();
   if (bytes <= available) return;
   throw Error(ErrorKind::environment, fmt::format("{} needs {} of memory ({} are available) make the problem smaller",
-                                                  what, bytes_text(bytes), bytes_text(available)));
+                                                  what, bytes_in_words(bytes), bytes_in_words(available)));
 }
 
 }  // namespace distattn::cli

@@ -30,8 +30,4 @@ class Columns {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// "1.50 MiB", "12.3 ms", "–" for what is not known.
-std::string bytes_text(double bytes);
-std::string seconds_text(double seconds);
-
 }  // namespace distattn::cli

@@ -10,6 +10,7 @@
 #include "console.hpp"
 #include "distattn/baselines.hpp"
 #include "distattn/error.hpp"
+#include "distattn/words.hpp"
 #include "option.hpp"
 #include "output.hpp"
 #include "paper_report.hpp"
@@ -71,11 +72,12 @@ std::string table_text(const std::vector<PlanRow>& rows) {
   for (const PlanRow& row : rows) {
     const PassPlan& plan = row.plan;
     const Counts& counts = plan.report.counts;
-    const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+    const auto text = [](std::int64_t bytes) { return bytes_in_words(static_cast<double>(bytes)); };
     columns.add({row.automatic ? plan.schedule + " (auto)" : plan.schedule, name_of(plan.pass),
                  fmt::format("{}", plan.ranks), fmt::format("{}", row.seq), routes_text(row.routes),
-                 seconds_text(plan.predicted_s), fmt::format("{}", counts.steps), fmt::format("{}", counts.messages),
-                 text(largest(counts.bytes_sent)), bytes_text(mean(counts.bytes_sent)), text(largest(counts.bytes_far)),
+                 seconds_in_words(plan.predicted_s), fmt::format("{}", counts.steps),
+                 fmt::format("{}", counts.messages), text(largest(counts.bytes_sent)),
+                 bytes_in_words(mean(counts.bytes_sent)), text(largest(counts.bytes_far)),
                  fmt::format("{:.4f}", plan.idle_ideal), text(largest(counts.peak_remote_bytes)),
                  text(largest(counts.memory_bytes)), plan.report.proved() ? "proved" : "FAILED"});
   }
@@ -99,7 +101,7 @@ std::string baselines_text(const PlanRequest& request) {
 void note_choice(const AutoChoice& choice) {
   const Choice& chosen = choice.ranking.front();
   std::string words = fmt::format("auto on {} ranks, {} tokens: {} ({}), {}", choice.ranks, choice.problem.seq_q,
-                                  chosen.name, routes_text(chosen.routes), seconds_text(chosen.predicted_s));
+                                  chosen.name, routes_text(chosen.routes), seconds_in_words(chosen.predicted_s));
   const auto dearer = [&](const Choice& other) {
     return fmt::format("{} ({}) +{:.2f} %", other.name, routes_text(other.routes),
                        100 * (other.predicted_s / chosen.predicted_s - 1));

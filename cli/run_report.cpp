@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "distattn/mask.hpp"
+#include "distattn/words.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -47,13 +48,14 @@ void add_pass(const PassReport& pass, Json& json) {
 
 std::string pass_text(const PassReport& pass) {
   const Counts& counts = pass.counts();
-  const auto text = [](std::int64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
+  const auto text = [](std::int64_t bytes) { return bytes_in_words(static_cast<double>(bytes)); };
   return fmt::format(
       "{:<9} {} steps, {} messages, first {}, median {} (predicted {}), {:.2f} GFLOP/s\n"
       "          sent {} max, {} mean; peak remote {}; proved\n",
-      name_of(pass.pass), counts.steps, counts.messages, seconds_text(pass.timing.first_s),
-      seconds_text(pass.timing.median_s), seconds_text(pass.predicted_s()), pass.gflops(),
-      text(largest(counts.bytes_sent)), bytes_text(mean(counts.bytes_sent)), text(largest(counts.peak_remote_bytes)));
+      name_of(pass.pass), counts.steps, counts.messages, seconds_in_words(pass.timing.first_s),
+      seconds_in_words(pass.timing.median_s), seconds_in_words(pass.predicted_s()), pass.gflops(),
+      text(largest(counts.bytes_sent)), bytes_in_words(mean(counts.bytes_sent)),
+      text(largest(counts.peak_remote_bytes)));
 }
 
 std::string errors_text(const Errors& errors) {

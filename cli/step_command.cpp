@@ -9,6 +9,7 @@
 #include "console.hpp"
 #include "cpu_features.hpp"
 #include "distattn/error.hpp"
+#include "distattn/words.hpp"
 #include "launch_options.hpp"
 #include "option.hpp"
 #include "output.hpp"
@@ -102,13 +103,13 @@ std::vector<std::string> row_of(const step::StepReport& report, const std::optio
   return {fmt::format("{}", report.step),
           fmt::format("{:.5f}", report.loss),
           fmt::format("{:.4g}", report.grad_norm),
-          seconds_text(report.seconds),
-          seconds_text(report.forward_s),
-          seconds_text(report.backward_s),
-          seconds_text(report.attention_s),
+          seconds_in_words(report.seconds),
+          seconds_in_words(report.forward_s),
+          seconds_in_words(report.backward_s),
+          seconds_in_words(report.attention_s),
           fmt::format("{}+{}", report.attention_forwards, report.attention_backwards),
-          bytes_text(static_cast<double>(report.bytes_sent_max)),
-          bytes_text(static_cast<double>(report.peak_activation_bytes)),
+          bytes_in_words(static_cast<double>(report.bytes_sent_max)),
+          bytes_in_words(static_cast<double>(report.peak_activation_bytes)),
           error ? fmt::format("{:.1e} ({})", error->largest, error->parameter) : "–"};
 }
 

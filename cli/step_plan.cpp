@@ -10,6 +10,7 @@
 #include "cli/step/papers.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
+#include "distattn/words.hpp"
 #include "option.hpp"
 #include "output.hpp"
 #include "paper_report.hpp"
@@ -119,14 +120,14 @@ Json json_of(const Row& row, const StepPlanOptions& options, const Machine& mach
 }
 
 std::string text_of(const std::vector<Row>& rows) {
-  const auto bytes = [](std::int64_t count) { return bytes_text(static_cast<double>(count)); };
+  const auto bytes = [](std::int64_t count) { return bytes_in_words(static_cast<double>(count)); };
   Columns columns({"checkpoint", "schedule", "ranks", "seq", "predicted", "forward", "backward", "attention", "calls",
                    "sent max", "kept", "memory", "largest seq"});
   for (const Row& row : rows) {
     const step::StepPrediction& step = row.step;
     columns.add({row.policy, row.schedule, fmt::format("{}", row.ranks), fmt::format("{}", row.sequence),
-                 seconds_text(step.seconds), seconds_text(step.forward_s), seconds_text(step.backward_s),
-                 seconds_text(step.attention_s),
+                 seconds_in_words(step.seconds), seconds_in_words(step.forward_s), seconds_in_words(step.backward_s),
+                 seconds_in_words(step.attention_s),
                  fmt::format("{}+{}", step.attention_forwards, step.attention_backwards), bytes(step.bytes_sent_max),
                  bytes(step.peak_activation_bytes), bytes(step.memory_bytes),
                  fmt::format("{}", step.largest_sequence)});

@@ -1,4 +1,5 @@
 #include <exception>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -11,11 +12,11 @@
 
 namespace distattn {
 void run_ranks(int ranks, const std::function<void(Rank, Transport&)>& body, const InprocOptions& options) {
-  run_ranks(ranks, [&body](Rank rank, Transport& transport, Bootstrap&) { body(rank, transport); }, options);
+  run_ranks(
+      ranks, [&body](Rank rank, Transport& transport, Bootstrap&) { body(rank, transport); }, options);
 }
 
-void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)>& body,
-               const InprocOptions& options) {
+void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)>& body, const InprocOptions& options) {
   if (ranks < 1)
     refuse(fmt::format("{} ranks cannot share an attention (at least one must compute) ask for more", ranks));
   backends::inproc::Hub hub(ranks);
@@ -26,19 +27,29 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)
     transports.push_back(std::make_unique<backends::inproc::InprocTransport>(hub, rank, options));
   }
 
+  const auto fail = [&](Rank rank, const std::exception_ptr& failure) {
+    failures[static_cast<std::size_t>(rank)] = failure;
+    hub.abort(rank, as_error(failure));
+    meeting.abort(as_error(failure));
+  };
   std::vector<std::thread> threads;
-  for (Rank rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      backends::inproc::InprocBootstrap bootstrap(meeting, rank);
-      try {
-        body(rank, *transports[static_cast<std::size_t>(rank)], bootstrap);
-      } catch (...) {
-        std::exception_ptr& failure = failures[static_cast<std::size_t>(rank)];
-        failure = std::current_exception();
-        hub.abort(rank, as_error(failure));
-        meeting.abort(as_error(failure));
-      }
-    });
+  threads.reserve(static_cast<std::size_t>(ranks));
+  try {
+    for (Rank rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank] {
+        backends::inproc::InprocBootstrap bootstrap(meeting, rank);
+        try {
+          body(rank, *transports[static_cast<std::size_t>(rank)], bootstrap);
+        } catch (...) {
+          fail(rank, std::current_exception());
+        }
+      });
+    }
+  } catch (const std::system_error& refused) {
+    const auto started = static_cast<Rank>(threads.size());
+    fail(started, std::make_exception_ptr(
+                      Error(ErrorKind::environment,
+                            fmt::format("rank {} gets no thread ({}) ask for fewer ranks", started, refused.what()))));
   }
   for (std::thread& thread : threads) thread.join();
 

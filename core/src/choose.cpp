@@ -13,6 +13,7 @@
 #include "distattn/error.hpp"
 #include "distattn/simulate.hpp"
 #include "distattn/table.hpp"
+#include "distattn/words.hpp"
 #include "parallel.hpp"
 #include "search_space.hpp"
 
@@ -198,9 +199,10 @@ class Search {
     for (const auto& [name, bytes] : needs_) sorted.emplace_back(bytes, name);
     std::sort(sorted.begin(), sorted.end());
     std::vector<std::string> needs;
-    for (const auto& [bytes, name] : sorted) needs.push_back(fmt::format("{} {}", name, bytes));
-    refuse(fmt::format("no schedule fits {} bytes a rank (bytes needed: {}) give more memory or more ranks",
-                       memory_bytes_, fmt::join(needs, ", ")));
+    for (const auto& [bytes, name] : sorted)
+      needs.push_back(fmt::format("{} {}", name, bytes_in_words(static_cast<double>(bytes))));
+    refuse(fmt::format("no schedule fits {} a rank (needed: {}) give more memory or more ranks",
+                       bytes_in_words(static_cast<double>(memory_bytes_)), fmt::join(needs, ", ")));
   }
 
   const Problem& problem_;

@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "distattn/error.hpp"
 #include "distattn/plan.hpp"
+#include "distattn/words.hpp"
 
 using namespace distattn;
 
@@ -125,8 +126,8 @@ TEST_CASE("auto stays within the memory of a rank, or says what each schedule ne
   CHECK(tight.predicted_s >= roomy.predicted_s);
   limits.memory_bytes = 1000;
   CHECK_THROWS_WITH(choose_schedule(problem, 8, machine, limits),
-                    contains_text("no schedule fits 1000 bytes") &&
-                        contains_text(roomy.name + " " + std::to_string(roomy.memory_bytes)));
+                    contains_text("no schedule fits 1000 B") &&
+                        contains_text(roomy.name + " " + bytes_in_words(static_cast<double>(roomy.memory_bytes))));
   Machine small = machine;
   small.memory_bytes = roomy.memory_bytes - 1;
   CHECK(choose_schedule(problem, 8, small, limits_of(Passes::forward)).name == tight.name);
