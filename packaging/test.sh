@@ -22,7 +22,7 @@ for preset in "$@"; do
   report=$PWD/build/tests-$preset.xml
   mkdir -p build && rm -f "$report"
   printf -- '-- testing (preset %s)\n' "$preset"
-  ctest --preset "$preset" --output-junit "$report" </dev/null || true
+  ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$report" </dev/null || true
   if [[ ! -s $report ]]; then
     echo "preset $preset ran no test (ctest wrote no report) see its message above" >&2
     exit 3
