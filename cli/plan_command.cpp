@@ -32,31 +32,8 @@ struct PlanOptions {
 };
 
 Json json_of(const PlanRow& row) {
-  const PassPlan& plan = row.plan;
-  const Counts& counts = plan.report.counts;
-  Json json = versioned_object();
-  json["schedule"] = plan.schedule;
-  json["pass"] = name_of(plan.pass);
-  json["mode"] = name_of(plan.mode);
-  json["ranks"] = plan.ranks;
-  json["seq"] = row.seq;
-  json["node_size"] = row.routes.node_size > 0 ? Json(row.routes.node_size) : Json(nullptr);
-  json["ahead"] = row.routes.ahead;
+  Json json = Json::parse(to_json(row.plan));
   json["auto"] = row.automatic;
-  json["steps"] = counts.steps;
-  json["messages"] = counts.messages;
-  json["messages_coalesced"] = counts.messages_coalesced;
-  json["tiles"] = counts.tiles;
-  json["bytes_sent_max"] = largest(counts.bytes_sent);
-  json["bytes_sent_mean"] = mean(counts.bytes_sent);
-  json["bytes_far_max"] = largest(counts.bytes_far);
-  json["bytes_far_mean"] = mean(counts.bytes_far);
-  json["idle_ideal"] = plan.idle_ideal;
-  json["peak_remote_values"] = largest(counts.peak_remote_values);
-  json["peak_remote_bytes"] = largest(counts.peak_remote_bytes);
-  json["memory_bytes"] = largest(counts.memory_bytes);
-  json["predicted_s"] = number_or_null(plan.predicted_s);
-  json["proved"] = plan.report.proved();
   return json;
 }
 
@@ -74,7 +51,7 @@ std::string table_text(const std::vector<PlanRow>& rows) {
     const Counts& counts = plan.report.counts;
     const auto text = [](std::int64_t bytes) { return bytes_in_words(static_cast<double>(bytes)); };
     columns.add({row.automatic ? plan.schedule + " (auto)" : plan.schedule, name_of(plan.pass),
-                 fmt::format("{}", plan.ranks), fmt::format("{}", row.seq), routes_text(row.routes),
+                 fmt::format("{}", plan.ranks), fmt::format("{}", plan.seq_q), routes_text(plan.routes),
                  seconds_in_words(plan.predicted_s), fmt::format("{}", counts.steps),
                  fmt::format("{}", counts.messages), text(largest(counts.bytes_sent)),
                  bytes_in_words(mean(counts.bytes_sent)), text(largest(counts.bytes_far)),

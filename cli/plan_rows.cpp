@@ -42,7 +42,7 @@ class Planner {
   }
 
   void choose(const Routes& routes) {
-    const ChoiceLimits limits = choice_limits(request_.schedule, routes, threads_on(machine_, ranks_), passes());
+    const ChoiceLimits limits = choice_limits(request_.schedule, routes, machine_.threads_of_rank(ranks_), passes());
     AutoChoice choice{problem_, ranks_, rank_schedules(problem_, ranks_, machine_, limits)};
     add(choice.ranking.front().name, choice.ranking.front().routes, true);
     rows_.choices.push_back(std::move(choice));
@@ -50,21 +50,12 @@ class Planner {
 
   /// Both passes of one schedule, or the reason why it does not apply.
   void add(const std::string& name, const Routes& routes, bool automatic) {
-    const auto resolved = resolve_pair(name, problem_, ranks_);
-    if (const auto* reason = std::get_if<std::string>(&resolved)) {
-      rows_.skipped.push_back({name, *reason, ranks_});
+    auto planned = plan_schedule(name, problem_, ranks_, passes(), request_.schedule.mode, routes, machine_);
+    if (auto* reason = std::get_if<std::string>(&planned)) {
+      rows_.skipped.push_back({name, std::move(*reason), ranks_});
       return;
     }
-    const auto& pair = std::get<RecipePair>(resolved);
-    for (const Pass pass : {Pass::forward, Pass::backward}) {
-      if (pass == Pass::backward && !request_.backward) break;
-      const Recipe& recipe = pass == Pass::forward ? pair.forward : pair.backward;
-      const auto tiles = std::make_shared<const Tiles>(shard(problem_, ranks_, recipe.layout, recipe.groups));
-      PassPlan plan = plan_pass(recipe, tiles, pass, request_.schedule.mode.value_or(recipe.mode), routes, &machine_,
-                                threads_on(machine_, ranks_));
-      plan.schedule = name_of(pair);
-      rows_.rows.push_back({std::move(plan), problem_.seq_q, routes, automatic});
-    }
+    for (PassPlan& plan : std::get<std::vector<PassPlan>>(planned)) rows_.rows.push_back({std::move(plan), automatic});
   }
 
   const PlanRequest& request_;
@@ -77,8 +68,8 @@ class Planner {
 bool better(const PlanRow& a, const PlanRow& b) {
   const auto key = [](const PlanRow& row) {
     const Counts& counts = row.plan.report.counts;
-    return std::tuple(row.seq, row.plan.ranks, row.plan.pass, row.plan.predicted_s, largest(counts.bytes_sent),
-                      mean(counts.bytes_sent), row.plan.schedule, row.routes.node_size);
+    return std::tuple(row.plan.seq_q, row.plan.ranks, row.plan.pass, row.plan.predicted_s, largest(counts.bytes_sent),
+                      mean(counts.bytes_sent), row.plan.schedule, row.plan.routes.node_size);
   };
   return key(a) < key(b);
 }

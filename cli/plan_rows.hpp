@@ -30,8 +30,6 @@ struct AutoChoice {
 
 struct PlanRow {
   PassPlan plan;
-  std::int64_t seq = 0;
-  Routes routes;
   bool automatic = false;  ///< auto chose it
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "distattn/error.hpp"
 #include "program_file.hpp"
@@ -56,14 +55,6 @@ Prepared prepare(const std::string& name, const Problem& problem, int ranks, int
 Prepared prepare_program(const std::string& path) {
   const auto plan = std::make_shared<const AttentionPlan>(read_programs(path));
   return {name_of(*plan), plan};
-}
-
-std::int64_t largest(const std::vector<std::int64_t>& by_rank) {
-  return *std::max_element(by_rank.begin(), by_rank.end());
-}
-
-double mean(const std::vector<std::int64_t>& by_rank) {
-  return std::accumulate(by_rank.begin(), by_rank.end(), 0.0) / static_cast<double>(by_rank.size());
 }
 
 }  // namespace distattn::cli

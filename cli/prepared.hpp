@@ -28,8 +28,4 @@ Prepared prepare(const std::string& name, const Problem& problem, int ranks, int
 /// Programs of a file, proved.
 Prepared prepare_program(const std::string& path);
 
-/// Figures over ranks that every report shows.
-std::int64_t largest(const std::vector<std::int64_t>& by_rank);
-double mean(const std::vector<std::int64_t>& by_rank);
-
 }  // namespace distattn::cli

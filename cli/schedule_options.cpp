@@ -79,11 +79,6 @@ Routes routes_of(const ScheduleOptions& options, const Machine& machine) {
   return {static_cast<int>(node_size), ahead};
 }
 
-int threads_on(const Machine& machine, int ranks) {
-  const int on_a_node = (ranks + machine.nodes - 1) / machine.nodes;
-  return std::max(1, machine.cores / on_a_node);
-}
-
 ChoiceLimits choice_limits(const ScheduleOptions& options, const Routes& routes, int threads, Passes passes) {
   ChoiceLimits limits;
   limits.passes = passes;
@@ -105,11 +100,6 @@ std::vector<std::string> names_of(const ScheduleOptions& options, const Problem&
     }
   }
   return names;
-}
-
-std::string name_of(const RecipePair& pair) {
-  const auto& [forward, backward] = pair;
-  return forward.name == backward.name ? forward.name : forward.name + "/" + backward.name;
 }
 
 }  // namespace distattn::cli

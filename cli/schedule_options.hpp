@@ -38,16 +38,10 @@ Machine machine_of(const ScheduleOptions& options);
 /// be ahead between.
 Routes routes_of(const ScheduleOptions& options, const Machine& machine);
 
-/// Threads of each of `ranks` ranks on the machine's cores: cores / ranks of a node, at least 1.
-int threads_on(const Machine& machine, int ranks);
-
 /// What auto must respect.
 ChoiceLimits choice_limits(const ScheduleOptions& options, const Routes& routes, int threads, Passes passes);
 
 /// The names that the options mean for a problem: "all" spelt out.
 std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks);
-
-/// "ring/burst" where the two passes differ, else "ring".
-std::string name_of(const RecipePair& pair);
 
 }  // namespace distattn::cli

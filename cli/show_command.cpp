@@ -57,7 +57,7 @@ std::string picture_of(const AttentionPlan& plan, const std::vector<Schedule>& p
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
   std::vector<Timeline> timelines;
   for (const Schedule& program : programs) {
-    timelines.push_back(plan.predict(program.outline.pass, machine, threads_on(machine, plan.ranks())));
+    timelines.push_back(plan.predict(program.outline.pass, machine, machine.threads_of_rank(plan.ranks())));
   }
   std::vector<Drawing> drawings;
   for (std::size_t i = 0; i < programs.size(); ++i) {

@@ -37,7 +37,7 @@ step::StepSetting setting_of(const StepPlanRequest& request, const Machine& mach
   setting.batch = problem.batch.value_or(1);
   setting.mask = mask_of(problem.mask, sequence, problem.seed);
   setting.ranks = ranks;
-  setting.threads = threads_on(machine, ranks);
+  setting.threads = machine.threads_of_rank(ranks);
   setting.mode = request.plan.schedule.mode;
   setting.routes = routes_of(request.plan.schedule, machine);
   setting.dtype = problem.dtype.value_or(machine.cores == 0 ? DType::bf16 : DType::fp32);

@@ -18,6 +18,19 @@ namespace {
 constexpr std::int64_t delta_rows = 512;        // of o that a thread packs at a time
 constexpr std::size_t memory_alignment = 4096;  // pages: what a transport registers is not shared with other memory
 
+constexpr std::size_t buffer_alignment = 64;
+
+std::shared_ptr<std::byte> from_caller(const Allocator& allocator, std::size_t bytes, Rank rank) {
+  std::shared_ptr<std::byte> memory = allocator(bytes);
+  if (reinterpret_cast<std::uintptr_t>(memory.get()) % buffer_alignment != 0 || (memory == nullptr && bytes > 0)) {
+    throw Error(ErrorKind::environment,
+                fmt::format("rank {} was given no memory of {} bytes on a boundary of {} (by the caller's allocator) "
+                            "correct it, or leave it out",
+                            rank, bytes, buffer_alignment));
+  }
+  return memory;
+}
+
 std::shared_ptr<std::byte> allocate_pages(std::size_t bytes, Rank rank) {
   const std::size_t rounded = std::max(bytes, std::size_t{1}) + memory_alignment - 1;
   void* memory = std::aligned_alloc(memory_alignment, rounded / memory_alignment * memory_alignment);
@@ -33,11 +46,10 @@ std::shared_ptr<std::byte> allocate_pages(std::size_t bytes, Rank rank) {
 /// A program's memory with everything that its steps need.
 class HostBuffers final : public BufferTable {
  public:
-  HostBuffers(const Outline& outline, const RankProgram& program, Rank rank, std::shared_ptr<std::byte> memory,
-              int threads)
-      : BufferTable(outline, program, rank, MemorySpace::host, std::move(memory)),
+  HostBuffers(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, int threads)
+      : BufferTable(outline, program, rank, MemorySpace::host, memory(slots_bytes(program))),
         batches(*this),
-        staging(*this, {delta_rows, threads, [rank](std::size_t bytes) { return allocate_pages(bytes, rank); }}) {}
+        staging(*this, {delta_rows, threads, memory}) {}
 
   Batches batches;
   mutable Staging staging;  // its lists of arguments are scratch
@@ -83,7 +95,8 @@ void fill_all(std::span<const FillArgs> operations) {
 
 class HostDevice final : public Device {
  public:
-  HostDevice(const kernels::HostKernels& kernels, int threads) : kernels_(kernels), team_(threads) {}
+  HostDevice(const kernels::HostKernels& kernels, int threads, Allocator allocator)
+      : kernels_(kernels), team_(threads), allocator_(std::move(allocator)) {}
 
   std::string_view name() const override { return kernels_.name; }
   MemorySpace space() const override { return MemorySpace::host; }
@@ -98,8 +111,10 @@ class HostDevice final : public Device {
   }
 
   std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
-    return std::make_unique<HostBuffers>(outline, program, rank, allocate_pages(slots_bytes(program), rank),
-                                         team_.size());
+    const Allocator memory = [this, rank](std::size_t bytes) {
+      return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_pages(bytes, rank);
+    };
+    return std::make_unique<HostBuffers>(outline, program, rank, memory, team_.size());
   }
 
   void load(const Bindings& bindings, BufferTable& buffers) override {
@@ -148,6 +163,7 @@ class HostDevice final : public Device {
 
   const kernels::HostKernels& kernels_;
   kernels::Team team_;
+  const Allocator allocator_;
   kernels::StopFlag stop_{false};
   mutable std::mutex mutex_;
   std::optional<Error> reason_;
@@ -158,7 +174,7 @@ class HostDevice final : public Device {
 std::unique_ptr<Device> make_host_device(const kernels::HostKernels& kernels, const DeviceOptions& options) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int threads = options.threads > 0 ? options.threads : std::max(1, cores / std::max(1, options.local_ranks));
-  return std::make_unique<HostDevice>(kernels, threads);
+  return std::make_unique<HostDevice>(kernels, threads, options.allocator);
 }
 
 }  // namespace distattn::backends

@@ -104,6 +104,11 @@ void World::run(const std::function<void(Rank, Transport&, Bootstrap&)>& body) {
   }
 }
 
+Transport& World::endpoint() {
+  DISTATTN_EXPECT(state_->transport != nullptr);
+  return *state_->transport;
+}
+
 void World::abort(const Error& error) noexcept {
   state_->failed = true;
   if (!in_process()) state_->bootstrap->control()->abort(error);

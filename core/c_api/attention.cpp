@@ -1,10 +1,9 @@
 /// C API: the attention handle.
 
-#include <cstdlib>
-#include <new>
 #include <vector>
 
 #include "distattn/attention.hpp"
+#include "distattn/plan.hpp"
 #include "distattn/registry.hpp"
 #include "handles.hpp"
 #include "tensors.hpp"
@@ -90,8 +89,48 @@ AttentionOptions options_of(const distattn_options& given) {
   return options;
 }
 
+Allocator allocator_of(const distattn_options& given) {
+  if (given.allocate == nullptr && given.release == nullptr) return {};
+  if (given.allocate == nullptr || given.release == nullptr) {
+    refuse("options have one of allocate and release (memory comes and goes) set both or neither");
+  }
+  return [allocate = given.allocate, release = given.release, user = given.user](std::size_t bytes) {
+    auto* const memory = static_cast<std::byte*>(allocate(user, bytes));
+    if (memory == nullptr) return std::shared_ptr<std::byte>();
+    return std::shared_ptr<std::byte>(memory, [release, user](std::byte* given_back) { release(user, given_back); });
+  };
+}
+
 DeviceOptions device_options_of(const distattn_options& given, const distattn_comm& comm) {
-  return {given.threads, given.local_ranks > 0 ? given.local_ranks : comm.local_ranks};
+  DeviceOptions options;
+  options.threads = given.threads;
+  options.local_ranks = given.local_ranks > 0 ? given.local_ranks : comm.local_ranks;
+  options.allocator = allocator_of(given);
+  return options;
+}
+
+/// Plans the passes that the options ask for, with auto's choice where they name no schedule.
+std::vector<PassPlan> plans_of(const Problem& problem, const AttentionOptions& options, int ranks,
+                               const Machine& machine) {
+  check(problem);
+  const Passes passes = options.backward ? Passes::both : Passes::forward;
+  const std::optional<Mode> mode = options.own_mode ? std::nullopt : std::optional(options.mode);
+  std::string name = options.schedule;
+  if (name == "auto") {
+    ChoiceLimits limits;
+    limits.passes = passes;
+    limits.node_size = options.routes.node_size;
+    limits.ahead = options.routes.ahead;
+    limits.mode = mode;
+    limits.threads = machine.threads_of_rank(ranks);
+    name = choose_schedule(problem, ranks, machine, limits).name;
+  }
+  auto planned = plan_schedule(name, problem, ranks, passes, mode, options.routes, machine);
+  if (const auto* reason = std::get_if<std::string>(&planned)) {
+    refuse("schedule " + name + " does not apply to this problem on " + std::to_string(ranks) + " ranks (" + *reason +
+           ") choose another, or auto");
+  }
+  return std::get<std::vector<PassPlan>>(std::move(planned));
 }
 
 const Attention& attention_of(const distattn_attention* handle) { return required(handle, "attention").attention; }
@@ -106,21 +145,6 @@ const AttentionPlan& plan_of(const Attention& attention, Pass pass) {
     refuse("the handle has no backward pass (options.backward was 0) create it with 1");
   }
   return attention.plan();
-}
-
-Schedule schedule_of(const Attention& attention, Pass pass) {
-  const AttentionPlan& plan = plan_of(attention, pass);
-  Schedule schedule{plan.outline(pass), {}};
-  for (Rank rank = 0; rank < plan.ranks(); ++rank) schedule.ranks.push_back(plan.program(pass, rank));
-  return schedule;
-}
-
-/// A copy that distattn_text_free() takes.
-char* text_copy(const std::string& text) {
-  auto* const copy = static_cast<char*>(std::malloc(text.size() + 1));
-  if (copy == nullptr) throw std::bad_alloc();
-  std::memcpy(copy, text.c_str(), text.size() + 1);
-  return copy;
 }
 
 Bindings read_bindings(const distattn_tensors* tensors) {
@@ -144,6 +168,22 @@ distattn_status distattn_attention_create(const distattn_problem* problem, const
     auto device = make_device(given.backend != nullptr ? given.backend : "", c_api::device_options_of(given, *comm));
     Attention made(c_api::problem_of(problem), c_api::options_of(given), *device, *comm->transport);
     *attention = new distattn_attention{std::move(device), std::move(made)};
+  });
+}
+
+distattn_status distattn_plan_json(const distattn_problem* problem, const distattn_options* options, int32_t ranks,
+                                   const char* machine, char** json) {
+  return c_api::guarded([&] {
+    c_api::required(json, "json");
+    if (ranks < 1) refuse(std::to_string(ranks) + " ranks (there is one at least) plan for some");
+    const distattn_options given = c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
+    std::string text;
+    for (const PassPlan& plan : c_api::plans_of(c_api::problem_of(problem), c_api::options_of(given), ranks,
+                                                find_machine(machine != nullptr ? machine : "this"))) {
+      text += text.empty() ? '[' : ',';
+      text += to_json(plan);
+    }
+    *json = c_api::text_copy(text + "]");
   });
 }
 
@@ -180,7 +220,7 @@ distattn_status distattn_schedule_json(const distattn_attention* attention, dist
   return c_api::guarded([&] {
     c_api::required(json, "json");
     const Pass which = pass == DISTATTN_BACKWARD ? Pass::backward : Pass::forward;
-    *json = c_api::text_copy(to_json(c_api::schedule_of(c_api::attention_of(attention), which)));
+    *json = c_api::text_copy(to_json(c_api::plan_of(c_api::attention_of(attention), which).schedule(which)));
   });
 }
 

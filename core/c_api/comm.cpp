@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "distattn/inproc.hpp"
+#include "distattn/subgroup.hpp"
 #include "handles.hpp"
 
 namespace distattn::c_api {
@@ -63,6 +64,44 @@ class CallbackTransport final : public Transport {
   Group groups_[2];
 };
 
+/// The only rank: nobody is there to exchange with.
+distattn_callbacks nobody() {
+  distattn_callbacks callbacks = DISTATTN_CALLBACKS_INIT;
+  callbacks.exchange = [](void*, std::int32_t, const distattn_transfer*, std::size_t, const distattn_transfer*,
+                          std::size_t) { return 0; };
+  callbacks.reaches_cuda = 1;
+  return callbacks;
+}
+
+LaunchOptions launch_options_of(const distattn_launch& given) {
+  LaunchOptions options;
+  if (given.bootstrap != nullptr) options.bootstrap = given.bootstrap;
+  if (given.transport != nullptr) options.transport = given.transport;
+  options.ranks = given.ranks;
+  options.timeout_s = given.timeout_s;
+  return options;
+}
+
+std::unique_ptr<distattn_comm> over(std::unique_ptr<Transport> transport, int local_ranks) {
+  Transport* const end = transport.get();
+  return std::unique_ptr<distattn_comm>(new distattn_comm{nullptr, std::move(transport), end, local_ranks});
+}
+
+std::unique_ptr<distattn_comm> launched(const LaunchOptions& options) {
+  auto world = std::make_unique<World>(options);
+  if (!world->in_process()) {
+    Transport& end = world->endpoint();
+    const int local_ranks = world->local_size();
+    return std::unique_ptr<distattn_comm>(new distattn_comm{std::move(world), nullptr, &end, local_ranks});
+  }
+  if (world->size() > 1) {
+    refuse(std::to_string(world->size()) +
+           " ranks without a launcher (one process is one rank here) start it with mpirun, srun or torchrun, or call "
+           "distattn_run_ranks()");
+  }
+  return over(std::make_unique<CallbackTransport>(nobody()), 1);
+}
+
 distattn_callbacks checked(const distattn_callbacks* given) {
   required(given, "callbacks");
   const distattn_callbacks callbacks = read(given, DISTATTN_CALLBACKS_INIT, "distattn_callbacks");
@@ -93,10 +132,28 @@ extern "C" {
 distattn_status distattn_comm_from_callbacks(const distattn_callbacks* callbacks, distattn_comm** comm) {
   return c_api::guarded([&] {
     c_api::required(comm, "comm");
-    auto made = std::make_unique<distattn_comm>();
-    made->own = std::make_unique<c_api::CallbackTransport>(c_api::checked(callbacks));
-    made->transport = made->own.get();
-    *comm = made.release();
+    auto transport = std::make_unique<c_api::CallbackTransport>(c_api::checked(callbacks));
+    *comm = c_api::over(std::move(transport), 1).release();
+  });
+}
+
+distattn_status distattn_comm_from_launcher(const distattn_launch* launch, distattn_comm** comm) {
+  return c_api::guarded([&] {
+    c_api::required(comm, "comm");
+    const distattn_launch given = c_api::read(launch, DISTATTN_LAUNCH_INIT, "distattn_launch");
+    *comm = c_api::launched(c_api::launch_options_of(given)).release();
+  });
+}
+
+distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* members, size_t count,
+                                       distattn_comm** comm) {
+  return c_api::guarded([&] {
+    c_api::required(whole, "whole");
+    c_api::required(members, "members");
+    c_api::required(comm, "comm");
+    auto group = std::make_unique<Subgroup>(*whole->transport, std::vector<Rank>(members, members + count));
+    const int local_ranks = std::min(whole->local_ranks, group->size());
+    *comm = c_api::over(std::move(group), local_ranks).release();
   });
 }
 
@@ -111,7 +168,7 @@ distattn_status distattn_run_ranks(int32_t ranks, distattn_status (*body)(void* 
   return c_api::guarded([&] {
     if (body == nullptr) refuse("body is null (each rank runs it) pass a function");
     run_ranks(ranks, [&](Rank rank, Transport& transport) {
-      distattn_comm comm{nullptr, &transport, ranks};
+      distattn_comm comm{nullptr, nullptr, &transport, ranks};
       c_api::check(body(user, &comm), rank);
     });
   });

@@ -9,12 +9,14 @@
 #include "distattn/distattn.h"
 #include "distattn/engine.hpp"
 #include "distattn/error.hpp"
+#include "distattn/launch.hpp"
 
 /// A communicator is a transport that somebody else may own.
 struct distattn_comm {
+  std::unique_ptr<distattn::World> world;
   std::unique_ptr<distattn::Transport> own;
   distattn::Transport* transport = nullptr;
-  int local_ranks = 1;  ///< ranks of this communicator that share this process
+  int local_ranks = 1;  ///< ranks of this communicator that share this machine's cores
 };
 
 namespace distattn::c_api {
@@ -35,6 +37,9 @@ distattn_status guarded(Body body) noexcept {
     return status_of_exception();
   }
 }
+
+/// A copy that distattn_text_free() takes.
+char* text_copy(const std::string& text);
 
 template <class T>
 const T& required(const T* pointer, const char* name) {

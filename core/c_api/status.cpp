@@ -38,6 +38,13 @@ ErrorKind kind_of(distattn_status status) {
   return ErrorKind::environment;
 }
 
+char* text_copy(const std::string& text) {
+  auto* const copy = static_cast<char*>(std::malloc(text.size() + 1));
+  if (copy == nullptr) throw std::bad_alloc();
+  std::memcpy(copy, text.c_str(), text.size() + 1);
+  return copy;
+}
+
 distattn_status status_of_exception() noexcept {
   try {
     try {

@@ -52,6 +52,11 @@ std::int64_t Machine::memory_of_rank(int ranks) const {
   return memory_bytes / std::max(1, (ranks + nodes - 1) / nodes);
 }
 
+int Machine::threads_of_rank(int ranks) const {
+  const int on_a_node = (ranks + nodes - 1) / nodes;
+  return std::max(1, cores / on_a_node);
+}
+
 std::vector<std::string> built_in_machines() {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_files()) {

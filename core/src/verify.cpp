@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <numeric>
 
 #include "distattn/error.hpp"
 #include "parallel.hpp"
@@ -206,6 +207,14 @@ VerifyReport Verifier::finish() {
     return std::tuple(a.rank < 0, a.step, a.rank) < std::tuple(b.rank < 0, b.step, b.rank);
   });
   return std::move(s.report);
+}
+
+std::int64_t largest(const std::vector<std::int64_t>& by_rank) {
+  return *std::max_element(by_rank.begin(), by_rank.end());
+}
+
+double mean(const std::vector<std::int64_t>& by_rank) {
+  return std::accumulate(by_rank.begin(), by_rank.end(), 0.0) / static_cast<double>(by_rank.size());
 }
 
 VerifyReport verify(const Schedule& schedule) {

@@ -7,6 +7,7 @@
 #include "backends/host/device.hpp"
 #include "catch.hpp"
 #include "distattn/inproc.hpp"
+#include "distattn/subgroup.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/sharded.hpp"
 
@@ -58,7 +59,7 @@ void endless_attend(std::span<const kernels::AttendArgs>, kernels::Team&, const 
 
 }  // namespace
 
-TEST_CASE("the second run of device, transport and executor allocates nothing") {
+TEST_CASE("the second run of device, transport, group and executor allocates nothing") {
   AttentionOptions options;
   options.schedule = "mesh:2x2x1:zigzag";
   options.backward = true;
@@ -68,7 +69,8 @@ TEST_CASE("the second run of device, transport and executor allocates nothing") 
   std::atomic<std::size_t> before{0}, after{0};
   run_ranks(4, [&](Rank rank, Transport& transport) {
     const auto device = backends::make_host_device(kernels::reference_kernels(), {1, 4});
-    Attention attention(plan, *device, transport);
+    Subgroup group(transport, {2, 0, 3, 1});
+    Attention attention(plan, *device, group);
     Tensors tensors(attention, problem);
     const auto both = [&] {
       attention.forward(tensors.bindings);

@@ -3,6 +3,7 @@
 By find_package and by pkg-config, in C++ and in C, between threads and (where there is an MPI) between processes.
 """
 
+import json
 import os
 import pathlib
 import shutil
@@ -11,7 +12,7 @@ import tempfile
 from house import BUILD, CMAKE, SOURCE, expect, run_well
 
 CONSUMER = SOURCE / "tests/consumer"
-PROGRAMS = ("sharded_attention", "own_schedule", "own_transport", "threads_attention")
+PROGRAMS = ("sharded_attention", "own_schedule", "own_transport", "threads_attention", "launched_attention")
 MPIRUN = ("mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4")
 # Open MPI refuses root otherwise; a container often has nobody else.
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
@@ -38,6 +39,19 @@ def check_find_package(kind, prefix, folder):
     run_programs(folder, PROGRAMS)
     if (folder / "mpi_attention").exists():
         print(run_well(*MPIRUN, folder / "mpi_attention", env=ENVIRONMENT), end="")
+    check_launched(prefix, folder / "launched_attention")
+
+
+def check_launched(prefix, program):
+    """Ranks of a launcher find each other by the library's own bootstrap, where this build has what that needs."""
+    command = prefix / "bin/distattn"
+    if not command.exists() or shutil.which("mpirun") is None:
+        return
+    usable = {info["name"] for kind in ("bootstraps", "transports") for info in
+              json.loads(run_well(command, "info", "--json"))[kind] if info["built"]}
+    if {"pmix", "ucx"} <= usable:
+        output = run_well(*MPIRUN, program, env=ENVIRONMENT)
+        expect(all(f"rank {rank} of 4" in output for rank in range(4)), f"the launcher's ranks do not meet:\n{output}")
 
 
 def check_pkg_config(kind, prefix, folder):

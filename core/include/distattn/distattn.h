@@ -106,16 +106,49 @@ typedef struct distattn_options {
   int32_t backward;    /**< prepare the backward pass too */
   const char* backend; /**< that computes; null: the best usable */
   int32_t threads;     /**< that a rank computes with; 0: its share of the cores */
-  int32_t local_ranks; /**< ranks that share this machine's cores; 0: all of a distattn_run_ranks(), else 1 */
+  int32_t local_ranks; /**< ranks that share this machine's cores; 0: what the communicator says */
+  /**
+   * A caller's own memory for the handle's buffers, in the backend's memory space and on a boundary of 64 bytes: it is
+   * asked for by distattn_attention_create() alone. Null: the library allocates. Both or neither.
+   */
+  void* (*allocate)(void* user, size_t bytes);
+  void (*release)(void* user, void* memory);
+  void* user; /**< handed to both */
 } distattn_options;
 
 #define DISTATTN_OPTIONS_INIT \
-  { sizeof(distattn_options), NULL, DISTATTN_OWN_MODE, 0, 0, 0, NULL, 0, 0 }
+  { sizeof(distattn_options), NULL, DISTATTN_OWN_MODE, 0, 0, 0, NULL, 0, 0, NULL, NULL, NULL }
+
+/**
+ * What both passes (or, without options.backward, the forward pass) would cost on `ranks` ranks of a machine, which
+ * is a name or file as of `distattn plan --machine`, or null for this one: the array that `distattn plan --json`
+ * prints. Plans and proves without a communicator and without tensors. Give the text back with distattn_text_free().
+ */
+DISTATTN_API distattn_status distattn_plan_json(const distattn_problem* problem, const distattn_options* options,
+                                                int32_t ranks, const char* machine, char** json);
 
 /* ---- communicators ---- */
 
 /** One rank's end of what connects the ranks. */
 typedef struct distattn_comm distattn_comm;
+
+/** How the ranks of a run find each other. */
+typedef struct distattn_launch {
+  size_t struct_size;
+  const char* bootstrap; /**< as `distattn info` lists them, or "file:PATH"; null: as the environment says */
+  const char* transport; /**< null: the best usable that connects these ranks */
+  int32_t ranks;         /**< 0: as many as the launcher started; 1 without one */
+  double timeout_s;      /**< longest time without progress of an awaited rank */
+} distattn_launch;
+
+#define DISTATTN_LAUNCH_INIT \
+  { sizeof(distattn_launch), NULL, NULL, 0, 60.0 }
+
+/**
+ * The communicator of all processes that a launcher (mpirun, srun, torchrun) started, or that meet at a file: a
+ * collective, as is giving it back. A process without a launcher is alone. launch may be null.
+ */
+DISTATTN_API distattn_status distattn_comm_from_launcher(const distattn_launch* launch, distattn_comm** comm);
 
 /** Memory that goes to, or comes from, one rank. */
 typedef struct distattn_transfer {
@@ -146,6 +179,14 @@ typedef struct distattn_callbacks {
 
 /** The callbacks are copied; `user` must outlive the communicator. */
 DISTATTN_API distattn_status distattn_comm_from_callbacks(const distattn_callbacks* callbacks, distattn_comm** comm);
+
+/**
+ * Some of the ranks of `whole` as a communicator of their own: its rank i is rank members[i]. All members call it, with
+ * the same list. `whole` must outlive it; what ends one group's exchange ends the whole's.
+ */
+DISTATTN_API distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* members, size_t count,
+                                                    distattn_comm** comm);
+
 DISTATTN_API int32_t distattn_comm_rank(const distattn_comm* comm);
 DISTATTN_API int32_t distattn_comm_size(const distattn_comm* comm);
 DISTATTN_API void distattn_comm_free(distattn_comm* comm);

@@ -45,6 +45,10 @@ class World {
   /// first, or says whose it was.
   void run(const std::function<void(Rank, Transport&, Bootstrap&)>& body);
 
+  /// This process's end of what connects the ranks, for those who cannot wait inside run(). Must not be called where
+  /// all ranks are threads of this process.
+  Transport& endpoint();
+
   /// Ends the run of all ranks with `error`. Any thread.
   void abort(const Error& error) noexcept;
 
@@ -56,4 +60,4 @@ class World {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace distattn
+}  // namespace DISTATTN_API

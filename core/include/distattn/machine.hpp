@@ -69,6 +69,8 @@ struct Machine {
   const KernelRates& rates_of(DType dtype, Pass pass) const;
   /// Memory that one of `ranks` ranks may use.
   std::int64_t memory_of_rank(int ranks) const;
+  /// Threads of each of `ranks` ranks on the cores: cores / ranks of a node, at least 1.
+  int threads_of_rank(int ranks) const;
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 

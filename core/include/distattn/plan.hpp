@@ -4,8 +4,13 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
 
+#include "distattn/choose.hpp"
 #include "distattn/export.h"
 #include "distattn/lower.hpp"
 #include "distattn/simulate.hpp"
@@ -16,10 +21,12 @@ namespace distattn DISTATTN_API {
 
 /// One pass of one schedule, counted. Bytes are those of messages' payloads.
 struct PassPlan {
-  std::string schedule;
+  std::string schedule;  ///< "F/B" where the passes of a pair differ
+  std::int64_t seq_q = 0;
   Pass pass = Pass::forward;
   int ranks = 1;
   Mode mode = Mode::overlapped;
+  Routes routes;
   VerifyReport report;
   double idle_ideal = 0;  ///< share of rank-time without compute on infinite links, work counted in visible pairs
   double predicted_s = std::numeric_limits<double>::quiet_NaN();  ///< NaN: no machine was given
@@ -30,4 +37,13 @@ struct PassPlan {
 PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode, const Routes& routes,
                    const Machine* machine = nullptr, int threads = 1);
 
-}  // namespace distattn
+/// The passes of a schedule "F" or "F/B" on a machine with its cores shared by the ranks, in `mode` or else in the
+/// schedule's own; or the reason why it does not apply.
+std::variant<std::vector<PassPlan>, std::string> plan_schedule(std::string_view name, const Problem& problem, int ranks,
+                                                               Passes passes, std::optional<Mode> mode,
+                                                               const Routes& routes, const Machine& machine);
+
+/// One JSON object, as in the array that `distattn plan --json` prints.
+std::string to_json(const PassPlan& plan);
+
+}  // namespace DISTATTN_API

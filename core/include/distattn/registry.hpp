@@ -1,6 +1,8 @@
 #pragma once
 /// What is built, what is usable here, and why not (design: each backend registers itself, also when it is not built).
 
+#include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -26,9 +28,14 @@ struct BackendInfo {
 /// Every backend that the project knows, best first within a kind.
 std::vector<BackendInfo> list_backends();
 
+/// Memory for a rank's buffers: so many bytes on a boundary of 64, of the device's own space, given back when nobody
+/// holds it. May throw.
+using Allocator = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
+
 struct DeviceOptions {
-  int threads = 0;      ///< a rank computes with; 0: cores / ranks of this process, at least 1
-  int local_ranks = 1;  ///< ranks that share this process's cores
+  int threads = 0;           ///< a rank computes with; 0: cores / ranks of this process, at least 1
+  int local_ranks = 1;       ///< ranks that share this process's cores
+  Allocator allocator = {};  ///< of a caller that plans its memory; empty: the device's own
 };
 
 /// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason.
@@ -47,4 +54,4 @@ std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const Bootstrap
 /// A transport between the processes of `bootstrap`; a collective. Throws as make_device.
 std::unique_ptr<Transport> make_transport(std::string_view name, Bootstrap& bootstrap);
 
-}  // namespace distattn
+}  // namespace DISTATTN_API

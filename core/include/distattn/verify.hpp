@@ -47,6 +47,10 @@ struct Counts {
   std::vector<std::int64_t> memory_bytes;        ///< all slots
 };
 
+/// Figures over ranks, of which there is one at least.
+std::int64_t largest(const std::vector<std::int64_t>& by_rank);
+double mean(const std::vector<std::int64_t>& by_rank);
+
 struct VerifyReport {
   std::vector<Finding> findings;  ///< empty: proved
   Counts counts;

@@ -1,0 +1,126 @@
+#include "attend.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "distattn/convert.hpp"
+#include "distattn/oracle.hpp"
+#include "distattn/random.hpp"
+
+namespace distattn::test {
+namespace {
+
+/// Rows of a whole random tensor at the given positions.
+Tensor rows(RandomTensor which, const std::vector<std::int64_t>& positions, int head_count) {
+  Tensor result({static_cast<std::int64_t>(positions.size()), head_count, dim});
+  for (std::size_t i = 0; i < positions.size(); ++i) {
+    fill_normal(1, which, positions[i] * head_count * dim, head_count * dim, DType::fp32,
+                reinterpret_cast<std::byte*>(result.values.data() + i * head_count * dim));
+  }
+  return result;
+}
+
+std::vector<std::int64_t> whole() {
+  std::vector<std::int64_t> positions(tokens);
+  for (std::int64_t i = 0; i < tokens; ++i) positions[static_cast<std::size_t>(i)] = i;
+  return positions;
+}
+
+ConstTensorView view(const Tensor& tensor) {
+  return dense_view(reinterpret_cast<const std::byte*>(tensor.values.data()), DType::fp32, 1, tensor.shape[0],
+                    tensor.shape[1], tensor.shape[2]);
+}
+
+const ExactResult& exact() {
+  static const ExactResult result = [] {
+    Problem problem;
+    problem.seq_q = problem.seq_kv = tokens;
+    problem.heads = heads;
+    problem.kv_heads = kv_heads;
+    problem.head_dim = problem.value_dim = dim;
+    problem.mask = causal_mask();
+    return exact_attention(
+        problem, view(rows(RandomTensor::q, whole(), heads)), view(rows(RandomTensor::k, whole(), kv_heads)),
+        view(rows(RandomTensor::v, whole(), kv_heads)), view(rows(RandomTensor::d_o, whole(), heads)), 1);
+  }();
+  return result;
+}
+
+/// Largest difference between a rank's rows and the exact ones.
+double difference(const Tensor& mine, const std::vector<std::int64_t>& positions, const std::vector<double>& all) {
+  const std::size_t row = mine.values.size() / std::max<std::size_t>(1, positions.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < mine.values.size(); ++i) {
+    const std::size_t j = static_cast<std::size_t>(positions[i / row]) * row + i % row;
+    worst = std::max(worst, std::abs(mine.values[i] - all[j]));
+  }
+  return worst;
+}
+
+}  // namespace
+
+distattn_problem small_problem() {
+  distattn_problem problem = DISTATTN_PROBLEM_INIT;
+  problem.seq_q = problem.seq_kv = tokens;
+  problem.heads = heads;
+  problem.kv_heads = kv_heads;
+  problem.head_dim = dim;
+  return problem;
+}
+
+distattn_options options_for(const char* schedule) {
+  distattn_options options = DISTATTN_OPTIONS_INIT;
+  options.schedule = schedule;
+  options.backward = 1;
+  options.backend = "reference";
+  options.threads = 1;
+  return options;
+}
+
+Tensor::Tensor(std::vector<std::int64_t> extents) : shape(std::move(extents)) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  values.resize(static_cast<std::size_t>(count));
+  tensor.data = values.data();
+  tensor.device.device_type = 1;
+  tensor.ndim = static_cast<std::int32_t>(shape.size());
+  tensor.dtype = {2, 32, 1};
+  tensor.shape = shape.data();
+}
+
+distattn_status attend(void* user, distattn_comm* comm) {
+  const distattn_problem problem = small_problem();
+  distattn_attention* attention = nullptr;
+  distattn_status status =
+      distattn_attention_create(&problem, static_cast<const distattn_options*>(user), comm, &attention);
+  if (status != DISTATTN_OK) return status;
+  std::vector<std::int64_t> queries(static_cast<std::size_t>(distattn_attention_tokens(attention, DISTATTN_QUERIES)));
+  std::vector<std::int64_t> keys(static_cast<std::size_t>(distattn_attention_tokens(attention, DISTATTN_KEYS)));
+  distattn_attention_positions(attention, DISTATTN_QUERIES, queries.data());
+  distattn_attention_positions(attention, DISTATTN_KEYS, keys.data());
+
+  const Tensor q = rows(RandomTensor::q, queries, heads), k = rows(RandomTensor::k, keys, kv_heads),
+               v = rows(RandomTensor::v, keys, kv_heads), d_o = rows(RandomTensor::d_o, queries, heads);
+  Tensor o(q.shape), lse({heads, q.shape[0]}), dq(q.shape), dk(k.shape), dv(v.shape);
+  distattn_tensors tensors = DISTATTN_TENSORS_INIT;
+  tensors.q = &q.tensor;
+  tensors.k = &k.tensor;
+  tensors.v = &v.tensor;
+  tensors.o = &o.tensor;
+  tensors.lse = &lse.tensor;
+  tensors.d_o = &d_o.tensor;
+  tensors.dq = &dq.tensor;
+  tensors.dk = &dk.tensor;
+  tensors.dv = &dv.tensor;
+  status = distattn_forward(attention, &tensors);
+  if (status == DISTATTN_OK) status = distattn_backward(attention, &tensors);
+  distattn_attention_free(attention);
+  if (status != DISTATTN_OK) return status;
+
+  const double most = 1e-4;  // Absolute, of values around 1; the equivalence tests judge accuracy.
+  const bool good = difference(o, queries, exact().o) < most && difference(dq, queries, exact().dq) < most &&
+                    difference(dk, keys, exact().dk) < most && difference(dv, keys, exact().dv) < most;
+  return good ? DISTATTN_OK : DISTATTN_INTERRUPTED;
+}
+
+}  // namespace distattn::test

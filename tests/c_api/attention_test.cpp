@@ -1,0 +1,180 @@
+/// The C API's attention: what it computes, and what it says when it is used wrongly.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "attend.hpp"
+#include "catch.hpp"
+#include "distattn/schedule.hpp"
+
+using namespace distattn::test;
+
+TEST_CASE("attention between threads equals float64") {
+  for (const char* schedule : {"zigzag-ring", "ring/burst", "usp:2", "auto"}) {
+    distattn_options options = options_for(schedule);
+    const distattn_status status = distattn_run_ranks(4, attend, &options);
+    INFO(schedule << ": " << distattn_message());
+    CHECK(status == DISTATTN_OK);
+  }
+}
+
+TEST_CASE("misuse is a status and a message, never an exception") {
+  distattn_problem problem = small_problem();
+  distattn_attention* attention = nullptr;
+  struct Try {
+    distattn_problem* problem;
+    distattn_options options;
+    std::string says;
+  } attempt{&problem, options_for("ring"), ""};
+  const auto create = [&](auto change, const char* says) {
+    problem = small_problem();
+    attempt.options = options_for("ring");
+    change();
+    const auto body = [](void* user, distattn_comm* comm) {
+      auto& [given, options, text] = *static_cast<Try*>(user);
+      distattn_attention* made = nullptr;
+      const distattn_status status = distattn_attention_create(given, &options, comm, &made);
+      text = distattn_message();
+      distattn_attention_free(made);
+      return status;
+    };
+    CHECK(distattn_run_ranks(1, body, &attempt) == DISTATTN_USAGE);
+    CHECK_THAT(attempt.says, contains_text(says));
+    CHECK_THAT(message(), contains_text(says));
+  };
+  create([&] { problem.struct_size = 4; }, "struct_size");
+  create([&] { problem.struct_size = sizeof(problem) + 8; }, "struct_size");
+  create([&] { problem.heads = 3; }, "heads");
+  create([&] { problem.dtype = static_cast<distattn_dtype>(9); }, "dtype");
+  create([&] { attempt.options.schedule = "spiral"; }, "spiral");
+  create([&] { attempt.options.backend = "abacus"; }, "abacus");
+  create([&] { attempt.options.mode = static_cast<distattn_mode>(8); }, "mode");
+
+  CHECK(distattn_attention_create(&problem, nullptr, nullptr, &attention) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("comm is null"));
+  CHECK(distattn_forward(nullptr, nullptr) == DISTATTN_USAGE);
+  CHECK(distattn_run_ranks(0, attend, nullptr) == DISTATTN_USAGE);
+  CHECK(distattn_run_ranks(1, nullptr, nullptr) == DISTATTN_USAGE);
+  distattn_comm* comm = nullptr;
+  distattn_callbacks callbacks = DISTATTN_CALLBACKS_INIT;
+  CHECK(distattn_comm_from_callbacks(&callbacks, &comm) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("exchange is null"));
+}
+
+TEST_CASE("tensors that are not the rank's shard are refused by name") {
+  const auto body = [](void*, distattn_comm* comm) {
+    const distattn_problem problem = small_problem();
+    distattn_options options = options_for("ring");
+    options.backward = 0;
+    distattn_attention* attention = nullptr;
+    REQUIRE(distattn_attention_create(&problem, &options, comm, &attention) == DISTATTN_OK);
+    Tensor q({tokens, heads, dim}), k({tokens, kv_heads, dim}), v({tokens - 1, kv_heads, dim}), o(q.shape),
+        lse({heads, tokens});
+    distattn_tensors tensors = DISTATTN_TENSORS_INIT;
+    tensors.q = &q.tensor;
+    tensors.k = &k.tensor;
+    tensors.v = &v.tensor;
+    tensors.o = &o.tensor;
+    tensors.lse = &lse.tensor;
+    const auto refused = [&](const char* name) {
+      CHECK(distattn_forward(attention, &tensors) == DISTATTN_USAGE);
+      CHECK_THAT(message(), contains_text(name));
+    };
+    refused("v is");
+    v.tensor.dtype.bits = 8;
+    refused("tensor v has DLPack type");
+    v.tensor.dtype.bits = 32;
+    v.tensor.device.device_type = 99;
+    refused("device 99");
+    v.tensor.device.device_type = 1;
+    v.tensor.ndim = 2;
+    refused("2 dimensions");
+    CHECK(distattn_backward(attention, &tensors) == DISTATTN_USAGE);
+    CHECK_THAT(message(), contains_text("options.backward"));
+    distattn_attention_free(attention);
+    return DISTATTN_OK;
+  };
+  CHECK(distattn_run_ranks(1, body, nullptr) == DISTATTN_OK);
+}
+
+TEST_CASE("a caller of an older header keeps its meaning") {
+  distattn_options options = options_for("ring");
+  options.struct_size = offsetof(distattn_options, threads);
+  options.threads = -7;
+  CHECK(distattn_run_ranks(2, attend, &options) == DISTATTN_OK);
+}
+
+TEST_CASE("schedules come as JSON") {
+  const auto body = [](void*, distattn_comm* comm) {
+    const distattn_problem problem = small_problem();
+    const distattn_options options = options_for("zigzag-ring");
+    distattn_attention* attention = nullptr;
+    REQUIRE(distattn_attention_create(&problem, &options, comm, &attention) == DISTATTN_OK);
+    char* json = nullptr;
+    REQUIRE(distattn_schedule_json(attention, DISTATTN_BACKWARD, &json) == DISTATTN_OK);
+    const distattn::Schedule schedule = distattn::schedule_from_json(json);
+    CHECK(schedule.outline.pass == distattn::Pass::backward);
+    CHECK(schedule.ranks.size() == 2);
+    distattn_text_free(json);
+    distattn_attention_free(attention);
+    return DISTATTN_OK;
+  };
+  CHECK(distattn_run_ranks(2, body, nullptr) == DISTATTN_OK);
+}
+
+TEST_CASE("buffers lie in a caller's memory, which comes back") {
+  struct Memory {
+    std::atomic<int> held = 0, given = 0;
+  } memory;
+  distattn_options options = options_for("zigzag-ring");
+  options.user = &memory;
+  options.allocate = [](void* user, std::size_t bytes) {
+    ++static_cast<Memory*>(user)->held;
+    ++static_cast<Memory*>(user)->given;
+    return std::aligned_alloc(64, (bytes / 64 + 1) * 64);
+  };
+  options.release = [](void* user, void* block) {
+    --static_cast<Memory*>(user)->held;
+    std::free(block);
+  };
+  CHECK(distattn_run_ranks(2, attend, &options) == DISTATTN_OK);
+  CHECK(memory.given >= 4);  // of both ranks and passes
+  CHECK(memory.held == 0);
+
+  options.allocate = [](void*, std::size_t) -> void* { return nullptr; };
+  CHECK(distattn_run_ranks(2, attend, &options) == DISTATTN_ENVIRONMENT);
+  CHECK_THAT(message(), contains_text("allocator"));
+  options.release = nullptr;
+  CHECK(distattn_run_ranks(2, attend, &options) == DISTATTN_USAGE);
+}
+
+TEST_CASE("plans come as JSON, without ranks") {
+  const distattn_problem problem = small_problem();
+  distattn_options options = options_for("ring/burst");
+  const auto plan = [&](int ranks, const char* machine) {
+    char* text = nullptr;
+    REQUIRE(distattn_plan_json(&problem, &options, ranks, machine, &text) == DISTATTN_OK);
+    nlohmann::json json = nlohmann::json::parse(text);
+    distattn_text_free(text);
+    return json;
+  };
+  const nlohmann::json both = plan(4, "dgx-h100x8");
+  REQUIRE(both.size() == 2);
+  CHECK(both[0].at("schedule") == "ring/burst");
+  CHECK(both[1].at("pass") == "backward");
+  CHECK(both[1].at("predicted_s") > 0);
+  CHECK(both[0].at("proved") == true);
+  options.schedule = nullptr;
+  options.backward = 0;
+  CHECK(plan(3, nullptr).size() == 1);
+
+  char* text = nullptr;
+  CHECK(distattn_plan_json(&problem, &options, 0, nullptr, &text) == DISTATTN_USAGE);
+  CHECK(distattn_plan_json(&problem, &options, 2, "abacus", &text) == DISTATTN_USAGE);
+  options.schedule = "ulysses";
+  CHECK(distattn_plan_json(&problem, &options, 7, nullptr, &text) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("ulysses"));
+}

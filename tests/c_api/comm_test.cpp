@@ -1,0 +1,134 @@
+/// The C API's communicators: threads, a caller's callbacks, groups of ranks, launchers.
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "attend.hpp"
+#include "catch.hpp"
+
+using namespace distattn::test;
+
+namespace {
+
+/// Mail between ranks that are threads: a queue for each lane and pair.
+struct Post {
+  explicit Post(int ranks) : size(ranks), queues(static_cast<std::size_t>(2 * ranks * ranks)) {}
+  std::deque<std::vector<char>>& queue(int lane, int from, int to) {
+    return queues[static_cast<std::size_t>((lane * size + from) * size + to)];
+  }
+  int size;
+  std::mutex mutex;
+  std::vector<std::deque<std::vector<char>>> queues;
+};
+
+struct PostEnd {
+  Post* post;
+  int rank;
+};
+
+int exchange_by_post(void* user, std::int32_t lane, const distattn_transfer* sends, std::size_t send_count,
+                     const distattn_transfer* receives, std::size_t receive_count) {
+  const auto& [post, rank] = *static_cast<PostEnd*>(user);
+  {
+    const std::lock_guard lock(post->mutex);
+    for (const distattn_transfer* s = sends; s != sends + send_count; ++s) {
+      const char* data = static_cast<const char*>(s->data);
+      post->queue(lane, rank, s->peer).emplace_back(data, data + s->bytes);
+    }
+  }
+  for (const distattn_transfer* r = receives; r != receives + receive_count;) {
+    std::unique_lock lock(post->mutex);
+    auto& queue = post->queue(lane, r->peer, rank);
+    if (queue.empty()) {
+      lock.unlock();
+      std::this_thread::yield();
+      continue;
+    }
+    if (queue.front().size() != r->bytes) return 1;
+    std::memcpy(r->data, queue.front().data(), r->bytes);
+    queue.pop_front();
+    ++r;
+  }
+  return 0;
+}
+
+}  // namespace
+
+TEST_CASE("attention over a caller's callbacks equals float64") {
+  constexpr int ranks = 3;
+  Post post(ranks);
+  std::atomic<int> good = 0;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      PostEnd end{&post, rank};
+      distattn_callbacks callbacks = DISTATTN_CALLBACKS_INIT;
+      callbacks.rank = rank;
+      callbacks.size = ranks;
+      callbacks.user = &end;
+      callbacks.exchange = exchange_by_post;
+      distattn_comm* comm = nullptr;
+      distattn_options options = options_for("balanced");
+      if (distattn_comm_from_callbacks(&callbacks, &comm) == DISTATTN_OK && attend(&options, comm) == DISTATTN_OK) {
+        ++good;
+      }
+      distattn_comm_free(comm);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(good == ranks);
+}
+
+TEST_CASE("a failed exchange is a peer's failure that names rank and step") {
+  distattn_callbacks callbacks = DISTATTN_CALLBACKS_INIT;
+  callbacks.size = 2;
+  callbacks.exchange = [](void*, std::int32_t, const distattn_transfer*, std::size_t, const distattn_transfer*,
+                          std::size_t) { return 7; };
+  distattn_comm* comm = nullptr;
+  REQUIRE(distattn_comm_from_callbacks(&callbacks, &comm) == DISTATTN_OK);
+  CHECK(distattn_comm_size(comm) == 2);
+  distattn_options options = options_for("ring");
+  CHECK(attend(&options, comm) == DISTATTN_PEER);
+  CHECK_THAT(message(), contains_text("rank 0") && contains_text("7"));
+  distattn_comm_free(comm);
+}
+
+TEST_CASE("groups of ranks attend side by side") {
+  const auto body = [](void*, distattn_comm* whole) {
+    const std::vector<std::int32_t> odd = {3, 1}, even = {0, 4, 2};
+    const std::vector<std::int32_t>& members = distattn_comm_rank(whole) % 2 == 1 ? odd : even;
+    distattn_comm* group = nullptr;
+    REQUIRE(distattn_comm_subgroup(whole, members.data(), members.size(), &group) == DISTATTN_OK);
+    CHECK(distattn_comm_size(group) == static_cast<std::int32_t>(members.size()));
+    CHECK(members[static_cast<std::size_t>(distattn_comm_rank(group))] == distattn_comm_rank(whole));
+    distattn_options options = options_for(members == odd ? "ring" : "balanced");
+    const distattn_status status = attend(&options, group);
+    distattn_comm_free(group);
+    CHECK(distattn_comm_subgroup(whole, members.data(), 0, &group) == DISTATTN_USAGE);
+    const std::int32_t twice[] = {distattn_comm_rank(whole), distattn_comm_rank(whole)};
+    CHECK(distattn_comm_subgroup(whole, twice, 2, &group) == DISTATTN_USAGE);
+    return status;
+  };
+  CHECK(distattn_run_ranks(5, body, nullptr) == DISTATTN_OK);
+}
+
+TEST_CASE("a process without a launcher is alone") {
+  distattn_comm* comm = nullptr;
+  distattn_launch launch = DISTATTN_LAUNCH_INIT;
+  launch.bootstrap = "inproc";
+  REQUIRE(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_OK);
+  CHECK(distattn_comm_size(comm) == 1);
+  distattn_options options = options_for("ring");
+  CHECK(attend(&options, comm) == DISTATTN_OK);
+  distattn_comm_free(comm);
+
+  launch.ranks = 2;
+  CHECK(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("mpirun"));
+  launch.bootstrap = "pigeon";
+  CHECK(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_USAGE);
+}
