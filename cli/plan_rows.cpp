@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "distattn/error.hpp"
+#include "distattn/words.hpp"
 #include "prepared.hpp"
 
 namespace distattn::cli {
@@ -80,7 +81,8 @@ void drop_large(PlanRows& rows, const ScheduleOptions& options) {
   std::erase_if(rows.rows, [&](const PlanRow& row) {
     const std::int64_t needed = largest(row.plan.report.counts.memory_bytes);
     if (needed <= *options.memory_bytes) return false;
-    const std::string reason = fmt::format("{} needs {} bytes a rank", name_of(row.plan.pass), needed);
+    const std::string reason =
+        fmt::format("{} needs {} a rank", name_of(row.plan.pass), bytes_in_words(static_cast<double>(needed)));
     rows.skipped.push_back({row.plan.schedule, reason, row.plan.ranks});
     return true;
   });

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "distattn/error.hpp"
+#include "distattn/words.hpp"
 #include "program_file.hpp"
 
 namespace distattn::cli {
@@ -19,8 +20,9 @@ std::string name_of(const AttentionPlan& plan) {
 void check_memory(const AttentionPlan& plan, Pass pass, const ScheduleOptions& options) {
   const std::int64_t needed = largest(plan.counts(pass).memory_bytes);
   if (!options.memory_bytes || needed <= *options.memory_bytes) return;
-  refuse(fmt::format("{} needs {} bytes a rank (--memory allows {}) choose another schedule or more ranks",
-                     plan.outline(pass).name, needed, *options.memory_bytes));
+  refuse(fmt::format("{} needs {} a rank (--memory allows {}) choose another schedule or more ranks",
+                     plan.outline(pass).name, bytes_in_words(static_cast<double>(needed)),
+                     bytes_in_words(static_cast<double>(*options.memory_bytes))));
 }
 
 }  // namespace

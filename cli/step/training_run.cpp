@@ -8,6 +8,7 @@
 #include "cli/step/work.hpp"
 #include "distattn/inproc.hpp"
 #include "distattn/registry.hpp"
+#include "distattn/words.hpp"
 
 namespace distattn::step {
 namespace {
@@ -31,8 +32,8 @@ void check_memory(const TrainingRun& run, const AttentionPlan& plan) {
   const double needed = state + activation_bytes(run.shape, *run.policy, tokens, sizeof(float)).compute +
                         fullest(Pass::forward) + fullest(Pass::backward);
   if (needed <= static_cast<double>(*run.memory_bytes)) return;
-  refuse("a step needs " + std::to_string(static_cast<std::int64_t>(needed)) + " bytes a rank (--memory allows " +
-         std::to_string(*run.memory_bytes) + ") use more ranks, or keep less with --checkpoint");
+  refuse("a step needs " + bytes_in_words(needed) + " a rank (--memory allows " +
+         bytes_in_words(static_cast<double>(*run.memory_bytes)) + ") use more ranks, or keep less with --checkpoint");
 }
 
 void train_rank(const TrainingRun& run, const TokenSource& tokens, Trainer& trainer, Rank rank,
