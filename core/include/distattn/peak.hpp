@@ -4,9 +4,10 @@
 #include <memory>
 #include <string>
 
+#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn {
+namespace distattn DISTATTN_API {
 
 /// Measures on the same threads as often as one likes: the speed of shared machines changes from minute to minute.
 class PeakMeter {

@@ -25,6 +25,9 @@ struct Timeline {
   double seconds = 0;       ///< until the last rank has its results
   /// Seconds in which a rank's compute lane had nothing running, summed over ranks, as a share of ranks · seconds.
   double idle_share(int ranks) const;
+  /// Exposed communication: seconds in which a rank's compute lane has nothing running while one of its exchanges is
+  /// under way, on average over ranks.
+  double exposed_s(int ranks) const;
 };
 
 /// All ranks' timelines as one: rank r's, measured on its own, began at begins_s[r] on a common clock. Time 0 is when
