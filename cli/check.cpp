@@ -20,18 +20,30 @@ double difference(double a, double b) {
   return std::isnan(distance) ? std::numeric_limits<double>::infinity() : distance;
 }
 
-/// Sums of squares on the way to a relative L2 error, and the largest difference.
-struct Distance {
-  double squares = 0, reference_squares = 0, largest = 0, largest_reference = 0;
+double root_mean_square(const std::vector<double>& values) {
+  double squares = 0;
+  for (const double value : values) squares += std::isfinite(value) ? value * value : 0;
+  return values.empty() ? 0 : std::sqrt(squares / static_cast<double>(values.size()));
+}
 
+/// Sums of squares on the way to a relative L2 error, the largest difference, and how many are too large.
+struct Distance {
+  double tolerance = 0, scale = 1;
+  double squares = 0, reference_squares = 0, largest = 0, largest_reference = 0;
+  std::int64_t wrong = 0;
+
+  void measure_by(const std::vector<double>& exact) { scale = std::max(1.0, root_mean_square(exact)); }
   void add(double value, double reference) {
     const double d = difference(value, reference);
     squares += d * d;
+    double magnitude = scale;
     if (std::isfinite(reference)) {
       reference_squares += reference * reference;
       largest_reference = std::max(largest_reference, std::abs(reference));
+      magnitude = std::max(magnitude, std::abs(reference));
     }
     largest = std::max(largest, d);
+    wrong += d > tolerance * magnitude ? 1 : 0;
   }
   double norm() const { return std::sqrt(reference_squares); }
   /// Where the reference is zero everywhere, the error itself.
@@ -99,6 +111,19 @@ void compare_lse(const ConstTensorView& local, const std::vector<std::int64_t>& 
 
 /// Distances of every result so far.
 struct Distances {
+  explicit Distances(double tolerance) {
+    for (Distance* const each : {&o, &lse, &dq, &dk, &dv}) each->tolerance = tolerance;
+  }
+  /// What is added next is beside these.
+  void measure_by(const ExactResult& exact) {
+    o.measure_by(exact.o);
+    lse.measure_by(exact.lse);
+    dq.measure_by(exact.dq);
+    dk.measure_by(exact.dk);
+    dv.measure_by(exact.dv);
+  }
+  std::int64_t wrong() const { return o.wrong + lse.wrong + dq.wrong + dk.wrong + dv.wrong; }
+
   Distance o, lse, dq, dk, dv;
 };
 
@@ -131,10 +156,11 @@ Errors check_results(const Sharding& sharding, const Inputs& inputs, const std::
                      Passes passes, int steps) {
   const Problem& problem = sharding.problem;
   const std::int64_t group = problem.heads_per_kv();
-  Distances distances;
+  Distances distances(tolerance(problem, steps));
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     for (std::int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
       const ExactResult exact = exact_of(problem, inputs, b, kv_head, passes);
+      distances.measure_by(exact);
       const HeadRange query_heads{b, kv_head * group, group}, key_heads{b, kv_head, 1};
       for (Rank rank = 0; rank < sharding.ranks; ++rank) {
         const RankTensors& local = ranks[static_cast<std::size_t>(rank)];
@@ -155,6 +181,7 @@ Errors check_results(const Sharding& sharding, const Inputs& inputs, const std::
           .dv = distances.dv.relative(),
           .tolerance = tolerance(problem, steps),
           .largest_lse = distances.lse.largest_reference,
+          .wrong = distances.wrong(),
           .backward = passes == Passes::both};
 }
 

@@ -15,6 +15,7 @@ struct Errors {
   double o = 0, lse = 0, dq = 0, dk = 0, dv = 0;
   double tolerance = 0;
   double largest_lse = 0;  ///< magnitude: LSEs of large scores round by as much more
+  std::int64_t wrong = 0;  ///< elements farther off than tolerance · max(1, their magnitude, their tensor's rms)
   bool backward = false;
 
   /// What tolerance bounds: every error, that of lse as a share of its magnitude where that is above 1.

@@ -25,9 +25,20 @@ class Columns {
   explicit Columns(std::vector<std::string> heads);
   void add(std::vector<std::string> cells);
   std::string text() const;
+  /// The same as a table in Markdown.
+  std::string markdown() const;
 
  private:
+  struct Widths {
+    std::vector<std::size_t> columns;
+    std::vector<bool> right;
+  };
+  Widths widths() const;
+
   std::vector<std::vector<std::string>> rows_;
 };
+
+/// What stands for a value that is not known.
+inline constexpr const char* unknown_text = "–";
 
 }  // namespace distattn::cli

@@ -9,27 +9,23 @@
 #include "distattn/words.hpp"
 
 namespace distattn::cli {
-namespace {
 
-/// One pass: its proof's counts and how long it took.
-struct PassReport {
-  const AttentionPlan& plan;
-  Pass pass;
-  const Timing& timing;
-  const std::optional<Timeline>& predicted;
+double PassReport::predicted_s() const {
+  return predicted ? predicted->seconds : std::numeric_limits<double>::quiet_NaN();
+}
 
-  double predicted_s() const { return predicted ? predicted->seconds : std::numeric_limits<double>::quiet_NaN(); }
-  const Counts& counts() const { return plan.counts(pass); }
-  /// Forward 2·pairs·(d + dv) for each head, backward 2.5 times that.
-  double flops() const {
-    const Problem& p = plan.outline(pass).sharding.problem;
-    const BandIndex mask(bands_of(p.mask));
-    const auto pairs = static_cast<double>(mask.pairs({p.first_query(), p.seq_q, 1}, {0, p.seq_kv, 1}));
-    const double forward = 2.0 * pairs * static_cast<double>(p.batch) * p.heads * (p.head_dim + p.value_dim);
-    return pass == Pass::forward ? forward : 2.5 * forward;
-  }
-  double gflops() const { return flops() / timing.median_s / 1e9; }
-};
+double PassReport::flops() const {
+  const Problem& p = plan.outline(pass).sharding.problem;
+  const BandIndex mask(bands_of(p.mask));
+  const auto pairs = static_cast<double>(mask.pairs({p.first_query(), p.seq_q, 1}, {0, p.seq_kv, 1}));
+  const double forward = 2.0 * pairs * static_cast<double>(p.batch) * p.heads * (p.head_dim + p.value_dim);
+  return pass == Pass::forward ? forward : 2.5 * forward;
+}
+
+PassReport pass_of(const RunReport& report, Pass pass) {
+  const Timing& timing = pass == Pass::forward ? report.result.forward : report.result.backward;
+  return {*report.prepared.plan, pass, timing, report.predictions.of(pass)};
+}
 
 void add_pass(const PassReport& pass, Json& json) {
   const Counts& counts = pass.counts();
@@ -45,6 +41,8 @@ void add_pass(const PassReport& pass, Json& json) {
   json["gflops"] = number_or_null(pass.gflops());
   json["predicted_s"] = number_or_null(pass.predicted_s());
 }
+
+namespace {
 
 std::string pass_text(const PassReport& pass) {
   const Counts& counts = pass.counts();
@@ -87,11 +85,11 @@ Json json_of(const RunReport& report) {
   json["kv_heads"] = problem.kv_heads;
   json["head_dim"] = problem.head_dim;
   json["value_dim"] = problem.value_dim;
-  add_pass({plan, Pass::forward, report.result.forward, report.predictions.forward}, json);
+  add_pass(pass_of(report, Pass::forward), json);
   json["backward"] = false;
   if (plan.has(Pass::backward)) {
     json["backward"] = Json::object();
-    add_pass({plan, Pass::backward, report.result.backward, report.predictions.backward}, json["backward"]);
+    add_pass(pass_of(report, Pass::backward), json["backward"]);
   }
   json["error"] = report.errors ? json_of(*report.errors) : Json(nullptr);
   return json;
@@ -107,9 +105,8 @@ std::string text_of(const RunReport& report) {
   text += fmt::format("problem   batch {}, {} queries, {} keys, {}/{} heads of {}, {}, mask {}\n", problem.batch,
                       problem.seq_q, problem.seq_kv, problem.heads, problem.kv_heads, problem.head_dim,
                       name_of(problem.dtype), problem.mask.name);
-  text += pass_text({plan, Pass::forward, report.result.forward, report.predictions.forward});
-  if (plan.has(Pass::backward))
-    text += pass_text({plan, Pass::backward, report.result.backward, report.predictions.backward});
+  text += pass_text(pass_of(report, Pass::forward));
+  if (plan.has(Pass::backward)) text += pass_text(pass_of(report, Pass::backward));
   return report.errors ? text + errors_text(*report.errors) : text;
 }
 

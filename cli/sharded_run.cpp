@@ -42,10 +42,12 @@ std::vector<double> call_seconds(const std::vector<RankCalls>& ranks) {
   return seconds;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+/// Below which a share of the sorted values lies: straight between neighbours.
+double quantile(const std::vector<double>& sorted, double share) {
+  const double place = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
 /// All ranks' steps in one call.
@@ -65,11 +67,14 @@ Timing timing_of(const std::vector<RankCalls>& ranks, std::size_t first, std::si
   std::vector<double> seconds;
   for (std::size_t i = first; i < all.size(); i += passes) seconds.push_back(all[i]);
   const auto measured = seconds.begin() + warmups;
-  const double middle = median({measured, seconds.end()});
+  std::vector<double> sorted(measured, seconds.end());
+  std::sort(sorted.begin(), sorted.end());
+  const double middle = quantile(sorted, 0.5);
   const auto nearest = std::min_element(
       measured, seconds.end(), [middle](double a, double b) { return std::abs(a - middle) < std::abs(b - middle); });
   const auto call = first + passes * static_cast<std::size_t>(nearest - seconds.begin());
-  return {seconds.front(), middle, timeline_of(ranks, call)};
+  return {seconds.front(),         middle, sorted.front(), quantile(sorted, 0.1), quantile(sorted, 0.9),
+          timeline_of(ranks, call)};
 }
 
 /// One rank, from its device to its last call.

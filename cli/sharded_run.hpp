@@ -16,9 +16,9 @@ struct RunOptions {
   int runs = 1, warmups = 0;
 };
 
-/// Seconds of one pass: the first run, warm-up or not, and the median of the measured ones.
+/// Seconds of one pass: the first run, warm-up or not, and the measured ones' least, median and percentiles.
 struct Timing {
-  double first_s = 0, median_s = 0;
+  double first_s = 0, median_s = 0, least_s = 0, p10_s = 0, p90_s = 0;
   Timeline timeline;  ///< of the measured run that is nearest the median
 };
 
