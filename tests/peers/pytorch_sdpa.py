@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""PyTorch's attention on this machine's cores beside `distattn bench`, on the same shapes, in turns.
+
+Not a test: for people who want to check us. In a virtual environment with `pip install torch numpy`:
+
+    python tests/peers/pytorch_sdpa.py build/bin/distattn [--rounds 3] [--only 4096] [--json]
+
+Both get the same number of threads. A round measures one and then the other; of all rounds the fastest counts, for both.
+PyTorch's backward pass is timed alone, as ours is. Masks that PyTorch has no name for (windows, documents) are given to
+it as it is best served: a boolean matrix for a window, one call for each document.
+"""
+
+import argparse
+import dataclasses
+import itertools
+import json
+import os
+import subprocess
+import sys
+import time
+
+import torch
+import torch.nn.functional as F
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    name: str
+    tokens: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    options: tuple = ("--mask", "full")
+    window: int = 0
+    documents: str = ""
+
+    def arguments(self):
+        return ["--seq", self.tokens, "--heads", self.heads, "--kv-heads", self.kv_heads, "--head-dim", self.head_dim,
+                *self.options]
+
+
+CAUSAL = ("--mask", "causal")
+SHAPES = [
+    Shape("4096 full, 8 heads of 128", 4096, 8, 8, 128),
+    Shape("4096 causal, 8 heads of 128", 4096, 8, 8, 128, CAUSAL),
+    Shape("4096 causal, 8/2 heads of 64", 4096, 8, 2, 64, CAUSAL),
+    Shape("1024 causal, 8 heads of 128", 1024, 8, 8, 128, CAUSAL),
+    Shape("16384 window 512, 8 heads of 128", 16384, 8, 8, 128, (*CAUSAL, "--window", "511,0"), window=512),
+    Shape("32768 Pile documents, 8 heads of 128", 32768, 8, 8, 128, (*CAUSAL, "--documents", "pile"), documents="pile"),
+]
+
+
+def ours(binary, shape, runs):
+    """pass -> the row that `bench` prints."""
+    command = [binary, "bench", *map(str, shape.arguments()), "--backward", "--ranks", "1", "--schedule", "ring",
+               "--backend", "kokkos", "-n", str(runs), "-w", "1", "--json", "-q"]
+    rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return {row["pass"]: row for row in rows}
+
+
+def document_lengths(binary, shape):
+    """Lengths of the documents that `bench` draws: `show` prints where those of the same problem end."""
+    shown = subprocess.run([binary, "show", *map(str, shape.arguments()), "--ranks", "1", "--schedule", "ring",
+                            "--format", "json"], check=True, capture_output=True, text=True).stdout
+    ends = json.loads(shown)["outline"]["sharding"]["problem"]["mask"]["documents"]
+    return [end - begin for begin, end in itertools.pairwise(ends) if end > begin]
+
+
+class Theirs:
+    """PyTorch on one shape: what is called, and how often a second."""
+
+    def __init__(self, shape, lengths):
+        torch.manual_seed(0)
+        sizes = [(1, heads, shape.tokens, shape.head_dim) for heads in (shape.heads, shape.kv_heads, shape.kv_heads)]
+        self.q, self.k, self.v = (torch.randn(size, requires_grad=True) for size in sizes)
+        self.gradient = torch.randn(sizes[0])
+        self.shape, self.lengths = shape, lengths
+        self.mask = None
+        if shape.window:
+            distance = torch.arange(shape.tokens)[:, None] - torch.arange(shape.tokens)[None, :]
+            self.mask = (distance >= 0) & (distance < shape.window)
+
+    def forward(self):
+        grouped = self.shape.heads != self.shape.kv_heads
+        if self.lengths:
+            parts = zip(*(tensor.split(self.lengths, dim=2) for tensor in (self.q, self.k, self.v)))
+            return torch.cat([F.scaled_dot_product_attention(*part, is_causal=True) for part in parts], dim=2)
+        causal = "causal" in self.shape.options and self.mask is None
+        return F.scaled_dot_product_attention(self.q, self.k, self.v, attn_mask=self.mask, is_causal=causal,
+                                              enable_gqa=grouped)
+
+    def measure(self, runs):
+        """pass -> seconds of the fastest of `runs`, after one that does not count."""
+        best = {"forward": float("inf"), "backward": float("inf")}
+        for run in range(runs + 1):
+            start = time.perf_counter()
+            out = self.forward()
+            middle = time.perf_counter()
+            torch.autograd.grad(out, (self.q, self.k, self.v), self.gradient)
+            end = time.perf_counter()
+            if run > 0:
+                best["forward"] = min(best["forward"], middle - start)
+                best["backward"] = min(best["backward"], end - middle)
+        return best
+
+
+def compare(binary, shape, rounds, runs):
+    """pass -> {ours_s, theirs_s, share}: the fastest of all rounds."""
+    theirs = Theirs(shape, document_lengths(binary, shape) if shape.documents else None)
+    result = {one: {"ours_s": float("inf"), "theirs_s": float("inf"), "share": 0.0} for one in ("forward", "backward")}
+    for _ in range(rounds):
+        rows, seconds = ours(binary, shape, runs), theirs.measure(runs)
+        for one, best in result.items():
+            row = rows[one]
+            best["ours_s"] = min(best["ours_s"], row["least_s"])
+            best["theirs_s"] = min(best["theirs_s"], seconds[one])
+            best["share"] = max(best["share"], row["share"] * row["median_s"] / row["least_s"])
+    return result
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5, help="in a round")
+    parser.add_argument("--only", default="", help="shapes whose name holds this")
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    torch.set_num_threads(len(os.sched_getaffinity(0)))
+    print(f"PyTorch {torch.__version__}, {torch.get_num_threads()} threads; load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+    results = []
+    if not arguments.json:
+        print("| shape | pass | ours | of peak | PyTorch | ours is faster |\n|---|---|--:|--:|--:|--:|")
+    for shape in (shape for shape in SHAPES if arguments.only in shape.name):
+        for one, best in compare(arguments.binary, shape, arguments.rounds, arguments.runs).items():
+            ratio = best["theirs_s"] / best["ours_s"]
+            results.append({"shape": shape.name, "pass": one, **best, "ratio": ratio})
+            if not arguments.json:
+                print(f"| {shape.name} | {one} | {1e3 * best['ours_s']:.1f} ms | {100 * best['share']:.0f} % | "
+                      f"{1e3 * best['theirs_s']:.1f} ms | {ratio:.2f} x |", flush=True)
+    if arguments.json:
+        print(json.dumps(results, indent=2))
+
+
+if __name__ == "__main__":
+    main()
