@@ -60,27 +60,6 @@ Measurements::Kernel kernel_of(const Measured& measured, DType dtype, Pass pass,
   return {dtype, pass, coverage, static_cast<double>(tile), flops / seconds};
 }
 
-void measure_kernels(const CalibrationOptions& options, DType dtype, int ranks, Measurements& measurements) {
-  for (std::int64_t tile = 64; tile <= options.largest_tile; tile *= 2) {
-    for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
-      Problem problem = problem_of(options, dtype, tile * ranks);
-      problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
-      for (Rank rank = 0; rank <= ranks; ++rank) problem.mask.documents.push_back(tile * rank);
-      const std::int64_t pairs = coverage == Coverage::full ? tile * tile : tile * (tile + 1) / 2;
-      std::array<Measurements::Kernel, 2> best;
-      for (int run = 0; run < options.runs; ++run) {
-        const Measured measured = measure(options, problem, "ring", ranks, Passes::both);
-        for (const Pass pass : {Pass::forward, Pass::backward}) {
-          const Measurements::Kernel kernel = kernel_of(measured, dtype, pass, coverage, tile, pairs);
-          Measurements::Kernel& kept = best[static_cast<std::size_t>(pass)];
-          if (kernel.flops_per_s > kept.flops_per_s) kept = kernel;
-        }
-      }
-      measurements.kernels.insert(measurements.kernels.end(), best.begin(), best.end());
-    }
-  }
-}
-
 /// Ranks of which each sees one token of its neighbour: everything travels and hardly anything is computed.
 Problem traffic(const CalibrationOptions& options, std::int64_t tokens_per_rank, int ranks) {
   Problem problem = problem_of(options, DType::fp32, tokens_per_rank * ranks);
@@ -99,13 +78,6 @@ double exchange_seconds(const CalibrationOptions& options, std::int64_t tokens) 
   return least;
 }
 
-Link measure_copies(const CalibrationOptions& options) {
-  constexpr std::int64_t few = 16, many = 16384;
-  const double latency_s = exchange_seconds(options, few), seconds = exchange_seconds(options, many);
-  const double bytes = 2.0 * many * options.kv_heads * options.head_dim * sizeof(float);
-  return {bytes / std::max(seconds - latency_s, seconds / 2), latency_s};
-}
-
 std::int64_t touched_bytes(const AttentionPlan& plan, Rank rank, StepId step) {
   const RankProgram program = plan.program(Pass::forward, rank);
   return sketch(plan.outline(Pass::forward), plan.tiles(Pass::forward), rank, program)
@@ -113,8 +85,37 @@ std::int64_t touched_bytes(const AttentionPlan& plan, Rank rank, StepId step) {
       .touched_bytes;
 }
 
+}  // namespace
+
+std::array<Measurements::Kernel, 2> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
+                                                  std::int64_t tile) {
+  const int ranks = cpu_cores();
+  Problem problem = problem_of(options, dtype, tile * ranks);
+  problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
+  for (Rank rank = 0; rank <= ranks; ++rank) problem.mask.documents.push_back(tile * rank);
+  const std::int64_t pairs = coverage == Coverage::full ? tile * tile : tile * (tile + 1) / 2;
+  std::array<Measurements::Kernel, 2> best;
+  for (int run = 0; run < options.runs; ++run) {
+    const Measured measured = measure(options, problem, "ring", ranks, Passes::both);
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      const Measurements::Kernel kernel = kernel_of(measured, dtype, pass, coverage, tile, pairs);
+      Measurements::Kernel& kept = best[static_cast<std::size_t>(pass)];
+      if (kernel.flops_per_s > kept.flops_per_s) kept = kernel;
+    }
+  }
+  return best;
+}
+
+Link measure_copies(const CalibrationOptions& options) {
+  constexpr std::int64_t few = 16, many = 16384;
+  const double latency_s = exchange_seconds(options, few), seconds = exchange_seconds(options, many);
+  const double bytes = 2.0 * many * options.kv_heads * options.head_dim * sizeof(float);
+  return {bytes / std::max(seconds - latency_s, seconds / 2), latency_s};
+}
+
 /// Replies in which every row counts: rows that saw no key would be merged without being touched.
-double measure_merges(const CalibrationOptions& options, int ranks) {
+double measure_merges(const CalibrationOptions& options) {
+  const int ranks = std::max(2, cpu_cores());
   constexpr std::int64_t tokens_per_rank = 2048;
   Problem problem = problem_of(options, DType::fp32, tokens_per_rank * ranks);
   problem.mask = full_mask();
@@ -133,8 +134,6 @@ double measure_merges(const CalibrationOptions& options, int ranks) {
   return best;
 }
 
-}  // namespace
-
 Measurements calibrate(const CalibrationOptions& options, const std::function<void(const std::string&)>& progress) {
   const int cores = cpu_cores();
   Measurements measurements;
@@ -143,11 +142,16 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
                                   options.heads, options.kv_heads, options.head_dim, cores);
   for (const DType dtype : options.dtypes) {
     progress(fmt::format("tiles in {}", name_of(dtype)));
-    measure_kernels(options, dtype, cores, measurements);
+    for (std::int64_t tile = 64; tile <= options.largest_tile; tile *= 2) {
+      for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
+        const auto kernels = measure_tiles(options, dtype, coverage, tile);
+        measurements.kernels.insert(measurements.kernels.end(), kernels.begin(), kernels.end());
+      }
+    }
   }
   progress("copies and merges");
   measurements.copies = measure_copies(options);
-  measurements.memory_bytes_per_s = measure_merges(options, std::max(2, cores));
+  measurements.memory_bytes_per_s = measure_merges(options);
   return measurements;
 }
 

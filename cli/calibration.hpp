@@ -1,6 +1,7 @@
 #pragma once
 /// Measures this machine: tiles of every size on all cores, copies between ranks, merges.
 
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,8 +18,17 @@ struct CalibrationOptions {
   int runs = 5;  ///< of which the fastest counts: whatever else runs here only slows them
 };
 
-/// Runs attentions on ranks that are threads of this process, one a core, and reads their timelines. `progress` is
-/// told what comes next. Less than a minute on an idle machine.
+// Each runs attentions on ranks that are threads of this process, one a core, and reads their timelines.
+
+/// Forward and backward on tiles of `tile` by `tile` tokens: FLOP/s of one thread.
+std::array<Measurements::Kernel, 2> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
+                                                  std::int64_t tile);
+/// Exchanges between two ranks: bytes a second, and what one without much to carry takes.
+Link measure_copies(const CalibrationOptions& options);
+/// Merges of partials in fp32: bytes that one thread reads and writes a second.
+double measure_merges(const CalibrationOptions& options);
+
+/// All of these, for tiles of every size. `progress` is told what comes next. Less than a minute on an idle machine.
 Measurements calibrate(const CalibrationOptions& options, const std::function<void(const std::string&)>& progress);
 
 }  // namespace distattn::cli

@@ -19,6 +19,7 @@ struct Command {
   std::function<Outcome()> run;
 };
 
+Command add_bench_command(CLI::App& root);
 Command add_completion_command(CLI::App& root);
 Command add_info_command(CLI::App& root);
 Command add_manual_command(CLI::App& root);

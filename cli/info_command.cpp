@@ -6,6 +6,7 @@
 
 #include "command.hpp"
 #include "cpu_features.hpp"
+#include "distattn/machine.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/version.hpp"
 #include "output.hpp"
@@ -34,6 +35,7 @@ Json info_json() {
   json["version"] = version();
   json["commit"] = commit();
   json["cpu"] = {{"isa", cpu_isa()}, {"cores", cpu_cores()}};
+  json["calibrated"] = describe_age(find_machine("this"));
   for (const auto& [kind, key] : kinds) {
     json[key] = Json::array();
     for (const BackendInfo& info : list_backends()) {
@@ -44,8 +46,8 @@ Json info_json() {
 }
 
 std::string info_text() {
-  std::string text =
-      fmt::format("distattn {} ({})\ncpu: {}, {} cores\n\n", version(), commit(), cpu_isa(), cpu_cores());
+  std::string text = fmt::format("distattn {} ({})\ncpu: {}, {} cores; for predictions: {}\n\n", version(), commit(),
+                                 cpu_isa(), cpu_cores(), describe_age(find_machine("this")));
   Columns columns({"kind", "name", "built", "usable", "version", "why"});
   for (const auto& [kind, key] : kinds) {
     for (const BackendInfo& info : list_backends()) {

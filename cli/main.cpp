@@ -69,8 +69,9 @@ int run(int argc, char** argv) {
   root.set_config("--config", "", "Options from a TOML file; the command line wins")->type_name("FILE");
   root.config_formatter(std::make_shared<ConfigFile>(root));
   const std::vector<Command> commands = {
-      add_run_command(root),  add_validate_command(root), add_plan_command(root),       add_show_command(root),
-      add_step_command(root), add_info_command(root),     add_completion_command(root), add_manual_command(root)};
+      add_run_command(root),  add_validate_command(root),   add_plan_command(root),
+      add_show_command(root), add_bench_command(root),      add_step_command(root),
+      add_info_command(root), add_completion_command(root), add_manual_command(root)};
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

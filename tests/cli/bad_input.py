@@ -98,6 +98,7 @@ def bad_safetensors():
 
 SHAPE = ["--seq", "64", "--heads", "4", "--head-dim", "8"]
 RUN = ["run", "--random", *SHAPE]
+BENCH = ["bench", *SHAPE]
 
 OPTIONS = [
     (["no-such-command"], USAGE),
@@ -151,6 +152,26 @@ OPTIONS = [
     (["run", "--random", "--seq", "-64", "--heads", "4", "--head-dim", "8"], USAGE),
     (["run", "--random", "--seq", "64Q", "--heads", "4", "--head-dim", "8"], USAGE),
     (["run", "--random", "--seq", "9223372036854775807", "--heads", "4", "--head-dim", "8"], USAGE),
+    ([*BENCH, "-o", "pdf"], USAGE),
+    ([*BENCH, "-o", "md", "--json"], USAGE),
+    ([*BENCH, "-n", "0"], USAGE),
+    ([*BENCH, "--ranks", "1,0"], USAGE),
+    ([*BENCH, "--ranks", "4-2"], USAGE),
+    ([*BENCH, "--schedule", "ring,,burst"], USAGE),
+    ([*BENCH, "--schedule", "ring,spiral"], USAGE),
+    ([*BENCH, "--ranks", "5", "--schedule", "ulysses"], USAGE),
+    ([*BENCH, "--schedule", "ring", "--memory", "1"], USAGE),
+    ([*BENCH, "--min-gflops", "much"], USAGE),
+    ([*BENCH, "--min-gflops", "-1"], USAGE),
+    ([*BENCH, "--max-ratio-to-prediction", "0"], USAGE),
+    ([*BENCH, "--machine", "no-such-machine"], USAGE),
+    ([*BENCH, "--machine", "this", "--calibrate"], USAGE),
+    ([*BENCH, "--kernel", "attend", "--ranks", "2"], USAGE),
+    ([*BENCH, "--backend", "abacus"], USAGE),
+    (["bench", "--kernel", "spin"], USAGE),
+    (["bench", "--kernel", "attend", "--seq", "0"], USAGE),
+    (["bench", "--kernel", "attend", "--head-dim", "7"], USAGE),
+    (["bench"], USAGE),
     (["plan", *SHAPE, "--ranks", "4", "--machine", "no-such-machine"], USAGE),
     (["show", *SHAPE, "--ranks", "4", "--schedule", "ring", "--format", "hologram"], USAGE),
     (["info", "--config", "no-such-file.toml"], USAGE),

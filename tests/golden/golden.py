@@ -5,6 +5,7 @@ usage: golden.py DISTATTN            compare; a difference is shown
        golden.py DISTATTN --update   write the files anew: read their diff before you commit it
 """
 import difflib
+import os
 import pathlib
 import shlex
 import subprocess
@@ -14,7 +15,8 @@ HERE = pathlib.Path(__file__).parent
 
 
 def output(binary, command):
-    result = subprocess.run([binary, *shlex.split(command)], capture_output=True, text=True, cwd=HERE)
+    never_calibrated = {**os.environ, "XDG_CACHE_HOME": str(HERE / "not-calibrated")}
+    result = subprocess.run([binary, *shlex.split(command)], capture_output=True, text=True, cwd=HERE, env=never_calibrated)
     return f"$ distattn {command}\n{result.stdout}{result.stderr}exit {result.returncode}\n"
 
 

@@ -1,0 +1,203 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include <array>
+
+#include "bench_kernels.hpp"
+#include "bench_report.hpp"
+#include "bench_rows.hpp"
+#include "command.hpp"
+#include "console.hpp"
+#include "distattn/error.hpp"
+#include "distattn/registry.hpp"
+#include "distattn/words.hpp"
+#include "option.hpp"
+#include "sharded_run.hpp"
+#include "values.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr std::array<std::string_view, 3> forms = {"md", "csv", "json"};
+constexpr std::int64_t most_runs = 1'000'000, largest_tile = 1 << 16;
+
+struct BenchOptions {
+  BenchRequest request;
+  std::vector<std::string> kernels;
+  BenchForm form = BenchForm::md;
+  std::optional<double> least_gflops, most_ratio;
+  bool calibrate = false, json = false;
+};
+
+/// A problem with the shape that is measured where there is no schedule: whatever the options leave open is small.
+Problem kernel_problem(const ProblemOptions& options) {
+  ProblemOptions completed = options;
+  if (!completed.heads) completed.heads = completed.kv_heads.value_or(4);
+  if (!completed.head_dim) completed.head_dim = 64;
+  completed.mask = {};
+  completed.seq_kv.reset();
+  completed.batch.reset();
+  return problem_of(completed, shape_of(completed, 64), completed.dtype.value_or(DType::fp32));
+}
+
+CalibrationOptions calibration_options(const BenchOptions& options) {
+  const Problem problem = kernel_problem(options.request.problem);
+  CalibrationOptions calibration;
+  calibration.backend = choose_backend(options.request.launch.backend, problem, Passes::both);
+  calibration.heads = problem.heads;
+  calibration.kv_heads = problem.kv_heads;
+  calibration.head_dim = problem.head_dim;
+  return calibration;
+}
+
+/// Measures and stores this machine.
+Machine calibrate_here(const BenchOptions& options) {
+  Progress progress;
+  const Machine machine = describe(
+      calibrate(calibration_options(options), [&](const std::string& next) { progress.show("calibrating: " + next); }));
+  store_calibration(machine);
+  progress.done();
+  note("stored in " + calibration_file().string());
+  return machine;
+}
+
+/// What a calibration measured, for people.
+std::string text_of(const Machine& machine) {
+  Columns columns({"tokens", "type", "pass", "full GFLOP/s", "causal GFLOP/s"});
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      const KernelRates& rates = machine.rates_of(dtype, pass);
+      for (const RateCurve::Point& point : rates.full.points) {
+        columns.add({fmt::format("{:.0f}", point.tile), name_of(dtype), name_of(pass),
+                     fmt::format("{:.2f}", point.flops_per_s / 1e9),
+                     fmt::format("{:.2f}", rates.partial.at(point.tile) / 1e9)});
+      }
+    }
+  }
+  return fmt::format("{}, {} cores: {}\ncopies {}/s after {}, merges {}/s; of one thread:\n{}", machine.name,
+                     machine.cores, describe_age(machine), bytes_in_words(machine.near.bytes_per_s),
+                     seconds_in_words(machine.near.latency_s), bytes_in_words(machine.memory_bytes_per_s),
+                     columns.text());
+}
+
+/// Notes every row that misses a gate.
+Outcome judge(const std::vector<Json>& rows, const BenchOptions& options) {
+  Outcome outcome = Outcome::fine;
+  const auto miss = [&](const Json& row, const std::string& why) {
+    outcome = Outcome::wrong_result;
+    note(fmt::format("{} {} on {} ranks, {} tokens: {}", row["schedule"].get<std::string>(),
+                     row["pass"].get<std::string>(), row["ranks"].get<int>(), row["seq"].get<std::int64_t>(), why),
+         Verbosity::quiet);
+  };
+  for (const Json& row : rows) {
+    if (row["ok"].is_boolean() && !row["ok"].get<bool>()) miss(row, "wrong result");
+    if (options.least_gflops && row["gflops"].get<double>() < *options.least_gflops) {
+      miss(row, fmt::format("{:.2f} GFLOP/s, less than {}", row["gflops"].get<double>(), *options.least_gflops));
+    }
+    if (!options.most_ratio) continue;
+    if (row["ratio_to_prediction"].is_null()) {
+      miss(row, "the machine states no rates to predict with");
+    } else if (row["ratio_to_prediction"].get<double>() > *options.most_ratio) {
+      miss(row, fmt::format("{:.2f} times the prediction, more than {}", row["ratio_to_prediction"].get<double>(),
+                            *options.most_ratio));
+    }
+  }
+  return outcome;
+}
+
+Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
+  KernelRequest request{options.kernels, options.request.problem.seq, calibration_options(options)};
+  if (request.tiles.empty()) request.tiles = {64, 128, 256, 512, 1024, 2048};
+  for (const std::int64_t tile : request.tiles) within("--seq", tile, 1, largest_tile);
+  request.options.dtypes = {options.request.problem.dtype.value_or(DType::fp32)};
+  request.options.runs = options.request.runs;
+  Peaks peaks;
+  print(text_of(kernel_rows(request, peaks), form));
+  return Outcome::fine;
+}
+
+Outcome bench(const BenchOptions& options) {
+  const BenchForm form = options.json ? BenchForm::json : options.form;
+  if (!options.kernels.empty()) return bench_kernels(options, form);
+  if (options.calibrate) {
+    const Machine machine = calibrate_here(options);
+    if (options.request.problem.seq.empty()) {
+      print(form == BenchForm::json ? to_json(machine) + "\n" : text_of(machine));
+      return Outcome::fine;
+    }
+  }
+  Peaks peaks;
+  const std::vector<Json> rows = bench_rows(options.request, peaks);
+  const Machine machine = machine_of(options.request.schedule);
+  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
+  print(text_of(rows, form));
+  return judge(rows, options);
+}
+
+double parse_positive(std::string_view option, std::string_view text) {
+  const double value = parse_number(option, text);
+  if (value <= 0) refuse(fmt::format("{} {} (not above 0) give a positive number", option, text));
+  return value;
+}
+
+void add_gates(CLI::App& app, BenchOptions& options) {
+  add_value(app, "--min-gflops", options.least_gflops, parse_positive, "Exit 1 when a row computes slower", "NUMBER");
+  add_value(app, "--max-ratio-to-prediction", options.most_ratio, parse_positive,
+            "Exit 1 when a row takes this many times its prediction", "NUMBER");
+}
+
+/// What single kernels and calibrations do not honour.
+void add_kernels(CLI::App& app, BenchOptions& options) {
+  const auto parse_kernels = [](std::string_view option, std::string_view text) {
+    const auto known = kernel_names();
+    const std::vector<std::string_view> words(known.begin(), known.end());
+    auto names = text == "all" ? known : parse_list(option, text);
+    for (const std::string& name : names) parse_word(option, name, words);
+    return names;
+  };
+  auto* const kernel = add_value(
+      app, "--kernel", options.kernels, parse_kernels,
+      fmt::format("Single kernels on all cores, tiles of --seq tokens: {}, all", fmt::join(kernel_names(), ", ")),
+      "NAMES");
+  for (const CLI::Option* const option : app.get_options()) {
+    static constexpr std::array<std::string_view, 10> honoured = {
+        "--help", "--seq", "--heads", "--kv-heads", "--head-dim", "--dtype", "--backend", "-n", "-o", "--json"};
+    const std::string name = option->get_name();
+    const bool fits = option == kernel || std::find(honoured.begin(), honoured.end(), name) != honoured.end();
+    if (!fits) kernel->excludes(app.get_option(name));
+  }
+}
+
+}  // namespace
+
+Command add_bench_command(CLI::App& root) {
+  auto* const app =
+      root.add_subcommand("bench", "How fast schedules run, beside the machine's peak and the prediction");
+  const auto options = std::make_shared<BenchOptions>();
+  BenchRequest& request = options->request;
+  const auto parse_runs = [](std::string_view option, std::string_view text) {
+    return static_cast<int>(within(option, parse_size(option, text), option == "-w" ? 0 : 1, most_runs));
+  };
+  add_problem_options(*app, request.problem, Several::yes);
+  add_seed_option(*app, request.problem);
+  add_schedule_options(*app, request.schedule, Several::yes);
+  add_launch_options(*app, request.launch);
+  app->add_flag("--backward", request.backward, "Forward, then backward");
+  add_value(*app, "-n", request.runs, parse_runs, "Measured runs (default 10)", "N");
+  add_value(*app, "-w", request.warmups, parse_runs, "Runs before them (default 2)", "N");
+  app->add_flag("-c,--check", request.check, "Compare with float64; exit 1 past the tolerance");
+  add_machine_option(*app, request.schedule);
+  app->add_flag("--calibrate", options->calibrate, "Measure this machine first, and store its description")
+      ->excludes(app->get_option("--machine"));
+  add_gates(*app, *options);
+  const auto parse_form = [](std::string_view option, std::string_view text) {
+    return static_cast<BenchForm>(parse_word(option, text, forms));
+  };
+  auto* const form = add_value(*app, "-o", options->form, parse_form, "As md|csv|json (default md)", "md|csv|json");
+  app->add_flag("--json", options->json, "As a JSON array: -o json")->excludes(form);
+  add_kernels(*app, *options);
+  return {app, [options] { return bench(*options); }};
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,26 @@
+#pragma once
+/// Single kernels, timed by what a calibration measures them with.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "calibration.hpp"
+#include "output.hpp"
+#include "peaks.hpp"
+
+namespace distattn::cli {
+
+struct KernelRequest {
+  std::vector<std::string> kernels;  ///< of kernel_names()
+  std::vector<std::int64_t> tiles;   ///< tokens of a tile's side
+  CalibrationOptions options;        ///< the first element type counts
+};
+
+/// attend: tiles of attention, forward and backward, full and causal; merge: of partials; copy: between two ranks.
+std::vector<std::string> kernel_names();
+
+/// An object for each, all cores busy.
+std::vector<Json> kernel_rows(const KernelRequest& request, Peaks& peaks);
+
+}  // namespace distattn::cli

@@ -1,0 +1,130 @@
+#include "bench_report.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "distattn/words.hpp"
+
+namespace distattn::cli {
+namespace {
+
+/// A column of the table: a field, and how a person reads it.
+struct Column {
+  const char* head;
+  const char* field;
+  std::string (*text)(const Json& value);
+};
+
+double number(const Json& value) {
+  return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string plain(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string seconds(const Json& value) { return seconds_in_words(number(value)); }
+std::string bytes(const Json& value) { return bytes_in_words(number(value)); }
+std::string bytes_rate(const Json& value) { return bytes_in_words(number(value)) + "/s"; }
+std::string percent(const Json& value) { return fmt::format("{:.1f} %", 100 * number(value)); }
+std::string hundredths(const Json& value) { return fmt::format("{:.2f}", number(value)); }
+
+/// Of an object of errors: the largest.
+std::string largest_error(const Json& errors) {
+  double largest = 0;
+  for (const auto& [name, error] : errors.items()) {
+    if (name != "tolerance" && !error.is_null()) largest = std::max(largest, number(error));
+  }
+  return fmt::format("{:.1e}", largest);
+}
+
+constexpr Column columns[] = {{"kernel", "kernel", plain},
+                              {"schedule", "schedule", plain},
+                              {"pass", "pass", plain},
+                              {"coverage", "coverage", plain},
+                              {"ranks", "ranks", plain},
+                              {"threads", "threads", plain},
+                              {"tokens", "seq", plain},
+                              {"median", "median_s", seconds},
+                              {"p10", "p10_s", seconds},
+                              {"p90", "p90_s", seconds},
+                              {"latency", "latency_s", seconds},
+                              {"GFLOP/s", "gflops", hundredths},
+                              {"a rank", "gflops_per_rank", hundredths},
+                              {"of peak", "share", percent},
+                              {"sent max", "bytes_sent_max", bytes},
+                              {"bytes", "bytes_per_s", bytes_rate},
+                              {"exposed", "exposed_s", seconds},
+                              {"predicted", "predicted_s", seconds},
+                              {"measured/predicted", "ratio_to_prediction", hundredths},
+                              {"error", "error", largest_error},
+                              {"#wrong", "wrong", plain}};
+
+bool any(const std::vector<Json>& rows, const char* field) {
+  return std::any_of(rows.begin(), rows.end(),
+                     [field](const Json& row) { return row.contains(field) && !row[field].is_null(); });
+}
+
+std::string markdown(const std::vector<Json>& rows) {
+  std::vector<Column> shown;
+  std::vector<std::string> heads;
+  for (const Column& column : columns) {
+    if (!any(rows, column.field)) continue;
+    shown.push_back(column);
+    heads.emplace_back(column.head);
+  }
+  Columns table(heads);
+  for (const Json& row : rows) {
+    std::vector<std::string> cells;
+    for (const Column& column : shown) {
+      const bool known = row.contains(column.field) && !row[column.field].is_null();
+      cells.push_back(known ? column.text(row[column.field]) : unknown_text);
+    }
+    table.add(std::move(cells));
+  }
+  return table.markdown();
+}
+
+std::string cell(const Json& value) {
+  if (value.is_null()) return "";
+  if (!value.is_string()) return value.dump();
+  std::string quoted = "\"";
+  for (const char c : value.get<std::string>()) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + "\"";
+}
+
+/// The fields of a row without objects in objects: "error.o". The backward pass has a row of its own.
+std::vector<std::pair<std::string, std::string>> flat(const Json& row) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  for (const auto& [name, value] : row.items()) {
+    if (name == "backward") continue;
+    if (value.is_object()) {
+      for (const auto& [inner, each] : value.items()) fields.emplace_back(name + "." + inner, cell(each));
+    } else {
+      fields.emplace_back(name, cell(value));
+    }
+  }
+  return fields;
+}
+
+std::string csv(const std::vector<Json>& rows) {
+  std::string text;
+  const auto add_line = [&text](const Json& row, auto part) {
+    const auto fields = flat(row);
+    for (std::size_t i = 0; i < fields.size(); ++i) text += (i == 0 ? "" : ",") + fields[i].*part;
+    text += "\n";
+  };
+  using Field = std::pair<std::string, std::string>;
+  add_line(rows.front(), &Field::first);
+  for (const Json& row : rows) add_line(row, &Field::second);
+  return text;
+}
+
+}  // namespace
+
+std::string text_of(const std::vector<Json>& rows, BenchForm form) {
+  if (form == BenchForm::json) return Json(rows).dump(2) + "\n";
+  return form == BenchForm::csv ? csv(rows) : markdown(rows);
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,17 @@
+#pragma once
+/// How `bench` writes its rows.
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "output.hpp"
+
+namespace distattn::cli {
+
+enum class BenchForm : std::uint8_t { md, csv, json };
+
+/// All rows in one form; text forms show their tables' most telling columns (md) or every number (csv).
+std::string text_of(const std::vector<Json>& rows, BenchForm form);
+
+}  // namespace distattn::cli

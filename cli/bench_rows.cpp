@@ -1,0 +1,118 @@
+#include "bench_rows.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+
+#include "console.hpp"
+#include "cpu_features.hpp"
+#include "distattn/error.hpp"
+#include "run_report.hpp"
+
+namespace distattn::cli {
+namespace {
+
+/// One pass of a run as an object: run's fields, those of this pass on top, and what only bench measures.
+Json row_of(const RunReport& report, Pass pass, const Peak& peak) {
+  const AttentionPlan& plan = *report.prepared.plan;
+  const PassReport passed = pass_of(report, pass);
+  const Timing& timing = passed.timing;
+  Json row = json_of(report);
+  add_pass(passed, row);
+  row["pass"] = name_of(pass);
+  row["runs"] = report.options.runs;
+  row["least_s"] = timing.least_s;
+  row["p10_s"] = timing.p10_s;
+  row["p90_s"] = timing.p90_s;
+  row["gflops_per_rank"] = number_or_null(passed.gflops() / plan.ranks());
+  row["peak_gflops"] = number_or_null(peak.flops_per_s / 1e9);
+  row["share"] = number_or_null(passed.gflops() * 1e9 / peak.flops_per_s);
+  row["bytes_per_s"] = mean(passed.counts().bytes_sent) * plan.ranks() / timing.median_s;
+  row["peak_bytes_per_s"] = number_or_null(peak.bytes_per_s);
+  row["exposed_s"] = timing.timeline.exposed_s(plan.ranks());
+  row["idle"] = timing.timeline.idle_share(plan.ranks());
+  row["ratio_to_prediction"] = number_or_null(timing.median_s / passed.predicted_s());
+  row["wrong"] = report.errors ? Json(report.errors->wrong) : Json(nullptr);
+  row["ok"] = report.errors ? Json(report.errors->within_tolerance()) : Json(nullptr);
+  return row;
+}
+
+class Bench {
+ public:
+  Bench(const BenchRequest& request, Peaks& peaks) : request_(request), peaks_(peaks) {}
+
+  void measure_all(const Problem& problem) {
+    for (const std::int64_t count : request_.schedule.ranks) {
+      const int ranks = static_cast<int>(count), threads = choose_threads(request_.launch.threads, ranks);
+      const RunOptions options{choose_backend(request_.launch.backend, problem, passes()), threads, request_.runs,
+                               request_.warmups};
+      for (const std::string& name : names_of(request_.schedule, problem, ranks))
+        measure(name, problem, ranks, options);
+    }
+  }
+
+  std::vector<Json> rows() {
+    if (rows_.empty()) {
+      refuse(fmt::format("no schedule is left to measure ({}) choose another schedule, other ranks or more memory",
+                         fmt::join(skipped_, "; ")));
+    }
+    for (const std::string& reason : skipped_) note("skipped " + reason);
+    return std::move(rows_);
+  }
+
+ private:
+  Passes passes() const { return request_.backward ? Passes::both : Passes::forward; }
+
+  void measure(const std::string& name, const Problem& problem, int ranks, const RunOptions& options) {
+    progress_.show(fmt::format("{} rows; now {} on {} ranks, {} tokens", rows_.size(), name, ranks, problem.seq_q));
+    if (name != "auto") {
+      const auto resolved = resolve_pair(name, problem, ranks);
+      if (const auto* reason = std::get_if<std::string>(&resolved)) {
+        skipped_.push_back(fmt::format("{} on {} ranks: {}", name, ranks, *reason));
+        return;
+      }
+    }
+    const Prepared prepared = prepare(name, problem, ranks, options.threads, request_.schedule, passes());
+    const Inputs inputs = Inputs::random(shape_of(problem), request_.problem.seed);
+    const auto peak = [&] { return peaks_.measure(options.backend, problem.dtype, ranks * options.threads); };
+    peak();
+    const RunResult result = run_sharded(prepared, inputs, options);
+    const Peak best = peak();
+    std::optional<Errors> errors;
+    if (request_.check) {
+      errors = check_results(prepared.plan->outline(Pass::forward).sharding, inputs, result.ranks, passes(),
+                             prepared.plan->counts(Pass::forward).steps);
+    }
+    const Predictions predictions = predict(*prepared.plan, machine_of(request_.schedule), options.threads);
+    const RunReport report{prepared, options, result, predictions, errors};
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      if (prepared.plan->has(pass)) rows_.push_back(row_of(report, pass, best));
+    }
+    progress_.done();
+    if (ranks * options.threads > cpu_cores() && crowded_.insert(ranks).second) {
+      note(fmt::format("{} ranks x {} threads share {} cores", ranks, options.threads, cpu_cores()));
+    }
+  }
+
+  const BenchRequest& request_;
+  Peaks& peaks_;
+  std::vector<Json> rows_;
+  std::vector<std::string> skipped_;
+  std::set<int> crowded_;  // numbers of ranks that have more threads than cores
+  Progress progress_;
+};
+
+}  // namespace
+
+std::vector<Json> bench_rows(const BenchRequest& request, Peaks& peaks) {
+  if (request.problem.seq.empty()) refuse("--seq is missing (the shape is not complete) add it");
+  Bench bench(request, peaks);
+  for (const std::int64_t seq : request.problem.seq) {
+    bench.measure_all(
+        problem_of(request.problem, shape_of(request.problem, seq), request.problem.dtype.value_or(DType::fp32)));
+  }
+  return bench.rows();
+}
+
+}  // namespace distattn::cli

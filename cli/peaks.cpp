@@ -1,0 +1,28 @@
+#include "peaks.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "cpu_features.hpp"
+#include "distattn/registry.hpp"
+
+namespace distattn::cli {
+
+Peak Peaks::measure(const std::string& backend, DType dtype, int threads) {
+  if (make_device(backend, {1, 1})->space() != MemorySpace::host) {
+    constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+    return {unknown, unknown};
+  }
+  const std::pair key(dtype, std::min(threads, cpu_cores()));
+  auto found = meters_.find(key);
+  if (found == meters_.end()) {
+    PeakMeter meter(dtype, key.second);
+    const double bytes_per_s = meter.read_bytes_per_s();
+    found = meters_.emplace(key, Meter{std::move(meter), bytes_per_s}).first;
+  }
+  PeakMeter& meter = found->second.meter;
+  meter.measure();
+  return {meter.flops_per_s(), found->second.bytes_per_s};
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,116 @@
+"""bench: its fields, its three forms, sweeps, gates that fail, kernels and calibration. Times are never judged."""
+
+import csv
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+BINARY = os.path.abspath(sys.argv[1])
+SHAPE = ["--seq", "96", "--heads", "4", "--head-dim", "16", "-n", "3", "-w", "1"]
+RUN_FIELDS = """schedule mode ranks threads backend transport dtype mask batch seq seq_kv heads kv_heads head_dim steps
+    messages bytes_sent_max bytes_sent_mean peak_remote_bytes first_s median_s gflops predicted_s backward error""".split()
+BENCH_FIELDS = """pass p10_s p90_s gflops_per_rank peak_gflops share bytes_per_s peak_bytes_per_s exposed_s
+    wrong""".split()
+KERNEL_FIELDS = """kernel pass coverage dtype seq threads gflops peak_gflops share bytes_per_s peak_bytes_per_s""".split()
+
+passed, failed = 0, 0
+
+
+def expect(condition, what):
+    global passed, failed
+    passed, failed = passed + bool(condition), failed + (not condition)
+    if not condition:
+        print("FAILED", what)
+
+
+def bench(cache, *arguments):
+    return subprocess.run([BINARY, "bench", *arguments], capture_output=True, text=True, timeout=250, check=False,
+                          env={**os.environ, "XDG_CACHE_HOME": cache})
+
+
+def rows_of(cache, *arguments):
+    done = bench(cache, *arguments, "--json")
+    expect(done.returncode == 0, f"bench {' '.join(arguments)} exits {done.returncode}: {done.stderr}")
+    return json.loads(done.stdout) if done.returncode == 0 else []
+
+
+def check_rows(cache):
+    rows = rows_of(cache, *SHAPE, "--ranks", "1-4*2", "--schedule", "ring,zigzag-ring/burst:zigzag", "--backward", "-c")
+    cases = [(row["ranks"], row["schedule"], row["pass"]) for row in rows]
+    expect(cases == [(ranks, name, one) for ranks in (1, 2, 4) for name in ("ring", "zigzag-ring/burst:zigzag")
+                     for one in ("forward", "backward")], f"the rows of the sweep are {cases}")
+    for row in rows:
+        missing = [field for field in RUN_FIELDS + BENCH_FIELDS if field not in row]
+        expect(not missing, f"a row lacks {missing}")
+        expect(row["p10_s"] <= row["median_s"] <= row["p90_s"], f"percentiles out of order in {row}")
+        expect(row["share"] * row["peak_gflops"] == row["gflops"] or
+               abs(row["share"] * row["peak_gflops"] / row["gflops"] - 1) < 1e-9, f"share is not of the peak in {row}")
+        expect(abs(row["gflops_per_rank"] * row["ranks"] / row["gflops"] - 1) < 1e-9, f"rates disagree in {row}")
+        expect(row["wrong"] == 0 and max(v for k, v in row["error"].items() if k != "tolerance")
+               <= row["error"]["tolerance"], f"wrong results in {row}")
+        expect((row["bytes_per_s"] > 0) == (row["ranks"] > 1), f"bytes without messages or the reverse in {row}")
+        expect(0 <= row["exposed_s"], f"communication exposed for {row['exposed_s']} s")
+    planned = {row["ranks"]: row["backward"] for row in rows if row["pass"] == "forward"}
+    expect(all(planned[row["ranks"]]["steps"] == row["steps"] for row in rows if row["pass"] == "backward"),
+           "the backward row's steps are not those of the run's backward")
+
+
+def check_forms(cache):
+    arguments = [*SHAPE, "--ranks", "2", "--schedule", "all"]
+    names = [row["schedule"] for row in rows_of(cache, *arguments)]
+    expect("ring" in names and "ulysses" in names, f"all means {names}")
+    table = list(csv.DictReader(io.StringIO(bench(cache, *arguments, "-o", "csv").stdout)))
+    expect([line["schedule"] for line in table] == names, "the rows of the CSV differ")
+    expect(all(float(line["median_s"]) > 0 for line in table), "the CSV shows no times")
+    lines = bench(cache, *arguments).stdout.splitlines()
+    expect(len(lines) == len(names) + 2, "the Markdown table has other rows")
+    expect(len({line.count("|") for line in lines}) == 1, "the Markdown table is ragged")
+
+
+def check_gates(cache):
+    for gate, code in ((["--min-gflops", "1e-9"], 0), (["--min-gflops", "1e9"], 1),
+                       (["--max-ratio-to-prediction", "1e9"], 0), (["--max-ratio-to-prediction", "1e-9"], 1)):
+        done = bench(cache, *SHAPE, "--ranks", "2", "--schedule", "ring", "-q", *gate)
+        expect(done.returncode == code, f"{gate} exits {done.returncode}")
+        expect(done.stdout.count("ring") == 1, f"{gate} hides the rows")
+        expect(bool(done.stderr) == (code == 1), f"{gate} says {done.stderr!r}")
+
+
+def check_kernels(cache):
+    rows = rows_of(cache, "--kernel", "all", "--seq", "64,96", "--heads", "2", "--head-dim", "16", "-n", "1")
+    kinds = [(row["kernel"], row["seq"], row["pass"], row["coverage"]) for row in rows]
+    expect(kinds == [("attend", tile, one, coverage) for tile in (64, 96) for coverage in ("full", "causal")
+                     for one in ("forward", "backward")] +
+           [("merge", None, None, None), ("copy", None, None, None)], f"the kernels are {kinds}")
+    for row in rows:
+        missing = [field for field in KERNEL_FIELDS if field not in row]
+        expect(not missing, f"a kernel's row lacks {missing}")
+        expect((row["gflops"] if row["kernel"] == "attend" else row["bytes_per_s"]) > 0, f"no rate in {row}")
+
+
+def check_calibration(cache):
+    """Stored, read again, and used: the same prediction from the store and from what was printed."""
+    before = rows_of(cache, *SHAPE, "--schedule", "ring")
+    done = bench(cache, "--calibrate", "--heads", "2", "--head-dim", "16", "--json")
+    expect(done.returncode == 0, f"calibration exits {done.returncode}: {done.stderr}")
+    stored = os.path.join(cache, "distattn", "machine.json")
+    expect(os.path.exists(stored), "nothing was stored")
+    expect(json.loads(done.stdout) == json.load(open(stored, encoding="utf-8")), "stored and printed machines differ")
+    after = rows_of(cache, *SHAPE, "--schedule", "ring")
+    expect(before[0]["predicted_s"] != after[0]["predicted_s"], "the stored machine is not used")
+    for command in (["info"], ["plan", *SHAPE[:6], "--ranks", "2"]):
+        said = subprocess.run([BINARY, *command], capture_output=True, text=True, check=False,
+                              env={**os.environ, "XDG_CACHE_HOME": cache})
+        expect("measured here" in said.stdout + said.stderr, f"{command[0]} does not say when this was measured")
+    unwritable = bench("/proc", "--calibrate", "--heads", "2", "--head-dim", "16")
+    expect(unwritable.returncode == 3, f"a calibration that cannot be stored exits {unwritable.returncode}")
+
+
+with tempfile.TemporaryDirectory() as folder:
+    for check in (check_rows, check_forms, check_gates, check_kernels, check_calibration):
+        check(folder)
+print(f"{passed} passed, {failed} failed")
+sys.exit(1 if failed else 0)
