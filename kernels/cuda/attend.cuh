@@ -88,7 +88,6 @@ __device__ __forceinline__ void start_rows(SoftmaxRows<Shape>& rows, const Atten
     }
   }
   for_each_row<Shape::m_count>(row_begin, query.run.count, [&](int m, int half, std::int64_t row) {
-    if (rows.top[m][half] == -INFINITY) return;
     const float* const o = query.o + (head_row + row) * p.value_dim + column_of();
     DISTATTN_UNROLL
     for (int n = 0; n < Shape::value_dim / 8; ++n) {

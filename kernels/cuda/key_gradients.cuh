@@ -71,12 +71,11 @@ __device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], 
     const auto offset = static_cast<std::uint32_t>((8 * n + column_of()) * 4);
     const Pair natural = prim::load_shared<Pair>(stage.lse + offset);
     const Pair delta = prim::load_shared<Pair>(stage.delta + offset);
-    // A query that sees nothing has lse -inf; +inf gives it weights of 0.
-    const float lse[2] = {natural.x == -INFINITY ? INFINITY : natural.x * log2_e,
-                          natural.y == -INFINITY ? INFINITY : natural.y * log2_e};
+    const float lse[2] = {natural.x * log2_e, natural.y * log2_e};
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) {
       const bool visible = masks.sees(0, n, i);
+      // A query that sees nothing has lse -inf: only what is visible may have a weight.
       const float weight = visible ? prim::ex2(s[0][n][i] * scale - lse[i % 2]) : 0.0f;
       s[0][n][i] = weight;
       dp[0][n][i] = visible ? weight * (dp[0][n][i] - (i % 2 == 0 ? delta.x : delta.y)) : 0.0f;

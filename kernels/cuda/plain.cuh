@@ -143,7 +143,7 @@ struct ScoreGradient {
   float weight = 0, ds = 0;
 
   __device__ __forceinline__ void set(float score, float dp, float lse, float delta) {
-    weight = lse == -INFINITY ? 0.0f : prim::ex2(score - lse * log2_e);
+    weight = prim::ex2(score - lse * log2_e);
     ds = weight * (dp - delta);
   }
 };

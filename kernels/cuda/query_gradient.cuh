@@ -24,13 +24,12 @@ struct QueryGradientShape {
 
 /// The statistics of the two rows that a lane holds.
 struct RowStatistics {
-  float lse[2] = {INFINITY, INFINITY};  ///< in units of log2; +inf for rows that see nothing: their weights are 0
+  float lse[2] = {0, 0};  ///< in units of log2
   float delta[2] = {0, 0};
 
   __device__ __forceinline__ RowStatistics(const QuerySegment& query, std::int64_t row_begin, std::int64_t head_row) {
     for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
-      const float natural = prim::load_global(query.lse + head_row + row);
-      if (natural != -INFINITY) lse[half] = natural * log2_e;
+      lse[half] = prim::load_global(query.lse + head_row + row) * log2_e;
       delta[half] = prim::load_global(query.delta + head_row + row);
     });
   }
@@ -91,6 +90,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid
     for (int n = 0; n < Shape::n_count; ++n) {
       DISTATTN_UNROLL
       for (int i = 0; i < 4; ++i) {
+        // A row that sees nothing has lse -inf: only what is visible may have a weight.
         const float weight = prim::ex2(ds[0][n][i] * (p.scale * log2_e) - statistics.lse[i / 2]);
         ds[0][n][i] = masks.sees(0, n, i) ? weight * (dp[0][n][i] - statistics.delta[i / 2]) : 0.0f;
       }

@@ -1,0 +1,127 @@
+"""Faults put into copies of the CUDA kernels, one at a time: the tests on the emulator must notice each of them.
+
+The mutated source is compiled and linked in front of the library that has the right one. First with one instantiation
+and the test of all masks, which notices most; what it does not notice is compiled whole and meets all tests.
+"""
+
+import argparse
+import concurrent.futures
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import time
+
+from mutant_list import MUTANTS
+
+KERNELS = "kernels/cuda"
+
+# The control: must pass.
+NO_FAULT = ("no fault", "fragments.cuh", "#pragma once", "#pragma once")
+
+# Which source files have to be compiled again for a header, and the test that looks.
+SOURCES = {
+    "attend.cuh": ["attend.cu"],
+    "query_gradient.cuh": ["query_gradient.cu"],
+    "key_gradients.cuh": ["key_gradients.cu"],
+    "key_stage.cuh": ["attend.cu", "query_gradient.cu"],
+    "fragments.cuh": ["attend.cu", "query_gradient.cu", "key_gradients.cu"],
+    "rows.cuh": ["attend.cu", "query_gradient.cu", "key_gradients.cu"],
+    "block_place.cuh": ["attend.cu", "query_gradient.cu", "key_gradients.cu", "plain.cu"],
+    "work.hpp": ["attend.cu", "query_gradient.cu", "key_gradients.cu", "plain.cu"],
+    "plain.cuh": ["plain.cu"],
+    "elementwise.cuh": ["elementwise.cu"],
+}
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--folder", required=True)
+    parser.add_argument("--source", required=True)
+    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--link", nargs="+", default=[])
+    parser.add_argument("--attention", nargs="+", default=[])
+    parser.add_argument("--elementwise", nargs="+", default=[])
+    return parser.parse_args()
+
+
+class Mutant:
+    def __init__(self, options, number, entry):
+        self.options = options
+        self.what, self.file, self.text, self.replacement = entry
+        self.source = pathlib.Path(options.source)
+        self.folder = pathlib.Path(options.folder) / f"mutant{number}"
+
+    def run(self):
+        """A line for the reader, and whether the tests noticed."""
+        began = time.time()
+        original = (self.source / KERNELS / self.file).read_text()
+        if original.count(self.text) != 1:
+            return f"{self.what}: its text stands {original.count(self.text)} times in {self.file}", None
+        shutil.rmtree(self.folder, ignore_errors=True)
+        (self.folder / KERNELS).mkdir(parents=True)
+        (self.folder / KERNELS / self.file).write_text(original.replace(self.text, self.replacement))
+        try:
+            why = self.fault_found()
+        except subprocess.CalledProcessError as error:
+            return f"{self.what}: does not compile\n{error.stdout}", None
+        shutil.rmtree(self.folder)
+        outcome = "SURVIVED" if why is None else "noticed "
+        return f"{outcome} {time.time() - began:5.1f} s  {self.what}: {why}", why is not None
+
+    def fault_found(self):
+        """What a test says about the fault; None if all pass."""
+        if self.file == "elementwise.cuh":
+            return self.test(self.build(self.options.elementwise, False))
+        return (self.test(self.build(self.options.attention, True), "every mask")
+                or self.test(self.build(self.options.attention, False)))
+
+    def test(self, *command):
+        done = subprocess.run([*command, "--abort"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              timeout=900)
+        if done.returncode == 0:
+            return None
+        for pattern in (r"block \(.*(\n.*)?", r".* < \d.*", r"deadlock.*", r"(CHECK|REQUIRE)\(.*"):
+            if words := re.search(pattern, done.stdout):
+                return " ".join(words.group(0).split())[:100]
+        return f"exit {done.returncode}"
+
+    def build(self, test_objects, one_instantiation):
+        includes = [f"-I{folder}" for folder in (self.folder, self.source, self.source / "tests",
+                                                 self.source / "core/include")]
+        objects = []
+        for name in SOURCES[self.file]:
+            text = (self.source / KERNELS / name).read_text()
+            if one_instantiation:
+                text = re.sub(r"return \{entry<.*?\};", "return {entry<Bf16, 64, 64>()};", text, flags=re.S)
+            source, compiled = self.folder / f"{name}.cpp", self.folder / f"{name}.o"
+            source.write_text(text)
+            self.call("-std=c++20", "-O1", "-w", *includes, "-c", source, "-o", compiled)
+            objects.append(compiled)
+        program = self.folder / "test"
+        self.call(*objects, *test_objects, *self.options.link, "-pthread", "-o", program)
+        return program
+
+    def call(self, *arguments):
+        subprocess.run([self.options.compiler, *map(str, arguments)], check=True, text=True, stdout=subprocess.PIPE,
+                       stderr=subprocess.STDOUT)
+
+
+def main():
+    options = parse()
+    chosen = [NO_FAULT, *(entry for entry in MUTANTS if options.only in entry[0])]
+    mutants = [Mutant(options, number, entry) for number, entry in enumerate(chosen)]
+    bad = 0
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        for mutant, (line, noticed) in zip(mutants, pool.map(Mutant.run, mutants)):
+            print(line, flush=True)
+            bad += noticed is not (mutant.what != NO_FAULT[0])
+    print(f"{len(mutants) - 1} mutants, {bad} not as they should be")
+    return bad != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
