@@ -61,10 +61,13 @@ int first_group_with(const Sharding& sharding, int group) {
 }  // namespace
 
 Staging::Staging(const BufferTable& buffers, const DeltaPieces& pieces)
-    : pieces_at_hand_(static_cast<std::size_t>(pieces.at_hand)), piece_rows_(pieces.rows) {
+    : pieces_at_hand_(static_cast<std::size_t>(pieces.at_hand)) {
   const Outline& outline = buffers.outline();
   const Rank rank = buffers.rank();
   const auto queries = first_tokens(outline.sharding.queries, rank), keys = first_tokens(outline.sharding.keys, rank);
+  for (const Segment& segment : outline.sharding.queries) {
+    if (segment.owner == rank) piece_rows_ = std::max(piece_rows_, std::min(segment.run.count, pieces.rows));
+  }
   std::map<std::pair<SegmentId, int>, BufferId> key_gradients;
   for (std::size_t i = 0; i < buffers.program().buffers.size(); ++i) {
     const auto buffer = static_cast<BufferId>(i);

@@ -22,8 +22,8 @@ class StagingKernels {
   virtual void accumulate(std::span<const kernels::AccumulateArgs> operations) = 0;
 };
 
-/// delta = rowsum(dO ∘ O) needs O packed, `rows` of one head at a time and `at_hand` such pieces together, in scratch
-/// memory of the buffers' space.
+/// delta = rowsum(dO ∘ O) needs O packed, at most `rows` of one head at a time and `at_hand` such pieces together, in
+/// scratch memory of the buffers' space.
 struct DeltaPieces {
   std::int64_t rows = 0;
   int at_hand = 1;
@@ -65,8 +65,8 @@ class Staging {
   std::vector<Piece> outputs_;              // of o, into scratch_
   std::vector<kernels::DeltaArgs> deltas_;  // of the same rows as outputs_
   std::size_t pieces_at_hand_;
-  std::int64_t piece_rows_;
-  std::shared_ptr<std::byte> scratch_;      // of pieces_at_hand_ pieces
+  std::int64_t piece_rows_ = 1;
+  std::shared_ptr<std::byte> scratch_;  // of pieces_at_hand_ pieces
   std::vector<std::vector<kernels::AccumulateArgs>> sums_;  // one list after the other
   std::vector<kernels::RearrangeArgs> arguments_;
 };

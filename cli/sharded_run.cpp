@@ -79,7 +79,8 @@ Timing timing_of(const std::vector<RankCalls>& ranks, std::size_t first, std::si
 
 /// One rank, from its device to its last call.
 RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& tensors, const RunOptions& options) {
-  const auto device = make_device(options.backend, {options.threads, transport.size()});
+  const auto device = make_device(
+      options.backend, {.threads = options.threads, .local_ranks = transport.size(), .local_rank = transport.rank()});
   Attention attention(prepared.plan, *device, transport);
   const Bindings bindings = tensors.bindings();
   RankCalls calls;

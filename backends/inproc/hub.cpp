@@ -1,7 +1,5 @@
 #include "backends/inproc/hub.hpp"
 
-#include <cstring>
-
 #include <fmt/core.h>
 
 namespace distattn::backends::inproc {
@@ -12,7 +10,8 @@ constexpr std::size_t exchange_lanes = 2;
 std::size_t exchange_lane(Lane lane) { return lane == Lane::far ? 1 : 0; }
 
 /// Copies piece by piece; the two sides may cut the same bytes differently.
-void copy(std::span<const std::span<std::byte>> source, std::span<const std::span<std::byte>> target) {
+void copy(std::span<const std::span<std::byte>> source, std::span<const std::span<std::byte>> target,
+          BufferTable& buffers) {
   std::span<std::byte> from, into;
   auto next_from = source.begin();
   auto next_into = target.begin();
@@ -23,7 +22,7 @@ void copy(std::span<const std::span<std::byte>> source, std::span<const std::spa
     }
     if (into.empty()) into = *next_into++;
     const std::size_t bytes = std::min(from.size(), into.size());
-    std::memcpy(into.data(), from.data(), bytes);
+    buffers.copy(into.data(), from.data(), bytes);
     from = from.subspan(bytes);
     into = into.subspan(bytes);
   }
@@ -87,8 +86,9 @@ Port::~Port() {
   std::erase(hub_.ports_, this);
 }
 
-void Port::exchange(const Step& step, std::span<Packet> packets) {
+void Port::exchange(const Step& step, BufferTable& buffers, std::span<Packet> packets) {
   step_ = &step;
+  buffers_ = &buffers;
   jitter_.permute(packets);
   jitter_.pause();
   post(packets);
@@ -127,7 +127,7 @@ void Port::post(std::span<Packet> packets) {
 
 void Port::deliver(const Pair& pair) {
   const std::string error = disagreement(pair);
-  if (error.empty()) copy(pair.source->packet->pieces, pair.target->packet->pieces);
+  if (error.empty()) copy(pair.source->packet->pieces, pair.target->packet->pieces, *buffers_);
 
   const std::scoped_lock lock(hub_.mutex_);
   for (Port* port : {pair.source->port, pair.target->port}) {

@@ -64,7 +64,7 @@ class Port {
 
   /// Returns when all packets of the step have been copied, each by whichever of its two ranks came second. Throws
   /// Error(peer) when partners disagree or when all exchanges have been ended.
-  void exchange(const Step& step, std::span<Packet> packets);
+  void exchange(const Step& step, BufferTable& buffers, std::span<Packet> packets);
 
  private:
   friend class Hub;
@@ -83,6 +83,7 @@ class Port {
   const Lane lane_;
   Jitter jitter_;
   const Step* step_ = nullptr;
+  BufferTable* buffers_ = nullptr;
   std::vector<Posted> posted_;
   std::vector<Pair> pairs_;  // their partners came first: this thread copies
 

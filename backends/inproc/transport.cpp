@@ -9,7 +9,7 @@ Event InprocTransport::submit(const Step& step, BufferTable& buffers, std::span<
   try {
     for (const Event& event : after) event.wait();
     ExchangeLane& lane = step.lane == Lane::far ? far_ : near_;
-    lane.port.exchange(step, lane.exchange.collect(step, buffers));
+    lane.port.exchange(step, buffers, lane.exchange.collect(step, buffers));
     return {};
   } catch (...) {
     return Event::failed(std::current_exception());

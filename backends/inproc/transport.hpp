@@ -16,7 +16,7 @@ class InprocTransport final : public Transport {
   std::string_view name() const override { return "inproc"; }
   Rank rank() const override { return rank_; }
   int size() const override { return hub_.size(); }
-  bool reaches(MemorySpace space) const override { return space == MemorySpace::host; }
+  bool reaches(MemorySpace) const override { return true; }  // devices copy in their own memory
   /// Blocks the lane until the step's messages have been exchanged.
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
   void abort(const Error& error) noexcept override { hub_.abort(rank_, error); }

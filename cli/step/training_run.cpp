@@ -54,7 +54,8 @@ void run_training(const TrainingRun& run, const TokenSource& tokens, const StepS
   const auto plan = std::make_shared<const AttentionPlan>(run.problem, run.ranks, run.attention);
   check_memory(run, *plan);
   run_ranks(run.ranks, [&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
-    const auto device = make_device(run.backend, {run.threads, run.ranks});
+    const auto device =
+        make_device(run.backend, {.threads = run.threads, .local_ranks = run.ranks, .local_rank = rank});
     Attention attention(plan, *device, transport);
     Trainer trainer(run.shape, *run.policy, tokens, run.seed, attention, bootstrap);
     train_rank(run, tokens, trainer, rank, on_step);

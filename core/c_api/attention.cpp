@@ -106,6 +106,8 @@ DeviceOptions device_options_of(const distattn_options& given, const distattn_co
   options.threads = given.threads;
   options.local_ranks = given.local_ranks > 0 ? given.local_ranks : comm.local_ranks;
   options.allocator = allocator_of(given);
+  options.local_rank = given.local_rank >= 0 ? given.local_rank : comm.transport->rank();
+  options.stream = given.cuda_stream;
   return options;
 }
 

@@ -1,5 +1,7 @@
 #include "distattn/engine.hpp"
 
+#include <cstring>
+
 #include <fmt/core.h>
 
 namespace distattn {
@@ -40,6 +42,11 @@ BufferTable::BufferTable(const Outline& outline, const RankProgram& program, Ran
     where_.push_back({parts_.size(), shapes.size()});
     for (const PartShape& shape : shapes) parts_.push_back({memory_.get() + starts[slot] + shape.offset, shape});
   }
+}
+
+void BufferTable::copy(std::byte* into, const std::byte* from, std::size_t bytes) {
+  DISTATTN_EXPECT(space_ == MemorySpace::host);
+  std::memcpy(into, from, bytes);
 }
 
 std::size_t BufferTable::index_of(const Step& step) const {

@@ -59,6 +59,8 @@ class BufferTable {
   /// The whole block: what a transport registers once.
   std::span<std::byte> memory() const { return {memory_.get(), bytes_}; }
   const std::shared_ptr<std::byte>& owner() const { return memory_; }
+  /// Copies between tables of one process, also where only a device can, and returns when done. Any thread.
+  virtual void copy(std::byte* into, const std::byte* from, std::size_t bytes);
 
  private:
   struct Where {

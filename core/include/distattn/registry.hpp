@@ -36,6 +36,8 @@ struct DeviceOptions {
   int threads = 0;           ///< a rank computes with; 0: cores / ranks of this process, at least 1
   int local_ranks = 1;       ///< ranks that share this process's cores
   Allocator allocator = {};  ///< of a caller that plans its memory; empty: the device's own
+  int local_rank = 0;        ///< this rank among those of its machine: which GPU it uses, where there are several
+  void* stream = nullptr;    ///< a cudaStream_t of the caller's to compute on; null: the device's own
 };
 
 /// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason.
