@@ -20,6 +20,7 @@ struct Heads {
   int per_kv = 1;  ///< query heads a key head, in the whole problem
 
   DISTATTN_HOST_DEVICE constexpr int kv_of(int h) const { return (q0 + h) / per_kv - kv0; }
+  friend bool operator==(const Heads&, const Heads&) = default;
 };
 
 /// Shapes and scale that the tiles of one operation share.
@@ -29,6 +30,7 @@ struct TileShape {
   Heads heads;
   int head_dim = 0, value_dim = 0;
   double scale = 1;
+  friend bool operator==(const TileShape&, const TileShape&) = default;
 };
 
 /// One key segment: k [batch][kv_count][keys.count][head_dim], v likewise with value_dim, and the bands of the mask

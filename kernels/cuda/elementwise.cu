@@ -24,6 +24,12 @@ int with_device_element(DType dtype, Visit visit) {
   return 0;
 }
 
+/// The same with fp64, which tensors of a user may have.
+template <class Visit>
+int with_tensor_element(DType dtype, Visit visit) {
+  return dtype == DType::fp64 ? visit(double{}) : with_device_element(dtype, visit);
+}
+
 template <class Args>
 int start(void (*kernel)(Args), std::int64_t threads, const Args& args, Stream stream) {
   if (threads == 0) return 0;
@@ -61,10 +67,10 @@ int delta(const DeltaArgs& args, Stream stream) {
 }
 
 int rearrange(const RearrangeArgs& args, Stream stream) {
-  DISTATTN_EXPECT(!args.add || args.into_dtype == DType::fp32);
+  DISTATTN_EXPECT(!args.add || args.into_dtype == accumulator_of(args.into_dtype));
   const std::int64_t rows = args.shape[0] * args.shape[1] * args.shape[2];
-  return with_device_element(args.into_dtype, [&]<class Into>(Into) {
-    return with_device_element(args.from_dtype, [&]<class From>(From) {
+  return with_tensor_element(args.into_dtype, [&]<class Into>(Into) {
+    return with_tensor_element(args.from_dtype, [&]<class From>(From) {
       return start(rearrange_rows<Into, From>, rows * 32, RearrangeParams(args), stream);
     });
   });

@@ -34,6 +34,7 @@ __device__ __forceinline__ float to_float(Fp16 x) {
   return y;
 }
 __device__ __forceinline__ float to_float(float x) { return x; }
+__device__ __forceinline__ float to_float(double x) { return static_cast<float>(x); }
 
 template <class Element>
 __device__ __forceinline__ Element from_float(float x);
@@ -52,6 +53,10 @@ __device__ __forceinline__ Fp16 from_float<Fp16>(float x) {
 template <>
 __device__ __forceinline__ float from_float<float>(float x) {
   return x;
+}
+template <>
+__device__ __forceinline__ double from_float<double>(float x) {
+  return static_cast<double>(x);
 }
 
 template <class Element>

@@ -4,6 +4,7 @@
 #include "kernels/cuda/attend_kernels.hpp"
 #include "simt/attention_case.hpp"
 #include "simt/machine.hpp"
+#include "simt/queue.hpp"
 
 namespace {
 
@@ -17,7 +18,8 @@ using simt::AttentionCase;
 void launch(const AttendKernel& kernel, const AttendPlan& plan, std::uint64_t seed) {
   if (plan.grid() == 0) return;
   const simt::Array<std::byte> bytes(plan.bytes());
-  REQUIRE(kernel.launch(plan.params(bytes.data(), nullptr), plan.grid(), &seed) == 0);
+  simt::Immediate queue(seed);
+  REQUIRE(kernel.launch(plan.params(bytes.data(), nullptr), plan.grid(), &queue) == 0);
   CHECK(simt::machine().bank_conflicts() == 0);
 }
 
@@ -144,8 +146,8 @@ TEST_CASE("a block that starts after the stop flag is set does nothing", "[simt]
   const AttendPlan plan(operations, forward.tile);
   const simt::Array<std::byte> bytes(plan.bytes());
   const int stop = 1;
-  std::uint64_t seed = 7;
-  REQUIRE(forward.launch(plan.params(bytes.data(), &stop), plan.grid(), &seed) == 0);
+  simt::Immediate queue(7);
+  REQUIRE(forward.launch(plan.params(bytes.data(), &stop), plan.grid(), &queue) == 0);
   CHECK(std::isnan(*static_cast<const float*>(operations[0].lse)));
 }
 

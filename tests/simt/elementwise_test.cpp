@@ -8,6 +8,7 @@
 #include "kernels/cuda/elementwise.hpp"
 #include "kernels/element.hpp"
 #include "simt/machine.hpp"
+#include "simt/queue.hpp"
 
 namespace {
 
@@ -49,8 +50,7 @@ void check_equal(const Array<T>& actual, const Array<T>& expected) {
   }
 }
 
-/// A stream of the emulator.
-std::uint64_t seed_of_launch = 5;
+simt::Immediate stream(5);
 
 }  // namespace
 
@@ -74,7 +74,7 @@ TEMPLATE_TEST_CASE("merging", "[simt]", float, Bf16, Fp16) {
                           .from_dtype = dtype<TestType>(),
                           .from_o = from_o.data(),
                           .from_lse = from_lse.data()};
-  CHECK(kernels::cuda::merge(args, &seed_of_launch) == 0);
+  CHECK(kernels::cuda::merge(args, &stream) == 0);
   args.o = expected_o.data();
   args.lse = expected_lse.data();
   kernels::merge({&args, 1}, team(), never);
@@ -89,7 +89,7 @@ TEMPLATE_TEST_CASE("accumulating", "[simt]", float, Bf16, Fp16) {
   Array<float> expected(into.values());
   kernels::AccumulateArgs args{
       .count = count, .into = into.data(), .from_dtype = dtype<TestType>(), .from = from.data()};
-  CHECK(kernels::cuda::accumulate(args, &seed_of_launch) == 0);
+  CHECK(kernels::cuda::accumulate(args, &stream) == 0);
   args.into = expected.data();
   kernels::accumulate({&args, 1}, team(), never);
   check_equal(into, expected);
@@ -101,13 +101,13 @@ TEMPLATE_TEST_CASE("converting", "[simt]", float, Bf16, Fp16) {
   Array<TestType> there(count), expected(count);
   Array<float> back(count);
   kernels::ConvertArgs args{.count = count, .into_dtype = dtype<TestType>(), .into = there.data(), .from = from.data()};
-  CHECK(kernels::cuda::convert(args, &seed_of_launch) == 0);
+  CHECK(kernels::cuda::convert(args, &stream) == 0);
   args.into = expected.data();
   kernels::convert({&args, 1}, team(), never);
   check_equal(there, expected);
   CHECK(kernels::cuda::convert(
-            {.count = count, .into = back.data(), .from_dtype = dtype<TestType>(), .from = there.data()},
-            &seed_of_launch) == 0);
+            {.count = count, .into = back.data(), .from_dtype = dtype<TestType>(), .from = there.data()}, &stream) ==
+        0);
   for (std::size_t i = 0; i < count; ++i) CHECK(back[i] == static_cast<float>(there[i]));
 }
 
@@ -118,7 +118,7 @@ TEMPLATE_TEST_CASE("delta", "[simt]", float, Bf16, Fp16) {
   Array<float> delta(rows), expected(rows);
   kernels::DeltaArgs args{
       .dtype = dtype<TestType>(), .rows = rows, .dim = dim, .o = o.data(), .d_o = d_o.data(), .delta = delta.data()};
-  CHECK(kernels::cuda::delta(args, &seed_of_launch) == 0);
+  CHECK(kernels::cuda::delta(args, &stream) == 0);
   args.delta = expected.data();
   kernels::delta({&args, 1}, team(), never);
   for (std::size_t i = 0; i < rows; ++i) CHECK(delta[i] == Approx(expected[i]).margin(1e-5));
@@ -139,7 +139,7 @@ TEMPLATE_TEST_CASE("rearranging", "[simt]", float, Bf16, Fp16) {
                               .from_dtype = dtype<TestType>(),
                               .from = from.data(),
                               .from_strides = rows};
-  CHECK(kernels::cuda::rearrange(args, &seed_of_launch) == 0);
+  CHECK(kernels::cuda::rearrange(args, &stream) == 0);
   args.into = expected.data();
   kernels::rearrange({&args, 1}, team(), never);
   check_equal(part, expected);
@@ -152,7 +152,7 @@ TEMPLATE_TEST_CASE("rearranging", "[simt]", float, Bf16, Fp16) {
           .from = part.data(),
           .from_strides = packed,
           .add = true};
-  CHECK(kernels::cuda::rearrange(args, &seed_of_launch) == 0);
+  CHECK(kernels::cuda::rearrange(args, &stream) == 0);
   args.into = expected_sum.data();
   kernels::rearrange({&args, 1}, team(), never);
   check_equal(sum, expected_sum);
@@ -160,8 +160,8 @@ TEMPLATE_TEST_CASE("rearranging", "[simt]", float, Bf16, Fp16) {
 
 TEST_CASE("filling", "[simt]") {
   Array<float> values(300, 1.0f);
-  CHECK(kernels::cuda::fill(values.data() + 1, 298, -INFINITY, &seed_of_launch) == 0);
+  CHECK(kernels::cuda::fill(values.data() + 1, 298, -INFINITY, &stream) == 0);
   CHECK((values[0] == 1.0f && values[299] == 1.0f));
   for (std::size_t i = 1; i < 299; ++i) CHECK(values[i] == -INFINITY);
-  CHECK(kernels::cuda::fill(values.data(), 0, 0.0f, &seed_of_launch) == 0);
+  CHECK(kernels::cuda::fill(values.data(), 0, 0.0f, &stream) == 0);
 }

@@ -11,10 +11,12 @@ constexpr std::size_t cell_bytes = 2;  // the smallest element that kernels writ
 
 void GlobalMemory::add(const void* begin, std::size_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
+  const std::scoped_lock lock(mutex_);
   arrays_[address] = {address, bytes, std::vector<Cell>((bytes + cell_bytes - 1) / cell_bytes)};
 }
 
 void GlobalMemory::remove(const void* begin) noexcept {
+  const std::scoped_lock lock(mutex_);
   arrays_.erase(reinterpret_cast<std::uintptr_t>(begin));
   last_ = nullptr;
 }
@@ -35,6 +37,7 @@ GlobalMemory::Array& GlobalMemory::array_at(std::uintptr_t address, std::size_t 
 void GlobalMemory::touch(const void* begin, std::size_t bytes, Access access, const Toucher& who, const char* what) {
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
   if (address % bytes != 0) throw Error(std::string(what) + ": misaligned global address");
+  const std::scoped_lock lock(mutex_);
   Array& array = array_at(address, bytes, what);
   const std::size_t offset = address - array.begin;
   for (std::size_t i = offset / cell_bytes; i < (offset + bytes + cell_bytes - 1) / cell_bytes; ++i) {
@@ -55,7 +58,7 @@ void GlobalMemory::touch(const void* begin, std::size_t bytes, Access access, co
 }
 
 GlobalMemory& global_memory() {
-  static thread_local GlobalMemory memory;
+  static GlobalMemory memory;
   return memory;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct Toucher {
 
 enum class Access : std::uint8_t { none, read, write, atomic };
 
-/// All arrays that kernels may touch. One per operating system thread.
+/// All arrays that kernels may touch. Thread-safe.
 class GlobalMemory {
  public:
   void add(const void* begin, std::size_t bytes);
@@ -41,6 +42,7 @@ class GlobalMemory {
   };
   Array& array_at(std::uintptr_t address, std::size_t bytes, const char* what);
 
+  std::mutex mutex_;
   std::map<std::uintptr_t, Array> arrays_;
   Array* last_ = nullptr;  // touched
 };

@@ -42,8 +42,13 @@ class SharedMemory {
 }  // namespace
 
 Machine& machine() {
-  static thread_local Machine machine;
+  static Machine machine;
   return machine;
+}
+
+std::mutex& machine_mutex() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 void Machine::run(const Launch& launch, const std::function<void()>& kernel) {

@@ -7,6 +7,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct Launch {
   std::uint64_t seed = 0;
 };
 
-/// The block that runs on this operating system thread, and the launch it belongs to. Errors name block and thread.
+/// The launch that runs and its current block: one at a time in a process. Errors name block and thread.
 class Machine {
  public:
   Machine() : scheduler_(random_) {}
@@ -109,12 +110,15 @@ class Machine {
   std::uint32_t launches_ = 0;
 };
 
-/// The machine of this operating system thread.
 Machine& machine();
+
+/// Held while a kernel runs.
+std::mutex& machine_mutex();
 
 /// kernel<<<grid, block, shared_bytes>>>(arguments…), to its end.
 template <class Kernel, class... Arguments>
 void launch(Kernel kernel, const Launch& shape, const Arguments&... arguments) {
+  const std::scoped_lock lock(machine_mutex());
   machine().run(shape, [&] { kernel(arguments...); });
 }
 

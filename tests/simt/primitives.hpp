@@ -11,6 +11,7 @@
 #include "kernels/cuda/launch.hpp"
 #include "kernels/element.hpp"
 #include "simt/language.hpp"
+#include "simt/queue.hpp"
 
 #define DISTATTN_UNROLL
 #define DISTATTN_UNROLL_BY_4
@@ -25,6 +26,7 @@ inline float lg2(float x) { return std::log2(x); }
 inline float to_float(Bf16 x) { return bf16_to_float(x.bits); }
 inline float to_float(Fp16 x) { return fp16_to_float(x.bits); }
 inline float to_float(float x) { return x; }
+inline float to_float(double x) { return static_cast<float>(x); }
 template <class Element>
 Element from_float(float x);
 template <>
@@ -38,6 +40,10 @@ inline Fp16 from_float<Fp16>(float x) {
 template <>
 inline float from_float<float>(float x) {
   return x;
+}
+template <>
+inline double from_float<double>(float x) {
+  return static_cast<double>(x);
 }
 
 template <class Element>
@@ -187,12 +193,12 @@ void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint
   });
 }
 
-/// `stream` points to the seed of the launch.
+/// `stream` points to a Queue.
 template <class Params>
 int launch(void (*kernel)(Params), const LaunchShape& shape, Stream stream, const Params& params) {
-  const simt::Launch emulated{shape.blocks, shape.threads, shape.shared_bytes,
-                              *static_cast<const std::uint64_t*>(stream)};
-  simt::launch(kernel, emulated, params);
+  auto& queue = *static_cast<simt::Queue*>(stream);
+  const simt::Launch emulated{shape.blocks, shape.threads, shape.shared_bytes, queue.next_seed()};
+  queue.submit([kernel, emulated, params] { simt::launch(kernel, emulated, params); });
   return 0;
 }
 
