@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes this machine ready and builds distattn: installs what is missing with apt, configures, builds.
 # Usage: packaging/setup.sh [PRESET [TARGET...]]    (default: release, everything)
-# Run again it only does what is still to do.
+# Run again it only does what is still to do. CUDA and NCCL are used where they are: this installs neither.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

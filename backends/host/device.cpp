@@ -10,6 +10,7 @@
 #include <fmt/core.h>
 
 #include "backends/batches.hpp"
+#include "backends/caller_memory.hpp"
 #include "backends/staging.hpp"
 
 namespace distattn::backends {
@@ -17,19 +18,6 @@ namespace {
 
 constexpr std::int64_t delta_rows = 512;        // of o that a thread packs at a time
 constexpr std::size_t memory_alignment = 4096;  // pages: what a transport registers is not shared with other memory
-
-constexpr std::size_t buffer_alignment = 64;
-
-std::shared_ptr<std::byte> from_caller(const Allocator& allocator, std::size_t bytes, Rank rank) {
-  std::shared_ptr<std::byte> memory = allocator(bytes);
-  if (reinterpret_cast<std::uintptr_t>(memory.get()) % buffer_alignment != 0 || (memory == nullptr && bytes > 0)) {
-    throw Error(ErrorKind::environment,
-                fmt::format("rank {} was given no memory of {} bytes on a boundary of {} (by the caller's allocator) "
-                            "correct it, or leave it out",
-                            rank, bytes, buffer_alignment));
-  }
-  return memory;
-}
 
 std::shared_ptr<std::byte> allocate_pages(std::size_t bytes, Rank rank) {
   const std::size_t rounded = std::max(bytes, std::size_t{1}) + memory_alignment - 1;

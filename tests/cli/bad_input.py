@@ -178,6 +178,13 @@ OPTIONS = [
 ]
 
 
+def unusable(binary):
+    """What `info` says is there but cannot be used, as options: a GPU's backend where there is no GPU."""
+    info = json.loads(subprocess.run([binary, "info", "--json"], capture_output=True, check=True).stdout)
+    return [(option, entry["name"]) for option, kind in (("--backend", "backends"), ("--transport", "transports"))
+            for entry in info[kind] if not entry["usable"]]
+
+
 class Checker:
     def __init__(self, binary):
         self.binary, self.passed, self.failed = os.path.abspath(binary), 0, 0
@@ -210,6 +217,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for arguments, code in OPTIONS:
             checker.check(arguments, code, folder, "options")
+        for option, name in unusable(sys.argv[1]):
+            checker.check([*RUN, option, name], ENVIRONMENT, folder, f"{name}, which cannot be used here")
         good = os.path.join(folder, "good.npy")
         npy(good)
         bad = os.path.join(folder, "bad.npy")

@@ -32,7 +32,8 @@ def run_programs(folder, programs):
 
 def check_find_package(kind, prefix, folder):
     # Whoever links the shared library needs none of the packages behind it.
-    hidden = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON" for package in ("Kokkos", "fmt", "nlohmann_json", "ucx")]
+    hidden = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON" for package in ("Kokkos", "fmt", "nlohmann_json", "ucx",
+                                                                              "CUDAToolkit")]
     run_well(CMAKE, "-S", CONSUMER, "-B", folder, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}",
              "-DCMAKE_BUILD_TYPE=Release", *(hidden if kind == "shared" else []))
     run_well(CMAKE, "--build", folder)

@@ -8,10 +8,11 @@ from house import CMAKE, SOURCE, expect, run_well
 
 with tempfile.TemporaryDirectory() as scratch:
     folder = pathlib.Path(scratch)
-    # Without Kokkos and unoptimised: this is about being a guest, and compiles the library once more.
+    # Without Kokkos and CUDA, unoptimised: this is about being a guest, and compiles the library once more.
     launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
     run_well(CMAKE, "-S", SOURCE / "tests/consumer", "-B", folder, "-G", "Ninja", f"-DDISTATTN_SOURCE={SOURCE}",
-             "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DDISTATTN_WITH_KOKKOS=OFF", *launcher)
+             "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DDISTATTN_WITH_KOKKOS=OFF",
+             "-DDISTATTN_WITH_CUDA=OFF", *launcher)
     targets = run_well(CMAKE, "--build", folder, "--target", "help")
     for guest in ("distattn_cli", "test_", "install: "):
         own = [line for line in targets.splitlines() if guest in line and "distattn/" in line]

@@ -29,6 +29,7 @@ INCLUDES = {
     "backends/kokkos": [r"backends/host/", r"kernels/kokkos/"],
     "backends/oracle": [r"kernels/reference/"],
     "backends/peak": [r"kernels/peak/"],
+    "backends/cuda": [r"kernels/cuda/"],
     "backends/nccl": [r"backends/cuda/"],        # the one edge across backends: its event
     "cli": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
     "cli/step": [r"kernels/dense/"],             # what surrounds the attention in a training step

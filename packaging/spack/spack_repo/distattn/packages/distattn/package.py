@@ -22,6 +22,7 @@ class Distattn(CMakePackage):
     variant("shared", default=True, description="Build a shared library")
     variant("ucx", default=True, description="UCX transport")
     variant("pmix", default=True, description="Start under PMIx launchers (mpirun, srun)")
+    variant("cuda", default=False, description="CUDA backend")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -40,6 +41,7 @@ class Distattn(CMakePackage):
     depends_on("pkgconfig", type="build")
     depends_on("pmix@4:", when="+pmix")
     depends_on("ucx@1.13:", when="+ucx")
+    depends_on("cuda@12:", when="+cuda")
 
     conflicts("%gcc@:11", msg="distattn is written in C++20: gcc 12 or later")
     conflicts("%clang@:13", msg="distattn is written in C++20: clang 14 or later")
@@ -62,6 +64,7 @@ class Distattn(CMakePackage):
             self.define("DISTATTN_WITH_KOKKOS", "ON"),
             self.define_from_variant("BUILD_SHARED_LIBS", "shared"),
             self.define_from_variant("DISTATTN_WITH_UCX", "ucx"),
+            self.define_from_variant("DISTATTN_WITH_CUDA", "cuda"),
             self.define_from_variant("DISTATTN_WITH_PMIX", "pmix"),
         ]
 

@@ -1,0 +1,184 @@
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+#include <vector>
+
+#include <fmt/core.h>
+
+#include "backends/cuda/driver.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn::backends::cuda {
+namespace {
+
+[[noreturn]] void fail(cudaError_t status, const char* what) {
+  throw Error(ErrorKind::environment,
+              fmt::format("CUDA could not {} ({}: {})", what, cudaGetErrorName(status), cudaGetErrorString(status)));
+}
+
+void check_status(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) fail(status, what);
+}
+
+class CudaMark final : public Mark {
+ public:
+  explicit CudaMark(cudaStream_t stream) {
+    check_status(cudaEventCreate(&event_), "create an event");
+    check_status(cudaEventRecord(event_, stream), "record an event");
+  }
+  ~CudaMark() override { cudaEventDestroy(event_); }
+
+  bool passed() const override {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) return false;
+    check_status(status, "finish what was started");
+    return true;
+  }
+  double seconds_since(const Mark& earlier) const override {
+    float milliseconds = 0;
+    check_status(cudaEventElapsedTime(&milliseconds, dynamic_cast<const CudaMark&>(earlier).event_, event_),
+                 "read an event's time");
+    return static_cast<double>(milliseconds) * 1e-3;
+  }
+  cudaEvent_t event() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+enum class Ownership : bool { own, borrowed };
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream(int gpu, cudaStream_t stream, Ownership ownership) : gpu_(gpu), stream_(stream), ownership_(ownership) {}
+  ~CudaStream() override {
+    if (ownership_ == Ownership::own) cudaStreamDestroy(stream_);
+  }
+
+  void* handle() const override {
+    enter();
+    return stream_;
+  }
+  void copy(void* into, const void* from, std::size_t bytes) override {
+    enter();
+    check_status(cudaMemcpyAsync(into, from, bytes, cudaMemcpyDefault, stream_), "copy memory");
+  }
+  void clear(void* into, std::size_t bytes) override {
+    enter();
+    check_status(cudaMemsetAsync(into, 0, bytes, stream_), "clear memory");
+  }
+  std::shared_ptr<const Mark> mark() override {
+    enter();
+    return std::make_shared<CudaMark>(stream_);
+  }
+  void wait_for(const Mark& mark) override {
+    enter();
+    check_status(cudaStreamWaitEvent(stream_, dynamic_cast<const CudaMark&>(mark).event(), 0), "order two streams");
+  }
+  void finish() noexcept override {
+    cudaSetDevice(gpu_);
+    cudaStreamSynchronize(stream_);
+  }
+
+ private:
+  // The runtime's current device belongs to the calling thread, and each lane is one.
+  void enter() const { check_status(cudaSetDevice(gpu_), "select the GPU"); }
+
+  int gpu_;
+  cudaStream_t stream_;
+  Ownership ownership_;
+};
+
+class CudaDriver final : public Driver {
+ public:
+  explicit CudaDriver(int gpu) : gpu_(gpu) {
+    check_status(cudaGetDeviceProperties(&properties_, gpu), "describe the GPU");
+  }
+
+  std::string_view name() const override { return properties_.name; }
+  int architecture() const override { return properties_.major * 10 + properties_.minor; }
+
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, MemorySpace space) override {
+    check_status(cudaSetDevice(gpu_), "select the GPU");
+    void* memory = nullptr;
+    if (space == MemorySpace::host) {
+      check_status(cudaMallocHost(&memory, bytes), "pin host memory");
+      return {static_cast<std::byte*>(memory), [](std::byte* pinned) { cudaFreeHost(pinned); }};
+    }
+    const cudaError_t status = cudaMalloc(&memory, bytes);
+    if (status == cudaErrorMemoryAllocation) {
+      std::size_t free_bytes = 0, all_bytes = 0;
+      cudaGetLastError();  // an allocation that failed is no lasting error
+      cudaMemGetInfo(&free_bytes, &all_bytes);
+      throw Error(ErrorKind::environment, fmt::format("{} has no room for {} bytes ({} of {} bytes are free)",
+                                                      properties_.name, bytes, free_bytes, all_bytes));
+    }
+    check_status(status, "allocate memory");
+    return {static_cast<std::byte*>(memory), [](std::byte* device) { cudaFree(device); }};
+  }
+
+  std::unique_ptr<Stream> make_stream(StreamPriority priority) override {
+    check_status(cudaSetDevice(gpu_), "select the GPU");
+    int least = 0, greatest = 0;
+    check_status(cudaDeviceGetStreamPriorityRange(&least, &greatest), "read stream priorities");
+    cudaStream_t stream = nullptr;
+    check_status(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking,
+                                              priority == StreamPriority::high ? greatest : least),
+                 "create a stream");
+    return std::make_unique<CudaStream>(gpu_, stream, Ownership::own);
+  }
+  std::unique_ptr<Stream> adopt_stream(void* stream) override {
+    return std::make_unique<CudaStream>(gpu_, static_cast<cudaStream_t>(stream), Ownership::borrowed);
+  }
+
+  void check(int status, const char* what) const override { check_status(static_cast<cudaError_t>(status), what); }
+
+ private:
+  int gpu_;
+  cudaDeviceProp properties_{};
+};
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+Gpus look_for_gpus() {
+  Gpus gpus;
+  int driver = 0;
+  cudaDriverGetVersion(&driver);
+  gpus.version =
+      fmt::format("runtime {}, driver {}", version_text(CUDART_VERSION), driver == 0 ? "none" : version_text(driver));
+  const cudaError_t status = cudaGetDeviceCount(&gpus.count);
+  if (status == cudaSuccess && gpus.count > 0) {
+    cudaDeviceProp first{};
+    cudaGetDeviceProperties(&first, 0);
+    gpus.why = fmt::format("{} x {} (sm_{}{})", gpus.count, first.name, first.major, first.minor);
+    return gpus;
+  }
+  gpus.count = 0;
+  if (driver == 0) {
+    gpus.why = "no NVIDIA driver is installed";
+  } else if (status == cudaErrorInsufficientDriver) {
+    gpus.why = fmt::format("the NVIDIA driver is too old: it serves CUDA {}, distattn was built with {}",
+                           version_text(driver), version_text(CUDART_VERSION));
+  } else {
+    gpus.why = fmt::format("no GPU can be used ({}: {})", cudaGetErrorName(status), cudaGetErrorString(status));
+  }
+  return gpus;
+}
+
+}  // namespace
+
+const Gpus& find_gpus() {
+  static const Gpus gpus = look_for_gpus();
+  return gpus;
+}
+
+Driver& driver_of(int gpu) {
+  static std::mutex mutex;
+  static std::vector<std::unique_ptr<CudaDriver>> drivers(static_cast<std::size_t>(find_gpus().count));
+  const std::scoped_lock lock(mutex);
+  std::unique_ptr<CudaDriver>& driver = drivers.at(static_cast<std::size_t>(gpu));
+  if (driver == nullptr) driver = std::make_unique<CudaDriver>(gpu);
+  return *driver;
+}
+
+}  // namespace distattn::backends::cuda

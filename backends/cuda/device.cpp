@@ -1,0 +1,196 @@
+#include "backends/cuda/device.hpp"
+
+#include <cstring>
+#include <limits>
+#include <mutex>
+
+#include <fmt/core.h>
+
+#include "backends/batches.hpp"
+#include "backends/caller_memory.hpp"
+#include "backends/cuda/event.hpp"
+#include "backends/cuda/launches.hpp"
+#include "backends/cuda/mirror.hpp"
+#include "backends/staging.hpp"
+#include "kernels/cuda/attend_kernels.hpp"
+#include "kernels/cuda/elementwise.hpp"
+
+namespace distattn::backends::cuda {
+namespace {
+
+/// Staging on a stream: one launch an operation.
+class StreamKernels final : public StagingKernels {
+ public:
+  StreamKernels(const Driver& driver, Stream& stream) : driver_(driver), stream_(stream) {}
+
+  void rearrange(std::span<const kernels::RearrangeArgs> operations) override {
+    for (const auto& args : operations) {
+      driver_.check(kernels::cuda::rearrange(args, stream_.handle()), "start packing tensors");
+    }
+  }
+  void delta(std::span<const kernels::DeltaArgs> operations) override {
+    for (const auto& args : operations) {
+      driver_.check(kernels::cuda::delta(args, stream_.handle()), "start computing delta");
+    }
+  }
+  void accumulate(std::span<const kernels::AccumulateArgs> operations) override {
+    for (const auto& args : operations) {
+      driver_.check(kernels::cuda::accumulate(args, stream_.handle()), "start adding gradients");
+    }
+  }
+
+ private:
+  const Driver& driver_;
+  Stream& stream_;
+};
+
+/// A program's memory with everything that its steps need. Batches are resolved before the lists are made from them.
+class CudaBuffers final : public BufferTable {
+ public:
+  /// `memory` is asked for the buffers and for what packing tensors needs beside them.
+  CudaBuffers(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, Driver& driver,
+              Stream& stream, const int* stop)
+      : BufferTable(outline, program, rank, MemorySpace::cuda, memory(slots_bytes(program))),
+        launches(Batches(*this), program.steps.size(), driver, stream, stop),
+        staging(*this, {std::numeric_limits<std::int64_t>::max(), 1, memory}),
+        mirror(driver),
+        stream_(stream),
+        copy_stream_(driver.make_stream(StreamPriority::high)) {}
+
+  /// After a failure steps may still run in this memory.
+  ~CudaBuffers() override { stream_.finish(); }
+
+  void copy(std::byte* into, const std::byte* from, std::size_t bytes) override;
+
+  Launches launches;
+  mutable Staging staging;  // its lists of arguments are scratch
+  mutable Mirror mirror;
+
+ private:
+  Stream& stream_;
+  std::mutex copy_mutex_;  // several lanes copy
+  std::unique_ptr<Stream> copy_stream_;
+};
+
+void CudaBuffers::copy(std::byte* into, const std::byte* from, std::size_t bytes) {
+  const std::scoped_lock lock(copy_mutex_);
+  copy_stream_->copy(into, from, bytes);
+  wait_on_host(*copy_stream_->mark(), {});  // it is short: not given up
+}
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(Driver& driver, const DeviceOptions& options)
+      : driver_(driver),
+        allocator_(options.allocator),
+        stream_(options.stream != nullptr ? driver.adopt_stream(options.stream)
+                                          : driver.make_stream(StreamPriority::normal)),
+        abort_stream_(driver.make_stream(StreamPriority::high)),
+        stop_(driver.allocate(sizeof(int), MemorySpace::cuda)),
+        raised_(driver.allocate(sizeof(int), MemorySpace::host)) {
+    const int one = 1;
+    std::memcpy(raised_.get(), &one, sizeof one);
+    abort_stream_->clear(stop_.get(), sizeof(int));
+    wait_on_host(*abort_stream_->mark(), *ending_);
+  }
+
+  /// After an abort its flag may still be on the way.
+  ~CudaDevice() override { abort_stream_->finish(); }
+
+  std::string_view name() const override { return "cuda"; }
+  MemorySpace space() const override { return MemorySpace::cuda; }
+
+  std::string why_not(const Problem& problem, Pass) const override {
+    return kernels::cuda::why_no_attend_kernel(problem.dtype, problem.head_dim, problem.value_dim,
+                                               driver_.architecture());
+  }
+
+  std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
+    const Allocator memory = [&](std::size_t bytes) {
+      return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_memory(bytes, program, rank);
+    };
+    auto buffers = std::make_unique<CudaBuffers>(outline, program, rank, memory, driver_, *stream_,
+                                                 reinterpret_cast<const int*>(stop_.get()));
+    to_the_end(fmt::format("rank {}, lists of tiles", rank), [] {});
+    return buffers;
+  }
+
+  void load(const Bindings& bindings, BufferTable& table) override {
+    auto& buffers = dynamic_cast<CudaBuffers&>(table);
+    to_the_end(fmt::format("rank {}, inputs", table.rank()), [&] {
+      StreamKernels kernels(driver_, *stream_);
+      buffers.staging.load(buffers.mirror.inputs(bindings, table.outline().pass, *stream_), kernels);
+      origin_.mark = stream_->mark();
+    });
+    origin_.at = Event::Clock::now();
+  }
+
+  void store(const BufferTable& table, const Bindings& bindings) override {
+    const auto& buffers = dynamic_cast<const CudaBuffers&>(table);
+    const Pass pass = table.outline().pass;
+    to_the_end(fmt::format("rank {}, results", table.rank()), [&] {
+      StreamKernels kernels(driver_, *stream_);
+      buffers.staging.store(buffers.mirror.results(bindings, pass, *stream_), kernels);
+      buffers.mirror.fetch(bindings, pass, *stream_);
+    });
+  }
+
+  Event submit(const Step& step, BufferTable& table, std::span<const Event> after) override {
+    try {
+      ending_->throw_if_ended();
+      wait_for_all(after, *stream_);
+      auto& buffers = dynamic_cast<CudaBuffers&>(table);
+      for (const Launch& launch : buffers.launches.of(table.index_of(step))) start(launch, driver_, *stream_);
+      return Event(std::make_shared<GpuEvent>(stream_->mark(), ending_, origin_, place_of(table.rank(), step)));
+    } catch (...) {
+      return Event::failed(std::make_exception_ptr(error_at(table.rank(), step, std::current_exception())));
+    }
+  }
+
+  void abort(const Error& error) noexcept override {
+    ending_->end(error);
+    try {
+      abort_stream_->copy(stop_.get(), raised_.get(), sizeof(int));
+    } catch (const Error&) {
+      // The GPU refuses work: nothing runs there that could be stopped.
+    }
+  }
+
+ private:
+  /// What `start` submits has ended when this returns, and touches no caller's memory any more when it throws.
+  template <class Start>
+  void to_the_end(const std::string& place, Start start) {
+    try {
+      start();
+      wait_on_host(*stream_->mark(), *ending_);
+    } catch (...) {
+      stream_->finish();
+      rethrow_at(place);
+    }
+  }
+
+  std::shared_ptr<std::byte> allocate_memory(std::size_t bytes, const RankProgram& program, Rank rank) {
+    try {
+      return driver_.allocate(std::max(bytes, std::size_t{1}), MemorySpace::cuda);
+    } catch (const Error& error) {
+      throw Error(error.kind(), fmt::format("rank {} cannot have the {} bytes that plan predicts for its buffers: {}; "
+                                            "use more ranks or a schedule with fewer remote values",
+                                            rank, slots_bytes(program), error.what()));
+    }
+  }
+
+  Driver& driver_;
+  const Allocator allocator_;
+  std::unique_ptr<Stream> stream_, abort_stream_;
+  std::shared_ptr<std::byte> stop_, raised_;
+  std::shared_ptr<Ending> ending_ = std::make_shared<Ending>();
+  Origin origin_;
+};
+
+}  // namespace
+
+std::unique_ptr<Device> make_cuda_device(Driver& driver, const DeviceOptions& options) {
+  return std::make_unique<CudaDevice>(driver, options);
+}
+
+}  // namespace distattn::backends::cuda

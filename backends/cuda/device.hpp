@@ -1,0 +1,15 @@
+#pragma once
+/// A device that computes steps on a GPU.
+
+#include <memory>
+
+#include "backends/cuda/driver.hpp"
+#include "distattn/registry.hpp"
+
+namespace distattn::backends::cuda {
+
+/// `driver` must outlive the device. Steps are started on one stream, DeviceOptions::stream if it is given; an event
+/// is complete when the GPU says so. Several devices may share a GPU. Once aborted, a device stays so.
+std::unique_ptr<Device> make_cuda_device(Driver& driver, const DeviceOptions& options);
+
+}  // namespace distattn::backends::cuda

@@ -1,0 +1,68 @@
+#pragma once
+/// What the device and the NCCL transport ask of the CUDA runtime, and nothing else of it. Every return code is
+/// checked; failures are thrown as Error(environment). Tests put an emulation in its place.
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "distattn/types.hpp"
+
+namespace distattn::backends::cuda {
+
+/// A place in a stream. Thread-safe.
+class Mark {
+ public:
+  virtual ~Mark() = default;
+  /// Whether everything before it has ended. Throws what went wrong on the GPU.
+  virtual bool passed() const = 0;
+  /// Seconds on the GPU between two marks that have passed.
+  virtual double seconds_since(const Mark& earlier) const = 0;
+};
+
+/// Work in order. Used by one thread at a time; kernels start on handle(), a cudaStream_t.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual void* handle() const = 0;
+  /// Copies between any two memories that the GPU reaches, or from and to host memory.
+  virtual void copy(void* into, const void* from, std::size_t bytes) = 0;
+  virtual void clear(void* into, std::size_t bytes) = 0;
+  virtual std::shared_ptr<const Mark> mark() = 0;
+  /// What follows starts after `mark` has passed, on whatever stream it is.
+  virtual void wait_for(const Mark& mark) = 0;
+  /// Returns when everything so far has ended, well or not.
+  virtual void finish() noexcept = 0;
+};
+
+/// Exchanges overtake kernels where both wait for the GPU.
+enum class StreamPriority : std::uint8_t { normal, high };
+
+/// One GPU. Thread-safe; outlives what it makes.
+class Driver {
+ public:
+  virtual ~Driver() = default;
+  virtual std::string_view name() const = 0;
+  virtual int architecture() const = 0;  ///< compute capability, as 90
+  /// On the GPU, or pinned on the host. 256-byte aligned, not cleared.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, MemorySpace space) = 0;
+  virtual std::unique_ptr<Stream> make_stream(StreamPriority priority) = 0;
+  /// A stream that belongs to the caller and stays open.
+  virtual std::unique_ptr<Stream> adopt_stream(void* stream) = 0;
+  /// Throws what a kernel's launcher returned, if it is an error. `what` is being done.
+  virtual void check(int status, const char* what) const = 0;
+};
+
+/// What the machine has: GPUs, or why none can be used.
+struct Gpus {
+  int count = 0;
+  std::string why;      ///< none can be used, or what was found
+  std::string version;  ///< of the runtime built with and the driver loaded
+};
+const Gpus& find_gpus();
+
+/// The driver of one GPU, 0 … count-1; made once and kept.
+Driver& driver_of(int gpu);
+
+}  // namespace distattn::backends::cuda

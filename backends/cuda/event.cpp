@@ -1,0 +1,72 @@
+#include "backends/cuda/event.hpp"
+
+#include <thread>
+
+#include <fmt/core.h>
+
+namespace distattn::backends::cuda {
+
+void Ending::end(const Error& error) noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (error_) return;
+  error_ = error;
+  ended_.store(true, std::memory_order_release);
+}
+
+void Ending::throw_if_ended() const {
+  if (!ended()) return;
+  const std::scoped_lock lock(mutex_);
+  throw Error(error_->kind(), fmt::format("ended ({})", error_->what()));
+}
+
+bool GpuEvent::done() const {
+  try {
+    return ending_->ended() || mark_->passed();
+  } catch (const Error&) {
+    return true;  // wait() throws it
+  }
+}
+
+void GpuEvent::wait() const {
+  try {
+    wait_on_host(*mark_, *ending_);
+  } catch (...) {
+    rethrow_at(place_);
+  }
+}
+
+Event::Clock::time_point GpuEvent::ended_at() const {
+  const std::chrono::duration<double> since(mark_->seconds_since(*origin_.mark));
+  return origin_.at + std::chrono::duration_cast<Event::Clock::duration>(since);
+}
+
+void wait_for_all(std::span<const Event> events, Stream& stream) {
+  for (const Event& event : events) {
+    if (const auto* gpu = dynamic_cast<const GpuEvent*>(event.state())) {
+      if (event.done()) event.wait();  // throws if it failed
+      stream.wait_for(gpu->mark());
+    } else {
+      event.wait();
+    }
+  }
+}
+
+void wait_on_host(const Mark& mark, const Ending& ending) {
+  constexpr int busy_rounds = 200;
+  constexpr std::chrono::microseconds pause(20);
+  for (int round = 0; !mark.passed(); ++round) {
+    ending.throw_if_ended();
+    if (round < busy_rounds) {
+      std::this_thread::yield();
+    } else {
+      std::this_thread::sleep_for(pause);
+    }
+  }
+}
+
+void rethrow_at(const std::string& place) {
+  const Error error = as_error(std::current_exception());
+  throw Error(error.kind(), fmt::format("{}: {}", place, error.what()));
+}
+
+}  // namespace distattn::backends::cuda

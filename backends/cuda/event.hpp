@@ -1,0 +1,66 @@
+#pragma once
+/// Events of work on a GPU: what another stream waits for without the host.
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "backends/cuda/driver.hpp"
+#include "distattn/error.hpp"
+#include "distattn/event.hpp"
+
+namespace distattn::backends::cuda {
+
+/// Why a device or a transport has been told to end, seen by all of its events.
+class Ending {
+ public:
+  /// Only the first call counts.
+  void end(const Error& error) noexcept;
+  bool ended() const { return ended_.load(std::memory_order_acquire); }
+  /// Throws what end() was told, if it was called.
+  void throw_if_ended() const;
+
+ private:
+  std::atomic<bool> ended_{false};
+  mutable std::mutex mutex_;
+  std::optional<Error> error_;
+};
+
+/// A moment on the host's clock and the same on the GPU's.
+struct Origin {
+  std::shared_ptr<const Mark> mark;
+  Event::Clock::time_point at;
+};
+
+/// Complete when its mark has passed, or with an error when its owner ends.
+class GpuEvent final : public Event::State {
+ public:
+  /// `place` names rank and step.
+  GpuEvent(std::shared_ptr<const Mark> mark, std::shared_ptr<const Ending> ending, Origin origin, std::string place)
+      : mark_(std::move(mark)), ending_(std::move(ending)), origin_(std::move(origin)), place_(std::move(place)) {}
+
+  bool done() const override;
+  void wait() const override;
+  Event::Clock::time_point ended_at() const override;
+  const Mark& mark() const { return *mark_; }
+
+ private:
+  std::shared_ptr<const Mark> mark_;
+  std::shared_ptr<const Ending> ending_;
+  Origin origin_;
+  std::string place_;
+};
+
+/// Lets `stream` wait for all of `events`: for those of a GPU on the GPU, for others here.
+void wait_for_all(std::span<const Event> events, Stream& stream);
+
+/// Returns when `mark` has passed, asking often at first. Throws what went wrong on the GPU or the ending's error.
+void wait_on_host(const Mark& mark, const Ending& ending);
+
+/// Rethrows the exception that is being handled, with `place` in front.
+[[noreturn]] void rethrow_at(const std::string& place);
+
+}  // namespace distattn::backends::cuda

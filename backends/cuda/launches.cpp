@@ -1,0 +1,142 @@
+#include "backends/cuda/launches.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cuda/elementwise.hpp"
+
+namespace distattn::backends::cuda {
+namespace {
+
+using kernels::cuda::AttendKernel;
+using kernels::cuda::AttendPlan;
+using kernels::cuda::TilePass;
+
+constexpr std::size_t list_alignment = 256;
+
+/// A launch whose lists have a place in the upload, but no address yet.
+struct Planned {
+  std::size_t step, launch, offset;
+  AttendPlan plan;
+};
+
+/// Operations of one list that differ in shape (head groups do) become several launches.
+template <class Args>
+std::vector<std::vector<Args>> by_shape(std::span<const Args> operations) {
+  std::vector<std::vector<Args>> lists;
+  for (const Args& args : operations) {
+    const auto same =
+        std::find_if(lists.begin(), lists.end(), [&](const auto& list) { return list.front().shape == args.shape; });
+    (same != lists.end() ? *same : lists.emplace_back()).push_back(args);
+  }
+  return lists;
+}
+
+/// Turns batches into launches, step by step.
+class Builder {
+ public:
+  Builder(std::vector<std::vector<Launch>>& steps, int architecture) : steps_(steps), architecture_(architecture) {}
+
+  void begin_step() { steps_.emplace_back(); }
+
+  void add(const std::vector<kernels::AttendArgs>& operations) {
+    for (const auto& list : by_shape<kernels::AttendArgs>(operations)) {
+      const AttendKernel& kernel = kernel_for(TilePass::forward, list.front().shape);
+      add(kernel, AttendPlan(list, kernel.tile));
+    }
+  }
+  void add(const std::vector<kernels::AttendBackwardArgs>& operations) {
+    for (const auto& list : by_shape<kernels::AttendBackwardArgs>(operations)) {
+      for (const TilePass pass : {TilePass::query_gradient, TilePass::key_gradients}) {
+        const AttendKernel& kernel = kernel_for(pass, list.front().shape);
+        add(kernel, AttendPlan(list, kernel.owner, kernel.tile));
+      }
+    }
+  }
+  template <class Args>
+  void add(const std::vector<Args>& operations) {
+    for (const Args& args : operations) steps_.back().push_back(args);
+  }
+
+  std::vector<std::byte> lists() const {
+    std::vector<std::byte> bytes(end_);
+    for (const Planned& planned : planned_) {
+      std::memcpy(bytes.data() + planned.offset, planned.plan.bytes().data(), planned.plan.bytes().size());
+    }
+    return bytes;
+  }
+  void place(const std::byte* lists, const int* stop) {
+    for (const Planned& planned : planned_) {
+      std::get<TileLaunch>(steps_[planned.step][planned.launch]).params =
+          planned.plan.params(lists + planned.offset, stop);
+    }
+  }
+
+ private:
+  const AttendKernel& kernel_for(TilePass pass, const kernels::TileShape& shape) const {
+    const AttendKernel* kernel = find_attend_kernel(pass, shape.dtype, shape.head_dim, shape.value_dim, architecture_);
+    DISTATTN_EXPECT(kernel != nullptr);
+    return *kernel;
+  }
+  void add(const AttendKernel& kernel, AttendPlan plan) {
+    if (plan.grid() == 0) return;
+    steps_.back().push_back(TileLaunch{&kernel, {}, plan.grid()});
+    const std::size_t bytes = plan.bytes().size();
+    planned_.push_back({steps_.size() - 1, steps_.back().size() - 1, end_, std::move(plan)});
+    end_ += (bytes + list_alignment - 1) / list_alignment * list_alignment;
+  }
+
+  std::vector<std::vector<Launch>>& steps_;
+  int architecture_;
+  std::vector<Planned> planned_;
+  std::size_t end_ = 0;
+};
+
+struct Starter {
+  const Driver& driver;
+  Stream& stream;
+
+  void operator()(const TileLaunch& launch) const {
+    driver.check(launch.kernel->launch(launch.params, launch.grid, stream.handle()), "start attention");
+  }
+  void operator()(const kernels::MergeArgs& args) const {
+    driver.check(kernels::cuda::merge(args, stream.handle()), "start merging");
+  }
+  void operator()(const kernels::AccumulateArgs& args) const {
+    driver.check(kernels::cuda::accumulate(args, stream.handle()), "start accumulating");
+  }
+  void operator()(const kernels::ConvertArgs& args) const {
+    driver.check(kernels::cuda::convert(args, stream.handle()), "start converting");
+  }
+  void operator()(const FillArgs& args) const {
+    if (args.value == 0) {
+      stream.clear(args.into, static_cast<std::size_t>(args.count) * size_of(args.dtype));
+      return;
+    }
+    DISTATTN_EXPECT(args.dtype == DType::fp32);
+    driver.check(kernels::cuda::fill(static_cast<float*>(args.into), args.count, static_cast<float>(args.value),
+                                     stream.handle()),
+                 "start filling");
+  }
+};
+
+}  // namespace
+
+Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop) {
+  Builder builder(steps_, driver.architecture());
+  for (std::size_t step = 0; step < steps; ++step) {
+    builder.begin_step();
+    for (const Batch& batch : batches.of(step)) {
+      std::visit([&](const auto& operations) { builder.add(operations); }, batch);
+    }
+  }
+  lists_ = builder.lists();
+  if (lists_.empty()) return;
+  device_lists_ = driver.allocate(lists_.size(), MemorySpace::cuda);
+  stream.copy(device_lists_.get(), lists_.data(), lists_.size());
+  builder.place(device_lists_.get(), stop);
+}
+
+void start(const Launch& launch, const Driver& driver, Stream& stream) { std::visit(Starter{driver, stream}, launch); }
+
+}  // namespace distattn::backends::cuda

@@ -1,0 +1,41 @@
+#pragma once
+/// A program's compute steps as kernel launches, made once: running a step looks nothing up and uploads nothing.
+
+#include <memory>
+#include <span>
+#include <variant>
+#include <vector>
+
+#include "backends/batches.hpp"
+#include "backends/cuda/driver.hpp"
+#include "kernels/cuda/attend_kernels.hpp"
+
+namespace distattn::backends::cuda {
+
+/// An attention kernel with its lists, which lie in device memory.
+struct TileLaunch {
+  const kernels::cuda::AttendKernel* kernel = nullptr;
+  kernels::cuda::AttendParams params;
+  unsigned grid = 0;
+};
+
+using Launch = std::variant<TileLaunch, kernels::MergeArgs, kernels::AccumulateArgs, kernels::ConvertArgs, FillArgs>;
+
+class Launches {
+ public:
+  /// Uploads the lists of all steps on `stream`, which has to be waited for. `stop` lies in device memory.
+  Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop);
+
+  /// In the order in which they are to be started.
+  std::span<const Launch> of(std::size_t step) const { return steps_[step]; }
+
+ private:
+  std::vector<std::vector<Launch>> steps_;
+  std::vector<std::byte> lists_;  // what device_lists_ holds, kept until it has been copied
+  std::shared_ptr<std::byte> device_lists_;
+};
+
+/// Starts the launch; throws Error(environment) if CUDA refuses.
+void start(const Launch& launch, const Driver& driver, Stream& stream);
+
+}  // namespace distattn::backends::cuda

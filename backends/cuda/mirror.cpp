@@ -1,0 +1,81 @@
+#include "backends/cuda/mirror.hpp"
+
+namespace distattn::backends::cuda {
+namespace {
+
+/// Bytes from a tensor's first element to its last.
+template <class Byte>
+std::size_t extent(const BasicTensorView<Byte>& tensor) {
+  std::int64_t last = 0;
+  for (std::size_t axis = 0; axis < 4; ++axis) {
+    if (tensor.shape[axis] == 0) return 0;
+    last += (tensor.shape[axis] - 1) * tensor.strides[axis];
+  }
+  return static_cast<std::size_t>(last + 1) * size_of(tensor.dtype);
+}
+
+/// Whether nothing lies between its elements.
+bool is_dense(const TensorView& tensor) {
+  const std::int64_t count = tensor.shape[0] * tensor.shape[1] * tensor.shape[2] * tensor.shape[3];
+  return extent(tensor) == static_cast<std::size_t>(count) * size_of(tensor.dtype);
+}
+
+}  // namespace
+
+template <class Byte>
+BasicTensorView<Byte> Mirror::mirrored(const BasicTensorView<Byte>& tensor, Copy& copy, bool copy_in, Stream& stream) {
+  if (tensor.data == nullptr || tensor.space == MemorySpace::cuda) return tensor;
+  const std::size_t bytes = extent(tensor);
+  if (bytes > copy.bytes) copy = {driver_.allocate(bytes, MemorySpace::cuda), bytes};
+  if (copy_in && bytes > 0) stream.copy(copy.memory.get(), tensor.data, bytes);
+  BasicTensorView<Byte> on_device = tensor;
+  on_device.data = copy.memory.get();
+  on_device.space = MemorySpace::cuda;
+  return on_device;
+}
+
+Bindings Mirror::inputs(const Bindings& bindings, Pass pass, Stream& stream) {
+  Bindings device;
+  device.q = mirrored(bindings.q, q_, true, stream);
+  device.k = mirrored(bindings.k, k_, true, stream);
+  device.v = mirrored(bindings.v, v_, true, stream);
+  if (pass == Pass::forward) return device;
+  device.o = mirrored(bindings.o, o_, true, stream);
+  device.lse = mirrored(bindings.lse, lse_, true, stream);
+  device.d_o = mirrored(bindings.d_o, d_o_, true, stream);
+  return device;
+}
+
+Bindings Mirror::results(const Bindings& bindings, Pass pass, Stream& stream) {
+  const auto result = [&](const TensorView& tensor, Copy& copy) {
+    return mirrored(tensor, copy, !is_dense(tensor), stream);
+  };
+  Bindings device;
+  if (pass == Pass::forward) {
+    device.o = result(bindings.o, o_);
+    device.lse = result(bindings.lse, lse_);
+    return device;
+  }
+  device.dq = result(bindings.dq, dq_);
+  device.dk = result(bindings.dk, dk_);
+  device.dv = result(bindings.dv, dv_);
+  return device;
+}
+
+void Mirror::fetch(const Bindings& bindings, Pass pass, Stream& stream) {
+  if (pass == Pass::forward) {
+    fetch(bindings.o, o_, stream);
+    fetch(bindings.lse, lse_, stream);
+    return;
+  }
+  fetch(bindings.dq, dq_, stream);
+  fetch(bindings.dk, dk_, stream);
+  fetch(bindings.dv, dv_, stream);
+}
+
+void Mirror::fetch(const TensorView& tensor, const Copy& copy, Stream& stream) {
+  if (tensor.data == nullptr || tensor.space == MemorySpace::cuda || extent(tensor) == 0) return;
+  stream.copy(tensor.data, copy.memory.get(), extent(tensor));
+}
+
+}  // namespace distattn::backends::cuda

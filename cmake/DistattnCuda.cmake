@@ -1,0 +1,33 @@
+# Finds the CUDA toolkit, enables its language and decides on DISTATTN_WITH_CUDA.
+
+set(DISTATTN_CUDA_ARCHITECTURES "80;90a-real" CACHE STRING
+  "What the CUDA kernels are compiled for: 80 as code and as PTX for what comes after, 90a for Hopper")
+
+set(_cuda_found OFF)
+if(NOT DISTATTN_WITH_CUDA STREQUAL "OFF")
+  find_package(CUDAToolkit 12.0 QUIET)
+  if(CUDAToolkit_FOUND AND TARGET CUDA::cudart_static)
+    include(CheckLanguage)
+    if(NOT DEFINED CMAKE_CUDA_COMPILER AND CUDAToolkit_NVCC_EXECUTABLE)
+      set(CMAKE_CUDA_COMPILER "${CUDAToolkit_NVCC_EXECUTABLE}")
+    endif()
+    check_language(CUDA)
+    if(CMAKE_CUDA_COMPILER)
+      set(_cuda_found ON)
+    endif()
+  endif()
+endif()
+distattn_option(CUDA "${_cuda_found}" "the CUDA toolkit (12 or later, with nvcc)" "nvidia-cuda-toolkit" "cuda"
+  "cuda-nvcc cuda-cudart-static")
+
+if(DISTATTN_HAVE_CUDA)
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+    set(CMAKE_CUDA_ARCHITECTURES "${DISTATTN_CUDA_ARCHITECTURES}")
+  endif()
+  enable_language(CUDA)
+  if(CMAKE_VERSION VERSION_LESS 3.25.2)
+    # Before 3.25.2 CMake does not know that nvcc has C++20, and drops the wish in silence.
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
+endif()

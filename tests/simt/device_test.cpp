@@ -1,0 +1,196 @@
+/// The CUDA device as a whole, on an emulated GPU: schedules run by ranks that are threads, compared with float64.
+
+#include "backends/cuda/device.hpp"
+
+#include <cstring>
+
+#include "catch.hpp"
+#include "distattn/registry.hpp"
+#include "distattn/table.hpp"
+#include "distattn/tolerance.hpp"
+#include "simt/emulated_driver.hpp"
+#include "tests/support/sharded.hpp"
+
+namespace {
+
+/// All ranks of a test share one GPU.
+std::unique_ptr<simt::EmulatedDriver> gpu;
+
+}  // namespace
+
+namespace distattn {
+
+/// Stands for the registry, which would want a real GPU.
+std::unique_ptr<Device> make_device(std::string_view, const DeviceOptions& options) {
+  return backends::cuda::make_cuda_device(*gpu, options);
+}
+
+}  // namespace distattn
+
+namespace {
+
+using namespace distattn;
+using test::Inputs;
+using test::run_sharded;
+using test::ShardedRun;
+
+constexpr std::uint64_t seed = 33;
+
+Problem problem_of(DType dtype, std::int64_t tokens, int heads, int kv_heads, int head_dim, int value_dim) {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = tokens;
+  problem.heads = heads;
+  problem.kv_heads = kv_heads;
+  problem.head_dim = head_dim;
+  problem.value_dim = value_dim;
+  problem.dtype = dtype;
+  problem.mask = causal_mask();
+  return problem;
+}
+
+ShardedRun run_of(const std::string& schedule, int ranks) {
+  ShardedRun run;
+  run.options.schedule = schedule;
+  run.options.backward = true;
+  run.ranks = ranks;
+  return run;
+}
+
+void check(const Problem& problem, const ShardedRun& run) {
+  gpu = std::make_unique<simt::EmulatedDriver>(seed);
+  const Inputs inputs(problem, seed);
+  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+  CAPTURE(run.options.schedule, run.ranks, problem.mask.name, name_of(problem.dtype));
+  CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 4 * run.ranks));
+}
+
+void check_all_schedules(const Problem& problem, int ranks) {
+  for (const std::string& name : all_schedule_names(problem, ranks)) {
+    if (!std::holds_alternative<Recipe>(resolve_schedule(name, problem, ranks))) continue;
+    check(problem, run_of(name, ranks));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("every schedule runs on one GPU", "[simt]") {
+  check_all_schedules(problem_of(DType::fp32, 13, 4, 2, 8, 16), 4);
+}
+
+TEST_CASE("every schedule runs on one GPU with other numbers of ranks", "[.long]") {
+  for (const int ranks : {1, 2, 3, 4, 6, 8}) check_all_schedules(problem_of(DType::bf16, 29, 4, 2, 32, 24), ranks);
+}
+
+TEST_CASE("masks, element types, wires and strides of tensors", "[simt]") {
+  Problem problem = problem_of(DType::fp32, 37, 2, 1, 8, 16);
+  problem.mask.left = 9;
+  problem.mask.sinks = 3;
+  problem.mask.name = "window and sinks";
+  ShardedRun run = run_of("zigzag-ring/burst:zigzag", 2);
+  run.order = test::MemoryOrder::heads_last;
+  check(problem, run);
+
+  problem.mask = causal_mask();
+  problem.mask.documents = {0, 11, 12, 30, 37};
+  problem.mask.name = "documents";
+  run = run_of("striped-ring", 2);
+  run.runs = 2;
+  check(problem, run);
+
+  problem.dtype = DType::fp16;
+  problem.wire = DType::bf16;
+  problem.batch = 2;
+  check(problem, run_of("mesh:2x1x2", 4));
+}
+
+TEST_CASE("a run repeats bit for bit", "[simt]") {
+  const Problem problem = problem_of(DType::bf16, 50, 2, 1, 16, 16);
+  const Inputs inputs(problem, seed);
+  gpu = std::make_unique<simt::EmulatedDriver>(1);
+  const ExactResult first = run_sharded(inputs, run_of("zigzag-ring", 2));
+  gpu = std::make_unique<simt::EmulatedDriver>(2);
+  const ExactResult second = run_sharded(inputs, run_of("zigzag-ring", 2));
+  CHECK((first.o == second.o && first.lse == second.lse));
+  CHECK((first.dq == second.dq && first.dk == second.dk && first.dv == second.dv));
+}
+
+TEST_CASE("too little memory is named, with what plan predicts", "[simt]") {
+  const Inputs inputs(problem_of(DType::bf16, 50, 2, 1, 16, 16), seed);
+  gpu = std::make_unique<simt::EmulatedDriver>(seed, 1000);
+  try {
+    run_sharded(inputs, run_of("ring", 2));
+    FAIL("it fitted");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::environment);
+    const std::string what = error.what();
+    CHECK(what.find("bytes that plan predicts for its buffers: emulated has no room") != std::string::npos);
+  }
+}
+
+TEST_CASE("a launch that fails names rank and step, and ends all ranks", "[simt]") {
+  const Inputs inputs(problem_of(DType::bf16, 50, 2, 1, 16, 16), seed);
+  const std::pair<const char*, const char*> failures[] = {
+      {"start attention", ", step "}, {"start packing tensors", ", inputs"}, {"start computing delta", ", inputs"}};
+  for (const auto& [launch, place] : failures) {
+    gpu = std::make_unique<simt::EmulatedDriver>(seed);
+    gpu->fail_when(launch, 5);
+    try {
+      run_sharded(inputs, run_of("ring", 3));
+      FAIL("nothing failed");
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::environment);
+      const std::string what = error.what();
+      CAPTURE(what);
+      CHECK(what.rfind("rank ", 0) == 0);
+      CHECK(what.find(place) != std::string::npos);
+      CHECK(what.find(std::string("could not ") + launch) != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("what no kernel computes is refused, naming what exists", "[simt]") {
+  gpu = std::make_unique<simt::EmulatedDriver>(seed);
+  const auto device = make_device("cuda", {});
+  CHECK(device->why_not(problem_of(DType::fp16, 8, 1, 1, 256, 8), Pass::backward).empty());
+  const std::string why = device->why_not(problem_of(DType::fp64, 8, 1, 1, 64, 64), Pass::forward);
+  CHECK(why.find("no CUDA kernel for fp64") != std::string::npos);
+  CHECK(why.find("bf16 128/128 from sm_80") != std::string::npos);
+}
+
+TEST_CASE("a caller's stream orders the device among the caller's own work", "[simt]") {
+  const Problem problem = problem_of(DType::fp32, 20, 1, 1, 8, 8);
+  const Inputs inputs(problem, seed);
+  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), {}, 1);
+  gpu = std::make_unique<simt::EmulatedDriver>(seed);
+  const auto stream = gpu->make_stream(backends::cuda::StreamPriority::normal);
+  std::vector<std::shared_ptr<std::byte>> memory;
+  const auto on_gpu = [&](const ConstTensorView& tensor) {
+    TensorView view{nullptr, DType::fp32, MemorySpace::cuda, tensor.shape, tensor.strides};
+    view.data = memory.emplace_back(gpu->allocate(20 * 8 * 4, MemorySpace::cuda)).get();
+    return view;
+  };
+  const auto sent = [&](const ConstTensorView& tensor) {  // when the stream gets there
+    const TensorView view = on_gpu(tensor);
+    stream->copy(view.data, tensor.data, 20 * 8 * 4);
+    return view;
+  };
+  run_ranks(1, [&](Rank, Transport& transport) {
+    DeviceOptions device_options;
+    device_options.stream = stream->handle();
+    const auto device = backends::cuda::make_cuda_device(*gpu, device_options);
+    AttentionOptions options;
+    options.schedule = "ring";
+    Attention attention(problem, options, *device, transport);
+    Bindings bindings;
+    bindings.q = sent(inputs.q());
+    bindings.k = sent(inputs.k());
+    bindings.v = sent(inputs.v());
+    bindings.o = on_gpu(inputs.v());
+    std::vector<float> lse(20), o(20 * 8);
+    bindings.lse = statistics_view(reinterpret_cast<std::byte*>(lse.data()), DType::fp32, 1, 1, 20);
+    attention.forward(bindings);
+    std::memcpy(o.data(), bindings.o.data, o.size() * sizeof(float));
+    for (std::size_t i = 0; i < o.size(); ++i) CHECK(o[i] == Approx(exact.o[i]).margin(1e-5));
+    for (std::size_t i = 0; i < lse.size(); ++i) CHECK(lse[i] == Approx(exact.lse[i]).margin(1e-5));
+  });
+}

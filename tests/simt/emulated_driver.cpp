@@ -1,0 +1,184 @@
+#include "simt/emulated_driver.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <new>
+#include <optional>
+#include <thread>
+
+#include "distattn/error.hpp"
+#include "simt/global_memory.hpp"
+#include "simt/queue.hpp"
+#include "simt/random.hpp"
+
+namespace simt {
+namespace {
+
+namespace cuda = distattn::backends::cuda;
+using Clock = std::chrono::steady_clock;
+
+class EmulatedMark final : public cuda::Mark, public std::enable_shared_from_this<EmulatedMark> {
+ public:
+  bool passed() const override {
+    const std::scoped_lock lock(mutex_);
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+    return at_.has_value();
+  }
+  double seconds_since(const cuda::Mark& earlier) const override {
+    const auto& other = dynamic_cast<const EmulatedMark&>(earlier);
+    const std::scoped_lock lock(mutex_, other.mutex_);
+    return std::chrono::duration<double>(*at_ - *other.at_).count();
+  }
+
+  void pass() {
+    const std::scoped_lock lock(mutex_);
+    at_ = Clock::now();
+    changed_.notify_all();
+  }
+  void fail(std::exception_ptr failure) {
+    const std::scoped_lock lock(mutex_);
+    failure_ = failure;
+    changed_.notify_all();
+  }
+  void await() const {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return at_.has_value() || failure_ != nullptr; });
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
+  std::optional<Clock::time_point> at_;
+  std::exception_ptr failure_;
+};
+
+/// A thread that does work in order, with pauses of the seed's choice.
+class StreamThread final : public Queue {
+ public:
+  explicit StreamThread(std::uint64_t seed) : random_(seed), thread_([this] { serve(); }) {}
+  ~StreamThread() override {
+    {
+      const std::scoped_lock lock(mutex_);
+      closing_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void submit(std::function<void()> work) override {
+    const std::scoped_lock lock(mutex_);
+    waiting_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+  std::uint64_t next_seed() override {
+    const std::scoped_lock lock(mutex_);
+    return random_.next();
+  }
+  std::shared_ptr<EmulatedMark> mark() {
+    auto mark = std::make_shared<EmulatedMark>();
+    submit([this, mark] { failure_ == nullptr ? mark->pass() : mark->fail(failure_); });
+    return mark;
+  }
+
+ private:
+  void serve() {
+    Random pauses(next_seed());
+    while (true) {
+      std::function<void()> work;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return closing_ || !waiting_.empty(); });
+        if (waiting_.empty()) return;
+        work = std::move(waiting_.front());
+        waiting_.pop_front();
+      }
+      if (pauses.one_in(8)) std::this_thread::sleep_for(std::chrono::microseconds(pauses.below(200)));
+      try {
+        work();
+      } catch (const distattn::Error&) {
+        failure_ = std::current_exception();
+      } catch (const std::exception& error) {
+        failure_ = std::make_exception_ptr(
+            distattn::Error(distattn::ErrorKind::environment, std::string("a kernel failed: ") + error.what()));
+      }
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> waiting_;
+  bool closing_ = false;
+  Random random_;
+  std::exception_ptr failure_;  // the thread's own
+  std::thread thread_;
+};
+
+class EmulatedStream final : public cuda::Stream {
+ public:
+  explicit EmulatedStream(std::shared_ptr<StreamThread> thread) : thread_(std::move(thread)) {}
+
+  void* handle() const override { return static_cast<Queue*>(thread_.get()); }
+  void copy(void* into, const void* from, std::size_t bytes) override {
+    thread_->submit([=] { std::memcpy(into, from, bytes); });
+  }
+  void clear(void* into, std::size_t bytes) override {
+    thread_->submit([=] { std::memset(into, 0, bytes); });
+  }
+  std::shared_ptr<const cuda::Mark> mark() override { return thread_->mark(); }
+  void wait_for(const cuda::Mark& mark) override {
+    const auto awaited = dynamic_cast<const EmulatedMark&>(mark).shared_from_this();
+    thread_->submit([awaited] { awaited->await(); });
+  }
+  void finish() noexcept override {
+    try {
+      thread_->mark()->await();
+    } catch (const distattn::Error&) {
+      // it has ended, badly
+    }
+  }
+
+ private:
+  std::shared_ptr<StreamThread> thread_;
+};
+
+}  // namespace
+
+std::shared_ptr<std::byte> EmulatedDriver::allocate(std::size_t bytes, distattn::MemorySpace) {
+  if (bytes > free_bytes_) {
+    throw distattn::Error(distattn::ErrorKind::environment,
+                          "emulated has no room for " + std::to_string(bytes) + " bytes");
+  }
+  free_bytes_ -= bytes;
+  constexpr std::size_t alignment = 256;
+  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  if (memory == nullptr) throw std::bad_alloc();
+  std::memset(memory, 0xff, bytes);
+  global_memory().add(memory, bytes);
+  return {static_cast<std::byte*>(memory), [this, bytes](std::byte* freed) {
+            global_memory().remove(freed);
+            std::free(freed);
+            free_bytes_ += bytes;
+          }};
+}
+
+std::unique_ptr<cuda::Stream> EmulatedDriver::make_stream(cuda::StreamPriority) {
+  return std::make_unique<EmulatedStream>(std::make_shared<StreamThread>(seed_++));
+}
+
+std::unique_ptr<cuda::Stream> EmulatedDriver::adopt_stream(void* stream) {
+  auto* thread = static_cast<StreamThread*>(static_cast<Queue*>(stream));
+  return std::make_unique<EmulatedStream>(std::shared_ptr<StreamThread>(thread, [](StreamThread*) {}));
+}
+
+void EmulatedDriver::check(int status, const char* what) const {
+  if (status == 0 && (failing_ != what || --calls_to_failure_ != 0)) return;
+  throw distattn::Error(distattn::ErrorKind::environment, std::string("the emulator could not ") + what);
+}
+
+}  // namespace simt

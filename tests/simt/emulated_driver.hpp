@@ -1,0 +1,41 @@
+#pragma once
+/// A GPU of the emulator behind the interface that the device uses: streams are threads, memory is the host's.
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "backends/cuda/driver.hpp"
+
+namespace simt {
+
+/// Kernels run on the emulator, one at a time; copies and launches of different streams overtake each other as the
+/// seed pleases, so that what is not ordered by marks shows. A faulty kernel fails its stream: marks behind it throw.
+class EmulatedDriver final : public distattn::backends::cuda::Driver {
+ public:
+  /// Allocations past `memory_bytes` together fail.
+  explicit EmulatedDriver(std::uint64_t seed, std::size_t memory_bytes = std::size_t{1} << 40)
+      : seed_(seed), free_bytes_(memory_bytes) {}
+
+  std::string_view name() const override { return "emulated"; }
+  int architecture() const override { return 80; }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes, distattn::MemorySpace space) override;
+  std::unique_ptr<distattn::backends::cuda::Stream> make_stream(
+      distattn::backends::cuda::StreamPriority priority) override;
+  /// `stream` is the handle() of a stream of this driver.
+  std::unique_ptr<distattn::backends::cuda::Stream> adopt_stream(void* stream) override;
+  void check(int status, const char* what) const override;
+  /// Makes the `count`-th launch fail that does `what`. Before any launch.
+  void fail_when(std::string what, int count) {
+    failing_ = std::move(what);
+    calls_to_failure_ = count;
+  }
+
+ private:
+  std::atomic<std::uint64_t> seed_;
+  std::atomic<std::size_t> free_bytes_;
+  std::string failing_;
+  mutable std::atomic<int> calls_to_failure_{0};
+};
+
+}  // namespace simt
