@@ -6,9 +6,7 @@ namespace distattn::backends {
 Registration register_cuda() {
   const cuda::Gpus& gpus = cuda::find_gpus();
   return {{"cuda", BackendKind::device, true, gpus.count > 0, gpus.why, gpus.version},
-          [](const DeviceOptions& options) {
-            return make_cuda_device(cuda::driver_of(options.local_rank % cuda::find_gpus().count), options);
-          }};
+          [](const DeviceOptions& options) { return make_cuda_device(cuda::driver_for(options.local_rank), options); }};
 }
 
 }  // namespace distattn::backends

@@ -1,4 +1,5 @@
 #include <cuda_runtime_api.h>
+#include <unistd.h>
 
 #include <mutex>
 #include <vector>
@@ -96,6 +97,12 @@ class CudaDriver final : public Driver {
   }
 
   std::string_view name() const override { return properties_.name; }
+  std::string identity() const override {
+    char machine[256] = {}, place[32] = {};
+    gethostname(machine, sizeof machine - 1);
+    check_status(cudaDeviceGetPCIBusId(place, sizeof place, gpu_), "find the GPU's place");
+    return fmt::format("{} {}", machine, place);
+  }
   int architecture() const override { return properties_.major * 10 + properties_.minor; }
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, MemorySpace space) override {
@@ -172,11 +179,12 @@ const Gpus& find_gpus() {
   return gpus;
 }
 
-Driver& driver_of(int gpu) {
+Driver& driver_for(int local_rank) {
   static std::mutex mutex;
   static std::vector<std::unique_ptr<CudaDriver>> drivers(static_cast<std::size_t>(find_gpus().count));
+  const int gpu = local_rank % find_gpus().count;
   const std::scoped_lock lock(mutex);
-  std::unique_ptr<CudaDriver>& driver = drivers.at(static_cast<std::size_t>(gpu));
+  std::unique_ptr<CudaDriver>& driver = drivers[static_cast<std::size_t>(gpu)];
   if (driver == nullptr) driver = std::make_unique<CudaDriver>(gpu);
   return *driver;
 }

@@ -75,7 +75,7 @@ class CudaBuffers final : public BufferTable {
 void CudaBuffers::copy(std::byte* into, const std::byte* from, std::size_t bytes) {
   const std::scoped_lock lock(copy_mutex_);
   copy_stream_->copy(into, from, bytes);
-  wait_on_host(*copy_stream_->mark(), {});  // it is short: not given up
+  wait_on_host(*copy_stream_->mark(), Ending());  // it is short: not given up
 }
 
 class CudaDevice final : public Device {
@@ -137,7 +137,7 @@ class CudaDevice final : public Device {
 
   Event submit(const Step& step, BufferTable& table, std::span<const Event> after) override {
     try {
-      ending_->throw_if_ended();
+      ending_->look();
       wait_for_all(after, *stream_);
       auto& buffers = dynamic_cast<CudaBuffers&>(table);
       for (const Launch& launch : buffers.launches.of(table.index_of(step))) start(launch, driver_, *stream_);

@@ -44,7 +44,8 @@ class Driver {
  public:
   virtual ~Driver() = default;
   virtual std::string_view name() const = 0;
-  virtual int architecture() const = 0;  ///< compute capability, as 90
+  virtual std::string identity() const = 0;  ///< differs from that of every other GPU, on other machines too
+  virtual int architecture() const = 0;      ///< compute capability, as 90
   /// On the GPU, or pinned on the host. 256-byte aligned, not cleared.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, MemorySpace space) = 0;
   virtual std::unique_ptr<Stream> make_stream(StreamPriority priority) = 0;
@@ -62,7 +63,7 @@ struct Gpus {
 };
 const Gpus& find_gpus();
 
-/// The driver of one GPU, 0 … count-1; made once and kept.
-Driver& driver_of(int gpu);
+/// The driver of the GPU that a rank of this machine uses: ranks take them in turn. Made once and kept.
+Driver& driver_for(int local_rank);
 
 }  // namespace distattn::backends::cuda

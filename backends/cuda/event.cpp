@@ -13,7 +13,7 @@ void Ending::end(const Error& error) noexcept {
   ended_.store(true, std::memory_order_release);
 }
 
-void Ending::throw_if_ended() const {
+void Ending::look() const {
   if (!ended()) return;
   const std::scoped_lock lock(mutex_);
   throw Error(error_->kind(), fmt::format("ended ({})", error_->what()));
@@ -21,7 +21,7 @@ void Ending::throw_if_ended() const {
 
 bool GpuEvent::done() const {
   try {
-    return ending_->ended() || mark_->passed();
+    return watch_->ended() || mark_->passed();
   } catch (const Error&) {
     return true;  // wait() throws it
   }
@@ -29,7 +29,7 @@ bool GpuEvent::done() const {
 
 void GpuEvent::wait() const {
   try {
-    wait_on_host(*mark_, *ending_);
+    wait_on_host(*mark_, *watch_);
   } catch (...) {
     rethrow_at(place_);
   }
@@ -51,11 +51,12 @@ void wait_for_all(std::span<const Event> events, Stream& stream) {
   }
 }
 
-void wait_on_host(const Mark& mark, const Ending& ending) {
+void wait_on_host(const Mark& mark, const Watch& watch) {
   constexpr int busy_rounds = 200;
   constexpr std::chrono::microseconds pause(20);
-  for (int round = 0; !mark.passed(); ++round) {
-    ending.throw_if_ended();
+  for (int round = 0;; ++round) {
+    watch.look();
+    if (mark.passed()) return;
     if (round < busy_rounds) {
       std::this_thread::yield();
     } else {

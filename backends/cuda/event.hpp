@@ -14,14 +14,23 @@
 
 namespace distattn::backends::cuda {
 
+/// What can end the wait for an event early. Thread-safe.
+class Watch {
+ public:
+  virtual ~Watch() = default;
+  virtual bool ended() const = 0;
+  /// Called again and again while somebody waits: throws why nothing more will come, if so.
+  virtual void look() const = 0;
+};
+
 /// Why a device or a transport has been told to end, seen by all of its events.
-class Ending {
+class Ending final : public Watch {
  public:
   /// Only the first call counts.
   void end(const Error& error) noexcept;
-  bool ended() const { return ended_.load(std::memory_order_acquire); }
+  bool ended() const override { return ended_.load(std::memory_order_acquire); }
   /// Throws what end() was told, if it was called.
-  void throw_if_ended() const;
+  void look() const override;
 
  private:
   std::atomic<bool> ended_{false};
@@ -35,12 +44,12 @@ struct Origin {
   Event::Clock::time_point at;
 };
 
-/// Complete when its mark has passed, or with an error when its owner ends.
+/// Complete when its mark has passed, or with an error when its watch says so.
 class GpuEvent final : public Event::State {
  public:
   /// `place` names rank and step.
-  GpuEvent(std::shared_ptr<const Mark> mark, std::shared_ptr<const Ending> ending, Origin origin, std::string place)
-      : mark_(std::move(mark)), ending_(std::move(ending)), origin_(std::move(origin)), place_(std::move(place)) {}
+  GpuEvent(std::shared_ptr<const Mark> mark, std::shared_ptr<const Watch> watch, Origin origin, std::string place)
+      : mark_(std::move(mark)), watch_(std::move(watch)), origin_(std::move(origin)), place_(std::move(place)) {}
 
   bool done() const override;
   void wait() const override;
@@ -49,7 +58,7 @@ class GpuEvent final : public Event::State {
 
  private:
   std::shared_ptr<const Mark> mark_;
-  std::shared_ptr<const Ending> ending_;
+  std::shared_ptr<const Watch> watch_;
   Origin origin_;
   std::string place_;
 };
@@ -57,8 +66,8 @@ class GpuEvent final : public Event::State {
 /// Lets `stream` wait for all of `events`: for those of a GPU on the GPU, for others here.
 void wait_for_all(std::span<const Event> events, Stream& stream);
 
-/// Returns when `mark` has passed, asking often at first. Throws what went wrong on the GPU or the ending's error.
-void wait_on_host(const Mark& mark, const Ending& ending);
+/// Returns when `mark` has passed, asking often at first. Throws what went wrong on the GPU, or what `watch` does.
+void wait_on_host(const Mark& mark, const Watch& watch);
 
 /// Rethrows the exception that is being handled, with `place` in front.
 [[noreturn]] void rethrow_at(const std::string& place);

@@ -126,8 +126,12 @@ void Port::post(std::span<Packet> packets) {
 }
 
 void Port::deliver(const Pair& pair) {
-  const std::string error = disagreement(pair);
-  if (error.empty()) copy(pair.source->packet->pieces, pair.target->packet->pieces, *buffers_);
+  std::string error = disagreement(pair);
+  try {
+    if (error.empty()) copy(pair.source->packet->pieces, pair.target->packet->pieces, *buffers_);
+  } catch (const Error& failure) {
+    error = failure.what();  // a device's: both sides are told, so that neither waits for the rest
+  }
 
   const std::scoped_lock lock(hub_.mutex_);
   for (Port* port : {pair.source->port, pair.target->port}) {

@@ -6,7 +6,7 @@ import tempfile
 from house import CMAKE, SOURCE, expect, run
 
 # What find_package() is asked for by each option; hiding it is the same as not having it.
-PACKAGES = {"BLAS": "CBLAS", "KOKKOS": "Kokkos", "CUDA": "CUDAToolkit"}
+PACKAGES = {"BLAS": "CBLAS", "KOKKOS": "Kokkos", "CUDA": "CUDAToolkit", "NCCL": "NCCL"}
 
 
 def configure(*definitions):

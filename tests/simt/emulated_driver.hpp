@@ -15,9 +15,10 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
  public:
   /// Allocations past `memory_bytes` together fail.
   explicit EmulatedDriver(std::uint64_t seed, std::size_t memory_bytes = std::size_t{1} << 40)
-      : seed_(seed), free_bytes_(memory_bytes) {}
+      : first_seed_(seed), seed_(seed), free_bytes_(memory_bytes) {}
 
   std::string_view name() const override { return "emulated"; }
+  std::string identity() const override { return "emulated " + std::to_string(first_seed_); }
   int architecture() const override { return 80; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, distattn::MemorySpace space) override;
   std::unique_ptr<distattn::backends::cuda::Stream> make_stream(
@@ -32,6 +33,7 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
   }
 
  private:
+  const std::uint64_t first_seed_;
   std::atomic<std::uint64_t> seed_;
   std::atomic<std::size_t> free_bytes_;
   std::string failing_;

@@ -165,7 +165,11 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     scatter(dk.view(), keys, 0, result.dk, false);
     scatter(dv.view(), keys, 0, result.dv, false);
   };
-  run_ranks(run.ranks, rank_body, run.inproc);
+  if (run.world) {
+    run.world(run.ranks, rank_body);
+  } else {
+    run_ranks(run.ranks, rank_body, run.inproc);
+  }
   return result;
 }
 

@@ -46,6 +46,8 @@ struct ShardedRun {
   int runs = 1;     ///< of each pass, one after the other; the last one's results are returned
   MemoryOrder order = MemoryOrder::dense;
   InprocOptions inproc;
+  /// Runs a function for every rank over a transport; null: run_ranks() with `inproc`.
+  std::function<void(int ranks, const std::function<void(Rank, Transport&)>&)> world;
 };
 ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run);
 

@@ -23,6 +23,7 @@ class Distattn(CMakePackage):
     variant("ucx", default=True, description="UCX transport")
     variant("pmix", default=True, description="Start under PMIx launchers (mpirun, srun)")
     variant("cuda", default=False, description="CUDA backend")
+    variant("nccl", default=False, when="+cuda", description="NCCL transport")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -42,6 +43,7 @@ class Distattn(CMakePackage):
     depends_on("pmix@4:", when="+pmix")
     depends_on("ucx@1.13:", when="+ucx")
     depends_on("cuda@12:", when="+cuda")
+    depends_on("nccl@2.14:", when="+nccl")
 
     conflicts("%gcc@:11", msg="distattn is written in C++20: gcc 12 or later")
     conflicts("%clang@:13", msg="distattn is written in C++20: clang 14 or later")
@@ -65,6 +67,7 @@ class Distattn(CMakePackage):
             self.define_from_variant("BUILD_SHARED_LIBS", "shared"),
             self.define_from_variant("DISTATTN_WITH_UCX", "ucx"),
             self.define_from_variant("DISTATTN_WITH_CUDA", "cuda"),
+            self.define("DISTATTN_WITH_NCCL", "ON" if self.spec.satisfies("+nccl") else "OFF"),
             self.define_from_variant("DISTATTN_WITH_PMIX", "pmix"),
         ]
 

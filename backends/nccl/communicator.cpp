@@ -1,0 +1,84 @@
+#include "backends/nccl/communicator.hpp"
+
+#include <thread>
+
+#include "distattn/error.hpp"
+
+namespace distattn::backends::nccl {
+
+Communicator::Communicator(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
+                           const cuda::Watch& watch)
+    : library_(library), stream_(driver.make_stream(cuda::StreamPriority::high)) {
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  stream_->handle();  // selects the GPU, which NCCL takes from the thread
+  try {
+    library_.check(library_.comm_init(&comm_, size, id, rank, &config), "join the ranks");
+    settle("join the ranks", watch);
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+Communicator::~Communicator() { abort(); }
+
+/// Returns when the last call has taken effect.
+void Communicator::settle(const char* what, const cuda::Watch& watch) {
+  while (true) {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (comm_ == nullptr) return;  // ended: the step's event says why
+      ncclResult_t status = ncclSuccess;
+      library_.check(library_.comm_get_async_error(comm_, &status), what);
+      library_.check(status, what);
+      if (status == ncclSuccess) return;
+    }
+    watch.look();
+    std::this_thread::yield();
+  }
+}
+
+void Communicator::issue(const Step& step, const BufferTable& buffers, const cuda::Watch& watch) {
+  watch.look();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (comm_ == nullptr) return;
+    library_.check(library_.group_start(), "start a group");
+    const ncclResult_t added = add_messages(step, buffers);
+    const ncclResult_t ended = library_.group_end();
+    library_.check(added, "take the messages");
+    library_.check(ended, "start the messages");
+  }
+  settle("start the messages", watch);
+}
+
+ncclResult_t Communicator::add_messages(const Step& step, const BufferTable& buffers) {
+  auto* const stream = static_cast<cudaStream_t>(stream_->handle());
+  for (const Packet& packet : exchange_.collect(step, buffers)) {
+    for (const std::span<std::byte> piece : packet.pieces) {
+      const ncclResult_t status = packet.outgoing
+                                      ? library_.send(piece.data(), piece.size(), ncclInt8, packet.peer, comm_, stream)
+                                      : library_.recv(piece.data(), piece.size(), ncclInt8, packet.peer, comm_, stream);
+      if (status != ncclSuccess) return status;
+    }
+  }
+  return ncclSuccess;
+}
+
+std::string Communicator::fault() {
+  const std::scoped_lock lock(mutex_);
+  if (comm_ == nullptr) return "";
+  ncclResult_t status = ncclSuccess;
+  const ncclResult_t asked = library_.comm_get_async_error(comm_, &status);
+  if (asked != ncclSuccess && asked != ncclInProgress) status = asked;
+  return status == ncclSuccess || status == ncclInProgress ? "" : library_.failure(status, "exchange messages");
+}
+
+void Communicator::abort() noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (comm_ != nullptr) library_.comm_abort(comm_);
+  comm_ = nullptr;
+}
+
+}  // namespace distattn::backends::nccl

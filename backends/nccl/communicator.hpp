@@ -1,0 +1,45 @@
+#pragma once
+/// One communicator of NCCL with its stream: what a lane exchanges over.
+
+#include <memory>
+#include <mutex>
+
+#include "backends/cuda/event.hpp"
+#include "backends/exchange.hpp"
+#include "backends/nccl/library.hpp"
+
+namespace distattn::backends::nccl {
+
+/// Never blocks inside NCCL: what takes long is asked for again and again, so that an ending is seen at once.
+/// issue() is called by one thread at a time; fault() and abort() by any.
+class Communicator {
+ public:
+  /// A collective of all ranks with the same `id`. Kernels run at high priority. Throws Error as Library::check does,
+  /// and what `watch` says.
+  Communicator(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
+               const cuda::Watch& watch);
+  /// Waits for nobody: work that is under way is ended.
+  ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  cuda::Stream& stream() { return *stream_; }
+  /// Starts the step's messages as one group on stream().
+  void issue(const Step& step, const BufferTable& buffers, const cuda::Watch& watch);
+  /// What NCCL has found out since: empty as long as all is well.
+  std::string fault();
+  /// Kernels that wait for other ranks end. Returns when they have.
+  void abort() noexcept;
+
+ private:
+  void settle(const char* what, const cuda::Watch& watch);
+  ncclResult_t add_messages(const Step& step, const BufferTable& buffers);
+
+  const Library& library_;
+  std::unique_ptr<cuda::Stream> stream_;
+  std::mutex mutex_;  // guards what follows
+  ncclComm_t comm_ = nullptr;
+  Exchange exchange_;
+};
+
+}  // namespace distattn::backends::nccl

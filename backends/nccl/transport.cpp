@@ -1,0 +1,176 @@
+#include "backends/nccl/transport.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace distattn::backends::nccl {
+namespace {
+
+constexpr auto looking_interval = std::chrono::milliseconds(20);
+constexpr auto verdict_time = std::chrono::seconds(1);  // for the control channel to say whose fault it was
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// NCCL itself finds this out late, and in other words.
+void expect_gpus_of_their_own(const cuda::Driver& driver, Bootstrap& bootstrap) {
+  const std::string mine = driver.identity();
+  const auto all = bootstrap.allgather(std::as_bytes(std::span(mine)));
+  std::map<std::string, Rank> users;
+  for (Rank rank = 0; rank < bootstrap.size(); ++rank) {
+    const auto [first, added] = users.try_emplace(text_of(all[static_cast<std::size_t>(rank)]), rank);
+    if (added) continue;
+    refuse(
+        fmt::format("ranks {} and {} would share a GPU ({}, and NCCL needs one for each rank) start no more ranks "
+                    "on a machine than it has GPUs, or take --transport ucx",
+                    first->second, rank, first->first));
+  }
+}
+
+/// Drawn by rank 0 for everybody.
+ncclUniqueId shared_id(const Library& library, Bootstrap& bootstrap) {
+  ncclUniqueId id{};
+  if (bootstrap.rank() == 0) library.check(library.get_unique_id(&id), "make an id");
+  const auto all = bootstrap.allgather(std::as_bytes(std::span(&id, bootstrap.rank() == 0 ? 1u : 0u)));
+  DISTATTN_EXPECT(all[0].size() == sizeof id);
+  std::copy(all[0].begin(), all[0].end(), reinterpret_cast<std::byte*>(&id));
+  return id;
+}
+
+std::vector<Rank> peers_of(const Step& step) {
+  std::vector<Rank> peers;
+  for (const Op& op : step.ops) {
+    if (const auto* send = std::get_if<Send>(&op)) peers.push_back(send->to);
+    if (const auto* recv = std::get_if<Recv>(&op)) peers.push_back(recv->from);
+  }
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  return peers;
+}
+
+}  // namespace
+
+/// While somebody waits for a step: asks NCCL and the control channel, now and then, whether it can still succeed.
+class NcclTransport::StepWatch final : public cuda::Watch {
+ public:
+  using Clock = Control::Clock;
+
+  StepWatch(const NcclTransport& transport, Communicator& communicator, const Step& step)
+      : ending_(transport.ending_),
+        control_(transport.control_),
+        communicator_(communicator),
+        peers_(peers_of(step)),
+        since_(Clock::now()),
+        next_look_(since_ + looking_interval) {}
+
+  bool ended() const override { return ending_->ended(); }
+  void look() const override {
+    ending_->look();
+    const std::scoped_lock lock(mutex_);
+    const Clock::time_point now = Clock::now();
+    if (now < next_look_) return;
+    next_look_ = now + looking_interval;
+    if (control_ != nullptr) {
+      for (const Rank peer : peers_) control_->check(peer, since_);
+    }
+    const std::string fault = communicator_.fault();
+    if (fault.empty()) return;
+    if (!fault_since_) fault_since_ = now;
+    if (control_ != nullptr && now < *fault_since_ + verdict_time) return;
+    throw Error(ErrorKind::peer, fmt::format("{} see the output of its peers: {}", fault, fmt::join(peers_, ", ")));
+  }
+
+ private:
+  const std::shared_ptr<const cuda::Ending> ending_;
+  Control* const control_;
+  Communicator& communicator_;
+  const std::vector<Rank> peers_;
+  const Clock::time_point since_;
+  mutable std::mutex mutex_;  // guards what follows
+  mutable Clock::time_point next_look_;
+  mutable std::optional<Clock::time_point> fault_since_;
+};
+
+NcclTransport::NcclTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap, Lanes lanes)
+    : rank_(bootstrap.rank()), size_(bootstrap.size()), control_(bootstrap.control()) {
+  expect_gpus_of_their_own(driver, bootstrap);
+  on_failure(nullptr);
+  near_.emplace(library, driver, shared_id(library, bootstrap), rank_, size_, *ending_);
+  if (lanes == Lanes::both) far_.emplace(library, driver, shared_id(library, bootstrap), rank_, size_, *ending_);
+}
+
+NcclTransport::~NcclTransport() {
+  if (control_ != nullptr) control_->on_failure(nullptr);
+}
+
+Event NcclTransport::submit(const Step& step, BufferTable& buffers, std::span<const Event> after) {
+  try {
+    Communicator& communicator = communicator_of(step.lane);
+    const cuda::Origin origin = await_turn(step, buffers);
+    const auto watch = std::make_shared<const StepWatch>(*this, communicator, step);
+    wait_for_all(after, communicator.stream());
+    communicator.issue(step, buffers, *watch);
+    const auto event =
+        std::make_shared<cuda::GpuEvent>(communicator.stream().mark(), watch, origin, place_of(rank_, step));
+    pass_turn(step, buffers);
+    return Event(event);
+  } catch (...) {
+    return Event::failed(std::make_exception_ptr(error_at(rank_, step, std::current_exception())));
+  }
+}
+
+cuda::Origin NcclTransport::await_turn(const Step& step, const BufferTable& buffers) {
+  std::unique_lock lock(mutex_);
+  turn_.wait(lock, [&] { return ending_->ended() || order_.is_next(step, buffers); });
+  ending_->look();
+  if (order_.begins(buffers)) {
+    origin_.mark = communicator_of(step.lane).stream().mark();
+    wait_on_host(*origin_.mark, *ending_);
+    origin_.at = Event::Clock::now();
+  }
+  return origin_;
+}
+
+void NcclTransport::pass_turn(const Step& step, const BufferTable& buffers) {
+  const std::scoped_lock lock(mutex_);
+  order_.pass(step, buffers);
+  turn_.notify_all();
+}
+
+void NcclTransport::abort(const Error& error) noexcept {
+  if (control_ != nullptr) control_->abort(error);
+  end(error);
+}
+
+void NcclTransport::end(const Error& error) noexcept {
+  {
+    const std::scoped_lock lock(mutex_);
+    ending_->end(error);
+    turn_.notify_all();
+  }
+  if (near_) near_->abort();
+  if (far_) far_->abort();
+}
+
+void NcclTransport::computing(int number) noexcept {
+  if (control_ != nullptr) control_->computing(number);
+}
+
+void NcclTransport::resting() noexcept {
+  if (control_ != nullptr) control_->resting();
+}
+
+void NcclTransport::on_failure(std::function<void(const Error&)> listener) {
+  if (control_ == nullptr) return;
+  control_->on_failure([this, listener = std::move(listener)](const Error& error) {
+    end(error);
+    if (listener) listener(error);
+  });
+}
+
+}  // namespace distattn::backends::nccl

@@ -1,0 +1,140 @@
+/// The NCCL transport between emulated GPUs: whole schedules, the order in which groups are started, and failures.
+
+#include "backends/nccl/transport.hpp"
+
+#include <dlfcn.h>
+
+#include "backends/cuda/device.hpp"
+#include "catch.hpp"
+#include "distattn/registry.hpp"
+#include "distattn/table.hpp"
+#include "distattn/tolerance.hpp"
+#include "nccl/rank_world.hpp"
+#include "nccl/standin.hpp"
+#include "tests/support/sharded.hpp"
+
+namespace distattn {
+
+/// Stands for the registry, which would want a real GPU.
+std::unique_ptr<Device> make_device(std::string_view, const DeviceOptions& options) {
+  return backends::cuda::make_cuda_device(test::own_gpu(), options);
+}
+
+}  // namespace distattn
+
+namespace {
+
+using namespace distattn;
+using test::Inputs;
+using test::run_sharded;
+using test::ShardedRun;
+
+constexpr std::uint64_t seed = 71;
+
+Problem small_problem() {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = 13;
+  problem.heads = 4;
+  problem.kv_heads = 2;
+  problem.head_dim = 8;
+  problem.value_dim = 16;
+  problem.mask = causal_mask();
+  return problem;
+}
+
+ShardedRun run_of(const std::string& schedule, int ranks, const test::NcclWorld& world = {.seed = seed}) {
+  ShardedRun run;
+  run.options.schedule = schedule;
+  run.options.backward = true;
+  run.ranks = ranks;
+  run.world = [world](int size, const test::RankBody& body) { test::run_nccl_ranks(size, body, world); };
+  return run;
+}
+
+std::string failure_of(const ShardedRun& run) {
+  try {
+    Problem problem = small_problem();
+    problem.mask = full_mask();  // every rank exchanges in every step
+    run_sharded(Inputs(problem, seed), run);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+template <class Function>
+Function* of_standin(const char* name) {
+  void* const library = dlopen(DISTATTN_NCCL_STANDIN, RTLD_NOW | RTLD_NOLOAD);
+  REQUIRE(library != nullptr);
+  return reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+}  // namespace
+
+TEST_CASE("every schedule runs over NCCL, with near and far lanes started in one order") {
+  const Problem problem = small_problem();
+  const Inputs inputs(problem, seed);
+  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+  for (const std::string& name : all_schedule_names(problem, 4)) {
+    if (!std::holds_alternative<Recipe>(resolve_schedule(name, problem, 4))) continue;
+    for (const int node_size : {0, 2}) {
+      ShardedRun run = run_of(name, 4);
+      run.options.routes = {node_size, node_size / 2};
+      CAPTURE(name, node_size);
+      CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 16));
+    }
+  }
+}
+
+TEST_CASE("passes follow each other") {
+  const Problem problem = small_problem();
+  const Inputs inputs(problem, seed);
+  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+  ShardedRun run = run_of("zigzag-ring", 3);
+  run.runs = 3;
+  CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 12));
+}
+
+TEST_CASE("a link that breaks ends all ranks") {
+  test::standin();
+  const auto fail = of_standin<decltype(standin_fail)>("standin_fail");
+  for (const int group : {1, 4}) {
+    fail(1, group, false);
+    const std::string what = failure_of(run_of("ring", 3));
+    CAPTURE(what);
+    CHECK(what.find("rank ") != what.npos);
+    CHECK(what.find("step ") != what.npos);
+    CHECK(what.find("network error") != what.npos);
+  }
+  fail(0, 0, false);
+  CHECK(failure_of(run_of("ring", 3)) == "");
+}
+
+TEST_CASE("a rank that does not come is a timeout that names it") {
+  test::standin();
+  const auto fail = of_standin<decltype(standin_fail)>("standin_fail");
+  fail(2, 2, true);
+  const std::string what = failure_of(run_of("ring", 3, {.seed = seed, .missing = 2}));
+  fail(0, 0, false);
+  CHECK(what.find("rank 2 made no progress") != what.npos);
+}
+
+TEST_CASE("two ranks on one GPU are refused") {
+  const std::string what = failure_of(run_of("ring", 2, {.seed = seed, .one_gpu = true}));
+  CHECK(what.find("ranks 0 and 1 would share a GPU") != what.npos);
+  CHECK(what.find("--transport ucx") != what.npos);
+}
+
+TEST_CASE("a library that is missing, or is not NCCL, is named") {
+  const auto why = [](const std::string& name) -> std::string {
+    try {
+      backends::nccl::load_library(name);
+      return "";
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::environment);
+      return error.what();
+    }
+  };
+  CHECK(why("libnccl-of-nobody.so.2").find("libnccl-of-nobody.so.2") != std::string::npos);
+  CHECK(why("libc.so.6").find("ncclGetVersion") != std::string::npos);
+}
