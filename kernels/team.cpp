@@ -11,6 +11,7 @@
 
 #include "distattn/error.hpp"
 #include "kernels/flush_denormals.hpp"
+#include "kernels/poll.hpp"
 
 namespace distattn::kernels {
 
@@ -24,9 +25,6 @@ struct Scratch {
   std::unique_ptr<std::byte[], AlignedDelete> memory;
   std::size_t bytes = 0;
 };
-
-// Work that follows shortly after work is met awake; longer pauses are slept through.
-constexpr int polls_before_sleep = 2000;
 
 }  // namespace
 
@@ -54,10 +52,8 @@ struct Team::State {
   }
 
   void await_round(std::uint64_t seen) {
-    for (int poll = 0; poll < polls_before_sleep; ++poll) {
-      if (round.load(std::memory_order_acquire) != seen) return;
-      std::this_thread::yield();
-    }
+    // Work that follows shortly after work is met awake; longer pauses are slept through.
+    if (poll([&] { return round.load(std::memory_order_acquire) != seen; })) return;
     std::unique_lock lock(mutex);
     wake.wait(lock, [&] { return round.load() != seen; });
   }
@@ -109,7 +105,7 @@ void Team::run_erased(void (*body)(void*, int), void* context) {
     state.start_round();
   }
   state.call(0);
-  for (int poll = 0; poll < polls_before_sleep && state.busy.load() != 0; ++poll) std::this_thread::yield();
+  poll([&] { return state.busy.load() == 0; });
   std::unique_lock lock(state.mutex);
   state.finished.wait(lock, [&] { return state.busy.load() == 0; });
   if (state.failure != nullptr) std::rethrow_exception(state.failure);

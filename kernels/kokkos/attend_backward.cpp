@@ -8,6 +8,7 @@
 #include "kernels/kokkos/launch.hpp"
 #include "kernels/kokkos/ranges.hpp"
 #include "kernels/kokkos/select.hpp"
+#include "kernels/poll.hpp"
 
 namespace distattn::kernels::kokkos {
 
@@ -110,9 +111,10 @@ class TaskRunner {
 /// Returns when the sum has reached the turn, or work is to stop.
 void await_turn(std::int32_t& sum, std::int32_t turn, const StopFlag& stop) {
   const std::atomic_ref<std::int32_t> reached(sum);
-  while (reached.load(std::memory_order_acquire) != turn && !stop.load(std::memory_order_relaxed)) {
-    std::this_thread::yield();
-  }
+  const auto came = [&] {
+    return reached.load(std::memory_order_acquire) == turn || stop.load(std::memory_order_relaxed);
+  };
+  while (!poll(came)) std::this_thread::yield();  // whoever is awaited may need this core
 }
 
 void end_turn(std::int32_t& sum) { std::atomic_ref<std::int32_t>(sum).fetch_add(1, std::memory_order_release); }
