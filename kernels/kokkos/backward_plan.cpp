@@ -150,6 +150,7 @@ void BackwardPlan::add_tasks(const AttendBackwardArgs& args, std::size_t block, 
   tasks.resize(kept);
   // One head's tasks stand there now: the others' are like them.
   const std::int32_t heads = heads_of(args.shape);
+  const std::int32_t query_heads_per_key_head = chunks_of(args.shape.heads.q_count, args.shape.heads.kv_count);
   for (std::int32_t head = heads - 1; head >= 0; --head) {
     const KeyHead of = key_head(args.shape, head);
     for (std::size_t i = first_task; i < kept; ++i) {
@@ -158,8 +159,10 @@ void BackwardPlan::add_tasks(const AttendBackwardArgs& args, std::size_t block, 
       const std::int32_t key_chunks = chunks_of(side.keys.count, key_chunk_keys(side, keys));
       const auto sums_of_side =
           std::find_if(key_sums_.begin(), key_sums_.end(), [&](const auto& entry) { return entry.first == side.dk; });
-      const std::int32_t row = of.place * query_chunks + query_chunk;
+      // Within a round, query heads of one key head meet different chunks of its keys, one after the other.
+      const std::int32_t row = query_chunk * query_heads_per_key_head + of.place;
       task.head = head;
+      task.order = of.place * kv_heads_of(args.shape) + of.kv;
       task.round = ((task.key_chunk - row) % key_chunks + key_chunks) % key_chunks;
       task.query_sum = first_query_sum + head * query_chunks + query_chunk;
       task.key_sum = sums_of_side->second + of.kv * key_chunks + task.key_chunk;
@@ -175,8 +178,8 @@ void BackwardPlan::add_tasks(const AttendBackwardArgs& args, std::size_t block, 
 void BackwardPlan::take_turns() {
   // Longest first; among equals a round after the other, so that neighbours in the list can run side by side.
   std::sort(tasks.begin(), tasks.end(), [](const BackwardTask& a, const BackwardTask& b) {
-    return std::tie(b.pairs, a.round, a.operation, a.query_chunk, a.head, a.side, a.key_chunk) <
-           std::tie(a.pairs, b.round, b.operation, b.query_chunk, b.head, b.side, b.key_chunk);
+    return std::tie(b.pairs, a.round, a.operation, a.query_chunk, a.order, a.side, a.key_chunk) <
+           std::tie(a.pairs, b.round, b.operation, b.query_chunk, b.order, b.side, b.key_chunk);
   });
   for (BackwardTask& task : tasks) {
     task.query_turn = sums[static_cast<std::size_t>(task.query_sum)]++;

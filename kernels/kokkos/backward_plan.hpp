@@ -18,7 +18,8 @@ struct BackwardTask {
   std::int64_t pairs = 0;  ///< visible ones
   std::int32_t round = 0;  ///< tasks of one round seldom share a sum
   std::int32_t operation = 0, side = 0;
-  std::int32_t head = 0;  ///< batch · q_count + query head
+  std::int32_t head = 0;   ///< batch · q_count + query head
+  std::int32_t order = 0;  ///< of the head: neighbours have different key heads
   std::int32_t query_chunk = 0, key_chunk = 0;
   std::int32_t query_block = 0;  ///< of BackwardPlan::queries: the query chunk
   std::int32_t query_sum = 0, query_turn = 0;
