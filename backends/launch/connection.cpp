@@ -1,5 +1,7 @@
 #include "backends/launch/connection.hpp"
 
+#include <sys/socket.h>
+
 #include <algorithm>
 #include <array>
 
@@ -40,6 +42,8 @@ bool Connection::flush() {
   sent_ = 0;
   return true;
 }
+
+void Connection::finish() { ::shutdown(socket_.fd(), SHUT_WR); }
 
 bool Connection::receive(const Receiver& receiver) {
   while (true) {

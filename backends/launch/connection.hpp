@@ -28,6 +28,8 @@ class Connection {
   bool open() const { return bool(socket_); }
   bool has_output() const { return sent_ < output_.size(); }
   void close() { socket_ = Socket(); }
+  /// Nothing more will be queued: the peer reads an end after what was sent.
+  void finish();
   void drop_output() { sent_ = output_.size(); }
 
   void queue(FrameKind kind, std::span<const std::byte> payload);

@@ -24,7 +24,7 @@ class ControlChannel final : public Control {
 
   /// Rank 0 has a socket for every other rank, by rank; the others one, to rank 0, at [0].
   ControlChannel(Rank rank, int size, std::vector<Socket> sockets, double timeout_s);
-  /// Says farewell, and gives what is still to be sent a second.
+  /// Says farewell, and gives the peers a second to read it.
   ~ControlChannel() override;
   ControlChannel(const ControlChannel&) = delete;
   ControlChannel& operator=(const ControlChannel&) = delete;
@@ -52,6 +52,7 @@ class ControlChannel final : public Control {
 
   // On the channel's thread.
   void serve();
+  bool linger();
   void wait_for_sockets();
   void receive();
   void take(Rank from, FrameKind kind, std::span<const std::byte> payload);

@@ -29,19 +29,30 @@ void ControlChannel::serve() {
   while (true) {
     {
       const std::scoped_lock lock(mutex_);
-      if (Clock::now() >= next_beat) {
+      if (!closing_ && Clock::now() >= next_beat) {
         beat();
         next_beat = Clock::now() + interval_;
       }
       flush();
       if (closing_ && !end) end = Clock::now() + farewell_time;
-      const auto pending = [](const Connection& peer) { return peer.open() && peer.has_output(); };
-      if (end && (Clock::now() >= *end || std::none_of(peers_.begin(), peers_.end(), pending))) return;
+      if (end && (Clock::now() >= *end || !linger())) return;
     }
     wait_for_sockets();
     receive();
     call_listener();
   }
+}
+
+/// At the end: whether some peer has not closed yet. A socket that is closed before all was read from it would take
+/// what it has sent away from the peer, the reason of a failure too.
+bool ControlChannel::linger() {
+  bool lingers = false;
+  for (Connection& peer : peers_) {
+    if (!peer.open()) continue;
+    if (!peer.has_output()) peer.finish();
+    lingers = true;
+  }
+  return lingers;
 }
 
 void ControlChannel::wait_for_sockets() {

@@ -116,7 +116,10 @@ TEST_CASE("a file says who is missing, to all that came") {
     };
     meet_at_file(path, 4, wish, 2);
   });
-  for (const auto& message : messages) CHECK(message.find("rank 3 did not come") == 0);
+  for (const auto& message : messages) {
+    INFO(message);
+    CHECK(message.find("rank 3 did not come") == 0);
+  }
   CHECK(!std::filesystem::exists(path));
 }
 
@@ -156,7 +159,10 @@ TEST_CASE("strangers, garbage and slow writers do no harm") {
 TEST_CASE("a rank that does not come is named to those that have") {
   Port port(4, 2);
   const auto messages = messages_of(3, [&](Rank rank) { port.meet(rank)->barrier(); });
-  for (const auto& message : messages) CHECK(message.find("rank 3 did not come") == 0);
+  for (const auto& message : messages) {
+    INFO(message);
+    CHECK(message.find("rank 3 did not come") == 0);
+  }
 }
 
 TEST_CASE("a rank of another number of ranks is turned away, and the others go on") {
