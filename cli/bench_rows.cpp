@@ -73,19 +73,20 @@ class Bench {
         return;
       }
     }
-    const Prepared prepared = prepare(name, problem, ranks, options.threads, request_.schedule, passes());
+    World world = World::of_threads(ranks);
+    const Prepared prepared = prepare(world, name, problem, options.threads, request_.schedule, passes());
     const Inputs inputs = Inputs::random(shape_of(problem), request_.problem.seed);
     const auto peak = [&] { return peaks_.measure(options.backend, problem.dtype, ranks * options.threads); };
     peak();
-    const RunResult result = run_sharded(prepared, inputs, options);
+    const RunResult result = run_sharded(world, prepared, inputs, options);
     const Peak best = peak();
     std::optional<Errors> errors;
     if (request_.check) {
-      errors = check_results(prepared.plan->outline(Pass::forward).sharding, inputs, result.ranks, passes(),
+      errors = check_results(world, prepared.plan->outline(Pass::forward).sharding, inputs, result.ranks, passes(),
                              prepared.plan->counts(Pass::forward).steps);
     }
     const Predictions predictions = predict(*prepared.plan, machine_of(request_.schedule), options.threads);
-    const RunReport report{prepared, options, result, predictions, errors};
+    const RunReport report{world, prepared, options, result, predictions, errors};
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       if (prepared.plan->has(pass)) rows_.push_back(row_of(report, pass, best));
     }
@@ -106,6 +107,12 @@ class Bench {
 }  // namespace
 
 std::vector<Json> bench_rows(const BenchRequest& request, Peaks& peaks) {
+  for (const std::string& name : {request.launch.transport, request.launch.bootstrap}) {
+    if (!name.empty() && name != "inproc") {
+      refuse(
+          fmt::format("{} is not measured by bench (its ranks are threads of one process) use run -n with -w", name));
+    }
+  }
   if (request.problem.seq.empty()) refuse("--seq is missing (the shape is not complete) add it");
   Bench bench(request, peaks);
   for (const std::int64_t seq : request.problem.seq) {

@@ -46,7 +46,8 @@ Measured measure(const CalibrationOptions& options, const Problem& problem, cons
   attention.backward = passes == Passes::both;
   const auto plan = std::make_shared<const AttentionPlan>(problem, ranks, attention);
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
-  return {plan, run_sharded({schedule, plan}, inputs, {options.backend, 1, 1, 1})};
+  World world = World::of_threads(ranks);
+  return {plan, run_sharded(world, {schedule, plan}, inputs, {options.backend, 1, 1, 1})};
 }
 
 /// A document a rank: every rank computes one tile, and nothing is sent.

@@ -6,9 +6,10 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "cpu_features.hpp"
 #include "distattn/oracle.hpp"
 #include "distattn/tolerance.hpp"
+#include "gather.hpp"
+#include "launch_options.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -44,6 +45,14 @@ struct Distance {
     }
     largest = std::max(largest, d);
     wrong += d > tolerance * magnitude ? 1 : 0;
+  }
+  /// That of other rows.
+  void add(const Distance& other) {
+    squares += other.squares;
+    reference_squares += other.reference_squares;
+    largest = std::max(largest, other.largest);
+    largest_reference = std::max(largest_reference, other.largest_reference);
+    wrong += other.wrong;
   }
   double norm() const { return std::sqrt(reference_squares); }
   /// Where the reference is zero everywhere, the error itself.
@@ -111,6 +120,7 @@ void compare_lse(const ConstTensorView& local, const std::vector<std::int64_t>& 
 
 /// Distances of every result so far.
 struct Distances {
+  Distances() = default;
   explicit Distances(double tolerance) {
     for (Distance* const each : {&o, &lse, &dq, &dk, &dv}) each->tolerance = tolerance;
   }
@@ -125,19 +135,25 @@ struct Distances {
   std::int64_t wrong() const { return o.wrong + lse.wrong + dq.wrong + dk.wrong + dv.wrong; }
 
   Distance o, lse, dq, dk, dv;
+
+  void add(const Distances& other) {
+    for (Distance Distances::*each : {&Distances::o, &Distances::lse, &Distances::dq, &Distances::dk, &Distances::dv}) {
+      (this->*each).add(other.*each);
+    }
+  }
 };
 
-ExactResult exact_of(const Problem& problem, const Inputs& inputs, std::int64_t b, std::int64_t kv_head,
-                     Passes passes) {
+ExactResult exact_of(const Problem& problem, const Inputs& inputs, std::int64_t b, std::int64_t kv_head, Passes passes,
+                     int threads) {
   const std::int64_t group = problem.heads_per_kv();
   Problem one = problem;
   one.batch = one.kv_heads = 1;
   one.heads = problem.heads_per_kv();
   const Slice q(inputs, Tensor::q, b, kv_head * group, group, problem.dtype);
   const Slice k(inputs, Tensor::k, b, kv_head, 1, problem.dtype), v(inputs, Tensor::v, b, kv_head, 1, problem.dtype);
-  if (passes == Passes::forward) return exact_attention(one, q.view(), k.view(), v.view(), {}, cpu_cores());
+  if (passes == Passes::forward) return exact_attention(one, q.view(), k.view(), v.view(), {}, threads);
   const Slice d_o(inputs, Tensor::d_o, b, kv_head * group, group, problem.dtype);
-  return exact_attention(one, q.view(), k.view(), v.view(), d_o.view(), cpu_cores());
+  return exact_attention(one, q.view(), k.view(), v.view(), d_o.view(), threads);
 }
 
 }  // namespace
@@ -152,28 +168,30 @@ double Errors::largest(Pass pass) const {
   return most;
 }
 
-Errors check_results(const Sharding& sharding, const Inputs& inputs, const std::vector<RankTensors>& ranks,
+Errors check_results(World& world, const Sharding& sharding, const Inputs& inputs, const std::vector<RankTensors>& here,
                      Passes passes, int steps) {
   const Problem& problem = sharding.problem;
+  const int threads = choose_threads(0, world.in_process() ? 1 : world.local_size());
   const std::int64_t group = problem.heads_per_kv();
-  Distances distances(tolerance(problem, steps));
+  Distances mine(tolerance(problem, steps));
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     for (std::int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
-      const ExactResult exact = exact_of(problem, inputs, b, kv_head, passes);
-      distances.measure_by(exact);
+      const ExactResult exact = exact_of(problem, inputs, b, kv_head, passes, threads);
+      mine.measure_by(exact);
       const HeadRange query_heads{b, kv_head * group, group}, key_heads{b, kv_head, 1};
-      for (Rank rank = 0; rank < sharding.ranks; ++rank) {
-        const RankTensors& local = ranks[static_cast<std::size_t>(rank)];
-        const auto queries = positions(sharding.queries, rank), keys = positions(sharding.keys, rank);
-        compare(local.o(), queries, problem.first_query(), query_heads, exact.o, distances.o);
-        compare_lse(local.lse(), queries, problem, query_heads, exact.lse, distances.lse);
+      for (const RankTensors& local : here) {
+        const auto queries = positions(sharding.queries, local.rank()), keys = positions(sharding.keys, local.rank());
+        compare(local.o(), queries, problem.first_query(), query_heads, exact.o, mine.o);
+        compare_lse(local.lse(), queries, problem, query_heads, exact.lse, mine.lse);
         if (passes == Passes::forward) continue;
-        compare(local.dq(), queries, problem.first_query(), query_heads, exact.dq, distances.dq);
-        compare(local.dk(), keys, 0, key_heads, exact.dk, distances.dk);
-        compare(local.dv(), keys, 0, key_heads, exact.dv, distances.dv);
+        compare(local.dq(), queries, problem.first_query(), query_heads, exact.dq, mine.dq);
+        compare(local.dk(), keys, 0, key_heads, exact.dk, mine.dk);
+        compare(local.dv(), keys, 0, key_heads, exact.dv, mine.dv);
       }
     }
   }
+  Distances distances;
+  for (const Distances& each : gather<Distances>(world, std::span(&mine, 1))) distances.add(each);
   return {.o = distances.o.relative(),
           .lse = distances.lse.largest,
           .dq = distances.dq.relative_beside(distances.dv),

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "distattn/launch.hpp"
 #include "inputs.hpp"
 #include "output.hpp"
 #include "rank_tensors.hpp"
@@ -25,8 +26,8 @@ struct Errors {
 };
 
 /// Goes key head by key head, so that the oracle holds one head group's tensors at a time. `steps` bounds the merges
-/// that a result went through.
-Errors check_results(const Sharding& sharding, const Inputs& inputs, const std::vector<RankTensors>& ranks,
+/// that a result went through. Every process checks the rows of its ranks. Collective.
+Errors check_results(World& world, const Sharding& sharding, const Inputs& inputs, const std::vector<RankTensors>& here,
                      Passes passes, int steps);
 
 /// {"o":…,"lse":…,"dq":…,"dk":…,"dv":…,"tolerance":…}

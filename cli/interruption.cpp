@@ -5,7 +5,6 @@
 
 #include <mutex>
 #include <thread>
-#include <vector>
 
 #include "console.hpp"
 #include "distattn/io.hpp"
@@ -13,11 +12,11 @@
 namespace distattn::cli {
 namespace {
 
-constexpr int interrupted = 130;
+constexpr int exit_code = 130;
 
 struct Actions {
   std::mutex mutex;
-  std::vector<std::function<void()>> list;
+  std::list<std::function<void()>> list;
 };
 
 Actions& actions() {
@@ -30,12 +29,11 @@ Actions& actions() {
   int signal = 0;
   ::sigwait(&signals, &signal);
   discard_partial_files();
-  {
-    const std::lock_guard lock(actions().mutex);
-    for (const auto& action : actions().list) action();
-  }
-  print_error("interrupted (by a signal) nothing was written");
-  ::_exit(interrupted);
+  // Held to the end: who learns of the interruption from an action does not get past its own AtInterruption.
+  const std::lock_guard lock(actions().mutex);
+  for (const auto& action : actions().list) action();
+  print_error(interrupted().what());
+  ::_exit(exit_code);
 }
 
 }  // namespace
@@ -53,9 +51,16 @@ void watch_for_interruption() {
   std::thread(wait_and_end, signals).detach();
 }
 
-void at_interruption(std::function<void()> action) {
+Error interrupted() { return {ErrorKind::interrupted, "interrupted (by a signal) nothing was written"}; }
+
+AtInterruption::AtInterruption(std::function<void()> action) {
   const std::lock_guard lock(actions().mutex);
-  actions().list.push_back(std::move(action));
+  place_ = actions().list.insert(actions().list.end(), std::move(action));
+}
+
+AtInterruption::~AtInterruption() {
+  const std::lock_guard lock(actions().mutex);
+  actions().list.erase(place_);
 }
 
 }  // namespace distattn::cli

@@ -2,14 +2,29 @@
 /// SIGINT, SIGTERM and SIGHUP end the process at once, and leave nothing half-written behind.
 
 #include <functional>
+#include <list>
+
+#include "distattn/error.hpp"
 
 namespace distattn::cli {
 
 /// Call before any other thread starts. The signals are then taken by a thread of their own, which discards the
-/// partial files, does what at_interruption() asked for and ends the process with 130.
+/// partial files, does what AtInterruption asked for and ends the process with 130.
 void watch_for_interruption();
 
-/// Adds something to do, on that thread, before the process ends.
-void at_interruption(std::function<void()> action);
+/// What an interrupted run says.
+Error interrupted();
+
+/// Something more to do, on that thread, as long as this object lives.
+class AtInterruption {
+ public:
+  explicit AtInterruption(std::function<void()> action);
+  ~AtInterruption();
+  AtInterruption(const AtInterruption&) = delete;
+  AtInterruption& operator=(const AtInterruption&) = delete;
+
+ private:
+  std::list<std::function<void()>>::iterator place_;
+};
 
 }  // namespace distattn::cli

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "cpu_features.hpp"
 #include "distattn/error.hpp"
 #include "distattn/registry.hpp"
 #include "option.hpp"
@@ -29,30 +32,55 @@ std::string usable(BackendKind kind, std::string_view option, std::string_view n
   refuse(fmt::format("{} {} (unknown) choose one of {}", option, name, known));
 }
 
+/// A bootstrap's name, "file" with the path behind it.
+std::string bootstrap_of(std::string_view option, std::string_view text) {
+  const std::string name(text.substr(0, text.find(':')));
+  usable(BackendKind::bootstrap, option, name);
+  const bool has_path = text.size() > name.size() + 1;
+  if ((name == "file") != has_path || (name != "file" && text != name)) {
+    refuse(fmt::format("{} {} (only file has a path, and needs one) give {}", option, text,
+                       name == "file" ? "file:PATH" : name));
+  }
+  return std::string(text);
+}
+
 }  // namespace
 
-void add_launch_options(CLI::App& app, LaunchOptions& options) {
-  const auto of_kind = [](BackendKind kind) {
-    return [kind](std::string_view option, std::string_view text) { return usable(kind, option, text); };
-  };
-  const auto parse_threads = [](std::string_view option, std::string_view text) {
-    return static_cast<int>(within(option, parse_size(option, text), 1, most_threads));
+void add_meeting_options(CLI::App& app, LaunchOptions& options) {
+  const auto parse_transport = [](std::string_view option, std::string_view text) {
+    return usable(BackendKind::transport, option, text);
   };
   const auto parse_timeout = [](std::string_view option, std::string_view text) {
     const double seconds = parse_number(option, text);
     if (seconds <= 0) refuse(fmt::format("{} {} (nothing is that fast) give seconds above 0", option, text));
     return seconds;
   };
-  add_value(app, "--backend", options.backend, of_kind(BackendKind::device), "What computes (default: best usable)",
+  add_value(app, "--transport", options.transport, parse_transport, "What carries messages (default: best usable)",
             "NAME");
-  add_value(app, "--transport", options.transport, of_kind(BackendKind::transport),
-            "What carries messages (default: best usable)", "NAME");
-  add_value(app, "--bootstrap", options.bootstrap, of_kind(BackendKind::bootstrap),
-            "How ranks find each other (default: from the environment)", "NAME");
+  add_value(app, "--bootstrap", options.bootstrap, bootstrap_of,
+            "How ranks find each other: inproc, pmix, torchrun, slurm, file:PATH (default: from the environment)",
+            "NAME");
+  add_value(app, "--timeout", options.timeout_s, parse_timeout,
+            "Longest time without progress of an awaited rank; computing is progress (default 60)", "SECONDS");
+}
+
+void add_threads_option(CLI::App& app, LaunchOptions& options) {
+  const auto parse_threads = [](std::string_view option, std::string_view text) {
+    return static_cast<int>(within(option, parse_size(option, text), 1, most_threads));
+  };
   add_value(app, "--threads", options.threads, parse_threads, "Threads a rank computes with (default: cores / ranks)",
             "N");
-  add_value(app, "--timeout", options.timeout_s, parse_timeout,
-            "Longest time without progress of an awaited rank (default 60)", "SECONDS");
 }
+
+void add_launch_options(CLI::App& app, LaunchOptions& options) {
+  const auto parse_backend = [](std::string_view option, std::string_view text) {
+    return usable(BackendKind::device, option, text);
+  };
+  add_value(app, "--backend", options.backend, parse_backend, "What computes (default: best usable)", "NAME");
+  add_threads_option(app, options);
+  add_meeting_options(app, options);
+}
+
+int choose_threads(int asked, int ranks) { return asked > 0 ? asked : std::max(1, cpu_cores() / ranks); }
 
 }  // namespace distattn::cli

@@ -3,6 +3,9 @@
 
 #include <string>
 
+#include "distattn/launch.hpp"
+#include "schedule_options.hpp"
+
 namespace CLI {
 class App;
 }
@@ -10,13 +13,19 @@ class App;
 namespace distattn::cli {
 
 struct LaunchOptions {
-  std::string backend;  ///< empty: the best usable
-  std::string transport = "inproc", bootstrap = "inproc";
-  int threads = 0;  ///< of a rank; 0: cores / ranks
+  std::string backend;               ///< empty: the best usable
+  std::string transport, bootstrap;  ///< empty: what fits the environment
+  int threads = 0;                   ///< of a rank; 0: cores / ranks
   double timeout_s = 60;
 };
 
-/// --backend, --transport, --bootstrap, --threads, --timeout. What this build lacks is refused with the reason.
+/// --transport, --bootstrap, --timeout. What this build lacks is refused with the reason.
+void add_meeting_options(CLI::App& app, LaunchOptions& options);
+void add_threads_option(CLI::App& app, LaunchOptions& options);
+/// All of those, and --backend.
 void add_launch_options(CLI::App& app, LaunchOptions& options);
+
+/// Threads of each of `ranks` ranks that share this machine's cores, unless `asked` says otherwise.
+int choose_threads(int asked, int ranks);
 
 }  // namespace distattn::cli

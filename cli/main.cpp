@@ -9,6 +9,7 @@
 #include "config_file.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
+#include "distattn/launch.hpp"
 #include "distattn/version.hpp"
 #include "interruption.hpp"
 #include "output.hpp"
@@ -77,6 +78,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return report_parse(root, error);
   }
+  print_here(rank_in_environment() == 0);
   set_verbosity(quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal);
   for (const Command& command : commands) {
     if (command.app->parsed()) return static_cast<int>(command.run());

@@ -17,6 +17,8 @@ namespace {
 
 constexpr int schema_version = 1;
 
+bool prints_here = true;
+
 /// Columns that a terminal shows: bytes that do not continue a UTF-8 character.
 std::size_t width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xc0) != 0x80; }));
@@ -38,7 +40,10 @@ Json versioned_object() { return {{"schema_version", schema_version}}; }
 
 Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
+void print_here(bool here) { prints_here = here; }
+
 void print(std::string_view text) {
+  if (!prints_here) return;
   if (std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0) return;
   throw Error(ErrorKind::environment,
               fmt::format("cannot write to standard output ({}) send it elsewhere", std::strerror(errno)));

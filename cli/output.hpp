@@ -15,6 +15,9 @@ Json versioned_object();
 /// A finite number, else null.
 Json number_or_null(double value);
 
+/// Whether this process writes to standard output: one of a run's does.
+void print_here(bool here);
+
 /// All output of a command passes here. Throws Error(environment) when stdout cannot take it.
 void print(std::string_view text);
 void print_json(const Json& json);

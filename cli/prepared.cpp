@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "agreement.hpp"
 #include "distattn/error.hpp"
 #include "distattn/words.hpp"
 #include "program_file.hpp"
@@ -44,10 +45,11 @@ AttentionOptions attention_options(const std::string& name, const Problem& probl
   return resolved;
 }
 
-Prepared prepare(const std::string& name, const Problem& problem, int ranks, int threads,
+Prepared prepare(World& world, const std::string& name, const Problem& problem, int threads,
                  const ScheduleOptions& options, Passes passes) {
-  const AttentionOptions resolved = attention_options(name, problem, ranks, threads, options, passes);
-  const auto plan = std::make_shared<const AttentionPlan>(problem, ranks, resolved);
+  const AttentionOptions resolved =
+      decided_by_first(world, [&] { return attention_options(name, problem, world.size(), threads, options, passes); });
+  const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), resolved);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (plan->has(pass)) check_memory(*plan, pass, options);
   }

@@ -6,6 +6,7 @@
 
 #include "distattn/attention.hpp"
 #include "distattn/choose.hpp"
+#include "distattn/launch.hpp"
 #include "schedule_options.hpp"
 
 namespace distattn::cli {
@@ -20,9 +21,9 @@ struct Prepared {
 AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
                                    const ScheduleOptions& options, Passes passes);
 
-/// Throws Error(usage) with the reason when the schedule does
-/// not apply, fails its proof, or needs more than --memory.
-Prepared prepare(const std::string& name, const Problem& problem, int ranks, int threads,
+/// Throws Error(usage) with the reason when the schedule does not apply, fails its proof, or needs more than --memory.
+/// Collective: rank 0 decides.
+Prepared prepare(World& world, const std::string& name, const Problem& problem, int threads,
                  const ScheduleOptions& options, Passes passes);
 
 /// Programs of a file, proved.

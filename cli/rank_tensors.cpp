@@ -30,7 +30,8 @@ std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, std::span
 }  // namespace
 
 RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inputs, Passes passes)
-    : dtype_(sharding.problem.dtype),
+    : rank_(rank),
+      dtype_(sharding.problem.dtype),
       accumulator_(sharding.problem.accumulator()),
       batch_(sharding.problem.batch),
       queries_(tokens_of(sharding.queries, rank)),

@@ -17,10 +17,12 @@ class RankTensors {
   /// Reads the rank's tokens in the problem's element type; results are in its accumulator's.
   RankTensors(const Sharding& sharding, Rank rank, const Inputs& inputs, Passes passes);
 
+  Rank rank() const { return rank_; }
+
   /// Valid as long as this object stays where it is.
   Bindings bindings();
 
-  /// A result as a dense local tensor. Positions of its tokens: positions(segments, rank).
+  /// A result as a dense local tensor. Positions of its tokens: positions(segments, rank()).
   ConstTensorView o() const { return view(o_, accumulator_, heads_, value_dim_, queries_); }
   ConstTensorView dq() const { return view(dq_, accumulator_, heads_, head_dim_, queries_); }
   ConstTensorView dk() const { return view(dk_, accumulator_, kv_heads_, head_dim_, keys_); }
@@ -41,6 +43,7 @@ class RankTensors {
     return dense_view(bytes.data(), dtype, batch_, tokens, heads, dim);
   }
 
+  Rank rank_;
   DType dtype_, accumulator_;
   std::int64_t batch_, queries_ = 0, keys_ = 0;
   std::int64_t heads_, kv_heads_, head_dim_, value_dim_;

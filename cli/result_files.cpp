@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cstring>
+
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
-#include "interruption.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -52,62 +53,107 @@ void write_rows(NpyWriter& writer, const ConstTensorView& local, std::span<const
   }
 }
 
-/// [batch, heads, sequence]: a rank's tokens lie apart, so whole rows are put together first.
-void write_statistics(NpyWriter& writer, const Sharding& sharding, const std::vector<RankTensors>& ranks) {
+/// Positions, counted from the first query, that follow each other.
+struct Stretch {
+  std::int64_t first, count;
+};
+
+std::vector<Stretch> stretches(const std::vector<char>& present) {
+  std::vector<Stretch> found;
+  for (std::size_t s = 0; s < present.size(); ++s) {
+    if (!present[s]) continue;
+    if (s == 0 || !present[s - 1]) found.push_back({static_cast<std::int64_t>(s), 0});
+    ++found.back().count;
+  }
+  return found;
+}
+
+/// [batch, heads, sequence]: a rank's tokens may lie far apart, so what all ranks of this process have is put together.
+void write_statistics(NpyWriter& writer, const Sharding& sharding, const std::vector<RankTensors>& here) {
   const Problem& problem = sharding.problem;
-  std::vector<std::vector<std::int64_t>> positions_of;
-  for (Rank rank = 0; rank < sharding.ranks; ++rank) positions_of.push_back(positions(sharding.queries, rank));
-  std::vector<float> row(static_cast<std::size_t>(problem.seq_q));
+  std::vector<char> present(static_cast<std::size_t>(problem.seq_q));
+  std::vector<std::vector<std::size_t>> places;
+  for (const RankTensors& local : here) {
+    places.emplace_back();
+    for (const std::int64_t position : positions(sharding.queries, local.rank())) {
+      places.back().push_back(static_cast<std::size_t>(position - problem.first_query()));
+      present[places.back().back()] = 1;
+    }
+  }
+  const std::vector<Stretch> together = stretches(present);
+  std::vector<float> row(present.size());
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     for (std::int64_t h = 0; h < problem.heads; ++h) {
-      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-        const ConstTensorView lse = ranks[rank].lse();
+      for (std::size_t r = 0; r < here.size(); ++r) {
+        const ConstTensorView lse = here[r].lse();
         for (std::int64_t i = 0; i < lse.sequence(); ++i) {
-          float& into =
-              row[static_cast<std::size_t>(positions_of[rank][static_cast<std::size_t>(i)] - problem.first_query())];
+          float& into = row[places[r][static_cast<std::size_t>(i)]];
           convert(lse.row(b, i, h), lse.dtype, reinterpret_cast<std::byte*>(&into), DType::fp32, 1);
         }
       }
-      writer.write((b * problem.heads + h) * problem.seq_q, row.data(), problem.seq_q);
+      for (const auto [first, count] : together) {
+        writer.write((b * problem.heads + h) * problem.seq_q + first, &row[static_cast<std::size_t>(first)], count);
+      }
     }
   }
 }
 
-}  // namespace
-
-ResultFiles::Folder::Folder(std::filesystem::path folder) : path(std::move(folder)) {
+/// Whether it was not there before.
+bool make_folder(const std::filesystem::path& path) {
   std::error_code error;
-  made = std::filesystem::create_directory(path, error);
+  const bool made = std::filesystem::create_directory(path, error);
   if (!made && !std::filesystem::is_directory(path)) {
     throw Error(ErrorKind::environment, fmt::format("cannot make the folder {} ({}) choose another with --out",
                                                     path.string(), error ? error.message() : "a file has this name"));
   }
-  if (made) at_interruption([folder = path.string()] { ::rmdir(folder.c_str()); });
+  return made;
 }
+
+}  // namespace
+
+ResultFiles::Folder::Folder(std::filesystem::path folder, bool was_made)
+    : path(std::move(folder)), is_new(was_made), removal([name = path.string(), was_made] {
+        if (was_made) ::rmdir(name.c_str());
+      }) {}
 
 ResultFiles::Folder::~Folder() {
-  if (made && !kept) ::rmdir(path.c_str());
+  if (is_new && !kept) ::rmdir(path.c_str());
 }
 
-ResultFiles::ResultFiles(std::filesystem::path folder, const Inputs& inputs, Passes passes)
-    : folder_(std::move(folder)) {
+ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, Passes passes)
+    : world_(world) {
+  const bool makes = world.first() == 0;
+  struct {
+    int maker;
+    bool is_new;
+  } what{::getpid(), false};
   const std::size_t files = passes == Passes::both ? names.size() : 2;
+  const auto path = [&](std::size_t file) { return folder / names[file]; };
+  if (makes) {
+    what.is_new = make_folder(folder);
+    folder_.emplace(folder, what.is_new);
+    for (std::size_t file = 0; file < files; ++file) writers_.emplace_back(path(file), file_shape(file, inputs));
+  }
+  const std::string told = world.of_first({reinterpret_cast<const char*>(&what), sizeof what});
+  if (makes) return;
+  DISTATTN_EXPECT(told.size() == sizeof what);
+  std::memcpy(&what, told.data(), sizeof what);
+  folder_.emplace(folder, what.is_new);
   for (std::size_t file = 0; file < files; ++file) {
-    writers_.emplace_back(folder_.path / names[file], file_shape(file, inputs));
+    writers_.push_back(NpyWriter::join(path(file), file_shape(file, inputs), what.maker));
   }
 }
 
 ResultFiles::~ResultFiles() = default;
 
-void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors>& ranks) {
+void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors>& here) {
   const Problem& problem = sharding.problem;
-  for (Rank rank = 0; rank < sharding.ranks; ++rank) {
-    const RankTensors& local = ranks[static_cast<std::size_t>(rank)];
+  for (const RankTensors& local : here) {
     const auto queries = [&](NpyWriter& writer, const ConstTensorView& view) {
-      write_rows(writer, view, sharding.queries, rank, problem.first_query(), problem.seq_q);
+      write_rows(writer, view, sharding.queries, local.rank(), problem.first_query(), problem.seq_q);
     };
     const auto keys = [&](NpyWriter& writer, const ConstTensorView& view) {
-      write_rows(writer, view, sharding.keys, rank, 0, problem.seq_kv);
+      write_rows(writer, view, sharding.keys, local.rank(), 0, problem.seq_kv);
     };
     queries(writers_[0], local.o());
     if (writers_.size() == 2) continue;
@@ -115,9 +161,14 @@ void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors
     keys(writers_[3], local.dk());
     keys(writers_[4], local.dv());
   }
-  write_statistics(writers_[1], sharding, ranks);
-  for (NpyWriter& writer : writers_) writer.commit();
-  folder_.kept = true;
+  write_statistics(writers_[1], sharding, here);
+  const auto commit_all = [&] {
+    for (NpyWriter& writer : writers_) writer.commit();
+  };
+  if (world_.first() != 0) commit_all();
+  world_.gather({});
+  if (world_.first() == 0) commit_all();
+  folder_->kept = true;
 }
 
 }  // namespace distattn::cli

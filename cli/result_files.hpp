@@ -2,10 +2,13 @@
 /// The folder that results are written to: complete files or none.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "distattn/io.hpp"
+#include "distattn/launch.hpp"
+#include "interruption.hpp"
 #include "rank_tensors.hpp"
 
 namespace distattn::cli {
@@ -14,26 +17,29 @@ namespace distattn::cli {
 /// original order.
 class ResultFiles {
  public:
-  /// Makes the folder and the files under temporary names, before anything is computed. Throws Error(environment)
-  /// where that is not possible.
-  ResultFiles(std::filesystem::path folder, const Inputs& inputs, Passes passes);
+  /// The process of rank 0 makes the folder and the files under temporary names, before anything is computed; the
+  /// others join in. Throws Error(environment) where that is not possible. `world` must outlive it. Collective.
+  ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, Passes passes);
   /// Removes what was not committed, and the folder if it was made here.
   ~ResultFiles();
   ResultFiles(const ResultFiles&) = delete;
   ResultFiles& operator=(const ResultFiles&) = delete;
 
-  /// Writes what every rank holds, and gives all files their names.
-  void commit(const Sharding& sharding, const std::vector<RankTensors>& ranks);
+  /// Writes what the ranks of this process hold; when all have, the files get their names. Collective.
+  void commit(const Sharding& sharding, const std::vector<RankTensors>& here);
 
  private:
   struct Folder {
-    explicit Folder(std::filesystem::path path);
+    /// Removes it in the end, if it is new, unless it is to be kept.
+    Folder(std::filesystem::path path, bool is_new);
     ~Folder();
     std::filesystem::path path;
-    bool made = false, kept = false;
+    bool is_new, kept = false;
+    AtInterruption removal;
   };
 
-  Folder folder_;  // before the writers: removed after their files
+  World& world_;
+  std::optional<Folder> folder_;  // before the writers: removed after their files
   std::vector<NpyWriter> writers_;
 };
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "agreement.hpp"
 #include "check.hpp"
 #include "command.hpp"
 #include "console.hpp"
@@ -8,6 +9,7 @@
 #include "input_options.hpp"
 #include "launch_options.hpp"
 #include "option.hpp"
+#include "ranks.hpp"
 #include "result_files.hpp"
 #include "run_report.hpp"
 #include "values.hpp"
@@ -43,13 +45,22 @@ DType dtype_of(const RunCommandOptions& options, const Inputs& inputs) {
                      inputs.origin()));
 }
 
-RunOptions run_options(const RunCommandOptions& options, const Problem& problem, int ranks, Passes passes) {
-  return {choose_backend(options.launch.backend, problem, passes), choose_threads(options.launch.threads, ranks),
-          static_cast<int>(options.runs), static_cast<int>(options.warmups)};
+RunOptions run_options(const RunCommandOptions& options, const World& world, const Problem& problem, Passes passes) {
+  return {choose_backend(options.launch.backend, problem, passes),
+          choose_threads(options.launch.threads, world.local_size()), static_cast<int>(options.runs),
+          static_cast<int>(options.warmups)};
+}
+
+/// What must be the same on all ranks for them to go through the same collectives.
+std::string command_text(const RunCommandOptions& options) {
+  return fmt::format("{}, {}, -n {} -w {}{}{}",
+                     options.program.empty() ? "schedule " + options.schedule.schedules.front() : "a program",
+                     options.backward ? "both passes" : "forward", options.runs, options.warmups,
+                     options.check ? ", --check" : "", options.out.empty() ? "" : ", --out");
 }
 
 /// A schedule by name, for a problem that options and files give.
-Job named_job(const RunCommandOptions& options) {
+Job named_job(World& world, const RunCommandOptions& options) {
   const Passes passes = options.backward ? Passes::both : Passes::forward;
   const auto random_shape = [&] {
     if (options.problem.seq.empty()) refuse("--seq is missing (--random needs a shape) add it");
@@ -58,16 +69,16 @@ Job named_job(const RunCommandOptions& options) {
   auto [inputs, named] = open_source(options.input, random_shape, options.problem.seed, options.backward);
   if (!options.input.random) check_against(options.problem, inputs.shape(), inputs.origin());
   const Problem problem = problem_of(options.problem, inputs.shape(), dtype_of(options, inputs), named);
-  const int ranks = static_cast<int>(options.schedule.ranks.front());
-  const RunOptions chosen = run_options(options, problem, ranks, passes);
-  Prepared prepared =
-      prepare(options.schedule.schedules.front(), problem, ranks, chosen.threads, options.schedule, passes);
+  agree_on_problem(world, problem);
+  agree_on_inputs(world, inputs, options.backward);
+  const RunOptions chosen = run_options(options, world, problem, passes);
+  Prepared prepared = prepare(world, options.schedule.schedules.front(), problem, chosen.threads,
+                              on_nodes_of(world, options.schedule), passes);
   return {std::move(inputs), std::move(prepared), chosen};
 }
 
 /// A program from a file, which says its problem itself.
-Job program_job(const RunCommandOptions& options) {
-  Prepared prepared = prepare_program(options.program);
+Job program_job(World& world, const RunCommandOptions& options, Prepared prepared) {
   const Problem& problem = prepared.plan->outline(Pass::forward).sharding.problem;
   const Passes passes = passes_of(*prepared.plan);
   const Shape shape = shape_of(problem);
@@ -81,35 +92,55 @@ Job program_job(const RunCommandOptions& options) {
                     inputs.origin(), options.program, shape.batch, shape.seq_q, shape.seq_kv, shape.heads,
                     shape.kv_heads, shape.head_dim));
   }
-  const RunOptions chosen = run_options(options, problem, prepared.plan->ranks(), passes);
+  agree_on_programs(world, *prepared.plan);
+  agree_on_inputs(world, inputs, passes == Passes::both);
+  const RunOptions chosen = run_options(options, world, problem, passes);
   return {std::move(inputs), std::move(prepared), chosen};
 }
 
-Outcome run(const RunCommandOptions& options) {
-  const auto [inputs, prepared, chosen] = options.program.empty() ? named_job(options) : program_job(options);
+/// Draws, on rank 0.
+void write_pictures(const RunCommandOptions& options, const AttentionPlan& plan, const Predictions& predictions,
+                    const RunResult& result) {
+  if (!options.svg.empty()) write_svg(options.svg, plan, predictions, result);
+  if (!options.trace.empty()) write_trace(options.trace, plan, predictions, result);
+}
+
+Outcome run(World& world, const RunCommandOptions& options, const std::optional<Prepared>& program) {
+  agree_on_command(world, command_text(options));
+  const auto [inputs, prepared, chosen] = program ? program_job(world, options, *program) : named_job(world, options);
   const Passes passes = passes_of(*prepared.plan);
   const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
   std::optional<ResultFiles> files;
-  if (!options.out.empty()) files.emplace(options.out, inputs, passes);
-  const RunResult result = run_sharded(prepared, inputs, chosen);
+  if (!options.out.empty()) files.emplace(world, options.out, inputs, passes);
+  const RunResult result = run_sharded(world, prepared, inputs, chosen);
   std::optional<Errors> errors;
   if (options.check) {
     note("checking against float64", Verbosity::verbose);
-    errors = check_results(sharding, inputs, result.ranks, passes, prepared.plan->counts(Pass::forward).steps);
+    errors = check_results(world, sharding, inputs, result.ranks, passes, prepared.plan->counts(Pass::forward).steps);
   }
   if (files) files->commit(sharding, result.ranks);
   const Machine machine = machine_of(options.schedule);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
   const Predictions predictions = predict(*prepared.plan, machine, chosen.threads);
-  if (!options.svg.empty()) write_svg(options.svg, *prepared.plan, predictions, result);
-  if (!options.trace.empty()) write_trace(options.trace, *prepared.plan, predictions, result);
-  const RunReport report{prepared, chosen, result, predictions, errors};
+  if (world.first() == 0) write_pictures(options, *prepared.plan, predictions, result);
+  const RunReport report{world, prepared, chosen, result, predictions, errors};
   if (options.json) {
     print_json(json_of(report));
   } else {
     print(text_of(report));
   }
   return errors && !errors->within_tolerance() ? Outcome::wrong_result : Outcome::fine;
+}
+
+/// On as many ranks as the options, a program or a launcher say.
+Outcome run(const RunCommandOptions& options) {
+  std::optional<Prepared> program;
+  std::vector<std::int64_t> ranks = options.schedule.ranks;
+  if (!options.program.empty()) {
+    program = prepare_program(options.program);
+    ranks = {program->plan->ranks()};
+  }
+  return with_ranks(options.launch, ranks, [&](World& world) { return run(world, options, program); });
 }
 
 }  // namespace
@@ -123,6 +154,7 @@ Command add_run_command(CLI::App& root) {
   const auto options = std::make_shared<RunCommandOptions>();
   add_problem_options(*app, options->problem, Several::no);
   add_schedule_options(*app, options->schedule, Several::no);
+  options->schedule.ranks.clear();  // as many as the launcher started, or 1
   app->add_flag("--backward", options->backward, "Forward, then backward");
   exclude_others(*app, *add_value(*app, "--program", options->program, as_text,
                                   "Run what show printed as JSON, proved first, instead of a named schedule", "FILE"));

@@ -74,7 +74,8 @@ Json json_of(const RunReport& report) {
   json["ranks"] = outline.sharding.ranks;
   json["threads"] = report.options.threads;
   json["backend"] = report.options.backend;
-  json["transport"] = "inproc";
+  json["transport"] = report.world.transport();
+  json["bootstrap"] = report.world.bootstrap();
   json["dtype"] = name_of(problem.dtype);
   json["wire"] = name_of(problem.wire_type());
   json["mask"] = problem.mask.name;
@@ -100,8 +101,8 @@ std::string text_of(const RunReport& report) {
   const Outline& outline = plan.outline(Pass::forward);
   const Problem& problem = outline.sharding.problem;
   std::string text =
-      fmt::format("schedule  {} ({}), {} ranks x {} threads, {} over inproc\n", report.prepared.name,
-                  name_of(outline.mode), outline.sharding.ranks, report.options.threads, report.options.backend);
+      fmt::format("schedule  {} ({}), {} ranks x {} threads, {} over {}\n", report.prepared.name, name_of(outline.mode),
+                  outline.sharding.ranks, report.options.threads, report.options.backend, report.world.transport());
   text += fmt::format("problem   batch {}, {} queries, {} keys, {}/{} heads of {}, {}, mask {}\n", problem.batch,
                       problem.seq_q, problem.seq_kv, problem.heads, problem.kv_heads, problem.head_dim,
                       name_of(problem.dtype), problem.mask.name);

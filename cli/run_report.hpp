@@ -12,6 +12,7 @@
 namespace distattn::cli {
 
 struct RunReport {
+  const World& world;
   const Prepared& prepared;
   const RunOptions& options;
   const RunResult& result;

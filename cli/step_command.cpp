@@ -4,16 +4,18 @@
 #include <algorithm>
 #include <limits>
 
+#include "agreement.hpp"
 #include "cli/step/training_run.hpp"
 #include "command.hpp"
 #include "console.hpp"
-#include "cpu_features.hpp"
 #include "distattn/error.hpp"
 #include "distattn/words.hpp"
 #include "launch_options.hpp"
 #include "option.hpp"
 #include "output.hpp"
+#include "prepared.hpp"
 #include "problem_options.hpp"
+#include "ranks.hpp"
 #include "schedule_options.hpp"
 #include "sharded_run.hpp"
 #include "values.hpp"
@@ -52,7 +54,7 @@ step::ModelShape shape_of(const StepOptions& options) {
   return shape;
 }
 
-step::TrainingRun training_run_of(const StepOptions& options) {
+step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   step::TrainingRun run;
   run.shape = shape_of(options);
   const std::int64_t sequence = required(options.sequence, "--seq");
@@ -60,14 +62,13 @@ step::TrainingRun training_run_of(const StepOptions& options) {
                                         mask_of(options.mask, sequence, static_cast<std::uint64_t>(options.seed)));
   check(run.problem);
   run.policy = &step::checkpoint_policy(options.checkpoint);
-  run.ranks = static_cast<int>(options.schedule.ranks.front());
-  run.threads = options.launch.threads > 0 ? options.launch.threads : std::max(1, cpu_cores() / run.ranks);
+  agree_on_problem(world, run.problem);
+  run.threads = choose_threads(options.launch.threads, world.local_size());
   run.backend = choose_backend(options.launch.backend, run.problem, Passes::both);
-  run.attention.schedule = options.schedule.schedules.front();
-  run.attention.own_mode = !options.schedule.mode.has_value();
-  run.attention.mode = options.schedule.mode.value_or(Mode::overlapped);
-  run.attention.routes = routes_of(options.schedule, machine_of(options.schedule));
-  run.attention.backward = true;
+  run.attention = decided_by_first(world, [&] {
+    return attention_options(options.schedule.schedules.front(), run.problem, world.size(), run.threads,
+                             on_nodes_of(world, options.schedule), Passes::both);
+  });
   run.steps = static_cast<int>(options.steps);
   run.seed = static_cast<std::uint64_t>(options.seed);
   run.memory_bytes = options.schedule.memory_bytes;
@@ -113,8 +114,18 @@ std::vector<std::string> row_of(const step::StepReport& report, const std::optio
           error ? fmt::format("{:.1e} ({})", error->largest, error->parameter) : "–"};
 }
 
-Outcome run_step(const StepOptions& options) {
-  const step::TrainingRun run = training_run_of(options);
+/// What must be the same on all ranks for them to train one model.
+std::string command_text(const StepOptions& options) {
+  return fmt::format(
+      "schedule {}, {} layers, hidden {}, ffn {}, vocabulary {}, --steps {}, --seed {}, --checkpoint {}{}{}",
+      options.schedule.schedules.front(), options.shape.layers, options.hidden.value_or(0), options.ffn.value_or(0),
+      options.shape.vocab, options.steps, options.seed, options.checkpoint, options.text.empty() ? "" : ", --text",
+      options.verify ? ", --verify" : "");
+}
+
+Outcome run_step(World& world, const StepOptions& options) {
+  agree_on_command(world, command_text(options));
+  const step::TrainingRun run = training_run_of(world, options);
   const auto tokens = options.text.empty() ? step::TokenSource::random(run.problem.seq_q, run.shape.vocab, run.seed)
                                            : step::TokenSource::text(options.text, run.problem.seq_q, run.shape.vocab);
   Json json = Json::array();
@@ -122,7 +133,7 @@ Outcome run_step(const StepOptions& options) {
                    "kept", "gradient error"});
   double largest_error = 0;
   Progress progress;
-  step::run_training(run, tokens, [&](const auto& report, const auto& error) {
+  step::run_training(world, run, tokens, [&](const auto& report, const auto& error) {
     progress.show(fmt::format("step {} of {}: loss {:.4f}", report.step + 1, run.steps, report.loss));
     if (options.json) json.push_back(json_of(report, error));
     if (!options.json) columns.add(row_of(report, error));
@@ -178,11 +189,15 @@ Command add_step_command(CLI::App& root) {
             "N");
   add_mask_options(*app, options->mask);
   add_schedule_options(*app, options->schedule, Several::no);
+  options->schedule.ranks.clear();  // as many as the launcher started, or 1
   add_machine_option(*app, options->schedule);
   add_launch_options(*app, options->launch);
   app->add_flag("--verify", options->verify, "Compares every gradient with the unsharded step in float64");
   app->add_flag("--json", options->json, "As a JSON array, one object a step");
-  return {app, [options] { return run_step(*options); }};
+  return {app, [options] {
+            return with_ranks(options->launch, options->schedule.ranks,
+                              [&](World& world) { return run_step(world, *options); });
+          }};
 }
 
 }  // namespace distattn::cli

@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <set>
 
+#include "agreement.hpp"
 #include "check.hpp"
 #include "command.hpp"
 #include "console.hpp"
@@ -11,6 +13,7 @@
 #include "option.hpp"
 #include "output.hpp"
 #include "prepared.hpp"
+#include "ranks.hpp"
 #include "sharded_run.hpp"
 #include "validate_cases.hpp"
 #include "values.hpp"
@@ -22,7 +25,7 @@ struct ValidateOptions {
   ProblemOptions problem;
   ScheduleOptions schedule;
   std::vector<std::string> masks, backends;
-  int threads = 0;
+  LaunchOptions launch;  // backends are several here
   bool backward = false, json = false;
 };
 
@@ -69,9 +72,24 @@ std::vector<Problem> problems_of(const ValidateOptions& options) {
   return problems;
 }
 
-/// Ranks that the `i`-th problem is tried on: all that were asked for; without being asked every third, so that each
-/// schedule meets each number of ranks with several problems, and still ends within a minute.
-std::vector<int> ranks_of(const ValidateOptions& options, std::size_t i) {
+/// The world of `ranks` ranks: the launcher's, or threads.
+class WorldOf {
+ public:
+  WorldOf(World& launched, int ranks) : launched_(launched) {
+    if (launched.in_process()) own_.emplace(World::of_threads(ranks));
+  }
+  World& get() { return own_ ? *own_ : launched_; }
+
+ private:
+  World& launched_;
+  std::optional<World> own_;
+};
+
+/// Ranks that the `i`-th problem is tried on: those that a launcher started; all that were asked for; without being
+/// asked every third, so that each schedule meets each number of ranks with several problems, and still ends within a
+/// minute.
+std::vector<int> ranks_of(const World& world, const ValidateOptions& options, std::size_t i) {
+  if (!world.in_process()) return {world.size()};
   if (!options.schedule.ranks.empty()) return {options.schedule.ranks.begin(), options.schedule.ranks.end()};
   std::vector<int> ranks;
   for (int count = 1; count <= 8; ++count) {
@@ -93,13 +111,14 @@ class Skips {
 };
 
 /// Proves every schedule that applies.
-std::vector<Case> prove_all(const ValidateOptions& options, Skips& skips) {
+std::vector<Case> prove_all(World& world, const ValidateOptions& options, Skips& skips) {
+  const ScheduleOptions schedule = on_nodes_of(world, options.schedule);
   std::vector<Case> cases;
   Progress progress;
   const std::vector<Problem> problems = problems_of(options);
   for (std::size_t i = 0; i < problems.size(); ++i) {
     const Problem& problem = problems[i];
-    for (const int ranks : ranks_of(options, i)) {
+    for (const int ranks : ranks_of(world, options, i)) {
       for (const std::string& name : names_of(options.schedule, problem, ranks)) {
         if (name != "auto") {
           const auto resolved = resolve_pair(name, problem, ranks);
@@ -111,7 +130,7 @@ std::vector<Case> prove_all(const ValidateOptions& options, Skips& skips) {
         progress.show(fmt::format("proved {}: {} on {} ranks", cases.size(), name, ranks));
         Case made{problem, name, ranks, nullptr, ""};
         try {
-          made.plan = prepare(name, problem, ranks, 1, options.schedule, Passes::both).plan;
+          made.plan = prepare(WorldOf(world, ranks).get(), name, problem, 1, schedule, Passes::both).plan;
         } catch (const Error& error) {
           made.failure = error.what();
         }
@@ -123,19 +142,23 @@ std::vector<Case> prove_all(const ValidateOptions& options, Skips& skips) {
 }
 
 /// Runs a proved case on a backend and compares both passes with the oracle.
-std::vector<Verdict> run_case(const Case& made, const std::string& backend, const ValidateOptions& options) {
+std::vector<Verdict> run_case(World& world, const Case& made, const std::string& backend,
+                              const ValidateOptions& options) {
   Verdict forward{backend, Pass::forward, 0, 0, made.failure}, backward{backend, Pass::backward, 0, 0, made.failure};
   if (made.plan == nullptr) return {forward, backward};
   const Inputs inputs = Inputs::random(shape_of(made.problem), options.problem.seed);
+  WorldOf ranks(world, made.ranks);
   try {
     const RunResult result =
-        run_sharded({made.schedule, made.plan}, inputs, {backend, choose_threads(options.threads, made.ranks), 1, 0});
-    const Errors errors = check_results(made.plan->outline(Pass::forward).sharding, inputs, result.ranks, Passes::both,
-                                        made.plan->counts(Pass::forward).steps);
+        run_sharded(ranks.get(), {made.schedule, made.plan}, inputs,
+                    {backend, choose_threads(options.launch.threads, ranks.get().local_size()), 1, 0});
+    const Errors errors = check_results(ranks.get(), made.plan->outline(Pass::forward).sharding, inputs, result.ranks,
+                                        Passes::both, made.plan->counts(Pass::forward).steps);
     forward.error = errors.largest(Pass::forward);
     backward.error = errors.largest(Pass::backward);
     forward.tolerance = backward.tolerance = errors.tolerance;
   } catch (const Error& error) {
+    if (!world.in_process()) throw;  // it has ended the run of the other processes
     forward.failure = backward.failure = error.what();
   }
   return {forward, backward};
@@ -179,9 +202,21 @@ std::vector<std::string> backends_of(const ValidateOptions& options) {
   return names;
 }
 
-Outcome validate(const ValidateOptions& options) {
+/// What must be the same on all ranks for them to go through the same cases.
+std::string command_text(const ValidateOptions& options) {
+  std::string problems;
+  for (const Problem& problem : problems_of(options)) problems += "; " + describe(problem);
+  return fmt::format("{} on {}{}", fmt::join(options.schedule.schedules, ","), fmt::join(backends_of(options), ","),
+                     problems);
+}
+
+Outcome validate(World& world, const ValidateOptions& options) {
+  if (!world.in_process() && options.schedule.ranks.size() > 1) {
+    refuse(fmt::format("--ranks is a list ({} started {} ranks) leave it out", world.bootstrap(), world.size()));
+  }
+  agree_on_command(world, command_text(options));
   Skips skips;
-  const std::vector<Case> cases = prove_all(options, skips);
+  const std::vector<Case> cases = prove_all(world, options, skips);
   int passed = 0, failed = 0;
   Json json = Json::array();
   Progress progress;
@@ -194,7 +229,7 @@ Outcome validate(const ValidateOptions& options) {
         continue;
       }
       progress.show(fmt::format("{} passed, {} failed", passed, failed));
-      for (const Verdict& verdict : run_case(made, backend, options)) {
+      for (const Verdict& verdict : run_case(world, made, backend, options)) {
         ++(verdict.ok() ? passed : failed);
         progress.done();
         if (options.json) {
@@ -234,15 +269,15 @@ Command add_validate_command(CLI::App& root) {
   add_schedule_options(*app, options->schedule, Several::yes);
   add_value(*app, "--backend", options->backends, parse_backends, "What computes (default: all that are usable)",
             "NAMES");
-  add_value(
-      *app, "--threads", options->threads,
-      [](std::string_view option, std::string_view text) {
-        return static_cast<int>(within(option, parse_size(option, text), 1, 4096));
-      },
-      "Threads a rank computes with (default: cores / ranks)", "N");
+  add_threads_option(*app, options->launch);
+  add_meeting_options(*app, options->launch);
   app->add_flag("--backward", options->backward, "Both passes, as always here");
   app->add_flag("--json", options->json, "As a JSON array");
-  return {app, [options] { return validate(*options); }};
+  return {app, [options] {
+            const std::vector<std::int64_t>& ranks = options->schedule.ranks;
+            return with_ranks(options->launch, ranks.size() == 1 ? ranks : std::vector<std::int64_t>(),
+                              [&](World& world) { return validate(world, *options); });
+          }};
 }
 
 }  // namespace distattn::cli

@@ -9,12 +9,16 @@
 
 namespace distattn::backends::launch {
 
-std::string node_identity() {
+std::string boot_identity() {
   std::string boot = "unknown";
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  return boot;
+}
+
+std::string node_identity() {
   char network[64] = {};
   const ssize_t length = ::readlink("/proc/self/ns/net", network, sizeof network - 1);
-  return boot + "/" + std::string(network, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  return boot_identity() + "/" + std::string(network, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
 }
 
 std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const Variables& variables,

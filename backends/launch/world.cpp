@@ -1,6 +1,9 @@
 #include "distattn/launch.hpp"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
 #include <exception>
 #include <utility>
 
@@ -31,7 +34,22 @@ std::unique_ptr<Bootstrap> meet(const std::string& name, const LaunchOptions& op
   return make_bootstrap("file", {name.substr(file_prefix.size()), options.ranks, options.timeout_s});
 }
 
+std::string_view text_of(const std::vector<std::byte>& bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
 }  // namespace
+
+Rank rank_in_environment() {
+  for (const char* name : {"PMIX_RANK", "RANK", "SLURM_PROCID"}) {
+    try {
+      if (const auto rank = number_in(process_variable, name)) return *rank;
+    } catch (const Error&) {
+      // Not a launcher's after all: whoever needs it will say so.
+    }
+  }
+  return 0;
+}
 
 struct World::State {
   std::string bootstrap_name, transport_name;
@@ -62,7 +80,8 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
   state_->ranks = state_->bootstrap->size();
   try {
     if (options.ranks != 0 && options.ranks != state_->ranks) {
-      refuse(fmt::format("--ranks {} under {} (it started {} ranks) leave it out", options.ranks, name, state_->ranks));
+      refuse(fmt::format("{} ranks are asked for (by {} come {}) leave out --ranks, or start as many", options.ranks,
+                         name, state_->ranks));
     }
     state_->transport = make_transport(options.transport, *state_->bootstrap);
     state_->transport_name = state_->transport->name();
@@ -114,21 +133,42 @@ void World::abort(const Error& error) noexcept {
   if (!in_process()) state_->bootstrap->control()->abort(error);
 }
 
+std::vector<std::vector<std::byte>> World::gather(std::span<const std::byte> mine) {
+  if (in_process()) return {{mine.begin(), mine.end()}};
+  return state_->bootstrap->allgather(mine);
+}
+
+std::string World::of_first(std::string_view mine) {
+  const auto all = gather(first() == 0 ? std::as_bytes(std::span(mine)) : std::span<const std::byte>());
+  return std::string(text_of(all[0]));
+}
+
 void World::agree(std::string_view what, std::string_view mine) {
-  if (in_process()) return;
-  const auto all = state_->bootstrap->allgather(std::as_bytes(std::span(mine)));
-  const auto text = [&](std::size_t rank) {
-    return std::string_view(reinterpret_cast<const char*>(all[rank].data()), all[rank].size());
-  };
+  const auto all = gather(std::as_bytes(std::span(mine)));
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     const Error error(ErrorKind::peer,
-                      fmt::format("rank {} differs from rank 0 in {} ({} against {}) give all ranks the "
-                                  "same input and options",
-                                  rank, what, text(rank), text(0)));
+                      fmt::format("rank {} differs from rank 0 in {} ({} against {}) give all ranks the same input and "
+                                  "options",
+                                  rank, what, text_of(all[rank]), text_of(all[0])));
     abort(error);
     throw error;
   }
+}
+
+double World::clock_ahead_s() {
+  struct Reading {
+    std::array<char, 64> machine{};
+    double now_s = 0;
+  } mine;
+  boot_identity().copy(mine.machine.data(), mine.machine.size() - 1);
+  gather({});  // so that all read their clocks at about the same time
+  mine.now_s = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  const auto all = gather(std::as_bytes(std::span(&mine, 1)));
+  Reading first;
+  DISTATTN_EXPECT(all[0].size() == sizeof first);
+  std::memcpy(&first, all[0].data(), sizeof first);
+  return mine.machine == first.machine ? 0 : mine.now_s - first.now_s;
 }
 
 }  // namespace distattn

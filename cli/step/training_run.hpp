@@ -1,5 +1,5 @@
 #pragma once
-/// A whole training run on ranks that are threads of this process.
+/// A whole training run.
 
 #include <cstdint>
 #include <functional>
@@ -9,6 +9,7 @@
 #include "cli/step/trainer.hpp"
 #include "cli/step/unsharded.hpp"
 #include "distattn/attention.hpp"
+#include "distattn/launch.hpp"
 
 namespace distattn::step {
 
@@ -21,7 +22,6 @@ struct TrainingRun {
   const CheckpointPolicy* policy = nullptr;
   AttentionOptions attention;
   std::string backend;
-  int ranks = 1;
   int threads = 1;  ///< of a rank's attention
   int steps = 1;
   std::uint64_t seed = 0;
@@ -33,8 +33,8 @@ struct TrainingRun {
 using StepSink = std::function<void(const StepReport& report, const std::optional<GradientError>& error)>;
 
 /// Calls `on_step` after each step, on the thread of rank 0. Throws what the first rank to fail threw, and Error(usage)
-/// before anything runs where weights, activations and attention buffers need more than the run may use.
-void run_training(const TrainingRun& run, const TokenSource& tokens, const StepSink& on_step);
+/// before anything runs where weights, activations and attention buffers need more than the run may use. Collective.
+void run_training(World& world, const TrainingRun& run, const TokenSource& tokens, const StepSink& on_step);
 
 /// Largest relative error of a parameter's gradient that a sharded step in fp32 may have.
 inline constexpr double gradient_tolerance = 1e-5;

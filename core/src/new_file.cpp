@@ -50,8 +50,14 @@ Partials& partials() {
 NewFile::NewFile(fs::path path) : path_(std::move(path)) {
   std::error_code ignored;
   if (fs::is_directory(path_, ignored)) fail(path_, EISDIR);
-  const fs::path partial = path_.string() + fmt::format(".partial-{}", ::getpid());
-  fd_ = ::open(partial.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  open(::getpid(), O_CREAT | O_TRUNC);
+}
+
+NewFile::NewFile(fs::path path, int maker) : path_(std::move(path)), joined_(true) { open(maker, 0); }
+
+void NewFile::open(int maker, int flags) {
+  const fs::path partial = path_.string() + fmt::format(".partial-{}", maker);
+  fd_ = ::open(partial.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
   if (fd_ < 0) fail(path_, errno);
   partial_ = partial;
   partials().add(partial_);
@@ -85,7 +91,7 @@ void NewFile::write_at(std::size_t offset, const void* data, std::size_t bytes) 
 void NewFile::commit() {
   if (::fsync(fd_) != 0 && errno != EINVAL) fail(path_, errno);
   if (::close(std::exchange(fd_, -1)) != 0) fail(path_, errno);
-  if (::rename(partial_.c_str(), path_.c_str()) != 0) fail(path_, errno);
+  if (!joined_ && ::rename(partial_.c_str(), path_.c_str()) != 0) fail(path_, errno);
   partials().remove(partial_);
   partial_.clear();
 }

@@ -11,6 +11,8 @@ namespace distattn {
 class NewFile {
  public:
   explicit NewFile(std::filesystem::path path);
+  /// The file that process `maker` is making under this name. commit() leaves the renaming to it.
+  NewFile(std::filesystem::path path, int maker);
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -22,8 +24,11 @@ class NewFile {
   void commit();
 
  private:
+  void open(int maker, int flags);
+
   std::filesystem::path path_, partial_;
   int fd_ = -1;
+  bool joined_ = false;
 };
 
 }  // namespace distattn

@@ -59,7 +59,7 @@ def errors():
     refused(2, "checkpoint policy 'all' is not known", "--seq", "16", "--checkpoint", "all")
     refused(2, "--seq is missing")
     refused(2, "seq is 1", "--seq", "1")
-    refused(2, "--memory allows 1.00 KiB", "--seq", "16", "--memory", "1K")
+    refused(2, "--memory allows 1.00 KiB", "--seq", "16", "--memory", "1K", "--schedule", "ring")
     refused(2, "balanced", "--seq", "16", "--ranks", "2", "--schedule", "balanced", "--mask", "full")
     with tempfile.TemporaryDirectory() as folder:
         short = pathlib.Path(folder, "short")

@@ -61,6 +61,9 @@ class NpyWriter {
  public:
   /// Creates "<name>.partial-<pid>" in the target folder. Throws Error(environment) if it cannot.
   NpyWriter(std::filesystem::path path, std::vector<std::int64_t> shape);
+  /// Another process's writer for the file that process `maker` creates with the constructor above. Its commit() only
+  /// flushes; the maker's, after that of all others, gives the file its name.
+  static NpyWriter join(std::filesystem::path path, std::vector<std::int64_t> shape, int maker);
   ~NpyWriter();
   NpyWriter(NpyWriter&&) noexcept;
   NpyWriter& operator=(NpyWriter&&) noexcept;
@@ -71,6 +74,7 @@ class NpyWriter {
 
  private:
   struct State;
+  explicit NpyWriter(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

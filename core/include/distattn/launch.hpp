@@ -1,10 +1,13 @@
 #pragma once
 /// Where the ranks of a run live: threads of this process, or processes that a launcher started.
 
+#include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
@@ -20,6 +23,9 @@ struct LaunchOptions {
   double timeout_s = 60;  ///< longest time without progress of an awaited rank
 };
 
+/// Which rank a launcher's variables say that this process is, without asking anybody; 0 where there are none.
+Rank rank_in_environment();
+
 /// The ranks of one run, as this process sees them.
 class World {
  public:
@@ -27,6 +33,8 @@ class World {
   /// Error(environment) when the bootstrap or the transport is not usable here, Error(timeout) or Error(peer) when
   /// ranks do not come.
   explicit World(const LaunchOptions& options);
+  /// Ranks that are threads of this process, whatever the environment says.
+  static World of_threads(int ranks) { return World({"inproc", "inproc", ranks}); }
   /// After a run that did not fail, waits until all ranks are here.
   ~World();
   World(World&&) noexcept;
@@ -52,8 +60,16 @@ class World {
   /// Ends the run of all ranks with `error`. Any thread.
   void abort(const Error& error) noexcept;
 
+  /// Everybody's bytes, by process, in the order of ranks: one entry where all ranks are here. A collective of
+  /// processes, outside of run(), as are the two below.
+  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine);
+  /// What the process of rank 0 says.
+  std::string of_first(std::string_view mine);
   /// Throws the same Error(peer) on every rank, naming one that differs, unless all ranks say the same about `what`.
   void agree(std::string_view what, std::string_view mine);
+  /// Seconds by which this process's steady clock is ahead of that of rank 0: exact on one machine, elsewhere to within
+  /// the time that a message takes.
+  double clock_ahead_s();
 
  private:
   struct State;

@@ -1,0 +1,93 @@
+#include "agreement.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "distattn/schedule.hpp"
+#include "distattn/version.hpp"
+#include "output.hpp"
+#include "validate_cases.hpp"
+
+namespace distattn::cli {
+namespace {
+
+/// FNV-1a.
+class Hash {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    constexpr std::uint64_t prime = 0x100000001b3;
+    for (const std::byte byte : bytes) value_ = (value_ ^ static_cast<std::uint64_t>(byte)) * prime;
+  }
+  void add(std::int64_t number) { add(std::as_bytes(std::span(&number, 1))); }
+  std::string text() const { return fmt::format("{:016x}", value_); }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325;
+};
+
+void add_tokens(Hash& hash, const Inputs& inputs, Tensor tensor) {
+  constexpr std::int64_t looks = 16;
+  const std::int64_t heads = inputs.heads(tensor), tokens = inputs.tokens(tensor), batch = inputs.shape().batch;
+  std::vector<std::byte> row(static_cast<std::size_t>(heads * inputs.dim(tensor)) * size_of(DType::fp64));
+  for (std::int64_t look = 0; look < looks; ++look) {
+    inputs.read(tensor, look % batch, look * (tokens - 1) / (looks - 1), 0, heads, DType::fp64, row.data());
+    hash.add(row);
+  }
+}
+
+}  // namespace
+
+void agree_on_command(World& world, std::string_view options) {
+  world.agree("its version", fmt::format("{}, commit {}", version(), commit()));
+  world.agree("its options", options);
+}
+
+void agree_on_problem(World& world, const Problem& problem) {
+  if (world.in_process()) return;
+  Hash mask;
+  for (const Band& band : bands_of(problem.mask)) {
+    for (const std::int64_t bound : {band.q0, band.q1, band.k0, band.k1, band.lo, band.hi}) mask.add(bound);
+  }
+  world.agree("the problem",
+              fmt::format("{}, values of {}, wire {}, scale {}, mask {}", describe(problem), problem.value_dim,
+                          name_of(problem.wire_type()), problem.softmax_scale(), mask.text()));
+}
+
+void agree_on_inputs(World& world, const Inputs& inputs, bool with_backward) {
+  if (world.in_process()) return;
+  Hash hash;
+  for (const Tensor tensor : {Tensor::q, Tensor::k, Tensor::v}) add_tokens(hash, inputs, tensor);
+  if (with_backward) add_tokens(hash, inputs, Tensor::d_o);
+  world.agree("the values of its input", hash.text());
+}
+
+void agree_on_programs(World& world, const AttentionPlan& plan) {
+  if (world.in_process()) return;
+  Hash hash;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (plan.has(pass)) hash.add(std::as_bytes(std::span<const char>(to_json(plan.schedule(pass)))));
+  }
+  world.agree("its program", hash.text());
+}
+
+AttentionOptions decided_by_first(World& world, const std::function<AttentionOptions()>& decide) {
+  if (world.in_process()) return decide();
+  std::string text;
+  if (world.first() == 0) {
+    const AttentionOptions mine = decide();
+    text = Json::array({mine.schedule, mine.own_mode, static_cast<int>(mine.mode), mine.routes.node_size,
+                        mine.routes.ahead, mine.backward})
+               .dump();
+  }
+  const Json json = Json::parse(world.of_first(text));
+  AttentionOptions options;
+  options.schedule = json[0].get<std::string>();
+  options.own_mode = json[1].get<bool>();
+  options.mode = static_cast<Mode>(json[2].get<int>());
+  options.routes = {json[3].get<int>(), json[4].get<int>()};
+  options.backward = json[5].get<bool>();
+  return options;
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,106 @@
+#include "timing.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "gather.hpp"
+
+namespace distattn::cli {
+namespace {
+
+/// Of one rank's call, on the clock of rank 0.
+struct Interval {
+  double begin_s = 0, end_s = 0;
+};
+
+/// [call][rank].
+using Intervals = std::vector<std::vector<Interval>>;
+
+double seconds_of(std::chrono::steady_clock::time_point time) {
+  return std::chrono::duration<double>(time.time_since_epoch()).count();
+}
+
+Intervals gather_intervals(World& world, const std::vector<RankCalls>& here) {
+  const double ahead_s = world.clock_ahead_s();
+  std::vector<Interval> mine;
+  for (const RankCalls& rank : here) {
+    for (const Call& call : rank) mine.push_back({seconds_of(call.begin) - ahead_s, seconds_of(call.end) - ahead_s});
+  }
+  const std::vector<Interval> all = gather<Interval>(world, mine);
+  const auto ranks = static_cast<std::size_t>(world.size()), calls = here.front().size();
+  DISTATTN_EXPECT(all.size() == ranks * calls);
+  Intervals intervals(calls, std::vector<Interval>(ranks));
+  for (std::size_t i = 0; i < all.size(); ++i) intervals[i % calls][i / calls] = all[i];
+  return intervals;
+}
+
+/// Seconds of every call: from when the last call had ended everywhere, or the first rank began, to the last end.
+std::vector<double> call_seconds(const Intervals& calls) {
+  std::vector<double> seconds;
+  double previous_end_s = -std::numeric_limits<double>::infinity();
+  for (const std::vector<Interval>& ranks : calls) {
+    double begin_s = ranks.front().begin_s, end_s = ranks.front().end_s;
+    for (const Interval& rank : ranks) {
+      begin_s = std::min(begin_s, rank.begin_s);
+      end_s = std::max(end_s, rank.end_s);
+    }
+    seconds.push_back(end_s - std::max(begin_s, previous_end_s));
+    previous_end_s = end_s;
+  }
+  return seconds;
+}
+
+/// Below which a share of the sorted values lies: straight between neighbours.
+double quantile(const std::vector<double>& sorted, double share) {
+  const double place = share * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<std::size_t>(place);
+  const std::size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+}
+
+/// All ranks' steps in one call.
+Timeline timeline_of(World& world, const std::vector<RankCalls>& here, std::size_t call,
+                     const std::vector<Interval>& intervals) {
+  std::vector<Span> spans;
+  std::vector<double> seconds, begins_s;
+  for (const RankCalls& rank : here) {
+    spans.insert(spans.end(), rank[call].timeline.spans.begin(), rank[call].timeline.spans.end());
+    seconds.push_back(rank[call].timeline.seconds);
+  }
+  spans = gather<Span>(world, spans);
+  seconds = gather<double>(world, seconds);
+  std::vector<Timeline> timelines(seconds.size());
+  for (const Span& span : spans) timelines[static_cast<std::size_t>(span.rank)].spans.push_back(span);
+  for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
+    timelines[rank].seconds = seconds[rank];
+    begins_s.push_back(intervals[rank].begin_s);
+  }
+  return join(timelines, begins_s);
+}
+
+}  // namespace
+
+std::vector<Timing> timings_of(World& world, const std::vector<RankCalls>& here, int passes, int warmups) {
+  const Intervals intervals = gather_intervals(world, here);
+  const std::vector<double> all = call_seconds(intervals);
+  const auto stride = static_cast<std::size_t>(passes);
+  std::vector<Timing> timings;
+  for (std::size_t first = 0; first < stride; ++first) {
+    std::vector<double> seconds;
+    for (std::size_t i = first; i < all.size(); i += stride) seconds.push_back(all[i]);
+    const auto measured = seconds.begin() + warmups;
+    std::vector<double> sorted(measured, seconds.end());
+    std::sort(sorted.begin(), sorted.end());
+    const double middle = quantile(sorted, 0.5);
+    const auto nearest = std::min_element(
+        measured, seconds.end(), [middle](double a, double b) { return std::abs(a - middle) < std::abs(b - middle); });
+    const auto call = first + stride * static_cast<std::size_t>(nearest - seconds.begin());
+    timings.push_back({seconds.front(), middle, sorted.front(), quantile(sorted, 0.1), quantile(sorted, 0.9),
+                       timeline_of(world, here, call, intervals[call])});
+  }
+  return timings;
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,102 @@
+"""One binary, however its ranks are started: the same files to the last bit, results on rank 0 alone."""
+
+import filecmp
+import json
+import pathlib
+
+from ranks import (BINARY, MPIRUN, SCRATCH, clean_up, expect, expect_nothing_left, finish, leftovers, start,
+                   start_ranks, under_mpirun, under_srun, under_torchrun)
+
+SHAPE = ("--random", "--seq", "203", "--batch", "2", "--heads", "6", "--kv-heads", "3", "--head-dim", "16")
+FILES = ("o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy")
+DATA = pathlib.Path(__file__).parent.parent / "data" / "minilm-layer2.safetensors"
+SCHEDULES = {2: ["ulysses", "mesh:1x2x1:striped"], 3: ["balanced", "striped-ring"],
+             4: ["ring/burst", "zigzag-ring", "attention2d", "usp:2"], 8: ["zigzag-ring"]}
+
+
+def by_file(ranks, *arguments):
+    return finish(start_ranks(ranks, *arguments))
+
+
+STARTS = {"file": by_file, "torchrun": under_torchrun, "srun": under_srun}
+if MPIRUN:
+    STARTS["mpirun"] = under_mpirun
+
+
+def run_here(ranks, out, *arguments):
+    [(code, output, errors)] = finish([start([BINARY, *arguments, "--ranks", ranks, "--out", out])])
+    expect(code == 0, arguments, errors)
+    return json.loads(output)
+
+
+def same_everywhere(ranks, schedule, starts, *arguments):
+    arguments = ("run", *arguments, "--schedule", schedule, "--backward", "--check", "--json", "--backend",
+                 "reference")
+    here = SCRATCH / f"here-{ranks}-{schedule.replace('/', '-')}"
+    threads = run_here(ranks, here, *arguments)
+    for name in starts:
+        there = SCRATCH / f"{name}-{here.name}"
+        ends = STARTS[name](ranks, *arguments, "--out", there)
+        expect(all(code == 0 for code, _, _ in ends), name, ranks, schedule, ends)
+        expect([end for end in ends if end[1]] == ends[:1], "more than rank 0 prints:", name, ends)
+        found = json.loads(ends[0][1])
+        expect((found["ranks"], found["transport"]) == (ranks, "ucx"), name, found)
+        for field in ("steps", "messages", "bytes_sent_max", "peak_remote_bytes", "error"):
+            close = found[field] == threads[field] or field == "error" and found[field]["o"] <= found[field]["tolerance"]
+            expect(close, name, field, found[field], threads[field])
+        expect(sorted(f.name for f in there.iterdir()) == sorted(FILES), name, "wrote", list(there.iterdir()))
+        _, differ, missing = filecmp.cmpfiles(here, there, FILES, shallow=False)
+        expect(not differ and not missing, name, ranks, schedule, "differs in", differ, missing)
+        print(f"{name}: {ranks} ranks, {schedule}: the same bits", flush=True)
+
+
+def training_is_the_same():
+    model = ("step", "--layers", "1", "--hidden", "32", "--heads", "4", "--seq", "48", "--steps", "2", "--verify",
+             "--json", "--schedule", "auto")
+    [(code, here, errors)] = finish([start([BINARY, *model, "--ranks", "2"])])
+    expect(code == 0, errors)
+    ends = by_file(2, *model)
+    expect(all(end[0] == 0 for end in ends), ends)
+    for one, other in zip(json.loads(here), json.loads(ends[0][1])):
+        expect(all(one[f] == other[f] for f in ("loss", "grad_norm", "gradient_error", "bytes_sent_max")), one, other)
+    print("training: the same losses and gradients", flush=True)
+
+
+def drawings_hold_all_ranks():
+    trace = SCRATCH / "trace.json"
+    ends = by_file(3, "run", *SHAPE, "--schedule", "ring", "--trace", trace, "--svg", SCRATCH / "t.svg", "-n", "3")
+    expect(all(end[0] == 0 for end in ends), ends)
+    text = trace.read_text()
+    expect(all(f"rank {rank}" in text for rank in range(3)), "a rank is missing in", trace)
+
+
+def programs_are_compared():
+    show = ("show", "--seq", "203", "--batch", "2", "--heads", "6", "--kv-heads", "3", "--head-dim", "16", "--format",
+            "json", "--ranks", "2", "--schedule")
+    for name in ("ring", "ulysses"):
+        [(code, output, errors)] = finish([start([BINARY, *show, name])])
+        expect(code == 0, errors)
+        (SCRATCH / f"{name}.json").write_text(output)
+    run = ("run", *SHAPE[:1], "--program")
+    ends = finish(start_ranks(2, *run, own=lambda rank: [SCRATCH / "ring.json"]))
+    expect(all(end[0] == 0 for end in ends), ends)
+    ends = finish(start_ranks(2, *run, own=lambda rank: [SCRATCH / ("ring.json", "ulysses.json")[rank]]))
+    expect(all(code == 3 and "rank 1 differs from rank 0" in errors for code, _, errors in ends), ends)
+
+
+def main():
+    before = leftovers()
+    for ranks, schedules in SCHEDULES.items():
+        for i, schedule in enumerate(schedules):
+            same_everywhere(ranks, schedule, STARTS if ranks == 4 and i == 0 else ["file"], *SHAPE)
+    same_everywhere(4, "burst:zigzag", ["torchrun"], "--tensors", DATA)
+    training_is_the_same()
+    drawings_hold_all_ranks()
+    programs_are_compared()
+    expect_nothing_left(before)
+
+
+try:
+    main()
+finally:
+    clean_up()

@@ -1,0 +1,111 @@
+"""Starts the command as ranks in processes of their own, by hand: no launcher that would end the survivors of a fault."""
+
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+
+BINARY = sys.argv[1]
+SCRATCH = pathlib.Path(tempfile.mkdtemp(prefix="distattn-ranks-"))
+MPIRUN = shutil.which("mpirun")
+
+LAUNCHERS = ("PMIX_", "OMPI_", "SLURM_", "TORCHELASTIC_", "DISTATTN_")
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS) and name not in NAMES}
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def start(command, prefix=(), **variables):
+    return subprocess.Popen([*prefix, *map(str, command)], env={**CLEAN, **variables}, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True, cwd=SCRATCH)
+
+
+def start_ranks(ranks, *arguments, program=BINARY, prefix=lambda rank: (), own=lambda rank: (), **variables):
+    """One process a rank, which meet at a file; rank r is the r-th."""
+    meeting = SCRATCH / f"meeting-{time.monotonic_ns()}"
+    processes = []
+    for rank in range(ranks):
+        size = () if "--program" in arguments else ("--ranks", ranks)
+        command = [program, *arguments, *own(rank), *size, "--bootstrap", f"file:{meeting}"]
+        processes.append(start(command, prefix(rank), DISTATTN_RANK=str(rank), **variables))
+    return processes
+
+
+def finish(processes, seconds=60):
+    """(exit code, stdout, stderr) of each; whoever hangs is killed and has the exit code None."""
+    deadline = time.monotonic() + seconds
+    ends = []
+    for process in processes:
+        try:
+            out, err = process.communicate(timeout=max(0.1, deadline - time.monotonic()))
+            ends.append((process.returncode, out, err))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            ends.append((None, out, err))
+    return ends
+
+
+def under_torchrun(ranks, *arguments):
+    """With the variables that torchrun sets, as if its agent owned the port."""
+    with socket.socket() as agent:
+        agent.bind(("127.0.0.1", 0))
+        agent.listen()
+        port = agent.getsockname()[1]
+        places = [{"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
+                   "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+                   "TORCHELASTIC_RUN_ID": "none"} for r in range(ranks)]
+        return finish([start([BINARY, *arguments], **place) for place in places])
+
+
+def under_srun(ranks, *arguments):
+    """With the variables that srun sets: one node, one step."""
+    places = [{"SLURM_PROCID": str(r), "SLURM_LOCALID": str(r), "SLURM_NODEID": "0", "SLURM_NTASKS": str(ranks),
+               "SLURM_TASKS_PER_NODE": str(ranks), "SLURM_NODELIST": "localhost", "SLURM_STEP_ID": "0",
+               "SLURM_JOB_ID": str(os.getpid())} for r in range(ranks)]
+    return finish([start([BINARY, *arguments], **place) for place in places])
+
+
+def under_mpirun(ranks, *arguments):
+    options = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks)
+    return finish([start([MPIRUN, *options, BINARY, *arguments])])
+
+
+def leftovers():
+    """What a run must not leave: shared memory segments and this user's tokens."""
+    segments = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")} if os.path.isdir("/dev/shm") else set()
+    sysv = pathlib.Path("/proc/sysvipc/shm")
+    if sysv.exists():
+        segments |= {"sysv " + line.split()[1] for line in sysv.read_text().splitlines()[1:]}
+    tokens = pathlib.Path(tempfile.gettempdir()).glob(f"distattn-{os.geteuid()}-*.token")
+    return segments | {str(token) for token in tokens}
+
+
+def expect_nothing_left(before, seconds=20):
+    """Other tests that run at the same time leave nothing either, sooner or later."""
+    deadline = time.monotonic() + seconds
+    left = leftovers() - before
+    while left and time.monotonic() < deadline:
+        time.sleep(0.2)
+        left &= leftovers()
+    expect(not left, "left behind:", sorted(left))
+
+
+def expect(condition, *words):
+    if condition:
+        return
+    print("FAILED:", *words, flush=True)
+    sys.exit(1)
+
+
+def clean_up():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
