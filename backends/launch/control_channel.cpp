@@ -16,7 +16,7 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 /// Rank 0 judges first where both it and another rank could: the other one is only later informed.
-constexpr auto lead_margin = std::chrono::seconds(2);
+constexpr Clock::duration lead_margin = std::chrono::seconds(2);
 
 Clock::duration seconds(double s) { return duration_cast<Clock::duration>(duration<double>(s)); }
 
@@ -28,7 +28,7 @@ ControlChannel::ControlChannel(Rank rank, int size, std::vector<Socket> sockets,
       timeout_(seconds(timeout_s)),
       interval_(seconds(std::clamp(timeout_s / 10, 0.05, 0.5))),
       left_(sockets.size()),
-      liveness_(size, Clock::now()),
+      liveness_(size, Clock::now() + (rank == 0 ? Clock::duration() : lead_margin)),
       heard_from_lead_(Clock::now() + lead_margin),
       brought_(static_cast<std::size_t>(size)),
       has_brought_(static_cast<std::size_t>(size)),
@@ -114,14 +114,21 @@ void ControlChannel::check(Rank peer, Clock::time_point since) {
   check_held(peer, since);
 }
 
+bool ControlChannel::hears() const noexcept {
+  const std::scoped_lock lock(mutex_);
+  return !lead_is_silent();
+}
+
+bool ControlChannel::lead_is_silent() const { return !leads() && Clock::now() - heard_from_lead_ > 3 * interval_; }
+
 void ControlChannel::check_held(Rank peer, Clock::time_point since) {
   if (failure_) throw_failure();
   const auto now = Clock::now();
   // What others do is known from rank 0: while that is silent, nobody else can be blamed.
-  const bool lead_is_silent = !leads() && now - heard_from_lead_ > 3 * interval_;
-  Rank culprit = lead_is_silent ? 0 : liveness_.culprit(peer);
+  const bool silent = lead_is_silent();
+  Rank culprit = silent ? 0 : liveness_.culprit(peer);
   if (culprit == rank_) culprit = peer;
-  const auto progress = std::max(since, lead_is_silent ? heard_from_lead_ : liveness_.progress(culprit));
+  const auto progress = silent ? heard_from_lead_ : std::max(since, liveness_.progress(culprit));
   if (now - progress <= timeout_) return;
   const int step = liveness_.status(culprit).step;
   fail({rank_, ErrorKind::timeout,

@@ -37,6 +37,7 @@ class ControlChannel final : public Control {
   void awaiting(Lane lane, Rank peer) noexcept override { awaited(lane) = peer; }
   void arrived(Lane lane) noexcept override;
   void check(Rank peer, Clock::time_point since) override;
+  bool hears() const noexcept override;
   void abort(const Error& error) noexcept override;
   void on_failure(std::function<void(const Error&)> listener) override;
 
@@ -68,6 +69,7 @@ class ControlChannel final : public Control {
   void fail(Failure failure);
   [[noreturn]] void throw_failure() const;
   Error error_of(const Failure& failure) const;
+  bool lead_is_silent() const;
   void check_held(Rank peer, Clock::time_point since);
   std::optional<Rank> first_missing() const;
   void finish_collective();

@@ -30,12 +30,13 @@ ExchangeLane::~ExchangeLane() {
 
 Error ExchangeLane::seen_from_here(const Error& error) const {
   const Rank awaited = awaited_;
-  if (awaited < 0) return {error.kind(), fmt::format("{}; rank {} awaited nobody at that time", error.what(), rank_)};
-  return {error.kind(), fmt::format("{}; rank {} awaited rank {} in step {}, {} lane", error.what(), rank_, awaited,
-                                    number_.load(), name_of(lane_))};
+  if (awaited < 0) return {error.kind(), fmt::format("{}; rank {} awaited no edge at that time", error.what(), rank_)};
+  return {error.kind(), fmt::format("{}; rank {} awaited {} in step {}, {} lane", error.what(), rank_,
+                                    edge(awaited, awaited_outgoing_), number_.load(), name_of(lane_))};
 }
 
-void ExchangeLane::await(Rank peer) {
+void ExchangeLane::await(Rank peer, bool outgoing) {
+  awaited_outgoing_ = outgoing;
   awaited_ = peer;
   if (peer >= 0)
     control_.awaiting(lane_, peer);
@@ -121,7 +122,7 @@ void ExchangeLane::wait(const Step& step) {
     } else {
       idle_.wait();
     }
-    if (next < count_ && messages_[next].peer != awaited_) await(messages_[next].peer);
+    if (next < count_ && messages_[next].peer != awaited_) await(messages_[next].peer, messages_[next].outgoing);
     if (ended_.load(std::memory_order_relaxed)) check(messages_[std::min(next, count_ - 1)].peer, since);
     if (Clock::now() - looked < looking_interval) continue;
     looked = Clock::now();
@@ -170,20 +171,21 @@ void ExchangeLane::finish() {
   Worker::release(flushing_);
 }
 
-std::string ExchangeLane::edge(const Message& message) const {
-  return message.outgoing ? fmt::format("edge {} -> {}", rank_, message.peer)
-                          : fmt::format("edge {} -> {}", message.peer, rank_);
+std::string ExchangeLane::edge(Rank peer, bool outgoing) const {
+  return outgoing ? fmt::format("edge {} -> {}", rank_, peer) : fmt::format("edge {} -> {}", peer, rank_);
 }
 
-/// The network notices a death at about the same time as the control channel, which knows more about it.
+/// The network notices a death at about the same time as the control channel, which knows more about it: also whether
+/// the peer has only given up on a third rank.
 void ExchangeLane::fail(const Step& step, const Message& message, const std::string& why) {
-  const auto deadline = Clock::now() + verdict_time;
-  while (Clock::now() < deadline) {
-    check(message.peer, Clock::now());
+  const auto begin = Clock::now();
+  while (Clock::now() < begin + verdict_time || !control_.hears()) {
+    check(message.peer, begin);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-  throw Error(ErrorKind::peer, fmt::format("{}, {}: {} (rank {} failed or its connection broke) see its own output",
-                                           place_of(rank_, step), edge(message), why, message.peer));
+  throw Error(ErrorKind::peer,
+              fmt::format("{}, {}: {} (rank {} failed or its connection broke) see its own output",
+                          place_of(rank_, step), edge(message.peer, message.outgoing), why, message.peer));
 }
 
 }  // namespace distattn::backends::ucx

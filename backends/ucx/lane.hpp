@@ -42,10 +42,10 @@ class ExchangeLane {
   void look_around(const Step& step, const Message& awaited);
   void check_arrived(const Step& step, const Message& message);
   void check(Rank peer, Clock::time_point since);
-  void await(Rank peer);
+  void await(Rank peer, bool outgoing = false);
   void finish();
   [[noreturn]] void fail(const Step& step, const Message& message, const std::string& why);
-  std::string edge(const Message& message) const;
+  std::string edge(Rank peer, bool outgoing) const;
   std::uint64_t tag(const Step& step, Rank sender) const;
 
   Worker worker_;
@@ -61,6 +61,7 @@ class ExchangeLane {
   std::atomic<bool> ended_{false};
   std::atomic<int> number_{-1};  // of the step
   std::atomic<Rank> awaited_{-1};
+  std::atomic<bool> awaited_outgoing_{false};
 };
 
 }  // namespace distattn::backends::ucx

@@ -73,6 +73,8 @@ NewFile::~NewFile() {
 void NewFile::resize(std::size_t bytes) {
   const auto size = static_cast<off_t>(bytes);
   if (size < 0) fail(path_, EFBIG);
+  // A disk that is too full says so now; file systems that cannot reserve room say so when it is used.
+  if (::fallocate(fd_, 0, 0, size) != 0 && errno == ENOSPC) fail(path_, errno);
   if (::ftruncate(fd_, size) != 0) fail(path_, errno);
 }
 
