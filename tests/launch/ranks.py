@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 
-BINARY = sys.argv[1]
+BINARY = os.path.abspath(sys.argv[1])
 SCRATCH = pathlib.Path(tempfile.mkdtemp(prefix="distattn-ranks-"))
 MPIRUN = shutil.which("mpirun")
 
@@ -24,19 +24,23 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def start(command, prefix=(), **variables):
+def start(command, prefix=(), before_exec=None, **variables):
     return subprocess.Popen([*prefix, *map(str, command)], env={**CLEAN, **variables}, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True, cwd=SCRATCH)
+                            stderr=subprocess.PIPE, text=True, cwd=SCRATCH, preexec_fn=before_exec,
+                            restore_signals=before_exec is None)
 
 
-def start_ranks(ranks, *arguments, program=BINARY, prefix=lambda rank: (), own=lambda rank: (), **variables):
-    """One process a rank, which meet at a file; rank r is the r-th."""
+def start_ranks(ranks, *arguments, program=BINARY, prefix=lambda rank: (), own=lambda rank: (), only=None,
+                before_exec=None, **variables):
+    """One process a rank, which meet at a file; rank r is the r-th. `own` gives a rank arguments, `only` variables,
+    `before_exec` something to do."""
     meeting = SCRATCH / f"meeting-{time.monotonic_ns()}"
     processes = []
     for rank in range(ranks):
         size = () if "--program" in arguments else ("--ranks", ranks)
         command = [program, *arguments, *own(rank), *size, "--bootstrap", f"file:{meeting}"]
-        processes.append(start(command, prefix(rank), DISTATTN_RANK=str(rank), **variables))
+        processes.append(start(command, prefix(rank), (before_exec or {}).get(rank), DISTATTN_RANK=str(rank),
+                               **variables, **(only or {}).get(rank, {})))
     return processes
 
 

@@ -1,0 +1,115 @@
+/// A rank that computes forward and backward for ever, until it or another one fails: DISTATTN_FAULT says who fails how
+/// and where, as "throw forward 3 20": in the kernels of step 3 of the 20th forward pass. It prints the moment.
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <sstream>
+#include <stdexcept>
+#include <vector>
+
+#include "distattn/attention.hpp"
+#include "distattn/launch.hpp"
+#include "distattn/registry.hpp"
+
+namespace distattn::test {
+namespace {
+
+struct Fault {
+  std::string kind, pass;
+  int step = -1, call = -1;
+};
+
+Fault fault_here() {
+  Fault fault;
+  if (const char* const text = std::getenv("DISTATTN_FAULT")) {
+    std::istringstream(text) >> fault.kind >> fault.pass >> fault.step >> fault.call;
+  }
+  return fault;
+}
+
+void fail(const Fault& fault) {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  std::printf("%.6f\n", std::chrono::duration<double>(now).count());
+  std::fflush(stdout);
+  if (fault.kind == "kill") ::raise(SIGKILL);
+  if (fault.kind == "stop") ::raise(SIGSTOP);
+  if (fault.kind == "throw") throw std::runtime_error("a kernel failed");
+}
+
+/// Computes as another device does, until it fails.
+class FaultyDevice final : public Device {
+ public:
+  FaultyDevice(std::unique_ptr<Device> device, Fault fault) : device_(std::move(device)), fault_(std::move(fault)) {}
+
+  std::string_view name() const override { return device_->name(); }
+  MemorySpace space() const override { return device_->space(); }
+  std::string why_not(const Problem& problem, Pass pass) const override { return device_->why_not(problem, pass); }
+  std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
+    return device_->allocate(outline, program, rank);
+  }
+  void load(const Bindings& bindings, BufferTable& buffers) override { device_->load(bindings, buffers); }
+  void store(const BufferTable& buffers, const Bindings& bindings) override { device_->store(buffers, bindings); }
+  void abort(const Error& error) noexcept override { device_->abort(error); }
+
+  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
+    if (name_of(buffers.outline().pass) != fault_.pass || step.number != fault_.step || ++calls_ != fault_.call) {
+      return device_->submit(step, buffers, after);
+    }
+    try {
+      fail(fault_);
+      return device_->submit(step, buffers, after);
+    } catch (...) {
+      return Event::failed(std::make_exception_ptr(error_at(buffers.rank(), step, std::current_exception())));
+    }
+  }
+
+ private:
+  std::unique_ptr<Device> device_;
+  Fault fault_;
+  int calls_ = 0;
+};
+
+void compute(Transport& transport) {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = 256;
+  problem.heads = problem.kv_heads = 4;
+  problem.head_dim = problem.value_dim = 32;
+  FaultyDevice device(make_device("reference", {1, transport.size()}), fault_here());
+  AttentionOptions options;
+  options.schedule = "zigzag-ring";
+  options.backward = true;
+  Attention attention(problem, options, device, transport);
+  const auto tokens = static_cast<std::int64_t>(attention.query_positions().size());
+  std::vector<float> in(static_cast<std::size_t>(tokens * 4 * 32), 0.5f), lse(static_cast<std::size_t>(tokens * 4));
+  std::vector<float> o(in.size()), dq(in.size()), dk(in.size()), dv(in.size());
+  const auto view = [&](std::vector<float>& values) { return dense_view(values.data(), 1, tokens, 4, 32); };
+  const Bindings bindings{view(in), view(in), view(in), view(o), statistics_view(lse.data(), 1, 4, tokens),
+                          view(in), view(dq), view(dk), view(dv)};
+  while (true) {
+    attention.forward(bindings);
+    attention.backward(bindings);
+  }
+}
+
+int run(const LaunchOptions& options) {
+  try {
+    World(options).run([](Rank, Transport& transport, Bootstrap&) { compute(transport); });
+  } catch (const Error& error) {
+    std::fprintf(stderr, "distattn: %s\n", error.what());
+    return error.kind() == ErrorKind::timeout ? 4 : 3;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace distattn::test
+
+/// faulty_rank TIMEOUT --ranks N --bootstrap NAME
+int main(int argc, char** argv) {
+  if (argc != 6) return 2;
+  return distattn::test::run({argv[5], "ucx", std::atoi(argv[3]), std::atof(argv[1])});
+}
