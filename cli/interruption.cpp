@@ -1,5 +1,6 @@
 #include "interruption.hpp"
 
+#include <semaphore.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -25,9 +26,14 @@ Actions& actions() {
   return *instance;
 }
 
-[[noreturn]] void wait_and_end(sigset_t signals) {
-  int signal = 0;
-  ::sigwait(&signals, &signal);
+sem_t came;
+
+/// Runs on whichever thread the system picks: libraries start theirs before main, which block no signal.
+void tell(int) { ::sem_post(&came); }
+
+[[noreturn]] void wait_and_end() {
+  while (::sem_wait(&came) != 0) {
+  }
   discard_partial_files();
   // Held to the end: who learns of the interruption from an action does not get past its own AtInterruption.
   const std::lock_guard lock(actions().mutex);
@@ -39,16 +45,17 @@ Actions& actions() {
 }  // namespace
 
 void watch_for_interruption() {
-  sigset_t signals;
-  ::sigemptyset(&signals);
+  ::sem_init(&came, 0, 0);
+  actions();
+  std::thread(wait_and_end).detach();
+  struct sigaction ours {};
+  ours.sa_handler = tell;
+  ours.sa_flags = SA_RESTART;
   for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction current {};
     ::sigaction(signal, nullptr, &current);
-    if (current.sa_handler != SIG_IGN) ::sigaddset(&signals, signal);
+    if (current.sa_handler != SIG_IGN) ::sigaction(signal, &ours, nullptr);
   }
-  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  actions();
-  std::thread(wait_and_end, signals).detach();
 }
 
 Error interrupted() { return {ErrorKind::interrupted, "interrupted (by a signal) nothing was written"}; }

@@ -8,8 +8,8 @@
 
 namespace distattn::cli {
 
-/// Call before any other thread starts. The signals are then taken by a thread of their own, which discards the
-/// partial files, does what AtInterruption asked for and ends the process with 130.
+/// From now on a thread of its own, told by the signals, discards the partial files, does what AtInterruption asked
+/// for and ends the process with 130.
 void watch_for_interruption();
 
 /// What an interrupted run says.
