@@ -135,7 +135,7 @@ void ControlChannel::check_held(Rank peer, Clock::time_point since) {
         fmt::format("rank {} made no progress for {:.3g} s ({}; rank {} waits for rank {}) give a longer --timeout if "
                     "it is only slow",
                     culprit, duration<double>(timeout_).count(),
-                    step < 0 ? "it had not begun to compute" : fmt::format("it was in step {}", step), rank_, peer)});
+                    step < 0 ? "no step of it was known yet" : fmt::format("it was in step {}", step), rank_, peer)});
   flush();
   wake();
   throw_failure();

@@ -142,7 +142,7 @@ void ControlChannel::lose(Rank peer) {
   const int step = liveness_.status(peer).step;
   fail({peer, ErrorKind::peer,
         fmt::format("rank {} is gone (its process ended or its connection broke; {}) look at its own output", peer,
-                    step < 0 ? "it had not begun to compute" : fmt::format("it was in step {}", step))});
+                    step < 0 ? "no step of it was known yet" : fmt::format("it was in step {}", step))});
 }
 
 void ControlChannel::beat() {

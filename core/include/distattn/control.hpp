@@ -28,7 +28,7 @@ class Control {
   /// made no progress for the timeout, counted from `since` at the earliest. A timeout ends the run for all ranks.
   virtual void check(Rank peer, Clock::time_point since) = 0;
   /// Whether the failure of another rank would be heard at the moment; if not, whoever passes it on is in trouble.
-  virtual bool hears() const noexcept = 0;
+  virtual bool hears() const noexcept { return true; }
   /// Ends the run of all ranks with `error`; the first such call of any rank counts.
   virtual void abort(const Error& error) noexcept = 0;
   /// `listener` is called, at once and on any thread, with the failure that ended the run; null: nobody. Returns when
