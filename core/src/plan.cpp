@@ -37,7 +37,8 @@ std::variant<std::vector<PassPlan>, std::string> plan_schedule(std::string_view 
                                                                const Routes& routes, const Machine& machine) {
   auto resolved = resolve_pair(name, problem, ranks);
   if (auto* reason = std::get_if<std::string>(&resolved)) return std::move(*reason);
-  const auto& [forward, backward] = std::get<RecipePair>(resolved);
+  const RecipePair& pair = std::get<RecipePair>(resolved);
+  const Recipe &forward = pair.forward, &backward = pair.backward;
   std::vector<PassPlan> plans;
   const auto add = [&](const Recipe& recipe, Pass pass) {
     const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
