@@ -1,7 +1,7 @@
 """The documents say what is true: commands in them run, excerpts are the source, links lead somewhere.
 
-A fence marked `sh` holds commands, one a line. A fence after <!-- from PATH --> quotes that file, where a line with
-nothing but … stands for lines left out.
+A fence marked `sh` holds commands, one a line. A fence after <!-- from PATH --> quotes that file, one after
+<!-- printed by COMMAND --> its output; a line with nothing but … stands for lines left out.
 """
 
 import re
@@ -13,14 +13,14 @@ from house import BUILD, SOURCE, expect, run_well
 # The two commands of the README's first screen are what CI and the test house_quickstart run.
 RUN_ELSEWHERE = ("packaging/quickstart.sh", "packaging/test.sh")
 
-FENCE = re.compile(r"^(?:<!-- from (?P<source>\S+) -->\n)?```(?P<language>\w*)\n(?P<body>.*?)^```$", re.M | re.S)
+FENCE = re.compile(r"^(?:<!-- (?:from (?P<source>\S+)|printed by (?P<command>.*?)) -->\n)?```(?P<language>\w*)\n(?P<body>.*?)^```$", re.M | re.S)
 
-documents = sorted(SOURCE.glob("*.md")) + sorted(SOURCE.glob("packaging/**/*.md"))
+documents = sorted(SOURCE.glob("*.md")) + [path for folder in ("docs", "packaging")
+                                           for path in sorted((SOURCE / folder).glob("**/*.md"))]
 commands = excerpts = links = 0
 
 
-def check_excerpt(document, source, body):
-    text = (SOURCE / source).read_text()
+def check_excerpt(document, source, text, body):
     position = 0
     for part in re.split(r"^\s*…\s*\n", body, flags=re.M):
         found = text.find(part, position)
@@ -28,26 +28,28 @@ def check_excerpt(document, source, body):
         position = found + len(part)
 
 
-def check_command(line, folder):
-    words = shlex.split(line)
-    if words[0] in RUN_ELSEWHERE:
-        return
+def output_of(line, folder):
+    if shlex.split(line)[0] in RUN_ELSEWHERE:
+        return ""
     # Outputs of examples belong in a scratch folder, inputs and the program where they are.
     line = re.sub(r"\bbuild/bin/distattn\b", str(BUILD / "bin/distattn"), line)
-    line = re.sub(r"\btests/data/", f"{SOURCE}/tests/data/", line)
-    run_well("bash", "-euo", "pipefail", "-c", line, cwd=folder)
+    line = re.sub(r"\b(tests/data|docs)/", rf"{SOURCE}/\1/", line)
+    return run_well("bash", "-euo", "pipefail", "-c", line, cwd=folder)
 
 
 for document in documents:
     text = document.read_text()
     for fence in FENCE.finditer(text):
         if fence["source"]:
-            check_excerpt(document, fence["source"], fence["body"])
+            check_excerpt(document, fence["source"], (SOURCE / fence["source"]).read_text(), fence["body"])
+            excerpts += 1
+        if fence["command"]:
+            check_excerpt(document, fence["command"], output_of(fence["command"], SOURCE), fence["body"])
             excerpts += 1
         if fence["language"] == "sh":
             with tempfile.TemporaryDirectory() as folder:
                 for line in fence["body"].splitlines():
-                    check_command(line, folder)
+                    output_of(line, folder)
                     commands += 1
     for link in re.findall(r"\]\((?!https?:)([^)#\s]+)", FENCE.sub("", text)):
         expect((document.parent / link).exists(), f"{document.name} links to {link}, which is not there")

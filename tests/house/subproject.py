@@ -1,4 +1,4 @@
-"""distattn inside another project: nothing but the library, and programs that use it."""
+"""distattn fetched into another project: nothing but the library, and programs that use it."""
 
 import pathlib
 import shutil
@@ -14,8 +14,8 @@ with tempfile.TemporaryDirectory() as scratch:
              "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DDISTATTN_WITH_KOKKOS=OFF",
              "-DDISTATTN_WITH_CUDA=OFF", *launcher)
     targets = run_well(CMAKE, "--build", folder, "--target", "help")
-    for guest in ("distattn_cli", "test_", "install: "):
-        own = [line for line in targets.splitlines() if guest in line and "distattn/" in line]
+    for guest in ("distattn_cli", "test_", "/install: "):
+        own = [line for line in targets.splitlines() if guest in line and "distattn" in line]
         expect(not own, f"a subproject brings {own}")
     run_well(CMAKE, "--build", folder, "--target", "own_schedule")
     print(run_well(folder / "own_schedule"), end="")
