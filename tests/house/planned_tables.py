@@ -55,7 +55,9 @@ def tables(command):
                for kind, routed in ((("", False),) if "ethernet" in name else ((", straight", False), (", routed", True)))]
 
     schedules = {key[0] for _, seconds, _ in columns for key in seconds if not key[2]}
-    order = sorted(schedules, key=lambda name: min(columns[1][1].get((name, kind, False), 1e9) for kind in (False, True)))
+    # By the second column, then by the next where the schedule does not apply, then by name.
+    order = sorted(schedules, key=lambda name: ([seconds.get((name, routed, False), float("inf"))
+                                                 for _, seconds, routed in columns[1:]], name))
     by_schedule = table(["ms, both passes"] + [head for head, _, _ in columns],
                         [[f"`{name}`"] + [milliseconds(seconds.get((name, routed, False))) for _, seconds, routed in columns]
                          for name in order])
