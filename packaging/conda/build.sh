@@ -2,6 +2,9 @@
 # Builds and installs everything once; the recipe's outputs share it out.
 set -euo pipefail
 
+with_cuda=OFF
+[[ ${cuda_compiler_version:-None} == None ]] || with_cuda=ON
+
 # CMAKE_ARGS is conda's own and a list.
 # shellcheck disable=SC2086
 cmake -S . -B build -G Ninja ${CMAKE_ARGS:-} \
@@ -12,9 +15,9 @@ cmake -S . -B build -G Ninja ${CMAKE_ARGS:-} \
   -DDISTATTN_BUILD_CLI=ON \
   -DDISTATTN_BUILD_TESTS=OFF \
   -DDISTATTN_WITH_BLAS=ON \
-  -DDISTATTN_WITH_CUDA="${DISTATTN_CUDA:-OFF}" \
+  -DDISTATTN_WITH_CUDA=$with_cuda \
   -DDISTATTN_WITH_KOKKOS=ON \
-  -DDISTATTN_WITH_NCCL="${DISTATTN_CUDA:-OFF}" \
+  -DDISTATTN_WITH_NCCL=$with_cuda \
   -DDISTATTN_WITH_PMIX=ON \
   -DDISTATTN_WITH_UCX=ON
 cmake --build build --parallel "${CPU_COUNT:-1}"

@@ -32,7 +32,8 @@ def check_version():
 
 def check_dependencies():
     text = (folder / "recipe.yaml").read_text()
-    needed = set(re.findall(r"^ +- ([a-z][\w-]+)", text, re.M))
+    # Conda's CUDA compiler is what others call cuda-nvcc.
+    needed = set(re.findall(r"^ +- ([a-z][\w-]+)", text.replace('${{ compiler("cuda") }}', "cuda-nvcc"), re.M))
     hints = package_hints("conda")
     expect(hints <= needed, f"CMake's errors name {sorted(hints - needed)}, on which the recipe does not depend")
 

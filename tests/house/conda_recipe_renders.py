@@ -13,6 +13,10 @@ rendered = [package.recipe.to_dict()
             for package in Stage0Recipe.from_file(str(folder / "recipe.yaml")).render(variants)]
 
 names = sorted(recipe["package"]["name"] for recipe in rendered)
-expect(names == ["distattn", "libdistattn", "libdistattn-devel"], f"rendered {names}")
-expect(len({str(recipe["staging_caches"]) for recipe in rendered}) == 1, "the packages are not built once")
+expect(names == sorted(["distattn", "libdistattn", "libdistattn-devel"] * 2), f"rendered {names}")
+expect(len({str(recipe["staging_caches"]) for recipe in rendered}) == 2, "the packages of a variant are not built once")
+for recipe in rendered:
+    needed = recipe["staging_caches"][0]["requirements"]
+    cuda = any(requirement.startswith("cuda") for requirement in needed["build"])
+    expect(cuda == ("nccl" in needed["host"]), f"CUDA and NCCL do not come together: {needed}")
 print(f"{len(rendered)} packages")

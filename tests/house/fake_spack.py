@@ -74,6 +74,12 @@ class CMakePackage:
         return self.define(name, self.spec.values[variant]) if variant in self.spec.values else ""
 
 
+class CudaPackage:
+    """Brings the variants cuda and cuda_arch, and the dependency on CUDA."""
+
+    cuda_arch_values = ("80", "90", "90a", "100f")
+
+
 def load(path):
     """The recorder of a recipe's directives and its class."""
     recorder = Recorder()
@@ -88,7 +94,10 @@ def load(path):
     for name in ("spack_repo", "spack_repo.builtin", systems):
         modules[name] = types.ModuleType(name)
     modules[f"{systems}.cmake"] = types.SimpleNamespace(CMakePackage=CMakePackage)
+    modules[f"{systems}.cuda"] = types.SimpleNamespace(CudaPackage=CudaPackage)
     sys.modules.update(modules)
+    recorder.variant("cuda", default=False)
+    recorder.depends_on("cuda", when="+cuda")
 
     scope = {"__file__": str(path), "__name__": "package"}
     exec(compile(path.read_text(), str(path), "exec"), scope)  # pylint: disable=exec-used
@@ -96,11 +105,13 @@ def load(path):
 
 
 def combinations(recorder):
-    """Every combination of boolean variants that their conditions allow."""
+    """Every combination of boolean variants that their conditions allow, with each GPU architecture under +cuda."""
     free = [name for name, (_, condition) in recorder.variants.items() if condition is None]
     conditional = [(name, condition) for name, (_, condition) in recorder.variants.items() if condition is not None]
     for values in itertools.product((False, True), repeat=len(free)):
         chosen = dict(zip(free, values))
         open_names = [name for name, condition in conditional if Spec(chosen).satisfies(condition)]
         for more in itertools.product((False, True), repeat=len(open_names)):
-            yield Spec({**chosen, **dict(zip(open_names, more))})
+            full = {**chosen, **dict(zip(open_names, more))}
+            for arch in CudaPackage.cuda_arch_values if full["cuda"] else (None,):
+                yield Spec({**full, "cuda_arch": (arch,)} if arch else full)

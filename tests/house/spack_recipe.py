@@ -22,7 +22,7 @@ for spec in fake_spack.combinations(recorder):
                f"{argument}: Spack decides, AUTO would look around")
         seen.add(name)
 
-expect(count >= 8, f"only {count} combinations of variants")
+expect(count >= 40, f"only {count} combinations of variants")
 with_options = {name for name in options if name.startswith("DISTATTN_WITH_")}
 expect(with_options <= seen, f"the recipe leaves {sorted(with_options - seen)} to chance")
 
@@ -33,6 +33,11 @@ for variant in recorder.variants:
     if f"DISTATTN_WITH_{variant.upper()}" in with_options:
         expect(any(condition and f"+{variant}" in condition.split() for _, condition in recorder.dependencies),
                f"+{variant} brings no dependency")
+
+expect(("cuda_arch=none", "+cuda") in recorder.conflicts, "+cuda without cuda_arch is not refused")
+for arch in fake_spack.CudaPackage.cuda_arch_values:
+    expect((f"nccl+cuda cuda_arch={arch}", f"+nccl cuda_arch={arch}") in recorder.dependencies,
+           f"cuda_arch={arch} is not forwarded to nccl")
 
 missing = set(recipe.sanity_check_is_file) - set(installed_files())
 expect(not missing, f"the recipe checks {sorted(missing)}, which are not installed")

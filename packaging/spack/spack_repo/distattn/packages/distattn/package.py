@@ -3,11 +3,12 @@
 import pathlib
 
 from spack_repo.builtin.build_systems.cmake import CMakePackage
+from spack_repo.builtin.build_systems.cuda import CudaPackage
 
 from spack.package import *
 
 
-class Distattn(CMakePackage):
+class Distattn(CMakePackage, CudaPackage):
     """Distributed, memory-efficient, exact attention: schedules that are planned as data, proved before they run,
     and executed on CPUs and GPUs."""
 
@@ -22,8 +23,7 @@ class Distattn(CMakePackage):
     variant("shared", default=True, description="Build a shared library")
     variant("ucx", default=True, description="UCX transport")
     variant("pmix", default=True, description="Start under PMIx launchers (mpirun, srun)")
-    variant("cuda", default=False, description="CUDA backend")
-    variant("nccl", default=False, when="+cuda", description="NCCL transport")
+    variant("nccl", default=True, description="NCCL transport", when="+cuda")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -36,6 +36,7 @@ class Distattn(CMakePackage):
     depends_on("fmt@9:")
     depends_on("nlohmann-json@3.11:")
     depends_on("openblas")
+    # Kokkos is the CPU backend; CUDA kernels are our own, so a CUDA Kokkos is neither needed nor excluded.
     depends_on("kokkos@4:5")
     depends_on("kokkos+pic", when="~shared")
 
@@ -44,7 +45,10 @@ class Distattn(CMakePackage):
     depends_on("ucx@1.13:", when="+ucx")
     depends_on("cuda@12:", when="+cuda")
     depends_on("nccl@2.14:", when="+nccl")
+    for arch in CudaPackage.cuda_arch_values:
+        depends_on(f"nccl+cuda cuda_arch={arch}", when=f"+nccl cuda_arch={arch}")
 
+    conflicts("cuda_arch=none", when="+cuda", msg="distattn+cuda needs a value for cuda_arch")
     conflicts("%gcc@:11", msg="distattn is written in C++20: gcc 12 or later")
     conflicts("%clang@:13", msg="distattn is written in C++20: clang 14 or later")
 
@@ -59,17 +63,20 @@ class Distattn(CMakePackage):
         return "Ninja"
 
     def cmake_args(self):
-        return [
+        args = [
             self.define("DISTATTN_BUILD_CLI", True),
             self.define("DISTATTN_BUILD_TESTS", self.run_tests),
             self.define("DISTATTN_WITH_BLAS", "ON"),
             self.define("DISTATTN_WITH_KOKKOS", "ON"),
             self.define_from_variant("BUILD_SHARED_LIBS", "shared"),
             self.define_from_variant("DISTATTN_WITH_UCX", "ucx"),
-            self.define_from_variant("DISTATTN_WITH_CUDA", "cuda"),
-            self.define("DISTATTN_WITH_NCCL", "ON" if self.spec.satisfies("+nccl") else "OFF"),
             self.define_from_variant("DISTATTN_WITH_PMIX", "pmix"),
+            self.define_from_variant("DISTATTN_WITH_CUDA", "cuda"),
+            self.define("DISTATTN_WITH_NCCL", self.spec.satisfies("+nccl")),
         ]
+        if self.spec.satisfies("+cuda"):
+            args.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
+        return args
 
     def test_validate(self):
         """results of every schedule on four ranks against the float64 oracle"""
