@@ -5,7 +5,9 @@ namespace distattn::backends {
 
 Registration register_cuda() {
   const cuda::Gpus& gpus = cuda::find_gpus();
-  return {{"cuda", BackendKind::device, true, gpus.count > 0, gpus.why, gpus.version},
+  const bool usable = gpus.count > 0;
+  const std::string why = gpus.why + (usable ? "; transports of host memory go through pinned memory" : "");
+  return {{"cuda", BackendKind::device, true, usable, why, gpus.version},
           [](const DeviceOptions& options) { return make_cuda_device(cuda::driver_for(options.local_rank), options); }};
 }
 

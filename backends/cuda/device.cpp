@@ -11,6 +11,7 @@
 #include "backends/cuda/event.hpp"
 #include "backends/cuda/launches.hpp"
 #include "backends/cuda/mirror.hpp"
+#include "backends/cuda/staged_transport.hpp"
 #include "backends/staging.hpp"
 #include "kernels/cuda/attend_kernels.hpp"
 #include "kernels/cuda/elementwise.hpp"
@@ -145,6 +146,10 @@ class CudaDevice final : public Device {
     } catch (...) {
       return Event::failed(std::make_exception_ptr(error_at(table.rank(), step, std::current_exception())));
     }
+  }
+
+  std::unique_ptr<Transport> staged(Transport& over) override {
+    return over.reaches(MemorySpace::host) ? std::make_unique<StagedTransport>(driver_, over) : nullptr;
   }
 
   void abort(const Error& error) noexcept override {

@@ -1,15 +1,15 @@
 #include "backends/nccl/issue_order.hpp"
 
 namespace distattn::backends::nccl {
-namespace {
 
-/// The first exchange at `step` or behind it.
-std::size_t exchange_from(const RankProgram& program, std::size_t step) {
-  while (step < program.steps.size() && program.steps[step].lane == Lane::compute) ++step;
+/// The first exchange over NCCL at `step` or behind it.
+std::size_t IssueOrder::exchange_from(const RankProgram& program, std::size_t step) const {
+  const auto is_exchange = [this](Lane lane) {
+    return lane == Lane::near || (lane == Lane::far && lanes_ == Lanes::both);
+  };
+  while (step < program.steps.size() && !is_exchange(program.steps[step].lane)) ++step;
   return step;
 }
-
-}  // namespace
 
 bool IssueOrder::is_next(const Step& step, const BufferTable& buffers) const {
   const auto found = next_.find(&buffers);

@@ -7,11 +7,16 @@
 
 namespace distattn::backends::nccl {
 
+/// Which lanes' exchanges go over NCCL.
+enum class Lanes : std::uint8_t { both, near };
+
 /// Two lanes are two communicators on one GPU. Where their kernels do not fit side by side, ranks that started them in
 /// different orders would wait for each other for ever. All ranks therefore start them as the program lists them: by
 /// step, near before far. Programs of different tables have no order between them. Not thread-safe.
 class IssueOrder {
  public:
+  explicit IssueOrder(Lanes lanes) : lanes_(lanes) {}
+
   /// Whether a pass over the program is to begin.
   bool begins(const BufferTable& buffers) const { return next_.find(&buffers) == next_.end(); }
   /// Whether `step` is the next exchange of its program.
@@ -20,6 +25,9 @@ class IssueOrder {
   void pass(const Step& step, const BufferTable& buffers);
 
  private:
+  std::size_t exchange_from(const RankProgram& program, std::size_t step) const;
+
+  const Lanes lanes_;
   std::map<const BufferTable*, std::size_t> next_;  // of programs that have begun and not ended
 };
 

@@ -1,23 +1,42 @@
+#include "backends/nccl/split_transport.hpp"
 #include "backends/nccl/transport.hpp"
 #include "backends/registration.hpp"
 
 namespace distattn::backends {
+namespace {
 
-Registration register_nccl() {
+/// Usable where there is a GPU and NCCL's library; `what` it does then.
+BackendInfo info_of(const char* name, const char* what) {
   BackendInfo info{
-      "nccl", BackendKind::transport, true, false, "", "built with " + nccl::version_text(NCCL_VERSION_CODE)};
+      name, BackendKind::transport, true, false, "", "built with " + nccl::version_text(NCCL_VERSION_CODE)};
   try {
     info.version += ", loaded " + nccl::load_library().version;
     const cuda::Gpus& gpus = cuda::find_gpus();
     info.usable = gpus.count > 0;
-    info.why = info.usable ? "ranks in different processes, each with a GPU of its own" : gpus.why;
+    info.why = info.usable ? what : gpus.why;
   } catch (const Error& error) {
     info.why = error.what();
   }
-  Registration registration{info, {}};
+  return info;
+}
+
+}  // namespace
+
+Registration register_nccl() {
+  Registration registration{info_of("nccl", "ranks in different processes, each with a GPU of its own"), {}};
   registration.make_transport = [](Bootstrap& bootstrap) {
     return std::make_unique<nccl::NcclTransport>(nccl::load_library(), cuda::driver_for(bootstrap.local_rank()),
                                                  bootstrap);
+  };
+  return registration;
+}
+
+Registration register_nccl_ucx() {
+  Registration registration{info_of("nccl+ucx", "nccl between near ranks, ucx through pinned memory between far ones"),
+                            {}};
+  registration.make_transport = [](Bootstrap& bootstrap) {
+    return std::make_unique<nccl::SplitTransport>(nccl::load_library(), cuda::driver_for(bootstrap.local_rank()),
+                                                  bootstrap, distattn::make_transport("ucx", bootstrap));
   };
   return registration;
 }

@@ -97,7 +97,7 @@ class NcclTransport::StepWatch final : public cuda::Watch {
 };
 
 NcclTransport::NcclTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap, Lanes lanes)
-    : rank_(bootstrap.rank()), size_(bootstrap.size()), control_(bootstrap.control()) {
+    : rank_(bootstrap.rank()), size_(bootstrap.size()), control_(bootstrap.control()), order_(lanes) {
   expect_gpus_of_their_own(driver, bootstrap);
   on_failure(nullptr);
   near_.emplace(library, driver, shared_id(library, bootstrap), rank_, size_, *ending_);

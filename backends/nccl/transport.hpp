@@ -16,9 +16,6 @@ namespace distattn::backends::nccl {
 /// event is ordered with the device's on the GPU: submit() does not wait for messages. Its events must not outlive it.
 class NcclTransport final : public Transport {
  public:
-  /// Which lanes it serves.
-  enum class Lanes : std::uint8_t { both, near };
-
   /// A collective. `driver` is of this rank's GPU, which no other rank may use. All arguments must outlive it.
   NcclTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap, Lanes lanes = Lanes::both);
   ~NcclTransport() override;

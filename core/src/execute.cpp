@@ -40,8 +40,9 @@ struct Executor::State {
   const RankProgram& program;
   const Rank rank;
   Device& device;
-  Transport& transport;
   std::unique_ptr<BufferTable> buffers;
+  const std::unique_ptr<Transport> staged;  // where the caller's does not reach the device's memory
+  Transport& transport;
   std::array<std::vector<std::size_t>, lane_count> steps_of;
   std::array<std::vector<Event>, lane_count> after_of;  // each lane's own, reserved once
 
@@ -61,7 +62,11 @@ struct Executor::State {
 
 Executor::State::State(const Outline& outline, const RankProgram& rank_program, Rank own_rank, Device& on,
                        Transport& over)
-    : program(rank_program), rank(own_rank), device(on), transport(over) {
+    : program(rank_program),
+      rank(own_rank),
+      device(on),
+      staged(over.reaches(on.space()) ? nullptr : on.staged(over)),
+      transport(staged ? *staged : over) {
   if (const std::string why = device.why_not(outline.sharding.problem, outline.pass); !why.empty()) refuse(why);
   if (!transport.reaches(device.space())) {
     refuse(

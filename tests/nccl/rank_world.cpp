@@ -5,8 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "backends/nccl/transport.hpp"
+#include "backends/nccl/split_transport.hpp"
 #include "distattn/inproc.hpp"
+#include "tests/support/host_only.hpp"
 
 namespace distattn::test {
 namespace {
@@ -109,13 +110,18 @@ void run_nccl_ranks(int ranks, const RankBody& body, const NcclWorld& world) {
   for (Rank rank = 0; rank < ranks; ++rank) {
     if (rank == 0 || !world.one_gpu) gpus.push_back(std::make_unique<simt::EmulatedDriver>(world.seed + rank * 1000u));
   }
-  run_ranks(ranks, [&](Rank rank, Transport&, Bootstrap& meeting) {
+  run_ranks(ranks, [&](Rank rank, Transport& inproc, Bootstrap& meeting) {
     gpu = gpus[world.one_gpu ? 0 : static_cast<std::size_t>(rank)].get();
     RankControl control(failures, rank, world.missing);
     ControlledBootstrap bootstrap(meeting, control);
     try {
-      backends::nccl::NcclTransport transport(standin(), *gpu, bootstrap);
-      body(rank, transport);
+      if (world.far_over_host) {
+        backends::nccl::SplitTransport transport(standin(), *gpu, bootstrap, std::make_unique<HostOnly>(inproc));
+        body(rank, transport);
+      } else {
+        backends::nccl::NcclTransport transport(standin(), *gpu, bootstrap);
+        body(rank, transport);
+      }
       bootstrap.barrier();
     } catch (...) {
       failures.abort(as_error(std::current_exception()));

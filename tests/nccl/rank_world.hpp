@@ -21,6 +21,7 @@ using RankBody = std::function<void(Rank, Transport&)>;
 struct NcclWorld {
   std::uint64_t seed = 1;
   bool one_gpu = false;              ///< which all ranks would share
+  bool far_over_host = false;        ///< far messages pass through host memory
   std::optional<Rank> missing = {};  ///< the control channel holds this rank for silent
 };
 

@@ -69,21 +69,29 @@ Function* of_standin(const char* name) {
   return reinterpret_cast<Function*>(dlsym(library, name));
 }
 
-}  // namespace
-
-TEST_CASE("every schedule runs over NCCL, with near and far lanes started in one order") {
+void check_every_schedule(const test::NcclWorld& world) {
   const Problem problem = small_problem();
   const Inputs inputs(problem, seed);
   const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
   for (const std::string& name : all_schedule_names(problem, 4)) {
     if (!std::holds_alternative<Recipe>(resolve_schedule(name, problem, 4))) continue;
     for (const int node_size : {0, 2}) {
-      ShardedRun run = run_of(name, 4);
+      ShardedRun run = run_of(name, 4, world);
       run.options.routes = {node_size, node_size / 2};
       CAPTURE(name, node_size);
       CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 16));
     }
   }
+}
+
+}  // namespace
+
+TEST_CASE("every schedule runs over NCCL, with near and far lanes started in one order") {
+  check_every_schedule({.seed = seed});
+}
+
+TEST_CASE("every schedule runs with far messages through host memory") {
+  check_every_schedule({.seed = seed, .far_over_host = true});
 }
 
 TEST_CASE("passes follow each other") {

@@ -9,6 +9,7 @@
 #include "distattn/table.hpp"
 #include "distattn/tolerance.hpp"
 #include "simt/emulated_driver.hpp"
+#include "tests/support/host_only.hpp"
 #include "tests/support/sharded.hpp"
 
 namespace {
@@ -101,6 +102,23 @@ TEST_CASE("masks, element types, wires and strides of tensors", "[simt]") {
   problem.wire = DType::bf16;
   problem.batch = 2;
   check(problem, run_of("mesh:2x1x2", 4));
+}
+
+TEST_CASE("messages pass through pinned memory where a transport reaches no other", "[simt]") {
+  const Problem problem = problem_of(DType::fp32, 13, 4, 2, 8, 16);
+  for (const std::string& name : all_schedule_names(problem, 4)) {
+    if (!std::holds_alternative<Recipe>(resolve_schedule(name, problem, 4))) continue;
+    ShardedRun run = run_of(name, 4);
+    run.runs = 2;
+    run.options.routes = {2, 1};
+    run.world = [](int ranks, const auto& body) {
+      run_ranks(ranks, [&](Rank rank, Transport& transport) {
+        test::HostOnly host_only(transport);
+        body(rank, host_only);
+      });
+    };
+    check(problem, run);
+  }
 }
 
 TEST_CASE("a run repeats bit for bit", "[simt]") {

@@ -95,6 +95,8 @@ class Engine {
   virtual void abort(const Error& error) noexcept = 0;
 };
 
+class Transport;
+
 class Device : public Engine {
  public:
   virtual std::string_view name() const = 0;
@@ -107,6 +109,12 @@ class Device : public Engine {
   virtual void load(const Bindings& bindings, BufferTable& buffers) = 0;
   /// Unpacks this rank's results; gradients of key heads that groups share are summed in group order.
   virtual void store(const BufferTable& buffers, const Bindings& bindings) = 0;
+  /// A transport for this device's memory over one that reaches host memory alone, which must outlive it; null where
+  /// there is none.
+  virtual std::unique_ptr<Transport> staged(Transport& over) {
+    static_cast<void>(over);
+    return nullptr;
+  }
 };
 
 class Transport : public Engine {

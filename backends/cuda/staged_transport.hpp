@@ -1,0 +1,54 @@
+#pragma once
+/// Messages between GPUs over a transport that reaches host memory alone.
+
+#include <mutex>
+#include <vector>
+
+#include "backends/cuda/event.hpp"
+#include "distattn/engine.hpp"
+
+namespace distattn::backends::cuda {
+
+/// Every program's memory has a twin in pinned host memory, as large: what a step sends is copied there before, and
+/// what it receives is copied back behind. submit() blocks its lane until the messages have been exchanged; copies
+/// are ordered with kernels on the GPU.
+class StagedTransport final : public Transport {
+ public:
+  /// Both must outlive it.
+  StagedTransport(Driver& driver, Transport& over);
+  /// Copies may be under way when a run has failed.
+  ~StagedTransport() override;
+
+  std::string_view name() const override { return over_.name(); }
+  Rank rank() const override { return over_.rank(); }
+  int size() const override { return over_.size(); }
+  bool reaches(MemorySpace space) const override { return space == MemorySpace::cuda; }
+  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
+  void abort(const Error& error) noexcept override;
+  void computing(int number) noexcept override { over_.computing(number); }
+  void resting() noexcept override { over_.resting(); }
+  void on_failure(std::function<void(const Error&)> listener) override;
+
+ private:
+  struct Twin {
+    std::weak_ptr<std::byte> of;
+    std::unique_ptr<BufferTable> table;
+  };
+
+  /// Copies what the step sends and returns where to.
+  BufferTable& to_host(const Step& step, const BufferTable& buffers, std::span<const Event> after);
+  /// Copies what the step received.
+  Event to_device(const Step& step, const BufferTable& buffers, const BufferTable& host);
+  BufferTable& twin_of(const BufferTable& buffers);
+  Stream& stream_of(Lane lane) { return lane == Lane::far ? *far_ : *near_; }
+
+  Driver& driver_;
+  Transport& over_;
+  const std::shared_ptr<Ending> ending_ = std::make_shared<Ending>();
+  std::unique_ptr<Stream> near_, far_;
+  Origin origin_;
+  std::mutex mutex_;  // guards twins_
+  std::vector<Twin> twins_;
+};
+
+}  // namespace distattn::backends::cuda
