@@ -1,0 +1,77 @@
+#!/usr/bin/env python3
+"""Does the prediction put the fastest schedule first? Over random problems, `distattn bench` measures every schedule.
+
+Not a test: times depend on what else the machine does. Calibrate on a machine at rest first:
+
+    distattn bench --calibrate && python3 tests/peers/ranking.py build/bin/distattn [--problems 30] [--seed 0]
+
+A problem is lost when the schedule with the shortest prediction, forward and backward together, takes over 5 % more than
+the fastest one measured. Rounds take turns, and of each schedule's medians the least counts.
+"""
+
+import argparse
+import collections
+import json
+import os
+import random
+import subprocess
+import sys
+
+MOST_LOST = 0.05
+
+
+def draw(numbers):
+    """Options of one problem that fits in memory and a few seconds."""
+    kv_heads = numbers.choice([1, 2, 4, 8])
+    options = {"--ranks": numbers.choice([2, 3, 4, 6, 8]), "--seq": numbers.choice([512, 1024, 2048, 4096]),
+               "--heads": numbers.choice([h for h in (2, 4, 8) if h % kv_heads == 0 or h == kv_heads] or [kv_heads]),
+               "--kv-heads": kv_heads, "--head-dim": numbers.choice([32, 64, 128])}
+    mask = numbers.choice(["full", "causal", "causal", "window", "documents"])
+    options["--mask"] = "full" if mask == "full" else "causal"
+    if mask == "window":
+        options["--window"] = f"{options['--seq'] // numbers.choice([2, 4, 8])},0"
+    if mask == "documents":
+        options["--documents"] = "pile"
+    return options
+
+
+def measure(binary, options, runs):
+    """schedule -> [predicted, measured] seconds of both passes."""
+    words = [str(word) for option in options.items() for word in option]
+    command = [binary, "bench", *words, "--backward", "--schedule", "all", "-n", str(runs), "-w", "1", "--json", "-q"]
+    rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    seconds = collections.defaultdict(lambda: [0.0, 0.0])
+    for row in rows:
+        seconds[row["schedule"]][0] += row["predicted_s"]
+        seconds[row["schedule"]][1] += row["median_s"]
+    return seconds
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("binary")
+    parser.add_argument("--problems", type=int, default=30)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--runs", type=int, default=5, help="in a round")
+    parser.add_argument("--seed", type=int, default=0)
+    arguments = parser.parse_args()
+    numbers = random.Random(arguments.seed)
+    print(f"seed {arguments.seed}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
+    print("| problem | predicted first | fastest | takes more |\n|---|---|---|--:|")
+    lost = 0
+    for _ in range(arguments.problems):
+        options = draw(numbers)
+        rounds = [measure(arguments.binary, options, arguments.runs) for _ in range(arguments.rounds)]
+        predicted = {name: seconds[0] for name, seconds in rounds[0].items()}
+        measured = {name: min(one[name][1] for one in rounds) for name in predicted}
+        first, fastest = min(predicted, key=predicted.get), min(measured, key=measured.get)
+        more = measured[first] / measured[fastest] - 1
+        lost += more > MOST_LOST
+        print(f"| {' '.join(str(value) for value in options.values())} | {first} | {fastest} | {100 * more:.1f} % |",
+              flush=True)
+    print(f"\n{arguments.problems - lost} of {arguments.problems} within {100 * MOST_LOST:.0f} % of the fastest")
+    sys.exit(1 if lost else 0)
+
+
+if __name__ == "__main__":
+    main()
