@@ -9,7 +9,7 @@
 #include "kernels/arguments.hpp"
 #include "kernels/element.hpp"
 #include "kernels/reference/reference.hpp"
-#include "simt/global_memory.hpp"
+#include "simt/array.hpp"
 
 namespace simt {
 

@@ -3,8 +3,7 @@
 #include "catch.hpp"
 #include "kernels/cuda/attend_kernels.hpp"
 #include "simt/attention_case.hpp"
-#include "simt/machine.hpp"
-#include "simt/queue.hpp"
+#include "simt/place.hpp"
 
 namespace {
 
@@ -18,14 +17,16 @@ using simt::AttentionCase;
 void launch(const AttendKernel& kernel, const AttendPlan& plan, std::uint64_t seed) {
   if (plan.grid() == 0) return;
   const simt::Array<std::byte> bytes(plan.bytes());
-  simt::Immediate queue(seed);
-  REQUIRE(kernel.launch(plan.params(bytes.data(), nullptr), plan.grid(), &queue) == 0);
-  CHECK(simt::machine().bank_conflicts() == 0);
+  REQUIRE(simt::run_kernels(seed, [&](Stream stream) {
+            return kernel.launch(plan.params(bytes.data(), nullptr), plan.grid(), stream);
+          }) == 0);
+  CHECK(simt::bank_conflicts() == 0);
 }
 
 template <class T>
 const AttendKernel& kernel_for(TilePass pass, const AttentionCase& c) {
-  const AttendKernel* kernel = find_attend_kernel(pass, Attention<T>::dtype(), c.head_dim, c.value_dim, 80);
+  const AttendKernel* kernel =
+      find_attend_kernel(pass, Attention<T>::dtype(), c.head_dim, c.value_dim, simt::architecture());
   REQUIRE(kernel != nullptr);
   return *kernel;
 }
@@ -145,9 +146,10 @@ TEST_CASE("a block that starts after the stop flag is set does nothing", "[simt]
   const auto operations = attention.forward();
   const AttendPlan plan(operations, forward.tile);
   const simt::Array<std::byte> bytes(plan.bytes());
-  const int stop = 1;
-  simt::Immediate queue(7);
-  REQUIRE(forward.launch(plan.params(bytes.data(), &stop), plan.grid(), &queue) == 0);
+  const simt::Array<int> stop(1, 1);
+  REQUIRE(simt::run_kernels(7, [&](Stream stream) {
+            return forward.launch(plan.params(bytes.data(), stop.data()), plan.grid(), stream);
+          }) == 0);
   CHECK(std::isnan(*static_cast<const float*>(operations[0].lse)));
 }
 

@@ -7,8 +7,7 @@
 #include "catch.hpp"
 #include "kernels/cuda/elementwise.hpp"
 #include "kernels/element.hpp"
-#include "simt/machine.hpp"
-#include "simt/queue.hpp"
+#include "simt/array.hpp"
 
 namespace {
 
@@ -50,7 +49,16 @@ void check_equal(const Array<T>& actual, const Array<T>& expected) {
   }
 }
 
-simt::Immediate stream(5);
+/// What the launcher returns once its kernel has ended.
+template <class Args>
+int run(int (*start)(const Args&, kernels::cuda::Stream), const Args& args) {
+  return simt::run_kernels(5, [&](kernels::cuda::Stream stream) { return start(args, stream); });
+}
+
+int fill(float* into, std::int64_t count, float value) {
+  return simt::run_kernels(
+      5, [&](kernels::cuda::Stream stream) { return kernels::cuda::fill(into, count, value, stream); });
+}
 
 }  // namespace
 
@@ -74,7 +82,7 @@ TEMPLATE_TEST_CASE("merging", "[simt]", float, Bf16, Fp16) {
                           .from_dtype = dtype<TestType>(),
                           .from_o = from_o.data(),
                           .from_lse = from_lse.data()};
-  CHECK(kernels::cuda::merge(args, &stream) == 0);
+  CHECK(run(kernels::cuda::merge, args) == 0);
   args.o = expected_o.data();
   args.lse = expected_lse.data();
   kernels::merge({&args, 1}, team(), never);
@@ -89,7 +97,7 @@ TEMPLATE_TEST_CASE("accumulating", "[simt]", float, Bf16, Fp16) {
   Array<float> expected(into.values());
   kernels::AccumulateArgs args{
       .count = count, .into = into.data(), .from_dtype = dtype<TestType>(), .from = from.data()};
-  CHECK(kernels::cuda::accumulate(args, &stream) == 0);
+  CHECK(run(kernels::cuda::accumulate, args) == 0);
   args.into = expected.data();
   kernels::accumulate({&args, 1}, team(), never);
   check_equal(into, expected);
@@ -101,13 +109,12 @@ TEMPLATE_TEST_CASE("converting", "[simt]", float, Bf16, Fp16) {
   Array<TestType> there(count), expected(count);
   Array<float> back(count);
   kernels::ConvertArgs args{.count = count, .into_dtype = dtype<TestType>(), .into = there.data(), .from = from.data()};
-  CHECK(kernels::cuda::convert(args, &stream) == 0);
+  CHECK(run(kernels::cuda::convert, args) == 0);
   args.into = expected.data();
   kernels::convert({&args, 1}, team(), never);
   check_equal(there, expected);
-  CHECK(kernels::cuda::convert(
-            {.count = count, .into = back.data(), .from_dtype = dtype<TestType>(), .from = there.data()}, &stream) ==
-        0);
+  args = {.count = count, .into = back.data(), .from_dtype = dtype<TestType>(), .from = there.data()};
+  CHECK(run(kernels::cuda::convert, args) == 0);
   for (std::size_t i = 0; i < count; ++i) CHECK(back[i] == static_cast<float>(there[i]));
 }
 
@@ -118,7 +125,7 @@ TEMPLATE_TEST_CASE("delta", "[simt]", float, Bf16, Fp16) {
   Array<float> delta(rows), expected(rows);
   kernels::DeltaArgs args{
       .dtype = dtype<TestType>(), .rows = rows, .dim = dim, .o = o.data(), .d_o = d_o.data(), .delta = delta.data()};
-  CHECK(kernels::cuda::delta(args, &stream) == 0);
+  CHECK(run(kernels::cuda::delta, args) == 0);
   args.delta = expected.data();
   kernels::delta({&args, 1}, team(), never);
   for (std::size_t i = 0; i < rows; ++i) CHECK(delta[i] == Approx(expected[i]).margin(1e-5));
@@ -139,7 +146,7 @@ TEMPLATE_TEST_CASE("rearranging", "[simt]", float, Bf16, Fp16) {
                               .from_dtype = dtype<TestType>(),
                               .from = from.data(),
                               .from_strides = rows};
-  CHECK(kernels::cuda::rearrange(args, &stream) == 0);
+  CHECK(run(kernels::cuda::rearrange, args) == 0);
   args.into = expected.data();
   kernels::rearrange({&args, 1}, team(), never);
   check_equal(part, expected);
@@ -152,7 +159,7 @@ TEMPLATE_TEST_CASE("rearranging", "[simt]", float, Bf16, Fp16) {
           .from = part.data(),
           .from_strides = packed,
           .add = true};
-  CHECK(kernels::cuda::rearrange(args, &stream) == 0);
+  CHECK(run(kernels::cuda::rearrange, args) == 0);
   args.into = expected_sum.data();
   kernels::rearrange({&args, 1}, team(), never);
   check_equal(sum, expected_sum);
@@ -160,8 +167,8 @@ TEMPLATE_TEST_CASE("rearranging", "[simt]", float, Bf16, Fp16) {
 
 TEST_CASE("filling", "[simt]") {
   Array<float> values(300, 1.0f);
-  CHECK(kernels::cuda::fill(values.data() + 1, 298, -INFINITY, &stream) == 0);
+  CHECK(fill(values.data() + 1, 298, -INFINITY) == 0);
   CHECK((values[0] == 1.0f && values[299] == 1.0f));
   for (std::size_t i = 1; i < 299; ++i) CHECK(values[i] == -INFINITY);
-  CHECK(kernels::cuda::fill(values.data(), 0, 0.0f, &stream) == 0);
+  CHECK(fill(values.data(), 0, 0.0f) == 0);
 }

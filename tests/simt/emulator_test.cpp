@@ -6,6 +6,7 @@
 
 #include "catch.hpp"
 #include "kernels/cuda/primitives.cuh"
+#include "simt/array.hpp"
 
 namespace {
 

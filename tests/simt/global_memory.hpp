@@ -3,9 +3,7 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <span>
 #include <vector>
 
 #include "simt/error.hpp"
@@ -48,32 +46,5 @@ class GlobalMemory {
 };
 
 GlobalMemory& global_memory();
-
-/// An array in global memory, in an allocation of exactly its size.
-template <class T>
-class Array {
- public:
-  explicit Array(std::size_t count, T value = {}) : count_(count), data_(new T[count]) {
-    std::fill_n(data_.get(), count, value);
-    global_memory().add(data_.get(), count * sizeof(T));
-  }
-  explicit Array(std::span<const T> values) : Array(values.size()) {
-    std::copy(values.begin(), values.end(), data_.get());
-  }
-  ~Array() { global_memory().remove(data_.get()); }
-  Array(Array&& other) noexcept = default;
-  Array& operator=(Array&&) = delete;
-
-  T* data() { return data_.get(); }
-  const T* data() const { return data_.get(); }
-  std::size_t size() const { return count_; }
-  T& operator[](std::size_t i) { return data_[i]; }
-  const T& operator[](std::size_t i) const { return data_[i]; }
-  std::span<const T> values() const { return {data_.get(), count_}; }
-
- private:
-  std::size_t count_;
-  std::unique_ptr<T[]> data_;
-};
 
 }  // namespace simt
