@@ -4,30 +4,88 @@
 #include <atomic>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace distattn::kernels::kokkos {
 
 namespace {
 
+#if KOKKOS_VERSION >= 40100
+
+// Kokkos ≥ 4.1 serialises what runs in one instance of an execution space, so that each thread needs its own; and it
+// allocates to make one, so that they are kept for the next launch.
+struct Instances {
+  std::mutex mutex;
+  std::vector<Kokkos::Serial> idle;
+  std::size_t made = 0;
+};
+
+Instances& instances() {
+  static auto* const kept = new Instances;  // never destroyed: Kokkos may be finalized after this file's statics
+  return *kept;
+}
+
+void release_instances() { instances().idle.clear(); }
+
+/// An instance for one thread and one launch.
+class Instance {
+ public:
+  Instance() : space_(take()) {}
+  ~Instance() {
+    const std::lock_guard lock(instances().mutex);
+    instances().idle.push_back(std::move(space_));
+  }
+  Instance(const Instance&) = delete;
+  Instance& operator=(const Instance&) = delete;
+
+  const Kokkos::Serial& space() const { return space_; }
+
+ private:
+  static Kokkos::Serial take() {
+    auto& [mutex, idle, made] = instances();
+    const std::lock_guard lock(mutex);
+    if (idle.empty()) {
+      idle.reserve(made + 1);  // giving back cannot fail
+      Kokkos::Serial fresh{Kokkos::NewInstance{}};
+      ++made;
+      return fresh;
+    }
+    Kokkos::Serial space = std::move(idle.back());
+    idle.pop_back();
+    return space;
+  }
+
+  Kokkos::Serial space_;
+};
+
+#else
+
+void release_instances() {}
+
+/// One instance serves all threads.
+class Instance {
+ public:
+  const Kokkos::Serial& space() const { return space_; }
+
+ private:
+  Kokkos::Serial space_;
+};
+
+#endif
+
 void initialize_once() {
   static std::once_flag once;
   std::call_once(once, [] {
-    if (Kokkos::is_initialized()) return;
-    int no_arguments = 0;
-    Kokkos::initialize(no_arguments, nullptr);
-    std::atexit([] {
-      if (Kokkos::is_initialized()) Kokkos::finalize();
-    });
+    if (!Kokkos::is_initialized()) {
+      int no_arguments = 0;
+      Kokkos::initialize(no_arguments, nullptr);
+      std::atexit([] {
+        if (Kokkos::is_initialized()) Kokkos::finalize();
+      });
+    }
+    Kokkos::push_finalize_hook(release_instances);
   });
-}
-
-// Kokkos ≥ 4.1 serialises what runs in one instance of an execution space; each thread therefore has its own.
-Kokkos::Serial instance_of_this_thread() {
-#if KOKKOS_VERSION >= 40100
-  return Kokkos::Serial(Kokkos::NewInstance{});
-#else
-  return Kokkos::Serial();
-#endif
 }
 
 }  // namespace
@@ -41,9 +99,9 @@ void detail::launch(Team& team, std::int64_t count, const StopFlag& stop, Erased
   initialize_once();
   std::atomic<std::int64_t> next{0};
   team.run([&](int thread) {
-    const Kokkos::Serial space = instance_of_this_thread();
+    const Instance instance;
     for (std::int64_t i; !stop.load(std::memory_order_relaxed) && (i = next.fetch_add(1)) < count;) {
-      Kokkos::parallel_for("distattn", Kokkos::RangePolicy<Kokkos::Serial, std::int64_t>(space, i, i + 1),
+      Kokkos::parallel_for("distattn", Kokkos::RangePolicy<Kokkos::Serial, std::int64_t>(instance.space(), i, i + 1),
                            [=](std::int64_t mine) { item(context, thread, mine); });
     }
   });
