@@ -93,7 +93,7 @@ def load(path):
     systems = "spack_repo.builtin.build_systems"
     for name in ("spack_repo", "spack_repo.builtin", systems):
         modules[name] = types.ModuleType(name)
-    modules[f"{systems}.cmake"] = types.SimpleNamespace(CMakePackage=CMakePackage)
+    modules[f"{systems}.cmake"] = types.SimpleNamespace(CMakePackage=CMakePackage, generator=nothing)
     modules[f"{systems}.cuda"] = types.SimpleNamespace(CudaPackage=CudaPackage)
     sys.modules.update(modules)
     recorder.variant("cuda", default=False)

@@ -2,7 +2,7 @@
 
 import pathlib
 
-from spack_repo.builtin.build_systems.cmake import CMakePackage
+from spack_repo.builtin.build_systems.cmake import CMakePackage, generator
 from spack_repo.builtin.build_systems.cuda import CudaPackage
 
 from spack.package import *
@@ -25,10 +25,11 @@ class Distattn(CMakePackage, CudaPackage):
     variant("pmix", default=True, description="Start under PMIx launchers (mpirun, srun)")
     variant("nccl", default=True, description="NCCL transport", when="+cuda")
 
+    generator("ninja")
+
     depends_on("c", type="build")
     depends_on("cxx", type="build")
     depends_on("cmake@3.25:", type="build")
-    depends_on("ninja", type="build")
     depends_on("python", type="test")
     depends_on("catch2@2.13:3", type="test")
 
@@ -42,7 +43,8 @@ class Distattn(CMakePackage, CudaPackage):
 
     depends_on("pkgconfig", type="build")
     depends_on("pmix@4:", when="+pmix")
-    depends_on("ucx@1.13:", when="+ucx")
+    # Lanes are workers of one context, each on its own thread.
+    depends_on("ucx@1.13:+thread_multiple", when="+ucx")
     depends_on("cuda@12:", when="+cuda")
     depends_on("nccl@2.14:", when="+nccl")
     for arch in CudaPackage.cuda_arch_values:
@@ -57,10 +59,6 @@ class Distattn(CMakePackage, CudaPackage):
         join_path("include", "distattn", "attention.hpp"),
         join_path("include", "distattn", "distattn.h"),
     ]
-
-    @property
-    def generator(self):
-        return "Ninja"
 
     def cmake_args(self):
         args = [
