@@ -10,9 +10,9 @@
 #include "console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/launch.hpp"
-#include "distattn/version.hpp"
 #include "interruption.hpp"
 #include "output.hpp"
+#include "version_text.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -63,7 +63,7 @@ int run(int argc, char** argv) {
   CLI::App root("Exact attention over sharded sequences: planned, proved, run and checked.", "distattn");
   root.require_subcommand(1);
   root.fallthrough();
-  root.set_version_flag("--version", fmt::format("distattn {} ({})", version(), commit()));
+  root.set_version_flag("--version", version_text);
   bool quiet = false, verbose = false;
   auto* const quiet_flag = root.add_flag("-q,--quiet", quiet, "No progress and no notes on stderr");
   root.add_flag("-v,--verbose", verbose, "More notes on stderr")->excludes(quiet_flag);

@@ -182,10 +182,9 @@ Json json_of(const Case& made, const Verdict& verdict) {
   json["backend"] = verdict.backend;
   json["case"] = describe(made.problem);
   json["proved"] = made.plan != nullptr;
-  if (made.plan != nullptr) {
-    json["steps"] = made.plan->counts(verdict.pass).steps;
-    json["bytes_sent_max"] = largest(made.plan->counts(verdict.pass).bytes_sent);
-  }
+  const Counts* const counts = made.plan != nullptr ? &made.plan->counts(verdict.pass) : nullptr;
+  json["steps"] = counts != nullptr ? Json(counts->steps) : Json(nullptr);
+  json["bytes_sent_max"] = counts != nullptr ? Json(largest(counts->bytes_sent)) : Json(nullptr);
   json["error"] = verdict.failure.empty() ? number_or_null(verdict.error) : Json(nullptr);
   json["tolerance"] = verdict.tolerance;
   json["failure"] = verdict.failure.empty() ? Json(nullptr) : Json(verdict.failure);

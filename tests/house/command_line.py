@@ -1,10 +1,16 @@
-"""Manual and completions against what --help shows: every command and option is in them, and shells accept them."""
+"""Manual and completions against what --help shows: every command and option is in them, and shells accept them.
 
+The manual's examples run, and its environment variables are those that the program reads.
+"""
+
+import json
+import os
 import re
 import shutil
 import subprocess
+import tempfile
 
-from house import BUILD, expect, run_well
+from house import BUILD, SOURCE, expect, run_well
 
 DISTATTN = BUILD / "bin/distattn"
 
@@ -29,8 +35,47 @@ def bash_offers(script, line):
     return set(subprocess.run(["bash", "-c", code], text=True, capture_output=True, check=True).stdout.split())
 
 
+def check_variables(manual):
+    read = set()
+    for room in ("backends", "cli", "core/src", "kernels"):
+        for source in (SOURCE / room).rglob("*.cpp"):
+            read |= set(re.findall(r'"(DISTATTN_[A-Z]+)"', source.read_text()))
+    told = set(re.findall(r"^(DISTATTN_[A-Z]+)$", manual, re.M))
+    expect(told == read, f"the manual tells of {sorted(told)}, the program reads {sorted(read)}")
+
+
+def can_launch():
+    """Whether processes that mpirun starts find each other with this build."""
+    if shutil.which("mpirun") is None:
+        return False
+    info = json.loads(run_well(DISTATTN, "info", "--json"))
+    return {"pmix", "ucx"} <= {each["name"] for kind in ("bootstraps", "transports") for each in info[kind]
+                               if each["built"]}
+
+
+def check_examples(manual):
+    examples = [line.replace("\\-", "-") for line in re.findall(r"^\.EX\n(.*)\n\.EE$", manual, re.M)]
+    expect(len(examples) >= 5, f"the manual has {len(examples)} examples")
+    # Open MPI refuses root and more ranks than cores otherwise; containers are like that.
+    environment = {**os.environ, "PATH": f"{DISTATTN.parent}:{os.environ['PATH']}", "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_rmaps_base_oversubscribe": "1",
+                   "OMPI_MCA_hwloc_base_binding_policy": "none"}
+    for example in examples:
+        if example.startswith("mpirun") and not can_launch():
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            run_well("bash", "-c", example, cwd=folder, env={**environment, "XDG_CACHE_HOME": folder})
+    return len(examples)
+
+
 tree = commands_and_options()
 expect({"info", "completion", "manual"} <= set(tree), f"help shows the commands {sorted(tree)}")
+versions = run_well(DISTATTN, "--version").splitlines()
+expect(re.fullmatch(r"distattn \d+\.\d+\.\d+ \(\w+.*\)", versions[0]), f"--version begins with {versions[0]}")
+for kind in ("backends", "transports", "bootstraps"):
+    for info in json.loads(run_well(DISTATTN, "info", "--json"))[kind]:
+        line = f"{info['name']}: {info['version']}"
+        expect((line in versions) == (info["built"] and info["version"] is not None), f"--version and {line}")
 
 manual = run_well(DISTATTN, "manual")
 sections = {name: body for name, body in re.findall(r"^\.SS distattn (\S+)\n(.*?)(?=^\.S[SH])", manual, re.M | re.S)}
@@ -43,6 +88,9 @@ if shutil.which("groff"):
     complaints = subprocess.run(["groff", "-man", "-Tutf8", "-ww", "-z"], input=manual, text=True,
                                 capture_output=True, check=False).stderr
     expect(not complaints, f"groff complains:\n{complaints}")
+
+check_variables(manual)
+ran = check_examples(manual)
 
 scripts = {shell: run_well(DISTATTN, "completion", shell) for shell in ("bash", "zsh", "fish")}
 for shell, script in scripts.items():
@@ -59,4 +107,4 @@ for name, options in tree.items():
         expect(not missing, f"{shell}'s completion lacks {sorted(missing)}")
 expect(bash_offers(scripts["bash"], "distattn completion z") == {"zsh"}, "bash does not complete a word")
 expect("info" in bash_offers(scripts["bash"], "distattn in"), "bash does not complete a command")
-print(f"{len(tree) - 1} commands, {sum(map(len, tree.values()))} options")
+print(f"{len(tree) - 1} commands, {sum(map(len, tree.values()))} options, {ran} examples")

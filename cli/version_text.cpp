@@ -1,0 +1,18 @@
+#include "version_text.hpp"
+
+#include <fmt/format.h>
+
+#include "distattn/registry.hpp"
+#include "distattn/version.hpp"
+
+namespace distattn::cli {
+
+std::string version_text() {
+  std::string text = fmt::format("distattn {} ({})", version(), commit());
+  for (const BackendInfo& info : list_backends()) {
+    if (info.built && !info.version.empty()) text += fmt::format("\n{}: {}", info.name, info.version);
+  }
+  return text;
+}
+
+}  // namespace distattn::cli
