@@ -1,0 +1,52 @@
+"""docs/json.md against what the commands print: the fields of its tables are the fields of the objects."""
+
+import json
+import re
+import shlex
+
+from house import BUILD, SOURCE, expect, run_well
+
+BENCH_ADDS_TO = "build/bin/distattn run"  # the command whose fields bench's rows have too
+
+
+def fields_of(value, name=""):
+    """Fields as the document names them: "error.o", "backends[]" and, of each that it has, "….name"."""
+    found = set()
+    for key, inner in value.items():
+        found.add(name + key)
+        if isinstance(inner, dict):
+            found |= fields_of(inner, name + key + ".")
+        if isinstance(inner, list):
+            found.remove(name + key)
+            found.add(name + key + "[]")
+            for each in inner:
+                found |= fields_of(each, "….")
+    return found
+
+
+def documented():
+    """command -> the fields of the table below it."""
+    text = (SOURCE / "docs/json.md").read_text()
+    tables = {}
+    for command, below in re.findall(r"^```sh\n(.*?)\n```\n(.*?)(?=^```|^## |\Z)", text, re.M | re.S):
+        rows = re.findall(r"^\| (`.*?`(?:, `.*?`)*) \|", below, re.M)
+        tables[command] = {field for row in rows for field in re.findall(r"`(.*?)`", row)}
+    return tables
+
+
+tables = documented()
+expect(len(tables) >= 9, f"docs/json.md has {len(tables)} tables")
+run_fields = next(fields for command, fields in tables.items() if command.startswith(BENCH_ADDS_TO))
+for command, fields in tables.items():
+    line = shlex.split(command.replace("build/bin/distattn", str(BUILD / "bin/distattn"), 1))
+    printed = json.loads(run_well(*line, "--quiet"))
+    rows = printed if isinstance(printed, list) else [printed]
+    expect(rows, f"{command} prints no row")
+    if " bench --schedule" in command:
+        fields = fields | {field for field in run_fields if not field.startswith("backward.")}
+    for row in rows:
+        expect(row.pop("schema_version") == 1, f"{command} prints another schema_version")
+        found = fields_of(row)
+        expect(found == fields, f"{command} prints {sorted(found - fields)} that docs/json.md lacks, "
+                                f"docs/json.md has {sorted(fields - found)} that it does not print")
+print(f"{len(tables)} commands")
