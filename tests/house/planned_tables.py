@@ -1,4 +1,4 @@
-"""The README's tables of schedules on three machines are what `distattn plan` says today.
+"""The documents' tables of schedules on three machines are what `distattn plan` says today.
 
 After a wanted change of schedules or of the simulation: planned_tables.py accept BUILD_FOLDER, and read the difference.
 """
@@ -10,11 +10,11 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-README = ROOT / "README.md"
 
-# Heading, --machine, ranks.
-MACHINES = (("4 × 8 GPUs, slow links", "docs/machines/dgx-h100x4-slow.json", 32), ("dgx-h100x8", "dgx-h100x8", 64),
-            ("ethernet-h100x64", "ethernet-h100x64", 64))
+# Heading and name of its table, --machine, ranks, kinds of routes: of one rank a node, every message is between nodes.
+BOTH = ((", straight", False), (", routed", True))
+MACHINES = (("dgx-h100x4-slow", "docs/machines/dgx-h100x4-slow.json", 32, BOTH), ("dgx-h100x8", "dgx-h100x8", 64, BOTH),
+            ("ethernet-h100x64", "ethernet-h100x64", 64, (("", False),)))
 HEADS = (("MHA", 32), ("GQA 8:1", 4))
 PAPERS = (("Ring Attention", "ring"), ("DistFlashAttn", "balanced"), ("BurstAttention", "ring/burst"),
           ("Attention2D", "attention2d"), ("USP", "usp"))
@@ -47,53 +47,67 @@ def best(seconds, wanted):
     return min(found) if found else (None, None)
 
 
-def tables(command):
-    setups = [(name, head, plan(command, machine, ranks, kv_heads, "auto,all,ring/burst,zigzag-ring/burst:zigzag"))
-              for name, machine, ranks in MACHINES for head, kv_heads in HEADS]
-    # Of one rank a node, every message is between nodes: both kinds of routes are the same.
-    columns = [(f"{name}, {head}{kind}", seconds, routed) for name, head, seconds in setups
-               for kind, routed in ((("", False),) if "ethernet" in name else ((", straight", False), (", routed", True)))]
-
+def by_schedule(setups, routes):
+    """All schedules on one machine, by the last column and then by those before it."""
+    columns = [(head + kind, seconds, routed) for head, seconds in setups for kind, routed in routes]
     schedules = {key[0] for _, seconds, _ in columns for key in seconds if not key[2]}
-    # By the second column, then by the next where the schedule does not apply, then by name.
     order = sorted(schedules, key=lambda name: ([seconds.get((name, routed, False), float("inf"))
-                                                 for _, seconds, routed in columns[1:]], name))
-    by_schedule = table(["ms, both passes"] + [head for head, _, _ in columns],
-                        [[f"`{name}`"] + [milliseconds(seconds.get((name, routed, False))) for _, seconds, routed in columns]
-                         for name in order])
+                                                 for _, seconds, routed in reversed(columns)], name))
+    return table(["ms, both passes"] + [head for head, _, _ in columns],
+                 [[f"`{name}`"] + [milliseconds(seconds.get((name, routed, False))) for _, seconds, routed in columns]
+                  for name in order])
 
-    choices = []
-    for name, head, seconds in setups:
-        chosen, key = min((value, key) for key, value in seconds.items() if key[2])
-        row = [f"{name}, {head}", f"`{key[0]}`" + (" routed" if key[1] and "ethernet" not in name else ""),
-               milliseconds(chosen)]
-        for _, paper in PAPERS:
-            value, _ = best(seconds, lambda each, paper=paper: each == paper or each.startswith(f"{paper}:"))
-            row.append(f"{value / chosen:.2f}×" if value is not None else "–")
-        choices.append(row)
-    by_machine = table(["", "auto chooses", "ms"] + [paper for paper, _ in PAPERS], choices)
-    return {"schedules": by_schedule, "choices": by_machine}
+
+def choice(heading, seconds, routes):
+    """What auto chose, and how much longer the papers' own schedules take."""
+    chosen, key = min((value, key) for key, value in seconds.items() if key[2])
+    row = [heading, f"`{key[0]}`" + (" routed" if key[1] and routes is BOTH else ""), milliseconds(chosen)]
+    for _, paper in PAPERS:
+        value, _ = best(seconds, lambda each, paper=paper: each == paper or each.startswith(f"{paper}:"))
+        row.append(f"{value / chosen:.2f}×" if value is not None else "–")
+    return row
+
+
+def tables(command):
+    """document -> name of a table -> the table."""
+    choices, details = [], {}
+    for name, machine, ranks, routes in MACHINES:
+        setups = [(head, plan(command, machine, ranks, kv_heads, "auto,all,ring/burst,zigzag-ring/burst:zigzag"))
+                  for head, kv_heads in HEADS]
+        details[name] = by_schedule(setups, routes)
+        choices += [choice(f"{name}, {head}", seconds, routes) for head, seconds in setups]
+    heads = ["", "auto chooses", "ms"] + [paper for paper, _ in PAPERS]
+    return {"README.md": {"choices": table(heads, choices)}, "docs/schedules.md": details}
 
 
 def section(name):
     return re.compile(rf"(<!-- planned: {name} -->\n)(.*?)(<!-- end -->)", re.S)
 
 
-def written(text, command):
-    for name, content in tables(command).items():
-        text, count = section(name).subn(lambda match, content=content: f"{match[1]}\n{content}\n{match[3]}", text)
-        if count != 1:
-            sys.exit(f"README.md has no place for the table of {name}")
-    return text
+def written(command):
+    """document -> its text with today's tables."""
+    texts = {}
+    for document, contents in tables(command).items():
+        texts[document] = (ROOT / document).read_text()
+        for name, content in contents.items():
+            texts[document], count = section(name).subn(
+                lambda match, content=content: f"{match[1]}\n{content}\n{match[3]}", texts[document])
+            if count != 1:
+                sys.exit(f"{document} has no place for the table of {name}")
+    return texts
 
 
 if len(sys.argv) == 3 and sys.argv[1] == "accept":
-    README.write_text(written(README.read_text(), pathlib.Path(sys.argv[2]).resolve() / "bin/distattn"))
+    for document, text in written(pathlib.Path(sys.argv[2]).resolve() / "bin/distattn").items():
+        (ROOT / document).write_text(text)
     sys.exit(0)
 
 from house import BUILD, expect  # pylint: disable=wrong-import-position
 
-text = README.read_text()
-expect(written(text, BUILD / "bin/distattn") == text,
-       f"README.md's tables are not what distattn plan says: python3 tests/house/planned_tables.py accept {BUILD.name}")
-print(f"{sum(line.startswith('|') for line in text.splitlines())} lines of tables")
+lines = 0
+for document, text in written(BUILD / "bin/distattn").items():
+    expect((ROOT / document).read_text() == text,
+           f"{document}'s tables are not what distattn plan says: "
+           f"python3 tests/house/planned_tables.py accept {BUILD.name}")
+    lines += sum(line.startswith("|") for line in text.splitlines())
+print(f"{lines} lines of tables")
