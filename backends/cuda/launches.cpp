@@ -42,14 +42,14 @@ class Builder {
   void add(const std::vector<kernels::AttendArgs>& operations) {
     for (const auto& list : by_shape<kernels::AttendArgs>(operations)) {
       const AttendKernel& kernel = kernel_for(TilePass::forward, list.front().shape);
-      add(kernel, AttendPlan(list, kernel.tile));
+      add(kernel, AttendPlan(list, kernel.tile, kernel.describe));
     }
   }
   void add(const std::vector<kernels::AttendBackwardArgs>& operations) {
     for (const auto& list : by_shape<kernels::AttendBackwardArgs>(operations)) {
       for (const TilePass pass : {TilePass::query_gradient, TilePass::key_gradients}) {
         const AttendKernel& kernel = kernel_for(pass, list.front().shape);
-        add(kernel, AttendPlan(list, kernel.owner, kernel.tile));
+        add(kernel, AttendPlan(list, kernel.owner, kernel.tile, kernel.describe));
       }
     }
   }

@@ -6,11 +6,15 @@
 
 namespace distattn::kernels::cuda {
 
+#ifndef DISTATTN_WITH_HOPPER
+std::vector<AttendKernel> hopper_forward_instances() { return {}; }
+#endif
+
 std::span<const AttendKernel> attend_kernels() {
   static const std::vector<AttendKernel> all = [] {
     std::vector<AttendKernel> kernels;
-    for (const auto& some :
-         {forward_instances(), query_gradient_instances(), key_gradients_instances(), plain_instances()}) {
+    for (const auto& some : {hopper_forward_instances(), forward_instances(), query_gradient_instances(),
+                             key_gradients_instances(), plain_instances()}) {
       kernels.insert(kernels.end(), some.begin(), some.end());
     }
     return kernels;
@@ -21,7 +25,7 @@ std::span<const AttendKernel> attend_kernels() {
 const AttendKernel* find_attend_kernel(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture) {
   for (const AttendKernel& kernel : attend_kernels()) {
     if (kernel.pass == pass && kernel.dtype == dtype && kernel.architecture <= architecture &&
-        head_dim <= kernel.head_dim && value_dim <= kernel.value_dim) {
+        architecture <= kernel.last_architecture && head_dim <= kernel.head_dim && value_dim <= kernel.value_dim) {
       return &kernel;
     }
   }

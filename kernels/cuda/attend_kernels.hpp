@@ -18,15 +18,17 @@ struct AttendKernel {
   DType dtype{};
   int head_dim = 0, value_dim = 0;  ///< largest that it computes
   int architecture = 0;             ///< lowest compute capability, as 80
+  int last_architecture = 1000;     ///< highest: what is written for one generation does not run on the next
   TileSize tile;                    ///< its lists are made for
   Owner owner{};
   int (*launch)(const AttendParams& params, unsigned grid, Stream stream) = nullptr;
+  DescribeTensors describe = nullptr;  ///< for its plans; null if it needs no maps
 };
 
-/// All kernels, tightest first among those of one pass and dtype.
+/// All kernels: those of one generation before those of many, then tightest first among those of one pass and dtype.
 std::span<const AttendKernel> attend_kernels();
 
-/// The tightest kernel that computes the shape on a device of that compute capability; null if there is none.
+/// The first kernel that computes the shape on a device of that compute capability; null if there is none.
 const AttendKernel* find_attend_kernel(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture);
 
 /// Why find_attend_kernel finds nothing, naming what exists; empty if it finds something for every pass.

@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <string>
 
 #include "distattn/error.hpp"
 
 namespace distattn::kernels::cuda {
 namespace {
 
-/// Appends the elements on a 16-byte boundary and says where they begin.
+/// Appends the elements on a 64-byte boundary and says where they begin.
 template <class T>
 std::size_t append(std::vector<std::byte>& bytes, std::span<const T> elements) {
-  const std::size_t begin = (bytes.size() + 15) / 16 * 16;
+  const std::size_t begin = (bytes.size() + 63) / 64 * 64;
   bytes.resize(begin + elements.size_bytes());
   if (!elements.empty()) std::memcpy(bytes.data() + begin, elements.data(), elements.size_bytes());
   return begin;
@@ -91,27 +92,40 @@ WorkList list_by_keys(const Meetings& all, TileSize tile) {
 
 }  // namespace
 
-AttendPlan::AttendPlan(std::span<const AttendArgs> operations, TileSize tile) {
+AttendPlan::AttendPlan(std::span<const AttendArgs> operations, TileSize tile, DescribeTensors describe) {
   DISTATTN_EXPECT(!operations.empty());
   shape_ = operations.front().shape;
   const Meetings all = meetings_of(operations);
-  pack(list_by_queries(all, tile), all.queries, all.keys);
+  pack(list_by_queries(all, tile), all.queries, all.keys, describe);
 }
 
-AttendPlan::AttendPlan(std::span<const AttendBackwardArgs> operations, Owner owner, TileSize tile) : owner_(owner) {
+AttendPlan::AttendPlan(std::span<const AttendBackwardArgs> operations, Owner owner, TileSize tile,
+                       DescribeTensors describe)
+    : owner_(owner) {
   DISTATTN_EXPECT(!operations.empty());
   shape_ = operations.front().shape;
   const Meetings all = meetings_of(operations);
-  pack(owner == Owner::queries ? list_by_queries(all, tile) : list_by_keys(all, tile), all.queries, all.keys);
+  pack(owner == Owner::queries ? list_by_queries(all, tile) : list_by_keys(all, tile), all.queries, all.keys, describe);
 }
 
-void AttendPlan::pack(const WorkList& work, std::span<const QuerySegment> queries, std::span<const KeySegment> keys) {
+void AttendPlan::pack(const WorkList& work, std::span<const QuerySegment> queries, std::span<const KeySegment> keys,
+                      DescribeTensors describe) {
   block_count_ = work.blocks.size();
   append(bytes_, std::span(work.blocks));
   visits_at_ = append(bytes_, std::span(work.visits));
   bands_at_ = append(bytes_, std::span(work.bands));
   queries_at_ = append(bytes_, queries);
   keys_at_ = append(bytes_, keys);
+  if (describe == nullptr) return;
+  std::vector<QueryMaps> query_maps(queries.size());
+  std::vector<KeyMaps> key_maps(keys.size());
+  const int status = describe(shape_, queries, query_maps, keys, key_maps);
+  if (status != 0) {
+    throw Error(ErrorKind::environment, "the GPU's copy engine does not take the tensors (CUDA error " +
+                                            std::to_string(status) + ") update the NVIDIA driver");
+  }
+  query_maps_at_ = append(bytes_, std::span<const QueryMaps>(query_maps));
+  key_maps_at_ = append(bytes_, std::span<const KeyMaps>(key_maps));
 }
 
 AttendParams AttendPlan::params(const std::byte* where, const int* stop) const {
@@ -120,6 +134,8 @@ AttendParams AttendPlan::params(const std::byte* where, const int* stop) const {
           .bands = reinterpret_cast<const Band*>(where + bands_at_),
           .queries = reinterpret_cast<const QuerySegment*>(where + queries_at_),
           .keys = reinterpret_cast<const KeySegment*>(where + keys_at_),
+          .query_maps = reinterpret_cast<const QueryMaps*>(where + query_maps_at_),
+          .key_maps = reinterpret_cast<const KeyMaps*>(where + key_maps_at_),
           .stop = stop,
           .block_count = static_cast<std::int32_t>(block_count_),
           .batch = static_cast<std::int32_t>(shape_.batch),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/arguments.hpp"
+#include "kernels/cuda/tensor_map.hpp"
 #include "kernels/cuda/work.hpp"
 
 namespace distattn::kernels::cuda {
@@ -33,6 +34,18 @@ struct KeySegment {
   bool carry = false;  ///< of (dk, dv)
 };
 
+/// The segments' tensors for kernels that leave copying to the copy engine.
+struct QueryMaps {
+  TensorMap q;
+};
+struct KeyMaps {
+  TensorMap k, v;
+};
+/// Fills the maps of one launch, segment by segment; a CUDA status. Segments without tokens have no maps.
+using DescribeTensors = int (*)(const TileShape& shape, std::span<const QuerySegment> queries,
+                                std::span<QueryMaps> query_maps, std::span<const KeySegment> keys,
+                                std::span<KeyMaps> key_maps);
+
 /// A kernel's only argument, passed by value. The arrays are in device memory.
 struct AttendParams {
   const Block* blocks = nullptr;
@@ -40,6 +53,8 @@ struct AttendParams {
   const Band* bands = nullptr;
   const QuerySegment* queries = nullptr;
   const KeySegment* keys = nullptr;
+  const QueryMaps* query_maps = nullptr;  ///< by segment, where the kernel describes its tensors
+  const KeyMaps* key_maps = nullptr;
   const int* stop = nullptr;  ///< a block that starts after it is set does nothing; may be null
   std::int32_t block_count = 0;
   std::int32_t batch = 0;
@@ -54,24 +69,26 @@ enum class Owner : std::uint8_t { queries, keys };
 /// The arrays of one launch as bytes that may lie anywhere: uploaded once, used by every run of a step.
 class AttendPlan {
  public:
-  /// The operations must agree in their TileShape.
-  AttendPlan(std::span<const AttendArgs> operations, TileSize tile);
-  AttendPlan(std::span<const AttendBackwardArgs> operations, Owner owner, TileSize tile);
+  /// The operations must agree in their TileShape. Error(environment) if `describe` cannot.
+  AttendPlan(std::span<const AttendArgs> operations, TileSize tile, DescribeTensors describe = nullptr);
+  AttendPlan(std::span<const AttendBackwardArgs> operations, Owner owner, TileSize tile,
+             DescribeTensors describe = nullptr);
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// The kernel's argument when the bytes lie at `where`, 16-byte aligned.
+  /// The kernel's argument when the bytes lie at `where`, 64-byte aligned.
   AttendParams params(const std::byte* where, const int* stop) const;
   /// Thread blocks to launch: none if nothing is to be computed or written.
   unsigned grid() const;
 
  private:
-  void pack(const WorkList& work, std::span<const QuerySegment> queries, std::span<const KeySegment> keys);
+  void pack(const WorkList& work, std::span<const QuerySegment> queries, std::span<const KeySegment> keys,
+            DescribeTensors describe);
 
   TileShape shape_;
   Owner owner_ = Owner::queries;
   std::size_t block_count_ = 0;
   std::vector<std::byte> bytes_;
-  std::size_t visits_at_ = 0, bands_at_ = 0, queries_at_ = 0, keys_at_ = 0;
+  std::size_t visits_at_ = 0, bands_at_ = 0, queries_at_ = 0, keys_at_ = 0, query_maps_at_ = 0, key_maps_at_ = 0;
 };
 
 }  // namespace distattn::kernels::cuda

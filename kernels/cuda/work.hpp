@@ -14,7 +14,7 @@
 
 namespace distattn::kernels::cuda {
 
-/// Rows that a block owns, and columns that it visits at a time (at most 64).
+/// Rows that a block owns, and columns that it visits at a time.
 struct TileSize {
   int rows = 0, columns = 0;
 };

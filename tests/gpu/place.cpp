@@ -34,7 +34,7 @@ std::shared_ptr<std::byte> kernel_memory(std::size_t bytes) {
   return {static_cast<std::byte*>(memory), [](std::byte* managed) { cudaFree(managed); }};
 }
 
-int architecture() { return cuda::driver_for(0).architecture(); }
+bool has_hopper_units() { return cuda::driver_for(0).architecture() == 90; }
 
 int run_kernels(std::uint64_t, const std::function<int(distattn::kernels::cuda::Stream)>& start) {
   const int status = start(nullptr);

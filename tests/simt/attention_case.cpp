@@ -100,7 +100,7 @@ DType Attention<T>::dtype() {
 template <class T>
 Attention<T>::Attention(const AttentionCase& which, unsigned seed)
     : case_(which),
-      scale_(1.3 / std::sqrt(which.head_dim)),
+      scale_(which.scale_sign * 1.3 / std::sqrt(which.head_dim)),
       actual_(tensors<T, float>(which)),
       exact_(tensors<double, double>(which)) {
   draw(seed);

@@ -27,6 +27,7 @@ struct AttentionCase {
   kernels::Heads heads = {};
   std::int64_t batch = 1;
   bool carry = false;
+  int scale_sign = 1;
 
   std::int64_t query_heads() const { return batch * heads.q_count; }
   std::int64_t key_heads() const { return batch * heads.kv_count; }

@@ -24,9 +24,8 @@ void launch(const AttendKernel& kernel, const AttendPlan& plan, std::uint64_t se
 }
 
 template <class T>
-const AttendKernel& kernel_for(TilePass pass, const AttentionCase& c) {
-  const AttendKernel* kernel =
-      find_attend_kernel(pass, Attention<T>::dtype(), c.head_dim, c.value_dim, simt::architecture());
+const AttendKernel& kernel_for(TilePass pass, const AttentionCase& c, int architecture = 80) {
+  const AttendKernel* kernel = find_attend_kernel(pass, Attention<T>::dtype(), c.head_dim, c.value_dim, architecture);
   REQUIRE(kernel != nullptr);
   return *kernel;
 }
@@ -37,7 +36,7 @@ void check(const AttentionCase& c, unsigned seed) {
               << ", seed " << seed);
   Attention<T> attention(c, seed);
   const AttendKernel& forward = kernel_for<T>(TilePass::forward, c);
-  launch(forward, AttendPlan(attention.forward(), forward.tile), seed);
+  launch(forward, AttendPlan(attention.forward(), forward.tile, forward.describe), seed);
   CHECK(attention.forward_error() < attention.tolerance());
   for (const TilePass pass : {TilePass::query_gradient, TilePass::key_gradients}) {
     const AttendKernel& backward = kernel_for<T>(pass, c);
@@ -45,6 +44,19 @@ void check(const AttentionCase& c, unsigned seed) {
   }
   CHECK(attention.query_gradient_error() < attention.tolerance());
   CHECK(attention.key_gradients_error() < attention.tolerance());
+}
+
+/// The kernels that only Hopper has.
+template <class T>
+void check_on_hopper(const AttentionCase& c, unsigned seed) {
+  INFO(c.name << ", " << name_of(Attention<T>::dtype()) << ", head dimension " << c.head_dim << "/" << c.value_dim
+              << ", seed " << seed << ", sm_90a");
+  if (!simt::has_hopper_units()) return;
+  Attention<T> attention(c, seed);
+  const AttendKernel& forward = kernel_for<T>(TilePass::forward, c, 90);
+  REQUIRE(forward.architecture == 90);
+  launch(forward, AttendPlan(attention.forward(), forward.tile, forward.describe), seed);
+  CHECK(attention.forward_error() < attention.tolerance());
 }
 
 std::vector<Band> documents(std::initializer_list<std::int64_t> lengths) {
@@ -139,6 +151,27 @@ TEST_CASE("every padding of head dimensions", "[simt]") {
   check<float>(dimension_case({72, 40}), 6);
 }
 
+TEST_CASE("every mask on Hopper", "[simt]") {
+  unsigned seed = 100;
+  for (const AttentionCase& c : mask_cases()) {
+    check_on_hopper<Bf16>(c, ++seed);
+    check_on_hopper<Bf16>(c, ++seed);
+  }
+}
+
+TEST_CASE("a negative scale on Hopper", "[simt]") {
+  check_on_hopper<Bf16>(
+      {.name = "negative scale", .queries = {{0, 70}}, .keys = {{0, 150}}, .bands = {{.hi = 60}}, .scale_sign = -1},
+      15);
+}
+
+TEST_CASE("every padding of head dimensions on Hopper", "[simt]") {
+  for (const Dims dims : some_dims) {
+    check_on_hopper<Bf16>(dimension_case(dims), 13);
+    check_on_hopper<Fp16>(dimension_case(dims), 14);
+  }
+}
+
 TEST_CASE("a block that starts after the stop flag is set does nothing", "[simt]") {
   const AttentionCase c{.name = "stopped", .queries = {{0, 20}}, .keys = {{0, 20}}, .bands = {causal}};
   Attention<Bf16> attention(c, 7);
@@ -159,6 +192,8 @@ TEST_CASE("more head dimensions", "[.long]") {
       check<Bf16>(dimension_case(dims), seed);
       check<Fp16>(dimension_case(dims), seed);
       check<float>(dimension_case(dims), seed);
+      check_on_hopper<Bf16>(dimension_case(dims), seed);
+      check_on_hopper<Fp16>(dimension_case(dims), seed);
     }
   }
 }
@@ -172,6 +207,8 @@ TEST_CASE("every mask with every padding under many seeds", "[.long]") {
         check<Bf16>(c, seed);
         check<Fp16>(c, seed);
         check<float>(c, seed);
+        check_on_hopper<Bf16>(c, seed);
+        check_on_hopper<Fp16>(c, seed);
       }
     }
   }

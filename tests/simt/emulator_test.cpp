@@ -7,6 +7,7 @@
 #include "catch.hpp"
 #include "kernels/cuda/primitives.cuh"
 #include "simt/array.hpp"
+#include "simt/faults.hpp"
 
 namespace {
 
@@ -14,35 +15,10 @@ namespace prim = distattn::kernels::cuda::prim;
 using distattn::kernels::Bf16;
 using simt::Array;
 
-constexpr std::uint64_t seeds = 40;
-
-/// Launches one block under many seeds and counts those that throw or leave another result than `want`.
-template <class Kernel, class T>
-int faulty_seeds(Kernel kernel, unsigned threads, const std::vector<T>& want) {
-  int faulty = 0;
-  for (std::uint64_t seed = 0; seed < seeds; ++seed) {
-    Array<T> out(want.size());
-    try {
-      simt::launch(kernel, {1, threads, 4096, seed}, out.data());
-      if (!std::equal(want.begin(), want.end(), out.data())) ++faulty;
-    } catch (const simt::Error&) {
-      ++faulty;
-    }
-  }
-  return faulty;
-}
-
-template <class Kernel>
-std::string message_of(Kernel kernel, unsigned threads, std::uint64_t seed = 0) {
-  try {
-    simt::launch(kernel, {1, threads, 4096, seed});
-  } catch (const simt::Error& error) {
-    return error.what();
-  }
-  return "";
-}
-
-bool mentions(const std::string& message, const char* words) { return message.find(words) != std::string::npos; }
+using simt::faulty_seeds;
+using simt::mentions;
+using simt::message_of;
+using simt::seeds;
 
 }  // namespace
 

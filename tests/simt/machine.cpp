@@ -76,7 +76,9 @@ void Machine::run_block(const std::function<void()>& kernel) {
   for (Barrier& barrier : barriers_) barrier = {};
   votes_.clear();
   landing_ = static_cast<Landing>(random_.below(3));
-  scheduler_.run(launch_.block, kernel);
+  async_ = std::make_unique<AsyncUnits>(scheduler_, *races_, random_, landing_);
+  scheduler_.run(launch_.block, kernel, [this] { return async_->land_a_load(); });
+  async_->check_ended();
   for (const Barrier& barrier : barriers_) {
     if (barrier.arrived != 0) throw Error("a block ended with threads arrived at an incomplete barrier");
   }
@@ -86,15 +88,6 @@ void Machine::run_block(const std::function<void()>& kernel) {
 void Machine::fail(const std::string& problem) {
   throw Error("block (" + std::to_string(block_index_.x) + "," + std::to_string(block_index_.y) + "," +
               std::to_string(block_index_.z) + ") thread " + std::to_string(thread().rank) + ": " + problem);
-}
-
-template <class Check>
-void Machine::checked(Check check) {
-  try {
-    check();
-  } catch (const Error& error) {
-    fail(error.what());
-  }
 }
 
 Machine::Meeting& Machine::meeting_of(std::uint32_t mask) {
@@ -214,6 +207,7 @@ void Machine::land(Copy& copy) {
 }
 
 void Machine::perhaps_land() {
+  async_->perhaps_land();
   std::deque<Copy>& copies = thread().copies;
   if (landing_ != Landing::random || copies.empty() || !random_.one_in(8)) return;
   Copy& lucky = copies[random_.below(static_cast<std::uint32_t>(copies.size()))];

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "simt/async_units.hpp"
 #include "simt/error.hpp"
 #include "simt/global_memory.hpp"
 #include "simt/race_detector.hpp"
@@ -71,7 +72,13 @@ class Machine {
   /// Returns when all but the newest `groups` groups of this thread have landed.
   void wait_for_copies(unsigned groups);
 
+  /// What runs beside the threads of the current block.
+  AsyncUnits& async() { return *async_; }
+
   [[noreturn]] void fail(const std::string& problem);
+  /// Runs `check`; an Error of its gets the place.
+  template <class Check>
+  void checked(Check check);
 
  private:
   struct Meeting {
@@ -84,23 +91,19 @@ class Machine {
     std::vector<Thread*> waiting;
     Clock seen;
   };
-  /// When a copy takes effect: at once, at its wait, or somewhere between.
-  enum class Landing { eager, lazy, random };
-
   void run_block(const std::function<void()>& kernel);
   bool join(const char* name, std::uint32_t mask, void* argument);
   void finish_collective(std::uint32_t mask);
   Meeting& meeting_of(std::uint32_t mask);
   static void land(Copy& copy);
   void perhaps_land();
-  template <class Check>
-  void checked(Check check);
 
   Launch launch_;
   dim3 block_index_;
   Random random_;
   Scheduler scheduler_;
   std::unique_ptr<RaceDetector> races_;
+  std::unique_ptr<AsyncUnits> async_;
   std::byte* shared_ = nullptr;
   std::vector<Meeting> meetings_;  // [warp][lowest lane of the mask]
   Barrier barriers_[named_barriers];
@@ -120,6 +123,15 @@ template <class Kernel, class... Arguments>
 void launch(Kernel kernel, const Launch& shape, const Arguments&... arguments) {
   const std::scoped_lock lock(machine_mutex());
   machine().run(shape, [&] { kernel(arguments...); });
+}
+
+template <class Check>
+void Machine::checked(Check check) {
+  try {
+    check();
+  } catch (const Error& error) {
+    fail(error.what());
+  }
 }
 
 template <class Act>

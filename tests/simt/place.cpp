@@ -1,6 +1,7 @@
 #include "simt/place.hpp"
 
 #include <cstdlib>
+#include <new>
 
 #include "simt/machine.hpp"
 #include "simt/queue.hpp"
@@ -8,15 +9,16 @@
 namespace simt {
 
 std::shared_ptr<std::byte> kernel_memory(std::size_t bytes) {
-  std::shared_ptr<std::byte> memory(new std::byte[bytes], [](std::byte* freed) {
+  constexpr std::align_val_t alignment{64};
+  std::shared_ptr<std::byte> memory(static_cast<std::byte*>(::operator new(bytes, alignment)), [](std::byte* freed) {
     global_memory().remove(freed);
-    delete[] freed;
+    ::operator delete(freed, alignment);
   });
   global_memory().add(memory.get(), bytes);
   return memory;
 }
 
-int architecture() { return 80; }
+bool has_hopper_units() { return true; }
 
 int run_kernels(std::uint64_t seed, const std::function<int(distattn::kernels::cuda::Stream)>& start) {
   Immediate queue(seed);

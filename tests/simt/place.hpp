@@ -10,11 +10,11 @@
 
 namespace simt {
 
-/// Bytes that kernels and the host may touch, and no more where bounds are checked.
+/// Bytes that kernels and the host may touch, and no more where bounds are checked. 64-byte aligned.
 std::shared_ptr<std::byte> kernel_memory(std::size_t bytes);
 
-/// Compute capability, as 80.
-int architecture();
+/// Whether kernels for compute capability 9.0 alone run here. Those for 8.0 do everywhere.
+bool has_hopper_units();
 
 /// `start` launches kernels on a stream and returns their status; when this returns they have ended. On the emulator
 /// every launch has that seed. 0 when all is well.

@@ -58,12 +58,15 @@ Scheduler::Warp* Scheduler::choose_warp() {
   return chosen;
 }
 
-void Scheduler::run(dim3 shape, const std::function<void()>& body) {
+void Scheduler::run(dim3 shape, const std::function<void()>& body, const std::function<bool()>& on_idle) {
   body_ = &body;
   prepare(shape);
   while (alive_ > 0 && failure_ == nullptr) {
     Warp* const warp = choose_warp();
-    if (warp == nullptr) throw Error("deadlock:" + who_waits_for_what());
+    if (warp == nullptr) {
+      if (on_idle()) continue;
+      throw Error("deadlock:" + who_waits_for_what());
+    }
     const int turn = static_cast<int>(random_.below(warp_size));
     const auto lane = static_cast<unsigned>(std::countr_zero(std::rotr(warp->runnable, turn)) + turn) % warp_size;
     current_ = threads_[static_cast<std::size_t>(warp - warps_.data()) * warp_size + lane].get();

@@ -18,8 +18,8 @@ class Scheduler {
   explicit Scheduler(Random& random) : random_(random) {}
 
   /// Runs `body` in every thread of a block of that shape; rethrows what one of them throws, the others are dropped.
-  /// Throws Error when all that are left sleep.
-  void run(dim3 shape, const std::function<void()>& body);
+  /// When all that are left sleep, `on_idle` may wake one and return true; Error if it does not.
+  void run(dim3 shape, const std::function<void()>& body, const std::function<bool()>& on_idle);
 
   Thread& current() { return *current_; }
   Thread& thread(unsigned rank) { return *threads_[rank]; }

@@ -12,6 +12,8 @@ namespace simt {
 
 inline constexpr unsigned warp_size = 32;
 inline constexpr unsigned max_warps = 32;
+/// Whose writes a clock tells apart: the warps of a block, and behind them what lands under its phase barriers.
+inline constexpr unsigned max_writers = 64;
 
 struct dim3 {
   unsigned x, y, z;
@@ -19,9 +21,9 @@ struct dim3 {
   constexpr unsigned count() const { return x * y * z; }
 };
 
-/// A vector clock: the newest epoch of each warp that its owner is ordered after.
+/// A vector clock: the newest epoch of each writer that its owner is ordered after.
 struct Clock {
-  std::array<std::uint32_t, max_warps> epoch{};
+  std::array<std::uint32_t, max_writers> epoch{};
 
   void join(const Clock& other) {
     for (std::size_t w = 0; w < epoch.size(); ++w) epoch[w] = std::max(epoch[w], other.epoch[w]);

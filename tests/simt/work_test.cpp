@@ -146,6 +146,11 @@ TEST_CASE("the tightest kernel is chosen, and a miss says what exists", "[simt]"
   REQUIRE(kernel != nullptr);
   CHECK((kernel->head_dim == 256 && kernel->owner == Owner::keys));
   CHECK(find_attend_kernel(TilePass::forward, DType::bf16, 64, 64, 75) == nullptr);
+  for (const int architecture : {80, 89, 90, 100}) {
+    kernel = find_attend_kernel(TilePass::forward, DType::bf16, 128, 128, architecture);
+    REQUIRE(kernel != nullptr);
+    CHECK(kernel->architecture == (architecture == 90 ? 90 : 80));
+  }
   CHECK(find_attend_kernel(TilePass::forward, DType::fp64, 64, 64, 90) == nullptr);
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     for (int dim = 8; dim <= 256; dim += 8) CHECK(why_no_attend_kernel(dtype, dim, dim, 80).empty());

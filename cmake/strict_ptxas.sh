@@ -1,0 +1,21 @@
+#!/bin/sh
+# Runs a CUDA compiler and fails where ptxas spills registers or notes that it serialises or waits for wgmma (C75xx).
+# nvcc has to be told -Xptxas=--verbose.
+
+said=$("$@" 2>&1)
+status=$?
+if [ $status -ne 0 ]; then
+  printf '%s\n' "$said" >&2
+  exit $status
+fi
+faults=$(printf '%s\n' "$said" | grep -E 'C75[0-9][0-9]|[1-9][0-9]* bytes spill')
+other=$(printf '%s\n' "$said" | grep -vE '^ptxas info|bytes stack frame|C75[0-9][0-9]|^$')
+[ -z "$other" ] || printf '%s\n' "$other" >&2
+[ -z "$faults" ] && exit 0
+printf 'error: ptxas does not compile this as it was meant (see %s)\n%s\n' "$0" "$faults" >&2
+# The object would count as made the next time.
+while [ $# -gt 1 ]; do
+  [ "$1" = -o ] && rm -f "$2"
+  shift
+done
+exit 1

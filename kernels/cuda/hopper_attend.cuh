@@ -1,0 +1,274 @@
+#pragma once
+/// Forward attention on Hopper (spec §2): one warpgroup keeps the copy engine busy, two multiply and weigh in turns.
+/// Scheduling after FlashAttention-3 (Shah et al. 2024, §3.1–3.2): the next tile's scores are multiplied while this
+/// tile's weights are on their way, and one warpgroup weighs while the other multiplies.
+
+#include "kernels/cuda/hopper_tiles.cuh"
+#include "kernels/cuda/softmax_rows.cuh"
+
+namespace distattn::kernels::cuda {
+
+/// A block's threads and shared memory. head_dim and value_dim are the paddings of the real ones.
+template <class Element_, int head_dim_, int value_dim_, int columns>
+struct HopperAttendShape {
+  using Element = Element_;
+  static constexpr int head_dim = head_dim_, value_dim = value_dim_;
+  static constexpr int m_count = 1;
+  static constexpr int groups = 2;  ///< warpgroups that multiply, each 64 rows; behind them the one that copies
+  static constexpr int consumers = groups * 128, threads = consumers + 128;
+  static constexpr TileSize tile{groups * 64, columns};
+  static constexpr int n_count = columns / 8;
+  static constexpr int producer_registers = 24, consumer_registers = 240;
+
+  using QTile = PanelTile<groups * 64, head_dim>;
+  using KTile = PanelTile<columns, head_dim>;
+  using VTile = PanelTile<columns, value_dim>;
+  static constexpr int shared_bytes = QTile::bytes + 2 * (KTile::bytes + VTile::bytes) + 9 * 8;
+};
+
+/// Where everything lies in shared memory.
+template <class Shape>
+struct HopperAttendMemory {
+  std::uint32_t q, k_tiles, v_tiles;
+  std::uint32_t q_filled, k_filled, k_emptied, v_filled, v_emptied;  ///< barriers, two each but for q
+
+  __device__ __forceinline__ explicit HopperAttendMemory(std::uint32_t base)
+      : q(base),
+        k_tiles(q + Shape::QTile::bytes),
+        v_tiles(k_tiles + 2 * Shape::KTile::bytes),
+        q_filled(v_tiles + 2 * Shape::VTile::bytes),
+        k_filled(q_filled + 8),
+        k_emptied(k_filled + 16),
+        v_filled(k_emptied + 16),
+        v_emptied(v_filled + 16) {}
+
+  __device__ __forceinline__ std::uint32_t k(const Stage& stage) const {
+    return k_tiles + stage.index * Shape::KTile::bytes;
+  }
+  __device__ __forceinline__ std::uint32_t v(const Stage& stage) const {
+    return v_tiles + stage.index * Shape::VTile::bytes;
+  }
+  __device__ __forceinline__ void init_barriers() const {
+    prim::init_barrier(q_filled, 1);
+    for (std::uint32_t stage = 0; stage < 2; ++stage) {
+      prim::init_barrier(k_filled + stage * 8, 1);
+      prim::init_barrier(v_filled + stage * 8, 1);
+      prim::init_barrier(k_emptied + stage * 8, Shape::consumers / 32);
+      prim::init_barrier(v_emptied + stage * 8, Shape::consumers / 32);
+    }
+    prim::publish_barriers();
+  }
+};
+
+/// One thread: feeds the tiles of the block's visits through the stages, keys one tile ahead of values.
+template <class Shape>
+__device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPlace& place,
+                                           const HopperAttendMemory<Shape>& memory) {
+  const int query_plane = place.batch * p.heads.q_count + place.head;
+  const int key_plane = place.batch * p.heads.kv_count + p.heads.kv_of(place.head);
+  TileCursor next(p.visits, place.block), behind = next;
+  if (!next.valid()) return;
+  const auto feed_values = [&](int tile) {
+    const Stage stage(tile);
+    stage.await_emptied(memory.v_emptied);
+    prim::arrive_expecting(stage.of(memory.v_filled), Shape::VTile::bytes);
+    Shape::VTile::load(memory.v(stage), &p.key_maps[p.visits[behind.visit].other].v, stage.of(memory.v_filled),
+                       behind.column, key_plane);
+    behind.advance(p.visits, Shape::tile.columns);
+  };
+  const TensorMap* const q = &p.query_maps[place.block.own].q;
+  prim::acquire_tensor_map(q);
+  prim::arrive_expecting(memory.q_filled, Shape::QTile::bytes);
+  Shape::QTile::load(memory.q, q, memory.q_filled, place.block.row_begin, query_plane);
+  int tile = 0;
+  for (; next.valid(); ++tile) {
+    const Stage stage(tile);
+    const KeyMaps& maps = p.key_maps[p.visits[next.visit].other];
+    prim::acquire_tensor_map(&maps.k);
+    prim::acquire_tensor_map(&maps.v);
+    stage.await_emptied(memory.k_emptied);
+    prim::arrive_expecting(stage.of(memory.k_filled), Shape::KTile::bytes);
+    Shape::KTile::load(memory.k(stage), &maps.k, stage.of(memory.k_filled), next.column, key_plane);
+    next.advance(p.visits, Shape::tile.columns);
+    if (tile > 0) feed_values(tile - 1);
+  }
+  feed_values(tile - 1);
+}
+
+/// Which columns of a tile the rows of this lane see.
+template <int n_count>
+struct TileMasks {
+  bool cut;  ///< something is hidden
+  std::uint64_t visible[(n_count + 7) / 8][2];
+
+  __device__ __forceinline__ TileMasks(const AttendParams& p, const TileCursor& at, const Run& queries,
+                                       std::int64_t row_begin) {
+    const Visit& visit = p.visits[at.visit];
+    cut = visit.first_band != visit.last_band;
+    if (!cut) return;
+    const Run keys = p.keys[visit.other].run;
+    DISTATTN_UNROLL
+    for (int part = 0; part < (n_count + 7) / 8; ++part) {
+      const RowMasks<1> masks(p.bands, visit, at.column + 64 * part, queries, row_begin, keys);
+      visible[part][0] = masks.visible[0][0];
+      visible[part][1] = masks.visible[0][1];
+    }
+  }
+  __device__ __forceinline__ bool sees(int n, int i) const {
+    return (visible[n / 8][i / 2] >> (8 * (n % 8) + i % 2) & 1u) != 0;
+  }
+};
+
+/// Turns products into scores: -inf where nothing is visible. A negative scale is moved from the scale to them.
+template <int n_count>
+__device__ __forceinline__ void mask_scores(float (&s)[1][n_count][4], float scale, const TileMasks<n_count>& masks) {
+  if (scale < 0) {
+    DISTATTN_UNROLL
+    for (int n = 0; n < n_count; ++n) {
+      DISTATTN_UNROLL
+      for (int i = 0; i < 4; ++i) s[0][n][i] = -s[0][n][i];
+    }
+  }
+  if (!masks.cut) return;
+  DISTATTN_UNROLL
+  for (int n = 0; n < n_count; ++n) {
+    DISTATTN_UNROLL
+    for (int i = 0; i < 4; ++i) s[0][n][i] = masks.sees(n, i) ? s[0][n][i] : -INFINITY;
+  }
+}
+
+/// Turns between the two warpgroups that multiply: each waits for its own barrier and lets the other pass.
+struct Turns {
+  static constexpr int threads = 256, first_barrier = 1;
+  int group;
+
+  /// Group 0 begins, if there are turns at all.
+  __device__ __forceinline__ Turns(int group_, bool any) : group(group_) {
+    if (group == 1 && any) prim::barrier_arrive(first_barrier, threads);
+  }
+  __device__ __forceinline__ void await() const { prim::barrier_sync(first_barrier + group, threads); }
+  /// Nobody waits for the turn behind the last of group 1.
+  __device__ __forceinline__ void pass_on(bool last) const {
+    if (group == 0 || !last) prim::barrier_arrive(first_barrier + 1 - group, threads);
+  }
+};
+
+/// A warpgroup's 64 rows against every tile of the block's visits.
+template <class Shape>
+__device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const AttendParams& p, const BlockPlace& place,
+                                             const QuerySegment& query, const HopperAttendMemory<Shape>& memory,
+                                             int group) {
+  using Element = typename Shape::Element;
+  TileCursor at(p.visits, place.block);
+  if (!at.valid()) return;
+  const bool leads_warp = threadIdx.x % 32 == 0;
+  const float unit = fabsf(p.scale) * log2_e;
+  float s[1][Shape::n_count][4], rescale[1][2];
+  std::uint32_t weights[Shape::n_count / 2][4];
+
+  const auto start_scores = [&](const Stage& stage) {
+    start_product_of_rows<Element, typename Shape::QTile, typename Shape::KTile, Shape::head_dim>(
+        s[0], memory.q, 64 * group, memory.k(stage));
+    prim::commit_products();
+  };
+  const auto weigh = [&](const Stage& stage, const TileMasks<Shape::n_count>& masks) {
+    if (leads_warp) prim::arrive(stage.of(memory.k_emptied));
+    mask_scores(s, p.scale, masks);
+    rows.weigh(s, unit, rescale);
+  };
+  // Masks need no scores: they are made while there are none to hold.
+  const auto masks_and_advance = [&] {
+    const TileMasks<Shape::n_count> masks(p, at, query.run, place.block.row_begin);
+    at.advance(p.visits, Shape::tile.columns);
+    return masks;
+  };
+
+  const auto first_masks = masks_and_advance();
+  const Turns turns(group, at.valid());
+  Stage stage(0);
+  prim::wait_for_phase(memory.q_filled, 0);
+  stage.await_filled(memory.k_filled);
+  prim::fence_products(s[0]);
+  start_scores(stage);
+  prim::wait_for_products<0>(s[0]);
+  weigh(stage, first_masks);
+  rows.rescale_outputs(rescale);
+  round_to_operand<Element>(weights, s[0]);
+  for (int tile = 1; at.valid(); ++tile) {
+    const Stage before = stage;
+    const auto masks = masks_and_advance();
+    stage = Stage(tile);
+    stage.await_filled(memory.k_filled);
+    turns.await();
+    prim::fence_products(s[0]);
+    start_scores(stage);
+    before.await_filled(memory.v_filled);
+    prim::fence_products(rows.o[0], weights);
+    start_product<Element, typename Shape::VTile>(rows.o[0], weights, memory.v(before));
+    prim::commit_products();
+    turns.pass_on(!at.valid());
+    prim::wait_for_products<1>(s[0]);
+    weigh(stage, masks);
+    prim::wait_for_products<0>(rows.o[0]);
+    if (leads_warp) prim::arrive(before.of(memory.v_emptied));
+    rows.rescale_outputs(rescale);
+    round_to_operand<Element>(weights, s[0]);
+  }
+  stage.await_filled(memory.v_filled);
+  prim::fence_products(rows.o[0], weights);
+  start_product<Element, typename Shape::VTile>(rows.o[0], weights, memory.v(stage));
+  prim::commit_products();
+  prim::wait_for_products<0>(rows.o[0]);
+}
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::threads, 1) hopper_attend(const __grid_constant__ AttendParams p) {
+  if (prim::any_thread(prim::raised(p.stop))) return;
+  DISTATTN_SHARED_MEMORY(bytes);
+  const HopperAttendMemory<Shape> memory(prim::shared_address(bytes));
+  if (threadIdx.x == 0) memory.init_barriers();
+  __syncthreads();
+  const BlockPlace place(p, p.heads.q_count);
+  const int group = warpgroup();
+  if (group == Shape::groups) {
+    prim::fewer_registers<Shape::producer_registers>();
+    if (threadIdx.x == Shape::consumers) feed_tiles<Shape>(p, place, memory);
+    return;
+  }
+  prim::more_registers<Shape::consumer_registers>();
+  const QuerySegment& query = p.queries[place.block.own];
+  const std::int64_t head_row = first_row(place.batch, p.heads.q_count, place.head, query.run);
+  SoftmaxRows<Shape> rows;
+  start_rows(rows, p, query, place.block.row_begin, head_row);
+  attend_tiles<Shape>(rows, p, place, query, memory, group);
+  store_rows(rows, p, query, place.block.row_begin, head_row);
+}
+
+/// Describes what hopper_attend copies.
+template <class Shape>
+int describe_for_attend(const TileShape& shape, std::span<const QuerySegment> queries, std::span<QueryMaps> query_maps,
+                        std::span<const KeySegment> keys, std::span<KeyMaps> key_maps) {
+  using Element = typename Shape::Element;
+  const std::int64_t query_planes = shape.batch * shape.heads.q_count, key_planes = shape.batch * shape.heads.kv_count;
+  int status = 0;
+  const auto describe = [&](TensorMap& map, const void* base, const Run& run, std::int64_t planes, int columns,
+                            int box_rows) {
+    if (status != 0 || run.count == 0) return;
+    status = prim::describe_tensor(map, static_cast<const Element*>(base), {columns, run.count, planes, box_rows});
+  };
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    describe(query_maps[i].q, queries[i].q, queries[i].run, query_planes, shape.head_dim, Shape::tile.rows);
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    describe(key_maps[i].k, keys[i].k, keys[i].run, key_planes, shape.head_dim, Shape::tile.columns);
+    describe(key_maps[i].v, keys[i].v, keys[i].run, key_planes, shape.value_dim, Shape::tile.columns);
+  }
+  return status;
+}
+
+template <class Shape>
+int launch_hopper_attend(const AttendParams& params, unsigned grid, Stream stream) {
+  return prim::launch(hopper_attend<Shape>, {grid, Shape::threads, Shape::shared_bytes}, stream, params);
+}
+
+}  // namespace distattn::kernels::cuda
