@@ -6,10 +6,6 @@
 
 namespace distattn::kernels::cuda {
 
-#ifndef DISTATTN_WITH_HOPPER
-std::vector<AttendKernel> hopper_forward_instances() { return {}; }
-#endif
-
 std::span<const AttendKernel> attend_kernels() {
   static const std::vector<AttendKernel> all = [] {
     std::vector<AttendKernel> kernels;

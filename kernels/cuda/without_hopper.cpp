@@ -1,0 +1,9 @@
+/// In the place of the Hopper kernels where sm_90a is not compiled for.
+
+#include "kernels/cuda/instances.hpp"
+
+namespace distattn::kernels::cuda {
+
+std::vector<AttendKernel> hopper_forward_instances() { return {}; }
+
+}  // namespace distattn::kernels::cuda
