@@ -20,7 +20,7 @@ LONG_FILES = {"tests/model/distmodel.py": "the executable model, kept as it was 
 INCLUDES = {
     "core/include/distattn": [r"distattn/"],
     "core/c_api": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
-    "core/src": [r"distattn/", r"core/src/", r"[a-z0-9_]+\.hpp$"],
+    "core/src": [r"distattn/", r"core/src/", r"commit\.hpp$"],
     "kernels": [r"distattn/(band|partial|types|float16|error|tensor)\.hpp$", r"kernels/[a-z0-9_]+\.hpp$"],
     "kernels/cuda": [r"simt/(hopper_)?primitives\.hpp$"],  # without a CUDA compiler the emulator stands in for the device
     "backends": [r"distattn/", r"kernels/(arguments|kernels|team)\.hpp$",
@@ -35,6 +35,12 @@ INCLUDES = {
     "cli/step": [r"kernels/dense/"],             # what surrounds the attention in a training step
     "tests": [r"."],
 }
+
+# The floors of core/src, each using those before it; the files beside them serve all.
+CORE_FLOORS = ("problem", "schedule", "tables", "lower", "proof", "io", "planner", "papers", "run", "draw")
+
+# Where a public header's body lies.
+HOME = {body.stem: body.parent.name for body in (SOURCE / "core/src").glob("*/*.cpp")} | {"io": "io", "draw": "draw"}
 
 # Packages stay in the rooms that are named after them.
 PACKAGES = {
@@ -74,6 +80,24 @@ def include_complaints(path, text):
         own = pathlib.PurePosixPath(path).parent.as_posix() + "/"
         if rules and not name.startswith(own) and not any(re.match(p, name) for _, patterns in rules for p in patterns):
             yield f'includes "{name}", which {rules[0][0]} may not'
+
+
+def floor_complaints(path, text):
+    """Core's floors use only those below them; a header stands on the floor of its body."""
+
+    def floor_of(name):
+        inside = re.match(r"core/src/([a-z_]+)/", name)
+        home = inside.group(1) if inside else HOME.get(pathlib.PurePosixPath(name).stem, "")
+        return CORE_FLOORS.index(home) if home in CORE_FLOORS else -1
+
+    if not path.startswith(("core/src/", "core/include/")):
+        return
+    own = floor_of(path)
+    if own == -1:
+        return
+    for name in re.findall(r'^#include "((?:core/src|distattn)/[^"]+)"', text, re.M):
+        if floor_of(name) > own:
+            yield f'includes "{name}" from a floor above its own ({", ".join(CORE_FLOORS)})'
 
 
 def vendor_complaints(path, text):
@@ -127,7 +151,7 @@ def function_complaints(path, text):
             start = None
 
 
-CHECKS = (include_complaints, vendor_complaints, word_complaints, form_complaints, function_complaints)
+CHECKS = (include_complaints, floor_complaints, vendor_complaints, word_complaints, form_complaints, function_complaints)
 
 
 def complaints_about(path, text):
@@ -168,6 +192,8 @@ def check_the_checks():
         ("core/include/distattn/a.hpp", '#pragma once\n/// A.\n#include <fmt/core.h>\n', "includes <fmt/core.h>"),
         ("core/include/distattn/a.hpp", '#pragma once\n#include <vector>\n', "what it is for"),
         ("core/src/a.cpp", '#include "kernels/arguments.hpp"\n', "core/src may not"),
+        ("core/src/lower/a.cpp", '#include "core/src/run/bindings.hpp"\n', "floor above"),
+        ("core/src/problem/mask.cpp", '#include "distattn/simulate.hpp"\n', "floor above"),
         ("core/src/a.cpp", "int kokkos_threads = 0;\n", "names no vendor"),
         ("kernels/reference/a.cpp", '#include "distattn/schedule.hpp"\n', "may not"),
         ("kernels/cuda/a.cu", '#include "kernels/kokkos/a.hpp"\n', "may not"),

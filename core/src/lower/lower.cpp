@@ -1,0 +1,75 @@
+#include "distattn/lower.hpp"
+
+#include <utility>
+
+#include "core/src/lower/program_builder.hpp"
+#include "core/src/parallel.hpp"
+
+namespace distattn {
+
+struct Lowering::State {
+  Outline outline;
+  std::shared_ptr<const Tiles> tiles;
+  Table table;
+  ValueIndex values;
+  Traffic traffic;
+  std::vector<std::uint32_t> by_rank;   // messages of rank 0 (sent or received), then of rank 1, …
+  std::vector<std::size_t> rank_begin;  // into by_rank
+
+  void index_messages() {
+    rank_begin.assign(static_cast<std::size_t>(tiles->ranks()) + 1, 0);
+    for (const Message& m : traffic.messages) {
+      ++rank_begin[static_cast<std::size_t>(m.from) + 1];
+      ++rank_begin[static_cast<std::size_t>(m.to) + 1];
+    }
+    for (std::size_t r = 1; r < rank_begin.size(); ++r) rank_begin[r] += rank_begin[r - 1];
+    by_rank.resize(rank_begin.back());
+    std::vector<std::size_t> next = rank_begin;
+    for (std::size_t m = 0; m < traffic.messages.size(); ++m) {
+      by_rank[next[static_cast<std::size_t>(traffic.messages[m].from)]++] = static_cast<std::uint32_t>(m);
+      by_rank[next[static_cast<std::size_t>(traffic.messages[m].to)]++] = static_cast<std::uint32_t>(m);
+    }
+  }
+};
+
+Lowering::Lowering(std::string name, std::shared_ptr<const Tiles> tiles, Table table, Pass pass, Mode mode,
+                   Routes routes)
+    : state_(std::make_unique<State>()) {
+  State& s = *state_;
+  if (routes.node_size >= tiles->ranks()) routes.node_size = 0;
+  s.outline = {std::move(name), tiles->sharding(), pass, mode, routes.node_size};
+  s.tiles = std::move(tiles);
+  s.table = std::move(table);
+  s.values = ValueIndex(s.outline.sharding);
+  s.traffic = route(s.outline, collect_uses(*s.tiles, s.table, s.values), s.values, s.table.steps, routes);
+  s.index_messages();
+}
+Lowering::~Lowering() = default;
+Lowering::Lowering(Lowering&&) noexcept = default;
+
+const Outline& Lowering::outline() const { return state_->outline; }
+const Tiles& Lowering::tiles() const { return *state_->tiles; }
+
+RankProgram Lowering::program(Rank rank) const {
+  const State& s = *state_;
+  std::vector<PlacedTile> placed;
+  for (int step = 0; step < s.table.steps; ++step) {
+    s.table.tiles(step, rank, [&](const Tile& tile) { placed.push_back({step + s.traffic.lead, tile}); });
+  }
+  std::vector<Message> messages;
+  const auto r = static_cast<std::size_t>(rank);
+  for (std::size_t m = s.rank_begin[r]; m < s.rank_begin[r + 1]; ++m) {
+    messages.push_back(s.traffic.messages[s.by_rank[m]]);
+  }
+  return build_program(s.outline, *s.tiles, s.values, rank, placed, std::move(messages));
+}
+
+Schedule lower(const Lowering& lowering) {
+  Schedule schedule{lowering.outline(), {}};
+  schedule.ranks.resize(static_cast<std::size_t>(lowering.tiles().ranks()));
+  for_each_rank(lowering.tiles().ranks(),
+                [&](Rank rank) { schedule.ranks[static_cast<std::size_t>(rank)] = lowering.program(rank); });
+  return schedule;
+}
+
+}  // namespace distattn

@@ -1,0 +1,24 @@
+#pragma once
+/// One rank's program from its tiles and messages: buffers with lifetimes, merges, and what orders the lanes.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/src/lower/routing.hpp"
+#include "core/src/schedule/value_index.hpp"
+#include "distattn/lower.hpp"
+
+namespace distattn {
+
+/// A tile of this rank in program step `number`.
+struct PlacedTile {
+  int number;
+  Tile tile;
+};
+
+/// Builds the program of `rank`; tiles in order of number, messages that the rank sends or receives in any order.
+RankProgram build_program(const Outline& outline, const Tiles& tiles, const ValueIndex& values, Rank rank,
+                          std::span<const PlacedTile> placed, std::vector<Message> messages);
+
+}  // namespace distattn

@@ -1,0 +1,190 @@
+#include "core/src/lower/routing.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/src/lower/gates.hpp"
+
+namespace distattn {
+namespace {
+
+/// Lays the messages of one value after the other.
+class Router {
+ public:
+  Router(const Outline& outline, const ValueIndex& values, int table_steps, const Routes& routes, int lead)
+      : outline_(outline), values_(values), table_steps_(table_steps), routes_(routes), lead_(lead) {
+    far_sent_.resize(static_cast<std::size_t>(outline.sharding.ranks));
+    far_received_.resize(static_cast<std::size_t>(outline.sharding.ranks));
+  }
+
+  /// Whether a value enters another node for several users that need it at once from the start: it then takes two
+  /// exchanges before the first tile.
+  static bool enters_in_two_steps(const Outline& outline, const Uses& uses, const ValueIndex& values,
+                                  const Routes& routes) {
+    if (routes.node_size == 0) return false;
+    const bool gathered = outline.mode == Mode::gathered;
+    for (std::size_t v = 0; v < values.size(); ++v) {
+      const int home = owner_of(outline, values.input(v)) / routes.node_size;
+      int node = -1, at_once = 0;
+      for (const Use& use : uses.of(v)) {  // by rank, so one node after the other
+        const int here = use.rank / routes.node_size;
+        if (here != node) node = here, at_once = 0;
+        if (here != home && (gathered || use.first == 0) && ++at_once > 1) return true;
+      }
+    }
+    return false;
+  }
+
+  void route_input(std::size_t value, std::span<const Use> uses) {
+    const Rank owner = owner_of(outline_, values_.input(value));
+    if (routes_.node_size == 0) {
+      for (const Use& use : uses) {
+        const int step = overlapped() ? at(use.first) - 1 : 0;
+        add(value, owner, use.rank, step, step, false);
+      }
+      return;
+    }
+    for_each_node(uses, [&](int node, std::vector<Use>& users) {
+      std::sort(users.begin(), users.end(),
+                [](const Use& a, const Use& b) { return std::pair(a.first, a.rank) < std::pair(b.first, b.rank); });
+      if (node == owner / routes_.node_size) {
+        for (const Use& use : users) {
+          const int step = overlapped() ? at(use.first) - 1 : 0;
+          add(value, owner, use.rank, step, step, false);
+        }
+      } else {
+        enter_node(value, owner, users);
+      }
+    });
+  }
+
+  /// Results that leave a node from several of its ranks; gates are chosen when all are known.
+  void note_departures(std::size_t value, std::span<const Use> uses) {
+    if (routes_.node_size == 0) return;
+    const int home = owner_of(outline_, values_.input(value)) / routes_.node_size;
+    for_each_node(uses, [&](int node, std::vector<Use>& users) {
+      if (node == home || users.size() == 1) {
+        if (node != home) far_sent_[at(users[0])] += bytes_of(values_.result(value, outline_.pass, 0));
+        return;
+      }
+      std::sort(users.begin(), users.end(), [this](const Use& a, const Use& b) {
+        return std::pair(-sent_at(a), a.rank) < std::pair(-sent_at(b), b.rank);  // the last to end adds no step
+      });
+      Departure departure{bytes_of(values_.result(value, outline_.pass, 0)), {}, -1};
+      for (const Use& use : users) departure.candidates.push_back(use.rank);
+      departures_.push_back(std::move(departure));
+    });
+  }
+  void choose_gates() { spread_gates(departures_, far_sent_); }
+
+  /// Called in the same order as note_departures.
+  void route_result(std::size_t value, std::span<const Use> uses) {
+    const Rank owner = owner_of(outline_, values_.input(value));
+    if (routes_.node_size == 0) {
+      for (const Use& use : uses) reply(value, use.rank, owner, sent_at(use));
+      return;
+    }
+    for_each_node(uses, [&](int node, std::vector<Use>& users) {
+      if (node == owner / routes_.node_size || users.size() == 1) {
+        for (const Use& use : users) reply(value, use.rank, owner, sent_at(use));
+      } else {
+        leave_node(value, owner, users, departures_[next_departure_++].gate);
+      }
+    });
+  }
+
+  std::vector<Message> take() { return std::move(messages_); }
+
+ private:
+  bool overlapped() const { return outline_.mode != Mode::gathered; }
+  int at(int table_step) const { return table_step + lead_; }
+  int sent_at(const Use& use) const { return overlapped() ? at(use.last) + 1 : at(table_steps_); }
+
+  void add(std::size_t value, Rank from, Rank to, int post, int due, bool result) {
+    messages_.push_back({static_cast<std::int32_t>(value), from, to, post, due, result});
+  }
+  void reply(std::size_t value, Rank from, Rank to, int step) { add(value, from, to, step, step, true); }
+
+  template <class Visit>
+  void for_each_node(std::span<const Use> uses, Visit visit) {
+    for (std::size_t begin = 0, end = 0; begin < uses.size(); begin = end) {
+      const int node = uses[begin].rank / routes_.node_size;
+      while (end < uses.size() && uses[end].rank / routes_.node_size == node) ++end;
+      users_.assign(uses.begin() + static_cast<std::ptrdiff_t>(begin), uses.begin() + static_cast<std::ptrdiff_t>(end));
+      visit(node, users_);
+    }
+  }
+
+  /// Brought by its first user there, passed on by whoever has it a step early; users sorted by first use.
+  void enter_node(std::size_t value, Rank owner, std::vector<Use>& users) {
+    // Those that need it first are equally good at bringing it in: the one that has brought in least.
+    const auto tied = std::find_if(users.begin(), users.end(), [&](const Use& u) { return u.first != users[0].first; });
+    std::iter_swap(users.begin(), std::min_element(users.begin(), tied, [&](const Use& a, const Use& b) {
+                     return far_received_[at(a)] < far_received_[at(b)];
+                   }));
+    const bool crowd = !overlapped() ? users.size() > 1 : tied - users.begin() > 1;
+    const int due = overlapped() ? at(users[0].first) - (crowd ? 2 : 1) : 0;
+    add(value, owner, users[0].rank, std::max(0, due - routes_.ahead), due, false);
+    const std::int64_t bytes = bytes_of(values_.input(value));
+    far_received_[at(users[0])] += bytes;
+    far_sent_[static_cast<std::size_t>(owner)] += bytes;
+
+    Rank holder = users[0].rank;  // the latest to have it before the step at hand
+    for (std::size_t k = 1; k < users.size(); ++k) {
+      if (overlapped()) {
+        for (std::size_t x = k; x-- > 0;) {
+          if (users[x].first < users[k].first) {
+            holder = users[x].rank;
+            break;
+          }
+        }
+      }
+      const int step = overlapped() ? at(users[k].first) - 1 : 1;
+      add(value, holder, users[k].rank, step, step, false);
+    }
+  }
+
+  /// Merged at one rank of the node, the gate, and sent on as one message.
+  void leave_node(std::size_t value, Rank owner, std::span<const Use> users, Rank gate) {
+    int step = 0;
+    for (const Use& use : users) {
+      if (use.rank != gate) reply(value, use.rank, gate, sent_at(use));
+      step = std::max(step, sent_at(use) + (use.rank != gate ? 1 : 0));
+    }
+    reply(value, gate, owner, step);
+  }
+
+  static std::size_t at(const Use& use) { return static_cast<std::size_t>(use.rank); }
+  std::int64_t bytes_of(const Value& value) const {
+    const Problem& problem = outline_.sharding.problem;
+    const DType dtype = is_input(value.kind) ? problem.dtype : problem.wire_type();
+    return static_cast<std::int64_t>(message_bytes(outline_, value, dtype));
+  }
+
+  const Outline& outline_;
+  const ValueIndex& values_;
+  int table_steps_;
+  Routes routes_;
+  int lead_;
+  std::vector<Message> messages_;
+  std::vector<Use> users_;
+  std::vector<std::int64_t> far_sent_, far_received_;  // bytes between nodes, by rank
+  std::vector<Departure> departures_;
+  std::size_t next_departure_ = 0;
+};
+
+}  // namespace
+
+Traffic route(const Outline& outline, const Uses& uses, const ValueIndex& values, int table_steps,
+              const Routes& routes) {
+  const int lead = Router::enters_in_two_steps(outline, uses, values, routes) ? 2 : 1;
+  Router router(outline, values, table_steps, routes, lead);
+  for (std::size_t v = 0; v < values.size(); ++v) router.route_input(v, uses.of(v));
+  const std::size_t results = outline.pass == Pass::forward ? values.first_key() : values.size();
+  for (std::size_t v = 0; v < results; ++v) router.note_departures(v, uses.of(v));
+  router.choose_gates();
+  for (std::size_t v = 0; v < results; ++v) router.route_result(v, uses.of(v));
+  return {router.take(), lead};
+}
+
+}  // namespace distattn

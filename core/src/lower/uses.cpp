@@ -1,0 +1,64 @@
+#include "core/src/lower/routing.hpp"
+#include "core/src/parallel.hpp"
+
+namespace distattn {
+namespace {
+
+/// The uses of one rank: a table over all values that is cleared by what it touched.
+class RankUses {
+ public:
+  RankUses(const Tiles& tiles, const ValueIndex& values)
+      : tiles_(tiles), values_(values), position_(values.size(), absent) {}
+
+  std::vector<Use> collect(const Table& table, Rank rank) {
+    std::vector<Use> uses;
+    for (int step = 0; step < table.steps; ++step) {
+      table.tiles(step, rank, [&](const Tile& tile) {
+        if (tiles_.query(tile.query).owner != rank) touch(values_.query(tile.group, tile.query), rank, step, uses);
+        if (tiles_.key(tile.key).owner != rank) touch(values_.key(tile.group, tile.key), rank, step, uses);
+      });
+    }
+    for (const Use& use : uses) position_[static_cast<std::size_t>(use.value)] = absent;
+    return uses;
+  }
+
+ private:
+  static constexpr std::uint32_t absent = ~0u;
+
+  void touch(std::size_t value, Rank rank, int step, std::vector<Use>& uses) {
+    std::uint32_t& at = position_[value];
+    if (at == absent) {
+      at = static_cast<std::uint32_t>(uses.size());
+      uses.push_back({static_cast<std::int32_t>(value), rank, step, step});
+    }
+    uses[at].last = step;
+  }
+
+  const Tiles& tiles_;
+  const ValueIndex& values_;
+  std::vector<std::uint32_t> position_;
+};
+
+}  // namespace
+
+Uses collect_uses(const Tiles& tiles, const Table& table, const ValueIndex& values) {
+  std::vector<std::vector<Use>> by_rank(static_cast<std::size_t>(tiles.ranks()));
+  for_each_rank(tiles.ranks(), [&](Rank rank) {
+    by_rank[static_cast<std::size_t>(rank)] = RankUses(tiles, values).collect(table, rank);
+  });
+  Uses uses;
+  uses.begin.assign(values.size() + 1, 0);
+  for (const auto& some : by_rank) {
+    for (const Use& use : some) ++uses.begin[static_cast<std::size_t>(use.value) + 1];
+  }
+  for (std::size_t v = 0; v < values.size(); ++v) uses.begin[v + 1] += uses.begin[v];
+  uses.all.resize(uses.begin.back());
+  std::vector<std::size_t> next = uses.begin;
+  for (auto& some : by_rank) {
+    for (const Use& use : some) uses.all[next[static_cast<std::size_t>(use.value)]++] = use;
+    some = {};
+  }
+  return uses;
+}
+
+}  // namespace distattn

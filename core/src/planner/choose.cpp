@@ -1,0 +1,240 @@
+#include "distattn/choose.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+
+#include "core/src/parallel.hpp"
+#include "core/src/tables/search_space.hpp"
+#include "distattn/error.hpp"
+#include "distattn/simulate.hpp"
+#include "distattn/table.hpp"
+#include "distattn/words.hpp"
+
+namespace distattn {
+namespace {
+
+/// Trials of each pass that one layout contributes to a ranking, and that are tried again with messages posted early.
+constexpr std::size_t best_of_layout = 8, worth_ahead = 3;
+/// Layouts whose probes take this much longer than the best layout's are searched no further. Chunked has four times
+/// the segments of others and pays only where it balances better, so that it must be the best.
+constexpr double hopeless = 1.25;
+
+/// Times that differ by less are equal but for the order of summation.
+constexpr double resolution_s = 1e-9;
+
+/// One pass of one schedule.
+struct Trial {
+  Recipe recipe;
+  Pass pass = Pass::forward;
+  int ahead = 0;
+  double seconds = 0;
+  std::int64_t memory_bytes = 0;
+};
+
+bool faster(const Trial& a, const Trial& b) {
+  return std::tie(a.seconds, a.recipe.name) < std::tie(b.seconds, b.recipe.name);
+}
+
+std::pair<LayoutKind, int> key_of(const Layout& layout) { return {layout.kind, layout.split}; }
+
+class Search {
+ public:
+  Search(const Problem& problem, int ranks, const Machine& machine, const ChoiceLimits& limits)
+      : problem_(problem),
+        ranks_(ranks),
+        machine_(machine),
+        limits_(limits),
+        memory_bytes_(std::min(limits.memory_bytes, machine.memory_of_rank(ranks))) {}
+
+  std::vector<Choice> run() {
+    try_all(trials_of(usual_recipes(problem_, ranks_, reasons_)));
+    try_all(trials_of(other_meshes(problem_, ranks_, hopeful_layouts())));
+    if (!limits_.ahead && 0 < limits_.node_size && limits_.node_size < ranks_) try_all(best_ahead());
+    std::vector<Choice> ranking = pairs();
+    if (ranking.empty()) refuse_all();
+    return ranking;
+  }
+
+ private:
+  std::vector<Pass> passes() const {
+    return limits_.passes == Passes::both ? std::vector{Pass::forward, Pass::backward} : std::vector{Pass::forward};
+  }
+
+  std::vector<Trial> trials_of(const std::vector<Recipe>& recipes) const {
+    std::vector<Trial> trials;
+    for (const Recipe& recipe : recipes) {
+      for (const Pass pass : passes()) trials.push_back({recipe, pass, limits_.ahead.value_or(0), 0, 0});
+    }
+    return trials;
+  }
+
+  void try_all(std::vector<Trial> trials) {
+    for (const Trial& trial : trials) tiles_of(trial.recipe);
+    for_each_in_parallel(static_cast<int>(trials.size()), 1,
+                         [&](int i) { measure(trials[static_cast<std::size_t>(i)]); });
+    for (Trial& trial : trials) {
+      if (trial.memory_bytes <= memory_bytes_) {
+        trials_[key_of(trial.recipe.layout)].push_back(std::move(trial));
+      } else {
+        std::int64_t& need = needs_[trial.recipe.name];
+        need = std::max(need, trial.memory_bytes);
+      }
+    }
+  }
+
+  /// Lookups of a layout and its head groups: made once, before threads share them.
+  const std::shared_ptr<const Tiles>& tiles_of(const Recipe& recipe) {
+    auto& tiles = tiles_[{key_of(recipe.layout), recipe.groups}];
+    if (tiles == nullptr) {
+      tiles = std::make_shared<const Tiles>(shard(problem_, ranks_, recipe.layout, recipe.groups));
+    }
+    return tiles;
+  }
+
+  void measure(Trial& trial) const {
+    trial.memory_bytes = 0;
+    const Recipe& recipe = trial.recipe;
+    const auto& tiles = tiles_.at({key_of(recipe.layout), recipe.groups});
+    const Lowering lowering(recipe.name, tiles, recipe.table(tiles, limits_.node_size), trial.pass,
+                            limits_.mode.value_or(recipe.mode), {limits_.node_size, trial.ahead});
+    std::vector<ProgramSketch> sketches;
+    for (Rank rank = 0; rank < ranks_; ++rank) {
+      const RankProgram program = lowering.program(rank);
+      std::int64_t bytes = 0;
+      for (const std::size_t slot : program.slots) bytes += static_cast<std::int64_t>(slot);
+      trial.memory_bytes = std::max(trial.memory_bytes, bytes);
+      sketches.push_back(sketch(lowering.outline(), *tiles, rank, program));
+    }
+    const double seconds = simulate(lowering.outline(), sketches, machine_, limits_.threads).seconds;
+    trial.seconds = std::round(seconds / resolution_s) * resolution_s;
+  }
+
+  /// The fastest trials of one pass.
+  static std::vector<Trial> best(const std::vector<Trial>& trials, Pass pass, std::size_t count) {
+    std::vector<Trial> some;
+    std::copy_if(trials.begin(), trials.end(), std::back_inserter(some),
+                 [pass](const Trial& trial) { return trial.pass == pass; });
+    std::sort(some.begin(), some.end(), faster);
+    some.resize(std::min(some.size(), count));
+    return some;
+  }
+
+  std::vector<LayoutKind> hopeful_layouts() const {
+    std::map<LayoutKind, double> seconds;
+    for (const auto& [key, trials] : trials_) {
+      if (key.second != 1) continue;
+      for (const Pass pass : passes()) {
+        for (const Trial& trial : best(trials, pass, 1)) seconds[key.first] += trial.seconds;
+      }
+    }
+    double least = std::numeric_limits<double>::infinity();
+    for (const auto& [layout, total] : seconds) least = std::min(least, total);
+    std::vector<LayoutKind> layouts;
+    for (const auto& [layout, total] : seconds) {
+      if (total <= (layout == LayoutKind::chunked ? least : hopeless * least)) layouts.push_back(layout);
+    }
+    return layouts;
+  }
+
+  /// The best so far, with messages posted early.
+  std::vector<Trial> best_ahead() const {
+    std::vector<Trial> trials;
+    for (const auto& [key, tried] : trials_) {
+      for (const Pass pass : passes()) {
+        for (Trial trial : best(tried, pass, worth_ahead)) {
+          for (const int ahead : {1, 3, 7}) {
+            trial.ahead = ahead;
+            trials.push_back(trial);
+          }
+        }
+      }
+    }
+    return trials;
+  }
+
+  /// Combinations of one layout and one `ahead`, best first.
+  std::vector<Choice> pairs() const {
+    std::vector<Choice> ranking;
+    for (const auto& [key, all] : trials_) {
+      std::map<int, std::vector<Trial>> by_ahead;
+      for (const Trial& trial : all) by_ahead[trial.ahead].push_back(trial);
+      for (const auto& [ahead, trials] : by_ahead) {
+        for (const Trial& forward : best(trials, Pass::forward, best_of_layout)) {
+          if (limits_.passes == Passes::forward) ranking.push_back(choice_of(forward, nullptr));
+          for (const Trial& backward : best(trials, Pass::backward, best_of_layout)) {
+            ranking.push_back(choice_of(forward, &backward));
+          }
+        }
+      }
+    }
+    std::sort(ranking.begin(), ranking.end(), [](const Choice& a, const Choice& b) {
+      return std::tie(a.predicted_s, a.name, a.routes.ahead) < std::tie(b.predicted_s, b.name, b.routes.ahead);
+    });
+    std::set<std::string> seen;
+    std::erase_if(ranking, [&seen](const Choice& choice) { return !seen.insert(choice.name).second; });
+    return ranking;
+  }
+
+  Choice choice_of(const Trial& forward, const Trial* backward) const {
+    Choice choice{forward.recipe.name, {limits_.node_size, forward.ahead}, forward.seconds, forward.memory_bytes};
+    if (backward == nullptr) return choice;
+    if (backward->recipe.name != choice.name) choice.name += "/" + backward->recipe.name;
+    choice.predicted_s += backward->seconds;
+    choice.memory_bytes = std::max(choice.memory_bytes, backward->memory_bytes);
+    return choice;
+  }
+
+  [[noreturn]] void refuse_all() const {
+    if (needs_.empty()) {
+      refuse(fmt::format("no schedule applies to {} ranks ({}) give other ranks", ranks_, fmt::join(reasons_, "; ")));
+    }
+    std::vector<std::pair<std::int64_t, std::string>> sorted;
+    for (const auto& [name, bytes] : needs_) sorted.emplace_back(bytes, name);
+    std::sort(sorted.begin(), sorted.end());
+    std::vector<std::string> needs;
+    for (const auto& [bytes, name] : sorted)
+      needs.push_back(fmt::format("{} {}", name, bytes_in_words(static_cast<double>(bytes))));
+    refuse(fmt::format("no schedule fits {} a rank (needed: {}) give more memory or more ranks",
+                       bytes_in_words(static_cast<double>(memory_bytes_)), fmt::join(needs, ", ")));
+  }
+
+  const Problem& problem_;
+  int ranks_;
+  const Machine& machine_;
+  const ChoiceLimits& limits_;
+  std::int64_t memory_bytes_;
+  std::map<std::pair<std::pair<LayoutKind, int>, int>, std::shared_ptr<const Tiles>> tiles_;
+  std::map<std::pair<LayoutKind, int>, std::vector<Trial>> trials_;  // that fit the memory, by layout
+  std::map<std::string, std::int64_t> needs_;                        // of those that do not
+  std::vector<std::string> reasons_;                                 // why the others do not apply
+};
+
+}  // namespace
+
+std::vector<Choice> rank_schedules(const Problem& problem, int ranks, const Machine& machine,
+                                   const ChoiceLimits& limits) {
+  return Search(problem, ranks, machine, limits).run();
+}
+
+Choice choose_schedule(const Problem& problem, int ranks, const Machine& machine, const ChoiceLimits& limits) {
+  return rank_schedules(problem, ranks, machine, limits).front();
+}
+
+std::string choose_schedule(const Problem& problem, int ranks, const Routes& routes, Passes passes,
+                            std::int64_t memory_bytes) {
+  ChoiceLimits limits;
+  limits.passes = passes;
+  limits.node_size = routes.node_size;
+  limits.ahead = routes.ahead;
+  limits.memory_bytes = memory_bytes;
+  return choose_schedule(problem, ranks, find_machine("this"), limits).name;
+}
+
+}  // namespace distattn

@@ -1,0 +1,76 @@
+#include "distattn/machine.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "core/src/embedded.hpp"
+#include "core/src/planner/machine_store.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn {
+namespace {
+
+constexpr std::string_view folder = "machines/";
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  if (!file || !(text << file.rdbuf())) {
+    refuse(fmt::format("no machine '{}' (neither built in nor a readable file) use {}, this, or a description's path",
+                       path, fmt::join(built_in_machines(), ", ")));
+  }
+  return text.str();
+}
+
+}  // namespace
+
+double RateCurve::at(double tile) const {
+  const auto next = std::find_if(points.begin(), points.end(), [tile](const Point& p) { return p.tile >= tile; });
+  if (next == points.end()) return points.back().flops_per_s;
+  if (next == points.begin()) return next->tile > 0 ? next->flops_per_s * tile / next->tile : next->flops_per_s;
+  const Point& last = *(next - 1);
+  const double share = last.tile > 0 ? std::log(tile / last.tile) / std::log(next->tile / last.tile) : 1;
+  return last.flops_per_s + share * (next->flops_per_s - last.flops_per_s);
+}
+
+const KernelRates& Machine::rates_of(DType dtype, Pass pass) const {
+  const auto& found = rates[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(pass)];
+  if (!found) {
+    refuse(fmt::format("no prediction for {} (machine '{}' states no flops_per_s for it) choose another --dtype",
+                       name_of(dtype), name));
+  }
+  return *found;
+}
+
+std::int64_t Machine::memory_of_rank(int ranks) const {
+  if (cores == 0) return memory_bytes;
+  return memory_bytes / std::max(1, (ranks + nodes - 1) / nodes);
+}
+
+int Machine::threads_of_rank(int ranks) const {
+  const int on_a_node = (ranks + nodes - 1) / nodes;
+  return std::max(1, cores / on_a_node);
+}
+
+std::vector<std::string> built_in_machines() {
+  std::vector<std::string> names;
+  for (const EmbeddedFile& file : embedded_files()) {
+    if (file.name.starts_with(folder) && file.name != nominal_file) names.emplace_back(file.name.substr(folder.size()));
+  }
+  return names;
+}
+
+Machine find_machine(const std::string& name_or_file) {
+  if (name_or_file == "this") return stored_or_nominal_machine();
+  for (const std::string& name : built_in_machines()) {
+    if (name == name_or_file) return machine_from_json(*embedded_file(std::string(folder) + name), "machine " + name);
+  }
+  return machine_from_json(read_text(name_or_file), "machine file " + name_or_file);
+}
+
+}  // namespace distattn

@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "core/src/json_fields.hpp"
+#include "distattn/error.hpp"
+#include "distattn/machine.hpp"
+
+namespace distattn {
+namespace {
+
+using nlohmann::json;
+using Ordered = nlohmann::ordered_json;
+
+constexpr std::array dtypes = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
+constexpr std::array passes = {Pass::forward, Pass::backward};
+constexpr int most_ranks = 1 << 20;
+
+/// A number, or points [[tile, flops_per_s], …] by tile.
+RateCurve read_curve(JsonFields& fields, const std::string& name) {
+  const json& value = fields.at(name);
+  if (value.is_number()) return {{{0, fields.number_above_zero(name)}}};
+  const auto malformed = [&](const char* problem) {
+    fields.fail(name, problem, "write a number, or [[tile, flops_per_s], ...] with rising tiles");
+  };
+  if (!value.is_array() || value.empty()) malformed("is neither a number nor a curve");
+  RateCurve curve;
+  for (const json& point : value) {
+    if (!point.is_array() || point.size() != 2 || !point[0].is_number() || !point[1].is_number()) {
+      malformed("has a point that is not [tile, flops_per_s]");
+    }
+    const RateCurve::Point read{point[0].get<double>(), point[1].get<double>()};
+    if (read.tile <= 0 || read.flops_per_s <= 0) malformed("has a point that is not above 0");
+    if (!curve.points.empty() && read.tile <= curve.points.back().tile) malformed("has tiles that do not rise");
+    curve.points.push_back(read);
+  }
+  return curve;
+}
+
+/// One curve for all tiles, or {"full": curve, "partial": curve}.
+KernelRates read_rates(JsonFields& fields, const std::string& name) {
+  if (!fields.at(name).is_object()) {
+    const RateCurve curve = read_curve(fields, name);
+    return {curve, curve};
+  }
+  JsonFields kinds = fields.object(name);
+  KernelRates rates{read_curve(kinds, "full"), read_curve(kinds, "partial")};
+  kinds.finish();
+  return rates;
+}
+
+void read_flops(JsonFields fields, Machine& machine) {
+  for (const DType dtype : dtypes) {
+    const std::string name = name_of(dtype);
+    const json* value = fields.find(name);
+    if (value == nullptr) continue;
+    auto& rates = machine.rates[static_cast<std::size_t>(dtype)];
+    if (value->is_object() && value->contains("forward")) {
+      JsonFields by_pass = fields.object(name);
+      for (const Pass pass : passes) rates[static_cast<std::size_t>(pass)] = read_rates(by_pass, name_of(pass));
+      by_pass.finish();
+    } else {
+      rates.fill(read_rates(fields, name));
+    }
+  }
+  fields.finish();
+}
+
+Link read_link(JsonFields& fields) {
+  return {fields.number_above_zero("bytes_per_s"), fields.number_from_zero("latency_s")};
+}
+
+void read_links(JsonFields& top, Machine& machine) {
+  JsonFields near = top.object("near");
+  machine.near = read_link(near);
+  near.finish();
+  JsonFields far = top.object("far");
+  machine.far = read_link(far);
+  const std::string owner = far.text("per");
+  if (owner != "rank" && owner != "node") far.fail("per", fmt::format("is '{}'", owner), "write \"rank\" or \"node\"");
+  machine.far_owner = owner == "rank" ? LinkOwner::rank : LinkOwner::node;
+  far.finish();
+}
+
+Ordered to_json(const RateCurve& curve) {
+  if (curve.points.size() == 1 && curve.points.front().tile == 0) return curve.points.front().flops_per_s;
+  Ordered points = Ordered::array();
+  for (const RateCurve::Point& point : curve.points) points.push_back({point.tile, point.flops_per_s});
+  return points;
+}
+
+Ordered to_json(const KernelRates& rates) {
+  if (rates.full == rates.partial) return to_json(rates.full);
+  return Ordered{{"full", to_json(rates.full)}, {"partial", to_json(rates.partial)}};
+}
+
+}  // namespace
+
+Machine machine_from_json(std::string_view text, const std::string& origin) {
+  const json parsed = parse_json(text, origin);
+  JsonFields top(parsed, origin);
+  Machine machine;
+  if (top.find("schema_version") != nullptr) top.integer("schema_version", 1, 1);
+  machine.name = top.find("name") != nullptr ? top.text("name") : origin;
+  machine.nodes = static_cast<int>(top.integer("nodes", 1, most_ranks));
+  machine.ranks_per_node = static_cast<int>(top.integer("ranks_per_node", 1, most_ranks));
+  read_links(top, machine);
+  read_flops(top.object("flops_per_s"), machine);
+  machine.memory_bytes = top.integer("memory_bytes", 1, std::int64_t{1} << 53);
+  machine.cores = static_cast<int>(top.integer("cores", 0, most_ranks));
+  if (top.find("memory_bytes_per_s") != nullptr)
+    machine.memory_bytes_per_s = top.number_from_zero("memory_bytes_per_s");
+  if (top.find("measured") != nullptr) machine.measured = top.text("measured");
+  if (top.find("sources") != nullptr) {
+    JsonFields sources = top.object("sources");
+    for (const auto& [field, source] : top.at("sources").items()) machine.sources[field] = sources.text(field);
+  }
+  top.finish();
+  return machine;
+}
+
+std::string to_json(const Machine& machine) {
+  Ordered flops = Ordered::object();
+  for (const DType dtype : dtypes) {
+    const auto& rates = machine.rates[static_cast<std::size_t>(dtype)];
+    if (!rates[0] || !rates[1]) continue;
+    if (*rates[0] == *rates[1]) {
+      flops[name_of(dtype)] = to_json(*rates[0]);
+    } else {
+      flops[name_of(dtype)] = {{"forward", to_json(*rates[0])}, {"backward", to_json(*rates[1])}};
+    }
+  }
+  Ordered top = {{"schema_version", 1},
+                 {"name", machine.name},
+                 {"nodes", machine.nodes},
+                 {"ranks_per_node", machine.ranks_per_node},
+                 {"near", {{"bytes_per_s", machine.near.bytes_per_s}, {"latency_s", machine.near.latency_s}}},
+                 {"far",
+                  {{"bytes_per_s", machine.far.bytes_per_s},
+                   {"latency_s", machine.far.latency_s},
+                   {"per", machine.far_owner == LinkOwner::rank ? "rank" : "node"}}},
+                 {"flops_per_s", flops},
+                 {"memory_bytes", machine.memory_bytes},
+                 {"memory_bytes_per_s", machine.memory_bytes_per_s},
+                 {"cores", machine.cores},
+                 {"measured", machine.measured},
+                 {"sources", machine.sources}};
+  return top.dump(2) + "\n";
+}
+
+}  // namespace distattn

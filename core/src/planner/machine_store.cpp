@@ -1,0 +1,89 @@
+#include "core/src/planner/machine_store.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include "core/src/embedded.hpp"
+#include "distattn/error.hpp"
+#include "distattn/io.hpp"
+
+namespace distattn {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+fs::path environment_path(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && *value == '/' ? fs::path(value) : fs::path();
+}
+
+/// Seconds since the epoch of "2026-02-03T04:05:06Z", or 0.
+std::time_t time_of(const std::string& utc) {
+  std::tm parts{};
+  const char* end = ::strptime(utc.c_str(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return end != nullptr && *end == '\0' ? ::timegm(&parts) : 0;
+}
+
+}  // namespace
+
+fs::path calibration_file() {
+  if (const fs::path cache = environment_path("XDG_CACHE_HOME"); !cache.empty()) {
+    return cache / "distattn" / "machine.json";
+  }
+  const fs::path home = environment_path("HOME");
+  return home.empty() ? fs::path() : home / ".cache" / "distattn" / "machine.json";
+}
+
+void store_calibration(const Machine& machine) {
+  const fs::path path = calibration_file();
+  if (path.empty()) {
+    throw Error(ErrorKind::environment,
+                "cannot store the calibration (neither XDG_CACHE_HOME nor HOME names a folder) set one of them");
+  }
+  std::error_code failure;
+  fs::create_directories(path.parent_path(), failure);
+  if (failure) {
+    throw Error(ErrorKind::environment, fmt::format("cannot store the calibration in {} ({}) set XDG_CACHE_HOME to a "
+                                                    "folder that you may write to",
+                                                    path.parent_path().string(), failure.message()));
+  }
+  write_file(path, to_json(machine));
+}
+
+Machine nominal_machine() {
+  Machine machine = machine_from_json(*embedded_file(nominal_file), std::string(nominal_file));
+  machine.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  machine.ranks_per_node = machine.cores;
+  const long pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
+  if (pages > 0 && page_bytes > 0) machine.memory_bytes = static_cast<std::int64_t>(pages) * page_bytes;
+  return machine;
+}
+
+Machine stored_or_nominal_machine() {
+  const fs::path path = calibration_file();
+  std::ifstream file(path, std::ios::binary);
+  if (path.empty() || !file) return nominal_machine();
+  std::ostringstream text;
+  text << file.rdbuf();
+  return machine_from_json(text.str(), "stored calibration " + path.string());
+}
+
+std::string describe_age(const Machine& machine) {
+  if (machine.measured.empty())
+    return machine.name == "this" ? "nominal figures, never measured here" : "described, not measured";
+  const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
+  const double hours = std::difftime(now, time_of(machine.measured)) / 3600;
+  if (hours < 1) return "measured here less than an hour ago";
+  if (hours < 48) return fmt::format("measured here {:.0f} hours ago", hours);
+  return fmt::format("measured here {:.0f} days ago", hours / 24);
+}
+
+}  // namespace distattn

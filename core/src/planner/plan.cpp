@@ -1,0 +1,83 @@
+#include "distattn/plan.hpp"
+
+#include <cmath>
+
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+
+#include "core/src/parallel.hpp"
+
+namespace distattn {
+
+PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode, const Routes& routes,
+                   const Machine* machine, int threads) {
+  const Lowering lowering(recipe.name, tiles, recipe.table(tiles, routes.node_size), pass, mode, routes);
+  Verifier verifier(lowering.outline(), tiles);
+  std::vector<ProgramSketch> sketches(static_cast<std::size_t>(tiles->ranks()));
+  for_each_rank(tiles->ranks(), [&](Rank rank) {
+    const RankProgram program = lowering.program(rank);
+    verifier.add(rank, program);
+    sketches[static_cast<std::size_t>(rank)] = sketch(lowering.outline(), *tiles, rank, program);
+  });
+  PassPlan plan;
+  plan.schedule = recipe.name;
+  plan.seq_q = tiles->sharding().problem.seq_q;
+  plan.pass = pass;
+  plan.ranks = tiles->ranks();
+  plan.mode = mode;
+  plan.routes = routes;
+  plan.report = verifier.finish();
+  plan.idle_ideal = ideal_idle(sketches);
+  if (machine != nullptr) plan.predicted_s = simulate(lowering.outline(), sketches, *machine, threads).seconds;
+  return plan;
+}
+
+std::variant<std::vector<PassPlan>, std::string> plan_schedule(std::string_view name, const Problem& problem, int ranks,
+                                                               Passes passes, std::optional<Mode> mode,
+                                                               const Routes& routes, const Machine& machine) {
+  auto resolved = resolve_pair(name, problem, ranks);
+  if (auto* reason = std::get_if<std::string>(&resolved)) return std::move(*reason);
+  const RecipePair& pair = std::get<RecipePair>(resolved);
+  const Recipe &forward = pair.forward, &backward = pair.backward;
+  std::vector<PassPlan> plans;
+  const auto add = [&](const Recipe& recipe, Pass pass) {
+    const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
+    plans.push_back(
+        plan_pass(recipe, tiles, pass, mode.value_or(recipe.mode), routes, &machine, machine.threads_of_rank(ranks)));
+    if (forward.name != backward.name) plans.back().schedule = fmt::format("{}/{}", forward.name, backward.name);
+  };
+  add(forward, Pass::forward);
+  if (passes == Passes::both) add(backward, Pass::backward);
+  return plans;
+}
+
+std::string to_json(const PassPlan& plan) {
+  using Json = nlohmann::ordered_json;
+  const Counts& counts = plan.report.counts;
+  Json json;
+  json["schema_version"] = 1;
+  json["schedule"] = plan.schedule;
+  json["pass"] = name_of(plan.pass);
+  json["mode"] = name_of(plan.mode);
+  json["ranks"] = plan.ranks;
+  json["seq"] = plan.seq_q;
+  json["node_size"] = plan.routes.node_size > 0 ? Json(plan.routes.node_size) : Json(nullptr);
+  json["ahead"] = plan.routes.ahead;
+  json["steps"] = counts.steps;
+  json["messages"] = counts.messages;
+  json["messages_coalesced"] = counts.messages_coalesced;
+  json["tiles"] = counts.tiles;
+  json["bytes_sent_max"] = largest(counts.bytes_sent);
+  json["bytes_sent_mean"] = mean(counts.bytes_sent);
+  json["bytes_far_max"] = largest(counts.bytes_far);
+  json["bytes_far_mean"] = mean(counts.bytes_far);
+  json["idle_ideal"] = plan.idle_ideal;
+  json["peak_remote_values"] = largest(counts.peak_remote_values);
+  json["peak_remote_bytes"] = largest(counts.peak_remote_bytes);
+  json["memory_bytes"] = largest(counts.memory_bytes);
+  json["predicted_s"] = std::isfinite(plan.predicted_s) ? Json(plan.predicted_s) : Json(nullptr);
+  json["proved"] = plan.report.proved();
+  return json.dump();
+}
+
+}  // namespace distattn

@@ -1,0 +1,209 @@
+#include "distattn/simulate.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "core/src/planner/cores.hpp"
+#include "core/src/planner/event_queue.hpp"
+#include "core/src/planner/network.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn {
+namespace {
+
+constexpr std::size_t lanes = 3;
+
+std::vector<std::size_t> first_steps(std::span<const ProgramSketch> ranks) {
+  std::vector<std::size_t> first;
+  std::size_t steps = 0;
+  for (const ProgramSketch& sketch : ranks) {
+    first.push_back(steps);
+    steps += sketch.steps.size();
+  }
+  first.push_back(steps);
+  return first;
+}
+
+/// Every rank's lanes run their steps in order; a step begins when its lane is free and what it comes after has ended.
+class Simulation {
+ public:
+  Simulation(const Outline& outline, std::span<const ProgramSketch> ranks, Machine machine, int threads)
+      : ranks_(ranks),
+        machine_(std::move(machine)),
+        threads_(threads),
+        first_(first_steps(ranks)),
+        network_(ranks, std::span(first_).first(ranks.size()), machine_),
+        rates_(machine_.rates_of(outline.sharding.problem.dtype, outline.pass)),
+        flops_per_pair_(
+            flops_per_pair(outline.sharding.problem.head_dim, outline.sharding.problem.value_dim, outline.pass)),
+        spans_(first_.back()),
+        done_(first_.back(), false),
+        begun_(first_.back(), false),
+        next_in_lane_(first_.back(), none),
+        heads_(ranks.size()) {
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+      open_.push_back(ranks[r].steps.size());
+      line_up(r);
+    }
+    for (std::size_t node = 0; machine_.cores > 0 && node < static_cast<std::size_t>(machine_.nodes); ++node) {
+      cores_.emplace_back(node, machine_.cores);
+    }
+  }
+
+  Timeline run() {
+    for (std::size_t r = 0; r < ranks_.size(); ++r) work(r, load_of(r), 1, touch_seconds(ranks_[r].load_bytes), 0);
+    double now = 0;
+    while (!queue_.empty()) {
+      const Completion next = queue_.top();
+      queue_.pop();
+      std::size_t number = next.number;
+      if (next.kind == Completion::Kind::cores) {
+        Cores& cores = cores_[next.number];
+        if (!cores.current(next)) continue;
+        number = cores.take(next.time, queue_);
+      }
+      if (number != copy_job) now = next.time;
+      end(number, next.time);
+    }
+    DISTATTN_EXPECT(std::all_of(open_.begin(), open_.end(), [](std::size_t open) { return open == 0; }));
+    Timeline timeline;
+    timeline.seconds = now;
+    timeline.spans = std::move(spans_);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      const auto begin = timeline.spans.begin();
+      std::stable_sort(begin + static_cast<std::ptrdiff_t>(first_[r]),
+                       begin + static_cast<std::ptrdiff_t>(first_[r + 1]),
+                       [](const Span& a, const Span& b) { return a.start_s < b.start_s; });
+    }
+    return timeline;
+  }
+
+ private:
+  static constexpr std::uint32_t none = UINT32_MAX;
+  /// What a job is for: a step by its global number; then a rank's loading and storing of its tensors; or a copy that
+  /// only keeps a core busy while an exchange is on its way.
+  static constexpr std::size_t copy_job = SIZE_MAX;
+  std::size_t load_of(std::size_t r) const { return spans_.size() + r; }
+  std::size_t store_of(std::size_t r) const { return spans_.size() + ranks_.size() + r; }
+
+  using Heads = std::array<std::uint32_t, lanes>;
+
+  void line_up(std::size_t r) {
+    heads_[r].fill(none);
+    Heads last;
+    last.fill(none);
+    for (std::size_t s = 0; s < ranks_[r].steps.size(); ++s) {
+      const auto lane = static_cast<std::size_t>(ranks_[r].steps[s].lane);
+      (last[lane] == none ? heads_[r][lane] : next_in_lane_[first_[r] + last[lane]]) = static_cast<std::uint32_t>(s);
+      last[lane] = static_cast<std::uint32_t>(s);
+    }
+  }
+
+  void begin_ready(std::size_t r, double now) {
+    for (const std::uint32_t head : heads_[r]) {
+      if (head == none || begun_[first_[r] + head]) continue;
+      const auto after = ranks_[r].after_of(head);
+      const bool ready = std::all_of(after.begin(), after.end(), [&](StepId s) { return done_[first_[r] + index(s)]; });
+      if (ready) begin(r, head, now);
+    }
+  }
+
+  void begin(std::size_t r, std::size_t s, double now) {
+    const std::size_t step = first_[r] + s;
+    const ProgramSketch::Step& sketch = ranks_[r].steps[s];
+    begun_[step] = true;
+    spans_[step] = {ranks_[r].rank, sketch.lane, static_cast<StepId>(s), sketch.number, now, now};
+    if (sketch.lane != Lane::compute) {
+      exchanged_.clear();
+      network_.begin(step, now, exchanged_);
+      for (const Network::Ended& e : exchanged_) {
+        queue_.push({std::max(now, e.time), Completion::Kind::step, e.step, 0});
+        if (!cores_.empty() && e.copied_s > 0) cores_of(r).add(copy_job, 1, e.copied_s, now, queue_);
+      }
+    } else {
+      work(r, step, threads_, seconds(r, s), now);
+    }
+  }
+
+  Cores& cores_of(std::size_t r) { return cores_[static_cast<std::size_t>(machine_.node_of(ranks_[r].rank))]; }
+
+  /// Something that takes `seconds` of a rank's device, or of as many cores as it has threads.
+  void work(std::size_t r, std::size_t number, int threads, double seconds, double now) {
+    if (cores_.empty() || seconds == 0) {
+      queue_.push({now + seconds, Completion::Kind::step, number, 0});
+    } else {
+      cores_of(r).add(number, threads, seconds, now, queue_);
+    }
+  }
+
+  double touch_seconds(std::int64_t bytes) const {
+    return machine_.memory_bytes_per_s > 0 ? static_cast<double>(bytes) / machine_.memory_bytes_per_s : 0;
+  }
+
+  double seconds(std::size_t r, std::size_t s) const {
+    double sum = 0;
+    for (const ProgramSketch::Work& work : ranks_[r].works_of(s)) {
+      const RateCurve& curve = work.coverage == Coverage::full ? rates_.full : rates_.partial;
+      sum += static_cast<double>(work.pairs) * flops_per_pair_ / curve.at(std::min(work.queries, work.keys));
+    }
+    return sum / threads_ + touch_seconds(ranks_[r].steps[s].touched_bytes);
+  }
+
+  void end(std::size_t number, double now) {
+    if (number == copy_job || number >= store_of(0)) return;
+    if (number >= load_of(0)) {
+      const std::size_t r = number - load_of(0);
+      begin_ready(r, now);
+      if (open_[r] == 0) work(r, store_of(r), 1, touch_seconds(ranks_[r].store_bytes), now);
+      return;
+    }
+    Span& span = spans_[number];
+    span.end_s = now;
+    done_[number] = true;
+    const auto r = static_cast<std::size_t>(span.rank);
+    heads_[r][static_cast<std::size_t>(span.lane)] = next_in_lane_[number];
+    begin_ready(r, now);
+    if (--open_[r] == 0) work(r, store_of(r), 1, touch_seconds(ranks_[r].store_bytes), now);
+  }
+
+  std::span<const ProgramSketch> ranks_;
+  Machine machine_;
+  int threads_;
+  std::vector<std::size_t> first_;  // by rank: its first step's global number, and one past the last
+  Network network_;
+  const KernelRates& rates_;
+  double flops_per_pair_;
+  std::vector<Span> spans_;  // by global number until the end
+  std::vector<bool> done_, begun_;
+  std::vector<std::uint32_t> next_in_lane_;
+  std::vector<Heads> heads_;       // by rank and lane: the step that runs or waits
+  std::vector<std::size_t> open_;  // by rank: steps that have not ended
+  std::vector<Cores> cores_;       // by node; empty: every rank computes on a device of its own
+  std::vector<Network::Ended> exchanged_;
+  EventQueue queue_;
+};
+
+/// The same machine where every rank has an equal part of its node's far link for itself.
+Machine with_divided_links(Machine machine) {
+  machine.far_owner = LinkOwner::rank;
+  machine.far.bytes_per_s /= machine.ranks_per_node;
+  return machine;
+}
+
+}  // namespace
+
+Timeline simulate(const Outline& outline, std::span<const ProgramSketch> ranks, const Machine& machine, int threads) {
+  const bool shares_one_node = machine.cores > 0 && machine.nodes == 1;
+  if (!shares_one_node && ranks.size() > static_cast<std::size_t>(machine.ranks())) {
+    refuse(fmt::format("{} ranks do not fit machine '{}' (it has {}) choose fewer ranks or another machine",
+                       ranks.size(), machine.name, machine.ranks()));
+  }
+  Timeline timeline = Simulation(outline, ranks, machine, threads).run();
+  if (machine.far_owner == LinkOwner::rank || machine.nodes == 1 || machine.ranks_per_node == 1) return timeline;
+  Timeline divided = Simulation(outline, ranks, with_divided_links(machine), threads).run();
+  return divided.seconds < timeline.seconds ? divided : timeline;
+}
+
+}  // namespace distattn

@@ -1,0 +1,74 @@
+#include "core/src/problem/mask_json.hpp"
+
+#include <fmt/format.h>
+
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "core/src/json_fields.hpp"
+#include "distattn/error.hpp"
+#include "distattn/mask.hpp"
+
+namespace distattn {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+std::int64_t bound(const json& value, std::int64_t unlimited, JsonFields& band, const char* name) {
+  if (value.is_null()) return unlimited;
+  const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{unbounded};
+  if (!value.is_number_integer() || too_large || value.get<std::int64_t>() < -unbounded) {
+    band.fail(name, "is not a pair of positions", "write two integers, null for no bound");
+  }
+  return value.get<std::int64_t>();
+}
+
+std::pair<std::int64_t, std::int64_t> range(JsonFields& band, const char* name) {
+  const json& value = band.at(name);
+  if (!value.is_array() || value.size() != 2) band.fail(name, "is not a pair", "write it as [begin, end]");
+  return {bound(value[0], -unbounded, band, name), bound(value[1], unbounded, band, name)};
+}
+
+ordered_json range_to_json(std::int64_t begin, std::int64_t end) {
+  ordered_json pair = {nullptr, nullptr};
+  if (begin != -unbounded) pair[0] = begin;
+  if (end != unbounded) pair[1] = end;
+  return pair;
+}
+
+}  // namespace
+
+Band band_from_json(const json& object, const std::string& origin, const std::string& path) {
+  JsonFields fields(object, origin, path);
+  Band band;
+  std::tie(band.q0, band.q1) = range(fields, "q");
+  std::tie(band.k0, band.k1) = range(fields, "k");
+  std::tie(band.lo, band.hi) = range(fields, "diff");
+  fields.finish();
+  return band;
+}
+
+ordered_json band_to_json(const Band& band) {
+  return {{"q", range_to_json(band.q0, band.q1)},
+          {"k", range_to_json(band.k0, band.k1)},
+          {"diff", range_to_json(band.lo, band.hi)}};
+}
+
+Mask mask_from_json(std::string_view text, const std::string& origin) {
+  const json list = parse_json(text, origin);
+  if (!list.is_array()) {
+    refuse(
+        fmt::format("{} is no list of bands (a mask file holds one) write [{{\"q\":[0,512],\"k\":[0,512],"
+                    "\"diff\":[0,null]}}]",
+                    origin));
+  }
+  std::vector<Band> bands;
+  for (const json& band : list) bands.push_back(band_from_json(band, origin, fmt::format("[{}]", bands.size())));
+  Mask mask = band_mask(std::move(bands));
+  mask.name = origin;
+  return mask;
+}
+
+}  // namespace distattn

@@ -1,0 +1,57 @@
+#include "core/src/run/bindings.hpp"
+
+#include <array>
+
+#include <fmt/core.h>
+
+namespace distattn {
+namespace {
+
+using Shape = std::array<std::int64_t, 4>;
+
+std::int64_t tokens_of(const std::vector<Segment>& segments, Rank rank) {
+  std::int64_t tokens = 0;
+  for (const Segment& segment : segments) tokens += segment.owner == rank ? segment.run.count : 0;
+  return tokens;
+}
+
+std::string text(const Shape& shape) { return fmt::format("{}x{}x{}x{}", shape[0], shape[1], shape[2], shape[3]); }
+
+void expect(const char* name, const ConstTensorView& tensor, const Shape& shard, Rank rank) {
+  const bool empty = shard[1] == 0;
+  if (tensor.data == nullptr && !empty) {
+    refuse(fmt::format("rank {} was given no {} (this pass needs its shard of {}) bind it", rank, name, text(shard)));
+  }
+  if (tensor.shape != shard && !(empty && tensor.data == nullptr)) {
+    refuse(
+        fmt::format("rank {}'s {} is {} (its shard is {}: batch x tokens x heads x dim) bind the tokens that the "
+                    "layout gives to this rank",
+                    rank, name, text(tensor.shape), text(shard)));
+  }
+}
+
+}  // namespace
+
+void check(const Bindings& bindings, const Outline& outline, Rank rank) {
+  const Problem& problem = outline.sharding.problem;
+  const std::int64_t queries = tokens_of(outline.sharding.queries, rank);
+  const std::int64_t keys = tokens_of(outline.sharding.keys, rank);
+  const Shape q{problem.batch, queries, problem.heads, problem.head_dim};
+  const Shape o{problem.batch, queries, problem.heads, problem.value_dim};
+  const Shape lse{problem.batch, queries, problem.heads, 1};
+  const Shape k{problem.batch, keys, problem.kv_heads, problem.head_dim};
+  const Shape v{problem.batch, keys, problem.kv_heads, problem.value_dim};
+
+  expect("q", bindings.q, q, rank);
+  expect("k", bindings.k, k, rank);
+  expect("v", bindings.v, v, rank);
+  expect("o", bindings.o, o, rank);
+  expect("lse", bindings.lse, lse, rank);
+  if (outline.pass == Pass::forward) return;
+  expect("do", bindings.d_o, o, rank);
+  expect("dq", bindings.dq, q, rank);
+  expect("dk", bindings.dk, k, rank);
+  expect("dv", bindings.dv, v, rank);
+}
+
+}  // namespace distattn

@@ -1,0 +1,71 @@
+#pragma once
+/// What orders the steps of a rank's three lanes: a step follows the earlier steps whose slots it touches.
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "distattn/access.hpp"
+
+namespace distattn {
+
+/// How far each lane has come, by index of its last step, −1: not begun.
+using LaneClock = std::array<std::int32_t, lane_count>;
+
+/// The last accesses of every slot, by lane, as step indices.
+class SlotHistory {
+ public:
+  explicit SlotHistory(std::size_t slots) : last_(slots) {}
+
+  /// Calls need(step) for every earlier step that an access of `slot` must follow.
+  template <class Need>
+  void for_each_conflict(int slot, Access access, Need need) const {
+    const Last& last = last_[static_cast<std::size_t>(slot)];
+    if (last.write >= 0) need(last.write);
+    if (access == Access::write) {
+      for (const std::int32_t read : last.reads) {
+        if (read >= 0) need(read);
+      }
+    }
+  }
+  void record(int slot, Access access, Lane lane, std::int32_t step) {
+    Last& last = last_[static_cast<std::size_t>(slot)];
+    if (access == Access::write)
+      last = {step, {-1, -1, -1}};
+    else
+      last.reads[static_cast<std::size_t>(lane)] = step;
+  }
+
+ private:
+  struct Last {
+    std::int32_t write = -1;
+    LaneClock reads{-1, -1, -1};
+  };
+  std::vector<Last> last_;
+};
+
+/// For each step the progress of all lanes that its start implies: by its lane's order and by `after`.
+class LaneClocks {
+ public:
+  /// Clock of a step about to start in `lane`, without its `after`.
+  LaneClock begin(Lane lane) const { return at_end_of_lane_[static_cast<std::size_t>(lane)]; }
+  /// Adds what the end of `step` implies.
+  void join(LaneClock& clock, std::int32_t step) const {
+    const LaneClock& other = ended_[static_cast<std::size_t>(step)];
+    for (std::size_t lane = 0; lane < lane_count; ++lane) clock[lane] = std::max(clock[lane], other[lane]);
+  }
+  /// Appends the next step, which starts at `clock`.
+  void append(Lane lane, LaneClock clock) {
+    clock[static_cast<std::size_t>(lane)] = static_cast<std::int32_t>(ended_.size());
+    at_end_of_lane_[static_cast<std::size_t>(lane)] = clock;
+    ended_.push_back(clock);
+  }
+
+ private:
+  std::vector<LaneClock> ended_;  // by step: what its end implies
+  std::array<LaneClock, lane_count> at_end_of_lane_{{{-1, -1, -1}, {-1, -1, -1}, {-1, -1, -1}}};
+};
+
+}  // namespace distattn

@@ -1,0 +1,209 @@
+#include <charconv>
+#include <cstdint>
+#include <optional>
+#include <utility>
+
+#include <fmt/core.h>
+
+#include "core/src/tables/recipes.hpp"
+#include "distattn/error.hpp"
+#include "distattn/table.hpp"
+
+namespace distattn {
+namespace {
+
+constexpr const char* mesh_grammar = "mesh:UxRxC[:block|zigzag|striped|chunked]";
+
+using TableMaker = std::function<Table(std::shared_ptr<const Tiles>, int node_size)>;
+
+TableMaker on_mesh(MeshShape shape) {
+  return
+      [shape](std::shared_ptr<const Tiles> tiles, int node_size) { return mesh(std::move(tiles), shape, node_size); };
+}
+
+std::string to_string(const MeshShape& shape) {
+  return fmt::format("{}x{}x{}", shape.groups, shape.rows, shape.columns);
+}
+
+/// A recipe on a mesh, unless its ranks or heads do not fit.
+RecipeOrReason mesh_recipe(std::string name, LayoutKind layout, MeshShape shape, const Problem& problem, int ranks,
+                           Mode mode = Mode::overlapped) {
+  const std::int64_t shards = std::int64_t{shape.groups} * shape.rows;
+  if (shards > ranks || shards * shape.columns != ranks)
+    return fmt::format("{} does not make a mesh of {} rank{}", to_string(shape), ranks, ranks == 1 ? "" : "s");
+  if (shape.groups > problem.heads)
+    return fmt::format("{} head groups need as many heads, there {} {}", shape.groups,
+                       problem.heads == 1 ? "is" : "are", problem.heads);
+  return Recipe{std::move(name), {layout}, shape.groups, mode, on_mesh(shape)};
+}
+
+/// The rows of Attention2D's rectangle: the divisor of `ranks` nearest its square root, the larger on a tie.
+int rows_near_square(int ranks) {
+  int below = 1;
+  for (int r = 1; r <= ranks / r; ++r)
+    if (ranks % r == 0) below = r;
+  // below and above = ranks/below lie on either side of the root; below is nearer when the root lies under their
+  // middle.
+  const int above = ranks / below;
+  const std::int64_t sum = std::int64_t{below} + above;
+  return std::int64_t{4} * ranks < sum * sum ? below : above;
+}
+
+[[noreturn]] void refuse_arguments(std::string_view schedule, std::string_view arguments, std::string_view grammar) {
+  refuse(fmt::format("schedule {}:{} is not understood (its form is {}) write it so", schedule, arguments, grammar));
+}
+
+/// "2x4x1" as `count` sizes of at least 1, or nothing.
+std::optional<std::vector<int>> parse_sizes(std::string_view text, std::size_t count) {
+  std::vector<int> sizes;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (sizes.size() < count) {
+    int size = 0;
+    const auto [rest, error] = std::from_chars(at, end, size);
+    if (error != std::errc{} || size < 1) return std::nullopt;
+    sizes.push_back(size);
+    at = rest;
+    if (sizes.size() < count && (at == end || *at++ != 'x')) return std::nullopt;
+  }
+  return at == end ? std::optional(sizes) : std::nullopt;
+}
+
+std::optional<LayoutKind> parse_layout(std::string_view text) {
+  for (const LayoutKind kind : {LayoutKind::block, LayoutKind::zigzag, LayoutKind::striped, LayoutKind::chunked})
+    if (text == name_of(kind)) return kind;
+  return std::nullopt;
+}
+
+/// A schedule without arguments on a mesh of all ranks.
+NamedSchedule fixed(std::string name, LayoutKind layout, MeshShape (*shape_of)(int ranks),
+                    Mode mode = Mode::overlapped) {
+  const auto resolve = [=](std::string_view arguments, const Problem& problem, int ranks) -> RecipeOrReason {
+    if (!arguments.empty()) refuse_arguments(name, arguments, name);
+    return mesh_recipe(name, layout, shape_of(ranks), problem, ranks, mode);
+  };
+  return {name, name, resolve, {}};
+}
+
+MeshShape one_row_each(int ranks) { return {1, ranks, 1}; }
+MeshShape one_column_each(int ranks) { return {1, 1, ranks}; }
+MeshShape one_group_each(int ranks) { return {ranks, 1, 1}; }
+
+RecipeOrReason resolve_burst(std::string_view arguments, const Problem& problem, int ranks) {
+  if (arguments.empty()) return mesh_recipe("burst", LayoutKind::block, one_column_each(ranks), problem, ranks);
+  if (arguments != "zigzag") refuse_arguments("burst", arguments, "burst[:zigzag]");
+  return mesh_recipe("burst:zigzag", LayoutKind::zigzag, one_column_each(ranks), problem, ranks);
+}
+
+RecipeOrReason resolve_attention2d(std::string_view arguments, const Problem& problem, int ranks) {
+  const int rows = rows_near_square(ranks);
+  if (arguments.empty())
+    return mesh_recipe("attention2d", LayoutKind::striped, {1, rows, ranks / rows}, problem, ranks);
+  const auto sizes = parse_sizes(arguments, 2);
+  if (!sizes) refuse_arguments("attention2d", arguments, "attention2d[:RxC]");
+  const MeshShape shape{1, (*sizes)[0], (*sizes)[1]};
+  return mesh_recipe(fmt::format("attention2d:{}x{}", shape.rows, shape.columns), LayoutKind::striped, shape, problem,
+                     ranks);
+}
+
+RecipeOrReason resolve_usp(std::string_view arguments, const Problem& problem, int ranks) {
+  const auto sizes = parse_sizes(arguments, 1);
+  if (!sizes) refuse_arguments("usp", arguments, "usp:U");
+  const int groups = (*sizes)[0];
+  if (ranks % groups != 0)
+    return fmt::format("{} head groups do not divide {} rank{}", groups, ranks, ranks == 1 ? "" : "s");
+  return mesh_recipe(fmt::format("usp:{}", groups), LayoutKind::zigzag, {groups, ranks / groups, 1}, problem, ranks);
+}
+
+RecipeOrReason resolve_mesh(std::string_view arguments, const Problem& problem, int ranks) {
+  const std::size_t colon = arguments.find(':');
+  const auto sizes = parse_sizes(arguments.substr(0, colon), 3);
+  const auto layout = colon == std::string_view::npos ? LayoutKind::zigzag : parse_layout(arguments.substr(colon + 1));
+  if (!sizes || !layout) refuse_arguments("mesh", arguments, mesh_grammar);
+  const MeshShape shape{(*sizes)[0], (*sizes)[1], (*sizes)[2]};
+  return mesh_recipe(fmt::format("mesh:{}:{}", to_string(shape), name_of(*layout)), *layout, shape, problem, ranks);
+}
+
+/// U in 2, 4, 8 where it divides the ranks and fits the heads.
+std::vector<int> usual_group_counts(const Problem& problem, int ranks) {
+  std::vector<int> out;
+  for (const int groups : {2, 4, 8})
+    if (ranks % groups == 0 && groups <= problem.heads) out.push_back(groups);
+  return out;
+}
+
+std::vector<std::string> usual_usp(const Problem& problem, int ranks) {
+  std::vector<std::string> out;
+  for (const int groups : usual_group_counts(problem, ranks)) out.push_back(fmt::format("{}", groups));
+  return out;
+}
+
+std::vector<std::string> usual_meshes(const Problem& problem, int ranks) {
+  std::vector<std::string> out;
+  for (const int groups : usual_group_counts(problem, ranks)) {
+    const int rows = rows_near_square(ranks / groups);
+    out.push_back(to_string(MeshShape{groups, rows, ranks / groups / rows}) + ":zigzag");
+  }
+  return out;
+}
+
+/// DistFlashAttn's Algorithm 2 gives a rank's helpers the keys that come earlier, token by token of one sequence.
+NamedSchedule helper_schedule(std::string name, Layout layout, Table (*table)(std::shared_ptr<const Tiles>)) {
+  const auto resolve = [=](std::string_view arguments, const Problem& problem, int) -> RecipeOrReason {
+    if (!arguments.empty()) refuse_arguments(name, arguments, name);
+    if (problem.seq_q != problem.seq_kv)
+      return fmt::format("{} pairs query and key shards of one sequence, there are {} queries and {} keys", name,
+                         problem.seq_q, problem.seq_kv);
+    if (looks_ahead(problem)) return fmt::format("{} needs a mask in which no query sees a later key", name);
+    return Recipe{name, layout, 1, Mode::overlapped,
+                  [table](std::shared_ptr<const Tiles> tiles, int) { return table(std::move(tiles)); }};
+  };
+  return {name, name, resolve, {}};
+}
+
+}  // namespace
+
+std::string name_of_mesh(const MeshShape& shape, LayoutKind layout) {
+  const int ranks = shape.ranks();
+  switch (layout) {
+    case LayoutKind::block:
+      if (shape.rows == ranks) return "ring";
+      if (shape.columns == ranks) return "burst";
+      if (shape.groups == ranks) return "ulysses";
+      break;
+    case LayoutKind::zigzag:
+      if (shape.rows == ranks) return "zigzag-ring";
+      if (shape.columns == ranks) return "burst:zigzag";
+      if (shape.columns == 1) return fmt::format("usp:{}", shape.groups);
+      break;
+    case LayoutKind::striped:
+      if (shape.rows == ranks) return "striped-ring";
+      if (shape.groups > 1) break;
+      if (shape.rows == rows_near_square(ranks)) return "attention2d";
+      return fmt::format("attention2d:{}x{}", shape.rows, shape.columns);
+    case LayoutKind::chunked:
+      break;
+  }
+  return fmt::format("mesh:{}:{}", to_string(shape), name_of(layout));
+}
+
+std::vector<NamedSchedule> published_schedules() {
+  return {
+      fixed("ring", LayoutKind::block, one_row_each),
+      fixed("zigzag-ring", LayoutKind::zigzag, one_row_each),
+      fixed("striped-ring", LayoutKind::striped, one_row_each),
+      {"burst", "burst[:zigzag]", resolve_burst,
+       [](const Problem&, int) {
+         return std::vector<std::string>{"", "zigzag"};
+       }},
+      {"attention2d", "attention2d[:RxC]", resolve_attention2d, {}},
+      fixed("ulysses", LayoutKind::block, one_group_each),
+      {"usp", "usp:U", resolve_usp, usual_usp},
+      fixed("allgather", LayoutKind::zigzag, one_row_each, Mode::gathered),
+      helper_schedule("balanced", {LayoutKind::block, 1}, balanced),
+      helper_schedule("balanced-split", {LayoutKind::block, 2}, balanced_split),
+      {"mesh", mesh_grammar, resolve_mesh, usual_meshes},
+  };
+}
+
+}  // namespace distattn

@@ -1,0 +1,42 @@
+#include "core/src/tables/search_space.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/src/tables/recipes.hpp"
+
+namespace distattn {
+std::vector<Recipe> usual_recipes(const Problem& problem, int ranks, std::vector<std::string>& reasons) {
+  std::vector<Recipe> recipes;
+  std::vector<std::string> names = all_schedule_names(problem, ranks);
+  names.push_back(name_of_mesh({1, ranks, 1}, LayoutKind::chunked));
+  for (const std::string& name : names) {
+    RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
+    if (auto* recipe = std::get_if<Recipe>(&resolved)) {
+      recipes.push_back(std::move(*recipe));
+    } else {
+      reasons.push_back(fmt::format("{}: {}", name, std::get<std::string>(resolved)));
+    }
+  }
+  return recipes;
+}
+
+std::vector<Recipe> other_meshes(const Problem& problem, int ranks, std::span<const LayoutKind> layouts) {
+  const std::vector<std::string> names = all_schedule_names(problem, ranks);
+  std::vector<Recipe> recipes;
+  for (const LayoutKind layout : layouts) {
+    for (int groups = 1; groups <= std::min(ranks, problem.heads); ++groups) {
+      for (int rows = 1; ranks % groups == 0 && rows <= ranks / groups; ++rows) {
+        if (ranks / groups % rows != 0) continue;
+        const std::string name = name_of_mesh({groups, rows, ranks / groups / rows}, layout);
+        if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+        RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
+        if (auto* recipe = std::get_if<Recipe>(&resolved)) recipes.push_back(std::move(*recipe));
+      }
+    }
+  }
+  return recipes;
+}
+
+}  // namespace distattn
