@@ -25,7 +25,7 @@ void check(const char* what, ucs_status_t status) {
                                                   what, ucs_status_string(status)));
 }
 
-Context::Context(int ranks) : context_(nullptr, &ucp_cleanup) {
+Context::Context(int ranks) {
   // What UCX logs when a peer dies says less than our own error, in several lines.
   if (std::getenv("UCX_LOG_LEVEL") == nullptr) check("UCX_LOG_LEVEL", ucs_global_opts_set_value("LOG_LEVEL", "fatal"));
   ucp_config_t* config = nullptr;
@@ -44,7 +44,7 @@ Context::Context(int ranks) : context_(nullptr, &ucp_cleanup) {
   params.estimated_num_eps = static_cast<std::size_t>(ranks);
   ucp_context_h context = nullptr;
   check("ucp_init", ucp_init(&params, config, &context));
-  context_.reset(context);
+  context_.reset(context, &ucp_cleanup);
 }
 
 RegisteredMemory::RegisteredMemory(const Context& context, void* memory, std::size_t bytes) : context_(context.get()) {

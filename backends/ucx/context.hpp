@@ -19,9 +19,11 @@ class Context {
   explicit Context(int ranks);
 
   ucp_context_h get() const { return context_.get(); }
+  /// Of those who must not outlive it.
+  std::shared_ptr<ucp_context> share() const { return context_; }
 
  private:
-  std::unique_ptr<ucp_context, decltype(&ucp_cleanup)> context_;
+  std::shared_ptr<ucp_context> context_;
 };
 
 /// A block of memory known to the network card; unregistered at the end.

@@ -25,7 +25,11 @@ std::uint64_t ExchangeLane::tag(const Step& step, Rank sender) const {
 }
 
 ExchangeLane::~ExchangeLane() {
-  if (ended_) worker_.cancel({});
+  try {
+    control_.check(rank_, Clock::now());
+  } catch (const Error&) {
+    worker_.leave({});
+  }
 }
 
 Error ExchangeLane::seen_from_here(const Error& error) const {
@@ -58,10 +62,7 @@ void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, ucp_me
     post(step);
     wait(step);
   } catch (...) {
-    under_way_.clear();
-    for (std::size_t i = 0; i < count_; ++i) under_way_.push_back(&messages_[i]);
-    under_way_.push_back(&flushing_);
-    worker_.cancel(under_way_);
+    worker_.leave(std::span(messages_).first(count_));
     throw;
   }
 }
@@ -69,7 +70,6 @@ void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, ucp_me
 void ExchangeLane::list(std::span<const Packet> packets, ucp_mem_h memory) {
   if (messages_.size() < packets.size()) messages_.resize(packets.size());
   count_ = packets.size();
-  under_way_.reserve(count_ + 1);
   for (std::size_t i = 0; i < count_; ++i) {
     Message& message = messages_[i];
     message.peer = packets[i].peer;

@@ -20,7 +20,7 @@ class ExchangeLane {
   ExchangeLane(const Context& context, Lane lane, Rank rank, Control& control)
       : worker_(context), lane_(lane), rank_(rank), control_(control) {}
 
-  /// After a run that ended early, without the courtesies of a good end.
+  /// After a failure without the courtesies of a good end.
   ~ExchangeLane();
   ExchangeLane(const ExchangeLane&) = delete;
   ExchangeLane& operator=(const ExchangeLane&) = delete;
@@ -56,7 +56,6 @@ class ExchangeLane {
   std::vector<Message> messages_;  // of the step; those in use come first
   std::size_t count_ = 0;
   Message flushing_;
-  std::vector<Message*> under_way_;
   Idle idle_;
   std::atomic<bool> ended_{false};
   std::atomic<int> number_{-1};  // of the step

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 #include <thread>
 
 namespace distattn::backends::ucx {
@@ -41,9 +42,17 @@ Layout lay_out(Message& message, ucp_request_param_t& param) {
   return {message.pieces[0].buffer, message.pieces[0].length};
 }
 
+/// Still reachable at the end of the process, so that nobody takes it for a leak.
+void keep(std::shared_ptr<ucp_context> context, ucp_worker_h worker) {
+  static std::mutex mutex;
+  static auto& left = *new std::vector<std::pair<std::shared_ptr<ucp_context>, ucp_worker_h>>;
+  const std::scoped_lock lock(mutex);
+  left.emplace_back(std::move(context), worker);
+}
+
 }  // namespace
 
-Worker::Worker(const Context& context) {
+Worker::Worker(const Context& context) : context_(context.share()) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -51,7 +60,11 @@ Worker::Worker(const Context& context) {
 }
 
 Worker::~Worker() {
-  close_all(failed_peer_ >= 0 ? UCP_EP_CLOSE_FLAG_FORCE : 0);
+  if (left_) {
+    keep(std::move(context_), worker_);
+    return;
+  }
+  close_all();
   ucp_worker_destroy(worker_);
 }
 
@@ -141,26 +154,18 @@ bool Worker::unexpected(std::uint64_t tag, std::uint64_t mask, std::uint64_t& fo
   return true;
 }
 
-void Worker::cancel(std::span<Message*> messages) {
-  for (Message* message : messages) {
-    if (under_way(*message) && !message->outgoing) ucp_request_cancel(worker_, message->request);
+void Worker::leave(std::span<const Message> messages) {
+  for (const Message& message : messages) {
+    if (under_way(message) && !message.outgoing) ucp_request_cancel(worker_, message.request);
   }
-  close_all(UCP_EP_CLOSE_FLAG_FORCE);
-  const auto deadline = Clock::now() + closing_time;
-  const auto open = [](const Message* message) { return under_way(*message); };
-  while (std::any_of(messages.begin(), messages.end(), open) && Clock::now() < deadline) {
-    if (!progress()) std::this_thread::yield();
-  }
-  for (Message* message : messages) release(*message);
+  left_ = true;
 }
 
-void Worker::close_all(unsigned flags) {
+void Worker::close_all() {
   for (auto& [peer, endpoint] : endpoints_) {
     if (endpoint.handle == nullptr) continue;
     Message& closing = closings_.emplace_back();
     ucp_request_param_t param = parameters(closing);
-    param.op_attr_mask |= UCP_OP_ATTR_FIELD_FLAGS;
-    param.flags = flags;
     param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<Message*>(user), status, 0); };
     post(closing, ucp_ep_close_nbx(std::exchange(endpoint.handle, nullptr), &param));
   }

@@ -55,9 +55,9 @@ class Worker {
   /// A message that nobody has asked for, from the sender in the low bits of the tag.
   bool unexpected(std::uint64_t tag, std::uint64_t mask, std::uint64_t& found);
 
-  /// Ends all that is under way: receives are cancelled, endpoints closed by force. Returns when `messages` are done,
-  /// or after a second.
-  void cancel(std::span<Message*> messages);
+  /// After a failure: cancels the receives of `messages` and touches nothing any more. What is under way stays so, and
+  /// the connections open, to the end of the process, which UCX 1.13 aborts if a connection is closed half made.
+  void leave(std::span<const Message> messages);
 
  private:
   struct Endpoint {
@@ -70,10 +70,12 @@ class Worker {
   ucp_ep_h endpoint(Rank peer);
   void lost(Rank peer, ucs_status_t status);
   void post(Message& message, void* request);
-  void close_all(unsigned flags);
+  void close_all();
   static void completed(Message& message, ucs_status_t status, std::size_t received);
 
+  std::shared_ptr<ucp_context> context_;
   ucp_worker_h worker_ = nullptr;
+  bool left_ = false;
   std::vector<Address> addresses_;
   std::map<Rank, Endpoint> endpoints_;
   std::deque<Message> closings_;  // kept to the end: UCX may still tell of one

@@ -64,15 +64,16 @@ def line_of(process, seconds=20):
     return process.stdout.readline() if ready else ""
 
 
-def in_a_step(kind, transport, pass_name):
+def in_a_step(kind, pass_name, happen=lambda victim: None, **how):
+    """A rank says when it fails in a step; `happen` does what it cannot do to itself."""
     victim = random.randrange(RANKS)
     fault = f"{kind} {pass_name} {random.randint(1, 3)} {random.randint(1, 12)}"
-    processes = start_ranks(RANKS, TIMEOUT_S, program=FAULTY_RANK, **TRANSPORTS[transport],
-                            own=lambda rank: (), only={victim: {"DISTATTN_FAULT": fault}})
+    processes = start_ranks(RANKS, TIMEOUT_S, program=FAULTY_RANK, only={victim: {"DISTATTN_FAULT": fault}}, **how)
     moment = line_of(processes[victim])
     if not moment:
         Ends(processes, None, 0)
     expect(moment, "no fault happened:", fault)
+    happen(victim)
     ends = Ends(processes, victim, TIMEOUT_S + 10)
     ends.check([f"rank {victim}", "step", "edge"])
     return ends.detection_s(float(moment))
@@ -89,20 +90,17 @@ def before_the_start(kind, transport):
     return ends.detection_s(moment)
 
 
-def link_down(moment):
-    victim = random.randrange(RANKS)
+def link_down(pass_name=None):
     with netns.Network(RANKS) as network:
-        if moment == "before":
-            network.cut(victim)
-        processes = start_ranks(RANKS, TIMEOUT_S, program=FAULTY_RANK, prefix=network.inside, UCX_TLS="tcp,self",
-                                UCX_NET_DEVICES=network.device)
+        how = {"prefix": network.inside, "UCX_TLS": "tcp,self", "UCX_NET_DEVICES": network.device}
+        if pass_name:
+            return in_a_step("link", pass_name, happen=network.cut, **how)
+        victim = random.randrange(RANKS)
+        network.cut(victim)
         begin = time.monotonic()
-        if moment != "before":
-            time.sleep(random.uniform(0.5, 1.5))
-            begin = time.monotonic()
-            network.cut(victim)
+        processes = start_ranks(RANKS, TIMEOUT_S, program=FAULTY_RANK, **how)
         ends = Ends(processes, victim, 2 * TIMEOUT_S + 10)
-    ends.check([f"rank {victim}"] if moment != "before" else ["rank"])
+    ends.check(["rank"])
     return ends.detection_s(begin)
 
 
@@ -117,14 +115,15 @@ def wrong_input(transport):
 
 
 def no_room(transport, pass_name):
-    """The file system takes no more from one rank: a limit stands for the end of the disk, over tcp, because it would
-    bound shared memory too."""
+    """The file system takes no more from one rank: a limit stands for the end of the disk, and segments of System V for
+    shared memory, because it would bound those that are files too."""
     victim = random.randrange(1, RANKS)
     out = SCRATCH / "out"
     limits = {victim: lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))}
     begin = time.monotonic()
     arguments = [*RUN, "--out", out, *(["--backward"] if pass_name == "backward" else [])]
-    processes = start_ranks(RANKS, *arguments, before_exec=limits, **TRANSPORTS[transport])
+    how = {"UCX_TLS": "sysv,self"} if transport == "shm" else TRANSPORTS[transport]
+    processes = start_ranks(RANKS, *arguments, before_exec=limits, **how)
     ends = Ends(processes, None, TIMEOUT_S + 10)
     ends.check(["cannot write"], codes=(3,))
     ends.others.remove(victim)
@@ -169,19 +168,21 @@ IN_TIME_S = TIMEOUT_S + SLACK_S
 # Name, moment, transports, longest time, what happens.
 MATRIX = [
     ("SIGKILL", "before start", ("tcp", "shm"), 2 * TIMEOUT_S + SLACK_S, lambda t: before_the_start("kill", t)),
-    ("SIGKILL", "forward step", ("tcp", "shm"), KILLED_S, lambda t: in_a_step("kill", t, "forward")),
-    ("SIGKILL", "backward step", ("tcp", "shm"), KILLED_S, lambda t: in_a_step("kill", t, "backward")),
+    ("SIGKILL", "forward step", ("tcp", "shm"), KILLED_S, lambda t: in_a_step("kill", "forward", **TRANSPORTS[t])),
+    ("SIGKILL", "backward step", ("tcp", "shm"), KILLED_S, lambda t: in_a_step("kill", "backward", **TRANSPORTS[t])),
     ("SIGSTOP", "before start", ("tcp", "shm"), 2 * TIMEOUT_S + SLACK_S, lambda t: before_the_start("stop", t)),
-    ("SIGSTOP", "forward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("stop", t, "forward")),
-    ("SIGSTOP", "backward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("stop", t, "backward")),
-    ("link down", "before start", ("tcp",), IN_TIME_S, lambda _: link_down("before")),
-    ("link down", "in a step", ("tcp",), IN_TIME_S, lambda _: link_down("step")),
-    ("exception", "forward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("throw", t, "forward")),
-    ("exception", "backward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("throw", t, "backward")),
+    ("SIGSTOP", "forward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("stop", "forward", **TRANSPORTS[t])),
+    ("SIGSTOP", "backward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("stop", "backward", **TRANSPORTS[t])),
+    ("link down", "before start", ("tcp",), IN_TIME_S, lambda _: link_down()),
+    ("link down", "forward step", ("tcp",), IN_TIME_S, lambda _: link_down("forward")),
+    ("link down", "backward step", ("tcp",), IN_TIME_S, lambda _: link_down("backward")),
+    ("exception", "forward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("throw", "forward", **TRANSPORTS[t])),
+    ("exception", "backward step", ("tcp", "shm"), IN_TIME_S,
+     lambda t: in_a_step("throw", "backward", **TRANSPORTS[t])),
     ("wrong input", "before start", ("tcp", "shm"), IN_TIME_S, wrong_input),
     ("full disk", "before start", ("tcp", "shm"), IN_TIME_S, full_disk),
-    ("full disk", "after forward", ("tcp",), IN_TIME_S, lambda t: no_room(t, "forward")),
-    ("full disk", "after backward", ("tcp",), IN_TIME_S, lambda t: no_room(t, "backward")),
+    ("full disk", "after forward", ("tcp", "shm"), IN_TIME_S, lambda t: no_room(t, "forward")),
+    ("full disk", "after backward", ("tcp", "shm"), IN_TIME_S, lambda t: no_room(t, "backward")),
     ("Ctrl-C", "in a step", ("tcp", "shm"), IN_TIME_S, interrupted),
 ]
 

@@ -1,5 +1,6 @@
 /// A rank that computes forward and backward for ever, until it or another one fails: DISTATTN_FAULT says who fails how
-/// and where, as "throw forward 3 20": in the kernels of step 3 of the 20th forward pass. It prints the moment.
+/// and where, as "throw forward 3 20": in the kernels of step 3 of the 20th forward pass. It prints the moment. A fault
+/// other than kill, stop and throw is left to whoever reads that.
 
 #include <signal.h>
 #include <unistd.h>
