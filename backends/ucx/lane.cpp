@@ -58,6 +58,8 @@ void ExchangeLane::check(Rank peer, Clock::time_point since) {
 
 void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, ucp_mem_h memory) {
   list(exchange_.collect(step, buffers), memory);
+  number_ = step.number;
+  if (count_ > 0) await(messages_[0].peer, messages_[0].outgoing);
   try {
     post(step);
     wait(step);
@@ -111,7 +113,6 @@ void ExchangeLane::wait(const Step& step) {
   auto since = Clock::now(), looked = since;
   std::size_t next = 0;  // all before it are done
   int moves = 0;
-  number_ = step.number;
   idle_.reset();
   while (true) {
     while (next < count_ && messages_[next].done) check_arrived(step, messages_[next++]);

@@ -68,7 +68,8 @@ def in_a_step(kind, pass_name, happen=lambda victim: None, **how):
     """A rank says when it fails in a step; `happen` does what it cannot do to itself."""
     victim = random.randrange(RANKS)
     fault = f"{kind} {pass_name} {random.randint(1, 3)} {random.randint(1, 12)}"
-    processes = start_ranks(RANKS, TIMEOUT_S, program=FAULTY_RANK, only={victim: {"DISTATTN_FAULT": fault}}, **how)
+    faults = {rank: {"DISTATTN_FAULT": fault if rank == victim else f"{kind} {pass_name}"} for rank in range(RANKS)}
+    processes = start_ranks(RANKS, TIMEOUT_S, program=FAULTY_RANK, only=faults, **how)
     moment = line_of(processes[victim])
     if not moment:
         Ends(processes, None, 0)
@@ -174,6 +175,7 @@ MATRIX = [
     ("SIGSTOP", "forward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("stop", "forward", **TRANSPORTS[t])),
     ("SIGSTOP", "backward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("stop", "backward", **TRANSPORTS[t])),
     ("link down", "before start", ("tcp",), IN_TIME_S, lambda _: link_down()),
+    ("link down", "first message", ("tcp",), IN_TIME_S, lambda _: link_down("start")),
     ("link down", "forward step", ("tcp",), IN_TIME_S, lambda _: link_down("forward")),
     ("link down", "backward step", ("tcp",), IN_TIME_S, lambda _: link_down("backward")),
     ("exception", "forward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("throw", "forward", **TRANSPORTS[t])),

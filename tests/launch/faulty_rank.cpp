@@ -1,6 +1,7 @@
 /// A rank that computes forward and backward for ever, until it or another one fails: DISTATTN_FAULT says who fails how
 /// and where, as "throw forward 3 20": in the kernels of step 3 of the 20th forward pass. It prints the moment. A fault
-/// other than kill, stop and throw is left to whoever reads that.
+/// other than kill, stop and throw is left to whoever reads that: "link start", to all ranks, leaves time for it before
+/// anything is sent.
 
 #include <signal.h>
 #include <unistd.h>
@@ -10,6 +11,7 @@
 #include <cstdlib>
 #include <sstream>
 #include <stdexcept>
+#include <thread>
 #include <vector>
 
 #include "distattn/attention.hpp"
@@ -79,7 +81,12 @@ void compute(Transport& transport) {
   problem.seq_q = problem.seq_kv = 256;
   problem.heads = problem.kv_heads = 4;
   problem.head_dim = problem.value_dim = 32;
-  FaultyDevice device(make_device("reference", {1, transport.size()}), fault_here());
+  const Fault fault = fault_here();
+  if (fault.pass == "start") {
+    fail(fault);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  FaultyDevice device(make_device("reference", {1, transport.size()}), fault);
   AttentionOptions options;
   options.schedule = "zigzag-ring";
   options.backward = true;
