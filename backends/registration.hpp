@@ -8,11 +8,20 @@
 
 namespace distattn::backends {
 
+namespace cuda {
+class AttendProvider;
+class Driver;
+}  // namespace cuda
+
+/// Empty: the device computes with its own kernels.
+using MakeProvider = std::function<std::unique_ptr<cuda::AttendProvider>(cuda::Driver&)>;
+
 struct Registration {
   BackendInfo info;
-  std::function<std::unique_ptr<Device>(const DeviceOptions&)> make_device;   ///< devices only
+  std::function<std::unique_ptr<Device>(const DeviceOptions&, const MakeProvider&)> make_device;  ///< devices only
   std::function<std::unique_ptr<Transport>(Bootstrap&)> make_transport = {};  ///< transports between processes only
   std::function<std::unique_ptr<Bootstrap>(const BootstrapOptions&)> make_bootstrap = {};  ///< likewise
+  MakeProvider make_provider = {};  ///< providers only, and not that of a device's own kernels
 };
 
 }  // namespace distattn::backends

@@ -1,5 +1,7 @@
 #include "distattn/registry.hpp"
 
+#include <algorithm>
+
 #include "backends/registration.hpp"
 #include "distattn/error.hpp"
 
@@ -61,8 +63,22 @@ backends::Registration chosen(BackendKind kind, std::string_view word, std::stri
 }  // namespace
 
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options) {
-  return chosen(BackendKind::device, "backend", "--backend", name, [](const auto&) { return true; })
-      .make_device(options);
+  const std::string& provider = options.provider;
+  backends::MakeProvider make_provider;
+  if (!provider.empty()) {
+    const auto any = [](const auto&) { return true; };
+    make_provider = chosen(BackendKind::provider, "provider", "--provider", provider, any).make_provider;
+  }
+  const auto has_provider = [&](const backends::Registration& r) {
+    const std::vector<std::string>& known = r.info.providers;
+    return provider.empty() || std::find(known.begin(), known.end(), provider) != known.end();
+  };
+  const auto found = chosen(BackendKind::device, "backend", "--backend", name, has_provider);
+  if (!has_provider(found)) {
+    refuse("backend " + found.info.name + " has no provider " + provider + " (it computes with kernels of one kind) " +
+           "leave --provider out");
+  }
+  return found.make_device(options, make_provider);
 }
 
 std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const BootstrapOptions& options) {

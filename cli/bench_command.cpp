@@ -44,7 +44,8 @@ Problem kernel_problem(const ProblemOptions& options) {
 CalibrationOptions calibration_options(const BenchOptions& options) {
   const Problem problem = kernel_problem(options.request.problem);
   CalibrationOptions calibration;
-  calibration.backend = choose_backend(options.request.launch.backend, problem, Passes::both);
+  calibration.backend = choose_backend(options.request.launch, problem, Passes::forward);
+  calibration.provider = options.request.launch.provider;
   calibration.heads = problem.heads;
   calibration.kv_heads = problem.kv_heads;
   calibration.head_dim = problem.head_dim;
@@ -161,8 +162,9 @@ void add_kernels(CLI::App& app, BenchOptions& options) {
       fmt::format("Single kernels on all cores, tiles of --seq tokens: {}, all", fmt::join(kernel_names(), ", ")),
       "NAMES");
   for (const CLI::Option* const option : app.get_options()) {
-    static constexpr std::array<std::string_view, 10> honoured = {
-        "--help", "--seq", "--heads", "--kv-heads", "--head-dim", "--dtype", "--backend", "-n", "-o", "--json"};
+    static constexpr std::array<std::string_view, 11> honoured = {"--help",     "--seq",   "--heads",   "--kv-heads",
+                                                                  "--head-dim", "--dtype", "--backend", "--provider",
+                                                                  "-n",         "-o",      "--json"};
     const std::string name = option->get_name();
     const bool fits = option == kernel || std::find(honoured.begin(), honoured.end(), name) != honoured.end();
     if (!fits) kernel->excludes(app.get_option(name));

@@ -12,6 +12,7 @@ Json kernel_row(const std::string& kernel, const CalibrationOptions& options, in
   Json row = versioned_object();
   row["kernel"] = kernel;
   row["backend"] = options.backend;
+  row["provider"] = options.provider.empty() ? Json(nullptr) : Json(options.provider);
   row["heads"] = options.heads;
   row["kv_heads"] = options.kv_heads;
   row["head_dim"] = options.head_dim;
@@ -26,7 +27,10 @@ Json kernel_row(const std::string& kernel, const CalibrationOptions& options, in
 class KernelBench {
  public:
   KernelBench(const KernelRequest& request, Peaks& peaks)
-      : options_(request.options), dtype_(request.options.dtypes.front()), peaks_(peaks) {}
+      : options_(request.options),
+        dtype_(request.options.dtypes.front()),
+        peaks_(peaks),
+        cores_(busy_ranks(request.options.backend)) {}
 
   void attend(std::int64_t tile) {
     for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
@@ -78,7 +82,7 @@ class KernelBench {
   const CalibrationOptions& options_;
   DType dtype_;
   Peaks& peaks_;
-  int cores_ = cpu_cores();
+  int cores_;
   std::vector<Json> rows_;
   Progress progress_;
 };

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <memory>
 
 #include "cpu_features.hpp"
+#include "distattn/registry.hpp"
 #include "distattn/simulate.hpp"
 #include "prepared.hpp"
 #include "sharded_run.hpp"
@@ -47,7 +47,7 @@ Measured measure(const CalibrationOptions& options, const Problem& problem, cons
   const auto plan = std::make_shared<const AttentionPlan>(problem, ranks, attention);
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   World world = World::of_threads(ranks);
-  return {plan, run_sharded(world, {schedule, plan}, inputs, {options.backend, 1, 1, 1})};
+  return {plan, run_sharded(world, {schedule, plan}, inputs, {options.backend, 1, 1, 1, options.provider})};
 }
 
 /// A document a rank: every rank computes one tile, and nothing is sent.
@@ -88,20 +88,25 @@ std::int64_t touched_bytes(const AttentionPlan& plan, Rank rank, StepId step) {
 
 }  // namespace
 
-std::array<Measurements::Kernel, 2> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
-                                                  std::int64_t tile) {
-  const int ranks = cpu_cores();
+int busy_ranks(const std::string& backend) {
+  return make_device(backend, {1, 1})->space() == MemorySpace::host ? cpu_cores() : 1;
+}
+
+std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
+                                                std::int64_t tile) {
+  const int ranks = busy_ranks(options.backend);
   Problem problem = problem_of(options, dtype, tile * ranks);
   problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
   for (Rank rank = 0; rank <= ranks; ++rank) problem.mask.documents.push_back(tile * rank);
   const std::int64_t pairs = coverage == Coverage::full ? tile * tile : tile * (tile + 1) / 2;
-  std::array<Measurements::Kernel, 2> best;
+  const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
+  const bool both = device->why_not(problem, Pass::backward).empty();
+  std::vector<Measurements::Kernel> best(both ? 2 : 1);
   for (int run = 0; run < options.runs; ++run) {
-    const Measured measured = measure(options, problem, "ring", ranks, Passes::both);
-    for (const Pass pass : {Pass::forward, Pass::backward}) {
-      const Measurements::Kernel kernel = kernel_of(measured, dtype, pass, coverage, tile, pairs);
-      Measurements::Kernel& kept = best[static_cast<std::size_t>(pass)];
-      if (kernel.flops_per_s > kept.flops_per_s) kept = kernel;
+    const Measured measured = measure(options, problem, "ring", ranks, both ? Passes::both : Passes::forward);
+    for (std::size_t pass = 0; pass < best.size(); ++pass) {
+      const Measurements::Kernel kernel = kernel_of(measured, dtype, static_cast<Pass>(pass), coverage, tile, pairs);
+      if (kernel.flops_per_s > best[pass].flops_per_s) best[pass] = kernel;
     }
   }
   return best;

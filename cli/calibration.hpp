@@ -1,7 +1,6 @@
 #pragma once
 /// Measures this machine: tiles of every size on all cores, copies between ranks, merges.
 
-#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,7 +10,7 @@
 namespace distattn::cli {
 
 struct CalibrationOptions {
-  std::string backend;
+  std::string backend, provider = {};
   std::vector<DType> dtypes = {DType::fp32, DType::bf16, DType::fp16};
   int heads = 4, kv_heads = 4, head_dim = 64;
   std::int64_t largest_tile = 2048;
@@ -20,9 +19,11 @@ struct CalibrationOptions {
 
 // Each runs attentions on ranks that are threads of this process, one a core, and reads their timelines.
 
-/// Forward and backward on tiles of `tile` by `tile` tokens: FLOP/s of one thread.
-std::array<Measurements::Kernel, 2> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
-                                                  std::int64_t tile);
+/// How many ranks keep a backend busy, each with one thread: one a core, or one for a GPU.
+int busy_ranks(const std::string& backend);
+/// Forward, and backward where the provider computes it, on tiles of `tile` by `tile` tokens: FLOP/s of one rank.
+std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
+                                                std::int64_t tile);
 /// Exchanges between two ranks: bytes a second, and what one without much to carry takes.
 Link measure_copies(const CalibrationOptions& options);
 /// Merges of partials in fp32: bytes that one thread reads and writes a second.

@@ -19,8 +19,10 @@ struct InfoOptions {
   bool json = false, matrix = false;
 };
 
-constexpr std::pair<BackendKind, const char*> kinds[] = {
-    {BackendKind::device, "backends"}, {BackendKind::transport, "transports"}, {BackendKind::bootstrap, "bootstraps"}};
+constexpr std::pair<BackendKind, const char*> kinds[] = {{BackendKind::device, "backends"},
+                                                         {BackendKind::transport, "transports"},
+                                                         {BackendKind::bootstrap, "bootstraps"},
+                                                         {BackendKind::provider, "providers"}};
 
 Json json_of(const BackendInfo& info) {
   return {{"name", info.name},

@@ -77,6 +77,11 @@ void add_launch_options(CLI::App& app, LaunchOptions& options) {
     return usable(BackendKind::device, option, text);
   };
   add_value(app, "--backend", options.backend, parse_backend, "What computes (default: best usable)", "NAME");
+  const auto parse_provider = [](std::string_view option, std::string_view text) {
+    return usable(BackendKind::provider, option, text);
+  };
+  add_value(app, "--provider", options.provider, parse_provider,
+            "Whose kernels compute on GPUs: own, or cudnn for forward passes (default own)", "NAME");
   add_threads_option(app, options);
   add_meeting_options(app, options);
 }

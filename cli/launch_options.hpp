@@ -14,6 +14,7 @@ namespace distattn::cli {
 
 struct LaunchOptions {
   std::string backend;               ///< empty: the best usable
+  std::string provider;              ///< of forward tiles; empty: the backend's usual one
   std::string transport, bootstrap;  ///< empty: what fits the environment
   int threads = 0;                   ///< of a rank; 0: cores / ranks
   double timeout_s = 60;
@@ -22,7 +23,7 @@ struct LaunchOptions {
 /// --transport, --bootstrap, --timeout. What this build lacks is refused with the reason.
 void add_meeting_options(CLI::App& app, LaunchOptions& options);
 void add_threads_option(CLI::App& app, LaunchOptions& options);
-/// All of those, and --backend.
+/// All of those, --backend and --provider.
 void add_launch_options(CLI::App& app, LaunchOptions& options);
 
 /// Threads of each of `ranks` ranks that share this machine's cores, unless `asked` says otherwise.

@@ -46,9 +46,8 @@ DType dtype_of(const RunCommandOptions& options, const Inputs& inputs) {
 }
 
 RunOptions run_options(const RunCommandOptions& options, const World& world, const Problem& problem, Passes passes) {
-  return {choose_backend(options.launch.backend, problem, passes),
-          choose_threads(options.launch.threads, world.local_size()), static_cast<int>(options.runs),
-          static_cast<int>(options.warmups)};
+  return {choose_backend(options.launch, problem, passes), choose_threads(options.launch.threads, world.local_size()),
+          static_cast<int>(options.runs), static_cast<int>(options.warmups), options.launch.provider};
 }
 
 /// What must be the same on all ranks for them to go through the same collectives.

@@ -74,6 +74,7 @@ Json json_of(const RunReport& report) {
   json["ranks"] = outline.sharding.ranks;
   json["threads"] = report.options.threads;
   json["backend"] = report.options.backend;
+  json["provider"] = report.options.provider.empty() ? Json(nullptr) : Json(report.options.provider);
   json["transport"] = report.world.transport();
   json["bootstrap"] = report.world.bootstrap();
   json["dtype"] = name_of(problem.dtype);

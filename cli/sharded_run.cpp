@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 
 #include "distattn/error.hpp"
@@ -14,9 +15,10 @@ namespace {
 /// One rank, from its device to its last call.
 RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& tensors, const RunOptions& options,
                    const Bootstrap& bootstrap) {
-  const auto device = make_device(
-      options.backend,
-      {.threads = options.threads, .local_ranks = bootstrap.local_size(), .local_rank = bootstrap.local_rank()});
+  const auto device = make_device(options.backend, {.threads = options.threads,
+                                                    .local_ranks = bootstrap.local_size(),
+                                                    .local_rank = bootstrap.local_rank(),
+                                                    .provider = options.provider});
   Attention attention(prepared.plan, *device, transport);
   const Bindings bindings = tensors.bindings();
   RankCalls calls;
@@ -42,19 +44,26 @@ void check_memory(const World& world, const AttentionPlan& plan, Passes passes) 
   require_memory(needed * world.local_size() / world.size(), "this run");
 }
 
+bool has_provider(const BackendInfo& info, const std::string& provider) {
+  return provider.empty() || std::find(info.providers.begin(), info.providers.end(), provider) != info.providers.end();
+}
+
 }  // namespace
 
-std::string choose_backend(const std::string& name, const Problem& problem, Passes passes) {
+std::string choose_backend(const LaunchOptions& asked, const Problem& problem, Passes passes) {
+  const std::string& name = asked.backend;
+  const DeviceOptions trial{.threads = 1, .provider = asked.provider};
   std::string reasons;
   for (const BackendInfo& info : list_backends()) {
     if (info.kind != BackendKind::device || (name.empty() ? !info.usable : info.name != name)) continue;
-    const auto device = make_device(info.name, {1, 1});
+    if (name.empty() && !has_provider(info, asked.provider)) continue;
+    const auto device = make_device(info.name, trial);
     std::string why = device->why_not(problem, Pass::forward);
     if (why.empty() && passes == Passes::both) why = device->why_not(problem, Pass::backward);
     if (why.empty()) return info.name;
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", info.name, why);
   }
-  if (reasons.empty()) make_device(name, {1, 1});  // says what is known
+  if (reasons.empty()) make_device(name, trial);  // says what is known
   refuse(fmt::format("no backend computes this ({}) see distattn info --matrix", reasons));
 }
 

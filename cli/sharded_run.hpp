@@ -6,6 +6,7 @@
 
 #include "distattn/launch.hpp"
 #include "inputs.hpp"
+#include "launch_options.hpp"
 #include "prepared.hpp"
 #include "rank_tensors.hpp"
 #include "timing.hpp"
@@ -16,6 +17,7 @@ struct RunOptions {
   std::string backend;
   int threads = 1;  ///< of a rank
   int runs = 1, warmups = 0;
+  std::string provider = {};  ///< as in DeviceOptions
 };
 
 struct RunResult {
@@ -23,9 +25,9 @@ struct RunResult {
   std::vector<RankTensors> ranks;  ///< those of this process
 };
 
-/// The backend of that name, or the best usable one that computes `problem`. Throws Error(usage) with what the
-/// named one, or all, say against it.
-std::string choose_backend(const std::string& name, const Problem& problem, Passes passes);
+/// The backend that is asked for, or the best usable one that computes `problem`, with the provider that is asked for.
+/// Throws Error(usage) with what the named one, or all, say against it.
+std::string choose_backend(const LaunchOptions& asked, const Problem& problem, Passes passes);
 
 /// Times are the same on every rank. Throws whatever a rank threw first, and Error(environment) when memory is not
 /// enough. Collective.

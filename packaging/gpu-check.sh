@@ -70,13 +70,18 @@ step_types() {
 }
 
 step_kernels() {
-  local provider heads
-  for provider in own cudnn; do
+  local provider providers=(own) heads query key head_dim
+  if "$distattn" bench --backend cuda --provider cudnn --kernel attend --dtype bf16 --seq 64 -n 1 >/dev/null; then
+    providers+=(cudnn)
+    measure bench --backend cuda --provider cudnn --check --dtype bf16 --heads 8 --kv-heads 2 --head-dim 128 \
+      --seq 517 --mask causal --schedule ring,zigzag-ring,striped-ring --ranks 1,2,3,4 -n 1
+  fi
+  for provider in "${providers[@]}"; do
     # query heads, key heads and head_dim, as published for H100 and H200
     for heads in "64 8 128" "64 8 64" "16 16 256"; do
       read -r query key head_dim <<<"$heads"
       measure bench --backend cuda --provider "$provider" --kernel attend --dtype bf16 --heads "$query" \
-        --kv-heads "$key" --head-dim "$head_dim" --seq 2048,4096,8192,16384 -n 3 || [[ $provider == cudnn ]]
+        --kv-heads "$key" --head-dim "$head_dim" --seq 2048,4096,8192,16384 -n 3
     done
   done
 }

@@ -50,9 +50,9 @@ class CudaBuffers final : public BufferTable {
  public:
   /// `memory` is asked for the buffers and for what packing tensors needs beside them.
   CudaBuffers(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, Driver& driver,
-              Stream& stream, const int* stop)
+              Stream& stream, const int* stop, AttendProvider* provider)
       : BufferTable(outline, program, rank, MemorySpace::cuda, memory(slots_bytes(program))),
-        launches(Batches(*this), program.steps.size(), driver, stream, stop),
+        launches(Batches(*this), program.steps.size(), driver, stream, stop, provider),
         staging(*this, {std::numeric_limits<std::int64_t>::max(), 1, memory}),
         mirror(driver),
         stream_(stream),
@@ -81,8 +81,9 @@ void CudaBuffers::copy(std::byte* into, const std::byte* from, std::size_t bytes
 
 class CudaDevice final : public Device {
  public:
-  CudaDevice(Driver& driver, const DeviceOptions& options)
+  CudaDevice(Driver& driver, const DeviceOptions& options, std::unique_ptr<AttendProvider> provider)
       : driver_(driver),
+        provider_(std::move(provider)),
         allocator_(options.allocator),
         stream_(options.stream != nullptr ? driver.adopt_stream(options.stream)
                                           : driver.make_stream(StreamPriority::normal)),
@@ -101,7 +102,8 @@ class CudaDevice final : public Device {
   std::string_view name() const override { return "cuda"; }
   MemorySpace space() const override { return MemorySpace::cuda; }
 
-  std::string why_not(const Problem& problem, Pass) const override {
+  std::string why_not(const Problem& problem, Pass pass) const override {
+    if (provider_ != nullptr) return provider_->why_not(problem, pass);
     return kernels::cuda::why_no_attend_kernel(problem.dtype, problem.head_dim, problem.value_dim,
                                                driver_.architecture());
   }
@@ -111,7 +113,7 @@ class CudaDevice final : public Device {
       return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_memory(bytes, program, rank);
     };
     auto buffers = std::make_unique<CudaBuffers>(outline, program, rank, memory, driver_, *stream_,
-                                                 reinterpret_cast<const int*>(stop_.get()));
+                                                 reinterpret_cast<const int*>(stop_.get()), provider_.get());
     to_the_end(fmt::format("rank {}, lists of tiles", rank), [] {});
     return buffers;
   }
@@ -185,6 +187,7 @@ class CudaDevice final : public Device {
   }
 
   Driver& driver_;
+  const std::unique_ptr<AttendProvider> provider_;
   const Allocator allocator_;
   std::unique_ptr<Stream> stream_, abort_stream_;
   std::shared_ptr<std::byte> stop_, raised_;
@@ -194,8 +197,9 @@ class CudaDevice final : public Device {
 
 }  // namespace
 
-std::unique_ptr<Device> make_cuda_device(Driver& driver, const DeviceOptions& options) {
-  return std::make_unique<CudaDevice>(driver, options);
+std::unique_ptr<Device> make_cuda_device(Driver& driver, const DeviceOptions& options,
+                                         std::unique_ptr<AttendProvider> provider) {
+  return std::make_unique<CudaDevice>(driver, options, std::move(provider));
 }
 
 }  // namespace distattn::backends::cuda

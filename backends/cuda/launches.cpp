@@ -35,11 +35,20 @@ std::vector<std::vector<Args>> by_shape(std::span<const Args> operations) {
 /// Turns batches into launches, step by step.
 class Builder {
  public:
-  Builder(std::vector<std::vector<Launch>>& steps, int architecture) : steps_(steps), architecture_(architecture) {}
+  Builder(std::vector<std::vector<Launch>>& steps, int architecture, AttendProvider* provider)
+      : steps_(steps), architecture_(architecture), provider_(provider) {}
 
   void begin_step() { steps_.emplace_back(); }
 
   void add(const std::vector<kernels::AttendArgs>& operations) {
+    if (provider_ != nullptr) {
+      for (const kernels::AttendArgs& args : operations) {
+        std::shared_ptr<const PreparedAttend> attend = provider_->prepare(args);
+        scratch_bytes_ = std::max(scratch_bytes_, attend->scratch_bytes());
+        steps_.back().push_back(ProvidedLaunch{std::move(attend)});
+      }
+      return;
+    }
     for (const auto& list : by_shape<kernels::AttendArgs>(operations)) {
       const AttendKernel& kernel = kernel_for(TilePass::forward, list.front().shape);
       add(kernel, AttendPlan(list, kernel.tile, kernel.describe));
@@ -65,7 +74,15 @@ class Builder {
     }
     return bytes;
   }
-  void place(const std::byte* lists, const int* stop) {
+  std::size_t scratch_bytes() const { return scratch_bytes_; }
+  void place_scratch(std::byte* scratch) {
+    for (std::vector<Launch>& step : steps_) {
+      for (Launch& launch : step) {
+        if (auto* const provided = std::get_if<ProvidedLaunch>(&launch)) provided->scratch = scratch;
+      }
+    }
+  }
+  void place_lists(const std::byte* lists, const int* stop) {
     for (const Planned& planned : planned_) {
       std::get<TileLaunch>(steps_[planned.step][planned.launch]).params =
           planned.plan.params(lists + planned.offset, stop);
@@ -88,8 +105,9 @@ class Builder {
 
   std::vector<std::vector<Launch>>& steps_;
   int architecture_;
+  AttendProvider* provider_;
   std::vector<Planned> planned_;
-  std::size_t end_ = 0;
+  std::size_t end_ = 0, scratch_bytes_ = 0;
 };
 
 struct Starter {
@@ -99,6 +117,7 @@ struct Starter {
   void operator()(const TileLaunch& launch) const {
     driver.check(launch.kernel->launch(launch.params, launch.grid, stream.handle()), "start attention");
   }
+  void operator()(const ProvidedLaunch& launch) const { launch.attend->start(stream, launch.scratch); }
   void operator()(const kernels::MergeArgs& args) const {
     driver.check(kernels::cuda::merge(args, stream.handle()), "start merging");
   }
@@ -122,19 +141,24 @@ struct Starter {
 
 }  // namespace
 
-Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop) {
-  Builder builder(steps_, driver.architecture());
+Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
+                   AttendProvider* provider) {
+  Builder builder(steps_, driver.architecture(), provider);
   for (std::size_t step = 0; step < steps; ++step) {
     builder.begin_step();
     for (const Batch& batch : batches.of(step)) {
       std::visit([&](const auto& operations) { builder.add(operations); }, batch);
     }
   }
+  if (builder.scratch_bytes() > 0) {
+    scratch_ = driver.allocate(builder.scratch_bytes(), MemorySpace::cuda);
+    builder.place_scratch(scratch_.get());
+  }
   lists_ = builder.lists();
   if (lists_.empty()) return;
   device_lists_ = driver.allocate(lists_.size(), MemorySpace::cuda);
   stream.copy(device_lists_.get(), lists_.data(), lists_.size());
-  builder.place(device_lists_.get(), stop);
+  builder.place_lists(device_lists_.get(), stop);
 }
 
 void start(const Launch& launch, const Driver& driver, Stream& stream) { std::visit(Starter{driver, stream}, launch); }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/batches.hpp"
+#include "backends/cuda/attend_provider.hpp"
 #include "backends/cuda/driver.hpp"
 #include "kernels/cuda/attend_kernels.hpp"
 
@@ -19,12 +20,21 @@ struct TileLaunch {
   unsigned grid = 0;
 };
 
-using Launch = std::variant<TileLaunch, kernels::MergeArgs, kernels::AccumulateArgs, kernels::ConvertArgs, FillArgs>;
+/// An operation that a provider computes, with memory that all of them share.
+struct ProvidedLaunch {
+  std::shared_ptr<const PreparedAttend> attend;
+  std::byte* scratch = nullptr;
+};
+
+using Launch = std::variant<TileLaunch, ProvidedLaunch, kernels::MergeArgs, kernels::AccumulateArgs,
+                            kernels::ConvertArgs, FillArgs>;
 
 class Launches {
  public:
-  /// Uploads the lists of all steps on `stream`, which has to be waited for. `stop` lies in device memory.
-  Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop);
+  /// Uploads the lists of all steps on `stream`, which has to be waited for. `stop` lies in device memory. `provider`
+  /// computes forward tiles; null: the kernels of kernels/cuda.
+  Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
+           AttendProvider* provider);
 
   /// In the order in which they are to be started.
   std::span<const Launch> of(std::size_t step) const { return steps_[step]; }
@@ -32,7 +42,7 @@ class Launches {
  private:
   std::vector<std::vector<Launch>> steps_;
   std::vector<std::byte> lists_;  // what device_lists_ holds, kept until it has been copied
-  std::shared_ptr<std::byte> device_lists_;
+  std::shared_ptr<std::byte> device_lists_, scratch_;
 };
 
 /// Starts the launch; throws Error(environment) if CUDA refuses.

@@ -13,7 +13,9 @@ Registration register_kokkos() {
     info.usable = false;
     info.why = error.what();
   }
-  return {info, [](const DeviceOptions& options) { return make_host_device(kernels::kokkos_kernels(), options); }};
+  return {info, [](const DeviceOptions& options, const MakeProvider&) {
+            return make_host_device(kernels::kokkos_kernels(), options);
+          }};
 }
 
 }  // namespace distattn::backends

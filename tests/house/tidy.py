@@ -30,7 +30,8 @@ INCLUDES = {
     "backends/oracle": [r"kernels/reference/"],
     "backends/peak": [r"kernels/peak/"],
     "backends/cuda": [r"kernels/cuda/"],
-    "backends/nccl": [r"backends/cuda/"],        # the one edge across backends: its event
+    "backends/nccl": [r"backends/cuda/"],        # the edges across backends: its event,
+    "backends/cudnn": [r"backends/cuda/", r"kernels/cuda/"],  # and what it computes with
     "cli": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
     "cli/step": [r"kernels/dense/"],             # what surrounds the attention in a training step
     "tests": [r"."],

@@ -14,15 +14,17 @@
 
 namespace distattn DISTATTN_API {
 
-enum class BackendKind : std::uint8_t { device, transport, bootstrap };
+/// A provider is whose kernels a device computes tiles with, where it has a choice.
+enum class BackendKind : std::uint8_t { device, transport, bootstrap, provider };
 
 struct BackendInfo {
   std::string name;
   BackendKind kind = BackendKind::device;
   bool built = false;
   bool usable = false;
-  std::string why;      ///< why it is not usable, or what it found; never empty when not usable
-  std::string version;  ///< of the library behind it: built and loaded, where it has one
+  std::string why;                          ///< why it is not usable, or what it found; never empty when not usable
+  std::string version;                      ///< of the library behind it: built and loaded, where it has one
+  std::vector<std::string> providers = {};  ///< devices only: those that DeviceOptions may name
 };
 
 /// Every backend that the project knows, best first within a kind.
@@ -33,15 +35,16 @@ std::vector<BackendInfo> list_backends();
 using Allocator = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
 
 struct DeviceOptions {
-  int threads = 0;           ///< a rank computes with; 0: cores / ranks of this process, at least 1
-  int local_ranks = 1;       ///< ranks that share this process's cores
-  Allocator allocator = {};  ///< of a caller that plans its memory; empty: the device's own
-  int local_rank = 0;        ///< this rank among those of its machine: which GPU it uses, where there are several
-  void* stream = nullptr;    ///< a cudaStream_t of the caller's to compute on; null: the device's own
+  int threads = 0;            ///< a rank computes with; 0: cores / ranks of this process, at least 1
+  int local_ranks = 1;        ///< ranks that share this process's cores
+  Allocator allocator = {};   ///< of a caller that plans its memory; empty: the device's own
+  int local_rank = 0;         ///< this rank among those of its machine: which GPU it uses, where there are several
+  void* stream = nullptr;     ///< a cudaStream_t of the caller's to compute on; null: the device's own
+  std::string provider = {};  ///< of forward tiles, as "cudnn"; empty: the device's usual one
 };
 
 /// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason.
-/// An empty name means the best usable.
+/// An empty name means the best usable. A provider that the device does not have is an unknown name.
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options);
 
 struct BootstrapOptions {

@@ -1,0 +1,33 @@
+#pragma once
+/// What may compute forward tiles on a GPU in place of the kernels of kernels/cuda.
+
+#include <memory>
+#include <string>
+
+#include "backends/cuda/driver.hpp"
+#include "distattn/problem.hpp"
+#include "kernels/arguments.hpp"
+
+namespace distattn::backends::cuda {
+
+/// One operation, prepared once and started many times.
+class PreparedAttend {
+ public:
+  virtual ~PreparedAttend() = default;
+  /// Device memory that start() needs beside its operands.
+  virtual std::size_t scratch_bytes() const = 0;
+  /// Starts it. `scratch` is 256-byte aligned, and nothing else uses it until this has run. Throws Error(environment).
+  virtual void start(Stream& stream, std::byte* scratch) const = 0;
+};
+
+/// Used by one thread at a time, and longer than what it prepares.
+class AttendProvider {
+ public:
+  virtual ~AttendProvider() = default;
+  /// Why no tile of the problem's pass can be computed; empty if there may be tiles that can.
+  virtual std::string why_not(const Problem& problem, Pass pass) const = 0;
+  /// Throws Error(usage) naming what it cannot express.
+  virtual std::unique_ptr<PreparedAttend> prepare(const kernels::AttendArgs& args) = 0;
+};
+
+}  // namespace distattn::backends::cuda

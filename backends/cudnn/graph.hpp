@@ -1,0 +1,68 @@
+#pragma once
+/// One attention as a graph of cuDNN's operations, and the plan that computes it.
+
+#include <compare>
+#include <optional>
+
+#include "backends/cudnn/library.hpp"
+#include "distattn/types.hpp"
+
+namespace distattn::backends::cudnn {
+
+/// What a plan is made for: rows × columns of segments of q_tokens and k_tokens, packed [batch][head][token][dim].
+struct AttendShape {
+  DType dtype = DType::bf16;
+  std::int64_t batch = 1, heads = 1, kv_heads = 1;
+  std::int64_t rows = 0, columns = 0, q_tokens = 0, k_tokens = 0;
+  std::int64_t head_dim = 0, value_dim = 0;
+  std::optional<std::int64_t> left, right;  ///< as in Piece
+  friend auto operator<=>(const AttendShape&, const AttendShape&) = default;
+};
+
+/// Where the operands lie, in device memory: the first row or column of each.
+struct Operands {
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  float* o = nullptr;      ///< fp32
+  float* stats = nullptr;  ///< the log-sum-exp of scaled scores
+  float scale = 1;
+};
+
+/// What plans are made for: a handle of the GPU that shall run them, or the description of any GPU.
+struct Target {
+  Handle handle = nullptr;
+  std::optional<Descriptor> properties = {};
+};
+
+/// O = softmax(scale · Q Kᵀ between the diagonals) V in fp32, with statistics.
+class AttendGraph {
+ public:
+  AttendGraph(const Library& library, const AttendShape& shape, const Target& target);
+
+  /// cuDNN's proposals, best first.
+  std::vector<Descriptor> engines(const Target& target) const;
+
+ private:
+  const Library& library_;
+  Descriptor graph_;
+};
+
+/// A compiled AttendGraph.
+class AttendPlan {
+ public:
+  /// Takes the first proposal that works. Throws Error(environment) if none does.
+  AttendPlan(const Library& library, const AttendShape& shape, const Target& target);
+
+  std::size_t workspace_bytes() const { return workspace_bytes_; }
+  /// Starts it on the stream that `handle` has.
+  void start(Handle handle, const Operands& operands, void* workspace) const;
+
+ private:
+  const Library& library_;
+  std::optional<Descriptor> plan_;
+  std::size_t workspace_bytes_ = 0;
+  std::optional<std::int32_t> left_, right_;  // the values that the graph takes by name
+};
+
+}  // namespace distattn::backends::cudnn

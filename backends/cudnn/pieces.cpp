@@ -1,0 +1,98 @@
+#include "backends/cudnn/pieces.hpp"
+
+#include <algorithm>
+
+#include <fmt/core.h>
+
+#include "distattn/error.hpp"
+
+namespace distattn::backends::cudnn {
+namespace {
+
+constexpr int largest_head_dim = 256, head_dim_step = 8;
+
+Run part_of(const Run& run, const IndexRange& range) {
+  return {run.at(range.begin), range.end - range.begin, run.stride};
+}
+
+std::int64_t pairs_of(const Piece& piece) {
+  return (piece.rows.end - piece.rows.begin) * (piece.columns.end - piece.columns.begin);
+}
+
+/// Without the queries before and behind all that see a key, and without the keys before and behind all that are seen;
+/// each narrows the other.
+void trim(const Band& band, const Run& queries, const Run& keys, Piece& piece) {
+  std::int64_t before = pairs_of(piece) + 1;
+  while (!piece.rows.empty() && !piece.columns.empty() && pairs_of(piece) < before) {
+    before = pairs_of(piece);
+    const Run columns = part_of(keys, piece.columns);
+    const IndexRange seeing =
+        indices_within(queries, columns.start + band.lo, columns.at(columns.count - 1) + band.hi + 1);
+    piece.rows = {std::max(piece.rows.begin, seeing.begin), std::min(piece.rows.end, seeing.end)};
+    if (piece.rows.empty()) return;
+    const Run rows = part_of(queries, piece.rows);
+    const IndexRange seen = indices_within(keys, rows.start - band.hi, rows.at(rows.count - 1) - band.lo + 1);
+    piece.columns = {std::max(piece.columns.begin, seen.begin), std::min(piece.columns.end, seen.end)};
+  }
+}
+
+/// Bounds the trimmed piece by the band's diagonals; leaves it empty where none of its pairs is visible.
+void bound(const Band& band, const Run& rows, const Run& columns, Piece& piece) {
+  const std::int64_t offset = rows.start - columns.start;
+  const std::int64_t least = ceil_div(band.lo - offset, rows.stride), most = floor_div(band.hi - offset, rows.stride);
+  if (least > most) {  // no i - j lies between
+    piece.rows.end = piece.rows.begin;
+    return;
+  }
+  if (-least < columns.count - 1) piece.right = -least;
+  if (rows.count - 1 > most) piece.left = most + 1;
+}
+
+std::optional<Piece> piece_of(const Run& queries, const Run& keys, const Band& band) {
+  Piece piece{band_rows(band, queries), indices_within(keys, band.k0, band.k1), {}, {}};
+  if (piece.rows.empty() || piece.columns.empty() || band.lo > band.hi) return std::nullopt;
+  trim(band, queries, keys, piece);
+  if (piece.rows.empty() || piece.columns.empty()) return std::nullopt;
+  const Run rows = part_of(queries, piece.rows), columns = part_of(keys, piece.columns);
+  if (rows.count == 1 || columns.count == 1 || classify(band, rows, columns) == Coverage::full) return piece;
+  if (rows.stride != columns.stride) {
+    refuse(
+        fmt::format("cuDNN cannot express this tile (queries in steps of {} meet keys in steps of {}, and the mask "
+                    "cuts them) take --provider own, or another schedule",
+                    rows.stride, columns.stride));
+  }
+  bound(band, rows, columns, piece);
+  if (piece.rows.empty()) return std::nullopt;
+  return piece;
+}
+
+}  // namespace
+
+std::vector<Piece> pieces_of(const Run& queries, const Run& keys, std::span<const Band> bands) {
+  std::vector<Piece> pieces;
+  for (const Band& band : bands) {
+    if (const auto piece = piece_of(queries, keys, band)) pieces.push_back(*piece);
+  }
+  return pieces;
+}
+
+std::string why_no_tile(const kernels::TileShape& shape) {
+  if (shape.dtype != DType::bf16 && shape.dtype != DType::fp16) {
+    return fmt::format("cuDNN computes no attention in {} (it takes bf16 and fp16)", name_of(shape.dtype));
+  }
+  for (const int dim : {shape.head_dim, shape.value_dim}) {
+    if (dim % head_dim_step != 0 || dim > largest_head_dim) {
+      return fmt::format("cuDNN computes no attention with head dimension {} (it takes multiples of {} up to {})", dim,
+                         head_dim_step, largest_head_dim);
+    }
+  }
+  const kernels::Heads& heads = shape.heads;
+  for (int h = 0; h < heads.q_count; ++h) {
+    if (heads.q_count % heads.kv_count == 0 && heads.kv_of(h) == h / (heads.q_count / heads.kv_count)) continue;
+    return fmt::format("cuDNN cannot express these head groups ({} query heads from {} on share {} key heads)",
+                       heads.q_count, heads.q0, heads.kv_count);
+  }
+  return "";
+}
+
+}  // namespace distattn::backends::cudnn

@@ -1,0 +1,28 @@
+#pragma once
+/// Which tiles cuDNN can express: rectangles of pairs between two diagonals.
+
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "distattn/band.hpp"
+#include "kernels/arguments.hpp"
+
+namespace distattn::backends::cudnn {
+
+/// Rows and columns of a tile of queries × keys. With i and j counted from their beginnings, row i sees column j if
+/// i - left < j ≤ i + right. Every row sees a column: what cuDNN leaves of others is not documented.
+struct Piece {
+  IndexRange rows, columns;
+  std::optional<std::int64_t> left, right;  ///< none: unbounded on that side
+};
+
+/// Pieces that together are the visible pairs of queries × keys, each pair once. Throws Error(usage) where the
+/// diagonal is none: queries and keys of different strides that a band cuts.
+std::vector<Piece> pieces_of(const Run& queries, const Run& keys, std::span<const Band> bands);
+
+/// Why cuDNN computes no tile of this shape; empty if it does.
+std::string why_no_tile(const kernels::TileShape& shape);
+
+}  // namespace distattn::backends::cudnn

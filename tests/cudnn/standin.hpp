@@ -1,0 +1,9 @@
+#pragma once
+/// What a test asks of the stand-in of cuDNN beside cuDNN's own calls.
+
+extern "C" {
+/// Plans that have been made so far.
+int standin_plans();
+/// Makes the `count`-th execution from now on fail. 0: none.
+void standin_fail(int count);
+}
