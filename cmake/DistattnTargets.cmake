@@ -8,7 +8,8 @@ function(distattn_room name)
   target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}" PUBLIC
     "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/include>")
   target_link_libraries(${target} PUBLIC ${ROOM_LINK})
-  # Only what public headers mark with DISTATTN_API leaves the library.
+  # Only what public headers declare leaves the library: they say so by a pragma, which definitions elsewhere inherit
+  # with every compiler; of a namespace that is marked, clang lets only what stands in that very block out.
   set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON)
   distattn_warnings(${target})

@@ -135,6 +135,9 @@ def form_complaints(path, text):
         yield "does not start with #pragma once"
     if path.startswith("core/include/") and path.endswith(".hpp") and not text.startswith("#pragma once\n///"):
         yield "does not say first what it is for"
+    if path.startswith("core/include/") and path.endswith(".hpp") and (
+            "#pragma GCC visibility push(default)\nnamespace distattn {" not in text):
+        yield "does not make its namespace visible"
 
 
 def function_complaints(path, text):
@@ -192,6 +195,7 @@ def check_the_checks():
     for path, text, complaint in (
         ("core/include/distattn/a.hpp", '#pragma once\n/// A.\n#include <fmt/core.h>\n', "includes <fmt/core.h>"),
         ("core/include/distattn/a.hpp", '#pragma once\n#include <vector>\n', "what it is for"),
+        ("core/include/distattn/a.hpp", "#pragma once\n/// A.\nnamespace distattn {\n", "visible"),
         ("core/src/a.cpp", '#include "kernels/arguments.hpp"\n', "core/src may not"),
         ("core/src/lower/a.cpp", '#include "core/src/run/bindings.hpp"\n', "floor above"),
         ("core/src/problem/mask.cpp", '#include "distattn/simulate.hpp"\n', "floor above"),

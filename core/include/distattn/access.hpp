@@ -4,10 +4,10 @@
 #include <utility>
 #include <variant>
 
-#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// A write may also read what it adds to.
 enum class Access : std::uint8_t { read, write };
@@ -49,3 +49,4 @@ void for_each_access(const Op& op, Visit visit) {
 }
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -9,7 +9,6 @@
 
 #include "distattn/engine.hpp"
 #include "distattn/execute.hpp"
-#include "distattn/export.h"
 #include "distattn/lower.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/problem.hpp"
@@ -17,7 +16,8 @@
 #include "distattn/timeline.hpp"
 #include "distattn/verify.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 struct AttentionOptions {
   std::string schedule = "auto";  ///< "F" or "F/B" (table.hpp)
@@ -102,3 +102,4 @@ class Attention {
 };
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// An affine run of positions: start + stride·i for 0 ≤ i < count. stride ≥ 1.
 struct Run {
@@ -90,3 +90,4 @@ bool touches(const Band& band, const Run& queries, const Run& keys);
 std::int64_t visible_pairs(const Band& band, const Run& queries, const Run& keys);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/problem.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Elements that one worker sends for one layer, in units of tokens × hidden size; hidden = heads × head_dim.
 struct Baseline {
@@ -27,3 +27,4 @@ constexpr int padded_heads(int heads, int ranks) { return (heads + ranks - 1) / 
 double ring_self_attention_bytes(const Problem& problem, int ranks);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "distattn/control.hpp"
-#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Collectives must be called by all ranks in the same order. A rank that is missing ends them with Error(timeout)
 /// that names it.
@@ -30,3 +30,4 @@ class Bootstrap {
 };
 
 }  // namespace distattn
+#pragma GCC visibility pop

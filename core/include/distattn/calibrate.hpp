@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/machine.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// What was measured here, all cores busy.
 struct Measurements {
@@ -32,3 +32,4 @@ Machine describe(const Measurements& measurements);
 std::string utc_now();
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/lower.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/problem.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Which passes a choice is made for.
 enum class Passes : std::uint8_t { forward, both };
@@ -50,3 +50,4 @@ std::string choose_schedule(const Problem& problem, int ranks, const Routes& rou
                             std::int64_t memory_bytes = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace distattn
+#pragma GCC visibility pop

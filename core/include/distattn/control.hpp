@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "distattn/error.hpp"
-#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// One rank's end of the control channel. Its heartbeat does not depend on the data path or on kernels. Thread-safe.
 class Control {
@@ -37,3 +37,4 @@ class Control {
 };
 
 }  // namespace distattn
+#pragma GCC visibility pop

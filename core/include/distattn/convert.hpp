@@ -5,12 +5,12 @@
 #include <cstdint>
 #include <span>
 
-#include "distattn/export.h"
 #include "distattn/layout.hpp"
 #include "distattn/tensor.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// `count` elements, rounded to nearest even where `into_dtype` is narrower. The two must not overlap.
 void convert(const std::byte* from, DType from_dtype, std::byte* into, DType into_dtype, std::int64_t count);
@@ -25,3 +25,4 @@ void scatter(const ConstTensorView& local, std::span<const Segment> segments, Ra
              const TensorView& whole);
 
 }  // namespace distattn
+#pragma GCC visibility pop

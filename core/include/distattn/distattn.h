@@ -12,7 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "distattn/export.h"
+/** Marks what leaves the library. */
+#define DISTATTN_API __attribute__((visibility("default")))
 
 #ifdef __cplusplus
 extern "C" {

@@ -6,9 +6,8 @@
 #include <string_view>
 #include <vector>
 
-#include "distattn/export.h"
-
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// The corpora that documents can be drawn from: "pile", "prolong64k", "prolong512k".
 std::vector<std::string> document_corpora();
@@ -21,3 +20,4 @@ std::vector<std::string> document_corpora();
 std::vector<std::int64_t> draw_documents(std::string_view corpus, std::int64_t tokens, std::uint64_t seed);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 #include "distattn/timeline.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// One timeline: "predicted" or "measured". It must outlive the panel.
 struct Panel {
@@ -34,3 +34,4 @@ std::string to_svg(std::span<const Drawing> drawings);
 std::string to_trace(std::span<const Drawing> drawings);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -12,11 +12,11 @@
 
 #include "distattn/error.hpp"
 #include "distattn/event.hpp"
-#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 #include "distattn/tensor.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// One rank's tensors: its own shards, its segments' tokens one after the other in the order of segments, all heads.
 /// lse, delta: as statistics_view. Forward reads q, k, v and writes o, lse; backward reads q, k, v, d_o, o, lse
@@ -134,3 +134,4 @@ class Transport : public Engine {
 };
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -5,9 +5,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "distattn/export.h"
-
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// What went wrong, in the classes that the command line turns into exit codes.
 enum class ErrorKind {
@@ -39,6 +38,7 @@ namespace detail {
 }  // namespace detail
 
 }  // namespace distattn
+#pragma GCC visibility pop
 
 /// States what must hold here if the code is right. Kept in every build: none stands in an inner loop.
 #define DISTATTN_EXPECT(condition) \

@@ -5,9 +5,8 @@
 #include <exception>
 #include <memory>
 
-#include "distattn/export.h"
-
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// A shared handle to the completion of submitted work. Default-constructed: already complete. Thread-safe.
 class Event {
@@ -42,3 +41,4 @@ class Event {
 };
 
 }  // namespace distattn
+#pragma GCC visibility pop

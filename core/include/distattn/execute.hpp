@@ -4,11 +4,11 @@
 #include <memory>
 
 #include "distattn/engine.hpp"
-#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 #include "distattn/timeline.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// A program made ready once (memory, lane threads) and run as often as one likes; the second run allocates nothing.
 /// All ranks run together: run() is a collective. Not thread-safe; one Executor a rank.
@@ -32,3 +32,4 @@ class Executor {
 };
 
 }  // namespace distattn
+#pragma GCC visibility pop

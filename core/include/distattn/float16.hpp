@@ -4,9 +4,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "distattn/export.h"
-
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 inline float bf16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
@@ -45,3 +44,4 @@ inline std::uint16_t float_to_fp16(float value) {
 }
 
 }  // namespace distattn
+#pragma GCC visibility pop

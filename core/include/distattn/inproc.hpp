@@ -7,9 +7,9 @@
 
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
-#include "distattn/export.h"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 struct InprocOptions {
   /// Permutes the order in which messages are posted and delivered, and delays them at random: for tests. The same
@@ -26,3 +26,4 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)
                const InprocOptions& options = {});
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -10,11 +10,11 @@
 #include <string_view>
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/tensor.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Element types of stored arrays; int32 and int64 only for cu_seqlens. A .safetensors file may hold tensors of
 /// `other` types beside those that are asked for: their sizes are checked, their values cannot be read.
@@ -88,3 +88,4 @@ void write_file(const std::filesystem::path& path, std::string_view text);
 void discard_partial_files() noexcept;
 
 }  // namespace distattn
+#pragma GCC visibility pop

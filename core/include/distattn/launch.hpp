@@ -11,9 +11,9 @@
 
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
-#include "distattn/export.h"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 struct LaunchOptions {
   /// "inproc", "pmix", "torchrun", "slurm" or "file:PATH". Empty: as the environment says.
@@ -76,4 +76,5 @@ class World {
   std::unique_ptr<State> state_;
 };
 
-}  // namespace DISTATTN_API
+}  // namespace distattn
+#pragma GCC visibility pop

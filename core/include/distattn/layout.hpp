@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "distattn/band.hpp"
-#include "distattn/export.h"
 #include "distattn/problem.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// A run of positions owned by one rank: the atom of every schedule.
 struct Segment {
@@ -113,3 +113,4 @@ class Tiles {
 };
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 #include "distattn/table.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// How values find their way. node_size > 0: a value enters a node once and is passed on inside it, partial results
 /// merge inside a node before one leaves, and messages between nodes are posted up to `ahead` steps early.
@@ -39,3 +39,4 @@ class Lowering {
 Schedule lower(const Lowering& lowering);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "distattn/band.hpp"
-#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// FLOP/s by tile: what a kernel reaches on a tile whose shorter side has so many tokens.
 struct RateCurve {
@@ -103,3 +103,4 @@ void store_calibration(const Machine& machine);
 std::string describe_age(const Machine& machine);
 
 }  // namespace distattn
+#pragma GCC visibility pop

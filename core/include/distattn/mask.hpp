@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "distattn/band.hpp"
-#include "distattn/export.h"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// visible(q,k) = (not causal or k ≤ q) and (−right ≤ q−k ≤ left or k < sinks) and document(q) = document(k),
 /// or exactly the given bands. Positions are absolute; queries hold the last seq_q of seq_kv positions.
@@ -70,3 +70,4 @@ class BandIndex {
 };
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -3,11 +3,11 @@
 
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/problem.hpp"
 #include "distattn/tensor.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Dense [batch, sequence, heads, dim] as the inputs; lse [batch, heads, sequence].
 struct ExactResult {
@@ -21,3 +21,4 @@ ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, co
                             const ConstTensorView& v, const ConstTensorView& d_o, int threads);
 
 }  // namespace distattn
+#pragma GCC visibility pop

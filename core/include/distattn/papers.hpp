@@ -4,9 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "distattn/export.h"
-
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 struct PaperRow {
   std::string what, where;  ///< the quantity; table, figure or section of the paper
@@ -33,3 +32,4 @@ std::vector<std::string> paper_names();
 PaperTable compare_with_paper(const std::string& name);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -8,10 +8,10 @@
 
 #include <cmath>
 
-#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// What merging two partials of one query does to their outputs: o = scale_a·o_a + scale_b·o_b.
 template <class Real>
@@ -29,3 +29,4 @@ DISTATTN_HOST_DEVICE inline MergeWeights<Real> merge_weights(Real lse_a, Real ls
 }
 
 }  // namespace distattn
+#pragma GCC visibility pop

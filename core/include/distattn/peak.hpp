@@ -4,10 +4,10 @@
 #include <memory>
 #include <string>
 
-#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Measures on the same threads as often as one likes: the speed of shared machines changes from minute to minute.
 class PeakMeter {
@@ -33,3 +33,4 @@ class PeakMeter {
 };
 
 }  // namespace distattn
+#pragma GCC visibility pop

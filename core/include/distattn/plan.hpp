@@ -11,13 +11,13 @@
 #include <vector>
 
 #include "distattn/choose.hpp"
-#include "distattn/export.h"
 #include "distattn/lower.hpp"
 #include "distattn/simulate.hpp"
 #include "distattn/table.hpp"
 #include "distattn/verify.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// One pass of one schedule, counted. Bytes are those of messages' payloads.
 struct PassPlan {
@@ -46,4 +46,5 @@ std::variant<std::vector<PassPlan>, std::string> plan_schedule(std::string_view 
 /// One JSON object, as in the array that `distattn plan --json` prints.
 std::string to_json(const PassPlan& plan);
 
-}  // namespace DISTATTN_API
+}  // namespace distattn
+#pragma GCC visibility pop

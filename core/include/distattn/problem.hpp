@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstdint>
 
-#include "distattn/export.h"
 #include "distattn/mask.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// One exact attention (spec §1). Query heads are a multiple of key/value heads.
 struct Problem {
@@ -38,3 +38,4 @@ void check(const Problem& problem);
 bool looks_ahead(const Problem& problem);
 
 }  // namespace distattn
+#pragma GCC visibility pop

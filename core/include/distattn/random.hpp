@@ -4,10 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// The inputs of an attention, each a stream of its own.
 enum class RandomTensor : std::uint8_t { q, k, v, d_o };
@@ -21,3 +21,4 @@ void fill_normal(std::uint64_t seed, RandomTensor tensor, std::int64_t first, st
                  std::byte* into);
 
 }  // namespace distattn
+#pragma GCC visibility pop

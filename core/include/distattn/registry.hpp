@@ -10,9 +10,9 @@
 
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
-#include "distattn/export.h"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// A provider is whose kernels a device computes tiles with, where it has a choice.
 enum class BackendKind : std::uint8_t { device, transport, bootstrap, provider };
@@ -59,4 +59,5 @@ std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const Bootstrap
 /// A transport between the processes of `bootstrap`; a collective. Throws as make_device.
 std::unique_ptr<Transport> make_transport(std::string_view name, Bootstrap& bootstrap);
 
-}  // namespace DISTATTN_API
+}  // namespace distattn
+#pragma GCC visibility pop

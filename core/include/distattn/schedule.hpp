@@ -9,11 +9,11 @@
 #include <variant>
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/layout.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// What a buffer holds. Parts, each [batch][head][token][dim] and 64-byte aligned:
 ///  query:      q; in the backward pass q, do, lse, delta
@@ -184,3 +184,4 @@ std::string to_json(const Schedule& schedule);
 Schedule schedule_from_json(std::string_view text);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "distattn/band.hpp"
-#include "distattn/export.h"
 #include "distattn/layout.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/schedule.hpp"
 #include "distattn/timeline.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// A rank program reduced to what takes time: kept where programs are dropped. Flat arrays, because a plan holds the
 /// sketches of thousands of ranks at once; the entries of step i end where those of step i+1 begin.
@@ -76,3 +76,4 @@ Timeline simulate(const Outline& outline, std::span<const ProgramSketch> ranks, 
                   int threads = 1);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "distattn/engine.hpp"
-#include "distattn/export.h"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Passes every step on to the whole transport, with the ranks that those are called there. Groups that share ranks
 /// may take turns, in the same order on all ranks that they share. What ends one group's exchange ends the whole
@@ -38,4 +38,5 @@ class Subgroup final : public Transport {
   std::array<Step, lane_count> renamed_;  // each lane's last step as the whole has it; keeps its memory
 };
 
-}  // namespace DISTATTN_API
+}  // namespace distattn
+#pragma GCC visibility pop

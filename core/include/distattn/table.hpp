@@ -8,11 +8,11 @@
 #include <variant>
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/layout.hpp"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// One head group's query segment against one key segment.
 struct Tile {
@@ -100,3 +100,4 @@ std::variant<RecipePair, std::string> resolve_pair(std::string_view name, const 
 std::vector<std::string> all_schedule_names(const Problem& problem, int ranks);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -5,10 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "distattn/export.h"
 #include "distattn/types.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Borrowed memory; strides count elements. A [sequence, heads, head_dim] tensor has shape[0] = 1.
 /// Statistics (LSE: [batch, heads, sequence]) are viewed with head_dim 1 and permuted strides.
@@ -66,3 +66,4 @@ inline TensorView statistics_view(float* data, std::int64_t batch, std::int64_t 
 }
 
 }  // namespace distattn
+#pragma GCC visibility pop

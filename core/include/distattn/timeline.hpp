@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// One step of one rank, in seconds from the start of the pass.
 struct Span {
@@ -35,3 +35,4 @@ struct Timeline {
 Timeline join(std::span<const Timeline> ranks, std::span<const double> begins_s);
 
 }  // namespace distattn
+#pragma GCC visibility pop

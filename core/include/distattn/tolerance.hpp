@@ -3,10 +3,10 @@
 
 #include <cstdint>
 
-#include "distattn/export.h"
 #include "distattn/problem.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Largest relative L2 error of o, dq, dk and dv, and largest absolute error of lse, of an attention whose results
 /// were merged `merges` times. What rounds: sums of up to `seq_kv` terms in blocks (a logarithm of their number), each
@@ -14,3 +14,4 @@ namespace distattn DISTATTN_API {
 double tolerance(const Problem& problem, std::int64_t merges);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -12,9 +12,8 @@
 #define DISTATTN_HOST_DEVICE
 #endif
 
-#include "distattn/export.h"
-
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Position of a process or thread in the group that shares one attention, 0 … ranks-1.
 using Rank = int;
@@ -84,3 +83,4 @@ constexpr const char* name_of(Mode mode) {
 }
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "distattn/export.h"
 #include "distattn/schedule.hpp"
 
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 enum class FindingKind : std::uint8_t {
   malformed,      ///< an index out of range, an operation of the wrong lane or pass, a wrong size
@@ -75,3 +75,4 @@ class Verifier {
 VerifyReport verify(const Schedule& schedule);
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -1,9 +1,8 @@
 #pragma once
 /// Which distattn this is.
 
-#include "distattn/export.h"
-
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Version of the library that is loaded, e.g. "0.1.0".
 const char* version();
@@ -12,3 +11,4 @@ const char* version();
 const char* commit();
 
 }  // namespace distattn
+#pragma GCC visibility pop

@@ -3,9 +3,8 @@
 
 #include <string>
 
-#include "distattn/export.h"
-
-namespace distattn DISTATTN_API {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// "1.50 MiB"; "–" for what is not known.
 std::string bytes_in_words(double bytes);
@@ -13,3 +12,4 @@ std::string bytes_in_words(double bytes);
 std::string seconds_in_words(double seconds);
 
 }  // namespace distattn
+#pragma GCC visibility pop
