@@ -5,7 +5,7 @@
 #   validate   every schedule on 1 to 8 ranks that share the GPU, against float64
 #   types      both passes in bf16, fp16 and fp32 at every head_dim that has kernels, likewise
 #   kernels    our attention kernels and cuDNN's, on the shapes that others publish
-#   bench      schedules on ranks that share the GPU
+#   bench      schedules on ranks that share the GPU; times include that of bringing inputs there
 #   processes  ranks with a GPU each, over NCCL, UCX and both; needs two GPUs and mpirun
 #   sanitize   kernels under compute-sanitizer, where it is installed
 # Takes the build in $DISTATTN_BUILD (default: build), which may have been made elsewhere, or makes it if there is none.
