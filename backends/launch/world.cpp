@@ -87,6 +87,7 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
     state_->transport_name = state_->transport->name();
   } catch (...) {
     abort(as_error(std::current_exception()));
+    state_->bootstrap->control()->check(first(), Control::Clock::now());  // another rank's failure may be the cause
     throw;
   }
 }

@@ -13,15 +13,21 @@ struct Setting {
   const char *variable, *name, *value;
 };
 
-// Without these, UCX gives up shared memory as soon as failures are to be noticed, notices them after 20 s, and lets a
-// lane wait for two minutes in connect() where the way to a peer is cut. What belongs to tcp has no prefix before 1.17.
+// Without these, UCX gives up shared memory as soon as failures are to be noticed, asks peers whether they live (the
+// control channel knows sooner, and 1.13 can crash when it asks one that just died), and lets a lane wait for two
+// minutes in connect() where the way to a peer is cut.
 constexpr Setting settings[] = {{"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "y"},
-                                {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "1s"},
+                                {"UCX_KEEPALIVE_INTERVAL", "KEEPALIVE_INTERVAL", "inf"},
                                 {"UCX_TCP_CONN_NB", "TCP_CONN_NB", "y"},
                                 {"UCX_TCP_CONN_NB", "CONN_NB", "y"}};
 
-/// A version that knows the setting by another name says one or the other.
-bool unknown(ucs_status_t status) { return status == UCS_ERR_NO_ELEM || status == UCS_ERR_INVALID_PARAM; }
+/// What a user has set stays. Settings of one transport have its name before theirs since 1.17 only: the other name is
+/// not known.
+void set(ucp_config_t* config, const Setting& setting) {
+  if (std::getenv(setting.variable) != nullptr) return;
+  const ucs_status_t status = ucp_config_modify(config, setting.name, setting.value);
+  if (status != UCS_ERR_NO_ELEM && status != UCS_ERR_INVALID_PARAM) check("ucp_config_modify", status);
+}
 
 }  // namespace
 
@@ -31,16 +37,16 @@ void check(const char* what, ucs_status_t status) {
                                                   what, ucs_status_string(status)));
 }
 
-Context::Context(int ranks) {
+Context::Context(int ranks, const std::string& segments) {
   // What UCX logs when a peer dies says less than our own error, in several lines.
   if (std::getenv("UCX_LOG_LEVEL") == nullptr) check("UCX_LOG_LEVEL", ucs_global_opts_set_value("LOG_LEVEL", "fatal"));
   ucp_config_t* config = nullptr;
   check("ucp_config_read", ucp_config_read(nullptr, nullptr, &config));
   const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> release(config, &ucp_config_release);
-  for (const Setting& setting : settings) {
-    if (std::getenv(setting.variable) != nullptr) continue;
-    const ucs_status_t status = ucp_config_modify(config, setting.name, setting.value);
-    if (!unknown(status)) check("ucp_config_modify", status);
+  for (const Setting& setting : settings) set(config, setting);
+  // Where a user's settings let peers open segments by name, a folder that goes is of no use.
+  if (!segments.empty() && std::getenv("UCX_POSIX_USE_PROC_LINK") == nullptr) {
+    for (const char* name : {"POSIX_DIR", "DIR"}) set(config, {"UCX_POSIX_DIR", name, segments.c_str()});
   }
 
   ucp_params_t params{};

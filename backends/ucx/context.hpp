@@ -4,6 +4,7 @@
 #include <ucp/api/ucp.h>
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "distattn/error.hpp"
@@ -16,7 +17,8 @@ void check(const char* what, ucs_status_t status);
 /// One process's UCX, set up so that a peer's death is noticed over every transport, shared memory too.
 class Context {
  public:
-  explicit Context(int ranks);
+  /// `segments`: where shared memory is made; empty: where UCX likes.
+  Context(int ranks, const std::string& segments);
 
   ucp_context_h get() const { return context_.get(); }
   /// Of those who must not outlive it.

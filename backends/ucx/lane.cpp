@@ -57,6 +57,7 @@ void ExchangeLane::check(Rank peer, Clock::time_point since) {
 }
 
 void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, ucp_mem_h memory) {
+  const std::scoped_lock lock(mutex_);
   list(exchange_.collect(step, buffers), memory);
   number_ = step.number;
   if (count_ > 0) await(messages_[0].peer, messages_[0].outgoing);
@@ -64,9 +65,15 @@ void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, ucp_me
     post(step);
     wait(step);
   } catch (...) {
+    ended_ = true;
     worker_.leave(std::span(messages_).first(count_));
     throw;
   }
+}
+
+bool ExchangeLane::serve() {
+  const std::unique_lock lock(mutex_, std::try_to_lock);
+  return lock && !ended_ && worker_.progress();
 }
 
 void ExchangeLane::list(std::span<const Packet> packets, ucp_mem_h memory) {

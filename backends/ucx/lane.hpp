@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <functional>
+#include <mutex>
 #include <vector>
 
 #include "backends/exchange.hpp"
@@ -29,6 +30,9 @@ class ExchangeLane {
 
   /// Returns when all messages of the step have been exchanged. Throws Error naming rank, step and edge.
   void exchange(const Step& step, const BufferTable& buffers, ucp_mem_h memory);
+  /// Any thread, between exchanges: does for others what they need of this rank, such as to accept a connection.
+  /// Whether there was anything to do.
+  bool serve();
   /// The run is over for another reason: exchange() looks at this flag all the time.
   std::atomic<bool>& ended() { return ended_; }
   /// Any thread: whether the lane waits for a message, and a failure with the words for which.
@@ -48,6 +52,7 @@ class ExchangeLane {
   std::string edge(Rank peer, bool outgoing) const;
   std::uint64_t tag(const Step& step, Rank sender) const;
 
+  std::mutex mutex_;  // held by who uses the worker
   Worker worker_;
   const Lane lane_;
   const Rank rank_;

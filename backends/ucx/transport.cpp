@@ -1,6 +1,7 @@
 #include "backends/ucx/transport.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include <fmt/core.h>
 
@@ -26,12 +27,15 @@ UcxTransport::UcxTransport(Bootstrap& bootstrap)
     : rank_(bootstrap.rank()),
       size_(bootstrap.size()),
       control_(control_of(bootstrap)),
-      context_(size_),
+      segments_(bootstrap),
+      context_(size_, segments_.path()),
       near_(context_, Lane::near, rank_, control_),
       far_(context_, Lane::far, rank_, control_) {
   near_.worker().set_addresses(exchange_addresses(bootstrap, near_.worker()));
   far_.worker().set_addresses(exchange_addresses(bootstrap, far_.worker()));
+  segments_.settle();
   on_failure(nullptr);
+  serving_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
 }
 
 UcxTransport::~UcxTransport() { control_.on_failure(nullptr); }
@@ -49,6 +53,15 @@ Event UcxTransport::submit(const Step& step, BufferTable& buffers, std::span<con
 void UcxTransport::abort(const Error& error) noexcept {
   control_.abort(error);
   end_lanes();
+}
+
+/// A rank that has what it wants and computes would else keep others waiting for as long as that takes.
+void UcxTransport::serve(const std::stop_token& stop) {
+  constexpr auto pause = std::chrono::milliseconds(1);
+  while (!stop.stop_requested()) {
+    const bool near_moved = near_.serve(), far_moved = far_.serve();
+    if (!near_moved && !far_moved) std::this_thread::sleep_for(pause);
+  }
 }
 
 void UcxTransport::end_lanes() noexcept {

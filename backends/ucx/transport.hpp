@@ -3,9 +3,11 @@
 
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "backends/ucx/lane.hpp"
+#include "backends/ucx/segment_folder.hpp"
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
 
@@ -31,6 +33,7 @@ class UcxTransport final : public Transport {
  private:
   ucp_mem_h registered(const BufferTable& buffers);
   void end_lanes() noexcept;
+  void serve(const std::stop_token& stop);
 
   struct Known {
     std::shared_ptr<std::byte> memory;
@@ -40,10 +43,12 @@ class UcxTransport final : public Transport {
   const Rank rank_;
   const int size_;
   Control& control_;
+  SegmentFolder segments_;
   Context context_;
   std::mutex known_mutex_;
   std::vector<Known> known_;
   ExchangeLane near_, far_;
+  std::jthread serving_;
 };
 
 }  // namespace distattn::backends::ucx

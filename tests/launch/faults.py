@@ -192,6 +192,8 @@ MATRIX = [
 def main():
     seed = int(os.environ.get("DISTATTN_SEED", time.time_ns() % 1_000_000))
     random.seed(seed)
+    # A shell that starts this in the background makes it ignore Ctrl-C, and with it the ranks.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     before = leftovers()
     print(f"seed {seed}; {RANKS} ranks, --timeout {TIMEOUT_S:g}", flush=True)
     print(f"{'fault':<12} {'moment':<15} {'over':<4} {'times':>5} {'longest':>9} {'allowed':>8}", flush=True)

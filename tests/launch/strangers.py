@@ -3,7 +3,6 @@
 import os
 import random
 import socket
-import threading
 import time
 
 from ranks import BINARY, clean_up, expect, expect_nothing_left, finish, free_port, leftovers, start
@@ -30,12 +29,17 @@ def send(port, data, stay):
         pass  # it was dropped, or nobody listens any more
 
 
-def crowd(port, _):
-    for _ in range(CROWD):
+def crowd(port, stay):
+    """Most leave at once; the last are still there when the ranks come."""
+    for visitor in range(CROWD):
         try:
-            connect(port).close()
-        except OSError:
-            time.sleep(0.001)
+            stranger = connect(port)
+        except OSError as error:
+            expect(False, "stranger", visitor, "is not even accepted:", error)
+        if visitor < CROWD - 200:
+            stranger.close()
+        else:
+            stay.append(stranger)
 
 
 STRANGERS = {
@@ -62,12 +66,8 @@ def visit(name, strangers):
             break
         except OSError:
             time.sleep(0.01)
-    visitor = threading.Thread(target=strangers, args=(port, stay))
-    visitor.start()
-    if name != "a crowd":
-        visitor.join()
+    strangers(port, stay)
     ends = finish([first] + [start_rank(rank, port) for rank in range(1, RANKS)])
-    visitor.join()
     for stranger in stay:
         stranger.close()
     expect(all(code == 0 for code, _, _ in ends) and ": ok" in ends[0][1], name, ends)
