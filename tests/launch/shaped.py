@@ -34,13 +34,14 @@ def sent_bytes(network, host):
 def run(network, ranks, *arguments):
     """The result, and what left each host."""
     before = [sent_bytes(network, host) for host in range(HOSTS)]
-    ends = finish(start_ranks(ranks, "run", "--random", "--check", "--json", *arguments, prefix=network.inside, **OVER))
+    ends = finish(start_ranks(ranks, "run", "--random", "--json", *arguments, prefix=network.inside, **OVER))
     expect(all(code == 0 for code, _, _ in ends), arguments, ends)
     return json.loads(ends[0][1]), [sent_bytes(network, host) - before[host] for host in range(HOSTS)]
 
 
 def far_bytes_halve():
-    shape = ("--seq", "2K", "--heads", "8", "--head-dim", "32", "--mask", "full", "--schedule", "zigzag-ring")
+    shape = ("--seq", "2K", "--heads", "8", "--head-dim", "32", "--mask", "full", "--check", "--schedule",
+             "zigzag-ring")
     with netns.Network(HOSTS, ranks_per_host=RANKS // HOSTS) as network:
         _, straight_bytes = run(network, RANKS, *shape, "--node-size", RANKS)
         _, routed_bytes = run(network, RANKS, *shape, "--node-size", RANKS // HOSTS)
@@ -62,7 +63,7 @@ def flops_alone(*shape):
 
 
 def figures():
-    shape = ("--seq", "8K", "--heads", "8", "--head-dim", "64", "--mask", "full", "--threads", "1")
+    shape = ("--seq", "2K", "--heads", "8", "--head-dim", "64", "--mask", "full", "--threads", "1")
     flops = flops_alone(*shape[:-2], "--schedule", "ring")
     print(f"a rank alone: {flops / 1e9:.1f} GFLOP/s; links 1 Gbit/s")
     print(f"{'':<28} {'best s':>8} {'median':>8} {'predicted':>10} {'far MB':>8}")
@@ -70,12 +71,12 @@ def figures():
         machine = machine_file("two-hosts", 1, flops)
         for mode in ("overlapped", "serial"):
             figure(network, 2, f"ring, {mode}", *shape, "--schedule", "ring", "--mode", mode, "--machine", machine,
-                   "-n", "3")
+                   "-n", "9")
     with netns.Network(HOSTS, rate="1gbit", ranks_per_host=2) as network:
         machine = machine_file("two-hosts-of-two", 2, flops / 2)
         for label, size in (("straight", RANKS), ("routed", 2)):
             figure(network, RANKS, f"zigzag-ring, {label}", *shape, "--schedule", "zigzag-ring", "--node-size", size,
-                   "--machine", machine, "-n", "3")
+                   "--machine", machine, "-n", "9")
 
 
 def main():
