@@ -10,8 +10,8 @@
 namespace distattn::kernels::cuda {
 
 /// The passes over tiles. Backward is two kernels, each of which writes what its blocks own, in one order: results do
-/// not depend on chance.
-enum class TilePass : std::uint8_t { forward, query_gradient, key_gradients };
+/// not depend on chance. Or it is one, `gradients`, that adds to dq whatever its carry, in any order.
+enum class TilePass : std::uint8_t { forward, query_gradient, key_gradients, gradients };
 
 struct AttendKernel {
   TilePass pass{};

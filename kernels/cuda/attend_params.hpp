@@ -37,6 +37,7 @@ struct KeySegment {
 /// The segments' tensors for kernels that leave copying to the copy engine.
 struct QueryMaps {
   TensorMap q;
+  TensorMap d_o, dq;  ///< backward only
 };
 struct KeyMaps {
   TensorMap k, v;

@@ -3,6 +3,7 @@
 /// Scheduling after FlashAttention-3 (Shah et al. 2024, §3.1–3.2): the next tile's scores are multiplied while this
 /// tile's weights are on their way, and one warpgroup weighs while the other multiplies.
 
+#include "kernels/cuda/hopper_masks.cuh"
 #include "kernels/cuda/hopper_tiles.cuh"
 #include "kernels/cuda/softmax_rows.cuh"
 
@@ -95,30 +96,6 @@ __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPla
   feed_values(tile - 1);
 }
 
-/// Which columns of a tile the rows of this lane see.
-template <int n_count>
-struct TileMasks {
-  bool cut;  ///< something is hidden
-  std::uint64_t visible[(n_count + 7) / 8][2];
-
-  __device__ __forceinline__ TileMasks(const AttendParams& p, const TileCursor& at, const Run& queries,
-                                       std::int64_t row_begin) {
-    const Visit& visit = p.visits[at.visit];
-    cut = visit.first_band != visit.last_band;
-    if (!cut) return;
-    const Run keys = p.keys[visit.other].run;
-    DISTATTN_UNROLL
-    for (int part = 0; part < (n_count + 7) / 8; ++part) {
-      const RowMasks<1> masks(p.bands, visit, at.column + 64 * part, queries, row_begin, keys);
-      visible[part][0] = masks.visible[0][0];
-      visible[part][1] = masks.visible[0][1];
-    }
-  }
-  __device__ __forceinline__ bool sees(int n, int i) const {
-    return (visible[n / 8][i / 2] >> (8 * (n % 8) + i % 2) & 1u) != 0;
-  }
-};
-
 /// Turns products into scores: -inf where nothing is visible. A negative scale is moved from the scale to them.
 template <int n_count>
 __device__ __forceinline__ void mask_scores(float (&s)[1][n_count][4], float scale, const TileMasks<n_count>& masks) {
@@ -178,7 +155,8 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   };
   // Masks need no scores: they are made while there are none to hold.
   const auto masks_and_advance = [&] {
-    const TileMasks<Shape::n_count> masks(p, at, query.run, place.block.row_begin);
+    const Run& keys = p.keys[p.visits[at.visit].other].run;
+    const TileMasks<Shape::n_count> masks(p, at, query.run, place.block.row_begin, keys);
     at.advance(p.visits, Shape::tile.columns);
     return masks;
   };
@@ -250,20 +228,18 @@ int describe_for_attend(const TileShape& shape, std::span<const QuerySegment> qu
                         std::span<const KeySegment> keys, std::span<KeyMaps> key_maps) {
   using Element = typename Shape::Element;
   const std::int64_t query_planes = shape.batch * shape.heads.q_count, key_planes = shape.batch * shape.heads.kv_count;
-  int status = 0;
-  const auto describe = [&](TensorMap& map, const void* base, const Run& run, std::int64_t planes, int columns,
-                            int box_rows) {
-    if (status != 0 || run.count == 0) return;
-    status = prim::describe_tensor(map, static_cast<const Element*>(base), {columns, run.count, planes, box_rows});
-  };
+  TensorDescriber describe;
   for (std::size_t i = 0; i < queries.size(); ++i) {
-    describe(query_maps[i].q, queries[i].q, queries[i].run, query_planes, shape.head_dim, Shape::tile.rows);
+    const TensorShape q{shape.head_dim, queries[i].run.count, query_planes, Shape::tile.rows};
+    describe.tensor<Element>(query_maps[i].q, queries[i].q, q);
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    describe(key_maps[i].k, keys[i].k, keys[i].run, key_planes, shape.head_dim, Shape::tile.columns);
-    describe(key_maps[i].v, keys[i].v, keys[i].run, key_planes, shape.value_dim, Shape::tile.columns);
+    const TensorShape k{shape.head_dim, keys[i].run.count, key_planes, Shape::tile.columns};
+    const TensorShape v{shape.value_dim, keys[i].run.count, key_planes, Shape::tile.columns};
+    describe.tensor<Element>(key_maps[i].k, keys[i].k, k);
+    describe.tensor<Element>(key_maps[i].v, keys[i].v, v);
   }
-  return status;
+  return describe.status;
 }
 
 template <class Shape>

@@ -16,6 +16,11 @@ __device__ constexpr std::uint64_t matrix_descriptor(std::uint32_t address, int 
          static_cast<std::uint64_t>(stride >> 4) << 32 | swizzle_128_bytes << 62;
 }
 
+/// Where a 16-byte chunk of a row of 128 bytes lies.
+__device__ __forceinline__ std::uint32_t swizzled_chunk(std::uint32_t rows, int row, int chunk_of_row) {
+  return rows + static_cast<std::uint32_t>(row * box_row_bytes + (chunk_of_row ^ row % 8) * 16);
+}
+
 /// Columns in panels of 64: a panel has its rows of 128 bytes one after the other.
 template <int rows_, int width_>
 struct PanelTile {
@@ -38,6 +43,10 @@ struct PanelTile {
   __device__ static __forceinline__ std::uint32_t address(std::uint32_t tile, int row, int column) {
     return tile + static_cast<std::uint32_t>(column / 64 * panel_bytes + row * box_row_bytes + column % 64 * 2);
   }
+  /// Where the chunk of eight elements from `column` lies.
+  __device__ static __forceinline__ std::uint32_t chunk_address(std::uint32_t tile, int row, int column) {
+    return swizzled_chunk(tile + static_cast<std::uint32_t>(column / 64 * panel_bytes), row, column % 64 / chunk);
+  }
   /// An operand whose depth runs along the columns, from `column`, and whose other index along the rows, from `row`.
   __device__ static __forceinline__ std::uint64_t by_rows(std::uint32_t tile, int row, int column) {
     return matrix_descriptor(address(tile, row, column), 16, pattern_bytes);
@@ -50,6 +59,17 @@ struct PanelTile {
   __device__ static constexpr std::uint64_t step(int rows_on, int columns_on) {
     return static_cast<std::uint64_t>(columns_on / 64 * panel_bytes + rows_on * box_row_bytes + columns_on % 64 * 2) >>
            4;
+  }
+};
+
+/// On the host: fills maps until one is refused.
+struct TensorDescriber {
+  int status = 0;
+
+  template <class Element>
+  void tensor(TensorMap& map, const void* base, const TensorShape& shape) {
+    if (status != 0 || shape.rows == 0) return;
+    status = prim::describe_tensor(map, static_cast<const Element*>(base), shape);
   }
 };
 

@@ -10,6 +10,7 @@ namespace distattn::kernels::cuda {
 
 /// For sm_90a alone; none where that is not compiled for.
 std::vector<AttendKernel> hopper_forward_instances();
+std::vector<AttendKernel> hopper_gradients_instances();
 std::vector<AttendKernel> forward_instances();
 std::vector<AttendKernel> query_gradient_instances();
 std::vector<AttendKernel> key_gradients_instances();
@@ -32,7 +33,7 @@ AttendKernel instance(TilePass pass, int architecture, int (*launch)(const Atten
           .value_dim = Shape::value_dim,
           .architecture = architecture,
           .tile = Shape::tile,
-          .owner = pass == TilePass::key_gradients ? Owner::keys : Owner::queries,
+          .owner = pass == TilePass::key_gradients || pass == TilePass::gradients ? Owner::keys : Owner::queries,
           .launch = launch};
 }
 

@@ -100,7 +100,7 @@ DType Attention<T>::dtype() {
 template <class T>
 Attention<T>::Attention(const AttentionCase& which, unsigned seed)
     : case_(which),
-      scale_(which.scale_sign * 1.3 / std::sqrt(which.head_dim)),
+      scale_(which.scale_factor / std::sqrt(which.head_dim)),
       actual_(tensors<T, float>(which)),
       exact_(tensors<double, double>(which)) {
   draw(seed);
@@ -168,6 +168,12 @@ std::vector<kernels::AttendArgs> Attention<T>::forward() {
 template <class T>
 std::vector<kernels::AttendBackwardArgs> Attention<T>::backward() {
   return actual_.backward(case_, dtype(), scale_);
+}
+
+template <class T>
+void Attention<T>::clear_query_gradients() {
+  if (case_.carry) return;
+  for (auto& dq : actual_.dq) std::fill_n(dq.data(), dq.size(), 0.0f);
 }
 
 template <class T>

@@ -27,7 +27,7 @@ struct AttentionCase {
   kernels::Heads heads = {};
   std::int64_t batch = 1;
   bool carry = false;
-  int scale_sign = 1;
+  double scale_factor = 1.3;  ///< over 1/√head_dim
 
   std::int64_t query_heads() const { return batch * heads.q_count; }
   std::int64_t key_heads() const { return batch * heads.kv_count; }
@@ -59,6 +59,8 @@ class Attention {
   /// The operations of a step; valid until the next call.
   std::vector<kernels::AttendArgs> forward();
   std::vector<kernels::AttendBackwardArgs> backward();
+  /// For kernels that only add to dq: what is not carried becomes 0.
+  void clear_query_gradients();
 
   /// Largest error of a row of o and of lse; of dq; of dk and dv. Infinite where something is NaN or was not written.
   double forward_error() const;

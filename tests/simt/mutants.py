@@ -24,15 +24,17 @@ NO_FAULT = ("no fault", "fragments.cuh", "#pragma once", "#pragma once")
 SOURCES = {
     "attend.cuh": ["attend.cu"],
     "hopper_attend.cuh": ["hopper_attend.cu"],
-    "hopper_tiles.cuh": ["hopper_attend.cu"],
+    "hopper_gradients.cuh": ["hopper_gradients.cu"],
+    "hopper_masks.cuh": ["hopper_attend.cu", "hopper_gradients.cu"],
+    "hopper_tiles.cuh": ["hopper_attend.cu", "hopper_gradients.cu"],
     "softmax_rows.cuh": ["attend.cu", "hopper_attend.cu"],
     "query_gradient.cuh": ["query_gradient.cu"],
     "key_gradients.cuh": ["key_gradients.cu"],
     "key_stage.cuh": ["attend.cu", "query_gradient.cu"],
     "fragments.cuh": ["attend.cu", "query_gradient.cu", "key_gradients.cu"],
-    "rows.cuh": ["attend.cu", "hopper_attend.cu", "query_gradient.cu", "key_gradients.cu"],
-    "block_place.cuh": ["attend.cu", "hopper_attend.cu", "query_gradient.cu", "key_gradients.cu", "plain.cu"],
-    "work.hpp": ["attend.cu", "hopper_attend.cu", "query_gradient.cu", "key_gradients.cu", "plain.cu"],
+    "rows.cuh": ["attend.cu", "hopper_attend.cu", "hopper_gradients.cu", "query_gradient.cu", "key_gradients.cu"],
+    "block_place.cuh": ["attend.cu", "hopper_attend.cu", "hopper_gradients.cu", "query_gradient.cu", "key_gradients.cu", "plain.cu"],
+    "work.hpp": ["attend.cu", "hopper_attend.cu", "hopper_gradients.cu", "query_gradient.cu", "key_gradients.cu", "plain.cu"],
     "plain.cuh": ["plain.cu"],
     "elementwise.cuh": ["elementwise.cu"],
 }
@@ -99,8 +101,8 @@ class Mutant:
         for name in SOURCES[self.file]:
             text = (self.source / KERNELS / name).read_text()
             if one_instantiation:
-                first = re.search(r"entry<Bf16, 64, 64[^>]*>\(\)", text)
-                text = re.sub(r"return \{entry<.*?\};", f"return {{{first and first.group(0)}}};", text, flags=re.S)
+                some = ", ".join(re.findall(r"entry<Bf16, 64\b[^>]*>\(\)", text))
+                text = re.sub(r"return \{entry<.*?\};", f"return {{{some}}};", text, flags=re.S)
             source, compiled = self.folder / f"{name}.cpp", self.folder / f"{name}.o"
             source.write_text(text)
             self.call("-std=c++20", "-O1", "-w", *includes, "-c", source, "-o", compiled)

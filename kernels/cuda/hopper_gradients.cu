@@ -1,0 +1,25 @@
+#include "kernels/cuda/hopper_gradients.cuh"
+
+#include "kernels/cuda/instances.hpp"
+
+namespace distattn::kernels::cuda {
+namespace {
+
+template <class Element, int dim, bool wants_dq>
+AttendKernel entry() {
+  using Shape = HopperGradientsShape<Element, dim, wants_dq>;
+  constexpr TilePass pass = wants_dq ? TilePass::gradients : TilePass::key_gradients;
+  AttendKernel kernel = instance<Shape>(pass, 90, launch_hopper_gradients<Shape>);
+  kernel.last_architecture = 90;
+  kernel.describe = describe_for_gradients<Shape>;
+  return kernel;
+}
+
+}  // namespace
+
+std::vector<AttendKernel> hopper_gradients_instances() {
+  return {entry<Bf16, 64, true>(),  entry<Bf16, 128, true>(),  entry<Fp16, 64, true>(),  entry<Fp16, 128, true>(),
+          entry<Bf16, 64, false>(), entry<Bf16, 128, false>(), entry<Fp16, 64, false>(), entry<Fp16, 128, false>()};
+}
+
+}  // namespace distattn::kernels::cuda
