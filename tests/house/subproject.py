@@ -1,4 +1,4 @@
-"""distattn fetched into another project: nothing but the library, and programs that use it."""
+"""distattn as sources in another project, by FetchContent and by add_subdirectory: nothing but the library."""
 
 import pathlib
 import shutil
@@ -6,16 +6,43 @@ import tempfile
 
 from house import CMAKE, SOURCE, expect, run_well
 
-with tempfile.TemporaryDirectory() as scratch:
-    folder = pathlib.Path(scratch)
-    # Without Kokkos and CUDA, unoptimised: this is about being a guest, and compiles the library once more.
-    launcher = ["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else []
-    run_well(CMAKE, "-S", SOURCE / "tests/consumer", "-B", folder, "-G", "Ninja", f"-DDISTATTN_SOURCE={SOURCE}",
-             "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DDISTATTN_WITH_KOKKOS=OFF",
-             "-DDISTATTN_WITH_CUDA=OFF", *launcher)
+# Without Kokkos and CUDA, unoptimised: this is about being a guest, and compiles the library once more.
+GUEST = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DDISTATTN_WITH_KOKKOS=OFF",
+         "-DDISTATTN_WITH_CUDA=OFF", *(["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else [])]
+
+HOST = f"""cmake_minimum_required(VERSION 3.25)
+project(host LANGUAGES C CXX)
+add_subdirectory("{SOURCE}" distattn)
+add_library(user OBJECT "{SOURCE}/tests/consumer/threads_attention.c")
+target_link_libraries(user PRIVATE distattn::distattn)
+"""
+
+
+def check_targets(folder):
+    """A guest brings no command, no tests and no installation."""
     targets = run_well(CMAKE, "--build", folder, "--target", "help")
     for guest in ("distattn_cli", "test_", "/install: "):
         own = [line for line in targets.splitlines() if guest in line and "distattn" in line]
         expect(not own, f"a subproject brings {own}")
-    run_well(CMAKE, "--build", folder, "--target", "own_schedule")
-    print(run_well(folder / "own_schedule"), end="")
+
+
+def check_fetched(folder):
+    run_well(CMAKE, "-S", SOURCE / "tests/consumer", "-B", folder, f"-DDISTATTN_SOURCE={SOURCE}", *GUEST)
+    check_targets(folder)
+    for program in ("own_schedule", "threads_attention"):
+        run_well(CMAKE, "--build", folder, "--target", program)
+        print(run_well(folder / program), end="")
+
+
+def check_added(folder):
+    """The library is what check_fetched() built; here a user finds its headers."""
+    folder.mkdir()
+    (folder / "CMakeLists.txt").write_text(HOST)
+    run_well(CMAKE, "-S", folder, "-B", folder / "build", *GUEST)
+    check_targets(folder / "build")
+    run_well(CMAKE, "--build", folder / "build", "--target", "user")
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    check_fetched(pathlib.Path(scratch) / "fetched")
+    check_added(pathlib.Path(scratch) / "added")
