@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
+#include "core/src/proof/program_order.hpp"
 #include "core/src/proof/program_shape.hpp"
-#include "core/src/schedule/hazards.hpp"
 
 namespace distattn {
 namespace {
@@ -37,18 +37,15 @@ class ProgramCheck {
         first_(program.buffers.size(), -1),
         last_(program.buffers.size(), -1),
         in_slot_(program.slots.size(), BufferId{-1}),
-        sent_in_(program.slots.size(), 0),
-        received_in_(program.slots.size(), 0),
         coverage_(values.size()),
-        history_(program.slots.size()) {}
+        order_(rank, program, out) {}
 
   void run() {
     load_own();
-    for (std::size_t s = 0; s < program_.steps.size(); ++s) {
-      step_ = &program_.steps[s];
+    for (const Step& step : program_.steps) {
+      step_ = &step;
       out_.steps = std::max({out_.steps, step_->number + 1, step_->due + 1});
-      order(static_cast<std::int32_t>(s));
-      if (step_->lane != Lane::compute) exchange_order();
+      order_.next(step);
       for (const Op& op : step_->ops) std::visit([this](const auto& o) { apply(o); }, op);
     }
     finish_own();
@@ -68,7 +65,7 @@ class ProgramCheck {
 
   void find(FindingKind kind, const std::string& what) {
     const int number = step_ != nullptr ? step_->number : -1;
-    out_.findings.push_back({kind, rank_, number, fmt::format("rank {} step {}: {}", rank_, number, what)});
+    out_.findings.push_back(finding_at(kind, rank_, number, what));
   }
 
   /// Own inputs are there from the start, each in one buffer with a slot of its own.
@@ -115,64 +112,6 @@ class ProgramCheck {
         find(FindingKind::leak, name(buffer) + " is neither sent nor merged");
       }
     }
-  }
-
-  /// Every pair of steps that touch a slot must be ordered by lanes and `after`.
-  void order(std::int32_t position) {
-    LaneClock clock = clocks_.begin(step_->lane);
-    for (const StepId after : step_->after) clocks_.join(clock, static_cast<std::int32_t>(after));
-    bool race = false;
-    for (const Op& op : step_->ops) {
-      for_each_access(op, [&](BufferId buffer, Access access) {
-        history_.for_each_conflict(decl(buffer).slot, access, [&](std::int32_t earlier) {
-          const Lane lane = program_.steps[static_cast<std::size_t>(earlier)].lane;
-          if (clock[static_cast<std::size_t>(lane)] >= earlier || race) return;
-          race = true;
-          find(FindingKind::race,
-               fmt::format("{} in slot {} is not ordered after step {} of the {} lane", name(buffer), decl(buffer).slot,
-                           program_.steps[static_cast<std::size_t>(earlier)].number, name_of(lane)));
-        });
-      });
-    }
-    clocks_.append(step_->lane, clock);
-    for (const Op& op : step_->ops) {
-      for_each_access(op, [&](BufferId buffer, Access access) {
-        history_.record(decl(buffer).slot, access, step_->lane, position);
-      });
-    }
-  }
-
-  /// Groups come in one order on all ranks, (number, lane, due), and messages of a group in one order on both sides:
-  /// then every rank reaches every group, and the messages of a pair of ranks meet without tags.
-  void exchange_order() {
-    const auto group = std::tuple(step_->number, step_->lane, step_->due);
-    if (group <= last_group_) find(FindingKind::deadlock, "exchanges out of order");
-    last_group_ = group;
-    ++exchanges_;
-    std::pair<Rank, Value> last_send{-1, {}}, last_receive{-1, {}};
-    for (const Op& op : step_->ops) {
-      if (const auto* send = std::get_if<Send>(&op)) {
-        if (send->to != last_send.first) ++out_.messages_coalesced;
-        in_order(last_send, {send->to, decl(send->source).value});
-        sent_in_[static_cast<std::size_t>(decl(send->source).slot)] = exchanges_;
-      } else if (const auto* receive = std::get_if<Recv>(&op)) {
-        in_order(last_receive, {receive->from, decl(receive->into).value});
-      }
-    }
-    for (const Op& op : step_->ops) {
-      const auto* receive = std::get_if<Recv>(&op);
-      if (receive == nullptr) continue;
-      const auto slot = static_cast<std::size_t>(decl(receive->into).slot);
-      if (sent_in_[slot] == exchanges_ || received_in_[slot] == exchanges_) {
-        find(FindingKind::race, name(receive->into) + " arrives in a slot that the same exchange uses");
-      }
-      received_in_[slot] = exchanges_;
-    }
-  }
-  void in_order(std::pair<Rank, Value>& last, std::pair<Rank, Value> next) {
-    if (last.first >= 0 && !(last < next))
-      find(FindingKind::unmatched, to_string(next.second) + " out of order in its group");
-    last = next;
   }
 
   void touch(BufferId b) {
@@ -360,16 +299,12 @@ class ProgramCheck {
   RankCheck& out_;
   const Step* step_ = nullptr;
 
-  std::vector<Content> content_;                     // by buffer
-  std::vector<int> available_after_;                 // by buffer: the step after which what was received may be read
-  std::vector<int> first_, last_;                    // by buffer: steps in which it is touched
-  std::vector<BufferId> in_slot_;                    // by slot: whose value it holds
-  std::vector<std::int64_t> sent_in_, received_in_;  // by slot: the last exchange that did
-  std::int64_t exchanges_ = 0;
-  std::vector<HashSum> coverage_;  // by result: tiles computed here
-  SlotHistory history_;
-  LaneClocks clocks_;
-  std::tuple<int, Lane, int> last_group_{-1, Lane::compute, -1};
+  std::vector<Content> content_;      // by buffer
+  std::vector<int> available_after_;  // by buffer: the step after which what was received may be read
+  std::vector<int> first_, last_;     // by buffer: steps in which it is touched
+  std::vector<BufferId> in_slot_;     // by slot: whose value it holds
+  std::vector<HashSum> coverage_;     // by result: tiles computed here
+  OrderCheck order_;
 };
 
 }  // namespace
@@ -384,6 +319,10 @@ std::uint64_t hash_of(const MessageKey& key) {
       mix(hash ^ pack(static_cast<int>(key.lane) * 16 + static_cast<int>(key.dtype), static_cast<int>(key.value.kind)));
   hash = mix(hash ^ pack(key.value.group, static_cast<int>(key.value.segment)));
   return mix(hash ^ pack(key.value.contributor, 0));
+}
+
+Finding finding_at(FindingKind kind, Rank rank, int number, const std::string& what) {
+  return {kind, rank, number, fmt::format("rank {} step {}: {}", rank, number, what)};
 }
 
 RankCheck check_program(const Outline& outline, const Tiles& tiles, const ValueIndex& values, Rank rank,

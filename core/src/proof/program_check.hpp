@@ -72,6 +72,9 @@ struct RankCheck {
   std::vector<ComputedTile> computed;
 };
 
+/// A finding whose message begins with where it was found; number −1: at no step.
+Finding finding_at(FindingKind kind, Rank rank, int number, const std::string& what);
+
 /// Walks the program in its own order. Never reads past what the program declares, however wrong it is.
 RankCheck check_program(const Outline& outline, const Tiles& tiles, const ValueIndex& values, Rank rank,
                         const RankProgram& program);
