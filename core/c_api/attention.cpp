@@ -16,7 +16,7 @@ struct distattn_attention {
 namespace distattn::c_api {
 namespace {
 
-DType dtype_of(distattn_dtype dtype, const char* name) {
+DType dtype_of(std::int32_t dtype, const char* name) {
   switch (dtype) {
     case DISTATTN_FP64:
       return DType::fp64;
@@ -65,7 +65,7 @@ Problem problem_of(const distattn_problem* pointer) {
   return problem;
 }
 
-Mode mode_of(distattn_mode mode) {
+Mode mode_of(std::int32_t mode) {
   switch (mode) {
     case DISTATTN_OVERLAPPED:
       return Mode::overlapped;

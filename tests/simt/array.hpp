@@ -13,7 +13,7 @@ namespace simt {
 template <class T>
 class Array {
  public:
-  explicit Array(std::size_t count, T value = {}) : count_(count), memory_(kernel_memory(count * sizeof(T))) {
+  explicit Array(std::size_t count, const T& value = {}) : count_(count), memory_(kernel_memory(count * sizeof(T))) {
     std::uninitialized_fill_n(data(), count, value);
   }
   explicit Array(std::span<const T> values) : Array(values.size()) { std::copy(values.begin(), values.end(), data()); }

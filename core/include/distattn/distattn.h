@@ -82,8 +82,8 @@ typedef struct distattn_problem {
   int64_t batch, seq_q, seq_kv;
   int32_t heads, kv_heads;
   int32_t head_dim, value_dim; /**< value_dim 0: head_dim */
-  distattn_dtype dtype;        /**< computed with and sent; tensors of other types are converted */
-  distattn_dtype wire;         /**< of partial results and gradients on the wire */
+  int32_t dtype;               /**< a distattn_dtype: computed with and sent; tensors of other types are converted */
+  int32_t wire;                /**< a distattn_dtype: of partial results and gradients on the wire */
   double scale;                /**< 0: 1/sqrt(head_dim) */
   int32_t causal;
   int64_t window_left, window_right; /**< sliding window; -1: unlimited */
@@ -101,13 +101,13 @@ typedef struct distattn_problem {
 typedef struct distattn_options {
   size_t struct_size;
   const char* schedule; /**< "F" or "F/B", as `distattn plan` lists them; null: "auto" */
-  distattn_mode mode;
-  int32_t node_size;   /**< ranks per node, consecutive; 0: one node */
-  int32_t ahead;       /**< steps that messages between nodes may be posted early */
-  int32_t backward;    /**< prepare the backward pass too */
-  const char* backend; /**< that computes; null: the best usable */
-  int32_t threads;     /**< that a rank computes with; 0: its share of the cores */
-  int32_t local_ranks; /**< ranks that share this machine's cores; 0: what the communicator says */
+  int32_t mode;         /**< a distattn_mode */
+  int32_t node_size;    /**< ranks per node, consecutive; 0: one node */
+  int32_t ahead;        /**< steps that messages between nodes may be posted early */
+  int32_t backward;     /**< prepare the backward pass too */
+  const char* backend;  /**< that computes; null: the best usable */
+  int32_t threads;      /**< that a rank computes with; 0: its share of the cores */
+  int32_t local_ranks;  /**< ranks that share this machine's cores; 0: what the communicator says */
   /**
    * A caller's own memory for the handle's buffers, in the backend's memory space and on a boundary of 64 bytes: it is
    * asked for by distattn_attention_create() alone. Null: the library allocates. Both or neither.
