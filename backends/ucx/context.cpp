@@ -57,6 +57,15 @@ Context::Context(int ranks, const std::string& segments) {
   ucp_context_h context = nullptr;
   check("ucp_init", ucp_init(&params, config, &context));
   context_.reset(context, &ucp_cleanup);
+
+  ucp_context_attr_t built{};
+  built.field_mask = UCP_ATTR_FIELD_THREAD_MODE;
+  check("ucp_context_query", ucp_context_query(context, &built));
+  if (built.thread_mode != UCS_THREAD_MODE_MULTI) {
+    throw Error(ErrorKind::environment,
+                "this UCX cannot serve several threads (it was built without --enable-mt) install one that can, with "
+                "Spack ucx+thread_multiple");
+  }
 }
 
 RegisteredMemory::RegisteredMemory(const Context& context, void* memory, std::size_t bytes) : context_(context.get()) {
