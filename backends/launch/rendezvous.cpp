@@ -14,6 +14,7 @@ namespace distattn::backends::launch {
 namespace {
 
 constexpr auto handshake_time = std::chrono::seconds(5);
+constexpr auto grace = std::chrono::seconds(1);      // past the deadline, for a rank that has found rank 0 at last
 constexpr auto last_call = std::chrono::seconds(2);  // for ranks still to come, when it is known that the run fails
 constexpr std::size_t most_strangers = 256;          // connections that have not proved anything yet
 
@@ -162,8 +163,8 @@ class Gathering {
 
 enum class Attempt : std::uint8_t { failed, joined };
 
-Attempt greet_rank_zero(const Socket& socket, const Place& place, const std::string& token) {
-  const auto deadline = Clock::now() + handshake_time;
+Attempt greet_rank_zero(const Socket& socket, const Place& place, const std::string& token,
+                        Clock::time_point deadline) {
   Hello hello;
   hello.nonce = draw_nonce();
   Challenge challenge;
@@ -201,8 +202,12 @@ Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, 
   while (Clock::now() < deadline) {
     const Whereabouts where = look();
     for (const Endpoint& endpoint : where.endpoints) {
-      auto socket = connect_to(endpoint.host, endpoint.port, std::min(deadline, Clock::now() + handshake_time));
-      if (socket && greet_rank_zero(*socket, place, where.token) == Attempt::joined) return std::move(*socket);
+      const auto enough = Clock::now() + handshake_time;
+      auto socket = connect_to(endpoint.host, endpoint.port, std::min(deadline, enough));
+      if (!socket) continue;
+      // A stopped rank 0 accepts and never answers.
+      const Attempt attempt = greet_rank_zero(*socket, place, where.token, std::min(deadline + grace, enough));
+      if (attempt == Attempt::joined) return std::move(*socket);
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, std::chrono::milliseconds(200));

@@ -168,10 +168,10 @@ ROOT_ONLY = "needs root"
 IN_TIME_S = TIMEOUT_S + SLACK_S
 # Name, moment, transports, longest time, what happens.
 MATRIX = [
-    ("SIGKILL", "before start", ("tcp", "shm"), 2 * TIMEOUT_S + SLACK_S, lambda t: before_the_start("kill", t)),
+    ("SIGKILL", "before start", ("tcp", "shm"), IN_TIME_S, lambda t: before_the_start("kill", t)),
     ("SIGKILL", "forward step", ("tcp", "shm"), KILLED_S, lambda t: in_a_step("kill", "forward", **TRANSPORTS[t])),
     ("SIGKILL", "backward step", ("tcp", "shm"), KILLED_S, lambda t: in_a_step("kill", "backward", **TRANSPORTS[t])),
-    ("SIGSTOP", "before start", ("tcp", "shm"), 2 * TIMEOUT_S + SLACK_S, lambda t: before_the_start("stop", t)),
+    ("SIGSTOP", "before start", ("tcp", "shm"), IN_TIME_S, lambda t: before_the_start("stop", t)),
     ("SIGSTOP", "forward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("stop", "forward", **TRANSPORTS[t])),
     ("SIGSTOP", "backward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("stop", "backward", **TRANSPORTS[t])),
     ("link down", "before start", ("tcp",), IN_TIME_S, lambda _: link_down()),
