@@ -15,8 +15,8 @@ using std::chrono::duration;
 using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
-/// Rank 0 judges first where both it and another rank could: the other one is only later informed.
-constexpr Clock::duration lead_margin = std::chrono::seconds(2);
+/// Rank 0 says nothing while it waits for others to come: who waits for rank 0 lets it judge first.
+constexpr Clock::duration lead_margin = milliseconds(750);
 
 Clock::duration seconds(double s) { return duration_cast<Clock::duration>(duration<double>(s)); }
 
