@@ -14,7 +14,7 @@ namespace {
 
 /// One rank, from its device to its last call.
 RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& tensors, const RunOptions& options,
-                   const Bootstrap& bootstrap) {
+                   Bootstrap& bootstrap) {
   const auto device = make_device(options.backend, {.threads = options.threads,
                                                     .local_ranks = bootstrap.local_size(),
                                                     .local_rank = bootstrap.local_rank(),
@@ -23,6 +23,7 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
   const Bindings bindings = tensors.bindings();
   RankCalls calls;
   const auto call = [&](auto pass) {
+    bootstrap.barrier();  // a rank that is done with the last call would take cores and links from those that are not
     const auto begin = std::chrono::steady_clock::now();
     const Timeline& timeline = (attention.*pass)(bindings);
     calls.push_back({begin, std::chrono::steady_clock::now(), timeline});
