@@ -172,6 +172,31 @@ TEST_CASE("a copy between ranks on cores keeps one busy", "[simulate]") {
   CHECK(run(ranks, machine).seconds == Approx(10));
 }
 
+TEST_CASE("a copy takes as long as its core lets it", "[simulate]") {
+  Machine machine = slow_machine(1, 1);
+  machine.cores = 1;
+  machine.near.latency_s = 1;
+  const std::vector<ProgramSketch> ranks = {SketchBuilder(0).exchange(0, {{4, 1}}, {}),
+                                            SketchBuilder(1).receive(0, {0}).compute(0, 10).compute(1, 1, {StepId{0}})};
+  const Timeline timeline = run(ranks, machine);
+  CHECK(timeline.spans[0].end_s == Approx(10));  // at half speed
+  CHECK(timeline.seconds == Approx(16));
+}
+
+TEST_CASE("who begins second copies, one message after the other", "[simulate]") {
+  Machine machine = slow_machine(1, 1);
+  machine.cores = 4;
+  const ProgramSketch gatherer = SketchBuilder(0).compute(0, 2).exchange(1, {}, {1, 2}, {StepId{0}});
+  const Timeline timeline = run({gatherer, SketchBuilder(1).exchange(1, {{3, 0}}, {}),
+                                 SketchBuilder(2).compute(0, 4).exchange(1, {{3, 0}}, {}, {StepId{0}})},
+                                machine);
+  // Rank 0 copies rank 1's message from 2 to 5, rank 2 its own from 4 to 7.
+  CHECK(timeline.seconds == Approx(7));
+  const Timeline together =
+      run({gatherer, SketchBuilder(1).exchange(1, {{3, 0}}, {}), SketchBuilder(2).exchange(1, {{3, 0}}, {})}, machine);
+  CHECK(together.seconds == Approx(8));
+}
+
 TEST_CASE("a machine that is too small is refused with its size", "[simulate]") {
   const std::vector<ProgramSketch> ranks = {SketchBuilder(0), SketchBuilder(1), SketchBuilder(2)};
   CHECK_THROWS_WITH(run(ranks, slow_machine(1, 2)), contains_text("3 ranks do not fit machine 'slow'"));

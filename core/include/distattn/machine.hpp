@@ -38,7 +38,8 @@ struct KernelRates {
   friend bool operator==(const KernelRates&, const KernelRates&) = default;
 };
 
-/// A port: one direction of a rank's, or of a node's, connection.
+/// A port: one direction of a rank's, or of a node's, connection. Where ranks compute on cores, the near link is a core
+/// that copies: latency and bytes are its work.
 struct Link {
   double bytes_per_s = 0;
   double latency_s = 0;

@@ -65,13 +65,14 @@ ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, cons
 double ideal_idle(std::span<const ProgramSketch> ranks);
 
 /// When every step of a proved schedule would begin and end: a step waits for its lane and for what it comes after, a
-/// message for both its ends and their ports, and ranks on cores share them, copies between them too. Before its first
-/// step a rank packs its inputs, after its last it unpacks its results. `ranks` holds the sketches of all ranks,
-/// in their order; `threads` is how many threads a rank computes with where the machine has cores. A far link that a
-/// node shares is tried two ways, its ranks taking turns or each having an equal part; the faster one stands. Nothing
-/// in either makes a message late because another one is early, so that overlapped schedules never take longer than
-/// serial ones (but on shared cores). Throws Error(usage) when the machine has too
-/// few ranks or states no rates for the element type.
+/// message for both its ends and their ports. Ranks on cores share them, as do copies between them, which are made by
+/// the lane of the rank that comes second, one after the other. Before its first step a rank packs its inputs, after
+/// its last it unpacks its results: the time is that of a whole call, which all ranks begin together. `ranks` holds the
+/// sketches of all ranks, in their order; `threads` is how many threads a rank computes with where the machine has
+/// cores. A far link that a node shares is tried two ways, its ranks taking turns or each having an equal part; the
+/// faster one stands. Nothing in either makes a message late because another one is early, so that overlapped schedules
+/// never take longer than serial ones (but on shared cores). Throws Error(usage) when the machine has too few ranks or
+/// states no rates for the element type.
 Timeline simulate(const Outline& outline, std::span<const ProgramSketch> ranks, const Machine& machine,
                   int threads = 1);
 

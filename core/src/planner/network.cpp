@@ -16,7 +16,9 @@ std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
 }  // namespace
 
 Network::Network(std::span<const ProgramSketch> ranks, std::span<const std::size_t> first, const Machine& machine)
-    : machine_(machine), shared_(machine.far_owner == LinkOwner::node && machine.nodes > 1) {
+    : machine_(machine),
+      shared_(machine.far_owner == LinkOwner::node && machine.nodes > 1),
+      copies_near_(machine.cores > 0) {
   add_groups(ranks, first);
   match(ranks, first);
   if (shared_) order_shared_ports(ranks, first);
@@ -109,7 +111,7 @@ bool Network::has_far(const Group& group, bool sending) const {
   return false;
 }
 
-void Network::begin(std::size_t step, double now, std::vector<Ended>& ended) {
+void Network::begin(std::size_t step, double now, std::vector<Ended>& ended, std::vector<Copy>& copies) {
   Group& group = groups_[group_of_step_[step]];
   group.begun = true;
   group.start = group.end = now;
@@ -123,14 +125,38 @@ void Network::begin(std::size_t step, double now, std::vector<Ended>& ended) {
   for (std::uint32_t i = group.first_receive; i < group.first_receive + group.receives; ++i) {
     if (messages_[incoming_[i]].departed) arrive(messages_[incoming_[i]], ended);
   }
+  if (copies_near_) find_copies(group, copies);
   if (group.receives == 0) receive(group, ended);
+}
+
+/// Of the group's messages, those whose other end has begun.
+void Network::find_copies(const Group& group, std::vector<Copy>& copies) const {
+  const auto add = [&](std::uint32_t m, std::uint32_t other) {
+    if (is_copy(messages_[m]) && groups_[other].begun) {
+      copies.push_back({m, machine_.near.latency_s + messages_[m].seconds});
+    }
+  };
+  for (std::uint32_t m = group.first_send; m < group.first_send + group.sends; ++m) add(m, messages_[m].to);
+  for (std::uint32_t i = group.first_receive; i < group.first_receive + group.receives; ++i) {
+    add(incoming_[i], messages_[incoming_[i]].from);
+  }
+}
+
+void Network::copied(std::uint32_t message, double now, std::vector<Ended>& ended) {
+  Group& from = groups_[messages_[message].from];
+  Group& to = groups_[messages_[message].to];
+  from.end = std::max(from.end, now);
+  to.end = std::max(to.end, now);
+  --from.sends_open;
+  if (--to.receives_open == 0) receive(to, ended);
+  end_if_done(from, ended);
 }
 
 void Network::depart(Group& group, bool far, double& free, std::vector<Ended>& ended) {
   free = std::max(free, group.start);
   for (std::uint32_t m = group.first_send; m < group.first_send + group.sends; ++m) {
     Message& message = messages_[m];
-    if (message.far != far) continue;
+    if (message.far != far || is_copy(message)) continue;
     message.departs = free;
     message.departed = true;
     free += message.seconds;
@@ -161,7 +187,7 @@ double Network::enter(const Group& group, bool far, double free) const {
   std::vector<std::pair<double, double>> reached;
   for (std::uint32_t i = group.first_receive; i < group.first_receive + group.receives; ++i) {
     const Message& message = messages_[incoming_[i]];
-    if (message.far == far) reached.emplace_back(message.reaches, message.seconds);
+    if (message.far == far && !is_copy(message)) reached.emplace_back(message.reaches, message.seconds);
   }
   std::sort(reached.begin(), reached.end());
   double clock = std::max(free, group.start);
@@ -196,11 +222,7 @@ void Network::receive(Group& group, std::vector<Ended>& ended) {
 void Network::end_if_done(Group& group, std::vector<Ended>& ended) const {
   if (!group.entered || group.sends_open > 0 || group.ended) return;
   group.ended = true;
-  double copied_s = 0;
-  for (std::uint32_t i = group.first_receive; i < group.first_receive + group.receives; ++i) {
-    if (!messages_[incoming_[i]].far) copied_s += messages_[incoming_[i]].seconds;
-  }
-  ended.push_back({group.step, group.end, copied_s});
+  ended.push_back({group.step, group.end});
 }
 
 }  // namespace distattn

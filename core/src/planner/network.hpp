@@ -11,7 +11,9 @@
 
 namespace distattn {
 
-/// All exchange steps of all ranks. A group's messages leave its port one after the other, the next rank's first, as
+/// All exchange steps of all ranks. Where ranks compute on cores, near messages are copies: who begins second copies,
+/// one message after the other, and how long that takes depends on what else its core does, which is the caller's to
+/// say. Other messages pass ports. A group's messages leave its port one after the other, the next rank's first, as
 /// soon as the group has begun and never before the receiver's group has; they pass the receiver's port in the
 /// order in which they reach it. Latency delays a message and keeps no port busy.
 /// The groups of a link that a node shares take turns by (number, lane, due, rank): an order that does not depend on
@@ -24,10 +26,17 @@ class Network {
   struct Ended {
     std::size_t step;  ///< global number
     double time;
-    double copied_s;  ///< time that its near messages took on their way in: what a core is busy with, where it copies
   };
-  /// Begins the exchange `step` and appends to `ended` every exchange whose end is thereby known.
-  void begin(std::size_t step, double now, std::vector<Ended>& ended);
+  struct Copy {
+    std::uint32_t message;
+    double seconds;  ///< of a core that does nothing else
+  };
+  /// Begins the exchange `step`, appends to `ended` every exchange whose end is thereby known, and to `copies` what the
+  /// step's rank has to copy.
+  void begin(std::size_t step, double now, std::vector<Ended>& ended, std::vector<Copy>& copies);
+  /// A message has been copied.
+  void copied(std::uint32_t message, double now, std::vector<Ended>& ended);
+  std::size_t message_count() const { return messages_.size(); }
 
  private:
   struct Message {
@@ -54,11 +63,13 @@ class Network {
 
   std::size_t node_of(Rank rank) const { return static_cast<std::size_t>(machine_.node_of(rank)); }
   const Link& link(bool far) const { return far ? machine_.far : machine_.near; }
+  bool is_copy(const Message& message) const { return copies_near_ && !message.far; }
   bool has_far(const Group& group, bool sending) const;
   void add_groups(std::span<const ProgramSketch> ranks, std::span<const std::size_t> first);
   void match(std::span<const ProgramSketch> ranks, std::span<const std::size_t> first);
   void order_shared_ports(std::span<const ProgramSketch> ranks, std::span<const std::size_t> first);
 
+  void find_copies(const Group& group, std::vector<Copy>& copies) const;
   void depart(Group& group, bool far, double& free, std::vector<Ended>& ended);
   void depart_shared(std::size_t node, std::vector<Ended>& ended);
   void arrive(Message& message, std::vector<Ended>& ended);
@@ -68,7 +79,7 @@ class Network {
   void end_if_done(Group& group, std::vector<Ended>& ended) const;
 
   const Machine& machine_;
-  bool shared_;
+  bool shared_, copies_near_;
   std::vector<Group> groups_;
   std::vector<std::uint32_t> group_of_step_;
   std::vector<Message> messages_;

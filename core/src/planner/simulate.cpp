@@ -42,7 +42,8 @@ class Simulation {
         done_(first_.back(), false),
         begun_(first_.back(), false),
         next_in_lane_(first_.back(), none),
-        heads_(ranks.size()) {
+        heads_(ranks.size()),
+        copies_(network_.message_count(), NextCopy{0, 0, none}) {
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       open_.push_back(ranks[r].steps.size());
       line_up(r);
@@ -64,8 +65,8 @@ class Simulation {
         if (!cores.current(next)) continue;
         number = cores.take(next.time, queue_);
       }
-      if (number != copy_job) now = next.time;
-      end(number, next.time);
+      now = next.time;
+      end(number, now);
     }
     DISTATTN_EXPECT(std::all_of(open_.begin(), open_.end(), [](std::size_t open) { return open == 0; }));
     Timeline timeline;
@@ -82,11 +83,18 @@ class Simulation {
 
  private:
   static constexpr std::uint32_t none = UINT32_MAX;
-  /// What a job is for: a step by its global number; then a rank's loading and storing of its tensors; or a copy that
-  /// only keeps a core busy while an exchange is on its way.
-  static constexpr std::size_t copy_job = SIZE_MAX;
+  /// What a job is for: a step by its global number; then a rank's loading and storing of its tensors; then the copy of
+  /// a message.
   std::size_t load_of(std::size_t r) const { return spans_.size() + r; }
-  std::size_t store_of(std::size_t r) const { return spans_.size() + ranks_.size() + r; }
+  std::size_t store_of(std::size_t r) const { return load_of(ranks_.size()) + r; }
+  std::size_t copy_of(std::uint32_t message) const { return store_of(ranks_.size()) + message; }
+
+  /// What the lane that copies a message copies after it.
+  struct NextCopy {
+    std::size_t rank;  ///< whose lane
+    double seconds;    ///< of the message itself
+    std::uint32_t next;
+  };
 
   using Heads = std::array<std::uint32_t, lanes>;
 
@@ -117,14 +125,34 @@ class Simulation {
     spans_[step] = {ranks_[r].rank, sketch.lane, static_cast<StepId>(s), sketch.number, now, now};
     if (sketch.lane != Lane::compute) {
       exchanged_.clear();
-      network_.begin(step, now, exchanged_);
-      for (const Network::Ended& e : exchanged_) {
-        queue_.push({std::max(now, e.time), Completion::Kind::step, e.step, 0});
-        if (!cores_.empty() && e.copied_s > 0) cores_of(r).add(copy_job, 1, e.copied_s, now, queue_);
+      to_copy_.clear();
+      network_.begin(step, now, exchanged_, to_copy_);
+      end_exchanges(now);
+      for (std::size_t i = 0; i < to_copy_.size(); ++i) {
+        const std::uint32_t next = i + 1 < to_copy_.size() ? to_copy_[i + 1].message : none;
+        copies_[to_copy_[i].message] = {r, to_copy_[i].seconds, next};
       }
+      if (!to_copy_.empty()) copy(to_copy_.front().message, now);
     } else {
       work(r, step, threads_, seconds(r, s), now);
     }
+  }
+
+  void end_exchanges(double now) {
+    for (const Network::Ended& e : exchanged_) {
+      queue_.push({std::max(now, e.time), Completion::Kind::step, e.step, 0});
+    }
+  }
+
+  void copy(std::uint32_t message, double now) {
+    work(copies_[message].rank, copy_of(message), 1, copies_[message].seconds, now);
+  }
+
+  void end_copy(std::uint32_t message, double now) {
+    exchanged_.clear();
+    network_.copied(message, now, exchanged_);
+    end_exchanges(now);
+    if (copies_[message].next != none) copy(copies_[message].next, now);
   }
 
   Cores& cores_of(std::size_t r) { return cores_[static_cast<std::size_t>(machine_.node_of(ranks_[r].rank))]; }
@@ -152,7 +180,8 @@ class Simulation {
   }
 
   void end(std::size_t number, double now) {
-    if (number == copy_job || number >= store_of(0)) return;
+    if (number >= copy_of(0)) return end_copy(static_cast<std::uint32_t>(number - copy_of(0)), now);
+    if (number >= store_of(0)) return;
     if (number >= load_of(0)) {
       const std::size_t r = number - load_of(0);
       begin_ready(r, now);
@@ -181,7 +210,9 @@ class Simulation {
   std::vector<Heads> heads_;       // by rank and lane: the step that runs or waits
   std::vector<std::size_t> open_;  // by rank: steps that have not ended
   std::vector<Cores> cores_;       // by node; empty: every rank computes on a device of its own
+  std::vector<NextCopy> copies_;   // by message
   std::vector<Network::Ended> exchanged_;
+  std::vector<Network::Copy> to_copy_;
   EventQueue queue_;
 };
 
