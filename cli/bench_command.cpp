@@ -53,14 +53,15 @@ CalibrationOptions calibration_options(const BenchOptions& options) {
 }
 
 /// Measures and stores this machine.
-Machine calibrate_here(const BenchOptions& options) {
+Calibration calibrate_here(const BenchOptions& options) {
   Progress progress;
-  const Machine machine = describe(
-      calibrate(calibration_options(options), [&](const std::string& next) { progress.show("calibrating: " + next); }));
-  store_calibration(machine);
+  Calibration calibration{calibration_options(options), {}};
+  calibration.measurements =
+      calibrate(calibration.options, [&](const std::string& next) { progress.show("calibrating: " + next); });
+  store_calibration(describe(calibration.measurements));
   progress.done();
   note("stored in " + calibration_file().string());
-  return machine;
+  return calibration;
 }
 
 /// What a calibration measured, for people.
@@ -80,6 +81,23 @@ std::string text_of(const Machine& machine) {
                      machine.cores, describe_age(machine), bytes_in_words(machine.near.bytes_per_s),
                      seconds_in_words(machine.near.latency_s), bytes_in_words(machine.memory_bytes_per_s),
                      columns.text());
+}
+
+/// The rows that are farthest from their prediction, of those that have one.
+std::string worst_ratios(const std::vector<Json>& rows) {
+  const Json *least = nullptr, *most = nullptr;
+  const auto ratio = [](const Json* row) { return row->at("ratio_to_prediction").get<double>(); };
+  for (const Json& row : rows) {
+    if (row["ratio_to_prediction"].is_null()) continue;
+    if (least == nullptr || ratio(&row) < ratio(least)) least = &row;
+    if (most == nullptr || ratio(&row) > ratio(most)) most = &row;
+  }
+  if (least == nullptr) return "nothing is predicted";
+  const auto text = [&](const Json* row) {
+    return fmt::format("{:.2f} ({} {} on {} ranks)", ratio(row), row->at("schedule").get<std::string>(),
+                       row->at("pass").get<std::string>(), row->at("ranks").get<int>());
+  };
+  return fmt::format("measured/predicted from {} to {}", text(least), text(most));
 }
 
 /// Notes every row that misses a gate.
@@ -118,11 +136,12 @@ Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   return Outcome::fine;
 }
 
-Outcome bench(const BenchOptions& options) {
+Outcome bench(BenchOptions options) {
   const BenchForm form = options.json ? BenchForm::json : options.form;
   if (!options.kernels.empty()) return bench_kernels(options, form);
   if (options.calibrate) {
-    const Machine machine = calibrate_here(options);
+    options.request.calibration = calibrate_here(options);
+    const Machine machine = describe(options.request.calibration->measurements);
     if (options.request.problem.seq.empty()) {
       print(form == BenchForm::json ? to_json(machine) + "\n" : text_of(machine));
       return Outcome::fine;
@@ -131,8 +150,8 @@ Outcome bench(const BenchOptions& options) {
   Peaks peaks;
   const std::vector<Json> rows = bench_rows(options.request, peaks);
   const Machine machine = machine_of(options.request.schedule);
-  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
   print(text_of(rows, form));
+  note(fmt::format("predicted on {}, {}: {}", machine.name, describe_age(machine), worst_ratios(rows)));
   return judge(rows, options);
 }
 
@@ -190,7 +209,8 @@ Command add_bench_command(CLI::App& root) {
   add_value(*app, "-w", request.warmups, parse_runs, "Runs before them (default 2)", "N");
   app->add_flag("-c,--check", request.check, "Compare with float64; exit 1 past the tolerance");
   add_machine_option(*app, request.schedule);
-  app->add_flag("--calibrate", options->calibrate, "Measure this machine first, and store its description")
+  app->add_flag("--calibrate", options->calibrate,
+                "Measure this machine first, store its description, and go on beside every row")
       ->excludes(app->get_option("--machine"));
   add_gates(*app, *options);
   const auto parse_form = [](std::string_view option, std::string_view text) {

@@ -14,7 +14,7 @@ namespace distattn::cli {
 namespace {
 
 /// One pass of a run as an object: run's fields, those of this pass on top, and what only bench measures.
-Json row_of(const RunReport& report, Pass pass, const Peak& peak) {
+Json row_of(const RunReport& report, Pass pass, const Peak& peak, double ratio) {
   const AttentionPlan& plan = *report.prepared.plan;
   const PassReport passed = pass_of(report, pass);
   const Timing& timing = passed.timing;
@@ -32,7 +32,7 @@ Json row_of(const RunReport& report, Pass pass, const Peak& peak) {
   row["peak_bytes_per_s"] = number_or_null(peak.bytes_per_s);
   row["exposed_s"] = timing.timeline.exposed_s(plan.ranks());
   row["idle"] = timing.timeline.idle_share(plan.ranks());
-  row["ratio_to_prediction"] = number_or_null(timing.median_s / passed.predicted_s());
+  row["ratio_to_prediction"] = number_or_null(ratio);
   row["wrong"] = report.errors ? Json(report.errors->wrong) : Json(nullptr);
   row["ok"] = report.errors ? Json(report.errors->within_tolerance()) : Json(nullptr);
   return row;
@@ -78,17 +78,18 @@ class Bench {
     const Inputs inputs = Inputs::random(shape_of(problem), request_.problem.seed);
     const auto peak = [&] { return peaks_.measure(options.backend, problem.dtype, ranks * options.threads); };
     peak();
-    const RunResult result = run_sharded(world, prepared, inputs, options);
+    const Rounds rounds = request_.calibration
+                              ? measure_calibrated(world, prepared, inputs, options, *request_.calibration)
+                              : measure_once(world, prepared, inputs, options, machine_of(request_.schedule));
     const Peak best = peak();
     std::optional<Errors> errors;
     if (request_.check) {
-      errors = check_results(world, prepared.plan->outline(Pass::forward).sharding, inputs, result.ranks, passes(),
-                             prepared.plan->counts(Pass::forward).steps);
+      errors = check_results(world, prepared.plan->outline(Pass::forward).sharding, inputs, rounds.result.ranks,
+                             passes(), prepared.plan->counts(Pass::forward).steps);
     }
-    const Predictions predictions = predict(*prepared.plan, machine_of(request_.schedule), options.threads);
-    const RunReport report{world, prepared, options, result, predictions, errors};
+    const RunReport report{world, prepared, options, rounds.result, rounds.predictions, errors};
     for (const Pass pass : {Pass::forward, Pass::backward}) {
-      if (prepared.plan->has(pass)) rows_.push_back(row_of(report, pass, best));
+      if (prepared.plan->has(pass)) rows_.push_back(row_of(report, pass, best, rounds.ratio(pass)));
     }
     progress_.done();
     if (ranks * options.threads > cpu_cores() && crowded_.insert(ranks).second) {

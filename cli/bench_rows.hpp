@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "bench_rounds.hpp"
 #include "launch_options.hpp"
 #include "output.hpp"
 #include "peaks.hpp"
@@ -18,6 +19,7 @@ struct BenchRequest {
   LaunchOptions launch;
   int runs = 10, warmups = 2;
   bool backward = false, check = false;
+  std::optional<Calibration> calibration;  ///< goes on beside the runs of every row
 };
 
 /// An object for each pass of each schedule, in the order of the options: lengths, then ranks, then schedules. What

@@ -40,25 +40,42 @@ struct Measured {
 };
 
 Measured measure(const CalibrationOptions& options, const Problem& problem, const std::string& schedule, int ranks,
-                 Passes passes) {
+                 Passes passes, int runs = 1) {
   AttentionOptions attention;
   attention.schedule = schedule;
   attention.backward = passes == Passes::both;
   const auto plan = std::make_shared<const AttentionPlan>(problem, ranks, attention);
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   World world = World::of_threads(ranks);
-  return {plan, run_sharded(world, {schedule, plan}, inputs, {options.backend, 1, 1, 1, options.provider})};
+  return {plan, run_sharded(world, {schedule, plan}, inputs, {options.backend, 1, runs, 1, options.provider})};
 }
 
-/// A document a rank: every rank computes one tile, and nothing is sent.
-Measurements::Kernel kernel_of(const Measured& measured, DType dtype, Pass pass, Coverage coverage, std::int64_t tile,
-                               std::int64_t pairs) {
+/// One rank's rate over all ranks' compute steps, which see `pairs` each.
+Measurements::Kernel kernel_of(const Measured& measured, DType dtype, Pass pass, Coverage coverage, std::int64_t tile) {
   const Problem& problem = measured.plan->outline(pass).sharding.problem;
+  const std::int64_t pairs = coverage == Coverage::full ? tile * tile : tile * (tile + 1) / 2;
   double seconds = 0;
   measured.for_each_step(pass, Lane::compute, [&](Rank, StepId, double s) { seconds += s; });
   const double flops = static_cast<double>(pairs) * problem.heads * measured.plan->ranks() *
                        flops_per_pair(problem.head_dim, problem.value_dim, pass);
   return {dtype, pass, coverage, static_cast<double>(tile), flops / seconds};
+}
+
+/// A document a rank: every rank computes one tile, and nothing is sent.
+std::vector<Measurements::Kernel> tiles_of_ranks(const CalibrationOptions& options, DType dtype, Coverage coverage,
+                                                 std::int64_t tile, int runs) {
+  const int ranks = busy_ranks(options.backend);
+  Problem problem = problem_of(options, dtype, tile * ranks);
+  problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
+  for (Rank rank = 0; rank <= ranks; ++rank) problem.mask.documents.push_back(tile * rank);
+  const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
+  const bool both = device->why_not(problem, Pass::backward).empty();
+  const Measured measured = measure(options, problem, "ring", ranks, both ? Passes::both : Passes::forward, runs);
+  std::vector<Measurements::Kernel> kernels;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (measured.plan->has(pass)) kernels.push_back(kernel_of(measured, dtype, pass, coverage, tile));
+  }
+  return kernels;
 }
 
 /// Ranks of which each sees one token of its neighbour: everything travels and hardly anything is computed.
@@ -94,26 +111,27 @@ int busy_ranks(const std::string& backend) {
 
 std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                 std::int64_t tile) {
-  const int ranks = busy_ranks(options.backend);
-  Problem problem = problem_of(options, dtype, tile * ranks);
-  problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
-  for (Rank rank = 0; rank <= ranks; ++rank) problem.mask.documents.push_back(tile * rank);
-  const std::int64_t pairs = coverage == Coverage::full ? tile * tile : tile * (tile + 1) / 2;
-  const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
-  const bool both = device->why_not(problem, Pass::backward).empty();
-  std::vector<Measurements::Kernel> best(both ? 2 : 1);
+  std::vector<Measurements::Kernel> best;
   for (int run = 0; run < options.runs; ++run) {
-    const Measured measured = measure(options, problem, "ring", ranks, both ? Passes::both : Passes::forward);
+    const auto kernels = tiles_of_ranks(options, dtype, coverage, tile, 1);
+    best.resize(kernels.size());
     for (std::size_t pass = 0; pass < best.size(); ++pass) {
-      const Measurements::Kernel kernel = kernel_of(measured, dtype, static_cast<Pass>(pass), coverage, tile, pairs);
-      if (kernel.flops_per_s > best[pass].flops_per_s) best[pass] = kernel;
+      if (kernels[pass].flops_per_s > best[pass].flops_per_s) best[pass] = kernels[pass];
     }
   }
   return best;
 }
 
+std::vector<Measurements::Kernel> sample_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
+                                               std::int64_t tile) {
+  constexpr std::int64_t least_runs = 3, most_runs = 48;
+  const std::int64_t smaller = largest_calibrated_tile / tile;
+  const std::int64_t runs = std::clamp(least_runs * smaller * smaller, least_runs, most_runs);
+  return tiles_of_ranks(options, dtype, coverage, tile, static_cast<int>(runs));
+}
+
 Link measure_copies(const CalibrationOptions& options) {
-  constexpr std::int64_t few = 16, many = 16384;
+  constexpr std::int64_t few = 16, many = 2048;  // a message of usual size: much larger ones miss every cache
   const double latency_s = exchange_seconds(options, few), seconds = exchange_seconds(options, many);
   const double bytes = 2.0 * many * options.kv_heads * options.head_dim * sizeof(float);
   return {bytes / std::max(seconds - latency_s, seconds / 2), latency_s};
@@ -146,12 +164,15 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
   measurements.when = utc_now();
   measurements.what = fmt::format("{}, {}/{} heads of {}, one thread on each of {} cores", options.backend,
                                   options.heads, options.kv_heads, options.head_dim, cores);
-  for (const DType dtype : options.dtypes) {
-    progress(fmt::format("tiles in {}", name_of(dtype)));
-    for (std::int64_t tile = 64; tile <= options.largest_tile; tile *= 2) {
-      for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
-        const auto kernels = measure_tiles(options, dtype, coverage, tile);
-        measurements.kernels.insert(measurements.kernels.end(), kernels.begin(), kernels.end());
+  constexpr int rounds = 3;  // so that no tile is measured only while the machine is slower than at other times
+  for (int round = 1; round <= rounds; ++round) {
+    for (const DType dtype : options.dtypes) {
+      progress(fmt::format("tiles in {}, round {} of {}", name_of(dtype), round, rounds));
+      for (std::int64_t tile = 64; tile <= largest_calibrated_tile; tile *= 2) {
+        for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
+          const auto kernels = sample_tiles(options, dtype, coverage, tile);
+          measurements.kernels.insert(measurements.kernels.end(), kernels.begin(), kernels.end());
+        }
       }
     }
   }

@@ -13,9 +13,11 @@ struct CalibrationOptions {
   std::string backend, provider = {};
   std::vector<DType> dtypes = {DType::fp32, DType::bf16, DType::fp16};
   int heads = 4, kv_heads = 4, head_dim = 64;
-  std::int64_t largest_tile = 2048;
   int runs = 5;  ///< of which the fastest counts: whatever else runs here only slows them
 };
+
+/// The largest tile that a calibration measures: larger ones reach the same rate.
+constexpr std::int64_t largest_calibrated_tile = 2048;
 
 // Each runs attentions on ranks that are threads of this process, one a core, and reads their timelines.
 
@@ -24,6 +26,9 @@ int busy_ranks(const std::string& backend);
 /// Forward, and backward where the provider computes it, on tiles of `tile` by `tile` tokens: FLOP/s of one rank.
 std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                 std::int64_t tile);
+/// The same for the median of several runs, which take a few tenths of a second: what tiles take at this moment.
+std::vector<Measurements::Kernel> sample_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
+                                               std::int64_t tile);
 /// Exchanges between two ranks: bytes a second, and what one without much to carry takes.
 Link measure_copies(const CalibrationOptions& options);
 /// Merges of partials in fp32: bytes that one thread reads and writes a second.

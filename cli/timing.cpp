@@ -60,6 +60,18 @@ double quantile(const std::vector<double>& sorted, double share) {
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
+/// But for first_s and the timeline.
+Timing summary(std::vector<double> seconds) {
+  std::sort(seconds.begin(), seconds.end());
+  Timing timing;
+  timing.median_s = quantile(seconds, 0.5);
+  timing.least_s = seconds.front();
+  timing.p10_s = quantile(seconds, 0.1);
+  timing.p90_s = quantile(seconds, 0.9);
+  timing.runs_s = std::move(seconds);
+  return timing;
+}
+
 /// All ranks' steps in one call.
 Timeline timeline_of(World& world, const std::vector<RankCalls>& here, std::size_t call,
                      const std::vector<Interval>& intervals) {
@@ -91,16 +103,33 @@ std::vector<Timing> timings_of(World& world, const std::vector<RankCalls>& here,
     std::vector<double> seconds;
     for (std::size_t i = first; i < all.size(); i += stride) seconds.push_back(all[i]);
     const auto measured = seconds.begin() + warmups;
-    std::vector<double> sorted(measured, seconds.end());
-    std::sort(sorted.begin(), sorted.end());
-    const double middle = quantile(sorted, 0.5);
-    const auto nearest = std::min_element(
-        measured, seconds.end(), [middle](double a, double b) { return std::abs(a - middle) < std::abs(b - middle); });
+    Timing timing = summary({measured, seconds.end()});
+    timing.first_s = seconds.front();
+    const auto nearest = std::min_element(measured, seconds.end(), [&](double a, double b) {
+      return std::abs(a - timing.median_s) < std::abs(b - timing.median_s);
+    });
     const auto call = first + stride * static_cast<std::size_t>(nearest - seconds.begin());
-    timings.push_back({seconds.front(), middle, sorted.front(), quantile(sorted, 0.1), quantile(sorted, 0.9),
-                       timeline_of(world, here, call, intervals[call])});
+    timing.timeline = timeline_of(world, here, call, intervals[call]);
+    timings.push_back(std::move(timing));
   }
   return timings;
+}
+
+Timing merge(std::vector<Timing> timings) {
+  std::vector<double> seconds;
+  for (const Timing& timing : timings) seconds.insert(seconds.end(), timing.runs_s.begin(), timing.runs_s.end());
+  Timing merged = summary(std::move(seconds));
+  merged.first_s = timings.front().first_s;
+  const auto nearest = std::min_element(timings.begin(), timings.end(), [&](const Timing& a, const Timing& b) {
+    return std::abs(a.median_s - merged.median_s) < std::abs(b.median_s - merged.median_s);
+  });
+  merged.timeline = std::move(nearest->timeline);
+  return merged;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return quantile(values, 0.5);
 }
 
 }  // namespace distattn::cli

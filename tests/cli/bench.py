@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -105,6 +106,11 @@ def check_calibration(cache):
         said = subprocess.run([BINARY, *command], capture_output=True, text=True, check=False,
                               env={**os.environ, "XDG_CACHE_HOME": cache})
         expect("measured here" in said.stdout + said.stderr, f"{command[0]} does not say when this was measured")
+    done = bench(cache, *SHAPE, "--calibrate", "--schedule", "ring", "--ranks", "2", "--backward")
+    expect(done.returncode == 0, f"a calibration beside rows exits {done.returncode}: {done.stderr}")
+    expect(re.search(r"measured/predicted from [\d.]+ \(ring \w+ on 2 ranks\) to [\d.]+ \(ring", done.stderr),
+           f"no ratios after a calibration: {done.stderr}")
+    expect(done.stdout.count("| ring") == 2, "a calibration beside rows hides them")
     unwritable = bench("/proc", "--calibrate", "--heads", "2", "--head-dim", "16")
     expect(unwritable.returncode == 3, f"a calibration that cannot be stored exits {unwritable.returncode}")
 

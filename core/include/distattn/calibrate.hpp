@@ -18,7 +18,7 @@ struct Measurements {
     double tile = 0;         ///< tokens of a tile's side
     double flops_per_s = 0;  ///< of one thread
   };
-  std::vector<Kernel> kernels;
+  std::vector<Kernel> kernels;    ///< several of one kind and tile: their median counts
   Link copies;                    ///< between ranks of one process
   double memory_bytes_per_s = 0;  ///< of one thread that merges
   std::string what;               ///< backend, head dimension, heads: how it was measured

@@ -2,22 +2,29 @@
 
 #include <algorithm>
 #include <ctime>
+#include <map>
+#include <vector>
 
 #include "distattn/error.hpp"
 
 namespace distattn {
 namespace {
 
+double median(std::vector<double>& values) {
+  std::sort(values.begin(), values.end());
+  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
+}
+
 /// The samples of one kind as a curve; none: an empty one.
 RateCurve curve_of(const Measurements& measurements, DType dtype, Pass pass, Coverage coverage) {
-  RateCurve curve;
+  std::map<double, std::vector<double>> samples;
   for (const Measurements::Kernel& kernel : measurements.kernels) {
     if (kernel.dtype != dtype || kernel.pass != pass || kernel.coverage != coverage) continue;
     DISTATTN_EXPECT(kernel.tile > 0 && kernel.flops_per_s > 0);
-    curve.points.push_back({kernel.tile, kernel.flops_per_s});
+    samples[kernel.tile].push_back(kernel.flops_per_s);
   }
-  std::sort(curve.points.begin(), curve.points.end(),
-            [](const RateCurve::Point& a, const RateCurve::Point& b) { return a.tile < b.tile; });
+  RateCurve curve;
+  for (auto& [tile, rates] : samples) curve.points.push_back({tile, median(rates)});
   return curve;
 }
 

@@ -1,0 +1,112 @@
+#include "bench_rounds.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "distattn/simulate.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr std::array passes = {Pass::forward, Pass::backward};
+
+double ratio_of(const Timing& timing, const std::optional<Timeline>& predicted) {
+  return predicted ? timing.median_s / predicted->seconds : std::numeric_limits<double>::quiet_NaN();
+}
+
+const Timing& timing_of(const RunResult& result, Pass pass) {
+  return pass == Pass::forward ? result.forward : result.backward;
+}
+
+/// Calibrates what one plan computes, and nothing else.
+class RowCalibration {
+ public:
+  RowCalibration(const Calibration& calibration, const AttentionPlan& plan)
+      : calibration_(calibration), dtype_(plan.outline(Pass::forward).sharding.problem.dtype) {
+    for (const Pass pass : passes) {
+      for (Rank rank = 0; plan.has(pass) && rank < plan.ranks(); ++rank) {
+        for (const auto& work : sketch(plan.outline(pass), plan.tiles(pass), rank, plan.program(pass, rank)).works) {
+          const std::int64_t tile = std::min(work.queries, work.keys);
+          tiles_.insert({std::min(tile, largest_calibrated_tile), work.coverage});
+        }
+      }
+    }
+  }
+
+  void sample() {
+    Kernels& kernels = samples_.emplace_back();
+    for (const auto& [tile, coverage] : tiles_) {
+      const Kernels one = sample_tiles(calibration_.options, dtype_, coverage, tile);
+      kernels.insert(kernels.end(), one.begin(), one.end());
+    }
+  }
+
+  /// This machine by the last `count` samples.
+  Machine machine(std::size_t count) const {
+    Measurements measurements = calibration_.measurements;
+    std::erase_if(measurements.kernels, [&](const Measurements::Kernel& kernel) {
+      return kernel.dtype == dtype_ && tiles_.contains({static_cast<std::int64_t>(kernel.tile), kernel.coverage});
+    });
+    for (std::size_t i = samples_.size() - count; i < samples_.size(); ++i) {
+      measurements.kernels.insert(measurements.kernels.end(), samples_[i].begin(), samples_[i].end());
+    }
+    return describe(measurements);
+  }
+  Machine machine() const { return machine(samples_.size()); }
+
+ private:
+  using Kernels = std::vector<Measurements::Kernel>;
+
+  const Calibration& calibration_;
+  DType dtype_;
+  std::set<std::pair<std::int64_t, Coverage>> tiles_;
+  std::vector<Kernels> samples_;
+};
+
+}  // namespace
+
+Rounds measure_once(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
+                    const Machine& machine) {
+  Rounds rounds{run_sharded(world, prepared, inputs, options), predict(*prepared.plan, machine, options.threads), {}};
+  for (const Pass pass : passes) {
+    rounds.ratios[static_cast<std::size_t>(pass)] =
+        ratio_of(timing_of(rounds.result, pass), rounds.predictions.of(pass));
+  }
+  return rounds;
+}
+
+Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
+                          const Calibration& calibration) {
+  RowCalibration beside(calibration, *prepared.plan);
+  std::vector<Timing> forward, backward;
+  std::array<std::vector<double>, 2> ratios;
+  Rounds all;
+  beside.sample();
+  for (int run = 0; run < options.runs; ++run) {
+    RunOptions one = options;
+    one.runs = 1;
+    one.warmups = run == 0 ? options.warmups : std::min(1, options.warmups);
+    RunResult result = run_sharded(world, prepared, inputs, one);
+    beside.sample();
+    const Predictions predictions = predict(*prepared.plan, beside.machine(2), options.threads);
+    for (const Pass pass : passes) {
+      if (!prepared.plan->has(pass)) continue;
+      ratios[static_cast<std::size_t>(pass)].push_back(ratio_of(timing_of(result, pass), predictions.of(pass)));
+    }
+    forward.push_back(std::move(result.forward));
+    if (prepared.plan->has(Pass::backward)) backward.push_back(std::move(result.backward));
+    all.result.ranks = std::move(result.ranks);
+  }
+  all.result.forward = merge(std::move(forward));
+  if (!backward.empty()) all.result.backward = merge(std::move(backward));
+  all.predictions = predict(*prepared.plan, beside.machine(), options.threads);
+  for (const Pass pass : passes) {
+    const auto p = static_cast<std::size_t>(pass);
+    if (!ratios[p].empty()) all.ratios[p] = median(std::move(ratios[p]));
+  }
+  return all;
+}
+
+}  // namespace distattn::cli

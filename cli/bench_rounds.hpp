@@ -1,0 +1,37 @@
+#pragma once
+/// The runs of one row, and what they are predicted to take.
+
+#include <array>
+#include <optional>
+
+#include "calibration.hpp"
+#include "run_pictures.hpp"
+#include "sharded_run.hpp"
+
+namespace distattn::cli {
+
+/// A calibration of this machine that goes on while rows are measured.
+struct Calibration {
+  CalibrationOptions options;
+  Measurements measurements;
+};
+
+struct Rounds {
+  RunResult result;
+  Predictions predictions;
+  std::array<double, 2> ratios{};  ///< by pass: measured / predicted; NaN where nothing is predicted
+
+  double ratio(Pass pass) const { return ratios[static_cast<std::size_t>(pass)]; }
+};
+
+/// Runs `prepared` as run_sharded does and predicts it on `machine`.
+Rounds measure_once(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
+                    const Machine& machine);
+
+/// Calibrates the tiles of the row again before and after every run: a machine that others share changes its speed from
+/// second to second. A ratio is the median over runs of a run's time to its prediction from the samples around it; the
+/// predictions are from all samples. A run is warmed up once at most, the first as often as asked for.
+Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
+                          const Calibration& calibration);
+
+}  // namespace distattn::cli
