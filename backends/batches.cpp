@@ -57,7 +57,7 @@ class Levels {
 
 }  // namespace
 
-/// Turns operations into arguments.
+/// Turns operations into arguments, all but where attention's operands lie.
 class Batches::Builder {
  public:
   Builder(const BufferTable& buffers, Batches& into)
@@ -74,7 +74,12 @@ class Batches::Builder {
       std::visit([&](const auto& one) { add(one); }, op);
     }
     std::vector<Batch> in_order;
-    for (auto& [place, batch] : batches_) in_order.push_back(std::move(batch));
+    for (auto& [place, batch] : batches_) {
+      in_order.push_back(std::move(batch));
+      std::visit([&, level = place.first](auto& arguments) { locate(arguments, level); }, in_order.back());
+    }
+    attends_.clear();
+    backwards_.clear();
     return in_order;
   }
 
@@ -86,34 +91,43 @@ class Batches::Builder {
   }
 
   void add(const Attend& op) {
-    const auto query = buffers_.parts(op.query), output = buffers_.parts(op.output);
-    list<kernels::AttendArgs>().push_back({shape(op.query), query[0].data, run(op.query), keys(op.query, op.keys),
-                                           output[0].data, output[1].data, op.start == Start::carry});
+    const std::span<kernels::KeySide> sides = keys(op.query, op.keys);
+    kernels::AttendArgs& args = list<kernels::AttendArgs>().emplace_back();
+    args.shape = shape(op.query);
+    args.queries = run(op.query);
+    args.keys = sides;
+    args.lse = buffers_.parts(op.output)[1].data;
+    args.carry = op.start == Start::carry;
+    attends_[level_].push_back({&op, sides.data(), nullptr});
   }
   void add(const AttendBackward& op) {
-    const auto query = buffers_.parts(op.query);
-    list<kernels::AttendBackwardArgs>().push_back(
-        {shape(op.query), query[0].data, query[1].data, query[2].data, query[3].data, run(op.query),
-         keys(op.query, op.keys), buffers_.parts(op.dquery)[0].data, op.start == Start::carry});
+    const std::span<kernels::KeySide> sides = keys(op.query, op.keys);
+    kernels::AttendBackwardArgs& args = list<kernels::AttendBackwardArgs>().emplace_back();
+    args.shape = shape(op.query);
+    args.lse = buffers_.parts(op.query)[2].data;
+    args.delta = buffers_.parts(op.query)[3].data;
+    args.queries = run(op.query);
+    args.keys = sides;
+    args.carry = op.start == Start::carry;
+    backwards_[level_].push_back({&op, sides.data(), nullptr});
   }
   void add(const Merge& op) {
     const auto into = buffers_.parts(op.into), from = buffers_.parts(op.from);
     list<kernels::MergeArgs>().push_back({sharding_.problem.accumulator(), elements(into[1]), into[0].shape.dim,
-                                          into[0].data, into[1].data, from[0].shape.dtype, from[0].data,
-                                          from[1].data});
+                                          into[0].data, into[1].data, from[0].shape.dtype, from[0].data, from[1].data});
   }
   void add(const Accumulate& op) {
     const auto into = buffers_.parts(op.into), from = buffers_.parts(op.from);
     for (std::size_t part = 0; part < into.size(); ++part) {
-      list<kernels::AccumulateArgs>().push_back({sharding_.problem.accumulator(), elements(into[part]),
-                                                 into[part].data, from[part].shape.dtype, from[part].data});
+      list<kernels::AccumulateArgs>().push_back({sharding_.problem.accumulator(), elements(into[part]), into[part].data,
+                                                 from[part].shape.dtype, from[part].data});
     }
   }
   void add(const Convert& op) {
     const auto into = buffers_.parts(op.into), from = buffers_.parts(op.from);
     for (std::size_t part = 0; part < into.size(); ++part) {
-      list<kernels::ConvertArgs>().push_back({elements(into[part]), into[part].shape.dtype, into[part].data,
-                                              from[part].shape.dtype, from[part].data});
+      list<kernels::ConvertArgs>().push_back(
+          {elements(into[part]), into[part].shape.dtype, into[part].data, from[part].shape.dtype, from[part].data});
     }
   }
   void add(const Clear& op) {
@@ -133,6 +147,21 @@ class Batches::Builder {
     return std::get<std::vector<Args>>(batch);
   }
 
+  /// A list has its final place: its arguments belong to the operations of its level, in order.
+  void locate(std::vector<kernels::AttendArgs>& arguments, int level) {
+    locate(arguments, attends_[level], into_.attends_);
+  }
+  void locate(std::vector<kernels::AttendBackwardArgs>& arguments, int level) {
+    locate(arguments, backwards_[level], into_.backwards_);
+  }
+  template <class Args>
+  void locate(std::vector<Args>&, int) {}
+  template <class Args, class O>
+  static void locate(std::vector<Args>& arguments, const std::vector<Bound<O, Args>>& bound,
+                     std::vector<Bound<O, Args>>& all) {
+    for (std::size_t i = 0; i < arguments.size(); ++i) all.push_back({bound[i].op, bound[i].sides, &arguments[i]});
+  }
+
   const Value& value(BufferId buffer) const { return buffers_.decl(buffer).value; }
   const Run& run(BufferId query) const { return sharding_.queries[index(value(query).segment)].run; }
 
@@ -147,24 +176,14 @@ class Batches::Builder {
             problem.softmax_scale()};
   }
 
-  std::span<const kernels::KeySide> keys(BufferId query, const std::vector<KeyChunk>& chunks) {
+  std::span<kernels::KeySide> keys(BufferId query, const std::vector<KeyChunk>& chunks) {
     std::vector<kernels::KeySide>& sides = into_.keys_.emplace_back();
     for (const KeyChunk& chunk : chunks) {
-      const auto parts = buffers_.parts(chunk.key_value);
       const SegmentId segment = value(chunk.key_value).segment;
-      kernels::KeySide side{parts[0].data,
-                            parts[1].data,
-                            sharding_.keys[index(segment)].run,
-                            bands(value(query).segment, segment),
-                            nullptr,
-                            nullptr,
-                            chunk.start == Start::carry};
-      if (buffers_.outline().pass == Pass::backward) {
-        const auto gradients = buffers_.parts(chunk.dkey_value);
-        side.dk = gradients[0].data;
-        side.dv = gradients[1].data;
-      }
-      sides.push_back(side);
+      kernels::KeySide& side = sides.emplace_back();
+      side.keys = sharding_.keys[index(segment)].run;
+      side.bands = bands(value(query).segment, segment);
+      side.carry = chunk.start == Start::carry;
     }
     return sides;
   }
@@ -180,13 +199,38 @@ class Batches::Builder {
   const BandIndex mask_;
   Batches& into_;
   int level_ = 0;
-  std::map<std::pair<int, std::size_t>, Batch> batches_;  // by level and kind
+  std::map<std::pair<int, std::size_t>, Batch> batches_;                    // by level and kind
+  std::map<int, std::vector<Bound<Attend, kernels::AttendArgs>>> attends_;  // by level, as in its list
+  std::map<int, std::vector<Bound<AttendBackward, kernels::AttendBackwardArgs>>> backwards_;
 };
 
 Batches::Batches(const BufferTable& buffers) {
   Builder builder(buffers, *this);
   for (const Step& step : buffers.program().steps) {
     steps_.push_back(step.lane == Lane::compute ? builder.build(step) : std::vector<Batch>());
+  }
+  bind(Placement(buffers));
+}
+
+void Batches::bind(const Placement& placement) {
+  for (const auto& [op, sides, args] : attends_) {
+    args->q = placement.rows(op->query, 0);
+    args->o = placement.rows(op->output, 0);
+    for (std::size_t i = 0; i < op->keys.size(); ++i) {
+      sides[i].k = placement.rows(op->keys[i].key_value, 0);
+      sides[i].v = placement.rows(op->keys[i].key_value, 1);
+    }
+  }
+  for (const auto& [op, sides, args] : backwards_) {
+    args->q = placement.rows(op->query, 0);
+    args->d_o = placement.rows(op->query, 1);
+    args->dq = placement.rows(op->dquery, 0);
+    for (std::size_t i = 0; i < op->keys.size(); ++i) {
+      sides[i].k = placement.rows(op->keys[i].key_value, 0);
+      sides[i].v = placement.rows(op->keys[i].key_value, 1);
+      sides[i].dk = placement.rows(op->keys[i].dkey_value, 0);
+      sides[i].dv = placement.rows(op->keys[i].dkey_value, 1);
+    }
   }
 }
 

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "backends/placement.hpp"
 #include "distattn/engine.hpp"
 #include "kernels/arguments.hpp"
 
@@ -34,14 +35,26 @@ class Batches {
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
 
+  /// Attention's operands are where the placement says from now on; until then in their slots. Allocates nothing.
+  void bind(const Placement& placement);
+
   std::span<const Batch> of(std::size_t step) const { return steps_[step]; }
 
  private:
   class Builder;
+  /// An operation and its arguments.
+  template <class O, class Args>
+  struct Bound {
+    const O* op;
+    kernels::KeySide* sides;
+    Args* args;
+  };
 
   std::map<std::pair<SegmentId, SegmentId>, std::vector<Band>> bands_;
   std::deque<std::vector<kernels::KeySide>> keys_;
   std::vector<std::vector<Batch>> steps_;
+  std::vector<Bound<Attend, kernels::AttendArgs>> attends_;
+  std::vector<Bound<AttendBackward, kernels::AttendBackwardArgs>> backwards_;
 };
 
 }  // namespace distattn::backends

@@ -30,8 +30,11 @@ std::array<std::int64_t, 4> buffer_order(const std::array<std::int64_t, 4>& stri
   return {strides[0], strides[2], strides[1], strides[3]};
 }
 
+std::byte* advance(void* data, std::int64_t elements, DType dtype) {
+  return static_cast<std::byte*>(data) + elements * static_cast<std::int64_t>(size_of(dtype));
+}
 std::byte* advance(const BufferTable::Part& part, std::int64_t elements) {
-  return part.data + static_cast<std::size_t>(elements) * size_of(part.shape.dtype);
+  return advance(part.data, elements, part.shape.dtype);
 }
 
 /// Where each own segment begins in a rank's tensors; −1: not its own.
@@ -58,10 +61,32 @@ int first_group_with(const Sharding& sharding, int group) {
   return first;
 }
 
+/// Whether the gradients of one of the group's key heads are summed with another group's.
+bool shares_key_heads(const Sharding& sharding, int group) {
+  const HeadGroup& one = group_at(sharding, group);
+  return std::any_of(sharding.groups.begin(), sharding.groups.end(), [&](const HeadGroup& other) {
+    return &other != &one && other.kv0 < one.kv0 + one.kv_count && one.kv0 < other.kv0 + other.kv_count;
+  });
+}
+
+/// Whether kernels can take the tensor's rows as they lie.
+bool has_rows_of(const ConstTensorView& tensor, DType dtype) {
+  return tensor.dtype == dtype && (tensor.strides[3] == 1 || tensor.head_dim() == 1) &&
+         reinterpret_cast<std::uintptr_t>(tensor.data) % size_of(dtype) == 0;
+}
+
+/// One side of a rearrangement in the tensor.
+kernels::RearrangeArgs with_source(kernels::RearrangeArgs args, const ConstTensorView& tensor, const std::byte* first) {
+  args.from_dtype = tensor.dtype;
+  args.from = first;
+  args.from_strides = buffer_order(tensor.strides);
+  return args;
+}
+
 }  // namespace
 
-Staging::Staging(const BufferTable& buffers, const DeltaPieces& pieces)
-    : pieces_at_hand_(static_cast<std::size_t>(pieces.at_hand)) {
+Staging::Staging(const BufferTable& buffers, const DeltaPieces& pieces, Placement* placement)
+    : placement_(placement), pass_(buffers.outline().pass), pieces_at_hand_(static_cast<std::size_t>(pieces.at_hand)) {
   const Outline& outline = buffers.outline();
   const Rank rank = buffers.rank();
   const auto queries = first_tokens(outline.sharding.queries, rank), keys = first_tokens(outline.sharding.keys, rank);
@@ -81,31 +106,32 @@ Staging::Staging(const BufferTable& buffers, const DeltaPieces& pieces)
   }
   place_sums(buffers, key_gradients);
   arguments_.reserve(std::max({inputs_.size(), results_.size(), pieces_at_hand_}));
+  delta_arguments_.reserve(deltas_.size());
 }
 
-void Staging::place_input(const BufferTable& buffers, BufferId buffer, std::int64_t token,
-                          const DeltaPieces& pieces) {
+void Staging::place_input(const BufferTable& buffers, BufferId buffer, std::int64_t token, const DeltaPieces& pieces) {
   const auto parts = buffers.parts(buffer);
   const Value& value = buffers.decl(buffer).value;
   const Sharding& sharding = buffers.outline().sharding;
   const HeadGroup& group = group_at(sharding, value.group);
-  const auto place = [&](Tensor tensor, const Part& part, int head) {
-    inputs_.push_back({tensor, 0, token, head, packed_side(part, sharding.problem.batch, 0, true)});
+  const bool may_move = placement_ != nullptr && placement_->may_move(buffer);
+  const auto place = [&](Tensor tensor, std::size_t part, int head) {
+    inputs_.push_back({tensor, 0, token, head, packed_side(parts[part], sharding.problem.batch, 0, true), buffer, part,
+                       may_move && tensor != Tensor::lse});
   };
   if (value.kind == ValueKind::key_value) {
-    place(Tensor::k, parts[0], group.kv0);
-    place(Tensor::v, parts[1], group.kv0);
+    place(Tensor::k, 0, group.kv0);
+    place(Tensor::v, 1, group.kv0);
     return;
   }
-  place(Tensor::q, parts[0], group.q0);
-  if (buffers.outline().pass == Pass::forward) return;
-  place(Tensor::d_o, parts[1], group.q0);
-  place(Tensor::lse, parts[2], group.q0);
+  place(Tensor::q, 0, group.q0);
+  if (pass_ == Pass::forward) return;
+  place(Tensor::d_o, 1, group.q0);
+  place(Tensor::lse, 2, group.q0);
   place_delta(buffers, buffer, token, pieces);
 }
 
-void Staging::place_delta(const BufferTable& buffers, BufferId query, std::int64_t token,
-                          const DeltaPieces& pieces) {
+void Staging::place_delta(const BufferTable& buffers, BufferId query, std::int64_t token, const DeltaPieces& pieces) {
   const Part &d_o = buffers.parts(query)[1], &delta = buffers.parts(query)[3];
   const Problem& problem = buffers.outline().sharding.problem;
   const DType accumulator = problem.accumulator();
@@ -118,15 +144,20 @@ void Staging::place_delta(const BufferTable& buffers, BufferId query, std::int64
   for (std::int64_t item = 0; item < problem.batch * heads; ++item) {
     for (std::int64_t first = 0; first < tokens; first += piece_rows_) {
       const std::int64_t rows = std::min(piece_rows_, tokens - first), row = item * tokens + first;
-      std::byte* packed = scratch_.get() + outputs_.size() % pieces_at_hand_ * piece_bytes;
-      kernels::RearrangeArgs args;
-      args.shape = {1, 1, rows, dim};
-      args.into_dtype = accumulator;
-      args.into = packed;
-      args.into_strides = {rows * dim, rows * dim, dim, 1};
-      outputs_.push_back({Tensor::o, item / heads, token + first, head0 + item % heads, args});
-      deltas_.push_back({d_o.shape.dtype, accumulator, rows, dim, packed, advance(d_o, row * dim),
-                         advance(delta, row)});
+      std::byte* packed = scratch_.get() + deltas_.size() % pieces_at_hand_ * piece_bytes;
+      DeltaPiece& piece = deltas_.emplace_back();
+      piece.query = query;
+      piece.batch = item / heads;
+      piece.head = item % heads;
+      piece.token = first;
+      piece.tensor_head = head0 + piece.head;
+      piece.tensor_token = token + first;
+      piece.packed_o.shape = {1, 1, rows, dim};
+      piece.packed_o.into_dtype = accumulator;
+      piece.packed_o.into = packed;
+      piece.packed_o.into_strides = {rows * dim, rows * dim, dim, 1};
+      piece.packed = {d_o.shape.dtype,    accumulator, rows, dim, packed, dim, advance(d_o, row * dim), dim,
+                      advance(delta, row)};
     }
   }
 }
@@ -136,26 +167,27 @@ void Staging::place_result(const BufferTable& buffers, BufferId buffer, std::int
   const Value& value = buffers.decl(buffer).value;
   const Sharding& sharding = buffers.outline().sharding;
   const HeadGroup& group = group_at(sharding, value.group);
-  const auto place = [&](Tensor tensor, const Part& part, int head, int skip) {
-    if (part.shape.heads == skip) return;
-    results_.push_back(
-        {tensor, 0, token, head + skip, packed_side(part, sharding.problem.batch, skip, false)});
+  const bool may_move = placement_ != nullptr && placement_->may_move(buffer) &&
+                        !(is_key_side(value.kind) && shares_key_heads(sharding, value.group));
+  const auto place = [&](Tensor tensor, std::size_t part, int head, int skip) {
+    if (parts[part].shape.heads == skip) return;
+    results_.push_back({tensor, 0, token, head + skip, packed_side(parts[part], sharding.problem.batch, skip, false),
+                        buffer, part, may_move && tensor != Tensor::lse});
   };
   if (value.kind == ValueKind::output) {
-    place(Tensor::o, parts[0], group.q0, 0);
-    place(Tensor::lse, parts[1], group.q0, 0);
+    place(Tensor::o, 0, group.q0, 0);
+    place(Tensor::lse, 1, group.q0, 0);
   } else if (value.kind == ValueKind::dquery) {
-    place(Tensor::dq, parts[0], group.q0, 0);
+    place(Tensor::dq, 0, group.q0, 0);
   } else {
     const int skip = first_group_with(sharding, value.group) < value.group ? 1 : 0;
-    place(Tensor::dk, parts[0], group.kv0, skip);
-    place(Tensor::dv, parts[1], group.kv0, skip);
+    place(Tensor::dk, 0, group.kv0, skip);
+    place(Tensor::dv, 1, group.kv0, skip);
   }
 }
 
 /// A group's first key head is added to the first group that has it, in the n-th list if it is the n-th to be added.
-void Staging::place_sums(const BufferTable& buffers,
-                         const std::map<std::pair<SegmentId, int>, BufferId>& gradients) {
+void Staging::place_sums(const BufferTable& buffers, const std::map<std::pair<SegmentId, int>, BufferId>& gradients) {
   const Sharding& sharding = buffers.outline().sharding;
   for (const auto& [key, buffer] : gradients) {
     const auto [segment, group] = key;
@@ -169,58 +201,44 @@ void Staging::place_sums(const BufferTable& buffers,
       const std::int64_t size = from[part].shape.tokens * from[part].shape.dim;
       for (std::int64_t b = 0; b < sharding.problem.batch; ++b) {
         sums_[round].push_back({sharding.problem.accumulator(), size,
-                                advance(into[part], (b * into[part].shape.heads + head) * size),
-                                from[part].shape.dtype, advance(from[part], b * from[part].shape.heads * size)});
+                                advance(into[part], (b * into[part].shape.heads + head) * size), from[part].shape.dtype,
+                                advance(from[part], b * from[part].shape.heads * size)});
       }
     }
   }
 }
 
-ConstTensorView Staging::view(const Bindings& bindings, Tensor tensor) {
-  switch (tensor) {
-    case Tensor::q: return bindings.q;
-    case Tensor::k: return bindings.k;
-    case Tensor::v: return bindings.v;
-    case Tensor::d_o: return bindings.d_o;
-    case Tensor::o:
-    case Tensor::lse:
-    case Tensor::dq:
-    case Tensor::dk:
-    case Tensor::dv: break;
-  }
-  return result_view(bindings, tensor);
-}
-
-TensorView Staging::result_view(const Bindings& bindings, Tensor tensor) {
-  switch (tensor) {
-    case Tensor::o: return bindings.o;
-    case Tensor::lse: return bindings.lse;
-    case Tensor::dq: return bindings.dq;
-    case Tensor::dk: return bindings.dk;
-    case Tensor::dv: return bindings.dv;
-    case Tensor::q:
-    case Tensor::k:
-    case Tensor::v:
-    case Tensor::d_o: break;
-  }
-  detail::expectation_failed("a tensor that a pass writes", __FILE__, __LINE__);
-}
-
-std::span<const kernels::RearrangeArgs> Staging::packing(const Bindings& bindings, std::span<const Piece> pieces) {
-  arguments_.clear();
-  for (const Piece& piece : pieces) {
+void Staging::place(const Bindings& bindings, std::span<Piece> pieces) {
+  for (Piece& piece : pieces) {
+    if (!piece.may_move) continue;
+    const bool result = piece.packed.into == nullptr;
     const ConstTensorView tensor = view(bindings, piece.tensor);
-    kernels::RearrangeArgs& args = arguments_.emplace_back(piece.packed);
-    args.from_dtype = tensor.dtype;
-    args.from = tensor.row(piece.batch, piece.token, piece.head);
-    args.from_strides = buffer_order(tensor.strides);
+    const DType dtype = result ? piece.packed.from_dtype : piece.packed.into_dtype;
+    piece.in_place = has_rows_of(tensor, dtype) && !(result && may_overlap_inputs(bindings, piece.tensor, pass_));
+    if (piece.in_place) {
+      // Inputs are placed as results are; kernels read them alone.
+      auto* const first = const_cast<std::byte*>(tensor.row(piece.batch, piece.token, piece.head));
+      placement_->move(piece.buffer, piece.part, {first, {tensor.strides[0], tensor.strides[2], tensor.strides[1]}});
+    } else {
+      placement_->move_back(piece.buffer, piece.part);
+    }
+  }
+}
+
+std::span<const kernels::RearrangeArgs> Staging::packing(const Bindings& bindings) {
+  arguments_.clear();
+  for (const Piece& piece : inputs_) {
+    if (piece.in_place) continue;
+    const ConstTensorView tensor = view(bindings, piece.tensor);
+    arguments_.push_back(with_source(piece.packed, tensor, tensor.row(piece.batch, piece.token, piece.head)));
   }
   return arguments_;
 }
 
-std::span<const kernels::RearrangeArgs> Staging::unpacking(const Bindings& bindings, std::span<const Piece> pieces) {
+std::span<const kernels::RearrangeArgs> Staging::unpacking(const Bindings& bindings) {
   arguments_.clear();
-  for (const Piece& piece : pieces) {
+  for (const Piece& piece : results_) {
+    if (piece.in_place) continue;
     const TensorView tensor = result_view(bindings, piece.tensor);
     kernels::RearrangeArgs& args = arguments_.emplace_back(piece.packed);
     args.into_dtype = tensor.dtype;
@@ -230,18 +248,43 @@ std::span<const kernels::RearrangeArgs> Staging::unpacking(const Bindings& bindi
   return arguments_;
 }
 
-void Staging::load(const Bindings& bindings, StagingKernels& kernels) {
-  kernels.rearrange(packing(bindings, inputs_));
-  for (std::size_t first = 0; first < outputs_.size(); first += pieces_at_hand_) {
-    const std::size_t count = std::min(pieces_at_hand_, outputs_.size() - first);
-    kernels.rearrange(packing(bindings, std::span(outputs_).subspan(first, count)));
-    kernels.delta(std::span(deltas_).subspan(first, count));
+void Staging::compute_delta(const Bindings& bindings, StagingKernels& kernels) {
+  const ConstTensorView o = bindings.o;
+  const bool in_place = placement_ != nullptr && has_rows_of(o, deltas_.front().packed.accumulator);
+  const std::size_t together = in_place ? deltas_.size() : pieces_at_hand_;
+  for (std::size_t first = 0; first < deltas_.size(); first += together) {
+    arguments_.clear();
+    delta_arguments_.clear();
+    for (std::size_t i = first; i < std::min(first + together, deltas_.size()); ++i) {
+      const DeltaPiece& piece = deltas_[i];
+      const std::byte* const rows = o.row(piece.batch, piece.tensor_token, piece.tensor_head);
+      kernels::DeltaArgs& args = delta_arguments_.emplace_back(piece.packed);
+      if (in_place) {
+        args.o = rows;
+        args.o_stride = o.strides[1];
+      } else {
+        arguments_.push_back(with_source(piece.packed_o, o, rows));
+      }
+      if (placement_ == nullptr) continue;
+      const kernels::Rows& d_o = placement_->rows(piece.query, 1);
+      args.d_o = advance(d_o.data, d_o.offset(piece.batch, piece.head, piece.token), args.dtype);
+      args.d_o_stride = d_o.strides.token;
+    }
+    kernels.rearrange(arguments_);
+    kernels.delta(delta_arguments_);
   }
+}
+
+void Staging::load(const Bindings& bindings, StagingKernels& kernels) {
+  place(bindings, inputs_);
+  place(bindings, results_);
+  kernels.rearrange(packing(bindings));
+  if (!deltas_.empty()) compute_delta(bindings, kernels);
 }
 
 void Staging::store(const Bindings& bindings, StagingKernels& kernels) {
   for (const auto& list : sums_) kernels.accumulate(list);
-  kernels.rearrange(unpacking(bindings, results_));
+  kernels.rearrange(unpacking(bindings));
 }
 
 }  // namespace distattn::backends

@@ -1,14 +1,18 @@
 #pragma once
 /// What every kernel takes: plain structs of pointers, shapes and bands. No steps, events or ranks.
 ///
-/// All arrays are packed [batch][head][token][dim] (statistics: [batch][head][token]), 64-byte aligned. Inputs have
-/// elements of `dtype`; results and statistics are fp32, or fp64 where dtype is fp64. Products are summed in that type.
+/// Arrays are [batch][head][token][dim]. Those given as Rows may lie in any arrangement that keeps a row's elements
+/// together, aligned to their own size; CUDA's kernels take packed ones alone. All others, and statistics
+/// ([batch][head][token]), are packed and 64-byte aligned. Inputs have elements of `dtype`; results and statistics are
+/// fp32, or fp64 where dtype is fp64. Products are summed in that type.
 
 #include <atomic>
 #include <cstdint>
 #include <span>
+#include <type_traits>
 
 #include "distattn/band.hpp"
+#include "distattn/error.hpp"
 #include "distattn/types.hpp"
 
 namespace distattn::kernels {
@@ -23,6 +27,45 @@ struct Heads {
   friend bool operator==(const Heads&, const Heads&) = default;
 };
 
+/// Elements from one batch, head and token to the next.
+struct RowStrides {
+  std::int64_t batch = 0, head = 0, token = 0;
+  friend bool operator==(const RowStrides&, const RowStrides&) = default;
+};
+
+/// Strides of an array without gaps.
+constexpr RowStrides packed_strides(std::int64_t heads, std::int64_t tokens, std::int64_t dim) {
+  return {heads * tokens * dim, tokens * dim, dim};
+}
+
+/// The rows of an array: row (batch, head, token) begins at `data` plus as many strides.
+template <class Void>
+struct BasicRows {
+  Void* data = nullptr;
+  RowStrides strides;
+
+  constexpr std::int64_t offset(std::int64_t batch, std::int64_t head, std::int64_t token) const {
+    return batch * strides.batch + head * strides.head + token * strides.token;
+  }
+  template <class Other>
+  requires(std::is_const_v<Other>) operator BasicRows<Other>() const { return {data, strides}; }
+};
+using Rows = BasicRows<void>;
+using ConstRows = BasicRows<const void>;
+
+/// The rows of an array without gaps.
+template <class Element>
+auto packed_rows(Element* data, std::int64_t heads, std::int64_t tokens, std::int64_t dim) {
+  return BasicRows<std::conditional_t<std::is_const_v<Element>, const void, void>>{data,
+                                                                                   packed_strides(heads, tokens, dim)};
+}
+/// The array, for those who take no gaps.
+template <class Void>
+Void* packed_data(const BasicRows<Void>& rows, std::int64_t heads, std::int64_t tokens, std::int64_t dim) {
+  DISTATTN_EXPECT(rows.strides == packed_strides(heads, tokens, dim));
+  return rows.data;
+}
+
 /// Shapes and scale that the tiles of one operation share.
 struct TileShape {
   DType dtype = DType::fp32;
@@ -36,12 +79,10 @@ struct TileShape {
 /// One key segment: k [batch][kv_count][keys.count][head_dim], v likewise with value_dim, and the bands of the mask
 /// that touch queries × keys (disjoint, in order; none: nothing is visible).
 struct KeySide {
-  const void* k = nullptr;
-  const void* v = nullptr;
+  ConstRows k{}, v{};
   Run keys;
   std::span<const Band> bands;
-  void* dk = nullptr;  ///< backward only, as k in the accumulator's type
-  void* dv = nullptr;
+  Rows dk{}, dv{};     ///< backward only, as k and v in the accumulator's type
   bool carry = false;  ///< backward only: add to dk, dv instead of overwriting them
 };
 
@@ -49,10 +90,10 @@ struct KeySide {
 /// A query that sees no key in them leaves the carry as it is, or gives (0, −∞).
 struct AttendArgs {
   TileShape shape;
-  const void* q = nullptr;
+  ConstRows q{};
   Run queries;
   std::span<const KeySide> keys;
-  void* o = nullptr;
+  Rows o{};
   void* lse = nullptr;
   bool carry = false;
 };
@@ -62,13 +103,12 @@ struct AttendArgs {
 /// Operations of one list may share dk, dv (same key segment) but not dq.
 struct AttendBackwardArgs {
   TileShape shape;
-  const void* q = nullptr;
-  const void* d_o = nullptr;
+  ConstRows q{}, d_o{};
   const void* lse = nullptr;
   const void* delta = nullptr;
   Run queries;
   std::span<const KeySide> keys;
-  void* dq = nullptr;
+  Rows dq{};
   bool carry = false;  ///< of dq
 };
 
@@ -109,8 +149,10 @@ struct DeltaArgs {
   std::int64_t rows = 0;
   int dim = 0;
   const void* o = nullptr;
+  std::int64_t o_stride = 0;  ///< elements from row to row
   const void* d_o = nullptr;
-  void* delta = nullptr;
+  std::int64_t d_o_stride = 0;
+  void* delta = nullptr;  ///< one after the other
 };
 
 /// Set from another thread to end a kernel early; it is looked at once per tile. What was computed is then undefined.

@@ -59,7 +59,12 @@ class CudnnAttend final : public cuda::PreparedAttend {
   };
 
   CudnnAttend(const Gpu& gpu, const kernels::AttendArgs& args, std::vector<Call> calls)
-      : gpu_(gpu), shape_(args.shape), o_(args.o), lse_(args.lse), carry_(args.carry), calls_(std::move(calls)) {
+      : gpu_(gpu),
+        shape_(args.shape),
+        o_(packed_data(args.o, args.shape.heads.q_count, args.queries.count, args.shape.value_dim)),
+        lse_(args.lse),
+        carry_(args.carry),
+        calls_(std::move(calls)) {
     rows_ = shape_.batch * shape_.heads.q_count * args.queries.count;
     o_bytes_ = aligned(static_cast<std::size_t>(rows_ * shape_.value_dim) * sizeof(float));
     lse_bytes_ = aligned(static_cast<std::size_t>(rows_) * sizeof(float));
@@ -145,9 +150,12 @@ class CudnnProvider final : public cuda::AttendProvider {
  private:
   static Operands operands_of(const kernels::AttendArgs& args, const kernels::KeySide& side, const Piece& piece) {
     const kernels::TileShape& shape = args.shape;
-    return {.q = advanced(args.q, piece.rows.begin * shape.head_dim, shape.dtype),
-            .k = advanced(side.k, piece.columns.begin * shape.head_dim, shape.dtype),
-            .v = advanced(side.v, piece.columns.begin * shape.value_dim, shape.dtype),
+    const void* const q = packed_data(args.q, shape.heads.q_count, args.queries.count, shape.head_dim);
+    const void* const k = packed_data(side.k, shape.heads.kv_count, side.keys.count, shape.head_dim);
+    const void* const v = packed_data(side.v, shape.heads.kv_count, side.keys.count, shape.value_dim);
+    return {.q = advanced(q, piece.rows.begin * shape.head_dim, shape.dtype),
+            .k = advanced(k, piece.columns.begin * shape.head_dim, shape.dtype),
+            .v = advanced(v, piece.columns.begin * shape.value_dim, shape.dtype),
             .scale = static_cast<float>(shape.scale)};
   }
 

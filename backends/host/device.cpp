@@ -11,6 +11,7 @@
 
 #include "backends/batches.hpp"
 #include "backends/caller_memory.hpp"
+#include "backends/placement.hpp"
 #include "backends/staging.hpp"
 
 namespace distattn::backends {
@@ -37,9 +38,11 @@ class HostBuffers final : public BufferTable {
   HostBuffers(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, int threads)
       : BufferTable(outline, program, rank, MemorySpace::host, memory(slots_bytes(program))),
         batches(*this),
-        staging(*this, {delta_rows, threads, memory}) {}
+        placement(*this),
+        staging(*this, {delta_rows, threads, memory}, &placement) {}
 
   Batches batches;
+  Placement placement;
   mutable Staging staging;  // its lists of arguments are scratch
 };
 
@@ -107,7 +110,9 @@ class HostDevice final : public Device {
 
   void load(const Bindings& bindings, BufferTable& buffers) override {
     HostStagingKernels kernels(kernels_, team_, stop_);
-    dynamic_cast<HostBuffers&>(buffers).staging.load(bindings, kernels);
+    auto& own = dynamic_cast<HostBuffers&>(buffers);
+    own.staging.load(bindings, kernels);
+    own.batches.bind(own.placement);
     throw_if_aborted();
   }
   void store(const BufferTable& buffers, const Bindings& bindings) override {

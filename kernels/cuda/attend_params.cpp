@@ -19,31 +19,45 @@ std::size_t append(std::vector<std::byte>& bytes, std::span<const T> elements) {
   return begin;
 }
 
+/// Kernels read and write packed arrays.
+template <class Void>
+Void* of_queries(const BasicRows<Void>& rows, const TileShape& shape, const Run& queries, int dim) {
+  return packed_data(rows, shape.heads.q_count, queries.count, dim);
+}
+template <class Void>
+Void* of_keys(const BasicRows<Void>& rows, const TileShape& shape, const Run& keys, int dim) {
+  return packed_data(rows, shape.heads.kv_count, keys.count, dim);
+}
+
 QuerySegment query_segment(const AttendArgs& args) {
+  const TileShape& shape = args.shape;
   return {.run = args.queries,
-          .q = args.q,
-          .o = static_cast<float*>(args.o),
+          .q = of_queries(args.q, shape, args.queries, shape.head_dim),
+          .o = static_cast<float*>(of_queries(args.o, shape, args.queries, shape.value_dim)),
           .lse = static_cast<float*>(args.lse),
           .carry = args.carry};
 }
 
 QuerySegment query_segment(const AttendBackwardArgs& args) {
+  const TileShape& shape = args.shape;
   return {.run = args.queries,
-          .q = args.q,
+          .q = of_queries(args.q, shape, args.queries, shape.head_dim),
           .lse = static_cast<float*>(const_cast<void*>(args.lse)),
-          .d_o = args.d_o,
+          .d_o = of_queries(args.d_o, shape, args.queries, shape.value_dim),
           .delta = static_cast<const float*>(args.delta),
-          .dq = static_cast<float*>(args.dq),
+          .dq = static_cast<float*>(of_queries(args.dq, shape, args.queries, shape.head_dim)),
           .carry = args.carry};
 }
 
-KeySegment key_segment(const KeySide& side) {
-  return {.run = side.keys,
-          .k = side.k,
-          .v = side.v,
-          .dk = static_cast<float*>(side.dk),
-          .dv = static_cast<float*>(side.dv),
-          .carry = side.carry};
+KeySegment key_segment(const KeySide& side, const TileShape& shape) {
+  KeySegment segment{.run = side.keys,
+                     .k = of_keys(side.k, shape, side.keys, shape.head_dim),
+                     .v = of_keys(side.v, shape, side.keys, shape.value_dim),
+                     .carry = side.carry};
+  if (side.dk.data == nullptr) return segment;
+  segment.dk = static_cast<float*>(of_keys(side.dk, shape, side.keys, shape.head_dim));
+  segment.dv = static_cast<float*>(of_keys(side.dv, shape, side.keys, shape.value_dim));
+  return segment;
 }
 
 /// Segments, and which of them meet: bands as the operations gave them.
@@ -62,8 +76,8 @@ Meetings meetings_of(std::span<const Args> operations) {
     all.queries.push_back(query_segment(args));
     for (const KeySide& side : args.keys) {
       auto key = static_cast<int>(all.keys.size());
-      if (side.dk != nullptr) key = known.try_emplace(side.dk, key).first->second;
-      if (key == static_cast<int>(all.keys.size())) all.keys.push_back(key_segment(side));
+      if (side.dk.data != nullptr) key = known.try_emplace(side.dk.data, key).first->second;
+      if (key == static_cast<int>(all.keys.size())) all.keys.push_back(key_segment(side, args.shape));
       all.pairings.push_back({query, key, side.keys, side.bands});
     }
   }

@@ -71,8 +71,8 @@ __global__ void __launch_bounds__(elementwise_threads) convert_elements(const __
 template <class From>
 __global__ void __launch_bounds__(elementwise_threads) delta_rows(const __grid_constant__ DeltaArgs args) {
   for_each_row_of_warp(args.rows, [&](std::int64_t row, int lane) {
-    const auto* const o = static_cast<const float*>(args.o) + row * args.dim;
-    const auto* const d_o = static_cast<const From*>(args.d_o) + row * args.dim;
+    const auto* const o = static_cast<const float*>(args.o) + row * args.o_stride;
+    const auto* const d_o = static_cast<const From*>(args.d_o) + row * args.d_o_stride;
     float sum = 0;
     for (int x = lane; x < args.dim; x += 32) {
       sum += prim::load_global(o + x) * prim::to_float(prim::load_global(d_o + x));

@@ -3,6 +3,7 @@
 
 #include "distattn/error.hpp"
 #include "kernels/kokkos/blocks.hpp"
+#include "kernels/kokkos/head_rows.hpp"
 #include "kernels/kokkos/kokkos.hpp"
 #include "kernels/kokkos/launch.hpp"
 #include "kernels/kokkos/ranges.hpp"
@@ -62,41 +63,33 @@ void make_plan(std::span<const AttendArgs> operations, const VectorKernels& kern
   });
 }
 
-template <class T>
-const std::byte* element(const T* array, std::int64_t index, DType dtype) {
-  return reinterpret_cast<const std::byte*>(array) + static_cast<std::size_t>(index) * size_of(dtype);
-}
-
 void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArgs& args, const Item& item,
                  std::byte* scratch, const StopFlag& stop) {
   const TileShape& shape = args.shape;
   const QueryBlock& block = plan.cut.blocks[static_cast<std::size_t>(item.block)];
-  const std::int64_t row = item.head * args.queries.count + block.first;
+  const std::int64_t b = item.head / shape.heads.q_count, h = item.head % shape.heads.q_count;
   const AttendBlock rows{.dtype = shape.dtype,
                          .head_dim = shape.head_dim,
                          .value_dim = shape.value_dim,
                          .scale = static_cast<float>(shape.scale),
-                         .q = element(static_cast<const std::byte*>(args.q), row * shape.head_dim, shape.dtype),
+                         .q = rows_of_head(args.q, shape.dtype, b, h, block.first),
                          .rows = block.rows,
-                         .o = static_cast<float*>(args.o) + row * shape.value_dim,
-                         .lse = static_cast<float*>(args.lse) + row,
+                         .o = rows_of_head(args.o, b, h, block.first),
+                         .lse = static_cast<float*>(args.lse) + item.head * args.queries.count + block.first,
                          .carry = args.carry};
   const std::span begin(reinterpret_cast<std::int32_t*>(scratch + plan.scratch_bytes), plan.most_rows);
   const std::span end(begin.data() + plan.most_rows, plan.most_rows);
   const Run queries = part_of(args.queries, block.first, block.rows);
-  const std::int64_t b = item.head / shape.heads.q_count;
-  const std::int64_t kv =
-      b * shape.heads.kv_count + shape.heads.kv_of(static_cast<int>(item.head % shape.heads.q_count));
+  const int kv = shape.heads.kv_of(static_cast<int>(h));
 
   kernels.attend_begin(rows, scratch);
   for (std::size_t t = block.touches; t < block.touches_end; ++t) {
     const KeySide& side = args.keys[static_cast<std::size_t>(plan.cut.touches[t].side)];
     visible_ranges(side.bands[static_cast<std::size_t>(plan.cut.touches[t].band)], queries, side.keys,
                    {0, side.keys.count}, begin, end);
-    const std::int64_t key = kv * side.keys.count;
     kernels.attend_pass(rows,
-                        {.k = element(static_cast<const std::byte*>(side.k), key * shape.head_dim, shape.dtype),
-                         .v = element(static_cast<const std::byte*>(side.v), key * shape.value_dim, shape.dtype),
+                        {.k = rows_of_head(side.k, shape.dtype, b, kv, 0),
+                         .v = rows_of_head(side.v, shape.dtype, b, kv, 0),
                          .begin = begin.data(),
                          .end = end.data()},
                         scratch, stop);

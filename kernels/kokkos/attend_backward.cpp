@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "kernels/kokkos/backward_plan.hpp"
+#include "kernels/kokkos/head_rows.hpp"
 #include "kernels/kokkos/kokkos.hpp"
 #include "kernels/kokkos/launch.hpp"
 #include "kernels/kokkos/ranges.hpp"
@@ -14,10 +15,6 @@ namespace distattn::kernels::kokkos {
 
 namespace {
 
-const std::byte* element(const void* array, std::int64_t index, DType dtype) {
-  return static_cast<const std::byte*>(array) + static_cast<std::size_t>(index) * size_of(dtype);
-}
-
 /// One task on one thread.
 class TaskRunner {
  public:
@@ -27,9 +24,9 @@ class TaskRunner {
         args_(args),
         shape_(args.shape),
         side_(args.keys[static_cast<std::size_t>(task.side)]),
-        head_(task.head),
-        kv_head_(task.head / args.shape.heads.q_count * args.shape.heads.kv_count +
-                 args.shape.heads.kv_of(task.head % args.shape.heads.q_count)),
+        batch_(task.head / args.shape.heads.q_count),
+        head_(task.head % args.shape.heads.q_count),
+        kv_head_(args.shape.heads.kv_of(head_)),
         scratch_(scratch),
         begin_(reinterpret_cast<std::int32_t*>(scratch + scratch_bytes),
                static_cast<std::size_t>(kernels.backward_rows)),
@@ -53,16 +50,15 @@ class TaskRunner {
  private:
   void add_chunk(std::int64_t key, std::int64_t count) {
     const Run keys = part_of(side_.keys, key, count);
-    const std::int64_t at = kv_head_ * side_.keys.count + key;
     const BackwardChunk chunk{.dtype = shape_.dtype,
                               .head_dim = shape_.head_dim,
                               .value_dim = shape_.value_dim,
                               .scale = static_cast<float>(shape_.scale),
-                              .k = element(side_.k, at * shape_.head_dim, shape_.dtype),
-                              .v = element(side_.v, at * shape_.value_dim, shape_.dtype),
+                              .k = rows_of_head(side_.k, shape_.dtype, batch_, kv_head_, key),
+                              .v = rows_of_head(side_.v, shape_.dtype, batch_, kv_head_, key),
                               .keys = static_cast<int>(count),
-                              .dk = static_cast<float*>(side_.dk) + at * shape_.head_dim,
-                              .dv = static_cast<float*>(side_.dv) + at * shape_.value_dim};
+                              .dk = rows_of_head(side_.dk, batch_, kv_head_, key),
+                              .dv = rows_of_head(side_.dv, batch_, kv_head_, key)};
     const std::int64_t step = kernels_.backward_rows;
     bool packed = false;
     for (std::int64_t row = rows_.begin; row < rows_.end && !stop_.load(std::memory_order_relaxed); row += step) {
@@ -73,13 +69,13 @@ class TaskRunner {
   void add_block(const BackwardChunk& chunk, const Run& keys, std::int64_t key, std::int64_t row, std::int64_t rows,
                  bool& packed) {
     const Run queries = part_of(args_.queries, row, rows);
-    const std::int64_t at = head_ * args_.queries.count + row;
-    const BackwardBlock block{.q = element(args_.q, at * shape_.head_dim, shape_.dtype),
-                              .d_o = element(args_.d_o, at * shape_.value_dim, shape_.dtype),
+    const std::int64_t at = (std::int64_t{batch_} * shape_.heads.q_count + head_) * args_.queries.count + row;
+    const BackwardBlock block{.q = rows_of_head(args_.q, shape_.dtype, batch_, head_, row),
+                              .d_o = rows_of_head(args_.d_o, shape_.dtype, batch_, head_, row),
                               .lse = static_cast<const float*>(args_.lse) + at,
                               .delta = static_cast<const float*>(args_.delta) + at,
                               .rows = static_cast<int>(rows),
-                              .dq = static_cast<float*>(args_.dq) + at * shape_.head_dim};
+                              .dq = rows_of_head(args_.dq, batch_, head_, row)};
     bool begun = false;
     for (const Touch* touch = first_touch_; touch != last_touch_; ++touch) {
       const Band& band = side_.bands[static_cast<std::size_t>(touch->band)];
@@ -100,7 +96,7 @@ class TaskRunner {
   const AttendBackwardArgs& args_;
   const TileShape& shape_;
   const KeySide& side_;
-  std::int64_t head_, kv_head_;
+  int batch_, head_, kv_head_;
   IndexRange rows_;
   const Touch *first_touch_, *last_touch_;
   std::byte* scratch_;
@@ -133,8 +129,10 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
   const std::size_t with_ranges = bytes + 2 * static_cast<std::size_t>(kernels.backward_rows) * sizeof(std::int32_t);
 
   launch(team, static_cast<std::int64_t>(made.cleared.size()), stop, [&](int, std::int64_t i) {
-    const ClearedValues& cleared = made.cleared[static_cast<std::size_t>(i)];
-    std::fill_n(cleared.values, cleared.count, 0.f);
+    const ClearedRows& cleared = made.cleared[static_cast<std::size_t>(i)];
+    for (std::int64_t row = 0; row < cleared.count; ++row) {
+      std::fill_n(cleared.rows.data + row * cleared.rows.stride, cleared.dim, 0.f);
+    }
   });
   launch(team, static_cast<std::int64_t>(made.tasks.size()), stop, [&](int thread, std::int64_t i) {
     const BackwardTask& task = made.tasks[static_cast<std::size_t>(i)];

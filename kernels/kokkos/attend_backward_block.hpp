@@ -78,27 +78,27 @@ inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) 
   scratch.finite->keys = true;
   for (int j = 0; j < chunk.keys; j += tile_rows) {
     const int count = smaller(tile_rows, chunk.keys - j);
-    const float* k =
-        widened(chunk.k, chunk.dtype, std::int64_t{j} * head_dim, std::int64_t{count} * head_dim, scratch.widened);
+    const HeadRows<const float> k =
+        widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, head_dim, scratch.widened);
     pack_transposed<tile_rows>(k, count, head_dim, 1.f, scratch.keys + j * head_dim);
-    scratch.finite->keys = scratch.finite->keys && all_finite(k, std::int64_t{count} * head_dim);
+    scratch.finite->keys = scratch.finite->keys && all_finite(k, count, head_dim);
     pack_tiles<tile_rows>(k, count, head_dim, scratch.key_columns + j * tile_rows, column_tile);
-    const float* v =
-        widened(chunk.v, chunk.dtype, std::int64_t{j} * value_dim, std::int64_t{count} * value_dim, scratch.widened);
+    const HeadRows<const float> v =
+        widened(rows_from(chunk.v, chunk.dtype, j), chunk.dtype, count, value_dim, scratch.widened);
     pack_transposed<tile_rows>(v, count, value_dim, 1.f, scratch.values + j * value_dim);
   }
 }
 
 /// Packs rows of queries or of dO both ways: along and across the lanes. Returns whether all are finite.
-inline bool pack_block_rows(const void* from, DType dtype, int count, int dim, float factor, float* widened_rows,
-                            float* panels, float* rows) {
-  const float* floats = widened(from, dtype, 0, std::int64_t{count} * dim, widened_rows);
+inline bool pack_block_rows(const HeadRows<const void>& from, DType dtype, int count, int dim, float factor,
+                            float* widened_rows, float* panels, float* rows) {
+  const HeadRows<const float> floats = widened(from, dtype, count, dim, widened_rows);
   for (int row = 0; row < backward_rows; row += panel_width) {
-    pack_transposed<panel_width>(floats + row * dim, bigger(0, smaller(panel_width, count - row)), dim, factor,
-                                 panels + row * dim);
+    pack_transposed<panel_width>({floats.data + row * floats.stride, floats.stride},
+                                 bigger(0, smaller(panel_width, count - row)), dim, factor, panels + row * dim);
   }
   pack_panels<gradient_width>(floats, count, backward_rows, dim, rows);
-  return all_finite(floats, std::int64_t{count} * dim);
+  return all_finite(floats, count, dim);
 }
 
 inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
@@ -176,31 +176,31 @@ inline RowRange rows_seeing(const PanelKeys (&panels)[backward_panels], int key,
 /// into[j][x] += Σ_row coefficients[j][row] · rows[row][x] for keys j of [key, end) and one panel of `Vectors` vectors
 /// of the head dimension, `width` of whose columns are real.
 template <int Vectors>
-DISTATTN_INLINE void add_gradient_panel(const PanelKeys (&panels)[backward_panels], int key, int end, int dim,
-                                        int width, const float* coefficients, const float* rows, float* into) {
+DISTATTN_INLINE void add_gradient_panel(const PanelKeys (&panels)[backward_panels], int key, int end, int width,
+                                        const float* coefficients, const float* rows, const HeadRows<float>& into) {
   for (int j = key; j < end; j += gradient_rows) {
     const RowRange seeing = rows_seeing(panels, j, smaller(gradient_rows, end - j));
     if (seeing.to <= seeing.from) continue;
-    float* at = into + std::int64_t{j} * dim;
+    float* at = into.data + j * into.stride;
     product<gradient_rows, Vectors, backward_rows, 1, gradient_width>(
         seeing.to - seeing.from, coefficients + (j - key) * backward_rows + seeing.from,
         rows + seeing.from * gradient_width,
         [&](int i, int v) {
-          return i < end - j ? load_first(at + std::int64_t{i} * dim + v * lanes, width - v * lanes) : Vector(0.f);
+          return i < end - j ? load_first(at + i * into.stride + v * lanes, width - v * lanes) : Vector(0.f);
         },
         [&](int i, int v, Vector sum) {
-          if (i < end - j) store_first(at + std::int64_t{i} * dim + v * lanes, sum, width - v * lanes);
+          if (i < end - j) store_first(at + i * into.stride + v * lanes, sum, width - v * lanes);
         });
   }
 }
 
 /// dV += Pᵀ·dO, or dK += dSᵀ·Q.
 inline void add_gradient(const PanelKeys (&panels)[backward_panels], int key, int end, int dim,
-                         const float* coefficients, const float* rows, float* into) {
+                         const float* coefficients, const float* rows, const HeadRows<float>& into) {
   for (int x = 0; x < dim; x += gradient_width, rows += backward_rows * gradient_width) {
     const int width = smaller(gradient_width, dim - x);
     const auto add = [&]<int Vectors>() {
-      add_gradient_panel<Vectors>(panels, key, end, dim, width, coefficients, rows, into + x);
+      add_gradient_panel<Vectors>(panels, key, end, width, coefficients, rows, {into.data + x, into.stride});
     };
     switch ((width + lanes - 1) / lanes) {
       case 1:
@@ -221,14 +221,14 @@ inline void add_gradient(const PanelKeys (&panels)[backward_panels], int key, in
 
 /// The same without touching rows that do not see a key.
 inline void add_seen_gradient(const PanelKeys (&panels)[backward_panels], int key, int end, int dim,
-                              const float* coefficients, const float* rows, float* into) {
+                              const float* coefficients, const float* rows, const HeadRows<float>& into) {
   for (int j = key; j < end; ++j) {
     for (int row = 0; row < backward_rows; ++row) {
       const PanelKeys& keys = panels[row / panel_width];
       if (j < keys.begin[row % panel_width] || j >= keys.end[row % panel_width]) continue;
       const float coefficient = coefficients[(j - key) * backward_rows + row];
       for (int x = 0; x < dim; ++x) {
-        into[std::int64_t{j} * dim + x] +=
+        into.data[j * into.stride + x] +=
             coefficient * rows[(x / gradient_width * backward_rows + row) * gradient_width + x % gradient_width];
       }
     }
@@ -308,10 +308,10 @@ inline void backward_pass(const BackwardChunk& chunk, const std::int32_t* begin,
 inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   for (int row = 0; row < block.rows; row += panel_width) {
-    float* dq = block.dq + std::int64_t{row} * chunk.head_dim;
+    float* dq = block.dq.data + row * block.dq.stride;
     unpack_transposed<panel_width>(scratch.d_queries + row * chunk.head_dim, smaller(panel_width, block.rows - row),
                                    chunk.head_dim, [&](int i, int x, Quad four) {
-                                     float* at = dq + std::int64_t{i} * chunk.head_dim + x;
+                                     float* at = dq + i * block.dq.stride + x;
                                      store_quad(at, load_quad(at) + four);
                                    });
   }

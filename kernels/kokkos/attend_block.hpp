@@ -62,13 +62,14 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
   for (int row = 0; row < block.rows; row += panel_width) {
     const int rows = smaller(panel_width, block.rows - row);
-    const float* q = widened(block.q, block.dtype, std::int64_t{row} * block.head_dim,
-                             std::int64_t{rows} * block.head_dim, scratch.widened);
+    const HeadRows<const float> q =
+        widened(rows_from(block.q, block.dtype, row), block.dtype, rows, block.head_dim, scratch.widened);
     pack_transposed<panel_width>(q, rows, block.head_dim, block.scale * log2_e, scratch.queries + row * block.head_dim);
 
     float* output = scratch.output + row * block.value_dim;
     if (block.carry) {
-      pack_transposed<panel_width>(block.o + std::int64_t{row} * block.value_dim, rows, block.value_dim, 1.f, output);
+      pack_transposed<panel_width>({block.o.data + row * block.o.stride, block.o.stride}, rows, block.value_dim, 1.f,
+                                   output);
     } else {
       for (int i = 0; i < block.value_dim * panel_width; i += lanes) store(output + i, 0.f);
     }
@@ -85,15 +86,15 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
 inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
                       const AttendScratch& scratch) {
   const int count = end - begin;
-  const float* k = widened(pass.k, block.dtype, std::int64_t{begin} * block.head_dim,
-                           std::int64_t{count} * block.head_dim, scratch.widened);
+  const HeadRows<const float> k =
+      widened(rows_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
   for (int j = 0; j < count; j += tile_rows) {
-    pack_transposed<tile_rows>(k + j * block.head_dim, smaller(tile_rows, count - j), block.head_dim, 1.f,
+    pack_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim, 1.f,
                                scratch.keys + (begin - key + j) * block.head_dim);
   }
-  const float* v = widened(pass.v, block.dtype, std::int64_t{begin} * block.value_dim,
-                           std::int64_t{count} * block.value_dim, scratch.widened);
-  const bool finite = all_finite(v, std::int64_t{count} * block.value_dim);
+  const HeadRows<const float> v =
+      widened(rows_from(pass.v, block.dtype, begin), block.dtype, count, block.value_dim, scratch.widened);
+  const bool finite = all_finite(v, count, block.value_dim);
   pack_tiles<tile_rows>(v, count, block.value_dim, scratch.values + (begin - key) * tile_rows, value_tile);
   return finite;
 }
@@ -213,11 +214,9 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
   for (int key = first / key_block * key_block; key < last; key += key_block) {
     const int begin = bigger(first / tile_rows * tile_rows, key), end = smaller(last, key + key_block);
     const bool finite = pack_keys(block, pass, key, begin, end, scratch);
-    const std::int64_t next_count = smaller(key_block, last - end);
-    Upcoming next{{element(pass.k, block.dtype, std::int64_t{end} * block.head_dim),
-                   next_count * block.head_dim * static_cast<std::int64_t>(size_of(block.dtype))},
-                  {element(pass.v, block.dtype, std::int64_t{end} * block.value_dim),
-                   next_count * block.value_dim * static_cast<std::int64_t>(size_of(block.dtype))}};
+    const int next_count = smaller(key_block, last - end);
+    Upcoming next{{rows_from(pass.k, block.dtype, end), block.dtype, next_count, block.head_dim},
+                  {rows_from(pass.v, block.dtype, end), block.dtype, next_count, block.value_dim}};
     for (int row = 0; row < block.rows; row += panel_width) {
       if (stop.load(std::memory_order_relaxed)) return;
       const PanelKeys& keys = panels[row / panel_width];
@@ -237,11 +236,10 @@ inline void attend_end(const AttendBlock& block, std::byte* memory) {
     scratch.sum[i] = sum == 0.f ? 0.f : 1.f / sum;
   }
   for (int row = 0; row < block.rows; row += panel_width) {
-    float* o = block.o + std::int64_t{row} * block.value_dim;
-    unpack_transposed<panel_width>(scratch.output + row * block.value_dim, smaller(panel_width, block.rows - row),
-                                   block.value_dim, [&](int i, int x, Quad four) {
-                                     store_quad(o + std::int64_t{i} * block.value_dim + x, four * scratch.sum[row + i]);
-                                   });
+    float* o = block.o.data + row * block.o.stride;
+    unpack_transposed<panel_width>(
+        scratch.output + row * block.value_dim, smaller(panel_width, block.rows - row), block.value_dim,
+        [&](int i, int x, Quad four) { store_quad(o + i * block.o.stride + x, four * scratch.sum[row + i]); });
   }
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "kernels/kokkos/head_rows.hpp"
 #include "kernels/kokkos/ranges.hpp"
 
 namespace distattn::kernels::kokkos {
@@ -84,9 +85,9 @@ void BackwardPlan::number_key_sums(std::span<const AttendBackwardArgs> operation
   key_sums_.clear();
   for (const auto& args : operations) {
     for (const auto& side : args.keys) {
-      const auto known = [&](const auto& entry) { return entry.first == side.dk; };
+      const auto known = [&](const auto& entry) { return entry.first == side.dk.data; };
       if (std::any_of(key_sums_.begin(), key_sums_.end(), known)) continue;
-      key_sums_.emplace_back(side.dk, first);
+      key_sums_.emplace_back(side.dk.data, first);
       first += kv_heads_of(args.shape) * chunks_of(side.keys.count, key_chunk_keys(side, keys));
     }
   }
@@ -94,16 +95,18 @@ void BackwardPlan::number_key_sums(std::span<const AttendBackwardArgs> operation
 }
 
 void BackwardPlan::clear_results(std::span<const AttendBackwardArgs> operations) {
-  const auto clear = [&](void* values, std::int64_t heads, std::int64_t count) {
-    for (std::int64_t head = 0; head < heads; ++head)
-      cleared.push_back({static_cast<float*>(values) + head * count, count});
+  const auto clear = [&](const Rows& rows, std::int64_t batch, int heads, std::int64_t count, int dim) {
+    for (std::int64_t b = 0; b < batch; ++b) {
+      for (int head = 0; head < heads; ++head) cleared.push_back({rows_of_head(rows, b, head, 0), count, dim});
+    }
   };
   for (const auto& args : operations) {
-    if (!args.carry) clear(args.dq, heads_of(args.shape), args.queries.count * args.shape.head_dim);
+    const TileShape& shape = args.shape;
+    if (!args.carry) clear(args.dq, shape.batch, shape.heads.q_count, args.queries.count, shape.head_dim);
     for (const auto& side : args.keys) {
       if (side.carry) continue;
-      clear(side.dk, kv_heads_of(args.shape), side.keys.count * args.shape.head_dim);
-      clear(side.dv, kv_heads_of(args.shape), side.keys.count * args.shape.value_dim);
+      clear(side.dk, shape.batch, shape.heads.kv_count, side.keys.count, shape.head_dim);
+      clear(side.dv, shape.batch, shape.heads.kv_count, side.keys.count, shape.value_dim);
     }
   }
 }
@@ -157,8 +160,8 @@ void BackwardPlan::add_tasks(const AttendBackwardArgs& args, std::size_t block, 
       BackwardTask task = tasks[i];
       const KeySide& side = args.keys[static_cast<std::size_t>(task.side)];
       const std::int32_t key_chunks = chunks_of(side.keys.count, key_chunk_keys(side, keys));
-      const auto sums_of_side =
-          std::find_if(key_sums_.begin(), key_sums_.end(), [&](const auto& entry) { return entry.first == side.dk; });
+      const auto sums_of_side = std::find_if(key_sums_.begin(), key_sums_.end(),
+                                             [&](const auto& entry) { return entry.first == side.dk.data; });
       // Within a round, query heads of one key head meet different chunks of its keys, one after the other.
       const std::int32_t row = query_chunk * query_heads_per_key_head + of.place;
       task.head = head;

@@ -7,6 +7,7 @@
 
 #include "kernels/arguments.hpp"
 #include "kernels/kokkos/blocks.hpp"
+#include "kernels/kokkos/vector_kernels.hpp"
 
 namespace distattn::kernels::kokkos {
 
@@ -26,17 +27,18 @@ struct BackwardTask {
   std::int32_t key_sum = 0, key_turn = 0;
 };
 
-/// Values that start at zero.
-struct ClearedValues {
-  float* values;
+/// Rows of one head that start at zero.
+struct ClearedRows {
+  HeadRows<float> rows;
   std::int64_t count;
+  int dim;
 };
 
 /// Kept from call to call, so that a call like the last one allocates nothing.
 struct BackwardPlan {
   QueryBlocks queries;  ///< a block here is a chunk: what one task takes
   std::vector<BackwardTask> tasks;
-  std::vector<ClearedValues> cleared;
+  std::vector<ClearedRows> cleared;
   std::vector<std::int32_t> sums;  ///< how many tasks have added to each; all 0
 
   /// Chunks are whole multiples of `rows` queries and `keys` keys.

@@ -5,30 +5,43 @@
 
 #include "distattn/types.hpp"
 #include "kernels/kokkos/simd.hpp"
+#include "kernels/kokkos/vector_kernels.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
-/// Memory that will be packed soon, brought nearer a few lines at a time between products: packing it would otherwise
+/// From row `first` on.
+DISTATTN_INLINE HeadRows<const void> rows_from(const HeadRows<const void>& rows, DType dtype, std::int64_t first) {
+  const std::int64_t bytes = first * rows.stride * static_cast<std::int64_t>(size_of(dtype));
+  return {static_cast<const std::byte*>(rows.data) + bytes, rows.stride};
+}
+
+/// Rows that will be packed soon, brought nearer a few lines at a time between products: packing them would otherwise
 /// wait for the memory behind the second-level cache.
 class Prefetch {
  public:
-  Prefetch(const void* from, std::int64_t bytes)
-      : at_(static_cast<const std::byte*>(from)), lines_((bytes + line - 1) / line) {}
+  Prefetch(const HeadRows<const void>& from, DType dtype, int rows, int dim)
+      : row_(static_cast<const std::byte*>(from.data)),
+        stride_(from.stride * static_cast<std::int64_t>(size_of(dtype))),
+        bytes_(dim * static_cast<std::int64_t>(size_of(dtype))),
+        rows_(rows) {}
 
   DISTATTN_INLINE void some() {
-    for (int i = 0; i < 8 && lines_ > 0; ++i, --lines_, at_ += line) __builtin_prefetch(at_, 0, 2);
+    for (int i = 0; i < 8 && rows_ > 0; ++i) {
+      __builtin_prefetch(row_ + at_, 0, 2);
+      at_ += line;
+      if (at_ < bytes_) continue;
+      at_ = 0;
+      row_ += stride_;
+      --rows_;
+    }
   }
 
  private:
   static constexpr std::int64_t line = 64;
-  const std::byte* at_;
-  std::int64_t lines_;
+  const std::byte* row_;
+  std::int64_t stride_, bytes_, at_ = 0;
+  int rows_;
 };
-
-/// Address of an element of an array of type `dtype`.
-DISTATTN_INLINE const std::byte* element(const void* array, DType dtype, std::int64_t index) {
-  return static_cast<const std::byte*>(array) + index * static_cast<std::int64_t>(size_of(dtype));
-}
 
 using Quad = float __attribute__((vector_size(16)));
 
@@ -72,32 +85,52 @@ DISTATTN_INLINE float widen_fp16(std::uint16_t bits) {
   return std::bit_cast<float>(magnitude | sign);
 }
 
-/// `count` elements from index `first` as floats: where they lie, or widened into `buffer`.
-inline const float* widened(const void* from, DType dtype, std::int64_t first, std::int64_t count, float* buffer) {
-  if (dtype == DType::fp32) return static_cast<const float*>(from) + first;
-  const auto* bits = static_cast<const std::uint16_t*>(from) + first;
-  if (dtype == DType::bf16) {
-    for (std::int64_t i = 0; i < count; ++i) buffer[i] = widen_bf16(bits[i]);
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) buffer[i] = widen_fp16(bits[i]);
+/// `count` rows as floats: where they lie, or widened into `buffer`.
+inline HeadRows<const float> widened(const HeadRows<const void>& from, DType dtype, int count, int dim, float* buffer) {
+  if (dtype == DType::fp32) return {static_cast<const float*>(from.data), from.stride};
+  for (int i = 0; i < count; ++i) {
+    const auto* bits = static_cast<const std::uint16_t*>(from.data) + i * from.stride;
+    float* row = buffer + static_cast<std::ptrdiff_t>(i) * dim;
+    if (dtype == DType::bf16) {
+      for (int x = 0; x < dim; ++x) row[x] = widen_bf16(bits[x]);
+    } else {
+      for (int x = 0; x < dim; ++x) row[x] = widen_fp16(bits[x]);
+    }
   }
-  return buffer;
+  return {buffer, dim};
+}
+
+/// Whether no element of `count` rows is NaN or infinite.
+inline bool all_finite(const HeadRows<const float>& rows, int count, int dim) {
+  Vector zeros[4] = {0.f, 0.f, 0.f, 0.f};
+  float zero = 0.f;
+  for (int i = 0; i < count; ++i) {
+    const float* row = rows.data + i * rows.stride;
+    int x = 0;
+    for (; x + 4 * lanes <= dim; x += 4 * lanes) {
+#pragma GCC unroll 4
+      for (int v = 0; v < 4; ++v) zeros[v] += Vector(row + x + v * lanes, stdx::element_aligned) * 0.f;
+    }
+    for (; x + lanes <= dim; x += lanes) zeros[0] += Vector(row + x, stdx::element_aligned) * 0.f;
+    for (; x < dim; ++x) zero += row[x] * 0.f;
+  }
+  return zero + stdx::reduce((zeros[0] + zeros[1]) + (zeros[2] + zeros[3])) == 0.f;
 }
 
 /// into[x·Width + i] = factor · row i, element x, for i < rows; zeros for rows ≤ i < Width. dim is a multiple of 4.
 template <int Width>
-inline void pack_transposed(const float* from, int rows, int dim, float factor, float* into) {
+inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim, float factor, float* into) {
   const Quad factors = {factor, factor, factor, factor};
   int i = 0;
   for (; i + 4 <= rows; i += 4) {
     for (int x = 0; x < dim; x += 4) {
-      const Quads quads = transposed(load_quads(from + static_cast<std::ptrdiff_t>(i) * dim + x, dim));
+      const Quads quads = transposed(load_quads(from.data + i * from.stride + x, from.stride));
       for (int r = 0; r < 4; ++r) store_quad(into + (x + r) * Width + i, quads.row[r] * factors);
     }
   }
   for (; i < Width; ++i) {
     for (int x = 0; x < dim; ++x) {
-      into[x * Width + i] = i < rows ? factor * from[static_cast<std::ptrdiff_t>(i) * dim + x] : 0.f;
+      into[x * Width + i] = i < rows ? factor * from.data[i * from.stride + x] : 0.f;
     }
   }
 }
@@ -122,11 +155,10 @@ DISTATTN_INLINE void unpack_transposed(const float* from, int rows, int dim, Put
 
 /// into[(x / Width)·tile_stride + i·Width + x mod Width] = row i, element x. dim is a multiple of Width.
 template <int Width>
-inline void pack_tiles(const float* from, int rows, int dim, float* into, std::ptrdiff_t tile_stride) {
+inline void pack_tiles(const HeadRows<const float>& from, int rows, int dim, float* into, std::ptrdiff_t tile_stride) {
   for (int i = 0; i < rows; ++i) {
     for (int x = 0; x < dim; x += Width) {
-      std::memcpy(into + x / Width * tile_stride + i * Width, from + static_cast<std::ptrdiff_t>(i) * dim + x,
-                  Width * sizeof(float));
+      std::memcpy(into + x / Width * tile_stride + i * Width, from.data + i * from.stride + x, Width * sizeof(float));
     }
   }
 }
@@ -134,15 +166,16 @@ inline void pack_tiles(const float* from, int rows, int dim, float* into, std::p
 /// into[(x / Width)·padded_rows·Width + i·Width + x mod Width] = row i, element x; zeros for rows ≤ i < padded_rows and
 /// past dim in the last panel.
 template <int Width>
-inline void pack_panels(const float* from, int rows, int padded_rows, int dim, float* into) {
+inline void pack_panels(const HeadRows<const float>& from, int rows, int padded_rows, int dim, float* into) {
   for (int x = 0; x < dim; x += Width) {
     const int width = Width < dim - x ? Width : dim - x;
     for (int i = 0; i < padded_rows; ++i, into += Width) {
       const int count = i < rows ? width : 0;
+      const float* row = count > 0 ? from.data + i * from.stride + x : nullptr;
       if (count == Width) {
-        std::memcpy(into, from + static_cast<std::ptrdiff_t>(i) * dim + x, Width * sizeof(float));
+        std::memcpy(into, row, Width * sizeof(float));
       } else {
-        for (int y = 0; y < Width; ++y) into[y] = y < count ? from[static_cast<std::ptrdiff_t>(i) * dim + x + y] : 0.f;
+        for (int y = 0; y < Width; ++y) into[y] = y < count ? row[y] : 0.f;
       }
     }
   }

@@ -83,17 +83,4 @@ DISTATTN_INLINE Vector replace(Bits where, Vector value, float by) {
   return std::bit_cast<Vector>((bits & ~where) | (Bits(std::bit_cast<std::int32_t>(by)) & where));
 }
 
-/// Whether none of the values is NaN or infinite.
-inline bool all_finite(const float* values, std::int64_t count) {
-  Vector zeros[4] = {0.f, 0.f, 0.f, 0.f};
-  std::int64_t i = 0;
-  for (; i + 4 * lanes <= count; i += 4 * lanes) {
-#pragma GCC unroll 4
-    for (int v = 0; v < 4; ++v) zeros[v] += Vector(values + i + v * lanes, stdx::element_aligned) * 0.f;
-  }
-  float zero = stdx::reduce((zeros[0] + zeros[1]) + (zeros[2] + zeros[3]));
-  for (; i < count; ++i) zero += values[i] * 0.f;
-  return zero == 0.f;
-}
-
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -11,14 +11,21 @@
 
 namespace distattn::kernels::kokkos {
 
+/// Rows of one head: element x of row i is `data[i·stride + x]`. A row is aligned to its elements' size.
+template <class Element>
+struct HeadRows {
+  Element* data = nullptr;
+  std::int64_t stride = 0;
+};
+
 /// Queries of one head. o and lse have the rows of q.
 struct AttendBlock {
   DType dtype = DType::fp32;  ///< of q, k, v; not fp64
   int head_dim = 0, value_dim = 0;
   float scale = 1;
-  const void* q = nullptr;
+  HeadRows<const void> q;
   int rows = 0;
-  float* o = nullptr;
+  HeadRows<float> o;
   float* lse = nullptr;
   bool carry = false;
 };
@@ -26,8 +33,7 @@ struct AttendBlock {
 /// Keys of one head that the queries of a block see: query i those with begin[i] ≤ index < end[i]. Both arrays have
 /// attend_rows() entries; those past the block's rows are 0.
 struct AttendPass {
-  const void* k = nullptr;
-  const void* v = nullptr;
+  HeadRows<const void> k, v;
   const std::int32_t* begin = nullptr;
   const std::int32_t* end = nullptr;
 };
@@ -40,21 +46,18 @@ struct BackwardChunk {
   DType dtype = DType::fp32;  ///< of k, v, q, d_o; not fp64
   int head_dim = 0, value_dim = 0;
   float scale = 1;
-  const void* k = nullptr;
-  const void* v = nullptr;
+  HeadRows<const void> k, v;
   int keys = 0;
-  float* dk = nullptr;
-  float* dv = nullptr;
+  HeadRows<float> dk, dv;
 };
 
 /// Up to backward_rows queries of one head. dQ is added to.
 struct BackwardBlock {
-  const void* q = nullptr;
-  const void* d_o = nullptr;
+  HeadRows<const void> q, d_o;
   const float* lse = nullptr;
   const float* delta = nullptr;
   int rows = 0;
-  float* dq = nullptr;
+  HeadRows<float> dq;
 };
 
 struct VectorKernels {

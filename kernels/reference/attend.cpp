@@ -12,12 +12,12 @@ namespace {
 
 // The partial of one query over the keys that one band shows it: softmax in two passes.
 template <class Element, class Sum>
-Sum attend_keys(const TileShape& shape, const Element* q, const Element* k, const Element* v, IndexRange visible,
-                std::vector<Sum>& scores, std::vector<Sum>& o) {
+Sum attend_keys(const TileShape& shape, const Element* q, const KeySide& side, std::int64_t b, int kv,
+                IndexRange visible, std::vector<Sum>& scores, std::vector<Sum>& o) {
   scores.clear();
   Sum top = -INFINITY;
   for (std::int64_t j = visible.begin; j < visible.end; ++j) {
-    const Sum score = static_cast<Sum>(shape.scale) * dot<Sum>(q, k + j * shape.head_dim, shape.head_dim);
+    const Sum score = static_cast<Sum>(shape.scale) * dot<Sum>(q, row_of<Element>(side.k, b, kv, j), shape.head_dim);
     scores.push_back(score);
     if (score > top || score != score) top = score;
   }
@@ -27,7 +27,7 @@ Sum attend_keys(const TileShape& shape, const Element* q, const Element* k, cons
   for (std::int64_t j = visible.begin; j < visible.end; ++j) {
     const Sum p = std::exp(scores[static_cast<std::size_t>(j - visible.begin)] - top);
     sum += p;
-    add_scaled(o.data(), p, v + j * shape.value_dim, shape.value_dim);
+    add_scaled(o.data(), p, row_of<Element>(side.v, b, kv, j), shape.value_dim);
   }
   for (Sum& value : o) value /= sum;
   return top + std::log(sum);
@@ -37,10 +37,9 @@ template <class Element>
 void attend_query(const AttendArgs& args, std::int64_t b, int h, std::int64_t i) {
   using Sum = AccumulatorOf<Element>;
   const TileShape& shape = args.shape;
-  const std::int64_t row = (b * shape.heads.q_count + h) * args.queries.count + i;
-  const auto* q = static_cast<const Element*>(args.q) + row * shape.head_dim;
-  auto* o = static_cast<Sum*>(args.o) + row * shape.value_dim;
-  auto* lse = static_cast<Sum*>(args.lse) + row;
+  const auto* q = row_of<Element>(args.q, b, h, i);
+  auto* o = row_of<Sum>(args.o, b, h, i);
+  auto* lse = static_cast<Sum*>(args.lse) + (b * shape.heads.q_count + h) * args.queries.count + i;
   if (!args.carry) {
     std::fill(o, o + shape.value_dim, Sum(0));
     *lse = -INFINITY;
@@ -48,13 +47,10 @@ void attend_query(const AttendArgs& args, std::int64_t b, int h, std::int64_t i)
   thread_local std::vector<Sum> scores, part;
   part.resize(static_cast<std::size_t>(shape.value_dim));
   for (const KeySide& side : args.keys) {
-    const std::int64_t first = (b * shape.heads.kv_count + shape.heads.kv_of(h)) * side.keys.count;
-    const auto* k = static_cast<const Element*>(side.k) + first * shape.head_dim;
-    const auto* v = static_cast<const Element*>(side.v) + first * shape.value_dim;
     for (const Band& band : side.bands) {
       const IndexRange visible = band_keys(band, args.queries.at(i), side.keys);
       if (visible.empty()) continue;
-      const Sum part_lse = attend_keys(shape, q, k, v, visible, scores, part);
+      const Sum part_lse = attend_keys(shape, q, side, b, shape.heads.kv_of(h), visible, scores, part);
       const auto weights = merge_weights(*lse, part_lse);
       for (int x = 0; x < shape.value_dim; ++x) {
         o[x] = weights.scale_a * o[x] + weights.scale_b * part[static_cast<std::size_t>(x)];

@@ -18,30 +18,29 @@ void attend_backward_query(const AttendBackwardArgs& args, const KeySide& side, 
   const Sum lse = static_cast<const Sum*>(args.lse)[row];
   if (lse == -INFINITY) return;
   const Sum delta = static_cast<const Sum*>(args.delta)[row];
-  const auto* q = static_cast<const Element*>(args.q) + row * shape.head_dim;
-  const auto* d_o = static_cast<const Element*>(args.d_o) + row * shape.value_dim;
-  auto* dq = static_cast<Sum*>(args.dq) + row * shape.head_dim;
+  const auto* q = row_of<Element>(args.q, b, h, i);
+  const auto* d_o = row_of<Element>(args.d_o, b, h, i);
+  auto* dq = row_of<Sum>(args.dq, b, h, i);
 
-  const std::int64_t first = (b * shape.heads.kv_count + shape.heads.kv_of(h)) * side.keys.count;
+  const int kv = shape.heads.kv_of(h);
   for (const Band& band : side.bands) {
     const IndexRange visible = band_keys(band, args.queries.at(i), side.keys);
-    for (std::int64_t j = first + visible.begin; j < first + visible.end; ++j) {
-      const auto* k = static_cast<const Element*>(side.k) + j * shape.head_dim;
-      const auto* v = static_cast<const Element*>(side.v) + j * shape.value_dim;
+    for (std::int64_t j = visible.begin; j < visible.end; ++j) {
+      const auto* k = row_of<Element>(side.k, b, kv, j);
+      const auto* v = row_of<Element>(side.v, b, kv, j);
       const Sum scale = static_cast<Sum>(shape.scale);
       const Sum p = std::exp(scale * dot<Sum>(q, k, shape.head_dim) - lse);
       const Sum ds = p * (dot<Sum>(d_o, v, shape.value_dim) - delta);
-      add_scaled(static_cast<Sum*>(side.dv) + j * shape.value_dim, p, d_o, shape.value_dim);
+      add_scaled(row_of<Sum>(side.dv, b, kv, j), p, d_o, shape.value_dim);
       add_scaled(dq, scale * ds, k, shape.head_dim);
-      add_scaled(static_cast<Sum*>(side.dk) + j * shape.head_dim, scale * ds, q, shape.head_dim);
+      add_scaled(row_of<Sum>(side.dk, b, kv, j), scale * ds, q, shape.head_dim);
     }
   }
 }
 
 template <class Sum>
-void clear_rows(void* array, std::int64_t first, std::int64_t rows, int dim) {
-  auto* begin = static_cast<Sum*>(array) + first * dim;
-  std::fill(begin, begin + rows * dim, Sum(0));
+void clear_rows(const Rows& rows, std::int64_t b, int head, std::int64_t count, int dim) {
+  for (std::int64_t i = 0; i < count; ++i) std::fill_n(row_of<Sum>(rows, b, head, i), dim, Sum(0));
 }
 
 // All operations' share of one key head: nothing that another key head's share writes.
@@ -51,14 +50,12 @@ void attend_backward_head(const AttendBackwardArgs& args, std::int64_t b, int kv
   const TileShape& shape = args.shape;
   for (const KeySide& side : args.keys) {
     if (side.carry) continue;
-    const std::int64_t first = (b * shape.heads.kv_count + kv) * side.keys.count;
-    clear_rows<Sum>(side.dk, first, side.keys.count, shape.head_dim);
-    clear_rows<Sum>(side.dv, first, side.keys.count, shape.value_dim);
+    clear_rows<Sum>(side.dk, b, kv, side.keys.count, shape.head_dim);
+    clear_rows<Sum>(side.dv, b, kv, side.keys.count, shape.value_dim);
   }
   for (int h = 0; h < shape.heads.q_count; ++h) {
     if (shape.heads.kv_of(h) != kv) continue;
-    const std::int64_t first = (b * shape.heads.q_count + h) * args.queries.count;
-    if (!args.carry) clear_rows<Sum>(args.dq, first, args.queries.count, shape.head_dim);
+    if (!args.carry) clear_rows<Sum>(args.dq, b, h, args.queries.count, shape.head_dim);
     for (const KeySide& side : args.keys) {
       for (std::int64_t i = 0; i < args.queries.count; ++i) attend_backward_query<Element>(args, side, b, h, i);
     }

@@ -1,9 +1,20 @@
 #pragma once
-/// The two inner loops of attention.
+/// The two inner loops of attention, and the rows that they run over.
 
 #include <cmath>
 
+#include "kernels/arguments.hpp"
+
 namespace distattn::kernels::reference {
+
+template <class Element>
+const Element* row_of(const ConstRows& rows, std::int64_t batch, std::int64_t head, std::int64_t token) {
+  return static_cast<const Element*>(rows.data) + rows.offset(batch, head, token);
+}
+template <class Element>
+Element* row_of(const Rows& rows, std::int64_t batch, std::int64_t head, std::int64_t token) {
+  return static_cast<Element*>(rows.data) + rows.offset(batch, head, token);
+}
 
 /// Σ_x a[x]·b[x], in eight interleaved sums that compilers turn into vectors without reordering anything.
 template <class Sum, class A, class B>

@@ -55,17 +55,22 @@ Exact compute_exactly(const WholeAttention& attention, Team& team) {
                         .value_dim = static_cast<int>(attention.v.head_dim()),
                         .scale = attention.scale};
   std::vector<double> dk(k.size()), dv(v.size());
-  const KeySide side{
-      .k = k.data(), .v = v.data(), .keys = attention.keys, .bands = attention.bands, .dk = dk.data(), .dv = dv.data()};
-  const std::int64_t rows = shape.batch * heads * attention.queries.count;
+  const std::int64_t queries = attention.queries.count, keys = attention.keys.count;
+  const KeySide side{.k = packed_rows(k.data(), kv_heads, keys, shape.head_dim),
+                     .v = packed_rows(v.data(), kv_heads, keys, shape.value_dim),
+                     .keys = attention.keys,
+                     .bands = attention.bands,
+                     .dk = packed_rows(dk.data(), kv_heads, keys, shape.head_dim),
+                     .dv = packed_rows(dv.data(), kv_heads, keys, shape.value_dim)};
+  const std::int64_t rows = shape.batch * heads * queries;
   std::vector<double> o(static_cast<std::size_t>(rows * shape.value_dim));
   Exact exact;
   exact.lse.resize(static_cast<std::size_t>(rows));
   const AttendArgs forward{.shape = shape,
-                           .q = q.data(),
+                           .q = packed_rows(q.data(), heads, queries, shape.head_dim),
                            .queries = attention.queries,
                            .keys = {&side, 1},
-                           .o = o.data(),
+                           .o = packed_rows(o.data(), heads, queries, shape.value_dim),
                            .lse = exact.lse.data()};
   attend({&forward, 1}, team, never);
   exact.o = unpacked(o, attention.q, shape.value_dim, team);
@@ -78,17 +83,19 @@ Exact compute_exactly(const WholeAttention& attention, Team& team) {
                            .rows = rows,
                            .dim = shape.value_dim,
                            .o = o.data(),
+                           .o_stride = shape.value_dim,
                            .d_o = d_o.data(),
+                           .d_o_stride = shape.value_dim,
                            .delta = delta_rows.data()};
   delta({&row_sums, 1}, team, never);
   const AttendBackwardArgs backward{.shape = shape,
-                                    .q = q.data(),
-                                    .d_o = d_o.data(),
+                                    .q = packed_rows(q.data(), heads, queries, shape.head_dim),
+                                    .d_o = packed_rows(d_o.data(), heads, queries, shape.value_dim),
                                     .lse = exact.lse.data(),
                                     .delta = delta_rows.data(),
                                     .queries = attention.queries,
                                     .keys = {&side, 1},
-                                    .dq = dq.data()};
+                                    .dq = packed_rows(dq.data(), heads, queries, shape.head_dim)};
   attend_backward({&backward, 1}, team, never);
   exact.dq = unpacked(dq, attention.q, shape.head_dim, team);
   exact.dk = unpacked(dk, attention.k, shape.head_dim, team);

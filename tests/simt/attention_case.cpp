@@ -46,6 +46,12 @@ Tensors<T, Sum> tensors(const AttentionCase& c) {
   return made;
 }
 
+/// Of segment i.
+template <class T>
+kernels::Rows query_rows(const AttentionCase& c, std::vector<Array<T>>& arrays, std::size_t i, int dim) {
+  return kernels::packed_rows(arrays[i].data(), c.heads.q_count, c.queries[i].count, dim);
+}
+
 }  // namespace
 
 template <class T, class Sum>
@@ -57,10 +63,13 @@ void Tensors<T, Sum>::list_sides(const AttentionCase& c, bool backward) {
       auto& touching = bands[i * c.keys.size() + j];
       std::copy_if(c.bands.begin(), c.bands.end(), std::back_inserter(touching),
                    [&](const Band& band) { return distattn::touches(band, c.queries[i], c.keys[j]); });
-      kernels::KeySide side{k[j].data(), v[j].data(), c.keys[j], touching};
+      const auto rows = [&](auto& arrays, int dim) {
+        return kernels::packed_rows(arrays[j].data(), c.heads.kv_count, c.keys[j].count, dim);
+      };
+      kernels::KeySide side{rows(k, c.head_dim), rows(v, c.value_dim), c.keys[j], touching};
       if (backward) {
-        side.dk = dk[j].data();
-        side.dv = dv[j].data();
+        side.dk = rows(dk, c.head_dim);
+        side.dv = rows(dv, c.value_dim);
         side.carry = c.carry || i > 0;  // the first operation that reaches a key starts its gradients
       }
       sides[i].push_back(side);
@@ -73,8 +82,8 @@ std::vector<kernels::AttendArgs> Tensors<T, Sum>::forward(const AttentionCase& c
   list_sides(c, false);
   std::vector<kernels::AttendArgs> operations;
   for (std::size_t i = 0; i < c.queries.size(); ++i) {
-    operations.push_back(
-        {shape_of(c, dtype, scale), q[i].data(), c.queries[i], sides[i], o[i].data(), lse[i].data(), c.carry});
+    operations.push_back({shape_of(c, dtype, scale), query_rows(c, q, i, c.head_dim), c.queries[i], sides[i],
+                          query_rows(c, o, i, c.value_dim), lse[i].data(), c.carry});
   }
   return operations;
 }
@@ -84,8 +93,9 @@ std::vector<kernels::AttendBackwardArgs> Tensors<T, Sum>::backward(const Attenti
   list_sides(c, true);
   std::vector<kernels::AttendBackwardArgs> operations;
   for (std::size_t i = 0; i < c.queries.size(); ++i) {
-    operations.push_back({shape_of(c, dtype, scale), q[i].data(), d_o[i].data(), whole_lse[i].data(), delta[i].data(),
-                          c.queries[i], sides[i], dq[i].data(), c.carry});
+    operations.push_back({shape_of(c, dtype, scale), query_rows(c, q, i, c.head_dim),
+                          query_rows(c, d_o, i, c.value_dim), whole_lse[i].data(), delta[i].data(), c.queries[i],
+                          sides[i], query_rows(c, dq, i, c.head_dim), c.carry});
   }
   return operations;
 }
@@ -142,7 +152,7 @@ void Attention<T>::compute_exactly() {
   for (std::size_t s = 0; s < forward.size(); ++s) {
     auto whole = forward[s];
     auto& o = whole_o.emplace_back(exact_.o[s].size());
-    whole.o = o.data();
+    whole.o.data = o.data();
     whole.lse = exact_.whole_lse[s].data();
     whole.carry = false;
     kernels::reference::attend({&whole, 1}, team(), never);

@@ -119,12 +119,18 @@ TEMPLATE_TEST_CASE("converting", "[simt]", float, Bf16, Fp16) {
 }
 
 TEMPLATE_TEST_CASE("delta", "[simt]", float, Bf16, Fp16) {
-  constexpr std::size_t rows = 21, dim = 72;
-  const Array<float> o = drawn<float>(rows * dim, test_seed);
-  const Array<TestType> d_o = drawn<TestType>(rows * dim, test_seed + 1);
+  constexpr std::size_t rows = 21, dim = 72, o_stride = 80, d_o_stride = 72;
+  const Array<float> o = drawn<float>(rows * o_stride, test_seed);
+  const Array<TestType> d_o = drawn<TestType>(rows * d_o_stride, test_seed + 1);
   Array<float> delta(rows), expected(rows);
-  kernels::DeltaArgs args{
-      .dtype = dtype<TestType>(), .rows = rows, .dim = dim, .o = o.data(), .d_o = d_o.data(), .delta = delta.data()};
+  kernels::DeltaArgs args{.dtype = dtype<TestType>(),
+                          .rows = rows,
+                          .dim = dim,
+                          .o = o.data(),
+                          .o_stride = o_stride,
+                          .d_o = d_o.data(),
+                          .d_o_stride = d_o_stride,
+                          .delta = delta.data()};
   CHECK(run(kernels::cuda::delta, args) == 0);
   args.delta = expected.data();
   kernels::delta({&args, 1}, team(), never);

@@ -105,9 +105,11 @@ class Device : public Engine {
   virtual std::string why_not(const Problem& problem, Pass pass) const = 0;
   /// Memory for a program of `rank`, made before the run; both arguments must outlive it.
   virtual std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
-  /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O).
+  /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O). Steps may read and
+  /// write the tensors themselves instead, so that they must stay as they are until store() has returned.
   virtual void load(const Bindings& bindings, BufferTable& buffers) = 0;
-  /// Unpacks this rank's results; gradients of key heads that groups share are summed in group order.
+  /// Unpacks this rank's results into the tensors that load() was given; gradients of key heads that groups share are
+  /// summed in group order.
   virtual void store(const BufferTable& buffers, const Bindings& bindings) = 0;
   /// A transport for this device's memory over one that reaches host memory alone, which must outlive it; null where
   /// there is none.

@@ -40,6 +40,12 @@ TEST_CASE("kokkos kernels conform", "[kokkos]") {
   check_allocations(table);
 }
 
+TEST_CASE("kokkos results do not depend on where rows lie", "[kokkos]") {
+  if (!usable()) return;
+  check_spread_rows(kernels::kokkos_kernels(), named_cases());
+  check_spread_rows(kernels::kokkos_kernels(), random_cases(seed, 100));
+}
+
 TEST_CASE("kokkos results do not depend on the number of threads", "[kokkos]") {
   if (!usable()) return;
   check_thread_counts(kernels::kokkos_kernels(), named_cases());

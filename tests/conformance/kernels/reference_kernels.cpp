@@ -12,6 +12,7 @@ TEST_CASE("reference kernels conform", "[reference]") {
   check_against_float64(table, named_cases(), {});
   check_against_float64(table, random_cases(seed, 40), {});
   check_thread_counts(table, random_cases(seed, 10));
+  check_spread_rows(table, random_cases(seed, 20));
   check_reach_of_nan(table);
   check_empty_rows(table);
   check_allocations(table);

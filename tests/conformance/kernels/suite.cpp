@@ -71,6 +71,17 @@ void check_thread_counts(const HostKernels& kernels, const std::vector<TileCase>
   }
 }
 
+void check_spread_rows(const HostKernels& kernels, const std::vector<TileCase>& cases) {
+  Team team(1);
+  for (const TileCase& tile : cases) {
+    if (!kernels.why_not(tile.shape).empty()) continue;
+    INFO(kernels.name << ": " << tile.name);
+    const CaseInputs inputs = inputs_of(tile);
+    const CaseResults packed = run_case(tile, inputs, kernels, team, nullptr);
+    CHECK(same_bits(run_case(tile, inputs, kernels, team, nullptr, Arrangement::spread), packed));
+  }
+}
+
 void check_reach_of_nan(const HostKernels& kernels) {
   Team team(1);
   const std::vector<TileCase> cases{
@@ -121,11 +132,12 @@ void check_allocations(const HostKernels& kernels) {
   const StopFlag never{false};
   const Band causal{.lo = 0};
   std::vector<float> q(4 * 200 * 32), k(q), v(q), o(q), d_o(q), dq(q), dk(q), dv(q), lse(4 * 200), delta(lse);
-  const KeySide side{k.data(), v.data(), {0, 200, 1}, {&causal, 1}, dk.data(), dv.data()};
+  const auto rows = [](std::vector<float>& values) { return packed_rows(values.data(), 4, 200, 32); };
+  const KeySide side{rows(k), rows(v), {0, 200, 1}, {&causal, 1}, rows(dk), rows(dv)};
   const TileShape shape{DType::fp32, 1, {4, 4, 0, 0, 1}, 32, 32, 0.3};
-  const AttendArgs forward{shape, q.data(), {0, 200, 1}, {&side, 1}, o.data(), lse.data()};
-  const AttendBackwardArgs backward{shape,        q.data(),    d_o.data(), lse.data(),
-                                    delta.data(), {0, 200, 1}, {&side, 1}, dq.data()};
+  const AttendArgs forward{shape, rows(q), {0, 200, 1}, {&side, 1}, rows(o), lse.data()};
+  const AttendBackwardArgs backward{shape,        rows(q),     rows(d_o),  lse.data(),
+                                    delta.data(), {0, 200, 1}, {&side, 1}, rows(dq)};
   const MergeArgs merge{DType::fp32, 800, 32, o.data(), lse.data(), DType::fp32, dq.data(), delta.data()};
   const AccumulateArgs accumulate{DType::fp32, 4 * 200 * 32, dk.data(), DType::fp32, dv.data()};
   const auto run = [&] {

@@ -24,6 +24,8 @@ void check_against_float64(const HostKernels& kernels, const std::vector<TileCas
                            const std::vector<Exclusion>& exclusions);
 /// Teams of 1 … 4 threads give the same bits.
 void check_thread_counts(const HostKernels& kernels, const std::vector<TileCase>& cases);
+/// Rows that lie apart, aligned to an element alone, give the bits of packed ones, and nothing between them is written.
+void check_spread_rows(const HostKernels& kernels, const std::vector<TileCase>& cases);
 /// A NaN or infinity in one query, key, value or dO reaches exactly what sees it.
 void check_reach_of_nan(const HostKernels& kernels);
 /// Queries without a key: (0, −∞), or the carry bit for bit; no gradient.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 #include <random>
+#include <stdexcept>
 
 #include "distattn/tolerance.hpp"
 #include "kernels/element.hpp"
@@ -45,47 +46,137 @@ class TypedArray {
   void* data_ = nullptr;
 };
 
-std::size_t query_values(const TileCase& tile, std::int64_t dim) {
-  return static_cast<std::size_t>(tile.shape.batch * tile.shape.heads.q_count * tile.queries.count * dim);
+/// Heads × tokens of rows, for each sequence of a batch.
+struct ArrayShape {
+  std::int64_t batch, heads, tokens, dim;
+};
+ArrayShape query_shape(const TileCase& tile, int dim) {
+  return {tile.shape.batch, tile.shape.heads.q_count, tile.queries.count, dim};
 }
-std::size_t key_values(const TileCase& tile, const CaseSide& side, std::int64_t dim) {
-  return static_cast<std::size_t>(tile.shape.batch * tile.shape.heads.kv_count * side.keys.count * dim);
+ArrayShape key_shape(const TileCase& tile, const CaseSide& side, int dim) {
+  return {tile.shape.batch, tile.shape.heads.kv_count, side.keys.count, dim};
+}
+std::size_t elements(const ArrayShape& shape) {
+  return static_cast<std::size_t>(shape.batch * shape.heads * shape.tokens * shape.dim);
+}
+
+/// An array of rows in either arrangement; its values are given and taken as if packed.
+class RowsArray {
+ public:
+  RowsArray(DType dtype, const ArrayShape& shape, const std::vector<double>& values, Arrangement arrangement)
+      : dtype_(dtype), shape_(shape), arrangement_(arrangement), array_(dtype, arranged(values)) {}
+
+  Rows rows() {
+    if (arrangement_ == Arrangement::packed) return packed_rows(array_.data(), shape_.heads, shape_.tokens, shape_.dim);
+    const std::int64_t row = shape_.dim + gap, token = shape_.heads * row;
+    return {static_cast<std::byte*>(array_.data()) + lead * size_of(dtype_), {shape_.tokens * token, row, token}};
+  }
+  std::vector<double> values() const {
+    const std::vector<double> all = array_.values();
+    if (arrangement_ == Arrangement::packed) return all;
+    std::vector<double> values(elements(shape_)), rest = all;
+    for_each_row([&](std::size_t packed, std::size_t spread) {
+      const auto at = static_cast<std::ptrdiff_t>(spread);
+      std::copy_n(all.begin() + at, shape_.dim, values.begin() + static_cast<std::ptrdiff_t>(packed));
+      std::fill_n(rest.begin() + at, shape_.dim, filling);
+    });
+    for (const double value : rest) {
+      if (value != filling) throw std::logic_error("a kernel wrote between rows");
+    }
+    return values;
+  }
+
+ private:
+  static constexpr std::size_t lead = 1;  // elements before the first row
+  static constexpr std::int64_t gap = 3;  // and behind every row
+  static constexpr double filling = 96;
+
+  template <class Visit>
+  void for_each_row(Visit visit) const {
+    const auto dim = static_cast<std::size_t>(shape_.dim);
+    std::size_t packed = 0;
+    for (std::int64_t b = 0; b < shape_.batch; ++b) {
+      for (std::int64_t h = 0; h < shape_.heads; ++h) {
+        for (std::int64_t t = 0; t < shape_.tokens; ++t, packed += dim) {
+          const std::int64_t row = (b * shape_.tokens + t) * shape_.heads + h;
+          visit(packed, lead + static_cast<std::size_t>(row * (shape_.dim + gap)));
+        }
+      }
+    }
+  }
+  std::vector<double> arranged(const std::vector<double>& values) const {
+    if (arrangement_ == Arrangement::packed) return values;
+    std::vector<double> all(
+        lead + static_cast<std::size_t>(shape_.batch * shape_.heads * shape_.tokens * (shape_.dim + gap)), filling);
+    for_each_row([&](std::size_t packed, std::size_t spread) {
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(packed), shape_.dim,
+                  all.begin() + static_cast<std::ptrdiff_t>(spread));
+    });
+    return all;
+  }
+
+  DType dtype_;
+  ArrayShape shape_;
+  Arrangement arrangement_;
+  TypedArray array_;
+};
+
+/// delta of every head's rows.
+void run_delta(const HostKernels& kernels, Team& team, DType dtype, const ArrayShape& shape, const ConstRows& o,
+               const ConstRows& d_o, void* delta) {
+  const StopFlag never{false};
+  const DType sum = accumulator_of(dtype);
+  const auto advanced = [](const void* data, std::int64_t count, DType type) {
+    return static_cast<const std::byte*>(data) + count * static_cast<std::int64_t>(size_of(type));
+  };
+  std::vector<DeltaArgs> operations;
+  for (std::int64_t item = 0; item < shape.batch * shape.heads; ++item) {
+    const std::int64_t b = item / shape.heads, h = item % shape.heads;
+    operations.push_back({dtype, sum, shape.tokens, static_cast<int>(shape.dim),
+                          advanced(o.data, o.offset(b, h, 0), sum), o.strides.token,
+                          advanced(d_o.data, d_o.offset(b, h, 0), dtype), d_o.strides.token,
+                          const_cast<std::byte*>(advanced(delta, item * shape.tokens, sum))});
+  }
+  kernels.delta(operations, team, never);
 }
 
 CaseResults run_in(DType dtype, const TileCase& tile, const CaseInputs& inputs, const HostKernels& kernels, Team& team,
-                   const CaseResults* global) {
+                   const CaseResults* global, Arrangement arrangement) {
   const StopFlag never{false};
   const DType sum = accumulator_of(dtype);
   TileShape shape = tile.shape;
   shape.dtype = dtype;
-  const std::vector<double> junk_o(query_values(tile, shape.value_dim), 7.0), junk_lse(query_values(tile, 1), 7.0);
-  TypedArray q(dtype, inputs.q), d_o(dtype, inputs.d_o);
-  TypedArray o(sum, tile.carry ? inputs.o : junk_o), lse(sum, tile.carry ? inputs.lse : junk_lse);
-  TypedArray dq(sum, inputs.dq);
-  std::vector<TypedArray> k, v, dk, dv;
+  const ArrayShape q_shape = query_shape(tile, shape.head_dim), o_shape = query_shape(tile, shape.value_dim);
+  const std::vector<double> junk_o(elements(o_shape), 7.0), junk_lse(elements(query_shape(tile, 1)), 7.0);
+  const auto rows = [&](DType type, const ArrayShape& of, const std::vector<double>& values) {
+    return RowsArray(type, of, values, arrangement);
+  };
+  RowsArray q = rows(dtype, q_shape, inputs.q), d_o = rows(dtype, o_shape, inputs.d_o);
+  RowsArray o = rows(sum, o_shape, tile.carry ? inputs.o : junk_o), dq = rows(sum, q_shape, inputs.dq);
+  TypedArray lse(sum, tile.carry ? inputs.lse : junk_lse);
+  std::vector<RowsArray> k, v, dk, dv;
   std::vector<KeySide> sides;
   for (std::size_t i = 0; i < tile.sides.size(); ++i) {
-    k.emplace_back(dtype, inputs.k[i]);
-    v.emplace_back(dtype, inputs.v[i]);
-    dk.emplace_back(sum, inputs.dk[i]);
-    dv.emplace_back(sum, inputs.dv[i]);
+    const ArrayShape k_shape = key_shape(tile, tile.sides[i], shape.head_dim);
+    const ArrayShape v_shape = key_shape(tile, tile.sides[i], shape.value_dim);
+    k.push_back(rows(dtype, k_shape, inputs.k[i]));
+    v.push_back(rows(dtype, v_shape, inputs.v[i]));
+    dk.push_back(rows(sum, k_shape, inputs.dk[i]));
+    dv.push_back(rows(sum, v_shape, inputs.dv[i]));
     sides.push_back(
-        {k[i].data(), v[i].data(), tile.sides[i].keys, tile.sides[i].bands, dk[i].data(), dv[i].data(), tile.carry});
+        {k[i].rows(), v[i].rows(), tile.sides[i].keys, tile.sides[i].bands, dk[i].rows(), dv[i].rows(), tile.carry});
   }
-  const AttendArgs forward{shape, q.data(), tile.queries, sides, o.data(), lse.data(), tile.carry};
+  const AttendArgs forward{shape, q.rows(), tile.queries, sides, o.rows(), lse.data(), tile.carry};
   kernels.attend({&forward, 1}, team, never);
   CaseResults results;
   results.o = o.values();
   results.lse = lse.values();
 
-  TypedArray global_o(sum, global != nullptr ? global->o : results.o);
+  RowsArray global_o = rows(sum, o_shape, global != nullptr ? global->o : results.o);
   TypedArray global_lse(sum, global != nullptr ? global->lse : results.lse), delta(sum, junk_lse);
-  const DeltaArgs row_sums{
-      dtype,      sum,         static_cast<std::int64_t>(junk_lse.size()), shape.value_dim, global_o.data(),
-      d_o.data(), delta.data()};
-  kernels.delta({&row_sums, 1}, team, never);
-  const AttendBackwardArgs backward{shape,        q.data(), d_o.data(), global_lse.data(), delta.data(),
-                                    tile.queries, sides,    dq.data(),  tile.carry};
+  run_delta(kernels, team, dtype, o_shape, global_o.rows(), d_o.rows(), delta.data());
+  const AttendBackwardArgs backward{shape,        q.rows(), d_o.rows(), global_lse.data(), delta.data(),
+                                    tile.queries, sides,    dq.rows(),  tile.carry};
   kernels.attend_backward({&backward, 1}, team, never);
   results.dq = dq.values();
   for (std::size_t i = 0; i < sides.size(); ++i) {
@@ -108,39 +199,39 @@ CaseInputs inputs_of(const TileCase& tile) {
   const TileShape& shape = tile.shape;
   const DType sum = accumulator_of(shape.dtype);
   CaseInputs inputs;
-  inputs.q = fill(query_values(tile, shape.head_dim), shape.dtype);
-  inputs.d_o = fill(query_values(tile, shape.value_dim), shape.dtype);
+  inputs.q = fill(elements(query_shape(tile, shape.head_dim)), shape.dtype);
+  inputs.d_o = fill(elements(query_shape(tile, shape.value_dim)), shape.dtype);
   if (tile.carry) {
-    inputs.o = fill(query_values(tile, shape.value_dim), sum);
-    inputs.lse = fill(query_values(tile, 1), sum);
+    inputs.o = fill(elements(query_shape(tile, shape.value_dim)), sum);
+    inputs.lse = fill(elements(query_shape(tile, 1)), sum);
     // Some rows have seen nothing yet.
     for (std::size_t row = 0; row < inputs.lse.size(); row += 3) {
       inputs.lse[row] = -INFINITY;
       std::fill_n(inputs.o.begin() + static_cast<std::ptrdiff_t>(row) * shape.value_dim, shape.value_dim, 0.0);
     }
   }
-  inputs.dq = fill(query_values(tile, shape.head_dim), sum);
+  inputs.dq = fill(elements(query_shape(tile, shape.head_dim)), sum);
   for (const CaseSide& side : tile.sides) {
-    inputs.k.push_back(fill(key_values(tile, side, shape.head_dim), shape.dtype));
-    inputs.v.push_back(fill(key_values(tile, side, shape.value_dim), shape.dtype));
-    inputs.dk.push_back(fill(key_values(tile, side, shape.head_dim), sum));
-    inputs.dv.push_back(fill(key_values(tile, side, shape.value_dim), sum));
+    inputs.k.push_back(fill(elements(key_shape(tile, side, shape.head_dim)), shape.dtype));
+    inputs.v.push_back(fill(elements(key_shape(tile, side, shape.value_dim)), shape.dtype));
+    inputs.dk.push_back(fill(elements(key_shape(tile, side, shape.head_dim)), sum));
+    inputs.dv.push_back(fill(elements(key_shape(tile, side, shape.value_dim)), sum));
   }
   return inputs;
 }
 
 CaseResults run_case(const TileCase& tile, const CaseInputs& inputs, const HostKernels& kernels, Team& team,
-                     const CaseResults* global) {
-  return run_in(tile.shape.dtype, tile, inputs, kernels, team, global);
+                     const CaseResults* global, Arrangement arrangement) {
+  return run_in(tile.shape.dtype, tile, inputs, kernels, team, global, arrangement);
 }
 
 CaseResults run_exactly(const TileCase& tile, const CaseInputs& inputs, Team& team) {
-  CaseResults exact = run_in(DType::fp64, tile, inputs, reference_kernels(), team, nullptr);
+  CaseResults exact = run_in(DType::fp64, tile, inputs, reference_kernels(), team, nullptr, Arrangement::packed);
   HostKernels without_delta = reference_kernels();
   without_delta.delta = [](std::span<const DeltaArgs> operations, Team&, const StopFlag&) {
     for (const DeltaArgs& args : operations) std::fill_n(static_cast<double*>(args.delta), args.rows, 0.0);
   };
-  CaseResults terms = run_in(DType::fp64, tile, inputs, without_delta, team, nullptr);
+  CaseResults terms = run_in(DType::fp64, tile, inputs, without_delta, team, nullptr, Arrangement::packed);
   exact.dq_terms = std::move(terms.dq);
   exact.dk_terms = std::move(terms.dk);
   return exact;

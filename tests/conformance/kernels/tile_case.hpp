@@ -44,10 +44,16 @@ struct CaseResults {
   std::vector<std::vector<double>> dk_terms;
 };
 
+/// How arrays of rows lie in memory.
+enum class Arrangement : std::uint8_t {
+  packed,  ///< [batch][head][token][dim], 64-byte aligned
+  spread,  ///< [batch][token][head][dim], with gaps, aligned to an element
+};
+
 /// Forward, delta and backward with `kernels` in the case's element type. The backward pass takes `global`: the exact
-/// (o, lse), as another implementation's.
+/// (o, lse), as another implementation's. Throws if something is written between spread rows.
 CaseResults run_case(const TileCase& tile, const CaseInputs& inputs, const HostKernels& kernels, kernels::Team& team,
-                     const CaseResults* global);
+                     const CaseResults* global, Arrangement arrangement = Arrangement::packed);
 /// The same in float64 by the reference kernels.
 CaseResults run_exactly(const TileCase& tile, const CaseInputs& inputs, kernels::Team& team);
 

@@ -1,0 +1,86 @@
+#include "backends/tensors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include "distattn/error.hpp"
+
+namespace distattn::backends {
+namespace {
+
+/// From the lowest to behind the highest byte of a tensor's elements.
+struct Extent {
+  const std::byte* begin;
+  const std::byte* end;
+};
+
+Extent extent_of(const ConstTensorView& tensor) {
+  std::int64_t low = 0, high = 0;
+  for (std::size_t axis = 0; axis < tensor.shape.size(); ++axis) {
+    if (tensor.shape[axis] == 0) return {tensor.data, tensor.data};
+    const std::int64_t reach = (tensor.shape[axis] - 1) * tensor.strides[axis];
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto bytes = static_cast<std::int64_t>(size_of(tensor.dtype));
+  return {tensor.data + low * bytes, tensor.data + (high + 1) * bytes};
+}
+
+bool overlap(const ConstTensorView& a, const ConstTensorView& b) {
+  const Extent one = extent_of(a), other = extent_of(b);
+  const std::less<const std::byte*> before;
+  return before(one.begin, other.end) && before(other.begin, one.end);
+}
+
+}  // namespace
+
+ConstTensorView view(const Bindings& bindings, Tensor tensor) {
+  switch (tensor) {
+    case Tensor::q:
+      return bindings.q;
+    case Tensor::k:
+      return bindings.k;
+    case Tensor::v:
+      return bindings.v;
+    case Tensor::d_o:
+      return bindings.d_o;
+    case Tensor::o:
+    case Tensor::lse:
+    case Tensor::dq:
+    case Tensor::dk:
+    case Tensor::dv:
+      break;
+  }
+  return result_view(bindings, tensor);
+}
+
+TensorView result_view(const Bindings& bindings, Tensor tensor) {
+  switch (tensor) {
+    case Tensor::o:
+      return bindings.o;
+    case Tensor::lse:
+      return bindings.lse;
+    case Tensor::dq:
+      return bindings.dq;
+    case Tensor::dk:
+      return bindings.dk;
+    case Tensor::dv:
+      return bindings.dv;
+    case Tensor::q:
+    case Tensor::k:
+    case Tensor::v:
+    case Tensor::d_o:
+      break;
+  }
+  detail::expectation_failed("a tensor that a pass writes", __FILE__, __LINE__);
+}
+
+bool may_overlap_inputs(const Bindings& bindings, Tensor result, Pass pass) {
+  const TensorView written = result_view(bindings, result);
+  constexpr std::array inputs{Tensor::q, Tensor::k, Tensor::v, Tensor::d_o, Tensor::o, Tensor::lse};
+  const std::size_t count = pass == Pass::forward ? 3 : inputs.size();
+  return std::any_of(inputs.begin(), inputs.begin() + count,
+                     [&](Tensor input) { return overlap(written, view(bindings, input)); });
+}
+
+}  // namespace distattn::backends
