@@ -101,9 +101,10 @@ void ExchangeLane::list(std::span<const Packet> packets, ucp_mem_h memory) {
   flushing_.outgoing = true;
 }
 
-/// Receives first: what is expected goes straight to its place.
+/// Sends first. A receive whose message was announced asks for it at once, and what a peer then sends would stand
+/// before its consent to be sent something: two that exchange would take turns.
 void ExchangeLane::post(const Step& step) {
-  for (const bool outgoing : {false, true}) {
+  for (const bool outgoing : {true, false}) {
     for (std::size_t i = 0; i < count_; ++i) {
       Message& message = messages_[i];
       if (message.outgoing != outgoing) continue;
