@@ -15,6 +15,12 @@ namespace distattn::kernels::kokkos {
 
 namespace {
 
+void clear(const ClearedRows& cleared) {
+  for (std::int64_t row = 0; row < cleared.count; ++row) {
+    std::fill_n(cleared.rows.data + row * cleared.rows.stride, cleared.dim, 0.f);
+  }
+}
+
 /// One task on one thread.
 class TaskRunner {
  public:
@@ -23,6 +29,7 @@ class TaskRunner {
       : kernels_(kernels),
         args_(args),
         shape_(args.shape),
+        task_(task),
         side_(args.keys[static_cast<std::size_t>(task.side)]),
         batch_(task.head / args.shape.heads.q_count),
         head_(task.head % args.shape.heads.q_count),
@@ -42,6 +49,9 @@ class TaskRunner {
 
   /// Adds the gradients of the keys [first, first + count).
   void run(std::int64_t first, std::int64_t count) {
+    if (task_.starts_queries) {
+      clear({rows_of_head(args_.dq, batch_, head_, rows_.begin), rows_.end - rows_.begin, shape_.head_dim});
+    }
     for (std::int64_t key = first; key < first + count; key += backward_chunk) {
       add_chunk(key, std::min<std::int64_t>(backward_chunk, first + count - key));
     }
@@ -58,11 +68,18 @@ class TaskRunner {
                               .v = rows_of_head(side_.v, shape_.dtype, batch_, kv_head_, key),
                               .keys = static_cast<int>(count),
                               .dk = rows_of_head(side_.dk, batch_, kv_head_, key),
-                              .dv = rows_of_head(side_.dv, batch_, kv_head_, key)};
+                              .dv = rows_of_head(side_.dv, batch_, kv_head_, key),
+                              .carry = !task_.starts_keys};
     const std::int64_t step = kernels_.backward_rows;
     bool packed = false;
     for (std::int64_t row = rows_.begin; row < rows_.end && !stop_.load(std::memory_order_relaxed); row += step) {
       add_block(chunk, keys, key, row, std::min(step, rows_.end - row), packed);
+    }
+    if (packed) {
+      kernels_.backward_chunk_end(chunk, scratch_);
+    } else if (!chunk.carry) {
+      clear({chunk.dk, count, chunk.head_dim});
+      clear({chunk.dv, count, chunk.value_dim});
     }
   }
 
@@ -70,12 +87,16 @@ class TaskRunner {
                  bool& packed) {
     const Run queries = part_of(args_.queries, row, rows);
     const std::int64_t at = (std::int64_t{batch_} * shape_.heads.q_count + head_) * args_.queries.count + row;
-    const BackwardBlock block{.q = rows_of_head(args_.q, shape_.dtype, batch_, head_, row),
-                              .d_o = rows_of_head(args_.d_o, shape_.dtype, batch_, head_, row),
-                              .lse = static_cast<const float*>(args_.lse) + at,
-                              .delta = static_cast<const float*>(args_.delta) + at,
-                              .rows = static_cast<int>(rows),
-                              .dq = rows_of_head(args_.dq, batch_, head_, row)};
+    const BackwardBlock block{
+        .q = rows_of_head(args_.q, shape_.dtype, batch_, head_, row),
+        .d_o = rows_of_head(args_.d_o, shape_.dtype, batch_, head_, row),
+        .lse = static_cast<const float*>(args_.lse) + at,
+        .delta = static_cast<const float*>(args_.delta) + at,
+        .rows = static_cast<int>(rows),
+        .dq = rows_of_head(args_.dq, batch_, head_, row),
+        .next_q = rows_of_head(args_.q, shape_.dtype, batch_, head_, row + rows),
+        .next_d_o = rows_of_head(args_.d_o, shape_.dtype, batch_, head_, row + rows),
+        .next_rows = static_cast<int>(std::min<std::int64_t>(kernels_.backward_rows, rows_.end - row - rows))};
     bool begun = false;
     for (const Touch* touch = first_touch_; touch != last_touch_; ++touch) {
       const Band& band = side_.bands[static_cast<std::size_t>(touch->band)];
@@ -87,7 +108,7 @@ class TaskRunner {
       for (int i = 0; i < block.rows; ++i) {
         if (block.lse[i] == -INFINITY) begin_[static_cast<std::size_t>(i)] = end_[static_cast<std::size_t>(i)] = 0;
       }
-      kernels_.backward_pass(chunk, begin_.data(), end_.data(), scratch_, stop_);
+      kernels_.backward_pass(chunk, block, begin_.data(), end_.data(), scratch_, stop_);
     }
     if (begun) kernels_.backward_block_end(chunk, block, scratch_);
   }
@@ -95,6 +116,7 @@ class TaskRunner {
   const VectorKernels& kernels_;
   const AttendBackwardArgs& args_;
   const TileShape& shape_;
+  const BackwardTask& task_;
   const KeySide& side_;
   int batch_, head_, kv_head_;
   IndexRange rows_;
@@ -128,12 +150,8 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
   }
   const std::size_t with_ranges = bytes + 2 * static_cast<std::size_t>(kernels.backward_rows) * sizeof(std::int32_t);
 
-  launch(team, static_cast<std::int64_t>(made.cleared.size()), stop, [&](int, std::int64_t i) {
-    const ClearedRows& cleared = made.cleared[static_cast<std::size_t>(i)];
-    for (std::int64_t row = 0; row < cleared.count; ++row) {
-      std::fill_n(cleared.rows.data + row * cleared.rows.stride, cleared.dim, 0.f);
-    }
-  });
+  launch(team, static_cast<std::int64_t>(made.cleared.size()), stop,
+         [&](int, std::int64_t i) { clear(made.cleared[static_cast<std::size_t>(i)]); });
   launch(team, static_cast<std::int64_t>(made.tasks.size()), stop, [&](int thread, std::int64_t i) {
     const BackwardTask& task = made.tasks[static_cast<std::size_t>(i)];
     const AttendBackwardArgs& args = operations[static_cast<std::size_t>(task.operation)];

@@ -26,6 +26,9 @@ inline constexpr int gradient_vectors = vector_registers == 32 ? 4 : 2;
 inline constexpr int gradient_width = gradient_vectors * lanes;
 static_assert(backward_keys % gradient_rows == 0);
 
+/// Rows of dK and dV in scratch: the last tile of rows may reach beyond the chunk.
+inline constexpr int gradient_keys = backward_chunk + gradient_rows;
+
 inline constexpr int column_tile = backward_chunk * tile_rows + 16;
 
 /// Which operands have neither NaN nor infinity. Elsewhere a coefficient of 0 does not hide what a query does not see.
@@ -45,6 +48,8 @@ struct BackwardScratch {
   float* lse;            // [row], times log2e
   float* delta;          // [row], times scale
   float* d_queries;      // [panel][head_dim][panel_width]
+  float* d_keys;         // [dim panel][key][gradient_width]
+  float* d_values;       // [dim panel][key][gradient_width]
   float* weights;        // Pᵀ: [key][row]
   float* d_scores;       // dSᵀ: [key][row]
   float* widened;        // [row][dim]: where 16-bit rows are widened
@@ -63,6 +68,8 @@ struct BackwardScratch {
     lse = carve.floats(backward_rows);
     delta = carve.floats(backward_rows);
     d_queries = carve.floats(backward_rows * head_dim);
+    d_keys = carve.floats(gradient_keys * rounded_up(head_dim, gradient_width));
+    d_values = carve.floats(gradient_keys * rounded_up(value_dim, gradient_width));
     weights = carve.floats(backward_keys * backward_rows);
     d_scores = carve.floats(backward_keys * backward_rows);
     widened = carve.floats(backward_rows * bigger(head_dim, value_dim));
@@ -70,6 +77,12 @@ struct BackwardScratch {
     bytes = carve.bytes();
   }
 };
+
+inline void clear_gradients(float* gradients, int keys, int dim) {
+  for (int x = 0; x < dim; x += gradient_width, gradients += gradient_keys * gradient_width) {
+    for (int i = 0; i < keys * gradient_width; i += lanes) store(gradients + i, 0.f);
+  }
+}
 
 /// Packs a chunk of keys for any number of blocks of queries.
 inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) {
@@ -87,6 +100,8 @@ inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) 
         widened(rows_from(chunk.v, chunk.dtype, j), chunk.dtype, count, value_dim, scratch.widened);
     pack_transposed<tile_rows>(v, count, value_dim, 1.f, scratch.values + j * value_dim);
   }
+  clear_gradients(scratch.d_keys, chunk.keys, head_dim);
+  clear_gradients(scratch.d_values, chunk.keys, value_dim);
 }
 
 /// Packs rows of queries or of dO both ways: along and across the lanes. Returns whether all are finite.
@@ -114,11 +129,26 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
   for (int i = 0; i < backward_rows * chunk.head_dim; i += lanes) store(scratch.d_queries + i, 0.f);
 }
 
+/// What the end of a block and the next block will ask memory for. Brought nearer while the block's last keys are
+/// multiplied: what comes earlier is gone again by then.
+struct NextRows {
+  Prefetch d_queries, queries, d_outputs;
+  bool due = false;
+
+  DISTATTN_INLINE void some() {
+    if (!due) return;
+    d_queries.some();
+    queries.some();
+    d_outputs.some();
+  }
+};
+
 /// Pᵀ of one panel of queries against keys [key, end).
 inline void weigh_panel(const BackwardChunk& chunk, const PanelKeys& keys, int row, int key, int end,
-                        const BackwardScratch& scratch) {
+                        const BackwardScratch& scratch, NextRows& next) {
   const float* queries = scratch.queries + row * chunk.head_dim;
   for (int j = key; j < end; j += tile_rows) {
+    next.some();
     float* weights = scratch.weights + (j - key) * backward_rows + row;
     visit_tile<backward_rows>(keys, j, weights, 0.f, [&]<int Vectors, bool Masked>(int from) {
       product<tile_rows, Vectors, 1, tile_rows, panel_width>(
@@ -136,9 +166,10 @@ inline void weigh_panel(const BackwardChunk& chunk, const PanelKeys& keys, int r
 
 /// dSᵀ of one panel of queries against keys [key, end), from their Pᵀ.
 inline void differentiate_panel(const BackwardChunk& chunk, const PanelKeys& keys, int row, int key, int end,
-                                const BackwardScratch& scratch) {
+                                const BackwardScratch& scratch, NextRows& next) {
   const float* d_outputs = scratch.d_outputs + row * chunk.value_dim;
   for (int j = key; j < end; j += tile_rows) {
+    next.some();
     const float* weights = scratch.weights + (j - key) * backward_rows + row;
     float* d_scores = scratch.d_scores + (j - key) * backward_rows + row;
     visit_tile<backward_rows>(keys, j, d_scores, 0.f, [&]<int Vectors, bool Masked>(int from) {
@@ -174,35 +205,29 @@ inline RowRange rows_seeing(const PanelKeys (&panels)[backward_panels], int key,
 }
 
 /// into[j][x] += Σ_row coefficients[j][row] · rows[row][x] for keys j of [key, end) and one panel of `Vectors` vectors
-/// of the head dimension, `width` of whose columns are real.
+/// of the head dimension.
 template <int Vectors>
-DISTATTN_INLINE void add_gradient_panel(const PanelKeys (&panels)[backward_panels], int key, int end, int width,
-                                        const float* coefficients, const float* rows, const HeadRows<float>& into) {
+DISTATTN_INLINE void add_gradient_panel(const PanelKeys (&panels)[backward_panels], int key, int end,
+                                        const float* coefficients, const float* rows, float* into) {
   for (int j = key; j < end; j += gradient_rows) {
     const RowRange seeing = rows_seeing(panels, j, smaller(gradient_rows, end - j));
     if (seeing.to <= seeing.from) continue;
-    float* at = into.data + j * into.stride;
+    float* at = into + j * gradient_width;
     product<gradient_rows, Vectors, backward_rows, 1, gradient_width>(
         seeing.to - seeing.from, coefficients + (j - key) * backward_rows + seeing.from,
-        rows + seeing.from * gradient_width,
-        [&](int i, int v) {
-          return i < end - j ? load_first(at + i * into.stride + v * lanes, width - v * lanes) : Vector(0.f);
-        },
+        rows + seeing.from * gradient_width, [&](int i, int v) { return load(at + i * gradient_width + v * lanes); },
         [&](int i, int v, Vector sum) {
-          if (i < end - j) store_first(at + i * into.stride + v * lanes, sum, width - v * lanes);
+          if (i < end - j) store(at + i * gradient_width + v * lanes, sum);
         });
   }
 }
 
 /// dV += Pᵀ·dO, or dK += dSᵀ·Q.
 inline void add_gradient(const PanelKeys (&panels)[backward_panels], int key, int end, int dim,
-                         const float* coefficients, const float* rows, const HeadRows<float>& into) {
-  for (int x = 0; x < dim; x += gradient_width, rows += backward_rows * gradient_width) {
-    const int width = smaller(gradient_width, dim - x);
-    const auto add = [&]<int Vectors>() {
-      add_gradient_panel<Vectors>(panels, key, end, width, coefficients, rows, {into.data + x, into.stride});
-    };
-    switch ((width + lanes - 1) / lanes) {
+                         const float* coefficients, const float* rows, float* into) {
+  for (int x = 0; x < dim; x += gradient_width) {
+    const auto add = [&]<int Vectors>() { add_gradient_panel<Vectors>(panels, key, end, coefficients, rows, into); };
+    switch ((smaller(gradient_width, dim - x) + lanes - 1) / lanes) {
       case 1:
         add.template operator()<1>();
         break;
@@ -216,20 +241,23 @@ inline void add_gradient(const PanelKeys (&panels)[backward_panels], int key, in
         add.template operator()<gradient_vectors>();
         break;
     }
+    rows += backward_rows * gradient_width;
+    into += gradient_keys * gradient_width;
   }
 }
 
 /// The same without touching rows that do not see a key.
 inline void add_seen_gradient(const PanelKeys (&panels)[backward_panels], int key, int end, int dim,
-                              const float* coefficients, const float* rows, const HeadRows<float>& into) {
+                              const float* coefficients, const float* rows, float* into) {
   for (int j = key; j < end; ++j) {
     for (int row = 0; row < backward_rows; ++row) {
       const PanelKeys& keys = panels[row / panel_width];
       if (j < keys.begin[row % panel_width] || j >= keys.end[row % panel_width]) continue;
       const float coefficient = coefficients[(j - key) * backward_rows + row];
       for (int x = 0; x < dim; ++x) {
-        into.data[j * into.stride + x] +=
-            coefficient * rows[(x / gradient_width * backward_rows + row) * gradient_width + x % gradient_width];
+        const int panel = x / gradient_width, column = x % gradient_width;
+        into[(panel * gradient_keys + j) * gradient_width + column] +=
+            coefficient * rows[(panel * backward_rows + row) * gradient_width + column];
       }
     }
   }
@@ -277,16 +305,16 @@ inline void add_products(const BackwardChunk& chunk, const PanelKeys (&panels)[b
   const bool all = all_see(panels, key, end);
   const Finite& finite = *scratch.finite;
   (all || finite.d_outputs ? add_gradient : add_seen_gradient)(panels, key, end, chunk.value_dim, scratch.weights,
-                                                               scratch.d_output_rows, chunk.dv);
+                                                               scratch.d_output_rows, scratch.d_values);
   (all || finite.queries ? add_gradient : add_seen_gradient)(panels, key, end, chunk.head_dim, scratch.d_scores,
-                                                             scratch.query_rows, chunk.dk);
+                                                             scratch.query_rows, scratch.d_keys);
   for (int p = 0; p < backward_panels; ++p) {
     (all || finite.keys ? add_d_queries : add_seen_d_queries)(chunk, panels[p], p * panel_width, key, end, scratch);
   }
 }
 
-inline void backward_pass(const BackwardChunk& chunk, const std::int32_t* begin, const std::int32_t* end_of,
-                          std::byte* memory, const StopFlag& stop) {
+inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
+                          const std::int32_t* end_of, std::byte* memory, const StopFlag& stop) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   PanelKeys panels[backward_panels];
   int first = 0x7fffffff, last = 0;
@@ -295,11 +323,17 @@ inline void backward_pass(const BackwardChunk& chunk, const std::int32_t* begin,
     first = smaller(first, panels[p].first);
     last = bigger(last, panels[p].last);
   }
+  NextRows next{{rows_of(block.dq), DType::fp32, block.rows, chunk.head_dim},
+                {block.next_q, chunk.dtype, block.next_rows, chunk.head_dim},
+                {block.next_d_o, chunk.dtype, block.next_rows, chunk.value_dim}};
   for (int key = first / tile_rows * tile_rows; key < last; key += backward_keys) {
     if (stop.load(std::memory_order_relaxed)) return;
     const int end = smaller(last, key + backward_keys);
-    for (int p = 0; p < backward_panels; ++p) weigh_panel(chunk, panels[p], p * panel_width, key, end, scratch);
-    for (int p = 0; p < backward_panels; ++p) differentiate_panel(chunk, panels[p], p * panel_width, key, end, scratch);
+    next.due = key + backward_keys >= last;
+    for (int p = 0; p < backward_panels; ++p) weigh_panel(chunk, panels[p], p * panel_width, key, end, scratch, next);
+    for (int p = 0; p < backward_panels; ++p) {
+      differentiate_panel(chunk, panels[p], p * panel_width, key, end, scratch, next);
+    }
     add_products(chunk, panels, key, end, scratch);
   }
 }
@@ -315,6 +349,24 @@ inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& 
                                      store_quad(at, load_quad(at) + four);
                                    });
   }
+}
+
+/// into (+)= gradients of the chunk's keys.
+inline void put_gradients(const float* gradients, int keys, int dim, bool carry, const HeadRows<float>& into) {
+  for (int j = 0; j < keys; ++j) {
+    float* row = into.data + j * into.stride;
+    for (int x = 0; x < dim; x += lanes) {
+      const float* at = gradients + (x / gradient_width * gradient_keys + j) * gradient_width + x % gradient_width;
+      const Vector sum = load(at);
+      store_first(row + x, carry ? load_first(row + x, dim - x) + sum : sum, dim - x);
+    }
+  }
+}
+
+inline void backward_chunk_end(const BackwardChunk& chunk, std::byte* memory) {
+  const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
+  put_gradients(scratch.d_keys, chunk.keys, chunk.head_dim, chunk.carry, chunk.dk);
+  put_gradients(scratch.d_values, chunk.keys, chunk.value_dim, chunk.carry, chunk.dv);
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -65,7 +65,6 @@ void BackwardPlan::make(std::span<const AttendBackwardArgs> operations, std::int
     sums_count += heads_of(args.shape) * chunks_of(args.queries.count, query_chunk_rows(args, rows));
   }
   number_key_sums(operations, keys, sums_count);
-  clear_results(operations);
   std::int32_t query_sum = 0;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const auto& args = operations[i];
@@ -77,7 +76,9 @@ void BackwardPlan::make(std::span<const AttendBackwardArgs> operations, std::int
     }
     query_sum += heads_of(args.shape) * chunks_of(args.queries.count, chunk);
   }
-  take_turns();
+  take_turns(operations);
+  clear_untouched(operations, rows, keys);
+  std::fill(sums.begin(), sums.end(), 0);
 }
 
 void BackwardPlan::number_key_sums(std::span<const AttendBackwardArgs> operations, std::int64_t keys,
@@ -85,28 +86,50 @@ void BackwardPlan::number_key_sums(std::span<const AttendBackwardArgs> operation
   key_sums_.clear();
   for (const auto& args : operations) {
     for (const auto& side : args.keys) {
-      const auto known = [&](const auto& entry) { return entry.first == side.dk.data; };
-      if (std::any_of(key_sums_.begin(), key_sums_.end(), known)) continue;
-      key_sums_.emplace_back(side.dk.data, first);
+      const auto known = std::find_if(key_sums_.begin(), key_sums_.end(),
+                                      [&](const KeySums& entry) { return entry.dk == side.dk.data; });
+      if (known != key_sums_.end()) {
+        known->carry = known->carry && side.carry;
+        continue;
+      }
+      key_sums_.push_back({side.dk.data, first, side.carry});
       first += kv_heads_of(args.shape) * chunks_of(side.keys.count, key_chunk_keys(side, keys));
     }
   }
   sums.assign(static_cast<std::size_t>(first), 0);
 }
 
-void BackwardPlan::clear_results(std::span<const AttendBackwardArgs> operations) {
-  const auto clear = [&](const Rows& rows, std::int64_t batch, int heads, std::int64_t count, int dim) {
+const BackwardPlan::KeySums& BackwardPlan::sums_of(const KeySide& side) const {
+  return *std::find_if(key_sums_.begin(), key_sums_.end(),
+                       [&](const KeySums& entry) { return entry.dk == side.dk.data; });
+}
+
+void BackwardPlan::clear_untouched(std::span<const AttendBackwardArgs> operations, std::int64_t rows,
+                                   std::int64_t keys) {
+  const auto clear = [&](const Rows& values, std::int64_t batch, int heads, std::int64_t count, std::int64_t chunk,
+                         int dim, std::int32_t sum) {
     for (std::int64_t b = 0; b < batch; ++b) {
-      for (int head = 0; head < heads; ++head) cleared.push_back({rows_of_head(rows, b, head, 0), count, dim});
+      for (int head = 0; head < heads; ++head) {
+        for (std::int64_t first = 0; first < count; first += chunk, ++sum) {
+          if (sums[static_cast<std::size_t>(sum)] > 0) continue;
+          cleared.push_back({rows_of_head(values, b, head, first), std::min(chunk, count - first), dim});
+        }
+      }
     }
   };
+  std::int32_t query_sum = 0;
   for (const auto& args : operations) {
     const TileShape& shape = args.shape;
-    if (!args.carry) clear(args.dq, shape.batch, shape.heads.q_count, args.queries.count, shape.head_dim);
+    const int heads = shape.heads.q_count, kv_heads = shape.heads.kv_count;
+    const std::int64_t chunk = query_chunk_rows(args, rows);
+    if (!args.carry) clear(args.dq, shape.batch, heads, args.queries.count, chunk, shape.head_dim, query_sum);
+    query_sum += heads_of(shape) * chunks_of(args.queries.count, chunk);
     for (const auto& side : args.keys) {
       if (side.carry) continue;
-      clear(side.dk, shape.batch, shape.heads.kv_count, side.keys.count, shape.head_dim);
-      clear(side.dv, shape.batch, shape.heads.kv_count, side.keys.count, shape.value_dim);
+      const std::int32_t sum = sums_of(side).first;
+      const std::int64_t size = key_chunk_keys(side, keys);
+      clear(side.dk, shape.batch, kv_heads, side.keys.count, size, shape.head_dim, sum);
+      clear(side.dv, shape.batch, kv_heads, side.keys.count, size, shape.value_dim, sum);
     }
   }
 }
@@ -160,15 +183,13 @@ void BackwardPlan::add_tasks(const AttendBackwardArgs& args, std::size_t block, 
       BackwardTask task = tasks[i];
       const KeySide& side = args.keys[static_cast<std::size_t>(task.side)];
       const std::int32_t key_chunks = chunks_of(side.keys.count, key_chunk_keys(side, keys));
-      const auto sums_of_side = std::find_if(key_sums_.begin(), key_sums_.end(),
-                                             [&](const auto& entry) { return entry.first == side.dk.data; });
       // Within a round, query heads of one key head meet different chunks of its keys, one after the other.
       const std::int32_t row = query_chunk * query_heads_per_key_head + of.place;
       task.head = head;
       task.order = of.place * kv_heads_of(args.shape) + of.kv;
       task.round = ((task.key_chunk - row) % key_chunks + key_chunks) % key_chunks;
       task.query_sum = first_query_sum + head * query_chunks + query_chunk;
-      task.key_sum = sums_of_side->second + of.kv * key_chunks + task.key_chunk;
+      task.key_sum = sums_of(side).first + of.kv * key_chunks + task.key_chunk;
       if (head == 0) {
         tasks[i] = task;
       } else {
@@ -178,7 +199,7 @@ void BackwardPlan::add_tasks(const AttendBackwardArgs& args, std::size_t block, 
   }
 }
 
-void BackwardPlan::take_turns() {
+void BackwardPlan::take_turns(std::span<const AttendBackwardArgs> operations) {
   // Longest first; among equals a round after the other, so that neighbours in the list can run side by side.
   std::sort(tasks.begin(), tasks.end(), [](const BackwardTask& a, const BackwardTask& b) {
     return std::tie(b.pairs, a.round, a.operation, a.query_chunk, a.order, a.side, a.key_chunk) <
@@ -187,8 +208,10 @@ void BackwardPlan::take_turns() {
   for (BackwardTask& task : tasks) {
     task.query_turn = sums[static_cast<std::size_t>(task.query_sum)]++;
     task.key_turn = sums[static_cast<std::size_t>(task.key_sum)]++;
+    const AttendBackwardArgs& args = operations[static_cast<std::size_t>(task.operation)];
+    task.starts_queries = task.query_turn == 0 && !args.carry;
+    task.starts_keys = task.key_turn == 0 && !sums_of(args.keys[static_cast<std::size_t>(task.side)]).carry;
   }
-  std::fill(sums.begin(), sums.end(), 0);
 }
 
 }  // namespace distattn::kernels::kokkos

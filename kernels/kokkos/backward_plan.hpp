@@ -25,9 +25,10 @@ struct BackwardTask {
   std::int32_t query_block = 0;  ///< of BackwardPlan::queries: the query chunk
   std::int32_t query_sum = 0, query_turn = 0;
   std::int32_t key_sum = 0, key_turn = 0;
+  bool starts_queries = false, starts_keys = false;  ///< the sum holds nothing before it
 };
 
-/// Rows of one head that start at zero.
+/// Rows of one head that no task adds to: zeros.
 struct ClearedRows {
   HeadRows<float> rows;
   std::int64_t count;
@@ -50,11 +51,19 @@ struct BackwardPlan {
  private:
   void add_tasks(const AttendBackwardArgs& args, std::size_t block, std::int64_t rows, std::int64_t keys,
                  std::int32_t first_query_sum);
-  void clear_results(std::span<const AttendBackwardArgs> operations);
   void number_key_sums(std::span<const AttendBackwardArgs> operations, std::int64_t keys, std::int32_t first);
-  void take_turns();
+  void take_turns(std::span<const AttendBackwardArgs> operations);
+  void clear_untouched(std::span<const AttendBackwardArgs> operations, std::int64_t rows, std::int64_t keys);
 
-  std::vector<std::pair<const void*, std::int32_t>> key_sums_;  // dk of a side, its first sum
+  /// Sums of a side's gradients, in the order of batch, head and chunk.
+  struct KeySums {
+    const void* dk;
+    std::int32_t first;
+    bool carry;  ///< of all sides that share them
+  };
+  const KeySums& sums_of(const KeySide& side) const;
+
+  std::vector<KeySums> key_sums_;
 };
 
 }  // namespace distattn::kernels::kokkos

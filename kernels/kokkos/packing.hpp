@@ -15,6 +15,8 @@ DISTATTN_INLINE HeadRows<const void> rows_from(const HeadRows<const void>& rows,
   return {static_cast<const std::byte*>(rows.data) + bytes, rows.stride};
 }
 
+inline HeadRows<const void> rows_of(const HeadRows<float>& rows) { return {rows.data, rows.stride}; }
+
 /// Rows that will be packed soon, brought nearer a few lines at a time between products: packing them would otherwise
 /// wait for the memory behind the second-level cache.
 class Prefetch {

@@ -20,6 +20,7 @@ const VectorKernels vector_kernels{
     .backward_block_begin = backward_block_begin,
     .backward_pass = backward_pass,
     .backward_block_end = backward_block_end,
+    .backward_chunk_end = backward_chunk_end,
 };
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -41,7 +41,7 @@ struct AttendPass {
 /// Keys whose gradients are computed together, at most.
 inline constexpr int backward_chunk = 576;
 
-/// A chunk of keys of one head, and where its gradients are added.
+/// A chunk of keys of one head, and where its gradients are added, or written when not carry.
 struct BackwardChunk {
   DType dtype = DType::fp32;  ///< of k, v, q, d_o; not fp64
   int head_dim = 0, value_dim = 0;
@@ -49,15 +49,19 @@ struct BackwardChunk {
   HeadRows<const void> k, v;
   int keys = 0;
   HeadRows<float> dk, dv;
+  bool carry = false;
 };
 
-/// Up to backward_rows queries of one head. dQ is added to.
+/// Up to backward_rows queries of one head. dQ is added to. `next_q`, `next_d_o`: rows that will probably be asked for
+/// soon.
 struct BackwardBlock {
   HeadRows<const void> q, d_o;
   const float* lse = nullptr;
   const float* delta = nullptr;
   int rows = 0;
   HeadRows<float> dq;
+  HeadRows<const void> next_q, next_d_o;
+  int next_rows = 0;
 };
 
 struct VectorKernels {
@@ -72,14 +76,16 @@ struct VectorKernels {
   /// Most rows of a block, and bytes of scratch that a chunk and a block need.
   int backward_rows;
   std::size_t (*backward_scratch)(int head_dim, int value_dim);
-  /// For each chunk, any number of blocks; for each block, any number of passes; all with the same scratch. In a pass
+  /// For each chunk, any number of blocks; for each block, any number of passes; all with the same scratch. A chunk's
+  /// end adds dK and dV to the results, a block's end dQ. In a pass
   /// query i sees keys begin[i] ≤ index < end[i] of the chunk; both arrays have backward_rows entries, 0 past the
   /// block's rows and for queries without a key in the whole attention (lse −∞).
   void (*backward_chunk_begin)(const BackwardChunk& chunk, std::byte* scratch);
   void (*backward_block_begin)(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* scratch);
-  void (*backward_pass)(const BackwardChunk& chunk, const std::int32_t* begin, const std::int32_t* end,
-                        std::byte* scratch, const StopFlag& stop);
+  void (*backward_pass)(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
+                        const std::int32_t* end, std::byte* scratch, const StopFlag& stop);
   void (*backward_block_end)(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* scratch);
+  void (*backward_chunk_end)(const BackwardChunk& chunk, std::byte* scratch);
 };
 
 /// One for each instruction set that this build has code for.
