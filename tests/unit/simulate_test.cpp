@@ -155,11 +155,15 @@ TEST_CASE("a rank packs its inputs first and unpacks its results last", "[simula
   Machine machine = slow_machine(1, 2);
   machine.memory_bytes_per_s = 10;
   ProgramSketch sketch = SketchBuilder(0).compute(0, 4);
-  sketch.load_bytes = 20;
-  sketch.store_bytes = 50;
+  sketch.load = {20, 10};
+  sketch.store = {50, 0};
   const Timeline timeline = run({sketch, SketchBuilder(1)}, machine);
   CHECK(timeline.spans[0].start_s == 2);
   CHECK(timeline.seconds == 11);
+  machine.cores = 2;
+  const Timeline in_place = run({sketch}, machine, 2);  // cores use what only tiles touch where it is
+  CHECK(in_place.spans[0].start_s == Approx(0.5));
+  CHECK(in_place.seconds == Approx(0.5 + 2 + 2.5));
 }
 
 TEST_CASE("a copy between ranks on cores keeps one busy", "[simulate]") {

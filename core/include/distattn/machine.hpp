@@ -58,7 +58,7 @@ struct Machine {
   std::array<std::array<std::optional<KernelRates>, 2>, 4> rates;
   std::int64_t memory_bytes = 0;  ///< of one rank's device; where ranks compute on cores, of the node
   int cores = 0;                  ///< of a node, shared by its ranks' threads; 0: every rank has a device of its own
-  double memory_bytes_per_s = 0;  ///< of a rank, for merges and conversions; 0: they cost nothing
+  double memory_bytes_per_s = 0;  ///< of a rank, or a thread on cores, that merges; 0: merging costs nothing
   std::map<std::string, std::string> sources;  ///< by field: where its figure is from
   std::string measured;  ///< UTC time of calibration, "2026-02-03T04:05:06Z"; empty: never measured here
 

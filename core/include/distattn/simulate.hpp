@@ -35,8 +35,14 @@ struct ProgramSketch {
     Lane lane = Lane::compute;
   };
 
+  /// Bytes read and written to pack own inputs, or to unpack own results.
+  struct Packing {
+    std::int64_t bytes = 0;
+    std::int64_t in_place_bytes = 0;  ///< of these: of values that only tiles touch; cores use them where they are
+  };
+
   Rank rank = 0;
-  std::int64_t load_bytes = 0, store_bytes = 0;  ///< read and written to pack own inputs, to unpack own results
+  Packing load, store;  ///< load: also what delta is computed from
   std::vector<Step> steps;
   std::vector<Work> works;
   std::vector<Message> sends;  ///< of a step: by peer

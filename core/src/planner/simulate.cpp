@@ -54,7 +54,7 @@ class Simulation {
   }
 
   Timeline run() {
-    for (std::size_t r = 0; r < ranks_.size(); ++r) work(r, load_of(r), 1, touch_seconds(ranks_[r].load_bytes), 0);
+    for (std::size_t r = 0; r < ranks_.size(); ++r) work(r, load_of(r), threads_, packing_seconds(ranks_[r].load), 0);
     double now = 0;
     while (!queue_.empty()) {
       const Completion next = queue_.top();
@@ -167,7 +167,10 @@ class Simulation {
   }
 
   double touch_seconds(std::int64_t bytes) const {
-    return machine_.memory_bytes_per_s > 0 ? static_cast<double>(bytes) / machine_.memory_bytes_per_s : 0;
+    return machine_.memory_bytes_per_s > 0 ? static_cast<double>(bytes) / machine_.memory_bytes_per_s / threads_ : 0;
+  }
+  double packing_seconds(const ProgramSketch::Packing& packing) const {
+    return touch_seconds(packing.bytes - (machine_.cores > 0 ? packing.in_place_bytes : 0));
   }
 
   double seconds(std::size_t r, std::size_t s) const {
@@ -185,7 +188,7 @@ class Simulation {
     if (number >= load_of(0)) {
       const std::size_t r = number - load_of(0);
       begin_ready(r, now);
-      if (open_[r] == 0) work(r, store_of(r), 1, touch_seconds(ranks_[r].store_bytes), now);
+      if (open_[r] == 0) work(r, store_of(r), threads_, packing_seconds(ranks_[r].store), now);
       return;
     }
     Span& span = spans_[number];
@@ -194,7 +197,7 @@ class Simulation {
     const auto r = static_cast<std::size_t>(span.rank);
     heads_[r][static_cast<std::size_t>(span.lane)] = next_in_lane_[number];
     begin_ready(r, now);
-    if (--open_[r] == 0) work(r, store_of(r), 1, touch_seconds(ranks_[r].store_bytes), now);
+    if (--open_[r] == 0) work(r, store_of(r), threads_, packing_seconds(ranks_[r].store), now);
   }
 
   std::span<const ProgramSketch> ranks_;

@@ -1,5 +1,7 @@
 #include <algorithm>
+#include <vector>
 
+#include "distattn/access.hpp"
 #include "distattn/simulate.hpp"
 
 namespace distattn {
@@ -10,11 +12,15 @@ class Sketcher {
   Sketcher(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program)
       : outline_(outline), tiles_(tiles), program_(program) {
     sketch_.rank = rank;
-    for (const BufferDecl& buffer : program.buffers) {
-      if (owner_of(outline, buffer.value) != rank) continue;
-      const auto touched = 2 * static_cast<std::int64_t>(message_bytes(outline, buffer.value, buffer.dtype));
-      if (is_input(buffer.value.kind)) sketch_.load_bytes += touched;
-      if (!is_input(buffer.value.kind) && buffer.value.contributor == rank) sketch_.store_bytes += touched;
+    const std::vector<bool> in_place = touched_by_tiles_only();
+    for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+      const Value& value = program.buffers[b].value;
+      if (owner_of(outline, value) != rank || (!is_input(value.kind) && value.contributor != rank)) continue;
+      ProgramSketch::Packing& packing = is_input(value.kind) ? sketch_.load : sketch_.store;
+      const std::int64_t packed = 2 * bytes(static_cast<BufferId>(b));
+      packing.bytes += packed;
+      if (in_place[b]) packing.in_place_bytes += packed;
+      if (value.kind == ValueKind::query && outline.pass == Pass::backward) sketch_.load.bytes += delta_bytes(value);
     }
   }
 
@@ -41,6 +47,26 @@ class Sketcher {
   }
 
  private:
+  std::vector<bool> touched_by_tiles_only() const {
+    std::vector<bool> only(program_.buffers.size(), true);
+    for (const Step& step : program_.steps) {
+      for (const Op& op : step.ops) {
+        if (std::holds_alternative<Attend>(op) || std::holds_alternative<AttendBackward>(op)) continue;
+        for_each_access(op, [&](BufferId buffer, Access) { only[index(buffer)] = false; });
+      }
+    }
+    return only;
+  }
+
+  /// o and its gradient are read.
+  std::int64_t delta_bytes(const Value& query) const {
+    const Problem& problem = outline_.sharding.problem;
+    const std::int64_t rows = problem.batch * tiles_.query(query.segment).run.count *
+                              outline_.sharding.groups[static_cast<std::size_t>(query.group)].q_count;
+    return rows * problem.value_dim *
+           static_cast<std::int64_t>(size_of(problem.dtype) + size_of(problem.accumulator()));
+  }
+
   const BufferDecl& decl(BufferId buffer) const { return program_.buffers[index(buffer)]; }
   std::int64_t bytes(BufferId buffer) const {
     return static_cast<std::int64_t>(message_bytes(outline_, decl(buffer).value, decl(buffer).dtype));
