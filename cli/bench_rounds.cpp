@@ -79,16 +79,17 @@ Rounds measure_once(World& world, const Prepared& prepared, const Inputs& inputs
 
 Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
                           const Calibration& calibration) {
+  constexpr int runs_a_round = 2;
   RowCalibration beside(calibration, *prepared.plan);
   std::vector<Timing> forward, backward;
   std::array<std::vector<double>, 2> ratios;
   Rounds all;
   beside.sample();
-  for (int run = 0; run < options.runs; ++run) {
-    RunOptions one = options;
-    one.runs = 1;
-    one.warmups = run == 0 ? options.warmups : std::min(1, options.warmups);
-    RunResult result = run_sharded(world, prepared, inputs, one);
+  for (int done = 0; done < options.runs; done += runs_a_round) {
+    RunOptions some = options;
+    some.runs = std::min(runs_a_round, options.runs - done);
+    some.warmups = done == 0 ? options.warmups : std::min(1, options.warmups);
+    RunResult result = run_sharded(world, prepared, inputs, some);
     beside.sample();
     const Predictions predictions = predict(*prepared.plan, beside.machine(2), options.threads);
     for (const Pass pass : passes) {

@@ -28,9 +28,9 @@ struct Rounds {
 Rounds measure_once(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
                     const Machine& machine);
 
-/// Calibrates the tiles of the row again before and after every run: a machine that others share changes its speed from
-/// second to second. A ratio is the median over runs of a run's time to its prediction from the samples around it; the
-/// predictions are from all samples. A run is warmed up once at most, the first as often as asked for.
+/// Runs in rounds of two, and calibrates the tiles of the row again before and after each: a machine that others share
+/// changes its speed from second to second. A ratio is the median over rounds of a round's median to its prediction
+/// from the samples around it; the predictions are from all samples. Rounds after the first are warmed up once at most.
 Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
                           const Calibration& calibration);
 

@@ -124,7 +124,7 @@ std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& option
 
 std::vector<Measurements::Kernel> sample_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                std::int64_t tile) {
-  constexpr std::int64_t least_runs = 2, most_runs = 32;
+  constexpr std::int64_t least_runs = 3, most_runs = 48;
   const std::int64_t smaller = largest_calibrated_tile / tile;
   const std::int64_t runs = std::clamp(least_runs * smaller * smaller, least_runs, most_runs);
   return tiles_of_ranks(options, dtype, coverage, tile, static_cast<int>(runs));

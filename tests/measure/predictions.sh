@@ -8,4 +8,4 @@ set -eu
 binary=$1
 shift
 exec "$binary" bench --calibrate --ranks 1,2,4,8 --schedule ring,zigzag-ring,balanced,mesh:1x1x2,mesh:1x2x2,mesh:1x2x4 \
-  --seq 8K --heads 4 --head-dim 64 --backward -n 8 -w 1 "$@"
+  --seq 8K --heads 4 --head-dim 64 --backward -n 10 -w 1 "$@"
