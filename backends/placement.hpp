@@ -14,7 +14,8 @@ class Placement {
   explicit Placement(const BufferTable& buffers);
 
   const kernels::Rows& rows(BufferId buffer, std::size_t part) const { return rows_[at(buffer, part)]; }
-  /// Whether attention's kernels alone touch the buffer, and some do: only their operands may lie elsewhere.
+  /// Whether the buffer's parts may lie elsewhere, and had better: attention's kernels alone touch them, and not too
+  /// often for rows that lie apart.
   bool may_move(BufferId buffer) const { return may_move_[index(buffer)]; }
   void move(BufferId buffer, std::size_t part, const kernels::Rows& into) { rows_[at(buffer, part)] = into; }
   void move_back(BufferId buffer, std::size_t part) { rows_[at(buffer, part)] = slots_[at(buffer, part)]; }

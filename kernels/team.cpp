@@ -11,18 +11,15 @@
 
 #include "distattn/error.hpp"
 #include "kernels/flush_denormals.hpp"
+#include "kernels/pages.hpp"
 #include "kernels/poll.hpp"
 
 namespace distattn::kernels {
 
 namespace {
 
-struct AlignedDelete {
-  void operator()(std::byte* memory) const { ::operator delete[](memory, std::align_val_t{64}); }
-};
-
 struct Scratch {
-  std::unique_ptr<std::byte[], AlignedDelete> memory;
+  Pages memory;
   std::size_t bytes = 0;
 };
 
@@ -114,8 +111,9 @@ void Team::run_erased(void (*body)(void*, int), void* context) {
 std::byte* Team::scratch(int thread, std::size_t bytes) {
   Scratch& own = state_->scratch[static_cast<std::size_t>(thread)];
   if (own.bytes < bytes) {
-    own.memory.reset();
-    own.memory.reset(new (std::align_val_t{64}) std::byte[bytes]);
+    own = {};
+    own.memory = allocate_pages(bytes);
+    if (own.memory == nullptr) throw std::bad_alloc();
     own.bytes = bytes;
   }
   return own.memory.get();

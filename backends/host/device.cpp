@@ -13,23 +13,23 @@
 #include "backends/caller_memory.hpp"
 #include "backends/placement.hpp"
 #include "backends/staging.hpp"
+#include "kernels/pages.hpp"
 
 namespace distattn::backends {
 namespace {
 
-constexpr std::int64_t delta_rows = 512;        // of o that a thread packs at a time
-constexpr std::size_t memory_alignment = 4096;  // pages: what a transport registers is not shared with other memory
+constexpr std::int64_t delta_rows = 512;  // of o that a thread packs at a time
 
-std::shared_ptr<std::byte> allocate_pages(std::size_t bytes, Rank rank) {
-  const std::size_t rounded = std::max(bytes, std::size_t{1}) + memory_alignment - 1;
-  void* memory = std::aligned_alloc(memory_alignment, rounded / memory_alignment * memory_alignment);
-  if (memory == nullptr) {
+/// Whole pages: what a transport registers is not shared with other memory.
+std::shared_ptr<std::byte> allocate_memory(std::size_t bytes, Rank rank) {
+  kernels::Pages pages = kernels::allocate_pages(bytes);
+  if (pages == nullptr) {
     throw Error(ErrorKind::environment,
                 fmt::format("rank {} cannot allocate {} bytes for its buffers (out of memory) use more ranks or a "
                             "schedule with fewer remote values",
                             rank, bytes));
   }
-  return {static_cast<std::byte*>(memory), std::free};
+  return {pages.release(), kernels::FreePages()};
 }
 
 /// A program's memory with everything that its steps need.
@@ -103,7 +103,7 @@ class HostDevice final : public Device {
 
   std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
     const Allocator memory = [this, rank](std::size_t bytes) {
-      return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_pages(bytes, rank);
+      return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_memory(bytes, rank);
     };
     return std::make_unique<HostBuffers>(outline, program, rank, memory, team_.size());
   }

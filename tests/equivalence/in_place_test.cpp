@@ -214,6 +214,15 @@ TEST_CASE("a rank alone moves nothing but statistics") {
   CHECK(backward > 2 * rows * (problem.head_dim + problem.value_dim));
 }
 
+TEST_CASE("rows that meet many others are packed once, unless they are touched but once") {
+  Problem problem = problem_with(DType::fp32, full_mask());
+  problem.seq_q = 8;
+  problem.seq_kv = 2000;
+  const std::int64_t rows = problem.batch * problem.heads * problem.seq_q;
+  CHECK(moved_by(problem, Order::rows) ==
+        std::pair{rows, rows * (1 + 2 * problem.head_dim + problem.value_dim)});  // q, dO and dq
+}
+
 TEST_CASE("a result that overwrites an input is written when the input has been read") {
   Problem problem = problem_with(DType::fp32, causal_mask());
   problem.value_dim = problem.head_dim;

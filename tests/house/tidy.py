@@ -25,7 +25,7 @@ INCLUDES = {
     "kernels/cuda": [r"simt/(hopper_)?primitives\.hpp$"],  # without a CUDA compiler the emulator stands in for the device
     "backends": [r"distattn/", r"kernels/(arguments|kernels|team)\.hpp$",
                  r"backends/[a-z0-9_]+\.hpp$", r"backends\.def$"],
-    "backends/host": [r"kernels/reference/"],    # the host device with the reference kernels
+    "backends/host": [r"kernels/(pages.hpp|reference/)"],  # the host device with the reference kernels
     "backends/kokkos": [r"backends/host/", r"kernels/kokkos/"],
     "backends/oracle": [r"kernels/reference/"],
     "backends/peak": [r"kernels/peak/"],
