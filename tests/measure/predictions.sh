@@ -1,7 +1,7 @@
 #!/bin/sh
-# What simulation predicts on this machine beside what runs take: ranks that are threads of one process, fewer than cores
-# and more, both passes. Calibrates first and beside every row; about four minutes on two cores. Not a test: times depend
-# on what else the machine does.
+# What simulation predicts on this machine beside what runs take: both passes on ranks that are threads of one process,
+# fewer than cores and more. Calibrates first and beside every row; four to five minutes on two cores. Not a test: times
+# depend on what else the machine does.
 #
 #     tests/measure/predictions.sh build/bin/distattn [OPTIONS OF distattn bench]
 set -eu
