@@ -8,6 +8,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 [[ $# -gt 0 ]] || set -- release
 passed=0 failed=0 skipped=0
 
+say() { printf -- '-- %s\n' "$*"; }
+
 # Adds up a JUnit report of ctest. A test without its program is "notrun" as a skipped one is, but it failed.
 count() {
   local run left_out all
@@ -18,16 +20,18 @@ count() {
 }
 
 for preset in "$@"; do
+  began=$SECONDS
   packaging/setup.sh "$preset"
   report=$PWD/build/tests-$preset.xml
   mkdir -p build && rm -f "$report"
-  printf -- '-- testing (preset %s)\n' "$preset"
+  say "testing (preset $preset)"
   ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$report" </dev/null || true
   if [[ ! -s $report ]]; then
     echo "preset $preset ran no test (ctest wrote no report) see its message above" >&2
     exit 3
   fi
   count "$report"
+  say "preset $preset took $((SECONDS - began)) s"
 done
 
 printf '\n%d passed, %d failed' "$passed" "$failed"
