@@ -204,12 +204,12 @@ class Batches::Builder {
   std::map<int, std::vector<Bound<AttendBackward, kernels::AttendBackwardArgs>>> backwards_;
 };
 
-Batches::Batches(const BufferTable& buffers) {
+Batches::Batches(const BufferTable& buffers, const Placement& placement) {
   Builder builder(buffers, *this);
   for (const Step& step : buffers.program().steps) {
     steps_.push_back(step.lane == Lane::compute ? builder.build(step) : std::vector<Batch>());
   }
-  bind(Placement(buffers));
+  bind(placement);
 }
 
 void Batches::bind(const Placement& placement) {

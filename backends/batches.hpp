@@ -31,11 +31,11 @@ using Batch = std::variant<std::vector<kernels::AttendArgs>, std::vector<kernels
 class Batches {
  public:
   /// Finds the bands under every tile. `buffers` must outlive it.
-  explicit Batches(const BufferTable& buffers);
+  Batches(const BufferTable& buffers, const Placement& placement);
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
 
-  /// Attention's operands are where the placement says from now on; until then in their slots. Allocates nothing.
+  /// Attention's operands are where the placement says from now on. Allocates nothing.
   void bind(const Placement& placement);
 
   std::span<const Batch> of(std::size_t step) const { return steps_[step]; }

@@ -8,21 +8,6 @@
 namespace distattn::backends {
 namespace {
 
-bool attends(const Op& op) { return std::holds_alternative<Attend>(op) || std::holds_alternative<AttendBackward>(op); }
-
-std::vector<bool> only_attended(const RankProgram& program) {
-  std::vector<bool> attended(program.buffers.size()), otherwise(program.buffers.size());
-  for (const Step& step : program.steps) {
-    for (const Op& op : step.ops) {
-      for_each_access(op, [&](BufferId buffer, Access) { (attends(op) ? attended : otherwise)[index(buffer)] = true; });
-    }
-  }
-  for (std::size_t buffer = 0; buffer < attended.size(); ++buffer) {
-    attended[buffer] = attended[buffer] && !otherwise[buffer];
-  }
-  return attended;
-}
-
 /// Kernels pack operands anew for every block of the other side. Where a row meets this many rows, packing it once
 /// before costs less than reading it again and again among other heads' rows.
 constexpr double most_met = 1024;
@@ -74,7 +59,7 @@ bool touched_once(const BufferTable& buffers, BufferId buffer) {
 
 }  // namespace
 
-Placement::Placement(const BufferTable& buffers) : may_move_(only_attended(buffers.program())) {
+Placement::Placement(const BufferTable& buffers) : may_move_(touched_by_tiles_alone(buffers.program())) {
   const Meetings meetings(buffers);
   for (std::size_t buffer = 0; buffer < buffers.program().buffers.size(); ++buffer) {
     const auto id = static_cast<BufferId>(buffer);

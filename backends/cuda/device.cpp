@@ -52,7 +52,7 @@ class CudaBuffers final : public BufferTable {
   CudaBuffers(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, Driver& driver,
               Stream& stream, const int* stop, AttendProvider* provider)
       : BufferTable(outline, program, rank, MemorySpace::cuda, memory(slots_bytes(program))),
-        launches(Batches(*this), program.steps.size(), driver, stream, stop, provider),
+        launches(Batches(*this, Placement(*this)), program.steps.size(), driver, stream, stop, provider),
         staging(*this, {std::numeric_limits<std::int64_t>::max(), 1, memory}),
         mirror(driver),
         stream_(stream),

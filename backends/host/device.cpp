@@ -37,12 +37,12 @@ class HostBuffers final : public BufferTable {
  public:
   HostBuffers(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, int threads)
       : BufferTable(outline, program, rank, MemorySpace::host, memory(slots_bytes(program))),
-        batches(*this),
         placement(*this),
+        batches(*this, placement),
         staging(*this, {delta_rows, threads, memory}, &placement) {}
 
-  Batches batches;
   Placement placement;
+  Batches batches;
   mutable Staging staging;  // its lists of arguments are scratch
 };
 

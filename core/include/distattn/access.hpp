@@ -3,6 +3,7 @@
 
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "distattn/schedule.hpp"
 
@@ -47,6 +48,10 @@ template <class Visit>
 void for_each_access(const Op& op, Visit visit) {
   std::visit(AccessVisitor<Visit>{std::move(visit)}, op);
 }
+
+/// By buffer: whether attention's tiles touch it and nothing else does. Such a value needs no place of its own beside
+/// the caller's tensor.
+std::vector<bool> touched_by_tiles_alone(const RankProgram& program);
 
 }  // namespace distattn
 #pragma GCC visibility pop

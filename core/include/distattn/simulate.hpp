@@ -38,7 +38,8 @@ struct ProgramSketch {
   /// Bytes read and written to pack own inputs, or to unpack own results.
   struct Packing {
     std::int64_t bytes = 0;
-    std::int64_t in_place_bytes = 0;  ///< of these: of values that only tiles touch; cores use them where they are
+    /// Of these: of values that tiles alone touch. Cores use them where they are, or pack them where that is faster.
+    std::int64_t in_place_bytes = 0;
   };
 
   Rank rank = 0;

@@ -12,7 +12,7 @@ class Sketcher {
   Sketcher(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program)
       : outline_(outline), tiles_(tiles), program_(program) {
     sketch_.rank = rank;
-    const std::vector<bool> in_place = touched_by_tiles_only();
+    const std::vector<bool> in_place = touched_by_tiles_alone(program);
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Value& value = program.buffers[b].value;
       if (owner_of(outline, value) != rank || (!is_input(value.kind) && value.contributor != rank)) continue;
@@ -47,17 +47,6 @@ class Sketcher {
   }
 
  private:
-  std::vector<bool> touched_by_tiles_only() const {
-    std::vector<bool> only(program_.buffers.size(), true);
-    for (const Step& step : program_.steps) {
-      for (const Op& op : step.ops) {
-        if (std::holds_alternative<Attend>(op) || std::holds_alternative<AttendBackward>(op)) continue;
-        for_each_access(op, [&](BufferId buffer, Access) { only[index(buffer)] = false; });
-      }
-    }
-    return only;
-  }
-
   /// o and its gradient are read.
   std::int64_t delta_bytes(const Value& query) const {
     const Problem& problem = outline_.sharding.problem;
