@@ -114,11 +114,10 @@ __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockP
     DISTATTN_UNROLL
     for (int i = lane; i < Shape::tile.columns; i += 32) {
       const bool valid = column + i < query.run.count;
-      const float lse = valid ? prim::load_global(query.lse + row + i) : -INFINITY;
+      const float lse = valid ? prim::load_global(query.lse + row + i) : 0.0f;
       const float delta = valid ? prim::load_global(query.delta + row + i) : 0.0f;
       const auto offset = static_cast<std::uint32_t>(i * 4);
-      // A query that sees nothing must have no weight anywhere: 2^(score - inf).
-      prim::store_shared(memory.lse(stage) + offset, lse == -INFINITY ? INFINITY : lse * log2_e);
+      prim::store_shared(memory.lse(stage) + offset, lse * log2_e);
       prim::store_shared(memory.delta(stage) + offset, delta);
     }
     prim::arrive(stage.of(memory.filled));
@@ -126,7 +125,8 @@ __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockP
   }
 }
 
-/// From products to weights. Statistics belong to columns here.
+/// From products to weights. Statistics belong to columns here. A query that sees nothing has lse -inf, but then no
+/// tile with it is visible throughout: the masks hide what it would weigh.
 template <class Shape>
 __device__ __forceinline__ void weigh_columns(float (&s)[Shape::n_count][4], std::uint32_t lse, float scale,
                                               const TileMasks<Shape::n_count>& masks) {

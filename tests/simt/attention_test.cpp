@@ -180,8 +180,9 @@ TEST_CASE("a negative scale on Hopper", "[simt]") {
 }
 
 TEST_CASE("queries that every key they see is far from, on Hopper", "[simt]") {
-  // Where there is no key the score is 0, which for such a query would be an infinite weight.
-  check_on_hopper<Fp16>({.name = "far", .queries = {{0, 70}}, .keys = {{0, 70}}, .bands = {causal}, .scale_factor = 9},
+  // Where there is no key the score is 0, which for such a query would be an infinite weight. Later queries would see
+  // keys past the end of the two that there are.
+  check_on_hopper<Fp16>({.name = "far", .queries = {{0, 70}}, .keys = {{0, 2}}, .bands = {causal}, .scale_factor = 20},
                         16);
 }
 
