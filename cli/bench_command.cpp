@@ -46,6 +46,7 @@ CalibrationOptions calibration_options(const BenchOptions& options) {
   CalibrationOptions calibration;
   calibration.backend = choose_backend(options.request.launch, problem, Passes::forward);
   calibration.provider = options.request.launch.provider;
+  calibration.gradient_order = options.request.launch.gradient_order();
   calibration.heads = problem.heads;
   calibration.kv_heads = problem.kv_heads;
   calibration.head_dim = problem.head_dim;
@@ -181,9 +182,9 @@ void add_kernels(CLI::App& app, BenchOptions& options) {
       fmt::format("Single kernels on all cores, tiles of --seq tokens: {}, all", fmt::join(kernel_names(), ", ")),
       "NAMES");
   for (const CLI::Option* const option : app.get_options()) {
-    static constexpr std::array<std::string_view, 11> honoured = {"--help",     "--seq",   "--heads",   "--kv-heads",
-                                                                  "--head-dim", "--dtype", "--backend", "--provider",
-                                                                  "-n",         "-o",      "--json"};
+    static constexpr std::array<std::string_view, 12> honoured = {
+        "--help",    "--seq",      "--heads",         "--kv-heads", "--head-dim", "--dtype",
+        "--backend", "--provider", "--deterministic", "-n",         "-o",         "--json"};
     const std::string name = option->get_name();
     const bool fits = option == kernel || std::find(honoured.begin(), honoured.end(), name) != honoured.end();
     if (!fits) kernel->excludes(app.get_option(name));

@@ -13,6 +13,7 @@ Json kernel_row(const std::string& kernel, const CalibrationOptions& options, in
   row["kernel"] = kernel;
   row["backend"] = options.backend;
   row["provider"] = options.provider.empty() ? Json(nullptr) : Json(options.provider);
+  row["deterministic"] = options.gradient_order == GradientOrder::fixed;
   row["heads"] = options.heads;
   row["kv_heads"] = options.kv_heads;
   row["head_dim"] = options.head_dim;

@@ -45,8 +45,12 @@ class Bench {
   void measure_all(const Problem& problem) {
     for (const std::int64_t count : request_.schedule.ranks) {
       const int ranks = static_cast<int>(count), threads = choose_threads(request_.launch.threads, ranks);
-      const RunOptions options{choose_backend(request_.launch, problem, passes()), threads, request_.runs,
-                               request_.warmups, request_.launch.provider};
+      const RunOptions options{choose_backend(request_.launch, problem, passes()),
+                               threads,
+                               request_.runs,
+                               request_.warmups,
+                               request_.launch.provider,
+                               request_.launch.gradient_order()};
       for (const std::string& name : names_of(request_.schedule, problem, ranks))
         measure(name, problem, ranks, options);
     }

@@ -47,7 +47,8 @@ Measured measure(const CalibrationOptions& options, const Problem& problem, cons
   const auto plan = std::make_shared<const AttentionPlan>(problem, ranks, attention);
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   World world = World::of_threads(ranks);
-  return {plan, run_sharded(world, {schedule, plan}, inputs, {options.backend, 1, runs, 1, options.provider})};
+  return {plan, run_sharded(world, {schedule, plan}, inputs,
+                            {options.backend, 1, runs, 1, options.provider, options.gradient_order})};
 }
 
 /// One rank's rate over all ranks' compute steps, which see `pairs` each.

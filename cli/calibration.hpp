@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "distattn/calibrate.hpp"
+#include "distattn/registry.hpp"
 
 namespace distattn::cli {
 
 struct CalibrationOptions {
   std::string backend, provider = {};
+  GradientOrder gradient_order = GradientOrder::any;
   std::vector<DType> dtypes = {DType::fp32, DType::bf16, DType::fp16};
   int heads = 4, kv_heads = 4, head_dim = 64;
   int runs = 5;  ///< of which the fastest counts: whatever else runs here only slows them

@@ -82,6 +82,8 @@ void add_launch_options(CLI::App& app, LaunchOptions& options) {
   };
   add_value(app, "--provider", options.provider, parse_provider,
             "Whose kernels compute on GPUs: own, or cudnn for forward passes (default own)", "NAME");
+  app.add_flag("--deterministic", options.deterministic,
+               "Gradients have the same bits in every run, on GPUs too, where that takes longer");
   add_threads_option(app, options);
   add_meeting_options(app, options);
 }

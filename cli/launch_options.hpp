@@ -4,6 +4,7 @@
 #include <string>
 
 #include "distattn/launch.hpp"
+#include "distattn/registry.hpp"
 #include "schedule_options.hpp"
 
 namespace CLI {
@@ -18,12 +19,15 @@ struct LaunchOptions {
   std::string transport, bootstrap;  ///< empty: what fits the environment
   int threads = 0;                   ///< of a rank; 0: cores / ranks
   double timeout_s = 60;
+  bool deterministic = false;
+
+  GradientOrder gradient_order() const { return deterministic ? GradientOrder::fixed : GradientOrder::any; }
 };
 
 /// --transport, --bootstrap, --timeout. What this build lacks is refused with the reason.
 void add_meeting_options(CLI::App& app, LaunchOptions& options);
 void add_threads_option(CLI::App& app, LaunchOptions& options);
-/// All of those, --backend and --provider.
+/// All of those, --backend, --provider and --deterministic.
 void add_launch_options(CLI::App& app, LaunchOptions& options);
 
 /// Threads of each of `ranks` ranks that share this machine's cores, unless `asked` says otherwise.

@@ -46,8 +46,12 @@ DType dtype_of(const RunCommandOptions& options, const Inputs& inputs) {
 }
 
 RunOptions run_options(const RunCommandOptions& options, const World& world, const Problem& problem, Passes passes) {
-  return {choose_backend(options.launch, problem, passes), choose_threads(options.launch.threads, world.local_size()),
-          static_cast<int>(options.runs), static_cast<int>(options.warmups), options.launch.provider};
+  return {choose_backend(options.launch, problem, passes),
+          choose_threads(options.launch.threads, world.local_size()),
+          static_cast<int>(options.runs),
+          static_cast<int>(options.warmups),
+          options.launch.provider,
+          options.launch.gradient_order()};
 }
 
 /// What must be the same on all ranks for them to go through the same collectives.

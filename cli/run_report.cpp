@@ -75,6 +75,7 @@ Json json_of(const RunReport& report) {
   json["threads"] = report.options.threads;
   json["backend"] = report.options.backend;
   json["provider"] = report.options.provider.empty() ? Json(nullptr) : Json(report.options.provider);
+  json["deterministic"] = report.options.gradient_order == GradientOrder::fixed;
   json["transport"] = report.world.transport();
   json["bootstrap"] = report.world.bootstrap();
   json["dtype"] = name_of(problem.dtype);

@@ -18,7 +18,8 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
   const auto device = make_device(options.backend, {.threads = options.threads,
                                                     .local_ranks = bootstrap.local_size(),
                                                     .local_rank = bootstrap.local_rank(),
-                                                    .provider = options.provider});
+                                                    .provider = options.provider,
+                                                    .gradient_order = options.gradient_order});
   Attention attention(prepared.plan, *device, transport);
   const Bindings bindings = tensors.bindings();
   RankCalls calls;

@@ -18,6 +18,7 @@ struct RunOptions {
   int threads = 1;  ///< of a rank
   int runs = 1, warmups = 0;
   std::string provider = {};  ///< as in DeviceOptions
+  GradientOrder gradient_order = GradientOrder::any;
 };
 
 struct RunResult {

@@ -65,6 +65,7 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   agree_on_problem(world, run.problem);
   run.threads = choose_threads(options.launch.threads, world.local_size());
   run.backend = choose_backend(options.launch, run.problem, Passes::both);
+  run.gradient_order = options.launch.gradient_order();
   run.attention = decided_by_first(world, [&] {
     return attention_options(options.schedule.schedules.front(), run.problem, world.size(), run.threads,
                              on_nodes_of(world, options.schedule), Passes::both);

@@ -50,9 +50,10 @@ class CudaBuffers final : public BufferTable {
  public:
   /// `memory` is asked for the buffers and for what packing tensors needs beside them.
   CudaBuffers(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, Driver& driver,
-              Stream& stream, const int* stop, AttendProvider* provider)
+              Stream& stream, const int* stop, AttendProvider* provider, GradientOrder gradient_order)
       : BufferTable(outline, program, rank, MemorySpace::cuda, memory(slots_bytes(program))),
-        launches(Batches(*this, Placement(*this)), program.steps.size(), driver, stream, stop, provider),
+        launches(Batches(*this, Placement(*this)), program.steps.size(), driver, stream, stop, provider,
+                 gradient_order),
         staging(*this, {std::numeric_limits<std::int64_t>::max(), 1, memory}),
         mirror(driver),
         stream_(stream),
@@ -84,6 +85,7 @@ class CudaDevice final : public Device {
   CudaDevice(Driver& driver, const DeviceOptions& options, std::unique_ptr<AttendProvider> provider)
       : driver_(driver),
         provider_(std::move(provider)),
+        gradient_order_(options.gradient_order),
         allocator_(options.allocator),
         stream_(options.stream != nullptr ? driver.adopt_stream(options.stream)
                                           : driver.make_stream(StreamPriority::normal)),
@@ -112,8 +114,9 @@ class CudaDevice final : public Device {
     const Allocator memory = [&](std::size_t bytes) {
       return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_memory(bytes, program, rank);
     };
-    auto buffers = std::make_unique<CudaBuffers>(outline, program, rank, memory, driver_, *stream_,
-                                                 reinterpret_cast<const int*>(stop_.get()), provider_.get());
+    auto buffers =
+        std::make_unique<CudaBuffers>(outline, program, rank, memory, driver_, *stream_,
+                                      reinterpret_cast<const int*>(stop_.get()), provider_.get(), gradient_order_);
     to_the_end(fmt::format("rank {}, lists of tiles", rank), [] {});
     return buffers;
   }
@@ -188,6 +191,7 @@ class CudaDevice final : public Device {
 
   Driver& driver_;
   const std::unique_ptr<AttendProvider> provider_;
+  const GradientOrder gradient_order_;
   const Allocator allocator_;
   std::unique_ptr<Stream> stream_, abort_stream_;
   std::shared_ptr<std::byte> stop_, raised_;

@@ -32,11 +32,17 @@ std::vector<std::vector<Args>> by_shape(std::span<const Args> operations) {
   return lists;
 }
 
+const AttendKernel& kernel_for(TilePass pass, const kernels::TileShape& shape, int architecture) {
+  const AttendKernel* kernel = find_attend_kernel(pass, shape.dtype, shape.head_dim, shape.value_dim, architecture);
+  DISTATTN_EXPECT(kernel != nullptr);
+  return *kernel;
+}
+
 /// Turns batches into launches, step by step.
 class Builder {
  public:
-  Builder(std::vector<std::vector<Launch>>& steps, int architecture, AttendProvider* provider)
-      : steps_(steps), architecture_(architecture), provider_(provider) {}
+  Builder(std::vector<std::vector<Launch>>& steps, int architecture, AttendProvider* provider, GradientOrder order)
+      : steps_(steps), architecture_(architecture), provider_(provider), gradient_order_(order) {}
 
   void begin_step() { steps_.emplace_back(); }
 
@@ -50,15 +56,15 @@ class Builder {
       return;
     }
     for (const auto& list : by_shape<kernels::AttendArgs>(operations)) {
-      const AttendKernel& kernel = kernel_for(TilePass::forward, list.front().shape);
+      const AttendKernel& kernel = kernel_for(TilePass::forward, list.front().shape, architecture_);
       add(kernel, AttendPlan(list, kernel.tile, kernel.describe));
     }
   }
   void add(const std::vector<kernels::AttendBackwardArgs>& operations) {
     for (const auto& list : by_shape<kernels::AttendBackwardArgs>(operations)) {
-      for (const TilePass pass : {TilePass::query_gradient, TilePass::key_gradients}) {
-        const AttendKernel& kernel = kernel_for(pass, list.front().shape);
-        add(kernel, AttendPlan(list, kernel.owner, kernel.tile, kernel.describe));
+      for (const AttendKernel* kernel : backward_kernels(list.front().shape, architecture_, gradient_order_)) {
+        if (kernel->pass == TilePass::gradients) clear_query_gradients(list);
+        add(*kernel, AttendPlan(list, kernel->owner, kernel->tile, kernel->describe));
       }
     }
   }
@@ -90,10 +96,13 @@ class Builder {
   }
 
  private:
-  const AttendKernel& kernel_for(TilePass pass, const kernels::TileShape& shape) const {
-    const AttendKernel* kernel = find_attend_kernel(pass, shape.dtype, shape.head_dim, shape.value_dim, architecture_);
-    DISTATTN_EXPECT(kernel != nullptr);
-    return *kernel;
+  /// For a kernel that only adds.
+  void clear_query_gradients(const std::vector<kernels::AttendBackwardArgs>& operations) {
+    for (const kernels::AttendBackwardArgs& args : operations) {
+      const kernels::TileShape& shape = args.shape;
+      const std::int64_t count = shape.batch * shape.heads.q_count * args.queries.count * shape.head_dim;
+      if (!args.carry) steps_.back().push_back(FillArgs{DType::fp32, args.dq.data, count, 0});
+    }
   }
   void add(const AttendKernel& kernel, AttendPlan plan) {
     if (plan.grid() == 0) return;
@@ -106,6 +115,7 @@ class Builder {
   std::vector<std::vector<Launch>>& steps_;
   int architecture_;
   AttendProvider* provider_;
+  GradientOrder gradient_order_;
   std::vector<Planned> planned_;
   std::size_t end_ = 0, scratch_bytes_ = 0;
 };
@@ -141,9 +151,18 @@ struct Starter {
 
 }  // namespace
 
+std::vector<const AttendKernel*> backward_kernels(const kernels::TileShape& shape, int architecture,
+                                                  GradientOrder order) {
+  const AttendKernel* const all =
+      find_attend_kernel(TilePass::gradients, shape.dtype, shape.head_dim, shape.value_dim, architecture);
+  if (all != nullptr && order == GradientOrder::any) return {all};
+  return {&kernel_for(TilePass::query_gradient, shape, architecture),
+          &kernel_for(TilePass::key_gradients, shape, architecture)};
+}
+
 Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
-                   AttendProvider* provider) {
-  Builder builder(steps_, driver.architecture(), provider);
+                   AttendProvider* provider, GradientOrder gradient_order) {
+  Builder builder(steps_, driver.architecture(), provider, gradient_order);
   for (std::size_t step = 0; step < steps; ++step) {
     builder.begin_step();
     for (const Batch& batch : batches.of(step)) {

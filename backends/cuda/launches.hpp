@@ -9,6 +9,7 @@
 #include "backends/batches.hpp"
 #include "backends/cuda/attend_provider.hpp"
 #include "backends/cuda/driver.hpp"
+#include "distattn/registry.hpp"
 #include "kernels/cuda/attend_kernels.hpp"
 
 namespace distattn::backends::cuda {
@@ -29,12 +30,17 @@ struct ProvidedLaunch {
 using Launch = std::variant<TileLaunch, ProvidedLaunch, kernels::MergeArgs, kernels::AccumulateArgs,
                             kernels::ConvertArgs, FillArgs>;
 
+/// What computes a backward tile, one after the other: a kernel that adds to dq in any order where there is one and it
+/// may, else one for dq and one for dk and dv.
+std::vector<const kernels::cuda::AttendKernel*> backward_kernels(const kernels::TileShape& shape, int architecture,
+                                                                 GradientOrder order);
+
 class Launches {
  public:
   /// Uploads the lists of all steps on `stream`, which has to be waited for. `stop` lies in device memory. `provider`
   /// computes forward tiles; null: the kernels of kernels/cuda.
   Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
-           AttendProvider* provider);
+           AttendProvider* provider, GradientOrder gradient_order);
 
   /// In the order in which they are to be started.
   std::span<const Launch> of(std::size_t step) const { return steps_[step]; }

@@ -55,9 +55,10 @@ void run_training(World& world, const TrainingRun& run, const TokenSource& token
   const auto plan = std::make_shared<const AttentionPlan>(run.problem, world.size(), run.attention);
   check_memory(run, *plan);
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
-    const auto device = make_device(
-        run.backend,
-        {.threads = run.threads, .local_ranks = bootstrap.local_size(), .local_rank = bootstrap.local_rank()});
+    const auto device = make_device(run.backend, {.threads = run.threads,
+                                                  .local_ranks = bootstrap.local_size(),
+                                                  .local_rank = bootstrap.local_rank(),
+                                                  .gradient_order = run.gradient_order});
     Attention attention(plan, *device, transport);
     Trainer trainer(run.shape, *run.policy, tokens, run.seed, attention, bootstrap);
     train_rank(run, tokens, trainer, rank, world.local_size(), on_step);

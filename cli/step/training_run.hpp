@@ -10,6 +10,7 @@
 #include "cli/step/unsharded.hpp"
 #include "distattn/attention.hpp"
 #include "distattn/launch.hpp"
+#include "distattn/registry.hpp"
 
 namespace distattn::step {
 
@@ -22,6 +23,7 @@ struct TrainingRun {
   const CheckpointPolicy* policy = nullptr;
   AttentionOptions attention;
   std::string backend;
+  GradientOrder gradient_order = GradientOrder::any;
   int threads = 1;  ///< of a rank's attention
   int steps = 1;
   std::uint64_t seed = 0;

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "backends/cuda/launches.hpp"
 #include "catch.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/table.hpp"
@@ -16,6 +17,7 @@ namespace {
 
 /// All ranks of a test share one GPU.
 std::unique_ptr<simt::EmulatedDriver> gpu;
+distattn::GradientOrder gradient_order = distattn::GradientOrder::any;
 
 }  // namespace
 
@@ -23,7 +25,9 @@ namespace distattn {
 
 /// Stands for the registry, which would want a real GPU.
 std::unique_ptr<Device> make_device(std::string_view, const DeviceOptions& options) {
-  return backends::cuda::make_cuda_device(*gpu, options);
+  DeviceOptions asked = options;
+  asked.gradient_order = gradient_order;
+  return backends::cuda::make_cuda_device(*gpu, asked);
 }
 
 }  // namespace distattn
@@ -57,8 +61,8 @@ ShardedRun run_of(const std::string& schedule, int ranks) {
   return run;
 }
 
-void check(const Problem& problem, const ShardedRun& run) {
-  gpu = std::make_unique<simt::EmulatedDriver>(seed);
+void check(const Problem& problem, const ShardedRun& run, int architecture = 80) {
+  gpu = std::make_unique<simt::EmulatedDriver>(seed, architecture);
   const Inputs inputs(problem, seed);
   const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
   CAPTURE(run.options.schedule, run.ranks, problem.mask.name, name_of(problem.dtype));
@@ -121,20 +125,62 @@ TEST_CASE("messages pass through pinned memory where a transport reaches no othe
   }
 }
 
-TEST_CASE("a run repeats bit for bit", "[simt]") {
-  const Problem problem = problem_of(DType::bf16, 50, 2, 1, 16, 16);
+namespace {
+
+/// Two runs, between which everything differs that may.
+void check_that_bits_repeat(const Problem& problem, int architecture) {
+  CAPTURE(architecture);
   const Inputs inputs(problem, seed);
-  gpu = std::make_unique<simt::EmulatedDriver>(1);
+  gpu = std::make_unique<simt::EmulatedDriver>(1, architecture);
   const ExactResult first = run_sharded(inputs, run_of("zigzag-ring", 2));
-  gpu = std::make_unique<simt::EmulatedDriver>(2);
+  gpu = std::make_unique<simt::EmulatedDriver>(2, architecture);
   const ExactResult second = run_sharded(inputs, run_of("zigzag-ring", 2));
   CHECK((first.o == second.o && first.lse == second.lse));
   CHECK((first.dq == second.dq && first.dk == second.dk && first.dv == second.dv));
 }
 
+std::vector<kernels::cuda::TilePass> backward_passes(int architecture, GradientOrder order, int head_dim) {
+  std::vector<kernels::cuda::TilePass> passes;
+  const kernels::TileShape shape{DType::bf16, 1, {}, head_dim, 128};
+  for (const auto* kernel : backends::cuda::backward_kernels(shape, architecture, order))
+    passes.push_back(kernel->pass);
+  return passes;
+}
+
+}  // namespace
+
+TEST_CASE("a run repeats bit for bit", "[simt]") {
+  const Problem problem = problem_of(DType::bf16, 50, 2, 1, 16, 16);
+  check_that_bits_repeat(problem, 80);
+  gradient_order = GradientOrder::fixed;
+  check_that_bits_repeat(problem, 90);
+  gradient_order = GradientOrder::any;
+}
+
+TEST_CASE("gradients take one pass where a kernel may add to dq in any order", "[simt]") {
+  using kernels::cuda::TilePass;
+  const std::vector<TilePass> one{TilePass::gradients}, two{TilePass::query_gradient, TilePass::key_gradients};
+  CHECK(backward_passes(90, GradientOrder::any, 128) == one);
+  CHECK(backward_passes(90, GradientOrder::fixed, 128) == two);
+  CHECK(backward_passes(90, GradientOrder::any, 192) == two);
+  CHECK(backward_passes(80, GradientOrder::any, 128) == two);
+}
+
+TEST_CASE("schedules run on Hopper's kernels", "[simt]") {
+  Problem problem = problem_of(DType::bf16, 150, 2, 1, 16, 16);
+  check(problem, run_of("zigzag-ring/burst:zigzag", 2), 90);
+  problem.mask.left = 20;
+  problem.mask.name = "window";
+  ShardedRun run = run_of("striped-ring", 2);
+  run.runs = 2;
+  check(problem, run, 90);
+  problem.dtype = DType::fp16;
+  check(problem, run_of("mesh:2x1x2", 4), 90);
+}
+
 TEST_CASE("too little memory is named, with what plan predicts", "[simt]") {
   const Inputs inputs(problem_of(DType::bf16, 50, 2, 1, 16, 16), seed);
-  gpu = std::make_unique<simt::EmulatedDriver>(seed, 1000);
+  gpu = std::make_unique<simt::EmulatedDriver>(seed, 80, 1000);
   try {
     run_sharded(inputs, run_of("ring", 2));
     FAIL("it fitted");

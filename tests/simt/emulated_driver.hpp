@@ -14,12 +14,12 @@ namespace simt {
 class EmulatedDriver final : public distattn::backends::cuda::Driver {
  public:
   /// Allocations past `memory_bytes` together fail.
-  explicit EmulatedDriver(std::uint64_t seed, std::size_t memory_bytes = std::size_t{1} << 40)
-      : first_seed_(seed), seed_(seed), free_bytes_(memory_bytes) {}
+  explicit EmulatedDriver(std::uint64_t seed, int architecture = 80, std::size_t memory_bytes = std::size_t{1} << 40)
+      : first_seed_(seed), architecture_(architecture), seed_(seed), free_bytes_(memory_bytes) {}
 
   std::string_view name() const override { return "emulated"; }
   std::string identity() const override { return "emulated " + std::to_string(first_seed_); }
-  int architecture() const override { return 80; }
+  int architecture() const override { return architecture_; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, distattn::MemorySpace space) override;
   std::unique_ptr<distattn::backends::cuda::Stream> make_stream(
       distattn::backends::cuda::StreamPriority priority) override;
@@ -34,6 +34,7 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
 
  private:
   const std::uint64_t first_seed_;
+  const int architecture_;
   std::atomic<std::uint64_t> seed_;
   std::atomic<std::size_t> free_bytes_;
   std::string failing_;

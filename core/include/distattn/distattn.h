@@ -114,13 +114,14 @@ typedef struct distattn_options {
    */
   void* (*allocate)(void* user, size_t bytes);
   void (*release)(void* user, void* memory);
-  void* user;         /**< handed to both */
-  int32_t local_rank; /**< this rank among local_ranks, which also says its GPU; -1: its rank */
-  void* cuda_stream;  /**< a cudaStream_t of the caller's to compute on; null: the library's own */
+  void* user;            /**< handed to both */
+  int32_t local_rank;    /**< this rank among local_ranks, which also says its GPU; -1: its rank */
+  void* cuda_stream;     /**< a cudaStream_t of the caller's to compute on; null: the library's own */
+  int32_t deterministic; /**< gradients have the same bits in every run, where that takes longer too */
 } distattn_options;
 
 #define DISTATTN_OPTIONS_INIT \
-  { sizeof(distattn_options), NULL, DISTATTN_OWN_MODE, 0, 0, 0, NULL, 0, 0, NULL, NULL, NULL, -1, NULL }
+  { sizeof(distattn_options), NULL, DISTATTN_OWN_MODE, 0, 0, 0, NULL, 0, 0, NULL, NULL, NULL, -1, NULL, 0 }
 
 /**
  * What both passes (or, without options.backward, the forward pass) would cost on `ranks` ranks of a machine, which

@@ -34,6 +34,12 @@ std::vector<BackendInfo> list_backends();
 /// holds it. May throw.
 using Allocator = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
 
+/// In which order a device may add up what several of its threads contribute to one gradient.
+enum class GradientOrder : std::uint8_t {
+  any,   ///< the fastest: last bits may differ from run to run
+  fixed  ///< the same bits in every run
+};
+
 struct DeviceOptions {
   int threads = 0;            ///< a rank computes with; 0: cores / ranks of this process, at least 1
   int local_ranks = 1;        ///< ranks that share this process's cores
@@ -41,6 +47,7 @@ struct DeviceOptions {
   int local_rank = 0;         ///< this rank among those of its machine: which GPU it uses, where there are several
   void* stream = nullptr;     ///< a cudaStream_t of the caller's to compute on; null: the device's own
   std::string provider = {};  ///< of forward tiles, as "cudnn"; empty: the device's usual one
+  GradientOrder gradient_order = GradientOrder::any;
 };
 
 /// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason.
