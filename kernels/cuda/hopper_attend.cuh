@@ -25,6 +25,7 @@ struct HopperAttendShape {
   using KTile = PanelTile<columns, head_dim>;
   using VTile = PanelTile<columns, value_dim>;
   static constexpr int shared_bytes = QTile::bytes + 2 * (KTile::bytes + VTile::bytes) + 9 * 8;
+  static_assert(shared_bytes <= most_shared_bytes);
 };
 
 /// Where everything lies in shared memory.
@@ -226,20 +227,8 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_attend(const __grid_
 template <class Shape>
 int describe_for_attend(const TileShape& shape, std::span<const QuerySegment> queries, std::span<QueryMaps> query_maps,
                         std::span<const KeySegment> keys, std::span<KeyMaps> key_maps) {
-  using Element = typename Shape::Element;
-  const std::int64_t query_planes = shape.batch * shape.heads.q_count, key_planes = shape.batch * shape.heads.kv_count;
-  TensorDescriber describe;
-  for (std::size_t i = 0; i < queries.size(); ++i) {
-    const TensorShape q{shape.head_dim, queries[i].run.count, query_planes, Shape::tile.rows};
-    describe.tensor<Element>(query_maps[i].q, queries[i].q, q);
-  }
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const TensorShape k{shape.head_dim, keys[i].run.count, key_planes, Shape::tile.columns};
-    const TensorShape v{shape.value_dim, keys[i].run.count, key_planes, Shape::tile.columns};
-    describe.tensor<Element>(key_maps[i].k, keys[i].k, k);
-    describe.tensor<Element>(key_maps[i].v, keys[i].v, v);
-  }
-  return describe.status;
+  constexpr BoxRows boxes{.q = Shape::tile.rows, .keys = Shape::tile.columns};
+  return describe_tensors<typename Shape::Element>(boxes, shape, queries, query_maps, keys, key_maps);
 }
 
 template <class Shape>

@@ -35,6 +35,7 @@ struct HopperGradientsShape {
   static constexpr int score_bytes = wants_dq ? ScoreTile::bytes : 0;
   static constexpr int shared_bytes =
       2 * KeyTile::bytes + 2 * stage_bytes + 2 * score_bytes + dq_bytes + 4 * statistic_bytes + 5 * 8;
+  static_assert(shared_bytes <= most_shared_bytes);
 };
 
 /// Where everything lies in shared memory. Tiles that pass are there twice.
@@ -315,23 +316,9 @@ template <class Shape>
 int describe_for_gradients(const TileShape& shape, std::span<const QuerySegment> queries,
                            std::span<QueryMaps> query_maps, std::span<const KeySegment> keys,
                            std::span<KeyMaps> key_maps) {
-  using Element = typename Shape::Element;
-  const std::int64_t query_planes = shape.batch * shape.heads.q_count, key_planes = shape.batch * shape.heads.kv_count;
-  TensorDescriber describe;
-  for (std::size_t i = 0; i < queries.size(); ++i) {
-    const std::int64_t rows = queries[i].run.count;
-    describe.tensor<Element>(query_maps[i].q, queries[i].q, {shape.head_dim, rows, query_planes, Shape::tile.columns});
-    describe.tensor<Element>(query_maps[i].d_o, queries[i].d_o,
-                             {shape.value_dim, rows, query_planes, Shape::tile.columns});
-    if (Shape::wants_dq)
-      describe.tensor<float>(query_maps[i].dq, queries[i].dq, {shape.head_dim, rows, query_planes, 64});
-  }
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    const std::int64_t rows = keys[i].run.count;
-    describe.tensor<Element>(key_maps[i].k, keys[i].k, {shape.head_dim, rows, key_planes, Shape::tile.rows});
-    describe.tensor<Element>(key_maps[i].v, keys[i].v, {shape.value_dim, rows, key_planes, Shape::tile.rows});
-  }
-  return describe.status;
+  constexpr BoxRows boxes{
+      .q = Shape::tile.columns, .d_o = Shape::tile.columns, .dq = Shape::wants_dq ? 64 : 0, .keys = Shape::tile.rows};
+  return describe_tensors<typename Shape::Element>(boxes, shape, queries, query_maps, keys, key_maps);
 }
 
 template <class Shape>

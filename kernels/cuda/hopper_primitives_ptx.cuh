@@ -136,21 +136,9 @@ __device__ __forceinline__ void fewer_registers() {
 }
 
 #define DISTATTN_PIECE(n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
-#define DISTATTN_PIECES_8(n)                                                                                     \
-  DISTATTN_PIECE(n), DISTATTN_PIECE(n + 1), DISTATTN_PIECE(n + 2), DISTATTN_PIECE(n + 3), DISTATTN_PIECE(n + 4), \
-      DISTATTN_PIECE(n + 5), DISTATTN_PIECE(n + 6), DISTATTN_PIECE(n + 7)
-#define DISTATTN_REGISTERS_0_32                                                                                        \
-  "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30," \
-  "%31"
-#define DISTATTN_REGISTERS_32_40 "%32,%33,%34,%35,%36,%37,%38,%39"
-#define DISTATTN_REGISTERS_32_64                                                                                      \
-  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47,%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%" \
-  "60,%61,%62,%63"
-#define DISTATTN_REGISTERS_64_128                                                                                     \
-  "%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%91,%" \
-  "92,%93,%94,%95,"                                                                                                   \
-  "%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%118,%"  \
-  "119,%120,%121,%122,%123,%124,%125,%126,%127"
+#define DISTATTN_PIECES_2(n) DISTATTN_PIECE(n), DISTATTN_PIECE(n + 1)
+#define DISTATTN_PIECES_4(n) DISTATTN_PIECES_2(n), DISTATTN_PIECES_2(n + 2)
+#define DISTATTN_PIECES_8(n) DISTATTN_PIECES_4(n), DISTATTN_PIECES_4(n + 4)
 
 /// The wgmma of one element type and width.
 template <class Element, int pieces>
@@ -184,16 +172,35 @@ struct Wgmma;
   DISTATTN_WGMMA(Bf16, "bf16", __VA_ARGS__) \
   DISTATTN_WGMMA(Fp16, "f16", __VA_ARGS__)
 
+#define DISTATTN_OPERANDS_6 DISTATTN_PIECES_4(0), DISTATTN_PIECES_2(4)
 #define DISTATTN_OPERANDS_8 DISTATTN_PIECES_8(0)
-#define DISTATTN_OPERANDS_10 DISTATTN_PIECES_8(0), DISTATTN_PIECE(8), DISTATTN_PIECE(9)
-#define DISTATTN_OPERANDS_16 DISTATTN_PIECES_8(0), DISTATTN_PIECES_8(8)
-#define DISTATTN_OPERANDS_32 DISTATTN_OPERANDS_16, DISTATTN_PIECES_8(16), DISTATTN_PIECES_8(24)
+#define DISTATTN_OPERANDS_10 DISTATTN_OPERANDS_8, DISTATTN_PIECES_2(8)
+#define DISTATTN_OPERANDS_12 DISTATTN_OPERANDS_8, DISTATTN_PIECES_4(8)
+#define DISTATTN_OPERANDS_16 DISTATTN_OPERANDS_8, DISTATTN_PIECES_8(8)
+#define DISTATTN_OPERANDS_24 DISTATTN_OPERANDS_16, DISTATTN_PIECES_8(16)
+#define DISTATTN_OPERANDS_32 DISTATTN_OPERANDS_24, DISTATTN_PIECES_8(24)
 
-DISTATTN_WGMMA_16_BIT(8, 64, DISTATTN_REGISTERS_0_32, 32, 33, 34, 35, 36, 37, 38)
-DISTATTN_WGMMA_16_BIT(10, 80, DISTATTN_REGISTERS_0_32 "," DISTATTN_REGISTERS_32_40, 40, 41, 42, 43, 44, 45, 46)
-DISTATTN_WGMMA_16_BIT(16, 128, DISTATTN_REGISTERS_0_32 "," DISTATTN_REGISTERS_32_64, 64, 65, 66, 67, 68, 69, 70)
-DISTATTN_WGMMA_16_BIT(32, 256, DISTATTN_REGISTERS_0_32 "," DISTATTN_REGISTERS_32_64 "," DISTATTN_REGISTERS_64_128, 128,
-                      129, 130, 131, 132, 133, 134)
+#define DISTATTN_REGISTERS_24 "%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15,%16,%17,%18,%19,%20,%21,%22,%23"
+#define DISTATTN_REGISTERS_32 DISTATTN_REGISTERS_24 ",%24,%25,%26,%27,%28,%29,%30,%31"
+#define DISTATTN_REGISTERS_40 DISTATTN_REGISTERS_32 ",%32,%33,%34,%35,%36,%37,%38,%39"
+#define DISTATTN_REGISTERS_48 DISTATTN_REGISTERS_40 ",%40,%41,%42,%43,%44,%45,%46,%47"
+#define DISTATTN_REGISTERS_64 DISTATTN_REGISTERS_48 ",%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63"
+#define DISTATTN_REGISTERS_96                                                                                      \
+  DISTATTN_REGISTERS_64                                                                                            \
+  ",%64,%65,%66,%67,%68,%69,%70,%71,%72,%73,%74,%75,%76,%77,%78,%79,%80,%81,%82,%83,%84,%85,%86,%87,%88,%89,%90,%" \
+  "91,%92,%93,%94,%95"
+#define DISTATTN_REGISTERS_128                                                                                   \
+  DISTATTN_REGISTERS_96                                                                                          \
+  ",%96,%97,%98,%99,%100,%101,%102,%103,%104,%105,%106,%107,%108,%109,%110,%111,%112,%113,%114,%115,%116,%117,%" \
+  "118,%119,%120,%121,%122,%123,%124,%125,%126,%127"
+
+DISTATTN_WGMMA_16_BIT(6, 48, DISTATTN_REGISTERS_24, 24, 25, 26, 27, 28, 29, 30)
+DISTATTN_WGMMA_16_BIT(8, 64, DISTATTN_REGISTERS_32, 32, 33, 34, 35, 36, 37, 38)
+DISTATTN_WGMMA_16_BIT(10, 80, DISTATTN_REGISTERS_40, 40, 41, 42, 43, 44, 45, 46)
+DISTATTN_WGMMA_16_BIT(12, 96, DISTATTN_REGISTERS_48, 48, 49, 50, 51, 52, 53, 54)
+DISTATTN_WGMMA_16_BIT(16, 128, DISTATTN_REGISTERS_64, 64, 65, 66, 67, 68, 69, 70)
+DISTATTN_WGMMA_16_BIT(24, 192, DISTATTN_REGISTERS_96, 96, 97, 98, 99, 100, 101, 102)
+DISTATTN_WGMMA_16_BIT(32, 256, DISTATTN_REGISTERS_128, 128, 129, 130, 131, 132, 133, 134)
 
 template <class Element, Major left = Major::depth, Major right = Major::depth, int pieces>
 __device__ __forceinline__ void multiply(float (&d)[pieces][4], std::uint64_t l, std::uint64_t r, bool add) {

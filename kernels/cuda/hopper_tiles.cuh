@@ -1,10 +1,16 @@
 #pragma once
 /// Tiles of 16-bit elements as the copy engine leaves them in shared memory, and products of them by a warpgroup.
 
+#include <tuple>
+
+#include "kernels/cuda/attend_params.hpp"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/hopper_primitives.cuh"
 
 namespace distattn::kernels::cuda {
+
+/// Most shared memory that a block may have.
+inline constexpr int most_shared_bytes = 227 * 1024;
 
 /// Number of this thread's warpgroup. From a lane of the warp, so that the compiler knows it to be the same in all.
 __device__ __forceinline__ int warpgroup() { return __shfl_sync(whole_warp, static_cast<int>(threadIdx.x) / 128, 0); }
@@ -62,16 +68,36 @@ struct PanelTile {
   }
 };
 
-/// On the host: fills maps until one is refused.
-struct TensorDescriber {
-  int status = 0;
-
-  template <class Element>
-  void tensor(TensorMap& map, const void* base, const TensorShape& shape) {
-    if (status != 0 || shape.rows == 0) return;
-    status = prim::describe_tensor(map, static_cast<const Element*>(base), shape);
-  }
+/// Rows of the boxes that a kernel moves; 0: not that tensor.
+struct BoxRows {
+  int q = 0, d_o = 0, dq = 0;
+  int keys = 0;  ///< of K and V
 };
+
+/// On the host, what DescribeTensors says.
+template <class Element>
+int describe_tensors(const BoxRows& boxes, const TileShape& shape, std::span<const QuerySegment> queries,
+                     std::span<QueryMaps> query_maps, std::span<const KeySegment> keys, std::span<KeyMaps> key_maps) {
+  const std::int64_t query_planes = shape.batch * shape.heads.q_count, key_planes = shape.batch * shape.heads.kv_count;
+  int status = 0;
+  const auto describe = [&]<class T>(TensorMap& map, const T* base, const TensorShape& tensor) {
+    if (status == 0 && tensor.rows > 0 && tensor.box_rows > 0) status = prim::describe_tensor(map, base, tensor);
+  };
+  for (std::size_t i = 0; i < queries.size(); ++i) {
+    const auto& [query, maps] = std::tie(queries[i], query_maps[i]);
+    const std::int64_t rows = query.run.count;
+    describe(maps.q, static_cast<const Element*>(query.q), {shape.head_dim, rows, query_planes, boxes.q});
+    describe(maps.d_o, static_cast<const Element*>(query.d_o), {shape.value_dim, rows, query_planes, boxes.d_o});
+    describe(maps.dq, static_cast<const float*>(query.dq), {shape.head_dim, rows, query_planes, boxes.dq});
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const auto& [key, maps] = std::tie(keys[i], key_maps[i]);
+    const std::int64_t rows = key.run.count;
+    describe(maps.k, static_cast<const Element*>(key.k), {shape.head_dim, rows, key_planes, boxes.keys});
+    describe(maps.v, static_cast<const Element*>(key.v), {shape.value_dim, rows, key_planes, boxes.keys});
+  }
+  return status;
+}
 
 /// d = L·Rᵀ: 64 rows of `left` from `row` with all rows of `right`, over `width` columns.
 template <class Element, class Left, class Right, int width, int pieces>

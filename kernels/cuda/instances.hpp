@@ -11,6 +11,7 @@ namespace distattn::kernels::cuda {
 /// For sm_90a alone; none where that is not compiled for.
 std::vector<AttendKernel> hopper_forward_instances();
 std::vector<AttendKernel> hopper_gradients_instances();
+std::vector<AttendKernel> hopper_query_gradient_instances();
 std::vector<AttendKernel> forward_instances();
 std::vector<AttendKernel> query_gradient_instances();
 std::vector<AttendKernel> key_gradients_instances();

@@ -1,10 +1,9 @@
 #pragma once
 /// dQ: blocks own query rows and visit keys, as in the forward pass (spec §5). Nothing is added atomically.
 
-#include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/key_stage.cuh"
-#include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/query_rows.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -21,29 +20,6 @@ struct QueryGradientShape {
   static constexpr int do_bytes = SharedTile<value_dim>::bytes(tile.rows);
   static constexpr int shared_bytes = q_bytes + do_bytes + 2 * KeyStage<QueryGradientShape>::bytes;
 };
-
-/// The statistics of the two rows that a lane holds.
-struct RowStatistics {
-  float lse[2] = {0, 0};  ///< in units of log2
-  float delta[2] = {0, 0};
-
-  __device__ __forceinline__ RowStatistics(const QuerySegment& query, std::int64_t row_begin, std::int64_t head_row) {
-    for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
-      lse[half] = prim::load_global(query.lse + head_row + row) * log2_e;
-      delta[half] = prim::load_global(query.delta + head_row + row);
-    });
-  }
-};
-
-template <class Shape>
-__device__ __forceinline__ void store_query_gradient(const float (&dq)[1][Shape::head_dim / 8][4],
-                                                     const AttendParams& p, const QuerySegment& query,
-                                                     std::int64_t row_begin, std::int64_t head_row) {
-  for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
-    float* const into = query.dq + (head_row + row) * p.head_dim + column_of();
-    store_row<Shape::head_dim>(into, dq[0], half, p.head_dim, p.scale, query.carry);
-  });
-}
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid_constant__ AttendParams p) {

@@ -20,21 +20,26 @@ KERNELS = "kernels/cuda"
 # The control: must pass.
 NO_FAULT = ("no fault", "fragments.cuh", "#pragma once", "#pragma once")
 
+AMPERE = ["attend.cu", "query_gradient.cu", "key_gradients.cu"]
+HOPPER = ["hopper_attend.cu", "hopper_gradients.cu", "hopper_query_gradient.cu"]
+
 # Which source files have to be compiled again for a header, and the test that looks.
 SOURCES = {
     "attend.cuh": ["attend.cu"],
     "hopper_attend.cuh": ["hopper_attend.cu"],
     "hopper_gradients.cuh": ["hopper_gradients.cu"],
-    "hopper_masks.cuh": ["hopper_attend.cu", "hopper_gradients.cu"],
-    "hopper_tiles.cuh": ["hopper_attend.cu", "hopper_gradients.cu"],
+    "hopper_query_gradient.cuh": ["hopper_query_gradient.cu"],
+    "hopper_masks.cuh": HOPPER,
+    "hopper_tiles.cuh": HOPPER,
     "softmax_rows.cuh": ["attend.cu", "hopper_attend.cu"],
     "query_gradient.cuh": ["query_gradient.cu"],
     "key_gradients.cuh": ["key_gradients.cu"],
     "key_stage.cuh": ["attend.cu", "query_gradient.cu"],
-    "fragments.cuh": ["attend.cu", "query_gradient.cu", "key_gradients.cu"],
-    "rows.cuh": ["attend.cu", "hopper_attend.cu", "hopper_gradients.cu", "query_gradient.cu", "key_gradients.cu"],
-    "block_place.cuh": ["attend.cu", "hopper_attend.cu", "hopper_gradients.cu", "query_gradient.cu", "key_gradients.cu", "plain.cu"],
-    "work.hpp": ["attend.cu", "hopper_attend.cu", "hopper_gradients.cu", "query_gradient.cu", "key_gradients.cu", "plain.cu"],
+    "fragments.cuh": AMPERE,
+    "query_rows.cuh": ["query_gradient.cu", "hopper_query_gradient.cu"],
+    "rows.cuh": [*AMPERE, *HOPPER],
+    "block_place.cuh": [*AMPERE, *HOPPER, "plain.cu"],
+    "work.hpp": [*AMPERE, *HOPPER, "plain.cu"],
     "plain.cuh": ["plain.cu"],
     "elementwise.cuh": ["elementwise.cu"],
 }

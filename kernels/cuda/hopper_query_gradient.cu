@@ -1,0 +1,27 @@
+#include "kernels/cuda/hopper_query_gradient.cuh"
+
+#include "kernels/cuda/instances.hpp"
+
+namespace distattn::kernels::cuda {
+namespace {
+
+template <class Element, int head_dim, int value_dim, int columns>
+AttendKernel entry() {
+  using Shape = HopperQueryGradientShape<Element, head_dim, value_dim, columns>;
+  AttendKernel kernel = instance<Shape>(TilePass::query_gradient, 90, launch_hopper_query_gradient<Shape>);
+  kernel.last_architecture = 90;
+  kernel.describe = describe_for_query_gradient<Shape>;
+  return kernel;
+}
+
+}  // namespace
+
+// Columns: as many as registers and shared memory have room for.
+std::vector<AttendKernel> hopper_query_gradient_instances() {
+  return {entry<Bf16, 64, 64, 128>(),  entry<Bf16, 96, 96, 96>(),   entry<Bf16, 128, 128, 96>(),
+          entry<Bf16, 192, 128, 80>(), entry<Bf16, 256, 256, 48>(), entry<Fp16, 64, 64, 128>(),
+          entry<Fp16, 96, 96, 96>(),   entry<Fp16, 128, 128, 96>(), entry<Fp16, 192, 128, 80>(),
+          entry<Fp16, 256, 256, 48>()};
+}
+
+}  // namespace distattn::kernels::cuda

@@ -1,0 +1,32 @@
+#pragma once
+/// The query rows of a backward pass that a lane holds: their statistics, and where their gradient goes.
+
+#include "kernels/cuda/block_place.cuh"
+#include "kernels/cuda/rows.cuh"
+
+namespace distattn::kernels::cuda {
+
+/// The statistics of the two rows that a lane holds.
+struct RowStatistics {
+  float lse[2] = {0, 0};  ///< in units of log2
+  float delta[2] = {0, 0};
+
+  __device__ __forceinline__ RowStatistics(const QuerySegment& query, std::int64_t row_begin, std::int64_t head_row) {
+    for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
+      lse[half] = prim::load_global(query.lse + head_row + row) * log2_e;
+      delta[half] = prim::load_global(query.delta + head_row + row);
+    });
+  }
+};
+
+template <class Shape>
+__device__ __forceinline__ void store_query_gradient(const float (&dq)[1][Shape::head_dim / 8][4],
+                                                     const AttendParams& p, const QuerySegment& query,
+                                                     std::int64_t row_begin, std::int64_t head_row) {
+  for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
+    float* const into = query.dq + (head_row + row) * p.head_dim + column_of();
+    store_row<Shape::head_dim>(into, dq[0], half, p.head_dim, p.scale, query.carry);
+  });
+}
+
+}  // namespace distattn::kernels::cuda
