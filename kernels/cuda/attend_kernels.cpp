@@ -9,9 +9,9 @@ namespace distattn::kernels::cuda {
 std::span<const AttendKernel> attend_kernels() {
   static const std::vector<AttendKernel> all = [] {
     std::vector<AttendKernel> kernels;
-    for (const auto& some :
-         {hopper_forward_instances(), hopper_gradients_instances(), hopper_query_gradient_instances(),
-          forward_instances(), query_gradient_instances(), key_gradients_instances(), plain_instances()}) {
+    for (const auto& some : {hopper_forward_instances(), hopper_gradients_instances(),
+                             hopper_query_gradient_instances(), hopper_wide_gradients_instances(), forward_instances(),
+                             query_gradient_instances(), key_gradients_instances(), plain_instances()}) {
       kernels.insert(kernels.end(), some.begin(), some.end());
     }
     return kernels;

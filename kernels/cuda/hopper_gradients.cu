@@ -11,15 +11,16 @@ AttendKernel entry() {
   constexpr TilePass pass = wants_dq ? TilePass::gradients : TilePass::key_gradients;
   AttendKernel kernel = instance<Shape>(pass, 90, launch_hopper_gradients<Shape>);
   kernel.last_architecture = 90;
-  kernel.describe = describe_for_gradients<Shape>;
+  kernel.describe = describe_for_key_blocks<Shape>;
   return kernel;
 }
 
 }  // namespace
 
 std::vector<AttendKernel> hopper_gradients_instances() {
-  return {entry<Bf16, 64, true>(),  entry<Bf16, 128, true>(),  entry<Fp16, 64, true>(),  entry<Fp16, 128, true>(),
-          entry<Bf16, 64, false>(), entry<Bf16, 128, false>(), entry<Fp16, 64, false>(), entry<Fp16, 128, false>()};
+  return {entry<Bf16, 64, true>(),   entry<Bf16, 96, true>(),  entry<Bf16, 128, true>(), entry<Fp16, 64, true>(),
+          entry<Fp16, 96, true>(),   entry<Fp16, 128, true>(), entry<Bf16, 64, false>(), entry<Bf16, 96, false>(),
+          entry<Bf16, 128, false>(), entry<Fp16, 64, false>(), entry<Fp16, 96, false>(), entry<Fp16, 128, false>()};
 }
 
 }  // namespace distattn::kernels::cuda

@@ -12,6 +12,7 @@ namespace distattn::kernels::cuda {
 std::vector<AttendKernel> hopper_forward_instances();
 std::vector<AttendKernel> hopper_gradients_instances();
 std::vector<AttendKernel> hopper_query_gradient_instances();
+std::vector<AttendKernel> hopper_wide_gradients_instances();
 std::vector<AttendKernel> forward_instances();
 std::vector<AttendKernel> query_gradient_instances();
 std::vector<AttendKernel> key_gradients_instances();

@@ -7,5 +7,6 @@ namespace distattn::kernels::cuda {
 std::vector<AttendKernel> hopper_forward_instances() { return {}; }
 std::vector<AttendKernel> hopper_gradients_instances() { return {}; }
 std::vector<AttendKernel> hopper_query_gradient_instances() { return {}; }
+std::vector<AttendKernel> hopper_wide_gradients_instances() { return {}; }
 
 }  // namespace distattn::kernels::cuda

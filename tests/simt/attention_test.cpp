@@ -60,6 +60,7 @@ void check_on_hopper(const AttentionCase& c, unsigned seed) {
 
   for (const TilePass pass : {TilePass::query_gradient, TilePass::key_gradients}) {
     const AttendKernel& backward = kernel_for<T>(pass, c, 90);
+    REQUIRE(backward.architecture == 90);
     launch(backward, AttendPlan(attention.backward(), backward.owner, backward.tile, backward.describe), seed);
   }
   CHECK(attention.query_gradient_error() < attention.tolerance());
@@ -172,6 +173,14 @@ TEST_CASE("every mask on Hopper", "[simt]") {
   for (const AttentionCase& c : mask_cases()) {
     check_on_hopper<Bf16>(c, ++seed);
     check_on_hopper<Bf16>(c, ++seed);
+  }
+}
+
+TEST_CASE("wide heads on Hopper", "[simt]") {
+  for (AttentionCase c : mask_cases()) {
+    c.head_dim = 192;
+    c.value_dim = 128;
+    check_on_hopper<Bf16>(c, 140);
   }
 }
 

@@ -21,13 +21,16 @@ KERNELS = "kernels/cuda"
 NO_FAULT = ("no fault", "fragments.cuh", "#pragma once", "#pragma once")
 
 AMPERE = ["attend.cu", "query_gradient.cu", "key_gradients.cu"]
-HOPPER = ["hopper_attend.cu", "hopper_gradients.cu", "hopper_query_gradient.cu"]
+KEY_BLOCKS = ["hopper_gradients.cu", "hopper_wide_gradients.cu"]
+HOPPER = ["hopper_attend.cu", "hopper_query_gradient.cu", *KEY_BLOCKS]
 
 # Which source files have to be compiled again for a header, and the test that looks.
 SOURCES = {
     "attend.cuh": ["attend.cu"],
     "hopper_attend.cuh": ["hopper_attend.cu"],
     "hopper_gradients.cuh": ["hopper_gradients.cu"],
+    "hopper_wide_gradients.cuh": ["hopper_wide_gradients.cu"],
+    "hopper_key_blocks.cuh": KEY_BLOCKS,
     "hopper_query_gradient.cuh": ["hopper_query_gradient.cu"],
     "hopper_masks.cuh": HOPPER,
     "hopper_tiles.cuh": HOPPER,
@@ -86,7 +89,8 @@ class Mutant:
         """What a test says about the fault; None if all pass."""
         if self.file == "elementwise.cuh":
             return self.test(self.build(self.options.elementwise, False))
-        return (self.test(self.build(self.options.attention, True), "every mask,every mask on Hopper")
+        masks = "wide heads on Hopper" if "wide" in self.file else "every mask,every mask on Hopper"
+        return (self.test(self.build(self.options.attention, True), masks)
                 or self.test(self.build(self.options.attention, False)))
 
     def test(self, *command):
@@ -106,7 +110,8 @@ class Mutant:
         for name in SOURCES[self.file]:
             text = (self.source / KERNELS / name).read_text()
             if one_instantiation:
-                some = ", ".join(re.findall(r"entry<Bf16, 64\b[^>]*>\(\)", text))
+                some = ", ".join(re.findall(r"entry<Bf16, 64\b[^>]*>\(\)", text)
+                                 or re.findall(r"entry<Bf16, 192\b[^>]*>\(\)", text))
                 text = re.sub(r"return \{entry<.*?\};", f"return {{{some}}};", text, flags=re.S)
             source, compiled = self.folder / f"{name}.cpp", self.folder / f"{name}.o"
             source.write_text(text)

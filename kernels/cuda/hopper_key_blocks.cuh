@@ -1,0 +1,161 @@
+#pragma once
+/// Blocks that own keys of one key head on Hopper: K and V stay in shared memory, the queries of its query heads pass
+/// through with their statistics. Products are taken transposed, keys by queries, so that weights and their gradients
+/// pass from one to the next in registers (spec §5).
+
+#include "kernels/cuda/block_place.cuh"
+#include "kernels/cuda/hopper_masks.cuh"
+#include "kernels/cuda/hopper_tiles.cuh"
+#include "kernels/cuda/rows.cuh"
+
+namespace distattn::kernels::cuda {
+
+/// A block's threads and tiles: so many keys by so many queries. head_dim and value_dim are the paddings of the real
+/// ones. Kernels derive theirs from it, with `own_bytes` of shared memory beside what is here.
+template <class Element_, int head_dim_, int value_dim_, int keys, int queries>
+struct KeyBlockShape {
+  using Element = Element_;
+  static constexpr int head_dim = head_dim_, value_dim = value_dim_;
+  static constexpr int groups = 2;  ///< warpgroups that multiply; behind them the one that copies
+  static constexpr int consumers = groups * 128, threads = consumers + 128;
+  static constexpr TileSize tile{keys, queries};
+  static constexpr int n_count = queries / 8;
+  static constexpr int producer_registers = 24, consumer_registers = 240;
+
+  using KTile = PanelTile<keys, head_dim>;
+  using VTile = PanelTile<keys, value_dim>;
+  using QTile = PanelTile<queries, head_dim>;
+  using DoTile = PanelTile<queries, value_dim>;
+  static constexpr int stage_bytes = QTile::bytes + DoTile::bytes;
+  static constexpr int statistic_bytes = queries * 4;
+  static constexpr int common_bytes = KTile::bytes + VTile::bytes + 2 * stage_bytes + 4 * statistic_bytes + 5 * 8;
+};
+
+/// Where everything lies in shared memory. Tiles that pass are there twice.
+template <class Shape>
+struct KeyBlockMemory {
+  std::uint32_t k, v, stages;
+  std::uint32_t own;  ///< the kernel's own bytes
+  std::uint32_t statistics;
+  std::uint32_t keys_filled, filled, emptied;  ///< barriers, two each but for the keys
+  std::uint32_t end;
+
+  __device__ __forceinline__ explicit KeyBlockMemory(std::uint32_t base)
+      : k(base),
+        v(k + Shape::KTile::bytes),
+        stages(v + Shape::VTile::bytes),
+        own(stages + 2 * Shape::stage_bytes),
+        statistics(own + Shape::own_bytes),
+        keys_filled(statistics + 4 * Shape::statistic_bytes),
+        filled(keys_filled + 8),
+        emptied(filled + 16),
+        end(emptied + 16) {}
+
+  __device__ __forceinline__ std::uint32_t q(const Stage& stage) const {
+    return stages + stage.index * Shape::stage_bytes;
+  }
+  __device__ __forceinline__ std::uint32_t d_o(const Stage& stage) const { return q(stage) + Shape::QTile::bytes; }
+  __device__ __forceinline__ std::uint32_t lse(const Stage& stage) const {
+    return statistics + stage.index * 2 * Shape::statistic_bytes;
+  }
+  __device__ __forceinline__ std::uint32_t delta(const Stage& stage) const {
+    return lse(stage) + Shape::statistic_bytes;
+  }
+  /// One thread.
+  __device__ __forceinline__ void init_barriers() const {
+    prim::init_barrier(keys_filled, 1);
+    for (std::uint32_t stage = 0; stage < 2; ++stage) {
+      prim::init_barrier(filled + stage * 8, 1 + 32);  // bytes, and a warp's statistics
+      prim::init_barrier(emptied + stage * 8, Shape::consumers / 32);
+    }
+    prim::publish_barriers();
+  }
+};
+
+/// One warp: feeds the keys, then the tiles of queries with their statistics, through the stages.
+template <class Shape>
+__device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockPlace& place,
+                                             const KeyBlockMemory<Shape>& memory) {
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  HeadTileCursor next(p, place);
+  if (!next.valid()) return;
+  if (lane == 0) {
+    const KeyMaps& maps = p.key_maps[place.block.own];
+    const int plane = place.batch * p.heads.kv_count + place.head;
+    prim::acquire_tensor_map(&maps.k);
+    prim::acquire_tensor_map(&maps.v);
+    prim::arrive_expecting(memory.keys_filled, Shape::KTile::bytes + Shape::VTile::bytes);
+    Shape::KTile::load(memory.k, &maps.k, memory.keys_filled, place.block.row_begin, plane);
+    Shape::VTile::load(memory.v, &maps.v, memory.keys_filled, place.block.row_begin, plane);
+  }
+  for (int tile = 0; next.valid(); ++tile) {
+    const Stage stage(tile);
+    const int other = p.visits[next.tile.visit].other, column = next.tile.column;
+    const QuerySegment& query = p.queries[other];
+    stage.await_emptied(memory.emptied);
+    if (lane == 0) {
+      const QueryMaps& maps = p.query_maps[other];
+      const int plane = place.batch * p.heads.q_count + next.head;
+      prim::acquire_tensor_map(&maps.q);
+      prim::acquire_tensor_map(&maps.d_o);
+      prim::arrive_expecting(stage.of(memory.filled), Shape::stage_bytes);
+      Shape::QTile::load(memory.q(stage), &maps.q, stage.of(memory.filled), column, plane);
+      Shape::DoTile::load(memory.d_o(stage), &maps.d_o, stage.of(memory.filled), column, plane);
+    }
+    const std::int64_t row = first_row(place.batch, p.heads.q_count, next.head, query.run) + column;
+    DISTATTN_UNROLL
+    for (int i = lane; i < Shape::tile.columns; i += 32) {
+      const bool valid = column + i < query.run.count;
+      const float lse = valid ? prim::load_global(query.lse + row + i) : 0.0f;
+      const float delta = valid ? prim::load_global(query.delta + row + i) : 0.0f;
+      const auto offset = static_cast<std::uint32_t>(i * 4);
+      prim::store_shared(memory.lse(stage) + offset, lse * log2_e);
+      prim::store_shared(memory.delta(stage) + offset, delta);
+    }
+    prim::arrive(stage.of(memory.filled));
+    next.advance(p, place.block, Shape::tile.columns);
+  }
+}
+
+/// From products to weights. Statistics belong to columns here. A query that sees nothing has lse -inf, but then no
+/// tile with it is visible throughout: the masks hide what it would weigh.
+template <class Shape>
+__device__ __forceinline__ void weigh_columns(float (&s)[Shape::n_count][4], std::uint32_t lse, float scale,
+                                              const TileMasks<Shape::n_count>& masks) {
+  DISTATTN_UNROLL
+  for (int n = 0; n < Shape::n_count; ++n) {
+    const Pair top = prim::load_shared<Pair>(lse + static_cast<std::uint32_t>((8 * n + column_of()) * 4));
+    DISTATTN_UNROLL
+    for (int i = 0; i < 4; ++i) s[n][i] = prim::ex2(fmaf(s[n][i], scale, i % 2 == 0 ? -top.x : -top.y));
+  }
+  if (!masks.cut) return;
+  DISTATTN_UNROLL
+  for (int n = 0; n < Shape::n_count; ++n) {
+    DISTATTN_UNROLL
+    for (int i = 0; i < 4; ++i) s[n][i] = masks.sees(n, i) ? s[n][i] : 0.0f;
+  }
+}
+
+/// dp: from gradients of weights to gradients of scores.
+template <class Shape>
+__device__ __forceinline__ void differentiate(float (&dp)[Shape::n_count][4], const float (&weights)[Shape::n_count][4],
+                                              std::uint32_t delta) {
+  DISTATTN_UNROLL
+  for (int n = 0; n < Shape::n_count; ++n) {
+    const Pair sum = prim::load_shared<Pair>(delta + static_cast<std::uint32_t>((8 * n + column_of()) * 4));
+    DISTATTN_UNROLL
+    for (int i = 0; i < 4; ++i) dp[n][i] = weights[n][i] * (dp[n][i] - (i % 2 == 0 ? sum.x : sum.y));
+  }
+}
+
+/// Describes what the blocks copy, and dq where they add to it.
+template <class Shape>
+int describe_for_key_blocks(const TileShape& shape, std::span<const QuerySegment> queries,
+                            std::span<QueryMaps> query_maps, std::span<const KeySegment> keys,
+                            std::span<KeyMaps> key_maps) {
+  constexpr BoxRows boxes{
+      .q = Shape::tile.columns, .d_o = Shape::tile.columns, .dq = Shape::dq_box_rows, .keys = Shape::tile.rows};
+  return describe_tensors<typename Shape::Element>(boxes, shape, queries, query_maps, keys, key_maps);
+}
+
+}  // namespace distattn::kernels::cuda

@@ -1,0 +1,170 @@
+#pragma once
+/// dK and dV on Hopper where heads are too wide for a warpgroup to sum both (spec §5): one of two weighs and sums dV,
+/// and hands its weights to the other, which sums dK. Both multiply as much.
+
+#include "kernels/cuda/hopper_key_blocks.cuh"
+
+namespace distattn::kernels::cuda {
+
+/// A block's threads and shared memory: blocks own 64 keys.
+template <class Element_, int head_dim_, int value_dim_, int queries>
+struct HopperWideGradientsShape : KeyBlockShape<Element_, head_dim_, value_dim_, 64, queries> {
+  using Base = KeyBlockShape<Element_, head_dim_, value_dim_, 64, queries>;
+  static constexpr int weights_bytes = 64 * queries * 4;
+  static constexpr int own_bytes = 2 * weights_bytes;
+  static constexpr int dq_box_rows = 0;
+  static constexpr int shared_bytes = Base::common_bytes + own_bytes + 2 * 8;
+  static_assert(shared_bytes <= most_shared_bytes);
+};
+
+/// Weights pass through two buffers from a thread of the first warpgroup to that of the second which needs them.
+template <class Shape>
+struct HopperWideGradientsMemory : KeyBlockMemory<Shape> {
+  std::uint32_t weights_filled;  ///< two barriers
+
+  __device__ __forceinline__ explicit HopperWideGradientsMemory(std::uint32_t base)
+      : KeyBlockMemory<Shape>(base), weights_filled(this->end) {}
+
+  __device__ __forceinline__ void init_barriers() const {
+    for (std::uint32_t stage = 0; stage < 2; ++stage) prim::init_barrier(weights_filled + stage * 8, 128 / 32);
+    KeyBlockMemory<Shape>::init_barriers();
+  }
+
+  /// The buffer is empty: the tile's queries came after the second warpgroup had given back those that it was for last.
+  __device__ __forceinline__ void hand_over(const float (&weights)[Shape::n_count][4], const Stage& stage) const {
+    for_each_pair([&](std::uint32_t offset, int n, int i) {
+      prim::store_shared(buffer(stage) + offset, Pair{weights[n][i], weights[n][i + 1]});
+    });
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) prim::arrive(stage.of(weights_filled));
+  }
+  __device__ __forceinline__ void take_over(float (&weights)[Shape::n_count][4], const Stage& stage) const {
+    stage.await_filled(weights_filled);
+    for_each_pair([&](std::uint32_t offset, int n, int i) {
+      const Pair pair = prim::load_shared<Pair>(buffer(stage) + offset);
+      weights[n][i] = pair.x;
+      weights[n][i + 1] = pair.y;
+    });
+  }
+
+ private:
+  __device__ __forceinline__ std::uint32_t buffer(const Stage& stage) const {
+    return this->own + stage.index * Shape::weights_bytes;
+  }
+  /// Calls visit(offset, n, i) for the values i and i+1 of each piece n: threads side by side lie side by side.
+  template <class Visitor>
+  __device__ static __forceinline__ void for_each_pair(Visitor visit) {
+    DISTATTN_UNROLL
+    for (int n = 0; n < Shape::n_count; ++n) {
+      DISTATTN_UNROLL
+      for (int i = 0; i < 4; i += 2) visit(((2 * n + i / 2) * 128 + threadIdx.x % 128) * 8, n, i);
+    }
+  }
+};
+
+/// The first warpgroup: the weights of 64 keys in every tile of queries, and dV.
+template <class Shape>
+__device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::value_dim / 8][4], const AttendParams& p,
+                                                    const BlockPlace& place, const Run& keys,
+                                                    const HopperWideGradientsMemory<Shape>& memory) {
+  using Element = typename Shape::Element;
+  HeadTileCursor next(p, place);
+  if (!next.valid()) return;
+  float s[Shape::n_count][4];
+  std::uint32_t weights[Shape::n_count / 2][4];
+  prim::wait_for_phase(memory.keys_filled, 0);
+  for (int tile = 0; next.valid(); ++tile) {
+    const Stage stage(tile);
+    const Run& queries = p.queries[p.visits[next.tile.visit].other].run;
+    const TileMasks<Shape::n_count> masks(p, next.tile, keys, place.block.row_begin, queries);
+    next.advance(p, place.block, Shape::tile.columns);
+    stage.await_filled(memory.filled);
+    prim::fence_products(s);
+    start_product_of_rows<Element, typename Shape::KTile, typename Shape::QTile, Shape::head_dim>(s, memory.k, 0,
+                                                                                                  memory.q(stage));
+    prim::commit_products();
+    prim::wait_for_products<0>(s, dv[0]);
+    if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
+    weigh_columns<Shape>(s, memory.lse(stage), p.scale * log2_e, masks);
+    memory.hand_over(s, stage);
+    round_to_operand<Element>(weights, s);
+    prim::fence_products(dv[0], weights);
+    start_product<Element, typename Shape::DoTile>(dv[0], weights, memory.d_o(stage));
+    prim::commit_products();
+  }
+  prim::wait_for_products<0>(dv[0]);
+}
+
+/// The second warpgroup: dK of the same keys.
+template <class Shape>
+__device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::head_dim / 8][4], const AttendParams& p,
+                                                  const BlockPlace& place,
+                                                  const HopperWideGradientsMemory<Shape>& memory) {
+  using Element = typename Shape::Element;
+  HeadTileCursor next(p, place);
+  if (!next.valid()) return;
+  float dp[Shape::n_count][4], weights[Shape::n_count][4];
+  std::uint32_t ds[Shape::n_count / 2][4];
+  prim::wait_for_phase(memory.keys_filled, 0);
+  for (int tile = 0; next.valid(); ++tile) {
+    const Stage stage(tile);
+    next.advance(p, place.block, Shape::tile.columns);
+    stage.await_filled(memory.filled);
+    prim::fence_products(dp);
+    start_product_of_rows<Element, typename Shape::VTile, typename Shape::DoTile, Shape::value_dim>(dp, memory.v, 0,
+                                                                                                    memory.d_o(stage));
+    prim::commit_products();
+    prim::wait_for_products<0>(dp, dk[0]);
+    if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
+    memory.take_over(weights, stage);
+    differentiate<Shape>(dp, weights, memory.delta(stage));
+    round_to_operand<Element>(ds, dp);
+    prim::fence_products(dk[0], ds);
+    start_product<Element, typename Shape::QTile>(dk[0], ds, memory.q(stage));
+    prim::commit_products();
+  }
+  prim::wait_for_products<0>(dk[0]);
+}
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::threads, 1) hopper_wide_gradients(const __grid_constant__ AttendParams p) {
+  if (prim::any_thread(prim::raised(p.stop))) return;
+  DISTATTN_SHARED_MEMORY(bytes);
+  const HopperWideGradientsMemory<Shape> memory(prim::shared_address(bytes));
+  if (threadIdx.x == 0) memory.init_barriers();
+  __syncthreads();
+  const BlockPlace place(p, p.heads.kv_count);
+  const int group = warpgroup();
+  if (group == Shape::groups) {
+    prim::fewer_registers<Shape::producer_registers>();
+    if (threadIdx.x < Shape::consumers + 32) feed_queries<Shape>(p, place, memory);
+    return;
+  }
+  prim::more_registers<Shape::consumer_registers>();
+  const KeySegment& key = p.keys[place.block.own];
+  const std::int64_t head_row = first_row(place.batch, p.heads.kv_count, place.head, key.run);
+  if (group == 0) {
+    float dv[1][Shape::value_dim / 8][4];
+    clear(dv);
+    sum_value_gradients<Shape>(dv, p, place, key.run, memory);
+    for_each_row<1>(place.block.row_begin, key.run.count, [&](int, int half, std::int64_t row) {
+      float* const into = key.dv + (head_row + row) * p.value_dim + column_of();
+      store_row<Shape::value_dim>(into, dv[0], half, p.value_dim, 1.0f, key.carry);
+    });
+  } else {
+    float dk[1][Shape::head_dim / 8][4];
+    clear(dk);
+    sum_key_gradients<Shape>(dk, p, place, memory);
+    for_each_row<1>(place.block.row_begin - 64, key.run.count, [&](int, int half, std::int64_t row) {
+      float* const into = key.dk + (head_row + row) * p.head_dim + column_of();
+      store_row<Shape::head_dim>(into, dk[0], half, p.head_dim, p.scale, key.carry);
+    });
+  }
+}
+
+template <class Shape>
+int launch_hopper_wide_gradients(const AttendParams& params, unsigned grid, Stream stream) {
+  return prim::launch(hopper_wide_gradients<Shape>, {grid, Shape::threads, Shape::shared_bytes}, stream, params);
+}
+
+}  // namespace distattn::kernels::cuda
