@@ -48,8 +48,9 @@ measure() {
 }
 
 step_tests() {
-  local test
-  for test in primitives elementwise attention; do
+  local test tests=(primitives elementwise attention)
+  [[ ! -x $build/bin/test_gpu_hopper_primitives ]] || tests+=(hopper_primitives)
+  for test in "${tests[@]}"; do
     say "test_gpu_$test"
     "$build/bin/test_gpu_$test"
   done
@@ -84,6 +85,8 @@ step_kernels() {
         --kv-heads "$key" --head-dim "$head_dim" --seq 2048,4096,8192,16384 -n 3
     done
   done
+  measure bench --backend cuda --deterministic --kernel attend --dtype bf16 --heads 64 --kv-heads 8 --head-dim 128 \
+    --seq 2048,4096,8192,16384 -n 3
 }
 
 step_bench() {
@@ -107,10 +110,13 @@ step_processes() {
 
 step_sanitize() {
   command -v compute-sanitizer >/dev/null || skip "compute-sanitizer is not installed"
-  local tool
+  local tool test tests=(primitives)
+  [[ ! -x $build/bin/test_gpu_hopper_primitives ]] || tests+=(hopper_primitives)
   for tool in memcheck racecheck synccheck; do
     say "compute-sanitizer --tool $tool"
-    compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_primitives"
+    for test in "${tests[@]}"; do
+      compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_$test"
+    done
     compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_attention" "every padding*"
   done
 }

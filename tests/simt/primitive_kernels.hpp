@@ -4,10 +4,12 @@
 #include <cstdint>
 
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/tensor_map.hpp"
 
 namespace simt::primitive {
 
 using distattn::kernels::cuda::Stream;
+using distattn::kernels::cuda::TensorMap;
 
 /// Arrays of 32-bit words, which a kernel takes for whatever it needs.
 struct Arguments {
@@ -15,9 +17,13 @@ struct Arguments {
   std::uint32_t* out = nullptr;
   const int* flag = nullptr;
   std::uint32_t count = 0;
+  TensorMap* maps = nullptr;  ///< two, for Hopper's kernels to fill before they start
 };
 
-/// Each starts its kernel and returns the launcher's status. Elements: count of in and of out, one a thread.
+/// Starts a kernel and returns the launcher's status.
+using Kernel = int(const Arguments& args, Stream stream);
+
+/// Each is a Kernel. Elements: count of in and of out, one a thread.
 int ex2(const Arguments& args, Stream stream);
 int lg2(const Arguments& args, Stream stream);
 /// Of 16-bit patterns in the low halves of `in`.

@@ -1,70 +1,20 @@
 /// What each primitive does, as the PTX ISA has it: the emulator and the GPU, where there is one, meet the same values.
 
 #include <cmath>
-#include <cstring>
-#include <functional>
-#include <numeric>
-#include <random>
-#include <vector>
 
-#include "catch.hpp"
 #include "distattn/float16.hpp"
-#include "simt/array.hpp"
-#include "simt/primitive_kernels.hpp"
+#include "simt/words.hpp"
 
 namespace {
 
-namespace primitive = simt::primitive;
-using Words = std::vector<std::uint32_t>;
-using Kernel = int(const primitive::Arguments&, primitive::Stream);
-
-constexpr unsigned test_seed = 17;
-constexpr std::uint64_t schedules = 5;  // seeds of the emulator
-
-std::uint32_t bits_of(float value) {
-  std::uint32_t bits;
-  std::memcpy(&bits, &value, sizeof bits);
-  return bits;
-}
-
-float float_of(std::uint32_t bits) {
-  float value;
-  std::memcpy(&value, &bits, sizeof value);
-  return value;
-}
-
-/// What the kernel leaves of `out_count` words.
-Words result_of(Kernel kernel, const Words& in, std::size_t out_count, std::uint64_t seed = 0, int flag = 0) {
-  const simt::Array<std::uint32_t> input{std::span<const std::uint32_t>(in)};
-  simt::Array<std::uint32_t> out(out_count);
-  const simt::Array<int> raised(1, flag);
-  const primitive::Arguments args{input.data(), out.data(), raised.data(), static_cast<std::uint32_t>(in.size())};
-  REQUIRE(simt::run_kernels(seed, [&](primitive::Stream stream) { return kernel(args, stream); }) == 0);
-  return {out.values().begin(), out.values().end()};
-}
-
-void check_words(Kernel kernel, const Words& in, const Words& want) {
-  for (std::uint64_t seed = 0; seed < schedules; ++seed) CHECK(result_of(kernel, in, want.size(), seed) == want);
-}
-
-/// A word for each of 0 … count-1.
-Words listed(std::size_t count, const std::function<std::uint32_t(std::uint32_t)>& word_of) {
-  Words words(count);
-  for (std::uint32_t i = 0; i < count; ++i) words[i] = word_of(i);
-  return words;
-}
-
-Words random_words(std::size_t count) {
-  std::mt19937 random(test_seed);
-  return listed(count, [&](std::uint32_t) { return static_cast<std::uint32_t>(random()); });
-}
+using namespace simt;
 
 /// As 16-bit elements: not numbers are all one.
 std::uint32_t canonical(std::uint16_t element, std::uint32_t infinity) {
   return (element & 0x7fffu) > infinity ? infinity + 1 : element;
 }
 
-void check_narrowing(Kernel kernel, std::uint16_t (*exact)(float), std::uint32_t infinity) {
+void check_narrowing(primitive::Kernel kernel, std::uint16_t (*exact)(float), std::uint32_t infinity) {
   Words in = random_words(4000);
   for (std::uint32_t i = 0; i < 2000; ++i)
     in[i] = bits_of(std::ldexp(float_of(in[i] % 0x1000000), 126 - static_cast<int>(i % 30)));
@@ -81,7 +31,7 @@ void check_narrowing(Kernel kernel, std::uint16_t (*exact)(float), std::uint32_t
   }
 }
 
-void check_widening(Kernel kernel, float (*exact)(std::uint16_t)) {
+void check_widening(primitive::Kernel kernel, float (*exact)(std::uint16_t)) {
   const Words out = result_of(kernel, listed(0x10000, [](std::uint32_t i) { return i; }), 0x10000);
   for (std::uint32_t i = 0; i < 0x10000; ++i) {
     const float want = exact(static_cast<std::uint16_t>(i)), got = float_of(out[i]);
@@ -94,7 +44,7 @@ int a_of(int row, int k) { return (row * 3 + k * 5) % 7 - 3; }
 int b_of(int k, int column) { return (k * 2 + column * 3) % 5 - 2; }
 int d_of(int row, int column) { return row * 8 + column; }
 
-void check_product(Kernel kernel, std::uint16_t (*element)(float)) {
+void check_product(primitive::Kernel kernel, std::uint16_t (*element)(float)) {
   const auto pair = [&](int low, int high) {
     return static_cast<std::uint32_t>(element(static_cast<float>(low))) |
            static_cast<std::uint32_t>(element(static_cast<float>(high))) << 16;
