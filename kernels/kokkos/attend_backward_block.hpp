@@ -273,15 +273,21 @@ inline bool all_see(const PanelKeys (&panels)[backward_panels], int key, int end
 /// dQᵀ += Kᵀ·dSᵀ for one panel of queries.
 inline void add_d_queries(const BackwardChunk& chunk, const PanelKeys& keys, int row, int key, int end,
                           const BackwardScratch& scratch) {
-  const int from = bigger(key, keys.first), to = smaller(end, keys.last);
-  if (to <= from) return;
+  const KeyParts parts = key_parts(keys, bigger(key, keys.first), smaller(end, keys.last));
   for (int x = 0; x < chunk.head_dim; x += tile_rows) {
-    float* at = scratch.d_queries + row * chunk.head_dim + x * panel_width;
-    product<tile_rows, tile_vectors, 1, tile_rows, backward_rows>(
-        to - from, scratch.key_columns + x / tile_rows * column_tile + from * tile_rows,
-        scratch.d_scores + (from - key) * backward_rows + row,
-        [&](int i, int v) { return load(at + i * panel_width + v * lanes); },
-        [&](int i, int v, Vector sum) { store(at + i * panel_width + v * lanes, sum); });
+    const float* columns = scratch.key_columns + x / tile_rows * column_tile;
+    for (int p = 0; p < parts.count; ++p) {
+      const KeyPart& part = parts.part[p];
+      const int column = part.vectors.from * lanes;
+      float* at = scratch.d_queries + row * chunk.head_dim + x * panel_width + column;
+      by_vectors(part.vectors, [&]<int Vectors>() {
+        product<tile_rows, Vectors, 1, tile_rows, backward_rows>(
+            part.last - part.first, columns + part.first * tile_rows,
+            scratch.d_scores + (part.first - key) * backward_rows + row + column,
+            [&](int i, int v) { return load(at + i * panel_width + v * lanes); },
+            [&](int i, int v, Vector sum) { store(at + i * panel_width + v * lanes, sum); });
+      });
+    }
   }
 }
 

@@ -22,7 +22,7 @@ inline constexpr int value_tile = key_block * tile_rows + 16;
 
 inline constexpr int most_rows = 480;
 inline constexpr int most_panels = most_rows / panel_width;
-static_assert(most_rows % panel_width == 0);
+static_assert(most_rows % panel_width == 0 && most_rows <= key_block * panel_width);
 
 /// Rows of a block: what fits block_floats, a whole number of panels.
 inline int attend_rows(int head_dim, int value_dim) {
@@ -140,16 +140,26 @@ inline void softmax(float* scores, int count, const float* block_top, float* top
   for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) * rescale[v] + sums[v]);
 }
 
-/// Oᵀ = rescale·Oᵀ + Vᵀ·Pᵀ for keys [j, j + count) of the block of keys.
-inline void add_values(const AttendBlock& block, int row, int j, int count, const Vector (&rescale)[tile_vectors],
-                       const AttendScratch& scratch, Prefetch& next_values) {
+/// Oᵀ = rescale·Oᵀ + Vᵀ·Pᵀ for some keys of the block of keys.
+inline void add_values(const AttendBlock& block, int row, int block_key, const KeyParts& keys,
+                       const Vector (&rescale)[tile_vectors], const AttendScratch& scratch, Prefetch& next_values) {
   for (int x = 0; x < block.value_dim; x += tile_rows) {
     next_values.some();
-    float* output = scratch.output + row * block.value_dim + x * panel_width;
-    product<tile_rows, tile_vectors, 1, tile_rows, panel_width>(
-        count, scratch.values + x / tile_rows * value_tile + j * tile_rows, scratch.scores + j * panel_width,
-        [&](int i, int v) { return rescale[v] * load(output + i * panel_width + v * lanes); },
-        [&](int i, int v, Vector sum) { store(output + i * panel_width + v * lanes, sum); });
+    const float* values = scratch.values + x / tile_rows * value_tile;
+    for (int p = 0; p < keys.count; ++p) {
+      const KeyPart& part = keys.part[p];
+      const int j = part.first - block_key, first_vector = part.vectors.from;
+      float* output = scratch.output + row * block.value_dim + x * panel_width + first_vector * lanes;
+      by_vectors(part.vectors, [&]<int Vectors>() {
+        product<tile_rows, Vectors, 1, tile_rows, panel_width>(
+            part.last - part.first, values + j * tile_rows, scratch.scores + j * panel_width + first_vector * lanes,
+            [&](int i, int v) {
+              const Vector before = load(output + i * panel_width + v * lanes);
+              return part.begins[first_vector + v] ? rescale[first_vector + v] * before : before;
+            },
+            [&](int i, int v, Vector sum) { store(output + i * panel_width + v * lanes, sum); });
+      });
+    }
   }
 }
 
@@ -193,7 +203,7 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
   Vector rescale[tile_vectors];
   softmax(scratch.scores + j * panel_width, count, top, scratch.top + row, scratch.sum + row, rescale);
   if (finite || keys.see_all(first, count)) {
-    add_values(block, row, j, count, rescale, scratch, next.values);
+    add_values(block, row, block_key, key_parts(keys, first, last), rescale, scratch, next.values);
   } else {
     add_seen_values(block, keys, row, block_key, first, last, rescale, scratch);
   }
@@ -229,10 +239,12 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
 /// Writes (o, lse). A query that saw no key keeps its carry, or gets (0, −∞).
 inline void attend_end(const AttendBlock& block, std::byte* memory) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
+  float* const logs = scratch.scores;  // nobody needs those any more
+  for (int i = 0; i < block.rows; i += lanes) store(logs + i, log(load(scratch.sum + i)));
   for (int i = 0; i < block.rows; ++i) {
     const float sum = scratch.sum[i], top = scratch.top[i];
     const bool untouched = block.carry && sum == 1.f && top == block.lse[i] * log2_e;
-    if (!untouched) block.lse[i] = sum == 0.f ? minus_infinity : top * ln_2 + __builtin_logf(sum);
+    if (!untouched) block.lse[i] = sum == 0.f ? minus_infinity : top * ln_2 + logs[i];
     scratch.sum[i] = sum == 0.f ? 0.f : 1.f / sum;
   }
   for (int row = 0; row < block.rows; row += panel_width) {

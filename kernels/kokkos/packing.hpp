@@ -123,14 +123,19 @@ inline bool all_finite(const HeadRows<const float>& rows, int count, int dim) {
 template <int Width>
 inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim, float factor, float* into) {
   const Quad factors = {factor, factor, factor, factor};
-  int i = 0;
-  for (; i + 4 <= rows; i += 4) {
-    for (int x = 0; x < dim; x += 4) {
-      const Quads quads = transposed(load_quads(from.data + i * from.stride + x, from.stride));
-      for (int r = 0; r < 4; ++r) store_quad(into + (x + r) * Width + i, quads.row[r] * factors);
+  const int quads = rows / 4 * 4;
+  // A line of every row before the next: what that writes stays in the first-level cache.
+  constexpr int line = 16;
+  for (int first = 0; first < dim; first += line) {
+    const int last = first + line < dim ? first + line : dim;
+    for (int i = 0; i < quads; i += 4) {
+      for (int x = first; x < last; x += 4) {
+        const Quads four = transposed(load_quads(from.data + i * from.stride + x, from.stride));
+        for (int r = 0; r < 4; ++r) store_quad(into + (x + r) * Width + i, four.row[r] * factors);
+      }
     }
   }
-  for (; i < Width; ++i) {
+  for (int i = quads; i < Width; ++i) {
     for (int x = 0; x < dim; ++x) {
       into[x * Width + i] = i < rows ? factor * from.data[i * from.stride + x] : 0.f;
     }

@@ -77,6 +77,21 @@ DISTATTN_INLINE Vector exp2(Vector x) {
   return power * std::bit_cast<Vector>(std::bit_cast<Bits>(shifted) << 23);
 }
 
+/// ln x within 1.2e-7 of the larger of 1 and its size, for x > 0 that is no denormal; NaN stays NaN.
+DISTATTN_INLINE Vector log(Vector x) {
+  constexpr std::int32_t sqrt_half = 0x3f3504f3;
+  const Bits bits = std::bit_cast<Bits>(x);
+  const Bits exponent = (bits - sqrt_half) >> 23;
+  const Vector mantissa = std::bit_cast<Vector>(bits - (exponent << 23));  // from √½ to √2
+  const Vector t = (mantissa - 1.f) / (mantissa + 1.f), square = t * t;    // ln mantissa = 2 artanh t
+  Vector series = Vector(2.f / 9.f);
+  series = series * square + 2.f / 7.f;
+  series = series * square + 2.f / 5.f;
+  series = series * square + 2.f / 3.f;
+  series = series * square + 2.f;
+  return stdx::static_simd_cast<Vector>(exponent) * ln_2 + series * t + x * 0.f;
+}
+
 /// `by` in lanes where all bits of `where` are set, `value` where none is.
 DISTATTN_INLINE Vector replace(Bits where, Vector value, float by) {
   const Bits bits = std::bit_cast<Bits>(value);

@@ -60,6 +60,54 @@ inline PanelKeys panel_keys(const std::int32_t* begin, const std::int32_t* end) 
   return keys;
 }
 
+/// Keys [first, last) that the same vectors of a panel see some of.
+struct KeyPart {
+  int first, last;
+  VectorRange vectors;
+  bool begins[tile_vectors];  ///< the vector is in no part before
+};
+
+/// In the order of the keys.
+struct KeyParts {
+  KeyPart part[2 * tile_vectors];
+  int count = 0;
+};
+
+/// Cuts keys [first, last) where a vector begins or ceases to see them. Every vector that sees any is in some part.
+inline KeyParts key_parts(const PanelKeys& keys, int first, int last) {
+  KeyParts parts;
+  bool begun[tile_vectors] = {};
+  for (int from = first, to; from < last; from = to) {
+    to = last;
+    for (int v = 0; v < tile_vectors; ++v) {
+      if (keys.vector_first[v] > from) to = smaller(to, keys.vector_first[v]);
+      if (keys.vector_last[v] > from) to = smaller(to, keys.vector_last[v]);
+    }
+    KeyPart part{from, to, keys.seeing(from, to - from), {}};
+    if (part.vectors.from == part.vectors.to) continue;
+    for (int v = part.vectors.from; v < part.vectors.to; ++v) {
+      part.begins[v] = !begun[v];
+      begun[v] = true;
+    }
+    parts.part[parts.count++] = part;
+  }
+  return parts;
+}
+
+/// Calls call.operator()<Vectors>() for as many vectors as the range, which is not empty, has.
+template <class Call>
+DISTATTN_INLINE void by_vectors(VectorRange range, Call call) {
+  static_assert(tile_vectors == 3);
+  switch (range.to - range.from) {
+    case 3:
+      return call.template operator()<3>();
+    case 2:
+      return call.template operator()<2>();
+    default:
+      return call.template operator()<1>();
+  }
+}
+
 /// Calls tile.operator()<Vectors, Masked>(from) for the vectors of a panel that see some of the tile of keys that
 /// starts at `key`, masked unless all see all of it. The other vectors' part of `scores` is filled with `nothing`.
 template <int Stride, class Tile>
@@ -71,17 +119,8 @@ DISTATTN_INLINE void visit_tile(const PanelKeys& keys, int key, float* scores, f
       if (v < range.from || v >= range.to) store(scores + i * Stride + v * lanes, nothing);
     }
   }
-  static_assert(tile_vectors == 3);
-  switch (range.to - range.from) {
-    case 3:
-      return tile.template operator()<3, true>(range.from);
-    case 2:
-      return tile.template operator()<2, true>(range.from);
-    case 1:
-      return tile.template operator()<1, true>(range.from);
-    default:
-      return;
-  }
+  if (range.from == range.to) return;
+  by_vectors(range, [&]<int Vectors>() { tile.template operator()<Vectors, true>(range.from); });
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA
