@@ -20,7 +20,7 @@ inline constexpr float lowest = -3.4028234663852886e38f;
 /// of the cache.
 inline constexpr int value_tile = key_block * tile_rows + 16;
 
-inline constexpr int most_rows = 480;
+inline constexpr int most_rows = 576;
 inline constexpr int most_panels = most_rows / panel_width;
 static_assert(most_rows % panel_width == 0 && most_rows <= key_block * panel_width);
 

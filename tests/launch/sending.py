@@ -26,7 +26,8 @@ def by_perftest(size, times, way):
     """Half a round trip, the mean over all of them, with endpoints that notice failures, as ours do."""
     test = [PERFTEST, "-p", str(free_port()), "-t", "tag_lat", "-s", str(size), "-n", str(times), "-w",
             str(times // 10 + 1), "-e", "-f", "-v"]
-    how = {"env": {**CLEAN, "UCX_MM_ERROR_HANDLING": "y", **way}, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    how = {"env": {**CLEAN, "UCX_MM_ERROR_HANDLING": "y", **way}, "stdout": subprocess.PIPE,
+           "stderr": subprocess.PIPE, "text": True}
     server = subprocess.Popen(test, **how)
     while True:
         client = subprocess.run([test[0], "127.0.0.1", *test[1:]], check=False, **how)
