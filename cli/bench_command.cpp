@@ -133,8 +133,10 @@ Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   request.options.dtypes = {options.request.problem.dtype.value_or(DType::fp32)};
   request.options.runs = options.request.runs;
   Peaks peaks;
-  print(text_of(kernel_rows(request, peaks), form));
-  return Outcome::fine;
+  const std::vector<Json> rows = kernel_rows(request, peaks);
+  print(text_of(rows, form));
+  const bool wrong = std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row["ok"] == false; });
+  return wrong ? Outcome::wrong_result : Outcome::fine;
 }
 
 Outcome bench(BenchOptions options) {

@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <span>
+
 #include "console.hpp"
 #include "cpu_features.hpp"
 
@@ -19,7 +23,7 @@ Json kernel_row(const std::string& kernel, const CalibrationOptions& options, in
   row["head_dim"] = options.head_dim;
   row["threads"] = threads;
   for (const char* const field : {"pass", "coverage", "dtype", "seq", "gflops", "peak_gflops", "share", "bytes_per_s",
-                                  "peak_bytes_per_s", "latency_s"}) {
+                                  "peak_bytes_per_s", "latency_s", "variant", "error", "ok", "fastest"}) {
     row[field] = nullptr;
   }
   return row;
@@ -38,19 +42,16 @@ class KernelBench {
       progress_.show(fmt::format("attend {} tokens", tile));
       peak();
       const auto kernels = measure_tiles(options_, dtype_, coverage, tile);
-      for (const Measurements::Kernel& kernel : kernels) {
-        const double flops_per_s = kernel.flops_per_s * cores_;
-        Json row = kernel_row("attend", options_, cores_);
-        row["pass"] = name_of(kernel.pass);
-        row["coverage"] = coverage == Coverage::full ? "full" : "causal";
-        row["dtype"] = name_of(dtype_);
-        row["seq"] = tile;
-        row["gflops"] = flops_per_s / 1e9;
-        row["peak_gflops"] = number_or_null(peak().flops_per_s / 1e9);
-        row["share"] = number_or_null(flops_per_s / peak().flops_per_s);
-        rows_.push_back(std::move(row));
-      }
+      for (const Measurements::Kernel& kernel : kernels) rows_.push_back(attend_row("attend", options_, kernel));
     }
+  }
+
+  void attend_variants(std::int64_t tile) {
+    const auto first = rows_.size();
+    for (const TileKernels& kernels : tile_kernels(options_, dtype_)) {
+      for (const Coverage coverage : {Coverage::full, Coverage::partial}) attend_with(kernels, coverage, tile);
+    }
+    mark_fastest(std::span(rows_).subspan(first));
   }
 
   void merge() {
@@ -72,6 +73,51 @@ class KernelBench {
   std::vector<Json> rows() { return std::move(rows_); }
 
  private:
+  Json attend_row(const char* name, const CalibrationOptions& options, const Measurements::Kernel& kernel) {
+    const double flops_per_s = kernel.flops_per_s * cores_;
+    Json row = kernel_row(name, options, cores_);
+    row["pass"] = name_of(kernel.pass);
+    row["coverage"] = kernel.coverage == Coverage::full ? "full" : "causal";
+    row["dtype"] = name_of(dtype_);
+    row["seq"] = static_cast<std::int64_t>(kernel.tile);
+    row["gflops"] = number_or_null(flops_per_s / 1e9);
+    row["peak_gflops"] = number_or_null(peak().flops_per_s / 1e9);
+    row["share"] = number_or_null(flops_per_s / peak().flops_per_s);
+    return row;
+  }
+
+  /// What computes wrongly is not timed.
+  void attend_with(const TileKernels& kernels, Coverage coverage, std::int64_t tile) {
+    CalibrationOptions options = options_;
+    options.variant = kernels.variant;
+    const std::string name = kernels.variant.empty() ? "usual" : kernels.variant;
+    progress_.show(fmt::format("{} {} tokens, {}", name_of(kernels.pass), tile, name));
+    const Errors errors = check_tiles(options, dtype_, kernels.pass, coverage);
+    const bool ok = errors.largest(kernels.pass) <= errors.tolerance;
+    Measurements::Kernel measured{dtype_, kernels.pass, coverage, static_cast<double>(tile),
+                                  std::numeric_limits<double>::quiet_NaN()};
+    if (ok) {
+      for (const auto& kernel : measure_tiles(options, dtype_, coverage, tile)) {
+        if (kernel.pass == kernels.pass) measured = kernel;
+      }
+    }
+    Json row = attend_row("attend-variants", options, measured);
+    row["variant"] = name;
+    row["error"] = json_of(errors);
+    row["ok"] = ok;
+    rows_.push_back(std::move(row));
+  }
+
+  /// Of the rows of a pass and coverage.
+  static void mark_fastest(std::span<Json> rows) {
+    for (Json& row : rows) {
+      row["fastest"] = row["gflops"].is_number() && std::none_of(rows.begin(), rows.end(), [&](const Json& other) {
+                         return other["pass"] == row["pass"] && other["coverage"] == row["coverage"] &&
+                                other["gflops"].is_number() && other["gflops"] > row["gflops"];
+                       });
+    }
+  }
+
   Peak peak() { return peaks_.measure(options_.backend, dtype_, cores_); }
 
   void add_bytes(Json row) {
@@ -90,7 +136,7 @@ class KernelBench {
 
 }  // namespace
 
-std::vector<std::string> kernel_names() { return {"attend", "merge", "copy"}; }
+std::vector<std::string> kernel_names() { return {"attend", "attend-variants", "merge", "copy"}; }
 
 std::vector<Json> kernel_rows(const KernelRequest& request, Peaks& peaks) {
   KernelBench bench(request, peaks);
@@ -99,6 +145,7 @@ std::vector<Json> kernel_rows(const KernelRequest& request, Peaks& peaks) {
     if (kernel == "copy") bench.copy();
     for (const std::int64_t tile : request.tiles) {
       if (kernel == "attend") bench.attend(tile);
+      if (kernel == "attend-variants") bench.attend_variants(tile);
     }
   }
   return bench.rows();

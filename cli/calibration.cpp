@@ -39,6 +39,10 @@ struct Measured {
   }
 };
 
+RunOptions run_options(const CalibrationOptions& options, int runs) {
+  return {options.backend, 1, runs, 1, options.provider, options.gradient_order, options.variant};
+}
+
 Measured measure(const CalibrationOptions& options, const Problem& problem, const std::string& schedule, int ranks,
                  Passes passes, int runs = 1) {
   AttentionOptions attention;
@@ -47,8 +51,7 @@ Measured measure(const CalibrationOptions& options, const Problem& problem, cons
   const auto plan = std::make_shared<const AttentionPlan>(problem, ranks, attention);
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   World world = World::of_threads(ranks);
-  return {plan, run_sharded(world, {schedule, plan}, inputs,
-                            {options.backend, 1, runs, 1, options.provider, options.gradient_order})};
+  return {plan, run_sharded(world, {schedule, plan}, inputs, run_options(options, runs))};
 }
 
 /// One rank's rate over all ranks' compute steps, which see `pairs` each.
@@ -129,6 +132,38 @@ std::vector<Measurements::Kernel> sample_tiles(const CalibrationOptions& options
   const std::int64_t smaller = largest_calibrated_tile / tile;
   const std::int64_t runs = std::clamp(least_runs * smaller * smaller, least_runs, most_runs);
   return tiles_of_ranks(options, dtype, coverage, tile, static_cast<int>(runs));
+}
+
+std::vector<TileKernels> tile_kernels(const CalibrationOptions& options, DType dtype) {
+  const auto device = make_device(
+      options.backend, {.threads = 1, .provider = options.provider, .gradient_order = options.gradient_order});
+  const Problem problem = problem_of(options, dtype, 1);
+  std::vector<TileKernels> kernels, variants;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (device->why_not(problem, pass).empty()) kernels.push_back({pass, ""});
+    for (std::string& name : device->variants(problem, pass)) variants.push_back({pass, std::move(name)});
+  }
+  kernels.insert(kernels.end(), variants.begin(), variants.end());
+  return kernels;
+}
+
+Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage) {
+  constexpr std::int64_t tokens = 331;  // no tile divides it
+  CalibrationOptions of_one_key_head = options;
+  of_one_key_head.heads = options.heads / options.kv_heads;
+  of_one_key_head.kv_heads = 1;
+  Problem problem = problem_of(of_one_key_head, dtype, tokens);
+  problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
+  const Passes passes = pass == Pass::backward ? Passes::both : Passes::forward;
+  AttentionOptions attention;
+  attention.schedule = "ring";
+  attention.backward = passes == Passes::both;
+  const auto plan = std::make_shared<const AttentionPlan>(problem, 1, attention);
+  const Inputs inputs = Inputs::random(shape_of(problem), 0);
+  World world = World::of_threads(1);
+  const RunResult result = run_sharded(world, {attention.schedule, plan}, inputs, run_options(options, 1));
+  return check_results(world, plan->outline(Pass::forward).sharding, inputs, result.ranks, passes,
+                       plan->counts(Pass::forward).steps);
 }
 
 Link measure_copies(const CalibrationOptions& options) {

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "check.hpp"
 #include "distattn/calibrate.hpp"
 #include "distattn/registry.hpp"
 
@@ -13,6 +14,7 @@ namespace distattn::cli {
 struct CalibrationOptions {
   std::string backend, provider = {};
   GradientOrder gradient_order = GradientOrder::any;
+  std::string variant = {};  ///< as in DeviceOptions
   std::vector<DType> dtypes = {DType::fp32, DType::bf16, DType::fp16};
   int heads = 4, kv_heads = 4, head_dim = 64;
   int runs = 5;  ///< of which the fastest counts: whatever else runs here only slows them
@@ -31,6 +33,15 @@ std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& option
 /// The same for the median of several runs, which take a few tenths of a second: what tiles take at this moment.
 std::vector<Measurements::Kernel> sample_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                std::int64_t tile);
+/// Kernels of a pass: the usual ones, or a variant of them.
+struct TileKernels {
+  Pass pass{};
+  std::string variant;  ///< as in DeviceOptions
+};
+/// Those that the backend has, the usual ones first.
+std::vector<TileKernels> tile_kernels(const CalibrationOptions& options, DType dtype);
+/// How far a pass over some hundred tokens of one key head is from the float64 oracle.
+Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage);
 /// Exchanges between two ranks: bytes a second, and what one without much to carry takes.
 Link measure_copies(const CalibrationOptions& options);
 /// Merges of partials in fp32: bytes that one thread reads and writes a second.

@@ -19,7 +19,8 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
                                                     .local_ranks = bootstrap.local_size(),
                                                     .local_rank = bootstrap.local_rank(),
                                                     .provider = options.provider,
-                                                    .gradient_order = options.gradient_order});
+                                                    .gradient_order = options.gradient_order,
+                                                    .variant = options.variant});
   Attention attention(prepared.plan, *device, transport);
   const Bindings bindings = tensors.bindings();
   RankCalls calls;

@@ -5,6 +5,7 @@
 #   validate   every schedule on 1 to 8 ranks that share the GPU, against float64
 #   types      both passes in bf16, fp16 and fp32 at every head_dim that has kernels, likewise
 #   kernels    our attention kernels and cuDNN's, on the shapes that others publish
+#   variants   Hopper's usual kernels beside others that might take their place, compared with float64 before each is timed
 #   bench      schedules on ranks that share the GPU; times include that of bringing inputs there
 #   processes  ranks with a GPU each, over NCCL, UCX and both; needs two GPUs and mpirun
 #   sanitize   kernels under compute-sanitizer, where it is installed
@@ -19,7 +20,7 @@ build=$(realpath -m "${DISTATTN_BUILD:-build}")
 reports=$build/gpu-check
 distattn=$build/bin/distattn
 step_seconds=590
-all_steps=(tests validate types kernels bench processes sanitize)
+all_steps=(tests validate types kernels variants bench processes sanitize)
 # A build that was carried here finds its library although the folder has another name now.
 export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
@@ -87,6 +88,17 @@ step_kernels() {
   done
   measure bench --backend cuda --deterministic --kernel attend --dtype bf16 --heads 64 --kv-heads 8 --head-dim 128 \
     --seq 2048,4096,8192,16384 -n 3
+}
+
+step_variants() {
+  local order head_dim
+  for order in "" --deterministic; do
+    for head_dim in 64 128 256; do
+      # shellcheck disable=SC2086 # no option where it is empty
+      measure bench --backend cuda $order --kernel attend-variants --dtype bf16 --heads 16 --kv-heads 2 \
+        --head-dim "$head_dim" --seq 8192 -n 2
+    done
+  done
 }
 
 step_bench() {

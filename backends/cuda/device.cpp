@@ -1,5 +1,6 @@
 #include "backends/cuda/device.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <mutex>
@@ -50,10 +51,9 @@ class CudaBuffers final : public BufferTable {
  public:
   /// `memory` is asked for the buffers and for what packing tensors needs beside them.
   CudaBuffers(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, Driver& driver,
-              Stream& stream, const int* stop, AttendProvider* provider, GradientOrder gradient_order)
+              Stream& stream, const int* stop, AttendProvider* provider, const KernelChoice& choice)
       : BufferTable(outline, program, rank, MemorySpace::cuda, memory(slots_bytes(program))),
-        launches(Batches(*this, Placement(*this)), program.steps.size(), driver, stream, stop, provider,
-                 gradient_order),
+        launches(Batches(*this, Placement(*this)), program.steps.size(), driver, stream, stop, provider, choice),
         staging(*this, {std::numeric_limits<std::int64_t>::max(), 1, memory}),
         mirror(driver),
         stream_(stream),
@@ -85,7 +85,7 @@ class CudaDevice final : public Device {
   CudaDevice(Driver& driver, const DeviceOptions& options, std::unique_ptr<AttendProvider> provider)
       : driver_(driver),
         provider_(std::move(provider)),
-        gradient_order_(options.gradient_order),
+        choice_{driver.architecture(), options.gradient_order, options.variant},
         allocator_(options.allocator),
         stream_(options.stream != nullptr ? driver.adopt_stream(options.stream)
                                           : driver.make_stream(StreamPriority::normal)),
@@ -110,13 +110,24 @@ class CudaDevice final : public Device {
                                                driver_.architecture());
   }
 
+  std::vector<std::string> variants(const Problem& problem, Pass pass) const override {
+    if (provider_ != nullptr || !why_not(problem, pass).empty()) return {};
+    std::vector<std::string> names;
+    const kernels::TileShape shape{problem.dtype, 1, {}, problem.head_dim, problem.value_dim};
+    for (const auto* kernel : tile_kernels(pass, shape, choice_)) {
+      const auto some = kernels::cuda::attend_variants(kernel->pass, problem.dtype, problem.head_dim, problem.value_dim,
+                                                       driver_.architecture());
+      names.insert(names.end(), some.begin(), some.end());
+    }
+    return names;
+  }
+
   std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
     const Allocator memory = [&](std::size_t bytes) {
       return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_memory(bytes, program, rank);
     };
-    auto buffers =
-        std::make_unique<CudaBuffers>(outline, program, rank, memory, driver_, *stream_,
-                                      reinterpret_cast<const int*>(stop_.get()), provider_.get(), gradient_order_);
+    auto buffers = std::make_unique<CudaBuffers>(outline, program, rank, memory, driver_, *stream_,
+                                                 reinterpret_cast<const int*>(stop_.get()), provider_.get(), choice_);
     to_the_end(fmt::format("rank {}, lists of tiles", rank), [] {});
     return buffers;
   }
@@ -191,7 +202,7 @@ class CudaDevice final : public Device {
 
   Driver& driver_;
   const std::unique_ptr<AttendProvider> provider_;
-  const GradientOrder gradient_order_;
+  const KernelChoice choice_;
   const Allocator allocator_;
   std::unique_ptr<Stream> stream_, abort_stream_;
   std::shared_ptr<std::byte> stop_, raised_;
@@ -203,6 +214,10 @@ class CudaDevice final : public Device {
 
 std::unique_ptr<Device> make_cuda_device(Driver& driver, const DeviceOptions& options,
                                          std::unique_ptr<AttendProvider> provider) {
+  const auto kernels = kernels::cuda::attend_kernels();
+  if (std::none_of(kernels.begin(), kernels.end(), [&](const auto& k) { return k.variant == options.variant; })) {
+    refuse("no CUDA kernel is a variant " + options.variant + " (Device::variants names those of a problem)");
+  }
   return std::make_unique<CudaDevice>(driver, options, std::move(provider));
 }
 

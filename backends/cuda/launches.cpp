@@ -32,17 +32,11 @@ std::vector<std::vector<Args>> by_shape(std::span<const Args> operations) {
   return lists;
 }
 
-const AttendKernel& kernel_for(TilePass pass, const kernels::TileShape& shape, int architecture) {
-  const AttendKernel* kernel = find_attend_kernel(pass, shape.dtype, shape.head_dim, shape.value_dim, architecture);
-  DISTATTN_EXPECT(kernel != nullptr);
-  return *kernel;
-}
-
 /// Turns batches into launches, step by step.
 class Builder {
  public:
-  Builder(std::vector<std::vector<Launch>>& steps, int architecture, AttendProvider* provider, GradientOrder order)
-      : steps_(steps), architecture_(architecture), provider_(provider), gradient_order_(order) {}
+  Builder(std::vector<std::vector<Launch>>& steps, AttendProvider* provider, const KernelChoice& choice)
+      : steps_(steps), provider_(provider), choice_(choice) {}
 
   void begin_step() { steps_.emplace_back(); }
 
@@ -56,13 +50,14 @@ class Builder {
       return;
     }
     for (const auto& list : by_shape<kernels::AttendArgs>(operations)) {
-      const AttendKernel& kernel = kernel_for(TilePass::forward, list.front().shape, architecture_);
-      add(kernel, AttendPlan(list, kernel.tile, kernel.describe));
+      for (const AttendKernel* kernel : tile_kernels(Pass::forward, list.front().shape, choice_)) {
+        add(*kernel, AttendPlan(list, kernel->tile, kernel->describe));
+      }
     }
   }
   void add(const std::vector<kernels::AttendBackwardArgs>& operations) {
     for (const auto& list : by_shape<kernels::AttendBackwardArgs>(operations)) {
-      for (const AttendKernel* kernel : backward_kernels(list.front().shape, architecture_, gradient_order_)) {
+      for (const AttendKernel* kernel : tile_kernels(Pass::backward, list.front().shape, choice_)) {
         if (kernel->pass == TilePass::gradients) clear_query_gradients(list);
         add(*kernel, AttendPlan(list, kernel->owner, kernel->tile, kernel->describe));
       }
@@ -113,9 +108,8 @@ class Builder {
   }
 
   std::vector<std::vector<Launch>>& steps_;
-  int architecture_;
   AttendProvider* provider_;
-  GradientOrder gradient_order_;
+  const KernelChoice& choice_;
   std::vector<Planned> planned_;
   std::size_t end_ = 0, scratch_bytes_ = 0;
 };
@@ -151,18 +145,27 @@ struct Starter {
 
 }  // namespace
 
-std::vector<const AttendKernel*> backward_kernels(const kernels::TileShape& shape, int architecture,
-                                                  GradientOrder order) {
-  const AttendKernel* const all =
-      find_attend_kernel(TilePass::gradients, shape.dtype, shape.head_dim, shape.value_dim, architecture);
-  if (all != nullptr && order == GradientOrder::any) return {all};
-  return {&kernel_for(TilePass::query_gradient, shape, architecture),
-          &kernel_for(TilePass::key_gradients, shape, architecture)};
+std::vector<const AttendKernel*> tile_kernels(Pass pass, const kernels::TileShape& shape, const KernelChoice& choice) {
+  const auto find = [&](TilePass tile_pass) {
+    return find_attend_kernel(tile_pass, shape.dtype, shape.head_dim, shape.value_dim, choice.architecture,
+                              choice.variant);
+  };
+  std::vector<const AttendKernel*> kernels;
+  const AttendKernel* const all = find(TilePass::gradients);
+  if (pass == Pass::forward) {
+    kernels = {find(TilePass::forward)};
+  } else if (all != nullptr && choice.gradient_order == GradientOrder::any) {
+    kernels = {all};
+  } else {
+    kernels = {find(TilePass::query_gradient), find(TilePass::key_gradients)};
+  }
+  for (const AttendKernel* kernel : kernels) DISTATTN_EXPECT(kernel != nullptr);
+  return kernels;
 }
 
 Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
-                   AttendProvider* provider, GradientOrder gradient_order) {
-  Builder builder(steps_, driver.architecture(), provider, gradient_order);
+                   AttendProvider* provider, const KernelChoice& choice) {
+  Builder builder(steps_, provider, choice);
   for (std::size_t step = 0; step < steps; ++step) {
     builder.begin_step();
     for (const Batch& batch : batches.of(step)) {

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <variant>
 #include <vector>
 
@@ -30,17 +31,24 @@ struct ProvidedLaunch {
 using Launch = std::variant<TileLaunch, ProvidedLaunch, kernels::MergeArgs, kernels::AccumulateArgs,
                             kernels::ConvertArgs, FillArgs>;
 
-/// What computes a backward tile, one after the other: a kernel that adds to dq in any order where there is one and it
+/// Which of the kernels of kernels/cuda a device uses.
+struct KernelChoice {
+  int architecture = 0;
+  GradientOrder gradient_order = GradientOrder::any;
+  std::string variant = {};  ///< where a pass has it
+};
+
+/// What computes a tile, one after the other. Backward: a kernel that adds to dq in any order where there is one and it
 /// may, else one for dq and one for dk and dv.
-std::vector<const kernels::cuda::AttendKernel*> backward_kernels(const kernels::TileShape& shape, int architecture,
-                                                                 GradientOrder order);
+std::vector<const kernels::cuda::AttendKernel*> tile_kernels(Pass pass, const kernels::TileShape& shape,
+                                                             const KernelChoice& choice);
 
 class Launches {
  public:
   /// Uploads the lists of all steps on `stream`, which has to be waited for. `stop` lies in device memory. `provider`
   /// computes forward tiles; null: the kernels of kernels/cuda.
   Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
-           AttendProvider* provider, GradientOrder gradient_order);
+           AttendProvider* provider, const KernelChoice& choice);
 
   /// In the order in which they are to be started.
   std::span<const Launch> of(std::size_t step) const { return steps_[step]; }

@@ -165,6 +165,7 @@ class HostDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> make_host_device(const kernels::HostKernels& kernels, const DeviceOptions& options) {
+  if (!options.variant.empty()) refuse("no kernel of the host is a variant " + options.variant + " (it has none)");
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int threads = options.threads > 0 ? options.threads : std::max(1, cores / std::max(1, options.local_ranks));
   return std::make_unique<HostDevice>(kernels, threads, options.allocator);

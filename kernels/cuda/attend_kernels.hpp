@@ -3,6 +3,8 @@
 
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "kernels/cuda/attend_params.hpp"
 #include "kernels/cuda/launch.hpp"
@@ -23,13 +25,19 @@ struct AttendKernel {
   Owner owner{};
   int (*launch)(const AttendParams& params, unsigned grid, Stream stream) = nullptr;
   DescribeTensors describe = nullptr;  ///< for its plans; null if it needs no maps
+  std::string_view variant = {};       ///< of the usual kernel, which has none: to be compared with it
 };
 
 /// All kernels: those of one generation before those of many, then tightest first among those of one pass and dtype.
 std::span<const AttendKernel> attend_kernels();
 
-/// The first kernel that computes the shape on a device of that compute capability; null if there is none.
-const AttendKernel* find_attend_kernel(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture);
+/// The first kernel that computes the shape on a device of that compute capability, or its variant of that name where
+/// it has one; null if there is none.
+const AttendKernel* find_attend_kernel(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture,
+                                       std::string_view variant = {});
+
+/// Variants of what find_attend_kernel finds.
+std::vector<std::string> attend_variants(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture);
 
 /// Why find_attend_kernel finds nothing, naming what exists; empty if it finds something for every pass.
 std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, int architecture);

@@ -8,10 +8,7 @@ namespace {
 template <class Element, int head_dim, int value_dim, int columns>
 AttendKernel entry() {
   using Shape = HopperAttendShape<Element, head_dim, value_dim, columns>;
-  AttendKernel kernel = instance<Shape>(TilePass::forward, 90, launch_hopper_attend<Shape>);
-  kernel.last_architecture = 90;
-  kernel.describe = describe_for_attend<Shape>;
-  return kernel;
+  return hopper_instance<Shape>(TilePass::forward, launch_hopper_attend<Shape>, describe_for_attend<Shape>);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #pragma once
-/// Forward attention on Hopper (spec §2): one warpgroup keeps the copy engine busy, two multiply and weigh in turns.
+/// Forward attention on Hopper (spec §2): one warpgroup keeps the copy engine busy, others multiply and weigh in turns.
 /// Scheduling after FlashAttention-3 (Shah et al. 2024, §3.1–3.2): the next tile's scores are multiplied while this
 /// tile's weights are on their way, and one warpgroup weighs while the other multiplies.
 
@@ -10,16 +10,16 @@
 namespace distattn::kernels::cuda {
 
 /// A block's threads and shared memory. head_dim and value_dim are the paddings of the real ones.
-template <class Element_, int head_dim_, int value_dim_, int columns>
+template <class Element_, int head_dim_, int value_dim_, int columns, int groups_ = 2>
 struct HopperAttendShape {
   using Element = Element_;
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr int m_count = 1;
-  static constexpr int groups = 2;  ///< warpgroups that multiply, each 64 rows; behind them the one that copies
+  static constexpr int groups = groups_;  ///< warpgroups that multiply, each 64 rows; behind them the one that copies
   static constexpr int consumers = groups * 128, threads = consumers + 128;
   static constexpr TileSize tile{groups * 64, columns};
   static constexpr int n_count = columns / 8;
-  static constexpr int producer_registers = 24, consumer_registers = 240;
+  static constexpr int producer_registers = groups > 2 ? 32 : 24, consumer_registers = groups > 2 ? 160 : 240;
 
   using QTile = PanelTile<groups * 64, head_dim>;
   using KTile = PanelTile<columns, head_dim>;
@@ -115,19 +115,20 @@ __device__ __forceinline__ void mask_scores(float (&s)[1][n_count][4], float sca
   }
 }
 
-/// Turns between the two warpgroups that multiply: each waits for its own barrier and lets the other pass.
+/// Turns of the warpgroups that multiply: each waits at its own barrier and lets the next one pass.
+template <int groups>
 struct Turns {
   static constexpr int threads = 256, first_barrier = 1;
   int group;
 
   /// Group 0 begins, if there are turns at all.
   __device__ __forceinline__ Turns(int group_, bool any) : group(group_) {
-    if (group == 1 && any) prim::barrier_arrive(first_barrier, threads);
+    if (group == groups - 1 && any) prim::barrier_arrive(first_barrier, threads);
   }
   __device__ __forceinline__ void await() const { prim::barrier_sync(first_barrier + group, threads); }
-  /// Nobody waits for the turn behind the last of group 1.
+  /// Nobody waits for the turn behind the last of the last group.
   __device__ __forceinline__ void pass_on(bool last) const {
-    if (group == 0 || !last) prim::barrier_arrive(first_barrier + 1 - group, threads);
+    if (group != groups - 1 || !last) prim::barrier_arrive(first_barrier + (group + 1) % groups, threads);
   }
 };
 
@@ -163,7 +164,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   };
 
   const auto first_masks = masks_and_advance();
-  const Turns turns(group, at.valid());
+  const Turns<Shape::groups> turns(group, at.valid());
   Stage stage(0);
   prim::wait_for_phase(memory.q_filled, 0);
   stage.await_filled(memory.k_filled);

@@ -9,10 +9,7 @@ template <class Element, int dim, bool wants_dq>
 AttendKernel entry() {
   using Shape = HopperGradientsShape<Element, dim, wants_dq>;
   constexpr TilePass pass = wants_dq ? TilePass::gradients : TilePass::key_gradients;
-  AttendKernel kernel = instance<Shape>(pass, 90, launch_hopper_gradients<Shape>);
-  kernel.last_architecture = 90;
-  kernel.describe = describe_for_key_blocks<Shape>;
-  return kernel;
+  return hopper_instance<Shape>(pass, launch_hopper_gradients<Shape>, describe_for_key_blocks<Shape>);
 }
 
 }  // namespace

@@ -8,10 +8,8 @@ namespace {
 template <class Element, int head_dim, int value_dim, int columns>
 AttendKernel entry() {
   using Shape = HopperQueryGradientShape<Element, head_dim, value_dim, columns>;
-  AttendKernel kernel = instance<Shape>(TilePass::query_gradient, 90, launch_hopper_query_gradient<Shape>);
-  kernel.last_architecture = 90;
-  kernel.describe = describe_for_query_gradient<Shape>;
-  return kernel;
+  return hopper_instance<Shape>(TilePass::query_gradient, launch_hopper_query_gradient<Shape>,
+                                describe_for_query_gradient<Shape>);
 }
 
 }  // namespace

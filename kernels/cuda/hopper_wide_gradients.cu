@@ -8,10 +8,8 @@ namespace {
 template <class Element, int head_dim, int value_dim, int queries>
 AttendKernel entry() {
   using Shape = HopperWideGradientsShape<Element, head_dim, value_dim, queries>;
-  AttendKernel kernel = instance<Shape>(TilePass::key_gradients, 90, launch_hopper_wide_gradients<Shape>);
-  kernel.last_architecture = 90;
-  kernel.describe = describe_for_key_blocks<Shape>;
-  return kernel;
+  return hopper_instance<Shape>(TilePass::key_gradients, launch_hopper_wide_gradients<Shape>,
+                                describe_for_key_blocks<Shape>);
 }
 
 }  // namespace

@@ -13,6 +13,8 @@ std::vector<AttendKernel> hopper_forward_instances();
 std::vector<AttendKernel> hopper_gradients_instances();
 std::vector<AttendKernel> hopper_query_gradient_instances();
 std::vector<AttendKernel> hopper_wide_gradients_instances();
+/// To be compared with the usual kernels on a device (bench --kernel attend-variants).
+std::vector<AttendKernel> hopper_variants();
 std::vector<AttendKernel> forward_instances();
 std::vector<AttendKernel> query_gradient_instances();
 std::vector<AttendKernel> key_gradients_instances();
@@ -37,6 +39,16 @@ AttendKernel instance(TilePass pass, int architecture, int (*launch)(const Atten
           .tile = Shape::tile,
           .owner = pass == TilePass::key_gradients || pass == TilePass::gradients ? Owner::keys : Owner::queries,
           .launch = launch};
+}
+
+/// The same of a kernel for Hopper alone.
+template <class Shape>
+AttendKernel hopper_instance(TilePass pass, int (*launch)(const AttendParams&, unsigned, Stream),
+                             DescribeTensors describe) {
+  AttendKernel kernel = instance<Shape>(pass, 90, launch);
+  kernel.last_architecture = 90;
+  kernel.describe = describe;
+  return kernel;
 }
 
 }  // namespace distattn::kernels::cuda

@@ -83,13 +83,18 @@ def check_gates(cache):
 def check_kernels(cache):
     rows = rows_of(cache, "--kernel", "all", "--seq", "64,96", "--heads", "2", "--head-dim", "16", "-n", "1")
     kinds = [(row["kernel"], row["seq"], row["pass"], row["coverage"]) for row in rows]
-    expect(kinds == [("attend", tile, one, coverage) for tile in (64, 96) for coverage in ("full", "causal")
-                     for one in ("forward", "backward")] +
+    tiles, passes, coverages = (64, 96), ("forward", "backward"), ("full", "causal")
+    expect(kinds == [("attend", tile, one, coverage) for tile in tiles for coverage in coverages for one in passes] +
+           [("attend-variants", tile, one, coverage) for tile in tiles for one in passes for coverage in coverages] +
            [("merge", None, None, None), ("copy", None, None, None)], f"the kernels are {kinds}")
     for row in rows:
         missing = [field for field in KERNEL_FIELDS if field not in row]
         expect(not missing, f"a kernel's row lacks {missing}")
-        expect((row["gflops"] if row["kernel"] == "attend" else row["bytes_per_s"]) > 0, f"no rate in {row}")
+        expect((row["gflops"] or row["bytes_per_s"]) > 0, f"no rate in {row}")
+        if row["kernel"] != "attend-variants":
+            continue
+        expect(row["variant"] == "usual" and row["ok"] and row["fastest"], f"the only kernel is not the fastest: {row}")
+        expect(0 < row["error"]["o"] < row["error"]["tolerance"], f"not compared with float64: {row}")
 
 
 def check_calibration(cache):

@@ -18,6 +18,7 @@ namespace {
 /// All ranks of a test share one GPU.
 std::unique_ptr<simt::EmulatedDriver> gpu;
 distattn::GradientOrder gradient_order = distattn::GradientOrder::any;
+std::string variant;
 
 }  // namespace
 
@@ -27,6 +28,7 @@ namespace distattn {
 std::unique_ptr<Device> make_device(std::string_view, const DeviceOptions& options) {
   DeviceOptions asked = options;
   asked.gradient_order = gradient_order;
+  asked.variant = variant;
   return backends::cuda::make_cuda_device(*gpu, asked);
 }
 
@@ -142,8 +144,9 @@ void check_that_bits_repeat(const Problem& problem, int architecture) {
 std::vector<kernels::cuda::TilePass> backward_passes(int architecture, GradientOrder order, int head_dim) {
   std::vector<kernels::cuda::TilePass> passes;
   const kernels::TileShape shape{DType::bf16, 1, {}, head_dim, 128};
-  for (const auto* kernel : backends::cuda::backward_kernels(shape, architecture, order))
+  for (const auto* kernel : backends::cuda::tile_kernels(Pass::backward, shape, {architecture, order})) {
     passes.push_back(kernel->pass);
+  }
   return passes;
 }
 
@@ -164,6 +167,30 @@ TEST_CASE("gradients take one pass where a kernel may add to dq in any order", "
   CHECK(backward_passes(90, GradientOrder::fixed, 128) == two);
   CHECK(backward_passes(90, GradientOrder::any, 192) == two);
   CHECK(backward_passes(80, GradientOrder::any, 128) == two);
+}
+
+TEST_CASE("variants of kernels compute what the usual ones do", "[simt]") {
+  int compared = 0;
+  gradient_order = GradientOrder::fixed;
+  for (const auto& [head_dim, value_dim] :
+       {std::pair(64, 64), std::pair(128, 128), std::pair(192, 128), std::pair(256, 256)}) {
+    const Problem problem = problem_of(DType::bf16, 210, 1, 1, head_dim, value_dim);
+    gpu = std::make_unique<simt::EmulatedDriver>(seed, 90);
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      for (const std::string& name : make_device("cuda", {})->variants(problem, pass)) {
+        CAPTURE(name, head_dim);
+        variant = name;
+        check(problem, run_of("ring", 1), 90);
+        variant.clear();
+        ++compared;
+      }
+    }
+  }
+  gradient_order = GradientOrder::any;
+  CHECK(compared > 10);
+  variant = "64x1";
+  CHECK_THROWS_AS(make_device("cuda", {}), Error);
+  variant.clear();
 }
 
 TEST_CASE("schedules run on Hopper's kernels", "[simt]") {

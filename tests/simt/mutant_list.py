@@ -175,9 +175,9 @@ MUTANTS = [
     ("Hopper: no fence before scores", "hopper_attend.cuh",
      "    prim::fence_products(s[0]);\n    start_scores", "    start_scores"),
     ("Hopper: the second warpgroup passes on a turn that nobody takes", "hopper_attend.cuh",
-     "if (group == 0 || !last) prim", "prim"),
+     "if (group != groups - 1 || !last) prim", "prim"),
     ("Hopper: nobody begins", "hopper_attend.cuh",
-     "if (group == 1 && any) prim::barrier_arrive(first_barrier, threads);", ""),
+     "if (group == groups - 1 && any) prim::barrier_arrive(first_barrier, threads);", ""),
     # Hopper: tiles, products, scores.
     ("Hopper: keys of the wrong head", "hopper_attend.cuh",
      "place.batch * p.heads.kv_count + p.heads.kv_of(place.head)", "place.batch * p.heads.kv_count"),

@@ -103,6 +103,12 @@ class Device : public Engine {
   virtual MemorySpace space() const = 0;
   /// Why this device cannot compute `problem`, naming what it can; empty if it can.
   virtual std::string why_not(const Problem& problem, Pass pass) const = 0;
+  /// Kernels that compute tiles of `pass` in place of the usual ones, for DeviceOptions::variant to name: to be
+  /// compared.
+  virtual std::vector<std::string> variants(const Problem& problem, Pass pass) const {
+    static_cast<void>(problem), static_cast<void>(pass);
+    return {};
+  }
   /// Memory for a program of `rank`, made before the run; both arguments must outlive it.
   virtual std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
   /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O). Steps may read and

@@ -48,6 +48,7 @@ struct DeviceOptions {
   void* stream = nullptr;     ///< a cudaStream_t of the caller's to compute on; null: the device's own
   std::string provider = {};  ///< of forward tiles, as "cudnn"; empty: the device's usual one
   GradientOrder gradient_order = GradientOrder::any;
+  std::string variant = {};  ///< of Device::variants(), for the pass that has it; empty: the usual kernels
 };
 
 /// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason.

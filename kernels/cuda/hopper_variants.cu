@@ -1,0 +1,54 @@
+#include "kernels/cuda/hopper_attend.cuh"
+#include "kernels/cuda/hopper_query_gradient.cuh"
+#include "kernels/cuda/hopper_wide_gradients.cuh"
+#include "kernels/cuda/instances.hpp"
+
+namespace distattn::kernels::cuda {
+namespace {
+
+template <int head_dim, int value_dim, int columns, int groups = 2>
+AttendKernel forward(std::string_view name) {
+  using Shape = HopperAttendShape<Bf16, head_dim, value_dim, columns, groups>;
+  AttendKernel kernel =
+      hopper_instance<Shape>(TilePass::forward, launch_hopper_attend<Shape>, describe_for_attend<Shape>);
+  kernel.variant = name;
+  return kernel;
+}
+
+template <int head_dim, int value_dim, int columns>
+AttendKernel query_gradient(std::string_view name) {
+  using Shape = HopperQueryGradientShape<Bf16, head_dim, value_dim, columns>;
+  AttendKernel kernel = hopper_instance<Shape>(TilePass::query_gradient, launch_hopper_query_gradient<Shape>,
+                                               describe_for_query_gradient<Shape>);
+  kernel.variant = name;
+  return kernel;
+}
+
+template <int head_dim, int value_dim, int queries>
+AttendKernel wide_gradients(std::string_view name) {
+  using Shape = HopperWideGradientsShape<Bf16, head_dim, value_dim, queries>;
+  AttendKernel kernel = hopper_instance<Shape>(TilePass::key_gradients, launch_hopper_wide_gradients<Shape>,
+                                               describe_for_key_blocks<Shape>);
+  kernel.variant = name;
+  return kernel;
+}
+
+}  // namespace
+
+// Names say the tile: rows by columns.
+std::vector<AttendKernel> hopper_variants() {
+  return {forward<64, 64, 96>("128x96"),
+          forward<64, 64, 192>("128x192"),
+          forward<64, 64, 128, 3>("192x128"),
+          forward<128, 128, 96>("128x96"),
+          forward<128, 128, 112>("128x112"),
+          forward<128, 128, 144>("128x144"),
+          forward<256, 256, 48>("128x48"),
+          query_gradient<64, 64, 96>("dq 128x96"),
+          query_gradient<128, 128, 64>("dq 128x64"),
+          query_gradient<128, 128, 80>("dq 128x80"),
+          wide_gradients<192, 128, 64>("dk, dv 64x64"),
+          wide_gradients<256, 256, 48>("dk, dv 64x48")};
+}
+
+}  // namespace distattn::kernels::cuda
