@@ -66,7 +66,7 @@ Calibration calibrate_here(const BenchOptions& options) {
 }
 
 /// What a calibration measured, for people.
-std::string text_of(const Machine& machine) {
+std::string text_of(const Machine& machine, int head_dim) {
   Columns columns({"tokens", "type", "pass", "full GFLOP/s", "causal GFLOP/s"});
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     for (const Pass pass : {Pass::forward, Pass::backward}) {
@@ -78,10 +78,13 @@ std::string text_of(const Machine& machine) {
       }
     }
   }
-  return fmt::format("{}, {} cores: {}\ncopies {}/s after {}, merges {}/s; of one thread:\n{}", machine.name,
-                     machine.cores, describe_age(machine), bytes_in_words(machine.near.bytes_per_s),
-                     seconds_in_words(machine.near.latency_s), bytes_in_words(machine.memory_bytes_per_s),
-                     columns.text());
+  return fmt::format(
+      "{}, {} cores: {}\ncopies {}/s after {}, merges {}/s\na tile of one head {} forward, {} backward, besides the "
+      "pairs that blocks of {} queries meet; of one thread:\n{}",
+      machine.name, machine.cores, describe_age(machine), bytes_in_words(machine.near.bytes_per_s),
+      seconds_in_words(machine.near.latency_s), bytes_in_words(machine.memory_bytes_per_s),
+      seconds_in_words(machine.tiles.seconds(Pass::forward, head_dim)),
+      seconds_in_words(machine.tiles.seconds(Pass::backward, head_dim)), machine.tiles.block, columns.text());
 }
 
 /// The rows that are farthest from their prediction, of those that have one.
@@ -146,7 +149,8 @@ Outcome bench(BenchOptions options) {
     options.request.calibration = calibrate_here(options);
     const Machine machine = describe(options.request.calibration->measurements);
     if (options.request.problem.seq.empty()) {
-      print(form == BenchForm::json ? to_json(machine) + "\n" : text_of(machine));
+      print(form == BenchForm::json ? to_json(machine) + "\n"
+                                    : text_of(machine, options.request.calibration->options.head_dim));
       return Outcome::fine;
     }
   }

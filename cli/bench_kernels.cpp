@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <span>
 
 #include "console.hpp"
@@ -74,7 +73,7 @@ class KernelBench {
 
  private:
   Json attend_row(const char* name, const CalibrationOptions& options, const Measurements::Kernel& kernel) {
-    const double flops_per_s = kernel.flops_per_s * cores_;
+    const double flops_per_s = kernel.flops_per_s() * cores_;
     Json row = kernel_row(name, options, cores_);
     row["pass"] = name_of(kernel.pass);
     row["coverage"] = kernel.coverage == Coverage::full ? "full" : "causal";
@@ -94,8 +93,7 @@ class KernelBench {
     progress_.show(fmt::format("{} {} tokens, {}", name_of(kernels.pass), tile, name));
     const Errors errors = check_tiles(options, dtype_, kernels.pass, coverage);
     const bool ok = errors.largest(kernels.pass) <= errors.tolerance;
-    Measurements::Kernel measured{dtype_, kernels.pass, coverage, static_cast<double>(tile),
-                                  std::numeric_limits<double>::quiet_NaN()};
+    Measurements::Kernel measured{dtype_, kernels.pass, coverage, static_cast<double>(tile)};
     if (ok) {
       for (const auto& kernel : measure_tiles(options, dtype_, coverage, tile)) {
         if (kernel.pass == kernels.pass) measured = kernel;

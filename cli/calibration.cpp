@@ -54,15 +54,19 @@ Measured measure(const CalibrationOptions& options, const Problem& problem, cons
   return {plan, run_sharded(world, {schedule, plan}, inputs, run_options(options, runs))};
 }
 
-/// One rank's rate over all ranks' compute steps, which see `pairs` each.
-Measurements::Kernel kernel_of(const Measured& measured, DType dtype, Pass pass, Coverage coverage, std::int64_t tile) {
-  const Problem& problem = measured.plan->outline(pass).sharding.problem;
-  const std::int64_t pairs = coverage == Coverage::full ? tile * tile : tile * (tile + 1) / 2;
-  double seconds = 0;
-  measured.for_each_step(pass, Lane::compute, [&](Rank, StepId, double s) { seconds += s; });
-  const double flops = static_cast<double>(pairs) * problem.heads * measured.plan->ranks() *
-                       flops_per_pair(problem.head_dim, problem.value_dim, pass);
-  return {dtype, pass, coverage, static_cast<double>(tile), flops / seconds};
+/// The mean over all ranks, each of which computes one tile.
+Measurements::Kernel kernel_of(const Measured& measured, Pass pass, Coverage coverage, std::int64_t tile, int block) {
+  const Tiles& tiles = measured.plan->tiles(pass);
+  const Problem& problem = tiles.sharding().problem;
+  const Run &queries = tiles.sharding().queries.front().run, &keys = tiles.sharding().keys.front().run;
+  Measurements::Kernel kernel{problem.dtype, pass, coverage, static_cast<double>(tile)};
+  kernel.head_dim = problem.head_dim;
+  measured.for_each_step(pass, Lane::compute, [&](Rank, StepId, double s) { kernel.seconds += s; });
+  kernel.seconds /= problem.heads * measured.plan->ranks();
+  const double per_pair = flops_per_pair(problem.head_dim, problem.value_dim, pass);
+  kernel.flops = static_cast<double>(tiles.mask().pairs(queries, keys)) * per_pair;
+  kernel.met_flops = static_cast<double>(tiles.mask().met_pairs(queries, keys, block)) * per_pair;
+  return kernel;
 }
 
 /// A document a rank: every rank computes one tile, and nothing is sent.
@@ -77,7 +81,7 @@ std::vector<Measurements::Kernel> tiles_of_ranks(const CalibrationOptions& optio
   const Measured measured = measure(options, problem, "ring", ranks, both ? Passes::both : Passes::forward, runs);
   std::vector<Measurements::Kernel> kernels;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (measured.plan->has(pass)) kernels.push_back(kernel_of(measured, dtype, pass, coverage, tile));
+    if (measured.plan->has(pass)) kernels.push_back(kernel_of(measured, pass, coverage, tile, device->query_block()));
   }
   return kernels;
 }
@@ -100,6 +104,24 @@ double exchange_seconds(const CalibrationOptions& options, std::int64_t tokens) 
   return least;
 }
 
+/// What a message takes of a core besides its bytes: its ranks' threads fall asleep and wake. Every rank sends its only
+/// token to every other; what the tiles take is measured alone, and known.
+double message_seconds(CalibrationOptions options) {
+  const int cores = busy_ranks(options.backend), ranks = 2 * cores;
+  options.heads = options.kv_heads = 1;
+  Problem problem = problem_of(options, DType::fp32, ranks);
+  problem.mask = full_mask();
+  constexpr int runs = 50;
+  double least = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < options.runs; ++round) {
+    const double tile_s = tiles_of_ranks(options, DType::fp32, Coverage::full, 1, runs).front().seconds;
+    const Measured measured = measure(options, problem, "ring", ranks, Passes::forward, runs);
+    const double messages = ranks * (ranks - 1.0);
+    least = std::min(least, (measured.result.forward.median_s * cores - ranks * ranks * tile_s) / messages);
+  }
+  return std::max(0.0, least);
+}
+
 std::int64_t touched_bytes(const AttentionPlan& plan, Rank rank, StepId step) {
   const RankProgram program = plan.program(Pass::forward, rank);
   return sketch(plan.outline(Pass::forward), plan.tiles(Pass::forward), rank, program)
@@ -120,7 +142,7 @@ std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& option
     const auto kernels = tiles_of_ranks(options, dtype, coverage, tile, 1);
     best.resize(kernels.size());
     for (std::size_t pass = 0; pass < best.size(); ++pass) {
-      if (kernels[pass].flops_per_s > best[pass].flops_per_s) best[pass] = kernels[pass];
+      if (run == 0 || kernels[pass].seconds < best[pass].seconds) best[pass] = kernels[pass];
     }
   }
   return best;
@@ -166,11 +188,31 @@ Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Co
                        plan->counts(Pass::forward).steps);
 }
 
+void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs) {
+  const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
+  costs.block = device->query_block();
+  for (const int head_dim : {32, 64, 128, 256}) {
+    CalibrationOptions one = options;
+    one.head_dim = head_dim;
+    if (!device->why_not(problem_of(one, options.dtypes.front(), 1), Pass::forward).empty()) continue;
+    for (const Measurements::Kernel& kernel : sample_tiles(one, options.dtypes.front(), Coverage::full, 1)) {
+      std::vector<TileCosts::Point>& points = costs.points[static_cast<std::size_t>(kernel.pass)];
+      const auto same =
+          std::find_if(points.begin(), points.end(), [&](const auto& p) { return p.head_dim == head_dim; });
+      if (same == points.end()) {
+        points.push_back({kernel.head_dim, kernel.seconds});
+      } else {
+        same->seconds = std::min(same->seconds, kernel.seconds);
+      }
+    }
+  }
+}
+
 Link measure_copies(const CalibrationOptions& options) {
   constexpr std::int64_t few = 16, many = 2048;  // a message of usual size: much larger ones miss every cache
-  const double latency_s = exchange_seconds(options, few), seconds = exchange_seconds(options, many);
+  const double fixed_s = exchange_seconds(options, few), seconds = exchange_seconds(options, many);
   const double bytes = 2.0 * many * options.kv_heads * options.head_dim * sizeof(float);
-  return {bytes / std::max(seconds - latency_s, seconds / 2), latency_s};
+  return {bytes / std::max(seconds - fixed_s, seconds / 2), message_seconds(options)};
 }
 
 /// Replies in which every row counts: rows that saw no key would be merged without being touched.
@@ -200,7 +242,7 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
   measurements.when = utc_now();
   measurements.what = fmt::format("{}, {}/{} heads of {}, one thread on each of {} cores", options.backend,
                                   options.heads, options.kv_heads, options.head_dim, cores);
-  constexpr int rounds = 3;  // so that no tile is measured only while the machine is slower than at other times
+  constexpr int rounds = 5;  // so that no tile is measured only while the machine is slower than at other times
   for (int round = 1; round <= rounds; ++round) {
     for (const DType dtype : options.dtypes) {
       progress(fmt::format("tiles in {}, round {} of {}", name_of(dtype), round, rounds));
@@ -211,6 +253,7 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
         }
       }
     }
+    measure_tile_costs(options, measurements.tiles);
   }
   progress("copies and merges");
   measurements.copies = measure_copies(options);

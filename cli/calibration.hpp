@@ -27,7 +27,7 @@ constexpr std::int64_t largest_calibrated_tile = 2048;
 
 /// How many ranks keep a backend busy, each with one thread: one a core, or one for a GPU.
 int busy_ranks(const std::string& backend);
-/// Forward, and backward where the provider computes it, on tiles of `tile` by `tile` tokens: FLOP/s of one rank.
+/// Forward, and backward where the provider computes it, on tiles of `tile` by `tile` tokens: means of all ranks.
 std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                 std::int64_t tile);
 /// The same for the median of several runs, which take a few tenths of a second: what tiles take at this moment.
@@ -42,7 +42,9 @@ struct TileKernels {
 std::vector<TileKernels> tile_kernels(const CalibrationOptions& options, DType dtype);
 /// How far a pass over some hundred tokens of one key head is from the float64 oracle.
 Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage);
-/// Exchanges between two ranks: bytes a second, and what one without much to carry takes.
+/// What tiles take whatever their size, where that is less than `costs` says: a tile of one token has nothing else.
+void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs);
+/// Exchanges between ranks: bytes a second between two, and what a message takes besides where ranks outnumber cores.
 Link measure_copies(const CalibrationOptions& options);
 /// Merges of partials in fp32: bytes that one thread reads and writes a second.
 double measure_merges(const CalibrationOptions& options);

@@ -92,6 +92,8 @@ class HostDevice final : public Device {
   std::string_view name() const override { return kernels_.name; }
   MemorySpace space() const override { return MemorySpace::host; }
 
+  int query_block() const override { return kernels_.query_block(); }
+
   std::string why_not(const Problem& problem, Pass) const override {
     return kernels_.why_not({problem.dtype,
                              problem.batch,

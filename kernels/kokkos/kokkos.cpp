@@ -1,6 +1,7 @@
 #include "kernels/kokkos/kokkos.hpp"
 
 #include "kernels/elementwise.hpp"
+#include "kernels/kokkos/select.hpp"
 
 namespace distattn::kernels {
 
@@ -17,6 +18,7 @@ const HostKernels& kokkos_kernels() {
   static constexpr HostKernels kernels{
       .name = "kokkos",
       .why_not = why_not,
+      .query_block = [] { return kokkos::vector_kernels().lanes; },
       .attend = kokkos::attend,
       .attend_backward = kokkos::attend_backward,
       .merge = merge,

@@ -66,6 +66,7 @@ struct BackwardBlock {
 
 struct VectorKernels {
   int attend_panel;  ///< queries that are computed side by side
+  int lanes;         ///< of these, queries of one vector: computed together or, where none sees a key, left out
   /// Most rows of a block, and bytes of scratch that one needs (64-byte aligned).
   int (*attend_rows)(int head_dim, int value_dim);
   std::size_t (*attend_scratch)(int head_dim, int value_dim);

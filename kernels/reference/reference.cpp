@@ -8,6 +8,7 @@ const HostKernels& reference_kernels() {
   static constexpr HostKernels kernels{
       .name = "reference",
       .why_not = [](const TileShape&) { return std::string(); },
+      .query_block = [] { return 1; },
       .attend = reference::attend,
       .attend_backward = reference::attend_backward,
       .merge = merge,

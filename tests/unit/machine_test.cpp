@@ -22,6 +22,7 @@ json description() {
     "far": {"bytes_per_s": 12.5e9, "latency_s": 0, "per": "node"},
     "flops_per_s": {"bf16": 400e12, "fp32": [[128, 1e12], [512, 3e12]],
                     "fp16": {"forward": {"full": 4e12, "partial": 3e12}, "backward": 2e12}},
+    "tiles": {"block": 48, "forward_s": [[32, 2e-6], [64, 4e-6]], "backward_s": [[64, 9e-6]]},
     "memory_bytes": 80000000000, "cores": 0})");
 }
 
@@ -67,6 +68,17 @@ TEST_CASE("a rate follows its curve", "[machine]") {
   CHECK(curve.at(64) == Approx(0.5e12));
 }
 
+TEST_CASE("what a tile costs follows its head dimension", "[machine]") {
+  const TileCosts tiles = read(description()).tiles;
+  CHECK(tiles.block == 48);
+  CHECK(tiles.seconds(Pass::forward, 16) == 2e-6);
+  CHECK(tiles.seconds(Pass::forward, 32) == 2e-6);
+  CHECK(tiles.seconds(Pass::forward, 48) == Approx(3e-6));
+  CHECK(tiles.seconds(Pass::forward, 128) == Approx(8e-6));
+  CHECK(tiles.seconds(Pass::backward, 32) == 9e-6);
+  CHECK(TileCosts().seconds(Pass::backward, 64) == 0);
+}
+
 TEST_CASE("ranks on cores share the node's memory", "[machine]") {
   json text = description();
   text["cores"] = 64;
@@ -108,6 +120,11 @@ TEST_CASE("values out of range or of the wrong type are named", "[machine]") {
       {"/flops_per_s/fp32/0", 3},
       {"/flops_per_s/fp32/1/0", 128},
       {"/flops_per_s/fp32/1/1", -1},
+      {"/tiles", 48},
+      {"/tiles/block", 0},
+      {"/tiles/forward_s", json::array()},
+      {"/tiles/forward_s/1/0", 32},
+      {"/tiles/backward_s/0/1", 0},
       {"/memory_bytes", -1},
       {"/memory_bytes", 0.5},
       {"/cores", -2},
@@ -119,12 +136,13 @@ TEST_CASE("values out of range or of the wrong type are named", "[machine]") {
   INFO(path << " = " << value.dump());
   std::string dotted = path.substr(1);
   std::replace(dotted.begin(), dotted.end(), '/', '.');
-  CHECK_THAT(refusal_of(text), Contains(dotted.substr(0, dotted.find("fp32") + 4)) && Contains("m.json"));
+  const std::string field = dotted.substr(0, dotted.find_first_of("0123456789", dotted.find("fp32") + 4));
+  CHECK_THAT(refusal_of(text), Contains(field.substr(0, field.find_last_not_of('.') + 1)) && Contains("m.json"));
 }
 
 TEST_CASE("fields that nobody knows are named", "[machine]") {
   const std::string path = GENERATE("/speed", "/near/per", "/far/speed", "/flops_per_s/fp8", "/flops_per_s/fp16/both",
-                                    "/flops_per_s/fp16/forward/causal");
+                                    "/flops_per_s/fp16/forward/causal", "/tiles/backward");
   json text = description();
   text[json::json_pointer(path)] = 1;
   CHECK_THAT(refusal_of(text), Contains("is unknown") && Contains(path.substr(path.rfind('/') + 1)));
@@ -197,19 +215,27 @@ TEST_CASE("a calibration that cannot be stored is an error of the environment", 
 TEST_CASE("what was measured stands in the description, the rest stays nominal", "[machine]") {
   Measurements measurements;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
-    measurements.kernels.push_back({DType::fp32, pass, Coverage::full, 512, 40e9});
-    measurements.kernels.push_back({DType::fp32, pass, Coverage::full, 64, 10e9});
-    measurements.kernels.push_back({DType::fp32, pass, Coverage::partial, 64, 5e9});
-    measurements.kernels.push_back({DType::bf16, pass, Coverage::full, 64, 1e9});
+    measurements.kernels.push_back({DType::fp32, pass, Coverage::full, 512, 64, 2, 80e9, 80e9});
+    measurements.kernels.push_back({DType::fp32, pass, Coverage::full, 512, 64, 3, 80e9, 80e9});
+    measurements.kernels.push_back({DType::fp32, pass, Coverage::full, 64, 64, 1, 10e9, 10e9});
+    measurements.kernels.push_back({DType::fp32, pass, Coverage::partial, 64, 64, 1, 5e9, 10e9});
+    measurements.kernels.push_back({DType::bf16, pass, Coverage::full, 64, 64, 1, 1e9, 1e9});
   }
+  measurements.tiles.block = 16;
+  measurements.tiles.points[static_cast<std::size_t>(Pass::backward)] = {{64, 0.25}};
   measurements.copies = {7e9, 3e-6};
   measurements.memory_bytes_per_s = 9e9;
   measurements.what = "a backend";
   measurements.when = utc_now();
   const Machine machine = describe(measurements), nominal = nominal_machine();
-  CHECK(machine.rates_of(DType::fp32, Pass::backward).full.at(64) == 10e9);
+  CHECK(machine.rates_of(DType::fp32, Pass::forward).full.at(64) == 10e9);
+  CHECK(machine.rates_of(DType::fp32, Pass::forward).full.at(32) == 5e9);
   CHECK(machine.rates_of(DType::fp32, Pass::forward).full.at(600) == 40e9);
-  CHECK(machine.rates_of(DType::fp32, Pass::forward).partial.at(600) == 5e9);
+  CHECK(machine.rates_of(DType::fp32, Pass::forward).partial.at(600) == 10e9);
+  // Where it is known what a tile takes besides, that is no part of its rate, and smaller tiles are as fast.
+  CHECK(machine.rates_of(DType::fp32, Pass::backward).full.at(64) == 10e9 / 0.75);
+  CHECK(machine.rates_of(DType::fp32, Pass::backward).full.at(32) == 10e9 / 0.75);
+  CHECK(machine.tiles == measurements.tiles);
   // Half a measurement is none.
   CHECK(machine.rates_of(DType::bf16, Pass::forward) == nominal.rates_of(DType::bf16, Pass::forward));
   CHECK(machine.near == Link{7e9, 3e-6});

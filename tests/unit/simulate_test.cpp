@@ -59,6 +59,26 @@ Machine model_machine() {
 
 }  // namespace
 
+TEST_CASE("tiles cost seconds of their own and take what their kernels compute", "[simulate]") {
+  const std::vector<ProgramSketch> ranks{SketchBuilder(0).compute_tiles(0, 3, 5, 2)};
+  CHECK(run(ranks, slow_machine(1, 1)).seconds == Approx(5));
+  Machine machine = slow_machine(1, 1);
+  machine.tiles.points[static_cast<std::size_t>(Pass::forward)] = {{8, 0.25}};
+  CHECK(run(ranks, machine).seconds == Approx(5.5));
+}
+
+TEST_CASE("a sketch counts tiles and what blocks of queries meet", "[simulate]") {
+  const auto recipe = std::get<Recipe>(resolve_schedule("ring", attention(96, 4, 2), 2));
+  const auto tiles = std::make_shared<const Tiles>(shard(attention(96, 4, 2), 2, recipe.layout, recipe.groups));
+  const Lowering lowering(recipe.name, tiles, recipe.table(tiles, 0), Pass::forward, recipe.mode, {});
+  const ProgramSketch sketched = sketch(lowering.outline(), *tiles, 1, lowering.program(1), 16);
+  REQUIRE(sketched.works.size() == 2);
+  CHECK(sketched.works[0].tiles == 4);
+  CHECK(sketched.works[0].pairs == 4 * 48 * 49 / 2);
+  CHECK(sketched.works[0].met_pairs == 4 * 16 * (16 + 32 + 48));
+  CHECK(sketched.works[1].met_pairs == sketched.works[1].pairs);
+}
+
 TEST_CASE("a lane runs its steps one after the other, lanes side by side", "[simulate]") {
   const Timeline timeline = run({SketchBuilder(0).compute(1, 3).exchange(1, {{4, 1}}, {}).compute(2, 5),
                                  SketchBuilder(1).exchange(1, {}, {0}).compute(2, 1, {StepId{0}})},

@@ -14,7 +14,11 @@ class SketchBuilder {
 
   /// Full tiles of 1024 tokens a side.
   SketchBuilder& compute(int number, std::int64_t pairs, std::vector<StepId> after = {}) {
-    sketch_.works.push_back({pairs, 1024, 1024, Coverage::full});
+    return compute_tiles(number, pairs, pairs, 1, std::move(after));
+  }
+  SketchBuilder& compute_tiles(int number, std::int64_t pairs, std::int64_t met_pairs, std::int64_t tiles,
+                               std::vector<StepId> after = {}) {
+    sketch_.works.push_back({pairs, met_pairs, tiles, 1024, 1024, Coverage::full});
     return step(number, number, Lane::compute, std::move(after));
   }
   SketchBuilder& touch(int number, std::int64_t bytes, std::vector<StepId> after = {}) {

@@ -1,6 +1,7 @@
 #pragma once
 /// Which buffers an operation touches, for everything that orders or groups operations.
 
+#include <functional>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -49,9 +50,11 @@ void for_each_access(const Op& op, Visit visit) {
   std::visit(AccessVisitor<Visit>{std::move(visit)}, op);
 }
 
-/// By buffer: whether attention's tiles touch it and nothing else does. Such a value needs no place of its own beside
-/// the caller's tensor.
-std::vector<bool> touched_by_tiles_alone(const RankProgram& program);
+/// By buffer: whether cores had better use it where it lies in a caller's tensor than pack it first. Attention's tiles
+/// alone touch it, and its rows do not meet so many others that packing them once costs less than reading rows that lie
+/// apart again and again. `pairs` counts the visible pairs of two segments.
+std::vector<bool> better_in_place(const Outline& outline, const RankProgram& program,
+                                  const std::function<std::int64_t(SegmentId query, SegmentId key)>& pairs);
 
 }  // namespace distattn
 #pragma GCC visibility pop

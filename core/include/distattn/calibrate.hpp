@@ -15,10 +15,15 @@ struct Measurements {
     DType dtype = DType::fp32;
     Pass pass = Pass::forward;
     Coverage coverage = Coverage::full;
-    double tile = 0;         ///< tokens of a tile's side
-    double flops_per_s = 0;  ///< of one thread
+    double tile = 0;                                        ///< tokens of a tile's side
+    double head_dim = 0;                                    ///< the mean of keys' and values'
+    double seconds = 0;                                     ///< that one thread takes for a tile of one head
+    double flops = 0;                                       ///< of the tile's visible pairs
+    double met_flops = 0;                                   ///< of the pairs that are computed
+    double flops_per_s() const { return flops / seconds; }  ///< NaN where nothing was measured
   };
-  std::vector<Kernel> kernels;    ///< several of one kind and tile: their median counts
+  std::vector<Kernel> kernels;  ///< several of one kind and tile: the fastest counts
+  TileCosts tiles;
   Link copies;                    ///< between ranks of one process
   double memory_bytes_per_s = 0;  ///< of one thread that merges
   std::string what;               ///< backend, head dimension, heads: how it was measured

@@ -109,6 +109,8 @@ class Device : public Engine {
     static_cast<void>(problem), static_cast<void>(pass);
     return {};
   }
+  /// Queries that an attention kernel takes at a time, as TileCosts::block; 1 where it is not known.
+  virtual int query_block() const { return 1; }
   /// Memory for a program of `rank`, made before the run; both arguments must outlive it.
   virtual std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
   /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O). Steps may read and

@@ -31,11 +31,28 @@ struct RateCurve {
   friend bool operator==(const RateCurve&, const RateCurve&) = default;
 };
 
-/// One pass's rates for one element type, counted in visible pairs: 2·(d + dv) FLOPs forward, 2·(3d + 2dv) backward.
+/// One pass's rates for one element type, counted in the pairs that kernels compute: 2·(d + dv) FLOPs forward,
+/// 2·(3d + 2dv) backward.
 struct KernelRates {
   RateCurve full;     ///< tiles without a mask
   RateCurve partial;  ///< tiles that the mask's edge runs through
   friend bool operator==(const KernelRates&, const KernelRates&) = default;
+};
+
+/// What tiles take that does not show in their visible pairs.
+struct TileCosts {
+  struct Point {
+    double head_dim = 0, seconds = 0;
+    friend bool operator==(const Point&, const Point&) = default;
+  };
+  /// Queries that a kernel takes at a time: all of them meet every key that one of them sees (BandIndex::met_pairs).
+  int block = 1;
+  /// By Pass: of one tile of one head, whatever its size, by head dimension; empty: nothing.
+  std::array<std::vector<Point>, 2> points;
+
+  /// Straight between points, the first point's before it, in proportion to the dimension beyond the last one.
+  double seconds(Pass pass, double head_dim) const;
+  friend bool operator==(const TileCosts&, const TileCosts&) = default;
 };
 
 /// A port: one direction of a rank's, or of a node's, connection. Where ranks compute on cores, the near link is a core
@@ -56,6 +73,7 @@ struct Machine {
   LinkOwner far_owner = LinkOwner::rank;
   /// Of one device; where ranks compute on cores, of one thread. By DType, then Pass; absent: never stated.
   std::array<std::array<std::optional<KernelRates>, 2>, 4> rates;
+  TileCosts tiles;
   std::int64_t memory_bytes = 0;  ///< of one rank's device; where ranks compute on cores, of the node
   int cores = 0;                  ///< of a node, shared by its ranks' threads; 0: every rank has a device of its own
   double memory_bytes_per_s = 0;  ///< of a rank, or a thread on cores, that merges; 0: merging costs nothing

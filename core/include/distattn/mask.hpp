@@ -61,6 +61,9 @@ class BandIndex {
   void touching(const Run& queries, const Run& keys, std::vector<Band>& out) const;
   /// Number of visible pairs of queries × keys.
   std::int64_t pairs(const Run& queries, const Run& keys) const;
+  /// Pairs that a kernel computes which takes `block` queries at a time, band by band: all of them meet every key that
+  /// one of them sees. The last block counts as a whole one; block 1 gives pairs().
+  std::int64_t met_pairs(const Run& queries, const Run& keys, int block) const;
   /// Whether queries × keys has a visible pair.
   bool any(const Run& queries, const Run& keys) const;
 

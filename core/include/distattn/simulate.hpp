@@ -17,9 +17,11 @@ namespace distattn {
 /// A rank program reduced to what takes time: kept where programs are dropped. Flat arrays, because a plan holds the
 /// sketches of thousands of ranks at once; the entries of step i end where those of step i+1 begin.
 struct ProgramSketch {
-  /// The tiles of one step that have one shape.
+  /// The tiles of one step that have one shape. Of all their query heads and sequences:
   struct Work {
-    std::int64_t pairs = 0;              ///< visible pairs × query heads × batch, summed over these tiles
+    std::int64_t pairs = 0;              ///< visible ones
+    std::int64_t met_pairs = 0;          ///< those that kernels compute
+    std::int64_t tiles = 0;              ///< of one head each
     std::int32_t queries = 0, keys = 0;  ///< tokens of a tile's two segments
     Coverage coverage = Coverage::full;  ///< full or partial
   };
@@ -38,7 +40,7 @@ struct ProgramSketch {
   /// Bytes read and written to pack own inputs, or to unpack own results.
   struct Packing {
     std::int64_t bytes = 0;
-    /// Of these: of values that tiles alone touch. Cores use them where they are, or pack them where that is faster.
+    /// Of these: of values that cores use where they are (better_in_place).
     std::int64_t in_place_bytes = 0;
   };
 
@@ -63,8 +65,8 @@ struct ProgramSketch {
   }
 };
 
-/// `tiles` is the outline's sharding with its lookups. Safe to call from several threads.
-ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program);
+/// `tiles` is the outline's sharding with its lookups; `block` as in TileCosts. Safe to call from several threads.
+ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block = 1);
 
 /// Share of rank-time without compute on infinitely fast links, work counted in visible pairs: a rank's step begins
 /// when its last has ended, and ends when its tiles have and when what is due has been sent (spec §6). Sketches are

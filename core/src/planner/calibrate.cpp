@@ -3,28 +3,28 @@
 #include <algorithm>
 #include <ctime>
 #include <map>
-#include <vector>
 
 #include "distattn/error.hpp"
 
 namespace distattn {
 namespace {
 
-double median(std::vector<double>& values) {
-  std::sort(values.begin(), values.end());
-  return (values[(values.size() - 1) / 2] + values[values.size() / 2]) / 2;
-}
-
-/// The samples of one kind as a curve; none: an empty one.
+/// The samples of one kind as a curve; none: an empty one. Tiles are slower the smaller they are because of what each
+/// of them takes besides; where that is known, the rate of those too small to have been measured is that of the
+/// smallest.
 RateCurve curve_of(const Measurements& measurements, DType dtype, Pass pass, Coverage coverage) {
-  std::map<double, std::vector<double>> samples;
+  std::map<double, double> best;
   for (const Measurements::Kernel& kernel : measurements.kernels) {
     if (kernel.dtype != dtype || kernel.pass != pass || kernel.coverage != coverage) continue;
-    DISTATTN_EXPECT(kernel.tile > 0 && kernel.flops_per_s > 0);
-    samples[kernel.tile].push_back(kernel.flops_per_s);
+    DISTATTN_EXPECT(kernel.tile > 0 && kernel.met_flops > 0 && kernel.seconds > 0);
+    const double tile_s = measurements.tiles.seconds(pass, kernel.head_dim);
+    double& rate = best[kernel.tile];
+    rate = std::max(rate, kernel.met_flops / std::max(kernel.seconds - tile_s, kernel.seconds / 2));
   }
   RateCurve curve;
-  for (auto& [tile, rates] : samples) curve.points.push_back({tile, median(rates)});
+  const bool costs_known = !measurements.tiles.points[static_cast<std::size_t>(pass)].empty();
+  if (costs_known && !best.empty()) best.insert({1, best.begin()->second});
+  for (const auto& [tile, rate] : best) curve.points.push_back({tile, rate});
   return curve;
 }
 
@@ -42,10 +42,12 @@ Machine describe(const Measurements& measurements) {
           KernelRates{std::move(full), std::move(partial)};
     }
   }
+  machine.tiles = measurements.tiles;
   if (measurements.copies.bytes_per_s > 0) machine.near = measurements.copies;
   if (measurements.memory_bytes_per_s > 0) machine.memory_bytes_per_s = measurements.memory_bytes_per_s;
-  machine.sources["flops_per_s"] = machine.sources["near"] = machine.sources["memory_bytes_per_s"] =
-      "measured here: " + measurements.what;
+  for (const char* const field : {"flops_per_s", "tiles", "near", "memory_bytes_per_s"}) {
+    machine.sources[field] = "measured here: " + measurements.what;
+  }
   return machine;
 }
 

@@ -110,7 +110,7 @@ class Search {
       std::int64_t bytes = 0;
       for (const std::size_t slot : program.slots) bytes += static_cast<std::int64_t>(slot);
       trial.memory_bytes = std::max(trial.memory_bytes, bytes);
-      sketches.push_back(sketch(lowering.outline(), *tiles, rank, program));
+      sketches.push_back(sketch(lowering.outline(), *tiles, rank, program, machine_.tiles.block));
     }
     const double seconds = simulate(lowering.outline(), sketches, machine_, limits_.threads).seconds;
     trial.seconds = std::round(seconds / resolution_s) * resolution_s;

@@ -38,6 +38,16 @@ double RateCurve::at(double tile) const {
   return last.flops_per_s + share * (next->flops_per_s - last.flops_per_s);
 }
 
+double TileCosts::seconds(Pass pass, double head_dim) const {
+  const std::vector<Point>& curve = points[static_cast<std::size_t>(pass)];
+  if (curve.empty()) return 0;
+  const auto next = std::find_if(curve.begin(), curve.end(), [&](const Point& p) { return p.head_dim >= head_dim; });
+  if (next == curve.begin()) return next->seconds;
+  const Point& last = *(next - 1);
+  if (next == curve.end()) return last.seconds * head_dim / last.head_dim;
+  return last.seconds + (next->seconds - last.seconds) * (head_dim - last.head_dim) / (next->head_dim - last.head_dim);
+}
+
 const KernelRates& Machine::rates_of(DType dtype, Pass pass) const {
   const auto& found = rates[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(pass)];
   if (!found) {

@@ -14,25 +14,39 @@ using Ordered = nlohmann::ordered_json;
 
 constexpr std::array dtypes = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
 constexpr std::array passes = {Pass::forward, Pass::backward};
-constexpr int most_ranks = 1 << 20;
+constexpr int most_ranks = 1 << 20, most_block = 1 << 16;
+
+std::string seconds_field(Pass pass) { return fmt::format("{}_s", name_of(pass)); }
+
+/// Points [[x, y], …] with rising x, both above 0.
+std::vector<std::pair<double, double>> read_points(JsonFields& fields, const std::string& name, const std::string& x,
+                                                   const std::string& y, const char* or_else) {
+  const json& value = fields.at(name);
+  const std::string points = fmt::format("[[{}, {}], ...]", x, y);
+  const auto malformed = [&](const std::string& problem) {
+    fields.fail(name, problem, fmt::format("write {}{} with rising {}s", or_else, points, x));
+  };
+  if (!value.is_array() || value.empty()) malformed("is not a curve");
+  std::vector<std::pair<double, double>> read;
+  for (const json& point : value) {
+    if (!point.is_array() || point.size() != 2 || !point[0].is_number() || !point[1].is_number()) {
+      malformed(fmt::format("has a point that is not [{}, {}]", x, y));
+    }
+    read.emplace_back(point[0].get<double>(), point[1].get<double>());
+    if (read.back().first <= 0 || read.back().second <= 0) malformed("has a point that is not above 0");
+    if (read.size() > 1 && read.back().first <= read[read.size() - 2].first) {
+      malformed(fmt::format("has {}s that do not rise", x));
+    }
+  }
+  return read;
+}
 
 /// A number, or points [[tile, flops_per_s], …] by tile.
 RateCurve read_curve(JsonFields& fields, const std::string& name) {
-  const json& value = fields.at(name);
-  if (value.is_number()) return {{{0, fields.number_above_zero(name)}}};
-  const auto malformed = [&](const char* problem) {
-    fields.fail(name, problem, "write a number, or [[tile, flops_per_s], ...] with rising tiles");
-  };
-  if (!value.is_array() || value.empty()) malformed("is neither a number nor a curve");
+  if (fields.at(name).is_number()) return {{{0, fields.number_above_zero(name)}}};
   RateCurve curve;
-  for (const json& point : value) {
-    if (!point.is_array() || point.size() != 2 || !point[0].is_number() || !point[1].is_number()) {
-      malformed("has a point that is not [tile, flops_per_s]");
-    }
-    const RateCurve::Point read{point[0].get<double>(), point[1].get<double>()};
-    if (read.tile <= 0 || read.flops_per_s <= 0) malformed("has a point that is not above 0");
-    if (!curve.points.empty() && read.tile <= curve.points.back().tile) malformed("has tiles that do not rise");
-    curve.points.push_back(read);
+  for (const auto& [tile, rate] : read_points(fields, name, "tile", "flops_per_s", "a number, or ")) {
+    curve.points.push_back({tile, rate});
   }
   return curve;
 }
@@ -82,6 +96,31 @@ void read_links(JsonFields& top, Machine& machine) {
   far.finish();
 }
 
+TileCosts read_tiles(JsonFields fields) {
+  TileCosts tiles;
+  tiles.block = static_cast<int>(fields.integer("block", 1, most_block));
+  for (const Pass pass : passes) {
+    if (fields.find(seconds_field(pass)) == nullptr) continue;
+    for (const auto& [dim, seconds] : read_points(fields, seconds_field(pass), "head_dim", "seconds", "")) {
+      tiles.points[static_cast<std::size_t>(pass)].push_back({dim, seconds});
+    }
+  }
+  fields.finish();
+  return tiles;
+}
+
+Ordered to_json(const TileCosts& tiles) {
+  Ordered fields = {{"block", tiles.block}};
+  for (const Pass pass : passes) {
+    Ordered points = Ordered::array();
+    for (const TileCosts::Point& point : tiles.points[static_cast<std::size_t>(pass)]) {
+      points.push_back({point.head_dim, point.seconds});
+    }
+    if (!points.empty()) fields[seconds_field(pass)] = std::move(points);
+  }
+  return fields;
+}
+
 Ordered to_json(const RateCurve& curve) {
   if (curve.points.size() == 1 && curve.points.front().tile == 0) return curve.points.front().flops_per_s;
   Ordered points = Ordered::array();
@@ -106,6 +145,7 @@ Machine machine_from_json(std::string_view text, const std::string& origin) {
   machine.ranks_per_node = static_cast<int>(top.integer("ranks_per_node", 1, most_ranks));
   read_links(top, machine);
   read_flops(top.object("flops_per_s"), machine);
+  if (top.find("tiles") != nullptr) machine.tiles = read_tiles(top.object("tiles"));
   machine.memory_bytes = top.integer("memory_bytes", 1, std::int64_t{1} << 53);
   machine.cores = static_cast<int>(top.integer("cores", 0, most_ranks));
   if (top.find("memory_bytes_per_s") != nullptr)
@@ -145,6 +185,7 @@ std::string to_json(const Machine& machine) {
                  {"cores", machine.cores},
                  {"measured", machine.measured},
                  {"sources", machine.sources}};
+  if (machine.tiles != TileCosts()) top["tiles"] = to_json(machine.tiles);
   return top.dump(2) + "\n";
 }
 

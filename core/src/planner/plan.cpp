@@ -14,10 +14,11 @@ PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pas
   const Lowering lowering(recipe.name, tiles, recipe.table(tiles, routes.node_size), pass, mode, routes);
   Verifier verifier(lowering.outline(), tiles);
   std::vector<ProgramSketch> sketches(static_cast<std::size_t>(tiles->ranks()));
+  const int block = machine != nullptr ? machine->tiles.block : 1;
   for_each_rank(tiles->ranks(), [&](Rank rank) {
     const RankProgram program = lowering.program(rank);
     verifier.add(rank, program);
-    sketches[static_cast<std::size_t>(rank)] = sketch(lowering.outline(), *tiles, rank, program);
+    sketches[static_cast<std::size_t>(rank)] = sketch(lowering.outline(), *tiles, rank, program, block);
   });
   PassPlan plan;
   plan.schedule = recipe.name;

@@ -15,6 +15,8 @@ namespace {
 
 constexpr std::size_t lanes = 3;
 
+double mean_head_dim(const Problem& problem) { return (problem.head_dim + problem.value_dim) / 2.0; }
+
 std::vector<std::size_t> first_steps(std::span<const ProgramSketch> ranks) {
   std::vector<std::size_t> first;
   std::size_t steps = 0;
@@ -36,6 +38,7 @@ class Simulation {
         first_(first_steps(ranks)),
         network_(ranks, std::span(first_).first(ranks.size()), machine_),
         rates_(machine_.rates_of(outline.sharding.problem.dtype, outline.pass)),
+        tile_s_(machine_.tiles.seconds(outline.pass, mean_head_dim(outline.sharding.problem))),
         flops_per_pair_(
             flops_per_pair(outline.sharding.problem.head_dim, outline.sharding.problem.value_dim, outline.pass)),
         spans_(first_.back()),
@@ -177,7 +180,8 @@ class Simulation {
     double sum = 0;
     for (const ProgramSketch::Work& work : ranks_[r].works_of(s)) {
       const RateCurve& curve = work.coverage == Coverage::full ? rates_.full : rates_.partial;
-      sum += static_cast<double>(work.pairs) * flops_per_pair_ / curve.at(std::min(work.queries, work.keys));
+      sum += static_cast<double>(work.tiles) * tile_s_ +
+             static_cast<double>(work.met_pairs) * flops_per_pair_ / curve.at(std::min(work.queries, work.keys));
     }
     return sum / threads_ + touch_seconds(ranks_[r].steps[s].touched_bytes);
   }
@@ -206,7 +210,7 @@ class Simulation {
   std::vector<std::size_t> first_;  // by rank: its first step's global number, and one past the last
   Network network_;
   const KernelRates& rates_;
-  double flops_per_pair_;
+  double tile_s_, flops_per_pair_;
   std::vector<Span> spans_;  // by global number until the end
   std::vector<bool> done_, begun_;
   std::vector<std::uint32_t> next_in_lane_;

@@ -9,10 +9,11 @@ namespace {
 
 class Sketcher {
  public:
-  Sketcher(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program)
-      : outline_(outline), tiles_(tiles), program_(program) {
+  Sketcher(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block)
+      : outline_(outline), tiles_(tiles), program_(program), block_(block) {
     sketch_.rank = rank;
-    const std::vector<bool> in_place = touched_by_tiles_alone(program);
+    const std::vector<bool> in_place =
+        better_in_place(outline, program, [&](SegmentId query, SegmentId key) { return tiles.pairs(query, key); });
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Value& value = program.buffers[b].value;
       if (owner_of(outline, value) != rank || (!is_input(value.kind) && value.contributor != rank)) continue;
@@ -75,24 +76,30 @@ class Sketcher {
   template <class O>
   void attend(const O& op) {
     const Value& query = decl(op.query).value;
-    const int heads = outline_.sharding.groups[static_cast<std::size_t>(query.group)].q_count;
+    const std::int64_t heads =
+        outline_.sharding.problem.batch * outline_.sharding.groups[static_cast<std::size_t>(query.group)].q_count;
+    const Run& queries = tiles_.query(query.segment).run;
     for (const KeyChunk& chunk : op.keys) {
       const SegmentId key = decl(chunk.key_value).value.segment;
-      const std::int64_t queries = tiles_.query(query.segment).run.count, keys = tiles_.key(key).run.count;
+      const Run& keys = tiles_.key(key).run;
       const std::int64_t pairs = tiles_.pairs(query.segment, key);
-      work(pairs * heads * outline_.sharding.problem.batch, static_cast<std::int32_t>(queries),
-           static_cast<std::int32_t>(keys), pairs == queries * keys ? Coverage::full : Coverage::partial);
+      const std::int64_t met = block_ == 1 ? pairs : tiles_.mask().met_pairs(queries, keys, block_);
+      work({pairs * heads, met * heads, heads, static_cast<std::int32_t>(queries.count),
+            static_cast<std::int32_t>(keys.count),
+            pairs == queries.count * keys.count ? Coverage::full : Coverage::partial});
     }
   }
-  void work(std::int64_t pairs, std::int32_t queries, std::int32_t keys, Coverage coverage) {
+  void work(const ProgramSketch::Work& work) {
     for (std::size_t w = first_work_; w < sketch_.works.size(); ++w) {
       ProgramSketch::Work& same = sketch_.works[w];
-      if (same.queries == queries && same.keys == keys && same.coverage == coverage) {
-        same.pairs += pairs;
+      if (same.queries == work.queries && same.keys == work.keys && same.coverage == work.coverage) {
+        same.pairs += work.pairs;
+        same.met_pairs += work.met_pairs;
+        same.tiles += work.tiles;
         return;
       }
     }
-    sketch_.works.push_back({pairs, queries, keys, coverage});
+    sketch_.works.push_back(work);
   }
   void add(const Merge& op) { step_->touched_bytes += bytes(op.from) + 2 * bytes(op.into); }
   void add(const Accumulate& op) { step_->touched_bytes += bytes(op.from) + 2 * bytes(op.into); }
@@ -102,6 +109,7 @@ class Sketcher {
   const Outline& outline_;
   const Tiles& tiles_;
   const RankProgram& program_;
+  const int block_;
   ProgramSketch sketch_;
   ProgramSketch::Step* step_ = nullptr;
   std::size_t first_work_ = 0, first_send_ = 0, first_receive_ = 0;
@@ -109,8 +117,8 @@ class Sketcher {
 
 }  // namespace
 
-ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program) {
-  return Sketcher(outline, tiles, rank, program).run();
+ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block) {
+  return Sketcher(outline, tiles, rank, program, block).run();
 }
 
 }  // namespace distattn

@@ -197,6 +197,20 @@ std::int64_t BandIndex::pairs(const Run& queries, const Run& keys) const {
   return sum;
 }
 
+/// A block stands at its first query and sees as far as its last one.
+std::int64_t BandIndex::met_pairs(const Run& queries, const Run& keys, int block) const {
+  const Run blocks{queries.start, ceil_div(queries.count, block), queries.stride * block};
+  const std::int64_t to_last = queries.stride * (block - 1);
+  std::int64_t sum = 0;
+  for (Band band : reaching(queries)) {
+    if (!touches(band, queries, keys)) continue;
+    band.q0 -= to_last;
+    band.lo -= to_last;
+    sum += block * visible_pairs(band, blocks, keys);
+  }
+  return sum;
+}
+
 bool BandIndex::any(const Run& queries, const Run& keys) const {
   for (const Band& band : reaching(queries))
     if (touches(band, queries, keys)) return true;

@@ -120,7 +120,8 @@ Schedule AttentionPlan::schedule(Pass pass) const {
 Timeline AttentionPlan::predict(Pass pass, const Machine& machine, int threads) const {
   std::vector<ProgramSketch> sketches(static_cast<std::size_t>(ranks()));
   for_each_rank(ranks(), [&](Rank rank) {
-    sketches[static_cast<std::size_t>(rank)] = sketch(outline(pass), tiles(pass), rank, program(pass, rank));
+    sketches[static_cast<std::size_t>(rank)] =
+        sketch(outline(pass), tiles(pass), rank, program(pass, rank), machine.tiles.block);
   });
   return simulate(outline(pass), sketches, machine, threads);
 }
