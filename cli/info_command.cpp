@@ -6,6 +6,7 @@
 
 #include "command.hpp"
 #include "cpu_features.hpp"
+#include "distattn/error.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/version.hpp"
@@ -32,12 +33,21 @@ Json json_of(const BackendInfo& info) {
           {"version", info.version.empty() ? Json(nullptr) : Json(info.version)}};
 }
 
+/// What predictions stand on; what is wrong with it is part of the answer.
+std::string calibration() {
+  try {
+    return describe_age(find_machine("this"));
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 Json info_json() {
   Json json = versioned_object();
   json["version"] = version();
   json["commit"] = commit();
   json["cpu"] = {{"isa", cpu_isa()}, {"cores", cpu_cores()}};
-  json["calibrated"] = describe_age(find_machine("this"));
+  json["calibrated"] = calibration();
   for (const auto& [kind, key] : kinds) {
     json[key] = Json::array();
     for (const BackendInfo& info : list_backends()) {
@@ -49,7 +59,7 @@ Json info_json() {
 
 std::string info_text() {
   std::string text = fmt::format("distattn {} ({})\ncpu: {}, {} cores; for predictions: {}\n\n", version(), commit(),
-                                 cpu_isa(), cpu_cores(), describe_age(find_machine("this")));
+                                 cpu_isa(), cpu_cores(), calibration());
   Columns columns({"kind", "name", "built", "usable", "version", "why"});
   for (const auto& [kind, key] : kinds) {
     for (const BackendInfo& info : list_backends()) {

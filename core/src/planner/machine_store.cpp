@@ -73,7 +73,14 @@ Machine stored_or_nominal_machine() {
   if (path.empty() || !file) return nominal_machine();
   std::ostringstream text;
   text << file.rdbuf();
-  return machine_from_json(text.str(), "stored calibration " + path.string());
+  try {
+    return machine_from_json(text.str(), path.string());
+  } catch (const Error& error) {
+    const std::string what = error.what();
+    throw Error(error.kind(), fmt::format("the stored calibration cannot be used ({}: {}) measure anew with distattn "
+                                          "bench --calibrate, or delete the file",
+                                          path.string(), what.substr(0, what.find(" ("))));
+  }
 }
 
 std::string describe_age(const Machine& machine) {
