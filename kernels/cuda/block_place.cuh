@@ -16,12 +16,27 @@ struct BlockPlace {
   Block block;
   int batch, head;
 
-  __device__ __forceinline__ BlockPlace(const AttendParams& p, int heads) {
-    const int index = static_cast<int>(blockIdx.x);
+  __device__ __forceinline__ BlockPlace(const AttendParams& p, int heads)
+      : BlockPlace(p, heads, static_cast<int>(blockIdx.x)) {}
+  __device__ __forceinline__ BlockPlace(const AttendParams& p, int heads, int index) {
     head = index % heads;
     batch = index / heads % p.batch;
     block = p.blocks[index / heads / p.batch];
   }
+};
+
+/// The places that a thread block computes one after the other: one, where there are as many blocks. Rounds go to and
+/// fro over the blocks: who has the longest of one has the shortest of the next.
+struct PlaceCursor {
+  int count, round = 0;
+
+  __device__ __forceinline__ PlaceCursor(const AttendParams& p, int heads) : count(p.block_count * p.batch * heads) {}
+  __device__ __forceinline__ int index() const {
+    const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+    return round * blocks + (round % 2 == 0 ? block : blocks - 1 - block);
+  }
+  __device__ __forceinline__ bool valid() const { return index() < count; }
+  __device__ __forceinline__ void advance() { ++round; }
 };
 
 /// First of the rows of one head in [batch][heads][rows].

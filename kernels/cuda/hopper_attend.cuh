@@ -24,7 +24,7 @@ struct HopperAttendShape {
   using QTile = PanelTile<groups * 64, head_dim>;
   using KTile = PanelTile<columns, head_dim>;
   using VTile = PanelTile<columns, value_dim>;
-  static constexpr int shared_bytes = QTile::bytes + 2 * (KTile::bytes + VTile::bytes) + 9 * 8;
+  static constexpr int shared_bytes = QTile::bytes + 2 * (KTile::bytes + VTile::bytes) + 10 * 8;
   static_assert(shared_bytes <= most_shared_bytes);
 };
 
@@ -32,14 +32,15 @@ struct HopperAttendShape {
 template <class Shape>
 struct HopperAttendMemory {
   std::uint32_t q, k_tiles, v_tiles;
-  std::uint32_t q_filled, k_filled, k_emptied, v_filled, v_emptied;  ///< barriers, two each but for q
+  std::uint32_t q_filled, q_emptied, k_filled, k_emptied, v_filled, v_emptied;  ///< barriers, two each but for q
 
   __device__ __forceinline__ explicit HopperAttendMemory(std::uint32_t base)
       : q(base),
         k_tiles(q + Shape::QTile::bytes),
         v_tiles(k_tiles + 2 * Shape::KTile::bytes),
         q_filled(v_tiles + 2 * Shape::VTile::bytes),
-        k_filled(q_filled + 8),
+        q_emptied(q_filled + 8),
+        k_filled(q_emptied + 8),
         k_emptied(k_filled + 16),
         v_filled(k_emptied + 16),
         v_emptied(v_filled + 16) {}
@@ -52,6 +53,7 @@ struct HopperAttendMemory {
   }
   __device__ __forceinline__ void init_barriers() const {
     prim::init_barrier(q_filled, 1);
+    prim::init_barrier(q_emptied, Shape::consumers / 32);
     for (std::uint32_t stage = 0; stage < 2; ++stage) {
       prim::init_barrier(k_filled + stage * 8, 1);
       prim::init_barrier(v_filled + stage * 8, 1);
@@ -62,10 +64,16 @@ struct HopperAttendMemory {
   }
 };
 
+/// How much has gone through shared memory at the places before.
+struct Passed {
+  unsigned queries = 0;
+  int tiles = 0;
+};
+
 /// One thread: feeds the tiles of the block's visits through the stages, keys one tile ahead of values.
 template <class Shape>
 __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPlace& place,
-                                           const HopperAttendMemory<Shape>& memory) {
+                                           const HopperAttendMemory<Shape>& memory, Passed& passed) {
   const int query_plane = place.batch * p.heads.q_count + place.head;
   const int key_plane = place.batch * p.heads.kv_count + p.heads.kv_of(place.head);
   TileCursor next(p.visits, place.block), behind = next;
@@ -80,11 +88,12 @@ __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPla
   };
   const TensorMap* const q = &p.query_maps[place.block.own].q;
   prim::acquire_tensor_map(q);
+  prim::wait_for_phase(memory.q_emptied, (passed.queries++ & 1u) ^ 1u);
   prim::arrive_expecting(memory.q_filled, Shape::QTile::bytes);
   Shape::QTile::load(memory.q, q, memory.q_filled, place.block.row_begin, query_plane);
-  int tile = 0;
-  for (; next.valid(); ++tile) {
-    const Stage stage(tile);
+  const int first = passed.tiles;
+  for (; next.valid(); ++passed.tiles) {
+    const Stage stage(passed.tiles);
     const KeyMaps& maps = p.key_maps[p.visits[next.visit].other];
     prim::acquire_tensor_map(&maps.k);
     prim::acquire_tensor_map(&maps.v);
@@ -92,9 +101,9 @@ __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPla
     prim::arrive_expecting(stage.of(memory.k_filled), Shape::KTile::bytes);
     Shape::KTile::load(memory.k(stage), &maps.k, stage.of(memory.k_filled), next.column, key_plane);
     next.advance(p.visits, Shape::tile.columns);
-    if (tile > 0) feed_values(tile - 1);
+    if (passed.tiles > first) feed_values(passed.tiles - 1);
   }
-  feed_values(tile - 1);
+  feed_values(passed.tiles - 1);
 }
 
 /// Turns products into scores: -inf where nothing is visible. A negative scale is moved from the scale to them.
@@ -136,7 +145,7 @@ struct Turns {
 template <class Shape>
 __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const AttendParams& p, const BlockPlace& place,
                                              const QuerySegment& query, const HopperAttendMemory<Shape>& memory,
-                                             int group) {
+                                             int group, Passed& passed) {
   using Element = typename Shape::Element;
   TileCursor at(p.visits, place.block);
   if (!at.valid()) return;
@@ -165,8 +174,8 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
 
   const auto first_masks = masks_and_advance();
   const Turns<Shape::groups> turns(group, at.valid());
-  Stage stage(0);
-  prim::wait_for_phase(memory.q_filled, 0);
+  Stage stage(passed.tiles++);
+  prim::wait_for_phase(memory.q_filled, passed.queries++ & 1u);
   stage.await_filled(memory.k_filled);
   prim::fence_products(s[0]);
   start_scores(stage);
@@ -174,10 +183,10 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   weigh(stage, first_masks);
   rows.rescale_outputs(rescale);
   round_to_operand<Element>(weights, s[0]);
-  for (int tile = 1; at.valid(); ++tile) {
+  for (; at.valid(); ++passed.tiles) {
     const Stage before = stage;
     const auto masks = masks_and_advance();
-    stage = Stage(tile);
+    stage = Stage(passed.tiles);
     stage.await_filled(memory.k_filled);
     turns.await();
     prim::fence_products(s[0]);
@@ -194,11 +203,13 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
     rows.rescale_outputs(rescale);
     round_to_operand<Element>(weights, s[0]);
   }
+  if (leads_warp) prim::arrive(memory.q_emptied);
   stage.await_filled(memory.v_filled);
   prim::fence_products(rows.o[0], weights);
   start_product<Element, typename Shape::VTile>(rows.o[0], weights, memory.v(stage));
   prim::commit_products();
   prim::wait_for_products<0>(rows.o[0]);
+  if (leads_warp) prim::arrive(stage.of(memory.v_emptied));
 }
 
 template <class Shape>
@@ -208,20 +219,27 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_attend(const __grid_
   const HopperAttendMemory<Shape> memory(prim::shared_address(bytes));
   if (threadIdx.x == 0) memory.init_barriers();
   __syncthreads();
-  const BlockPlace place(p, p.heads.q_count);
-  const int group = warpgroup();
+  const int group = warpgroup(), heads = p.heads.q_count;
+  Passed passed;
+  PlaceCursor places(p, heads);
   if (group == Shape::groups) {
     prim::fewer_registers<Shape::producer_registers>();
-    if (threadIdx.x == Shape::consumers) feed_tiles<Shape>(p, place, memory);
+    if (threadIdx.x != Shape::consumers) return;
+    for (; places.valid(); places.advance()) {
+      feed_tiles<Shape>(p, BlockPlace(p, heads, places.index()), memory, passed);
+    }
     return;
   }
   prim::more_registers<Shape::consumer_registers>();
-  const QuerySegment& query = p.queries[place.block.own];
-  const std::int64_t head_row = first_row(place.batch, p.heads.q_count, place.head, query.run);
-  SoftmaxRows<Shape> rows;
-  start_rows(rows, p, query, place.block.row_begin, head_row);
-  attend_tiles<Shape>(rows, p, place, query, memory, group);
-  store_rows(rows, p, query, place.block.row_begin, head_row);
+  for (; places.valid(); places.advance()) {
+    const BlockPlace place(p, heads, places.index());
+    const QuerySegment& query = p.queries[place.block.own];
+    const std::int64_t head_row = first_row(place.batch, heads, place.head, query.run);
+    SoftmaxRows<Shape> rows;
+    start_rows(rows, p, query, place.block.row_begin, head_row);
+    attend_tiles<Shape>(rows, p, place, query, memory, group, passed);
+    store_rows(rows, p, query, place.block.row_begin, head_row);
+  }
 }
 
 /// Describes what hopper_attend copies.

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "kernels/cuda/hopper_attend.cuh"
 #include "kernels/cuda/hopper_query_gradient.cuh"
 #include "kernels/cuda/hopper_wide_gradients.cuh"
@@ -12,6 +14,18 @@ AttendKernel forward(std::string_view name) {
   AttendKernel kernel =
       hopper_instance<Shape>(TilePass::forward, launch_hopper_attend<Shape>, describe_for_attend<Shape>);
   kernel.variant = name;
+  return kernel;
+}
+
+/// The usual kernel on no more thread blocks than can run at once: they prepare one place while they end another, but
+/// leave no multiprocessor to exchanges.
+template <int head_dim, int value_dim, int columns>
+AttendKernel persistent_forward() {
+  using Shape = HopperAttendShape<Bf16, head_dim, value_dim, columns>;
+  AttendKernel kernel = forward<head_dim, value_dim, columns>("persistent");
+  kernel.launch = [](const AttendParams& params, unsigned grid, Stream stream) {
+    return launch_hopper_attend<Shape>(params, std::min(grid, prim::multiprocessors()), stream);
+  };
   return kernel;
 }
 
@@ -35,14 +49,16 @@ AttendKernel wide_gradients(std::string_view name) {
 
 }  // namespace
 
-// Names say the tile: rows by columns.
+// Names say the tile, rows by columns, where it is another.
 std::vector<AttendKernel> hopper_variants() {
   return {forward<64, 64, 96>("128x96"),
           forward<64, 64, 192>("128x192"),
-          forward<64, 64, 128, 3>("192x128"),
+          forward<64, 64, 96, 3>("192x96"),
+          persistent_forward<64, 64, 128>(),
           forward<128, 128, 96>("128x96"),
           forward<128, 128, 112>("128x112"),
           forward<128, 128, 144>("128x144"),
+          persistent_forward<128, 128, 128>(),
           forward<256, 256, 48>("128x48"),
           query_gradient<64, 64, 96>("dq 128x96"),
           query_gradient<128, 128, 64>("dq 128x64"),

@@ -14,6 +14,7 @@
 ///   load_matrices(_transposed)    ldmatrix.x4: lane l gives the address of row l%8 of matrix l/8
 ///   mma<Element>                  m16n8k16, fp32 accumulation: d += a·b
 ///   barrier_sync, barrier_arrive  named barriers
+///   multiprocessors               of the current device, asked on the host; 0: nobody knows
 ///   launch                        a kernel on a stream; the CUDA runtime's status, 0 when it started
 ///
 /// Kernels keep to: one block of dynamic shared memory (DISTATTN_SHARED_MEMORY), every access to it through these,

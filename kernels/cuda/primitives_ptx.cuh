@@ -154,6 +154,14 @@ __device__ __forceinline__ void barrier_arrive(int id, int threads) {
 /// More dynamic shared memory than this a kernel must ask for.
 inline constexpr std::size_t free_shared_bytes = 48 * 1024;
 
+/// A launch with as many blocks fails where this is 0.
+inline unsigned multiprocessors() {
+  int device = 0, count = 0;
+  const bool known = cudaGetDevice(&device) == cudaSuccess &&
+                     cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
+  return known ? static_cast<unsigned>(count) : 0;
+}
+
 template <class Params>
 int launch(void (*kernel)(Params), const LaunchShape& shape, Stream stream, const Params& params) {
   if (shape.shared_bytes > free_shared_bytes) {

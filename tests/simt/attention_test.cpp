@@ -1,5 +1,7 @@
 /// Every attention kernel against float64: odd sizes, all kinds of bands, element types and head dimensions.
 
+#include <algorithm>
+
 #include "catch.hpp"
 #include "kernels/cuda/attend_kernels.hpp"
 #include "simt/attention_case.hpp"
@@ -14,11 +16,11 @@ using distattn::kernels::Fp16;
 using simt::Attention;
 using simt::AttentionCase;
 
-void launch(const AttendKernel& kernel, const AttendPlan& plan, std::uint64_t seed) {
+void launch(const AttendKernel& kernel, const AttendPlan& plan, std::uint64_t seed, unsigned most_blocks = ~0u) {
   if (plan.grid() == 0) return;
   const simt::Array<std::byte> bytes(plan.bytes());
   REQUIRE(simt::run_kernels(seed, [&](Stream stream) {
-            return kernel.launch(plan.params(bytes.data(), nullptr), plan.grid(), stream);
+            return kernel.launch(plan.params(bytes.data(), nullptr), std::min(plan.grid(), most_blocks), stream);
           }) == 0);
   CHECK(simt::bank_conflicts() == 0);
 }
@@ -173,6 +175,20 @@ TEST_CASE("every mask on Hopper", "[simt]") {
   for (const AttentionCase& c : mask_cases()) {
     check_on_hopper<Bf16>(c, ++seed);
     check_on_hopper<Bf16>(c, ++seed);
+  }
+}
+
+TEST_CASE("few thread blocks on Hopper", "[simt]") {
+  if (!simt::has_hopper_units()) return;
+  for (AttentionCase c : mask_cases()) {
+    c.heads.q_count *= 3;
+    c.heads.per_kv *= 3;
+    c.heads.q0 *= 3;
+    INFO(c.name);
+    Attention<Bf16> attention(c, 160);
+    const AttendKernel& forward = kernel_for<Bf16>(TilePass::forward, c, 90);
+    launch(forward, AttendPlan(attention.forward(), forward.tile, forward.describe), 160, 2);
+    CHECK(attention.forward_error() < attention.tolerance());
   }
 }
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 
+from hopper_mutant_list import HOPPER_MUTANTS
 from mutant_list import MUTANTS
 
 KERNELS = "kernels/cuda"
@@ -89,7 +90,7 @@ class Mutant:
         """What a test says about the fault; None if all pass."""
         if self.file == "elementwise.cuh":
             return self.test(self.build(self.options.elementwise, False))
-        masks = "wide heads on Hopper" if "wide" in self.file else "every mask,every mask on Hopper"
+        masks = "wide heads on Hopper" if "wide" in self.file else "every mask,every mask on Hopper,few thread blocks on Hopper"
         return (self.test(self.build(self.options.attention, True), masks)
                 or self.test(self.build(self.options.attention, False)))
 
@@ -128,7 +129,7 @@ class Mutant:
 
 def main():
     options = parse()
-    chosen = [NO_FAULT, *(entry for entry in MUTANTS if options.only in entry[0])]
+    chosen = [NO_FAULT, *(entry for entry in (*MUTANTS, *HOPPER_MUTANTS) if options.only in entry[0])]
     mutants = [Mutant(options, number, entry) for number, entry in enumerate(chosen)]
     bad = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
