@@ -36,26 +36,38 @@ class RowCalibration {
   }
 
   void sample() {
+    Kernels& kernels = samples_.emplace_back();
     for (const auto& [tile, coverage] : tiles_) {
-      const auto kernels = sample_tiles(calibration_.options, dtype_, coverage, tile);
-      samples_.insert(samples_.end(), kernels.begin(), kernels.end());
+      const Kernels one = sample_tiles(calibration_.options, dtype_, coverage, tile);
+      kernels.insert(kernels.end(), one.begin(), one.end());
     }
   }
 
-  Machine machine() const {
+  /// This machine by the medians of the last `count` samples.
+  Machine machine(std::size_t count) const {
     Measurements measurements = calibration_.measurements;
     std::erase_if(measurements.kernels, [&](const Measurements::Kernel& kernel) {
       return kernel.dtype == dtype_ && tiles_.contains({static_cast<std::int64_t>(kernel.tile), kernel.coverage});
     });
-    measurements.kernels.insert(measurements.kernels.end(), samples_.begin(), samples_.end());
+    for (std::size_t kind = 0; kind < samples_.back().size(); ++kind) {
+      std::vector<double> seconds;
+      for (std::size_t i = samples_.size() - count; i < samples_.size(); ++i) {
+        seconds.push_back(samples_[i][kind].seconds);
+      }
+      measurements.kernels.push_back(samples_.back()[kind]);
+      measurements.kernels.back().seconds = median(std::move(seconds));
+    }
     return describe(measurements);
   }
+  Machine machine() const { return machine(samples_.size()); }
 
  private:
+  using Kernels = std::vector<Measurements::Kernel>;
+
   const Calibration& calibration_;
   DType dtype_;
   std::set<std::pair<std::int64_t, Coverage>> tiles_;
-  std::vector<Measurements::Kernel> samples_;
+  std::vector<Kernels> samples_;
 };
 
 }  // namespace
@@ -75,7 +87,7 @@ Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& 
   constexpr int runs_a_round = 2;
   RowCalibration beside(calibration, *prepared.plan);
   std::vector<Timing> forward, backward;
-  std::array<double, 2> quietest{std::numeric_limits<double>::infinity(), std::numeric_limits<double>::infinity()};
+  std::array<std::vector<double>, 2> ratios;
   Rounds all;
   beside.sample();
   for (int done = 0; done < options.runs; done += runs_a_round) {
@@ -84,10 +96,10 @@ Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& 
     some.warmups = done == 0 ? options.warmups : std::min(1, options.warmups);
     RunResult result = run_sharded(world, prepared, inputs, some);
     beside.sample();
+    const Predictions predictions = predict(*prepared.plan, beside.machine(2), options.threads);
     for (const Pass pass : passes) {
       if (!prepared.plan->has(pass)) continue;
-      double& seconds = quietest[static_cast<std::size_t>(pass)];
-      seconds = std::min(seconds, timing_of(result, pass).median_s);
+      ratios[static_cast<std::size_t>(pass)].push_back(ratio_of(timing_of(result, pass), predictions.of(pass)));
     }
     forward.push_back(std::move(result.forward));
     if (prepared.plan->has(Pass::backward)) backward.push_back(std::move(result.backward));
@@ -98,7 +110,7 @@ Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& 
   all.predictions = predict(*prepared.plan, beside.machine(), options.threads);
   for (const Pass pass : passes) {
     const auto p = static_cast<std::size_t>(pass);
-    if (all.predictions.of(pass)) all.ratios[p] = quietest[p] / all.predictions.of(pass)->seconds;
+    if (!ratios[p].empty()) all.ratios[p] = median(std::move(ratios[p]));
   }
   return all;
 }

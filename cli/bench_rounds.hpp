@@ -29,8 +29,8 @@ Rounds measure_once(World& world, const Prepared& prepared, const Inputs& inputs
                     const Machine& machine);
 
 /// Runs in rounds of two, and calibrates the tiles of the row again before and after each: a machine that others share
-/// changes its speed from second to second, and only ever slows what runs. A ratio is the fastest round's median to the
-/// prediction from the fastest samples. Rounds after the first are warmed up once at most.
+/// changes its speed from second to second. A ratio is the median over rounds of a round's median to its prediction
+/// from the samples around it; the predictions are from all samples. Rounds after the first are warmed up once at most.
 Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
                           const Calibration& calibration);
 

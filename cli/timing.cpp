@@ -127,4 +127,9 @@ Timing merge(std::vector<Timing> timings) {
   return merged;
 }
 
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return quantile(values, 0.5);
+}
+
 }  // namespace distattn::cli

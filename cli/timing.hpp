@@ -30,4 +30,7 @@ std::vector<Timing> timings_of(World& world, const std::vector<RankCalls>& here,
 /// All runs of several timings of one pass; the timeline is that of the timing with the median nearest theirs.
 Timing merge(std::vector<Timing> timings);
 
+/// Of values in any order, at least one.
+double median(std::vector<double> values);
+
 }  // namespace distattn::cli
