@@ -1,5 +1,5 @@
 #pragma once
-/// Which buffers an operation touches, for everything that orders or groups operations.
+/// Which buffers operations touch, for everything that orders or groups operations or places their values.
 
 #include <functional>
 #include <utility>
