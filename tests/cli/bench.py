@@ -59,6 +59,12 @@ def check_rows(cache):
            "the backward row's steps are not those of the run's backward")
 
 
+def check_order(cache):
+    for options, fixed in (["--deterministic"], True), ([], False):
+        rows = rows_of(cache, *SHAPE, "--schedule", "ring", "--backward", *options)
+        expect([row["deterministic"] for row in rows] == [fixed, fixed], f"the order with {options} in {rows}")
+
+
 def check_forms(cache):
     arguments = [*SHAPE, "--ranks", "2", "--schedule", "all"]
     names = [row["schedule"] for row in rows_of(cache, *arguments)]
@@ -116,12 +122,19 @@ def check_calibration(cache):
     expect(re.search(r"measured/predicted from [\d.]+ \(ring \w+ on 2 ranks\) to [\d.]+ \(ring", done.stderr),
            f"no ratios after a calibration: {done.stderr}")
     expect(done.stdout.count("| ring") == 2, "a calibration beside rows hides them")
+    with open(stored, "w", encoding="utf-8") as file:
+        file.write("{")
+    for command, code in (["info"], 0), (["plan", *SHAPE[:6], "--ranks", "2"], 2):
+        said = subprocess.run([BINARY, *command], capture_output=True, text=True, check=False,
+                              env={**os.environ, "XDG_CACHE_HOME": cache})
+        expect(said.returncode == code and "bench --calibrate" in said.stdout + said.stderr,
+               f"{command[0]} of an unreadable calibration exits {said.returncode}: {said.stderr}")
     unwritable = bench("/proc", "--calibrate", "--heads", "2", "--head-dim", "16")
     expect(unwritable.returncode == 3, f"a calibration that cannot be stored exits {unwritable.returncode}")
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for check in (check_rows, check_forms, check_gates, check_kernels, check_calibration):
+    for check in (check_rows, check_order, check_forms, check_gates, check_kernels, check_calibration):
         check(folder)
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)

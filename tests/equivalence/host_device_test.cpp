@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "backends/host/device.hpp"
@@ -58,6 +59,17 @@ void endless_attend(std::span<const kernels::AttendArgs>, kernels::Team&, const 
 }
 
 }  // namespace
+
+TEST_CASE("a host device has no variants and refuses their names") {
+  CHECK(backends::make_host_device(kernels::reference_kernels(), {})->variants(small_problem(), Pass::forward).empty());
+  try {
+    backends::make_host_device(kernels::reference_kernels(), {.variant = "128x96"});
+    FAIL("a variant that does not exist was ignored");
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    CHECK(std::string(error.what()).find("128x96") != std::string::npos);
+  }
+}
 
 TEST_CASE("the second run of device, transport, group and executor allocates nothing") {
   AttentionOptions options;
