@@ -179,6 +179,8 @@ __global__ void __launch_bounds__(128, 1) multiply_once(const __grid_constant__ 
     prim::fence_products(d, a);
     DISTATTN_UNROLL
     for (int k = 0; k < depth; k += 16) prim::multiply<Element, right_major>(d, a[k / 16], r + right_step(k), k > 0);
+    prim::commit_products();
+    prim::wait_for_products<0>(d, a);  // the products read a until here
   } else {
     constexpr bool by_columns = Shape::left_by_columns;
     constexpr prim::Major left_major = by_columns ? prim::Major::other : prim::Major::depth;
@@ -189,9 +191,9 @@ __global__ void __launch_bounds__(128, 1) multiply_once(const __grid_constant__ 
     for (int k = 0; k < depth; k += 16) {
       prim::multiply<Element, left_major, right_major>(d, l + left_step(k), r + right_step(k), k > 0);
     }
+    prim::commit_products();
+    prim::wait_for_products<0>(d);
   }
-  prim::commit_products();
-  prim::wait_for_products<0>(d);
   store_product(d, args.out);
 }
 
