@@ -55,6 +55,7 @@ CalibrationOptions calibration_options(const BenchOptions& options) {
 
 /// Measures and stores this machine.
 Calibration calibrate_here(const BenchOptions& options) {
+  require_calibration_folder();
   Progress progress;
   Calibration calibration{calibration_options(options), {}};
   calibration.measurements =

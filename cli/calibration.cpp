@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <limits>
 #include <memory>
 
@@ -243,9 +244,12 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
   measurements.what = fmt::format("{}, {}/{} heads of {}, one thread on each of {} cores", options.backend,
                                   options.heads, options.kv_heads, options.head_dim, cores);
   constexpr int rounds = 5;  // so that no tile is measured only while the machine is slower than at other times
-  for (int round = 1; round <= rounds; ++round) {
+  constexpr double budget_s = 45;
+  const auto began = std::chrono::steady_clock::now();
+  const auto spent_s = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
+  for (int done = 0; done < rounds && (done == 0 || spent_s() * (done + 1) / done < budget_s); ++done) {
     for (const DType dtype : options.dtypes) {
-      progress(fmt::format("tiles in {}, round {} of {}", name_of(dtype), round, rounds));
+      progress(fmt::format("tiles in {}, round {} of at most {}", name_of(dtype), done + 1, rounds));
       for (std::int64_t tile = 64; tile <= largest_calibrated_tile; tile *= 2) {
         for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
           const auto kernels = sample_tiles(options, dtype, coverage, tile);

@@ -49,7 +49,7 @@ Link measure_copies(const CalibrationOptions& options);
 /// Merges of partials in fp32: bytes that one thread reads and writes a second.
 double measure_merges(const CalibrationOptions& options);
 
-/// All of these, for tiles of every size. `progress` is told what comes next. Less than a minute on an idle machine.
+/// All of these, for tiles of every size, as often as fits into a minute. `progress` is told what comes next.
 Measurements calibrate(const CalibrationOptions& options, const std::function<void(const std::string&)>& progress);
 
 }  // namespace distattn::cli

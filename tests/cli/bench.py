@@ -11,6 +11,7 @@ import tempfile
 
 BINARY = os.path.abspath(sys.argv[1])
 SHAPE = ["--seq", "96", "--heads", "4", "--head-dim", "16", "-n", "3", "-w", "1"]
+SMALL_HEADS = ["--heads", "2", "--head-dim", "16"]  # calibrating takes longer with larger ones
 RUN_FIELDS = """schedule mode ranks threads backend transport dtype mask batch seq seq_kv heads kv_heads head_dim steps
     messages bytes_sent_max bytes_sent_mean peak_remote_bytes first_s median_s gflops predicted_s backward error""".split()
 BENCH_FIELDS = """pass p10_s p90_s gflops_per_rank peak_gflops share bytes_per_s peak_bytes_per_s exposed_s
@@ -106,7 +107,7 @@ def check_kernels(cache):
 def check_calibration(cache):
     """Stored, read again, and used: the same prediction from the store and from what was printed."""
     before = rows_of(cache, *SHAPE, "--schedule", "ring")
-    done = bench(cache, "--calibrate", "--heads", "2", "--head-dim", "16", "--json")
+    done = bench(cache, "--calibrate", *SMALL_HEADS, "--json")
     expect(done.returncode == 0, f"calibration exits {done.returncode}: {done.stderr}")
     stored = os.path.join(cache, "distattn", "machine.json")
     expect(os.path.exists(stored), "nothing was stored")
@@ -117,7 +118,8 @@ def check_calibration(cache):
         said = subprocess.run([BINARY, *command], capture_output=True, text=True, check=False,
                               env={**os.environ, "XDG_CACHE_HOME": cache})
         expect("measured here" in said.stdout + said.stderr, f"{command[0]} does not say when this was measured")
-    done = bench(cache, *SHAPE, "--calibrate", "--schedule", "ring", "--ranks", "2", "--backward")
+    done = bench(cache, "--calibrate", *SMALL_HEADS, "--seq", "96", "-n", "3", "--schedule", "ring", "--ranks", "2",
+                 "--backward")
     expect(done.returncode == 0, f"a calibration beside rows exits {done.returncode}: {done.stderr}")
     expect(re.search(r"measured/predicted from [\d.]+ \(ring \w+ on 2 ranks\) to [\d.]+ \(ring", done.stderr),
            f"no ratios after a calibration: {done.stderr}")
@@ -129,7 +131,7 @@ def check_calibration(cache):
                               env={**os.environ, "XDG_CACHE_HOME": cache})
         expect(said.returncode == code and "bench --calibrate" in said.stdout + said.stderr,
                f"{command[0]} of an unreadable calibration exits {said.returncode}: {said.stderr}")
-    unwritable = bench("/proc", "--calibrate", "--heads", "2", "--head-dim", "16")
+    unwritable = bench("/proc", "--calibrate", *SMALL_HEADS)
     expect(unwritable.returncode == 3, f"a calibration that cannot be stored exits {unwritable.returncode}")
 
 

@@ -115,6 +115,8 @@ Machine nominal_machine();
 
 /// Where the calibration of this machine is stored: $XDG_CACHE_HOME/distattn/machine.json, or under ~/.cache.
 std::filesystem::path calibration_file();
+/// Throws Error(environment) when no calibration can be stored: said before one is measured, not after.
+void require_calibration_folder();
 /// Stores a calibration, whole or not at all. Throws Error(environment) when it cannot be written.
 void store_calibration(const Machine& machine);
 

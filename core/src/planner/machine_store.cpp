@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
 #include <ctime>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 #include <thread>
 
 #include "core/src/embedded.hpp"
@@ -42,20 +44,26 @@ fs::path calibration_file() {
   return home.empty() ? fs::path() : home / ".cache" / "distattn" / "machine.json";
 }
 
-void store_calibration(const Machine& machine) {
+void require_calibration_folder() {
   const fs::path path = calibration_file();
   if (path.empty()) {
     throw Error(ErrorKind::environment,
                 "cannot store the calibration (neither XDG_CACHE_HOME nor HOME names a folder) set one of them");
   }
+  const fs::path folder = path.parent_path();
   std::error_code failure;
-  fs::create_directories(path.parent_path(), failure);
+  fs::create_directories(folder, failure);
+  if (!failure && ::access(folder.c_str(), W_OK) != 0) failure.assign(errno, std::generic_category());
   if (failure) {
     throw Error(ErrorKind::environment, fmt::format("cannot store the calibration in {} ({}) set XDG_CACHE_HOME to a "
                                                     "folder that you may write to",
-                                                    path.parent_path().string(), failure.message()));
+                                                    folder.string(), failure.message()));
   }
-  write_file(path, to_json(machine));
+}
+
+void store_calibration(const Machine& machine) {
+  require_calibration_folder();
+  write_file(calibration_file(), to_json(machine));
 }
 
 Machine nominal_machine() {
