@@ -32,6 +32,13 @@ std::vector<std::vector<Args>> by_shape(std::span<const Args> operations) {
   return lists;
 }
 
+template <class Args>
+std::int64_t most_queries(const std::vector<Args>& operations) {
+  std::int64_t most = 0;
+  for (const Args& args : operations) most = std::max(most, args.queries.count);
+  return most;
+}
+
 /// Turns batches into launches, step by step.
 class Builder {
  public:
@@ -50,14 +57,14 @@ class Builder {
       return;
     }
     for (const auto& list : by_shape<kernels::AttendArgs>(operations)) {
-      for (const AttendKernel* kernel : tile_kernels(Pass::forward, list.front().shape, choice_)) {
+      for (const AttendKernel* kernel : tile_kernels(Pass::forward, list.front().shape, most_queries(list), choice_)) {
         add(*kernel, AttendPlan(list, kernel->tile, kernel->describe));
       }
     }
   }
   void add(const std::vector<kernels::AttendBackwardArgs>& operations) {
     for (const auto& list : by_shape<kernels::AttendBackwardArgs>(operations)) {
-      for (const AttendKernel* kernel : tile_kernels(Pass::backward, list.front().shape, choice_)) {
+      for (const AttendKernel* kernel : tile_kernels(Pass::backward, list.front().shape, most_queries(list), choice_)) {
         if (kernel->pass == TilePass::gradients) clear_query_gradients(list);
         add(*kernel, AttendPlan(list, kernel->owner, kernel->tile, kernel->describe));
       }
@@ -145,10 +152,10 @@ struct Starter {
 
 }  // namespace
 
-std::vector<const AttendKernel*> tile_kernels(Pass pass, const kernels::TileShape& shape, const KernelChoice& choice) {
+std::vector<const AttendKernel*> tile_kernels(Pass pass, const kernels::TileShape& shape, std::int64_t queries,
+                                              const KernelChoice& choice) {
   const auto find = [&](TilePass tile_pass) {
-    return find_attend_kernel(tile_pass, shape.dtype, shape.head_dim, shape.value_dim, choice.architecture,
-                              choice.variant);
+    return find_attend_kernel(tile_pass, shape, choice.architecture, choice.variant, queries);
   };
   std::vector<const AttendKernel*> kernels;
   const AttendKernel* const all = find(TilePass::gradients);

@@ -38,10 +38,10 @@ struct KernelChoice {
   std::string variant = {};  ///< where a pass has it
 };
 
-/// What computes a tile, one after the other. Backward: a kernel that adds to dq in any order where there is one and it
-/// may, else one for dq and one for dk and dv.
+/// What computes tiles of at most `queries`, one after the other. Backward: a kernel that adds to dq in any order where
+/// there is one and it may, else one for dq and one for dk and dv.
 std::vector<const kernels::cuda::AttendKernel*> tile_kernels(Pass pass, const kernels::TileShape& shape,
-                                                             const KernelChoice& choice);
+                                                             std::int64_t queries, const KernelChoice& choice);
 
 class Launches {
  public:

@@ -22,46 +22,52 @@ std::span<const AttendKernel> attend_kernels() {
 
 namespace {
 
-bool is_variant(const AttendKernel& kernel, const AttendKernel& usual) {
-  return !kernel.variant.empty() && kernel.pass == usual.pass && kernel.dtype == usual.dtype &&
-         kernel.architecture == usual.architecture && kernel.head_dim == usual.head_dim &&
-         kernel.value_dim == usual.value_dim;
+/// Whether neighbouring query heads, `count` at a time, have one key head.
+bool share_keys(const Heads& heads, int count) {
+  return heads.q_count % count == 0 && heads.q0 % count == 0 && heads.per_kv % count == 0;
+}
+
+bool is_variant(const AttendKernel& kernel, const AttendKernel& usual, const Heads& heads) {
+  return !kernel.variant.empty() && share_keys(heads, kernel.tile.heads) && kernel.pass == usual.pass &&
+         kernel.dtype == usual.dtype && kernel.architecture == usual.architecture &&
+         kernel.head_dim == usual.head_dim && kernel.value_dim == usual.value_dim;
 }
 
 }  // namespace
 
-const AttendKernel* find_attend_kernel(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture,
-                                       std::string_view variant) {
+const AttendKernel* find_attend_kernel(TilePass pass, const TileShape& shape, int architecture,
+                                       std::string_view variant, std::int64_t queries) {
   const auto usual = [&](const AttendKernel& kernel) {
-    return kernel.variant.empty() && kernel.pass == pass && kernel.dtype == dtype &&
+    return kernel.variant.empty() && kernel.pass == pass && kernel.dtype == shape.dtype &&
            kernel.architecture <= architecture && architecture <= kernel.last_architecture &&
-           head_dim <= kernel.head_dim && value_dim <= kernel.value_dim;
+           shape.head_dim <= kernel.head_dim && shape.value_dim <= kernel.value_dim &&
+           (kernel.tile.heads == 1 || (queries <= kernel.tile.rows && share_keys(shape.heads, kernel.tile.heads)));
   };
   const auto all = attend_kernels();
   const auto found = std::find_if(all.begin(), all.end(), usual);
   if (found == all.end()) return nullptr;
   for (const AttendKernel& kernel : all) {
-    if (kernel.variant == variant && is_variant(kernel, *found)) return &kernel;
+    if (kernel.variant == variant && is_variant(kernel, *found, shape.heads)) return &kernel;
   }
   return &*found;
 }
 
-std::vector<std::string> attend_variants(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture) {
+std::vector<std::string> attend_variants(TilePass pass, const TileShape& shape, int architecture) {
   std::vector<std::string> names;
-  const AttendKernel* const usual = find_attend_kernel(pass, dtype, head_dim, value_dim, architecture);
+  const AttendKernel* const usual = find_attend_kernel(pass, shape, architecture);
   if (usual == nullptr) return names;
   for (const AttendKernel& kernel : attend_kernels()) {
-    if (is_variant(kernel, *usual)) names.emplace_back(kernel.variant);
+    if (is_variant(kernel, *usual, shape.heads)) names.emplace_back(kernel.variant);
   }
   return names;
 }
 
 std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, int architecture) {
   for (const TilePass pass : {TilePass::forward, TilePass::query_gradient, TilePass::key_gradients}) {
-    if (find_attend_kernel(pass, dtype, head_dim, value_dim, architecture) != nullptr) continue;
+    if (find_attend_kernel(pass, {dtype, 1, {}, head_dim, value_dim}, architecture) != nullptr) continue;
     std::string existing;
     for (const AttendKernel& kernel : attend_kernels()) {
-      if (kernel.pass != pass || !kernel.variant.empty()) continue;
+      if (kernel.pass != pass || !kernel.variant.empty() || kernel.tile.heads > 1) continue;
       existing += std::string(existing.empty() ? "" : ", ") + name_of(kernel.dtype) + " " +
                   std::to_string(kernel.head_dim) + "/" + std::to_string(kernel.value_dim) + " from sm_" +
                   std::to_string(kernel.architecture);

@@ -31,13 +31,17 @@ struct AttendKernel {
 /// All kernels: those of one generation before those of many, then tightest first among those of one pass and dtype.
 std::span<const AttendKernel> attend_kernels();
 
+/// Of an operation, when it may have any number.
+inline constexpr std::int64_t many_queries = std::int64_t{1} << 62;
+
 /// The first kernel that computes the shape on a device of that compute capability, or its variant of that name where
-/// it has one; null if there is none.
-const AttendKernel* find_attend_kernel(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture,
-                                       std::string_view variant = {});
+/// it has one for the shape; null if there is none. A kernel whose blocks take several heads is for operations of no
+/// more `queries` than a block takes of each: with one head its block would be half empty.
+const AttendKernel* find_attend_kernel(TilePass pass, const TileShape& shape, int architecture,
+                                       std::string_view variant = {}, std::int64_t queries = many_queries);
 
 /// Variants of what find_attend_kernel finds.
-std::vector<std::string> attend_variants(TilePass pass, DType dtype, int head_dim, int value_dim, int architecture);
+std::vector<std::string> attend_variants(TilePass pass, const TileShape& shape, int architecture);
 
 /// Why find_attend_kernel finds nothing, naming what exists; empty if it finds something for every pass.
 std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, int architecture);

@@ -106,7 +106,8 @@ WorkList list_by_keys(const Meetings& all, TileSize tile) {
 
 }  // namespace
 
-AttendPlan::AttendPlan(std::span<const AttendArgs> operations, TileSize tile, DescribeTensors describe) {
+AttendPlan::AttendPlan(std::span<const AttendArgs> operations, TileSize tile, DescribeTensors describe)
+    : heads_of_block_(tile.heads) {
   DISTATTN_EXPECT(!operations.empty());
   shape_ = operations.front().shape;
   const Meetings all = meetings_of(operations);
@@ -115,7 +116,7 @@ AttendPlan::AttendPlan(std::span<const AttendArgs> operations, TileSize tile, De
 
 AttendPlan::AttendPlan(std::span<const AttendBackwardArgs> operations, Owner owner, TileSize tile,
                        DescribeTensors describe)
-    : owner_(owner) {
+    : owner_(owner), heads_of_block_(tile.heads) {
   DISTATTN_EXPECT(!operations.empty());
   shape_ = operations.front().shape;
   const Meetings all = meetings_of(operations);
@@ -160,7 +161,7 @@ AttendParams AttendPlan::params(const std::byte* where, const int* stop) const {
 }
 
 unsigned AttendPlan::grid() const {
-  const int heads = owner_ == Owner::queries ? shape_.heads.q_count : shape_.heads.kv_count;
+  const int heads = owner_ == Owner::queries ? shape_.heads.q_count / heads_of_block_ : shape_.heads.kv_count;
   return static_cast<unsigned>(block_count_ * static_cast<std::size_t>(shape_.batch) * static_cast<std::size_t>(heads));
 }
 

@@ -87,6 +87,7 @@ class AttendPlan {
 
   TileShape shape_;
   Owner owner_ = Owner::queries;
+  int heads_of_block_ = 1;
   std::size_t block_count_ = 0;
   std::vector<std::byte> bytes_;
   std::size_t visits_at_ = 0, bands_at_ = 0, queries_at_ = 0, keys_at_ = 0, query_maps_at_ = 0, key_maps_at_ = 0;

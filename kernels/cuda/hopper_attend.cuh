@@ -10,22 +10,36 @@
 namespace distattn::kernels::cuda {
 
 /// A block's threads and shared memory. head_dim and value_dim are the paddings of the real ones.
-template <class Element_, int head_dim_, int value_dim_, int columns, int groups_ = 2>
+template <class Element_, int head_dim_, int value_dim_, int columns, int groups_ = 2, int heads_ = 1>
 struct HopperAttendShape {
   using Element = Element_;
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr int m_count = 1;
   static constexpr int groups = groups_;  ///< warpgroups that multiply, each 64 rows; behind them the one that copies
+  static constexpr int heads = heads_;    ///< as in TileSize; if not 1, a warpgroup has the rows of one
   static constexpr int consumers = groups * 128, threads = consumers + 128;
-  static constexpr TileSize tile{groups * 64, columns};
+  static constexpr TileSize tile{groups / heads * 64, columns, heads};
   static constexpr int n_count = columns / 8;
   static constexpr int producer_registers = groups > 2 ? 32 : 24, consumer_registers = groups > 2 ? 160 : 240;
 
-  using QTile = PanelTile<groups * 64, head_dim>;
+  using QTile = PanelTile<64, head_dim>;  ///< of a warpgroup
   using KTile = PanelTile<columns, head_dim>;
   using VTile = PanelTile<columns, value_dim>;
-  static constexpr int shared_bytes = QTile::bytes + 2 * (KTile::bytes + VTile::bytes) + 10 * 8;
-  static_assert(shared_bytes <= most_shared_bytes);
+  static constexpr int shared_bytes = groups * QTile::bytes + 2 * (KTile::bytes + VTile::bytes) + 10 * 8;
+  static_assert(shared_bytes <= most_shared_bytes && (heads == 1 || heads == groups));
+};
+
+/// The 64 rows of one head that a warpgroup has.
+template <class Shape>
+struct GroupRows {
+  int head;
+  std::int32_t begin;
+
+  __device__ __forceinline__ GroupRows(const BlockPlace& place, int group)
+      : head(place.head * Shape::heads + (Shape::heads > 1 ? group : 0)),
+        begin(place.block.row_begin + (Shape::heads > 1 ? 0 : 64 * group)) {}
+  /// Where row_of() counts from: it goes on from warpgroup to warpgroup.
+  __device__ __forceinline__ std::int32_t origin(int group) const { return begin - 64 * group; }
 };
 
 /// Where everything lies in shared memory.
@@ -36,7 +50,7 @@ struct HopperAttendMemory {
 
   __device__ __forceinline__ explicit HopperAttendMemory(std::uint32_t base)
       : q(base),
-        k_tiles(q + Shape::QTile::bytes),
+        k_tiles(q + Shape::groups * Shape::QTile::bytes),
         v_tiles(k_tiles + 2 * Shape::KTile::bytes),
         q_filled(v_tiles + 2 * Shape::VTile::bytes),
         q_emptied(q_filled + 8),
@@ -45,6 +59,9 @@ struct HopperAttendMemory {
         v_filled(k_emptied + 16),
         v_emptied(v_filled + 16) {}
 
+  __device__ __forceinline__ std::uint32_t q_of(int group) const {
+    return q + static_cast<std::uint32_t>(group * Shape::QTile::bytes);
+  }
   __device__ __forceinline__ std::uint32_t k(const Stage& stage) const {
     return k_tiles + stage.index * Shape::KTile::bytes;
   }
@@ -74,8 +91,7 @@ struct Passed {
 template <class Shape>
 __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPlace& place,
                                            const HopperAttendMemory<Shape>& memory, Passed& passed) {
-  const int query_plane = place.batch * p.heads.q_count + place.head;
-  const int key_plane = place.batch * p.heads.kv_count + p.heads.kv_of(place.head);
+  const int key_plane = place.batch * p.heads.kv_count + p.heads.kv_of(place.head * Shape::heads);
   TileCursor next(p.visits, place.block), behind = next;
   if (!next.valid()) return;
   const auto feed_values = [&](int tile) {
@@ -89,8 +105,12 @@ __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPla
   const TensorMap* const q = &p.query_maps[place.block.own].q;
   prim::acquire_tensor_map(q);
   prim::wait_for_phase(memory.q_emptied, (passed.queries++ & 1u) ^ 1u);
-  prim::arrive_expecting(memory.q_filled, Shape::QTile::bytes);
-  Shape::QTile::load(memory.q, q, memory.q_filled, place.block.row_begin, query_plane);
+  prim::arrive_expecting(memory.q_filled, Shape::groups * Shape::QTile::bytes);
+  DISTATTN_UNROLL
+  for (int group = 0; group < Shape::groups; ++group) {
+    const GroupRows<Shape> rows(place, group);
+    Shape::QTile::load(memory.q_of(group), q, memory.q_filled, rows.begin, place.batch * p.heads.q_count + rows.head);
+  }
   const int first = passed.tiles;
   for (; next.valid(); ++passed.tiles) {
     const Stage stage(passed.tiles);
@@ -144,8 +164,8 @@ struct Turns {
 /// A warpgroup's 64 rows against every tile of the block's visits.
 template <class Shape>
 __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const AttendParams& p, const BlockPlace& place,
-                                             const QuerySegment& query, const HopperAttendMemory<Shape>& memory,
-                                             int group, Passed& passed) {
+                                             std::int32_t row_origin, const QuerySegment& query,
+                                             const HopperAttendMemory<Shape>& memory, int group, Passed& passed) {
   using Element = typename Shape::Element;
   TileCursor at(p.visits, place.block);
   if (!at.valid()) return;
@@ -156,7 +176,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
 
   const auto start_scores = [&](const Stage& stage) {
     start_product_of_rows<Element, typename Shape::QTile, typename Shape::KTile, Shape::head_dim>(
-        s[0], memory.q, 64 * group, memory.k(stage));
+        s[0], memory.q_of(group), 0, memory.k(stage));
     prim::commit_products();
   };
   const auto weigh = [&](const Stage& stage, const TileMasks<Shape::n_count>& masks) {
@@ -167,7 +187,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   // Masks need no scores: they are made while there are none to hold.
   const auto masks_and_advance = [&] {
     const Run& keys = p.keys[p.visits[at.visit].other].run;
-    const TileMasks<Shape::n_count> masks(p, at, query.run, place.block.row_begin, keys);
+    const TileMasks<Shape::n_count> masks(p, at, query.run, row_origin, keys);
     at.advance(p.visits, Shape::tile.columns);
     return masks;
   };
@@ -219,7 +239,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_attend(const __grid_
   const HopperAttendMemory<Shape> memory(prim::shared_address(bytes));
   if (threadIdx.x == 0) memory.init_barriers();
   __syncthreads();
-  const int group = warpgroup(), heads = p.heads.q_count;
+  const int group = warpgroup(), heads = p.heads.q_count / Shape::heads;
   Passed passed;
   PlaceCursor places(p, heads);
   if (group == Shape::groups) {
@@ -234,11 +254,13 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_attend(const __grid_
   for (; places.valid(); places.advance()) {
     const BlockPlace place(p, heads, places.index());
     const QuerySegment& query = p.queries[place.block.own];
-    const std::int64_t head_row = first_row(place.batch, heads, place.head, query.run);
+    const GroupRows<Shape> mine(place, group);
+    const std::int32_t origin = mine.origin(group);
+    const std::int64_t head_row = first_row(place.batch, p.heads.q_count, mine.head, query.run);
     SoftmaxRows<Shape> rows;
-    start_rows(rows, p, query, place.block.row_begin, head_row);
-    attend_tiles<Shape>(rows, p, place, query, memory, group, passed);
-    store_rows(rows, p, query, place.block.row_begin, head_row);
+    start_rows(rows, p, query, origin, head_row);
+    attend_tiles<Shape>(rows, p, place, origin, query, memory, group, passed);
+    store_rows(rows, p, query, origin, head_row);
   }
 }
 
@@ -246,7 +268,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_attend(const __grid_
 template <class Shape>
 int describe_for_attend(const TileShape& shape, std::span<const QuerySegment> queries, std::span<QueryMaps> query_maps,
                         std::span<const KeySegment> keys, std::span<KeyMaps> key_maps) {
-  constexpr BoxRows boxes{.q = Shape::tile.rows, .keys = Shape::tile.columns};
+  constexpr BoxRows boxes{.q = Shape::QTile::rows, .keys = Shape::tile.columns};
   return describe_tensors<typename Shape::Element>(boxes, shape, queries, query_maps, keys, key_maps);
 }
 

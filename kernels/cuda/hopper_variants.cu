@@ -8,9 +8,9 @@
 namespace distattn::kernels::cuda {
 namespace {
 
-template <int head_dim, int value_dim, int columns, int groups = 2>
+template <int head_dim, int value_dim, int columns, int groups = 2, int heads = 1>
 AttendKernel forward(std::string_view name) {
-  using Shape = HopperAttendShape<Bf16, head_dim, value_dim, columns, groups>;
+  using Shape = HopperAttendShape<Bf16, head_dim, value_dim, columns, groups, heads>;
   AttendKernel kernel =
       hopper_instance<Shape>(TilePass::forward, launch_hopper_attend<Shape>, describe_for_attend<Shape>);
   kernel.variant = name;
@@ -49,15 +49,17 @@ AttendKernel wide_gradients(std::string_view name) {
 
 }  // namespace
 
-// Names say the tile, rows by columns, where it is another.
+// Names say the tile, rows by columns, where it is another; of how many query heads, where of several that share keys.
 std::vector<AttendKernel> hopper_variants() {
   return {forward<64, 64, 96>("128x96"),
           forward<64, 64, 192>("128x192"),
           forward<64, 64, 96, 3>("192x96"),
+          forward<64, 64, 128, 2, 2>("64x128 of 2 heads"),
           persistent_forward<64, 64, 128>(),
           forward<128, 128, 96>("128x96"),
           forward<128, 128, 112>("128x112"),
           forward<128, 128, 144>("128x144"),
+          forward<128, 128, 128, 2, 2>("64x128 of 2 heads"),
           persistent_forward<128, 128, 128>(),
           forward<256, 256, 48>("128x48"),
           query_gradient<64, 64, 96>("dq 128x96"),

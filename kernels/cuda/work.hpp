@@ -17,6 +17,7 @@ namespace distattn::kernels::cuda {
 /// Rows that a block owns, and columns that it visits at a time.
 struct TileSize {
   int rows = 0, columns = 0;
+  int heads = 1;  ///< query heads of one key head, of each of which a block owns as many rows
 };
 
 /// Columns begin … end-1 of the segment `other`, in tiles that start at multiples of TileSize::columns. The bands

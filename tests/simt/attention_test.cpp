@@ -13,6 +13,7 @@ using namespace distattn::kernels::cuda;
 using distattn::Band;
 using distattn::kernels::Bf16;
 using distattn::kernels::Fp16;
+using distattn::kernels::TileShape;
 using simt::Attention;
 using simt::AttentionCase;
 
@@ -26,8 +27,14 @@ void launch(const AttendKernel& kernel, const AttendPlan& plan, std::uint64_t se
 }
 
 template <class T>
-const AttendKernel& kernel_for(TilePass pass, const AttentionCase& c, int architecture = 80) {
-  const AttendKernel* kernel = find_attend_kernel(pass, Attention<T>::dtype(), c.head_dim, c.value_dim, architecture);
+TileShape shape_of(const AttentionCase& c) {
+  return {Attention<T>::dtype(), c.batch, c.heads, c.head_dim, c.value_dim};
+}
+
+template <class T>
+const AttendKernel& kernel_for(TilePass pass, const AttentionCase& c, int architecture = 80,
+                               std::int64_t queries = many_queries) {
+  const AttendKernel* kernel = find_attend_kernel(pass, shape_of<T>(c), architecture, {}, queries);
   REQUIRE(kernel != nullptr);
   return *kernel;
 }
@@ -68,8 +75,7 @@ void check_on_hopper(const AttentionCase& c, unsigned seed) {
   CHECK(attention.query_gradient_error() < attention.tolerance());
   CHECK(attention.key_gradients_error() < attention.tolerance());
 
-  const AttendKernel* gradients =
-      find_attend_kernel(TilePass::gradients, Attention<T>::dtype(), c.head_dim, c.value_dim, 90);
+  const AttendKernel* gradients = find_attend_kernel(TilePass::gradients, shape_of<T>(c), 90);
   if (gradients == nullptr) return;
   Attention<T> again(c, seed);
   again.clear_query_gradients();
@@ -188,6 +194,21 @@ TEST_CASE("few thread blocks on Hopper", "[simt]") {
     Attention<Bf16> attention(c, 160);
     const AttendKernel& forward = kernel_for<Bf16>(TilePass::forward, c, 90);
     launch(forward, AttendPlan(attention.forward(), forward.tile, forward.describe), 160, 2);
+    CHECK(attention.forward_error() < attention.tolerance());
+  }
+}
+
+TEST_CASE("query heads that share a block on Hopper", "[simt]") {
+  if (!simt::has_hopper_units()) return;
+  for (AttentionCase c : mask_cases()) {
+    c.heads.q_count *= 2;
+    c.heads.per_kv *= 2;
+    c.heads.q0 *= 2;
+    INFO(c.name);
+    Attention<Bf16> attention(c, 170);
+    const AttendKernel& forward = kernel_for<Bf16>(TilePass::forward, c, 90, 1);
+    REQUIRE(forward.tile.heads == 2);
+    launch(forward, AttendPlan(attention.forward(), forward.tile, forward.describe), 170);
     CHECK(attention.forward_error() < attention.tolerance());
   }
 }

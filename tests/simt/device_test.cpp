@@ -144,7 +144,7 @@ void check_that_bits_repeat(const Problem& problem, int architecture) {
 std::vector<kernels::cuda::TilePass> backward_passes(int architecture, GradientOrder order, int head_dim) {
   std::vector<kernels::cuda::TilePass> passes;
   const kernels::TileShape shape{DType::bf16, 1, {}, head_dim, 128};
-  for (const auto* kernel : backends::cuda::tile_kernels(Pass::backward, shape, {architecture, order})) {
+  for (const auto* kernel : backends::cuda::tile_kernels(Pass::backward, shape, 512, {architecture, order})) {
     passes.push_back(kernel->pass);
   }
   return passes;
@@ -174,7 +174,7 @@ TEST_CASE("variants of kernels compute what the usual ones do", "[simt]") {
   gradient_order = GradientOrder::fixed;
   for (const auto& [head_dim, value_dim] :
        {std::pair(64, 64), std::pair(128, 128), std::pair(192, 128), std::pair(256, 256)}) {
-    const Problem problem = problem_of(DType::bf16, 210, 1, 1, head_dim, value_dim);
+    const Problem problem = problem_of(DType::bf16, 210, head_dim == 64 ? 2 : 1, 1, head_dim, value_dim);
     gpu = std::make_unique<simt::EmulatedDriver>(seed, 90);
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       for (const std::string& name : make_device("cuda", {})->variants(problem, pass)) {

@@ -90,7 +90,8 @@ class Mutant:
         """What a test says about the fault; None if all pass."""
         if self.file == "elementwise.cuh":
             return self.test(self.build(self.options.elementwise, False))
-        masks = "wide heads on Hopper" if "wide" in self.file else "every mask,every mask on Hopper,few thread blocks on Hopper"
+        masks = ("wide heads on Hopper" if "wide" in self.file else
+                 "every mask,every mask on Hopper,few thread blocks on Hopper,query heads that share a block on Hopper")
         return (self.test(self.build(self.options.attention, True), masks)
                 or self.test(self.build(self.options.attention, False)))
 

@@ -14,6 +14,7 @@ using namespace distattn::kernels::cuda;
 using distattn::Band;
 using distattn::DType;
 using distattn::Run;
+using distattn::kernels::Heads;
 
 constexpr TileSize small{6, 8};
 
@@ -138,20 +139,38 @@ TEST_CASE("rows that see nothing get a block only where they must be written", "
   CHECK(list_work(std::vector<OwnSide>{{{0, 20}, false}}, nothing, small).blocks.empty());
 }
 
+TEST_CASE("query heads share a block where they share their keys and leave half of it empty", "[simt]") {
+  const auto heads_of_block = [](const Heads& heads, std::int64_t queries = 64, const char* variant = "") {
+    const AttendKernel* kernel =
+        find_attend_kernel(TilePass::forward, {DType::bf16, 1, heads, 128, 128}, 90, variant, queries);
+    REQUIRE(kernel != nullptr);
+    return kernel->tile.heads;
+  };
+  CHECK(heads_of_block({.q_count = 8, .kv_count = 2, .per_kv = 4}) == 2);
+  CHECK(heads_of_block({.q_count = 2, .q0 = 2, .per_kv = 4}) == 2);
+  CHECK(heads_of_block({.q_count = 6, .kv_count = 2, .per_kv = 3}) == 1);
+  CHECK(heads_of_block({.q_count = 2, .kv_count = 2, .q0 = 3, .per_kv = 4}) == 1);
+  CHECK(heads_of_block({.q_count = 1, .per_kv = 4}) == 1);
+  CHECK(heads_of_block({.q_count = 4, .kv_count = 4}) == 1);
+  CHECK(heads_of_block({.q_count = 4, .per_kv = 4}, 65) == 1);
+  CHECK(heads_of_block({.q_count = 4, .per_kv = 4}, 65, "64x128 of 2 heads") == 2);
+  CHECK(heads_of_block({.q_count = 4, .kv_count = 4}, 65, "64x128 of 2 heads") == 1);
+}
+
 TEST_CASE("the tightest kernel is chosen, and a miss says what exists", "[simt]") {
-  const AttendKernel* kernel = find_attend_kernel(TilePass::forward, DType::bf16, 80, 64, 90);
+  const AttendKernel* kernel = find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 80, 64}, 90);
   REQUIRE(kernel != nullptr);
   CHECK(kernel->head_dim == 96);
-  kernel = find_attend_kernel(TilePass::key_gradients, DType::fp16, 192, 192, 80);
+  kernel = find_attend_kernel(TilePass::key_gradients, {DType::fp16, 1, {}, 192, 192}, 80);
   REQUIRE(kernel != nullptr);
   CHECK((kernel->head_dim == 256 && kernel->owner == Owner::keys));
-  CHECK(find_attend_kernel(TilePass::forward, DType::bf16, 64, 64, 75) == nullptr);
+  CHECK(find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 64, 64}, 75) == nullptr);
   for (const int architecture : {80, 89, 90, 100}) {
-    kernel = find_attend_kernel(TilePass::forward, DType::bf16, 128, 128, architecture);
+    kernel = find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 128, 128}, architecture);
     REQUIRE(kernel != nullptr);
     CHECK(kernel->architecture == (architecture == 90 ? 90 : 80));
   }
-  CHECK(find_attend_kernel(TilePass::forward, DType::fp64, 64, 64, 90) == nullptr);
+  CHECK(find_attend_kernel(TilePass::forward, {DType::fp64, 1, {}, 64, 64}, 90) == nullptr);
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     for (int dim = 8; dim <= 256; dim += 8) CHECK(why_no_attend_kernel(dtype, dim, dim, 80).empty());
   }
