@@ -43,11 +43,13 @@ class RowCalibration {
     }
   }
 
-  /// This machine by the medians of the last `count` samples.
+  /// This machine by the medians of the last `count` samples, and by nothing else where they have a tile of a kind:
+  /// what was measured at another time does not belong on one curve with them.
   Machine machine(std::size_t count) const {
     Measurements measurements = calibration_.measurements;
     std::erase_if(measurements.kernels, [&](const Measurements::Kernel& kernel) {
-      return kernel.dtype == dtype_ && tiles_.contains({static_cast<std::int64_t>(kernel.tile), kernel.coverage});
+      return kernel.dtype == dtype_ && std::any_of(tiles_.begin(), tiles_.end(),
+                                                   [&](const auto& tile) { return tile.second == kernel.coverage; });
     });
     for (std::size_t kind = 0; kind < samples_.back().size(); ++kind) {
       std::vector<double> seconds;

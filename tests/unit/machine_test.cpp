@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -214,6 +215,28 @@ TEST_CASE("a calibration that cannot be stored is an error of the environment", 
   refused([] { require_calibration_folder(); });
   refused([] { store_calibration(nominal_machine()); });
   ::unsetenv("XDG_CACHE_HOME");
+}
+
+TEST_CASE("measured rates that fall from a tile to a larger one are averaged", "[machine]") {
+  const auto rates = [](const std::vector<double>& measured) {
+    Measurements measurements;
+    for (std::size_t i = 0; i < measured.size(); ++i) {
+      for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
+        measurements.kernels.push_back({DType::fp32, Pass::forward, coverage, std::ldexp(64, static_cast<int>(i)), 64,
+                                        1, measured[i], measured[i]});
+      }
+    }
+    const Machine machine = describe(measurements);
+    std::vector<double> curve;
+    for (const auto& point : machine.rates_of(DType::fp32, Pass::forward).full.points) {
+      curve.push_back(point.flops_per_s);
+    }
+    return curve;
+  };
+  CHECK(rates({1, 2, 2, 5}) == std::vector<double>{1, 2, 2, 5});
+  CHECK(rates({1, 4, 2, 5}) == std::vector<double>{1, 3, 3, 5});
+  CHECK(rates({3, 6, 4, 2, 9}) == std::vector<double>{3, 4, 4, 4, 9});
+  CHECK(rates({4, 5, 0.5, 0.5}) == std::vector<double>{2.5, 2.5, 2.5, 2.5});
 }
 
 TEST_CASE("what was measured stands in the description, the rest stays nominal", "[machine]") {

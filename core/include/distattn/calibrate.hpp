@@ -30,7 +30,8 @@ struct Measurements {
   std::string when;               ///< as Machine::measured
 };
 
-/// nominal_machine() with every figure that was measured in its place; element types that were not keep theirs.
+/// nominal_machine() with every figure that was measured in its place; element types that were not keep theirs. Rates
+/// never fall from a tile to a larger one: where measured ones do, they are averaged.
 Machine describe(const Measurements& measurements);
 
 /// The time now, as Machine::measured has it.

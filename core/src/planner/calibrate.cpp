@@ -9,6 +9,32 @@
 namespace distattn {
 namespace {
 
+/// The curve nearest to `points` (least squares) that never falls: neighbours that fall become their mean. A larger
+/// tile is many smaller ones, so a rate that falls was measured while something else ran; left alone, it would make
+/// schedules of smaller tiles look faster.
+std::vector<RateCurve::Point> never_falling(const std::vector<RateCurve::Point>& points) {
+  struct Level {
+    double sum;
+    std::size_t count;
+    double mean() const { return sum / static_cast<double>(count); }
+  };
+  std::vector<Level> levels;
+  for (const RateCurve::Point& point : points) {
+    levels.push_back({point.flops_per_s, 1});
+    while (levels.size() > 1 && levels[levels.size() - 2].mean() > levels.back().mean()) {
+      const Level last = levels.back();
+      levels.pop_back();
+      levels.back().sum += last.sum;
+      levels.back().count += last.count;
+    }
+  }
+  std::vector<RateCurve::Point> curve;
+  for (const Level& level : levels) {
+    for (std::size_t i = 0; i < level.count; ++i) curve.push_back({points[curve.size()].tile, level.mean()});
+  }
+  return curve;
+}
+
 /// The samples of one kind as a curve; none: an empty one. Tiles are slower the smaller they are because of what each
 /// of them takes besides; where that is known, the rate of those too small to have been measured is that of the
 /// smallest.
@@ -25,6 +51,7 @@ RateCurve curve_of(const Measurements& measurements, DType dtype, Pass pass, Cov
   const bool costs_known = !measurements.tiles.points[static_cast<std::size_t>(pass)].empty();
   if (costs_known && !best.empty()) best.insert({1, best.begin()->second});
   for (const auto& [tile, rate] : best) curve.points.push_back({tile, rate});
+  curve.points = never_falling(curve.points);
   return curve;
 }
 
