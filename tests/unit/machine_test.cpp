@@ -2,6 +2,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "catch.hpp"
 #include "distattn/calibrate.hpp"
@@ -218,8 +219,9 @@ TEST_CASE("a calibration that cannot be stored is an error of the environment", 
 }
 
 TEST_CASE("measured rates that fall from a tile to a larger one are averaged", "[machine]") {
-  const auto rates = [](const std::vector<double>& measured) {
+  const auto rates = [](const std::vector<double>& measured, std::vector<TileCosts::Point> costs = {}) {
     Measurements measurements;
+    measurements.tiles.points[static_cast<std::size_t>(Pass::forward)] = std::move(costs);
     for (std::size_t i = 0; i < measured.size(); ++i) {
       for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
         measurements.kernels.push_back({DType::fp32, Pass::forward, coverage, std::ldexp(64, static_cast<int>(i)), 64,
@@ -237,6 +239,8 @@ TEST_CASE("measured rates that fall from a tile to a larger one are averaged", "
   CHECK(rates({1, 4, 2, 5}) == std::vector<double>{1, 3, 3, 5});
   CHECK(rates({3, 6, 4, 2, 9}) == std::vector<double>{3, 4, 4, 4, 9});
   CHECK(rates({4, 5, 0.5, 0.5}) == std::vector<double>{2.5, 2.5, 2.5, 2.5});
+  // The rate of tiles too small to have been measured is nobody's measurement.
+  CHECK(rates({4, 2}, {{64, 0}}) == std::vector<double>{3, 3, 3});
 }
 
 TEST_CASE("what was measured stands in the description, the rest stays nominal", "[machine]") {

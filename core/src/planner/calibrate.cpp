@@ -48,10 +48,12 @@ RateCurve curve_of(const Measurements& measurements, DType dtype, Pass pass, Cov
     rate = std::max(rate, kernel.met_flops / std::max(kernel.seconds - tile_s, kernel.seconds / 2));
   }
   RateCurve curve;
-  const bool costs_known = !measurements.tiles.points[static_cast<std::size_t>(pass)].empty();
-  if (costs_known && !best.empty()) best.insert({1, best.begin()->second});
   for (const auto& [tile, rate] : best) curve.points.push_back({tile, rate});
   curve.points = never_falling(curve.points);
+  const bool costs_known = !measurements.tiles.points[static_cast<std::size_t>(pass)].empty();
+  if (costs_known && !curve.points.empty() && curve.points.front().tile > 1) {
+    curve.points.insert(curve.points.begin(), {1, curve.points.front().flops_per_s});
+  }
   return curve;
 }
 
