@@ -184,12 +184,18 @@ TEST_CASE("every mask on Hopper", "[simt]") {
   }
 }
 
+/// The case with `times` as many query heads for each key head.
+AttentionCase with_more_query_heads(AttentionCase c, int times) {
+  c.heads.q_count *= times;
+  c.heads.per_kv *= times;
+  c.heads.q0 *= times;
+  return c;
+}
+
 TEST_CASE("few thread blocks on Hopper", "[simt]") {
   if (!simt::has_hopper_units()) return;
-  for (AttentionCase c : mask_cases()) {
-    c.heads.q_count *= 3;
-    c.heads.per_kv *= 3;
-    c.heads.q0 *= 3;
+  for (const AttentionCase& each : mask_cases()) {
+    const AttentionCase c = with_more_query_heads(each, 3);
     INFO(c.name);
     Attention<Bf16> attention(c, 160);
     const AttendKernel& forward = kernel_for<Bf16>(TilePass::forward, c, 90);
@@ -200,10 +206,8 @@ TEST_CASE("few thread blocks on Hopper", "[simt]") {
 
 TEST_CASE("query heads that share a block on Hopper", "[simt]") {
   if (!simt::has_hopper_units()) return;
-  for (AttentionCase c : mask_cases()) {
-    c.heads.q_count *= 2;
-    c.heads.per_kv *= 2;
-    c.heads.q0 *= 2;
+  for (const AttentionCase& each : mask_cases()) {
+    const AttentionCase c = with_more_query_heads(each, 2);
     INFO(c.name);
     Attention<Bf16> attention(c, 170);
     const AttendKernel& forward = kernel_for<Bf16>(TilePass::forward, c, 90, 1);
