@@ -113,7 +113,7 @@ class CudaDevice final : public Device {
   std::vector<std::string> variants(const Problem& problem, Pass pass) const override {
     if (provider_ != nullptr || !why_not(problem, pass).empty()) return {};
     std::vector<std::string> names;
-    const kernels::Heads heads{problem.heads, problem.kv_heads, 0, 0, problem.heads / problem.kv_heads};
+    const kernels::Heads heads{problem.heads, problem.kv_heads, 0, 0, problem.heads_per_kv()};
     const kernels::TileShape shape{problem.dtype, 1, heads, problem.head_dim, problem.value_dim};
     for (const auto* kernel : tile_kernels(pass, shape, problem.seq_q, choice_)) {
       const auto some = kernels::cuda::attend_variants(kernel->pass, shape, driver_.architecture());
