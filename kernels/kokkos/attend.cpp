@@ -83,10 +83,10 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
   const int kv = shape.heads.kv_of(static_cast<int>(h));
 
   kernels.attend_begin(rows, scratch);
-  for (std::size_t t = block.touches; t < block.touches_end; ++t) {
-    const KeySide& side = args.keys[static_cast<std::size_t>(plan.cut.touches[t].side)];
-    visible_ranges(side.bands[static_cast<std::size_t>(plan.cut.touches[t].band)], queries, side.keys,
-                   {0, side.keys.count}, begin, end);
+  for (std::span touches = plan.cut.touches_of(block); !touches.empty();) {
+    const KeySide& side = args.keys[static_cast<std::size_t>(touches.front().side)];
+    touches =
+        touches.subspan(ranges_of_pass(touches, side.bands, queries, side.keys, {0, side.keys.count}, begin, end));
     kernels.attend_pass(rows,
                         {.k = rows_of_head(side.k, shape.dtype, b, kv, 0),
                          .v = rows_of_head(side.v, shape.dtype, b, kv, 0),

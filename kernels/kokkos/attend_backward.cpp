@@ -40,10 +40,8 @@ class TaskRunner {
         end_(begin_.data() + kernels.backward_rows, begin_.size()),
         stop_(stop) {
     const QueryBlock& chunk = plan.queries.blocks[static_cast<std::size_t>(task.query_block)];
-    const Touch* touches = plan.queries.touches.data();
-    const auto of_side = [](const Touch& a, std::int32_t side) { return a.side < side; };
-    first_touch_ = std::lower_bound(touches + chunk.touches, touches + chunk.touches_end, task.side, of_side);
-    last_touch_ = std::lower_bound(first_touch_, touches + chunk.touches_end, task.side + 1, of_side);
+    const auto [first, last] = std::ranges::equal_range(plan.queries.touches_of(chunk), task.side, {}, &Touch::side);
+    touches_ = {first, last};
     rows_ = {chunk.first, chunk.first + chunk.rows};
   }
 
@@ -98,16 +96,16 @@ class TaskRunner {
         .next_d_o = rows_of_head(args_.d_o, shape_.dtype, batch_, head_, row + rows),
         .next_rows = static_cast<int>(std::min<std::int64_t>(kernels_.backward_rows, rows_.end - row - rows))};
     bool begun = false;
-    for (const Touch* touch = first_touch_; touch != last_touch_; ++touch) {
-      const Band& band = side_.bands[static_cast<std::size_t>(touch->band)];
-      if (classify(band, queries, keys) == Coverage::skip) continue;
+    for (std::span touches = touches_; !touches.empty();) {
+      touches = touches.subspan(
+          ranges_of_pass(touches, side_.bands, queries, side_.keys, {key, key + keys.count}, begin_, end_));
+      for (std::size_t i = 0; i < static_cast<std::size_t>(block.rows); ++i) {
+        if (block.lse[i] == -INFINITY) begin_[i] = end_[i] = 0;
+      }
+      if (std::ranges::all_of(end_, [](std::int32_t end) { return end == 0; })) continue;
       if (!packed) kernels_.backward_chunk_begin(chunk, scratch_);
       if (!begun) kernels_.backward_block_begin(chunk, block, scratch_);
       packed = begun = true;
-      visible_ranges(band, queries, side_.keys, {key, key + keys.count}, begin_, end_);
-      for (int i = 0; i < block.rows; ++i) {
-        if (block.lse[i] == -INFINITY) begin_[static_cast<std::size_t>(i)] = end_[static_cast<std::size_t>(i)] = 0;
-      }
       kernels_.backward_pass(chunk, block, begin_.data(), end_.data(), scratch_, stop_);
     }
     if (begun) kernels_.backward_block_end(chunk, block, scratch_);
@@ -120,7 +118,7 @@ class TaskRunner {
   const KeySide& side_;
   int batch_, head_, kv_head_;
   IndexRange rows_;
-  const Touch *first_touch_, *last_touch_;
+  std::span<const Touch> touches_;
   std::byte* scratch_;
   std::span<std::int32_t> begin_, end_;
   const StopFlag& stop_;

@@ -6,6 +6,24 @@
 
 namespace distattn::kernels::kokkos {
 
+std::size_t ranges_of_pass(std::span<const Touch> touches, std::span<const Band> bands, const Run& queries,
+                           const Run& keys, IndexRange window, std::span<std::int32_t> begin,
+                           std::span<std::int32_t> end) {
+  std::fill(begin.begin(), begin.end(), 0);
+  std::fill(end.begin(), end.end(), 0);
+  std::size_t count = 0;
+  std::int64_t reached = 0;
+  for (; count < touches.size() && touches[count].side == touches.front().side; ++count) {
+    const Band& band = bands[static_cast<std::size_t>(touches[count].band)];
+    const IndexRange rows = band_rows(band, queries);
+    if (rows.empty()) continue;
+    if (rows.begin < reached) break;
+    reached = rows.end;
+    visible_ranges(band, queries, rows, keys, window, begin, end);
+  }
+  return count;
+}
+
 void QueryBlocks::clear() {
   blocks.clear();
   touches.clear();

@@ -24,10 +24,22 @@ struct QueryBlock {
   std::int64_t pairs;                ///< visible ones, for each head
 };
 
+/// Sets what each of `queries` sees of `keys`, as range of indices counted from `window.begin` and cut to `window`,
+/// through the first of `touches` and those after it on the same side that reach later queries only: documents side by
+/// side take one pass over the keys. A query that no such band reaches, and an entry past the queries, gets {0, 0}.
+/// Returns how many touches that were.
+std::size_t ranges_of_pass(std::span<const Touch> touches, std::span<const Band> bands, const Run& queries,
+                           const Run& keys, IndexRange window, std::span<std::int32_t> begin,
+                           std::span<std::int32_t> end);
+
 /// A list's operations cut into blocks. Kept from call to call, so that a call like the last one allocates nothing.
 struct QueryBlocks {
   std::vector<QueryBlock> blocks;
   std::vector<Touch> touches;
+
+  std::span<const Touch> touches_of(const QueryBlock& block) const {
+    return std::span(touches).subspan(block.touches, block.touches_end - block.touches);
+  }
 
   void clear();
   /// Appends the blocks of one operation: `rows` queries each but for the last one.

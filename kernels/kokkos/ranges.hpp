@@ -9,18 +9,20 @@
 
 namespace distattn::kernels::kokkos {
 
-/// Query i of `queries` sees the keys [begin[i], end[i]) of `keys` through the band, counted from `window.begin` and
-/// cut to `window`. Entries past the queries become 0.
-inline void visible_ranges(const Band& band, const Run& queries, const Run& keys, IndexRange window,
+/// Sets what the queries `rows` see through the band: query i the keys [begin[i], end[i]) of `keys`, counted from
+/// `window.begin` and cut to `window`.
+inline void visible_ranges(const Band& band, const Run& queries, IndexRange rows, const Run& keys, IndexRange window,
                            std::span<std::int32_t> begin, std::span<std::int32_t> end) {
-  for (std::size_t i = 0; i < begin.size(); ++i) {
-    const auto query = static_cast<std::int64_t>(i);
-    IndexRange seen;
-    if (query < queries.count) seen = band_keys(band, queries.at(query), keys);
-    seen = {std::max(seen.begin, window.begin), std::min(seen.end, window.end)};
-    const bool empty = seen.empty();
-    begin[i] = empty ? 0 : static_cast<std::int32_t>(seen.begin - window.begin);
-    end[i] = empty ? 0 : static_cast<std::int32_t>(seen.end - window.begin);
+  if (rows.empty()) return;
+  const auto first_key = [&](std::int64_t i) { return std::max(band.k0, queries.at(i) - band.hi); };
+  const auto past_key = [&](std::int64_t i) { return std::min(band.k1, queries.at(i) - band.lo + 1); };
+  IndexRange seen = indices_within(keys, first_key(rows.begin), past_key(rows.begin));
+  for (std::int64_t i = rows.begin; i < rows.end; ++i) {  // both ends never fall: one division serves all rows
+    while (seen.begin < keys.count && keys.at(seen.begin) < first_key(i)) ++seen.begin;
+    while (seen.end < keys.count && keys.at(seen.end) < past_key(i)) ++seen.end;
+    const IndexRange cut{std::max(seen.begin, window.begin), std::min(seen.end, window.end)};
+    begin[static_cast<std::size_t>(i)] = cut.empty() ? 0 : static_cast<std::int32_t>(cut.begin - window.begin);
+    end[static_cast<std::size_t>(i)] = cut.empty() ? 0 : static_cast<std::int32_t>(cut.end - window.begin);
   }
 }
 

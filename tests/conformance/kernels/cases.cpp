@@ -45,6 +45,13 @@ void add_masks(std::vector<TileCase>& cases) {
     documents.push_back({start, start + length, start, start + length, 0, unbounded});
   }
   with("documents", documents);
+  cases.push_back(single("documents, striped", shape(2, 1, 32, 32), {1, 75, 4}, {2, 100, 3}, documents));
+  documents.push_back({.q0 = 60, .q1 = 250, .k0 = 0, .k1 = 3});
+  with("documents and what some of them share", documents);
+  with("bands that change places", {{.q0 = 0, .q1 = 97, .k0 = 200, .k1 = 300},
+                                    {.q0 = 97, .q1 = 240, .k0 = 20, .k1 = 150},
+                                    {.q0 = 230, .k0 = 150, .k1 = 155},
+                                    {.q0 = 270, .k0 = 0, .k1 = 20}});
 }
 
 void add_positions(std::vector<TileCase>& cases) {
