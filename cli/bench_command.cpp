@@ -80,12 +80,14 @@ std::string text_of(const Machine& machine, int head_dim) {
     }
   }
   return fmt::format(
-      "{}, {} cores: {}\ncopies {}/s after {}, merges {}/s\na tile of one head {} forward, {} backward, besides the "
-      "pairs that blocks of {} queries meet; of one thread:\n{}",
+      "{}, {} cores: {}\ncopies {}/s after {}, merges {}/s\na tile of one head {} forward, {} backward, a million "
+      "pairs {}, {}, besides the products of those that blocks of {} queries meet; of one thread:\n{}",
       machine.name, machine.cores, describe_age(machine), bytes_in_words(machine.near.bytes_per_s),
       seconds_in_words(machine.near.latency_s), bytes_in_words(machine.memory_bytes_per_s),
       seconds_in_words(machine.tiles.seconds(Pass::forward, head_dim)),
-      seconds_in_words(machine.tiles.seconds(Pass::backward, head_dim)), machine.tiles.block, columns.text());
+      seconds_in_words(machine.tiles.seconds(Pass::backward, head_dim)),
+      seconds_in_words(1e6 * machine.tiles.pair_s[0]), seconds_in_words(1e6 * machine.tiles.pair_s[1]),
+      machine.tiles.block, columns.text());
 }
 
 /// The rows that are farthest from their prediction, of those that have one.

@@ -1,6 +1,7 @@
 #include "bench_rounds.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <set>
 #include <utility>
@@ -20,6 +21,14 @@ const Timing& timing_of(const RunResult& result, Pass pass) {
   return pass == Pass::forward ? result.forward : result.backward;
 }
 
+/// The nearest number of three binary digits, at least 1: documents make tiles of many sizes, and calibrating each
+/// would take longer than the rest.
+std::int64_t about(double tile) {
+  int exponent = 0;
+  const double digits = std::round(8 * std::frexp(std::max(1.0, tile), &exponent));
+  return std::llround(std::ldexp(digits, exponent - 3));
+}
+
 /// Calibrates what one plan computes, and nothing else.
 class RowCalibration {
  public:
@@ -28,8 +37,7 @@ class RowCalibration {
     for (const Pass pass : passes) {
       for (Rank rank = 0; plan.has(pass) && rank < plan.ranks(); ++rank) {
         for (const auto& work : sketch(plan.outline(pass), plan.tiles(pass), rank, plan.program(pass, rank)).works) {
-          const std::int64_t tile = std::min(work.queries, work.keys);
-          tiles_.insert({std::min(tile, largest_calibrated_tile), work.coverage});
+          tiles_.insert({std::min(about(work.square_tile()), largest_calibrated_tile), work.coverage});
         }
       }
     }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <limits>
 #include <memory>
@@ -66,7 +67,8 @@ Measurements::Kernel kernel_of(const Measured& measured, Pass pass, Coverage cov
   kernel.seconds /= problem.heads * measured.plan->ranks();
   const double per_pair = flops_per_pair(problem.head_dim, problem.value_dim, pass);
   kernel.flops = static_cast<double>(tiles.mask().pairs(queries, keys)) * per_pair;
-  kernel.met_flops = static_cast<double>(tiles.mask().met_pairs(queries, keys, block)) * per_pair;
+  kernel.met_pairs = static_cast<double>(tiles.mask().met_pairs(queries, keys, block));
+  kernel.met_flops = kernel.met_pairs * per_pair;
   return kernel;
 }
 
@@ -85,6 +87,13 @@ std::vector<Measurements::Kernel> tiles_of_ranks(const CalibrationOptions& optio
     if (measured.plan->has(pass)) kernels.push_back(kernel_of(measured, pass, coverage, tile, device->query_block()));
   }
   return kernels;
+}
+
+void keep_faster(const std::vector<Measurements::Kernel>& kernels, std::vector<Measurements::Kernel>& best) {
+  if (best.empty()) best = kernels;
+  for (std::size_t pass = 0; pass < best.size(); ++pass) {
+    if (kernels[pass].seconds < best[pass].seconds) best[pass] = kernels[pass];
+  }
 }
 
 /// Ranks of which each sees one token of its neighbour: everything travels and hardly anything is computed.
@@ -139,13 +148,7 @@ int busy_ranks(const std::string& backend) {
 std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                 std::int64_t tile) {
   std::vector<Measurements::Kernel> best;
-  for (int run = 0; run < options.runs; ++run) {
-    const auto kernels = tiles_of_ranks(options, dtype, coverage, tile, 1);
-    best.resize(kernels.size());
-    for (std::size_t pass = 0; pass < best.size(); ++pass) {
-      if (run == 0 || kernels[pass].seconds < best[pass].seconds) best[pass] = kernels[pass];
-    }
-  }
+  for (int run = 0; run < options.runs; ++run) keep_faster(tiles_of_ranks(options, dtype, coverage, tile, 1), best);
   return best;
 }
 
@@ -237,6 +240,41 @@ double measure_merges(const CalibrationOptions& options) {
   return best;
 }
 
+namespace {
+
+/// A tile with heads of two dimensions, forward and backward: the fastest of all times that it was measured.
+class PairCosts {
+ public:
+  void measure(const CalibrationOptions& options) {
+    for (std::size_t i = 0; const int head_dim : {32, 128}) {
+      CalibrationOptions one = options;
+      one.head_dim = head_dim;
+      const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
+      if (!device->why_not(problem_of(one, options.dtypes.front(), tile), Pass::forward).empty()) return;
+      keep_faster(measure_tiles(one, options.dtypes.front(), Coverage::full, tile), best_[i++]);
+    }
+  }
+
+  /// By Pass: seconds of a pair that do not depend on its head dimension. What a pair takes grows with its FLOPs in a
+  /// straight line, of which there are two points.
+  std::array<double, 2> seconds() const {
+    std::array<double, 2> besides{};
+    for (std::size_t pass = 0; pass < best_[1].size(); ++pass) {
+      const Measurements::Kernel &a = best_[0][pass], &b = best_[1][pass];
+      const double without_flops = (a.seconds * b.met_flops - b.seconds * a.met_flops) / (b.met_flops - a.met_flops);
+      besides[static_cast<std::size_t>(a.pass)] = std::max(0.0, without_flops / a.met_pairs);
+    }
+    return besides;
+  }
+
+ private:
+  static constexpr std::int64_t tile = 512;
+
+  std::array<std::vector<Measurements::Kernel>, 2> best_;
+};
+
+}  // namespace
+
 Measurements calibrate(const CalibrationOptions& options, const std::function<void(const std::string&)>& progress) {
   const int cores = cpu_cores();
   Measurements measurements;
@@ -245,6 +283,7 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
                                   options.heads, options.kv_heads, options.head_dim, cores);
   constexpr int rounds = 5;  // so that no tile is measured only while the machine is slower than at other times
   constexpr double budget_s = 45;
+  PairCosts pairs;
   const auto began = std::chrono::steady_clock::now();
   const auto spent_s = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
   for (int done = 0; done < rounds && (done == 0 || spent_s() * (done + 1) / done < budget_s); ++done) {
@@ -258,7 +297,9 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
       }
     }
     measure_tile_costs(options, measurements.tiles);
+    pairs.measure(options);
   }
+  measurements.tiles.pair_s = pairs.seconds();
   progress("copies and merges");
   measurements.copies = measure_copies(options);
   measurements.memory_bytes_per_s = measure_merges(options);

@@ -24,7 +24,8 @@ json description() {
     "far": {"bytes_per_s": 12.5e9, "latency_s": 0, "per": "node"},
     "flops_per_s": {"bf16": 400e12, "fp32": [[128, 1e12], [512, 3e12]],
                     "fp16": {"forward": {"full": 4e12, "partial": 3e12}, "backward": 2e12}},
-    "tiles": {"block": 48, "forward_s": [[32, 2e-6], [64, 4e-6]], "backward_s": [[64, 9e-6]]},
+    "tiles": {"block": 48, "forward_s": [[32, 2e-6], [64, 4e-6]], "backward_s": [[64, 9e-6]],
+              "backward_pair_s": 3e-10},
     "memory_bytes": 80000000000, "cores": 0})");
 }
 
@@ -79,6 +80,7 @@ TEST_CASE("what a tile costs follows its head dimension", "[machine]") {
   CHECK(tiles.seconds(Pass::forward, 128) == Approx(8e-6));
   CHECK(tiles.seconds(Pass::backward, 32) == 9e-6);
   CHECK(TileCosts().seconds(Pass::backward, 64) == 0);
+  CHECK(tiles.pair_s == std::array{0.0, 3e-10});
 }
 
 TEST_CASE("ranks on cores share the node's memory", "[machine]") {
@@ -127,6 +129,7 @@ TEST_CASE("values out of range or of the wrong type are named", "[machine]") {
       {"/tiles/forward_s", json::array()},
       {"/tiles/forward_s/1/0", 32},
       {"/tiles/backward_s/0/1", 0},
+      {"/tiles/backward_pair_s", -1e-9},
       {"/memory_bytes", -1},
       {"/memory_bytes", 0.5},
       {"/cores", -2},
@@ -267,6 +270,17 @@ TEST_CASE("what was measured stands in the description, the rest stays nominal",
   CHECK(machine.rates_of(DType::fp32, Pass::backward).full.at(64) == 10e9 / 0.75);
   CHECK(machine.rates_of(DType::fp32, Pass::backward).full.at(32) == 10e9 / 0.75);
   CHECK(machine.tiles == measurements.tiles);
+  // So is what pairs take besides their products.
+  measurements.kernels = {{DType::fp32, Pass::forward, Coverage::full, 64, 64, 1, 10e9, 10e9, 1e6}};
+  for (const auto& [pass, coverage] : {std::pair(Pass::forward, Coverage::partial),
+                                       {Pass::backward, Coverage::full},
+                                       {Pass::backward, Coverage::partial}}) {
+    measurements.kernels.push_back({DType::fp32, pass, coverage, 64, 64, 1, 10e9, 10e9, 1e6});
+  }
+  measurements.tiles.pair_s = {0.2e-6, 2e-6};
+  const Machine with_pairs = describe(measurements);
+  CHECK(with_pairs.rates_of(DType::fp32, Pass::forward).full.at(64) == Approx(10e9 / 0.8));
+  CHECK(with_pairs.rates_of(DType::fp32, Pass::backward).full.at(64) == 10e9 / 0.5);  // half of a time at most
   // Half a measurement is none.
   CHECK(machine.rates_of(DType::bf16, Pass::forward) == nominal.rates_of(DType::bf16, Pass::forward));
   CHECK(machine.near == Link{7e9, 3e-6});

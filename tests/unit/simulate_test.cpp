@@ -65,6 +65,25 @@ TEST_CASE("tiles cost seconds of their own and take what their kernels compute",
   Machine machine = slow_machine(1, 1);
   machine.tiles.points[static_cast<std::size_t>(Pass::forward)] = {{8, 0.25}};
   CHECK(run(ranks, machine).seconds == Approx(5.5));
+  machine.tiles.pair_s[static_cast<std::size_t>(Pass::forward)] = 0.1;
+  CHECK(run(ranks, machine).seconds == Approx(6));
+}
+
+TEST_CASE("a tile is as fast as the square one with as many pairs a row", "[simulate]") {
+  const auto side = [](std::int64_t pairs, std::int64_t tiles, std::int32_t queries, std::int32_t keys,
+                       Coverage coverage) {
+    return ProgramSketch::Work{pairs, pairs, tiles, queries, keys, coverage}.square_tile();
+  };
+  CHECK(side(4 * 64 * 64, 4, 64, 64, Coverage::full) == 64);
+  CHECK(side(64 * 192, 1, 64, 192, Coverage::full) == 96);
+  CHECK(side(64 * 64 / 2, 1, 64, 64, Coverage::partial) == 64);
+  CHECK(side(3 * 256 * 64, 3, 256, 256, Coverage::partial) == 128);  // a window, or documents
+  Machine machine = slow_machine(1, 1);
+  const double pair = flops_per_pair(8, 8, Pass::forward);
+  const RateCurve rate{{{512, pair}, {1024, 2 * pair}}};
+  machine.rates[static_cast<std::size_t>(DType::fp32)].fill(KernelRates{rate, rate});
+  CHECK(run({SketchBuilder(0).compute_tiles(0, 1024 * 1024, 8, 1)}, machine).seconds == Approx(4));
+  CHECK(run({SketchBuilder(0).compute_tiles(0, 512 * 1024, 8, 1)}, machine).seconds == Approx(8));
 }
 
 TEST_CASE("a sketch counts tiles and what blocks of queries meet", "[simulate]") {
@@ -77,6 +96,22 @@ TEST_CASE("a sketch counts tiles and what blocks of queries meet", "[simulate]")
   CHECK(sketched.works[0].pairs == 4 * 48 * 49 / 2);
   CHECK(sketched.works[0].met_pairs == 4 * 16 * (16 + 32 + 48));
   CHECK(sketched.works[1].met_pairs == sketched.works[1].pairs);
+}
+
+TEST_CASE("tiles read what they add to", "[simulate]") {
+  const auto carried = [](Pass pass) {
+    const auto recipe = std::get<Recipe>(resolve_schedule("ring", attention(96, 4, 2), 2));
+    const auto tiles = std::make_shared<const Tiles>(shard(attention(96, 4, 2), 2, recipe.layout, recipe.groups));
+    const Lowering lowering(recipe.name, tiles, recipe.table(tiles, 0), pass, recipe.mode, {});
+    std::vector<std::int64_t> bytes;
+    for (const ProgramSketch::Step& step : sketch(lowering.outline(), *tiles, 1, lowering.program(1)).steps) {
+      if (step.lane == Lane::compute) bytes.push_back(step.carried_bytes);
+    }
+    return bytes;
+  };
+  const std::int64_t rows = 48 * 4, value_bytes = 128 * 4;
+  CHECK(carried(Pass::forward) == std::vector<std::int64_t>{0, rows * (value_bytes + 4)});
+  CHECK(carried(Pass::backward) == std::vector<std::int64_t>{0, rows * value_bytes});
 }
 
 TEST_CASE("a lane runs its steps one after the other, lanes side by side", "[simulate]") {

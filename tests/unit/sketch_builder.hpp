@@ -46,7 +46,7 @@ class SketchBuilder {
     sketch_.after.insert(sketch_.after.end(), after.begin(), after.end());
     const auto end = [](const auto& all) { return static_cast<std::uint32_t>(all.size()); };
     sketch_.steps.push_back(
-        {0, number, due, end(sketch_.works), end(sketch_.sends), end(sketch_.receives), end(sketch_.after), lane});
+        {0, 0, number, due, end(sketch_.works), end(sketch_.sends), end(sketch_.receives), end(sketch_.after), lane});
     return *this;
   }
   ProgramSketch sketch_;

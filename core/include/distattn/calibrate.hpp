@@ -20,6 +20,7 @@ struct Measurements {
     double seconds = 0;                                     ///< that one thread takes for a tile of one head
     double flops = 0;                                       ///< of the tile's visible pairs
     double met_flops = 0;                                   ///< of the pairs that are computed
+    double met_pairs = 0;                                   ///< those
     double flops_per_s() const { return flops / seconds; }  ///< NaN where nothing was measured
   };
   std::vector<Kernel> kernels;  ///< several of one kind and tile: the fastest counts

@@ -16,7 +16,8 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// FLOP/s by tile: what a kernel reaches on a tile whose shorter side has so many tokens.
+/// FLOP/s by tile: what a kernel reaches on a square tile whose side has so many tokens, and on others like it
+/// (ProgramSketch::Work::square_tile).
 struct RateCurve {
   struct Point {
     double tile = 0;  ///< tokens; 0 in the only point of a rate that does not depend on the tile
@@ -39,7 +40,7 @@ struct KernelRates {
   friend bool operator==(const KernelRates&, const KernelRates&) = default;
 };
 
-/// What tiles take that does not show in their visible pairs.
+/// What tiles take besides the products of their visible pairs.
 struct TileCosts {
   struct Point {
     double head_dim = 0, seconds = 0;
@@ -49,6 +50,8 @@ struct TileCosts {
   int block = 1;
   /// By Pass: of one tile of one head, whatever its size, by head dimension; empty: nothing.
   std::array<std::vector<Point>, 2> points;
+  /// By Pass: seconds of one computed pair, whatever its head dimension (softmax); 0: they are part of the rates.
+  std::array<double, 2> pair_s{};
 
   /// Straight between points, the first point's before it, in proportion to the dimension beyond the last one.
   double seconds(Pass pass, double head_dim) const;

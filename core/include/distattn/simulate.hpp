@@ -24,6 +24,14 @@ struct ProgramSketch {
     std::int64_t tiles = 0;              ///< of one head each
     std::int32_t queries = 0, keys = 0;  ///< tokens of a tile's two segments
     Coverage coverage = Coverage::full;  ///< full or partial
+
+    /// Side of the square tile with as many visible pairs for every row of queries and keys, so that what rows take
+    /// besides (reading, packing, writing) weighs the same in both. A partial square is half visible.
+    double square_tile() const {
+      const double area =
+          static_cast<double>(pairs) / static_cast<double>(tiles) * (coverage == Coverage::full ? 1 : 2);
+      return 2 * area / (queries + keys);
+    }
   };
   /// What a step sends to one peer: its values joined.
   struct Message {
@@ -32,6 +40,7 @@ struct ProgramSketch {
   };
   struct Step {
     std::int64_t touched_bytes = 0;  ///< read and written by merges and conversions
+    std::int64_t carried_bytes = 0;  ///< read by tiles that add to what is there
     std::int32_t number = 0, due = 0;
     std::uint32_t work_end = 0, sends_end = 0, receives_end = 0, after_end = 0;
     Lane lane = Lane::compute;

@@ -43,9 +43,10 @@ RateCurve curve_of(const Measurements& measurements, DType dtype, Pass pass, Cov
   for (const Measurements::Kernel& kernel : measurements.kernels) {
     if (kernel.dtype != dtype || kernel.pass != pass || kernel.coverage != coverage) continue;
     DISTATTN_EXPECT(kernel.tile > 0 && kernel.met_flops > 0 && kernel.seconds > 0);
-    const double tile_s = measurements.tiles.seconds(pass, kernel.head_dim);
+    const double besides_s = measurements.tiles.seconds(pass, kernel.head_dim) +
+                             kernel.met_pairs * measurements.tiles.pair_s[static_cast<std::size_t>(pass)];
     double& rate = best[kernel.tile];
-    rate = std::max(rate, kernel.met_flops / std::max(kernel.seconds - tile_s, kernel.seconds / 2));
+    rate = std::max(rate, kernel.met_flops / std::max(kernel.seconds - besides_s, kernel.seconds / 2));
   }
   RateCurve curve;
   for (const auto& [tile, rate] : best) curve.points.push_back({tile, rate});

@@ -17,6 +17,7 @@ constexpr std::array passes = {Pass::forward, Pass::backward};
 constexpr int most_ranks = 1 << 20, most_block = 1 << 16;
 
 std::string seconds_field(Pass pass) { return fmt::format("{}_s", name_of(pass)); }
+std::string pair_seconds_field(Pass pass) { return fmt::format("{}_pair_s", name_of(pass)); }
 
 /// Points [[x, y], …] with rising x, both above 0.
 std::vector<std::pair<double, double>> read_points(JsonFields& fields, const std::string& name, const std::string& x,
@@ -100,9 +101,14 @@ TileCosts read_tiles(JsonFields fields) {
   TileCosts tiles;
   tiles.block = static_cast<int>(fields.integer("block", 1, most_block));
   for (const Pass pass : passes) {
-    if (fields.find(seconds_field(pass)) == nullptr) continue;
-    for (const auto& [dim, seconds] : read_points(fields, seconds_field(pass), "head_dim", "seconds", "")) {
-      tiles.points[static_cast<std::size_t>(pass)].push_back({dim, seconds});
+    const auto p = static_cast<std::size_t>(pass);
+    if (fields.find(seconds_field(pass)) != nullptr) {
+      for (const auto& [dim, seconds] : read_points(fields, seconds_field(pass), "head_dim", "seconds", "")) {
+        tiles.points[p].push_back({dim, seconds});
+      }
+    }
+    if (fields.find(pair_seconds_field(pass)) != nullptr) {
+      tiles.pair_s[p] = fields.number_from_zero(pair_seconds_field(pass));
     }
   }
   fields.finish();
@@ -117,6 +123,8 @@ Ordered to_json(const TileCosts& tiles) {
       points.push_back({point.head_dim, point.seconds});
     }
     if (!points.empty()) fields[seconds_field(pass)] = std::move(points);
+    const double pair_s = tiles.pair_s[static_cast<std::size_t>(pass)];
+    if (pair_s > 0) fields[pair_seconds_field(pass)] = pair_s;
   }
   return fields;
 }

@@ -39,6 +39,7 @@ class Simulation {
         network_(ranks, std::span(first_).first(ranks.size()), machine_),
         rates_(machine_.rates_of(outline.sharding.problem.dtype, outline.pass)),
         tile_s_(machine_.tiles.seconds(outline.pass, mean_head_dim(outline.sharding.problem))),
+        pair_s_(machine_.tiles.pair_s[static_cast<std::size_t>(outline.pass)]),
         flops_per_pair_(
             flops_per_pair(outline.sharding.problem.head_dim, outline.sharding.problem.value_dim, outline.pass)),
         spans_(first_.back()),
@@ -181,9 +182,11 @@ class Simulation {
     for (const ProgramSketch::Work& work : ranks_[r].works_of(s)) {
       const RateCurve& curve = work.coverage == Coverage::full ? rates_.full : rates_.partial;
       sum += static_cast<double>(work.tiles) * tile_s_ +
-             static_cast<double>(work.met_pairs) * flops_per_pair_ / curve.at(std::min(work.queries, work.keys));
+             static_cast<double>(work.met_pairs) * (flops_per_pair_ / curve.at(work.square_tile()) + pair_s_);
     }
-    return sum / threads_ + touch_seconds(ranks_[r].steps[s].touched_bytes);
+    const ProgramSketch::Step& step = ranks_[r].steps[s];
+    // Devices read what tiles add to while other tiles are computed.
+    return sum / threads_ + touch_seconds(step.touched_bytes + (machine_.cores > 0 ? step.carried_bytes : 0));
   }
 
   void end(std::size_t number, double now) {
@@ -210,7 +213,7 @@ class Simulation {
   std::vector<std::size_t> first_;  // by rank: its first step's global number, and one past the last
   Network network_;
   const KernelRates& rates_;
-  double tile_s_, flops_per_pair_;
+  double tile_s_, pair_s_, flops_per_pair_;
   std::vector<Span> spans_;  // by global number until the end
   std::vector<bool> done_, begun_;
   std::vector<std::uint32_t> next_in_lane_;

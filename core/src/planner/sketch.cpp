@@ -71,8 +71,18 @@ class Sketcher {
       sketch_.receives.push_back(op.from);
     }
   }
-  void add(const Attend& op) { attend(op); }
-  void add(const AttendBackward& op) { attend(op); }
+  void add(const Attend& op) {
+    attend(op);
+    carry(op.start, op.output);
+  }
+  void add(const AttendBackward& op) {
+    attend(op);
+    carry(op.start, op.dquery);
+    for (const KeyChunk& chunk : op.keys) carry(chunk.start, chunk.dkey_value);
+  }
+  void carry(Start start, BufferId buffer) {
+    if (start == Start::carry) step_->carried_bytes += bytes(buffer);
+  }
   template <class O>
   void attend(const O& op) {
     const Value& query = decl(op.query).value;
