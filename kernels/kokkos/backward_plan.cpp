@@ -10,11 +10,14 @@ namespace distattn::kernels::kokkos {
 
 namespace {
 
-// Chunks of at least this many blocks repay packing; more chunks than this give no thread more to do.
+// A task packs its keys and adds to their gradients once, so that chunks of queries are as large as can be: at least
+// this many blocks, and no more chunks than give this many threads something to do. (Results may not depend on how
+// many threads there are.)
 constexpr std::int64_t least_query_blocks = 4;
-constexpr std::int64_t most_chunks = 32;
+constexpr std::int64_t most_threads = 128;
+constexpr std::int64_t most_key_chunks = 32;
 
-std::int64_t chunk_size(std::int64_t count, std::int64_t unit, std::int64_t least_units) {
+std::int64_t chunk_size(std::int64_t count, std::int64_t unit, std::int64_t least_units, std::int64_t most_chunks) {
   const std::int64_t units = (count + unit - 1) / unit;
   return std::max(least_units, (units + most_chunks - 1) / most_chunks) * unit;
 }
@@ -49,11 +52,12 @@ IndexRange keys_seen(const Band& band, const Run& queries, const Run& keys) {
 }  // namespace
 
 std::int64_t BackwardPlan::query_chunk_rows(const AttendBackwardArgs& args, std::int64_t rows) {
-  return chunk_size(args.queries.count, rows, least_query_blocks);
+  const std::int64_t heads = heads_of(args.shape), chunks = (most_threads + heads - 1) / heads;
+  return chunk_size(args.queries.count, rows, least_query_blocks, chunks);
 }
 
 std::int64_t BackwardPlan::key_chunk_keys(const KeySide& side, std::int64_t keys) {
-  return chunk_size(side.keys.count, keys, 1);
+  return chunk_size(side.keys.count, keys, 1, most_key_chunks);
 }
 
 void BackwardPlan::make(std::span<const AttendBackwardArgs> operations, std::int64_t rows, std::int64_t keys) {
