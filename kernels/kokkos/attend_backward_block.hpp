@@ -104,15 +104,18 @@ inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) 
   clear_gradients(scratch.d_values, chunk.keys, value_dim);
 }
 
+/// Rows of the panels that some row of a block is in.
+inline int rows_of_panels(int rows) { return rounded_up(rows, panel_width); }
+
 /// Packs rows of queries or of dO both ways: along and across the lanes. Returns whether all are finite.
 inline bool pack_block_rows(const HeadRows<const void>& from, DType dtype, int count, int dim, float factor,
                             float* widened_rows, float* panels, float* rows) {
   const HeadRows<const float> floats = widened(from, dtype, count, dim, widened_rows);
-  for (int row = 0; row < backward_rows; row += panel_width) {
-    pack_transposed<panel_width>({floats.data + row * floats.stride, floats.stride},
-                                 bigger(0, smaller(panel_width, count - row)), dim, factor, panels + row * dim);
+  for (int row = 0; row < count; row += panel_width) {
+    pack_transposed<panel_width>({floats.data + row * floats.stride, floats.stride}, smaller(panel_width, count - row),
+                                 dim, factor, panels + row * dim);
   }
-  pack_panels<gradient_width>(floats, count, backward_rows, dim, rows);
+  pack_panels<gradient_width>(floats, count, rows_of_panels(count), backward_rows, dim, rows);
   return all_finite(floats, count, dim);
 }
 
@@ -122,11 +125,12 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
                                             scratch.widened, scratch.queries, scratch.query_rows);
   scratch.finite->d_outputs = pack_block_rows(block.d_o, chunk.dtype, block.rows, chunk.value_dim, 1.f, scratch.widened,
                                               scratch.d_outputs, scratch.d_output_rows);
-  for (int i = 0; i < backward_rows; ++i) {
+  const int rows = rows_of_panels(block.rows);
+  for (int i = 0; i < rows; ++i) {
     scratch.lse[i] = i < block.rows ? block.lse[i] * log2_e : 0.f;
     scratch.delta[i] = i < block.rows ? block.delta[i] * chunk.scale : 0.f;
   }
-  for (int i = 0; i < backward_rows * chunk.head_dim; i += lanes) store(scratch.d_queries + i, 0.f);
+  for (int i = 0; i < rows * chunk.head_dim; i += lanes) store(scratch.d_queries + i, 0.f);
 }
 
 /// What the end of a block and the next block will ask memory for. Brought nearer while the block's last keys are
@@ -187,16 +191,25 @@ inline void differentiate_panel(const BackwardChunk& chunk, const PanelKeys& key
   }
 }
 
+/// What the panels of a block see.
+struct BlockKeys {
+  PanelKeys panel[backward_panels];
+  int panels;
+
+  const PanelKeys* begin() const { return panel; }
+  const PanelKeys* end() const { return panel + panels; }
+};
+
 /// Queries of a block.
 struct RowRange {
   int from, to;
 };
 
 /// Rows of the block that see some of the `count` keys from `key` on, in whole vectors.
-inline RowRange rows_seeing(const PanelKeys (&panels)[backward_panels], int key, int count) {
+inline RowRange rows_seeing(const BlockKeys& keys, int key, int count) {
   RowRange rows{backward_rows, 0};
-  for (int p = 0; p < backward_panels; ++p) {
-    const VectorRange range = panels[p].seeing(key, count);
+  for (int p = 0; p < keys.panels; ++p) {
+    const VectorRange range = keys.panel[p].seeing(key, count);
     if (range.from == range.to) continue;
     rows.from = smaller(rows.from, p * panel_width + range.from * lanes);
     rows.to = p * panel_width + range.to * lanes;
@@ -207,10 +220,10 @@ inline RowRange rows_seeing(const PanelKeys (&panels)[backward_panels], int key,
 /// into[j][x] += Σ_row coefficients[j][row] · rows[row][x] for keys j of [key, end) and one panel of `Vectors` vectors
 /// of the head dimension.
 template <int Vectors>
-DISTATTN_INLINE void add_gradient_panel(const PanelKeys (&panels)[backward_panels], int key, int end,
-                                        const float* coefficients, const float* rows, float* into) {
+DISTATTN_INLINE void add_gradient_panel(const BlockKeys& keys, int key, int end, const float* coefficients,
+                                        const float* rows, float* into) {
   for (int j = key; j < end; j += gradient_rows) {
-    const RowRange seeing = rows_seeing(panels, j, smaller(gradient_rows, end - j));
+    const RowRange seeing = rows_seeing(keys, j, smaller(gradient_rows, end - j));
     if (seeing.to <= seeing.from) continue;
     float* at = into + j * gradient_width;
     product<gradient_rows, Vectors, backward_rows, 1, gradient_width>(
@@ -223,10 +236,10 @@ DISTATTN_INLINE void add_gradient_panel(const PanelKeys (&panels)[backward_panel
 }
 
 /// dV += Pᵀ·dO, or dK += dSᵀ·Q.
-inline void add_gradient(const PanelKeys (&panels)[backward_panels], int key, int end, int dim,
-                         const float* coefficients, const float* rows, float* into) {
+inline void add_gradient(const BlockKeys& keys, int key, int end, int dim, const float* coefficients, const float* rows,
+                         float* into) {
   for (int x = 0; x < dim; x += gradient_width) {
-    const auto add = [&]<int Vectors>() { add_gradient_panel<Vectors>(panels, key, end, coefficients, rows, into); };
+    const auto add = [&]<int Vectors>() { add_gradient_panel<Vectors>(keys, key, end, coefficients, rows, into); };
     switch ((smaller(gradient_width, dim - x) + lanes - 1) / lanes) {
       case 1:
         add.template operator()<1>();
@@ -247,11 +260,11 @@ inline void add_gradient(const PanelKeys (&panels)[backward_panels], int key, in
 }
 
 /// The same without touching rows that do not see a key.
-inline void add_seen_gradient(const PanelKeys (&panels)[backward_panels], int key, int end, int dim,
-                              const float* coefficients, const float* rows, float* into) {
+inline void add_seen_gradient(const BlockKeys& block, int key, int end, int dim, const float* coefficients,
+                              const float* rows, float* into) {
   for (int j = key; j < end; ++j) {
-    for (int row = 0; row < backward_rows; ++row) {
-      const PanelKeys& keys = panels[row / panel_width];
+    for (int row = 0; row < block.panels * panel_width; ++row) {
+      const PanelKeys& keys = block.panel[row / panel_width];
       if (j < keys.begin[row % panel_width] || j >= keys.end[row % panel_width]) continue;
       const float coefficient = coefficients[(j - key) * backward_rows + row];
       for (int x = 0; x < dim; ++x) {
@@ -263,8 +276,8 @@ inline void add_seen_gradient(const PanelKeys (&panels)[backward_panels], int ke
   }
 }
 
-inline bool all_see(const PanelKeys (&panels)[backward_panels], int key, int end) {
-  for (const PanelKeys& keys : panels) {
+inline bool all_see(const BlockKeys& block, int key, int end) {
+  for (const PanelKeys& keys : block) {
     if (!keys.see_all(key, end - key)) return false;
   }
   return true;
@@ -306,28 +319,29 @@ inline void add_seen_d_queries(const BackwardChunk& chunk, const PanelKeys& keys
 }
 
 /// The products that follow from Pᵀ and dSᵀ of keys [key, end).
-inline void add_products(const BackwardChunk& chunk, const PanelKeys (&panels)[backward_panels], int key, int end,
+inline void add_products(const BackwardChunk& chunk, const BlockKeys& keys, int key, int end,
                          const BackwardScratch& scratch) {
-  const bool all = all_see(panels, key, end);
+  const bool all = all_see(keys, key, end);
   const Finite& finite = *scratch.finite;
-  (all || finite.d_outputs ? add_gradient : add_seen_gradient)(panels, key, end, chunk.value_dim, scratch.weights,
+  (all || finite.d_outputs ? add_gradient : add_seen_gradient)(keys, key, end, chunk.value_dim, scratch.weights,
                                                                scratch.d_output_rows, scratch.d_values);
-  (all || finite.queries ? add_gradient : add_seen_gradient)(panels, key, end, chunk.head_dim, scratch.d_scores,
+  (all || finite.queries ? add_gradient : add_seen_gradient)(keys, key, end, chunk.head_dim, scratch.d_scores,
                                                              scratch.query_rows, scratch.d_keys);
-  for (int p = 0; p < backward_panels; ++p) {
-    (all || finite.keys ? add_d_queries : add_seen_d_queries)(chunk, panels[p], p * panel_width, key, end, scratch);
+  for (int p = 0; p < keys.panels; ++p) {
+    (all || finite.keys ? add_d_queries : add_seen_d_queries)(chunk, keys.panel[p], p * panel_width, key, end, scratch);
   }
 }
 
 inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
                           const std::int32_t* end_of, std::byte* memory, const StopFlag& stop) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
-  PanelKeys panels[backward_panels];
+  BlockKeys keys;
+  keys.panels = rows_of_panels(block.rows) / panel_width;
   int first = 0x7fffffff, last = 0;
-  for (int p = 0; p < backward_panels; ++p) {
-    panels[p] = panel_keys(begin + p * panel_width, end_of + p * panel_width);
-    first = smaller(first, panels[p].first);
-    last = bigger(last, panels[p].last);
+  for (int p = 0; p < keys.panels; ++p) {
+    keys.panel[p] = panel_keys(begin + p * panel_width, end_of + p * panel_width);
+    first = smaller(first, keys.panel[p].first);
+    last = bigger(last, keys.panel[p].last);
   }
   NextRows next{{rows_of(block.dq), DType::fp32, block.rows, chunk.head_dim},
                 {block.next_q, chunk.dtype, block.next_rows, chunk.head_dim},
@@ -336,11 +350,13 @@ inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block
     if (stop.load(std::memory_order_relaxed)) return;
     const int end = smaller(last, key + backward_keys);
     next.due = key + backward_keys >= last;
-    for (int p = 0; p < backward_panels; ++p) weigh_panel(chunk, panels[p], p * panel_width, key, end, scratch, next);
-    for (int p = 0; p < backward_panels; ++p) {
-      differentiate_panel(chunk, panels[p], p * panel_width, key, end, scratch, next);
+    for (int p = 0; p < keys.panels; ++p) {
+      weigh_panel(chunk, keys.panel[p], p * panel_width, key, end, scratch, next);
     }
-    add_products(chunk, panels, key, end, scratch);
+    for (int p = 0; p < keys.panels; ++p) {
+      differentiate_panel(chunk, keys.panel[p], p * panel_width, key, end, scratch, next);
+    }
+    add_products(chunk, keys, key, end, scratch);
   }
 }
 

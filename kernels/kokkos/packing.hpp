@@ -119,25 +119,28 @@ inline bool all_finite(const HeadRows<const float>& rows, int count, int dim) {
   return zero + stdx::reduce((zeros[0] + zeros[1]) + (zeros[2] + zeros[3])) == 0.f;
 }
 
+/// The same of `rows` rows, at most 4; zeros for the others.
+DISTATTN_INLINE Quads load_quads(const float* from, std::ptrdiff_t stride, int rows) {
+  if (rows >= 4) return load_quads(from, stride);
+  Quads quads{};
+  for (int i = 0; i < rows; ++i) quads.row[i] = load_quad(from + i * stride);
+  return quads;
+}
+
 /// into[x·Width + i] = factor · row i, element x, for i < rows; zeros for rows ≤ i < Width. dim is a multiple of 4.
 template <int Width>
 inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim, float factor, float* into) {
   const Quad factors = {factor, factor, factor, factor};
-  const int quads = rows / 4 * 4;
+  if (rows < Width) std::memset(into, 0, static_cast<std::size_t>(Width) * dim * sizeof(float));
   // A line of every row before the next: what that writes stays in the first-level cache.
   constexpr int line = 16;
   for (int first = 0; first < dim; first += line) {
     const int last = first + line < dim ? first + line : dim;
-    for (int i = 0; i < quads; i += 4) {
+    for (int i = 0; i < rows; i += 4) {
       for (int x = first; x < last; x += 4) {
-        const Quads four = transposed(load_quads(from.data + i * from.stride + x, from.stride));
+        const Quads four = transposed(load_quads(from.data + i * from.stride + x, from.stride, rows - i));
         for (int r = 0; r < 4; ++r) store_quad(into + (x + r) * Width + i, four.row[r] * factors);
       }
-    }
-  }
-  for (int i = quads; i < Width; ++i) {
-    for (int x = 0; x < dim; ++x) {
-      into[x * Width + i] = i < rows ? factor * from.data[i * from.stride + x] : 0.f;
     }
   }
 }
@@ -170,12 +173,14 @@ inline void pack_tiles(const HeadRows<const float>& from, int rows, int dim, flo
   }
 }
 
-/// into[(x / Width)·padded_rows·Width + i·Width + x mod Width] = row i, element x; zeros for rows ≤ i < padded_rows and
+/// into[(x / Width)·panel_rows·Width + i·Width + x mod Width] = row i, element x; zeros for rows ≤ i < padded_rows and
 /// past dim in the last panel.
 template <int Width>
-inline void pack_panels(const HeadRows<const float>& from, int rows, int padded_rows, int dim, float* into) {
-  for (int x = 0; x < dim; x += Width) {
+inline void pack_panels(const HeadRows<const float>& from, int rows, int padded_rows, int panel_rows, int dim,
+                        float* panels) {
+  for (int x = 0; x < dim; x += Width, panels += panel_rows * Width) {
     const int width = Width < dim - x ? Width : dim - x;
+    float* into = panels;
     for (int i = 0; i < padded_rows; ++i, into += Width) {
       const int count = i < rows ? width : 0;
       const float* row = count > 0 ? from.data + i * from.stride + x : nullptr;
