@@ -3,120 +3,68 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <deque>
-#include <limits>
-#include <optional>
-#include <unordered_map>
+#include <functional>
+#include <queue>
+#include <tuple>
 #include <vector>
 
 #include "core/src/planner/event_queue.hpp"
 
 namespace distattn {
 
-/// Cores as an operating system shares them: a thread keeps its core until it has nothing to do or its time slice is
-/// over and another one waits; those that wait have their turns in the order in which they came. Where a rank's work
-/// is shorter than a slice, that is far from an even share: of three ranks on two cores, one begins when another ends.
+/// Jobs share `cores` evenly, thread by thread: a job that needs s seconds alone has ended when the cores have given it
+/// that much. One virtual clock, which runs slower the more threads there are, serves all jobs.
 class Cores {
  public:
-  Cores(std::size_t node, int cores) : node_(node), cores_(static_cast<std::size_t>(cores)) {}
+  Cores(std::size_t node, int cores) : node_(node), cores_(cores) {}
 
-  /// `threads` threads with `seconds` of work each, after which `step` has ended. `owner` is whose threads they are:
-  /// who has just ended something and goes on at once keeps the core.
-  void add(std::size_t step, std::size_t owner, int threads, double seconds, double now, EventQueue& queue) {
+  /// `step` is what ends with the job.
+  void add(std::size_t step, int threads, double seconds, double now, EventQueue& queue) {
     advance(now);
-    open_[step] = threads;
-    slice_ = std::max(slice_, seconds / most_slices);
-    for (int i = 0; i < threads; ++i) waiting_.push_back({step, owner, seconds, slice_});
-    for (Core& core : cores_) {
-      if (core.state != State::held || core.task.owner != owner) continue;
-      waiting_.back().slice_left = core.task.slice_left;
-      core = {State::running, waiting_.back()};
-      waiting_.pop_back();
-      break;
-    }
-    dispatch(now, queue);
+    jobs_.push({clock_ + seconds, step, threads});
+    threads_ += threads;
+    announce(queue);
   }
 
-  /// Whether `completion` still stands: a task added since then has changed what comes next.
+  /// Whether `completion` still stands: a job added since then has changed when the next one ends.
   bool current(const Completion& completion) const { return completion.version == version_; }
 
-  /// The step that ends now; nothing when only a time slice does. Whoever had the core of what ended may go on with it
-  /// until release().
-  std::optional<std::size_t> take(double now) {
+  /// The step that ends now.
+  std::size_t take(double now, EventQueue& queue) {
     advance(now);
-    Core& core = *next_core();
-    if (core.task.left > core.task.slice_left) {
-      core.task.slice_left = slice_;
-      waiting_.push_back(core.task);
-      core.state = State::idle;
-      return {};
-    }
-    core.state = State::held;
-    const auto open = open_.find(core.task.step);
-    if (--open->second > 0) return {};
-    open_.erase(open);
-    return core.task.step;
-  }
-
-  /// Gives a core that nobody goes on with to who waits.
-  void release(double now, EventQueue& queue) {
-    for (Core& core : cores_) {
-      if (core.state == State::held) core.state = State::idle;
-    }
-    dispatch(now, queue);
+    const Job job = jobs_.top();
+    clock_ = std::max(clock_, job.end);
+    jobs_.pop();
+    threads_ -= job.threads;
+    announce(queue);
+    return job.step;
   }
 
  private:
-  static constexpr double most_slices = 16;  // of one task: what is much longer than a slice is shared evenly anyway
-
-  struct Task {
-    std::size_t step = 0, owner = 0;
-    double left = 0, slice_left = 0;  // seconds
-  };
-  enum class State { idle, running, held };
-  struct Core {
-    State state = State::idle;
-    Task task;
+  struct Job {
+    double end;  // on the clock
+    std::size_t step;
+    int threads;
+    friend bool operator>(const Job& a, const Job& b) { return std::tie(a.end, a.step) > std::tie(b.end, b.step); }
   };
 
-  double next_event(const Core& core) const {
-    if (core.state != State::running) return std::numeric_limits<double>::infinity();
-    return waiting_.empty() ? core.task.left : std::min(core.task.left, core.task.slice_left);
-  }
-  std::vector<Core>::iterator next_core() {
-    return std::min_element(cores_.begin(), cores_.end(),
-                            [&](const Core& a, const Core& b) { return next_event(a) < next_event(b); });
-  }
+  double speed() const { return std::min(1.0, static_cast<double>(cores_) / threads_); }
   void advance(double now) {
-    for (Core& core : cores_) {
-      if (core.state != State::running) continue;
-      core.task.left -= now - last_;
-      core.task.slice_left -= now - last_;
-      while (waiting_.empty() && core.task.slice_left <= 0) core.task.slice_left += slice_;
-    }
+    if (!jobs_.empty()) clock_ += (now - last_) * speed();
     last_ = now;
   }
-  void dispatch(double now, EventQueue& queue) {
-    for (Core& core : cores_) {
-      if (waiting_.empty()) break;
-      if (core.state != State::idle) continue;
-      core = {State::running, waiting_.front()};
-      waiting_.pop_front();
-    }
+  void announce(EventQueue& queue) {
     ++version_;
-    const double left = next_event(*next_core());
-    if (left < std::numeric_limits<double>::infinity()) {
-      queue.push({now + std::max(0.0, left), Completion::Kind::cores, node_, version_});
-    }
+    if (jobs_.empty()) return;
+    const double left = std::max(0.0, jobs_.top().end - clock_) / speed();
+    queue.push({last_ + left, Completion::Kind::cores, node_, version_});
   }
 
   std::size_t node_;
-  std::vector<Core> cores_;
-  std::deque<Task> waiting_;
-  std::unordered_map<std::size_t, int> open_;  // by step: threads that have not ended
-  double slice_ = 4e-3;                        // Linux ends one at a tick, of which there are mostly 250 a second
-  double last_ = 0;
+  int cores_, threads_ = 0;
+  double clock_ = 0, last_ = 0;
   std::size_t version_ = 0;
+  std::priority_queue<Job, std::vector<Job>, std::greater<>> jobs_;
 };
 
 }  // namespace distattn

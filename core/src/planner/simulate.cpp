@@ -58,23 +58,19 @@ class Simulation {
   }
 
   Timeline run() {
-    for (std::size_t r = 0; r < ranks_.size(); ++r) {
-      work(r, Lane::compute, load_of(r), threads_, packing_seconds(ranks_[r].load), 0);
-    }
+    for (std::size_t r = 0; r < ranks_.size(); ++r) work(r, load_of(r), threads_, packing_seconds(ranks_[r].load), 0);
     double now = 0;
     while (!queue_.empty()) {
       const Completion next = queue_.top();
       queue_.pop();
+      std::size_t number = next.number;
       if (next.kind == Completion::Kind::cores) {
         Cores& cores = cores_[next.number];
         if (!cores.current(next)) continue;
-        now = next.time;
-        if (const auto ended = cores.take(now)) end(*ended, now);
-        cores.release(now, queue_);
-      } else {
-        now = next.time;
-        end(next.number, now);
+        number = cores.take(next.time, queue_);
       }
+      now = next.time;
+      end(number, now);
     }
     DISTATTN_EXPECT(std::all_of(open_.begin(), open_.end(), [](std::size_t open) { return open == 0; }));
     Timeline timeline;
@@ -142,7 +138,7 @@ class Simulation {
       }
       if (!to_copy_.empty()) copy(to_copy_.front().message, now);
     } else {
-      work(r, Lane::compute, step, threads_, seconds(r, s), now);
+      work(r, step, threads_, seconds(r, s), now);
     }
   }
 
@@ -153,7 +149,7 @@ class Simulation {
   }
 
   void copy(std::uint32_t message, double now) {
-    work(copies_[message].rank, Lane::near, copy_of(message), 1, copies_[message].seconds, now);
+    work(copies_[message].rank, copy_of(message), 1, copies_[message].seconds, now);
   }
 
   void end_copy(std::uint32_t message, double now) {
@@ -165,12 +161,12 @@ class Simulation {
 
   Cores& cores_of(std::size_t r) { return cores_[static_cast<std::size_t>(machine_.node_of(ranks_[r].rank))]; }
 
-  /// Something that takes `seconds` of a rank's device, or of as many cores as its lane has threads.
-  void work(std::size_t r, Lane lane, std::size_t number, int threads, double seconds, double now) {
+  /// Something that takes `seconds` of a rank's device, or of as many cores as it has threads.
+  void work(std::size_t r, std::size_t number, int threads, double seconds, double now) {
     if (cores_.empty() || seconds == 0) {
       queue_.push({now + seconds, Completion::Kind::step, number, 0});
     } else {
-      cores_of(r).add(number, r * lanes + static_cast<std::size_t>(lane), threads, seconds, now, queue_);
+      cores_of(r).add(number, threads, seconds, now, queue_);
     }
   }
 
@@ -199,7 +195,7 @@ class Simulation {
     if (number >= load_of(0)) {
       const std::size_t r = number - load_of(0);
       begin_ready(r, now);
-      if (open_[r] == 0) work(r, Lane::compute, store_of(r), threads_, packing_seconds(ranks_[r].store), now);
+      if (open_[r] == 0) work(r, store_of(r), threads_, packing_seconds(ranks_[r].store), now);
       return;
     }
     Span& span = spans_[number];
@@ -208,7 +204,7 @@ class Simulation {
     const auto r = static_cast<std::size_t>(span.rank);
     heads_[r][static_cast<std::size_t>(span.lane)] = next_in_lane_[number];
     begin_ready(r, now);
-    if (--open_[r] == 0) work(r, Lane::compute, store_of(r), threads_, packing_seconds(ranks_[r].store), now);
+    if (--open_[r] == 0) work(r, store_of(r), threads_, packing_seconds(ranks_[r].store), now);
   }
 
   std::span<const ProgramSketch> ranks_;
