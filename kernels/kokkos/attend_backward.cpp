@@ -40,8 +40,9 @@ class TaskRunner {
         end_(begin_.data() + kernels.backward_rows, begin_.size()),
         stop_(stop) {
     const QueryBlock& chunk = plan.queries.blocks[static_cast<std::size_t>(task.query_block)];
-    const auto [first, last] = std::ranges::equal_range(plan.queries.touches_of(chunk), task.side, {}, &Touch::side);
-    touches_ = {first, last};
+    const std::span touches = plan.queries.touches_of(chunk);
+    const auto first = std::ranges::lower_bound(touches, task.side, {}, &Touch::side);
+    touches_ = {first, std::ranges::upper_bound(touches, task.side, {}, &Touch::side)};
     rows_ = {chunk.first, chunk.first + chunk.rows};
   }
 
