@@ -21,11 +21,11 @@ const Timing& timing_of(const RunResult& result, Pass pass) {
   return pass == Pass::forward ? result.forward : result.backward;
 }
 
-/// The nearest number of three binary digits, at least 1: documents make tiles of many sizes, and calibrating each
+/// The nearest number of three binary digits: documents make tiles of many sizes, and calibrating each
 /// would take longer than the rest.
 std::int64_t about(double tile) {
   int exponent = 0;
-  const double digits = std::round(8 * std::frexp(std::max(1.0, tile), &exponent));
+  const double digits = std::round(8 * std::frexp(tile, &exponent));
   return std::llround(std::ldexp(digits, exponent - 3));
 }
 

@@ -78,6 +78,7 @@ TEST_CASE("a tile is as fast as the square one with as many pairs a row", "[simu
   CHECK(side(64 * 192, 1, 64, 192, Coverage::full) == 96);
   CHECK(side(64 * 64 / 2, 1, 64, 64, Coverage::partial) == 64);
   CHECK(side(3 * 256 * 64, 3, 256, 256, Coverage::partial) == 128);  // a window, or documents
+  CHECK(side(0, 1, 64, 64, Coverage::partial) == 1);  // a program of the user's own may attend to nothing
   Machine machine = slow_machine(1, 1);
   const double pair = flops_per_pair(8, 8, Pass::forward);
   const RateCurve rate{{{512, pair}, {1024, 2 * pair}}};

@@ -1,6 +1,7 @@
 #pragma once
 /// Time on a machine that was described, not built.
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -26,11 +27,11 @@ struct ProgramSketch {
     Coverage coverage = Coverage::full;  ///< full or partial
 
     /// Side of the square tile with as many visible pairs for every row of queries and keys, so that what rows take
-    /// besides (reading, packing, writing) weighs the same in both. A partial square is half visible.
+    /// besides (reading, packing, writing) weighs the same in both; at least 1. A partial square is half visible.
     double square_tile() const {
       const double area =
           static_cast<double>(pairs) / static_cast<double>(tiles) * (coverage == Coverage::full ? 1 : 2);
-      return 2 * area / (queries + keys);
+      return std::max(1.0, 2 * area / (queries + keys));
     }
   };
   /// What a step sends to one peer: its values joined.
