@@ -7,6 +7,7 @@
 #include <chrono>
 #include <limits>
 #include <memory>
+#include <optional>
 
 #include "cpu_features.hpp"
 #include "distattn/registry.hpp"
@@ -139,6 +140,43 @@ std::int64_t touched_bytes(const AttentionPlan& plan, Rank rank, StepId step) {
       .touched_bytes;
 }
 
+/// The options with heads of another dimension; nothing where the device has no kernel for them.
+std::optional<CalibrationOptions> with_heads_of(int head_dim, CalibrationOptions options, const Device& device) {
+  options.head_dim = head_dim;
+  if (!device.why_not(problem_of(options, options.dtypes.front(), 1), Pass::forward).empty()) return {};
+  return options;
+}
+
+/// A tile with heads of two dimensions, forward and backward: the fastest of all times that it was measured.
+class PairCosts {
+ public:
+  void measure(const CalibrationOptions& options) {
+    const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
+    for (std::size_t i = 0; const int head_dim : {32, 128}) {
+      const auto one = with_heads_of(head_dim, options, *device);
+      if (!one) return;
+      keep_faster(measure_tiles(*one, options.dtypes.front(), Coverage::full, tile), best_[i++]);
+    }
+  }
+
+  /// By Pass: seconds of a pair that do not depend on its head dimension. What a pair takes grows with its FLOPs in a
+  /// straight line, of which there are two points.
+  std::array<double, 2> seconds() const {
+    std::array<double, 2> besides{};
+    for (std::size_t pass = 0; pass < best_[1].size(); ++pass) {
+      const Measurements::Kernel &a = best_[0][pass], &b = best_[1][pass];
+      const double without_flops = (a.seconds * b.met_flops - b.seconds * a.met_flops) / (b.met_flops - a.met_flops);
+      besides[static_cast<std::size_t>(a.pass)] = std::max(0.0, without_flops / a.met_pairs);
+    }
+    return besides;
+  }
+
+ private:
+  static constexpr std::int64_t tile = 512;
+
+  std::array<std::vector<Measurements::Kernel>, 2> best_;
+};
+
 }  // namespace
 
 int busy_ranks(const std::string& backend) {
@@ -196,10 +234,9 @@ void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs) {
   const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
   costs.block = device->query_block();
   for (const int head_dim : {32, 64, 128, 256}) {
-    CalibrationOptions one = options;
-    one.head_dim = head_dim;
-    if (!device->why_not(problem_of(one, options.dtypes.front(), 1), Pass::forward).empty()) continue;
-    for (const Measurements::Kernel& kernel : sample_tiles(one, options.dtypes.front(), Coverage::full, 1)) {
+    const auto one = with_heads_of(head_dim, options, *device);
+    if (!one) continue;
+    for (const Measurements::Kernel& kernel : sample_tiles(*one, options.dtypes.front(), Coverage::full, 1)) {
       std::vector<TileCosts::Point>& points = costs.points[static_cast<std::size_t>(kernel.pass)];
       const auto same =
           std::find_if(points.begin(), points.end(), [&](const auto& p) { return p.head_dim == head_dim; });
@@ -239,41 +276,6 @@ double measure_merges(const CalibrationOptions& options) {
   }
   return best;
 }
-
-namespace {
-
-/// A tile with heads of two dimensions, forward and backward: the fastest of all times that it was measured.
-class PairCosts {
- public:
-  void measure(const CalibrationOptions& options) {
-    for (std::size_t i = 0; const int head_dim : {32, 128}) {
-      CalibrationOptions one = options;
-      one.head_dim = head_dim;
-      const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
-      if (!device->why_not(problem_of(one, options.dtypes.front(), tile), Pass::forward).empty()) return;
-      keep_faster(measure_tiles(one, options.dtypes.front(), Coverage::full, tile), best_[i++]);
-    }
-  }
-
-  /// By Pass: seconds of a pair that do not depend on its head dimension. What a pair takes grows with its FLOPs in a
-  /// straight line, of which there are two points.
-  std::array<double, 2> seconds() const {
-    std::array<double, 2> besides{};
-    for (std::size_t pass = 0; pass < best_[1].size(); ++pass) {
-      const Measurements::Kernel &a = best_[0][pass], &b = best_[1][pass];
-      const double without_flops = (a.seconds * b.met_flops - b.seconds * a.met_flops) / (b.met_flops - a.met_flops);
-      besides[static_cast<std::size_t>(a.pass)] = std::max(0.0, without_flops / a.met_pairs);
-    }
-    return besides;
-  }
-
- private:
-  static constexpr std::int64_t tile = 512;
-
-  std::array<std::vector<Measurements::Kernel>, 2> best_;
-};
-
-}  // namespace
 
 Measurements calibrate(const CalibrationOptions& options, const std::function<void(const std::string&)>& progress) {
   const int cores = cpu_cores();

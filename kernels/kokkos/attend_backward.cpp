@@ -58,7 +58,6 @@ class TaskRunner {
 
  private:
   void add_chunk(std::int64_t key, std::int64_t count) {
-    const Run keys = part_of(side_.keys, key, count);
     const BackwardChunk chunk{.dtype = shape_.dtype,
                               .head_dim = shape_.head_dim,
                               .value_dim = shape_.value_dim,
@@ -72,7 +71,7 @@ class TaskRunner {
     const std::int64_t step = kernels_.backward_rows;
     bool packed = false;
     for (std::int64_t row = rows_.begin; row < rows_.end && !stop_.load(std::memory_order_relaxed); row += step) {
-      add_block(chunk, keys, key, row, std::min(step, rows_.end - row), packed);
+      add_block(chunk, key, row, std::min(step, rows_.end - row), packed);
     }
     if (packed) {
       kernels_.backward_chunk_end(chunk, scratch_);
@@ -82,8 +81,7 @@ class TaskRunner {
     }
   }
 
-  void add_block(const BackwardChunk& chunk, const Run& keys, std::int64_t key, std::int64_t row, std::int64_t rows,
-                 bool& packed) {
+  void add_block(const BackwardChunk& chunk, std::int64_t key, std::int64_t row, std::int64_t rows, bool& packed) {
     const Run queries = part_of(args_.queries, row, rows);
     const std::int64_t at = (std::int64_t{batch_} * shape_.heads.q_count + head_) * args_.queries.count + row;
     const BackwardBlock block{
@@ -99,7 +97,7 @@ class TaskRunner {
     bool begun = false;
     for (std::span touches = touches_; !touches.empty();) {
       touches = touches.subspan(
-          ranges_of_pass(touches, side_.bands, queries, side_.keys, {key, key + keys.count}, begin_, end_));
+          ranges_of_pass(touches, side_.bands, queries, side_.keys, {key, key + chunk.keys}, begin_, end_));
       for (std::size_t i = 0; i < static_cast<std::size_t>(block.rows); ++i) {
         if (block.lse[i] == -INFINITY) begin_[i] = end_[i] = 0;
       }
