@@ -7,7 +7,7 @@ Not a test: for people who want to check us. In a virtual environment with `pip 
 
 Both get the same number of threads. A round measures one and then the other; of all rounds the fastest counts, for both.
 PyTorch's backward pass is timed alone, as ours is. Masks that PyTorch has no name for (windows, documents) are given to
-it as it is best served: a boolean matrix for a window, one call for each document.
+it as a boolean matrix; documents also as it is best served, with one call for each.
 """
 
 import argparse
@@ -33,6 +33,7 @@ class Shape:
     options: tuple = ("--mask", "full")
     window: int = 0
     documents: str = ""
+    call_per_document: bool = False
 
     def arguments(self):
         return ["--seq", self.tokens, "--heads", self.heads, "--kv-heads", self.kv_heads, "--head-dim", self.head_dim,
@@ -46,7 +47,9 @@ SHAPES = [
     Shape("4096 causal, 8/2 heads of 64", 4096, 8, 2, 64, CAUSAL),
     Shape("1024 causal, 8 heads of 128", 1024, 8, 8, 128, CAUSAL),
     Shape("16384 window 512, 8 heads of 128", 16384, 8, 8, 128, (*CAUSAL, "--window", "511,0"), window=512),
-    Shape("32768 Pile documents, 8 heads of 128", 32768, 8, 8, 128, (*CAUSAL, "--documents", "pile"), documents="pile"),
+    Shape("32768 Pile documents, a call each", 32768, 8, 8, 128, (*CAUSAL, "--documents", "pile"), documents="pile",
+          call_per_document=True),
+    Shape("32768 Pile documents, same mask", 32768, 8, 8, 128, (*CAUSAL, "--documents", "pile"), documents="pile"),
 ]
 
 
@@ -74,11 +77,14 @@ class Theirs:
         sizes = [(1, heads, shape.tokens, shape.head_dim) for heads in (shape.heads, shape.kv_heads, shape.kv_heads)]
         self.q, self.k, self.v = (torch.randn(size, requires_grad=True) for size in sizes)
         self.gradient = torch.randn(sizes[0])
-        self.shape, self.lengths = shape, lengths
+        self.shape = shape
+        self.lengths = lengths if shape.call_per_document else None
         self.mask = None
         if shape.window:
             distance = torch.arange(shape.tokens)[:, None] - torch.arange(shape.tokens)[None, :]
             self.mask = (distance >= 0) & (distance < shape.window)
+        if shape.documents and not shape.call_per_document:
+            self.mask = torch.block_diag(*(torch.ones(length, length, dtype=torch.bool).tril() for length in lengths))
 
     def forward(self):
         grouped = self.shape.heads != self.shape.kv_heads
