@@ -147,34 +147,44 @@ std::optional<CalibrationOptions> with_heads_of(int head_dim, CalibrationOptions
   return options;
 }
 
-/// A tile with heads of two dimensions, forward and backward: the fastest of all times that it was measured.
+/// What a pair takes besides its FLOPs, from a tile with heads of two dimensions: seconds grow with FLOPs in a straight
+/// line. Both points are measured in one breath, and the median of all such pairs counts, because a machine that changes
+/// its speed between them would tilt the line.
 class PairCosts {
  public:
   void measure(const CalibrationOptions& options) {
     const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
-    for (std::size_t i = 0; const int head_dim : {32, 128}) {
-      const auto one = with_heads_of(head_dim, options, *device);
-      if (!one) return;
-      keep_faster(measure_tiles(*one, options.dtypes.front(), Coverage::full, tile), best_[i++]);
+    const auto narrow = with_heads_of(32, options, *device), wide = with_heads_of(128, options, *device);
+    if (!narrow || !wide) return;
+    for (int run = 0; run < options.runs; ++run) {
+      const auto tiles_of = [&](const CalibrationOptions& heads) {
+        return tiles_of_ranks(heads, heads.dtypes.front(), Coverage::full, tile, 1);
+      };
+      const std::vector<Measurements::Kernel> first = tiles_of(*narrow), second = tiles_of(*wide);
+      for (std::size_t pass = 0; pass < first.size(); ++pass) {
+        const Measurements::Kernel &a = first[pass], &b = second[pass];
+        const double without_flops = (a.seconds * b.met_flops - b.seconds * a.met_flops) / (b.met_flops - a.met_flops);
+        seconds_[static_cast<std::size_t>(a.pass)].push_back(without_flops / a.met_pairs);
+      }
     }
   }
 
-  /// By Pass: seconds of a pair that do not depend on its head dimension. What a pair takes grows with its FLOPs in a
-  /// straight line, of which there are two points.
-  std::array<double, 2> seconds() const {
-    std::array<double, 2> besides{};
-    for (std::size_t pass = 0; pass < best_[1].size(); ++pass) {
-      const Measurements::Kernel &a = best_[0][pass], &b = best_[1][pass];
-      const double without_flops = (a.seconds * b.met_flops - b.seconds * a.met_flops) / (b.met_flops - a.met_flops);
-      besides[static_cast<std::size_t>(a.pass)] = std::max(0.0, without_flops / a.met_pairs);
+  /// By Pass: seconds of a pair that do not depend on its head dimension.
+  std::array<double, 2> seconds() {
+    std::array<double, 2> medians{};
+    for (std::size_t pass = 0; pass < medians.size(); ++pass) {
+      std::vector<double>& all = seconds_[pass];
+      if (all.empty()) continue;
+      std::nth_element(all.begin(), all.begin() + all.size() / 2, all.end());
+      medians[pass] = std::max(0.0, all[all.size() / 2]);
     }
-    return besides;
+    return medians;
   }
 
  private:
   static constexpr std::int64_t tile = 512;
 
-  std::array<std::vector<Measurements::Kernel>, 2> best_;
+  std::array<std::vector<double>, 2> seconds_;  // by Pass
 };
 
 }  // namespace
