@@ -148,8 +148,8 @@ std::optional<CalibrationOptions> with_heads_of(int head_dim, CalibrationOptions
 }
 
 /// What a pair takes besides its FLOPs, from a tile with heads of two dimensions: seconds grow with FLOPs in a straight
-/// line. Both points are measured in one breath, and the median of all such pairs counts, because a machine that changes
-/// its speed between them would tilt the line.
+/// line. A machine that changes its speed between its two points would tilt the line: both are measured in one breath,
+/// and of all such lines the median counts.
 class PairCosts {
  public:
   void measure(const CalibrationOptions& options) {

@@ -172,6 +172,7 @@ std::vector<const AttendKernel*> tile_kernels(Pass pass, const kernels::TileShap
 
 Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
                    AttendProvider* provider, const KernelChoice& choice) {
+  stream.handle();  // makes the GPU current on this thread: its driver describes tensors for the copy engine
   Builder builder(steps_, provider, choice);
   for (std::size_t step = 0; step < steps; ++step) {
     builder.begin_step();

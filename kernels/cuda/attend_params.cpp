@@ -10,10 +10,11 @@
 namespace distattn::kernels::cuda {
 namespace {
 
-/// Appends the elements on a 64-byte boundary and says where they begin.
+/// Appends the elements on a boundary that suits all of them, tensor maps too, and says where they begin.
 template <class T>
 std::size_t append(std::vector<std::byte>& bytes, std::span<const T> elements) {
-  const std::size_t begin = (bytes.size() + 63) / 64 * 64;
+  constexpr std::size_t alignment = alignof(TensorMap);
+  const std::size_t begin = (bytes.size() + alignment - 1) / alignment * alignment;
   bytes.resize(begin + elements.size_bytes());
   if (!elements.empty()) std::memcpy(bytes.data() + begin, elements.data(), elements.size_bytes());
   return begin;

@@ -76,7 +76,7 @@ class AttendPlan {
              DescribeTensors describe = nullptr);
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// The kernel's argument when the bytes lie at `where`, 64-byte aligned.
+  /// The kernel's argument when the bytes lie at `where`, aligned as a TensorMap is.
   AttendParams params(const std::byte* where, const int* stop) const;
   /// Thread blocks to launch: none if nothing is to be computed or written.
   unsigned grid() const;

@@ -112,11 +112,16 @@ __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPla
     Shape::QTile::load(memory.q_of(group), q, memory.q_filled, rows.begin, place.batch * p.heads.q_count + rows.head);
   }
   const int first = passed.tiles;
+  int acquired = -1;
   for (; next.valid(); ++passed.tiles) {
     const Stage stage(passed.tiles);
-    const KeyMaps& maps = p.key_maps[p.visits[next.visit].other];
-    prim::acquire_tensor_map(&maps.k);
-    prim::acquire_tensor_map(&maps.v);
+    const int other = p.visits[next.visit].other;
+    const KeyMaps& maps = p.key_maps[other];
+    if (other != acquired) {
+      prim::acquire_tensor_map(&maps.k);
+      prim::acquire_tensor_map(&maps.v);
+      acquired = other;
+    }
     stage.await_emptied(memory.k_emptied);
     prim::arrive_expecting(stage.of(memory.k_filled), Shape::KTile::bytes);
     Shape::KTile::load(memory.k(stage), &maps.k, stage.of(memory.k_filled), next.column, key_plane);

@@ -64,6 +64,7 @@ struct QueryGradientAdder {
   const HopperGradientsMemory<Shape>& memory;
   int group;
   float dq[8][4];
+  const TensorMap* acquired = nullptr;
 
   __device__ __forceinline__ int row() const { return Shape::dq_by_rows ? 64 * group : 0; }
   __device__ __forceinline__ int column() const { return Shape::dq_by_rows ? 0 : 64 * group; }
@@ -100,7 +101,8 @@ struct QueryGradientAdder {
     prim::fence_proxy();
     prim::barrier_sync(first_barrier + group, 128);
     if (!leads) return;
-    prim::acquire_tensor_map(map);
+    if (map != acquired) prim::acquire_tensor_map(map);
+    acquired = map;
     DISTATTN_UNROLL
     for (int box = 0; box < Shape::dq_boxes; ++box) {
       prim::add_box(map, memory.dq(group, box), column() + box * Shape::dq_box_columns, begin + row(), plane);
@@ -111,8 +113,8 @@ struct QueryGradientAdder {
 
 /// A warpgroup's 64 keys against every tile of queries.
 template <class Shape>
-__device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::head_dim / 8][4],
-                                                    float (&dv)[1][Shape::value_dim / 8][4], const AttendParams& p,
+__device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile::pieces][4],
+                                                    float (&dv)[1][Shape::DoTile::pieces][4], const AttendParams& p,
                                                     const BlockPlace& place, const Run& keys,
                                                     const HopperGradientsMemory<Shape>& memory, int group) {
   using Element = typename Shape::Element;
@@ -186,15 +188,15 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_gradients(const __gr
   prim::more_registers<Shape::consumer_registers>();
   const KeySegment& key = p.keys[place.block.own];
   const std::int64_t head_row = first_row(place.batch, p.heads.kv_count, place.head, key.run);
-  float dk[1][Shape::head_dim / 8][4], dv[1][Shape::value_dim / 8][4];
+  float dk[1][Shape::QTile::pieces][4], dv[1][Shape::DoTile::pieces][4];
   clear(dk);
   clear(dv);
   differentiate_tiles<Shape>(dk, dv, p, place, key.run, memory, group);
   for_each_row<1>(place.block.row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     float* const dk_row = key.dk + (head_row + row) * p.head_dim + column_of();
-    store_row<Shape::head_dim>(dk_row, dk[0], half, p.head_dim, p.scale, key.carry);
+    store_row(dk_row, dk[0], half, p.head_dim, p.scale, key.carry);
     float* const dv_row = key.dv + (head_row + row) * p.value_dim + column_of();
-    store_row<Shape::value_dim>(dv_row, dv[0], half, p.value_dim, 1.0f, key.carry);
+    store_row(dv_row, dv[0], half, p.value_dim, 1.0f, key.carry);
   });
 }
 

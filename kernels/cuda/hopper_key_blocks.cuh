@@ -88,6 +88,7 @@ __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockP
     Shape::KTile::load(memory.k, &maps.k, memory.keys_filled, place.block.row_begin, plane);
     Shape::VTile::load(memory.v, &maps.v, memory.keys_filled, place.block.row_begin, plane);
   }
+  int acquired = -1;
   for (int tile = 0; next.valid(); ++tile) {
     const Stage stage(tile);
     const int other = p.visits[next.tile.visit].other, column = next.tile.column;
@@ -96,8 +97,11 @@ __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockP
     if (lane == 0) {
       const QueryMaps& maps = p.query_maps[other];
       const int plane = place.batch * p.heads.q_count + next.head;
-      prim::acquire_tensor_map(&maps.q);
-      prim::acquire_tensor_map(&maps.d_o);
+      if (other != acquired) {
+        prim::acquire_tensor_map(&maps.q);
+        prim::acquire_tensor_map(&maps.d_o);
+        acquired = other;
+      }
       prim::arrive_expecting(stage.of(memory.filled), Shape::stage_bytes);
       Shape::QTile::load(memory.q(stage), &maps.q, stage.of(memory.filled), column, plane);
       Shape::DoTile::load(memory.d_o(stage), &maps.d_o, stage.of(memory.filled), column, plane);

@@ -70,11 +70,16 @@ __device__ __forceinline__ void feed_keys(const AttendParams& p, const BlockPlac
   prim::arrive_expecting(memory.queries_filled, Shape::QTile::bytes + Shape::DoTile::bytes);
   Shape::QTile::load(memory.q, &query.q, memory.queries_filled, place.block.row_begin, query_plane);
   Shape::DoTile::load(memory.d_o, &query.d_o, memory.queries_filled, place.block.row_begin, query_plane);
+  int acquired = -1;
   for (int tile = 0; next.valid(); ++tile) {
     const Stage stage(tile);
-    const KeyMaps& key = p.key_maps[p.visits[next.visit].other];
-    prim::acquire_tensor_map(&key.k);
-    prim::acquire_tensor_map(&key.v);
+    const int other = p.visits[next.visit].other;
+    const KeyMaps& key = p.key_maps[other];
+    if (other != acquired) {
+      prim::acquire_tensor_map(&key.k);
+      prim::acquire_tensor_map(&key.v);
+      acquired = other;
+    }
     stage.await_emptied(memory.emptied);
     prim::arrive_expecting(stage.of(memory.filled), Shape::stage_bytes);
     Shape::KTile::load(memory.k(stage), &key.k, stage.of(memory.filled), next.column, key_plane);
@@ -100,7 +105,7 @@ __device__ __forceinline__ void weigh_rows(float (&s)[n_count][4], const RowStat
 /// A warpgroup's 64 queries against every tile of the block's visits. While it weighs one tile, its gradient of the one
 /// before and the other warpgroup's products keep the tensor cores busy.
 template <class Shape>
-__device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::head_dim / 8][4], const AttendParams& p,
+__device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::KTile::pieces][4], const AttendParams& p,
                                                       const BlockPlace& place, const QuerySegment& query,
                                                       const RowStatistics& statistics,
                                                       const HopperQueryGradientMemory<Shape>& memory, int group) {
@@ -160,10 +165,10 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_query_gradient(const
   const QuerySegment& query = p.queries[place.block.own];
   const std::int64_t row_begin = place.block.row_begin;
   const std::int64_t head_row = first_row(place.batch, p.heads.q_count, place.head, query.run);
-  float dq[1][Shape::head_dim / 8][4];
+  float dq[1][Shape::KTile::pieces][4];
   clear(dq);
   differentiate_queries<Shape>(dq, p, place, query, RowStatistics(query, row_begin, head_row), memory, group);
-  store_query_gradient<Shape>(dq, p, query, row_begin, head_row);
+  store_query_gradient(dq, p, query, row_begin, head_row);
 }
 
 /// Describes what hopper_query_gradient copies.

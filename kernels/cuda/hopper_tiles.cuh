@@ -34,6 +34,7 @@ struct PanelTile {
   static constexpr int panels = (width + 63) / 64;
   static constexpr int panel_bytes = rows * box_row_bytes;
   static constexpr int bytes = panels * panel_bytes;
+  static constexpr int pieces = 8 * panels;  ///< of eight columns, in a product with all of its columns
   static constexpr int pattern_bytes = 8 * box_row_bytes;  ///< eight rows, after which the permutation repeats
   static_assert(rows % 8 == 0);
 
@@ -111,11 +112,11 @@ __device__ __forceinline__ void start_product_of_rows(float (&d)[pieces][4], std
   }
 }
 
-/// d += P·R: P in registers, R with a row for each column of P.
+/// d += P·R: P in registers, R with a row for each column of P. Whole panels of R: wgmma's layouts know no part of one.
 template <class Element, class Right, int steps, int pieces>
 __device__ __forceinline__ void start_product(float (&d)[pieces][4], const std::uint32_t (&p)[steps][4],
                                               std::uint32_t right) {
-  static_assert(steps * 16 == Right::rows && pieces * 8 <= Right::panels * 64);
+  static_assert(steps * 16 == Right::rows && pieces == Right::pieces);
   const std::uint64_t r = Right::by_columns(right, 0, 0);
   DISTATTN_UNROLL
   for (int k = 0; k < steps; ++k) {

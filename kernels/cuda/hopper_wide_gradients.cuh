@@ -64,7 +64,7 @@ struct HopperWideGradientsMemory : KeyBlockMemory<Shape> {
 
 /// The first warpgroup: the weights of 64 keys in every tile of queries, and dV.
 template <class Shape>
-__device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::value_dim / 8][4], const AttendParams& p,
+__device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile::pieces][4], const AttendParams& p,
                                                     const BlockPlace& place, const Run& keys,
                                                     const HopperWideGradientsMemory<Shape>& memory) {
   using Element = typename Shape::Element;
@@ -97,7 +97,7 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::value_
 
 /// The second warpgroup: dK of the same keys.
 template <class Shape>
-__device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::head_dim / 8][4], const AttendParams& p,
+__device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::QTile::pieces][4], const AttendParams& p,
                                                   const BlockPlace& place,
                                                   const HopperWideGradientsMemory<Shape>& memory) {
   using Element = typename Shape::Element;
@@ -144,20 +144,20 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_wide_gradients(const
   const KeySegment& key = p.keys[place.block.own];
   const std::int64_t head_row = first_row(place.batch, p.heads.kv_count, place.head, key.run);
   if (group == 0) {
-    float dv[1][Shape::value_dim / 8][4];
+    float dv[1][Shape::DoTile::pieces][4];
     clear(dv);
     sum_value_gradients<Shape>(dv, p, place, key.run, memory);
     for_each_row<1>(place.block.row_begin, key.run.count, [&](int, int half, std::int64_t row) {
       float* const into = key.dv + (head_row + row) * p.value_dim + column_of();
-      store_row<Shape::value_dim>(into, dv[0], half, p.value_dim, 1.0f, key.carry);
+      store_row(into, dv[0], half, p.value_dim, 1.0f, key.carry);
     });
   } else {
-    float dk[1][Shape::head_dim / 8][4];
+    float dk[1][Shape::QTile::pieces][4];
     clear(dk);
     sum_key_gradients<Shape>(dk, p, place, memory);
     for_each_row<1>(place.block.row_begin - 64, key.run.count, [&](int, int half, std::int64_t row) {
       float* const into = key.dk + (head_row + row) * p.head_dim + column_of();
-      store_row<Shape::head_dim>(into, dk[0], half, p.head_dim, p.scale, key.carry);
+      store_row(into, dk[0], half, p.head_dim, p.scale, key.carry);
     });
   }
 }

@@ -133,11 +133,11 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
   for_each_row<1>(row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     if constexpr (Shape::wants_dk) {
       float* const into = key.dk + (head_row + row) * p.head_dim + column_of();
-      store_row<Shape::head_dim>(into, dk[0], half, p.head_dim, p.scale, key.carry);
+      store_row(into, dk[0], half, p.head_dim, p.scale, key.carry);
     }
     if constexpr (Shape::wants_dv) {
       float* const into = key.dv + (head_row + row) * p.value_dim + column_of();
-      store_row<Shape::value_dim>(into, dv[0], half, p.value_dim, 1.0f, key.carry);
+      store_row(into, dv[0], half, p.value_dim, 1.0f, key.carry);
     }
   });
 }

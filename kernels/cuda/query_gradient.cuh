@@ -74,7 +74,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid
     add_product<Element, Shape::head_dim>(dq, ds, stage.k);
   }
   prim::wait_for_copies<0>();
-  store_query_gradient<Shape>(dq, p, query, row_begin, head_row);
+  store_query_gradient(dq, p, query, row_begin, head_row);
 }
 
 template <class Shape>

@@ -19,13 +19,13 @@ struct RowStatistics {
   }
 };
 
-template <class Shape>
-__device__ __forceinline__ void store_query_gradient(const float (&dq)[1][Shape::head_dim / 8][4],
-                                                     const AttendParams& p, const QuerySegment& query,
-                                                     std::int64_t row_begin, std::int64_t head_row) {
+template <int pieces>
+__device__ __forceinline__ void store_query_gradient(const float (&dq)[1][pieces][4], const AttendParams& p,
+                                                     const QuerySegment& query, std::int64_t row_begin,
+                                                     std::int64_t head_row) {
   for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
     float* const into = query.dq + (head_row + row) * p.head_dim + column_of();
-    store_row<Shape::head_dim>(into, dq[0], half, p.head_dim, p.scale, query.carry);
+    store_row(into, dq[0], half, p.head_dim, p.scale, query.carry);
   });
 }
 

@@ -31,12 +31,12 @@ __device__ __forceinline__ void for_each_row(std::int64_t row_begin, std::int64_
   }
 }
 
-/// into (+)= scale · one row of a product of `width` columns, of which `dim` exist. `into` is this lane's first column.
-template <int width>
-__device__ __forceinline__ void store_row(float* into, const float (&d)[width / 8][4], int half, int dim, float scale,
+/// into (+)= scale · one row of a product, of which `dim` columns exist. `into` is this lane's first column.
+template <int pieces>
+__device__ __forceinline__ void store_row(float* into, const float (&d)[pieces][4], int half, int dim, float scale,
                                           bool carry) {
   DISTATTN_UNROLL
-  for (int n = 0; n < width / 8; ++n) {
+  for (int n = 0; n < pieces; ++n) {
     if (8 * n >= dim) break;
     auto* const pair = reinterpret_cast<Pair*>(into + 8 * n);
     const Pair before = carry ? prim::load_global<Pair>(pair) : Pair{0, 0};

@@ -104,7 +104,7 @@ __device__ __forceinline__ void store_rows(SoftmaxRows<Shape>& rows, const Atten
     const bool empty = sum == 0;
     const float scale = empty ? 0.0f : 1.0f / sum;
     float* const o = query.o + (head_row + row) * p.value_dim + column_of();
-    store_row<Shape::value_dim>(o, rows.o[m], half, p.value_dim, scale, false);
+    store_row(o, rows.o[m], half, p.value_dim, scale, false);
     if (column_of() != 0) return;
     prim::store_global(query.lse + head_row + row, empty ? -INFINITY : (rows.top[m][half] + prim::lg2(sum)) * ln_2);
   });

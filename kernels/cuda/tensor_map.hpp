@@ -7,7 +7,7 @@
 namespace distattn::kernels::cuda {
 
 /// A CUtensorMap on a device, the emulator's own description elsewhere. Kernels only pass its address on.
-struct alignas(64) TensorMap {
+struct alignas(128) TensorMap {
   std::byte bytes[128] = {};
 };
 

@@ -8,13 +8,14 @@ Not a test: times depend on what else the machine does. Calibrate on a machine a
 A problem is lost when the schedule with the shortest prediction, forward and backward together, takes over 5 % more than
 the fastest one measured. Schedules take turns in short rounds, because a machine that others share changes its speed
 from second to second, and of each one's medians the least counts; those within 15 % of the fastest go on for as many
-rounds again. The fastest of many owes some of its place to luck: it meets the one predicted first again, the two taking
+rounds again. Where a run takes milliseconds, a round has more of them. The fastest of many owes some of its place to luck: it meets the one predicted first again, the two taking
 turns, and the median of how they compare is what counts.
 """
 
 import argparse
 import collections
 import json
+import math
 import os
 import random
 import statistics
@@ -23,6 +24,7 @@ import sys
 
 MOST_LOST = 0.05
 NEAR = 1.15
+ROUND_S = 0.04
 
 
 def draw(numbers):
@@ -57,15 +59,21 @@ def least(rounds):
     return {name: min(one[name][1] for one in rounds if name in one) for name in rounds[-1]}
 
 
+def at_least(runs, seconds):
+    """As many runs as a schedule's turn needs, at the least."""
+    return max(runs, math.ceil(ROUND_S / seconds))
+
+
 def race(binary, options, runs, rounds):
-    """The schedule predicted first and the one measured fastest."""
+    """The schedule predicted first, the one measured fastest, and the runs of a turn."""
     first_half = [measure(binary, options, runs) for _ in range(rounds)]
     predicted = {name: seconds[0] for name, seconds in first_half[0].items()}
     first, measured = min(predicted, key=predicted.get), least(first_half)
+    runs = at_least(runs, measured[first])
     close = [name for name in measured if measured[name] <= NEAR * min(measured.values()) or name == first]
     again = [measure(binary, options, runs, ",".join(close)) for _ in range(rounds)]
     measured = least(first_half + again)
-    return first, min(measured, key=measured.get)
+    return first, min(measured, key=measured.get), runs
 
 
 def duel(binary, options, first, fastest, runs, meetings=15):
@@ -92,8 +100,8 @@ def main():
     print("| problem | predicted first | fastest | takes more |\n|---|---|---|--:|")
     lost = 0
     for options in problems:
-        first, fastest = race(arguments.binary, options, arguments.runs, arguments.rounds)
-        more = 0 if first == fastest else duel(arguments.binary, options, first, fastest, arguments.runs)
+        first, fastest, runs = race(arguments.binary, options, arguments.runs, arguments.rounds)
+        more = 0 if first == fastest else duel(arguments.binary, options, first, fastest, runs)
         lost += more > MOST_LOST
         print(f"| {' '.join(str(value) for value in options.values())} | {first} | {fastest} | {100 * more:.1f} % |",
               flush=True)

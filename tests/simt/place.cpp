@@ -9,7 +9,7 @@
 namespace simt {
 
 std::shared_ptr<std::byte> kernel_memory(std::size_t bytes) {
-  constexpr std::align_val_t alignment{64};
+  constexpr std::align_val_t alignment{128};
   std::shared_ptr<std::byte> memory(static_cast<std::byte*>(::operator new(bytes, alignment)), [](std::byte* freed) {
     global_memory().remove(freed);
     ::operator delete(freed, alignment);

@@ -10,7 +10,7 @@
 
 namespace simt {
 
-/// Bytes that kernels and the host may touch, and no more where bounds are checked. 64-byte aligned.
+/// Bytes that kernels and the host may touch, and no more where bounds are checked. 128-byte aligned.
 std::shared_ptr<std::byte> kernel_memory(std::size_t bytes);
 
 /// Whether kernels for compute capability 9.0 alone run here. Those for 8.0 do everywhere.
