@@ -6,6 +6,8 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -26,6 +28,12 @@ struct Scratch {
 }  // namespace
 
 struct Team::State {
+  ~State() {
+    quit = true;
+    start_round();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   std::vector<std::thread> workers;
   std::vector<Scratch> scratch;
 
@@ -79,16 +87,18 @@ struct Team::State {
 Team::Team(int threads) : state_(std::make_unique<State>()) {
   DISTATTN_EXPECT(threads >= 1);
   state_->scratch.resize(static_cast<std::size_t>(threads));
-  for (int thread = 1; thread < threads; ++thread) {
-    state_->workers.emplace_back([state = state_.get(), thread] { state->work(thread); });
+  try {
+    for (int thread = 1; thread < threads; ++thread) {
+      state_->workers.emplace_back([state = state_.get(), thread] { state->work(thread); });
+    }
+  } catch (const std::system_error& refused) {
+    throw Error(ErrorKind::environment,
+                "only " + std::to_string(state_->workers.size() + 1) + " of " + std::to_string(threads) +
+                    " threads could be started (" + refused.what() + ") ask for fewer with --threads");
   }
 }
 
-Team::~Team() {
-  state_->quit = true;
-  state_->start_round();
-  for (auto& worker : state_->workers) worker.join();
-}
+Team::~Team() = default;
 
 int Team::size() const { return static_cast<int>(state_->scratch.size()); }
 

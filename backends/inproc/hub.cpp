@@ -52,6 +52,7 @@ void Hub::abort(Rank rank, const Error& error) noexcept {
     for (Port* port : ports_) port->changed_.notify_all();
   }
   const std::scoped_lock lock(listeners_mutex_);
+  told_ = true;
   for (std::size_t other = 0; other < listeners_.size(); ++other) {
     if (static_cast<Rank>(other) != rank && listeners_[other]) listeners_[other](*reason);
   }
@@ -64,7 +65,9 @@ Error Hub::ended() const {
 
 void Hub::on_failure(Rank rank, std::function<void(const Error&)> listener) {
   const std::scoped_lock lock(listeners_mutex_);
-  listeners_[static_cast<std::size_t>(rank)] = std::move(listener);
+  std::function<void(const Error&)>& mine = listeners_[static_cast<std::size_t>(rank)];
+  mine = std::move(listener);
+  if (told_ && mine && rank != failed_rank_) mine(ended());  // neither changes any more
 }
 
 std::optional<Rank> Hub::failed() const {

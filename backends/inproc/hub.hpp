@@ -34,7 +34,7 @@ class Hub {
   void abort(Rank rank, const Error& error) noexcept;
   /// The rank whose error ended all exchanges.
   std::optional<Rank> failed() const;
-  /// Called with the failure of another rank; null: nobody.
+  /// Called with the failure of another rank, at once if that has happened; null: nobody.
   void on_failure(Rank rank, std::function<void(const Error&)> listener);
 
  private:
@@ -51,6 +51,7 @@ class Hub {
   Rank failed_rank_ = 0;
 
   std::mutex listeners_mutex_;  // held while they are called
+  bool told_ = false;           // those that listened have been called
   std::vector<std::function<void(const Error&)>> listeners_;
 };
 

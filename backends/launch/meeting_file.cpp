@@ -12,6 +12,7 @@
 #include <numeric>
 #include <sstream>
 #include <thread>
+#include <utility>
 
 #include <fmt/core.h>
 
@@ -52,41 +53,48 @@ bool same_file(int fd, const std::string& path) {
 
 }  // namespace
 
-MeetingFile::MeetingFile(std::string path, int size, std::optional<Rank> wish) : path_(std::move(path)), size_(size) {
+// From a constructor that has ended, so that the destructor closes the file if this one throws.
+MeetingFile::MeetingFile(std::string path, int size, std::optional<Rank> wish) : MeetingFile(std::move(path), size) {
   if (wish && *wish >= size)
     refuse(fmt::format("DISTATTN_RANK={} is no rank of {} (ranks count from 0) correct it", *wish, size));
   while (true) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd_ < 0) fail_on(path_, "opened");
-    const Lock lock(fd_);
-    if (!same_file(fd_, path_)) {  // another run removed it meanwhile
-      ::close(fd_);
-      continue;
-    }
-    read();
-    if (token_.empty() || all_gone()) begin(size);
-    if (size_ != size) {
-      refuse(fmt::format("{} is of a run of {} ranks (this one was started for {}) start all ranks alike", path_, size_,
-                         size));
-    }
-    if (claims_.size() == static_cast<std::size_t>(size)) {
-      refuse(
-          fmt::format("{} ranks have already come to {} (this one is too many) start each once, or remove the file "
-                      "if it is of an earlier run",
-                      size, path_));
-    }
-    const auto wished = [&](const Claim& claim) { return claim.wish == wish; };
-    if (wish && std::any_of(claims_.begin(), claims_.end(), wished)) {
-      refuse(
-          fmt::format("rank {} has already come (two processes have DISTATTN_RANK={}) start each once", *wish, *wish));
-    }
-    own_ = claims_.size();
-    append(fmt::format("claim {} {} {}\n", wish ? std::to_string(*wish) : "-", node_identity(), ::getpid()));
-    return;
+    if (claim(size, wish)) return;
+    ::close(std::exchange(fd_, -1));
   }
 }
 
-MeetingFile::~MeetingFile() { ::close(fd_); }
+MeetingFile::MeetingFile(std::string path, int size) : path_(std::move(path)), size_(size) {}
+
+MeetingFile::~MeetingFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+bool MeetingFile::claim(int size, std::optional<Rank> wish) {
+  const Lock lock(fd_);
+  if (!same_file(fd_, path_)) return false;
+  read();
+  if (token_.empty() || all_gone()) begin(size);
+  if (size_ != size) {
+    refuse(fmt::format("{} is of a run of {} ranks (this one was started for {}) start all ranks alike", path_, size_,
+                       size));
+  }
+  if (claims_.size() == static_cast<std::size_t>(size)) {
+    refuse(
+        fmt::format("{} ranks have already come to {} (this one is too many) start each once, or remove the file "
+                    "if it is of an earlier run",
+                    size, path_));
+  }
+  const auto wished = [&](const Claim& claim) { return claim.wish == wish; };
+  if (wish && std::any_of(claims_.begin(), claims_.end(), wished)) {
+    refuse(
+        fmt::format("rank {} has already come (two processes have DISTATTN_RANK={}) start each once", *wish, *wish));
+  }
+  own_ = claims_.size();
+  append(fmt::format("claim {} {} {}\n", wish ? std::to_string(*wish) : "-", node_identity(), ::getpid()));
+  return true;
+}
 
 void MeetingFile::begin(int size) {
   if (::ftruncate(fd_, 0) != 0) fail_on(path_, "emptied");

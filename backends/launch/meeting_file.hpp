@@ -39,6 +39,9 @@ class MeetingFile {
   void remove();
 
  private:
+  MeetingFile(std::string path, int size);
+  /// False where another run has removed the file since it was opened.
+  bool claim(int size, std::optional<Rank> wish);
   void begin(int size);
   bool all_gone() const;
   void read();

@@ -83,9 +83,8 @@ Socket::~Socket() {
 }
 
 std::optional<Socket> listen_on(int port, Reach reach) {
-  Socket socket;
-  if (reach == Reach::any) socket = bound(AF_INET6, port, reach);
-  if (!socket && errno != EADDRINUSE) socket = bound(AF_INET, port, reach);
+  Socket socket = reach == Reach::any ? bound(AF_INET6, port, reach) : bound(AF_INET, port, reach);
+  if (!socket && reach == Reach::any && errno != EADDRINUSE) socket = bound(AF_INET, port, reach);
   if (socket) return socket;
   if (errno == EADDRINUSE || errno == EACCES) return std::nullopt;
   throw Error(ErrorKind::environment, fmt::format("rank 0 cannot listen on port {} ({}) set DISTATTN_PORT to another",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <exception>
@@ -56,7 +57,7 @@ struct World::State {
   int ranks = 1;
   std::unique_ptr<Bootstrap> bootstrap;  // null: all ranks are here
   std::unique_ptr<Transport> transport;
-  bool failed = false;
+  std::atomic<bool> failed = false;
 };
 
 World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {

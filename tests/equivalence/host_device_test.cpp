@@ -60,6 +60,21 @@ void endless_attend(std::span<const kernels::AttendArgs>, kernels::Team&, const 
 
 }  // namespace
 
+TEST_CASE("who listens only after another rank has failed hears of it at once") {
+  std::atomic<bool> failed = false, told[2] = {false, false};
+  run_ranks(2, [&](Rank rank, Transport& transport) {
+    if (rank == 0) {
+      transport.abort(Error(ErrorKind::peer, "gave up"));
+      failed = true;
+    }
+    while (!failed) std::this_thread::yield();
+    transport.on_failure([&](const Error&) { told[rank] = true; });
+    transport.on_failure(nullptr);
+  });
+  CHECK_FALSE(told[0]);  // its own failure
+  CHECK(told[1]);
+}
+
 TEST_CASE("a host device has no variants and refuses their names") {
   CHECK(backends::make_host_device(kernels::reference_kernels(), {})->variants(small_problem(), Pass::forward).empty());
   try {

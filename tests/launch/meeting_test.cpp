@@ -10,6 +10,7 @@
 #include "backends/launch/bootstrap.hpp"
 #include "backends/launch/handshake.hpp"
 #include "backends/launch/launcher.hpp"
+#include "backends/launch/meeting_file.hpp"
 #include "catch.hpp"
 #include "distattn/error.hpp"
 
@@ -89,6 +90,25 @@ TEST_CASE("ranks meet at a port and exchange bytes of any length") {
       CHECK(message == "");
     }
   }
+}
+
+TEST_CASE("a port is taken or not whatever failed before") {
+  const Socket listener = std::move(*listen_on(0, Reach::this_machine));
+  CHECK_FALSE(listen_on(port_of(listener), Reach::this_machine));
+  errno = EADDRINUSE;
+  CHECK(listen_on(0, Reach::this_machine));
+}
+
+TEST_CASE("a meeting that is refused leaves no file open") {
+  const std::string path = scratch_path();
+  const auto open_files = [] {
+    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  };
+  const MeetingFile first(path, 1, std::nullopt);
+  const auto before = open_files();
+  for (int again = 0; again < 5; ++again) CHECK_THROWS_AS(MeetingFile(path, 1, std::nullopt), Error);
+  CHECK(open_files() == before);
+  std::filesystem::remove(path);
 }
 
 TEST_CASE("ranks meet at a file, and take it away") {

@@ -4,6 +4,7 @@
 #include <array>
 #include <condition_variable>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -19,6 +20,7 @@ using Clock = Event::Clock;
 struct Executor::State {
   State(const Outline& outline, const RankProgram& rank_program, Rank own_rank, Device& on, Transport& over);
   ~State();
+  void end_lanes();
 
   const Timeline& run(const Bindings& bindings);
 
@@ -87,12 +89,21 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
   started.resize(count);
   ended.resize(count);
   timeline.spans.reserve(count);
-  for (const Lane lane : {Lane::near, Lane::far}) {
-    if (!steps_of[index(lane)].empty()) threads.emplace_back([this, lane] { serve(lane); });
+  try {
+    for (const Lane lane : {Lane::near, Lane::far}) {
+      if (!steps_of[index(lane)].empty()) threads.emplace_back([this, lane] { serve(lane); });
+    }
+  } catch (const std::system_error& refused) {
+    end_lanes();
+    throw Error(ErrorKind::environment,
+                fmt::format("rank {} gets no thread to exchange messages ({}) use fewer ranks or threads", rank,
+                            refused.what()));
   }
 }
 
-Executor::State::~State() {
+Executor::State::~State() { end_lanes(); }
+
+void Executor::State::end_lanes() {
   {
     const std::scoped_lock lock(mutex);
     closing = true;

@@ -1,0 +1,76 @@
+/// The system refuses a thread: whoever asked for it ends with an error, those that have started end too.
+
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "catch.hpp"
+#include "distattn/inproc.hpp"
+#include "distattn/registry.hpp"
+#include "kernels/team.hpp"
+#include "tests/support/sharded.hpp"
+
+using namespace distattn;
+
+namespace {
+
+std::atomic<int> threads_left{1 << 30};
+
+/// From now on the system gives `count` more threads.
+struct FewThreads {
+  explicit FewThreads(int count) { threads_left = count; }
+  ~FewThreads() { threads_left = 1 << 30; }
+};
+
+}  // namespace
+
+// Instead of the C library's, for the whole program.
+extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*start)(void*),
+                              void* argument) {
+  using Create = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static Create* const create = reinterpret_cast<Create*>(::dlsym(RTLD_NEXT, "pthread_create"));
+  return threads_left.fetch_sub(1) > 0 ? create(thread, attributes, start, argument) : EAGAIN;
+}
+
+TEST_CASE("a team whose threads are refused ends those that have started") {
+  for (const int given : {0, 1, 5}) {
+    const FewThreads few(given);
+    CHECK_THROWS_WITH(kernels::Team(8), contains_text(std::to_string(given + 1) + " of 8 threads"));
+  }
+  kernels::Team team(8);
+  std::atomic<int> calls{0};
+  team.run([&](int) { ++calls; });
+  CHECK(calls == 8);
+}
+
+TEST_CASE("ranks whose threads are refused end with an error, wherever that happens") {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = 40;
+  problem.heads = problem.kv_heads = 2;
+  problem.head_dim = problem.value_dim = 8;
+  problem.mask = causal_mask();
+  AttentionOptions options;
+  options.schedule = "zigzag-ring";
+  options.routes.node_size = 1;  // a far lane
+  const auto plan = std::make_shared<const AttentionPlan>(problem, 2, options);
+  const auto make_all = [&] {
+    run_ranks(2, [&](Rank, Transport& transport) {
+      const auto device = make_device("reference", {.threads = 2, .local_ranks = 2});
+      const Attention attention(plan, *device, transport);
+    });
+  };
+  int refusals = 0;
+  for (int given = 0;; ++given) {
+    const FewThreads few(given);
+    try {
+      make_all();
+      break;
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::environment);
+      ++refusals;
+    }
+  }
+  CHECK(refusals >= 5);  // a rank's own thread and its helper's, and a lane's
+}
