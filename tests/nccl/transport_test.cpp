@@ -7,6 +7,7 @@
 #include "backends/cuda/device.hpp"
 #include "catch.hpp"
 #include "distattn/registry.hpp"
+#include "distattn/subgroup.hpp"
 #include "distattn/table.hpp"
 #include "distattn/tolerance.hpp"
 #include "nccl/rank_world.hpp"
@@ -92,6 +93,28 @@ TEST_CASE("every schedule runs over NCCL, with near and far lanes started in one
 
 TEST_CASE("every schedule runs with far messages through host memory") {
   check_every_schedule({.seed = seed, .far_over_host = true});
+}
+
+TEST_CASE("a group of ranks attends over NCCL") {
+  const Problem problem = small_problem();
+  const Inputs inputs(problem, seed);
+  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+  const std::vector<Rank> members = {3, 0, 4, 1};
+  for (const bool far_over_host : {false, true}) {
+    ShardedRun run = run_of("mesh:2x2x1:zigzag", 4);
+    run.options.routes = {2, 1};
+    run.runs = 2;
+    run.world = [&](int, const test::RankBody& body) {
+      const test::RankBody grouped = [&](Rank rank, Transport& whole) {
+        if (rank == 2) return;
+        Subgroup group(whole, members);
+        body(group.rank(), group);
+      };
+      test::run_nccl_ranks(5, grouped, {.seed = seed, .far_over_host = far_over_host});
+    };
+    CAPTURE(far_over_host);
+    CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 16));
+  }
 }
 
 TEST_CASE("passes follow each other") {

@@ -178,6 +178,15 @@ TEST_CASE("Lanes submit their own steps in order, and after what they wait for")
   CHECK(rig.transport.last_number == 1);
 }
 
+TEST_CASE("An exchange is known by its number, lane and due where a group hands over a copy") {
+  Rig rig;
+  const auto buffers = rig.device.allocate(rig.outline, rig.program, 0);
+  for (std::size_t i = 0; i < rig.program.steps.size(); ++i) CHECK(buffers->index_of(rig.program.steps[i]) == i);
+  Step renamed = rig.program.steps[3];
+  std::get<Send>(renamed.ops[0]).to = 7;
+  CHECK(buffers->index_of(renamed) == 3);
+}
+
 TEST_CASE("A step is submitted with the events of others that have not ended") {
   Rig rig;
   auto exchange = std::make_shared<ManualState>();

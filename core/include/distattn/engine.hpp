@@ -54,7 +54,8 @@ class BufferTable {
     const auto [first, count] = where_[index(buffer)];
     return {parts_.data() + first, count};
   }
-  /// Which step of the program this is; `step` must be one of them.
+  /// Which step of the program this is: one of them, or of its exchanges a copy that names other ranks, as a group's
+  /// (subgroup.hpp), which is known by number, lane and due.
   std::size_t index_of(const Step& step) const;
   /// The whole block: what a transport registers once.
   std::span<std::byte> memory() const { return {memory_.get(), bytes_}; }

@@ -1,6 +1,8 @@
 #include "distattn/engine.hpp"
 
+#include <algorithm>
 #include <cstring>
+#include <functional>
 
 #include <fmt/core.h>
 
@@ -50,9 +52,16 @@ void BufferTable::copy(std::byte* into, const std::byte* from, std::size_t bytes
 }
 
 std::size_t BufferTable::index_of(const Step& step) const {
-  const std::ptrdiff_t at = &step - program_->steps.data();
-  DISTATTN_EXPECT(at >= 0 && static_cast<std::size_t>(at) < program_->steps.size());
-  return static_cast<std::size_t>(at);
+  const std::vector<Step>& steps = program_->steps;
+  const Step *first = steps.data(), *end = first + steps.size();
+  if (std::greater_equal<>()(&step, first) && std::less<>()(&step, end)) {
+    return static_cast<std::size_t>(&step - first);
+  }
+  const auto original = std::find_if(steps.begin(), steps.end(), [&](const Step& own) {
+    return own.number == step.number && own.lane == step.lane && own.due == step.due;
+  });
+  DISTATTN_EXPECT(original != steps.end());
+  return static_cast<std::size_t>(original - steps.begin());
 }
 
 std::string place_of(Rank rank, const Step& step) {
