@@ -68,16 +68,15 @@ Context::Context(int ranks, const std::string& segments) {
   }
 }
 
-RegisteredMemory::RegisteredMemory(const Context& context, void* memory, std::size_t bytes) : context_(context.get()) {
+RegisteredMemory::RegisteredMemory(const Context& context, void* memory, std::size_t bytes)
+    : context_(context.share()) {
   ucp_mem_map_params_t params{};
   params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
   params.address = memory;
   params.length = bytes;
-  check("ucp_mem_map", ucp_mem_map(context_, &params, &handle_));
+  check("ucp_mem_map", ucp_mem_map(context_.get(), &params, &handle_));
 }
 
-RegisteredMemory::~RegisteredMemory() {
-  if (handle_ != nullptr) ucp_mem_unmap(context_, handle_);
-}
+RegisteredMemory::~RegisteredMemory() { ucp_mem_unmap(context_.get(), handle_); }
 
 }  // namespace distattn::backends::ucx

@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "distattn/error.hpp"
 
@@ -28,23 +27,18 @@ class Context {
   std::shared_ptr<ucp_context> context_;
 };
 
-/// A block of memory known to the network card; unregistered at the end.
+/// A block of memory known to the network card; unregistered at the end, which the context waits for.
 class RegisteredMemory {
  public:
   RegisteredMemory(const Context& context, void* memory, std::size_t bytes);
   ~RegisteredMemory();
-  RegisteredMemory(RegisteredMemory&& other) noexcept
-      : context_(other.context_), handle_(std::exchange(other.handle_, nullptr)) {}
-  RegisteredMemory& operator=(RegisteredMemory&& other) noexcept {
-    std::swap(context_, other.context_);
-    std::swap(handle_, other.handle_);
-    return *this;
-  }
+  RegisteredMemory(const RegisteredMemory&) = delete;
+  RegisteredMemory& operator=(const RegisteredMemory&) = delete;
 
   ucp_mem_h handle() const { return handle_; }
 
  private:
-  ucp_context_h context_;
+  const std::shared_ptr<ucp_context> context_;
   ucp_mem_h handle_ = nullptr;
 };
 

@@ -1,6 +1,5 @@
 #include "backends/ucx/transport.hpp"
 
-#include <algorithm>
 #include <chrono>
 
 #include <fmt/core.h>
@@ -78,19 +77,12 @@ void UcxTransport::on_failure(std::function<void(const Error&)> listener) {
   });
 }
 
-/// Each block of memory is registered when a step first uses it, and let go when nobody else holds it.
-ucp_mem_h UcxTransport::registered(const BufferTable& buffers) {
-  const std::scoped_lock lock(known_mutex_);
-  const auto same = [&](const Known& known) { return known.memory == buffers.owner(); };
-  auto found = std::find_if(known_.begin(), known_.end(), same);
-  if (found == known_.end()) {
-    std::erase_if(known_, [](const Known& known) { return known.memory.use_count() == 1; });
-    const std::span<std::byte> memory = buffers.memory();
-    if (memory.empty()) return nullptr;
-    known_.push_back({buffers.owner(), RegisteredMemory(context_, memory.data(), memory.size())});
-    found = known_.end() - 1;
-  }
-  return found->registered.handle();
+/// A table's memory is registered when a step first uses it, and until the table ends.
+ucp_mem_h UcxTransport::registered(BufferTable& buffers) const {
+  const std::span<std::byte> memory = buffers.memory();
+  if (memory.empty()) return nullptr;
+  const auto make = [&] { return std::make_shared<RegisteredMemory>(context_, memory.data(), memory.size()); };
+  return static_cast<const RegisteredMemory*>(buffers.kept_for(context_.get(), make))->handle();
 }
 
 }  // namespace distattn::backends::ucx

@@ -1,10 +1,7 @@
 #pragma once
 /// Ranks in different processes, over whatever UCX finds between them.
 
-#include <memory>
-#include <mutex>
 #include <thread>
-#include <vector>
 
 #include "backends/ucx/lane.hpp"
 #include "backends/ucx/segment_folder.hpp"
@@ -31,22 +28,15 @@ class UcxTransport final : public Transport {
   void on_failure(std::function<void(const Error&)> listener) override;
 
  private:
-  ucp_mem_h registered(const BufferTable& buffers);
+  ucp_mem_h registered(BufferTable& buffers) const;
   void end_lanes() noexcept;
   void serve(const std::stop_token& stop);
-
-  struct Known {
-    std::shared_ptr<std::byte> memory;
-    RegisteredMemory registered;
-  };
 
   const Rank rank_;
   const int size_;
   Control& control_;
   SegmentFolder segments_;
   Context context_;
-  std::mutex known_mutex_;
-  std::vector<Known> known_;
   ExchangeLane near_, far_;
   std::jthread serving_;
 };

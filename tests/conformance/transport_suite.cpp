@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -52,6 +53,7 @@ class Loaded {
     return transport.submit(program_.steps[index(step)], buffers_, after);
   }
   std::size_t steps() const { return program_.steps.size(); }
+  std::weak_ptr<std::byte> memory() const { return buffers_.owner(); }
 
  private:
   template <class Visit>
@@ -212,6 +214,25 @@ TEST_CASE("A step starts after the events it is given") {
             filler.join();
             sent.wait();
             demand(loaded.holds(other), "a message left before its event");
+          }) == "");
+  }
+}
+
+TEST_CASE("Memory is let go with its table, while the transport goes on") {
+  const TransportWorld& world = transport_world();
+  for (const int ranks : world.sizes) {
+    CAPTURE(ranks);
+    CHECK(failure_of(world, ranks, [&](Rank rank, Transport& transport) {
+            const Outline outline = block_outline(ranks, 1000);
+            const Rank next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+            ProgramWriter writer(outline);
+            const BufferId own = writer.buffer(keys_of(rank)), other = writer.buffer(keys_of(before));
+            const StepId step = writer.step(Lane::near, 0, {Send{own, next}, Recv{other, before}});
+            std::optional<Loaded> loaded(std::in_place, outline, writer.take(), rank);
+            loaded->submit(transport, step).wait();
+            const std::weak_ptr<std::byte> memory = loaded->memory();
+            loaded.reset();
+            demand(memory.expired(), "the memory of a table that is gone is still held");
           }) == "");
   }
 }

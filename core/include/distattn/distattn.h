@@ -110,7 +110,8 @@ typedef struct distattn_options {
   int32_t local_ranks;  /**< ranks that share this machine's cores; 0: what the communicator says */
   /**
    * A caller's own memory for the handle's buffers, in the backend's memory space and on a boundary of 64 bytes: it is
-   * asked for by distattn_attention_create() alone. Null: the library allocates. Both or neither.
+   * asked for by distattn_attention_create() alone, and all given back when distattn_attention_free() has returned.
+   * Null: the library allocates. Both or neither.
    */
   void* (*allocate)(void* user, size_t bytes);
   void (*release)(void* user, void* memory);

@@ -5,6 +5,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
@@ -60,12 +61,19 @@ class BufferTable {
   /// The whole block: what a transport registers once.
   std::span<std::byte> memory() const { return {memory_.get(), bytes_}; }
   const std::shared_ptr<std::byte>& owner() const { return memory_; }
+  /// What a transport keeps about this memory, as its registration with a network card: `make` is called when `keeper`
+  /// first asks, and what it made ends with the table, before the memory does. Any thread.
+  void* kept_for(const void* keeper, const std::function<std::shared_ptr<void>()>& make);
   /// Copies between tables of one process, also where only a device can, and returns when done. Any thread.
   virtual void copy(std::byte* into, const std::byte* from, std::size_t bytes);
 
  private:
   struct Where {
     std::size_t first, count;
+  };
+  struct Kept {
+    const void* keeper;
+    std::shared_ptr<void> what;
   };
   const Outline* outline_;
   const RankProgram* program_;
@@ -75,6 +83,8 @@ class BufferTable {
   std::size_t bytes_;
   std::vector<Part> parts_;
   std::vector<Where> where_;
+  std::mutex kept_mutex_;  // guards kept_
+  std::vector<Kept> kept_;
 };
 
 /// Bytes of a program's memory: its slots one after the other, each on a 64-byte boundary.

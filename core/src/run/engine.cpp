@@ -64,6 +64,13 @@ std::size_t BufferTable::index_of(const Step& step) const {
   return static_cast<std::size_t>(original - steps.begin());
 }
 
+void* BufferTable::kept_for(const void* keeper, const std::function<std::shared_ptr<void>()>& make) {
+  const std::scoped_lock lock(kept_mutex_);
+  auto found = std::find_if(kept_.begin(), kept_.end(), [&](const Kept& kept) { return kept.keeper == keeper; });
+  if (found == kept_.end()) found = kept_.insert(kept_.end(), {keeper, make()});
+  return found->what.get();
+}
+
 std::string place_of(Rank rank, const Step& step) {
   return fmt::format("rank {}, step {}, {} lane", rank, step.number, name_of(step.lane));
 }
