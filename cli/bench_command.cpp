@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
+#include "distattn/launch.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/words.hpp"
 #include "option.hpp"
@@ -145,7 +146,18 @@ Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   return wrong ? Outcome::wrong_result : Outcome::fine;
 }
 
+/// Several processes would each measure on the cores of all.
+void check_alone(const LaunchOptions& launch) {
+  if (!launch.bootstrap.empty() || !launch.transport.empty()) return;
+  const World world({"", "", 0, launch.timeout_s});
+  if (world.in_process() || world.size() == 1) return;
+  refuse(fmt::format("{} processes were started by {} (the ranks of bench are threads of one) start one, or use run "
+                     "with -n and -w",
+                     world.size(), world.bootstrap()));
+}
+
 Outcome bench(BenchOptions options) {
+  check_alone(options.request.launch);
   const BenchForm form = options.json ? BenchForm::json : options.form;
   if (!options.kernels.empty()) return bench_kernels(options, form);
   if (options.calibrate) {

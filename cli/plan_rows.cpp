@@ -36,9 +36,8 @@ class Planner {
   Passes passes() const { return request_.backward ? Passes::both : Passes::forward; }
 
   std::vector<Routes> route_variants() const {
-    const Routes routed = routes_of(request_.schedule, machine_);
-    const bool nodes = 0 < routed.node_size && routed.node_size < ranks_;
-    if (!nodes || request_.routes == RouteKinds::routed) return {routed};
+    const Routes routed = routes_of(request_.schedule, machine_, ranks_);
+    if (routed.node_size == 0 || request_.routes == RouteKinds::routed) return {routed};
     return request_.routes == RouteKinds::straight ? std::vector{Routes{}} : std::vector{Routes{}, routed};
   }
 
@@ -88,10 +87,21 @@ void drop_large(PlanRows& rows, const ScheduleOptions& options) {
   });
 }
 
+/// Straight routes know no nodes: only a machine can have them.
+void check_straight(const ScheduleOptions& options, const Machine& machine) {
+  if (options.ahead) refuse(fmt::format("--ahead {} (straight routes have one lane) leave it out", *options.ahead));
+  if (options.node_size && machine.nodes == 1) {
+    refuse(fmt::format(
+        "--node-size {} (straight routes know no nodes, and machine {} is one) leave it out, or name another --machine",
+        *options.node_size, machine.name));
+  }
+}
+
 }  // namespace
 
 PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
   PlanRows rows;
+  if (request.routes == RouteKinds::straight) check_straight(request.schedule, machine);
   if (request.problem.seq.empty()) refuse("--seq is missing (the shape is not complete) add it");
   for (const std::int64_t seq : request.problem.seq) {
     const Problem problem =

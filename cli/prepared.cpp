@@ -35,7 +35,7 @@ AttentionOptions attention_options(const std::string& name, const Problem& probl
   resolved.schedule = name;
   resolved.own_mode = !options.mode.has_value();
   resolved.mode = options.mode.value_or(Mode::overlapped);
-  resolved.routes = routes_of(options, machine);
+  resolved.routes = routes_of(options, machine, ranks);
   resolved.backward = passes == Passes::both;
   if (name != "auto") return resolved;
   const Choice choice =

@@ -67,16 +67,26 @@ void add_machine_option(CLI::App& app, ScheduleOptions& options) {
             "FILE|NAME");
 }
 
-Machine machine_of(const ScheduleOptions& options) { return find_machine(options.machine.value_or("this")); }
+Machine machine_of(const ScheduleOptions& options) {
+  Machine machine = find_machine(options.machine.value_or("this"));
+  if (options.node_size && machine.nodes > 1) {
+    const int node_size = static_cast<int>(*options.node_size);
+    machine.nodes = std::max(2, (machine.ranks() + node_size - 1) / node_size);
+    machine.ranks_per_node = node_size;
+  }
+  return machine;
+}
 
-Routes routes_of(const ScheduleOptions& options, const Machine& machine) {
+Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ranks) {
   const bool machine_has_nodes = options.machine && machine.nodes > 1;
   const std::int64_t node_size = options.node_size.value_or(machine_has_nodes ? machine.ranks_per_node : 0);
   const int ahead = options.ahead.value_or(0);
-  if (ahead > 0 && node_size == 0) {
-    refuse(fmt::format("--ahead {} (one node has no messages between nodes) add --node-size", ahead));
+  if (0 < node_size && node_size < ranks) return {static_cast<int>(node_size), ahead};
+  if (ahead > 0) {
+    refuse(fmt::format("--ahead {} (one node has {} ranks: nothing travels between nodes) {}", ahead, ranks,
+                       node_size == 0 ? "add --node-size" : "use more ranks, or smaller nodes"));
   }
-  return {static_cast<int>(node_size), ahead};
+  return {};
 }
 
 ChoiceLimits choice_limits(const ScheduleOptions& options, const Routes& routes, int threads, Passes passes) {

@@ -31,12 +31,12 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
 /// --machine, which also serves programs that are read from a file.
 void add_machine_option(CLI::App& app, ScheduleOptions& options);
 
-/// What --machine names, else this machine.
+/// What --machine names, else this machine. Where it has several nodes, --node-size says how large they are.
 Machine machine_of(const ScheduleOptions& options);
 
-/// Nodes are --node-size's, else those of a machine that --machine names. Refuses --ahead without nodes that it could
-/// be ahead between.
-Routes routes_of(const ScheduleOptions& options, const Machine& machine);
+/// Nodes are --node-size's, else those of a machine that --machine names; straight where one has all ranks. Refuses
+/// --ahead without nodes that it could be ahead between.
+Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ranks);
 
 /// What auto must respect.
 ChoiceLimits choice_limits(const ScheduleOptions& options, const Routes& routes, int threads, Passes passes);

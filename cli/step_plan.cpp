@@ -39,7 +39,7 @@ step::StepSetting setting_of(const StepPlanRequest& request, const Machine& mach
   setting.ranks = ranks;
   setting.threads = machine.threads_of_rank(ranks);
   setting.mode = request.plan.schedule.mode;
-  setting.routes = routes_of(request.plan.schedule, machine);
+  setting.routes = routes_of(request.plan.schedule, machine, ranks);
   setting.dtype = problem.dtype.value_or(machine.cores == 0 ? DType::bf16 : DType::fp32);
   setting.wire = problem.wire;
   setting.state = request.options.state;

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <functional>
+#include <numeric>
 
 #include <fmt/core.h>
 
@@ -35,9 +36,16 @@ void check_place(const Place& place, const char* launcher) {
                   place.rank, place.size, place.local_rank, place.local_size, launcher));
 }
 
-std::vector<int> ports_from(int first) {
-  std::vector<int> ports;
-  for (int port = first; port < first + spare_ports && port < 65536; ++port) ports.push_back(port);
+/// Where ranks may meet: at DISTATTN_PORT, else at `usual` or one of the few behind it.
+std::vector<int> ports_of(const Variables& variables, int usual) {
+  const auto own = number_in(variables, "DISTATTN_PORT");
+  const int first = own.value_or(usual), last = own ? first : std::min(first + spare_ports - 1, 65535);
+  if (first < 1 || first > 65535) {
+    throw Error(ErrorKind::environment,
+                fmt::format("{} is no port (they count from 1 to 65535) set DISTATTN_PORT to a free one", first));
+  }
+  std::vector<int> ports(static_cast<std::size_t>(last - first + 1));
+  std::iota(ports.begin(), ports.end(), first);
   return ports;
 }
 
@@ -98,8 +106,7 @@ std::optional<Surroundings> torchrun_surroundings(const Variables& variables) {
   found.host = variables("DISTATTN_ADDRESS").value_or(required(variables, launcher, "MASTER_ADDR"));
   const bool agent_listens = variables("TORCHELASTIC_USE_AGENT_STORE") == "True";
   const int master_port = required_number(variables, launcher, "MASTER_PORT");
-  const auto own_port = number_in(variables, "DISTATTN_PORT");
-  found.ports = own_port ? std::vector{*own_port} : ports_from(master_port + (agent_listens ? 1 : 0));
+  found.ports = ports_of(variables, master_port + (agent_listens ? 1 : 0));
   found.token = variables("DISTATTN_TOKEN");
   // torchrun calls runs "none" that nobody named.
   if (const auto run = variables("TORCHELASTIC_RUN_ID"); !found.token && run && *run != "none") {
@@ -126,10 +133,8 @@ std::optional<Surroundings> slurm_surroundings(const Variables& variables) {
                    .value_or(first_host(nodes ? *nodes : required(variables, launcher, "SLURM_NODELIST")));
   const std::string job =
       required(variables, launcher, "SLURM_JOB_ID") + "." + required(variables, launcher, "SLURM_STEP_ID");
-  const auto own_port = number_in(variables, "DISTATTN_PORT");
   constexpr std::size_t first_port = 20000, range = 10000;
-  found.ports = own_port ? std::vector{*own_port}
-                         : ports_from(static_cast<int>(first_port + std::hash<std::string>()(job) % range));
+  found.ports = ports_of(variables, static_cast<int>(first_port + std::hash<std::string>()(job) % range));
   found.token = variables("DISTATTN_TOKEN").value_or("slurm " + job);
   return found;
 }

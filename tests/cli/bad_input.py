@@ -130,6 +130,8 @@ OPTIONS = [
     ([*RUN, "--window", "3"], USAGE),
     ([*RUN, "--window", "-2,0"], USAGE),
     ([*RUN, "--sinks", "-1"], USAGE),
+    ([*RUN, "--ranks", "2", "--ahead", "1"], USAGE),
+    ([*RUN, "--ranks", "2", "--node-size", "2", "--ahead", "1"], USAGE),
     ([*RUN, "--cu-seqlens", "0,70"], USAGE),
     ([*RUN, "--cu-seqlens", "1,64"], USAGE),
     ([*RUN, "--cu-seqlens", "0,40,20,64"], USAGE),

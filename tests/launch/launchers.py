@@ -84,6 +84,11 @@ def programs_are_compared():
     expect(all(code == 3 and "rank 1 differs from rank 0" in errors for code, _, errors in ends), ends)
 
 
+def benchmarks_are_of_one_process():
+    ends = under_torchrun(2, "bench", "--schedule", "ring", "--seq", "64", "--heads", "2", "--head-dim", "8", "-n", "1")
+    expect(all(code == 2 and "2 processes" in errors for code, _, errors in ends), ends)
+
+
 def main():
     before = leftovers()
     for ranks, schedules in SCHEDULES.items():
@@ -93,6 +98,7 @@ def main():
     training_is_the_same()
     drawings_hold_all_ranks()
     programs_are_compared()
+    benchmarks_are_of_one_process()
     expect_nothing_left(before)
 
 

@@ -112,6 +112,14 @@ TEST_CASE("torchrun's variables say who a process is") {
   values["DISTATTN_PORT"] = "4000";
   CHECK(torchrun_surroundings(variables(values))->token == "secret");
   CHECK(torchrun_surroundings(variables(values))->ports == std::vector{4000});
+  values["DISTATTN_PORT"] = "65536";
+  CHECK_THROWS_WITH(torchrun_surroundings(variables(values)), contains_text("65536 is no port"));
+  values.erase("DISTATTN_PORT");
+  for (const char* port : {"0", "65536", "99999"}) {
+    values["MASTER_PORT"] = port;
+    values["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+    CHECK_THROWS_WITH(torchrun_surroundings(variables(values)), contains_text("is no port"));
+  }
 }
 
 TEST_CASE("srun's variables say who a process is") {

@@ -1,3 +1,4 @@
+#include <numeric>
 #include <random>
 
 #include "catch.hpp"
@@ -85,6 +86,23 @@ TEST_CASE("a tile is as fast as the square one with as many pairs a row", "[simu
   machine.rates[static_cast<std::size_t>(DType::fp32)].fill(KernelRates{rate, rate});
   CHECK(run({SketchBuilder(0).compute_tiles(0, 1024 * 1024, 8, 1)}, machine).seconds == Approx(4));
   CHECK(run({SketchBuilder(0).compute_tiles(0, 512 * 1024, 8, 1)}, machine).seconds == Approx(8));
+}
+
+TEST_CASE("straight routes cross a machine's nodes too", "[simulate]") {
+  const auto far = [](int nodes, int ranks_per_node, Routes routes) {
+    Problem problem = attention(96, 4, 4);
+    problem.dtype = DType::fp32;
+    const auto recipe = std::get<Recipe>(resolve_schedule("ring", problem, 4));
+    const auto tiles = std::make_shared<const Tiles>(shard(problem, 4, recipe.layout, recipe.groups));
+    const Machine machine = slow_machine(nodes, ranks_per_node);
+    const PassPlan plan = plan_pass(recipe, tiles, Pass::forward, recipe.mode, routes, &machine);
+    return std::accumulate(plan.report.counts.bytes_far.begin(), plan.report.counts.bytes_far.end(), std::int64_t{0});
+  };
+  const std::int64_t shard_bytes = 2 * 24 * 4 * 128 * 4;  // K and V of a rank, in fp32
+  CHECK(far(1, 4, {}) == 0);
+  CHECK(far(2, 2, {}) == 4 * shard_bytes);  // causal: the keys of two ranks go to each of the two behind them
+  CHECK(far(2, 2, {2, 0}) == 2 * shard_bytes);
+  CHECK(far(4, 1, {}) == 6 * shard_bytes);
 }
 
 TEST_CASE("a sketch counts tiles and what blocks of queries meet", "[simulate]") {

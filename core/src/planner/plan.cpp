@@ -8,6 +8,18 @@
 #include "core/src/parallel.hpp"
 
 namespace distattn {
+namespace {
+
+/// What a rank sends to other nodes of the machine, whether its routes know of nodes or not.
+std::int64_t far_bytes(const ProgramSketch& sketch, const Machine& machine) {
+  std::int64_t bytes = 0;
+  for (const ProgramSketch::Message& message : sketch.sends) {
+    if (machine.node_of(sketch.rank) != machine.node_of(message.peer)) bytes += message.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
 
 PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode, const Routes& routes,
                    const Machine* machine, int threads) {
@@ -29,6 +41,11 @@ PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pas
   plan.routes = routes;
   plan.report = verifier.finish();
   plan.idle_ideal = ideal_idle(sketches);
+  if (machine != nullptr && machine->nodes > 1) {
+    for (std::size_t rank = 0; rank < sketches.size(); ++rank) {
+      plan.report.counts.bytes_far[rank] = far_bytes(sketches[rank], *machine);
+    }
+  }
   if (machine != nullptr) plan.predicted_s = simulate(lowering.outline(), sketches, *machine, threads).seconds;
   return plan;
 }
