@@ -33,7 +33,8 @@ class AttentionPlan {
  public:
   /// Throws Error(usage) when the schedule does not apply, or a program of any rank fails its proof.
   AttentionPlan(const Problem& problem, int ranks, const AttentionOptions& options);
-  /// From programs that were made elsewhere: a forward pass, and perhaps a backward pass of the same sharding.
+  /// From programs that were made elsewhere: a forward pass, and perhaps a backward pass of the same problem with the
+  /// same owners of its tokens.
   /// Throws Error(usage) when they are not that, or fail their proof.
   explicit AttentionPlan(std::vector<Schedule> passes);
   ~AttentionPlan();

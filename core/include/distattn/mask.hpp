@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,6 +25,14 @@ struct Mask {
   std::vector<Band> given{};              ///< explicit bands; excludes window, sinks and documents
   bool explicit_bands = false;            ///< `given` is the mask (and may be empty: nothing is visible)
   std::string name{};                     ///< how the user wrote it, for reports
+
+  /// Whether both say the same in the same way, whatever their names.
+  friend bool operator==(const Mask& a, const Mask& b) {
+    const auto said = [](const Mask& mask) {
+      return std::tie(mask.causal, mask.left, mask.right, mask.sinks, mask.documents, mask.given, mask.explicit_bands);
+    };
+    return said(a) == said(b);
+  }
 };
 
 Mask full_mask();

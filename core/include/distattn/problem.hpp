@@ -28,6 +28,7 @@ struct Problem {
   DType wire_type() const { return dtype == DType::fp64 ? DType::fp64 : wire; }
   /// Position of the first query: queries hold the last positions (negative when there are more of them than keys).
   std::int64_t first_query() const { return seq_kv - seq_q; }
+  friend bool operator==(const Problem&, const Problem&) = default;
 };
 
 /// Throws Error(usage) for shapes that no backend computes: zero or negative sizes, heads that do not divide,

@@ -140,6 +140,10 @@ struct Schedule {
   std::vector<RankProgram> ranks;
 };
 
+/// Throws Error(usage) unless the sharding is sound (layout.hpp) and has as many ranks as there are `programs`: then
+/// programs can be looked at, and verify() says whether they are right.
+void check(const Outline& outline, std::size_t programs);
+
 /// A part of a value's buffer.
 struct PartShape {
   std::size_t offset = 0;  ///< bytes from the buffer's start, a multiple of 64

@@ -57,8 +57,8 @@ struct VerifyReport {
   bool proved() const { return findings.empty(); }
 };
 
-/// Takes programs one at a time, in any order, each rank once; keeps sums over ranks, never the programs.
-/// add() is thread-safe.
+/// Takes programs one at a time, in any order, each rank once; keeps sums over ranks, never the programs. Sharding must
+/// be sound, as check(Outline) says. add() is thread-safe.
 class Verifier {
  public:
   explicit Verifier(const Outline& outline);

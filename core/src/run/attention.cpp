@@ -53,9 +53,15 @@ ProvedPass prove(std::variant<Lowering, Schedule> source, std::shared_ptr<const 
   return pass;
 }
 
-/// Whether two programs work on the same tokens with the same owners, so that one's results are the other's input.
-bool share_tokens(const Sharding& a, const Sharding& b) {
-  return a.ranks == b.ranks && a.queries == b.queries && a.keys == b.keys;
+/// Refuses programs whose results are not each other's input: of other problems, or other owners of the tokens.
+void check_pair(const Sharding& forward, const Sharding& backward) {
+  if (forward.problem != backward.problem) {
+    refuse("forward and backward programs compute different problems (one's results are the other's input) make both "
+           "for one shape, mask, scale and type");
+  }
+  if (forward.ranks != backward.ranks || forward.queries != backward.queries || forward.keys != backward.keys) {
+    refuse("forward and backward programs shard differently (one's results are the other's input) use one layout");
+  }
 }
 
 constexpr std::size_t index(Pass pass) { return static_cast<std::size_t>(pass); }
@@ -93,13 +99,12 @@ AttentionPlan::AttentionPlan(std::vector<Schedule> schedules) : state_(std::make
     if (place.has_value()) {
       refuse(fmt::format("two programs of the {} pass (one a pass is run) give one", name_of(schedule.outline.pass)));
     }
+    check(schedule.outline, schedule.ranks.size());
     const auto tiles = std::make_shared<const Tiles>(schedule.outline.sharding);
     place.emplace(prove(std::move(schedule), tiles));
   }
   if (!has(Pass::forward)) refuse("no program of the forward pass (the backward pass needs its results) give one");
-  if (has(Pass::backward) && !share_tokens(outline(Pass::forward).sharding, outline(Pass::backward).sharding)) {
-    refuse("forward and backward programs shard differently (one's results are the other's input) use one layout");
-  }
+  if (has(Pass::backward)) check_pair(outline(Pass::forward).sharding, outline(Pass::backward).sharding);
 }
 AttentionPlan::~AttentionPlan() = default;
 AttentionPlan::AttentionPlan(AttentionPlan&&) noexcept = default;

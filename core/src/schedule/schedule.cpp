@@ -64,6 +64,13 @@ PartList list_parts(const Outline& outline, const Value& value, DType dtype) {
 
 }  // namespace
 
+void check(const Outline& outline, std::size_t programs) {
+  const int ranks = outline.sharding.ranks;
+  if (ranks < 0 || static_cast<std::size_t>(ranks) != programs)
+    refuse(fmt::format("ranks has {} programs (outline.sharding.ranks says {}) give one for each", programs, ranks));
+  check(outline.sharding);
+}
+
 const char* name_of(ValueKind kind) {
   switch (kind) {
     case ValueKind::query:

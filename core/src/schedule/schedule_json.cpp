@@ -237,12 +237,9 @@ Schedule schedule_from_json(std::string_view text) {
     ranks.fail(fmt::format("is {}", ranks.shown()), "write a list of programs");
   limits.ranks = static_cast<std::int64_t>(ranks.value.size());
   Reader::read(outline, schedule.outline, Range::any, limits);
-  const Sharding& sharding = schedule.outline.sharding;
-  if (sharding.ranks != limits.ranks)
-    ranks.fail(fmt::format("has {} programs", limits.ranks),
-               fmt::format("outline.sharding.ranks says {}", sharding.ranks));
-  check(sharding);
+  check(schedule.outline, ranks.value.size());
 
+  const Sharding& sharding = schedule.outline.sharding;
   limits.groups = static_cast<std::int64_t>(sharding.groups.size());
   limits.queries = static_cast<std::int64_t>(sharding.queries.size());
   limits.keys = static_cast<std::int64_t>(sharding.keys.size());

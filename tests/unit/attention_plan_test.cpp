@@ -1,0 +1,72 @@
+/// Plans from programs that were made elsewhere: whatever does not belong together is refused, never looked at.
+
+#include <functional>
+
+#include "catch.hpp"
+#include "distattn/attention.hpp"
+
+using namespace distattn;
+
+namespace {
+
+Problem small_problem() {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = 32;
+  problem.heads = problem.kv_heads = 2;
+  problem.head_dim = problem.value_dim = 8;
+  problem.mask = causal_mask();
+  return problem;
+}
+
+Schedule program(Pass pass, const Problem& problem = small_problem(), const char* schedule = "ring") {
+  AttentionOptions options;
+  options.schedule = schedule;
+  options.backward = true;
+  return AttentionPlan(problem, 2, options).schedule(pass);
+}
+
+/// What is said of a forward pass that was changed.
+std::string error_after(const std::function<void(Schedule&)>& change) {
+  std::vector<Schedule> passes{program(Pass::forward)};
+  change(passes.front());
+  try {
+    const AttentionPlan plan(std::move(passes));
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::usage);
+    return error.what();
+  }
+  return {};
+}
+
+void require_different_problems(const std::function<void(Problem&)>& change) {
+  Problem other = small_problem();
+  change(other);
+  REQUIRE_THROWS_WITH(AttentionPlan({program(Pass::forward), program(Pass::backward, other)}),
+                      contains_text("different problems"));
+}
+
+}  // namespace
+
+TEST_CASE("programs of two passes belong together when they share problem and owners") {
+  Problem renamed = small_problem();
+  renamed.mask.name = "lower triangle";
+  CHECK_NOTHROW(AttentionPlan({program(Pass::backward, renamed), program(Pass::forward)}));
+
+  require_different_problems([](Problem& p) { p.mask = full_mask(); });
+  require_different_problems([](Problem& p) { p.scale = 0.5; });
+  require_different_problems([](Problem& p) { p.dtype = DType::bf16; });
+  require_different_problems([](Problem& p) { p.wire = DType::bf16; });
+  REQUIRE_THROWS_WITH(
+      AttentionPlan({program(Pass::forward), program(Pass::backward, small_problem(), "zigzag-ring")}),
+      contains_text("shard differently"));
+}
+
+TEST_CASE("programs of an unsound sharding are refused before they are looked at") {
+  CHECK(error_after([](Schedule&) {}).empty());
+  CHECK(error_after([](Schedule& s) { s.ranks.pop_back(); }).find("ranks has 1 programs") == 0);
+  CHECK(error_after([](Schedule& s) { s.ranks.resize(3); }).find("ranks has 3 programs") == 0);
+  CHECK(error_after([](Schedule& s) { s.outline.sharding.ranks = -1; }).find("ranks has 2 programs") == 0);
+  CHECK(error_after([](Schedule& s) { s.outline.sharding.queries[0].owner = 1000000; }).find("queries[0]") == 0);
+  CHECK(error_after([](Schedule& s) { s.outline.sharding.keys.clear(); }).find("keys hold fewer") == 0);
+  CHECK(error_after([](Schedule& s) { s.outline.sharding.groups.clear(); }).find("groups hold 0 of 2") == 0);
+}
