@@ -1,6 +1,7 @@
 /// Every kind of broken program is rejected, and the finding names rank, step and value.
 
 #include <algorithm>
+#include <limits>
 #include <memory>
 
 #include "catch.hpp"
@@ -70,6 +71,24 @@ TEST_CASE("malformed: an index out of range") {
 TEST_CASE("malformed: a buffer smaller than its value") {
   Schedule s = ring();
   s.ranks[0].slots[0] -= 64;
+  CHECK(finds(s, FindingKind::malformed));
+}
+
+TEST_CASE("malformed: slots whose sizes have no sum") {
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t huge : {most, most - 62, most / 2 + 1, most / 2}) {
+    Schedule s = ring();
+    s.ranks[1].slots[0] = huge;
+    CHECK(finds(s, FindingKind::malformed));
+  }
+  Schedule s = ring();
+  for (std::size_t& slot : s.ranks[1].slots) slot += most / 2 / s.ranks[1].slots.size();
+  CHECK(finds(s, FindingKind::malformed));
+}
+
+TEST_CASE("malformed: a slot that no buffer uses") {
+  Schedule s = ring();
+  s.ranks[1].slots.push_back(0);
   CHECK(finds(s, FindingKind::malformed));
 }
 

@@ -12,7 +12,7 @@
 namespace distattn {
 
 enum class FindingKind : std::uint8_t {
-  malformed,      ///< an index out of range, an operation of the wrong lane or pass, a wrong size
+  malformed,      ///< an index out of range, an unused slot, an operation of the wrong lane or pass, a wrong size
   unmatched,      ///< a message without its partner, under another step, or with another value or type
   early,          ///< a buffer read before its value is there
   late,           ///< a buffer read after its slot was given to another value

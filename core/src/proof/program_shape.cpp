@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <limits>
 #include <type_traits>
 
 namespace distattn {
@@ -15,6 +17,7 @@ class ShapeCheck {
 
   bool run() {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) buffer(b);
+    slots();
     std::int32_t index_of_step = 0;
     for (const Step& step : program_.steps) check(step, index_of_step++);
     return findings_.size() == before_;
@@ -51,6 +54,26 @@ class ShapeCheck {
     if (is_input(value.kind) && decl.dtype != outline_.sharding.problem.dtype) {
       find(-1, fmt::format("buffer {} keeps an input as {}, the problem has {}", b, name_of(decl.dtype),
                            name_of(outline_.sharding.problem.dtype)));
+    }
+  }
+
+  /// Every slot belongs to some buffer, and one after the other, each on its boundary, they have a size.
+  void slots() {
+    std::vector<bool> used(program_.slots.size(), false);
+    for (const BufferDecl& decl : program_.buffers)
+      if (decl.slot >= 0 && static_cast<std::size_t>(decl.slot) < used.size())
+        used[static_cast<std::size_t>(decl.slot)] = true;
+
+    constexpr std::size_t alignment = 64, most = std::numeric_limits<std::ptrdiff_t>::max();
+    std::size_t left = most;
+    for (std::size_t s = 0; s < used.size(); ++s) {
+      const std::size_t bytes = program_.slots[s];
+      if (!used[s]) find(-1, fmt::format("slot {} of {} bytes belongs to no buffer", s, bytes));
+      if (left < alignment || bytes > left - alignment) {
+        find(-1, fmt::format("slots 0 to {} take more than {} bytes", s, most));
+        return;
+      }
+      left -= bytes + alignment;
     }
   }
 
