@@ -106,6 +106,16 @@ TEST_CASE("masks that contradict themselves are refused") {
   mask.documents.clear();
   mask.given.push_back(mask.given.front());
   require_refused(mask, "overlap");
+  for (std::int64_t Band::*bound : {&Band::q0, &Band::q1, &Band::k0, &Band::k1, &Band::lo, &Band::hi}) {
+    for (const std::int64_t past : {std::numeric_limits<std::int64_t>::min(), -unbounded - 1, unbounded + 1,
+                                    std::numeric_limits<std::int64_t>::max()}) {
+      mask.given = {Band{}};
+      CHECK_NOTHROW(check(mask, tokens));
+      mask.given[0].*bound = past;
+      require_refused(mask, "band_mask");
+      CHECK_NOTHROW(check(band_mask(mask.given), tokens));
+    }
+  }
 }
 
 TEST_CASE("an index finds the bands of a tile and no others") {

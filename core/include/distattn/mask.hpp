@@ -22,7 +22,7 @@ struct Mask {
   std::int64_t right = -1;                ///< … towards later keys; −1: unlimited
   std::int64_t sinks = 0;                 ///< the first keys that stay visible outside the window
   std::vector<std::int64_t> documents{};  ///< cu_seqlens: 0, …, seq_kv, never falling; empty: one document
-  std::vector<Band> given{};              ///< explicit bands; excludes window, sinks and documents
+  std::vector<Band> given{};              ///< explicit bands within ±unbounded; excludes window, sinks and documents
   bool explicit_bands = false;            ///< `given` is the mask (and may be empty: nothing is visible)
   std::string name{};                     ///< how the user wrote it, for reports
 

@@ -56,6 +56,19 @@ std::string to_string(const Band& band) {
                      bound(band.k1), bound(band.lo), bound(band.hi));
 }
 
+/// Sums of bounds and positions must not overflow.
+void check_bounds(std::span<const Band> bands) {
+  for (std::size_t i = 0; i < bands.size(); ++i) {
+    const Band& band = bands[i];
+    for (const std::int64_t bound : {band.q0, band.q1, band.k0, band.k1, band.lo, band.hi})
+      if (bound < -unbounded || bound > unbounded)
+        refuse(
+            fmt::format("band {} of the mask has the bound {} (bounds end at ±2^60, which mean none) build the mask "
+                        "with band_mask",
+                        i, bound));
+  }
+}
+
 void check_disjoint(std::span<const Band> bands) {
   const auto [a, b] = overlapping_bands(bands);
   if (a < 0) return;
@@ -134,6 +147,7 @@ void check(const Mask& mask, std::int64_t seq_kv) {
   if (what)
     refuse(fmt::format("mask {} with {} (a list of bands says everything itself) write it into the bands", mask.name,
                        what));
+  check_bounds(mask.given);
   check_disjoint(mask.given);
 }
 
