@@ -84,6 +84,26 @@ TEST_CASE("scatter puts back what gather took", "[convert]") {
   CHECK(again == whole);
 }
 
+TEST_CASE("gather and scatter refuse tensors that differ in more than tokens", "[convert]") {
+  std::vector<float> memory(1024, 1);
+  const std::vector<Segment> segments = {{{0, 4, 1}, 0}};
+  const TensorView whole = dense_view(memory.data(), 2, 4, 8, 3);
+  const auto require_refused = [&](const TensorView& local, std::int64_t first, const char* why) {
+    REQUIRE_THROWS_WITH(gather(whole, first, segments, 0, local), contains_text(why));
+    REQUIRE_THROWS_WITH(scatter(local, segments, 0, first, whole), contains_text(why));
+  };
+  require_refused(dense_view(memory.data(), 1, 4, 8, 3), 0, "batch 1");
+  require_refused(dense_view(memory.data(), 2, 4, 2, 3), 0, "2 heads of 3");
+  require_refused(dense_view(memory.data(), 2, 4, 8, 2), 0, "8 heads of 2");
+  require_refused(dense_view(memory.data(), 2, 3, 8, 3), 0, "tensor of 3 tokens");
+  require_refused(whole, 1, "tokens -1 to 2");
+  require_refused(whole, -1, "tokens 1 to 4");
+  TensorView on_device = whole;
+  on_device.space = MemorySpace::cuda;
+  require_refused(on_device, 0, "device's memory");
+  CHECK_NOTHROW(gather(whole, 0, segments, 1, dense_view(memory.data(), 2, 0, 8, 3)));
+}
+
 TEST_CASE("random values depend on seed, tensor and position only", "[random]") {
   std::vector<float> all(1000), part(100);
   fill_normal(7, RandomTensor::k, 0, 1000, DType::fp32, reinterpret_cast<std::byte*>(all.data()));

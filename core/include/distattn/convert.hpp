@@ -16,11 +16,13 @@ namespace distattn {
 void convert(const std::byte* from, DType from_dtype, std::byte* into, DType into_dtype, std::int64_t count);
 
 /// Copies the tokens that `rank` owns, in the order of its local tensors, out of a whole tensor whose first token
-/// stands at position `first`. Reads nothing else of `whole`.
+/// stands at position `first`, converted where the element types differ. Reads nothing else of `whole`. Throws
+/// Error(usage) unless both tensors lie in host memory, have the same batch, heads and head_dim, and hold those tokens.
 void gather(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank,
             const TensorView& local);
 
-/// The inverse: copies a rank's tokens to where they stand in the whole tensor. Writes nothing else of `whole`.
+/// The inverse: copies a rank's tokens to where they stand in the whole tensor. Writes nothing else of `whole`. Throws
+/// as gather does.
 void scatter(const ConstTensorView& local, std::span<const Segment> segments, Rank rank, std::int64_t first,
              const TensorView& whole);
 

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include <fmt/core.h>
+
 #include "distattn/error.hpp"
 #include "distattn/float16.hpp"
 
@@ -42,6 +44,7 @@ void with_element(DType dtype, Visit visit) {
     case DType::fp16:
       return visit(Fp16{});
   }
+  DISTATTN_EXPECT(!"a known element type");
 }
 
 /// The rows of one token, in every batch and head.
@@ -65,18 +68,37 @@ void copy_token(const ConstTensorView& from, std::int64_t from_token, const Tens
   }
 }
 
+/// Batch, heads and head dimension are the same, both lie in host memory, and every token of the rank has its place.
+void check_shapes(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank,
+                  const ConstTensorView& local) {
+  if (whole.batch() != local.batch() || whole.heads() != local.heads() || whole.head_dim() != local.head_dim()) {
+    refuse(
+        fmt::format("a whole tensor of batch {}, {} heads of {} and a rank's of batch {}, {} heads of {} (they differ "
+                    "in tokens alone) make them alike",
+                    whole.batch(), whole.heads(), whole.head_dim(), local.batch(), local.heads(), local.head_dim()));
+  }
+  if (whole.space != MemorySpace::host || local.space != MemorySpace::host)
+    refuse("a tensor in a device's memory (tokens are copied between tensors of the host) copy it there first");
+  std::int64_t tokens = 0;
+  for (const Segment& segment : segments) {
+    if (segment.owner != rank || segment.run.count <= 0) continue;
+    tokens += segment.run.count;
+    const std::int64_t begin = segment.run.start - first, last = segment.run.at(segment.run.count - 1) - first;
+    if (begin < 0 || last >= whole.sequence())
+      refuse(fmt::format("tokens {} to {} of a tensor of {} (the rank owns them) give the whole tensor", begin, last,
+                         whole.sequence()));
+  }
+  if (tokens > local.sequence())
+    refuse(fmt::format("a rank's tensor of {} tokens (it owns {}) make it larger", local.sequence(), tokens));
+}
+
 /// Calls visit(index in the whole tensor, index in the rank's) for every token that `rank` owns.
 template <class Visit>
-void for_each_token(std::span<const Segment> segments, Rank rank, std::int64_t first, const ConstTensorView& whole,
-                    const ConstTensorView& local, Visit visit) {
+void for_each_token(std::span<const Segment> segments, Rank rank, std::int64_t first, Visit visit) {
   std::int64_t token = 0;
   for (const Segment& segment : segments) {
     if (segment.owner != rank) continue;
-    for (std::int64_t i = 0; i < segment.run.count; ++i, ++token) {
-      const std::int64_t index = segment.run.at(i) - first;
-      DISTATTN_EXPECT(0 <= index && index < whole.sequence() && token < local.sequence());
-      visit(index, token);
-    }
+    for (std::int64_t i = 0; i < segment.run.count; ++i, ++token) visit(segment.run.at(i) - first, token);
   }
 }
 
@@ -98,13 +120,15 @@ void convert(const std::byte* from, DType from_dtype, std::byte* into, DType int
 
 void gather(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank,
             const TensorView& local) {
-  for_each_token(segments, rank, first, whole, local,
+  check_shapes(whole, first, segments, rank, local);
+  for_each_token(segments, rank, first,
                  [&](std::int64_t index, std::int64_t token) { copy_token(whole, index, local, token); });
 }
 
 void scatter(const ConstTensorView& local, std::span<const Segment> segments, Rank rank, std::int64_t first,
              const TensorView& whole) {
-  for_each_token(segments, rank, first, whole, local,
+  check_shapes(whole, first, segments, rank, local);
+  for_each_token(segments, rank, first,
                  [&](std::int64_t index, std::int64_t token) { copy_token(local, token, whole, index); });
 }
 
