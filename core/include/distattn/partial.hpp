@@ -19,7 +19,8 @@ struct MergeWeights {
   Real scale_a, scale_b, lse;
 };
 
-/// Two empty sides give the identity, never NaN; a NaN statistic propagates.
+/// Two empty sides give the identity, never NaN; a NaN statistic propagates. Scores of −∞ count for nothing, so that a
+/// row which has no others is empty too.
 template <class Real>
 DISTATTN_HOST_DEVICE inline MergeWeights<Real> merge_weights(Real lse_a, Real lse_b) {
   const Real top = lse_a > lse_b || lse_a != lse_a ? lse_a : lse_b;
