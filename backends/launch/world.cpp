@@ -109,6 +109,7 @@ int World::size() const { return state_->ranks; }
 bool World::in_process() const { return state_->bootstrap == nullptr; }
 Rank World::first() const { return in_process() ? 0 : state_->bootstrap->rank(); }
 int World::local_size() const { return in_process() ? state_->ranks : state_->bootstrap->local_size(); }
+Rank World::local_rank() const { return in_process() ? 0 : state_->bootstrap->local_rank(); }
 std::string_view World::bootstrap() const { return state_->bootstrap_name; }
 std::string_view World::transport() const { return state_->transport_name; }
 

@@ -82,24 +82,25 @@ LaunchOptions launch_options_of(const distattn_launch& given) {
   return options;
 }
 
-std::unique_ptr<distattn_comm> over(std::unique_ptr<Transport> transport, int local_ranks) {
+std::unique_ptr<distattn_comm> over(std::unique_ptr<Transport> transport, Rank local_rank, int local_ranks) {
   Transport* const end = transport.get();
-  return std::unique_ptr<distattn_comm>(new distattn_comm{nullptr, std::move(transport), end, local_ranks});
+  return std::unique_ptr<distattn_comm>(new distattn_comm{nullptr, std::move(transport), end, local_rank, local_ranks});
 }
 
 std::unique_ptr<distattn_comm> launched(const LaunchOptions& options) {
   auto world = std::make_unique<World>(options);
   if (!world->in_process()) {
     Transport& end = world->endpoint();
+    const Rank local_rank = world->local_rank();
     const int local_ranks = world->local_size();
-    return std::unique_ptr<distattn_comm>(new distattn_comm{std::move(world), nullptr, &end, local_ranks});
+    return std::unique_ptr<distattn_comm>(new distattn_comm{std::move(world), nullptr, &end, local_rank, local_ranks});
   }
   if (world->size() > 1) {
     refuse(std::to_string(world->size()) +
            " ranks without a launcher (one process is one rank here) start it with mpirun, srun or torchrun, or call "
            "distattn_run_ranks()");
   }
-  return over(std::make_unique<CallbackTransport>(nobody()), 1);
+  return over(std::make_unique<CallbackTransport>(nobody()), 0, 1);
 }
 
 distattn_callbacks checked(const distattn_callbacks* given) {
@@ -133,7 +134,8 @@ distattn_status distattn_comm_from_callbacks(const distattn_callbacks* callbacks
   return c_api::guarded([&] {
     c_api::required(comm, "comm");
     auto transport = std::make_unique<c_api::CallbackTransport>(c_api::checked(callbacks));
-    *comm = c_api::over(std::move(transport), 1).release();
+    const Rank local_rank = transport->rank();
+    *comm = c_api::over(std::move(transport), local_rank, 1).release();
   });
 }
 
@@ -152,8 +154,7 @@ distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* memb
     c_api::required(members, "members");
     c_api::required(comm, "comm");
     auto group = std::make_unique<Subgroup>(*whole->transport, std::vector<Rank>(members, members + count));
-    const int local_ranks = std::min(whole->local_ranks, group->size());
-    *comm = c_api::over(std::move(group), local_ranks).release();
+    *comm = c_api::over(std::move(group), whole->local_rank, whole->local_ranks).release();
   });
 }
 
@@ -168,7 +169,7 @@ distattn_status distattn_run_ranks(int32_t ranks, distattn_status (*body)(void* 
   return c_api::guarded([&] {
     if (body == nullptr) refuse("body is null (each rank runs it) pass a function");
     run_ranks(ranks, [&](Rank rank, Transport& transport) {
-      distattn_comm comm{nullptr, nullptr, &transport, ranks};
+      distattn_comm comm{nullptr, nullptr, &transport, rank, ranks};
       c_api::check(body(user, &comm), rank);
     });
   });

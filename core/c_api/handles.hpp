@@ -16,7 +16,8 @@ struct distattn_comm {
   std::unique_ptr<distattn::World> world;
   std::unique_ptr<distattn::Transport> own;
   distattn::Transport* transport = nullptr;
-  int local_ranks = 1;  ///< ranks of this communicator that share this machine's cores
+  distattn::Rank local_rank = 0;  ///< among all that were launched on this machine, also those outside of a group
+  int local_ranks = 1;            ///< how many these are: they share the cores
 };
 
 namespace distattn::c_api {

@@ -9,6 +9,7 @@
 
 #include "attend.hpp"
 #include "catch.hpp"
+#include "core/c_api/handles.hpp"
 
 using namespace distattn::test;
 
@@ -105,6 +106,8 @@ TEST_CASE("groups of ranks attend side by side") {
     REQUIRE(distattn_comm_subgroup(whole, members.data(), members.size(), &group) == DISTATTN_OK);
     CHECK(distattn_comm_size(group) == static_cast<std::int32_t>(members.size()));
     CHECK(members[static_cast<std::size_t>(distattn_comm_rank(group))] == distattn_comm_rank(whole));
+    CHECK(group->local_rank == distattn_comm_rank(whole));
+    CHECK(group->local_ranks == 5);
     distattn_options options = options_for(members == odd ? "ring" : "balanced");
     const distattn_status status = attend(&options, group);
     distattn_comm_free(group);

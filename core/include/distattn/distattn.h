@@ -107,7 +107,7 @@ typedef struct distattn_options {
   int32_t backward;     /**< prepare the backward pass too */
   const char* backend;  /**< that computes; null: the best usable */
   int32_t threads;      /**< that a rank computes with; 0: its share of the cores */
-  int32_t local_ranks;  /**< ranks that share this machine's cores; 0: what the communicator says */
+  int32_t local_ranks;  /**< ranks that share this machine's cores; 0: what the launcher says, also in a group */
   /**
    * A caller's own memory for the handle's buffers, in the backend's memory space and on a boundary of 64 bytes: it is
    * asked for by distattn_attention_create() alone, and all given back when distattn_attention_free() has returned.
@@ -116,7 +116,11 @@ typedef struct distattn_options {
   void* (*allocate)(void* user, size_t bytes);
   void (*release)(void* user, void* memory);
   void* user;            /**< handed to both */
-  int32_t local_rank;    /**< this rank among local_ranks, which also says its GPU; -1: its rank */
+  /**
+   * This rank among local_ranks, which also says its GPU; -1: what the launcher says, whose word NCCL takes too, or
+   * where ranks are threads or callbacks their rank, in both cases also in a group.
+   */
+  int32_t local_rank;
   void* cuda_stream;     /**< a cudaStream_t of the caller's to compute on; null: the library's own */
   int32_t deterministic; /**< gradients have the same bits in every run, where that takes longer too */
 } distattn_options;

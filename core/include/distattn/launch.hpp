@@ -45,6 +45,9 @@ class World {
   /// The lowest rank of this process: the only one unless all are here.
   Rank first() const;
   int local_size() const;  ///< ranks on this node
+  /// first() among the ranks on its node: what DeviceOptions::local_rank is to be, so that a rank computes on the GPU
+  /// that its transport sends from.
+  Rank local_rank() const;
   std::string_view bootstrap() const;
   std::string_view transport() const;
 
