@@ -1,5 +1,7 @@
 /// C API: the attention handle.
 
+#include <algorithm>
+#include <span>
 #include <vector>
 
 #include "distattn/attention.hpp"
@@ -30,20 +32,30 @@ DType dtype_of(std::int32_t dtype, const char* name) {
   refuse(std::string(name) + " is " + std::to_string(dtype) + " (no distattn_dtype) choose one");
 }
 
-Mask mask_of(const distattn_problem& given) {
-  if (given.bands != nullptr) {
-    std::vector<Band> bands;
-    for (std::size_t i = 0; i < given.bands_count; ++i) {
-      const distattn_band& band = given.bands[i];
-      bands.push_back({band.q0, band.q1, band.k0, band.k1, band.lo, band.hi});
-    }
-    return band_mask(std::move(bands));
+template <class T>
+std::span<const T> list_of(const T* first, std::size_t count, const char* name) {
+  if (first == nullptr && count > 0) {
+    refuse(std::string(name) + " is null and has " + std::to_string(count) +
+           " entries (a list or none) pass its address, or a count of 0");
   }
-  Mask mask = given.causal != 0 ? causal_mask() : full_mask();
+  return {first, count};
+}
+
+/// Whether it names what a list of bands excludes is for check() to say.
+Mask mask_of(const distattn_problem& given) {
+  std::vector<Band> bands;
+  for (const distattn_band& band : list_of(given.bands, given.bands_count, "bands")) {
+    bands.push_back({band.q0, band.q1, band.k0, band.k1, band.lo, band.hi});
+  }
+  const auto documents = list_of(given.cu_seqlens, given.cu_seqlens_count, "cu_seqlens");
+  if (given.cu_seqlens != nullptr && documents.empty()) {
+    refuse("cu_seqlens has no entry (it lists 0, ..., seq_kv) pass them, or null");
+  }
+  Mask mask = given.bands != nullptr ? band_mask(std::move(bands)) : given.causal != 0 ? causal_mask() : full_mask();
   mask.left = given.window_left;
   mask.right = given.window_right;
   mask.sinks = given.sinks;
-  if (given.cu_seqlens != nullptr) mask.documents.assign(given.cu_seqlens, given.cu_seqlens + given.cu_seqlens_count);
+  mask.documents.assign(documents.begin(), documents.end());
   return mask;
 }
 
@@ -138,8 +150,18 @@ std::vector<PassPlan> plans_of(const Problem& problem, const AttentionOptions& o
 
 const Attention& attention_of(const distattn_attention* handle) { return required(handle, "attention").attention; }
 
-std::vector<std::int64_t> positions_of(const Attention& attention, distattn_side side) {
-  return side == DISTATTN_QUERIES ? attention.query_positions() : attention.key_positions();
+bool is_query_side(std::int32_t side) {
+  if (side != DISTATTN_QUERIES && side != DISTATTN_KEYS) {
+    refuse("side is " + std::to_string(side) + " (no distattn_side) choose one");
+  }
+  return side == DISTATTN_QUERIES;
+}
+
+Pass pass_of(std::int32_t pass) {
+  if (pass != DISTATTN_FORWARD && pass != DISTATTN_BACKWARD) {
+    refuse("pass is " + std::to_string(pass) + " (no distattn_pass) choose one");
+  }
+  return pass == DISTATTN_FORWARD ? Pass::forward : Pass::backward;
 }
 
 /// The handle's plan, which has that pass.
@@ -192,15 +214,20 @@ distattn_status distattn_plan_json(const distattn_problem* problem, const distat
 
 void distattn_attention_free(distattn_attention* attention) { delete attention; }
 
-int64_t distattn_attention_tokens(const distattn_attention* attention, distattn_side side) {
-  return static_cast<int64_t>(c_api::positions_of(attention->attention, side).size());
+int64_t distattn_attention_tokens(const distattn_attention* attention, int32_t side) {
+  std::int64_t tokens = -1;
+  c_api::guarded([&] {
+    const Attention& asked = c_api::attention_of(attention);
+    tokens = c_api::is_query_side(side) ? asked.query_tokens() : asked.key_tokens();
+  });
+  return tokens;
 }
 
-distattn_status distattn_attention_positions(const distattn_attention* attention, distattn_side side,
-                                             int64_t* positions) {
+distattn_status distattn_attention_positions(const distattn_attention* attention, int32_t side, int64_t* positions) {
   return c_api::guarded([&] {
     c_api::required(positions, "positions");
-    const auto all = c_api::positions_of(c_api::attention_of(attention), side);
+    const Attention& asked = c_api::attention_of(attention);
+    const auto all = c_api::is_query_side(side) ? asked.query_positions() : asked.key_positions();
     std::copy(all.begin(), all.end(), positions);
   });
 }
@@ -219,10 +246,10 @@ distattn_status distattn_backward(distattn_attention* attention, const distattn_
   });
 }
 
-distattn_status distattn_schedule_json(const distattn_attention* attention, distattn_pass pass, char** json) {
+distattn_status distattn_schedule_json(const distattn_attention* attention, int32_t pass, char** json) {
   return c_api::guarded([&] {
     c_api::required(json, "json");
-    const Pass which = pass == DISTATTN_BACKWARD ? Pass::backward : Pass::forward;
+    const Pass which = c_api::pass_of(pass);
     *json = c_api::text_copy(to_json(c_api::plan_of(c_api::attention_of(attention), which).schedule(which)));
   });
 }

@@ -158,9 +158,9 @@ distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* memb
   });
 }
 
-int32_t distattn_comm_rank(const distattn_comm* comm) { return comm->transport->rank(); }
+int32_t distattn_comm_rank(const distattn_comm* comm) { return comm != nullptr ? comm->transport->rank() : -1; }
 
-int32_t distattn_comm_size(const distattn_comm* comm) { return comm->transport->size(); }
+int32_t distattn_comm_size(const distattn_comm* comm) { return comm != nullptr ? comm->transport->size() : -1; }
 
 void distattn_comm_free(distattn_comm* comm) { delete comm; }
 

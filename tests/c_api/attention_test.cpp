@@ -52,10 +52,29 @@ TEST_CASE("misuse is a status and a message, never an exception") {
   create([&] { attempt.options.schedule = "spiral"; }, "spiral");
   create([&] { attempt.options.backend = "abacus"; }, "abacus");
   create([&] { attempt.options.mode = 8; }, "mode");
+  const distattn_band band = {0, tokens, 0, tokens, 0, tokens};
+  const std::int64_t ends[] = {0, tokens};
+  const auto with_band = [&](auto change) {
+    return [&problem, &band, change] {
+      problem.bands = &band;
+      problem.bands_count = 1;
+      change();
+    };
+  };
+  create(with_band([&] { problem.window_left = 3; }), "bands with a window");
+  create(with_band([&] { problem.sinks = 1; }), "bands with sinks");
+  create(with_band([&] { problem.cu_seqlens = ends, problem.cu_seqlens_count = 2; }), "bands with documents");
+  create([&] { problem.bands_count = 3; }, "bands is null");
+  create([&] { problem.cu_seqlens_count = 2; }, "cu_seqlens is null");
+  create([&] { problem.cu_seqlens = ends; }, "cu_seqlens has no entry");
 
   CHECK(distattn_attention_create(&problem, nullptr, nullptr, &attention) == DISTATTN_USAGE);
   CHECK_THAT(message(), contains_text("comm is null"));
   CHECK(distattn_forward(nullptr, nullptr) == DISTATTN_USAGE);
+  CHECK(distattn_attention_tokens(nullptr, DISTATTN_KEYS) == -1);
+  CHECK_THAT(message(), contains_text("attention is null"));
+  CHECK(distattn_comm_rank(nullptr) == -1);
+  CHECK(distattn_comm_size(nullptr) == -1);
   CHECK(distattn_run_ranks(0, attend, nullptr) == DISTATTN_USAGE);
   CHECK(distattn_run_ranks(1, nullptr, nullptr) == DISTATTN_USAGE);
   distattn_comm* comm = nullptr;
@@ -119,6 +138,12 @@ TEST_CASE("schedules come as JSON") {
     CHECK(schedule.outline.pass == distattn::Pass::backward);
     CHECK(schedule.ranks.size() == 2);
     distattn_text_free(json);
+    CHECK(distattn_schedule_json(attention, 2, &json) == DISTATTN_USAGE);
+    CHECK_THAT(message(), contains_text("pass is 2"));
+    CHECK(distattn_attention_tokens(attention, 2) == -1);
+    CHECK_THAT(message(), contains_text("side is 2"));
+    std::int64_t position = 0;
+    CHECK(distattn_attention_positions(attention, 2, &position) == DISTATTN_USAGE);
     distattn_attention_free(attention);
     return DISTATTN_OK;
   };

@@ -88,6 +88,8 @@ class Attention {
   /// Counts over all ranks (of the proof).
   const Counts& counts(Pass pass) const;
   /// Tokens of this rank's shards, and where they stand in the sequence.
+  std::int64_t query_tokens() const;
+  std::int64_t key_tokens() const;
   std::vector<std::int64_t> query_positions() const;
   std::vector<std::int64_t> key_positions() const;
 

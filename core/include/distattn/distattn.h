@@ -90,7 +90,8 @@ typedef struct distattn_problem {
   int64_t sinks;                     /**< first keys that stay visible outside the window */
   const int64_t* cu_seqlens;         /**< packed documents: 0, ..., seq_kv; or null */
   size_t cu_seqlens_count;
-  const distattn_band* bands; /**< the mask itself, instead of causal, window, sinks and documents; or null */
+  /** The mask itself: causal says nothing then, and window, sinks and documents must stay as in *_INIT. Or null. */
+  const distattn_band* bands;
   size_t bands_count;
 } distattn_problem;
 
@@ -115,7 +116,7 @@ typedef struct distattn_options {
    */
   void* (*allocate)(void* user, size_t bytes);
   void (*release)(void* user, void* memory);
-  void* user;            /**< handed to both */
+  void* user; /**< handed to both */
   /**
    * This rank among local_ranks, which also says its GPU; -1: what the launcher says, whose word NCCL takes too, or
    * where ranks are threads or callbacks their rank, in both cases also in a group.
@@ -196,6 +197,7 @@ DISTATTN_API distattn_status distattn_comm_from_callbacks(const distattn_callbac
 DISTATTN_API distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* members, size_t count,
                                                     distattn_comm** comm);
 
+/** Both -1 for null. */
 DISTATTN_API int32_t distattn_comm_rank(const distattn_comm* comm);
 DISTATTN_API int32_t distattn_comm_size(const distattn_comm* comm);
 DISTATTN_API void distattn_comm_free(distattn_comm* comm);
@@ -217,10 +219,11 @@ DISTATTN_API distattn_status distattn_attention_create(const distattn_problem* p
                                                        distattn_comm* comm, distattn_attention** attention);
 DISTATTN_API void distattn_attention_free(distattn_attention* attention);
 
-/** How many tokens of the queries or keys this rank owns. */
-DISTATTN_API int64_t distattn_attention_tokens(const distattn_attention* attention, distattn_side side);
+/** How many tokens of a distattn_side this rank owns; -1 for a null handle or no side, as distattn_message() says.
+ */
+DISTATTN_API int64_t distattn_attention_tokens(const distattn_attention* attention, int32_t side);
 /** Where they stand in the whole sequence, in the order of the rank's tensors: distattn_attention_tokens() of them. */
-DISTATTN_API distattn_status distattn_attention_positions(const distattn_attention* attention, distattn_side side,
+DISTATTN_API distattn_status distattn_attention_positions(const distattn_attention* attention, int32_t side,
                                                           int64_t* positions);
 
 /**
@@ -243,11 +246,10 @@ DISTATTN_API distattn_status distattn_forward(distattn_attention* attention, con
 DISTATTN_API distattn_status distattn_backward(distattn_attention* attention, const distattn_tensors* tensors);
 
 /**
- * What every rank does in one pass, as `distattn show --format json` writes it; give it back with
+ * What every rank does in a distattn_pass, as `distattn show --format json` writes it; give it back with
  * distattn_text_free().
  */
-DISTATTN_API distattn_status distattn_schedule_json(const distattn_attention* attention, distattn_pass pass,
-                                                    char** json);
+DISTATTN_API distattn_status distattn_schedule_json(const distattn_attention* attention, int32_t pass, char** json);
 
 #ifdef __cplusplus
 }

@@ -72,6 +72,8 @@ Sharding shard(const Problem& problem, int ranks, Layout layout, int groups = 1)
 /// the groups hold every query head once with its key heads. What shard() returns is always so.
 void check(const Sharding& sharding);
 
+/// How many positions `rank` owns.
+std::int64_t owned_tokens(std::span<const Segment> segments, Rank rank);
 /// Positions that `rank` owns, in the order of its local tensors: what a data loader feeds and RoPE rotates by.
 std::vector<std::int64_t> positions(std::span<const Segment> segments, Rank rank);
 

@@ -147,6 +147,12 @@ Sharding shard(const Problem& problem, int ranks, Layout layout, int groups) {
   return out;
 }
 
+std::int64_t owned_tokens(std::span<const Segment> segments, Rank rank) {
+  std::int64_t tokens = 0;
+  for (const Segment& segment : segments) tokens += segment.owner == rank ? segment.run.count : 0;
+  return tokens;
+}
+
 std::vector<std::int64_t> positions(std::span<const Segment> segments, Rank rank) {
   std::vector<std::int64_t> out;
   for (const Segment& segment : segments)

@@ -177,6 +177,10 @@ const Outline& Attention::outline(Pass pass) const { return state_->plan->outlin
 const RankProgram& Attention::program(Pass pass) const { return state_->at(pass).program; }
 const Counts& Attention::counts(Pass pass) const { return state_->plan->counts(pass); }
 
+std::int64_t Attention::query_tokens() const {
+  return owned_tokens(outline(Pass::forward).sharding.queries, state_->rank);
+}
+std::int64_t Attention::key_tokens() const { return owned_tokens(outline(Pass::forward).sharding.keys, state_->rank); }
 std::vector<std::int64_t> Attention::query_positions() const {
   return positions(outline(Pass::forward).sharding.queries, state_->rank);
 }

@@ -9,12 +9,6 @@ namespace {
 
 using Shape = std::array<std::int64_t, 4>;
 
-std::int64_t tokens_of(const std::vector<Segment>& segments, Rank rank) {
-  std::int64_t tokens = 0;
-  for (const Segment& segment : segments) tokens += segment.owner == rank ? segment.run.count : 0;
-  return tokens;
-}
-
 std::string text(const Shape& shape) { return fmt::format("{}x{}x{}x{}", shape[0], shape[1], shape[2], shape[3]); }
 
 void expect(const char* name, const ConstTensorView& tensor, const Shape& shard, Rank rank) {
@@ -34,8 +28,8 @@ void expect(const char* name, const ConstTensorView& tensor, const Shape& shard,
 
 void check(const Bindings& bindings, const Outline& outline, Rank rank) {
   const Problem& problem = outline.sharding.problem;
-  const std::int64_t queries = tokens_of(outline.sharding.queries, rank);
-  const std::int64_t keys = tokens_of(outline.sharding.keys, rank);
+  const std::int64_t queries = owned_tokens(outline.sharding.queries, rank);
+  const std::int64_t keys = owned_tokens(outline.sharding.keys, rank);
   const Shape q{problem.batch, queries, problem.heads, problem.head_dim};
   const Shape o{problem.batch, queries, problem.heads, problem.value_dim};
   const Shape lse{problem.batch, queries, problem.heads, 1};
