@@ -72,6 +72,14 @@ class AttentionPlan {
 ///                           attention forward and its messages happen once (DistFlashAttn §3.3).
 ///   … offloaded:            as before, but o and lse rest in other memory and are copied back before backward().
 /// Every rank must choose alike, since each call is a collective.
+///
+/// Failures. A call whose tensors are missing or not the rank's shard throws Error(usage) before it begins: nothing was
+/// sent, everything is as before, and ranks whose call did begin wait for this one's. It may call again; if it does
+/// not, it ends them with Transport::abort() (World::run does so for an exception that leaves its body). Any other
+/// failure ends the call on all ranks, and with it the handle, its device and its transport for good: later calls throw
+/// the first failure again. Make all three anew, on every rank.
+///
+/// Threads. Handles that share a device or a transport (also as groups of it) are called by one thread at a time.
 class Attention {
  public:
   /// Throws Error(usage) as AttentionPlan and Executor do.

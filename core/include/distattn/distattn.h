@@ -5,8 +5,9 @@
  *
  * Functions that can fail return a distattn_status; distattn_message() then says why, on one line, for the calling
  * thread. No C++ exception leaves the library. Structs begin with struct_size: start from their *_INIT value, so that
- * a program built against an older header keeps its meaning with a newer library. Handles are not thread-safe, and
- * each is given back with its *_free().
+ * a program built against an older header keeps its meaning with a newer library. Handles are not thread-safe: a
+ * communicator, its groups and the attentions on them are used by one thread at a time. Each is given back with its
+ * *_free().
  */
 
 #include <stddef.h>
@@ -241,7 +242,12 @@ typedef struct distattn_tensors {
 #define DISTATTN_TENSORS_INIT \
   { sizeof(distattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
-/** Collectives over all ranks. The second and later calls allocate nothing. */
+/**
+ * Collectives over all ranks. The second and later calls allocate nothing. Tensors that are missing or not the rank's
+ * own part are DISTATTN_USAGE before the call begins: nothing was sent, and ranks whose call did begin wait for this
+ * one to call again. Any other failure ends the call on all ranks, and the handle and its communicator for good: later
+ * calls fail in the same way, and both are to be given back.
+ */
 DISTATTN_API distattn_status distattn_forward(distattn_attention* attention, const distattn_tensors* tensors);
 DISTATTN_API distattn_status distattn_backward(distattn_attention* attention, const distattn_tensors* tensors);
 

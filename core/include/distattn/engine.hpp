@@ -102,12 +102,14 @@ class Engine {
   /// Starts `step` only after every event in `after`; may block the calling lane to ensure it. A failure is stored
   /// in the event and names rank and step.
   virtual Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) = 0;
-  /// Ends all work with `error`: every pending event completes with it, kernels look once per tile. Any thread.
+  /// Ends all work with `error`: every pending event completes with it, kernels look once per tile. The engine is of no
+  /// use any more. Any thread.
   virtual void abort(const Error& error) noexcept = 0;
 };
 
 class Transport;
 
+/// Works for one run at a time, from load() to store(), whichever of its tables that is for.
 class Device : public Engine {
  public:
   virtual std::string_view name() const = 0;
@@ -138,6 +140,7 @@ class Device : public Engine {
   }
 };
 
+/// Carries the messages of one run at a time.
 class Transport : public Engine {
  public:
   virtual std::string_view name() const = 0;

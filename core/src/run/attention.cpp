@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "core/src/parallel.hpp"
+#include "core/src/run/bindings.hpp"
 #include "distattn/choose.hpp"
 #include "distattn/simulate.hpp"
 
@@ -160,6 +161,13 @@ struct Attention::State {
     return *passes[index(pass)];
   }
 
+  /// Tensors are refused here, before the executor would end every rank's run because of them.
+  const Timeline& run(Pass pass, const Bindings& bindings) {
+    Running& running = at(pass);
+    check(bindings, plan->outline(pass), rank);
+    return running.executor.run(bindings);
+  }
+
   std::shared_ptr<const AttentionPlan> plan;
   Rank rank;
   std::array<std::optional<Running>, 2> passes;
@@ -188,11 +196,7 @@ std::vector<std::int64_t> Attention::key_positions() const {
   return positions(outline(Pass::forward).sharding.keys, state_->rank);
 }
 
-const Timeline& Attention::forward(const Bindings& bindings) {
-  return state_->at(Pass::forward).executor.run(bindings);
-}
-const Timeline& Attention::backward(const Bindings& bindings) {
-  return state_->at(Pass::backward).executor.run(bindings);
-}
+const Timeline& Attention::forward(const Bindings& bindings) { return state_->run(Pass::forward, bindings); }
+const Timeline& Attention::backward(const Bindings& bindings) { return state_->run(Pass::backward, bindings); }
 
 }  // namespace distattn
