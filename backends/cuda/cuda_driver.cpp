@@ -1,5 +1,4 @@
 #include <cuda_runtime_api.h>
-#include <unistd.h>
 
 #include <mutex>
 #include <vector>
@@ -12,7 +11,11 @@
 namespace distattn::backends::cuda {
 namespace {
 
+/// The runtime keeps the last error for whoever asks next: here everybody looks at the status of his own call.
+void forget_last_error() { cudaGetLastError(); }
+
 [[noreturn]] void fail(cudaError_t status, const char* what) {
+  forget_last_error();
   throw Error(ErrorKind::environment,
               fmt::format("CUDA could not {} ({}: {})", what, cudaGetErrorName(status), cudaGetErrorString(status)));
 }
@@ -21,21 +24,38 @@ void check_status(cudaError_t status, const char* what) {
   if (status != cudaSuccess) fail(status, what);
 }
 
+/// The runtime's current GPU belongs to the calling thread; one that has none takes GPU 0, and makes a context there.
+void select(int gpu) { check_status(cudaSetDevice(gpu), "select the GPU"); }
+
+/// The same where nothing may be thrown.
+void try_to_select(int gpu) noexcept {
+  if (cudaSetDevice(gpu) != cudaSuccess) forget_last_error();
+}
+
 class CudaMark final : public Mark {
  public:
-  explicit CudaMark(cudaStream_t stream) {
+  /// `gpu`, whose stream it is, is selected.
+  CudaMark(int gpu, cudaStream_t stream) : gpu_(gpu) {
     check_status(cudaEventCreate(&event_), "create an event");
     check_status(cudaEventRecord(event_, stream), "record an event");
   }
-  ~CudaMark() override { cudaEventDestroy(event_); }
+  ~CudaMark() override {
+    try_to_select(gpu_);
+    cudaEventDestroy(event_);
+  }
 
   bool passed() const override {
+    select(gpu_);
     const cudaError_t status = cudaEventQuery(event_);
-    if (status == cudaErrorNotReady) return false;
+    if (status == cudaErrorNotReady) {
+      forget_last_error();
+      return false;
+    }
     check_status(status, "finish what was started");
     return true;
   }
   double seconds_since(const Mark& earlier) const override {
+    select(gpu_);
     float milliseconds = 0;
     check_status(cudaEventElapsedTime(&milliseconds, dynamic_cast<const CudaMark&>(earlier).event_, event_),
                  "read an event's time");
@@ -44,6 +64,7 @@ class CudaMark final : public Mark {
   cudaEvent_t event() const { return event_; }
 
  private:
+  const int gpu_;
   cudaEvent_t event_ = nullptr;
 };
 
@@ -53,38 +74,37 @@ class CudaStream final : public Stream {
  public:
   CudaStream(int gpu, cudaStream_t stream, Ownership ownership) : gpu_(gpu), stream_(stream), ownership_(ownership) {}
   ~CudaStream() override {
-    if (ownership_ == Ownership::own) cudaStreamDestroy(stream_);
+    if (ownership_ == Ownership::borrowed) return;
+    try_to_select(gpu_);
+    cudaStreamDestroy(stream_);
   }
 
   void* handle() const override {
-    enter();
+    select(gpu_);
     return stream_;
   }
   void copy(void* into, const void* from, std::size_t bytes) override {
-    enter();
+    select(gpu_);
     check_status(cudaMemcpyAsync(into, from, bytes, cudaMemcpyDefault, stream_), "copy memory");
   }
   void clear(void* into, std::size_t bytes) override {
-    enter();
+    select(gpu_);
     check_status(cudaMemsetAsync(into, 0, bytes, stream_), "clear memory");
   }
   std::shared_ptr<const Mark> mark() override {
-    enter();
-    return std::make_shared<CudaMark>(stream_);
+    select(gpu_);
+    return std::make_shared<CudaMark>(gpu_, stream_);
   }
   void wait_for(const Mark& mark) override {
-    enter();
+    select(gpu_);
     check_status(cudaStreamWaitEvent(stream_, dynamic_cast<const CudaMark&>(mark).event(), 0), "order two streams");
   }
   void finish() noexcept override {
-    cudaSetDevice(gpu_);
-    cudaStreamSynchronize(stream_);
+    try_to_select(gpu_);
+    if (cudaStreamSynchronize(stream_) != cudaSuccess) forget_last_error();
   }
 
  private:
-  // The runtime's current device belongs to the calling thread, and each lane is one.
-  void enter() const { check_status(cudaSetDevice(gpu_), "select the GPU"); }
-
   int gpu_;
   cudaStream_t stream_;
   Ownership ownership_;
@@ -97,35 +117,44 @@ class CudaDriver final : public Driver {
   }
 
   std::string_view name() const override { return properties_.name; }
+  /// As nvidia-smi writes it. Names of machines and places on their buses repeat between containers.
   std::string identity() const override {
-    char machine[256] = {}, place[32] = {};
-    gethostname(machine, sizeof machine - 1);
-    check_status(cudaDeviceGetPCIBusId(place, sizeof place, gpu_), "find the GPU's place");
-    return fmt::format("{} {}", machine, place);
+    std::string text = "GPU-";
+    for (std::size_t i = 0; i < sizeof properties_.uuid.bytes; ++i) {
+      if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+      text += fmt::format("{:02x}", static_cast<unsigned char>(properties_.uuid.bytes[i]));
+    }
+    return text;
   }
   int architecture() const override { return properties_.major * 10 + properties_.minor; }
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, MemorySpace space) override {
-    check_status(cudaSetDevice(gpu_), "select the GPU");
+    select(gpu_);
     void* memory = nullptr;
     if (space == MemorySpace::host) {
       check_status(cudaMallocHost(&memory, bytes), "pin host memory");
-      return {static_cast<std::byte*>(memory), [](std::byte* pinned) { cudaFreeHost(pinned); }};
+      return {static_cast<std::byte*>(memory), [gpu = gpu_](std::byte* pinned) {
+                try_to_select(gpu);
+                cudaFreeHost(pinned);
+              }};
     }
     const cudaError_t status = cudaMalloc(&memory, bytes);
     if (status == cudaErrorMemoryAllocation) {
       std::size_t free_bytes = 0, all_bytes = 0;
-      cudaGetLastError();  // an allocation that failed is no lasting error
+      forget_last_error();
       cudaMemGetInfo(&free_bytes, &all_bytes);
       throw Error(ErrorKind::environment, fmt::format("{} has no room for {} bytes ({} of {} bytes are free)",
                                                       properties_.name, bytes, free_bytes, all_bytes));
     }
     check_status(status, "allocate memory");
-    return {static_cast<std::byte*>(memory), [](std::byte* device) { cudaFree(device); }};
+    return {static_cast<std::byte*>(memory), [gpu = gpu_](std::byte* device) {
+              try_to_select(gpu);
+              cudaFree(device);
+            }};
   }
 
   std::unique_ptr<Stream> make_stream(StreamPriority priority) override {
-    check_status(cudaSetDevice(gpu_), "select the GPU");
+    select(gpu_);
     int least = 0, greatest = 0;
     check_status(cudaDeviceGetStreamPriorityRange(&least, &greatest), "read stream priorities");
     cudaStream_t stream = nullptr;

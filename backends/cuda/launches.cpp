@@ -150,6 +150,33 @@ struct Starter {
   }
 };
 
+/// Loads a launch's kernel by a launch of nothing. Else CUDA does when it is first started, and may wait then for all
+/// kernels that run: also for an exchange with a rank that waits for this one.
+struct Loader {
+  const Driver& driver;
+  const Stream& stream;
+
+  void operator()(const TileLaunch& launch) const {
+    driver.check(launch.kernel->launch(launch.params, 0, stream.handle()), "load attention");
+  }
+  void operator()(const ProvidedLaunch&) const {}  // its provider has
+  void operator()(kernels::MergeArgs args) const {
+    args.rows = 0;
+    driver.check(kernels::cuda::merge(args, stream.handle()), "load merging");
+  }
+  void operator()(kernels::AccumulateArgs args) const {
+    args.count = 0;
+    driver.check(kernels::cuda::accumulate(args, stream.handle()), "load accumulating");
+  }
+  void operator()(kernels::ConvertArgs args) const {
+    args.count = 0;
+    driver.check(kernels::cuda::convert(args, stream.handle()), "load converting");
+  }
+  void operator()(const FillArgs&) const {
+    driver.check(kernels::cuda::fill(nullptr, 0, 0, stream.handle()), "load filling");
+  }
+};
+
 }  // namespace
 
 std::vector<const AttendKernel*> tile_kernels(Pass pass, const kernels::TileShape& shape, std::int64_t queries,
@@ -179,6 +206,9 @@ Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, St
     for (const Batch& batch : batches.of(step)) {
       std::visit([&](const auto& operations) { builder.add(operations); }, batch);
     }
+  }
+  for (const std::vector<Launch>& launches : steps_) {
+    for (const Launch& launch : launches) std::visit(Loader{driver, stream}, launch);
   }
   if (builder.scratch_bytes() > 0) {
     scratch_ = driver.allocate(builder.scratch_bytes(), MemorySpace::cuda);

@@ -21,21 +21,24 @@ void for_each_part(const Step& step, BufferId Message::*buffer, const BufferTabl
   }
 }
 
+/// Whether no step of its lane comes before it.
+bool begins_pass(const Step& step, const BufferTable& buffers) {
+  const std::vector<Step>& steps = buffers.program().steps;
+  const auto first = std::find_if(steps.begin(), steps.end(), [&](const Step& each) { return each.lane == step.lane; });
+  return static_cast<std::size_t>(first - steps.begin()) == buffers.index_of(step);
+}
+
 }  // namespace
 
 StagedTransport::StagedTransport(Driver& driver, Transport& over)
     : driver_(driver),
       over_(over),
-      near_(driver.make_stream(StreamPriority::high)),
-      far_(driver.make_stream(StreamPriority::high)),
-      origin_{near_->mark(), {}} {
-  wait_on_host(*origin_.mark, *ending_);
-  origin_.at = Event::Clock::now();
-}
+      near_{driver.make_stream(StreamPriority::high), {}},
+      far_{driver.make_stream(StreamPriority::high), {}} {}
 
 StagedTransport::~StagedTransport() {
-  near_->finish();
-  far_->finish();
+  near_.stream->finish();
+  far_.stream->finish();
 }
 
 Event StagedTransport::submit(const Step& step, BufferTable& buffers, std::span<const Event> after) {
@@ -49,9 +52,15 @@ Event StagedTransport::submit(const Step& step, BufferTable& buffers, std::span<
 }
 
 BufferTable& StagedTransport::to_host(const Step& step, const BufferTable& buffers, std::span<const Event> after) {
-  Stream& stream = stream_of(step.lane);
+  LaneState& lane = state_of(step.lane);
+  Stream& stream = *lane.stream;
   try {
     ending_->look();
+    if (begins_pass(step, buffers)) {  // clocks of host and GPU drift apart
+      lane.origin.mark = stream.mark();
+      wait_on_host(*lane.origin.mark, *ending_);
+      lane.origin.at = Event::Clock::now();
+    }
     BufferTable& host = twin_of(buffers);
     wait_for_all(after, stream);
     for_each_part(step, &Send::source, buffers, host,
@@ -65,11 +74,12 @@ BufferTable& StagedTransport::to_host(const Step& step, const BufferTable& buffe
 }
 
 Event StagedTransport::to_device(const Step& step, const BufferTable& buffers, const BufferTable& host) {
-  Stream& stream = stream_of(step.lane);
+  const LaneState& lane = state_of(step.lane);
+  Stream& stream = *lane.stream;
   try {
     for_each_part(step, &Recv::into, buffers, host,
                   [&](const Part& into, const Part& from) { stream.copy(into.data, from.data, from.shape.bytes); });
-    return Event(std::make_shared<GpuEvent>(stream.mark(), ending_, origin_, place_of(rank(), step)));
+    return Event(std::make_shared<GpuEvent>(stream.mark(), ending_, lane.origin, place_of(rank(), step)));
   } catch (...) {
     rethrow_at(place_of(rank(), step));
   }

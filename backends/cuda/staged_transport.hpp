@@ -30,6 +30,11 @@ class StagedTransport final : public Transport {
   void on_failure(std::function<void(const Error&)> listener) override;
 
  private:
+  /// Used by the lane's thread alone.
+  struct LaneState {
+    std::unique_ptr<Stream> stream;
+    Origin origin;  // of the pass
+  };
   struct Twin {
     std::weak_ptr<std::byte> of;
     std::unique_ptr<BufferTable> table;
@@ -40,13 +45,12 @@ class StagedTransport final : public Transport {
   /// Copies what the step received.
   Event to_device(const Step& step, const BufferTable& buffers, const BufferTable& host);
   BufferTable& twin_of(const BufferTable& buffers);
-  Stream& stream_of(Lane lane) { return lane == Lane::far ? *far_ : *near_; }
+  LaneState& state_of(Lane lane) { return lane == Lane::far ? far_ : near_; }
 
   Driver& driver_;
   Transport& over_;
   const std::shared_ptr<Ending> ending_ = std::make_shared<Ending>();
-  std::unique_ptr<Stream> near_, far_;
-  Origin origin_;
+  LaneState near_, far_;
   std::mutex mutex_;  // guards twins_
   std::vector<Twin> twins_;
 };

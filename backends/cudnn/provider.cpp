@@ -26,9 +26,17 @@ class Gpu {
   Gpu(const Library& library, cuda::Driver& driver)
       : library_(library), driver_(driver), stream_(driver.make_stream(cuda::StreamPriority::normal)) {
     select();
+    load_kernels();
     library.check(library.create(&handle_), "start");
   }
-  ~Gpu() { library_.destroy(handle_); }
+  ~Gpu() {
+    try {
+      select();
+    } catch (const Error&) {
+      // the GPU is lost, and the handle with it
+    }
+    library_.destroy(handle_);
+  }
   Gpu(const Gpu&) = delete;
   Gpu& operator=(const Gpu&) = delete;
 
@@ -43,6 +51,12 @@ class Gpu {
   }
 
  private:
+  /// Those that stand around cuDNN's, before anything runs (backends/cuda/launches.cpp).
+  void load_kernels() const {
+    driver_.check(kernels::cuda::fill(nullptr, 0, 0, stream_->handle()), "load filling");
+    driver_.check(kernels::cuda::merge({}, stream_->handle()), "load merging");
+  }
+
   const Library& library_;
   cuda::Driver& driver_;
   const std::unique_ptr<cuda::Stream> stream_;

@@ -32,7 +32,6 @@ int with_tensor_element(DType dtype, Visit visit) {
 
 template <class Args>
 int start(void (*kernel)(Args), std::int64_t threads, const Args& args, Stream stream) {
-  if (threads == 0) return 0;
   const std::int64_t blocks = (threads + elementwise_threads - 1) / elementwise_threads;
   return prim::launch(kernel, {static_cast<unsigned>(std::min(blocks, elementwise_blocks)), elementwise_threads, 0},
                       stream, args);

@@ -1,7 +1,7 @@
 #pragma once
 /// The kernels whose time is that of moving their operands: starts one on a stream and returns the CUDA runtime's
 /// status. Arguments as kernels/arguments.hpp and kernels/kernels.hpp describe them, in device memory; fp64 only
-/// where tensors are rearranged, and rounded to fp32 on the way.
+/// where tensors are rearranged, and rounded to fp32 on the way. An operation of nothing loads its kernel.
 
 #include "kernels/arguments.hpp"
 #include "kernels/cuda/launch.hpp"

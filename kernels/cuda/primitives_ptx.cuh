@@ -154,23 +154,31 @@ __device__ __forceinline__ void barrier_arrive(int id, int threads) {
 /// More dynamic shared memory than this a kernel must ask for.
 inline constexpr std::size_t free_shared_bytes = 48 * 1024;
 
-/// A launch with as many blocks fails where this is 0.
+/// 1 where nobody can say.
 inline unsigned multiprocessors() {
   int device = 0, count = 0;
   const bool known = cudaGetDevice(&device) == cudaSuccess &&
                      cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device) == cudaSuccess;
-  return known ? static_cast<unsigned>(count) : 0;
+  return known ? static_cast<unsigned>(count) : 1;
 }
 
+/// Returns the status of its own calls, whatever error the thread has left unread. Without blocks the kernel is loaded
+/// and not started.
 template <class Params>
 int launch(void (*kernel)(Params), const LaunchShape& shape, Stream stream, const Params& params) {
+  const void* const entry = reinterpret_cast<const void*>(kernel);
+  if (shape.blocks == 0) {
+    cudaFuncAttributes attributes{};
+    return cudaFuncGetAttributes(&attributes, entry);
+  }
   if (shape.shared_bytes > free_shared_bytes) {
     const cudaError_t status =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
+        cudaFuncSetAttribute(entry, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shape.shared_bytes));
     if (status != cudaSuccess) return status;
   }
-  kernel<<<shape.blocks, shape.threads, shape.shared_bytes, static_cast<cudaStream_t>(stream)>>>(params);
-  return cudaGetLastError();
+  void* arguments[] = {const_cast<Params*>(&params)};
+  return cudaLaunchKernel(entry, dim3(shape.blocks), dim3(shape.threads), arguments, shape.shared_bytes,
+                          static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace distattn::kernels::cuda::prim

@@ -1,5 +1,7 @@
 /// simt/place.hpp on this machine's GPU. Without one every test that is linked with this is skipped.
 
+#define CATCH_CONFIG_EXTERNAL_INTERFACES  // Catch2 2 shows its listeners only then
+
 #include "simt/place.hpp"
 
 #include <cuda_runtime_api.h>
@@ -11,18 +13,32 @@
 #include <stdexcept>
 
 #include "backends/cuda/driver.hpp"
+#include "catch.hpp"
 
 namespace simt {
 namespace {
 
 namespace cuda = distattn::backends::cuda;
 
-[[maybe_unused]] const bool gpu_is_here = [] {
-  const cuda::Gpus& gpus = cuda::find_gpus();
-  if (gpus.count > 0) return true;
-  std::cout << "SKIPPED: " << gpus.why << std::endl;
-  std::exit(EXIT_SUCCESS);
-}();
+#if __has_include(<catch2/catch_all.hpp>)
+using Listener = Catch::EventListenerBase;
+#else
+using Listener = Catch::TestEventListenerBase;
+#endif
+
+/// Looks for a GPU when tests begin: CUDA must not be called before main().
+class GpuListener final : public Listener {
+ public:
+  using Listener::Listener;
+  void testRunStarting(const Catch::TestRunInfo& run) override {
+    Listener::testRunStarting(run);
+    const cuda::Gpus& gpus = cuda::find_gpus();
+    if (gpus.count > 0) return;
+    std::cout << "SKIPPED: " << gpus.why << std::endl;
+    std::exit(EXIT_SUCCESS);
+  }
+};
+CATCH_REGISTER_LISTENER(GpuListener)
 
 void check(cudaError_t status) {
   if (status != cudaSuccess) throw std::runtime_error(cudaGetErrorString(status));

@@ -239,6 +239,13 @@ TEST_CASE("a launch that fails names rank and step, and ends all ranks", "[simt]
   }
 }
 
+TEST_CASE("kernels are loaded before the first step", "[simt]") {
+  gpu = std::make_unique<simt::EmulatedDriver>(seed);
+  gpu->fail_when("load attention", 1);
+  CHECK_THROWS_WITH(run_sharded(Inputs(problem_of(DType::bf16, 50, 2, 1, 16, 16), seed), run_of("ring", 1)),
+                    contains_text("could not load attention"));
+}
+
 TEST_CASE("what no kernel computes is refused, naming what exists", "[simt]") {
   gpu = std::make_unique<simt::EmulatedDriver>(seed);
   const auto device = make_device("cuda", {});

@@ -196,9 +196,10 @@ void mma(float (&d)[4], const std::uint32_t (&a)[4], std::uint32_t b0, std::uint
 /// Fewer than most launches have blocks.
 inline unsigned multiprocessors() { return 2; }
 
-/// `stream` points to a Queue.
+/// `stream` points to a Queue. Without blocks nothing is started.
 template <class Params>
 int launch(void (*kernel)(Params), const LaunchShape& shape, Stream stream, const Params& params) {
+  if (shape.blocks == 0) return 0;
   auto& queue = *static_cast<simt::Queue*>(stream);
   const simt::Launch emulated{shape.blocks, shape.threads, shape.shared_bytes, queue.next_seed()};
   queue.submit([kernel, emulated, params] { simt::launch(kernel, emulated, params); });

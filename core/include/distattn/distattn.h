@@ -123,7 +123,11 @@ typedef struct distattn_options {
    * where ranks are threads or callbacks their rank, in both cases also in a group.
    */
   int32_t local_rank;
-  void* cuda_stream;     /**< a cudaStream_t of the caller's to compute on; null: the library's own */
+  /**
+   * A cudaStream_t of the caller's to compute on. Null: the library's own, which does not wait for the legacy default
+   * stream. Who works there gives cudaStreamLegacy.
+   */
+  void* cuda_stream;
   int32_t deterministic; /**< gradients have the same bits in every run, where that takes longer too */
 } distattn_options;
 

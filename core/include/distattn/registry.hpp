@@ -45,7 +45,9 @@ struct DeviceOptions {
   int local_ranks = 1;        ///< ranks that share this process's cores
   Allocator allocator = {};   ///< of a caller that plans its memory; empty: the device's own
   int local_rank = 0;         ///< this rank among those of its machine: which GPU it uses, where there are several
-  void* stream = nullptr;     ///< a cudaStream_t of the caller's to compute on; null: the device's own
+  /// A cudaStream_t of the caller's to compute on; null: the device's own, which does not wait for the legacy default
+  /// stream. Who works there gives cudaStreamLegacy.
+  void* stream = nullptr;
   std::string provider = {};  ///< of forward tiles, as "cudnn"; empty: the device's usual one
   GradientOrder gradient_order = GradientOrder::any;
   std::string variant = {};  ///< of Device::variants(), for the pass that has it; empty: the usual kernels
