@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks distattn on a machine with an NVIDIA GPU: needs no network, and ends every step within ten minutes.
+# Checks distattn on a machine with an NVIDIA GPU: needs no network, and ends every step within nine minutes. Where a
+# command may not take longer than ten, call one step a command.
 # Usage: packaging/gpu-check.sh [STEP...]    (default: all of them, in this order)
 #   tests      primitives and kernels: against the PTX ISA, and against float64 under all masks, types and head_dims
 #   validate   every schedule on 1 to 8 ranks that share the GPU, against float64
@@ -8,9 +9,10 @@
 #   variants   Hopper's usual kernels beside others that might take their place, compared with float64 before each is timed
 #   bench      schedules on ranks that share the GPU; times include that of bringing inputs there
 #   processes  ranks with a GPU each, over NCCL, UCX and both; needs two GPUs and mpirun
-#   sanitize   kernels under compute-sanitizer, where it is installed
+#   memcheck   kernels under compute-sanitizer, where it is installed: memory
+#   racecheck  likewise: races in shared memory, and barriers
 # Takes the build in $DISTATTN_BUILD (default: build), which may have been made elsewhere, or makes it if there is none.
-# A build for Hopper alone is small: cmake -S . -B build -DDISTATTN_CUDA_ARCHITECTURES=90a-real.
+# packaging/gpu-bundle.sh makes a small one for Hopper alone that a machine with bare system libraries can run.
 # Writes STEP.json and STEP.log into $DISTATTN_BUILD/gpu-check, and what all steps so far found into report.json there.
 # Exits 0 when all is well, 1 when a step failed, 3 where no GPU can be used.
 set -euo pipefail
@@ -19,10 +21,18 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=$(realpath -m "${DISTATTN_BUILD:-build}")
 reports=$build/gpu-check
 distattn=$build/bin/distattn
-step_seconds=590
-all_steps=(tests validate types kernels variants bench processes sanitize)
+step_seconds=520
+all_steps=(tests validate types kernels variants bench processes memcheck racecheck)
+failures=()
 # A build that was carried here finds its library although the folder has another name now.
 export LD_LIBRARY_PATH=$build/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+
+# cuDNN and NCCL may be pip's: those folders no loader knows.
+if command -v python3 >/dev/null; then
+  wheels=$(python3 -c 'import glob, sys
+print(":".join(sorted(folder for path in sys.path if path for folder in glob.glob(path + "/nvidia/*/lib"))))' || true)
+  export LD_LIBRARY_PATH=$LD_LIBRARY_PATH${wheels:+:$wheels}
+fi
 
 say() { printf -- '-- %s\n' "$*"; }
 
@@ -36,15 +46,38 @@ skip() {
 # Standard input as one JSON string.
 text() { printf '"%s"' "$(tr '\n\t' '  ' | tr -d '\000-\037' | sed 's/\\/\\\\/g; s/"/\\"/g; s/ *$//')"; }
 
+# Runs what may fail without ending its step, which fails at its end.
+attempt() {
+  local status=0
+  "$@" 2>&1 | tee "$reports/attempt.log" || status=$?
+  [[ $status -eq 0 ]] || failures+=("$*: exit $status: $(tail -n 1 "$reports/attempt.log")")
+}
+
+# Why this machine does not have a device or provider of that name; nothing where it has.
+why_not() {
+  awk -v name="\"$1\"," '
+    $1 == "\"name\":" { its = $2 == name }
+    its { seen = 1 }
+    its && $1 == "\"usable\":" { usable = $2 == "true," }
+    its && $1 == "\"why\":" && !usable { sub(/^ *"why": "/, ""); sub(/",$/, ""); print }
+    END { if (!seen) print "this distattn does not know it" }' "$reports/info.json"
+}
+
+# Keeps standard input, a JSON value or none, among the step's results.
+keep() {
+  local result
+  result=$(cat)
+  [[ -n $result ]] || return 0
+  [[ ! -s $reports/$step.results ]] || printf ',\n' >>"$reports/$step.results"
+  printf '%s\n' "$result" >>"$reports/$step.results"
+}
+
 # Runs a command of distattn that prints JSON, and keeps what it prints among the step's results.
 measure() {
   say "distattn $*"
   local status=0
   "$distattn" "$@" --json >"$reports/output.json" || status=$?
-  if [[ -s $reports/output.json ]]; then
-    [[ ! -s $reports/$step.results ]] || printf ',\n' >>"$reports/$step.results"
-    cat "$reports/output.json" >>"$reports/$step.results"
-  fi
+  keep <"$reports/output.json"
   return "$status"
 }
 
@@ -53,40 +86,57 @@ step_tests() {
   [[ ! -x $build/bin/test_gpu_hopper_primitives ]] || tests+=(hopper_primitives)
   for test in "${tests[@]}"; do
     say "test_gpu_$test"
-    "$build/bin/test_gpu_$test"
+    attempt "$build/bin/test_gpu_$test"
   done
   say "test_gpu_attention, every mask with every padding"
-  "$build/bin/test_gpu_attention" "[.long]"
+  attempt "$build/bin/test_gpu_attention" "[.long]"
 }
 
-step_validate() { measure validate --backend cuda; }
+step_validate() { attempt measure validate --backend cuda; }
 
 step_types() {
   local dtype head_dim
   for dtype in bf16 fp16 fp32; do
     for head_dim in 32 64 96 128 192 256; do
-      measure validate --backend cuda --dtype "$dtype" --head-dim "$head_dim" --seq 517 --heads 8 --kv-heads 2 \
+      attempt measure validate --backend cuda --dtype "$dtype" --head-dim "$head_dim" --seq 517 --heads 8 --kv-heads 2 \
         --mask causal,full --window 200,-1 --ranks 1,2,3,8 --schedule ring,zigzag-ring,striped-ring,balanced
     done
   done
 }
 
+# Also windows, whose pieces have more queries than keys and fewer.
+check_cudnn() {
+  local masks sizes common=(bench --backend cuda --provider cudnn --check --dtype bf16 --heads 8 --kv-heads 2
+    --head-dim 128 --ranks "1,2,3,4" -n 1)
+  for masks in "--mask causal" "--mask causal --window 200,-1" "--mask full --window 100,50"; do
+    # shellcheck disable=SC2086 # several words
+    attempt measure "${common[@]}" --seq 517 $masks --schedule ring,zigzag-ring,striped-ring
+  done
+  for sizes in "--seq 1100 --seq-kv 400" "--seq 400 --seq-kv 1100"; do
+    # shellcheck disable=SC2086
+    attempt measure "${common[@]}" $sizes --mask full --window 300,150 --schedule ring,attention2d
+  done
+}
+
 step_kernels() {
-  local provider providers=(own) heads query key head_dim
-  if "$distattn" bench --backend cuda --provider cudnn --kernel attend --dtype bf16 --seq 64 -n 1 >/dev/null; then
+  local provider providers=(own) heads query key head_dim why
+  why=$(why_not cudnn)
+  if [[ -z $why ]]; then
     providers+=(cudnn)
-    measure bench --backend cuda --provider cudnn --check --dtype bf16 --heads 8 --kv-heads 2 --head-dim 128 \
-      --seq 517 --mask causal --schedule ring,zigzag-ring,striped-ring --ranks 1,2,3,4 -n 1
+    check_cudnn
+  else
+    say "cuDNN is not measured: $why"
+    keep <<<"{\"provider\": \"cudnn\", \"not_measured\": $(text <<<"$why")}"
   fi
   for provider in "${providers[@]}"; do
     # query heads, key heads and head_dim, as published for H100 and H200
     for heads in "64 8 128" "64 8 64" "16 16 256"; do
       read -r query key head_dim <<<"$heads"
-      measure bench --backend cuda --provider "$provider" --kernel attend --dtype bf16 --heads "$query" \
+      attempt measure bench --backend cuda --provider "$provider" --kernel attend --dtype bf16 --heads "$query" \
         --kv-heads "$key" --head-dim "$head_dim" --seq 2048,4096,8192,16384 -n 3
     done
   done
-  measure bench --backend cuda --deterministic --kernel attend --dtype bf16 --heads 64 --kv-heads 8 --head-dim 128 \
+  attempt measure bench --backend cuda --deterministic --kernel attend --dtype bf16 --heads 64 --kv-heads 8 --head-dim 128 \
     --seq 2048,4096,8192,16384 -n 3
 }
 
@@ -95,7 +145,7 @@ step_variants() {
   for order in "" --deterministic; do
     for head_dim in 64 128 256; do
       # shellcheck disable=SC2086 # no option where it is empty
-      measure bench --backend cuda $order --kernel attend-variants --dtype bf16 --heads 16 --kv-heads 2 \
+      attempt measure bench --backend cuda $order --kernel attend-variants --dtype bf16 --heads 16 --kv-heads 2 \
         --head-dim "$head_dim" --seq 8192 -n 2
     done
   done
@@ -104,34 +154,37 @@ step_variants() {
 step_bench() {
   local mask
   for mask in full causal; do
-    measure bench --backend cuda --dtype bf16 --heads 32 --kv-heads 8 --head-dim 128 --seq 16384 --mask "$mask" \
+    attempt measure bench --backend cuda --dtype bf16 --heads 32 --kv-heads 8 --head-dim 128 --seq 16384 --mask "$mask" \
       --backward --schedule ring,zigzag-ring,balanced --ranks 1,4 -n 5
   done
 }
 
 step_processes() {
   local gpus transport
+  command -v nvidia-smi >/dev/null || skip "nvidia-smi, which counts GPUs, is not installed"
   gpus=$(nvidia-smi --list-gpus | wc -l)
   [[ $gpus -ge 2 ]] || skip "one GPU is here, and NCCL needs one for each rank"
   command -v mpirun >/dev/null || skip "mpirun is not installed"
   for transport in nccl ucx nccl+ucx; do
     say "validate over $transport on $gpus GPUs"
-    mpirun --allow-run-as-root --bind-to none -n "$gpus" "$distattn" validate --backend cuda --transport "$transport"
+    attempt mpirun --allow-run-as-root --bind-to none -n "$gpus" "$distattn" validate --backend cuda --transport "$transport"
   done
 }
 
-step_sanitize() {
+sanitize() {
   command -v compute-sanitizer >/dev/null || skip "compute-sanitizer is not installed"
-  local tool test tests=(primitives)
+  local tool test tests=(primitives elementwise)
   [[ ! -x $build/bin/test_gpu_hopper_primitives ]] || tests+=(hopper_primitives)
-  for tool in memcheck racecheck synccheck; do
+  for tool in "$@"; do
     say "compute-sanitizer --tool $tool"
     for test in "${tests[@]}"; do
-      compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_$test"
+      attempt compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_$test"
     done
-    compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_attention" "every padding*"
+    attempt compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_attention" "every padding*"
   done
 }
+step_memcheck() { sanitize memcheck; }
+step_racecheck() { sanitize racecheck synccheck; }
 
 # One step with its limit, as STEP.json: outcome, seconds and results.
 run_step() {
@@ -139,19 +192,19 @@ run_step() {
   rm -f "$reports/$step".*
   say "step $step"
   local outcome=passed begin=$SECONDS status=0
-  timeout "$step_seconds" packaging/gpu-check.sh --only "$step" 2>&1 | tee "$reports/$step.log" || status=$?
+  timeout -k 15 "$step_seconds" packaging/gpu-check.sh --only "$step" 2>&1 | tee "$reports/$step.log" || status=$?
   [[ $status -eq 0 ]] || outcome=failed
-  [[ $status -ne 124 ]] || say "step $step needs more than $step_seconds s: ended" | tee -a "$reports/$step.log"
+  [[ $status -ne 124 && $status -ne 137 ]] || say "step $step needs more than $step_seconds s: ended" | tee -a "$reports/$step.log"
   [[ ! -f $reports/$step.skipped ]] || outcome=skipped
   {
     printf '{"step": "%s", "outcome": "%s", "seconds": %d' "$step" "$outcome" "$((SECONDS - begin))"
     [[ $outcome != skipped ]] || printf ', "why": %s' "$(text <"$reports/$step.skipped")"
-    [[ $outcome != failed ]] || printf ', "why": %s' "$(tail -n 5 "$reports/$step.log" | text)"
+    [[ $outcome != failed ]] || printf ', "why": %s' "$(tail -n 12 "$reports/$step.log" | text)"
     printf ', "results": [\n'
     [[ ! -f $reports/$step.results ]] || cat "$reports/$step.results"
     printf ']}\n'
   } >"$reports/$step.json"
-  rm -f "$reports/$step".{results,skipped} "$reports/output.json"
+  rm -f "$reports/$step".{results,skipped} "$reports"/{output.json,attempt.log}
   say "step $step $outcome"
   [[ $outcome != failed ]]
 }
@@ -161,9 +214,9 @@ write_report() {
   local each separator=
   {
     printf '{"date": "%s",\n"gpus": %s,\n"kernel": %s,\n"distattn": ' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
-      "$(nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit --format=csv,noheader |
-        text)" "$(uname -sr | text)"
-    "$distattn" info --json
+      "$({ nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit \
+        --format=csv,noheader || echo unknown; } | text)" "$(uname -sr | text)"
+    cat "$reports/info.json"
     printf ',\n"steps": ['
     for each in "${all_steps[@]}"; do
       [[ -f $reports/$each.json ]] || continue
@@ -185,7 +238,9 @@ make_build() {
 if [[ ${1:-} == --only ]]; then
   step=$2
   "step_$step"
-  exit
+  [[ ${#failures[@]} -gt 0 ]] || exit 0
+  printf -- '-- failed: %s\n' "${failures[@]}"
+  exit 1
 fi
 
 [[ $# -gt 0 ]] || set -- "${all_steps[@]}"
@@ -197,12 +252,16 @@ for step in "${steps[@]}"; do
   fi
 done
 [[ -x $distattn ]] || make_build
-if ! why=$("$distattn" validate --backend cuda --schedule ring --ranks 1 --seq 8 --heads 1 --head-dim 32 2>&1); then
+mkdir -p "$reports"
+if ! timeout -k 15 60 "$distattn" info --json >"$reports/info.json"; then
+  echo "gpu-check: distattn does not even describe this machine (see above; packaging/gpu-bundle.sh brings libraries)" >&2
+  exit 1
+fi
+why=$(why_not cuda)
+if [[ -n $why ]]; then
   echo "gpu-check: nothing was checked: $why" >&2
   exit 3
 fi
-
-mkdir -p "$reports"
 failed=()
 for step in "${steps[@]}"; do
   run_step "$step" || failed+=("$step")

@@ -1,21 +1,22 @@
-"""packaging/gpu-check.sh says where there is no GPU; what it writes where there is one is tried with stand-ins."""
+"""packaging/gpu-check.sh says where there is no GPU; what it writes where there is one is tried with stand-ins. What
+packaging/gpu-bundle.sh gathers starts without the libraries of this machine."""
 
 import json
 import os
 import pathlib
+import re
 import tempfile
 
-from house import BUILD, SOURCE, expect, run
+from house import BUILD, SOURCE, expect, run, run_well
 
 SCRIPT = SOURCE / "packaging/gpu-check.sh"
 
-# Says what the command says of this machine, computes nothing, and has a cuDNN that is not usable.
-COMMAND = f"""#!/bin/sh
+# Says what the command says of this machine, but for a GPU that can be used; computes nothing.
+COMMAND = """#!/bin/sh
 case "$*" in
-  info*) exec {BUILD}/bin/distattn "$@" ;;
-  *cudnn*) echo 'distattn: no cuDNN' >&2; exit 3 ;;
+  info*) cat "$(dirname "$0")/../info.json" ;;
   *fp16*) echo 'distattn: a "wrong" result' >&2; echo '[]'; exit 1 ;;
-  *) echo '[{{"command": "'$1'"}}]' ;;
+  *) echo '[{"command": "'$1'"}]' ;;
 esac
 """
 
@@ -38,12 +39,29 @@ def report_of(folder):
     return report, {step["step"]: step for step in report["steps"]}
 
 
+def info():
+    return json.loads(run_well(BUILD / "bin/distattn", "info", "--json"))
+
+
+def why_not(name):
+    return next(entry["why"] for entry in info()["backends"] if entry["name"] == name)
+
+
+def write_info(folder, **usable):
+    """What the stand-in of the command says of this machine."""
+    text = info()
+    for entry in text["backends"] + text["providers"]:
+        if entry["name"] in usable:
+            entry["usable"] = usable[entry["name"]]
+            entry["why"] = "as the test says"
+    (folder / "info.json").write_text(json.dumps(text, indent=2))
+
+
 def without_a_gpu():
     done = check(build=BUILD)
     if done.returncode != 3:
         return  # this machine has one, and the other tests use it
-    expect("gpu-check: nothing was checked: distattn: --backend cuda cannot be used here" in done.stdout or
-           "gpu-check: nothing was checked: distattn: backend cuda cannot be used here" in done.stdout,
+    expect("gpu-check: nothing was checked: " in done.stdout and why_not("cuda") in done.stdout,
            f"no clear line: {done.stdout}")
     expect(len(done.stdout.strip().splitlines()) == 1, f"more than a line: {done.stdout}")
 
@@ -53,24 +71,52 @@ def with_stand_ins(folder):
     programs(folder, distattn=COMMAND, test_gpu_primitives=test, test_gpu_elementwise=test, test_gpu_attention=test,
              **{"nvidia-smi": "#!/bin/sh\necho 'Stand-in, 1'\n"})
 
+    write_info(folder, cuda=False)
+    done = check("tests", build=folder)
+    expect(done.returncode == 3 and "nothing was checked: as the test says" in done.stdout, f"no GPU: {done.stdout}")
+
+    write_info(folder, cuda=True, cudnn=False)
     done = check("tests", "kernels", "processes", build=folder)
     expect(done.returncode == 0, f"a step failed: {done.stdout}")
     report, steps = report_of(folder)
     expect(report["distattn"]["backends"] and report["gpus"] == "Stand-in, 1", f"no machine: {report}")
     expect([step["outcome"] for step in steps.values()] == ["passed", "passed", "skipped"], f"outcomes: {steps}")
     expect("one GPU" in steps["processes"]["why"], f"no reason: {steps}")
-    expect(len(steps["kernels"]["results"]) == 4, f"cuDNN's absence has a result: {steps}")
+    expect({"provider": "cudnn", "not_measured": "as the test says"} in steps["kernels"]["results"],
+           f"cuDNN's absence is not said: {steps}")
+
+    write_info(folder, cuda=True, cudnn=True)
+    done = check("kernels", build=folder)
+    results = report_of(folder)[1]["kernels"]["results"]
+    expect(done.returncode == 0 and len(results) == 12, f"cuDNN is not measured: {results}")
 
     done = check("types", build=folder)
     expect(done.returncode == 1 and "failed: types" in done.stdout, f"a wrong result passed: {done.stdout}")
     steps = report_of(folder)[1]
     expect(list(steps) == ["tests", "types", "kernels", "processes"], f"earlier steps are gone: {list(steps)}")
     expect(steps["types"]["outcome"] == "failed" and 'a "wrong" result' in steps["types"]["why"], f"{steps['types']}")
+    expect(len(steps["types"]["results"]) == 18, f"what follows a failure is left out: {steps['types']}")
 
     done = check("nonsense", build=folder)
     expect(done.returncode == 2 and "no step is called nonsense" in done.stdout, f"nonsense ran: {done.stdout}")
 
 
+def bundled(folder):
+    """A program of the bundle loads nothing of this machine but what every system has."""
+    run_well(SOURCE / "packaging/gpu-bundle.sh", folder, BUILD)
+    (folder / "bin/distattn").rename(folder / "distattn")  # no way back to the build by a relative path
+    env = {"LD_LIBRARY_PATH": str(folder / "lib"), "PATH": os.environ["PATH"], "HOME": str(folder)}
+    program = folder / "distattn"
+    system = r"(linux-vdso|\S*ld-linux\S*|lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s))\.so"
+    for line in run_well("ldd", program, env=env, cwd="/").splitlines():
+        name, _, path = line.strip().partition(" => ")
+        expect(path.startswith(str(folder)) or re.match(system, name), f"the bundle lacks {line}")
+    text = json.loads(run_well(program, "info", "--json", env=env, cwd="/"))
+    expect(text["version"] == info()["version"], "the bundle is of another version")
+
+
 without_a_gpu()
+with tempfile.TemporaryDirectory() as name:
+    bundled(pathlib.Path(name) / "bundle")
 with tempfile.TemporaryDirectory() as name:
     with_stand_ins(pathlib.Path(name))

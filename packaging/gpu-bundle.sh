@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# Gathers what packaging/gpu-check.sh runs, to be carried to a machine that has a GPU and little else.
+# Usage: packaging/gpu-bundle.sh [BUNDLE [BUILD]]
+#   BUNDLE  the folder to make, with bin and lib in it (default: build-gpu)
+#   BUILD   an existing build to take; without one a small one is made in BUNDLE-objects: for Hopper alone, and without
+#           the optional packages that a single machine with GPUs does not need (Kokkos, BLAS, UCX, PMIx)
+# Carry BUNDLE and packaging, and run there: DISTATTN_BUILD=BUNDLE packaging/gpu-check.sh STEP
+# That machine brings a driver, and glibc and libstdc++ no older than those here.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+bundle=$(realpath -m "${1:-build-gpu}")
+build=${2:-}
+tests=(test_gpu_primitives test_gpu_hopper_primitives test_gpu_elementwise test_gpu_attention)
+system_libraries='^(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so'
+
+make_build() {
+  local option options=()
+  for option in KOKKOS BLAS UCX PMIX; do options+=("-DDISTATTN_WITH_$option=OFF"); done
+  cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON -DDISTATTN_WITH_CUDA=ON \
+    -DDISTATTN_CUDA_ARCHITECTURES=90a-real "${options[@]}"
+  cmake --build "$build" --parallel "$(nproc)" --target distattn_cli "${tests[@]}"
+}
+
+# Copies the libraries that a program loads and the system does not bring.
+take_libraries() {
+  local name path
+  while read -r name path; do
+    [[ $name =~ $system_libraries || -e $bundle/lib/$name ]] || strip -o "$bundle/lib/$name" "$path"
+  done < <(LD_LIBRARY_PATH=$build/lib ldd "$1" | awk '$2 == "=>" { print $1, $3 }')
+}
+
+if [[ -z $build ]]; then
+  build=$bundle-objects
+  make_build
+fi
+rm -rf "$bundle"
+mkdir -p "$bundle"/{bin,lib}
+for program in distattn "${tests[@]}"; do
+  [[ -x $build/bin/$program ]] || continue # Hopper's, where that is not compiled for
+  strip -o "$bundle/bin/$program" "$build/bin/$program"
+  take_libraries "$build/bin/$program"
+done
+printf -- '-- %s: %s MiB\n' "$bundle" "$(du -sm "$bundle" | cut -f1)"
