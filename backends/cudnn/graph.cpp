@@ -15,7 +15,8 @@ using Dims = std::array<std::int64_t, 4>;
 enum class Uid : std::int64_t { q = 1, k, v, o, stats, scale, hidden, left, right, intermediate = 100 };
 
 constexpr float hidden_score = -std::numeric_limits<float>::infinity();
-constexpr std::int64_t alignment_bytes = 16;
+/// Statistics begin at any row, what has a head dimension at a multiple of 16 bytes.
+constexpr std::int64_t alignment_of(Uid uid) { return uid == Uid::stats ? sizeof(float) : 16; }
 constexpr std::int64_t most_engines = 16;
 
 DataType type_of(DType dtype) { return dtype == DType::fp16 ? DataType::fp16 : DataType::bf16; }
@@ -52,7 +53,7 @@ class GraphBuilder {
         .set(Attribute::tensor_data_type, AttributeType::data_type, type)
         .set(Attribute::tensor_dimensions, AttributeType::int64, std::vector(dims.begin(), dims.end()))
         .set(Attribute::tensor_strides, AttributeType::int64, std::vector(strides.begin(), strides.end()))
-        .set(Attribute::tensor_byte_alignment, AttributeType::int64, alignment_bytes)
+        .set(Attribute::tensor_byte_alignment, AttributeType::int64, alignment_of(uid))
         .set(Attribute::tensor_is_virtual, AttributeType::boolean, kind == Kind::intermediate)
         .set(Attribute::tensor_is_by_value, AttributeType::boolean, kind == Kind::value);
     return made.finalize("describe a tensor");

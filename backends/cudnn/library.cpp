@@ -12,7 +12,8 @@
 namespace distattn::backends::cudnn {
 namespace {
 
-constexpr std::size_t oldest_version = 91000;  // the first that takes -infinity where a mask hides a score
+// -infinity where a mask hides a score is known since 9.10.0; NVIDIA's front end refuses 9.10.0 and 9.10.1 for faults.
+constexpr std::size_t oldest_version = 91002;
 
 template <class Function>
 void find(void* library, const std::string& file, const char* name, Function& function) {

@@ -11,13 +11,11 @@ namespace {
 
 constexpr int largest_head_dim = 256, head_dim_step = 8;
 
-Run part_of(const Run& run, const IndexRange& range) {
-  return {run.at(range.begin), range.end - range.begin, run.stride};
-}
+std::int64_t count_of(const IndexRange& range) { return range.end - range.begin; }
 
-std::int64_t pairs_of(const Piece& piece) {
-  return (piece.rows.end - piece.rows.begin) * (piece.columns.end - piece.columns.begin);
-}
+Run part_of(const Run& run, const IndexRange& range) { return {run.at(range.begin), count_of(range), run.stride}; }
+
+std::int64_t pairs_of(const Piece& piece) { return count_of(piece.rows) * count_of(piece.columns); }
 
 /// Without the queries before and behind all that see a key, and without the keys before and behind all that are seen;
 /// each narrows the other.
@@ -71,9 +69,29 @@ std::optional<Piece> piece_of(const Run& queries, const Run& keys, const Band& b
 std::vector<Piece> pieces_of(const Run& queries, const Run& keys, std::span<const Band> bands) {
   std::vector<Piece> pieces;
   for (const Band& band : bands) {
-    if (const auto piece = piece_of(queries, keys, band)) pieces.push_back(*piece);
+    const auto piece = piece_of(queries, keys, band);
+    if (!piece) continue;
+    if (!piece->left || count_of(piece->rows) <= count_of(piece->columns)) {
+      pieces.push_back(*piece);
+      continue;
+    }
+    // The rows before the bound cuts any are a piece without it; what is left has no more rows than columns.
+    Band before = band, behind = band;
+    before.q1 = behind.q0 = queries.at(piece->rows.begin + *piece->left);
+    for (const Band& part : {before, behind}) {
+      if (const auto half = piece_of(queries, keys, part)) pieces.push_back(*half);
+    }
   }
   return pieces;
+}
+
+std::string why_no_piece(const Piece& piece, std::size_t version) {
+  constexpr std::size_t faulty_version = 91400;
+  constexpr std::int64_t right_columns = 1024;
+  if (version != faulty_version || !piece.left || piece.right == 0 || count_of(piece.columns) <= right_columns)
+    return "";
+  return fmt::format("cuDNN 9.14.0 computes windows that are not causal wrongly over more than {} keys (these are {})",
+                     right_columns, count_of(piece.columns));
 }
 
 std::string why_no_tile(const kernels::TileShape& shape) {

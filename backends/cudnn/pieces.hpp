@@ -12,7 +12,8 @@
 namespace distattn::backends::cudnn {
 
 /// Rows and columns of a tile of queries × keys. With i and j counted from their beginnings, row i sees column j if
-/// i - left < j ≤ i + right. Every row sees a column: what cuDNN leaves of others is not documented.
+/// i - left < j ≤ i + right. Every row sees a column: what cuDNN leaves of others is not documented. With `left` there
+/// are no more rows than columns: NVIDIA's own front end asks cuDNN for nothing else.
 struct Piece {
   IndexRange rows, columns;
   std::optional<std::int64_t> left, right;  ///< none: unbounded on that side
@@ -21,6 +22,9 @@ struct Piece {
 /// Pieces that together are the visible pairs of queries × keys, each pair once. Throws Error(usage) where the
 /// diagonal is none: queries and keys of different strides that a band cuts.
 std::vector<Piece> pieces_of(const Run& queries, const Run& keys, std::span<const Band> bands);
+
+/// Why cuDNN of that version, as cudnnGetVersion() says it, does not compute a piece; empty if it does.
+std::string why_no_piece(const Piece& piece, std::size_t version);
 
 /// Why cuDNN computes no tile of this shape; empty if it does.
 std::string why_no_tile(const kernels::TileShape& shape);

@@ -151,6 +151,9 @@ class CudnnProvider final : public cuda::AttendProvider {
     std::vector<CudnnAttend::Call> calls;
     for (const kernels::KeySide& side : args.keys) {
       for (const Piece& piece : pieces_of(args.queries, side.keys, side.bands)) {
+        if (const std::string why = why_no_piece(piece, gpu_.library().get_version()); !why.empty()) {
+          refuse(why + " install a newer one, or take --provider own");
+        }
         const bool whole = piece.rows.begin == 0 && piece.rows.end == args.queries.count;
         calls.push_back({.plan = plan_for(args, side, piece),
                          .operands = operands_of(args, side, piece),

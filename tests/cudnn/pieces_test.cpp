@@ -26,6 +26,7 @@ std::map<std::pair<std::int64_t, std::int64_t>, int> pairs_of(const std::vector<
   std::map<std::pair<std::int64_t, std::int64_t>, int> pairs;
   for (const Piece& piece : pieces) {
     REQUIRE_FALSE((piece.rows.empty() || piece.columns.empty()));
+    if (piece.left) CHECK(piece.rows.end - piece.rows.begin <= piece.columns.end - piece.columns.begin);
     for (std::int64_t row = piece.rows.begin; row < piece.rows.end; ++row) {
       int seen = 0;
       for (std::int64_t column = piece.columns.begin; column < piece.columns.end; ++column) {
@@ -93,6 +94,26 @@ TEST_CASE("tiles of the usual layouts are what cuDNN has words for") {
   CHECK(only({3, 16, 4}, {1, 16, 4}) == std::tuple(0, 16, 0, 16, Bound(), Bound(0)));
   CHECK(only({1, 16, 4}, {3, 16, 4}) == std::tuple(1, 16, 0, 15, Bound(), Bound(0)));
   CHECK(only({10, 20}, {0, 20}) == std::tuple(0, 20, 0, 20, Bound(), Bound(10)));
+}
+
+TEST_CASE("a window over more queries than keys begins with a piece that it does not cut") {
+  const Run queries{0, 100}, keys{0, 60};
+  const Band window{.lo = -20, .hi = 49};
+  const auto pieces = pieces_of(queries, keys, std::vector{window});
+  REQUIRE(pieces.size() == 2);
+  CHECK_FALSE(pieces[0].left);
+  CHECK((pieces[0].rows.begin == 0 && pieces[0].rows.end == 50 && pieces[1].rows.end == 100));
+  check(queries, keys, {window});
+}
+
+TEST_CASE("windows that a version of cuDNN computes wrongly are named") {
+  using backends::cudnn::why_no_piece;
+  const Piece piece{{0, 2000}, {0, 2000}, 9, {}};
+  CHECK_THAT(why_no_piece(piece, 91400), contains_text("9.14.0"));
+  CHECK(why_no_piece(piece, 91401).empty());
+  CHECK(why_no_piece({{0, 2000}, {0, 2000}, 9, 0}, 91400).empty());
+  CHECK(why_no_piece({{0, 1000}, {0, 1000}, 9, {}}, 91400).empty());
+  CHECK(why_no_piece({{0, 2000}, {0, 2000}, {}, 7}, 91400).empty());
 }
 
 TEST_CASE("a band that cuts queries and keys of different strides is refused, others are not") {
