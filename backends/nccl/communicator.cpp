@@ -75,6 +75,23 @@ std::string Communicator::fault() {
   return status == ncclSuccess || status == ncclInProgress ? "" : library_.failure(status, "exchange messages");
 }
 
+void Communicator::close(const cuda::Watch& watch) noexcept {
+  try {
+    stream_->handle();  // selects the GPU
+    {
+      const std::scoped_lock lock(mutex_);
+      if (comm_ == nullptr) return;
+      library_.check(library_.comm_finalize(comm_), "end the exchange");
+    }
+    settle("end the exchange", watch);
+    const std::scoped_lock lock(mutex_);
+    if (comm_ != nullptr) library_.comm_destroy(comm_);
+    comm_ = nullptr;
+  } catch (const Error&) {
+    abort();  // somebody has failed, and says so elsewhere
+  }
+}
+
 void Communicator::abort() noexcept {
   const std::scoped_lock lock(mutex_);
   if (comm_ != nullptr) library_.comm_abort(comm_);

@@ -18,7 +18,7 @@ class Communicator {
   /// and what `watch` says.
   Communicator(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
                const cuda::Watch& watch);
-  /// Waits for nobody: work that is under way is ended.
+  /// Waits for nobody: work that is under way is ended, unless close() came first.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -28,6 +28,8 @@ class Communicator {
   void issue(const Step& step, const BufferTable& buffers, const cuda::Watch& watch);
   /// What NCCL has found out since: empty as long as all is well.
   std::string fault();
+  /// Returns when all messages have arrived, here and at other ranks; as abort() does once `watch` throws. Last call.
+  void close(const cuda::Watch& watch) noexcept;
   /// Kernels that wait for other ranks end. Returns when they have.
   void abort() noexcept;
 

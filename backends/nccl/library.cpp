@@ -37,6 +37,8 @@ Library load(const std::string& file) {
   find(handle, file, "ncclGetUniqueId", library.get_unique_id);
   find(handle, file, "ncclCommInitRankConfig", library.comm_init);
   find(handle, file, "ncclCommGetAsyncError", library.comm_get_async_error);
+  find(handle, file, "ncclCommFinalize", library.comm_finalize);
+  find(handle, file, "ncclCommDestroy", library.comm_destroy);
   find(handle, file, "ncclCommAbort", library.comm_abort);
   find(handle, file, "ncclSend", library.send);
   find(handle, file, "ncclRecv", library.recv);

@@ -11,6 +11,7 @@ namespace distattn::backends::nccl {
 namespace {
 
 constexpr auto looking_interval = std::chrono::milliseconds(20);
+constexpr auto closing_time = std::chrono::seconds(5);  // for other ranks to end too
 constexpr auto verdict_time = std::chrono::seconds(1);  // for the control channel to say whose fault it was
 
 std::string text_of(std::span<const std::byte> bytes) {
@@ -52,6 +53,25 @@ std::vector<Rank> peers_of(const Step& step) {
   peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
   return peers;
 }
+
+/// Until the transport has been told to end, or its time is up.
+class ClosingWatch final : public cuda::Watch {
+ public:
+  explicit ClosingWatch(const cuda::Ending& ending) : ending_(ending) {}
+
+  bool ended() const override { return ending_.ended(); }
+  void look() const override {
+    ending_.look();
+    if (Clock::now() < until_) return;
+    throw Error(ErrorKind::timeout, "other ranks do not end their exchanges");
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  const cuda::Ending& ending_;
+  const Clock::time_point until_ = Clock::now() + closing_time;
+};
 
 }  // namespace
 
@@ -104,7 +124,11 @@ NcclTransport::NcclTransport(const Library& library, cuda::Driver& driver, Boots
   if (lanes == Lanes::both) far_.emplace(library, driver, shared_id(library, bootstrap), rank_, size_, *ending_);
 }
 
+/// An abort could overtake the last messages, which other ranks still wait for.
 NcclTransport::~NcclTransport() {
+  const ClosingWatch watch(*ending_);
+  if (near_) near_->close(watch);
+  if (far_) far_->close(watch);
   if (control_ != nullptr) control_->on_failure(nullptr);
 }
 

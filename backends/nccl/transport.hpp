@@ -14,6 +14,7 @@ namespace distattn::backends::nccl {
 
 /// Near and far messages have a communicator each; all ranks hand them over in one order (issue_order.hpp). A step's
 /// event is ordered with the device's on the GPU: submit() does not wait for messages. Its events must not outlive it.
+/// Destroyed where all is well, it waits a while for other ranks to end too.
 class NcclTransport final : public Transport {
  public:
   /// A collective. `driver` is of this rank's GPU, which no other rank may use. All arguments must outlive it.

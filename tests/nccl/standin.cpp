@@ -40,7 +40,7 @@ std::condition_variable changed;
 std::map<int, int> groups_started, groups_ended;  // by rank
 int failing_rank = 0, groups_to_failure = 0;
 bool fails_silently = false;
-int ids = 0;
+int ids = 0, aborts = 0;
 
 }  // namespace
 
@@ -48,7 +48,7 @@ struct ncclComm {
   int rank = 0, size = 0, id = 0;
   ncclResult_t error = ncclSuccess;
   int polls_until_ready = 0;
-  bool aborted = false;
+  bool aborted = false, finalized = false;
   int groups_under_way = 0;
 };
 
@@ -137,6 +137,11 @@ void standin_fail(int rank, int group, bool silent) {
   fails_silently = silent;
 }
 
+int standin_aborts() {
+  const std::scoped_lock lock(mutex);
+  return aborts;
+}
+
 ncclResult_t ncclGetVersion(int* version) {
   *version = NCCL_VERSION_CODE;
   return ncclSuccess;
@@ -165,11 +170,27 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* error) {
     --comm->polls_until_ready;
     *error = ncclInProgress;
   }
+  if (comm->error == ncclSuccess && comm->finalized && comm->groups_under_way > 0) *error = ncclInProgress;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const std::scoped_lock lock(mutex);
+  if (comm->finalized || comm->polls_until_ready > 0) return ncclInvalidUsage;
+  comm->finalized = true;
+  return ncclInProgress;
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const std::scoped_lock lock(mutex);
+  if (!comm->finalized || comm->groups_under_way > 0) return ncclInvalidUsage;
+  delete comm;
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   std::unique_lock lock(mutex);
+  ++aborts;
   comm->aborted = true;
   changed.notify_all();
   changed.wait(lock, [&] { return comm->groups_under_way == 0; });

@@ -5,4 +5,6 @@ extern "C" {
 /// The messages of rank `rank`'s `group`-th group from now on, counted from 1, never arrive; its communicator reports
 /// an error, as when a link breaks, unless `silent`. 0: all arrive.
 void standin_fail(int rank, int group, bool silent);
+/// Communicators that have been aborted so far.
+int standin_aborts();
 }

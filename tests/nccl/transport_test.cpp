@@ -117,6 +117,17 @@ TEST_CASE("a group of ranks attends over NCCL") {
   }
 }
 
+TEST_CASE("communicators are ended in order where all is well, and aborted where not") {
+  test::standin();
+  const auto aborts = of_standin<decltype(standin_aborts)>("standin_aborts");
+  const int before = aborts();
+  CHECK(failure_of(run_of("ring", 3)) == "");
+  CHECK(aborts() == before);
+  of_standin<decltype(standin_fail)>("standin_fail")(1, 2, false);
+  CHECK(failure_of(run_of("ring", 3)) != "");
+  CHECK(aborts() > before);
+}
+
 TEST_CASE("passes follow each other") {
   const Problem problem = small_problem();
   const Inputs inputs(problem, seed);
