@@ -1,5 +1,7 @@
 /// Schedules × masks × ranks, forward and backward, run by ranks that are threads and compared with float64.
 
+#include <cmath>
+
 #include "catch.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/table.hpp"
@@ -98,6 +100,34 @@ TEST_CASE("every schedule agrees with float64 in every element type") {
       problem.dtype = dtype;
       problem.wire = wire;
       CHECK(check_all(problem, 6, {}) >= 5);
+    }
+  }
+}
+
+TEST_CASE("host devices agree with float64 at every scale, and with no other scale") {
+  for (const BackendInfo& info : list_backends()) {
+    if (info.kind != BackendKind::device || !info.usable) continue;
+    if (make_device(info.name, {})->space() != MemorySpace::host) continue;
+    for (const double deviation : {0.5, 1.0, 4.0, 16.0, 64.0}) {
+      Problem problem = small_problem(192, 192, 2, 1);
+      problem.head_dim = problem.value_dim = 128;
+      problem.scale = deviation / std::sqrt(128.0);
+      const Inputs inputs(problem, seed);
+      ShardedRun run;
+      run.backend = info.name;
+      run.ranks = 2;
+      run.options.schedule = "zigzag-ring";
+      run.options.backward = true;
+      const ExactResult results = run_sharded(inputs, run);
+      const auto error_against = [&](double scale) {
+        Problem other = problem;
+        other.scale = scale;
+        return test::largest_error(results,
+                                   exact_attention(other, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1));
+      };
+      CAPTURE(info.name, deviation);
+      CHECK(error_against(problem.scale) <= tolerance(problem, 8));
+      CHECK(error_against(problem.scale * 1.002) > 4 * tolerance(problem, 8));
     }
   }
 }

@@ -101,6 +101,14 @@ double largest_difference(const std::vector<double>& got, const std::vector<doub
   return largest;
 }
 
+/// As a share of the largest magnitude, where that is above 1.
+double lse_error(const std::vector<double>& got, const std::vector<double>& exact) {
+  double magnitude = 1;
+  for (const double value : exact)
+    if (std::isfinite(value)) magnitude = std::max(magnitude, std::abs(value));
+  return largest_difference(got, exact) / magnitude;
+}
+
 }  // namespace
 
 Inputs::Inputs(const Problem& problem, std::uint64_t seed)
@@ -174,7 +182,7 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
 }
 
 double largest_error(const ExactResult& got, const ExactResult& exact) {
-  return std::max({relative_l2(got.o, exact.o), largest_difference(got.lse, exact.lse), relative_l2(got.dq, exact.dq),
+  return std::max({relative_l2(got.o, exact.o), lse_error(got.lse, exact.lse), relative_l2(got.dq, exact.dq),
                    relative_l2(got.dk, exact.dk), relative_l2(got.dv, exact.dv)});
 }
 

@@ -25,6 +25,18 @@ TEST_CASE("the tolerance follows what rounds", "[tolerance]") {
   CHECK(tolerance(narrow_wire, 4) > 1e-3);
   CHECK(tolerance(narrow_wire, 0) == tolerance(problem, 0));
 
+  Problem usual = problem, flat = problem, steep = problem;
+  for (Problem* const scaled : {&usual, &flat, &steep}) scaled->head_dim = 64;
+  usual.scale = 0.125;
+  flat.scale = 0.01;
+  CHECK(tolerance(usual, 4) == fp32);
+  CHECK(tolerance(flat, 4) == fp32);
+  steep.scale = 0.25;
+  CHECK(tolerance(steep, 4) > fp32);
+  steep.scale = -2;
+  CHECK(tolerance(steep, 4) > 3 * fp32);
+  CHECK(tolerance(steep, 4) < 10 * fp32);
+
   Problem half = problem, brain = problem;
   half.dtype = DType::fp16;
   brain.dtype = DType::bf16;
