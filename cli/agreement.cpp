@@ -4,7 +4,6 @@
 
 #include <nlohmann/json.hpp>
 
-#include "distattn/schedule.hpp"
 #include "distattn/version.hpp"
 #include "output.hpp"
 #include "validate_cases.hpp"
@@ -64,11 +63,7 @@ void agree_on_inputs(World& world, const Inputs& inputs, bool with_backward) {
 
 void agree_on_programs(World& world, const AttentionPlan& plan) {
   if (world.in_process()) return;
-  Hash hash;
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (plan.has(pass)) hash.add(std::as_bytes(std::span<const char>(to_json(plan.schedule(pass)))));
-  }
-  world.agree("its program", hash.text());
+  world.agree("its program", fmt::format("{:016x}", plan.fingerprint()));
 }
 
 AttentionOptions decided_by_first(World& world, const std::function<AttentionOptions()>& decide) {

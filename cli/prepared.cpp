@@ -12,12 +12,6 @@
 namespace distattn::cli {
 namespace {
 
-std::string name_of(const AttentionPlan& plan) {
-  const std::string& forward = plan.outline(Pass::forward).name;
-  const std::string& backward = plan.has(Pass::backward) ? plan.outline(Pass::backward).name : forward;
-  return forward == backward ? forward : forward + "/" + backward;
-}
-
 void check_memory(const AttentionPlan& plan, Pass pass, const ScheduleOptions& options) {
   const std::int64_t needed = largest(plan.counts(pass).memory_bytes);
   if (!options.memory_bytes || needed <= *options.memory_bytes) return;
@@ -53,12 +47,12 @@ Prepared prepare(World& world, const std::string& name, const Problem& problem, 
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (plan->has(pass)) check_memory(*plan, pass, options);
   }
-  return {name_of(*plan), plan};
+  return {plan->name(), plan};
 }
 
 Prepared prepare_program(const std::string& path) {
   const auto plan = std::make_shared<const AttentionPlan>(read_programs(path));
-  return {name_of(*plan), plan};
+  return {plan->name(), plan};
 }
 
 }  // namespace distattn::cli

@@ -20,8 +20,10 @@
 namespace distattn {
 
 struct AttentionOptions {
-  std::string schedule = "auto";  ///< "F" or "F/B" (table.hpp)
-  bool own_mode = true;           ///< use each schedule's own mode instead of `mode`
+  /// "F" or "F/B" (table.hpp), or what rank_schedules finds best on the machine at hand, as far as it was calibrated.
+  /// An Attention has rank 0 choose for all; a plan by itself is for whoever makes it.
+  std::string schedule = "auto";
+  bool own_mode = true;  ///< use each schedule's own mode instead of `mode`
   Mode mode = Mode::overlapped;
   Routes routes;
   bool backward = false;  ///< prepare the backward pass too
@@ -41,12 +43,17 @@ class AttentionPlan {
   AttentionPlan(AttentionPlan&&) noexcept;
 
   int ranks() const;
+  /// The schedules of the two passes as "F" or "F/B".
+  std::string name() const;
   /// False for a backward pass that the options did not ask for; what follows must not be called for it.
   bool has(Pass pass) const;
   const Outline& outline(Pass pass) const;
   const Tiles& tiles(Pass pass) const;
   /// Counts over all ranks (of the proof).
   const Counts& counts(Pass pass) const;
+  /// Of problem, owners and the programs of all ranks: equal for plans that can run together, and by no more than
+  /// chance (1 in 2^64) for others.
+  std::uint64_t fingerprint() const;
   RankProgram program(Pass pass, Rank rank) const;
   /// The programs of all ranks.
   Schedule schedule(Pass pass) const;
@@ -60,7 +67,8 @@ class AttentionPlan {
 };
 
 /// One rank's handle for one problem: planned and proved once, then called as often as one likes without allocating.
-/// Construction and every call are collectives over the transport's ranks. Device and transport must outlive it.
+/// Construction and every call are collectives over the transport's ranks, in one order on all of them. A rank whose
+/// plan is another than rank 0's ends the run of all, with Error(peer). Device and transport must outlive it.
 ///
 /// Training. forward() writes (o, lse) into memory that the caller owns, backward() reads them there and runs no
 /// forward; the handle holds nothing of a call once it has returned. One handle therefore serves every layer, and

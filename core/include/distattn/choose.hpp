@@ -36,18 +36,15 @@ struct Choice {
 };
 
 /// Schedules by predicted time, then by name, both passes of one layout; the first is what auto means. Holds the best
-/// few of each layout, each once, with the `ahead` that serves it best. Depends on its arguments only, so that every
-/// rank and every run chooses the same. A rank may use what the limits and the machine's memory allow. Throws
-/// Error(usage) when nothing applies or fits, saying how much each schedule needs.
+/// few of each layout, each once, with the `ahead` that serves it best. Depends on its arguments only, so that
+/// everybody who gives the same chooses the same; ranks that describe their own machines may not (attention.hpp). A
+/// rank may use what the limits and the machine's memory allow. Throws Error(usage) when nothing applies or fits,
+/// saying how much each schedule needs.
 std::vector<Choice> rank_schedules(const Problem& problem, int ranks, const Machine& machine,
                                    const ChoiceLimits& limits);
 
 /// The best of rank_schedules.
 Choice choose_schedule(const Problem& problem, int ranks, const Machine& machine, const ChoiceLimits& limits);
-
-/// The same on the machine at hand, calibrated or not, for fixed routes.
-std::string choose_schedule(const Problem& problem, int ranks, const Routes& routes, Passes passes,
-                            std::int64_t memory_bytes = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace distattn
 #pragma GCC visibility pop

@@ -102,7 +102,7 @@ typedef struct distattn_problem {
 
 typedef struct distattn_options {
   size_t struct_size;
-  const char* schedule; /**< "F" or "F/B", as `distattn plan` lists them; null: "auto" */
+  const char* schedule; /**< "F" or "F/B", as `distattn plan` lists them; null: "auto", which rank 0 chooses for all */
   int32_t mode;         /**< a distattn_mode */
   int32_t node_size;    /**< ranks per node, consecutive; 0: one node */
   int32_t ahead;        /**< steps that messages between nodes may be posted early */

@@ -227,14 +227,4 @@ Choice choose_schedule(const Problem& problem, int ranks, const Machine& machine
   return rank_schedules(problem, ranks, machine, limits).front();
 }
 
-std::string choose_schedule(const Problem& problem, int ranks, const Routes& routes, Passes passes,
-                            std::int64_t memory_bytes) {
-  ChoiceLimits limits;
-  limits.passes = passes;
-  limits.node_size = routes.node_size;
-  limits.ahead = routes.ahead;
-  limits.memory_bytes = memory_bytes;
-  return choose_schedule(problem, ranks, find_machine("this"), limits).name;
-}
-
 }  // namespace distattn

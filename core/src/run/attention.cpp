@@ -8,7 +8,9 @@
 #include <fmt/core.h>
 
 #include "core/src/parallel.hpp"
+#include "core/src/run/agreement.hpp"
 #include "core/src/run/bindings.hpp"
+#include "core/src/schedule/digest.hpp"
 #include "distattn/choose.hpp"
 #include "distattn/simulate.hpp"
 
@@ -20,6 +22,7 @@ struct ProvedPass {
   std::variant<Lowering, Schedule> source;
   std::shared_ptr<const Tiles> tiles;
   Counts counts;
+  std::uint64_t fingerprint = 0;
 
   const Outline& outline() const {
     const auto* lowering = std::get_if<Lowering>(&source);
@@ -40,29 +43,54 @@ RecipePair resolve(const std::string& name, const Problem& problem, int ranks) {
   return std::get<RecipePair>(std::move(resolved));
 }
 
+std::uint64_t fingerprint_of(const auto&... items) {
+  Digest digest;
+  (digest.add(items), ...);
+  return digest.value();
+}
+
 /// Proves every rank's program.
 ProvedPass prove(std::variant<Lowering, Schedule> source, std::shared_ptr<const Tiles> tiles) {
   ProvedPass pass{std::move(source), std::move(tiles), {}};
   Verifier verifier(pass.outline(), pass.tiles);
-  for_each_rank(pass.tiles->ranks(), [&](Rank rank) { verifier.add(rank, pass.program(rank)); });
+  std::vector<std::uint64_t> fingerprints(static_cast<std::size_t>(pass.tiles->ranks()));
+  for_each_rank(pass.tiles->ranks(), [&](Rank rank) {
+    const RankProgram program = pass.program(rank);
+    verifier.add(rank, program);
+    fingerprints[static_cast<std::size_t>(rank)] = fingerprint_of(program);
+  });
   VerifyReport report = verifier.finish();
   if (!report.proved()) {
     refuse(fmt::format("schedule {} fails its proof ({}: {}; {} findings) correct the program", pass.outline().name,
                        name_of(report.findings[0].kind), report.findings[0].message, report.findings.size()));
   }
   pass.counts = std::move(report.counts);
+  pass.fingerprint = fingerprint_of(pass.outline(), fingerprints);
   return pass;
 }
 
 /// Refuses programs whose results are not each other's input: of other problems, or other owners of the tokens.
 void check_pair(const Sharding& forward, const Sharding& backward) {
   if (forward.problem != backward.problem) {
-    refuse("forward and backward programs compute different problems (one's results are the other's input) make both "
-           "for one shape, mask, scale and type");
+    refuse(
+        "forward and backward programs compute different problems (one's results are the other's input) make both "
+        "for one shape, mask, scale and type");
   }
   if (forward.ranks != backward.ranks || forward.queries != backward.queries || forward.keys != backward.keys) {
     refuse("forward and backward programs shard differently (one's results are the other's input) use one layout");
   }
+}
+
+/// What auto stands for on this machine.
+std::string chosen_schedule(const Problem& problem, int ranks, const AttentionOptions& options) {
+  const Machine machine = find_machine("this");
+  ChoiceLimits limits;
+  limits.passes = options.backward ? Passes::both : Passes::forward;
+  limits.node_size = options.routes.node_size;
+  limits.ahead = options.routes.ahead;
+  if (!options.own_mode) limits.mode = options.mode;
+  limits.threads = machine.threads_of_rank(ranks);
+  return choose_schedule(problem, ranks, machine, limits).name;
 }
 
 constexpr std::size_t index(Pass pass) { return static_cast<std::size_t>(pass); }
@@ -81,9 +109,7 @@ struct AttentionPlan::State {
 AttentionPlan::AttentionPlan(const Problem& problem, int ranks, const AttentionOptions& options)
     : state_(std::make_unique<State>()) {
   check(problem);
-  const Passes passes = options.backward ? Passes::both : Passes::forward;
-  const std::string name =
-      options.schedule == "auto" ? choose_schedule(problem, ranks, options.routes, passes) : options.schedule;
+  const std::string name = options.schedule == "auto" ? chosen_schedule(problem, ranks, options) : options.schedule;
   const RecipePair recipes = resolve(name, problem, ranks);
   const auto add = [&](const Recipe& recipe, Pass pass) {
     const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
@@ -111,10 +137,19 @@ AttentionPlan::~AttentionPlan() = default;
 AttentionPlan::AttentionPlan(AttentionPlan&&) noexcept = default;
 
 int AttentionPlan::ranks() const { return outline(Pass::forward).sharding.ranks; }
+std::string AttentionPlan::name() const {
+  const std::string& forward = outline(Pass::forward).name;
+  if (!has(Pass::backward) || outline(Pass::backward).name == forward) return forward;
+  return forward + "/" + outline(Pass::backward).name;
+}
 bool AttentionPlan::has(Pass pass) const { return state_->passes[index(pass)].has_value(); }
 const Outline& AttentionPlan::outline(Pass pass) const { return state_->at(pass).outline(); }
 const Tiles& AttentionPlan::tiles(Pass pass) const { return *state_->at(pass).tiles; }
 const Counts& AttentionPlan::counts(Pass pass) const { return state_->at(pass).counts; }
+std::uint64_t AttentionPlan::fingerprint() const {
+  return fingerprint_of(state_->at(Pass::forward).fingerprint, has(Pass::backward),
+                        has(Pass::backward) ? state_->at(Pass::backward).fingerprint : 0);
+}
 RankProgram AttentionPlan::program(Pass pass, Rank rank) const { return state_->at(pass).program(rank); }
 
 Schedule AttentionPlan::schedule(Pass pass) const {
@@ -132,6 +167,56 @@ Timeline AttentionPlan::predict(Pass pass, const Machine& machine, int threads) 
   return simulate(outline(pass), sketches, machine, threads);
 }
 
+namespace {
+
+/// A plan that others may share, where all ranks have the same.
+std::shared_ptr<const AttentionPlan> agreed(std::shared_ptr<const AttentionPlan> plan, Device& device,
+                                            Transport& transport) {
+  if (plan->ranks() != transport.size()) {
+    refuse(fmt::format("a plan for {} ranks cannot run on {} (shards and programs differ) plan for the ranks there are",
+                       plan->ranks(), transport.size()));
+  }
+  Agreement agreement(device, transport, plan->outline(Pass::forward).node_size);
+  if (!agreement.possible()) return plan;
+  if (transport.rank() == 0)
+    agreement.announce(plan->fingerprint(), plan->name());
+  else
+    agreement.compare(agreement.hear(), plan->fingerprint());
+  return plan;
+}
+
+/// What auto stands for depends on the machine, its calibration and its cores: rank 0 chooses for all ranks.
+std::shared_ptr<const AttentionPlan> plan_chosen_by_first(const Problem& problem, AttentionOptions options,
+                                                          Device& device, Transport& transport) {
+  const auto made = [&] { return std::make_shared<const AttentionPlan>(problem, transport.size(), options); };
+  Agreement agreement(device, transport, options.routes.node_size);
+  if (!agreement.possible()) return made();
+  if (transport.rank() != 0) {
+    const Agreement::Decision first = agreement.hear();
+    options.schedule = first.schedule;
+    auto plan = made();
+    agreement.compare(first, plan->fingerprint());
+    return plan;
+  }
+  std::shared_ptr<const AttentionPlan> plan;
+  try {
+    plan = made();
+  } catch (...) {
+    agreement.announce(as_error(std::current_exception()));
+    throw;
+  }
+  agreement.announce(plan->fingerprint(), plan->name());
+  return plan;
+}
+
+std::shared_ptr<const AttentionPlan> agreed_plan(const Problem& problem, const AttentionOptions& options,
+                                                 Device& device, Transport& transport) {
+  if (options.schedule == "auto") return plan_chosen_by_first(problem, options, device, transport);
+  return agreed(std::make_shared<const AttentionPlan>(problem, transport.size(), options), device, transport);
+}
+
+}  // namespace
+
 struct Attention::State {
   /// This rank's part of one pass.
   struct Running {
@@ -144,11 +229,6 @@ struct Attention::State {
 
   State(std::shared_ptr<const AttentionPlan> shared_plan, Device& device, Transport& transport)
       : plan(std::move(shared_plan)), rank(transport.rank()) {
-    if (plan->ranks() != transport.size()) {
-      refuse(
-          fmt::format("a plan for {} ranks cannot run on {} (shards and programs differ) plan for the ranks there are",
-                      plan->ranks(), transport.size()));
-    }
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       if (plan->has(pass)) passes[index(pass)].emplace(*plan, pass, device, transport);
     }
@@ -174,9 +254,9 @@ struct Attention::State {
 };
 
 Attention::Attention(const Problem& problem, const AttentionOptions& options, Device& device, Transport& transport)
-    : Attention(std::make_shared<const AttentionPlan>(problem, transport.size(), options), device, transport) {}
+    : state_(std::make_unique<State>(agreed_plan(problem, options, device, transport), device, transport)) {}
 Attention::Attention(std::shared_ptr<const AttentionPlan> plan, Device& device, Transport& transport)
-    : state_(std::make_unique<State>(std::move(plan), device, transport)) {}
+    : state_(std::make_unique<State>(agreed(std::move(plan), device, transport), device, transport)) {}
 Attention::~Attention() = default;
 Attention::Attention(Attention&&) noexcept = default;
 

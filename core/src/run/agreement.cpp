@@ -1,0 +1,129 @@
+#include "core/src/run/agreement.hpp"
+
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+
+#include <fmt/core.h>
+
+namespace distattn {
+
+struct Agreement::Message {
+  std::uint64_t fingerprint = 0;
+  ErrorKind kind{};
+  bool failed = false;
+  std::array<char, 1008> text{};  // the schedule, or the failure
+
+  void write(std::string_view words) { words.copy(text.data(), text.size() - 1); }
+};
+
+namespace {
+
+constexpr int message_elements = 256;
+constexpr std::size_t message_bytes_all = message_elements * sizeof(float);
+
+/// One token of rank 0's, whose query is the message.
+Outline message_outline(int ranks, int node_size) {
+  Outline outline;
+  outline.name = "agreement";
+  outline.node_size = node_size;
+  Sharding& sharding = outline.sharding;
+  sharding.problem.seq_q = sharding.problem.seq_kv = 1;
+  sharding.problem.head_dim = sharding.problem.value_dim = message_elements;
+  sharding.ranks = ranks;
+  sharding.queries = sharding.keys = {{{0, 1, 1}, 0}};
+  sharding.groups = {{0, 1, 0, 1}};
+  return outline;
+}
+
+/// Rank 0 sends it to all others, each on the lane that reaches it.
+RankProgram message_program(const Outline& outline, Rank rank) {
+  RankProgram program;
+  program.buffers = {{Value{}, DType::fp32, message_bytes_all, 0}};
+  program.slots = {message_bytes_all};
+  for (const Lane lane : {Lane::near, Lane::far}) {
+    Step step;
+    step.lane = lane;
+    const auto on_lane = [&](Rank peer) { return is_far(outline, 0, peer) == (lane == Lane::far); };
+    for (Rank peer = 1; rank == 0 && peer < outline.sharding.ranks; ++peer)
+      if (on_lane(peer)) step.ops.push_back(Send{BufferId{0}, peer});
+    if (rank != 0 && on_lane(rank)) step.ops.push_back(Recv{BufferId{0}, 0});
+    if (!step.ops.empty()) program.steps.push_back(std::move(step));
+  }
+  return program;
+}
+
+/// Of the memory that the run's messages lie in, as far as the transport reaches it.
+std::unique_ptr<BufferTable> message_buffers(const Outline& outline, const RankProgram& program, Device& device,
+                                             const Transport& transport) {
+  if (device.space() != MemorySpace::host && transport.reaches(device.space()))
+    return device.allocate(outline, program, transport.rank());
+  const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(std::aligned_alloc(64, slots_bytes(program))),
+                                          std::free);
+  if (memory == nullptr) throw Error(ErrorKind::environment, "no memory for a message (out of memory) free some");
+  return std::make_unique<BufferTable>(outline, program, transport.rank(), MemorySpace::host, memory);
+}
+
+}  // namespace
+
+bool Agreement::possible() const {
+  return transport_.size() > 1 && (transport_.reaches(MemorySpace::host) || transport_.reaches(device_.space()));
+}
+
+void Agreement::exchange(Message& message) {
+  static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) <= message_bytes_all);
+  DISTATTN_EXPECT(possible());
+  const Outline outline = message_outline(transport_.size(), node_size_);
+  const RankProgram program = message_program(outline, transport_.rank());
+  const auto buffers = message_buffers(outline, program, device_, transport_);
+  std::byte* const data = buffers->parts(BufferId{0})[0].data;
+  auto* const bytes = reinterpret_cast<std::byte*>(&message);
+  try {
+    if (transport_.rank() == 0) buffers->copy(data, bytes, sizeof message);
+    transport_.resting();
+    for (const Step& step : program.steps) transport_.submit(step, *buffers, {}).wait();
+    transport_.computing(-1);
+    if (transport_.rank() != 0) buffers->copy(bytes, data, sizeof message);
+  } catch (...) {
+    transport_.abort(as_error(std::current_exception()));
+    throw;
+  }
+}
+
+void Agreement::announce(std::uint64_t fingerprint, const std::string& schedule) {
+  Message message;
+  message.fingerprint = fingerprint;
+  DISTATTN_EXPECT(schedule.size() < message.text.size());
+  message.write(schedule);
+  exchange(message);
+}
+
+void Agreement::announce(const Error& failure) {
+  Message message;
+  message.failed = true;
+  message.kind = failure.kind();
+  message.write(failure.what());
+  exchange(message);
+}
+
+Agreement::Decision Agreement::hear() {
+  Message message;
+  exchange(message);
+  if (message.failed) throw Error(message.kind, message.text.data());
+  return {message.fingerprint, message.text.data()};
+}
+
+void Agreement::compare(const Decision& first, std::uint64_t mine) {
+  if (first.fingerprint == mine) return;
+  const Error error(ErrorKind::peer,
+                    fmt::format("rank {} differs from rank 0 in its plan (problem, schedule, mode, routes and version "
+                                "make one) give all ranks the same",
+                                transport_.rank()));
+  transport_.abort(error);
+  throw error;
+}
+
+}  // namespace distattn

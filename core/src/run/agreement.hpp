@@ -1,0 +1,48 @@
+#pragma once
+/// What ranks make sure of before they run a plan: that all have the same.
+
+#include <cstdint>
+#include <string>
+
+#include "distattn/engine.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn {
+
+/// Rank 0 speaks and all others listen, over the transport of the run itself: every transport can do that, those of a
+/// caller and of some of another's ranks included. Each rank makes one call of announce() or hear(), and all of them
+/// name the same `node_size`, as in Routes.
+class Agreement {
+ public:
+  Agreement(Device& device, Transport& transport, int node_size)
+      : device_(device), transport_(transport), node_size_(node_size) {}
+
+  /// Whether there is somebody to talk to, and a way to. Where the transport reaches no memory of this rank there is no
+  /// run either: the executor says so.
+  bool possible() const;
+
+  /// Rank 0: its plan's fingerprint, and its schedule for those who left that open.
+  void announce(std::uint64_t fingerprint, const std::string& schedule);
+  /// Rank 0: there is no plan.
+  void announce(const Error& failure);
+
+  struct Decision {
+    std::uint64_t fingerprint = 0;
+    std::string schedule;
+  };
+  /// Every other rank. Throws the failure that rank 0 announced.
+  Decision hear();
+
+  /// Ends the run of all ranks with Error(peer) when this rank's plan is another than rank 0's.
+  void compare(const Decision& first, std::uint64_t mine);
+
+ private:
+  struct Message;
+  void exchange(Message& message);
+
+  Device& device_;
+  Transport& transport_;
+  int node_size_;
+};
+
+}  // namespace distattn
