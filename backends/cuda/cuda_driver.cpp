@@ -126,7 +126,9 @@ class CudaDriver final : public Driver {
     }
     return text;
   }
-  int architecture() const override { return properties_.major * 10 + properties_.minor; }
+  kernels::cuda::Capability capability() const override {
+    return {properties_.major * 10 + properties_.minor, properties_.sharedMemPerBlockOptin};
+  }
 
   std::shared_ptr<std::byte> allocate(std::size_t bytes, MemorySpace space) override {
     select(gpu_);

@@ -85,7 +85,7 @@ class CudaDevice final : public Device {
   CudaDevice(Driver& driver, const DeviceOptions& options, std::unique_ptr<AttendProvider> provider)
       : driver_(driver),
         provider_(std::move(provider)),
-        choice_{driver.architecture(), options.gradient_order, options.variant},
+        choice_{driver.capability(), options.gradient_order, options.variant},
         allocator_(options.allocator),
         stream_(options.stream != nullptr ? driver.adopt_stream(options.stream)
                                           : driver.make_stream(StreamPriority::normal)),
@@ -106,8 +106,7 @@ class CudaDevice final : public Device {
 
   std::string why_not(const Problem& problem, Pass pass) const override {
     if (provider_ != nullptr) return provider_->why_not(problem, pass);
-    return kernels::cuda::why_no_attend_kernel(problem.dtype, problem.head_dim, problem.value_dim,
-                                               driver_.architecture());
+    return kernels::cuda::why_no_attend_kernel(problem.dtype, problem.head_dim, problem.value_dim, choice_.capability);
   }
 
   std::vector<std::string> variants(const Problem& problem, Pass pass) const override {
@@ -116,7 +115,7 @@ class CudaDevice final : public Device {
     const kernels::Heads heads{problem.heads, problem.kv_heads, 0, 0, problem.heads_per_kv()};
     const kernels::TileShape shape{problem.dtype, 1, heads, problem.head_dim, problem.value_dim};
     for (const auto* kernel : tile_kernels(pass, shape, problem.seq_q, choice_)) {
-      const auto some = kernels::cuda::attend_variants(kernel->pass, shape, driver_.architecture());
+      const auto some = kernels::cuda::attend_variants(kernel->pass, shape, choice_.capability);
       names.insert(names.end(), some.begin(), some.end());
     }
     return names;

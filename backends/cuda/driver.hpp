@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "distattn/types.hpp"
+#include "kernels/cuda/attend_kernels.hpp"
 
 namespace distattn::backends::cuda {
 
@@ -45,7 +46,7 @@ class Driver {
   virtual ~Driver() = default;
   virtual std::string_view name() const = 0;
   virtual std::string identity() const = 0;  ///< differs from that of every other GPU, on other machines too
-  virtual int architecture() const = 0;      ///< compute capability, as 90
+  virtual kernels::cuda::Capability capability() const = 0;
   /// On the GPU, or pinned on the host. 256-byte aligned, not cleared.
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, MemorySpace space) = 0;
   virtual std::unique_ptr<Stream> make_stream(StreamPriority priority) = 0;

@@ -182,7 +182,7 @@ struct Loader {
 std::vector<const AttendKernel*> tile_kernels(Pass pass, const kernels::TileShape& shape, std::int64_t queries,
                                               const KernelChoice& choice) {
   const auto find = [&](TilePass tile_pass) {
-    return find_attend_kernel(tile_pass, shape, choice.architecture, choice.variant, queries);
+    return find_attend_kernel(tile_pass, shape, choice.capability, choice.variant, queries);
   };
   std::vector<const AttendKernel*> kernels;
   const AttendKernel* const all = find(TilePass::gradients);

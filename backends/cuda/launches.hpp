@@ -33,7 +33,7 @@ using Launch = std::variant<TileLaunch, ProvidedLaunch, kernels::MergeArgs, kern
 
 /// Which of the kernels of kernels/cuda a device uses.
 struct KernelChoice {
-  int architecture = 0;
+  kernels::cuda::Capability capability;
   GradientOrder gradient_order = GradientOrder::any;
   std::string variant = {};  ///< where a pass has it
 };

@@ -27,6 +27,11 @@ bool share_keys(const Heads& heads, int count) {
   return heads.q_count % count == 0 && heads.q0 % count == 0 && heads.per_kv % count == 0;
 }
 
+bool runs_on(const Capability& capability, const AttendKernel& kernel) {
+  return kernel.architecture <= capability.architecture && capability.architecture <= kernel.last_architecture &&
+         kernel.shared_bytes <= capability.block_shared_bytes;
+}
+
 bool is_variant(const AttendKernel& kernel, const AttendKernel& usual, const Heads& heads) {
   return !kernel.variant.empty() && share_keys(heads, kernel.tile.heads) && kernel.pass == usual.pass &&
          kernel.dtype == usual.dtype && kernel.architecture == usual.architecture &&
@@ -35,12 +40,11 @@ bool is_variant(const AttendKernel& kernel, const AttendKernel& usual, const Hea
 
 }  // namespace
 
-const AttendKernel* find_attend_kernel(TilePass pass, const TileShape& shape, int architecture,
+const AttendKernel* find_attend_kernel(TilePass pass, const TileShape& shape, const Capability& capability,
                                        std::string_view variant, std::int64_t queries) {
   const auto usual = [&](const AttendKernel& kernel) {
     return kernel.variant.empty() && kernel.pass == pass && kernel.dtype == shape.dtype &&
-           kernel.architecture <= architecture && architecture <= kernel.last_architecture &&
-           shape.head_dim <= kernel.head_dim && shape.value_dim <= kernel.value_dim &&
+           runs_on(capability, kernel) && shape.head_dim <= kernel.head_dim && shape.value_dim <= kernel.value_dim &&
            (kernel.tile.heads == 1 || (queries <= kernel.tile.rows && share_keys(shape.heads, kernel.tile.heads)));
   };
   const auto all = attend_kernels();
@@ -52,9 +56,9 @@ const AttendKernel* find_attend_kernel(TilePass pass, const TileShape& shape, in
   return &*found;
 }
 
-std::vector<std::string> attend_variants(TilePass pass, const TileShape& shape, int architecture) {
+std::vector<std::string> attend_variants(TilePass pass, const TileShape& shape, const Capability& capability) {
   std::vector<std::string> names;
-  const AttendKernel* const usual = find_attend_kernel(pass, shape, architecture);
+  const AttendKernel* const usual = find_attend_kernel(pass, shape, capability);
   if (usual == nullptr) return names;
   for (const AttendKernel& kernel : attend_kernels()) {
     if (is_variant(kernel, *usual, shape.heads)) names.emplace_back(kernel.variant);
@@ -62,18 +66,20 @@ std::vector<std::string> attend_variants(TilePass pass, const TileShape& shape, 
   return names;
 }
 
-std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, int architecture) {
+std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, const Capability& capability) {
   for (const TilePass pass : {TilePass::forward, TilePass::query_gradient, TilePass::key_gradients}) {
-    if (find_attend_kernel(pass, {dtype, 1, {}, head_dim, value_dim}, architecture) != nullptr) continue;
+    if (find_attend_kernel(pass, {dtype, 1, {}, head_dim, value_dim}, capability) != nullptr) continue;
     std::string existing;
     for (const AttendKernel& kernel : attend_kernels()) {
       if (kernel.pass != pass || !kernel.variant.empty() || kernel.tile.heads > 1) continue;
       existing += std::string(existing.empty() ? "" : ", ") + name_of(kernel.dtype) + " " +
                   std::to_string(kernel.head_dim) + "/" + std::to_string(kernel.value_dim) + " from sm_" +
-                  std::to_string(kernel.architecture);
+                  std::to_string(kernel.architecture) + " in " + std::to_string(kernel.shared_bytes) + " bytes";
     }
     return std::string("no CUDA kernel for ") + name_of(dtype) + " with head dimension " + std::to_string(head_dim) +
-           "/" + std::to_string(value_dim) + " on sm_" + std::to_string(architecture) + " (there are " + existing + ")";
+           "/" + std::to_string(value_dim) + " on sm_" + std::to_string(capability.architecture) + " in the " +
+           std::to_string(capability.block_shared_bytes) + " bytes of shared memory that a block may have (there are " +
+           existing + ")";
   }
   return "";
 }

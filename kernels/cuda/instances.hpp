@@ -36,6 +36,7 @@ AttendKernel instance(TilePass pass, int architecture, int (*launch)(const Atten
           .head_dim = Shape::head_dim,
           .value_dim = Shape::value_dim,
           .architecture = architecture,
+          .shared_bytes = Shape::shared_bytes,
           .tile = Shape::tile,
           .owner = pass == TilePass::key_gradients || pass == TilePass::gradients ? Owner::keys : Owner::queries,
           .launch = launch};

@@ -1,5 +1,7 @@
 #include "kernels/cuda/key_gradients.cuh"
 
+#include <algorithm>
+
 #include "kernels/cuda/instances.hpp"
 
 namespace distattn::kernels::cuda {
@@ -16,10 +18,13 @@ template <class Element, int head_dim, int value_dim>
 AttendKernel entry_in_halves() {
   using OfKeys = KeyGradientsShape<Element, head_dim, value_dim, KeyGradients::of_keys>;
   using OfValues = KeyGradientsShape<Element, head_dim, value_dim, KeyGradients::of_values>;
-  return instance<OfKeys>(TilePass::key_gradients, 80, [](const AttendParams& p, unsigned grid, Stream stream) {
-    const int status = launch_key_gradients<OfKeys>(p, grid, stream);
-    return status != 0 ? status : launch_key_gradients<OfValues>(p, grid, stream);
-  });
+  const auto launch = [](const AttendParams& params, unsigned grid, Stream stream) {
+    const int status = launch_key_gradients<OfKeys>(params, grid, stream);
+    return status != 0 ? status : launch_key_gradients<OfValues>(params, grid, stream);
+  };
+  AttendKernel kernel = instance<OfKeys>(TilePass::key_gradients, 80, launch);
+  kernel.shared_bytes = std::max(OfKeys::shared_bytes, OfValues::shared_bytes);
+  return kernel;
 }
 
 }  // namespace

@@ -70,7 +70,7 @@ std::shared_ptr<std::byte> kernel_memory(std::size_t bytes) {
           }};
 }
 
-bool has_hopper_units() { return cuda::driver_for(0).architecture() == 90; }
+bool has_hopper_units() { return cuda::driver_for(0).capability().architecture == 90; }
 
 /// Brings all memory to the GPU first, as programs have it: nothing says that the copy engine waits for pages.
 int run_kernels(std::uint64_t, const std::function<int(distattn::kernels::cuda::Stream)>& start) {

@@ -144,7 +144,7 @@ void check_that_bits_repeat(const Problem& problem, int architecture) {
 std::vector<kernels::cuda::TilePass> backward_passes(int architecture, GradientOrder order, int head_dim) {
   std::vector<kernels::cuda::TilePass> passes;
   const kernels::TileShape shape{DType::bf16, 1, {}, head_dim, 128};
-  for (const auto* kernel : backends::cuda::tile_kernels(Pass::backward, shape, 512, {architecture, order})) {
+  for (const auto* kernel : backends::cuda::tile_kernels(Pass::backward, shape, 512, {{architecture}, order})) {
     passes.push_back(kernel->pass);
   }
   return passes;
@@ -253,6 +253,13 @@ TEST_CASE("what no kernel computes is refused, naming what exists", "[simt]") {
   const std::string why = device->why_not(problem_of(DType::fp64, 8, 1, 1, 64, 64), Pass::forward);
   CHECK(why.find("no CUDA kernel for fp64") != std::string::npos);
   CHECK(why.find("bf16 128/128 from sm_80") != std::string::npos);
+
+  gpu = std::make_unique<simt::EmulatedDriver>(seed, 89);
+  gpu->limit_shared_memory(99 * 1024);
+  const auto small = make_device("cuda", {});
+  CHECK(small->why_not(problem_of(DType::bf16, 8, 1, 1, 64, 64), Pass::backward).empty());
+  CHECK_THAT(small->why_not(problem_of(DType::bf16, 8, 1, 1, 256, 256), Pass::backward),
+             contains_text("256/256 on sm_89 in the 101376 bytes of shared memory that a block may have"));
 }
 
 TEST_CASE("a caller's stream orders the device among the caller's own work", "[simt]") {

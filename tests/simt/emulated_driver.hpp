@@ -19,13 +19,15 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
 
   std::string_view name() const override { return "emulated"; }
   std::string identity() const override { return "emulated " + std::to_string(first_seed_); }
-  int architecture() const override { return architecture_; }
+  distattn::kernels::cuda::Capability capability() const override { return {architecture_, block_shared_bytes_}; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, distattn::MemorySpace space) override;
   std::unique_ptr<distattn::backends::cuda::Stream> make_stream(
       distattn::backends::cuda::StreamPriority priority) override;
   /// `stream` is the handle() of a stream of this driver.
   std::unique_ptr<distattn::backends::cuda::Stream> adopt_stream(void* stream) override;
   void check(int status, const char* what) const override;
+  /// Of a GPU with less room for a block than others of its generation. Before any device is made.
+  void limit_shared_memory(std::size_t block_bytes) { block_shared_bytes_ = block_bytes; }
   /// Makes the `count`-th launch fail that does `what`. Before any launch.
   void fail_when(std::string what, int count) {
     failing_ = std::move(what);
@@ -35,6 +37,7 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
  private:
   const std::uint64_t first_seed_;
   const int architecture_;
+  std::size_t block_shared_bytes_ = 227 * 1024;
   std::atomic<std::uint64_t> seed_;
   std::atomic<std::size_t> free_bytes_;
   std::string failing_;

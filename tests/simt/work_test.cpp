@@ -142,7 +142,7 @@ TEST_CASE("rows that see nothing get a block only where they must be written", "
 TEST_CASE("query heads share a block where they share their keys and leave half of it empty", "[simt]") {
   const auto heads_of_block = [](const Heads& heads, std::int64_t queries = 64, const char* variant = "") {
     const AttendKernel* kernel =
-        find_attend_kernel(TilePass::forward, {DType::bf16, 1, heads, 128, 128}, 90, variant, queries);
+        find_attend_kernel(TilePass::forward, {DType::bf16, 1, heads, 128, 128}, {90}, variant, queries);
     REQUIRE(kernel != nullptr);
     return kernel->tile.heads;
   };
@@ -158,23 +158,26 @@ TEST_CASE("query heads share a block where they share their keys and leave half 
 }
 
 TEST_CASE("the tightest kernel is chosen, and a miss says what exists", "[simt]") {
-  const AttendKernel* kernel = find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 80, 64}, 90);
+  const AttendKernel* kernel = find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 80, 64}, {90});
   REQUIRE(kernel != nullptr);
   CHECK(kernel->head_dim == 96);
-  kernel = find_attend_kernel(TilePass::key_gradients, {DType::fp16, 1, {}, 192, 192}, 80);
+  kernel = find_attend_kernel(TilePass::key_gradients, {DType::fp16, 1, {}, 192, 192}, {80});
   REQUIRE(kernel != nullptr);
   CHECK((kernel->head_dim == 256 && kernel->owner == Owner::keys));
-  CHECK(find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 64, 64}, 75) == nullptr);
+  CHECK(find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 64, 64}, {75}) == nullptr);
   for (const int architecture : {80, 89, 90, 100}) {
-    kernel = find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 128, 128}, architecture);
+    kernel = find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 128, 128}, {architecture});
     REQUIRE(kernel != nullptr);
     CHECK(kernel->architecture == (architecture == 90 ? 90 : 80));
   }
-  CHECK(find_attend_kernel(TilePass::forward, {DType::fp64, 1, {}, 64, 64}, 90) == nullptr);
+  CHECK(find_attend_kernel(TilePass::forward, {DType::fp64, 1, {}, 64, 64}, {90}) == nullptr);
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    for (int dim = 8; dim <= 256; dim += 8) CHECK(why_no_attend_kernel(dtype, dim, dim, 80).empty());
+    for (int dim = 8; dim <= 256; dim += 8) CHECK(why_no_attend_kernel(dtype, dim, dim, {80}).empty());
   }
-  const std::string why = why_no_attend_kernel(DType::fp64, 64, 32, 90);
+  for (const AttendKernel& each : attend_kernels()) CHECK((each.shared_bytes > 0 && each.shared_bytes <= 227 * 1024));
+  CHECK(find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 64, 64}, {89, 99 * 1024}) != nullptr);
+  CHECK(find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 256, 256}, {89, 99 * 1024}) == nullptr);
+  const std::string why = why_no_attend_kernel(DType::fp64, 64, 32, {90});
   CHECK(why.find("fp64 with head dimension 64/32 on sm_90") != std::string::npos);
   CHECK(why.find("bf16 192/128 from sm_80") != std::string::npos);
 }
