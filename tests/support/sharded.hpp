@@ -51,8 +51,8 @@ struct ShardedRun {
 };
 ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run);
 
-/// The largest of the relative L2 errors of o, dq, dk, dv and the error of lse, as tolerance() means them. Rows that see
-/// no key must be −∞ on both sides, and nothing may be NaN: else the error is infinite.
+/// The largest of the relative L2 errors of o, dq, dk, dv and the error of lse, as tolerance() means them. Rows that
+/// see no key must be −∞ on both sides, and nothing may be NaN: else the error is infinite.
 double largest_error(const ExactResult& got, const ExactResult& exact);
 
 }  // namespace distattn::test

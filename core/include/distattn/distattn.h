@@ -119,8 +119,8 @@ typedef struct distattn_options {
   void (*release)(void* user, void* memory);
   void* user; /**< handed to both */
   /**
-   * This rank among local_ranks, which also says its GPU; -1: what the launcher says, whose word NCCL takes too, or
-   * where ranks are threads or callbacks their rank, in both cases also in a group.
+   * This rank among local_ranks, which also says its GPU; -1: what the launcher says, as for the communicator,
+   * or where ranks are threads or callbacks their rank, in both cases also in a group.
    */
   int32_t local_rank;
   /**
