@@ -11,6 +11,7 @@
 #include "distattn/error.hpp"
 #include "distattn/words.hpp"
 #include "launch_options.hpp"
+#include "memory.hpp"
 #include "option.hpp"
 #include "output.hpp"
 #include "prepared.hpp"
@@ -66,15 +67,25 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   run.threads = choose_threads(options.launch.threads, world.local_size());
   run.backend = choose_backend(options.launch, run.problem, Passes::both);
   run.gradient_order = options.launch.gradient_order();
-  run.attention = decided_by_first(world, [&] {
+  const AttentionOptions attention = decided_by_first(world, [&] {
     return attention_options(options.schedule.schedules.front(), run.problem, world.size(), run.threads,
                              on_nodes_of(world, options.schedule), Passes::both);
   });
+  run.plan = std::make_shared<const AttentionPlan>(run.problem, world.size(), attention);
   run.steps = static_cast<int>(options.steps);
   run.seed = static_cast<std::uint64_t>(options.seed);
-  run.memory_bytes = options.schedule.memory_bytes;
   run.verify = options.verify ? step::Verify::yes : step::Verify::no;
   return run;
+}
+
+/// Refuses what takes more than --memory or than this node has, before anything is allocated.
+void check_memory(const World& world, const step::TrainingRun& run, const ScheduleOptions& options) {
+  const double needed = step::rank_bytes(run);
+  if (options.memory_bytes && needed > static_cast<double>(*options.memory_bytes)) {
+    refuse(fmt::format("a step needs {} a rank (--memory allows {}) use more ranks, or keep less with --checkpoint",
+                       bytes_in_words(needed), bytes_in_words(static_cast<double>(*options.memory_bytes))));
+  }
+  require_memory(step::node_bytes(run, world.local_size()), "this step");
 }
 
 Json json_of(const step::StepReport& report, const std::optional<step::GradientError>& error) {
@@ -127,6 +138,7 @@ std::string command_text(const StepOptions& options) {
 Outcome run_step(World& world, const StepOptions& options) {
   agree_on_command(world, command_text(options));
   const step::TrainingRun run = training_run_of(world, options);
+  check_memory(world, run, options.schedule);
   const auto tokens = options.text.empty() ? step::TokenSource::random(run.problem.seq_q, run.shape.vocab, run.seed)
                                            : step::TokenSource::text(options.text, run.problem.seq_q, run.shape.vocab);
   Json json = Json::array();

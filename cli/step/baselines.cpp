@@ -38,7 +38,7 @@ double attention_seconds(const StepSetting& setting, const Machine& machine, Pas
 }
 
 double state_bytes(const ModelShape& shape, int ranks) {
-  return state_bytes_per_parameter * static_cast<double>(parameter_count(parameters_of(shape))) / ranks;
+  return state_bytes_per_parameter * parameter_count(shape) / ranks;
 }
 
 double checkpointed_bytes(const StepSetting& setting, double tokens) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cli/step/random.hpp"
+#include "cli/step/work.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::step {
@@ -11,7 +12,33 @@ namespace {
 constexpr double weight_deviation = 0.02;
 
 void require_positive(std::int64_t value, const char* name) {
-  if (value <= 0) refuse(std::string(name) + " is " + std::to_string(value) + " (it must be positive)");
+  if (value <= 0) refuse(std::string(name) + " is " + std::to_string(value) + " (it must be positive) give 1 or more");
+}
+
+/// Names and shapes, without offsets.
+std::vector<Parameter> before_layers(const ModelShape& shape) { return {{"embedding", shape.vocab, shape.hidden}}; }
+
+std::vector<Parameter> in_layer(const ModelShape& shape) {
+  const std::int64_t h = shape.hidden, f = shape.ffn, kv = shape.kv_width();
+  return {{"attention_gain", 1, h, Initial::one},
+          {"wq", h, h},
+          {"wk", h, kv},
+          {"wv", h, kv},
+          {"wo", h, h},
+          {"ffn_gain", 1, h, Initial::one},
+          {"w1", h, f},
+          {"w3", h, f},
+          {"w2", f, h}};
+}
+
+std::vector<Parameter> after_layers(const ModelShape& shape) {
+  return {{"final_gain", 1, shape.hidden, Initial::one}, {"head", shape.hidden, shape.vocab}};
+}
+
+double count_of(const std::vector<Parameter>& some) {
+  double count = 0;
+  for (const Parameter& p : some) count += static_cast<double>(p.rows) * static_cast<double>(p.cols);
+  return count;
 }
 
 }  // namespace
@@ -31,6 +58,11 @@ void check(const ModelShape& shape) {
     refuse("kv-heads " + std::to_string(shape.kv_heads) + " do not divide heads " + std::to_string(shape.heads) +
            " (query heads share key heads evenly) choose a divisor");
   }
+  if (state_bytes_per_parameter * parameter_count(shape) >= 0x1p63) {
+    refuse("layers " + std::to_string(shape.layers) + " with hidden " + std::to_string(shape.hidden) + ", ffn " +
+           std::to_string(shape.ffn) + " and vocab " + std::to_string(shape.vocab) +
+           " (sizes overflow 63 bits) choose less");
+  }
 }
 
 Problem attention_problem(const ModelShape& shape, std::int64_t sequence, const Mask& mask) {
@@ -45,31 +77,23 @@ Problem attention_problem(const ModelShape& shape, std::int64_t sequence, const 
 
 std::vector<Parameter> parameters_of(const ModelShape& shape) {
   std::vector<Parameter> all;
-  const auto add = [&](std::string name, std::int64_t rows, std::int64_t cols, Initial initial = Initial::gaussian) {
-    const std::size_t offset = all.empty() ? 0 : all.back().offset + all.back().size();
-    all.push_back({std::move(name), rows, cols, initial, offset});
+  const auto append = [&all](const std::string& prefix, const std::vector<Parameter>& some) {
+    for (const Parameter& p : some) {
+      all.push_back({prefix + p.name, p.rows, p.cols, p.initial, parameter_count(all)});
+    }
   };
-  const std::int64_t h = shape.hidden, f = shape.ffn;
-  add("embedding", shape.vocab, h);
-  for (int layer = 0; layer < shape.layers; ++layer) {
-    const std::string prefix = "layer" + std::to_string(layer) + ".";
-    add(prefix + "attention_gain", 1, h, Initial::one);
-    add(prefix + "wq", h, h);
-    add(prefix + "wk", h, shape.kv_width());
-    add(prefix + "wv", h, shape.kv_width());
-    add(prefix + "wo", h, h);
-    add(prefix + "ffn_gain", 1, h, Initial::one);
-    add(prefix + "w1", h, f);
-    add(prefix + "w3", h, f);
-    add(prefix + "w2", f, h);
-  }
-  add("final_gain", 1, h, Initial::one);
-  add("head", h, shape.vocab);
+  append("", before_layers(shape));
+  for (int layer = 0; layer < shape.layers; ++layer) append("layer" + std::to_string(layer) + ".", in_layer(shape));
+  append("", after_layers(shape));
   return all;
 }
 
 std::size_t parameter_count(std::span<const Parameter> parameters) {
   return parameters.empty() ? 0 : parameters.back().offset + parameters.back().size();
+}
+
+double parameter_count(const ModelShape& shape) {
+  return count_of(before_layers(shape)) + shape.layers * count_of(in_layer(shape)) + count_of(after_layers(shape));
 }
 
 template <class T>

@@ -2,6 +2,7 @@
 /// The decoder of spec §7: its shape, and its parameters as one flat run of numbers with names.
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 #include <vector>
@@ -21,13 +22,17 @@ struct ModelShape {
   int heads = 4, kv_heads = 4;
 
   int head_dim() const { return static_cast<int>(hidden / heads); }
-  std::int64_t kv_width() const { return std::int64_t{kv_heads} * head_dim(); }
+  std::int64_t kv_width() const { return hidden / heads * kv_heads; }
 };
 
-/// 8/3 of hidden, rounded up to a multiple of 8: as much work as the 4 · hidden of an ungated feed-forward part.
-constexpr std::int64_t usual_ffn(std::int64_t hidden) { return 8 * ((hidden + 2) / 3); }
+/// 8/3 of hidden, rounded up to a multiple of 8: as much work as the 4 · hidden of an ungated feed-forward part. Where
+/// that passes 63 bits the largest size, which check() refuses.
+constexpr std::int64_t usual_ffn(std::int64_t hidden) {
+  constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  return hidden > most / 4 ? most : 8 * ((hidden + 2) / 3);
+}
 
-/// Throws Error(usage) for sizes that are not positive and heads that do not divide.
+/// Throws Error(usage) for sizes that are not positive, heads that do not divide, and bytes that overflow 63 bits.
 void check(const ModelShape& shape);
 
 /// The attention that every layer poses, of one sequence, in fp32.
@@ -48,6 +53,8 @@ struct Parameter {
 /// In the order of the flat run: embedding, layers, final gain, head.
 std::vector<Parameter> parameters_of(const ModelShape& shape);
 std::size_t parameter_count(std::span<const Parameter> parameters);
+/// The same of all parameters, for any shape with heads.
+double parameter_count(const ModelShape& shape);
 
 /// Values of all parameters. They depend on the seed, the parameter and the element only, not on ranks; always of
 /// float precision, so that the float64 step starts from the same numbers.

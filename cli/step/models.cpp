@@ -44,7 +44,8 @@ std::pair<std::string_view, std::int64_t> read_field(std::string_view field) {
   if (equals == std::string_view::npos ||
       std::from_chars(field.data() + equals + 1, end, value) != std::from_chars_result{end, std::errc()} ||
       value <= 0 || value > std::numeric_limits<int>::max()) {
-    refuse("model field '" + std::string(field) + "' is not a word, '=' and a positive number");
+    refuse("model field '" + std::string(field) +
+           "' (not a size with its name) write a word, '=' and a positive number: layers=4");
   }
   return {field.substr(0, equals), value};
 }
@@ -57,7 +58,8 @@ ModelShape read_model(std::string_view text) {
     const auto [name, value] = read_field(text.substr(0, comma));
     const auto field = fields.find(name);
     if (field == fields.end()) {
-      refuse("model field '" + std::string(name) + "' is unknown (known: layers, hidden, heads, kv-heads, ffn, vocab)");
+      refuse("model field '" + std::string(name) +
+             "' is unknown (no size of a model) choose layers, hidden, heads, kv-heads, ffn or vocab");
     }
     field->second = value;
     text.remove_prefix(std::min(comma + 1, text.size()));

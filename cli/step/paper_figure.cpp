@@ -116,9 +116,7 @@ double PaperFigures::compute(const json& quantity) const {
 
 double PaperFigures::figure(const json& fields) const {
   const auto name = fields.at("figure").get<std::string>();
-  if (name == "parameters") {
-    return static_cast<double>(parameter_count(parameters_of(find_model(fields.at("model").get<std::string>()))));
-  }
+  if (name == "parameters") return parameter_count(find_model(fields.at("model").get<std::string>()));
   const Machine on = machine(fields);
   const StepSetting setting = setting_of(fields, on);
   if (!fields.contains("baseline")) return step_figure(name, setting, on, fields);

@@ -13,7 +13,12 @@
 namespace distattn::step {
 namespace {
 
-std::int64_t whole(double value) { return static_cast<std::int64_t>(std::llround(value)); }
+/// A count of bytes.
+std::int64_t whole(double value) {
+  if (value >= 0x1p63)
+    refuse("a rank's bytes of this step (sizes overflow 63 bits) choose a smaller model or sequence");
+  return static_cast<std::int64_t>(std::llround(value));
+}
 
 double sum(const std::vector<std::int64_t>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
@@ -79,15 +84,15 @@ namespace {
 void predict_seconds(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
                      const Machine& machine, double tokens, double traffic, StepPrediction& step) {
   const double repeats = setting.micro_batches;
-  const double passes_back = step.attention_backwards;
-  const double passes_again = step.attention_forwards - step.attention_backwards;
+  const auto passes_forward = static_cast<double>(step.attention_forwards);
+  const auto passes_back = static_cast<double>(step.attention_backwards);
   DenseWork backward = backward_work(setting.shape, tokens);
   backward += recomputed_work(setting.shape, policy, tokens);
   step.forward_s = repeats * dense_seconds(forward_work(setting.shape, tokens), setting, machine) +
                    passes_back * attention.forward_s;
-  step.backward_s = repeats * dense_seconds(backward, setting, machine) + passes_again * attention.forward_s +
-                    passes_back * attention.backward_s;
-  step.attention_s = step.attention_forwards * attention.forward_s + passes_back * attention.backward_s;
+  step.backward_s = repeats * dense_seconds(backward, setting, machine) +
+                    (passes_forward - passes_back) * attention.forward_s + passes_back * attention.backward_s;
+  step.attention_s = passes_forward * attention.forward_s + passes_back * attention.backward_s;
   step.gradient_s = ring_seconds(traffic, setting.ranks, machine);
   // Weights, gradients and moments are read, all but the gradients written: 7 values of the 4 that a parameter has.
   const double touched = 7.0 / 4 * static_cast<double>(step.state_bytes);
@@ -99,13 +104,15 @@ void predict_seconds(const StepSetting& setting, const CheckpointPolicy& policy,
 }
 
 void predict_bytes(const StepSetting& setting, const AttentionCost& attention, double traffic, StepPrediction& step) {
-  step.forward_bytes = whole(step.attention_forwards * sum(attention.forward_sent));
-  step.backward_bytes = whole(step.attention_backwards * sum(attention.backward_sent));
+  const auto forwards = static_cast<double>(step.attention_forwards);
+  const auto backwards = static_cast<double>(step.attention_backwards);
+  step.forward_bytes = whole(forwards * sum(attention.forward_sent));
+  step.backward_bytes = whole(backwards * sum(attention.backward_sent));
   step.gradient_bytes = whole(setting.ranks * traffic);
   for (std::size_t rank = 0; rank < attention.forward_sent.size(); ++rank) {
-    const std::int64_t sent = step.attention_forwards * attention.forward_sent[rank] +
-                              step.attention_backwards * attention.backward_sent[rank] + whole(traffic);
-    step.bytes_sent_max = std::max(step.bytes_sent_max, sent);
+    const double sent = forwards * static_cast<double>(attention.forward_sent[rank]) +
+                        backwards * static_cast<double>(attention.backward_sent[rank]) + traffic;
+    step.bytes_sent_max = std::max(step.bytes_sent_max, whole(sent));
   }
 }
 
@@ -117,7 +124,7 @@ void predict_memory(const StepSetting& setting, const CheckpointPolicy& policy, 
   step.peak_offloaded_bytes = whole(activations.host);
   step.peak_memory_bytes = whole(activations.compute);
   const double grows = activations.compute + static_cast<double>(attention.buffer_bytes);
-  step.memory_bytes = step.state_bytes + whole(grows);
+  step.memory_bytes = whole(static_cast<double>(step.state_bytes) + grows);
   // Activations and attention buffers grow in proportion to the sequence.
   const std::int64_t memory = setting.memory_bytes.value_or(machine.memory_of_rank(setting.ranks));
   const auto room = static_cast<double>(memory - step.state_bytes);
@@ -131,10 +138,10 @@ StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& 
                             const Machine& machine) {
   const double tokens =
       static_cast<double>(setting.batch) * std::ceil(static_cast<double>(setting.sequence) / setting.ranks);
-  const auto parameters = static_cast<double>(parameter_count(parameters_of(setting.shape)));
+  const auto parameters = parameter_count(setting.shape);
   const double traffic = parameter_traffic(setting, parameters);
   StepPrediction step;
-  step.attention_backwards = setting.micro_batches * setting.shape.layers;
+  step.attention_backwards = std::int64_t{setting.micro_batches} * setting.shape.layers;
   step.attention_forwards = step.attention_backwards * attention_forwards(policy);
   step.state_bytes =
       whole(state_bytes_per_parameter * parameters / (setting.state == StatePlacement::sharded ? setting.ranks : 1));

@@ -58,7 +58,7 @@ AttentionCost attention_cost(const StepSetting& setting, const Machine& machine)
 /// Names and meanings are those of StepReport (trainer.hpp).
 struct StepPrediction {
   double seconds = 0, forward_s = 0, backward_s = 0, attention_s = 0, gradient_s = 0, optimizer_s = 0;
-  int attention_forwards = 0, attention_backwards = 0;
+  std::int64_t attention_forwards = 0, attention_backwards = 0;
   std::int64_t forward_bytes = 0, backward_bytes = 0, gradient_bytes = 0, bytes_sent_max = 0;
   std::int64_t peak_activation_bytes = 0, peak_offloaded_bytes = 0, peak_memory_bytes = 0;
   std::int64_t state_bytes = 0;       ///< weights, gradients and moments of a rank

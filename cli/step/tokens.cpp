@@ -32,9 +32,10 @@ TokenSource TokenSource::text(const std::filesystem::path& path, std::int64_t se
   TokenSource source(sequence, vocab, 0);
   const std::string name = "text " + path.string();
   std::ifstream file(path, std::ios::binary);
-  if (!file.is_open() || std::filesystem::is_directory(path)) refuse(name + " cannot be read (it is no readable file)");
+  if (!file.is_open() || std::filesystem::is_directory(path))
+    refuse("cannot read " + name + " (it is no readable file) give the path of one");
   source.bytes_.assign(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) refuse(name + " cannot be read to its end");
+  if (file.bad()) refuse("cannot read " + name + " (it ends early) try again, or copy it");
   if (source.bytes_.size() < 2) {
     refuse(name + " has " + std::to_string(source.bytes_.size()) +
            " bytes (the loss needs a token and its successor) give a longer one");

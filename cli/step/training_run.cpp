@@ -2,12 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <memory>
 #include <numeric>
 
 #include "cli/step/work.hpp"
 #include "distattn/registry.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn::step {
 namespace {
@@ -19,21 +17,6 @@ GradientError verify_step(const TrainingRun& run, const TokenSource& tokens, con
   const StepGradients exact =
       unsharded_step(run.shape, run.problem.mask, trainer.values(), tokens.batch(step, positions), threads);
   return compare_gradients(trainer.parameters(), trainer.gradients(), exact.values);
-}
-
-void check_memory(const TrainingRun& run, const AttentionPlan& plan) {
-  if (!run.memory_bytes) return;
-  const double tokens = std::ceil(static_cast<double>(run.problem.seq_q) / plan.ranks());
-  const double state = 4.0 * sizeof(float) * static_cast<double>(parameter_count(parameters_of(run.shape)));
-  const auto fullest = [&](Pass pass) {
-    const auto& bytes = plan.counts(pass).memory_bytes;
-    return static_cast<double>(*std::max_element(bytes.begin(), bytes.end()));
-  };
-  const double needed = state + activation_bytes(run.shape, *run.policy, tokens, sizeof(float)).compute +
-                        fullest(Pass::forward) + fullest(Pass::backward);
-  if (needed <= static_cast<double>(*run.memory_bytes)) return;
-  refuse("a step needs " + bytes_in_words(needed) + " a rank (--memory allows " +
-         bytes_in_words(static_cast<double>(*run.memory_bytes)) + ") use more ranks, or keep less with --checkpoint");
 }
 
 void train_rank(const TrainingRun& run, const TokenSource& tokens, Trainer& trainer, Rank rank, int local_ranks,
@@ -49,17 +32,43 @@ void train_rank(const TrainingRun& run, const TokenSource& tokens, Trainer& trai
   }
 }
 
+/// Of one rank's tokens.
+ActivationBytes rank_activations(const TrainingRun& run) {
+  const double tokens = std::ceil(static_cast<double>(run.problem.seq_q) / run.plan->ranks());
+  return activation_bytes(run.shape, *run.policy, tokens, sizeof(float));
+}
+
+/// Weights, gradients, activations and results of the attention in float64.
+double unsharded_bytes(const TrainingRun& run) {
+  const auto tokens = static_cast<double>(run.problem.seq_q);
+  const double attention = 2 * static_cast<double>(run.shape.hidden + run.shape.kv_width()) + run.shape.heads;
+  return 2 * sizeof(double) * parameter_count(run.shape) + sizeof(double) * tokens * attention +
+         activation_bytes(run.shape, checkpoint_policy("none"), tokens, sizeof(double)).compute;
+}
+
 }  // namespace
 
+double rank_bytes(const TrainingRun& run) {
+  const auto fullest = [&](Pass pass) {
+    const auto& bytes = run.plan->counts(pass).memory_bytes;
+    return static_cast<double>(*std::max_element(bytes.begin(), bytes.end()));
+  };
+  return state_bytes_per_parameter * parameter_count(run.shape) + rank_activations(run).compute +
+         fullest(Pass::forward) + fullest(Pass::backward);
+}
+
+double node_bytes(const TrainingRun& run, int ranks) {
+  const double exact = run.verify == Verify::yes ? unsharded_bytes(run) : 0;
+  return ranks * (rank_bytes(run) + rank_activations(run).host) + exact;
+}
+
 void run_training(World& world, const TrainingRun& run, const TokenSource& tokens, const StepSink& on_step) {
-  const auto plan = std::make_shared<const AttentionPlan>(run.problem, world.size(), run.attention);
-  check_memory(run, *plan);
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
     const auto device = make_device(run.backend, {.threads = run.threads,
                                                   .local_ranks = bootstrap.local_size(),
                                                   .local_rank = bootstrap.local_rank(),
                                                   .gradient_order = run.gradient_order});
-    Attention attention(plan, *device, transport);
+    Attention attention(run.plan, *device, transport);
     Trainer trainer(run.shape, *run.policy, tokens, run.seed, attention, bootstrap);
     train_rank(run, tokens, trainer, rank, world.local_size(), on_step);
   });

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -21,21 +22,24 @@ struct TrainingRun {
   ModelShape shape;
   Problem problem;  ///< attention_problem() of the shape, with the mask
   const CheckpointPolicy* policy = nullptr;
-  AttentionOptions attention;
+  std::shared_ptr<const AttentionPlan> plan;  ///< of the problem
   std::string backend;
   GradientOrder gradient_order = GradientOrder::any;
   int threads = 1;  ///< of a rank's attention
   int steps = 1;
   std::uint64_t seed = 0;
   Verify verify = Verify::no;
-  std::optional<std::int64_t> memory_bytes;  ///< most that a rank may use
 };
+
+/// Bytes of the rank that needs most: weights, gradients and moments, activations, attention buffers.
+double rank_bytes(const TrainingRun& run);
+/// Bytes of `ranks` ranks on one node, with what they keep in host memory and what the exact step needs.
+double node_bytes(const TrainingRun& run, int ranks);
 
 /// A step's report and, where it was verified, its gradients' error.
 using StepSink = std::function<void(const StepReport& report, const std::optional<GradientError>& error)>;
 
-/// Calls `on_step` after each step, on the thread of rank 0. Throws what the first rank to fail threw, and Error(usage)
-/// before anything runs where weights, activations and attention buffers need more than the run may use. Collective.
+/// Calls `on_step` after each step, on the thread of rank 0. Throws what the first rank to fail threw. Collective.
 void run_training(World& world, const TrainingRun& run, const TokenSource& tokens, const StepSink& on_step);
 
 /// Largest relative error of a parameter's gradient that a sharded step in fp32 may have.

@@ -65,7 +65,20 @@ def errors():
         short = pathlib.Path(folder, "short")
         short.write_text("a")
         refused(2, "has 1 bytes", "--seq", "16", "--text", str(short))
-        refused(2, "cannot be read", "--seq", "16", "--text", folder)
+        refused(2, "cannot read text", "--seq", "16", "--text", folder)
+
+
+def too_large():
+    small = {"--layers": "1", "--hidden": "16", "--heads": "2", "--seq": "5"}
+
+    def model(**sizes):
+        return [word for pair in {**small, **{"--" + name: size for name, size in sizes.items()}}.items() for word in pair]
+    for sizes in ({"ffn": 2**63 - 1}, {"ffn": 2**62}, {"vocab": 2**60}, {"vocab": 2**63 - 2}, {"hidden": 2**34},
+                  {"hidden": 2**32 + 16}, {"hidden": 2**33 + 16}, {"hidden": 2**63 - 2}):
+        refused(2, "(sizes overflow 63 bits)", model=model(**{name: str(size) for name, size in sizes.items()}))
+    for option, size in (("ffn", "16G"), ("vocab", "16G"), ("layers", str(2**31 - 1))):
+        refused(3, "this step needs ", model=model(**{option: size}))
+    refused(3, "this step needs ", "--verify", model=model(ffn="4G"))
 
 
 def predicted():
@@ -81,6 +94,10 @@ def predicted():
     figures = json.loads(plan("--step", "--paper", "distflashattn", "--json").stdout)
     assert sum(figure["where"] == "Table 1" for figure in figures) == 36
     assert plan("--step").returncode == 2
+    layers = 2**31 - 1
+    deep, = json.loads(plan("--step", f"layers={layers},hidden=256,heads=4,vocab=1", "--machine", "dgx-a100x2", "--seq",
+                            "1K", "--ranks", "8", "--checkpoint", "layer", "--json").stdout)
+    assert deep["attention_forwards"] == 2 * layers
     assert plan("--step", "llama-7b", "--seq", "1K", "--heads", "3").returncode == 2
 
     # The same model, planned and run: counts agree exactly.
@@ -95,6 +112,6 @@ def predicted():
             assert row[field] == run[field], (policy, field, row[field], run[field])
 
 
-for check in (predicted, policies, verified, learnt, errors):
+for check in (predicted, policies, verified, learnt, errors, too_large):
     check()
     print(check.__name__, "fine")

@@ -19,6 +19,7 @@ TEST_CASE("parameters tile the flat run in order, and views see them", "[step]")
     next += parameter.size();
   }
   REQUIRE(parameter_count(parameters) == next);
+  REQUIRE(parameter_count(shape) == static_cast<double>(next));
   const std::size_t layer = 2 * 32 + 2 * 32 * 32 + 2 * 32 * 16 + 3 * 32 * 48;
   REQUIRE(next == 2 * 50 * 32 + 2 * layer + 32);
 
@@ -69,4 +70,11 @@ TEST_CASE("shapes that make no decoder are refused", "[step]") {
   shape.kv_heads = 2;
   shape.layers = 0;
   REQUIRE_THROWS_WITH(check(shape), Contains("layers is 0"));
+  shape.layers = 1;
+  for (const std::int64_t size : {std::int64_t{1} << 56, std::numeric_limits<std::int64_t>::max()}) {
+    ModelShape wide = shape;
+    wide.ffn = size;
+    REQUIRE_THROWS_WITH(check(wide), Contains("(sizes overflow 63 bits)"));
+    REQUIRE(usual_ffn(size) > 0);
+  }
 }

@@ -59,7 +59,7 @@ TEST_CASE("work of a decoder with ffn 8/3 hidden is that of spec §7", "[step]")
 
 TEST_CASE("built-in models have the sizes that their names say", "[step]") {
   const auto billions = [](std::string_view name) {
-    return static_cast<double>(parameter_count(parameters_of(find_model(name)))) * 1e-9;
+    return parameter_count(find_model(name)) * 1e-9;
   };
   REQUIRE(billions("llama-7b") == Approx(6.738).epsilon(1e-3));
   REQUIRE(billions("llama-13b") == Approx(13.016).epsilon(1e-3));
@@ -77,4 +77,6 @@ TEST_CASE("built-in models have the sizes that their names say", "[step]") {
   REQUIRE_THROWS_WITH(find_model("layers=2,width=3"), Contains("'width' is unknown"));
   REQUIRE_THROWS_WITH(find_model("layers=two"), Contains("'layers=two'"));
   REQUIRE_THROWS_WITH(find_model("layers=2,hidden=16"), Contains("heads is 0"));
+  REQUIRE_THROWS_WITH(find_model("layers=0"), Contains("'layers=0' (") && Contains(") write "));
+  REQUIRE_THROWS_WITH(find_model("layers=2,hidden=2147483640,heads=8"), Contains("(sizes overflow 63 bits)"));
 }
