@@ -29,6 +29,15 @@ TEST_CASE("conversion rounds to nearest even", "[convert]") {
   CHECK(converted<double, float>({0.1}, DType::fp64, DType::fp32) == std::vector<float>{0.1f});
 }
 
+TEST_CASE("float64 is rounded to 16 bits once", "[convert]") {
+  const double above_half = 1 + 0x1p-8 + 0x1p-40, below_half = 1 + 0x3p-8 - 0x1p-40;  // as float: the halves themselves
+  const std::vector<double> values = {above_half, -above_half, below_half, -below_half, 1e300, 1e-300, -0.0};
+  CHECK(converted<double, std::uint16_t>(values, DType::fp64, DType::bf16) ==
+        std::vector<std::uint16_t>{0x3f81, 0xbf81, 0x3f81, 0xbf81, 0x7f80, 0, 0x8000});
+  CHECK(converted<double, std::uint16_t>({1 + 0x1p-11 + 0x1p-40, 65520 - 0x1p-30}, DType::fp64, DType::fp16) ==
+        std::vector<std::uint16_t>{0x3c01, 0x7bff});
+}
+
 TEST_CASE("gather takes a rank's tokens in the order of its segments", "[convert]") {
   const std::int64_t first = GENERATE(0, -2);  // more queries than keys: negative positions
   const bool fortran = GENERATE(false, true);

@@ -11,7 +11,7 @@ std::vector<Baseline> baselines(const Problem& problem, int ranks) {
   const std::string padding = padded == problem.heads
                                   ? ""
                                   : fmt::format(", {} heads padded to {}: {:.1f} % of its work is waste", problem.heads,
-                                                padded, 100.0 * (padded - problem.heads) / problem.heads);
+                                                padded, 100.0 * (padded - problem.heads) / padded);
   return {
       {"megatron", 4, 6, "tensor parallelism of the whole layer: six all-gathers, four reduce-scatters" + padding},
       {"megatron-recompute", 8, 6, "the same, its forward run again by checkpointing" + padding},
