@@ -41,4 +41,6 @@ TEST_CASE("mask files of another form are refused") {
   require_refused(R"([{"q":[0,1e30],"k":[0,1],"diff":[0,1]}])", "positions");
   require_refused(R"([{"q":[0,18446744073709551615],"k":[0,1],"diff":[0,1]}])", "positions");
   require_refused(R"([{"q":[0,1],"k":[0,1],"diff":[0,1],"color":1}])", "color");
+  require_refused(R"([{"q":[32,0],"k":[0,1],"diff":[0,1]}])", "[0] has a range that runs backwards");
+  require_refused(R"([{"q":[0,1],"k":[0,1],"diff":[0,1]},{"q":[1,2],"k":[0,1],"diff":[5,2]}])", "[1] has a range");
 }

@@ -45,7 +45,7 @@ TEST_CASE("shapes that nobody computes are refused") {
   require_refused([](Problem& p) { p.kv_heads = 5; }, "12 heads on 5 kv-heads");
   require_refused([](Problem& p) { p.head_dim = 0; }, "pad it to 8");
   require_refused([](Problem& p) { p.head_dim = 100; }, "pad it to 104");
-  require_refused([](Problem& p) { p.value_dim = 264; }, "8 to 256");
+  require_refused([](Problem& p) { p.value_dim = 264; }, "choose 256 or less");
   require_refused([](Problem& p) { p.wire = DType::fp16; }, "wire type fp16");
   require_refused([](Problem& p) { p.scale = std::numeric_limits<double>::infinity(); }, "scale");
   require_refused([](Problem& p) { p.batch = std::int64_t{1} << 55; }, "overflow");

@@ -174,7 +174,8 @@ TEST_CASE("a pair shares one layout") {
   CHECK(std::holds_alternative<std::string>(pair("ring/balanced-split")));
   CHECK(std::get<std::string>(pair("usp:3/ring")) == "3 head groups do not divide 8 ranks");
   CHECK_THROWS_AS(pair("ring/burst/ring"), Error);
-  CHECK_THROWS_AS(pair("ring/"), Error);
+  for (const char* name : {"ring/", "/ring"}) CHECK_THROWS_WITH(pair(name), contains_text("lacks a side"));
+  for (const char* name : {"auto/ring", "ring/auto"}) CHECK_THROWS_WITH(pair(name), contains_text("auto alone"));
 }
 
 TEST_CASE("all names every fixed schedule and the meshes that fit") {

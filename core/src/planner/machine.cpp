@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -19,11 +20,13 @@ constexpr std::string_view folder = "machines/";
 
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!file || !(text << file.rdbuf())) {
+  std::error_code ignored;
+  if (!file || std::filesystem::is_directory(path, ignored)) {
     refuse(fmt::format("no machine '{}' (neither built in nor a readable file) use {}, this, or a description's path",
                        path, fmt::join(built_in_machines(), ", ")));
   }
+  std::ostringstream text;
+  text << file.rdbuf();
   return text.str();
 }
 

@@ -65,7 +65,13 @@ Mask mask_from_json(std::string_view text, const std::string& origin) {
                     origin));
   }
   std::vector<Band> bands;
-  for (const json& band : list) bands.push_back(band_from_json(band, origin, fmt::format("[{}]", bands.size())));
+  for (const json& object : list) {
+    const std::string path = fmt::format("[{}]", bands.size());
+    const Band band = band_from_json(object, origin, path);
+    if (band.q0 > band.q1 || band.k0 > band.k1 || band.lo > band.hi)
+      refuse(fmt::format("{} has a range that runs backwards ({}) write the lower bound first", path, origin));
+    bands.push_back(band);
+  }
   Mask mask = band_mask(std::move(bands));
   mask.name = origin;
   return mask;

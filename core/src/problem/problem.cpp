@@ -18,11 +18,10 @@ void check_count(std::string_view what, std::int64_t value) {
 }
 
 void check_dim(std::string_view what, int dim) {
-  if (dim < 8 || dim > 256 || dim % 8 != 0)
-    refuse(fmt::format("{} is {} (kernels take 8 to 256, a multiple of 8) pad it to {}", what, dim,
-                       dim > 256 ? 256
-                       : dim < 8 ? 8
-                                 : (dim + 7) / 8 * 8));
+  if (8 <= dim && dim <= 256 && dim % 8 == 0) return;
+  const std::string advice =
+      dim > 256 ? "choose 256 or less" : fmt::format("pad it to {}", dim < 8 ? 8 : (dim + 7) / 8 * 8);
+  refuse(fmt::format("{} is {} (kernels take 8 to 256, a multiple of 8) {}", what, dim, advice));
 }
 
 bool product_fits(std::initializer_list<std::int64_t> factors) {

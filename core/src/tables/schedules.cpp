@@ -28,6 +28,13 @@ std::string known_names() {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+void check_pair(std::string_view name, std::string_view forward, std::string_view backward) {
+  if (forward.empty() || backward.empty())
+    refuse(fmt::format("schedule {} lacks a side (a pair names the forward and the backward one) write F/B", name));
+  if (forward == "auto" || backward == "auto")
+    refuse(fmt::format("schedule {} (auto chooses both passes together) write auto alone, or name two", name));
+}
+
 std::string to_string(const Layout& layout) {
   return layout.split == 1 ? name_of(layout.kind) : fmt::format("{} split {}", name_of(layout.kind), layout.split);
 }
@@ -60,6 +67,7 @@ RecipeOrReason resolve_schedule(std::string_view name, const Problem& problem, i
 
 std::variant<RecipePair, std::string> resolve_pair(std::string_view name, const Problem& problem, int ranks) {
   const std::size_t slash = name.find('/');
+  if (slash != std::string_view::npos) check_pair(name, name.substr(0, slash), name.substr(slash + 1));
   RecipeOrReason forward = resolve_schedule(name.substr(0, slash), problem, ranks);
   RecipeOrReason backward =
       slash == std::string_view::npos ? forward : resolve_schedule(name.substr(slash + 1), problem, ranks);
