@@ -82,11 +82,13 @@ Inputs Inputs::random(const Shape& shape, std::uint64_t seed) {
   return inputs;
 }
 
-std::optional<DType> Inputs::stored_dtype() const {
-  if (seed_) return std::nullopt;
-  DType widest = views_.front().dtype;
-  for (const ConstTensorView& view : views_) {
-    if (view.data != nullptr && size_of(view.dtype) > size_of(widest)) widest = view.dtype;
+const StoredArray* Inputs::widest() const {
+  const StoredArray* widest = nullptr;
+  for (const char* const name : names) {
+    const auto found = arrays_.find(name);
+    if (found == arrays_.end()) continue;
+    const StoredArray& array = found->second;
+    if (widest == nullptr || size_of(array.tensor().dtype) > size_of(widest->tensor().dtype)) widest = &array;
   }
   return widest;
 }

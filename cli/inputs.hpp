@@ -27,8 +27,8 @@ class Inputs {
 
   const Shape& shape() const { return shape_; }
   bool has_batch() const { return has_batch_; }
-  /// The widest element type of the files; nothing for random values.
-  std::optional<DType> stored_dtype() const;
+  /// The array of the widest element type; null for random values.
+  const StoredArray* widest() const;
   /// Where q came from, for messages.
   const std::string& origin() const { return origin_; }
 

@@ -16,7 +16,9 @@ constexpr std::int64_t most_blocks = 1 << 24;
 
 std::vector<std::int64_t> parse_window(std::string_view option, std::string_view text) {
   std::vector<std::int64_t> sides;
-  for (const std::string& item : parse_list(option, text)) sides.push_back(parse_integer(option, item));
+  for (const std::string& item : parse_list(option, text)) {
+    sides.push_back(item == "-1" ? -1 : parse_size(option, item));
+  }
   if (sides.size() != 2) refuse(fmt::format("{} {} (not two numbers) write it as L,R; -1 is unlimited", option, text));
   return sides;
 }

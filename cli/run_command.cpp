@@ -24,6 +24,7 @@ struct RunCommandOptions {
   LaunchOptions launch;
   std::string program, out, svg, trace;
   std::int64_t runs = 1, warmups = 0;
+  bool seeded = false;  ///< --seed was given
   bool backward = false, check = false, json = false;
 };
 
@@ -39,10 +40,11 @@ Passes passes_of(const AttentionPlan& plan) { return plan.has(Pass::backward) ? 
 /// float64 files are not narrowed unless that was asked for.
 DType dtype_of(const RunCommandOptions& options, const Inputs& inputs) {
   if (options.problem.dtype) return *options.problem.dtype;
-  if (inputs.stored_dtype() != DType::fp64) return DType::fp32;
+  const StoredArray* const widest = inputs.widest();
+  if (widest == nullptr || widest->tensor().dtype != DType::fp64) return DType::fp32;
   if (options.launch.backend == "reference") return DType::fp64;
   refuse(fmt::format("{} is float64 (it would be rounded) add --dtype fp32, or --backend reference to keep it",
-                     inputs.origin()));
+                     widest->origin()));
 }
 
 RunOptions run_options(const RunCommandOptions& options, const World& world, const Problem& problem, Passes passes) {
@@ -101,18 +103,15 @@ Job program_job(World& world, const RunCommandOptions& options, Prepared prepare
   return {std::move(inputs), std::move(prepared), chosen};
 }
 
-/// Draws, on rank 0.
-void write_pictures(const RunCommandOptions& options, const AttentionPlan& plan, const Predictions& predictions,
-                    const RunResult& result) {
-  if (!options.svg.empty()) write_svg(options.svg, plan, predictions, result);
-  if (!options.trace.empty()) write_trace(options.trace, plan, predictions, result);
-}
-
 Outcome run(World& world, const RunCommandOptions& options, const std::optional<Prepared>& program) {
   agree_on_command(world, command_text(options));
   const auto [inputs, prepared, chosen] = program ? program_job(world, options, *program) : named_job(world, options);
   const Passes passes = passes_of(*prepared.plan);
   const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
+  const Machine machine = machine_of(options.schedule);
+  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
+  std::optional<PictureFiles> pictures;
+  if (world.first() == 0) pictures.emplace(options.svg, options.trace);
   std::optional<ResultFiles> files;
   if (!options.out.empty()) files.emplace(world, options.out, inputs, passes);
   const RunResult result = run_sharded(world, prepared, inputs, chosen);
@@ -122,21 +121,23 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
     errors = check_results(world, sharding, inputs, result.ranks, passes, prepared.plan->counts(Pass::forward).steps);
   }
   if (files) files->commit(sharding, result.ranks);
-  const Machine machine = machine_of(options.schedule);
-  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
   const Predictions predictions = predict(*prepared.plan, machine, chosen.threads);
-  if (world.first() == 0) write_pictures(options, *prepared.plan, predictions, result);
   const RunReport report{world, prepared, chosen, result, predictions, errors};
   if (options.json) {
     print_json(json_of(report));
   } else {
     print(text_of(report));
   }
+  if (pictures) pictures->commit(*prepared.plan, predictions, result);
   return errors && !errors->within_tolerance() ? Outcome::wrong_result : Outcome::fine;
 }
 
 /// On as many ranks as the options, a program or a launcher say.
 Outcome run(const RunCommandOptions& options) {
+  if (options.seeded && !options.input.random && options.problem.mask.documents.empty()) {
+    refuse(fmt::format("--seed {} (nothing is drawn: values are read, and no --documents are asked for) leave it out",
+                       options.problem.seed));
+  }
   std::optional<Prepared> program;
   std::vector<std::int64_t> ranks = options.schedule.ranks;
   if (!options.program.empty()) {
@@ -161,7 +162,7 @@ Command add_run_command(CLI::App& root) {
   app->add_flag("--backward", options->backward, "Forward, then backward");
   exclude_others(*app, *add_value(*app, "--program", options->program, as_text,
                                   "Run what show printed as JSON, proved first, instead of a named schedule", "FILE"));
-  add_seed_option(*app, options->problem);
+  auto* const seed = add_seed_option(*app, options->problem);
   add_input_options(*app, options->input);
   add_launch_options(*app, options->launch);
   add_value(*app, "-n", options->runs, parse_runs, "Measured runs (default 1)", "N");
@@ -172,7 +173,10 @@ Command add_run_command(CLI::App& root) {
   add_value(*app, "--svg", options->svg, as_text, "Draw the timeline, predicted above measured", "FILE");
   add_value(*app, "--trace", options->trace, as_text, "Write the timeline as a trace for Perfetto", "FILE");
   app->add_flag("--json", options->json, "As one JSON object");
-  return {app, [options] { return run(*options); }};
+  return {app, [options, seed] {
+            options->seeded = seed->count() > 0;
+            return run(*options);
+          }};
 }
 
 }  // namespace distattn::cli

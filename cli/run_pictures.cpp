@@ -1,7 +1,11 @@
 #include "run_pictures.hpp"
 
+#include <fmt/format.h>
+
+#include <filesystem>
+
 #include "distattn/draw.hpp"
-#include "distattn/io.hpp"
+#include "distattn/error.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -37,14 +41,20 @@ Predictions predict(const AttentionPlan& plan, const Machine& machine, int threa
   return predictions;
 }
 
-void write_svg(const std::filesystem::path& path, const AttentionPlan& plan, const Predictions& predictions,
-               const RunResult& result) {
-  write_file(path, drawn(plan, predictions, result, to_svg));
+PictureFiles::PictureFiles(const std::string& svg, const std::string& trace) {
+  const auto place = [](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+  };
+  if (!svg.empty() && !trace.empty() && place(svg) == place(trace)) {
+    refuse(fmt::format("--svg and --trace are both {} (one would replace the other) name two files", svg));
+  }
+  if (!svg.empty()) svg_.emplace(svg);
+  if (!trace.empty()) trace_.emplace(trace);
 }
 
-void write_trace(const std::filesystem::path& path, const AttentionPlan& plan, const Predictions& predictions,
-                 const RunResult& result) {
-  write_file(path, drawn(plan, predictions, result, to_trace));
+void PictureFiles::commit(const AttentionPlan& plan, const Predictions& predictions, const RunResult& result) {
+  if (svg_) svg_->commit(drawn(plan, predictions, result, to_svg));
+  if (trace_) trace_->commit(drawn(plan, predictions, result, to_trace));
 }
 
 }  // namespace distattn::cli

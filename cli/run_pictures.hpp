@@ -1,9 +1,10 @@
 #pragma once
 /// Prediction beside measurement: what a run would have taken, and both as pictures.
 
-#include <filesystem>
 #include <optional>
+#include <string>
 
+#include "distattn/io.hpp"
 #include "distattn/machine.hpp"
 #include "prepared.hpp"
 #include "sharded_run.hpp"
@@ -20,11 +21,16 @@ struct Predictions {
 
 Predictions predict(const AttentionPlan& plan, const Machine& machine, int threads);
 
-/// Writes the passes' timelines, predicted above measured. Throws Error(environment) where it cannot.
-void write_svg(const std::filesystem::path& path, const AttentionPlan& plan, const Predictions& predictions,
-               const RunResult& result);
-/// The same as trace events.
-void write_trace(const std::filesystem::path& path, const AttentionPlan& plan, const Predictions& predictions,
-                 const RunResult& result);
+/// Where pictures of the passes' timelines go, predicted above measured: as SVG, and as trace events.
+class PictureFiles {
+ public:
+  /// Opens the files, before anything is computed; an empty path is none. Throws Error(environment) where it cannot,
+  /// and Error(usage) for one path for both.
+  PictureFiles(const std::string& svg, const std::string& trace);
+  void commit(const AttentionPlan& plan, const Predictions& predictions, const RunResult& result);
+
+ private:
+  std::optional<TextWriter> svg_, trace_;
+};
 
 }  // namespace distattn::cli

@@ -89,7 +89,7 @@ Json json_of(const RunReport& report) {
   json["head_dim"] = problem.head_dim;
   json["value_dim"] = problem.value_dim;
   add_pass(pass_of(report, Pass::forward), json);
-  json["backward"] = nullptr;
+  json["backward"] = false;
   if (plan.has(Pass::backward)) {
     json["backward"] = Json::object();
     add_pass(pass_of(report, Pass::backward), json["backward"]);

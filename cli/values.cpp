@@ -82,15 +82,6 @@ double parse_number(std::string_view option, std::string_view text) {
   return value;
 }
 
-std::int64_t parse_integer(std::string_view option, std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) {
-    refuse_value(option, text, "not a whole number of 63 bits", "give digits");
-  }
-  return value;
-}
-
 std::vector<std::string> parse_list(std::string_view option, std::string_view text) {
   std::vector<std::string> items;
   for (std::size_t begin = 0; begin <= text.size();) {

@@ -18,9 +18,6 @@ std::vector<std::int64_t> parse_sizes(std::string_view option, std::string_view 
 /// A finite decimal number.
 double parse_number(std::string_view option, std::string_view text);
 
-/// A whole number that may be negative.
-std::int64_t parse_integer(std::string_view option, std::string_view text);
-
 /// `text` between commas; empty items are refused.
 std::vector<std::string> parse_list(std::string_view option, std::string_view text);
 

@@ -81,7 +81,24 @@ class NpyWriter {
 /// A whole file. Throws Error(usage) when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
-/// Writes a text file that appears under its name only when complete. Throws Error(environment) if it cannot.
+/// A text file that appears under its name only when complete; destroyed without commit(): nothing is left behind. A
+/// symbolic link is followed. What is no regular file (a pipe, a device) stays, and is written to.
+class TextWriter {
+ public:
+  /// Opens a temporary file in the target folder, or the pipe. Throws Error(environment) if it cannot.
+  explicit TextWriter(const std::filesystem::path& path);
+  ~TextWriter();
+  TextWriter(TextWriter&&) noexcept;
+  TextWriter& operator=(TextWriter&&) noexcept;
+  /// Writes all of the file; once. Throws Error(environment), e.g. on a full disk.
+  void commit(std::string_view text);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+/// The same at once.
 void write_file(const std::filesystem::path& path, std::string_view text);
 
 /// Removes every temporary file of this process's writers: for one that ends without unwinding (a signal).

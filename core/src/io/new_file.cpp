@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,10 +21,45 @@ namespace {
 
 namespace fs = std::filesystem;
 
-[[noreturn]] void fail(const fs::path& path, int error) {
-  throw Error(ErrorKind::environment,
-              fmt::format("cannot write {} ({}) choose a folder with room that you may write to", path.string(),
-                          std::strerror(error)));
+[[noreturn]] void fail(const fs::path& path, const char* why) {
+  throw Error(
+      ErrorKind::environment,
+      fmt::format("cannot write {} ({}) choose a folder with room that you may write to", path.string(), why));
+}
+
+[[noreturn]] void fail(const fs::path& path, int error) { fail(path, std::strerror(error)); }
+
+/// What is behind a name, links followed; nothing where it is free. Refuses folders and what cannot be reached.
+std::optional<struct stat> status_of(const fs::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) {
+    if (errno != ENOENT) fail(path, errno);
+    return std::nullopt;
+  }
+  if (S_ISDIR(status.st_mode)) fail(path, EISDIR);
+  return status;
+}
+
+/// Where a chain of symbolic links ends, whether or not anything is there.
+fs::path followed(fs::path path) {
+  std::error_code failure;
+  while (fs::is_symlink(path, failure)) path = path.parent_path() / fs::read_symlink(path);
+  return path;
+}
+
+bool is_standard_output(const struct stat& status) {
+  struct stat standard {};
+  return ::fstat(STDOUT_FILENO, &standard) == 0 && standard.st_dev == status.st_dev && standard.st_ino == status.st_ino;
+}
+
+/// Writes all of it, at the descriptor's own position.
+void write_stream(int fd, std::string_view text, const fs::path& path) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(fd, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail(path, errno);
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
 }
 
 /// Temporary files of this process, for discard_partial_files().
@@ -48,12 +85,15 @@ Partials& partials() {
 }  // namespace
 
 NewFile::NewFile(fs::path path) : path_(std::move(path)) {
-  std::error_code ignored;
-  if (fs::is_directory(path_, ignored)) fail(path_, EISDIR);
+  if (const auto there = status_of(path_)) {
+    if (!S_ISREG(there->st_mode)) fail(path_, "not a regular file");
+    if (is_standard_output(*there)) fail(path_, "standard output goes there");
+  }
+  path_ = followed(std::move(path_));
   open(::getpid(), O_CREAT | O_TRUNC);
 }
 
-NewFile::NewFile(fs::path path, int maker) : path_(std::move(path)), joined_(true) { open(maker, 0); }
+NewFile::NewFile(fs::path path, int maker) : path_(followed(std::move(path))), joined_(true) { open(maker, 0); }
 
 void NewFile::open(int maker, int flags) {
   const fs::path partial = path_.string() + fmt::format(".partial-{}", maker);
@@ -98,11 +138,42 @@ void NewFile::commit() {
   partial_.clear();
 }
 
-void write_file(const fs::path& path, std::string_view text) {
-  NewFile file(path);
-  file.write_at(0, text.data(), text.size());
-  file.commit();
+struct TextWriter::State {
+  fs::path path;
+  std::optional<NewFile> file;
+  int stream = -1;  // where there is no file to replace
+
+  ~State() {
+    if (stream >= 0) ::close(stream);
+  }
+};
+
+TextWriter::TextWriter(const fs::path& path) : state_(std::make_unique<State>()) {
+  state_->path = path;
+  const auto there = status_of(path);
+  if (!there || S_ISREG(there->st_mode)) {
+    state_->file.emplace(path);
+    return;
+  }
+  state_->stream = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  if (state_->stream < 0) fail(path, errno);
 }
+
+TextWriter::~TextWriter() = default;
+TextWriter::TextWriter(TextWriter&&) noexcept = default;
+TextWriter& TextWriter::operator=(TextWriter&&) noexcept = default;
+
+void TextWriter::commit(std::string_view text) {
+  if (state_->file) {
+    state_->file->write_at(0, text.data(), text.size());
+    state_->file->commit();
+  } else {
+    write_stream(state_->stream, text, state_->path);
+    if (::close(std::exchange(state_->stream, -1)) != 0) fail(state_->path, errno);
+  }
+}
+
+void write_file(const fs::path& path, std::string_view text) { TextWriter(path).commit(text); }
 
 void discard_partial_files() noexcept {
   const std::lock_guard lock(partials().mutex);

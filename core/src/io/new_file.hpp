@@ -6,8 +6,9 @@
 
 namespace distattn {
 
-/// Writes "<name>.partial-<pid>" and renames it. Destroyed without commit(): nothing is left behind. Throws
-/// Error(environment) where the operating system refuses.
+/// Writes "<name>.partial-<pid>" and renames it; where the name is a symbolic link, beside what it points to. Destroyed
+/// without commit(): nothing is left behind. Throws Error(environment) where the operating system refuses, and for a
+/// name that stands for anything but a regular file.
 class NewFile {
  public:
   explicit NewFile(std::filesystem::path path);

@@ -1,3 +1,5 @@
+#include <sys/stat.h>
+
 #include <numeric>
 #include <thread>
 
@@ -119,4 +121,31 @@ TEST_CASE("a text file appears whole or not at all", "[io]") {
   CHECK(std::filesystem::file_size(scratch.path() / "text") == 5);
   CHECK_THROWS_AS(write_file(scratch.path() / "missing" / "text", "x"), Error);
   CHECK(scratch.file_count() == 1);
+  { const TextWriter dropped(scratch.path() / "text"); }
+  CHECK(read_file(scratch.path() / "text") == "after");
+  CHECK(scratch.file_count() == 1);
+}
+
+TEST_CASE("a symbolic link is followed, a pipe written to: both stay", "[io]") {
+  const Scratch scratch;
+  std::filesystem::create_directory(scratch.path() / "folder");
+  const auto link = scratch.path() / "link", target = scratch.path() / "folder" / "text",
+             pipe = scratch.path() / "pipe";
+  std::filesystem::create_symlink("folder/text", link);
+  for (const char* text : {"first", "second"}) {
+    write_file(link, text);
+    CHECK(std::filesystem::is_symlink(link));
+    CHECK(read_file(target) == text);
+  }
+  std::filesystem::create_symlink("loop", scratch.path() / "loop");
+  CHECK_THROWS_AS(write_file(scratch.path() / "loop", "x"), Error);
+
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  std::string read;
+  std::thread reader([&] { std::getline(std::ifstream(pipe), read); });
+  write_file(pipe, "through a pipe");
+  reader.join();
+  CHECK(read == "through a pipe");
+  CHECK(std::filesystem::is_fifo(pipe));
+  CHECK_THAT(environment_error(pipe), Contains("not a regular file"));
 }
