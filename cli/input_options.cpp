@@ -31,9 +31,10 @@ Source from_npy(const std::map<std::string, std::string>& paths, bool with_backw
 }  // namespace
 
 void add_input_options(CLI::App& app, InputOptions& options) {
-  for (const char* name : {"q", "k", "v", "do"}) {
+  for (const std::string name : {"q", "k", "v", "do"}) {
     app.add_option_function<std::string>(
-           fmt::format("--{}", name), [&options, name](const std::string& path) { options.arrays.emplace(name, path); },
+           "--" + name,
+           [&options, name](const std::string& path) { options.arrays.emplace(name, not_empty("--" + name, path)); },
            fmt::format("{} as .npy: [batch, sequence, heads, head_dim], batch may be missing", name))
         ->type_name("FILE");
   }

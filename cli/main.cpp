@@ -11,6 +11,7 @@
 #include "distattn/error.hpp"
 #include "distattn/launch.hpp"
 #include "interruption.hpp"
+#include "option.hpp"
 #include "output.hpp"
 #include "version_text.hpp"
 
@@ -67,7 +68,9 @@ int run(int argc, char** argv) {
   bool quiet = false, verbose = false;
   auto* const quiet_flag = root.add_flag("-q,--quiet", quiet, "No progress and no notes on stderr");
   root.add_flag("-v,--verbose", verbose, "More notes on stderr")->excludes(quiet_flag);
-  root.set_config("--config", "", "Options from a TOML file; the command line wins")->type_name("FILE");
+  root.set_config("--config", "", "Options from a TOML file; the command line wins")
+      ->type_name("FILE")
+      ->each([](const std::string& path) { not_empty("--config", path); });
   root.config_formatter(std::make_shared<ConfigFile>(root));
   const std::vector<Command> commands = {
       add_run_command(root),  add_validate_command(root),   add_plan_command(root),

@@ -6,16 +6,31 @@
 #include <string_view>
 #include <utility>
 
+#include "distattn/error.hpp"
+
 namespace distattn::cli {
 
-/// Adds `names` ("-n,--runs"); when it is given, `into = parse("--runs", text)`. `into` must outlive the app.
+/// `text`, refused where it is empty: it would read as an option that was not given.
+inline const std::string& not_empty(std::string_view option, const std::string& text) {
+  if (text.empty()) {
+    refuse(std::string(option) + " '' (an empty value says nothing) give one, or leave the option out");
+  }
+  return text;
+}
+
+/// Adds `names` ("-n,--runs"); when it is given, `into = parse("--runs", text)`; an empty text is refused. `into` must
+/// outlive the app.
 template <class T, class Parse>
 CLI::Option* add_value(CLI::App& app, const std::string& names, T& into, Parse parse, const std::string& help,
                        const char* kind) {
   const std::string name = names.substr(names.rfind(',') + 1);
   return app
       .add_option_function<std::string>(
-          names, [&into, parse = std::move(parse), name](const std::string& text) { into = parse(name, text); }, help)
+          names,
+          [&into, parse = std::move(parse), name](const std::string& text) {
+            into = parse(name, not_empty(name, text));
+          },
+          help)
       ->type_name(kind);
 }
 

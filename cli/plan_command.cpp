@@ -107,6 +107,10 @@ Outcome run_step(const PlanOptions& options, bool scheduled) {
   if (options.paper.empty()) {
     print_step_plan({options.step, options.request, scheduled}, options.json);
   } else {
+    if (!options.step.model.empty()) {
+      refuse(fmt::format("--step {} with --paper {} (a paper's steps are those of its own models) leave one out",
+                         options.step.model, options.paper));
+    }
     print_step_paper(options.paper, options.json);
   }
   return Outcome::fine;
@@ -156,6 +160,9 @@ Command add_plan_command(CLI::App& root) {
                  *add_value(*app, "--paper", options->paper, as_text,
                             fmt::format("A paper's figures beside ours: {}", fmt::join(paper_names(), ", ")), "NAME"));
   add_step_plan_options(*app, options->step);
+  for (const char* const answered : {"--checkpoint", "--state"}) {
+    app->get_option("--paper")->excludes(app->get_option(answered));
+  }
   app->add_flag("--json", options->json, "As a JSON array");
   return {app, [app, options] {
             if (options->step.asked) return run_step(*options, app->count("--schedule") > 0);

@@ -10,18 +10,6 @@
 #include "program_file.hpp"
 
 namespace distattn::cli {
-namespace {
-
-void check_memory(const AttentionPlan& plan, Pass pass, const ScheduleOptions& options) {
-  const std::int64_t needed = largest(plan.counts(pass).memory_bytes);
-  if (!options.memory_bytes || needed <= *options.memory_bytes) return;
-  refuse(fmt::format("{} needs {} a rank (--memory allows {}) choose another schedule or more ranks",
-                     plan.outline(pass).name, bytes_in_words(static_cast<double>(needed)),
-                     bytes_in_words(static_cast<double>(*options.memory_bytes))));
-}
-
-}  // namespace
-
 AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
                                    const ScheduleOptions& options, Passes passes) {
   const Machine machine = machine_of(options);
@@ -39,14 +27,30 @@ AttentionOptions attention_options(const std::string& name, const Problem& probl
   return resolved;
 }
 
+AttentionOptions decided_options(World& world, const std::string& name, const Problem& problem, int threads,
+                                 const ScheduleOptions& options, Passes passes) {
+  return decided_by_first(world,
+                          [&] { return attention_options(name, problem, world.size(), threads, options, passes); });
+}
+
+std::string why_too_large(const AttentionPlan& plan, const ScheduleOptions& options) {
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (!options.memory_bytes || !plan.has(pass)) continue;
+    const std::int64_t needed = largest(plan.counts(pass).memory_bytes);
+    if (needed <= *options.memory_bytes) continue;
+    return fmt::format("{} needs {} a rank (--memory allows {})", plan.outline(pass).name,
+                       bytes_in_words(static_cast<double>(needed)),
+                       bytes_in_words(static_cast<double>(*options.memory_bytes)));
+  }
+  return "";
+}
+
 Prepared prepare(World& world, const std::string& name, const Problem& problem, int threads,
                  const ScheduleOptions& options, Passes passes) {
-  const AttentionOptions resolved =
-      decided_by_first(world, [&] { return attention_options(name, problem, world.size(), threads, options, passes); });
+  const AttentionOptions resolved = decided_options(world, name, problem, threads, options, passes);
   const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), resolved);
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (plan->has(pass)) check_memory(*plan, pass, options);
-  }
+  const std::string why = why_too_large(*plan, options);
+  if (!why.empty()) refuse(why + " choose another schedule or more ranks");
   return {plan->name(), plan};
 }
 

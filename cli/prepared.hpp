@@ -21,6 +21,13 @@ struct Prepared {
 AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
                                    const ScheduleOptions& options, Passes passes);
 
+/// The same, decided by rank 0. Collective.
+AttentionOptions decided_options(World& world, const std::string& name, const Problem& problem, int threads,
+                                 const ScheduleOptions& options, Passes passes);
+
+/// What a rank needs beyond --memory; empty where that is enough.
+std::string why_too_large(const AttentionPlan& plan, const ScheduleOptions& options);
+
 /// Throws Error(usage) with the reason when the schedule does not apply, fails its proof, or needs more than --memory.
 /// Collective: rank 0 decides.
 Prepared prepare(World& world, const std::string& name, const Problem& problem, int threads,

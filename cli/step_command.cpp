@@ -67,10 +67,8 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   run.threads = choose_threads(options.launch.threads, world.local_size());
   run.backend = choose_backend(options.launch, run.problem, Passes::both);
   run.gradient_order = options.launch.gradient_order();
-  const AttentionOptions attention = decided_by_first(world, [&] {
-    return attention_options(options.schedule.schedules.front(), run.problem, world.size(), run.threads,
-                             on_nodes_of(world, options.schedule), Passes::both);
-  });
+  const AttentionOptions attention = decided_options(world, options.schedule.schedules.front(), run.problem,
+                                                     run.threads, on_nodes_of(world, options.schedule), Passes::both);
   run.plan = std::make_shared<const AttentionPlan>(run.problem, world.size(), attention);
   run.steps = static_cast<int>(options.steps);
   run.seed = static_cast<std::uint64_t>(options.seed);

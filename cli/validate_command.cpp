@@ -110,31 +110,46 @@ class Skips {
   std::set<std::string> noted_;
 };
 
-/// Proves every schedule that applies.
+/// Proves a schedule on all ranks of a world. What does not apply or needs more than --memory is skipped.
+std::optional<Case> prove(World& ranks, const std::string& name, const Problem& problem,
+                          const ScheduleOptions& schedule, Skips& skips) {
+  const auto skip = [&](const std::string& reason) {
+    skips.add(fmt::format("{} on {} ranks", name, ranks.size()), reason);
+    return std::optional<Case>();
+  };
+  if (name != "auto") {
+    const auto resolved = resolve_pair(name, problem, ranks.size());
+    if (const auto* reason = std::get_if<std::string>(&resolved)) return skip(*reason);
+  }
+  AttentionOptions options;
+  try {
+    options = decided_options(ranks, name, problem, 1, schedule, Passes::both);
+  } catch (const Error& error) {
+    if (!ranks.in_process()) throw;  // the other processes await what rank 0 decides
+    return skip(error.what());
+  }
+  Case made{problem, name, ranks.size(), nullptr, ""};
+  try {
+    made.plan = std::make_shared<const AttentionPlan>(problem, ranks.size(), options);
+  } catch (const Error& error) {
+    made.failure = error.what();
+    return made;
+  }
+  const std::string why = why_too_large(*made.plan, schedule);
+  return why.empty() ? std::optional(std::move(made)) : skip(why);
+}
+
 std::vector<Case> prove_all(World& world, const ValidateOptions& options, Skips& skips) {
   const ScheduleOptions schedule = on_nodes_of(world, options.schedule);
   std::vector<Case> cases;
   Progress progress;
   const std::vector<Problem> problems = problems_of(options);
   for (std::size_t i = 0; i < problems.size(); ++i) {
-    const Problem& problem = problems[i];
     for (const int ranks : ranks_of(world, options, i)) {
-      for (const std::string& name : names_of(options.schedule, problem, ranks)) {
-        if (name != "auto") {
-          const auto resolved = resolve_pair(name, problem, ranks);
-          if (const auto* reason = std::get_if<std::string>(&resolved)) {
-            skips.add(fmt::format("{} on {} ranks", name, ranks), *reason);
-            continue;
-          }
-        }
+      for (const std::string& name : names_of(options.schedule, problems[i], ranks)) {
         progress.show(fmt::format("proved {}: {} on {} ranks", cases.size(), name, ranks));
-        Case made{problem, name, ranks, nullptr, ""};
-        try {
-          made.plan = prepare(WorldOf(world, ranks).get(), name, problem, 1, schedule, Passes::both).plan;
-        } catch (const Error& error) {
-          made.failure = error.what();
-        }
-        cases.push_back(std::move(made));
+        auto made = prove(WorldOf(world, ranks).get(), name, problems[i], schedule, skips);
+        if (made) cases.push_back(std::move(*made));
       }
     }
   }

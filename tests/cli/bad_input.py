@@ -129,6 +129,7 @@ OPTIONS = [
     ([*RUN, "--mask", "no-such-file.json"], USAGE),
     ([*RUN, "--window", "3"], USAGE),
     ([*RUN, "--window", "-2,0"], USAGE),
+    ([*RUN, "--window", "4Q,0"], USAGE),
     ([*RUN, "--sinks", "-1"], USAGE),
     ([*RUN, "--ranks", "2", "--ahead", "1"], USAGE),
     ([*RUN, "--ranks", "2", "--node-size", "2", "--ahead", "1"], USAGE),
@@ -148,6 +149,10 @@ OPTIONS = [
     (["run"], USAGE),
     (["run", "--random"], USAGE),
     (["run", "--q", "missing.npy", "--k", "missing.npy", "--v", "missing.npy"], USAGE),
+    *(([*RUN, option, ""], USAGE) for option in ("--out", "--svg", "--trace", "--machine", "--config", "--schedule")),
+    (["run", "--tensors", ""], USAGE),
+    (["run", "--q", "", "--k", "k.npy", "--v", "v.npy"], USAGE),
+    ([*RUN, "--svg", "same", "--trace", "./same"], USAGE),
     (["run", "--random", "--seq", "64", "--heads", "4", "--kv-heads", "3", "--head-dim", "8"], USAGE),
     (["run", "--random", "--seq", "64", "--heads", "4", "--head-dim", "7"], USAGE),
     (["run", "--random", "--seq", "64", "--heads", "4", "--head-dim", "264"], USAGE),
@@ -175,6 +180,9 @@ OPTIONS = [
     (["bench", "--kernel", "attend", "--head-dim", "7"], USAGE),
     (["bench"], USAGE),
     (["plan", *SHAPE, "--ranks", "4", "--machine", "no-such-machine"], USAGE),
+    (["plan", "--step", "llama-7b", "--paper", "distflashattn"], USAGE),
+    (["plan", "--step", "--paper", "distflashattn", "--checkpoint", "layer"], USAGE),
+    (["validate", *SHAPE, "--ranks", "2", "--schedule", "ring", "--memory", "100", "-q"], USAGE),
     (["show", *SHAPE, "--ranks", "4", "--schedule", "ring", "--format", "hologram"], USAGE),
     (["info", "--config", "no-such-file.toml"], USAGE),
 ]
@@ -191,7 +199,7 @@ class Checker:
     def __init__(self, binary):
         self.binary, self.passed, self.failed = os.path.abspath(binary), 0, 0
 
-    def check(self, arguments, code, folder, what):
+    def check(self, arguments, code, folder, what, says=""):
         before = sorted(os.listdir(folder))
         problem = ""
         try:
@@ -203,6 +211,8 @@ class Checker:
                 problem = f"{len(lines)} lines instead of one clear line: {lines[:3]}"
             elif not re.search(r"\S \(.+\) \S|\S \(.+\)$", lines[0]):
                 problem = f"not worded problem (why) suggestion: {lines[0]}"
+            elif says not in lines[0]:
+                problem = f"'{says}' is not in: {lines[0]}"
             elif result.stdout:
                 problem = f"results on stdout: {result.stdout[:80]}"
         except subprocess.TimeoutExpired:
@@ -235,9 +245,17 @@ def main():
             file.write("not a folder")
         for out in ("file", "file/below", "/proc/none/such"):
             checker.check([*RUN, "--out", out], ENVIRONMENT, folder, "an output folder that cannot be")
+        for option in ("--svg", "--trace"):
+            for out in (".", "file/below", "/proc/none/such"):
+                checker.check([*RUN, option, out, "--check"], ENVIRONMENT, folder, "a picture that cannot be")
+        double = os.path.join(folder, "double.npy")
+        npy(double, dtype="<f8", size=8)
+        checker.check(["run", "--q", good, "--k", good, "--v", good, "--do", double, "--backward"], USAGE, folder,
+                      "a float64 gradient", says="double.npy is float64")
         with open(os.path.join(folder, "mask.json"), "w") as file:
-            file.write('[{"q":[0,64],"k":[0,64]},{"q":[3,4],"k":[0,9]}]')
+            file.write('[{"q":[0,64],"k":[0,64],"diff":[0,null]},{"q":[3,4],"k":[0,9],"diff":[0,null]}]')
         checker.check([*RUN, "--mask", "mask.json"], USAGE, folder, "bands that overlap")
+        checker.check(["run", "--q", good, "--k", good, "--v", good, "--seed", "3"], USAGE, folder, "a seed of nothing")
         with open(os.path.join(folder, "options.toml"), "w") as file:
             file.write("no_such_option = 3\n")
         checker.check([*RUN, "--config", "options.toml"], USAGE, folder, "an unknown option in a file")
