@@ -10,6 +10,7 @@
 #include "program_file.hpp"
 
 namespace distattn::cli {
+
 AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
                                    const ScheduleOptions& options, Passes passes) {
   const Machine machine = machine_of(options);
