@@ -169,6 +169,8 @@ ControlChannel::Gathered ControlChannel::allgather(std::span<const std::byte> mi
   }
   in_collective_ = false;
   ++arrivals_;
+  beat();  // if the link is lost before the next, nobody shall think that this rank still awaits rank 0
+  flush();
   Gathered result = std::move(results_.front());
   results_.pop_front();
   return result;
