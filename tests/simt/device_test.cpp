@@ -253,7 +253,9 @@ TEST_CASE("what no kernel computes is refused, naming what exists", "[simt]") {
   const std::string why = device->why_not(problem_of(DType::fp64, 8, 1, 1, 64, 64), Pass::forward);
   CHECK(why.find("no CUDA kernel for fp64") != std::string::npos);
   CHECK(why.find("bf16 128/128 from sm_80") != std::string::npos);
+}
 
+TEST_CASE("no kernel is chosen that asks for more shared memory than the GPU has", "[simt]") {
   gpu = std::make_unique<simt::EmulatedDriver>(seed, 89);
   gpu->limit_shared_memory(99 * 1024);
   const auto small = make_device("cuda", {});
