@@ -22,6 +22,7 @@ class Executor {
   Executor& operator=(const Executor&) = delete;
 
   /// Loads inputs, runs every step, stores results. The first failure of any lane aborts the others and is thrown.
+  /// Throws Error(usage), before anything begins, for tensors that are not the rank's shards: it may be called again.
   /// The timeline holds this rank's spans and stays valid until the next run.
   const Timeline& run(const Bindings& bindings);
   const BufferTable& buffers() const;

@@ -9,7 +9,6 @@
 
 #include "core/src/parallel.hpp"
 #include "core/src/run/agreement.hpp"
-#include "core/src/run/bindings.hpp"
 #include "core/src/schedule/digest.hpp"
 #include "distattn/choose.hpp"
 #include "distattn/simulate.hpp"
@@ -241,13 +240,6 @@ struct Attention::State {
     return *passes[index(pass)];
   }
 
-  /// Tensors are refused here, before the executor would end every rank's run because of them.
-  const Timeline& run(Pass pass, const Bindings& bindings) {
-    Running& running = at(pass);
-    check(bindings, plan->outline(pass), rank);
-    return running.executor.run(bindings);
-  }
-
   std::shared_ptr<const AttentionPlan> plan;
   Rank rank;
   std::array<std::optional<Running>, 2> passes;
@@ -276,7 +268,11 @@ std::vector<std::int64_t> Attention::key_positions() const {
   return positions(outline(Pass::forward).sharding.keys, state_->rank);
 }
 
-const Timeline& Attention::forward(const Bindings& bindings) { return state_->run(Pass::forward, bindings); }
-const Timeline& Attention::backward(const Bindings& bindings) { return state_->run(Pass::backward, bindings); }
+const Timeline& Attention::forward(const Bindings& bindings) {
+  return state_->at(Pass::forward).executor.run(bindings);
+}
+const Timeline& Attention::backward(const Bindings& bindings) {
+  return state_->at(Pass::backward).executor.run(bindings);
+}
 
 }  // namespace distattn

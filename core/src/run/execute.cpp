@@ -236,11 +236,9 @@ class Executor::State::Listening {
 const Timeline& Executor::State::run(const Bindings& bindings) {
   const Clock::time_point start = Clock::now();
   begin();
+  check(bindings, buffers->outline(), rank);
   const Listening listening(*this);
-  guarded([&] {
-    check(bindings, buffers->outline(), rank);
-    device.load(bindings, *buffers);
-  });
+  guarded([&] { device.load(bindings, *buffers); });
   wake_lanes();
   run_lane(Lane::compute);
   join_lanes();
