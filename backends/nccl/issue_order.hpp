@@ -21,11 +21,10 @@ class IssueOrder {
   bool begins(const BufferTable& buffers) const { return next_.find(&buffers) == next_.end(); }
   /// Whether `step` is the next exchange of its program.
   bool is_next(const Step& step, const BufferTable& buffers) const;
-  /// The next exchange has been handed over. After the last one the program starts over.
-  void pass(const BufferTable& buffers);
+  /// `step`, which is the next, has been handed over. After the last one the program starts over.
+  void pass(const Step& step, const BufferTable& buffers);
 
  private:
-  std::size_t next_of(const BufferTable& buffers) const;
   std::size_t exchange_from(const RankProgram& program, std::size_t step) const;
 
   const Lanes lanes_;

@@ -141,7 +141,7 @@ Event NcclTransport::submit(const Step& step, BufferTable& buffers, std::span<co
     communicator.issue(step, buffers, *watch);
     const auto event =
         std::make_shared<cuda::GpuEvent>(communicator.stream().mark(), watch, origin, place_of(rank_, step));
-    pass_turn(buffers);
+    pass_turn(step, buffers);
     return Event(event);
   } catch (...) {
     return Event::failed(std::make_exception_ptr(error_at(rank_, step, std::current_exception())));
@@ -160,9 +160,9 @@ cuda::Origin NcclTransport::await_turn(const Step& step, const BufferTable& buff
   return origin_;
 }
 
-void NcclTransport::pass_turn(const BufferTable& buffers) {
+void NcclTransport::pass_turn(const Step& step, const BufferTable& buffers) {
   const std::scoped_lock lock(mutex_);
-  order_.pass(buffers);
+  order_.pass(step, buffers);
   turn_.notify_all();
 }
 

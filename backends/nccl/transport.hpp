@@ -36,7 +36,7 @@ class NcclTransport final : public Transport {
 
   Communicator& communicator_of(Lane lane) { return lane == Lane::far ? *far_ : *near_; }
   cuda::Origin await_turn(const Step& step, const BufferTable& buffers);
-  void pass_turn(const BufferTable& buffers);
+  void pass_turn(const Step& step, const BufferTable& buffers);
   void end(const Error& error) noexcept;
 
   const Rank rank_;
