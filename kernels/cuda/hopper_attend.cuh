@@ -117,11 +117,7 @@ __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPla
     const Stage stage(passed.tiles);
     const int other = p.visits[next.visit].other;
     const KeyMaps& maps = p.key_maps[other];
-    if (other != acquired) {
-      prim::acquire_tensor_map(&maps.k);
-      prim::acquire_tensor_map(&maps.v);
-      acquired = other;
-    }
+    acquire_maps(acquired, other, maps.k, maps.v);
     stage.await_emptied(memory.k_emptied);
     prim::arrive_expecting(stage.of(memory.k_filled), Shape::KTile::bytes);
     Shape::KTile::load(memory.k(stage), &maps.k, stage.of(memory.k_filled), next.column, key_plane);

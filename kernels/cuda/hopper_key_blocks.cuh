@@ -97,11 +97,7 @@ __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockP
     if (lane == 0) {
       const QueryMaps& maps = p.query_maps[other];
       const int plane = place.batch * p.heads.q_count + next.head;
-      if (other != acquired) {
-        prim::acquire_tensor_map(&maps.q);
-        prim::acquire_tensor_map(&maps.d_o);
-        acquired = other;
-      }
+      acquire_maps(acquired, other, maps.q, maps.d_o);
       prim::arrive_expecting(stage.of(memory.filled), Shape::stage_bytes);
       Shape::QTile::load(memory.q(stage), &maps.q, stage.of(memory.filled), column, plane);
       Shape::DoTile::load(memory.d_o(stage), &maps.d_o, stage.of(memory.filled), column, plane);

@@ -75,11 +75,7 @@ __device__ __forceinline__ void feed_keys(const AttendParams& p, const BlockPlac
     const Stage stage(tile);
     const int other = p.visits[next.visit].other;
     const KeyMaps& key = p.key_maps[other];
-    if (other != acquired) {
-      prim::acquire_tensor_map(&key.k);
-      prim::acquire_tensor_map(&key.v);
-      acquired = other;
-    }
+    acquire_maps(acquired, other, key.k, key.v);
     stage.await_emptied(memory.emptied);
     prim::arrive_expecting(stage.of(memory.filled), Shape::stage_bytes);
     Shape::KTile::load(memory.k(stage), &key.k, stage.of(memory.filled), next.column, key_plane);

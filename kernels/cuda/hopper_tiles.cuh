@@ -152,4 +152,12 @@ struct Stage {
   }
 };
 
+/// Makes the maps of segment `other` usable, unless they are from the tile before. The thread that uses them.
+__device__ __forceinline__ void acquire_maps(int& acquired, int other, const TensorMap& a, const TensorMap& b) {
+  if (other == acquired) return;
+  prim::acquire_tensor_map(&a);
+  prim::acquire_tensor_map(&b);
+  acquired = other;
+}
+
 }  // namespace distattn::kernels::cuda
