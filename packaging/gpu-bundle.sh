@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Gathers what packaging/gpu-check.sh runs, to be carried to a machine that has a GPU and little else.
 # Usage: packaging/gpu-bundle.sh [BUNDLE [BUILD]]
-#   BUNDLE  the folder to make, with bin and lib in it (default: build-gpu)
+#   BUNDLE  the folder to make, with bin and lib in it (default: build-gpu); one that exists is not replaced
 #   BUILD   an existing build to take; without one a small one is made in BUNDLE-objects: for Hopper alone, and without
 #           the optional packages that a single machine with GPUs does not need (Kokkos, BLAS, UCX, PMIx)
 # Carry BUNDLE and packaging, and run there: DISTATTN_BUILD=BUNDLE packaging/gpu-check.sh STEP
@@ -13,6 +13,11 @@ bundle=$(realpath -m "${1:-build-gpu}")
 build=${2:-}
 tests=(test_gpu_primitives test_gpu_hopper_primitives test_gpu_elementwise test_gpu_attention)
 system_libraries='^(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s)\.so'
+
+if [[ -e $bundle ]]; then
+  echo "gpu-bundle: $bundle is there already (it would be replaced) remove it, or name another folder" >&2
+  exit 2
+fi
 
 make_build() {
   local option options=()
@@ -34,7 +39,6 @@ if [[ -z $build ]]; then
   build=$bundle-objects
   make_build
 fi
-rm -rf "$bundle"
 mkdir -p "$bundle"/{bin,lib}
 for program in distattn "${tests[@]}"; do
   [[ -x $build/bin/$program ]] || continue # Hopper's, where that is not compiled for
