@@ -71,6 +71,7 @@ Machine machine_of(const ScheduleOptions& options) {
   Machine machine = find_machine(options.machine.value_or("this"));
   if (options.node_size && machine.nodes > 1) {
     const int node_size = static_cast<int>(*options.node_size);
+    // It stays one of several nodes: a single one takes any number of ranks.
     machine.nodes = std::max(2, (machine.ranks() + node_size - 1) / node_size);
     machine.ranks_per_node = node_size;
   }

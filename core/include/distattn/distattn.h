@@ -224,8 +224,7 @@ DISTATTN_API distattn_status distattn_attention_create(const distattn_problem* p
                                                        distattn_comm* comm, distattn_attention** attention);
 DISTATTN_API void distattn_attention_free(distattn_attention* attention);
 
-/** How many tokens of a distattn_side this rank owns; -1 for a null handle or no side, as distattn_message() says.
- */
+/** How many tokens of a distattn_side this rank owns; -1, which distattn_message() explains, for no handle or side. */
 DISTATTN_API int64_t distattn_attention_tokens(const distattn_attention* attention, int32_t side);
 /** Where they stand in the whole sequence, in the order of the rank's tensors: distattn_attention_tokens() of them. */
 DISTATTN_API distattn_status distattn_attention_positions(const distattn_attention* attention, int32_t side,

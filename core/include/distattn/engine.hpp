@@ -64,7 +64,8 @@ class BufferTable {
   /// What a transport keeps about this memory, as its registration with a network card: `make` is called when `keeper`
   /// first asks, and what it made ends with the table, before the memory does. Any thread.
   void* kept_for(const void* keeper, const std::function<std::shared_ptr<void>()>& make);
-  /// Copies between tables of one process, also where only a device can, and returns when done. Any thread.
+  /// Copies between tables of one process, or between one and host memory, also where only a device can, and returns
+  /// when done. Any thread.
   virtual void copy(std::byte* into, const std::byte* from, std::size_t bytes);
 
  private:

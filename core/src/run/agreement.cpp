@@ -23,7 +23,7 @@ struct Agreement::Message {
 namespace {
 
 constexpr int message_elements = 256;
-constexpr std::size_t message_bytes_all = message_elements * sizeof(float);
+constexpr std::size_t frame_bytes = message_elements * sizeof(float);
 
 /// One token of rank 0's, whose query is the message.
 Outline message_outline(int ranks, int node_size) {
@@ -42,8 +42,8 @@ Outline message_outline(int ranks, int node_size) {
 /// Rank 0 sends it to all others, each on the lane that reaches it.
 RankProgram message_program(const Outline& outline, Rank rank) {
   RankProgram program;
-  program.buffers = {{Value{}, DType::fp32, message_bytes_all, 0}};
-  program.slots = {message_bytes_all};
+  program.buffers = {{Value{}, DType::fp32, frame_bytes, 0}};
+  program.slots = {frame_bytes};
   for (const Lane lane : {Lane::near, Lane::far}) {
     Step step;
     step.lane = lane;
@@ -74,7 +74,7 @@ bool Agreement::possible() const {
 }
 
 void Agreement::exchange(Message& message) {
-  static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) <= message_bytes_all);
+  static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) <= frame_bytes);
   DISTATTN_EXPECT(possible());
   const Outline outline = message_outline(transport_.size(), node_size_);
   const RankProgram program = message_program(outline, transport_.rank());
