@@ -21,118 +21,167 @@ void clear(const ClearedRows& cleared) {
   }
 }
 
-/// One task on one thread.
-class TaskRunner {
- public:
-  TaskRunner(const VectorKernels& kernels, const BackwardPlan& plan, const AttendBackwardArgs& args,
-             const BackwardTask& task, std::byte* scratch, std::size_t scratch_bytes, const StopFlag& stop)
-      : kernels_(kernels),
-        args_(args),
-        shape_(args.shape),
-        task_(task),
-        side_(args.keys[static_cast<std::size_t>(task.side)]),
-        batch_(task.head / args.shape.heads.q_count),
-        head_(task.head % args.shape.heads.q_count),
-        kv_head_(args.shape.heads.kv_of(head_)),
-        scratch_(scratch),
-        begin_(reinterpret_cast<std::int32_t*>(scratch + scratch_bytes),
-               static_cast<std::size_t>(kernels.backward_rows)),
-        end_(begin_.data() + kernels.backward_rows, begin_.size()),
-        stop_(stop) {
-    const QueryBlock& chunk = plan.queries.blocks[static_cast<std::size_t>(task.query_block)];
-    const std::span touches = plan.queries.touches_of(chunk);
-    const auto first = std::ranges::lower_bound(touches, task.side, {}, &Touch::side);
-    touches_ = {first, std::ranges::upper_bound(touches, task.side, {}, &Touch::side)};
-    rows_ = {chunk.first, chunk.first + chunk.rows};
-  }
-
-  /// Adds the gradients of the keys [first, first + count).
-  void run(std::int64_t first, std::int64_t count) {
-    if (task_.starts_queries) {
-      clear({rows_of_head(args_.dq, batch_, head_, rows_.begin), rows_.end - rows_.begin, shape_.head_dim});
-    }
-    for (std::int64_t key = first; key < first + count; key += backward_chunk) {
-      add_chunk(key, std::min<std::int64_t>(backward_chunk, first + count - key));
-    }
-  }
-
- private:
-  void add_chunk(std::int64_t key, std::int64_t count) {
-    const BackwardChunk chunk{.dtype = shape_.dtype,
-                              .head_dim = shape_.head_dim,
-                              .value_dim = shape_.value_dim,
-                              .scale = static_cast<float>(shape_.scale),
-                              .k = rows_of_head(side_.k, shape_.dtype, batch_, kv_head_, key),
-                              .v = rows_of_head(side_.v, shape_.dtype, batch_, kv_head_, key),
-                              .keys = static_cast<int>(count),
-                              .dk = rows_of_head(side_.dk, batch_, kv_head_, key),
-                              .dv = rows_of_head(side_.dv, batch_, kv_head_, key),
-                              .carry = !task_.starts_keys};
-    const std::int64_t step = kernels_.backward_rows;
-    bool packed = false;
-    for (std::int64_t row = rows_.begin; row < rows_.end && !stop_.load(std::memory_order_relaxed); row += step) {
-      add_block(chunk, key, row, std::min(step, rows_.end - row), packed);
-    }
-    if (packed) {
-      kernels_.backward_chunk_end(chunk, scratch_);
-    } else if (!chunk.carry) {
-      clear({chunk.dk, count, chunk.head_dim});
-      clear({chunk.dv, count, chunk.value_dim});
-    }
-  }
-
-  void add_block(const BackwardChunk& chunk, std::int64_t key, std::int64_t row, std::int64_t rows, bool& packed) {
-    const Run queries = part_of(args_.queries, row, rows);
-    const std::int64_t at = (std::int64_t{batch_} * shape_.heads.q_count + head_) * args_.queries.count + row;
-    const BackwardBlock block{
-        .q = rows_of_head(args_.q, shape_.dtype, batch_, head_, row),
-        .d_o = rows_of_head(args_.d_o, shape_.dtype, batch_, head_, row),
-        .lse = static_cast<const float*>(args_.lse) + at,
-        .delta = static_cast<const float*>(args_.delta) + at,
-        .rows = static_cast<int>(rows),
-        .dq = rows_of_head(args_.dq, batch_, head_, row),
-        .next_q = rows_of_head(args_.q, shape_.dtype, batch_, head_, row + rows),
-        .next_d_o = rows_of_head(args_.d_o, shape_.dtype, batch_, head_, row + rows),
-        .next_rows = static_cast<int>(std::min<std::int64_t>(kernels_.backward_rows, rows_.end - row - rows))};
-    bool begun = false;
-    for (std::span touches = touches_; !touches.empty();) {
-      touches = touches.subspan(
-          ranges_of_pass(touches, side_.bands, queries, side_.keys, {key, key + chunk.keys}, begin_, end_));
-      for (std::size_t i = 0; i < static_cast<std::size_t>(block.rows); ++i) {
-        if (block.lse[i] == -INFINITY) begin_[i] = end_[i] = 0;
-      }
-      if (std::ranges::all_of(end_, [](std::int32_t end) { return end == 0; })) continue;
-      if (!packed) kernels_.backward_chunk_begin(chunk, scratch_);
-      if (!begun) kernels_.backward_block_begin(chunk, block, scratch_);
-      packed = begun = true;
-      kernels_.backward_pass(chunk, block, begin_.data(), end_.data(), scratch_, stop_);
-    }
-    if (begun) kernels_.backward_block_end(chunk, block, scratch_);
-  }
-
-  const VectorKernels& kernels_;
-  const AttendBackwardArgs& args_;
-  const TileShape& shape_;
-  const BackwardTask& task_;
-  const KeySide& side_;
-  int batch_, head_, kv_head_;
-  IndexRange rows_;
-  std::span<const Touch> touches_;
-  std::byte* scratch_;
-  std::span<std::int32_t> begin_, end_;
-  const StopFlag& stop_;
-};
-
-/// Returns when the sum has reached the turn, or work is to stop.
-void await_turn(std::int32_t& sum, std::int32_t turn, const StopFlag& stop) {
-  const std::atomic_ref<std::int32_t> reached(sum);
+/// Returns when the count has reached the turn, or work is to stop.
+void await_turn(std::int32_t& count, std::int32_t turn, const StopFlag& stop) {
+  const std::atomic_ref<std::int32_t> reached(count);
   const auto came = [&] {
     return reached.load(std::memory_order_acquire) == turn || stop.load(std::memory_order_relaxed);
   };
   while (!poll(came)) std::this_thread::yield();  // whoever is awaited may need this core
 }
 
-void end_turn(std::int32_t& sum) { std::atomic_ref<std::int32_t>(sum).fetch_add(1, std::memory_order_release); }
+void end_turn(std::int32_t& count) { std::atomic_ref<std::int32_t>(count).fetch_add(1, std::memory_order_release); }
+
+/// Blocks of queries over which dK and dV are summed before the sum is added to the results: what fp32 loses grows with
+/// the number of terms.
+constexpr int summed_blocks = 16;
+
+/// One column of one head on one thread.
+class ColumnRunner {
+ public:
+  ColumnRunner(const VectorKernels& kernels, BackwardPlan& plan, std::span<const AttendBackwardArgs> operations,
+               const ColumnTask& task, std::byte* scratch, std::size_t scratch_bytes, const StopFlag& stop)
+      : kernels_(kernels),
+        plan_(plan),
+        operations_(operations),
+        column_(plan.columns[static_cast<std::size_t>(task.column)]),
+        scratch_(scratch),
+        begin_(reinterpret_cast<std::int32_t*>(scratch + scratch_bytes),
+               static_cast<std::size_t>(kernels.backward_rows)),
+        end_(begin_.data() + kernels.backward_rows, begin_.size()),
+        stop_(stop) {
+    const AttendBackwardArgs& args = operations[static_cast<std::size_t>(column_.operation)];
+    const TileShape& shape = args.shape;
+    const KeySide& side = args.keys[static_cast<std::size_t>(column_.side)];
+    batch_ = task.kv_head / shape.heads.kv_count;
+    kv_head_ = task.kv_head % shape.heads.kv_count;
+    chunk_ = {.dtype = shape.dtype,
+              .head_dim = shape.head_dim,
+              .value_dim = shape.value_dim,
+              .scale = static_cast<float>(shape.scale),
+              .k = rows_of_head(side.k, shape.dtype, batch_, kv_head_, column_.first),
+              .v = rows_of_head(side.v, shape.dtype, batch_, kv_head_, column_.first),
+              .keys = static_cast<int>(column_.count),
+              .dk = rows_of_head(side.dk, batch_, kv_head_, column_.first),
+              .dv = rows_of_head(side.dv, batch_, kv_head_, column_.first),
+              .carry = column_.carry};
+  }
+
+  void run() {
+    for (std::span rest = plan_.meetings_of(column_); !rest.empty();) {
+      const auto end = std::ranges::upper_bound(rest, rest.front().operation, {}, &Meeting::operation);
+      const std::span same(rest.begin(), end);
+      const Heads& heads = operations_[static_cast<std::size_t>(rest.front().operation)].shape.heads;
+      for (int head = 0; head < heads.q_count; ++head) {
+        if (heads.kv_of(head) != kv_head_) continue;
+        for (const Meeting& meeting : same) meet(meeting, head);
+      }
+      rest = {end, rest.end()};
+    }
+    if (summed_ > 0) kernels_.backward_sum_end(chunk_, scratch_);
+    if (summed_ == 0 && !chunk_.carry) {
+      clear({chunk_.dk, chunk_.keys, chunk_.head_dim});
+      clear({chunk_.dv, chunk_.keys, chunk_.value_dim});
+    }
+  }
+
+ private:
+  /// Adds what the meeting's queries of one head have to do with the column's keys.
+  void meet(const Meeting& meeting, int head) {
+    const AttendBackwardArgs& args = operations_[static_cast<std::size_t>(meeting.operation)];
+    const QueryBlock& queries = plan_.queries.blocks[static_cast<std::size_t>(meeting.block)];
+    const std::int32_t q_head = batch_ * args.shape.heads.q_count + head;
+    Turn turn{plan_.turn_of(meeting, q_head), meeting.turn};
+    const std::int64_t step = kernels_.backward_rows;
+    for (std::int64_t row = (queries.rows - 1) / step * step; row >= 0 && !stop_.load(std::memory_order_relaxed);
+         row -= step) {
+      add_block(args, meeting, head, queries.first + row, std::min(step, queries.rows - row), turn);
+    }
+    turn.await(stop_);
+    end_turn(turn.count);
+  }
+
+  /// One meeting's turn to add to dQ, awaited once.
+  struct Turn {
+    std::int32_t& count;
+    std::int32_t turn;
+    bool came = false;
+
+    void await(const StopFlag& stop) {
+      if (!came) await_turn(count, turn, stop);
+      came = true;
+    }
+  };
+
+  void add_block(const AttendBackwardArgs& args, const Meeting& meeting, int head, std::int64_t row, std::int64_t rows,
+                 Turn& turn) {
+    const KeySide& side = args.keys[static_cast<std::size_t>(meeting.side)];
+    const DType dtype = args.shape.dtype;
+    const Run queries = part_of(args.queries, row, rows);
+    const std::int64_t at = (std::int64_t{batch_} * args.shape.heads.q_count + head) * args.queries.count + row;
+    const std::int64_t next_row = std::max<std::int64_t>(0, row - kernels_.backward_rows);
+    const BackwardBlock block{.q = rows_of_head(args.q, dtype, batch_, head, row),
+                              .d_o = rows_of_head(args.d_o, dtype, batch_, head, row),
+                              .lse = static_cast<const float*>(args.lse) + at,
+                              .delta = static_cast<const float*>(args.delta) + at,
+                              .rows = static_cast<int>(rows),
+                              .dq = rows_of_head(args.dq, batch_, head, row),
+                              .carry = args.carry || meeting.turn > 0,
+                              .next_q = rows_of_head(args.q, dtype, batch_, head, next_row),
+                              .next_d_o = rows_of_head(args.d_o, dtype, batch_, head, next_row),
+                              .next_rows = static_cast<int>(row - next_row)};
+    bool begun = false;
+    for (std::span touches = touches_of(meeting); !touches.empty();) {
+      touches = touches.subspan(ranges_of_pass(touches, side.bands, queries, side.keys,
+                                               {column_.first, column_.first + column_.count}, begin_, end_));
+      for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i) {
+        if (block.lse[i] == -INFINITY) begin_[i] = end_[i] = 0;
+      }
+      if (std::ranges::all_of(end_, [](std::int32_t end) { return end == 0; })) continue;
+      if (!begun) begin_block(block);
+      begun = true;
+      kernels_.backward_pass(chunk_, block, begin_.data(), end_.data(), scratch_, stop_);
+    }
+    if (!begun && block.carry) return;
+    turn.await(stop_);
+    if (begun) {
+      kernels_.backward_block_end(chunk_, block, scratch_);
+    } else {
+      clear({block.dq, rows, args.shape.head_dim});
+    }
+  }
+
+  /// The bands of the meeting's side that touch its queries.
+  std::span<const Touch> touches_of(const Meeting& meeting) const {
+    const std::span touches = plan_.queries.touches_of(plan_.queries.blocks[static_cast<std::size_t>(meeting.block)]);
+    const auto side = std::ranges::equal_range(touches, meeting.side, {}, &Touch::side);
+    return {side.begin(), side.end()};
+  }
+
+  void begin_block(const BackwardBlock& block) {
+    if (!packed_) kernels_.backward_chunk_begin(chunk_, scratch_);
+    packed_ = true;
+    if (summed_ == summed_blocks) {
+      kernels_.backward_sum_end(chunk_, scratch_);
+      chunk_.carry = true;
+      summed_ = 0;
+    }
+    if (summed_++ == 0) kernels_.backward_sum_begin(chunk_, scratch_);
+    kernels_.backward_block_begin(chunk_, block, scratch_);
+  }
+
+  const VectorKernels& kernels_;
+  BackwardPlan& plan_;
+  std::span<const AttendBackwardArgs> operations_;
+  const KeyColumn& column_;
+  BackwardChunk chunk_;
+  int batch_, kv_head_;
+  bool packed_ = false;
+  int summed_ = 0;  ///< blocks in the sum that has begun
+  std::byte* scratch_;
+  std::span<std::int32_t> begin_, end_;
+  const StopFlag& stop_;
+};
 
 }  // namespace
 
@@ -140,28 +189,22 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
   thread_local BackwardPlan plan;  // kept by the thread that submits a rank's steps
   BackwardPlan& made = plan;
   const VectorKernels& kernels = vector_kernels();
-  made.make(operations, kernels.backward_rows, backward_chunk);
+  BackwardPlan::Cut cut{.rows = kernels.backward_rows, .keys = kernels.backward_keys, .most_keys = unbounded};
   std::size_t bytes = 0;
-  for (const auto& args : operations) {
-    bytes = std::max(bytes, kernels.backward_scratch(args.shape.head_dim, args.shape.value_dim));
+  for (const AttendBackwardArgs& args : operations) {
+    const TileShape& shape = args.shape;
+    cut.most_keys = std::min<std::int64_t>(cut.most_keys, kernels.backward_chunk(shape.head_dim, shape.value_dim));
+    bytes = std::max(bytes, kernels.backward_scratch(shape.head_dim, shape.value_dim));
   }
+  made.make(operations, cut);
   const std::size_t with_ranges = bytes + 2 * static_cast<std::size_t>(kernels.backward_rows) * sizeof(std::int32_t);
 
   launch(team, static_cast<std::int64_t>(made.cleared.size()), stop,
          [&](int, std::int64_t i) { clear(made.cleared[static_cast<std::size_t>(i)]); });
   launch(team, static_cast<std::int64_t>(made.tasks.size()), stop, [&](int thread, std::int64_t i) {
-    const BackwardTask& task = made.tasks[static_cast<std::size_t>(i)];
-    const AttendBackwardArgs& args = operations[static_cast<std::size_t>(task.operation)];
-    const KeySide& side = args.keys[static_cast<std::size_t>(task.side)];
-    const std::int64_t size = BackwardPlan::key_chunk_keys(side, backward_chunk), first = task.key_chunk * size;
-    std::int32_t& query_sum = made.sums[static_cast<std::size_t>(task.query_sum)];
-    std::int32_t& key_sum = made.sums[static_cast<std::size_t>(task.key_sum)];
-    await_turn(query_sum, task.query_turn, stop);
-    await_turn(key_sum, task.key_turn, stop);
-    TaskRunner(kernels, made, args, task, team.scratch(thread, with_ranges), bytes, stop)
-        .run(first, std::min(size, side.keys.count - first));
-    end_turn(query_sum);
-    end_turn(key_sum);
+    ColumnRunner(kernels, made, operations, made.tasks[static_cast<std::size_t>(i)], team.scratch(thread, with_ranges),
+                 bytes, stop)
+        .run();
   });
 }
 

@@ -5,82 +5,17 @@
 /// from them in registers. Then dV += Pᵀ·dO and dK += dSᵀ·Q, with the head dimension along the lanes, and
 /// dQᵀ += Kᵀ·dSᵀ, with queries again: no product needs an operand transposed that is not an input.
 
+#include "kernels/kokkos/backward_scratch.hpp"
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/product.hpp"
-#include "kernels/kokkos/scratch.hpp"
-#include "kernels/kokkos/tile_shape.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
 #include "kernels/kokkos/visible.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
-/// Queries of a block and keys that are met at once. Multiples of panel_width and of both tiles' rows.
-inline constexpr int backward_rows = 144;
-inline constexpr int backward_keys = 144;
-inline constexpr int backward_panels = backward_rows / panel_width;
-static_assert(backward_rows % panel_width == 0 && backward_keys % tile_rows == 0);
-
-/// Tiles of dK and dV: keys × a panel of the head dimension.
-inline constexpr int gradient_rows = 6;
-inline constexpr int gradient_vectors = vector_registers == 32 ? 4 : 2;
-inline constexpr int gradient_width = gradient_vectors * lanes;
-static_assert(backward_keys % gradient_rows == 0);
-
-/// Rows of dK and dV in scratch: the last tile of rows may reach beyond the chunk.
-inline constexpr int gradient_keys = backward_chunk + gradient_rows;
-
-inline constexpr int column_tile = backward_chunk * tile_rows + 16;
-
-/// Which operands have neither NaN nor infinity. Elsewhere a coefficient of 0 does not hide what a query does not see.
-struct Finite {
-  bool keys, queries, d_outputs;
-};
-
-/// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
-struct BackwardScratch {
-  float* keys;           // [tile][head_dim][tile_rows]
-  float* values;         // [tile][value_dim][tile_rows]
-  float* key_columns;    // [dim tile][key][tile_rows], tiles column_tile apart
-  float* queries;        // [panel][head_dim][panel_width], times scale·log2e
-  float* d_outputs;      // [panel][value_dim][panel_width]
-  float* query_rows;     // [dim panel][row][gradient_width]
-  float* d_output_rows;  // [dim panel][row][gradient_width]
-  float* lse;            // [row], times log2e
-  float* delta;          // [row], times scale
-  float* d_queries;      // [panel][head_dim][panel_width]
-  float* d_keys;         // [dim panel][key][gradient_width]
-  float* d_values;       // [dim panel][key][gradient_width]
-  float* weights;        // Pᵀ: [key][row]
-  float* d_scores;       // dSᵀ: [key][row]
-  float* widened;        // [row][dim]: where 16-bit rows are widened
-  Finite* finite;
-  std::size_t bytes;
-
-  BackwardScratch(std::byte* memory, int head_dim, int value_dim) {
-    Carver carve(memory);
-    keys = carve.floats(backward_chunk * head_dim);
-    values = carve.floats(backward_chunk * value_dim);
-    key_columns = carve.floats(column_tile * head_dim / tile_rows);
-    queries = carve.floats(backward_rows * head_dim);
-    d_outputs = carve.floats(backward_rows * value_dim);
-    query_rows = carve.floats(backward_rows * rounded_up(head_dim, gradient_width));
-    d_output_rows = carve.floats(backward_rows * rounded_up(value_dim, gradient_width));
-    lse = carve.floats(backward_rows);
-    delta = carve.floats(backward_rows);
-    d_queries = carve.floats(backward_rows * head_dim);
-    d_keys = carve.floats(gradient_keys * rounded_up(head_dim, gradient_width));
-    d_values = carve.floats(gradient_keys * rounded_up(value_dim, gradient_width));
-    weights = carve.floats(backward_keys * backward_rows);
-    d_scores = carve.floats(backward_keys * backward_rows);
-    widened = carve.floats(backward_rows * bigger(head_dim, value_dim));
-    finite = reinterpret_cast<Finite*>(carve.floats(sizeof(Finite)));
-    bytes = carve.bytes();
-  }
-};
-
-inline void clear_gradients(float* gradients, int keys, int dim) {
-  for (int x = 0; x < dim; x += gradient_width, gradients += gradient_keys * gradient_width) {
-    for (int i = 0; i < keys * gradient_width; i += lanes) store(gradients + i, 0.f);
+inline void clear_gradients(const GradientPanels& gradients, int keys, int dim) {
+  for (int x = 0; x < dim; x += gradient_width) {
+    for (int i = 0; i < keys * gradient_width; i += lanes) store(gradients.panel(x) + i, 0.f);
   }
 }
 
@@ -89,19 +24,27 @@ inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) 
   const int head_dim = chunk.head_dim, value_dim = chunk.value_dim;
   const BackwardScratch scratch(memory, head_dim, value_dim);
   scratch.finite->keys = true;
+  constexpr int ahead = 4 * tile_rows;
   for (int j = 0; j < chunk.keys; j += tile_rows) {
     const int count = smaller(tile_rows, chunk.keys - j);
+    const int next = smaller(j + ahead, chunk.keys), next_count = smaller(tile_rows, chunk.keys - next);
+    Prefetch(rows_from(chunk.k, chunk.dtype, next), chunk.dtype, next_count, head_dim).all();
+    Prefetch(rows_from(chunk.v, chunk.dtype, next), chunk.dtype, next_count, value_dim).all();
     const HeadRows<const float> k =
         widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, head_dim, scratch.widened);
     pack_transposed<tile_rows>(k, count, head_dim, 1.f, scratch.keys + j * head_dim);
     scratch.finite->keys = scratch.finite->keys && all_finite(k, count, head_dim);
-    pack_tiles<tile_rows>(k, count, head_dim, scratch.key_columns + j * tile_rows, column_tile);
+    pack_tiles<tile_rows>(k, count, head_dim, scratch.key_columns + j * tile_rows, scratch.column_tile);
     const HeadRows<const float> v =
         widened(rows_from(chunk.v, chunk.dtype, j), chunk.dtype, count, value_dim, scratch.widened);
     pack_transposed<tile_rows>(v, count, value_dim, 1.f, scratch.values + j * value_dim);
   }
-  clear_gradients(scratch.d_keys, chunk.keys, head_dim);
-  clear_gradients(scratch.d_values, chunk.keys, value_dim);
+}
+
+inline void backward_sum_begin(const BackwardChunk& chunk, std::byte* memory) {
+  const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
+  clear_gradients(scratch.d_keys, chunk.keys, chunk.head_dim);
+  clear_gradients(scratch.d_values, chunk.keys, chunk.value_dim);
 }
 
 /// Rows of the panels that some row of a block is in.
@@ -112,8 +55,10 @@ inline bool pack_block_rows(const HeadRows<const void>& from, DType dtype, int c
                             float* widened_rows, float* panels, float* rows) {
   const HeadRows<const float> floats = widened(from, dtype, count, dim, widened_rows);
   for (int row = 0; row < count; row += panel_width) {
-    pack_transposed<panel_width>({floats.data + row * floats.stride, floats.stride}, smaller(panel_width, count - row),
-                                 dim, factor, panels + row * dim);
+    const int panel = smaller(panel_width, count - row), next = row + panel;
+    Prefetch(rows_from(from, dtype, next), dtype, smaller(panel_width, count - next), dim).all();
+    pack_transposed<panel_width>({floats.data + row * floats.stride, floats.stride}, panel, dim, factor,
+                                 panels + row * dim);
   }
   pack_panels<gradient_width>(floats, count, rows_of_panels(count), backward_rows, dim, rows);
   return all_finite(floats, count, dim);
@@ -237,9 +182,11 @@ DISTATTN_INLINE void add_gradient_panel(const BlockKeys& keys, int key, int end,
 
 /// dV += Pᵀ·dO, or dK += dSᵀ·Q.
 inline void add_gradient(const BlockKeys& keys, int key, int end, int dim, const float* coefficients, const float* rows,
-                         float* into) {
-  for (int x = 0; x < dim; x += gradient_width) {
-    const auto add = [&]<int Vectors>() { add_gradient_panel<Vectors>(keys, key, end, coefficients, rows, into); };
+                         const GradientPanels& into) {
+  for (int x = 0; x < dim; x += gradient_width, rows += backward_rows * gradient_width) {
+    const auto add = [&]<int Vectors>() {
+      add_gradient_panel<Vectors>(keys, key, end, coefficients, rows, into.panel(x));
+    };
     switch ((smaller(gradient_width, dim - x) + lanes - 1) / lanes) {
       case 1:
         add.template operator()<1>();
@@ -254,14 +201,12 @@ inline void add_gradient(const BlockKeys& keys, int key, int end, int dim, const
         add.template operator()<gradient_vectors>();
         break;
     }
-    rows += backward_rows * gradient_width;
-    into += gradient_keys * gradient_width;
   }
 }
 
 /// The same without touching rows that do not see a key.
 inline void add_seen_gradient(const BlockKeys& block, int key, int end, int dim, const float* coefficients,
-                              const float* rows, float* into) {
+                              const float* rows, const GradientPanels& into) {
   for (int j = key; j < end; ++j) {
     for (int row = 0; row < block.panels * panel_width; ++row) {
       const PanelKeys& keys = block.panel[row / panel_width];
@@ -269,8 +214,7 @@ inline void add_seen_gradient(const BlockKeys& block, int key, int end, int dim,
       const float coefficient = coefficients[(j - key) * backward_rows + row];
       for (int x = 0; x < dim; ++x) {
         const int panel = x / gradient_width, column = x % gradient_width;
-        into[(panel * gradient_keys + j) * gradient_width + column] +=
-            coefficient * rows[(panel * backward_rows + row) * gradient_width + column];
+        *into.at(j, x) += coefficient * rows[(panel * backward_rows + row) * gradient_width + column];
       }
     }
   }
@@ -288,7 +232,7 @@ inline void add_d_queries(const BackwardChunk& chunk, const PanelKeys& keys, int
                           const BackwardScratch& scratch) {
   const KeyParts parts = key_parts(keys, bigger(key, keys.first), smaller(end, keys.last));
   for (int x = 0; x < chunk.head_dim; x += tile_rows) {
-    const float* columns = scratch.key_columns + x / tile_rows * column_tile;
+    const float* columns = scratch.key_columns + x / tile_rows * scratch.column_tile;
     for (int p = 0; p < parts.count; ++p) {
       const KeyPart& part = parts.part[p];
       const int column = part.vectors.from * lanes;
@@ -312,7 +256,7 @@ inline void add_seen_d_queries(const BackwardChunk& chunk, const PanelKeys& keys
       const float d_score = scratch.d_scores[(j - key) * backward_rows + row + i];
       for (int x = 0; x < chunk.head_dim; ++x) {
         scratch.d_queries[row * chunk.head_dim + x * panel_width + i] +=
-            d_score * scratch.key_columns[x / tile_rows * column_tile + j * tile_rows + x % tile_rows];
+            d_score * scratch.key_columns[x / tile_rows * scratch.column_tile + j * tile_rows + x % tile_rows];
       }
     }
   }
@@ -360,7 +304,7 @@ inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block
   }
 }
 
-/// Adds the block's dQ over the chunk to the result.
+/// The result (+)= the block's dQ over the chunk.
 inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   for (int row = 0; row < block.rows; row += panel_width) {
@@ -368,24 +312,25 @@ inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& 
     unpack_transposed<panel_width>(scratch.d_queries + row * chunk.head_dim, smaller(panel_width, block.rows - row),
                                    chunk.head_dim, [&](int i, int x, Quad four) {
                                      float* at = dq + i * block.dq.stride + x;
-                                     store_quad(at, load_quad(at) + four);
+                                     store_quad(at, block.carry ? load_quad(at) + four : four);
                                    });
   }
 }
 
 /// into (+)= gradients of the chunk's keys.
-inline void put_gradients(const float* gradients, int keys, int dim, bool carry, const HeadRows<float>& into) {
+inline void put_gradients(const GradientPanels& gradients, int keys, int dim, bool carry, const HeadRows<float>& into) {
+  constexpr int ahead = 16;
   for (int j = 0; j < keys; ++j) {
+    if (j + ahead < keys) Prefetch(rows_from(rows_of(into), DType::fp32, j + ahead), DType::fp32, 1, dim).all();
     float* row = into.data + j * into.stride;
     for (int x = 0; x < dim; x += lanes) {
-      const float* at = gradients + (x / gradient_width * gradient_keys + j) * gradient_width + x % gradient_width;
-      const Vector sum = load(at);
+      const Vector sum = load(gradients.at(j, x));
       store_first(row + x, carry ? load_first(row + x, dim - x) + sum : sum, dim - x);
     }
   }
 }
 
-inline void backward_chunk_end(const BackwardChunk& chunk, std::byte* memory) {
+inline void backward_sum_end(const BackwardChunk& chunk, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   put_gradients(scratch.d_keys, chunk.keys, chunk.head_dim, chunk.carry, chunk.dk);
   put_gradients(scratch.d_values, chunk.keys, chunk.value_dim, chunk.carry, chunk.dv);

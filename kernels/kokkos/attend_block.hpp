@@ -20,7 +20,7 @@ inline constexpr float lowest = -3.4028234663852886e38f;
 /// of the cache.
 inline constexpr int value_tile = key_block * tile_rows + 16;
 
-inline constexpr int most_rows = 576;
+inline constexpr int most_rows = 1152;
 inline constexpr int most_panels = most_rows / panel_width;
 static_assert(most_rows % panel_width == 0 && most_rows <= key_block * panel_width);
 
@@ -62,12 +62,15 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
   for (int row = 0; row < block.rows; row += panel_width) {
     const int rows = smaller(panel_width, block.rows - row);
+    const int next = row + rows, next_rows = smaller(panel_width, block.rows - next);
+    Prefetch(rows_from(block.q, block.dtype, next), block.dtype, next_rows, block.head_dim).all();
     const HeadRows<const float> q =
         widened(rows_from(block.q, block.dtype, row), block.dtype, rows, block.head_dim, scratch.widened);
     pack_transposed<panel_width>(q, rows, block.head_dim, block.scale * log2_e, scratch.queries + row * block.head_dim);
 
     float* output = scratch.output + row * block.value_dim;
     if (block.carry) {
+      Prefetch(rows_from(rows_of(block.o), DType::fp32, next), DType::fp32, next_rows, block.value_dim).all();
       pack_transposed<panel_width>({block.o.data + row * block.o.stride, block.o.stride}, rows, block.value_dim, 1.f,
                                    output);
     } else {
@@ -248,9 +251,13 @@ inline void attend_end(const AttendBlock& block, std::byte* memory) {
     scratch.sum[i] = sum == 0.f ? 0.f : 1.f / sum;
   }
   for (int row = 0; row < block.rows; row += panel_width) {
+    const int rows = smaller(panel_width, block.rows - row), next = row + rows;
+    Prefetch(rows_from(rows_of(block.o), DType::fp32, next), DType::fp32, smaller(panel_width, block.rows - next),
+             block.value_dim)
+        .all();
     float* o = block.o.data + row * block.o.stride;
     unpack_transposed<panel_width>(
-        scratch.output + row * block.value_dim, smaller(panel_width, block.rows - row), block.value_dim,
+        scratch.output + row * block.value_dim, rows, block.value_dim,
         [&](int i, int x, Quad four) { store_quad(o + i * block.o.stride + x, four * scratch.sum[row + i]); });
   }
 }

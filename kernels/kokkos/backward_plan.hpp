@@ -1,5 +1,6 @@
 #pragma once
-/// Who adds to which gradient when: a backward pass as tasks whose sums do not depend on the number of threads.
+/// Who adds to which gradient when: a backward pass as columns of keys, whose sums do not depend on the number of
+/// threads.
 
 #include <cstdint>
 #include <span>
@@ -11,59 +12,82 @@
 
 namespace distattn::kernels::kokkos {
 
-/// Some queries of one head against some keys of one side. Tasks add to the same dQ when they share queries, to the
-/// same dK and dV when they share keys. Each sum counts the tasks that have added to it; a task runs when both its sums
-/// have reached its turns. Turns follow the order of the list, and so does every sum; no memory is spent on partial
-/// sums.
-struct BackwardTask {
-  std::int64_t pairs = 0;  ///< visible ones
-  std::int32_t round = 0;  ///< tasks of one round seldom share a sum
-  std::int32_t operation = 0, side = 0;
-  std::int32_t head = 0;   ///< batch · q_count + query head
-  std::int32_t order = 0;  ///< of the head: neighbours have different key heads
-  std::int32_t query_chunk = 0, key_chunk = 0;
-  std::int32_t query_block = 0;  ///< of BackwardPlan::queries: the query chunk
-  std::int32_t query_sum = 0, query_turn = 0;
-  std::int32_t key_sum = 0, key_turn = 0;
-  bool starts_queries = false, starts_keys = false;  ///< the sum holds nothing before it
+/// A block of queries that see some keys of a column. The same for every head.
+struct Meeting {
+  std::int32_t column;
+  std::int32_t operation, side;
+  std::int32_t block;  ///< of BackwardPlan::queries
+  std::int32_t turn;   ///< how many columns add to these queries' dQ before this one
+  std::int64_t pairs;  ///< visible ones
 };
 
-/// Rows of one head that no task adds to: zeros.
+/// Some keys of one segment and all queries that see any of them. One thread takes a column of one head: its dK and dV
+/// are nobody else's, and its keys are packed once.
+struct KeyColumn {
+  std::int32_t operation, side;  ///< one that has these keys
+  std::int64_t first, count;     ///< keys
+  std::int64_t pairs;
+  std::size_t meetings, meetings_end;
+  bool carry;  ///< of dK and dV
+};
+
+/// A column of one head.
+struct ColumnTask {
+  std::int32_t column;
+  std::int32_t kv_head;  ///< batch · kv_count + key head
+};
+
+/// Rows of one head that no column adds to: zeros.
 struct ClearedRows {
   HeadRows<float> rows;
   std::int64_t count;
   int dim;
 };
 
+/// Columns add to the same dQ when they share queries: one after the other, in the order of the list. A task awaits
+/// tasks before it only, and only to add what it has computed. No memory is spent on partial sums.
+///
 /// Kept from call to call, so that a call like the last one allocates nothing.
 struct BackwardPlan {
-  QueryBlocks queries;  ///< a block here is a chunk: what one task takes
-  std::vector<BackwardTask> tasks;
+  QueryBlocks queries;
+  std::vector<KeyColumn> columns;
+  std::vector<Meeting> meetings;  ///< a column's one after the other, the last queries first
+  std::vector<ColumnTask> tasks;
   std::vector<ClearedRows> cleared;
-  std::vector<std::int32_t> sums;  ///< how many tasks have added to each; all 0
+  std::vector<std::int32_t> turns;  ///< how many columns have added to the dQ of a block and head; all 0
 
-  /// Chunks are whole multiples of `rows` queries and `keys` keys.
-  void make(std::span<const AttendBackwardArgs> operations, std::int64_t rows, std::int64_t keys);
+  /// How large blocks and columns are.
+  struct Cut {
+    std::int64_t rows;             ///< a block has a multiple
+    std::int64_t keys, most_keys;  ///< a column has a multiple of `keys`
+  };
+  void make(std::span<const AttendBackwardArgs> operations, const Cut& cut);
 
-  static std::int64_t query_chunk_rows(const AttendBackwardArgs& args, std::int64_t rows);
-  static std::int64_t key_chunk_keys(const KeySide& side, std::int64_t keys);
+  std::span<const Meeting> meetings_of(const KeyColumn& column) const {
+    return std::span(meetings).subspan(column.meetings, column.meetings_end - column.meetings);
+  }
+  /// The count among `turns` for a block and a query head, batch · q_count + head.
+  std::int32_t& turn_of(const Meeting& meeting, std::int32_t head) {
+    return turns[static_cast<std::size_t>(first_turn_[static_cast<std::size_t>(meeting.block)] + head)];
+  }
 
  private:
-  void add_tasks(const AttendBackwardArgs& args, std::size_t block, std::int64_t rows, std::int64_t keys,
-                 std::int32_t first_query_sum);
-  void number_key_sums(std::span<const AttendBackwardArgs> operations, std::int64_t keys, std::int32_t first);
+  void find_segments(std::span<const AttendBackwardArgs> operations);
+  void add_columns(std::span<const AttendBackwardArgs> operations, const Cut& cut);
+  void add_meetings(const AttendBackwardArgs& args, std::int32_t block);
+  void gather_meetings();
   void take_turns(std::span<const AttendBackwardArgs> operations);
-  void clear_untouched(std::span<const AttendBackwardArgs> operations, std::int64_t rows, std::int64_t keys);
 
-  /// Sums of a side's gradients, in the order of batch, head and chunk.
-  struct KeySums {
+  /// Keys whose gradients are summed in one place, for one operation or several.
+  struct Segment {
     const void* dk;
-    std::int32_t first;
-    bool carry;  ///< of all sides that share them
+    std::int32_t operation, side;  ///< the first that has them
+    bool carry;                    ///< of all that have them
+    std::int32_t first_column;
   };
-  const KeySums& sums_of(const KeySide& side) const;
-
-  std::vector<KeySums> key_sums_;
+  std::vector<Segment> segments_;
+  std::int64_t column_keys_ = 0;
+  std::vector<std::int32_t> first_turn_;  ///< by block
 };
 
 }  // namespace distattn::kernels::kokkos

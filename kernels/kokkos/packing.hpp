@@ -17,8 +17,8 @@ DISTATTN_INLINE HeadRows<const void> rows_from(const HeadRows<const void>& rows,
 
 inline HeadRows<const void> rows_of(const HeadRows<float>& rows) { return {rows.data, rows.stride}; }
 
-/// Rows that will be packed soon, brought nearer a few lines at a time between products: packing them would otherwise
-/// wait for the memory behind the second-level cache.
+/// Rows that will be packed or written soon, brought nearer a few lines at a time between products, or all while others
+/// are packed: whoever touches them would otherwise wait for the memory behind the second-level cache.
 class Prefetch {
  public:
   Prefetch(const HeadRows<const void>& from, DType dtype, int rows, int dim)
@@ -36,6 +36,9 @@ class Prefetch {
       row_ += stride_;
       --rows_;
     }
+  }
+  DISTATTN_INLINE void all() {
+    while (rows_ > 0) some();
   }
 
  private:

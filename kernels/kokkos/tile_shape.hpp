@@ -22,7 +22,7 @@ inline constexpr int key_block = 128;
 static_assert(key_block % tile_rows == 0);
 
 /// Floats of operands that a block of queries keeps in the second-level cache.
-inline constexpr int block_floats = 576 * 256;
+inline constexpr int block_floats = 1152 * 256;
 
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 constexpr int bigger(int a, int b) { return a > b ? a : b; }

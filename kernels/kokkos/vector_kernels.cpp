@@ -16,12 +16,15 @@ const VectorKernels vector_kernels{
     .attend_pass = attend_pass,
     .attend_end = attend_end,
     .backward_rows = backward_rows,
+    .backward_keys = backward_keys,
+    .backward_chunk = backward_chunk,
     .backward_scratch = [](int head_dim, int value_dim) { return BackwardScratch(nullptr, head_dim, value_dim).bytes; },
     .backward_chunk_begin = backward_chunk_begin,
+    .backward_sum_begin = backward_sum_begin,
     .backward_block_begin = backward_block_begin,
     .backward_pass = backward_pass,
     .backward_block_end = backward_block_end,
-    .backward_chunk_end = backward_chunk_end,
+    .backward_sum_end = backward_sum_end,
 };
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -38,10 +38,8 @@ struct AttendPass {
   const std::int32_t* end = nullptr;
 };
 
-/// Keys whose gradients are computed together, at most.
-inline constexpr int backward_chunk = 576;
-
-/// A chunk of keys of one head, and where its gradients are added, or written when not carry.
+/// A chunk of up to backward_chunk keys of one head, and where sums of its gradients are added, or written when not
+/// carry.
 struct BackwardChunk {
   DType dtype = DType::fp32;  ///< of k, v, q, d_o; not fp64
   int head_dim = 0, value_dim = 0;
@@ -52,14 +50,15 @@ struct BackwardChunk {
   bool carry = false;
 };
 
-/// Up to backward_rows queries of one head. dQ is added to. `next_q`, `next_d_o`: rows that will probably be asked for
-/// soon.
+/// Up to backward_rows queries of one head. dQ is added to, or written when not carry. `next_q`, `next_d_o`: rows that
+/// will probably be asked for soon.
 struct BackwardBlock {
   HeadRows<const void> q, d_o;
   const float* lse = nullptr;
   const float* delta = nullptr;
   int rows = 0;
   HeadRows<float> dq;
+  bool carry = false;
   HeadRows<const void> next_q, next_d_o;
   int next_rows = 0;
 };
@@ -74,19 +73,22 @@ struct VectorKernels {
   void (*attend_pass)(const AttendBlock& block, const AttendPass& pass, std::byte* scratch, const StopFlag& stop);
   void (*attend_end)(const AttendBlock& block, std::byte* scratch);
 
-  /// Most rows of a block, and bytes of scratch that a chunk and a block need.
-  int backward_rows;
+  /// Most rows of a block, keys that a block meets at once, most keys of a chunk (a multiple of these), and bytes of
+  /// scratch that a chunk and a block need.
+  int backward_rows, backward_keys;
+  int (*backward_chunk)(int head_dim, int value_dim);
   std::size_t (*backward_scratch)(int head_dim, int value_dim);
-  /// For each chunk, any number of blocks; for each block, any number of passes; all with the same scratch. A chunk's
-  /// end adds dK and dV to the results, a block's end dQ. In a pass
-  /// query i sees keys begin[i] ≤ index < end[i] of the chunk; both arrays have backward_rows entries, 0 past the
-  /// block's rows and for queries without a key in the whole attention (lse −∞).
+  /// For each chunk, any number of sums; for each sum, any number of blocks; for each block, any number of passes; all
+  /// with the same scratch. The end of a sum adds dK and dV over its blocks to the results, that of a block dQ over its
+  /// passes. In a pass query i sees keys begin[i] ≤ index < end[i] of the chunk; both arrays have backward_rows
+  /// entries, 0 past the block's rows and for queries without a key in the whole attention (lse −∞).
   void (*backward_chunk_begin)(const BackwardChunk& chunk, std::byte* scratch);
+  void (*backward_sum_begin)(const BackwardChunk& chunk, std::byte* scratch);
   void (*backward_block_begin)(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* scratch);
   void (*backward_pass)(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
                         const std::int32_t* end, std::byte* scratch, const StopFlag& stop);
   void (*backward_block_end)(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* scratch);
-  void (*backward_chunk_end)(const BackwardChunk& chunk, std::byte* scratch);
+  void (*backward_sum_end)(const BackwardChunk& chunk, std::byte* scratch);
 };
 
 /// One for each instruction set that this build has code for.

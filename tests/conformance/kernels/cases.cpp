@@ -68,6 +68,11 @@ void add_positions(std::vector<TileCase>& cases) {
     cases.push_back(
         single("one query, keys " + std::to_string(length), small, {length - 1, 1, 1}, {0, length, 1}, {causal}));
   }
+  cases.push_back(single("many queries", small, {0, 2700, 1}, {0, 40, 1}, {{.hi = 2600}}));
+  cases.push_back(single("many queries of one key head", shape(6, 1, 8, 8), {0, 600, 1}, {0, 150, 1}, {causal}));
+  cases.push_back(
+      single("more queries than blocks are", shape(1, 1, 8, 8), {0, 74000, 1}, {500, 5, 1}, {{.lo = 0, .hi = 60000}}));
+  cases.push_back(single("many keys", shape(4, 4, 16, 16), {900, 200, 1}, {0, 1300, 1}, {causal}));
   cases.push_back(single("no queries", small, {5, 0, 1}, {0, 40, 1}, {causal}));
   cases.push_back(single("no keys", small, {5, 40, 1}, {0, 0, 1}, {causal}));
 }
