@@ -199,8 +199,12 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
   made.make(operations, cut);
   const std::size_t with_ranges = bytes + 2 * static_cast<std::size_t>(kernels.backward_rows) * sizeof(std::int32_t);
 
-  launch(team, static_cast<std::int64_t>(made.cleared.size()), stop,
-         [&](int, std::int64_t i) { clear(made.cleared[static_cast<std::size_t>(i)]); });
+  // Before anybody waits for another: a thread without memory would never come to its turn.
+  team.run([&](int thread) { team.scratch(thread, with_ranges); });
+  if (!made.cleared.empty()) {
+    launch(team, static_cast<std::int64_t>(made.cleared.size()), stop,
+           [&](int, std::int64_t i) { clear(made.cleared[static_cast<std::size_t>(i)]); });
+  }
   launch(team, static_cast<std::int64_t>(made.tasks.size()), stop, [&](int thread, std::int64_t i) {
     ColumnRunner(kernels, made, operations, made.tasks[static_cast<std::size_t>(i)], team.scratch(thread, with_ranges),
                  bytes, stop)
