@@ -4,6 +4,8 @@
 
 #include <dlfcn.h>
 
+#include <filesystem>
+
 #include "backends/cuda/device.hpp"
 #include "catch.hpp"
 #include "cudnn/standin.hpp"
@@ -72,6 +74,16 @@ std::string failure_of(const Problem& problem, const ShardedRun& run) {
     run_sharded(Inputs(problem, seed), run);
     return "";
   } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+std::string why_not_loaded(const std::string& name) {
+  try {
+    backends::cudnn::load_library(name);
+    return "";
+  } catch (const Error& error) {
+    CHECK(error.kind() == ErrorKind::environment);
     return error.what();
   }
 }
@@ -150,15 +162,19 @@ TEST_CASE("what cuDNN does not compute is refused") {
 }
 
 TEST_CASE("a library that is missing, or is not cuDNN, is named") {
-  const auto why = [](const std::string& name) -> std::string {
-    try {
-      backends::cudnn::load_library(name);
-      return "";
-    } catch (const Error& error) {
-      CHECK(error.kind() == ErrorKind::environment);
-      return error.what();
-    }
-  };
-  CHECK_THAT(why("libcudnn-of-nobody.so.9"), contains_text("libcudnn-of-nobody.so.9"));
-  CHECK_THAT(why("libc.so.6"), contains_text("cudnnGetVersion"));
+  CHECK_THAT(why_not_loaded("libcudnn-of-nobody.so.9"), contains_text("libcudnn-of-nobody.so.9"));
+  CHECK_THAT(why_not_loaded("libc.so.6"), contains_text("cudnnGetVersion"));
+}
+
+TEST_CASE("a cuDNN that is too old is refused") {
+  backends::cudnn::load_library(DISTATTN_CUDNN_STANDIN);
+  const auto set_version = of_standin<decltype(standin_version)>("standin_version");
+  // Another name of the same file: what was loaded under a name is kept.
+  const std::filesystem::path file = DISTATTN_CUDNN_STANDIN;
+  const auto named = [&](const char* folder) { return (file.parent_path() / folder / file.filename()).string(); };
+  set_version(91001);
+  CHECK_THAT(why_not_loaded(named(".")), contains_text("cuDNN 9.10.1 is too old (9.10.2 is needed)"));
+  set_version(91002);
+  CHECK(why_not_loaded(named(".")).empty());
+  set_version(91900);
 }
