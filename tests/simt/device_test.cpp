@@ -2,6 +2,9 @@
 
 #include "backends/cuda/device.hpp"
 
+#include <array>
+#include <barrier>
+#include <chrono>
 #include <cstring>
 
 #include "backends/cuda/launches.hpp"
@@ -124,6 +127,40 @@ TEST_CASE("messages pass through pinned memory where a transport reaches no othe
       });
     };
     check(problem, run);
+  }
+}
+
+TEST_CASE("clocks of host and GPU are compared again for every run", "[simt]") {
+  const Problem problem = problem_of(DType::fp32, 12, 1, 1, 8, 8);
+  constexpr int ranks = 2, tokens = 6;
+  gpu = std::make_unique<simt::EmulatedDriver>(seed);
+  std::barrier between(ranks, []() noexcept { simt::EmulatedDriver::set_clock_on(std::chrono::hours(1)); });
+  std::array<Timeline, ranks> timelines;
+  run_ranks(ranks, [&](Rank rank, Transport& transport) {
+    test::HostOnly host_only(transport);
+    const auto device = make_device("cuda", {});
+    AttentionOptions options;
+    options.schedule = "ring";
+    Attention attention(problem, options, *device, host_only);
+    std::vector<float> q(tokens * 8, 1.f), k = q, v = q, o = q, lse(tokens);
+    const auto rows = [&](std::vector<float>& from) { return dense_view(from.data(), 1, tokens, 1, 8); };
+    Bindings bindings;
+    bindings.q = rows(q);
+    bindings.k = rows(k);
+    bindings.v = rows(v);
+    bindings.o = rows(o);
+    bindings.lse = statistics_view(reinterpret_cast<std::byte*>(lse.data()), DType::fp32, 1, 1, tokens);
+    attention.forward(bindings);
+    between.arrive_and_wait();
+    timelines[static_cast<std::size_t>(rank)] = attention.forward(bindings);
+  });
+  for (const Timeline& timeline : timelines) {
+    CHECK(timeline.spans.size() >= 2);
+    for (const Span& span : timeline.spans) {
+      CAPTURE(span.rank, span.number, name_of(span.lane));
+      CHECK(span.end_s < 1800);
+      CHECK(span.end_s > -1800);
+    }
   }
 }
 

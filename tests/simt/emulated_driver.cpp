@@ -1,5 +1,6 @@
 #include "simt/emulated_driver.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -22,6 +23,8 @@ namespace {
 namespace cuda = distattn::backends::cuda;
 using Clock = std::chrono::steady_clock;
 
+std::atomic<Clock::duration> ahead{Clock::duration::zero()};  // of the host's clock
+
 class EmulatedMark final : public cuda::Mark, public std::enable_shared_from_this<EmulatedMark> {
  public:
   bool passed() const override {
@@ -37,7 +40,7 @@ class EmulatedMark final : public cuda::Mark, public std::enable_shared_from_thi
 
   void pass() {
     const std::scoped_lock lock(mutex_);
-    at_ = Clock::now();
+    at_ = Clock::now() + ahead.load();
     changed_.notify_all();
   }
   void fail(std::exception_ptr failure) {
@@ -175,6 +178,8 @@ std::unique_ptr<cuda::Stream> EmulatedDriver::adopt_stream(void* stream) {
   auto* thread = static_cast<StreamThread*>(static_cast<Queue*>(stream));
   return std::make_unique<EmulatedStream>(std::shared_ptr<StreamThread>(thread, [](StreamThread*) {}));
 }
+
+void EmulatedDriver::set_clock_on(std::chrono::seconds by) { ahead = ahead.load() + by; }
 
 void EmulatedDriver::check(int status, const char* what) const {
   if (status == 0 && (failing_ != what || --calls_to_failure_ != 0)) return;

@@ -2,6 +2,7 @@
 /// A GPU of the emulator behind the interface that the device uses: streams are threads, memory is the host's.
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -33,6 +34,8 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
     failing_ = std::move(what);
     calls_to_failure_ = count;
   }
+  /// Sets the clock of all emulated GPUs on, as clocks of host and GPU drift apart.
+  static void set_clock_on(std::chrono::seconds by);
 
  private:
   const std::uint64_t first_seed_;
