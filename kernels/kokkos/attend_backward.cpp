@@ -154,8 +154,8 @@ class ColumnRunner {
   /// The bands of the meeting's side that touch its queries.
   std::span<const Touch> touches_of(const Meeting& meeting) const {
     const std::span touches = plan_.queries.touches_of(plan_.queries.blocks[static_cast<std::size_t>(meeting.block)]);
-    const auto side = std::ranges::equal_range(touches, meeting.side, {}, &Touch::side);
-    return {side.begin(), side.end()};
+    return {std::ranges::lower_bound(touches, meeting.side, {}, &Touch::side),
+            std::ranges::upper_bound(touches, meeting.side, {}, &Touch::side)};
   }
 
   void begin_block(const BackwardBlock& block) {
