@@ -78,8 +78,9 @@ class ColumnRunner {
       }
       rest = {end, rest.end()};
     }
-    if (summed_ > 0) kernels_.backward_sum_end(chunk_, scratch_);
-    if (summed_ == 0 && !chunk_.carry) {
+    if (summed_ > 0) {
+      kernels_.backward_sum_end(chunk_, scratch_);
+    } else if (!chunk_.carry) {
       clear({chunk_.dk, chunk_.keys, chunk_.head_dim});
       clear({chunk_.dv, chunk_.keys, chunk_.value_dim});
     }

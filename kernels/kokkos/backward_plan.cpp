@@ -51,6 +51,8 @@ void BackwardPlan::make(std::span<const AttendBackwardArgs> operations, const Cu
   }
   gather_meetings();
   take_turns(operations);
+  number_turns(operations);
+  clear_unmet(operations);
 }
 
 void BackwardPlan::find_segments(std::span<const AttendBackwardArgs> operations) {
@@ -144,33 +146,40 @@ void BackwardPlan::take_turns(std::span<const AttendBackwardArgs> operations) {
   std::ranges::sort(columns, [](const KeyColumn& a, const KeyColumn& b) {
     return std::tie(b.pairs, a.meetings) < std::tie(a.pairs, b.meetings);
   });
-  turns.assign(queries.blocks.size(), 0);  // for now, one of each block
+  met_.assign(queries.blocks.size(), 0);
   tasks.clear();
   for (std::size_t i = 0; i < columns.size(); ++i) {
     for (std::size_t m = columns[i].meetings; m < columns[i].meetings_end; ++m) {
-      meetings[m].turn = turns[static_cast<std::size_t>(meetings[m].block)]++;
+      meetings[m].turn = met_[static_cast<std::size_t>(meetings[m].block)]++;
     }
     if (columns[i].carry && columns[i].pairs == 0) continue;
     const std::int32_t heads = kv_heads_of(operations[static_cast<std::size_t>(columns[i].operation)].shape);
     for (std::int32_t head = 0; head < heads; ++head) tasks.push_back({static_cast<std::int32_t>(i), head});
   }
-  cleared.clear();
+}
+
+void BackwardPlan::number_turns(std::span<const AttendBackwardArgs> operations) {
   first_turn_.clear();
   std::int32_t counts = 0;
-  for (std::size_t block = 0; block < queries.blocks.size(); ++block) {
-    const QueryBlock& rows = queries.blocks[block];
-    const AttendBackwardArgs& args = operations[static_cast<std::size_t>(rows.operation)];
-    const std::int32_t heads = heads_of(args.shape);
+  for (const QueryBlock& block : queries.blocks) {
     first_turn_.push_back(counts);
-    counts += heads;
-    if (args.carry || turns[block] > 0) continue;
-    for (std::int32_t head = 0; head < heads; ++head) {
-      const int count = args.shape.heads.q_count;
-      cleared.push_back(
-          {rows_of_head(args.dq, head / count, head % count, rows.first), rows.rows, args.shape.head_dim});
-    }
+    counts += heads_of(operations[static_cast<std::size_t>(block.operation)].shape);
   }
   turns.assign(static_cast<std::size_t>(counts), 0);
+}
+
+void BackwardPlan::clear_unmet(std::span<const AttendBackwardArgs> operations) {
+  cleared.clear();
+  for (std::size_t i = 0; i < queries.blocks.size(); ++i) {
+    const QueryBlock& block = queries.blocks[i];
+    const AttendBackwardArgs& args = operations[static_cast<std::size_t>(block.operation)];
+    if (args.carry || met_[i] > 0) continue;
+    const int count = args.shape.heads.q_count;
+    for (std::int32_t head = 0; head < heads_of(args.shape); ++head) {
+      cleared.push_back(
+          {rows_of_head(args.dq, head / count, head % count, block.first), block.rows, args.shape.head_dim});
+    }
+  }
 }
 
 }  // namespace distattn::kernels::kokkos

@@ -77,6 +77,8 @@ struct BackwardPlan {
   void add_meetings(const AttendBackwardArgs& args, std::int32_t block);
   void gather_meetings();
   void take_turns(std::span<const AttendBackwardArgs> operations);
+  void number_turns(std::span<const AttendBackwardArgs> operations);
+  void clear_unmet(std::span<const AttendBackwardArgs> operations);
 
   /// Keys whose gradients are summed in one place, for one operation or several.
   struct Segment {
@@ -87,7 +89,7 @@ struct BackwardPlan {
   };
   std::vector<Segment> segments_;
   std::int64_t column_keys_ = 0;
-  std::vector<std::int32_t> first_turn_;  ///< by block
+  std::vector<std::int32_t> met_, first_turn_;  ///< by block: columns that meet it; its place among `turns`
 };
 
 }  // namespace distattn::kernels::kokkos

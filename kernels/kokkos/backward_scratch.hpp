@@ -18,7 +18,7 @@ inline constexpr int gradient_vectors = vector_registers == 32 ? 4 : 2;
 inline constexpr int gradient_width = gradient_vectors * lanes;
 static_assert(backward_keys % gradient_rows == 0);
 
-/// Most keys of a chunk: what fits the second-level cache, a whole number of backward_keys.
+/// Most keys of a chunk: about what a second-level cache has, a whole number of backward_keys.
 inline int backward_chunk(int head_dim, int value_dim) {
   constexpr int chunk_floats = 576 * 256;
   const int keys = smaller(8 * backward_keys, chunk_floats / (head_dim + value_dim));

@@ -21,7 +21,7 @@ inline constexpr int panel_width = tile_vectors * lanes;
 inline constexpr int key_block = 128;
 static_assert(key_block % tile_rows == 0);
 
-/// Floats of operands that a block of queries keeps in the second-level cache.
+/// Floats of operands that a block of queries keeps: about what a second-level cache has.
 inline constexpr int block_floats = 1152 * 256;
 
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
