@@ -39,10 +39,16 @@ if [[ -z $build ]]; then
   build=$bundle-objects
   make_build
 fi
+if [[ ! -x $build/bin/distattn ]]; then
+  echo "gpu-bundle: $build/bin has no distattn (it is no build, or was not built) build it first" >&2
+  exit 2
+fi
+trap 'rm -rf "$bundle"' EXIT # half a bundle is none
 mkdir -p "$bundle"/{bin,lib}
 for program in distattn "${tests[@]}"; do
   [[ -x $build/bin/$program ]] || continue # Hopper's, where that is not compiled for
   strip -o "$bundle/bin/$program" "$build/bin/$program"
   take_libraries "$build/bin/$program"
 done
+trap - EXIT
 printf -- '-- %s: %s MiB\n' "$bundle" "$(du -sm "$bundle" | cut -f1)"

@@ -103,6 +103,8 @@ def with_stand_ins(folder):
 
 def bundled(folder):
     """A program of the bundle loads nothing of this machine but what every system has."""
+    none = run(SOURCE / "packaging/gpu-bundle.sh", folder, SOURCE)
+    expect(none.returncode == 2 and "no distattn" in none.stdout and not folder.exists(), f"no build: {none.stdout}")
     run_well(SOURCE / "packaging/gpu-bundle.sh", folder, BUILD)
     again = run(SOURCE / "packaging/gpu-bundle.sh", folder, BUILD)
     expect(again.returncode == 2 and (folder / "bin/distattn").exists(), "a bundle that exists is replaced")
