@@ -197,10 +197,13 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
   for (int j = (first - block_key) / tile_rows * tile_rows; j < last - block_key; j += tile_rows) {
     next.keys.some();
     float* scores = scratch.scores + j * panel_width;
-    visit_tile<panel_width>(keys, block_key + j, scores, minus_infinity, [&]<int Vectors, bool Masked>(int from) {
-      score_tile<Vectors, Masked>(block.head_dim, scratch.keys + j * block.head_dim, queries, keys, from, block_key + j,
-                                  scores, top);
-    });
+    const int key = block_key + j;
+    visit_tile<panel_width>(
+        keys.see_all(key, tile_rows), keys.seeing(key, tile_rows), scores, minus_infinity,
+        [&]<int Vectors, bool Masked>(int from) {
+          score_tile<Vectors, Masked>(block.head_dim, scratch.keys + j * block.head_dim, queries, keys, from, key,
+                                      scores, top);
+        });
   }
   const int j = first - block_key, count = last - first;
   Vector rescale[tile_vectors];

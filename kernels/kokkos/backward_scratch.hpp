@@ -6,17 +6,20 @@
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
-/// Queries of a block and keys that are met at once. Multiples of panel_width and of both tiles' rows.
+/// Queries of a block and keys that are met at once.
 inline constexpr int backward_rows = 144;
 inline constexpr int backward_keys = 144;
-inline constexpr int backward_panels = backward_rows / panel_width;
-static_assert(backward_rows % panel_width == 0 && backward_keys % tile_rows == 0);
+static_assert(backward_rows % tile_rows == 0 && backward_keys % panel_width == 0);
 
-/// Tiles of dK and dV: keys × a panel of the head dimension.
+/// Tiles of gradients: keys or queries × a panel of the head dimension.
 inline constexpr int gradient_rows = 6;
 inline constexpr int gradient_vectors = vector_registers == 32 ? 4 : 2;
 inline constexpr int gradient_width = gradient_vectors * lanes;
-static_assert(backward_keys % gradient_rows == 0);
+static_assert(backward_rows % gradient_rows == 0 && panel_width % gradient_rows == 0);
+
+/// Queries that are packed at once, in whole tiles of scores and of gradients.
+inline constexpr int row_step = 3 * tile_rows;
+static_assert(backward_rows % row_step == 0 && row_step % gradient_rows == 0);
 
 /// Most keys of a chunk: about what a second-level cache has, a whole number of backward_keys.
 inline int backward_chunk(int head_dim, int value_dim) {
@@ -25,13 +28,15 @@ inline int backward_chunk(int head_dim, int value_dim) {
   return bigger(backward_keys, keys / backward_keys * backward_keys);
 }
 
-/// dK or dV of a chunk: [dim panel][key][gradient_width].
-struct GradientPanels {
+/// Rows of a head as they lie, in panels of the head dimension: [dim panel][row][gradient_width].
+struct RowPanels {
   float* data;
-  int keys;  ///< rows of a panel: the last tile of rows may reach beyond the chunk
+  int rows;  ///< of a panel
 
-  float* panel(int x) const { return data + x / gradient_width * keys * gradient_width; }
-  float* at(int key, int x) const { return panel(x) + key * gradient_width + x % gradient_width; }
+  float* panel(int x) const { return data + x / gradient_width * rows * gradient_width; }
+  float* at(int row, int x) const { return panel(x) + row * gradient_width + x % gradient_width; }
+  /// The rows from `row` on.
+  RowPanels from(int row) const { return {data + row * gradient_width, rows}; }
 };
 
 /// Which operands have neither NaN nor infinity. Elsewhere a coefficient of 0 does not hide what a query does not see.
@@ -41,43 +46,37 @@ struct Finite {
 
 /// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
 struct BackwardScratch {
-  float* keys;           // [tile][head_dim][tile_rows]
-  float* values;         // [tile][value_dim][tile_rows]
-  float* key_columns;    // [dim tile][key][tile_rows], tiles column_tile apart
-  float* queries;        // [panel][head_dim][panel_width], times scale·log2e
-  float* d_outputs;      // [panel][value_dim][panel_width]
-  float* query_rows;     // [dim panel][row][gradient_width]
-  float* d_output_rows;  // [dim panel][row][gradient_width]
-  float* lse;            // [row], times log2e
-  float* delta;          // [row], times scale
-  float* d_queries;      // [panel][head_dim][panel_width]
-  GradientPanels d_keys, d_values;
-  float* weights;   // Pᵀ: [key][row]
-  float* d_scores;  // dSᵀ: [key][row]
+  float* keys;         // [key panel][head_dim][panel_width], times scale·log2e
+  float* values;       // [key panel][value_dim][panel_width]
+  RowPanels key_rows;  // those of a chunk
+  RowPanels queries, d_outputs;
+  float* lse;    // [row], times log2e
+  float* delta;  // [row], times scale
+  RowPanels d_queries, d_keys, d_values;
+  float* weights;   // P: [row][key]
+  float* d_scores;  // dS: [row][key]
   float* widened;   // [row][dim]: where 16-bit rows are widened
   Finite* finite;
-  int column_tile;  // floats
   std::size_t bytes;
 
   BackwardScratch(std::byte* memory, int head_dim, int value_dim) {
     const int chunk = backward_chunk(head_dim, value_dim);
-    column_tile = chunk * tile_rows + 16;
-    const int gradient_keys = chunk + gradient_rows;
     Carver carve(memory);
+    const auto row_panels = [&](int rows, int dim) {
+      return RowPanels{carve.floats(rows * rounded_up(dim, gradient_width)), rows};
+    };
     keys = carve.floats(chunk * head_dim);
     values = carve.floats(chunk * value_dim);
-    key_columns = carve.floats(column_tile * head_dim / tile_rows);
-    queries = carve.floats(backward_rows * head_dim);
-    d_outputs = carve.floats(backward_rows * value_dim);
-    query_rows = carve.floats(backward_rows * rounded_up(head_dim, gradient_width));
-    d_output_rows = carve.floats(backward_rows * rounded_up(value_dim, gradient_width));
+    key_rows = row_panels(chunk, head_dim);
+    queries = row_panels(backward_rows, head_dim);
+    d_outputs = row_panels(backward_rows, value_dim);
     lse = carve.floats(backward_rows);
     delta = carve.floats(backward_rows);
-    d_queries = carve.floats(backward_rows * head_dim);
-    d_keys = {carve.floats(gradient_keys * rounded_up(head_dim, gradient_width)), gradient_keys};
-    d_values = {carve.floats(gradient_keys * rounded_up(value_dim, gradient_width)), gradient_keys};
-    weights = carve.floats(backward_keys * backward_rows);
-    d_scores = carve.floats(backward_keys * backward_rows);
+    d_queries = row_panels(backward_rows, head_dim);
+    d_keys = row_panels(chunk + gradient_rows, head_dim);  // the last tile may reach beyond the chunk
+    d_values = row_panels(chunk + gradient_rows, value_dim);
+    weights = carve.floats(backward_rows * backward_keys);
+    d_scores = carve.floats(backward_rows * backward_keys);
     widened = carve.floats(backward_rows * bigger(head_dim, value_dim));
     finite = reinterpret_cast<Finite*>(carve.floats(sizeof(Finite)));
     bytes = carve.bytes();

@@ -28,7 +28,7 @@ class Prefetch {
         rows_(rows) {}
 
   DISTATTN_INLINE void some() {
-    for (int i = 0; i < 8 && rows_ > 0; ++i) {
+    for (int i = 0; i < 12 && rows_ > 0; ++i) {
       __builtin_prefetch(row_ + at_, 0, 2);
       at_ += line;
       if (at_ < bytes_) continue;

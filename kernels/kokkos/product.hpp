@@ -1,20 +1,14 @@
 #pragma once
 /// The one inner loop behind every matrix product of attention.
 
-#include "kernels/kokkos/simd.hpp"
+#include "kernels/kokkos/tile_shape.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
-/// C[Rows][Vectors·lanes] = init + Σ_k a[i·RowStride + k·DepthStride] · b[k·PanelStride + x], handed to
-/// done(row, vector, sum) from registers. `a` is broadcast element by element; `b` is a panel of whole vectors.
-template <int Rows, int Vectors, int RowStride, int DepthStride, int PanelStride, class Init, class Done>
-DISTATTN_INLINE void product(int depth, const float* __restrict a, const float* __restrict b, Init init, Done done) {
-  Vector sums[Rows][Vectors];
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 8
-    for (int v = 0; v < Vectors; ++v) sums[i][v] = init(i, v);
-  }
+/// sums[i][v] += Σ_k a[i·RowStride + k·DepthStride] · b[k·PanelStride + v·lanes…].
+template <int Rows, int Vectors, int RowStride, int DepthStride, int PanelStride>
+DISTATTN_INLINE void multiply_add(int depth, const float* __restrict a, const float* __restrict b,
+                                  Vector (&sums)[Rows][Vectors]) {
 #pragma GCC unroll 2
   for (int k = 0; k < depth; ++k) {
     Vector panel[Vectors];
@@ -28,6 +22,25 @@ DISTATTN_INLINE void product(int depth, const float* __restrict a, const float* 
     }
     a += DepthStride;
     b += PanelStride;
+  }
+}
+
+/// C[Rows][Vectors·lanes] = init + Σ_k a[i·RowStride + k·DepthStride] · b[k·PanelStride + x], handed to
+/// done(row, vector, sum) from registers. `a` is broadcast element by element; `b` is a panel of whole vectors. `run`
+/// steps of the depth lie together in `a`, the next ones `jump` floats after them.
+template <int Rows, int Vectors, int RowStride, int DepthStride, int PanelStride, class Init, class Done>
+DISTATTN_INLINE void product(int depth, const float* a, const float* b, Init init, Done done, int run = 0x7fffffff,
+                             int jump = 0) {
+  Vector sums[Rows][Vectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+    for (int v = 0; v < Vectors; ++v) sums[i][v] = init(i, v);
+  }
+  for (;; a += jump, b += run * PanelStride) {
+    const int steps = smaller(run, depth);
+    multiply_add<Rows, Vectors, RowStride, DepthStride, PanelStride>(steps, a, b, sums);
+    if ((depth -= steps) == 0) break;
   }
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {

@@ -5,16 +5,43 @@
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
-/// All ones in lanes whose range [begin, end) does not hold `key`. (Selecting by comparison is miscompiled by clang 14
+/// All ones in lanes whose range [begin, end) does not hold the key. (Selecting by comparison is miscompiled by clang 14
 /// for AVX-512; signs do the same.)
-DISTATTN_INLINE Bits outside(Bits begin, Bits end, int key) { return ((key - begin) | (end - 1 - key)) >> 31; }
+DISTATTN_INLINE Bits outside(Bits begin, Bits end, Bits key) { return ((key - begin) | (end - 1 - key)) >> 31; }
 
 DISTATTN_INLINE Bits load_bits(const std::int32_t* from) { return Bits(from, stdx::vector_aligned); }
+
+inline constexpr int none = 0x7fffffff;
 
 /// Vectors of a panel, half-open.
 struct VectorRange {
   int from = 0, to = 0;
 };
+
+/// What some queries see: no key outside [first, last), each of them all of [all_first, all_last).
+struct SeenKeys {
+  int first = none, last = 0;
+  int all_first = 0, all_last = none;
+
+  bool all(int key, int count) const { return all_first <= key && key + count <= all_last; }
+  bool some(int key, int count) const { return first < key + count && last > key; }
+  /// Of `tile_vectors` vectors of keys from `key` on, those with keys that are seen.
+  VectorRange seeing(int key) const {
+    if (!some(key, panel_width)) return {};
+    return {bigger(0, first - key) / lanes, (smaller(panel_width, last - key) + lanes - 1) / lanes};
+  }
+};
+
+inline SeenKeys seen_keys(const std::int32_t* begin, const std::int32_t* end, int queries) {
+  SeenKeys seen;
+  for (int i = 0; i < queries; ++i) {
+    if (begin[i] < end[i]) seen.first = smaller(seen.first, begin[i]);
+    seen.last = bigger(seen.last, end[i]);
+    seen.all_first = bigger(seen.all_first, begin[i]);
+    seen.all_last = smaller(seen.all_last, end[i]);
+  }
+  return seen;
+}
 
 /// Summary of the ranges of one panel; the ranges themselves stay where they are.
 struct PanelKeys {
@@ -41,7 +68,6 @@ struct PanelKeys {
 };
 
 inline PanelKeys panel_keys(const std::int32_t* begin, const std::int32_t* end) {
-  constexpr int none = 0x7fffffff;
   PanelKeys keys{begin, end, none, 0, 0, none, {}, {}};
   for (int v = 0; v < tile_vectors; ++v) {
     int first = none, last = 0;
@@ -108,19 +134,18 @@ DISTATTN_INLINE void by_vectors(VectorRange range, Call call) {
   }
 }
 
-/// Calls tile.operator()<Vectors, Masked>(from) for the vectors of a panel that see some of the tile of keys that
-/// starts at `key`, masked unless all see all of it. The other vectors' part of `scores` is filled with `nothing`.
+/// Calls tile.operator()<Vectors, Masked>(from) for the vectors `some` of a tile of scores, masked unless `all` of it is
+/// seen. The other vectors are filled with `nothing`.
 template <int Stride, class Tile>
-DISTATTN_INLINE void visit_tile(const PanelKeys& keys, int key, float* scores, float nothing, Tile tile) {
-  if (keys.see_all(key, tile_rows)) return tile.template operator()<tile_vectors, false>(0);
-  const VectorRange range = keys.seeing(key, tile_rows);
+DISTATTN_INLINE void visit_tile(bool all, VectorRange some, float* scores, float nothing, Tile tile) {
+  if (all) return tile.template operator()<tile_vectors, false>(0);
   for (int i = 0; i < tile_rows; ++i) {
     for (int v = 0; v < tile_vectors; ++v) {
-      if (v < range.from || v >= range.to) store(scores + i * Stride + v * lanes, nothing);
+      if (v < some.from || v >= some.to) store(scores + i * Stride + v * lanes, nothing);
     }
   }
-  if (range.from == range.to) return;
-  by_vectors(range, [&]<int Vectors>() { tile.template operator()<Vectors, true>(range.from); });
+  if (some.from == some.to) return;
+  by_vectors(some, [&]<int Vectors>() { tile.template operator()<Vectors, true>(some.from); });
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA
