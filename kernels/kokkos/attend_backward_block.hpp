@@ -7,50 +7,10 @@
 /// transposed.
 
 #include "kernels/kokkos/backward_scratch.hpp"
-#include "kernels/kokkos/packing.hpp"
-#include "kernels/kokkos/product.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
 #include "kernels/kokkos/visible.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
-
-/// Copies rows, with zeros for count ≤ row < padded. Returns whether all are finite.
-inline bool pack_rows(const HeadRows<const float>& from, int count, int padded, int dim, const RowPanels& into) {
-  constexpr int ahead = 16;
-  Vector zeros = 0.f;
-  for (int i = 0; i < count; ++i) {
-    const float* row = from.data + i * from.stride;
-    if (i + ahead < count) Prefetch({row + ahead * from.stride, from.stride}, DType::fp32, 1, dim).all();
-    for (int x = 0; x < dim; x += lanes) {
-      const Vector some = load_first(row + x, dim - x);
-      zeros += some * 0.f;
-      store(into.at(i, x), some);
-    }
-  }
-  for (int i = count; i < padded; ++i) {
-    for (int x = 0; x < dim; x += lanes) store(into.at(i, x), 0.f);
-  }
-  return stdx::reduce(zeros) == 0.f;
-}
-
-inline void clear_rows(const RowPanels& rows, int count, int dim) {
-  for (int x = 0; x < dim; x += gradient_width) {
-    for (int i = 0; i < count * gradient_width; i += lanes) store(rows.panel(x) + i, 0.f);
-  }
-}
-
-/// into (+)= rows.
-inline void put_rows(const RowPanels& rows, int count, int dim, bool carry, const HeadRows<float>& into) {
-  constexpr int ahead = 16;
-  for (int i = 0; i < count; ++i) {
-    float* row = into.data + i * into.stride;
-    if (i + ahead < count) Prefetch({row + ahead * into.stride, into.stride}, DType::fp32, 1, dim).all();
-    for (int x = 0; x < dim; x += lanes) {
-      const Vector sum = load(rows.at(i, x));
-      store_first(row + x, carry ? load_first(row + x, dim - x) + sum : sum, dim - x);
-    }
-  }
-}
 
 /// Packs a chunk of keys for any number of blocks of queries.
 inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) {
@@ -108,25 +68,20 @@ struct NextRows {
   }
 };
 
-/// Half-open.
-struct Range {
-  int from = 0, to = 0;
-};
-
 /// What the queries of a block see.
 struct BlockKeys {
   const std::int32_t* begin;
   const std::int32_t* end;
   int rows;  ///< a multiple of row_step
   SeenKeys block;
-  SeenKeys tile[backward_rows / tile_rows];           // by queries of a tile of scores
-  SeenKeys gradient[backward_rows / gradient_rows];  // by queries of a tile of dQ
+  SeenKeys tile[backward_rows / tile_rows];  // by queries of a tile of scores
+  SeenKeys sum[backward_rows / sum_rows];    // by queries of a tile of dQ
 
   BlockKeys(const std::int32_t* begins, const std::int32_t* ends, int count)
       : begin(begins), end(ends), rows(rounded_up(count, row_step)), block(seen_keys(begins, ends, count)) {
     for (int i = 0; i < rows; i += tile_rows) tile[i / tile_rows] = seen_keys(begin + i, end + i, tile_rows);
-    for (int i = 0; i < rows; i += gradient_rows) {
-      gradient[i / gradient_rows] = seen_keys(begin + i, end + i, gradient_rows);
+    for (int i = 0; i < rows; i += sum_rows) {
+      sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
     }
   }
 
@@ -147,8 +102,8 @@ struct BlockKeys {
 /// Rows of a block against keys [key, end) in whole panels: done(row, vector's first key, at, sum, masked) gets
 /// Σ_x rows[row][x] · panels[x][key], and where the element is in arrays [row][key].
 template <class Done>
-DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, const RowPanels& rows,
-                           const float* panels, float* into, NextRows& next, Done done) {
+DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, const RowPanels& rows, const float* panels,
+                           float* into, NextRows& next, Done done) {
   for (int j = key; j < end; j += panel_width) {
     for (int row = 0; row < keys.rows; row += tile_rows) {
       next.some();
@@ -156,7 +111,7 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
       const int at = row * backward_keys + j - key;
       visit_tile<backward_keys>(
           seen.all(j, panel_width), seen.seeing(j), into + at, 0.f, [&]<int Vectors, bool Masked>(int from) {
-            product<tile_rows, Vectors, gradient_width, 1, panel_width>(
+            product<tile_rows, Vectors, sum_width, 1, panel_width>(
                 dim, rows.at(row, 0), panels + j * dim + from * lanes, [](int, int) { return Vector(0.f); },
                 [&](int i, int v, Vector sum) {
                   const int x = (from + v) * lanes;
@@ -164,64 +119,8 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
                   if constexpr (Masked) made = replace(keys.hidden(row + i, j + x), made, 0.f);
                   store(into + at + i * backward_keys + x, made);
                 },
-                gradient_width, rows.rows * gradient_width);
+                sum_width, rows.rows * sum_width);
           });
-    }
-  }
-}
-
-/// into[r][x] += Σ_k coefficients[r·RowStride + k·TermStride] · terms[k][x] for rows r < count, over the terms k of
-/// ranges[r / gradient_rows], and one panel of `Vectors` vectors of the head dimension.
-template <int RowStride, int TermStride, int Vectors>
-DISTATTN_INLINE void add_panel(const Range* ranges, int count, const float* coefficients, const float* terms,
-                               float* into) {
-  for (int r = 0; r < count; r += gradient_rows, ++ranges) {
-    if (ranges->to <= ranges->from) continue;
-    float* at = into + r * gradient_width;
-    product<gradient_rows, Vectors, RowStride, TermStride, gradient_width>(
-        ranges->to - ranges->from, coefficients + r * RowStride + ranges->from * TermStride,
-        terms + ranges->from * gradient_width,
-        [&](int i, int v) { return load(at + i * gradient_width + v * lanes); },
-        [&](int i, int v, Vector sum) {
-          if (i < count - r) store(at + i * gradient_width + v * lanes, sum);
-        });
-  }
-}
-
-/// The same of all panels.
-template <int RowStride, int TermStride>
-inline void add_product(const Range* ranges, int count, int dim, const float* coefficients, const RowPanels& terms,
-                        const RowPanels& into) {
-  for (int x = 0; x < dim; x += gradient_width) {
-    const auto add = [&]<int Vectors>() {
-      add_panel<RowStride, TermStride, Vectors>(ranges, count, coefficients, terms.panel(x), into.panel(x));
-    };
-    switch ((smaller(gradient_width, dim - x) + lanes - 1) / lanes) {
-      case 1:
-        add.template operator()<1>();
-        break;
-      case 2:
-        add.template operator()<2>();
-        break;
-      case 3:
-        add.template operator()<smaller(3, gradient_vectors)>();
-        break;
-      default:
-        add.template operator()<gradient_vectors>();
-        break;
-    }
-  }
-}
-
-/// The same without touching terms that sees(row, term) rules out: a coefficient of 0 does not hide what is not finite.
-template <int RowStride, int TermStride, class Sees>
-inline void add_seen(const Range* ranges, int count, int dim, const float* coefficients, const RowPanels& terms,
-                     const RowPanels& into, Sees sees) {
-  for (int r = 0; r < count; ++r) {
-    const Range& range = ranges[r / gradient_rows];
-    for (int k = range.from; k < range.to; ++k) {
-      if (!sees(r, k)) continue;
-      for (int x = 0; x < dim; ++x) *into.at(r, x) += coefficients[r * RowStride + k * TermStride] * *terms.at(k, x);
     }
   }
 }
@@ -229,13 +128,13 @@ inline void add_seen(const Range* ranges, int count, int dim, const float* coeff
 /// What follows from P and dS of keys [key, end).
 inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int key, int end,
                           const BackwardScratch& scratch) {
-  Range of_keys[backward_keys / gradient_rows], of_queries[backward_rows / gradient_rows];
-  for (int j = key; j < end; j += gradient_rows) {
-    of_keys[(j - key) / gradient_rows] = keys.seeing(j, smaller(gradient_rows, end - j));
+  Range of_keys[backward_keys / sum_rows], of_queries[backward_rows / sum_rows];
+  for (int j = key; j < end; j += sum_rows) {
+    of_keys[(j - key) / sum_rows] = keys.seeing(j, smaller(sum_rows, end - j));
   }
-  for (int i = 0; i < keys.rows / gradient_rows; ++i) {
-    const SeenKeys& seen = keys.gradient[i];
-    of_queries[i] = {bigger(key, seen.first) - key, smaller(end, seen.last) - key};
+  for (int i = 0; i < keys.rows / sum_rows; ++i) {
+    const Range seen = keys.sum[i].within(key, end);
+    of_queries[i] = {seen.from - key, seen.to - key};
   }
   const bool all = keys.block.all(key, end - key);
   const auto query_sees = [&](int row, int j) { return keys.sees(row, key + j); };
@@ -243,9 +142,9 @@ inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int
   const auto add_to_keys = [&](int dim, const float* coefficients, const RowPanels& terms, bool finite,
                                const RowPanels& into) {
     if (all || finite) {
-      add_product<1, backward_keys>(of_keys, end - key, dim, coefficients, terms, into.from(key));
+      add_product<1, backward_keys>(of_keys, end - key, dim, coefficients, terms, into.from(key), Kept());
     } else {
-      add_seen<1, backward_keys>(of_keys, end - key, dim, coefficients, terms, into.from(key), key_sees);
+      add_seen<1, backward_keys>(of_keys, end - key, dim, coefficients, terms, into.from(key), key_sees, Kept());
     }
   };
   const Finite& finite = *scratch.finite;
@@ -253,10 +152,10 @@ inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int
   add_to_keys(chunk.head_dim, scratch.d_scores, scratch.queries, finite.queries, scratch.d_keys);
   if (all || finite.keys) {
     add_product<backward_keys, 1>(of_queries, keys.rows, chunk.head_dim, scratch.d_scores, scratch.key_rows.from(key),
-                                  scratch.d_queries);
+                                  scratch.d_queries, Kept());
   } else {
     add_seen<backward_keys, 1>(of_queries, keys.rows, chunk.head_dim, scratch.d_scores, scratch.key_rows.from(key),
-                               scratch.d_queries, query_sees);
+                               scratch.d_queries, query_sees, Kept());
   }
 }
 
@@ -284,13 +183,13 @@ inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block
 /// The result (+)= the block's dQ over the chunk.
 inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
-  put_rows(scratch.d_queries, block.rows, chunk.head_dim, block.carry, block.dq);
+  add_rows(scratch.d_queries, block.rows, chunk.head_dim, block.carry, block.dq);
 }
 
 inline void backward_sum_end(const BackwardChunk& chunk, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
-  put_rows(scratch.d_keys, chunk.keys, chunk.head_dim, chunk.carry, chunk.dk);
-  put_rows(scratch.d_values, chunk.keys, chunk.value_dim, chunk.carry, chunk.dv);
+  add_rows(scratch.d_keys, chunk.keys, chunk.head_dim, chunk.carry, chunk.dk);
+  add_rows(scratch.d_values, chunk.keys, chunk.value_dim, chunk.carry, chunk.dv);
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -2,11 +2,10 @@
 /// Forward attention of one block of queries: FlashAttention-2's online softmax (Dao 2023, Algorithm 1), with queries
 /// along the lanes of vectors, so that the softmax has no horizontal operation and all its state is whole vectors.
 ///
-/// For each panel of queries and block of keys: Sᵀ = K·(scale·log2e·Q)ᵀ, Pᵀ = 2^(Sᵀ − top), Oᵀ = 2^(old − top)·Oᵀ +
-/// Vᵀ·Pᵀ.
+/// For each panel of queries and block of keys: Sᵀ = K·(scale·log2e·Q)ᵀ, Pᵀ = 2^(Sᵀ − top), O = 2^(old − top)·O + P·V,
+/// the last with the head dimension along the lanes: values, and a carry, are taken as they lie.
 
-#include "kernels/kokkos/packing.hpp"
-#include "kernels/kokkos/product.hpp"
+#include "kernels/kokkos/row_panels.hpp"
 #include "kernels/kokkos/scratch.hpp"
 #include "kernels/kokkos/tile_shape.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
@@ -15,10 +14,6 @@
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
 inline constexpr float lowest = -3.4028234663852886e38f;
-
-/// From one tile of values to the next: apart from a power of two, so that the tiles of a key fall into different sets
-/// of the cache.
-inline constexpr int value_tile = key_block * tile_rows + 16;
 
 inline constexpr int most_rows = 1152;
 inline constexpr int most_panels = most_rows / panel_width;
@@ -33,11 +28,11 @@ inline int attend_rows(int head_dim, int value_dim) {
 /// A block's operands and state, laid out in its thread's scratch.
 struct AttendScratch {
   float* queries;  // [panel][head_dim][panel_width], times scale·log2e
-  float* output;   // [panel][value_dim][panel_width]
-  float* top;      // [row] largest score so far, base 2
-  float* sum;      // [row] Σ 2^(score − top)
-  float* keys;     // [tile][head_dim][tile_rows]
-  float* values;   // [dim tile][key_block][tile_rows]
+  RowPanels output;
+  float* top;   // [row] largest score so far, base 2
+  float* sum;   // [row] Σ 2^(score − top)
+  float* keys;  // [tile][head_dim][tile_rows]
+  RowPanels values;
   float* scores;   // [key_block][panel_width]
   float* widened;  // [key_block][dim]: where 16-bit rows are widened
   std::size_t bytes;
@@ -46,11 +41,11 @@ struct AttendScratch {
     const int rows = attend_rows(head_dim, value_dim);
     Carver carve(memory);
     queries = carve.floats(rows * head_dim);
-    output = carve.floats(rows * value_dim);
+    output = {carve.floats(rows * rounded_up(value_dim, sum_width)), rows};
     top = carve.floats(rows);
     sum = carve.floats(rows);
     keys = carve.floats(key_block * head_dim);
-    values = carve.floats(value_tile * value_dim / tile_rows);
+    values = {carve.floats(key_block * rounded_up(value_dim, sum_width)), key_block};
     scores = carve.floats(key_block * panel_width);
     widened = carve.floats(bigger(key_block, panel_width) * bigger(head_dim, value_dim));
     bytes = carve.bytes();
@@ -67,20 +62,17 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
     const HeadRows<const float> q =
         widened(rows_from(block.q, block.dtype, row), block.dtype, rows, block.head_dim, scratch.widened);
     pack_transposed<panel_width>(q, rows, block.head_dim, block.scale * log2_e, scratch.queries + row * block.head_dim);
-
-    float* output = scratch.output + row * block.value_dim;
-    if (block.carry) {
-      Prefetch(rows_from(rows_of(block.o), DType::fp32, next), DType::fp32, next_rows, block.value_dim).all();
-      pack_transposed<panel_width>({block.o.data + row * block.o.stride, block.o.stride}, rows, block.value_dim, 1.f,
-                                   output);
-    } else {
-      for (int i = 0; i < block.value_dim * panel_width; i += lanes) store(output + i, 0.f);
-    }
-    for (int i = row; i < row + panel_width; ++i) {
-      const bool carried = block.carry && i < block.rows && block.lse[i] != minus_infinity;
-      scratch.top[i] = carried ? block.lse[i] * log2_e : minus_infinity;
-      scratch.sum[i] = carried ? 1.f : 0.f;
-    }
+  }
+  const int rows = rounded_up(block.rows, panel_width);
+  if (block.carry) {
+    pack_rows({block.o.data, block.o.stride}, block.rows, rows, block.value_dim, scratch.output);
+  } else {
+    clear_rows(scratch.output, rows, block.value_dim);
+  }
+  for (int i = 0; i < rows; ++i) {
+    const bool carried = block.carry && i < block.rows && block.lse[i] != minus_infinity;
+    scratch.top[i] = carried ? block.lse[i] * log2_e : minus_infinity;
+    scratch.sum[i] = carried ? 1.f : 0.f;
   }
 }
 
@@ -97,9 +89,7 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
   }
   const HeadRows<const float> v =
       widened(rows_from(pass.v, block.dtype, begin), block.dtype, count, block.value_dim, scratch.widened);
-  const bool finite = all_finite(v, count, block.value_dim);
-  pack_tiles<tile_rows>(v, count, block.value_dim, scratch.values + (begin - key) * tile_rows, value_tile);
-  return finite;
+  return pack_rows(v, count, count, block.value_dim, scratch.values.from(begin - key));
 }
 
 /// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
@@ -120,14 +110,15 @@ DISTATTN_INLINE void score_tile(int head_dim, const float* tile, const float* qu
 }
 
 /// Turns the scores of keys [0, count) into 2^(score − top) and raises the panel's top and sum to include them.
-/// `rescale` becomes what the output so far is to be multiplied by.
-inline void softmax(float* scores, int count, const float* block_top, float* top, float* sum,
-                    Vector (&rescale)[tile_vectors]) {
+/// rescale[query] becomes what the output so far is to be multiplied by.
+inline void softmax(float* scores, int count, const float* block_top, float* top, float* sum, float* rescale) {
   Vector reference[tile_vectors], sums[tile_vectors];
   for (int v = 0; v < tile_vectors; ++v) {
     const Vector before = load(top + v * lanes), after = larger(load(block_top + v * lanes), before);
     reference[v] = larger(after, lowest);  // of a query that has seen nothing: 2^(−∞ − lowest) is 0, 2^(−∞ + ∞) is not
-    rescale[v] = exp2(before - reference[v]);
+    const Vector factor = exp2(before - reference[v]);
+    store(rescale + v * lanes, factor);
+    store(sum + v * lanes, load(sum + v * lanes) * factor);
     sums[v] = 0.f;
     store(top + v * lanes, after);
   }
@@ -140,46 +131,25 @@ inline void softmax(float* scores, int count, const float* block_top, float* top
       store(at, weight);
     }
   }
-  for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) * rescale[v] + sums[v]);
+  for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) + sums[v]);
 }
 
-/// Oᵀ = rescale·Oᵀ + Vᵀ·Pᵀ for some keys of the block of keys.
-inline void add_values(const AttendBlock& block, int row, int block_key, const KeyParts& keys,
-                       const Vector (&rescale)[tile_vectors], const AttendScratch& scratch, Prefetch& next_values) {
-  for (int x = 0; x < block.value_dim; x += tile_rows) {
-    next_values.some();
-    const float* values = scratch.values + x / tile_rows * value_tile;
-    for (int p = 0; p < keys.count; ++p) {
-      const KeyPart& part = keys.part[p];
-      const int j = part.first - block_key, first_vector = part.vectors.from;
-      float* output = scratch.output + row * block.value_dim + x * panel_width + first_vector * lanes;
-      by_vectors(part.vectors, [&]<int Vectors>() {
-        product<tile_rows, Vectors, 1, tile_rows, panel_width>(
-            part.last - part.first, values + j * tile_rows, scratch.scores + j * panel_width + first_vector * lanes,
-            [&](int i, int v) {
-              const Vector before = load(output + i * panel_width + v * lanes);
-              return part.begins[first_vector + v] ? rescale[first_vector + v] * before : before;
-            },
-            [&](int i, int v, Vector sum) { store(output + i * panel_width + v * lanes, sum); });
-      });
-    }
+/// O = rescale·O + P·V for keys [first, last) of the block of keys.
+inline void add_values(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first, int last,
+                       bool finite, const float* rescale, const AttendScratch& scratch) {
+  Range ranges[panel_width / sum_rows];
+  for (int i = 0; i < panel_width / sum_rows; ++i) {
+    const Range seen = keys.sum[i].within(first, last);
+    ranges[i] = {seen.from - block_key, seen.to - block_key};
   }
-}
-
-/// The same without touching values that a query does not see: a weight of 0 does not hide what is not finite.
-inline void add_seen_values(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first,
-                            int last, const Vector (&rescale)[tile_vectors], const AttendScratch& scratch) {
-  for (int i = 0; i < panel_width; ++i) {
-    const int from = bigger(first, keys.begin[i]), to = smaller(last, keys.end[i]);
-    for (int x = 0; x < block.value_dim; ++x) {
-      float& output = scratch.output[row * block.value_dim + x * panel_width + i];
-      const float* values = scratch.values + x / tile_rows * value_tile + x % tile_rows;
-      float sum = rescale[i / lanes][i % lanes] * output;
-      for (int j = from - block_key; j < to - block_key; ++j) {
-        sum += scratch.scores[j * panel_width + i] * values[j * tile_rows];
-      }
-      output = sum;
-    }
+  const RowPanels output = scratch.output.from(row);
+  const auto rescaled = [&](int query, auto before) { return before * rescale[query]; };
+  if (finite || keys.panel.all(first, last - first)) {
+    add_product<1, panel_width>(ranges, panel_width, block.value_dim, scratch.scores, scratch.values, output, rescaled);
+  } else {  // a weight of 0 does not hide what is not finite
+    const auto sees = [&](int query, int key) { return keys.sees(query, block_key + key); };
+    add_seen<1, panel_width>(ranges, panel_width, block.value_dim, scratch.scores, scratch.values, output, sees,
+                             rescaled);
   }
 }
 
@@ -196,23 +166,19 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
   for (int v = 0; v < tile_vectors; ++v) store(top + v * lanes, minus_infinity);
   for (int j = (first - block_key) / tile_rows * tile_rows; j < last - block_key; j += tile_rows) {
     next.keys.some();
+    next.values.some();
     float* scores = scratch.scores + j * panel_width;
     const int key = block_key + j;
-    visit_tile<panel_width>(
-        keys.see_all(key, tile_rows), keys.seeing(key, tile_rows), scores, minus_infinity,
-        [&]<int Vectors, bool Masked>(int from) {
-          score_tile<Vectors, Masked>(block.head_dim, scratch.keys + j * block.head_dim, queries, keys, from, key,
-                                      scores, top);
-        });
+    visit_tile<panel_width>(keys.panel.all(key, tile_rows), keys.seeing(key, tile_rows), scores, minus_infinity,
+                            [&]<int Vectors, bool Masked>(int from) {
+                              score_tile<Vectors, Masked>(block.head_dim, scratch.keys + j * block.head_dim, queries,
+                                                          keys, from, key, scores, top);
+                            });
   }
-  const int j = first - block_key, count = last - first;
-  Vector rescale[tile_vectors];
-  softmax(scratch.scores + j * panel_width, count, top, scratch.top + row, scratch.sum + row, rescale);
-  if (finite || keys.see_all(first, count)) {
-    add_values(block, row, block_key, key_parts(keys, first, last), rescale, scratch, next.values);
-  } else {
-    add_seen_values(block, keys, row, block_key, first, last, rescale, scratch);
-  }
+  alignas(64) float rescale[panel_width];
+  softmax(scratch.scores + (first - block_key) * panel_width, last - first, top, scratch.top + row, scratch.sum + row,
+          rescale);
+  add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
 }
 
 inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
@@ -221,8 +187,8 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
   int first = 0x7fffffff, last = 0;
   for (int row = 0; row < block.rows; row += panel_width) {
     const PanelKeys keys = panel_keys(pass.begin + row, pass.end + row);
-    first = smaller(first, keys.first);
-    last = bigger(last, keys.last);
+    first = smaller(first, keys.panel.first);
+    last = bigger(last, keys.panel.last);
     panels[row / panel_width] = keys;
   }
   // Blocks of keys begin at multiples of key_block whatever the queries see: a query's sums do not depend on its
@@ -236,8 +202,8 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
     for (int row = 0; row < block.rows; row += panel_width) {
       if (stop.load(std::memory_order_relaxed)) return;
       const PanelKeys& keys = panels[row / panel_width];
-      const int from = bigger(key, keys.first), to = smaller(end, keys.last);
-      if (from < to) attend_panel(block, keys, row, key, from, to, finite, scratch, next);
+      const Range seen = keys.panel.within(key, end);
+      if (!seen.empty()) attend_panel(block, keys, row, key, seen.from, seen.to, finite, scratch, next);
     }
   }
 }
@@ -253,16 +219,8 @@ inline void attend_end(const AttendBlock& block, std::byte* memory) {
     if (!untouched) block.lse[i] = sum == 0.f ? minus_infinity : top * ln_2 + logs[i];
     scratch.sum[i] = sum == 0.f ? 0.f : 1.f / sum;
   }
-  for (int row = 0; row < block.rows; row += panel_width) {
-    const int rows = smaller(panel_width, block.rows - row), next = row + rows;
-    Prefetch(rows_from(rows_of(block.o), DType::fp32, next), DType::fp32, smaller(panel_width, block.rows - next),
-             block.value_dim)
-        .all();
-    float* o = block.o.data + row * block.o.stride;
-    unpack_transposed<panel_width>(
-        scratch.output + row * block.value_dim, rows, block.value_dim,
-        [&](int i, int x, Quad four) { store_quad(o + i * block.o.stride + x, four * scratch.sum[row + i]); });
-  }
+  put_rows(scratch.output, block.rows, block.value_dim, block.o,
+           [&](int row, Vector output, auto) { return output * scratch.sum[row]; });
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -1,25 +1,19 @@
 #pragma once
 /// What a thread keeps while it computes the gradients of a chunk of keys: shapes of blocks, a place for each operand.
 
+#include "kernels/kokkos/row_panels.hpp"
 #include "kernels/kokkos/scratch.hpp"
-#include "kernels/kokkos/tile_shape.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
 /// Queries of a block and keys that are met at once.
 inline constexpr int backward_rows = 144;
 inline constexpr int backward_keys = 144;
-static_assert(backward_rows % tile_rows == 0 && backward_keys % panel_width == 0);
+static_assert(backward_rows % tile_rows == 0 && backward_rows % sum_rows == 0 && backward_keys % panel_width == 0);
 
-/// Tiles of gradients: keys or queries × a panel of the head dimension.
-inline constexpr int gradient_rows = 6;
-inline constexpr int gradient_vectors = vector_registers == 32 ? 4 : 2;
-inline constexpr int gradient_width = gradient_vectors * lanes;
-static_assert(backward_rows % gradient_rows == 0 && panel_width % gradient_rows == 0);
-
-/// Queries that are packed at once, in whole tiles of scores and of gradients.
+/// Queries that are packed at once, in whole tiles of scores and of sums.
 inline constexpr int row_step = 3 * tile_rows;
-static_assert(backward_rows % row_step == 0 && row_step % gradient_rows == 0);
+static_assert(backward_rows % row_step == 0 && row_step % sum_rows == 0);
 
 /// Most keys of a chunk: about what a second-level cache has, a whole number of backward_keys.
 inline int backward_chunk(int head_dim, int value_dim) {
@@ -27,17 +21,6 @@ inline int backward_chunk(int head_dim, int value_dim) {
   const int keys = smaller(8 * backward_keys, chunk_floats / (head_dim + value_dim));
   return bigger(backward_keys, keys / backward_keys * backward_keys);
 }
-
-/// Rows of a head as they lie, in panels of the head dimension: [dim panel][row][gradient_width].
-struct RowPanels {
-  float* data;
-  int rows;  ///< of a panel
-
-  float* panel(int x) const { return data + x / gradient_width * rows * gradient_width; }
-  float* at(int row, int x) const { return panel(x) + row * gradient_width + x % gradient_width; }
-  /// The rows from `row` on.
-  RowPanels from(int row) const { return {data + row * gradient_width, rows}; }
-};
 
 /// Which operands have neither NaN nor infinity. Elsewhere a coefficient of 0 does not hide what a query does not see.
 struct Finite {
@@ -63,7 +46,7 @@ struct BackwardScratch {
     const int chunk = backward_chunk(head_dim, value_dim);
     Carver carve(memory);
     const auto row_panels = [&](int rows, int dim) {
-      return RowPanels{carve.floats(rows * rounded_up(dim, gradient_width)), rows};
+      return RowPanels{carve.floats(rows * rounded_up(dim, sum_width)), rows};
     };
     keys = carve.floats(chunk * head_dim);
     values = carve.floats(chunk * value_dim);
@@ -73,8 +56,8 @@ struct BackwardScratch {
     lse = carve.floats(backward_rows);
     delta = carve.floats(backward_rows);
     d_queries = row_panels(backward_rows, head_dim);
-    d_keys = row_panels(chunk + gradient_rows, head_dim);  // the last tile may reach beyond the chunk
-    d_values = row_panels(chunk + gradient_rows, value_dim);
+    d_keys = row_panels(chunk + sum_rows, head_dim);  // the last tile may reach beyond the chunk
+    d_values = row_panels(chunk + sum_rows, value_dim);
     weights = carve.floats(backward_rows * backward_keys);
     d_scores = carve.floats(backward_rows * backward_keys);
     widened = carve.floats(backward_rows * bigger(head_dim, value_dim));

@@ -1,5 +1,5 @@
 #pragma once
-/// Rows of a tensor as the operands of products: widened to float, transposed or cut into tiles.
+/// Rows of a tensor as the operands of products: brought nearer, widened to float, transposed.
 
 #include <cstring>
 
@@ -105,24 +105,7 @@ inline HeadRows<const float> widened(const HeadRows<const void>& from, DType dty
   return {buffer, dim};
 }
 
-/// Whether no element of `count` rows is NaN or infinite.
-inline bool all_finite(const HeadRows<const float>& rows, int count, int dim) {
-  Vector zeros[4] = {0.f, 0.f, 0.f, 0.f};
-  float zero = 0.f;
-  for (int i = 0; i < count; ++i) {
-    const float* row = rows.data + i * rows.stride;
-    int x = 0;
-    for (; x + 4 * lanes <= dim; x += 4 * lanes) {
-#pragma GCC unroll 4
-      for (int v = 0; v < 4; ++v) zeros[v] += Vector(row + x + v * lanes, stdx::element_aligned) * 0.f;
-    }
-    for (; x + lanes <= dim; x += lanes) zeros[0] += Vector(row + x, stdx::element_aligned) * 0.f;
-    for (; x < dim; ++x) zero += row[x] * 0.f;
-  }
-  return zero + stdx::reduce((zeros[0] + zeros[1]) + (zeros[2] + zeros[3])) == 0.f;
-}
-
-/// The same of `rows` rows, at most 4; zeros for the others.
+/// `rows` rows of four, at most 4; zeros for the others.
 DISTATTN_INLINE Quads load_quads(const float* from, std::ptrdiff_t stride, int rows) {
   if (rows >= 4) return load_quads(from, stride);
   Quads quads{};
@@ -143,54 +126,6 @@ inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim
       for (int x = first; x < last; x += 4) {
         const Quads four = transposed(load_quads(from.data + i * from.stride + x, from.stride, rows - i));
         for (int r = 0; r < 4; ++r) store_quad(into + (x + r) * Width + i, four.row[r] * factors);
-      }
-    }
-  }
-}
-
-/// Calls put(i, x, four) for rows i < rows and every fourth x < dim, `four` being from[x…x+3][i].
-template <int Width, class Put>
-DISTATTN_INLINE void unpack_transposed(const float* from, int rows, int dim, Put put) {
-  int i = 0;
-  for (; i + 4 <= rows; i += 4) {
-    for (int x = 0; x < dim; x += 4) {
-      const Quads quads = transposed(load_quads(from + x * Width + i, Width));
-      for (int r = 0; r < 4; ++r) put(i + r, x, quads.row[r]);
-    }
-  }
-  for (; i < rows; ++i) {
-    for (int x = 0; x < dim; x += 4) {
-      const float* at = from + x * Width + i;
-      put(i, x, Quad{at[0], at[Width], at[2 * Width], at[3 * Width]});
-    }
-  }
-}
-
-/// into[(x / Width)·tile_stride + i·Width + x mod Width] = row i, element x. dim is a multiple of Width.
-template <int Width>
-inline void pack_tiles(const HeadRows<const float>& from, int rows, int dim, float* into, std::ptrdiff_t tile_stride) {
-  for (int i = 0; i < rows; ++i) {
-    for (int x = 0; x < dim; x += Width) {
-      std::memcpy(into + x / Width * tile_stride + i * Width, from.data + i * from.stride + x, Width * sizeof(float));
-    }
-  }
-}
-
-/// into[(x / Width)·panel_rows·Width + i·Width + x mod Width] = row i, element x; zeros for rows ≤ i < padded_rows and
-/// past dim in the last panel.
-template <int Width>
-inline void pack_panels(const HeadRows<const float>& from, int rows, int padded_rows, int panel_rows, int dim,
-                        float* panels) {
-  for (int x = 0; x < dim; x += Width, panels += panel_rows * Width) {
-    const int width = Width < dim - x ? Width : dim - x;
-    float* into = panels;
-    for (int i = 0; i < padded_rows; ++i, into += Width) {
-      const int count = i < rows ? width : 0;
-      const float* row = count > 0 ? from.data + i * from.stride + x : nullptr;
-      if (count == Width) {
-        std::memcpy(into, row, Width * sizeof(float));
-      } else {
-        for (int y = 0; y < Width; ++y) into[y] = y < count ? row[y] : 0.f;
       }
     }
   }

@@ -11,11 +11,17 @@ inline constexpr int vector_registers = 32;
 inline constexpr int vector_registers = 16;
 #endif
 
-/// Tiles of rows × vectors that leave registers for a panel row and a broadcast. Three vectors a row need fewer loads a
-/// multiplication than two (on processors with two loads a cycle the tile 8×2 is limited by them).
+/// Tiles of rows × vectors that leave registers for a panel row and a broadcast: of scores. Three vectors a row need
+/// fewer loads a multiplication than two (on processors with two loads a cycle the tile 8×2 is limited by them).
 inline constexpr int tile_rows = vector_registers == 32 ? 8 : 4;
 inline constexpr int tile_vectors = 3;
 inline constexpr int panel_width = tile_vectors * lanes;
+
+/// Tiles of sums over keys or over queries, with the head dimension along the lanes.
+inline constexpr int sum_rows = 6;
+inline constexpr int sum_vectors = vector_registers == 32 ? 4 : 2;
+inline constexpr int sum_width = sum_vectors * lanes;
+static_assert(panel_width % sum_rows == 0);
 
 /// Keys whose scores against one panel stay in the first-level cache.
 inline constexpr int key_block = 128;
@@ -23,6 +29,13 @@ static_assert(key_block % tile_rows == 0);
 
 /// Floats of operands that a block of queries keeps: about what a second-level cache has.
 inline constexpr int block_floats = 1152 * 256;
+
+/// Half-open.
+struct Range {
+  int from = 0, to = 0;
+
+  bool empty() const { return from >= to; }
+};
 
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 constexpr int bigger(int a, int b) { return a > b ? a : b; }
