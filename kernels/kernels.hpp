@@ -35,7 +35,8 @@ struct HostKernels {
   const char* name = "";
   /// Why a shape cannot be computed, naming what can; empty if it can.
   std::string (*why_not)(const TileShape& shape) = nullptr;
-  /// Queries that are computed side by side: all of them meet every key that one of them sees.
+  /// At the edges of bands as many pairs are computed unseen as if so many queries at a time met every key that one of
+  /// them sees.
   int (*query_block)() = nullptr;
   HostKernel<AttendArgs> attend = nullptr;
   HostKernel<AttendBackwardArgs> attend_backward = nullptr;

@@ -7,6 +7,8 @@
 /// transposed.
 
 #include "kernels/kokkos/backward_scratch.hpp"
+#include "kernels/kokkos/packing.hpp"
+#include "kernels/kokkos/product.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
 #include "kernels/kokkos/visible.hpp"
 
@@ -41,7 +43,7 @@ inline void backward_sum_begin(const BackwardChunk& chunk, std::byte* memory) {
 
 inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
-  const int rows = rounded_up(block.rows, row_step);
+  const int rows = rounded_up(block.rows, row_unit);
   const auto pack = [&](const HeadRows<const void>& from, int dim, const RowPanels& into) {
     return pack_rows(widened(from, chunk.dtype, block.rows, dim, scratch.widened), block.rows, rows, dim, into);
   };
@@ -72,17 +74,15 @@ struct NextRows {
 struct BlockKeys {
   const std::int32_t* begin;
   const std::int32_t* end;
-  int rows;  ///< a multiple of row_step
+  int rows;  ///< a multiple of row_unit
   SeenKeys block;
   SeenKeys tile[backward_rows / tile_rows];  // by queries of a tile of scores
   SeenKeys sum[backward_rows / sum_rows];    // by queries of a tile of dQ
 
   BlockKeys(const std::int32_t* begins, const std::int32_t* ends, int count)
-      : begin(begins), end(ends), rows(rounded_up(count, row_step)), block(seen_keys(begins, ends, count)) {
+      : begin(begins), end(ends), rows(rounded_up(count, row_unit)), block(seen_keys(begins, ends, count)) {
     for (int i = 0; i < rows; i += tile_rows) tile[i / tile_rows] = seen_keys(begin + i, end + i, tile_rows);
-    for (int i = 0; i < rows; i += sum_rows) {
-      sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
-    }
+    for (int i = 0; i < rows; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
   }
 
   bool sees(int row, int key) const { return begin[row] <= key && key < end[row]; }
@@ -99,27 +99,27 @@ struct BlockKeys {
   }
 };
 
-/// Rows of a block against keys [key, end) in whole panels: done(row, vector's first key, at, sum, masked) gets
-/// Σ_x rows[row][x] · panels[x][key], and where the element is in arrays [row][key].
-template <class Done>
+/// Rows of a block against keys [key, end): into[row][j] = make(row, at, Σ_x rows[row][x] · panels[x][j]), 0 where the
+/// row does not see the key, in whole panels of keys. `at` is where a vector of keys begins in `into`.
+template <class Make>
 DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, const RowPanels& rows, const float* panels,
-                           float* into, NextRows& next, Done done) {
+                           float* into, NextRows& next, Make make) {
   for (int j = key; j < end; j += panel_width) {
     for (int row = 0; row < keys.rows; row += tile_rows) {
       next.some();
       const SeenKeys& seen = keys.tile[row / tile_rows];
       const int at = row * backward_keys + j - key;
       visit_tile<backward_keys>(
-          seen.all(j, panel_width), seen.seeing(j), into + at, 0.f, [&]<int Vectors, bool Masked>(int from) {
+          seen.all(j, panel_width), seen.seen_vectors(j), into + at, 0.f, [&]<int Vectors, bool Masked>(int from) {
             product<tile_rows, Vectors, sum_width, 1, panel_width>(
                 dim, rows.at(row, 0), panels + j * dim + from * lanes, [](int, int) { return Vector(0.f); },
                 [&](int i, int v, Vector sum) {
                   const int x = (from + v) * lanes;
-                  Vector made = done(row + i, at + i * backward_keys + x, sum);
+                  Vector made = make(row + i, at + i * backward_keys + x, sum);
                   if constexpr (Masked) made = replace(keys.hidden(row + i, j + x), made, 0.f);
                   store(into + at + i * backward_keys + x, made);
                 },
-                sum_width, rows.rows * sum_width);
+                sum_width, rows.panel_stride());
           });
     }
   }
@@ -136,27 +136,31 @@ inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int
     const Range seen = keys.sum[i].within(key, end);
     of_queries[i] = {seen.from - key, seen.to - key};
   }
-  const bool all = keys.block.all(key, end - key);
-  const auto query_sees = [&](int row, int j) { return keys.sees(row, key + j); };
   const auto key_sees = [&](int j, int row) { return keys.sees(row, key + j); };
-  const auto add_to_keys = [&](int dim, const float* coefficients, const RowPanels& terms, bool finite,
-                               const RowPanels& into) {
-    if (all || finite) {
-      add_product<1, backward_keys>(of_keys, end - key, dim, coefficients, terms, into.from(key), Kept());
-    } else {
-      add_seen<1, backward_keys>(of_keys, end - key, dim, coefficients, terms, into.from(key), key_sees, Kept());
-    }
-  };
+  const auto query_sees = [&](int row, int j) { return keys.sees(row, key + j); };
+  const bool all = keys.block.all(key, end - key);
   const Finite& finite = *scratch.finite;
-  add_to_keys(chunk.value_dim, scratch.weights, scratch.d_outputs, finite.d_outputs, scratch.d_values);
-  add_to_keys(chunk.head_dim, scratch.d_scores, scratch.queries, finite.queries, scratch.d_keys);
-  if (all || finite.keys) {
-    add_product<backward_keys, 1>(of_queries, keys.rows, chunk.head_dim, scratch.d_scores, scratch.key_rows.from(key),
-                                  scratch.d_queries, Kept());
-  } else {
-    add_seen<backward_keys, 1>(of_queries, keys.rows, chunk.head_dim, scratch.d_scores, scratch.key_rows.from(key),
-                               scratch.d_queries, query_sees, Kept());
-  }
+  const RowSums<1, backward_keys> d_values{.ranges = of_keys,
+                                           .count = end - key,
+                                           .dim = chunk.value_dim,
+                                           .coefficients = scratch.weights,
+                                           .terms = scratch.d_outputs,
+                                           .into = scratch.d_values.from(key)};
+  add_terms(d_values, all || finite.d_outputs, key_sees, Kept());
+  const RowSums<1, backward_keys> d_keys{.ranges = of_keys,
+                                         .count = end - key,
+                                         .dim = chunk.head_dim,
+                                         .coefficients = scratch.d_scores,
+                                         .terms = scratch.queries,
+                                         .into = scratch.d_keys.from(key)};
+  add_terms(d_keys, all || finite.queries, key_sees, Kept());
+  const RowSums<backward_keys, 1> d_queries{.ranges = of_queries,
+                                            .count = keys.rows,
+                                            .dim = chunk.head_dim,
+                                            .coefficients = scratch.d_scores,
+                                            .terms = scratch.key_rows.from(key),
+                                            .into = scratch.d_queries};
+  add_terms(d_queries, all || finite.keys, query_sees, Kept());
 }
 
 inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,

@@ -5,9 +5,9 @@
 /// For each panel of queries and block of keys: Sᵀ = K·(scale·log2e·Q)ᵀ, Pᵀ = 2^(Sᵀ − top), O = 2^(old − top)·O + P·V,
 /// the last with the head dimension along the lanes: values, and a carry, are taken as they lie.
 
+#include "kernels/kokkos/packing.hpp"
+#include "kernels/kokkos/product.hpp"
 #include "kernels/kokkos/row_panels.hpp"
-#include "kernels/kokkos/scratch.hpp"
-#include "kernels/kokkos/tile_shape.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
 #include "kernels/kokkos/visible.hpp"
 
@@ -17,7 +17,7 @@ inline constexpr float lowest = -3.4028234663852886e38f;
 
 inline constexpr int most_rows = 1152;
 inline constexpr int most_panels = most_rows / panel_width;
-static_assert(most_rows % panel_width == 0 && most_rows <= key_block * panel_width);
+static_assert(most_rows % panel_width == 0 && most_rows <= key_block * panel_width && panel_width <= key_block);
 
 /// Rows of a block: what fits block_floats, a whole number of panels.
 inline int attend_rows(int head_dim, int value_dim) {
@@ -41,13 +41,13 @@ struct AttendScratch {
     const int rows = attend_rows(head_dim, value_dim);
     Carver carve(memory);
     queries = carve.floats(rows * head_dim);
-    output = {carve.floats(rows * rounded_up(value_dim, sum_width)), rows};
+    output = carve_rows(carve, rows, value_dim);
     top = carve.floats(rows);
     sum = carve.floats(rows);
     keys = carve.floats(key_block * head_dim);
-    values = {carve.floats(key_block * rounded_up(value_dim, sum_width)), key_block};
+    values = carve_rows(carve, key_block, value_dim);
     scores = carve.floats(key_block * panel_width);
-    widened = carve.floats(bigger(key_block, panel_width) * bigger(head_dim, value_dim));
+    widened = carve.floats(key_block * bigger(head_dim, value_dim));
     bytes = carve.bytes();
   }
 };
@@ -75,6 +75,34 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
     scratch.sum[i] = carried ? 1.f : 0.f;
   }
 }
+
+/// What the queries of a panel see. The ranges themselves stay where they are.
+struct PanelKeys {
+  const std::int32_t* begin;
+  const std::int32_t* end;
+  SeenKeys panel;
+  SeenKeys vector[tile_vectors];         // by queries of a vector
+  SeenKeys sum[panel_width / sum_rows];  // by queries of a tile of sums
+
+  PanelKeys() = default;
+  PanelKeys(const std::int32_t* begins, const std::int32_t* ends)
+      : begin(begins), end(ends), panel(seen_keys(begins, ends, panel_width)) {
+    for (int i = 0; i < panel_width; i += lanes) vector[i / lanes] = seen_keys(begin + i, end + i, lanes);
+    for (int i = 0; i < panel_width; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
+  }
+
+  bool sees(int query, int key) const { return begin[query] <= key && key < end[query]; }
+  DISTATTN_INLINE Bits hidden(int v, int key) const {
+    return outside(load_bits(begin + v * lanes), load_bits(end + v * lanes), Bits(key));
+  }
+  /// From the first to the last vector of queries that sees some of the `count` keys from `key` on.
+  Range seeing(int key, int count) const {
+    Range range{0, tile_vectors};
+    while (!range.empty() && !vector[range.from].some(key, count)) ++range.from;
+    while (!range.empty() && !vector[range.to - 1].some(key, count)) --range.to;
+    return range;
+  }
+};
 
 /// Widens and packs keys [begin, end) of the block of keys that starts at `key`; begin is a multiple of tile_rows.
 /// Returns whether all values are finite.
@@ -142,15 +170,16 @@ inline void add_values(const AttendBlock& block, const PanelKeys& keys, int row,
     const Range seen = keys.sum[i].within(first, last);
     ranges[i] = {seen.from - block_key, seen.to - block_key};
   }
-  const RowPanels output = scratch.output.from(row);
-  const auto rescaled = [&](int query, auto before) { return before * rescale[query]; };
-  if (finite || keys.panel.all(first, last - first)) {
-    add_product<1, panel_width>(ranges, panel_width, block.value_dim, scratch.scores, scratch.values, output, rescaled);
-  } else {  // a weight of 0 does not hide what is not finite
-    const auto sees = [&](int query, int key) { return keys.sees(query, block_key + key); };
-    add_seen<1, panel_width>(ranges, panel_width, block.value_dim, scratch.scores, scratch.values, output, sees,
-                             rescaled);
-  }
+  const RowSums<1, panel_width> sums{.ranges = ranges,
+                                     .count = panel_width,
+                                     .dim = block.value_dim,
+                                     .coefficients = scratch.scores,
+                                     .terms = scratch.values,
+                                     .into = scratch.output.from(row)};
+  add_terms(
+      sums, finite || keys.panel.all(first, last - first),
+      [&](int query, int key) { return keys.sees(query, block_key + key); },
+      [&](int query, auto before) { return before * rescale[query]; });
 }
 
 /// Keys and values of the next block.
@@ -184,12 +213,11 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
 inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
   PanelKeys panels[most_panels];
-  int first = 0x7fffffff, last = 0;
+  int first = none, last = 0;
   for (int row = 0; row < block.rows; row += panel_width) {
-    const PanelKeys keys = panel_keys(pass.begin + row, pass.end + row);
+    const PanelKeys& keys = panels[row / panel_width] = PanelKeys(pass.begin + row, pass.end + row);
     first = smaller(first, keys.panel.first);
     last = bigger(last, keys.panel.last);
-    panels[row / panel_width] = keys;
   }
   // Blocks of keys begin at multiples of key_block whatever the queries see: a query's sums do not depend on its
   // neighbours.

@@ -1,19 +1,19 @@
 #pragma once
 /// What a thread keeps while it computes the gradients of a chunk of keys: shapes of blocks, a place for each operand.
 
+#include <numeric>
+
 #include "kernels/kokkos/row_panels.hpp"
-#include "kernels/kokkos/scratch.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
 /// Queries of a block and keys that are met at once.
 inline constexpr int backward_rows = 144;
 inline constexpr int backward_keys = 144;
-static_assert(backward_rows % tile_rows == 0 && backward_rows % sum_rows == 0 && backward_keys % panel_width == 0);
 
-/// Queries that are packed at once, in whole tiles of scores and of sums.
-inline constexpr int row_step = 3 * tile_rows;
-static_assert(backward_rows % row_step == 0 && row_step % sum_rows == 0);
+/// What the rows of a block are padded to a multiple of: whole tiles of scores and of sums.
+inline constexpr int row_unit = std::lcm(tile_rows, sum_rows);
+static_assert(backward_rows % row_unit == 0 && backward_keys % panel_width == 0);
 
 /// Most keys of a chunk: about what a second-level cache has, a whole number of backward_keys.
 inline int backward_chunk(int head_dim, int value_dim) {
@@ -31,7 +31,7 @@ struct Finite {
 struct BackwardScratch {
   float* keys;         // [key panel][head_dim][panel_width], times scale·log2e
   float* values;       // [key panel][value_dim][panel_width]
-  RowPanels key_rows;  // those of a chunk
+  RowPanels key_rows;  // the same keys as they are
   RowPanels queries, d_outputs;
   float* lse;    // [row], times log2e
   float* delta;  // [row], times scale
@@ -45,19 +45,16 @@ struct BackwardScratch {
   BackwardScratch(std::byte* memory, int head_dim, int value_dim) {
     const int chunk = backward_chunk(head_dim, value_dim);
     Carver carve(memory);
-    const auto row_panels = [&](int rows, int dim) {
-      return RowPanels{carve.floats(rows * rounded_up(dim, sum_width)), rows};
-    };
     keys = carve.floats(chunk * head_dim);
     values = carve.floats(chunk * value_dim);
-    key_rows = row_panels(chunk, head_dim);
-    queries = row_panels(backward_rows, head_dim);
-    d_outputs = row_panels(backward_rows, value_dim);
+    key_rows = carve_rows(carve, chunk, head_dim);
+    queries = carve_rows(carve, backward_rows, head_dim);
+    d_outputs = carve_rows(carve, backward_rows, value_dim);
     lse = carve.floats(backward_rows);
     delta = carve.floats(backward_rows);
-    d_queries = row_panels(backward_rows, head_dim);
-    d_keys = row_panels(chunk + sum_rows, head_dim);  // the last tile may reach beyond the chunk
-    d_values = row_panels(chunk + sum_rows, value_dim);
+    d_queries = carve_rows(carve, backward_rows, head_dim);
+    d_keys = carve_rows(carve, chunk, head_dim);
+    d_values = carve_rows(carve, chunk, value_dim);
     weights = carve.floats(backward_rows * backward_keys);
     d_scores = carve.floats(backward_rows * backward_keys);
     widened = carve.floats(backward_rows * bigger(head_dim, value_dim));

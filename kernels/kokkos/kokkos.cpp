@@ -18,7 +18,7 @@ const HostKernels& kokkos_kernels() {
   static constexpr HostKernels kernels{
       .name = "kokkos",
       .why_not = why_not,
-      .query_block = [] { return kokkos::vector_kernels().lanes; },
+      .query_block = [] { return kokkos::vector_kernels().query_block; },
       .attend = kokkos::attend,
       .attend_backward = kokkos::attend_backward,
       .merge = merge,

@@ -26,8 +26,9 @@ DISTATTN_INLINE void multiply_add(int depth, const float* __restrict a, const fl
 }
 
 /// C[Rows][Vectors·lanes] = init + Σ_k a[i·RowStride + k·DepthStride] · b[k·PanelStride + x], handed to
-/// done(row, vector, sum) from registers. `a` is broadcast element by element; `b` is a panel of whole vectors. `run`
-/// steps of the depth lie together in `a`, the next ones `jump` floats after them.
+/// done(row, vector, sum) from registers. `a` is broadcast element by element; `b` is a panel of whole vectors. Where
+/// `run` is less than the depth, every `run` steps of it lie together in `a`, `jump` floats from one such run's
+/// beginning to the next one's.
 template <int Rows, int Vectors, int RowStride, int DepthStride, int PanelStride, class Init, class Done>
 DISTATTN_INLINE void product(int depth, const float* a, const float* b, Init init, Done done, int run = 0x7fffffff,
                              int jump = 0) {

@@ -3,37 +3,56 @@
 
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/product.hpp"
+#include "kernels/kokkos/scratch.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
 /// Rows of a head, in panels of the head dimension: [dim panel][row][sum_width].
 struct RowPanels {
   float* data;
-  int rows;  ///< of a panel
+  int rows;  ///< from one panel to the next
 
-  float* panel(int x) const { return data + x / sum_width * rows * sum_width; }
+  std::ptrdiff_t panel_stride() const { return std::ptrdiff_t{rows} * sum_width; }
+  float* panel(int x) const { return data + x / sum_width * panel_stride(); }
   float* at(int row, int x) const { return panel(x) + row * sum_width + x % sum_width; }
   /// The rows from `row` on.
   RowPanels from(int row) const { return {data + row * sum_width, rows}; }
 };
 
+inline RowPanels carve_rows(Carver& carve, int rows, int dim) {
+  return {carve.floats(rows * rounded_up(dim, sum_width)), rows};
+}
+
+/// Asks for a row far enough ahead of the one that is read or written now.
+DISTATTN_INLINE void ask_ahead(const HeadRows<const float>& rows, int row, int count, int dim) {
+  constexpr int ahead = 32;
+  if (row + ahead >= count) return;
+  Prefetch({rows.data + (row + ahead) * rows.stride, rows.stride}, DType::fp32, 1, dim).all();
+}
+
 /// Copies rows, with zeros for count ≤ row < padded. Returns whether all are finite.
 inline bool pack_rows(const HeadRows<const float>& from, int count, int padded, int dim, const RowPanels& into) {
-  constexpr int ahead = 32;
-  Vector zeros = 0.f;
+  Vector zeros[sum_vectors];
+  for (Vector& zero : zeros) zero = 0.f;
   for (int i = 0; i < count; ++i) {
+    ask_ahead(from, i, count, dim);
     const float* row = from.data + i * from.stride;
-    if (i + ahead < count) Prefetch({row + ahead * from.stride, from.stride}, DType::fp32, 1, dim).all();
-    for (int x = 0; x < dim; x += lanes) {
-      const Vector some = load_first(row + x, dim - x);
-      zeros += some * 0.f;
-      store(into.at(i, x), some);
+    for (int x = 0; x < dim; x += sum_width) {
+#pragma GCC unroll 8
+      for (int v = 0; v < sum_vectors; ++v) {
+        const int at = x + v * lanes;
+        if (at >= dim) break;
+        const Vector some = load_first(row + at, dim - at);
+        zeros[v] += some * 0.f;
+        store(into.at(i, at), some);
+      }
     }
   }
   for (int i = count; i < padded; ++i) {
     for (int x = 0; x < dim; x += lanes) store(into.at(i, x), 0.f);
   }
-  return stdx::reduce(zeros) == 0.f;
+  for (int v = 1; v < sum_vectors; ++v) zeros[0] += zeros[v];
+  return stdx::reduce(zeros[0]) == 0.f;
 }
 
 inline void clear_rows(const RowPanels& rows, int count, int dim) {
@@ -45,10 +64,9 @@ inline void clear_rows(const RowPanels& rows, int count, int dim) {
 /// into[row] = put(row, rows[row], before), `before` being a call for what is there.
 template <class Put>
 DISTATTN_INLINE void put_rows(const RowPanels& rows, int count, int dim, const HeadRows<float>& into, Put put) {
-  constexpr int ahead = 32;
   for (int i = 0; i < count; ++i) {
+    ask_ahead({into.data, into.stride}, i, count, dim);
     float* row = into.data + i * into.stride;
-    if (i + ahead < count) Prefetch({row + ahead * into.stride, into.stride}, DType::fp32, 1, dim).all();
     for (int x = 0; x < dim; x += lanes) {
       const auto before = [&] { return load_first(row + x, dim - x); };
       store_first(row + x, put(i, load(rows.at(i, x)), before), dim - x);
@@ -61,7 +79,18 @@ inline void add_rows(const RowPanels& rows, int count, int dim, bool carry, cons
   put_rows(rows, count, dim, into, [&](int, Vector sum, auto before) { return carry ? before() + sum : sum; });
 }
 
-/// What a sum begins with: what is there.
+/// Sums of rows: into[r][x] = start(r, into[r][x]) + Σ_k coefficients[r·RowStride + k·TermStride] · terms[k][x].
+template <int RowStride, int TermStride>
+struct RowSums {
+  const Range* ranges;  ///< of terms, one for every sum_rows rows; rows without terms stay as they are
+  int count;            ///< rows
+  int dim;
+  const float* coefficients;
+  RowPanels terms;
+  RowPanels into;
+};
+
+/// What a sum starts with: what is there.
 struct Kept {
   template <class Value>
   DISTATTN_INLINE Value operator()(int, Value before) const {
@@ -69,62 +98,45 @@ struct Kept {
   }
 };
 
-/// into[r][x] = start(r, into[r][x]) + Σ_k coefficients[r·RowStride + k·TermStride] · terms[k][x] for rows r < count,
-/// over the terms k of ranges[r / sum_rows], and one panel of `Vectors` vectors of the head dimension. Rows whose range
-/// is empty stay as they are.
-template <int RowStride, int TermStride, int Vectors, class Start>
-DISTATTN_INLINE void add_panel(const Range* ranges, int count, const float* coefficients, const float* terms,
-                               float* into, Start start) {
-  for (int r = 0; r < count; r += sum_rows, ++ranges) {
-    if (ranges->empty()) continue;
-    float* at = into + r * sum_width;
+/// `Vectors` vectors of the head dimension from x on, where a panel begins.
+template <int Vectors, int RowStride, int TermStride, class Start>
+DISTATTN_INLINE void sum_panel(const RowSums<RowStride, TermStride>& sums, int x, Start start) {
+  for (int r = 0; r < sums.count; r += sum_rows) {
+    const Range& range = sums.ranges[r / sum_rows];
+    if (range.empty()) continue;
+    float* at = sums.into.at(r, x);
     product<sum_rows, Vectors, RowStride, TermStride, sum_width>(
-        ranges->to - ranges->from, coefficients + r * RowStride + ranges->from * TermStride,
-        terms + ranges->from * sum_width,
-        [&](int i, int v) { return start(r + i, load(at + i * sum_width + v * lanes)); },
+        range.to - range.from, sums.coefficients + r * RowStride + range.from * TermStride,
+        sums.terms.at(range.from, x), [&](int i, int v) { return start(r + i, load(at + i * sum_width + v * lanes)); },
         [&](int i, int v, Vector sum) {
-          if (i < count - r) store(at + i * sum_width + v * lanes, sum);
+          if (i < sums.count - r) store(at + i * sum_width + v * lanes, sum);
         });
   }
 }
 
-/// The same of all panels.
-template <int RowStride, int TermStride, class Start>
-inline void add_product(const Range* ranges, int count, int dim, const float* coefficients, const RowPanels& terms,
-                        const RowPanels& into, Start start) {
-  for (int x = 0; x < dim; x += sum_width) {
-    const auto add = [&]<int Vectors>() {
-      add_panel<RowStride, TermStride, Vectors>(ranges, count, coefficients, terms.panel(x), into.panel(x), start);
-    };
-    switch ((smaller(sum_width, dim - x) + lanes - 1) / lanes) {
-      case 1:
-        add.template operator()<1>();
-        break;
-      case 2:
-        add.template operator()<2>();
-        break;
-      case 3:
-        add.template operator()<smaller(3, sum_vectors)>();
-        break;
-      default:
-        add.template operator()<sum_vectors>();
-        break;
+/// Touches no term but those that sees(row, term).
+template <int RowStride, int TermStride, class Sees, class Start>
+inline void sum_seen(const RowSums<RowStride, TermStride>& sums, Sees sees, Start start) {
+  for (int r = 0; r < sums.count; ++r) {
+    const Range& range = sums.ranges[r / sum_rows];
+    if (range.empty()) continue;
+    for (int x = 0; x < sums.dim; ++x) *sums.into.at(r, x) = start(r, *sums.into.at(r, x));
+    for (int k = range.from; k < range.to; ++k) {
+      if (!sees(r, k)) continue;
+      const float coefficient = sums.coefficients[r * RowStride + k * TermStride];
+      for (int x = 0; x < sums.dim; ++x) *sums.into.at(r, x) += coefficient * *sums.terms.at(k, x);
     }
   }
 }
 
-/// The same without touching terms that sees(row, term) rules out: a coefficient of 0 does not hide what is not finite.
+/// Makes the sums. The coefficient of a term that its row does not see is 0: that hides it where it is `harmless`, that
+/// is finite, or where every row sees every term. Elsewhere sees(row, term) decides.
 template <int RowStride, int TermStride, class Sees, class Start>
-inline void add_seen(const Range* ranges, int count, int dim, const float* coefficients, const RowPanels& terms,
-                     const RowPanels& into, Sees sees, Start start) {
-  for (int r = 0; r < count; ++r) {
-    const Range& range = ranges[r / sum_rows];
-    if (range.empty()) continue;
-    for (int x = 0; x < dim; ++x) *into.at(r, x) = start(r, *into.at(r, x));
-    for (int k = range.from; k < range.to; ++k) {
-      if (!sees(r, k)) continue;
-      for (int x = 0; x < dim; ++x) *into.at(r, x) += coefficients[r * RowStride + k * TermStride] * *terms.at(k, x);
-    }
+inline void add_terms(const RowSums<RowStride, TermStride>& sums, bool harmless, Sees sees, Start start) {
+  if (!harmless) return sum_seen(sums, sees, start);
+  for (int x = 0; x < sums.dim; x += sum_width) {
+    const int vectors = (smaller(sum_width, sums.dim - x) + lanes - 1) / lanes;
+    by_vectors<sum_vectors>(vectors, [&]<int Vectors>() { sum_panel<Vectors>(sums, x, start); });
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/// The shapes of register tiles and of the blocks around them.
+/// The shapes of register tiles and of the blocks around them, and small arithmetic on them.
 
 #include "kernels/kokkos/simd.hpp"
 
@@ -11,13 +11,13 @@ inline constexpr int vector_registers = 32;
 inline constexpr int vector_registers = 16;
 #endif
 
-/// Tiles of rows × vectors that leave registers for a panel row and a broadcast: of scores. Three vectors a row need
-/// fewer loads a multiplication than two (on processors with two loads a cycle the tile 8×2 is limited by them).
+/// Tiles of scores: rows × vectors that leave registers for a panel row and a broadcast. Three vectors a row need fewer
+/// loads a multiplication than two (on processors with two loads a cycle the tile 8×2 is limited by them).
 inline constexpr int tile_rows = vector_registers == 32 ? 8 : 4;
 inline constexpr int tile_vectors = 3;
 inline constexpr int panel_width = tile_vectors * lanes;
 
-/// Tiles of sums over keys or over queries, with the head dimension along the lanes.
+/// Tiles of sums over keys or over queries: their vectors lie along the head dimension, of which four are 64.
 inline constexpr int sum_rows = 6;
 inline constexpr int sum_vectors = vector_registers == 32 ? 4 : 2;
 inline constexpr int sum_width = sum_vectors * lanes;
@@ -40,5 +40,14 @@ struct Range {
 constexpr int smaller(int a, int b) { return a < b ? a : b; }
 constexpr int bigger(int a, int b) { return a > b ? a : b; }
 constexpr int rounded_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
+
+/// Calls call.operator()<Vectors>() for the number of vectors, 1 to Most.
+template <int Most, class Call>
+DISTATTN_INLINE void by_vectors(int vectors, Call call) {
+  if constexpr (Most > 1) {
+    if (vectors < Most) return by_vectors<Most - 1>(vectors, call);
+  }
+  call.template operator()<Most>();
+}
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -9,7 +9,7 @@ namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
 const VectorKernels vector_kernels{
     .attend_panel = panel_width,
-    .lanes = lanes,
+    .query_block = lanes,
     .attend_rows = attend_rows,
     .attend_scratch = [](int head_dim, int value_dim) { return AttendScratch(nullptr, head_dim, value_dim).bytes; },
     .attend_begin = attend_begin,

@@ -65,7 +65,9 @@ struct BackwardBlock {
 
 struct VectorKernels {
   int attend_panel;  ///< queries that are computed side by side
-  int lanes;         ///< of these, queries of one vector: computed together or, where none sees a key, left out
+  /// At the edges of bands as many pairs are computed unseen as if so many queries at a time met every key that one
+  /// of them sees: what tiles of several shapes come to.
+  int query_block;
   /// Most rows of a block, and bytes of scratch that one needs (64-byte aligned).
   int (*attend_rows)(int head_dim, int value_dim);
   std::size_t (*attend_scratch)(int head_dim, int value_dim);

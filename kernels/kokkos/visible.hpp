@@ -1,5 +1,5 @@
 #pragma once
-/// Which keys the queries of a panel see, at a glance: one range of keys for each query.
+/// Which keys queries see, at a glance: one range of keys for each query.
 
 #include "kernels/kokkos/tile_shape.hpp"
 
@@ -23,7 +23,7 @@ struct SeenKeys {
   bool all(int key, int count) const { return all_first <= key && key + count <= all_last; }
   bool some(int key, int count) const { return first < key + count && last > key; }
   /// Of a panel of keys from `key` on, the vectors with keys that are seen.
-  Range seeing(int key) const {
+  Range seen_vectors(int key) const {
     if (!some(key, panel_width)) return {};
     return {bigger(0, first - key) / lanes, (smaller(panel_width, last - key) + lanes - 1) / lanes};
   }
@@ -40,60 +40,19 @@ inline SeenKeys seen_keys(const std::int32_t* begin, const std::int32_t* end, in
   return seen;
 }
 
-/// What the queries of a panel see. The ranges themselves stay where they are.
-struct PanelKeys {
-  const std::int32_t* begin;
-  const std::int32_t* end;
-  SeenKeys panel;
-  SeenKeys vector[tile_vectors];         // by queries of a vector
-  SeenKeys sum[panel_width / sum_rows];  // by queries of a tile of sums
-
-  DISTATTN_INLINE Bits hidden(int v, int key) const {
-    return outside(load_bits(begin + v * lanes), load_bits(end + v * lanes), Bits(key));
-  }
-  bool sees(int query, int key) const { return begin[query] <= key && key < end[query]; }
-  /// From the first to the last vector of queries that sees some of the `count` keys from `key` on.
-  Range seeing(int key, int count) const {
-    Range range{0, tile_vectors};
-    while (range.from < range.to && !vector[range.from].some(key, count)) ++range.from;
-    while (range.to > range.from && !vector[range.to - 1].some(key, count)) --range.to;
-    return range;
-  }
-};
-
-inline PanelKeys panel_keys(const std::int32_t* begin, const std::int32_t* end) {
-  PanelKeys keys{begin, end, seen_keys(begin, end, panel_width), {}, {}};
-  for (int i = 0; i < panel_width; i += lanes) keys.vector[i / lanes] = seen_keys(begin + i, end + i, lanes);
-  for (int i = 0; i < panel_width; i += sum_rows) keys.sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
-  return keys;
-}
-
-/// Calls call.operator()<Vectors>() for as many vectors as the range, which is not empty, has.
-template <class Call>
-DISTATTN_INLINE void by_vectors(Range range, Call call) {
-  static_assert(tile_vectors == 3);
-  switch (range.to - range.from) {
-    case 3:
-      return call.template operator()<3>();
-    case 2:
-      return call.template operator()<2>();
-    default:
-      return call.template operator()<1>();
-  }
-}
-
 /// Calls tile.operator()<Vectors, Masked>(from) for the vectors `some` of a tile of scores, masked unless `all` of it
 /// is seen. The other vectors are filled with `nothing`.
 template <int Stride, class Tile>
-DISTATTN_INLINE void visit_tile(bool all, Range some, float* scores, float nothing, Tile tile) {
+DISTATTN_INLINE void visit_tile(bool all, Range some, float* into, float nothing, Tile tile) {
   if (all) return tile.template operator()<tile_vectors, false>(0);
   for (int i = 0; i < tile_rows; ++i) {
     for (int v = 0; v < tile_vectors; ++v) {
-      if (v < some.from || v >= some.to) store(scores + i * Stride + v * lanes, nothing);
+      if (v < some.from || v >= some.to) store(into + i * Stride + v * lanes, nothing);
     }
   }
-  if (some.from == some.to) return;
-  by_vectors(some, [&]<int Vectors>() { tile.template operator()<Vectors, true>(some.from); });
+  if (some.empty()) return;
+  by_vectors<tile_vectors>(some.to - some.from,
+                           [&]<int Vectors>() { tile.template operator()<Vectors, true>(some.from); });
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -46,7 +46,8 @@ struct TileCosts {
     double head_dim = 0, seconds = 0;
     friend bool operator==(const Point&, const Point&) = default;
   };
-  /// Queries that a kernel takes at a time: all of them meet every key that one of them sees (BandIndex::met_pairs).
+  /// As many pairs are computed as if a kernel took so many queries at a time, all of which met every key that one of
+  /// them sees (BandIndex::met_pairs).
   int block = 1;
   /// By Pass: of one tile of one head, whatever its size, by head dimension; empty: nothing.
   std::array<std::vector<Point>, 2> points;

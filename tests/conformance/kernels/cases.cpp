@@ -73,6 +73,7 @@ void add_positions(std::vector<TileCase>& cases) {
   cases.push_back(
       single("more queries than blocks are", shape(1, 1, 8, 8), {0, 74000, 1}, {500, 5, 1}, {{.lo = 0, .hi = 60000}}));
   cases.push_back(single("many keys", shape(4, 4, 16, 16), {900, 200, 1}, {0, 1300, 1}, {causal}));
+  cases.push_back(single("many keys, window", shape(4, 4, 16, 16), {0, 1300, 1}, {0, 1300, 1}, {{.lo = 0, .hi = 300}}));
   cases.push_back(single("no queries", small, {5, 0, 1}, {0, 40, 1}, {causal}));
   cases.push_back(single("no keys", small, {5, 40, 1}, {0, 0, 1}, {causal}));
 }

@@ -83,11 +83,18 @@ void check_spread_rows(const HostKernels& kernels, const std::vector<TileCase>& 
 }
 
 void check_reach_of_nan(const HostKernels& kernels) {
-  Team team(1);
+  Team alone(1), three(3);
   const std::vector<TileCase> cases{
       {"causal", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0}}}}},
       {"window", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0, .hi = 40}}}}},
-      {"full", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 200, 1}, {{{0, 200, 1}, {{}}}}}};
+      {"full", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 200, 1}, {{{0, 200, 1}, {{}}}}},
+      {"wide heads", {DType::fp32, 1, {2, 1, 0, 0, 2}, 72, 104, 0.1}, {0, 200, 1}, {{{0, 200, 1}, {{.lo = 0}}}}},
+      {"some keys", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 200, 1}, {{{0, 200, 1}, {{.k1 = 40}}}}},
+      {"far keys",
+       {DType::fp32, 1, {1, 1, 0, 0, 1}, 24, 40, 0.2},
+       {0, 480, 1},
+       {{{0, 480, 1}, {{.lo = 0, .hi = 300}}}}},
+      {"half", {DType::fp16, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 200, 1}, {{{0, 200, 1}, {{.lo = 0}}}}, true}};
   for (const TileCase& tile : cases) {
     const CaseInputs sound = inputs_of(tile);
     for (const double poison : {std::nan(""), HUGE_VAL}) {
@@ -98,11 +105,16 @@ void check_reach_of_nan(const HostKernels& kernels) {
                                 : which == 1 ? "k"
                                 : which == 2 ? "v"
                                              : "do"));
-          CaseInputs inputs = sound;
-          auto& values = which == 0 ? inputs.q : which == 1 ? inputs.k[0] : which == 2 ? inputs.v[0] : inputs.d_o;
-          values[row * static_cast<std::size_t>(which < 2 ? tile.shape.head_dim : tile.shape.value_dim) + 5] = poison;
-          const CaseResults exact = run_exactly(tile, inputs, team);
-          check_close(tile, run_case(tile, inputs, kernels, team, &exact), exact);
+          const auto dim = static_cast<std::size_t>(which < 2 ? tile.shape.head_dim : tile.shape.value_dim);
+          for (const std::size_t element : {std::size_t{5}, dim - 1}) {
+            CaseInputs inputs = sound;
+            auto& values = which == 0 ? inputs.q : which == 1 ? inputs.k[0] : which == 2 ? inputs.v[0] : inputs.d_o;
+            values[row * dim + element] = poison;
+            const CaseResults exact = run_exactly(tile, inputs, alone);
+            check_close(tile, run_case(tile, inputs, kernels, alone, &exact), exact);
+            CHECK(same_bits(run_case(tile, inputs, kernels, three, nullptr),
+                            run_case(tile, inputs, kernels, alone, nullptr)));
+          }
         }
       }
     }
