@@ -17,7 +17,7 @@ inline constexpr int tile_rows = vector_registers == 32 ? 8 : 4;
 inline constexpr int tile_vectors = 3;
 inline constexpr int panel_width = tile_vectors * lanes;
 
-/// Tiles of sums over keys or over queries: their vectors lie along the head dimension, of which four are 64.
+/// Tiles of sums over keys or over queries, with vectors along the head dimension: 64 of it where there are registers.
 inline constexpr int sum_rows = 6;
 inline constexpr int sum_vectors = vector_registers == 32 ? 4 : 2;
 inline constexpr int sum_width = sum_vectors * lanes;

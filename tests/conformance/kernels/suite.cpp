@@ -106,15 +106,13 @@ void check_reach_of_nan(const HostKernels& kernels) {
                                 : which == 2 ? "v"
                                              : "do"));
           const auto dim = static_cast<std::size_t>(which < 2 ? tile.shape.head_dim : tile.shape.value_dim);
-          for (const std::size_t element : {std::size_t{5}, dim - 1}) {
-            CaseInputs inputs = sound;
-            auto& values = which == 0 ? inputs.q : which == 1 ? inputs.k[0] : which == 2 ? inputs.v[0] : inputs.d_o;
-            values[row * dim + element] = poison;
-            const CaseResults exact = run_exactly(tile, inputs, alone);
-            check_close(tile, run_case(tile, inputs, kernels, alone, &exact), exact);
-            CHECK(same_bits(run_case(tile, inputs, kernels, three, nullptr),
-                            run_case(tile, inputs, kernels, alone, nullptr)));
-          }
+          CaseInputs inputs = sound;
+          auto& values = which == 0 ? inputs.q : which == 1 ? inputs.k[0] : which == 2 ? inputs.v[0] : inputs.d_o;
+          values[row * dim + (row == 100 ? 5 : dim - 1)] = poison;
+          const CaseResults exact = run_exactly(tile, inputs, alone);
+          const CaseResults results = run_case(tile, inputs, kernels, alone, &exact);
+          check_close(tile, results, exact);
+          if (row == 150) CHECK(same_bits(run_case(tile, inputs, kernels, three, &exact), results));
         }
       }
     }
