@@ -117,7 +117,9 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
   }
   const HeadRows<const float> v =
       widened(rows_from(pass.v, block.dtype, begin), block.dtype, count, block.value_dim, scratch.widened);
-  return pack_rows(v, count, count, block.value_dim, scratch.values.from(begin - key));
+  const RowPanels values = scratch.values.from(begin - key);
+  pack_rows(v, count, count, block.value_dim, values);
+  return all_finite(values, count, block.value_dim);
 }
 
 /// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
@@ -176,9 +178,11 @@ inline void add_values(const AttendBlock& block, const PanelKeys& keys, int row,
                                      .coefficients = scratch.scores,
                                      .terms = scratch.values,
                                      .into = scratch.output.from(row)};
+  // Whether the panel's own values are finite: results do not depend on what else is in the block.
+  const bool harmless = finite || keys.panel.all(first, last - first) ||
+                        all_finite(sums.terms.from(first - block_key), last - first, block.value_dim);
   add_terms(
-      sums, finite || keys.panel.all(first, last - first),
-      [&](int query, int key) { return keys.sees(query, block_key + key); },
+      sums, harmless, [&](int query, int key) { return keys.sees(query, block_key + key); },
       [&](int query, auto before) { return before * rescale[query]; });
 }
 
