@@ -18,6 +18,7 @@ namespace distattn::kernels::kokkos::DISTATTN_ISA {
 inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) {
   const int head_dim = chunk.head_dim, value_dim = chunk.value_dim;
   const BackwardScratch scratch(memory, head_dim, value_dim);
+  scratch.finite->keys = true;
   for (int j = 0; j < chunk.keys; j += panel_width) {
     const int count = smaller(panel_width, chunk.keys - j);
     const int next = j + count, next_count = smaller(panel_width, chunk.keys - next);
@@ -26,12 +27,12 @@ inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) 
     const HeadRows<const float> k =
         widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, head_dim, scratch.widened);
     pack_transposed<panel_width>(k, count, head_dim, chunk.scale * log2_e, scratch.keys + j * head_dim);
-    pack_rows(k, count, count, head_dim, scratch.key_rows.from(j));
+    const bool finite = pack_rows(k, count, count, head_dim, scratch.key_rows.from(j));
+    scratch.finite->keys = scratch.finite->keys && finite;
     const HeadRows<const float> v =
         widened(rows_from(chunk.v, chunk.dtype, j), chunk.dtype, count, value_dim, scratch.widened);
     pack_transposed<panel_width>(v, count, value_dim, 1.f, scratch.values + j * value_dim);
   }
-  scratch.finite->keys = all_finite(scratch.key_rows, chunk.keys, head_dim);
 }
 
 inline void backward_sum_begin(const BackwardChunk& chunk, std::byte* memory) {
@@ -44,8 +45,7 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   const int rows = rounded_up(block.rows, row_unit);
   const auto pack = [&](const HeadRows<const void>& from, int dim, const RowPanels& into) {
-    pack_rows(widened(from, chunk.dtype, block.rows, dim, scratch.widened), block.rows, rows, dim, into);
-    return all_finite(into, block.rows, dim);
+    return pack_rows(widened(from, chunk.dtype, block.rows, dim, scratch.widened), block.rows, rows, dim, into);
   };
   scratch.finite->queries = pack(block.q, chunk.head_dim, scratch.queries);
   scratch.finite->d_outputs = pack(block.d_o, chunk.value_dim, scratch.d_outputs);

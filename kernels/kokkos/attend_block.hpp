@@ -117,9 +117,7 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
   }
   const HeadRows<const float> v =
       widened(rows_from(pass.v, block.dtype, begin), block.dtype, count, block.value_dim, scratch.widened);
-  const RowPanels values = scratch.values.from(begin - key);
-  pack_rows(v, count, count, block.value_dim, values);
-  return all_finite(values, count, block.value_dim);
+  return pack_rows(v, count, count, block.value_dim, scratch.values.from(begin - key));
 }
 
 /// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is

@@ -30,26 +30,44 @@ DISTATTN_INLINE void ask_ahead(const HeadRows<const float>& rows, int row, int c
   Prefetch({rows.data + (row + ahead) * rows.stride, rows.stride}, DType::fp32, 1, dim).all();
 }
 
-/// Copies rows, with zeros for count ≤ row < padded.
-inline void pack_rows(const HeadRows<const float>& from, int count, int padded, int dim, const RowPanels& into) {
+/// Copies rows, with zeros for count ≤ row < padded. Returns whether all are finite.
+inline bool pack_rows(const HeadRows<const float>& from, int count, int padded, int dim, const RowPanels& into) {
+  Vector zeros[sum_vectors];
+  for (Vector& zero : zeros) zero = 0.f;
   for (int i = 0; i < count; ++i) {
     ask_ahead(from, i, count, dim);
     const float* row = from.data + i * from.stride;
-    for (int x = 0; x < dim; x += lanes) store(into.at(i, x), load_first(row + x, dim - x));
+    for (int x = 0; x < dim; x += sum_width) {
+#pragma GCC unroll 8
+      for (int v = 0; v < sum_vectors; ++v) {
+        const int at = x + v * lanes;
+        if (at >= dim) break;
+        const Vector some = load_first(row + at, dim - at);
+        zeros[v] += some * 0.f;
+        store(into.at(i, at), some);
+      }
+    }
   }
   for (int i = count; i < padded; ++i) {
     for (int x = 0; x < dim; x += lanes) store(into.at(i, x), 0.f);
   }
+  for (int v = 1; v < sum_vectors; ++v) zeros[0] += zeros[v];
+  return stdx::reduce(zeros[0]) == 0.f;
 }
 
 /// Whether no element of the first `count` rows is NaN or infinite.
 inline bool all_finite(const RowPanels& rows, int count, int dim) {
-  Vector zeros[2] = {0.f, 0.f};
+  Vector even = 0.f, odd = 0.f;
   for (int x = 0; x < dim; x += lanes) {
     const float* at = rows.at(0, x);
-    for (int i = 0; i < count; ++i, at += sum_width) zeros[i % 2] += load(at) * 0.f;
+    int i = 0;
+    for (; i + 2 <= count; i += 2, at += 2 * sum_width) {
+      even += load(at) * 0.f;
+      odd += load(at + sum_width) * 0.f;
+    }
+    if (i < count) even += load(at) * 0.f;
   }
-  return stdx::reduce(zeros[0] + zeros[1]) == 0.f;
+  return stdx::reduce(even + odd) == 0.f;
 }
 
 inline void clear_rows(const RowPanels& rows, int count, int dim) {
