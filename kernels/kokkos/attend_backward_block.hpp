@@ -71,31 +71,26 @@ struct NextRows {
 };
 
 /// What the queries of a block see.
-struct BlockKeys {
-  const std::int32_t* begin;
-  const std::int32_t* end;
+struct BlockKeys : KeyRanges {
   int rows;  ///< a multiple of row_unit
   SeenKeys block;
   SeenKeys tile[backward_rows / tile_rows];  // by queries of a tile of scores
   SeenKeys sum[backward_rows / sum_rows];    // by queries of a tile of dQ
 
   BlockKeys(const std::int32_t* begins, const std::int32_t* ends, int count)
-      : begin(begins), end(ends), rows(rounded_up(count, row_unit)), block(seen_keys(begins, ends, count)) {
+      : KeyRanges{begins, ends}, rows(rounded_up(count, row_unit)), block(seen_keys(begins, ends, count)) {
     for (int i = 0; i < rows; i += tile_rows) tile[i / tile_rows] = seen_keys(begin + i, end + i, tile_rows);
     for (int i = 0; i < rows; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
   }
 
-  bool sees(int row, int key) const { return begin[row] <= key && key < end[row]; }
   DISTATTN_INLINE Bits hidden(int row, int key) const {
     const Bits keys([&](auto lane) { return key + static_cast<int>(lane); });
     return outside(Bits(begin[row]), Bits(end[row]), keys);
   }
   /// From the first to the last query, in whole tiles, that sees some of the `count` keys from `key` on.
   Range seeing(int key, int count) const {
-    int from = 0, to = rows / tile_rows;
-    while (from < to && !tile[from].some(key, count)) ++from;
-    while (to > from && !tile[to - 1].some(key, count)) --to;
-    return {from * tile_rows, to * tile_rows};
+    const Range tiles = groups_seeing(tile, rows / tile_rows, key, count);
+    return {tiles.from * tile_rows, tiles.to * tile_rows};
   }
 };
 

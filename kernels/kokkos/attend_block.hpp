@@ -77,31 +77,23 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
 }
 
 /// What the queries of a panel see. The ranges themselves stay where they are.
-struct PanelKeys {
-  const std::int32_t* begin;
-  const std::int32_t* end;
+struct PanelKeys : KeyRanges {
   SeenKeys panel;
   SeenKeys vector[tile_vectors];         // by queries of a vector
   SeenKeys sum[panel_width / sum_rows];  // by queries of a tile of sums
 
   PanelKeys() = default;
   PanelKeys(const std::int32_t* begins, const std::int32_t* ends)
-      : begin(begins), end(ends), panel(seen_keys(begins, ends, panel_width)) {
+      : KeyRanges{begins, ends}, panel(seen_keys(begins, ends, panel_width)) {
     for (int i = 0; i < panel_width; i += lanes) vector[i / lanes] = seen_keys(begin + i, end + i, lanes);
     for (int i = 0; i < panel_width; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
   }
 
-  bool sees(int query, int key) const { return begin[query] <= key && key < end[query]; }
   DISTATTN_INLINE Bits hidden(int v, int key) const {
     return outside(load_bits(begin + v * lanes), load_bits(end + v * lanes), Bits(key));
   }
   /// From the first to the last vector of queries that sees some of the `count` keys from `key` on.
-  Range seeing(int key, int count) const {
-    Range range{0, tile_vectors};
-    while (!range.empty() && !vector[range.from].some(key, count)) ++range.from;
-    while (!range.empty() && !vector[range.to - 1].some(key, count)) --range.to;
-    return range;
-  }
+  Range seeing(int key, int count) const { return groups_seeing(vector, tile_vectors, key, count); }
 };
 
 /// Widens and packs keys [begin, end) of the block of keys that starts at `key`; begin is a multiple of tile_rows.

@@ -40,6 +40,22 @@ inline SeenKeys seen_keys(const std::int32_t* begin, const std::int32_t* end, in
   return seen;
 }
 
+/// From the first to the last of some groups of queries that sees some of the `count` keys from `key` on.
+inline Range groups_seeing(const SeenKeys* groups, int number, int key, int count) {
+  Range range{0, number};
+  while (!range.empty() && !groups[range.from].some(key, count)) ++range.from;
+  while (!range.empty() && !groups[range.to - 1].some(key, count)) --range.to;
+  return range;
+}
+
+/// Query i sees the keys begin[i] ≤ key < end[i].
+struct KeyRanges {
+  const std::int32_t* begin = nullptr;
+  const std::int32_t* end = nullptr;
+
+  bool sees(int query, int key) const { return begin[query] <= key && key < end[query]; }
+};
+
 /// Calls tile.operator()<Vectors, Masked>(from) for the vectors `some` of a tile of scores, masked unless `all` of it
 /// is seen. The other vectors are filled with `nothing`.
 template <int Stride, class Tile>
