@@ -1,5 +1,7 @@
 #include "backends/inproc/hub.hpp"
 
+#include <array>
+
 #include <fmt/core.h>
 
 namespace distattn::backends::inproc {
@@ -136,11 +138,17 @@ void Port::deliver(const Pair& pair) {
     error = failure.what();  // a device's: both sides are told, so that neither waits for the rest
   }
 
-  const std::scoped_lock lock(hub_.mutex_);
-  for (Port* port : {pair.source->port, pair.target->port}) {
-    --port->open_;
-    if (!error.empty()) port->error_ = error;
-    if (port->open_ == 0 || !error.empty()) port->changed_.notify_all();
+  std::array<Port*, 2> ports = {pair.source->port, pair.target->port};
+  {
+    const std::scoped_lock lock(hub_.mutex_);
+    for (Port*& port : ports) {
+      --port->open_;
+      if (!error.empty()) port->error_ = error;
+      if (port->open_ > 0 && error.empty()) port = nullptr;
+    }
+  }
+  for (Port* port : ports) {
+    if (port != nullptr && port != this) port->changed_.notify_one();
   }
 }
 

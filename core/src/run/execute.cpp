@@ -29,7 +29,8 @@ struct Executor::State {
   void serve(Lane lane);
   void run_lane(Lane lane) noexcept;
   void run_step(std::size_t step);
-  bool wait_for_submission_of(const std::vector<StepId>& steps, std::vector<Event>& events);
+  bool wait_for_submission_of(const Step& step, std::vector<Event>& events);
+  bool all_submitted(const std::vector<StepId>& steps) const;
   void fail(std::exception_ptr error) noexcept;
   template <class Action>
   void guarded(Action action);
@@ -48,8 +49,14 @@ struct Executor::State {
   std::array<std::vector<std::size_t>, lane_count> steps_of;
   std::array<std::vector<Event>, lane_count> after_of;  // each lane's own, reserved once
 
+  /// What a lane's thread sleeps for, one at a time.
+  struct Sleeper {
+    std::condition_variable woken;
+    const std::vector<StepId>* until_submitted = nullptr;
+  };
+
   std::mutex mutex;  // guards all up to `threads`
-  std::condition_variable changed;
+  std::array<Sleeper, lane_count> sleepers;
   std::vector<Event> events;    // by step
   std::vector<char> submitted;  // by step
   std::exception_ptr failure;
@@ -108,7 +115,7 @@ void Executor::State::end_lanes() {
     const std::scoped_lock lock(mutex);
     closing = true;
   }
-  changed.notify_all();
+  for (Sleeper& sleeper : sleepers) sleeper.woken.notify_one();
   for (std::thread& thread : threads) thread.join();
 }
 
@@ -116,13 +123,16 @@ void Executor::State::serve(Lane lane) {
   for (std::uint64_t served = 0;; ++served) {
     {
       std::unique_lock lock(mutex);
-      changed.wait(lock, [&] { return closing || generation > served; });
+      sleepers[index(lane)].woken.wait(lock, [&] { return closing || generation > served; });
       if (closing) return;
     }
     run_lane(lane);
-    const std::scoped_lock lock(mutex);
-    --lanes_running;
-    changed.notify_all();
+    bool last = false;
+    {
+      const std::scoped_lock lock(mutex);
+      last = --lanes_running == 0;
+    }
+    if (last) sleepers[index(Lane::compute)].woken.notify_one();
   }
 }
 
@@ -142,7 +152,7 @@ void Executor::State::run_step(std::size_t number) {
   const Step& step = program.steps[number];
   std::vector<Event>& after = after_of[index(step.lane)];
   if (step.lane == Lane::compute) transport.resting();
-  if (!wait_for_submission_of(step.after, after)) return;
+  if (!wait_for_submission_of(step, after)) return;
 
   if (step.lane == Lane::compute) transport.computing(step.number);
   started[number] = Clock::now();
@@ -151,20 +161,35 @@ void Executor::State::run_step(std::size_t number) {
   ended[number] = Clock::now();
   if (event.done()) event.wait();
 
-  const std::scoped_lock lock(mutex);
-  events[number] = std::move(event);
-  submitted[number] = 1;
-  changed.notify_all();
+  std::array<bool, lane_count> ready{};
+  {
+    const std::scoped_lock lock(mutex);
+    events[number] = std::move(event);
+    submitted[number] = 1;
+    for (std::size_t lane = 0; lane < lane_count; ++lane) {
+      const std::vector<StepId>* const steps = sleepers[lane].until_submitted;
+      ready[lane] = steps != nullptr && all_submitted(*steps);
+    }
+  }
+  // No others, and none before it can go on: a thread that wakes for nothing takes a core from those that compute.
+  for (std::size_t lane = 0; lane < lane_count; ++lane) {
+    if (ready[lane]) sleepers[lane].woken.notify_one();
+  }
+}
+
+bool Executor::State::all_submitted(const std::vector<StepId>& steps) const {
+  return std::all_of(steps.begin(), steps.end(), [&](StepId id) { return submitted[index(id)]; });
 }
 
 /// False when another lane has failed: nothing more is to be submitted.
-bool Executor::State::wait_for_submission_of(const std::vector<StepId>& steps, std::vector<Event>& after) {
+bool Executor::State::wait_for_submission_of(const Step& step, std::vector<Event>& after) {
+  Sleeper& mine = sleepers[index(step.lane)];
   std::unique_lock lock(mutex);
-  changed.wait(lock, [&] {
-    return failure || std::all_of(steps.begin(), steps.end(), [&](StepId id) { return submitted[index(id)]; });
-  });
+  mine.until_submitted = &step.after;
+  mine.woken.wait(lock, [&] { return failure || all_submitted(step.after); });
+  mine.until_submitted = nullptr;
   after.clear();
-  for (const StepId id : steps) after.push_back(events[index(id)]);
+  for (const StepId id : step.after) after.push_back(events[index(id)]);
   return failure == nullptr;
 }
 
@@ -174,7 +199,7 @@ void Executor::State::fail(std::exception_ptr error) noexcept {
     if (failure) return;
     failure = error;
   }
-  changed.notify_all();
+  for (Sleeper& sleeper : sleepers) sleeper.woken.notify_one();
   const Error reason = as_error(error);
   device.abort(reason);
   transport.abort(reason);
@@ -188,16 +213,18 @@ void Executor::State::begin() {
 }
 
 void Executor::State::wake_lanes() {
-  const std::scoped_lock lock(mutex);
-  lanes_running = static_cast<int>(threads.size());
-  ++generation;
-  changed.notify_all();
+  {
+    const std::scoped_lock lock(mutex);
+    lanes_running = static_cast<int>(threads.size());
+    ++generation;
+  }
+  for (const Lane lane : {Lane::near, Lane::far}) sleepers[index(lane)].woken.notify_one();
 }
 
 void Executor::State::join_lanes() noexcept {
   transport.resting();
   std::unique_lock lock(mutex);
-  changed.wait(lock, [&] { return lanes_running == 0; });
+  sleepers[index(Lane::compute)].woken.wait(lock, [&] { return lanes_running == 0; });
 }
 
 void Executor::State::throw_failure() {
