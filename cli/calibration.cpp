@@ -14,6 +14,7 @@
 #include "distattn/simulate.hpp"
 #include "prepared.hpp"
 #include "sharded_run.hpp"
+#include "timing.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -115,22 +116,23 @@ double exchange_seconds(const CalibrationOptions& options, std::int64_t tokens) 
   return least;
 }
 
-/// What a message takes of a core besides its bytes: its ranks' threads fall asleep and wake. Every rank sends its only
-/// token to every other; what the tiles take is measured alone, and known.
-double message_seconds(CalibrationOptions options) {
-  const int cores = busy_ranks(options.backend), ranks = 2 * cores;
+/// What an exchange takes of a core besides its bytes: its rank's thread sleeps and wakes. Every rank sends its only
+/// token to every other, once in an exchange for each and once in one for all: the rest that runs take is the same.
+double wake_seconds(CalibrationOptions options) {
+  const int cores = busy_ranks(options.backend), ranks = std::max(8, 2 * cores);
   options.heads = options.kv_heads = 1;
   Problem problem = problem_of(options, DType::fp32, ranks);
   problem.mask = full_mask();
   constexpr int runs = 50;
-  double least = std::numeric_limits<double>::infinity();
+  const auto seconds = [&](const char* schedule) {
+    return measure(options, problem, schedule, ranks, Passes::forward, runs).result.forward.median_s;
+  };
+  const double more_exchanges = ranks * (ranks - 2.0);
+  std::vector<double> wakes;
   for (int round = 0; round < options.runs; ++round) {
-    const double tile_s = tiles_of_ranks(options, DType::fp32, Coverage::full, 1, runs).front().seconds;
-    const Measured measured = measure(options, problem, "ring", ranks, Passes::forward, runs);
-    const double messages = ranks * (ranks - 1.0);
-    least = std::min(least, (measured.result.forward.median_s * cores - ranks * ranks * tile_s) / messages);
+    wakes.push_back((seconds("ring") - seconds("allgather")) * cores / more_exchanges);
   }
-  return std::max(0.0, least);
+  return std::max(0.0, median(std::move(wakes)));
 }
 
 std::int64_t touched_bytes(const AttentionPlan& plan, Rank rank, StepId step) {
@@ -263,7 +265,7 @@ Link measure_copies(const CalibrationOptions& options) {
   constexpr std::int64_t few = 16, many = 2048;  // a message of usual size: much larger ones miss every cache
   const double fixed_s = exchange_seconds(options, few), seconds = exchange_seconds(options, many);
   const double bytes = 2.0 * many * options.kv_heads * options.head_dim * sizeof(float);
-  return {bytes / std::max(seconds - fixed_s, seconds / 2), message_seconds(options)};
+  return {bytes / std::max(seconds - fixed_s, seconds / 2), wake_seconds(options)};
 }
 
 /// Replies in which every row counts: rows that saw no key would be merged without being touched.

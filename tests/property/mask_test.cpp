@@ -20,6 +20,13 @@ std::int64_t count_pairs(const Run& queries, const Run& keys, Visible visible) {
   return count;
 }
 
+BandIndex::Reach reach_by_force(const BandIndex& index, const Run& queries, const Run& keys) {
+  BandIndex::Reach reach;
+  for (std::int64_t i = 0; i < queries.count; ++i) reach.queries += index.any({queries.at(i), 1, 1}, keys) ? 1 : 0;
+  for (std::int64_t j = 0; j < keys.count; ++j) reach.keys += index.any(queries, {keys.at(j), 1, 1}) ? 1 : 0;
+  return reach;
+}
+
 /// Whether two of the bands hold the same pair, among the positions that small bounds can tell apart.
 bool overlap_by_force(const std::vector<Band>& bands, std::int64_t tokens) {
   for (std::int64_t q = -2 * tokens; q <= 3 * tokens; ++q)
@@ -91,6 +98,15 @@ TEST_CASE("an index of bands counts and finds what a look at all of them does") 
     REQUIRE(found == expected);
     REQUIRE(index.pairs(queries, keys) == pairs);
     REQUIRE(index.any(queries, keys) == (pairs > 0));
+    const BandIndex::Reach reach = index.reach(queries, keys), exact = reach_by_force(index, queries, keys);
+    REQUIRE(reach.queries >= exact.queries);
+    REQUIRE(reach.keys >= exact.keys);
+    REQUIRE(reach.queries <= queries.count);
+    REQUIRE(reach.keys <= keys.count);
+    if (expected.size() <= 1 && queries.stride == 1 && keys.stride == 1) {
+      REQUIRE(reach.queries == exact.queries);
+      REQUIRE(reach.keys == exact.keys);
+    }
   }
 }
 

@@ -117,20 +117,30 @@ TEST_CASE("a sketch counts tiles and what blocks of queries meet", "[simulate]")
   CHECK(sketched.works[1].met_pairs == sketched.works[1].pairs);
 }
 
-TEST_CASE("tiles read what they add to", "[simulate]") {
-  const auto carried = [](Pass pass) {
-    const auto recipe = std::get<Recipe>(resolve_schedule("ring", attention(96, 4, 2), 2));
-    const auto tiles = std::make_shared<const Tiles>(shard(attention(96, 4, 2), 2, recipe.layout, recipe.groups));
+TEST_CASE("tiles touch the rows that see a key, the keys that are seen, and twice what they add to", "[simulate]") {
+  const auto touched = [](Pass pass, Mask mask) {
+    Problem problem = attention(96, 4, 2);
+    problem.mask = std::move(mask);
+    const auto recipe = std::get<Recipe>(resolve_schedule("ring", problem, 2));
+    const auto tiles = std::make_shared<const Tiles>(shard(problem, 2, recipe.layout, recipe.groups));
     const Lowering lowering(recipe.name, tiles, recipe.table(tiles, 0), pass, recipe.mode, {});
     std::vector<std::int64_t> bytes;
     for (const ProgramSketch::Step& step : sketch(lowering.outline(), *tiles, 1, lowering.program(1)).steps) {
-      if (step.lane == Lane::compute) bytes.push_back(step.carried_bytes);
+      if (step.lane == Lane::compute) bytes.push_back(step.tile_bytes);
     }
     return bytes;
   };
-  const std::int64_t rows = 48 * 4, value_bytes = 128 * 4;
-  CHECK(carried(Pass::forward) == std::vector<std::int64_t>{0, rows * (value_bytes + 4)});
-  CHECK(carried(Pass::backward) == std::vector<std::int64_t>{0, rows * value_bytes});
+  const std::int64_t q = 48 * 4, k = 48 * 2, half = 128 * 2, full = 128 * 4;  // rows of all heads; bf16 and fp32 rows
+  const std::int64_t o = full + 4;                                            // and lse
+  CHECK(touched(Pass::forward, causal_mask()) ==
+        std::vector<std::int64_t>{q * half + k * 2 * half + q * o, q * half + k * 2 * half + 2 * q * o});
+  const std::int64_t gradients_in = q * (2 * half + 4 + 4), key_gradients = k * 2 * full;  // q, dO, lse, delta
+  CHECK(touched(Pass::backward, causal_mask()) ==
+        std::vector<std::int64_t>{gradients_in + k * 2 * half + q * full + key_gradients,
+                                  gradients_in + k * 2 * half + 2 * q * full + key_gradients});
+  Mask window = causal_mask();
+  window.left = 12;  // of rank 1's 48 queries, 12 see 12 keys of rank 0
+  CHECK(touched(Pass::forward, window)[1] == (q * half + k * 2 * half + 2 * q * o) / 4);
 }
 
 TEST_CASE("a lane runs its steps one after the other, lanes side by side", "[simulate]") {
@@ -204,18 +214,39 @@ TEST_CASE("a shared link does not make one rank wait for another's delay", "[sim
   CHECK(run(ranks, slow_machine(2, 2, LinkOwner::node)).seconds == Approx(140));
 }
 
-TEST_CASE("ranks on cores share them evenly", "[simulate]") {
+TEST_CASE("ranks on cores take turns", "[simulate]") {
   Machine machine = slow_machine(1, 1);
   machine.cores = 2;
   const std::vector<ProgramSketch> ranks = {SketchBuilder(0).compute(0, 4), SketchBuilder(1).compute(0, 4),
                                             SketchBuilder(2).compute(0, 8), SketchBuilder(3).compute(0, 8)};
-  // At half speed the first two end at 8; then the others, half done, have a core each.
+  // Turn by turn the first two end at 8; then the others, half done, have a core each.
   const Timeline timeline = run(ranks, machine);
-  CHECK(timeline.spans[0].end_s == Approx(8));
-  CHECK(timeline.seconds == Approx(12));
+  CHECK(timeline.spans[0].end_s == Approx(8).margin(0.01));
+  CHECK(timeline.seconds == Approx(12).margin(0.01));
   CHECK(run({ranks[0], ranks[1]}, machine).seconds == Approx(4));
   CHECK(run({ranks[0], ranks[1]}, machine, 2).seconds == Approx(4));
   CHECK(run({ranks[0]}, machine, 2).seconds == Approx(2));
+}
+
+TEST_CASE("what is shorter than a turn on a core is not interrupted", "[simulate]") {
+  Machine machine = slow_machine(1, 1);
+  machine.cores = 2;
+  const RateCurve rate{{{0, 1e3 * flops_per_pair(8, 8, Pass::forward)}}};
+  machine.rates[static_cast<std::size_t>(DType::fp32)].fill(KernelRates{rate, rate});
+  const std::vector<ProgramSketch> ranks = {SketchBuilder(0).compute(0, 2), SketchBuilder(1).compute(0, 2),
+                                            SketchBuilder(2).compute(0, 2), SketchBuilder(3).compute(0, 1)};
+  const Timeline timeline = run(ranks, machine);
+  CHECK(timeline.spans[0].end_s == Approx(2e-3));
+  CHECK(timeline.spans[1].end_s == Approx(2e-3));
+  CHECK(timeline.spans[2].end_s == Approx(4e-3));
+  CHECK(timeline.spans[3].end_s == Approx(3e-3));
+  // At 3 ms the first thread gives up its core to the last one; at 4 ms it goes on in the place of the third.
+  const Timeline longer = run({SketchBuilder(0).compute(0, 10), SketchBuilder(1).compute(0, 2),
+                               SketchBuilder(2).compute(0, 2), SketchBuilder(3).compute(0, 2)},
+                              machine);
+  CHECK(longer.spans[0].end_s == Approx(11e-3));
+  CHECK(longer.spans[2].end_s == Approx(4e-3));
+  CHECK(longer.spans[3].end_s == Approx(5e-3));
 }
 
 TEST_CASE("merges take the time of their memory traffic", "[simulate]") {
@@ -253,12 +284,35 @@ TEST_CASE("a copy between ranks on cores keeps one busy", "[simulate]") {
 TEST_CASE("a copy takes as long as its core lets it", "[simulate]") {
   Machine machine = slow_machine(1, 1);
   machine.cores = 1;
-  machine.near.latency_s = 1;
+  machine.near.latency_s = 0.5;  // of the exchange on each side
   const std::vector<ProgramSketch> ranks = {SketchBuilder(0).exchange(0, {{4, 1}}, {}),
                                             SketchBuilder(1).receive(0, {0}).compute(0, 10).compute(1, 1, {StepId{0}})};
   const Timeline timeline = run(ranks, machine);
-  CHECK(timeline.spans[0].end_s == Approx(10));  // at half speed
+  CHECK(timeline.spans[0].end_s == Approx(10).margin(0.01));  // turn by turn with the other rank's step
   CHECK(timeline.seconds == Approx(16));
+}
+
+TEST_CASE("ranks on cores sleep and wake once an exchange, however many messages it has", "[simulate]") {
+  Machine machine = slow_machine(1, 1);
+  machine.cores = 1;
+  machine.near.latency_s = 1;
+  const auto all_to_all = [](Rank rank) {
+    std::vector<ProgramSketch::Message> sends;
+    std::vector<Rank> receives;
+    for (Rank other = 0; other < 4; ++other) {
+      if (other == rank) continue;
+      sends.push_back({2, other});
+      receives.push_back(other);
+    }
+    return SketchBuilder(rank).exchange(0, sends, receives);
+  };
+  CHECK(run({all_to_all(0), all_to_all(1), all_to_all(2), all_to_all(3)}, machine).seconds == Approx(12 * 2 + 4));
+  const auto one_by_one = [](Rank rank) {
+    return SketchBuilder(rank)
+        .exchange(0, {{2, (rank + 1) % 3}}, {(rank + 2) % 3})
+        .exchange(1, {{2, (rank + 2) % 3}}, {(rank + 1) % 3});
+  };
+  CHECK(run({one_by_one(0), one_by_one(1), one_by_one(2)}, machine).seconds == Approx(6 * 2 + 6));
 }
 
 TEST_CASE("who begins second copies, one message after the other", "[simulate]") {

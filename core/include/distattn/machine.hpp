@@ -60,7 +60,8 @@ struct TileCosts {
 };
 
 /// A port: one direction of a rank's, or of a node's, connection. Where ranks compute on cores, the near link is a core
-/// that copies: latency and bytes are its work.
+/// that copies: bytes are its work, and latency is that of a rank's exchange, whose thread sleeps and wakes once however
+/// many messages it sends and receives.
 struct Link {
   double bytes_per_s = 0;
   double latency_s = 0;

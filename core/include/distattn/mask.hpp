@@ -73,6 +73,12 @@ class BandIndex {
   /// Pairs that a kernel computes which takes `block` queries at a time, band by band: all of them meet every key that
   /// one of them sees. The last block counts as a whole one; block 1 gives pairs().
   std::int64_t met_pairs(const Run& queries, const Run& keys, int block) const;
+  /// How many of `queries` see a key of `keys`, and how many of these one of them sees.
+  struct Reach {
+    std::int64_t queries = 0, keys = 0;
+  };
+  /// Never too few; too many where several bands reach the same ones, or a band slips through between strides.
+  Reach reach(const Run& queries, const Run& keys) const;
   /// Whether queries × keys has a visible pair.
   bool any(const Run& queries, const Run& keys) const;
 

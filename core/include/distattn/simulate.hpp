@@ -41,7 +41,7 @@ struct ProgramSketch {
   };
   struct Step {
     std::int64_t touched_bytes = 0;  ///< read and written by merges and conversions
-    std::int64_t carried_bytes = 0;  ///< read by tiles that add to what is there
+    std::int64_t tile_bytes = 0;  ///< read and written by tiles, once by each: rows that see a key, keys that are seen
     std::int32_t number = 0, due = 0;
     std::uint32_t work_end = 0, sends_end = 0, receives_end = 0, after_end = 0;
     Lane lane = Lane::compute;

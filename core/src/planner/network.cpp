@@ -129,11 +129,13 @@ void Network::begin(std::size_t step, double now, std::vector<Ended>& ended, std
   if (group.receives == 0) receive(group, ended);
 }
 
-/// Of the group's messages, those whose other end has begun.
+/// Of the group's messages, those whose other end has begun. What a group takes besides its bytes, its messages share.
 void Network::find_copies(const Group& group, std::vector<Copy>& copies) const {
+  const auto share = [](const Group& of) { return 1.0 / (of.sends + of.receives); };
   const auto add = [&](std::uint32_t m, std::uint32_t other) {
     if (is_copy(messages_[m]) && groups_[other].begun) {
-      copies.push_back({m, machine_.near.latency_s + messages_[m].seconds});
+      const double groups = share(group) + share(groups_[other]);
+      copies.push_back({m, groups * machine_.near.latency_s + messages_[m].seconds});
     }
   };
   for (std::uint32_t m = group.first_send; m < group.first_send + group.sends; ++m) add(m, messages_[m].to);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "core/src/planner/cores.hpp"
 #include "core/src/planner/event_queue.hpp"
@@ -65,9 +66,9 @@ class Simulation {
       queue_.pop();
       std::size_t number = next.number;
       if (next.kind == Completion::Kind::cores) {
-        Cores& cores = cores_[next.number];
-        if (!cores.current(next)) continue;
-        number = cores.take(next.time, queue_);
+        const std::optional<std::size_t> ended = cores_[next.number].take(next, queue_);
+        if (!ended) continue;
+        number = *ended;
       }
       now = next.time;
       end(number, now);
@@ -185,8 +186,8 @@ class Simulation {
              static_cast<double>(work.met_pairs) * (flops_per_pair_ / curve.at(work.square_tile()) + pair_s_);
     }
     const ProgramSketch::Step& step = ranks_[r].steps[s];
-    // Devices read what tiles add to while other tiles are computed.
-    return sum / threads_ + touch_seconds(step.touched_bytes + (machine_.cores > 0 ? step.carried_bytes : 0));
+    // Devices read and write for some tiles while they compute others.
+    return sum / threads_ + touch_seconds(step.touched_bytes + (machine_.cores > 0 ? step.tile_bytes : 0));
   }
 
   void end(std::size_t number, double now) {

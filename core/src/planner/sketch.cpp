@@ -71,24 +71,23 @@ class Sketcher {
       sketch_.receives.push_back(op.from);
     }
   }
-  void add(const Attend& op) {
-    attend(op);
-    carry(op.start, op.output);
+  void add(const Attend& op) { touch(op.output, attend(op), times(op.start)); }
+  void add(const AttendBackward& op) { touch(op.dquery, attend(op), times(op.start)); }
+
+  /// How often a result is touched: written, and before that read where tiles add to it.
+  static int times(Start start) { return start == Start::carry ? 2 : 1; }
+  void touch(BufferId buffer, double share, int times) {
+    step_->tile_bytes += static_cast<std::int64_t>(share * static_cast<double>(times * bytes(buffer)));
   }
-  void add(const AttendBackward& op) {
-    attend(op);
-    carry(op.start, op.dquery);
-    for (const KeyChunk& chunk : op.keys) carry(chunk.start, chunk.dkey_value);
-  }
-  void carry(Start start, BufferId buffer) {
-    if (start == Start::carry) step_->carried_bytes += bytes(buffer);
-  }
+
+  /// Returns the share of the queries that see a key.
   template <class O>
-  void attend(const O& op) {
+  double attend(const O& op) {
     const Value& query = decl(op.query).value;
     const std::int64_t heads =
         outline_.sharding.problem.batch * outline_.sharding.groups[static_cast<std::size_t>(query.group)].q_count;
     const Run& queries = tiles_.query(query.segment).run;
+    double seeing = 0;
     for (const KeyChunk& chunk : op.keys) {
       const SegmentId key = decl(chunk.key_value).value.segment;
       const Run& keys = tiles_.key(key).run;
@@ -97,7 +96,15 @@ class Sketcher {
       work({pairs * heads, met * heads, heads, static_cast<std::int32_t>(queries.count),
             static_cast<std::int32_t>(keys.count),
             pairs == queries.count * keys.count ? Coverage::full : Coverage::partial});
+      const BandIndex::Reach reach = tiles_.mask().reach(queries, keys);
+      const double seen = static_cast<double>(reach.keys) / static_cast<double>(keys.count);
+      seeing += static_cast<double>(reach.queries) / static_cast<double>(queries.count);
+      touch(chunk.key_value, seen, 1);
+      if (outline_.pass == Pass::backward) touch(chunk.dkey_value, seen, times(chunk.start));
     }
+    seeing = std::min(1.0, seeing);
+    touch(op.query, seeing, 1);
+    return seeing;
   }
   void work(const ProgramSketch::Work& work) {
     for (std::size_t w = first_work_; w < sketch_.works.size(); ++w) {

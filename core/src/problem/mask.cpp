@@ -225,6 +225,22 @@ std::int64_t BandIndex::met_pairs(const Run& queries, const Run& keys, int block
   return sum;
 }
 
+BandIndex::Reach BandIndex::reach(const Run& queries, const Run& keys) const {
+  Reach sum;
+  for (const Band& band : reaching(queries)) {
+    if (!touches(band, queries, keys)) continue;
+    const std::int64_t q_first = std::max(band.q0, queries.at(0)), q_end = std::min(band.q1, queries.at(queries.count));
+    const std::int64_t k_first = std::max(band.k0, keys.at(0)), k_end = std::min(band.k1, keys.at(keys.count));
+    const IndexRange seeing =
+        indices_within(queries, std::max(q_first, k_first + band.lo), std::min(q_end, k_end + band.hi));
+    const IndexRange seen =
+        indices_within(keys, std::max(k_first, q_first - band.hi), std::min(k_end, q_end - band.lo));
+    sum.queries += seeing.end - seeing.begin;
+    sum.keys += seen.end - seen.begin;
+  }
+  return {std::min(sum.queries, queries.count), std::min(sum.keys, keys.count)};
+}
+
 bool BandIndex::any(const Run& queries, const Run& keys) const {
   for (const Band& band : reaching(queries))
     if (touches(band, queries, keys)) return true;
