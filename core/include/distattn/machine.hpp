@@ -60,8 +60,8 @@ struct TileCosts {
 };
 
 /// A port: one direction of a rank's, or of a node's, connection. Where ranks compute on cores, the near link is a core
-/// that copies: bytes are its work, and latency is that of a rank's exchange, whose thread sleeps and wakes once however
-/// many messages it sends and receives.
+/// that copies: bytes are its work, and the latency of a rank's exchange, whose thread sleeps and wakes once whatever it
+/// sends and receives.
 struct Link {
   double bytes_per_s = 0;
   double latency_s = 0;
