@@ -60,7 +60,7 @@ struct TileCosts {
 };
 
 /// A port: one direction of a rank's, or of a node's, connection. Where ranks compute on cores, the near link is a core
-/// that copies: bytes are its work, and the latency of a rank's exchange, whose thread sleeps and wakes once whatever it
+/// that copies: bytes are its work, and the latency of a rank's exchange, whose thread sleeps and wakes once for all it
 /// sends and receives.
 struct Link {
   double bytes_per_s = 0;
