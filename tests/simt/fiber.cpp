@@ -91,12 +91,19 @@ Fiber::Fiber() {
   stack_ = static_cast<char*>(memory) + guard_bytes;
 }
 
-Fiber::~Fiber() { munmap(stack_ - guard_bytes, stack_bytes + guard_bytes); }
+Fiber::~Fiber() {
+  if (state_ == State::between_bodies) {
+    state_ = State::closing;
+    resume();
+  }
+  munmap(stack_ - guard_bytes, stack_bytes + guard_bytes);
+}
 
 void Fiber::restart(Body body, void* argument) {
   body_ = body;
   argument_ = argument;
-  ended_ = false;
+  if (state_ == State::between_bodies) return;
+  state_ = State::unused;
   fake_stack_ = nullptr;
 #if defined(SIMT_ASAN)
   __asan_unpoison_memory_region(stack_, stack_bytes);
@@ -118,10 +125,15 @@ void Fiber::restart(Body body, void* argument) {
 
 void Fiber::enter() {
   conclude_switch(nullptr, &caller.stack_bottom, &caller.stack_size);
-  running->body_(running->argument_);
-  running->ended_ = true;
-  running->pause();
-  std::abort();  // nobody resumes what has ended
+  Fiber& self = *running;
+  while (self.state_ != State::closing) {
+    self.state_ = State::paused;
+    self.body_(self.argument_);
+    self.state_ = State::between_bodies;
+    self.pause();
+  }
+  self.pause();
+  std::abort();  // nobody resumes what is closed
 }
 
 void Fiber::resume() {
@@ -135,8 +147,9 @@ void Fiber::resume() {
   conclude_switch(caller.fake_stack, nullptr, nullptr);
 }
 
-void Fiber::pause() {
-  announce_switch(ended_ ? nullptr : &fake_stack_, caller.stack_bottom, caller.stack_size);
+/// Not inlined: where `caller` is must not be remembered from one resume() to the next, which may be another thread's.
+[[gnu::noinline]] void Fiber::pause() {
+  announce_switch(state_ == State::closing ? nullptr : &fake_stack_, caller.stack_bottom, caller.stack_size);
 #if defined(__x86_64__)
   simt_switch_stack(&stack_pointer_, caller.stack_pointer);
 #else

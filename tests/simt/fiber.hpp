@@ -9,7 +9,7 @@
 
 namespace simt {
 
-/// Belongs to the operating system thread that made it. Pausing costs a few nanoseconds on x86-64.
+/// Used by one operating system thread at a time, a body by one. Pausing costs a few nanoseconds on x86-64.
 class Fiber {
  public:
   using Body = void (*)(void* argument);
@@ -29,9 +29,11 @@ class Fiber {
  private:
   static void enter();
 
+  enum class State { unused, paused, between_bodies, closing };
+
   char* stack_;
-  void* fake_stack_ = nullptr;  // AddressSanitizer's
-  bool ended_ = false;
+  void* fake_stack_ = nullptr;  // AddressSanitizer's, which is dear to make: kept from body to body
+  State state_ = State::unused;
   Body body_ = nullptr;
   void* argument_ = nullptr;
 #if defined(__x86_64__)
