@@ -98,6 +98,45 @@ TEST_CASE("a failed exchange is a peer's failure that names rank and step") {
   distattn_comm_free(comm);
 }
 
+TEST_CASE("a rank that will not call ends those that wait for it") {
+  const auto body = [](void*, distattn_comm* comm) {
+    distattn_options options = options_for("ring");
+    if (distattn_comm_rank(comm) != 1) {
+      CHECK(attend(&options, comm) == DISTATTN_INTERRUPTED);
+      CHECK_THAT(message(), contains_text("rank 1") && contains_text("out of tensors"));
+      return DISTATTN_OK;
+    }
+    const distattn_problem problem = small_problem();
+    distattn_attention* attention = nullptr;
+    REQUIRE(distattn_attention_create(&problem, &options, comm, &attention) == DISTATTN_OK);
+    const distattn_tensors none = DISTATTN_TENSORS_INIT;
+    CHECK(distattn_forward(attention, &none) == DISTATTN_USAGE);
+    CHECK(distattn_comm_abort(comm, "out of tensors") == DISTATTN_OK);
+    CHECK(distattn_comm_abort(comm, "a second reason") == DISTATTN_OK);
+    distattn_attention_free(attention);
+    CHECK(attend(&options, comm) == DISTATTN_INTERRUPTED);
+    CHECK_THAT(message(), contains_text("out of tensors"));
+    return DISTATTN_OK;
+  };
+  distattn_run_ranks(3, body, nullptr);
+  CHECK(distattn_comm_abort(nullptr, nullptr) == DISTATTN_USAGE);
+}
+
+TEST_CASE("a communicator of callbacks is ended by theirs") {
+  std::string said;
+  distattn_callbacks callbacks = DISTATTN_CALLBACKS_INIT;
+  callbacks.size = 2;
+  callbacks.user = &said;
+  callbacks.exchange = [](void*, std::int32_t, const distattn_transfer*, std::size_t, const distattn_transfer*,
+                          std::size_t) { return 0; };
+  callbacks.abort = [](void* user, const char* message) { *static_cast<std::string*>(user) = message; };
+  distattn_comm* comm = nullptr;
+  REQUIRE(distattn_comm_from_callbacks(&callbacks, &comm) == DISTATTN_OK);
+  CHECK(distattn_comm_abort(comm, nullptr) == DISTATTN_OK);
+  CHECK_THAT(said, contains_text("ended the communicator"));
+  distattn_comm_free(comm);
+}
+
 TEST_CASE("groups of ranks attend side by side") {
   const auto body = [](void*, distattn_comm* whole) {
     const std::vector<std::int32_t> odd = {3, 1}, even = {0, 4, 2};

@@ -28,10 +28,7 @@ int describe_by_torchrun() {
   return rank;
 }
 
-}  // namespace
-
-TEST_CASE("A rank's place on its machine is the launcher's, also in a group") {
-  const int rank = describe_by_torchrun();
+distattn_comm* join() {
   distattn_launch launch = DISTATTN_LAUNCH_INIT;
   launch.bootstrap = "torchrun";
   launch.transport = "ucx";
@@ -39,6 +36,14 @@ TEST_CASE("A rank's place on its machine is the launcher's, also in a group") {
   const distattn_status status = distattn_comm_from_launcher(&launch, &comm);
   INFO(message());
   REQUIRE(status == DISTATTN_OK);
+  return comm;
+}
+
+}  // namespace
+
+TEST_CASE("A rank's place on its machine is the launcher's, also in a group") {
+  const int rank = describe_by_torchrun();
+  distattn_comm* comm = join();
   CHECK(distattn_comm_rank(comm) == rank);
   CHECK(comm->local_rank == 1 - rank);
 
@@ -48,5 +53,22 @@ TEST_CASE("A rank's place on its machine is the launcher's, also in a group") {
   CHECK(alone->local_rank == 1 - rank);
   CHECK(alone->local_ranks == 2);
   distattn_comm_free(alone);
+  distattn_comm_free(comm);
+}
+
+TEST_CASE("A rank that will not call ends another process that waits for it") {
+  const int rank = describe_by_torchrun();
+  distattn_comm* comm = join();
+  distattn_options options = options_for("ring");
+  if (rank == 0) {
+    CHECK(attend(&options, comm) == DISTATTN_INTERRUPTED);
+    CHECK_THAT(message(), contains_text("rank 1") && contains_text("out of tensors"));
+  } else {
+    const distattn_problem problem = small_problem();
+    distattn_attention* attention = nullptr;
+    REQUIRE(distattn_attention_create(&problem, &options, comm, &attention) == DISTATTN_OK);
+    CHECK(distattn_comm_abort(comm, "out of tensors") == DISTATTN_OK);
+    distattn_attention_free(attention);
+  }
   distattn_comm_free(comm);
 }

@@ -202,6 +202,14 @@ DISTATTN_API distattn_status distattn_comm_from_callbacks(const distattn_callbac
 DISTATTN_API distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* members, size_t count,
                                                     distattn_comm** comm);
 
+/**
+ * Ends the communicator on all its ranks, with what it is a group of: calls under way and all later ones are
+ * DISTATTN_INTERRUPTED and say `reason`, which may be null. For a rank that others wait for and that will not call, as
+ * after DISTATTN_USAGE. Any thread, but not once the communicator is being given back. Over callbacks, what their
+ * abort() does not end goes on.
+ */
+DISTATTN_API distattn_status distattn_comm_abort(distattn_comm* comm, const char* reason);
+
 /** Both -1 for null. */
 DISTATTN_API int32_t distattn_comm_rank(const distattn_comm* comm);
 DISTATTN_API int32_t distattn_comm_size(const distattn_comm* comm);
@@ -248,8 +256,8 @@ typedef struct distattn_tensors {
 /**
  * Collectives over all ranks. The second and later calls allocate nothing. Tensors that are missing or not the rank's
  * own part are DISTATTN_USAGE before the call begins: nothing was sent, and ranks whose call did begin wait for this
- * one to call again. Any other failure ends the call on all ranks, and the handle and its communicator for good: later
- * calls fail in the same way, and both are to be given back.
+ * one to call again, or for its distattn_comm_abort(). Any other failure ends the call on all ranks, and the handle and
+ * its communicator for good: later calls fail in the same way, and both are to be given back.
  */
 DISTATTN_API distattn_status distattn_forward(distattn_attention* attention, const distattn_tensors* tensors);
 DISTATTN_API distattn_status distattn_backward(distattn_attention* attention, const distattn_tensors* tensors);
