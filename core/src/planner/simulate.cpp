@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <optional>
 
 #include "core/src/planner/cores.hpp"
 #include "core/src/planner/event_queue.hpp"
@@ -66,9 +65,9 @@ class Simulation {
       queue_.pop();
       std::size_t number = next.number;
       if (next.kind == Completion::Kind::cores) {
-        const std::optional<std::size_t> ended = cores_[next.number].take(next, queue_);
-        if (!ended) continue;
-        number = *ended;
+        Cores& cores = cores_[next.number];
+        if (!cores.current(next)) continue;
+        number = cores.take(next.time, queue_);
       }
       now = next.time;
       end(number, now);
