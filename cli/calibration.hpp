@@ -44,7 +44,7 @@ std::vector<TileKernels> tile_kernels(const CalibrationOptions& options, DType d
 Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage);
 /// What tiles take whatever their size, where that is less than `costs` says: a tile of one token has nothing else.
 void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs);
-/// Exchanges between ranks: bytes a second between two, and what a message takes besides where ranks outnumber cores.
+/// Exchanges between ranks: bytes a second between two, and what an exchange takes besides where ranks outnumber cores.
 Link measure_copies(const CalibrationOptions& options);
 /// Merges of partials in fp32: bytes that one thread reads and writes a second.
 double measure_merges(const CalibrationOptions& options);

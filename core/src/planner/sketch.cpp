@@ -74,6 +74,9 @@ class Sketcher {
   void add(const Attend& op) { touch(op.output, attend(op), times(op.start)); }
   void add(const AttendBackward& op) { touch(op.dquery, attend(op), times(op.start)); }
 
+  static double share(std::int64_t part, std::int64_t whole) {
+    return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+  }
   /// How often a result is touched: written, and before that read where tiles add to it.
   static int times(Start start) { return start == Start::carry ? 2 : 1; }
   void touch(BufferId buffer, double share, int times) {
@@ -97,8 +100,8 @@ class Sketcher {
             static_cast<std::int32_t>(keys.count),
             pairs == queries.count * keys.count ? Coverage::full : Coverage::partial});
       const BandIndex::Reach reach = tiles_.mask().reach(queries, keys);
-      const double seen = static_cast<double>(reach.keys) / static_cast<double>(keys.count);
-      seeing += static_cast<double>(reach.queries) / static_cast<double>(queries.count);
+      const double seen = share(reach.keys, keys.count);
+      seeing += share(reach.queries, queries.count);
       touch(chunk.key_value, seen, 1);
       if (outline_.pass == Pass::backward) touch(chunk.dkey_value, seen, times(chunk.start));
     }
