@@ -1,7 +1,5 @@
 #include "backends/inproc/hub.hpp"
 
-#include <array>
-
 #include <fmt/core.h>
 
 namespace distattn::backends::inproc {
@@ -138,18 +136,16 @@ void Port::deliver(const Pair& pair) {
     error = failure.what();  // a device's: both sides are told, so that neither waits for the rest
   }
 
-  std::array<Port*, 2> ports = {pair.source->port, pair.target->port};
+  Port& other = *(pair.source->port == this ? pair.target->port : pair.source->port);
+  bool wake = false;
   {
     const std::scoped_lock lock(hub_.mutex_);
-    for (Port*& port : ports) {
-      --port->open_;
-      if (!error.empty()) port->error_ = error;
-      if (port->open_ > 0 && error.empty()) port = nullptr;
-    }
+    --open_;
+    --other.open_;
+    if (!error.empty()) error_ = other.error_ = error;
+    wake = other.open_ == 0 || !error.empty();
   }
-  for (Port* port : ports) {
-    if (port != nullptr && port != this) port->changed_.notify_one();
-  }
+  if (wake) other.changed_.notify_one();
 }
 
 std::string Port::disagreement(const Pair& pair) const {
