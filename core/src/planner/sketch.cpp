@@ -71,14 +71,14 @@ class Sketcher {
       sketch_.receives.push_back(op.from);
     }
   }
-  void add(const Attend& op) { touch(op.output, attend(op), times(op.start)); }
-  void add(const AttendBackward& op) { touch(op.dquery, attend(op), times(op.start)); }
+  void add(const Attend& op) { touch(op.output, attend(op), times_touched(op.start)); }
+  void add(const AttendBackward& op) { touch(op.dquery, attend(op), times_touched(op.start)); }
 
-  static double share(std::int64_t part, std::int64_t whole) {
+  static double share_of(std::int64_t part, std::int64_t whole) {
     return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
   }
   /// How often a result is touched: written, and before that read where tiles add to it.
-  static int times(Start start) { return start == Start::carry ? 2 : 1; }
+  static int times_touched(Start start) { return start == Start::carry ? 2 : 1; }
   void touch(BufferId buffer, double share, int times) {
     step_->tile_bytes += static_cast<std::int64_t>(share * static_cast<double>(times * bytes(buffer)));
   }
@@ -100,10 +100,10 @@ class Sketcher {
             static_cast<std::int32_t>(keys.count),
             pairs == queries.count * keys.count ? Coverage::full : Coverage::partial});
       const BandIndex::Reach reach = tiles_.mask().reach(queries, keys);
-      const double seen = share(reach.keys, keys.count);
-      seeing += share(reach.queries, queries.count);
+      const double seen = share_of(reach.keys, keys.count);
+      seeing += share_of(reach.queries, queries.count);
       touch(chunk.key_value, seen, 1);
-      if (outline_.pass == Pass::backward) touch(chunk.dkey_value, seen, times(chunk.start));
+      if (outline_.pass == Pass::backward) touch(chunk.dkey_value, seen, times_touched(chunk.start));
     }
     seeing = std::min(1.0, seeing);
     touch(op.query, seeing, 1);
