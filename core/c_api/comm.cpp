@@ -161,9 +161,7 @@ distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* memb
 distattn_status distattn_comm_abort(distattn_comm* comm, const char* reason) {
   return c_api::guarded([&] {
     c_api::required(comm, "comm");
-    const Error error(ErrorKind::interrupted, reason != nullptr ? reason : "a rank ended the communicator");
-    if (comm->world) comm->world->abort(error);
-    comm->transport->abort(error);
+    comm->transport->abort(Error(ErrorKind::interrupted, reason != nullptr ? reason : "a rank ended the communicator"));
   });
 }
 
