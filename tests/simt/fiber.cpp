@@ -103,7 +103,7 @@ void Fiber::restart(Body body, void* argument) {
   body_ = body;
   argument_ = argument;
   if (state_ == State::between_bodies) return;
-  state_ = State::unused;
+  state_ = State::in_body;
   fake_stack_ = nullptr;
 #if defined(SIMT_ASAN)
   __asan_unpoison_memory_region(stack_, stack_bytes);
@@ -127,7 +127,7 @@ void Fiber::enter() {
   conclude_switch(nullptr, &caller.stack_bottom, &caller.stack_size);
   Fiber& self = *running;
   while (self.state_ != State::closing) {
-    self.state_ = State::paused;
+    self.state_ = State::in_body;
     self.body_(self.argument_);
     self.state_ = State::between_bodies;
     self.pause();

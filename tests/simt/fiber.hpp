@@ -29,11 +29,11 @@ class Fiber {
  private:
   static void enter();
 
-  enum class State { unused, paused, between_bodies, closing };
+  enum class State { in_body, between_bodies, closing };  // in_body: or never resumed
 
   char* stack_;
   void* fake_stack_ = nullptr;  // AddressSanitizer's, which is dear to make: kept from body to body
-  State state_ = State::unused;
+  State state_ = State::in_body;
   Body body_ = nullptr;
   void* argument_ = nullptr;
 #if defined(__x86_64__)
