@@ -8,13 +8,14 @@
 namespace distattn::kernels::cuda {
 
 /// A block's threads and shared memory: each warpgroup that multiplies has 64 keys. head_dim and value_dim are `dim`,
-/// the padding of the real ones.
-template <class Element_, int dim, bool wants_dq_>
+/// the padding of the real ones. dv_before_ds: dV is multiplied while dS is made of the same weights, which takes more
+/// registers; else while dS is shared.
+template <class Element_, int dim, bool wants_dq_, bool dv_before_ds_ = (dim > 64)>
 struct HopperGradientsShape : KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64> {
   using Base = KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64>;
   using Base::tile;
   using KTile = typename Base::KTile;
-  static constexpr bool wants_dq = wants_dq_;
+  static constexpr bool wants_dq = wants_dq_, dv_before_ds = dv_before_ds_;
   using ScoreTile = PanelTile<tile.rows, tile.columns>;  ///< of dSᵀ
   // Each warpgroup adds 64 × 64 of dQ at a time: 64 of the rows, or 64 of the columns.
   static_assert(tile.columns * KTile::panels == 128);
@@ -64,7 +65,7 @@ struct QueryGradientAdder {
   const HopperGradientsMemory<Shape>& memory;
   int group;
   float dq[8][4];
-  const TensorMap* acquired = nullptr;
+  int acquired = -1;
 
   __device__ __forceinline__ int row() const { return Shape::dq_by_rows ? 64 * group : 0; }
   __device__ __forceinline__ int column() const { return Shape::dq_by_rows ? 0 : 64 * group; }
@@ -81,11 +82,10 @@ struct QueryGradientAdder {
     }
   }
 
-  /// Hands the product to the copy engine. `begin`: the tile's first query.
-  __device__ __forceinline__ void add(const TensorMap* map, int begin, int plane, float scale) {
+  /// Hands the product, awaited, to the copy engine. `begin`: the tile's first query.
+  __device__ __forceinline__ void add(const QueryMaps* maps, int other, int begin, int plane, float scale) {
     constexpr int first_barrier = 2;
     const bool leads = threadIdx.x % 128 == 0;
-    prim::wait_for_products<0>(dq);
     if (leads) prim::wait_for_stores<0>();
     prim::barrier_sync(first_barrier + group, 128);  // the boxes are free
     DISTATTN_UNROLL
@@ -101,8 +101,9 @@ struct QueryGradientAdder {
     prim::fence_proxy();
     prim::barrier_sync(first_barrier + group, 128);
     if (!leads) return;
-    if (map != acquired) prim::acquire_tensor_map(map);
-    acquired = map;
+    const TensorMap* const map = &maps[other].dq;
+    if (other != acquired) prim::acquire_tensor_map(map);
+    acquired = other;
     DISTATTN_UNROLL
     for (int box = 0; box < Shape::dq_boxes; ++box) {
       prim::add_box(map, memory.dq(group, box), column() + box * Shape::dq_box_columns, begin + row(), plane);
@@ -111,7 +112,8 @@ struct QueryGradientAdder {
   }
 };
 
-/// A warpgroup's 64 keys against every tile of queries.
+/// A warpgroup's 64 keys against every tile of queries. Something is being multiplied meanwhile: dP while it weighs, dV
+/// while it differentiates or shares dS, dK while it hands on dQ.
 template <class Shape>
 __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile::pieces][4],
                                                     float (&dv)[1][Shape::DoTile::pieces][4], const AttendParams& p,
@@ -128,12 +130,21 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
   float s[Shape::n_count][4], dp[Shape::n_count][4];
   std::uint32_t weights[Shape::n_count / 2][4], ds[Shape::n_count / 2][4];
   QueryGradientAdder<Shape> adder{memory, group, {}};
+  const auto sum_value_gradients = [&](const Stage& stage) {
+    prim::fence_products(dv[0], weights);
+    start_product<Element, DoTile>(dv[0], weights, memory.d_o(stage));
+    prim::commit_products();
+  };
+  const auto masks_of_next = [&] {
+    const Run& queries = p.queries[p.visits[next.tile.visit].other].run;
+    TileMasks<Shape::n_count> masks(p, next.tile, keys, place.block.row_begin, queries);
+    if constexpr (Shape::wants_dq) masks.hide_rows_past_end(place.block.row_begin, Shape::tile.rows, keys);
+    return masks;
+  };
+  auto masks = masks_of_next();
   prim::wait_for_phase(memory.keys_filled, 0);
   for (int tile = 0; next.valid(); ++tile) {
     const Stage stage(tile);
-    const Visit& visit = p.visits[next.tile.visit];
-    TileMasks<Shape::n_count> masks(p, next.tile, keys, place.block.row_begin, p.queries[visit.other].run);
-    if constexpr (Shape::wants_dq) masks.hide_rows_past_end(place.block.row_begin, Shape::tile.rows, keys);
     stage.await_filled(memory.filled);
     prim::fence_products(s, dp);
     start_product_of_rows<Element, KTile, QTile, Shape::head_dim>(s, memory.k, 64 * group, memory.q(stage));
@@ -144,29 +155,31 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
     prim::wait_for_products<1>(s);
     weigh_columns<Shape>(s, memory.lse(stage), unit, masks);
     round_to_operand<Element>(weights, s);
-    prim::wait_for_products<0>(dp);
+    if constexpr (Shape::dv_before_ds) sum_value_gradients(stage);
+    prim::wait_for_products<Shape::dv_before_ds ? 1 : 0>(dp);
     differentiate<Shape>(dp, s, memory.delta(stage));
     round_to_operand<Element>(ds, dp);
+    if constexpr (!Shape::dv_before_ds) sum_value_gradients(stage);
     if constexpr (Shape::wants_dq) {
       constexpr int shared_barrier = 1;
       share_scores<Shape>(ds, memory.ds(stage));
       prim::fence_proxy();
       prim::barrier_sync(shared_barrier, Shape::consumers);
-    }
-    prim::fence_products(dv[0], weights, dk[0], ds);
-    start_product<Element, DoTile>(dv[0], weights, memory.d_o(stage));
-    start_product<Element, QTile>(dk[0], ds, memory.q(stage));
-    prim::commit_products();
-    if constexpr (Shape::wants_dq) {
       adder.start(stage);
       prim::commit_products();
     }
-    prim::wait_for_products<0>(dv[0], dk[0]);
-    if (leads_warp) prim::arrive(stage.of(memory.emptied));
+    prim::fence_products(dk[0], ds);
+    start_product<Element, QTile>(dk[0], ds, memory.q(stage));
+    prim::commit_products();
     if constexpr (Shape::wants_dq) {
-      adder.add(&p.query_maps[visit.other].dq, next.tile.column, place.batch * p.heads.q_count + next.head, p.scale);
+      prim::wait_for_products<1>(dv[0], adder.dq);
+      adder.add(p.query_maps, p.visits[next.tile.visit].other, next.tile.column,
+                place.batch * p.heads.q_count + next.head, p.scale);
     }
     next.advance(p, place.block, Shape::tile.columns);
+    if (next.valid()) masks = masks_of_next();
+    prim::wait_for_products<0>(dv[0], dk[0]);
+    if (leads_warp) prim::arrive(stage.of(memory.emptied));
   }
   if constexpr (Shape::wants_dq) prim::wait_for_stores<0>();
 }
@@ -187,11 +200,11 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_gradients(const __gr
   }
   prim::more_registers<Shape::consumer_registers>();
   const KeySegment& key = p.keys[place.block.own];
-  const std::int64_t head_row = first_row(place.batch, p.heads.kv_count, place.head, key.run);
   float dk[1][Shape::QTile::pieces][4], dv[1][Shape::DoTile::pieces][4];
   clear(dk);
   clear(dv);
   differentiate_tiles<Shape>(dk, dv, p, place, key.run, memory, group);
+  const std::int64_t head_row = first_row(place.batch, p.heads.kv_count, place.head, key.run);
   for_each_row<1>(place.block.row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     float* const dk_row = key.dk + (head_row + row) * p.head_dim + column_of();
     store_row(dk_row, dk[0], half, p.head_dim, p.scale, key.carry);
