@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/hopper_attend.cuh"
+#include "kernels/cuda/hopper_gradients.cuh"
 #include "kernels/cuda/hopper_query_gradient.cuh"
 #include "kernels/cuda/hopper_wide_gradients.cuh"
 #include "kernels/cuda/instances.hpp"
@@ -38,6 +39,15 @@ AttendKernel query_gradient(std::string_view name) {
   return kernel;
 }
 
+template <int dim>
+AttendKernel gradients_dv_after_ds(std::string_view name) {
+  using Shape = HopperGradientsShape<Bf16, dim, true, false>;
+  AttendKernel kernel =
+      hopper_instance<Shape>(TilePass::gradients, launch_hopper_gradients<Shape>, describe_for_key_blocks<Shape>);
+  kernel.variant = name;
+  return kernel;
+}
+
 template <int head_dim, int value_dim, int queries>
 AttendKernel wide_gradients(std::string_view name) {
   using Shape = HopperWideGradientsShape<Bf16, head_dim, value_dim, queries>;
@@ -52,6 +62,8 @@ AttendKernel wide_gradients(std::string_view name) {
 // Names say the tile, rows by columns, where it is another; of how many query heads, where of several that share keys.
 std::vector<AttendKernel> hopper_variants() {
   return {forward<64, 64, 96>("128x96"),
+          forward<64, 64, 160>("128x160"),
+          forward<64, 64, 176>("128x176"),
           forward<64, 64, 192>("128x192"),
           forward<64, 64, 96, 3>("192x96"),
           forward<64, 64, 128, 2, 2>("64x128 of 2 heads"),
@@ -59,9 +71,12 @@ std::vector<AttendKernel> hopper_variants() {
           forward<128, 128, 96>("128x96"),
           forward<128, 128, 112>("128x112"),
           forward<128, 128, 144>("128x144"),
+          forward<128, 128, 160>("128x160"),
+          forward<128, 128, 176>("128x176"),
           forward<128, 128, 128, 2, 2>("64x128 of 2 heads"),
           persistent_forward<128, 128, 128>(),
           forward<256, 256, 48>("128x48"),
+          gradients_dv_after_ds<128>("dv after ds"),
           query_gradient<64, 64, 96>("dq 128x96"),
           query_gradient<128, 128, 64>("dq 128x64"),
           query_gradient<128, 128, 80>("dq 128x80"),
