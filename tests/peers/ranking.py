@@ -8,8 +8,8 @@ Not a test: times depend on what else the machine does. Calibrate on a machine a
 A problem is lost when the schedule with the shortest prediction, forward and backward together, takes over 5 % more than
 the fastest one measured. Schedules take turns in short rounds, because a machine that others share changes its speed
 from second to second, and of each one's medians the least counts; those within 15 % of the fastest go on for as many
-rounds again. Where a run takes milliseconds, a round has more of them. The fastest of many owes some of its place to luck: it meets the one predicted first again, the two taking
-turns, and the median of how they compare is what counts.
+rounds again. Where a run takes milliseconds, a round has more of them. The fastest of many owes some of its place to
+luck: it meets the one predicted first again, the two taking turns, and the median of how they compare is what counts.
 """
 
 import argparse
@@ -27,10 +27,10 @@ NEAR = 1.15
 ROUND_S = 0.04
 
 
-def draw(numbers):
-    """Options of one problem that fits in memory and a few seconds."""
+def draw(numbers, tokens):
+    """Options of one problem that fits in memory and a few seconds, of one of those numbers of tokens."""
     kv_heads = numbers.choice([1, 2, 4, 8])
-    options = {"--ranks": numbers.choice([2, 3, 4, 6, 8]), "--seq": numbers.choice([512, 1024, 2048, 4096]),
+    options = {"--ranks": numbers.choice([2, 3, 4, 6, 8]), "--seq": numbers.choice(tokens),
                "--heads": numbers.choice([h for h in (2, 4, 8) if h % kv_heads == 0 or h == kv_heads] or [kv_heads]),
                "--kv-heads": kv_heads, "--head-dim": numbers.choice([32, 64, 128])}
     mask = numbers.choice(["full", "causal", "causal", "window", "documents"])
@@ -93,9 +93,11 @@ def main():
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--runs", type=int, default=2, help="in a round")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--tokens", type=int, nargs="+", default=[512, 1024, 2048, 4096],
+                        help="a problem has one of these")
     arguments = parser.parse_args()
     numbers = random.Random(arguments.seed)
-    problems = [draw(numbers) for _ in range(arguments.first + arguments.problems)][arguments.first:]
+    problems = [draw(numbers, arguments.tokens) for _ in range(arguments.first + arguments.problems)][arguments.first:]
     print(f"seed {arguments.seed}, load {os.getloadavg()[0]:.1f}", file=sys.stderr)
     print("| problem | predicted first | fastest | takes more |\n|---|---|---|--:|")
     lost = 0
