@@ -120,7 +120,8 @@ typedef struct distattn_options {
   void* user; /**< handed to both */
   /**
    * This rank among local_ranks, which also says its GPU; -1: what the launcher says, as for the communicator,
-   * or where ranks are threads or callbacks their rank, in both cases also in a group.
+   * or where ranks are threads or callbacks their rank, in both cases also in a group. That GPU is the CUDA runtime's
+   * current one in a thread that has called the handle; it is not set back.
    */
   int32_t local_rank;
   /**

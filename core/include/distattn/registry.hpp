@@ -44,7 +44,9 @@ struct DeviceOptions {
   int threads = 0;            ///< a rank computes with; 0: cores / ranks of this process, at least 1
   int local_ranks = 1;        ///< ranks that share this process's cores
   Allocator allocator = {};   ///< of a caller that plans its memory; empty: the device's own
-  int local_rank = 0;         ///< this rank among those of its machine: which GPU it uses, where there are several
+  /// This rank among those of its machine: which GPU it uses, where there are several. That is the CUDA runtime's
+  /// current one in whatever thread has called the device, or a handle that computes on it; it is not set back.
+  int local_rank = 0;
   /// A cudaStream_t of the caller's to compute on; null: the device's own, which does not wait for the legacy default
   /// stream. Who works there gives cudaStreamLegacy.
   void* stream = nullptr;
