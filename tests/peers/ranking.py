@@ -3,13 +3,14 @@
 
 Not a test: times depend on what else the machine does. Calibrate on a machine at rest first:
 
-    distattn bench --calibrate && python3 tests/peers/ranking.py build/bin/distattn [--first 0] [--problems 30] [--seed 0]
+    distattn bench --calibrate && python3 tests/peers/ranking.py build/bin/distattn [--problems 30] [--seed 0]
 
-A problem is lost when the schedule with the shortest prediction, forward and backward together, takes over 5 % more than
-the fastest one measured. Schedules take turns in short rounds, because a machine that others share changes its speed
-from second to second, and of each one's medians the least counts; those within 15 % of the fastest go on for as many
-rounds again. Where a run takes milliseconds, a round has more of them. The fastest of many owes some of its place to
-luck: it meets the one predicted first again, the two taking turns, and the median of how they compare is what counts.
+A problem is lost when the schedule with the shortest prediction, forward and backward together, takes over 5 % more
+than the fastest one measured. Schedules take turns in short rounds, because a machine that others share changes its
+speed from second to second, and of each one's medians the least counts; those within 15 % of the fastest go on for as
+many rounds again. Where a run takes milliseconds, a round has more of them. The fastest of many owes some of its place
+to luck: it meets the one predicted first again, each beginning as often as the other, and the median of how they
+compare is what counts. They meet more often where that median is too near 5 % to say.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import sys
 MOST_LOST = 0.05
 NEAR = 1.15
 ROUND_S = 0.04
+LEAST_MEETINGS, MOST_MEETINGS = 15, 90
 
 
 def draw(numbers, tokens):
@@ -76,12 +78,23 @@ def race(binary, options, runs, rounds):
     return first, min(measured, key=measured.get), runs
 
 
-def duel(binary, options, first, fastest, runs, meetings=15):
-    """By how much more `first` takes than `fastest`."""
+def interval(values):
+    """Order statistics with the median between them in 19 of 20 samples (the binomial as a normal distribution)."""
+    count, half = len(values), 0.98 * math.sqrt(len(values))
+    ordered = sorted(values)
+    return ordered[max(0, math.floor(count / 2 - half))], ordered[min(count, math.ceil(count / 2 + half)) - 1]
+
+
+def duel(binary, options, first, fastest, runs):
+    """By how much more `first` takes than `fastest`. They meet until it is not chance that says whether it is lost."""
     ratios = []
-    for _ in range(meetings):
-        seconds = measure(binary, options, runs, f"{first},{fastest}")
+    while len(ratios) < MOST_MEETINGS:
+        order = (first, fastest) if len(ratios) % 2 == 0 else (fastest, first)
+        seconds = measure(binary, options, runs, ",".join(order))
         ratios.append(seconds[first][1] / seconds[fastest][1])
+        low, high = interval(ratios)
+        if len(ratios) >= LEAST_MEETINGS and not low <= 1 + MOST_LOST <= high:
+            break
     return statistics.median(ratios) - 1
 
 
