@@ -101,12 +101,11 @@ struct QueryGradientAdder {
     prim::fence_proxy();
     prim::barrier_sync(first_barrier + group, 128);
     if (!leads) return;
-    const TensorMap* const map = &maps[other].dq;
-    if (other != acquired) prim::acquire_tensor_map(map);
-    acquired = other;
+    const TensorMap& map = maps[other].dq;
+    acquire_maps(acquired, other, map);
     DISTATTN_UNROLL
     for (int box = 0; box < Shape::dq_boxes; ++box) {
-      prim::add_box(map, memory.dq(group, box), column() + box * Shape::dq_box_columns, begin + row(), plane);
+      prim::add_box(&map, memory.dq(group, box), column() + box * Shape::dq_box_columns, begin + row(), plane);
     }
     prim::commit_stores();
   }

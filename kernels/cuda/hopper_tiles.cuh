@@ -34,7 +34,7 @@ struct PanelTile {
   static constexpr int panels = (width + 63) / 64;
   static constexpr int panel_bytes = rows * box_row_bytes;
   static constexpr int bytes = panels * panel_bytes;
-  static constexpr int pieces = 8 * panels;  ///< of eight columns, in a product with all of its columns
+  static constexpr int pieces = 8 * panels;                ///< of eight columns, in a product with all of its columns
   static constexpr int pattern_bytes = 8 * box_row_bytes;  ///< eight rows, after which the permutation repeats
   static_assert(rows % 8 == 0);
 
@@ -153,10 +153,10 @@ struct Stage {
 };
 
 /// Makes the maps of segment `other` usable, unless they are from the tile before. The thread that uses them.
-__device__ __forceinline__ void acquire_maps(int& acquired, int other, const TensorMap& a, const TensorMap& b) {
+template <class... Maps>
+__device__ __forceinline__ void acquire_maps(int& acquired, int other, const Maps&... maps) {
   if (other == acquired) return;
-  prim::acquire_tensor_map(&a);
-  prim::acquire_tensor_map(&b);
+  (prim::acquire_tensor_map(&maps), ...);
   acquired = other;
 }
 

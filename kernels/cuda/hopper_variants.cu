@@ -9,13 +9,16 @@
 namespace distattn::kernels::cuda {
 namespace {
 
+AttendKernel named(std::string_view name, AttendKernel kernel) {
+  kernel.variant = name;
+  return kernel;
+}
+
 template <int head_dim, int value_dim, int columns, int groups = 2, int heads = 1>
 AttendKernel forward(std::string_view name) {
   using Shape = HopperAttendShape<Bf16, head_dim, value_dim, columns, groups, heads>;
-  AttendKernel kernel =
-      hopper_instance<Shape>(TilePass::forward, launch_hopper_attend<Shape>, describe_for_attend<Shape>);
-  kernel.variant = name;
-  return kernel;
+  return named(name,
+               hopper_instance<Shape>(TilePass::forward, launch_hopper_attend<Shape>, describe_for_attend<Shape>));
 }
 
 /// The usual kernel on no more thread blocks than can run at once: they prepare one place while they end another, but
@@ -30,31 +33,25 @@ AttendKernel persistent_forward() {
   return kernel;
 }
 
+template <int dim, bool dv_before_ds>
+AttendKernel gradients(std::string_view name) {
+  using Shape = HopperGradientsShape<Bf16, dim, true, dv_before_ds>;
+  return named(name, hopper_instance<Shape>(TilePass::gradients, launch_hopper_gradients<Shape>,
+                                            describe_for_key_blocks<Shape>));
+}
+
 template <int head_dim, int value_dim, int columns>
 AttendKernel query_gradient(std::string_view name) {
   using Shape = HopperQueryGradientShape<Bf16, head_dim, value_dim, columns>;
-  AttendKernel kernel = hopper_instance<Shape>(TilePass::query_gradient, launch_hopper_query_gradient<Shape>,
-                                               describe_for_query_gradient<Shape>);
-  kernel.variant = name;
-  return kernel;
-}
-
-template <int dim>
-AttendKernel gradients_dv_after_ds(std::string_view name) {
-  using Shape = HopperGradientsShape<Bf16, dim, true, false>;
-  AttendKernel kernel =
-      hopper_instance<Shape>(TilePass::gradients, launch_hopper_gradients<Shape>, describe_for_key_blocks<Shape>);
-  kernel.variant = name;
-  return kernel;
+  return named(name, hopper_instance<Shape>(TilePass::query_gradient, launch_hopper_query_gradient<Shape>,
+                                            describe_for_query_gradient<Shape>));
 }
 
 template <int head_dim, int value_dim, int queries>
 AttendKernel wide_gradients(std::string_view name) {
   using Shape = HopperWideGradientsShape<Bf16, head_dim, value_dim, queries>;
-  AttendKernel kernel = hopper_instance<Shape>(TilePass::key_gradients, launch_hopper_wide_gradients<Shape>,
-                                               describe_for_key_blocks<Shape>);
-  kernel.variant = name;
-  return kernel;
+  return named(name, hopper_instance<Shape>(TilePass::key_gradients, launch_hopper_wide_gradients<Shape>,
+                                            describe_for_key_blocks<Shape>));
 }
 
 }  // namespace
@@ -76,7 +73,7 @@ std::vector<AttendKernel> hopper_variants() {
           forward<128, 128, 128, 2, 2>("64x128 of 2 heads"),
           persistent_forward<128, 128, 128>(),
           forward<256, 256, 48>("128x48"),
-          gradients_dv_after_ds<128>("dv after ds"),
+          gradients<128, false>("dv after ds"),
           query_gradient<64, 64, 96>("dq 128x96"),
           query_gradient<128, 128, 64>("dq 128x64"),
           query_gradient<128, 128, 80>("dq 128x80"),
