@@ -26,7 +26,7 @@ import sys
 MOST_LOST = 0.05
 NEAR = 1.15
 ROUND_S = 0.04
-LEAST_MEETINGS, MOST_MEETINGS = 15, 90
+LEAST_MEETINGS, MOST_MEETINGS = 16, 90
 
 
 def draw(numbers, tokens):
@@ -89,9 +89,9 @@ def duel(binary, options, first, fastest, runs):
     """By how much more `first` takes than `fastest`. They meet until it is not chance that says whether it is lost."""
     ratios = []
     while len(ratios) < MOST_MEETINGS:
-        order = (first, fastest) if len(ratios) % 2 == 0 else (fastest, first)
-        seconds = measure(binary, options, runs, ",".join(order))
-        ratios.append(seconds[first][1] / seconds[fastest][1])
+        for order in (first, fastest), (fastest, first):
+            seconds = measure(binary, options, runs, ",".join(order))
+            ratios.append(seconds[first][1] / seconds[fastest][1])
         low, high = interval(ratios)
         if len(ratios) >= LEAST_MEETINGS and not low <= 1 + MOST_LOST <= high:
             break
