@@ -30,7 +30,7 @@ class StagedTransport final : public Transport {
   void on_failure(std::function<void(const Error&)> listener) override;
 
  private:
-  /// Used by the lane's thread alone.
+  /// Used by one thread at a time, which the executor sees to.
   struct LaneState {
     std::unique_ptr<Stream> stream;
     Origin origin;  // of the pass

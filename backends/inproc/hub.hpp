@@ -55,7 +55,7 @@ class Hub {
   std::vector<std::function<void(const Error&)>> listeners_;
 };
 
-/// One lane's end of one rank. Used by one thread.
+/// One lane's end of one rank. Used by one thread at a time.
 class Port {
  public:
   Port(Hub& hub, Rank rank, Lane lane, std::optional<std::uint64_t> delivery_seed);

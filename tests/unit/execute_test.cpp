@@ -100,10 +100,14 @@ class ScriptedDevice final : public ScriptedEngine<Device> {
                                             std::free);
     return std::make_unique<BufferTable>(outline, program, rank, space(), memory);
   }
-  void load(const Bindings&, BufferTable&) override { ++loads; }
+  void load(const Bindings&, BufferTable&) override {
+    ++loads;
+    if (on_load) on_load();
+  }
   void store(const BufferTable&, const Bindings&) override { ++stores; }
 
   std::string why;
+  std::function<void()> on_load;
   int loads = 0, stores = 0;
 };
 
@@ -178,6 +182,104 @@ TEST_CASE("Lanes submit their own steps in order, and after what they wait for")
   CHECK(rig.transport.last_number == 1);
 }
 
+TEST_CASE("An exchange that the caller waits for is run by its thread; one that overlaps, by the lane's") {
+  Rig rig;
+  auto overlapped = std::make_unique<ManualState>();
+  std::thread::id awaited_on, overlapped_on;
+  rig.transport.script[1] = [&](std::span<const Event>) {
+    awaited_on = std::this_thread::get_id();
+    return Event();
+  };
+  rig.device.script[2] = [&](std::span<const Event>) {
+    overlapped->wait();
+    return Event();
+  };
+  rig.transport.script[3] = [&](std::span<const Event>) {
+    overlapped_on = std::this_thread::get_id();
+    overlapped->complete();
+    return Event();
+  };
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  executor.run(rig.bindings);
+  // From here on the lane's thread is known to sleep.
+  overlapped = std::make_unique<ManualState>();
+  executor.run(rig.bindings);
+  CHECK(awaited_on == std::this_thread::get_id());
+  CHECK(overlapped_on != std::this_thread::get_id());
+  CHECK(overlapped_on != std::thread::id());
+}
+
+TEST_CASE("A message goes from one lane on to the next while tiles are computed") {
+  Rig rig;
+  RankProgram& program = rig.program;
+  const std::vector<Op> send = program.steps[3].ops;
+  program.steps[1].lane = Lane::far;
+  program.steps[1].after.clear();
+  program.steps[2].after.clear();
+  program.steps[3].after = {StepId{1}};
+  program.steps.push_back({2, 2, Lane::far, send, {StepId{3}}});
+  ManualState arrived;
+  for (const std::size_t compute : {0, 2}) {
+    rig.device.script[compute] = [&](std::span<const Event>) {
+      arrived.wait();
+      return Event();
+    };
+  }
+  rig.transport.script[4] = [&](std::span<const Event>) {
+    arrived.complete();
+    return Event();
+  };
+  Executor(rig.outline, program, 0, rig.device, rig.transport).run(rig.bindings);
+  CHECK(rig.log.place(program.steps[1]) < rig.log.place(program.steps[3]));
+  CHECK(rig.log.place(program.steps[3]) < rig.log.place(program.steps[4]));
+  CHECK(rig.log.place(program.steps[4]) < rig.log.place(program.steps[2]));
+}
+
+TEST_CASE("No exchange waits for another that its rank is in") {
+  Rig rig;
+  RankProgram& program = rig.program;
+  std::swap(program.steps[2], program.steps[3]);
+  const std::vector<Op> send = program.steps[2].ops;
+  program.steps[2] = {0, 0, Lane::far, send, {StepId{0}}};
+  program.steps[3].after = {StepId{1}, StepId{2}};
+  program.steps.push_back({1, 1, Lane::near, send, {}});
+
+  // The far exchange ends only when both near ones have begun, the second of which no tile needs.
+  std::array<std::unique_ptr<ManualState>, 3> begun;
+  const auto script = [&](std::size_t step, std::size_t mine, std::vector<std::size_t> others) {
+    rig.transport.script[step] = [&begun, mine, others](std::span<const Event>) {
+      begun[mine]->complete();
+      for (const std::size_t other : others) begun[other]->wait();
+      return Event();
+    };
+  };
+  script(1, 0, {1});
+  script(2, 1, {0, 2});
+  script(4, 2, {});
+  Executor executor(rig.outline, program, 0, rig.device, rig.transport);
+  for (int run = 0; run < 2; ++run) {  // the second: with threads that are known to sleep
+    for (auto& state : begun) state = std::make_unique<ManualState>();
+    rig.log.submitted.clear();
+    executor.run(rig.bindings);
+    CHECK(rig.log.submitted.size() == 5);
+    CHECK(rig.log.place(program.steps[3]) == 4);
+  }
+}
+
+TEST_CASE("Nothing is exchanged before inputs are loaded") {
+  Rig rig;
+  rig.program.steps[1].after.clear();
+  std::size_t submitted = 0;
+  rig.device.on_load = [&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    const std::scoped_lock lock(rig.log.mutex);
+    submitted = rig.log.submitted.size();
+  };
+  Executor(rig.outline, rig.program, 0, rig.device, rig.transport).run(rig.bindings);
+  CHECK(submitted == 0);
+  CHECK(rig.log.submitted.size() == 4);
+}
+
 TEST_CASE("An exchange is known by its number, lane and due where a group hands over a copy") {
   Rig rig;
   const auto buffers = rig.device.allocate(rig.outline, rig.program, 0);
@@ -230,6 +332,7 @@ TEST_CASE("The timeline holds every step in its order of start, and none before 
     last = span.start_s;
     by_step[index(span.step)] = span;
   }
+  CHECK(by_step[1].end_s >= 0.005);
   CHECK(by_step[1].start_s >= by_step[0].end_s);
   CHECK(by_step[2].start_s >= by_step[1].end_s);
   CHECK(by_step[3].start_s >= by_step[1].end_s);
@@ -237,15 +340,22 @@ TEST_CASE("The timeline holds every step in its order of start, and none before 
 
 TEST_CASE("The first failure ends the other lanes and is what run throws, then and later") {
   Rig rig;
-  rig.device.script[2] = [](std::span<const Event>) -> Event {
+  ManualState near_begun;
+  rig.device.script[2] = [&](std::span<const Event>) -> Event {
+    near_begun.wait();
     throw Error(ErrorKind::environment, "rank 0, step 1, compute lane: out of paper");
   };
+  bool near_ended = false;
   rig.transport.script[3] = [&](std::span<const Event>) -> Event {
-    rig.transport.ended.wait();
+    near_begun.complete();
+    while (!rig.transport.ended.done()) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    near_ended = true;
     return {};
   };
   Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
   CHECK(message_of([&] { executor.run(rig.bindings); }) == "rank 0, step 1, compute lane: out of paper");
+  CHECK(near_ended);
   CHECK(rig.log.aborts.size() == 2);
   CHECK(rig.device.stores == 0);
   CHECK(message_of([&] { executor.run(rig.bindings); }) == "rank 0, step 1, compute lane: out of paper");

@@ -180,8 +180,8 @@ typedef struct distattn_callbacks {
   void* user; /**< handed to every callback */
   /**
    * Does all transfers as one group and returns when all have ended: 0, or anything else for a failure. From one rank
-   * to another transfers match in order. Lane 0 and lane 1 are called from different threads, perhaps at once, and
-   * their messages must not meet each other's.
+   * to another transfers match in order. A lane is called for one group at a time, though not always from the same
+   * thread; lane 0 and lane 1 perhaps at once, from different threads, and their messages must not meet each other's.
    */
   int (*exchange)(void* user, int32_t lane, const distattn_transfer* sends, size_t send_count,
                   const distattn_transfer* receives, size_t receive_count);

@@ -96,7 +96,8 @@ std::string place_of(Rank rank, const Step& step);
 /// as_error(cause) with the place in front.
 Error error_at(Rank rank, const Step& step, const std::exception_ptr& cause);
 
-/// Something that runs steps of its lanes. Steps of one lane are submitted in order, from one thread per lane.
+/// Something that runs steps of its lanes. Steps of one lane are submitted in order, one at a time, though not always
+/// from the same thread; steps of two lanes perhaps at once, from different threads.
 class Engine {
  public:
   virtual ~Engine() = default;

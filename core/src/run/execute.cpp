@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <system_error>
 #include <thread>
@@ -11,12 +12,25 @@
 #include <fmt/core.h>
 
 #include "core/src/run/bindings.hpp"
+#include "core/src/schedule/hazards.hpp"
 
 namespace distattn {
 
 using Clock = Event::Clock;
 
-/// The caller's thread is the compute lane; the lanes of exchanges that the program has get a thread each.
+namespace {
+
+constexpr std::array exchange_lanes{Lane::near, Lane::far};
+
+bool reaches(const LaneClock& clock, const LaneClock& other) {
+  return std::equal(clock.begin(), clock.end(), other.begin(), std::greater_equal<>());
+}
+
+}  // namespace
+
+/// The caller's thread is the compute lane. Each lane of exchanges that the program has gets a thread for those that
+/// overlap; an exchange that nobody has begun when the caller's thread comes to wait for it, that thread runs itself:
+/// a rank that only waits for others then sleeps and wakes once for a message, not once a lane.
 struct Executor::State {
   State(const Outline& outline, const RankProgram& rank_program, Rank own_rank, Device& on, Transport& over);
   ~State();
@@ -26,17 +40,18 @@ struct Executor::State {
 
   class Listening;
 
+  void compute() noexcept;
   void serve(Lane lane);
-  void run_lane(Lane lane) noexcept;
-  void run_step(std::size_t step);
-  bool wait_for_submission_of(const Step& step, std::vector<Event>& events);
-  bool all_submitted(const std::vector<StepId>& steps) const;
+  bool reach(const LaneClock& needed);
+  void run_next(Lane lane, std::unique_lock<std::mutex>& lock) noexcept;
+  bool is_ready(Lane lane) const;
+  void wake_ready();
+  void run_step(std::size_t number);
+  void wait_for_events();
   void fail(std::exception_ptr error) noexcept;
   template <class Action>
   void guarded(Action action);
   void begin();
-  void wake_lanes();
-  void join_lanes() noexcept;
   void throw_failure();
   void measure(Clock::time_point begin);
 
@@ -47,25 +62,23 @@ struct Executor::State {
   const std::unique_ptr<Transport> staged;  // where the caller's does not reach the device's memory
   Transport& transport;
   std::array<std::vector<std::size_t>, lane_count> steps_of;
+  std::vector<LaneClock> needs;                         // by step: what is to be submitted before it
+  LaneClock whole = not_begun;                          // the program
   std::array<std::vector<Event>, lane_count> after_of;  // each lane's own, reserved once
 
-  /// What a lane's thread sleeps for, one at a time.
-  struct Sleeper {
-    std::condition_variable woken;
-    const std::vector<StepId>* until_submitted = nullptr;
-  };
-
   std::mutex mutex;  // guards all up to `threads`
-  std::array<Sleeper, lane_count> sleepers;
-  std::vector<Event> events;    // by step
-  std::vector<char> submitted;  // by step
+  std::array<std::condition_variable, lane_count> woken;
+  std::array<std::size_t, lane_count> next{};  // in steps_of; all are over between runs
+  std::array<bool, lane_count> taken{};        // a thread runs the next step
+  LaneClock submitted = not_begun;
+  const LaneClock* awaited = nullptr;  // what the caller's thread sleeps for
   std::exception_ptr failure;
-  std::uint64_t generation = 0;  // counts runs: a lane thread waits for the next
-  int lanes_running = 0;
   bool closing = false;
 
   std::vector<std::thread> threads;
-  std::vector<Clock::time_point> started, ended;  // by step; written by its lane, read when all lanes have ended
+  // By step; written by the thread that runs it, read by others once it is submitted.
+  std::vector<Event> events;
+  std::vector<Clock::time_point> started, ended;
   Timeline timeline;
 };
 
@@ -86,18 +99,27 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
   buffers = device.allocate(outline, program, rank);
 
   const std::size_t count = program.steps.size();
-  for (std::size_t step = 0; step < count; ++step) {
-    const std::size_t lane = index(program.steps[step].lane);
-    steps_of[lane].push_back(step);
-    after_of[lane].reserve(std::max(after_of[lane].capacity(), program.steps[step].after.size()));
+  LaneClocks clocks;
+  needs.reserve(count);
+  for (std::size_t number = 0; number < count; ++number) {
+    const Step& step = program.steps[number];
+    LaneClock clock = clocks.begin(step.lane);
+    for (const StepId id : step.after) clocks.join(clock, static_cast<std::int32_t>(id));
+    clocks.append(step.lane, clock);
+    needs.push_back(clock);
+
+    const std::size_t lane = index(step.lane);
+    steps_of[lane].push_back(number);
+    whole[lane] = static_cast<std::int32_t>(number);
+    after_of[lane].reserve(std::max(after_of[lane].capacity(), step.after.size()));
   }
+  for (std::size_t lane = 0; lane < lane_count; ++lane) next[lane] = steps_of[lane].size();
   events.resize(count);
-  submitted.resize(count);
   started.resize(count);
   ended.resize(count);
   timeline.spans.reserve(count);
   try {
-    for (const Lane lane : {Lane::near, Lane::far}) {
+    for (const Lane lane : exchange_lanes) {
       if (!steps_of[index(lane)].empty()) threads.emplace_back([this, lane] { serve(lane); });
     }
   } catch (const std::system_error& refused) {
@@ -115,82 +137,113 @@ void Executor::State::end_lanes() {
     const std::scoped_lock lock(mutex);
     closing = true;
   }
-  for (Sleeper& sleeper : sleepers) sleeper.woken.notify_one();
+  for (std::condition_variable& sleeper : woken) sleeper.notify_one();
   for (std::thread& thread : threads) thread.join();
 }
 
-void Executor::State::serve(Lane lane) {
-  for (std::uint64_t served = 0;; ++served) {
-    {
-      std::unique_lock lock(mutex);
-      sleepers[index(lane)].woken.wait(lock, [&] { return closing || generation > served; });
-      if (closing) return;
-    }
-    run_lane(lane);
-    bool last = false;
-    {
-      const std::scoped_lock lock(mutex);
-      last = --lanes_running == 0;
-    }
-    if (last) sleepers[index(Lane::compute)].woken.notify_one();
-  }
-}
-
-void Executor::State::run_lane(Lane lane) noexcept {
+/// The caller's thread, from the first step until nothing of the program is under way any more.
+void Executor::State::compute() noexcept {
   try {
-    for (const std::size_t step : steps_of[index(lane)]) run_step(step);
-    for (const std::size_t step : steps_of[index(lane)]) {
-      events[step].wait();
-      if (events[step].state() != nullptr) ended[step] = events[step].state()->ended_at();
+    for (const std::size_t number : steps_of[index(Lane::compute)]) {
+      transport.resting();
+      if (!reach(needs[number])) break;
+      transport.computing(program.steps[number].number);
+      run_step(number);
     }
+    transport.resting();
+    if (reach(whole)) wait_for_events();
   } catch (...) {
     fail(std::current_exception());
   }
+  std::unique_lock lock(mutex);
+  woken[index(Lane::compute)].wait(lock, [&] { return std::none_of(taken.begin(), taken.end(), std::identity()); });
 }
 
+/// A lane's own thread.
+void Executor::State::serve(Lane lane) {
+  std::unique_lock lock(mutex);
+  for (;;) {
+    woken[index(lane)].wait(lock, [&] { return closing || is_ready(lane); });
+    if (closing) return;
+    run_next(lane, lock);
+    wake_ready();
+    // Not before it can go on: a thread that wakes for nothing takes a core from those that compute.
+    if (failure || (awaited != nullptr && reaches(submitted, *awaited))) woken[index(Lane::compute)].notify_one();
+  }
+}
+
+/// Returns when `needed` is submitted, with what is ready then under way beside it; false when a lane has failed:
+/// nothing more is to be submitted.
+bool Executor::State::reach(const LaneClock& needed) {
+  std::unique_lock lock(mutex);
+  const auto over = [&] { return failure || reaches(submitted, needed); };
+  while (!over()) {
+    const auto lane = std::find_if(exchange_lanes.begin(), exchange_lanes.end(),
+                                   [&](Lane l) { return submitted[index(l)] < needed[index(l)] && is_ready(l); });
+    if (lane != exchange_lanes.end()) {
+      run_next(*lane, lock);
+    } else {
+      wake_ready();
+      awaited = &needed;
+      woken[index(Lane::compute)].wait(lock, over);
+      awaited = nullptr;
+    }
+  }
+  wake_ready();
+  return !failure;
+}
+
+void Executor::State::run_next(Lane lane, std::unique_lock<std::mutex>& lock) noexcept {
+  taken[index(lane)] = true;
+  wake_ready();
+  const std::size_t number = steps_of[index(lane)][next[index(lane)]];
+  lock.unlock();
+  try {
+    run_step(number);
+  } catch (...) {
+    fail(std::current_exception());
+  }
+  lock.lock();
+  taken[index(lane)] = false;
+}
+
+bool Executor::State::is_ready(Lane lane) const {
+  const std::size_t l = index(lane);
+  return !failure && !taken[l] && next[l] < steps_of[l].size() && reaches(submitted, needs[steps_of[l][next[l]]]);
+}
+
+/// The threads of lanes that can go on.
+void Executor::State::wake_ready() {
+  for (const Lane lane : exchange_lanes) {
+    if (is_ready(lane)) woken[index(lane)].notify_one();
+  }
+}
+
+/// By whichever thread, with everything before it submitted.
 void Executor::State::run_step(std::size_t number) {
   const Step& step = program.steps[number];
   std::vector<Event>& after = after_of[index(step.lane)];
-  if (step.lane == Lane::compute) transport.resting();
-  if (!wait_for_submission_of(step, after)) return;
+  after.clear();
+  for (const StepId id : step.after) after.push_back(events[index(id)]);
 
-  if (step.lane == Lane::compute) transport.computing(step.number);
   started[number] = Clock::now();
   Engine& engine = step.lane == Lane::compute ? static_cast<Engine&>(device) : transport;
   Event event = engine.submit(step, *buffers, after);
   ended[number] = Clock::now();
   if (event.done()) event.wait();
+  events[number] = std::move(event);
 
-  std::array<bool, lane_count> ready{};
-  {
-    const std::scoped_lock lock(mutex);
-    events[number] = std::move(event);
-    submitted[number] = 1;
-    for (std::size_t lane = 0; lane < lane_count; ++lane) {
-      const std::vector<StepId>* const steps = sleepers[lane].until_submitted;
-      ready[lane] = steps != nullptr && all_submitted(*steps);
-    }
-  }
-  // No others, and none before it can go on: a thread that wakes for nothing takes a core from those that compute.
-  for (std::size_t lane = 0; lane < lane_count; ++lane) {
-    if (ready[lane]) sleepers[lane].woken.notify_one();
-  }
+  const std::scoped_lock lock(mutex);
+  ++next[index(step.lane)];
+  submitted[index(step.lane)] = static_cast<std::int32_t>(number);
 }
 
-bool Executor::State::all_submitted(const std::vector<StepId>& steps) const {
-  return std::all_of(steps.begin(), steps.end(), [&](StepId id) { return submitted[index(id)]; });
-}
-
-/// False when another lane has failed: nothing more is to be submitted.
-bool Executor::State::wait_for_submission_of(const Step& step, std::vector<Event>& after) {
-  Sleeper& mine = sleepers[index(step.lane)];
-  std::unique_lock lock(mutex);
-  mine.until_submitted = &step.after;
-  mine.woken.wait(lock, [&] { return failure || all_submitted(step.after); });
-  mine.until_submitted = nullptr;
-  after.clear();
-  for (const StepId id : step.after) after.push_back(events[index(id)]);
-  return failure == nullptr;
+/// In the order of steps, so that the first that does not end is one that nothing before it holds up.
+void Executor::State::wait_for_events() {
+  for (std::size_t number = 0; number < events.size(); ++number) {
+    events[number].wait();
+    if (events[number].state() != nullptr) ended[number] = events[number].state()->ended_at();
+  }
 }
 
 void Executor::State::fail(std::exception_ptr error) noexcept {
@@ -199,32 +252,18 @@ void Executor::State::fail(std::exception_ptr error) noexcept {
     if (failure) return;
     failure = error;
   }
-  for (Sleeper& sleeper : sleepers) sleeper.woken.notify_one();
+  for (std::condition_variable& sleeper : woken) sleeper.notify_one();
   const Error reason = as_error(error);
   device.abort(reason);
   transport.abort(reason);
 }
 
+/// Lanes may go on from here.
 void Executor::State::begin() {
-  throw_failure();
-  const std::scoped_lock lock(mutex);
-  std::fill(submitted.begin(), submitted.end(), 0);
   std::fill(events.begin(), events.end(), Event());
-}
-
-void Executor::State::wake_lanes() {
-  {
-    const std::scoped_lock lock(mutex);
-    lanes_running = static_cast<int>(threads.size());
-    ++generation;
-  }
-  for (const Lane lane : {Lane::near, Lane::far}) sleepers[index(lane)].woken.notify_one();
-}
-
-void Executor::State::join_lanes() noexcept {
-  transport.resting();
-  std::unique_lock lock(mutex);
-  sleepers[index(Lane::compute)].woken.wait(lock, [&] { return lanes_running == 0; });
+  const std::scoped_lock lock(mutex);
+  next.fill(0);
+  submitted = not_begun;
 }
 
 void Executor::State::throw_failure() {
@@ -262,13 +301,12 @@ class Executor::State::Listening {
 
 const Timeline& Executor::State::run(const Bindings& bindings) {
   const Clock::time_point start = Clock::now();
-  begin();
+  throw_failure();
   check(bindings, buffers->outline(), rank);
   const Listening listening(*this);
   guarded([&] { device.load(bindings, *buffers); });
-  wake_lanes();
-  run_lane(Lane::compute);
-  join_lanes();
+  begin();
+  compute();
   throw_failure();
   guarded([&] { device.store(*buffers, bindings); });
   measure(start);

@@ -13,6 +13,7 @@ namespace distattn {
 
 /// How far each lane has come, by index of its last step, −1: not begun.
 using LaneClock = std::array<std::int32_t, lane_count>;
+inline constexpr LaneClock not_begun{-1, -1, -1};
 
 /// The last accesses of every slot, by lane, as step indices.
 class SlotHistory {
@@ -33,7 +34,7 @@ class SlotHistory {
   void record(int slot, Access access, Lane lane, std::int32_t step) {
     Last& last = last_[static_cast<std::size_t>(slot)];
     if (access == Access::write)
-      last = {step, {-1, -1, -1}};
+      last = {step, not_begun};
     else
       last.reads[static_cast<std::size_t>(lane)] = step;
   }
@@ -41,7 +42,7 @@ class SlotHistory {
  private:
   struct Last {
     std::int32_t write = -1;
-    LaneClock reads{-1, -1, -1};
+    LaneClock reads = not_begun;
   };
   std::vector<Last> last_;
 };
@@ -65,7 +66,7 @@ class LaneClocks {
 
  private:
   std::vector<LaneClock> ended_;  // by step: what its end implies
-  std::array<LaneClock, lane_count> at_end_of_lane_{{{-1, -1, -1}, {-1, -1, -1}, {-1, -1, -1}}};
+  std::array<LaneClock, lane_count> at_end_of_lane_{not_begun, not_begun, not_begun};
 };
 
 }  // namespace distattn
