@@ -23,11 +23,12 @@ std::string node_identity() {
 
 std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const Variables& variables,
                                         double timeout_s) {
-  const auto deadline = after_seconds(timeout_s);
-  MeetingFile file(path, size, number_in(variables, "DISTATTN_RANK"));
-  const Place place = file.wait_for_all(deadline);
+  const auto all_come_by = after_seconds(timeout_s);
+  MeetingFile file(path, size, number_in(variables, "DISTATTN_RANK"), all_come_by);
+  const Place place = file.wait_for_all(all_come_by);
+  const auto announced_by = after_seconds(timeout_s);
   if (place.rank != 0) {
-    const auto look = [&] { return Whereabouts{file.announced(), file.token()}; };
+    const auto look = [&] { return Whereabouts{file.announced(announced_by), file.token()}; };
     return std::make_unique<ProcessBootstrap>("file", place, look, timeout_s);
   }
 
@@ -37,7 +38,7 @@ std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const
     ~Remover() { file.remove(); }
   } const remover{file};
   const Listening listening = listen_for_ranks(file.one_node(), variables);
-  file.announce(listening.endpoints);
+  file.announce(listening.endpoints, announced_by);
   return std::make_unique<ProcessBootstrap>("file", place, listening.socket, file.token(), timeout_s);
 }
 

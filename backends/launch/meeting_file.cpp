@@ -22,18 +22,6 @@
 namespace distattn::backends::launch {
 namespace {
 
-/// Holds the file for one process at a time.
-class Lock {
- public:
-  explicit Lock(int fd) : fd_(fd) { ::flock(fd_, LOCK_EX); }
-  ~Lock() { ::flock(fd_, LOCK_UN); }
-  Lock(const Lock&) = delete;
-  Lock& operator=(const Lock&) = delete;
-
- private:
-  int fd_;
-};
-
 bool gone(const MeetingFile::Claim& claim) {
   return claim.node == node_identity() && ::kill(claim.pid, 0) != 0 && errno == ESRCH;
 }
@@ -42,6 +30,42 @@ bool gone(const MeetingFile::Claim& claim) {
   throw Error(ErrorKind::environment, fmt::format("{} cannot be {} ({}) give --bootstrap file: another path", path,
                                                   what, std::strerror(errno)));
 }
+
+/// A wait for what other processes do with the file: each pause is longer than the last.
+class Patience {
+ public:
+  void pause() {
+    std::this_thread::sleep_for(pause_);
+    pause_ = std::min(pause_ * 2, std::chrono::milliseconds(50));
+  }
+
+ private:
+  std::chrono::milliseconds pause_{1};
+};
+
+/// Holds the file for one process at a time, each for moments: one that is stopped just then must not stop the others.
+/// Past the deadline it is waited for a little longer, because all ranks may come to that at once.
+class Lock {
+ public:
+  Lock(int fd, const std::string& path, Clock::time_point deadline) : fd_(fd) {
+    for (Patience patience; ::flock(fd_, LOCK_EX | LOCK_NB) != 0; patience.pause()) {
+      if (errno != EWOULDBLOCK && errno != EINTR) fail_on(path, "locked");
+      if (Clock::now() < deadline + grace) continue;
+      throw Error(ErrorKind::timeout,
+                  fmt::format("{} stays locked (a rank that came to it has stopped) continue or end "
+                              "its process, or give --bootstrap file: another path",
+                              path));
+    }
+  }
+  ~Lock() { ::flock(fd_, LOCK_UN); }
+  Lock(const Lock&) = delete;
+  Lock& operator=(const Lock&) = delete;
+
+ private:
+  static constexpr std::chrono::milliseconds grace{500};
+
+  int fd_;
+};
 
 /// Whether the open file is still the one that the path names.
 bool same_file(int fd, const std::string& path) {
@@ -54,13 +78,14 @@ bool same_file(int fd, const std::string& path) {
 }  // namespace
 
 // From a constructor that has ended, so that the destructor closes the file if this one throws.
-MeetingFile::MeetingFile(std::string path, int size, std::optional<Rank> wish) : MeetingFile(std::move(path), size) {
+MeetingFile::MeetingFile(std::string path, int size, std::optional<Rank> wish, Clock::time_point deadline)
+    : MeetingFile(std::move(path), size) {
   if (wish && *wish >= size)
     refuse(fmt::format("DISTATTN_RANK={} is no rank of {} (ranks count from 0) correct it", *wish, size));
   while (true) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     if (fd_ < 0) fail_on(path_, "opened");
-    if (claim(size, wish)) return;
+    if (claim(size, wish, deadline)) return;
     ::close(std::exchange(fd_, -1));
   }
 }
@@ -71,8 +96,8 @@ MeetingFile::~MeetingFile() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-bool MeetingFile::claim(int size, std::optional<Rank> wish) {
-  const Lock lock(fd_);
+bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point deadline) {
+  const Lock lock(fd_, path_, deadline);
   if (!same_file(fd_, path_)) return false;
   read();
   if (token_.empty() || all_gone()) begin(size);
@@ -88,8 +113,7 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish) {
   }
   const auto wished = [&](const Claim& claim) { return claim.wish == wish; };
   if (wish && std::any_of(claims_.begin(), claims_.end(), wished)) {
-    refuse(
-        fmt::format("rank {} has already come (two processes have DISTATTN_RANK={}) start each once", *wish, *wish));
+    refuse(fmt::format("rank {} has already come (two processes have DISTATTN_RANK={}) start each once", *wish, *wish));
   }
   own_ = claims_.size();
   append(fmt::format("claim {} {} {}\n", wish ? std::to_string(*wish) : "-", node_identity(), ::getpid()));
@@ -150,11 +174,10 @@ void MeetingFile::read() {
 }
 
 Place MeetingFile::wait_for_all(Clock::time_point deadline) {
-  auto pause = std::chrono::milliseconds(1);
-  while (true) {
+  for (Patience patience;; patience.pause()) {
     std::optional<Error> failure;
     {
-      const Lock lock(fd_);
+      const Lock lock(fd_, path_, deadline);
       read();
       if (failure_) throw Error(ErrorKind::peer, *failure_);
       if (claims_.size() == static_cast<std::size_t>(size_)) break;
@@ -174,8 +197,6 @@ Place MeetingFile::wait_for_all(Clock::time_point deadline) {
       remove();
       throw *failure;
     }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::milliseconds(50));
   }
 
   const std::vector<std::size_t> ranks = order();
@@ -225,15 +246,15 @@ bool MeetingFile::one_node() const {
   return std::all_of(claims_.begin(), claims_.end(), [&](const Claim& c) { return c.node == claims_[own_].node; });
 }
 
-void MeetingFile::announce(const std::vector<Endpoint>& endpoints) {
+void MeetingFile::announce(const std::vector<Endpoint>& endpoints, Clock::time_point deadline) {
   std::string line = "listen";
   for (const Endpoint& endpoint : endpoints) line += fmt::format(" {} {}", endpoint.host, endpoint.port);
-  const Lock lock(fd_);
+  const Lock lock(fd_, path_, deadline);
   append(line + "\n");
 }
 
-std::vector<Endpoint> MeetingFile::announced() {
-  const Lock lock(fd_);
+std::vector<Endpoint> MeetingFile::announced(Clock::time_point deadline) {
+  const Lock lock(fd_, path_, deadline);
   read();
   if (failure_) throw Error(ErrorKind::peer, *failure_);
   return endpoints_;

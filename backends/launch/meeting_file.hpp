@@ -19,8 +19,9 @@ class MeetingFile {
   };
 
   /// Adds this process. Throws Error(usage) when all places are taken or the file is of another number of ranks, and
-  /// Error(environment) when it cannot be written. A file whose processes are all gone is begun anew.
-  MeetingFile(std::string path, int size, std::optional<Rank> wish);
+  /// Error(environment) when it cannot be written. A file whose processes are all gone is begun anew. Here as below,
+  /// Error(timeout) when another process holds the file beyond the deadline.
+  MeetingFile(std::string path, int size, std::optional<Rank> wish, Clock::time_point deadline);
   ~MeetingFile();
   MeetingFile(const MeetingFile&) = delete;
   MeetingFile& operator=(const MeetingFile&) = delete;
@@ -32,16 +33,16 @@ class MeetingFile {
   const std::string& token() const { return token_; }
 
   /// Rank 0: where it listens.
-  void announce(const std::vector<Endpoint>& endpoints);
+  void announce(const std::vector<Endpoint>& endpoints, Clock::time_point deadline);
   /// The others: empty until rank 0 has said so.
-  std::vector<Endpoint> announced();
+  std::vector<Endpoint> announced(Clock::time_point deadline);
   /// Takes the name away: the next run begins a new file.
   void remove();
 
  private:
   MeetingFile(std::string path, int size);
   /// False where another run has removed the file since it was opened.
-  bool claim(int size, std::optional<Rank> wish);
+  bool claim(int size, std::optional<Rank> wish, Clock::time_point deadline);
   void begin(int size);
   bool all_gone() const;
   void read();

@@ -1,10 +1,13 @@
 /// Ranks that find each other, here each on a thread of its own; and what happens when one does not come, or goes.
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
+#include <functional>
 #include <thread>
 
 #include "backends/launch/bootstrap.hpp"
@@ -104,9 +107,11 @@ TEST_CASE("a meeting that is refused leaves no file open") {
   const auto open_files = [] {
     return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
   };
-  const MeetingFile first(path, 1, std::nullopt);
+  const MeetingFile first(path, 1, std::nullopt, after_seconds(patience_s));
   const auto before = open_files();
-  for (int again = 0; again < 5; ++again) CHECK_THROWS_AS(MeetingFile(path, 1, std::nullopt), Error);
+  for (int again = 0; again < 5; ++again) {
+    CHECK_THROWS_AS(MeetingFile(path, 1, std::nullopt, after_seconds(patience_s)), Error);
+  }
   CHECK(open_files() == before);
   std::filesystem::remove(path);
 }
@@ -141,6 +146,26 @@ TEST_CASE("a file says who is missing, to all that came") {
     CHECK(message.find("rank 3 did not come") == 0);
   }
   CHECK(!std::filesystem::exists(path));
+}
+
+TEST_CASE("a process that is stopped while it holds the file does not stop the others") {
+  const std::string path = scratch_path();
+  MeetingFile first(path, 2, std::nullopt, after_seconds(patience_s));
+  const int stopped = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  REQUIRE(::flock(stopped, LOCK_EX) == 0);
+  const auto held_up = [&](const std::function<void()>& visit) {
+    return messages_of(1, [&](Rank) { visit(); })[0].find("stays locked (a rank that came to it has stopped)") !=
+           std::string::npos;
+  };
+  CHECK(held_up([&] { MeetingFile(path, 2, std::nullopt, after_seconds(0.1)); }));
+  CHECK(held_up([&] { first.wait_for_all(after_seconds(0.1)); }));
+  CHECK(held_up([&] { first.announced(after_seconds(0.1)); }));
+  CHECK(held_up([&] { first.announce({}, after_seconds(0.1)); }));
+
+  ::close(stopped);
+  MeetingFile second(path, 2, std::nullopt, after_seconds(patience_s));
+  CHECK(second.wait_for_all(after_seconds(patience_s)).rank == 1);
+  std::filesystem::remove(path);
 }
 
 TEST_CASE("strangers, garbage and slow writers do no harm") {
