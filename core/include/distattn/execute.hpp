@@ -1,6 +1,6 @@
 #pragma once
 /// Runs one rank's program: three lanes that submit their steps in order, beside each other. The compute lane is the
-/// thread that calls run(); an exchange that overlaps it runs on a thread of its lane, one that it waits for on its own.
+/// thread that calls run(); an exchange that overlaps it runs on a thread of its lane, and one that it waits for on it.
 
 #include <memory>
 
