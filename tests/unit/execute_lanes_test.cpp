@@ -111,6 +111,16 @@ TEST_CASE("No exchange waits for another that its rank is in") {
   }
 }
 
+TEST_CASE("A run ends whichever lane ends last") {
+  Rig rig;
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  for (int run = 0; run < 100'000; ++run) {
+    rig.log.submitted.clear();
+    executor.run(rig.bindings);
+  }
+  CHECK(rig.log.submitted.size() == 4);
+}
+
 TEST_CASE("Nothing is exchanged before inputs are loaded") {
   Rig rig;
   rig.program.steps[1].after.clear();

@@ -42,12 +42,12 @@ struct Executor::State {
 
   void compute() noexcept;
   void serve(Lane lane);
-  bool reach(const LaneClock& needed);
+  bool reach(const LaneClock& needed) noexcept;
   void run_next(Lane lane, std::unique_lock<std::mutex>& lock) noexcept;
   bool is_ready(Lane lane) const;
   void wake_ready();
   void run_step(std::size_t number);
-  void wait_for_events();
+  void wait_for_events() noexcept;
   void fail(std::exception_ptr error) noexcept;
   template <class Action>
   void guarded(Action action);
@@ -143,18 +143,13 @@ void Executor::State::end_lanes() {
 
 /// The caller's thread, from the first step until nothing of the program is under way any more.
 void Executor::State::compute() noexcept {
-  try {
-    for (const std::size_t number : steps_of[index(Lane::compute)]) {
-      transport.resting();
-      if (!reach(needs[number])) break;
-      transport.computing(program.steps[number].number);
-      run_step(number);
-    }
-    transport.resting();
-    if (reach(whole)) wait_for_events();
-  } catch (...) {
-    fail(std::current_exception());
+  for (const std::size_t number : steps_of[index(Lane::compute)]) {
+    if (!reach(needs[number])) break;
+    transport.computing(program.steps[number].number);
+    std::unique_lock lock(mutex);
+    run_next(Lane::compute, lock);
   }
+  if (reach(whole)) wait_for_events();
   std::unique_lock lock(mutex);
   woken[index(Lane::compute)].wait(lock, [&] { return std::none_of(taken.begin(), taken.end(), std::identity()); });
 }
@@ -172,9 +167,9 @@ void Executor::State::serve(Lane lane) {
   }
 }
 
-/// Returns when `needed` is submitted, with what is ready then under way beside it; false when a lane has failed:
-/// nothing more is to be submitted.
-bool Executor::State::reach(const LaneClock& needed) {
+/// By the caller's thread: returns when `needed` is submitted; false when a lane has failed, and nothing more is to be.
+bool Executor::State::reach(const LaneClock& needed) noexcept {
+  transport.resting();
   std::unique_lock lock(mutex);
   const auto over = [&] { return failure || reaches(submitted, needed); };
   while (!over()) {
@@ -189,14 +184,14 @@ bool Executor::State::reach(const LaneClock& needed) {
       awaited = nullptr;
     }
   }
-  wake_ready();
   return !failure;
 }
 
+/// Runs a lane's next step without the lock, and other lanes' that are ready beside it.
 void Executor::State::run_next(Lane lane, std::unique_lock<std::mutex>& lock) noexcept {
+  const std::size_t number = steps_of[index(lane)][next[index(lane)]];
   taken[index(lane)] = true;
   wake_ready();
-  const std::size_t number = steps_of[index(lane)][next[index(lane)]];
   lock.unlock();
   try {
     run_step(number);
@@ -205,6 +200,8 @@ void Executor::State::run_next(Lane lane, std::unique_lock<std::mutex>& lock) no
   }
   lock.lock();
   taken[index(lane)] = false;
+  ++next[index(lane)];
+  submitted[index(lane)] = static_cast<std::int32_t>(number);
 }
 
 bool Executor::State::is_ready(Lane lane) const {
@@ -219,7 +216,7 @@ void Executor::State::wake_ready() {
   }
 }
 
-/// By whichever thread, with everything before it submitted.
+/// By whichever thread, when everything before it is submitted.
 void Executor::State::run_step(std::size_t number) {
   const Step& step = program.steps[number];
   std::vector<Event>& after = after_of[index(step.lane)];
@@ -232,17 +229,17 @@ void Executor::State::run_step(std::size_t number) {
   ended[number] = Clock::now();
   if (event.done()) event.wait();
   events[number] = std::move(event);
-
-  const std::scoped_lock lock(mutex);
-  ++next[index(step.lane)];
-  submitted[index(step.lane)] = static_cast<std::int32_t>(number);
 }
 
 /// In the order of steps, so that the first that does not end is one that nothing before it holds up.
-void Executor::State::wait_for_events() {
-  for (std::size_t number = 0; number < events.size(); ++number) {
-    events[number].wait();
-    if (events[number].state() != nullptr) ended[number] = events[number].state()->ended_at();
+void Executor::State::wait_for_events() noexcept {
+  try {
+    for (std::size_t number = 0; number < events.size(); ++number) {
+      events[number].wait();
+      if (events[number].state() != nullptr) ended[number] = events[number].state()->ended_at();
+    }
+  } catch (...) {
+    fail(std::current_exception());
   }
 }
 
