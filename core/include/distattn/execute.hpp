@@ -1,6 +1,7 @@
 #pragma once
 /// Runs one rank's program: three lanes that submit their steps in order, beside each other. The compute lane is the
-/// thread that calls run(); an exchange that overlaps it runs on a thread of its lane, and one that it waits for on it.
+/// thread that calls run(). Exchanges that overlap it run on a thread of their lane; one that it has to wait for, and
+/// that has not begun, it runs itself.
 
 #include <memory>
 
