@@ -24,8 +24,7 @@ void OrderCheck::find(FindingKind kind, const Step& step, const std::string& wha
 
 /// Every pair of steps that touch a slot must be ordered by lanes and `after`.
 void OrderCheck::check_slots(const Step& step) {
-  LaneClock clock = clocks_.begin(step.lane);
-  for (const StepId after : step.after) clocks_.join(clock, static_cast<std::int32_t>(after));
+  const LaneClock clock = clocks_.append(step);
   bool race = false;
   for (const Op& op : step.ops) {
     for_each_access(op, [&](BufferId buffer, Access access) {
@@ -39,7 +38,6 @@ void OrderCheck::check_slots(const Step& step) {
       });
     });
   }
-  clocks_.append(step.lane, clock);
   for (const Op& op : step.ops) {
     for_each_access(
         op, [&](BufferId buffer, Access access) { history_.record(decl(buffer).slot, access, step.lane, position_); });

@@ -22,10 +22,6 @@ namespace {
 
 constexpr std::array exchange_lanes{Lane::near, Lane::far};
 
-bool reaches(const LaneClock& clock, const LaneClock& other) {
-  return std::equal(clock.begin(), clock.end(), other.begin(), std::greater_equal<>());
-}
-
 }  // namespace
 
 /// The caller's thread is the compute lane. Each lane of exchanges that the program has gets a thread for those that
@@ -44,6 +40,8 @@ struct Executor::State {
   void serve(Lane lane);
   bool reach(const LaneClock& needed) noexcept;
   void run_next(Lane lane, std::unique_lock<std::mutex>& lock) noexcept;
+  bool submitted(Lane lane, const LaneClock& needed) const;
+  bool submitted(const LaneClock& needed) const;
   bool is_ready(Lane lane) const;
   void wake_ready();
   void run_step(std::size_t number);
@@ -70,8 +68,7 @@ struct Executor::State {
   std::array<std::condition_variable, lane_count> woken;
   std::array<std::size_t, lane_count> next{};  // in steps_of; all are over between runs
   std::array<bool, lane_count> taken{};        // a thread runs the next step
-  LaneClock submitted = not_begun;
-  const LaneClock* awaited = nullptr;  // what the caller's thread sleeps for
+  const LaneClock* awaited = nullptr;          // what the caller's thread sleeps for
   std::exception_ptr failure;
   bool closing = false;
 
@@ -103,11 +100,7 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
   needs.reserve(count);
   for (std::size_t number = 0; number < count; ++number) {
     const Step& step = program.steps[number];
-    LaneClock clock = clocks.begin(step.lane);
-    for (const StepId id : step.after) clocks.join(clock, static_cast<std::int32_t>(id));
-    clocks.append(step.lane, clock);
-    needs.push_back(clock);
-
+    needs.push_back(clocks.append(step));
     const std::size_t lane = index(step.lane);
     steps_of[lane].push_back(number);
     whole[lane] = static_cast<std::int32_t>(number);
@@ -163,7 +156,7 @@ void Executor::State::serve(Lane lane) {
     run_next(lane, lock);
     wake_ready();
     // Not before it can go on: a thread that wakes for nothing takes a core from those that compute.
-    if (failure || (awaited != nullptr && reaches(submitted, *awaited))) woken[index(Lane::compute)].notify_one();
+    if (failure || (awaited != nullptr && submitted(*awaited))) woken[index(Lane::compute)].notify_one();
   }
 }
 
@@ -171,10 +164,10 @@ void Executor::State::serve(Lane lane) {
 bool Executor::State::reach(const LaneClock& needed) noexcept {
   transport.resting();
   std::unique_lock lock(mutex);
-  const auto over = [&] { return failure || reaches(submitted, needed); };
+  const auto over = [&] { return failure || submitted(needed); };
   while (!over()) {
     const auto lane = std::find_if(exchange_lanes.begin(), exchange_lanes.end(),
-                                   [&](Lane l) { return submitted[index(l)] < needed[index(l)] && is_ready(l); });
+                                   [&](Lane l) { return !submitted(l, needed) && is_ready(l); });
     if (lane != exchange_lanes.end()) {
       run_next(*lane, lock);
     } else {
@@ -201,12 +194,22 @@ void Executor::State::run_next(Lane lane, std::unique_lock<std::mutex>& lock) no
   lock.lock();
   taken[index(lane)] = false;
   ++next[index(lane)];
-  submitted[index(lane)] = static_cast<std::int32_t>(number);
+}
+
+/// As far as that needs this lane.
+bool Executor::State::submitted(Lane lane, const LaneClock& needed) const {
+  const std::vector<std::size_t>& steps = steps_of[index(lane)];
+  const std::size_t ahead = next[index(lane)];
+  return ahead == steps.size() || static_cast<std::int32_t>(steps[ahead]) > needed[index(lane)];
+}
+
+bool Executor::State::submitted(const LaneClock& needed) const {
+  return submitted(Lane::compute, needed) && submitted(Lane::near, needed) && submitted(Lane::far, needed);
 }
 
 bool Executor::State::is_ready(Lane lane) const {
   const std::size_t l = index(lane);
-  return !failure && !taken[l] && next[l] < steps_of[l].size() && reaches(submitted, needs[steps_of[l][next[l]]]);
+  return !failure && !taken[l] && next[l] < steps_of[l].size() && submitted(needs[steps_of[l][next[l]]]);
 }
 
 /// The threads of lanes that can go on.
@@ -260,7 +263,6 @@ void Executor::State::begin() {
   std::fill(events.begin(), events.end(), Event());
   const std::scoped_lock lock(mutex);
   next.fill(0);
-  submitted = not_begun;
 }
 
 void Executor::State::throw_failure() {

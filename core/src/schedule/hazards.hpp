@@ -63,6 +63,13 @@ class LaneClocks {
     at_end_of_lane_[static_cast<std::size_t>(lane)] = clock;
     ended_.push_back(clock);
   }
+  /// Appends `step` with the `after` that it has, and returns its clock when it starts.
+  LaneClock append(const Step& step) {
+    LaneClock clock = begin(step.lane);
+    for (const StepId id : step.after) join(clock, static_cast<std::int32_t>(id));
+    append(step.lane, clock);
+    return clock;
+  }
 
  private:
   std::vector<LaneClock> ended_;  // by step: what its end implies
