@@ -11,7 +11,6 @@
 #include <cstring>
 #include <numeric>
 #include <sstream>
-#include <thread>
 #include <utility>
 
 #include <fmt/core.h>
@@ -22,6 +21,8 @@
 namespace distattn::backends::launch {
 namespace {
 
+constexpr auto longest_pause = std::chrono::milliseconds(50);
+
 bool gone(const MeetingFile::Claim& claim) {
   return claim.node == node_identity() && ::kill(claim.pid, 0) != 0 && errno == ESRCH;
 }
@@ -31,24 +32,12 @@ bool gone(const MeetingFile::Claim& claim) {
                                                   what, std::strerror(errno)));
 }
 
-/// A wait for what other processes do with the file: each pause is longer than the last.
-class Patience {
- public:
-  void pause() {
-    std::this_thread::sleep_for(pause_);
-    pause_ = std::min(pause_ * 2, std::chrono::milliseconds(50));
-  }
-
- private:
-  std::chrono::milliseconds pause_{1};
-};
-
 /// Holds the file for one process at a time, each for moments: one that is stopped just then must not stop the others.
 /// Past the deadline it is waited for a little longer, because all ranks may come to that at once.
 class Lock {
  public:
   Lock(int fd, const std::string& path, Clock::time_point deadline) : fd_(fd) {
-    for (Patience patience; ::flock(fd_, LOCK_EX | LOCK_NB) != 0; patience.pause()) {
+    for (Patience patience(longest_pause); ::flock(fd_, LOCK_EX | LOCK_NB) != 0; patience.pause()) {
       if (errno != EWOULDBLOCK && errno != EINTR) fail_on(path, "locked");
       if (Clock::now() < deadline + grace) continue;
       throw Error(ErrorKind::timeout,
@@ -174,7 +163,7 @@ void MeetingFile::read() {
 }
 
 Place MeetingFile::wait_for_all(Clock::time_point deadline) {
-  for (Patience patience;; patience.pause()) {
+  for (Patience patience(longest_pause);; patience.pause()) {
     std::optional<Error> failure;
     {
       const Lock lock(fd_, path_, deadline);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <list>
-#include <thread>
 
 #include <fmt/core.h>
 
@@ -198,8 +197,7 @@ Gathered gather_ranks(const Socket& listener, int size, const std::string& token
 }
 
 Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, Clock::time_point deadline) {
-  auto pause = std::chrono::milliseconds(2);
-  while (Clock::now() < deadline) {
+  for (Patience patience(std::chrono::milliseconds(200)); Clock::now() < deadline; patience.pause()) {
     const Whereabouts where = look();
     for (const Endpoint& endpoint : where.endpoints) {
       const auto enough = Clock::now() + handshake_time;
@@ -209,8 +207,6 @@ Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, 
       const Attempt attempt = greet_rank_zero(*socket, place, where.token, std::min(deadline + grace, enough));
       if (attempt == Attempt::joined) return std::move(*socket);
     }
-    std::this_thread::sleep_for(pause);
-    pause = std::min(pause * 2, std::chrono::milliseconds(200));
   }
   throw Error(ErrorKind::timeout,
               fmt::format("rank 0 was not found (rank {} has looked for it for the timeout) start all "

@@ -1,9 +1,12 @@
 #pragma once
 /// How processes that know a token and a port become ranks: rank 0 listens, the others connect and prove themselves.
 
+#include <algorithm>
+#include <chrono>
 #include <functional>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backends/launch/socket.hpp"
@@ -11,6 +14,20 @@
 #include "distattn/types.hpp"
 
 namespace distattn::backends::launch {
+
+/// For those who look again and again what another process has done: each pause is twice as long as the one before.
+class Patience {
+ public:
+  explicit Patience(std::chrono::milliseconds longest) : longest_(longest) {}
+  void pause() {
+    std::this_thread::sleep_for(pause_);
+    pause_ = std::min(pause_ * 2, longest_);
+  }
+
+ private:
+  std::chrono::milliseconds pause_{1};
+  const std::chrono::milliseconds longest_;
+};
 
 /// Who a process is among the ranks.
 struct Place {
