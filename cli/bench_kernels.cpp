@@ -21,8 +21,9 @@ Json kernel_row(const std::string& kernel, const CalibrationOptions& options, in
   row["kv_heads"] = options.kv_heads;
   row["head_dim"] = options.head_dim;
   row["threads"] = threads;
-  for (const char* const field : {"pass", "coverage", "dtype", "seq", "gflops", "peak_gflops", "share", "bytes_per_s",
-                                  "peak_bytes_per_s", "latency_s", "variant", "error", "ok", "fastest"}) {
+  for (const char* const field :
+       {"pass", "coverage", "dtype", "seq", "gflops", "peak_gflops", "share", "bytes_per_s", "peak_bytes_per_s",
+        "latency_s", "part", "variant", "used", "error", "ok", "fastest"}) {
     row[field] = nullptr;
   }
   return row;
@@ -46,11 +47,15 @@ class KernelBench {
   }
 
   void attend_variants(std::int64_t tile) {
-    const auto first = rows_.size();
-    for (const TileKernels& kernels : tile_kernels(options_, dtype_)) {
-      for (const Coverage coverage : {Coverage::full, Coverage::partial}) attend_with(kernels, coverage, tile);
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
+        const auto first = rows_.size();
+        for (const KernelVariant& variant : tile_variants(options_, dtype_, pass, coverage)) {
+          attend_with(variant, pass, coverage, tile);
+        }
+        mark_fastest(std::span(rows_).subspan(first));
+      }
     }
-    mark_fastest(std::span(rows_).subspan(first));
   }
 
   void merge() {
@@ -86,33 +91,35 @@ class KernelBench {
   }
 
   /// What computes wrongly is not timed.
-  void attend_with(const TileKernels& kernels, Coverage coverage, std::int64_t tile) {
+  void attend_with(const KernelVariant& variant, Pass pass, Coverage coverage, std::int64_t tile) {
     CalibrationOptions options = options_;
-    options.variant = kernels.variant;
-    const std::string name = kernels.variant.empty() ? "usual" : kernels.variant;
-    progress_.show(fmt::format("{} {} tokens, {}", name_of(kernels.pass), tile, name));
-    const Errors errors = check_tiles(options, dtype_, kernels.pass, coverage);
-    const bool ok = errors.largest(kernels.pass) <= errors.tolerance;
-    Measurements::Kernel measured{dtype_, kernels.pass, coverage, static_cast<double>(tile)};
+    options.variant = variant.name;
+    const std::string name = variant.name.empty() ? "usual" : variant.name;
+    progress_.show(fmt::format("{} {} tokens, {}", name_of(pass), tile, name));
+    const Errors errors = check_tiles(options, dtype_, pass, coverage);
+    const bool ok = errors.largest(pass) <= errors.tolerance;
+    Measurements::Kernel measured{dtype_, pass, coverage, static_cast<double>(tile)};
     if (ok) {
       for (const auto& kernel : measure_tiles(options, dtype_, coverage, tile)) {
-        if (kernel.pass == kernels.pass) measured = kernel;
+        if (kernel.pass == pass) measured = kernel;
       }
     }
     Json row = attend_row("attend-variants", options, measured);
+    row["part"] = variant.part;
     row["variant"] = name;
+    row["used"] = variant.used;
     row["error"] = json_of(errors);
     row["ok"] = ok;
     rows_.push_back(std::move(row));
   }
 
-  /// Of the rows of a pass and coverage.
+  /// Of the rows of a pass and coverage: in each of its parts.
   static void mark_fastest(std::span<Json> rows) {
     for (Json& row : rows) {
-      row["fastest"] = row["gflops"].is_number() && std::none_of(rows.begin(), rows.end(), [&](const Json& other) {
-                         return other["pass"] == row["pass"] && other["coverage"] == row["coverage"] &&
-                                other["gflops"].is_number() && other["gflops"] > row["gflops"];
-                       });
+      row["fastest"] =
+          row["gflops"].is_number() && std::none_of(rows.begin(), rows.end(), [&](const Json& other) {
+            return other["part"] == row["part"] && other["gflops"].is_number() && other["gflops"] > row["gflops"];
+          });
     }
   }
 

@@ -17,9 +17,9 @@ struct KernelRequest {
   CalibrationOptions options;        ///< the first element type counts
 };
 
-/// attend: tiles of attention, forward and backward, full and causal; attend-variants: the same with the usual kernels
-/// and each that might take their place, compared with float64 before they are timed; merge: of partials; copy: between
-/// two ranks.
+/// attend: tiles of attention, forward and backward, full and causal; attend-variants: the same with each kernel among
+/// which the backend has a choice, compared with float64 before it is timed; merge: of partials; copy: between two
+/// ranks.
 std::vector<std::string> kernel_names();
 
 /// An object for each, all cores busy.

@@ -19,13 +19,15 @@
 namespace distattn::cli {
 namespace {
 
-Problem problem_of(const CalibrationOptions& options, DType dtype, std::int64_t tokens) {
+Problem problem_of(const CalibrationOptions& options, DType dtype, std::int64_t tokens,
+                   Coverage coverage = Coverage::partial) {
   Problem problem;
   problem.seq_q = problem.seq_kv = tokens;
   problem.heads = options.heads;
   problem.kv_heads = options.kv_heads;
   problem.head_dim = problem.value_dim = options.head_dim;
   problem.dtype = dtype;
+  problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
   return problem;
 }
 
@@ -78,8 +80,7 @@ Measurements::Kernel kernel_of(const Measured& measured, Pass pass, Coverage cov
 std::vector<Measurements::Kernel> tiles_of_ranks(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                  std::int64_t tile, int runs) {
   const int ranks = busy_ranks(options.backend);
-  Problem problem = problem_of(options, dtype, tile * ranks);
-  problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
+  Problem problem = problem_of(options, dtype, tile * ranks, coverage);
   for (Rank rank = 0; rank <= ranks; ++rank) problem.mask.documents.push_back(tile * rank);
   const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
   const bool both = device->why_not(problem, Pass::backward).empty();
@@ -101,7 +102,6 @@ void keep_faster(const std::vector<Measurements::Kernel>& kernels, std::vector<M
 /// Ranks of which each sees one token of its neighbour: everything travels and hardly anything is computed.
 Problem traffic(const CalibrationOptions& options, std::int64_t tokens_per_rank, int ranks) {
   Problem problem = problem_of(options, DType::fp32, tokens_per_rank * ranks);
-  problem.mask = causal_mask();
   problem.mask.left = 1;
   return problem;
 }
@@ -210,17 +210,14 @@ std::vector<Measurements::Kernel> sample_tiles(const CalibrationOptions& options
   return tiles_of_ranks(options, dtype, coverage, tile, static_cast<int>(runs));
 }
 
-std::vector<TileKernels> tile_kernels(const CalibrationOptions& options, DType dtype) {
+std::vector<KernelVariant> tile_variants(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage) {
   const auto device = make_device(
       options.backend, {.threads = 1, .provider = options.provider, .gradient_order = options.gradient_order});
-  const Problem problem = problem_of(options, dtype, 1);
-  std::vector<TileKernels> kernels, variants;
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (device->why_not(problem, pass).empty()) kernels.push_back({pass, ""});
-    for (std::string& name : device->variants(problem, pass)) variants.push_back({pass, std::move(name)});
-  }
-  kernels.insert(kernels.end(), variants.begin(), variants.end());
-  return kernels;
+  const Problem problem = problem_of(options, dtype, largest_calibrated_tile, coverage);
+  if (!device->why_not(problem, pass).empty()) return {};
+  auto variants = device->variants(problem, pass);
+  if (variants.empty()) variants.push_back({.part = name_of(pass), .name = "", .used = true});
+  return variants;
 }
 
 Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage) {
@@ -228,8 +225,7 @@ Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Co
   CalibrationOptions of_one_key_head = options;
   of_one_key_head.heads = options.heads / options.kv_heads;
   of_one_key_head.kv_heads = 1;
-  Problem problem = problem_of(of_one_key_head, dtype, tokens);
-  problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
+  const Problem problem = problem_of(of_one_key_head, dtype, tokens, coverage);
   const Passes passes = pass == Pass::backward ? Passes::both : Passes::forward;
   AttentionOptions attention;
   attention.schedule = "ring";

@@ -33,13 +33,8 @@ std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& option
 /// The same for the median of several runs, which take a few tenths of a second: what tiles take at this moment.
 std::vector<Measurements::Kernel> sample_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                std::int64_t tile);
-/// Kernels of a pass: the usual ones, or a variant of them.
-struct TileKernels {
-  Pass pass{};
-  std::string variant;  ///< as in DeviceOptions
-};
-/// Those that the backend has, the usual ones first.
-std::vector<TileKernels> tile_kernels(const CalibrationOptions& options, DType dtype);
+/// Kernels among which the backend has a choice for a pass; one without a name where it has none.
+std::vector<KernelVariant> tile_variants(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage);
 /// How far a pass over some hundred tokens of one key head is from the float64 oracle.
 Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage);
 /// What tiles take whatever their size, where that is less than `costs` says: a tile of one token has nothing else.

@@ -6,7 +6,8 @@
 #   validate   every schedule on 1 to 8 ranks that share the GPU, against float64
 #   types      both passes in bf16, fp16 and fp32 at every head_dim that has kernels, likewise
 #   kernels    our attention kernels and cuDNN's, on the shapes that others publish
-#   variants   Hopper's usual kernels beside others that might take their place, compared with float64 before each is timed
+#   variants   Hopper's kernels for the same tiles, each compared with float64 and then timed beside the others:
+#              packaging/record-kernels.py writes the table of choices from it
 #   bench      schedules on ranks that share the GPU; times include that of bringing inputs there
 #   processes  ranks with a GPU each, over NCCL, UCX and both; needs two GPUs and mpirun
 #   memcheck   kernels under compute-sanitizer, where it is installed: memory

@@ -109,16 +109,21 @@ class CudaDevice final : public Device {
     return kernels::cuda::why_no_attend_kernel(problem.dtype, problem.head_dim, problem.value_dim, choice_.capability);
   }
 
-  std::vector<std::string> variants(const Problem& problem, Pass pass) const override {
+  std::vector<KernelVariant> variants(const Problem& problem, Pass pass) const override {
     if (provider_ != nullptr || !why_not(problem, pass).empty()) return {};
-    std::vector<std::string> names;
     const kernels::Heads heads{problem.heads, problem.kv_heads, 0, 0, problem.heads_per_kv()};
-    const kernels::TileShape shape{problem.dtype, 1, heads, problem.head_dim, problem.value_dim};
-    for (const auto* kernel : tile_kernels(pass, shape, problem.seq_q, choice_)) {
-      const auto some = kernels::cuda::attend_variants(kernel->pass, shape, choice_.capability);
-      names.insert(names.end(), some.begin(), some.end());
+    const TileWork work{
+        {problem.dtype, 1, heads, problem.head_dim, problem.value_dim},
+        problem.seq_q,
+        coverage_of(bands_of(problem.mask), {problem.first_query(), problem.seq_q}, {0, problem.seq_kv})};
+    std::vector<KernelVariant> variants;
+    for (const auto& request : tile_passes(pass, work, choice_)) {
+      const auto* const used = find_attend_kernel(request, choice_.capability);
+      for (const auto* kernel : attend_family(request, choice_.capability)) {
+        variants.push_back({kernels::cuda::name_of(kernel->pass), kernel->name, kernel == used});
+      }
     }
-    return names;
+    return variants;
   }
 
   std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
@@ -214,8 +219,9 @@ class CudaDevice final : public Device {
 std::unique_ptr<Device> make_cuda_device(Driver& driver, const DeviceOptions& options,
                                          std::unique_ptr<AttendProvider> provider) {
   const auto kernels = kernels::cuda::attend_kernels();
-  if (std::none_of(kernels.begin(), kernels.end(), [&](const auto& k) { return k.variant == options.variant; })) {
-    refuse("no CUDA kernel is a variant " + options.variant + " (Device::variants names those of a problem)");
+  if (!options.variant.empty() &&
+      std::none_of(kernels.begin(), kernels.end(), [&](const auto& k) { return k.name == options.variant; })) {
+    refuse("no CUDA kernel is called " + options.variant + " (Device::variants names those of a problem)");
   }
   return std::make_unique<CudaDevice>(driver, options, std::move(provider));
 }

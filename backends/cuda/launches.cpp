@@ -10,6 +10,7 @@ namespace {
 
 using kernels::cuda::AttendKernel;
 using kernels::cuda::AttendPlan;
+using kernels::cuda::AttendRequest;
 using kernels::cuda::TilePass;
 
 constexpr std::size_t list_alignment = 256;
@@ -32,11 +33,17 @@ std::vector<std::vector<Args>> by_shape(std::span<const Args> operations) {
   return lists;
 }
 
+/// Of operations of one shape.
 template <class Args>
-std::int64_t most_queries(const std::vector<Args>& operations) {
-  std::int64_t most = 0;
-  for (const Args& args : operations) most = std::max(most, args.queries.count);
-  return most;
+TileWork work_of(const std::vector<Args>& operations) {
+  TileWork work{operations.front().shape, 0, Coverage::full};
+  for (const Args& args : operations) {
+    work.queries = std::max(work.queries, args.queries.count);
+    for (const kernels::KeySide& side : args.keys) {
+      if (coverage_of(side.bands, args.queries, side.keys) != Coverage::full) work.coverage = Coverage::partial;
+    }
+  }
+  return work;
 }
 
 /// Turns batches into launches, step by step.
@@ -57,14 +64,14 @@ class Builder {
       return;
     }
     for (const auto& list : by_shape<kernels::AttendArgs>(operations)) {
-      for (const AttendKernel* kernel : tile_kernels(Pass::forward, list.front().shape, most_queries(list), choice_)) {
+      for (const AttendKernel* kernel : tile_kernels(Pass::forward, work_of(list), choice_)) {
         add(*kernel, AttendPlan(list, kernel->tile, kernel->describe));
       }
     }
   }
   void add(const std::vector<kernels::AttendBackwardArgs>& operations) {
     for (const auto& list : by_shape<kernels::AttendBackwardArgs>(operations)) {
-      for (const AttendKernel* kernel : tile_kernels(Pass::backward, list.front().shape, most_queries(list), choice_)) {
+      for (const AttendKernel* kernel : tile_kernels(Pass::backward, work_of(list), choice_)) {
         if (kernel->pass == TilePass::gradients) clear_query_gradients(list);
         add(*kernel, AttendPlan(list, kernel->owner, kernel->tile, kernel->describe));
       }
@@ -179,21 +186,30 @@ struct Loader {
 
 }  // namespace
 
-std::vector<const AttendKernel*> tile_kernels(Pass pass, const kernels::TileShape& shape, std::int64_t queries,
-                                              const KernelChoice& choice) {
-  const auto find = [&](TilePass tile_pass) {
-    return find_attend_kernel(tile_pass, shape, choice.capability, choice.variant, queries);
+Coverage coverage_of(std::span<const Band> bands, const Run& queries, const Run& keys) {
+  const bool full = std::any_of(bands.begin(), bands.end(),
+                                [&](const Band& band) { return classify(band, queries, keys) == Coverage::full; });
+  return full ? Coverage::full : Coverage::partial;
+}
+
+std::vector<AttendRequest> tile_passes(Pass pass, const TileWork& work, const KernelChoice& choice) {
+  const auto request = [&](TilePass tile_pass) {
+    return AttendRequest{tile_pass, work.shape, work.queries, work.coverage, choice.variant};
   };
-  std::vector<const AttendKernel*> kernels;
-  const AttendKernel* const all = find(TilePass::gradients);
-  if (pass == Pass::forward) {
-    kernels = {find(TilePass::forward)};
-  } else if (all != nullptr && choice.gradient_order == GradientOrder::any) {
-    kernels = {all};
-  } else {
-    kernels = {find(TilePass::query_gradient), find(TilePass::key_gradients)};
+  if (pass == Pass::forward) return {request(TilePass::forward)};
+  const AttendRequest all = request(TilePass::gradients);
+  if (choice.gradient_order == GradientOrder::any && find_attend_kernel(all, choice.capability) != nullptr) {
+    return {all};
   }
-  for (const AttendKernel* kernel : kernels) DISTATTN_EXPECT(kernel != nullptr);
+  return {request(TilePass::query_gradient), request(TilePass::key_gradients)};
+}
+
+std::vector<const AttendKernel*> tile_kernels(Pass pass, const TileWork& work, const KernelChoice& choice) {
+  std::vector<const AttendKernel*> kernels;
+  for (const AttendRequest& request : tile_passes(pass, work, choice)) {
+    kernels.push_back(find_attend_kernel(request, choice.capability));
+    DISTATTN_EXPECT(kernels.back() != nullptr);
+  }
   return kernels;
 }
 

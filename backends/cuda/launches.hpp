@@ -35,13 +35,26 @@ using Launch = std::variant<TileLaunch, ProvidedLaunch, kernels::MergeArgs, kern
 struct KernelChoice {
   kernels::cuda::Capability capability;
   GradientOrder gradient_order = GradientOrder::any;
-  std::string variant = {};  ///< where a pass has it
+  std::string variant = {};  ///< name of the kernel to take where a pass has it
 };
 
-/// What computes tiles of at most `queries`, one after the other. Backward: a kernel that adds to dq in any order where
-/// there is one and it may, else one for dq and one for dk and dv.
-std::vector<const kernels::cuda::AttendKernel*> tile_kernels(Pass pass, const kernels::TileShape& shape,
-                                                             std::int64_t queries, const KernelChoice& choice);
+/// full: one of the bands, which are disjoint, has all pairs; else partial.
+Coverage coverage_of(std::span<const Band> bands, const Run& queries, const Run& keys);
+
+/// What the operations of one launch have in common.
+struct TileWork {
+  kernels::TileShape shape;
+  std::int64_t queries = 0;               ///< at most
+  Coverage coverage = Coverage::partial;  ///< full: all of them see all of their keys
+};
+
+/// Passes over tiles that make up `pass`, one after the other. Backward: one that adds to dq in any order where there
+/// is a kernel for it and it may, else one for dq and one for dk and dv.
+std::vector<kernels::cuda::AttendRequest> tile_passes(Pass pass, const TileWork& work, const KernelChoice& choice);
+
+/// What computes them.
+std::vector<const kernels::cuda::AttendKernel*> tile_kernels(Pass pass, const TileWork& work,
+                                                             const KernelChoice& choice);
 
 class Launches {
  public:

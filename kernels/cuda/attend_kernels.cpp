@@ -32,46 +32,76 @@ bool runs_on(const Capability& capability, const AttendKernel& kernel) {
          kernel.shared_bytes <= capability.block_shared_bytes;
 }
 
-bool is_variant(const AttendKernel& kernel, const AttendKernel& usual, const Heads& heads) {
-  return !kernel.variant.empty() && share_keys(heads, kernel.tile.heads) && kernel.pass == usual.pass &&
-         kernel.dtype == usual.dtype && kernel.architecture == usual.architecture &&
-         kernel.head_dim == usual.head_dim && kernel.value_dim == usual.value_dim;
+/// The first kernel that fits, which no choice has named; null if there is none.
+const AttendKernel* first_that_fits(const AttendRequest& request, const Capability& capability) {
+  const TileShape& shape = request.shape;
+  const auto fits = [&](const AttendKernel& kernel) {
+    return !kernel.on_request && kernel.pass == request.pass && kernel.dtype == shape.dtype &&
+           runs_on(capability, kernel) && shape.head_dim <= kernel.head_dim && shape.value_dim <= kernel.value_dim &&
+           (kernel.tile.heads == 1 ||
+            (request.queries <= kernel.tile.rows && share_keys(shape.heads, kernel.tile.heads)));
+  };
+  const auto all = attend_kernels();
+  const auto found = std::find_if(all.begin(), all.end(), fits);
+  return found == all.end() ? nullptr : &*found;
+}
+
+/// first_that_fits() and what may take its place.
+std::vector<const AttendKernel*> family_of(const AttendKernel& first, const Heads& heads,
+                                           const Capability& capability) {
+  std::vector<const AttendKernel*> family;
+  for (const AttendKernel& kernel : attend_kernels()) {
+    if (kernel.pass == first.pass && kernel.dtype == first.dtype && kernel.architecture == first.architecture &&
+        kernel.head_dim == first.head_dim && kernel.value_dim == first.value_dim && runs_on(capability, kernel) &&
+        share_keys(heads, kernel.tile.heads)) {
+      family.push_back(&kernel);
+    }
+  }
+  return family;
+}
+
+const AttendKernel* named(std::string_view name, std::span<const AttendKernel* const> family) {
+  const auto found =
+      std::find_if(family.begin(), family.end(), [&](const auto* kernel) { return kernel->name == name; });
+  return found == family.end() ? nullptr : *found;
+}
+
+/// What `choices` name in the place of `first`; empty if nothing.
+std::string_view chosen(const AttendKernel& first, Coverage coverage, std::span<const AttendChoice> choices) {
+  if (first.tile.heads > 1) return {};
+  for (const AttendChoice& choice : choices) {
+    if (choice.pass == first.pass && choice.architecture == first.architecture && choice.head_dim == first.head_dim &&
+        choice.value_dim == first.value_dim && choice.coverage == coverage) {
+      return choice.name;
+    }
+  }
+  return {};
 }
 
 }  // namespace
 
-const AttendKernel* find_attend_kernel(TilePass pass, const TileShape& shape, const Capability& capability,
-                                       std::string_view variant, std::int64_t queries) {
-  const auto usual = [&](const AttendKernel& kernel) {
-    return kernel.variant.empty() && kernel.pass == pass && kernel.dtype == shape.dtype &&
-           runs_on(capability, kernel) && shape.head_dim <= kernel.head_dim && shape.value_dim <= kernel.value_dim &&
-           (kernel.tile.heads == 1 || (queries <= kernel.tile.rows && share_keys(shape.heads, kernel.tile.heads)));
-  };
-  const auto all = attend_kernels();
-  const auto found = std::find_if(all.begin(), all.end(), usual);
-  if (found == all.end()) return nullptr;
-  for (const AttendKernel& kernel : all) {
-    if (kernel.variant == variant && is_variant(kernel, *found, shape.heads)) return &kernel;
+const AttendKernel* find_attend_kernel(const AttendRequest& request, const Capability& capability,
+                                       std::span<const AttendChoice> choices) {
+  const AttendKernel* const first = first_that_fits(request, capability);
+  if (first == nullptr) return nullptr;
+  const auto family = family_of(*first, request.shape.heads, capability);
+  for (const std::string_view name : {request.name, chosen(*first, request.coverage, choices)}) {
+    if (const AttendKernel* const kernel = named(name, family)) return kernel;
   }
-  return &*found;
+  return first;
 }
 
-std::vector<std::string> attend_variants(TilePass pass, const TileShape& shape, const Capability& capability) {
-  std::vector<std::string> names;
-  const AttendKernel* const usual = find_attend_kernel(pass, shape, capability);
-  if (usual == nullptr) return names;
-  for (const AttendKernel& kernel : attend_kernels()) {
-    if (is_variant(kernel, *usual, shape.heads)) names.emplace_back(kernel.variant);
-  }
-  return names;
+std::vector<const AttendKernel*> attend_family(const AttendRequest& request, const Capability& capability) {
+  const AttendKernel* const first = first_that_fits(request, capability);
+  return first == nullptr ? std::vector<const AttendKernel*>{} : family_of(*first, request.shape.heads, capability);
 }
 
 std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, const Capability& capability) {
   for (const TilePass pass : {TilePass::forward, TilePass::query_gradient, TilePass::key_gradients}) {
-    if (find_attend_kernel(pass, {dtype, 1, {}, head_dim, value_dim}, capability) != nullptr) continue;
+    if (find_attend_kernel({pass, {dtype, 1, {}, head_dim, value_dim}}, capability) != nullptr) continue;
     std::string existing;
     for (const AttendKernel& kernel : attend_kernels()) {
-      if (kernel.pass != pass || !kernel.variant.empty() || kernel.tile.heads > 1) continue;
+      if (kernel.pass != pass || kernel.on_request || kernel.tile.heads > 1) continue;
       existing += std::string(existing.empty() ? "" : ", ") + name_of(kernel.dtype) + " " +
                   std::to_string(kernel.head_dim) + "/" + std::to_string(kernel.value_dim) + " from sm_" +
                   std::to_string(kernel.architecture) + " in " + std::to_string(kernel.shared_bytes) + " bytes";

@@ -6,14 +6,11 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/cuda/attend_choices.hpp"
 #include "kernels/cuda/attend_params.hpp"
 #include "kernels/cuda/launch.hpp"
 
 namespace distattn::kernels::cuda {
-
-/// The passes over tiles. Backward is two kernels, each of which writes what its blocks own, in one order: results do
-/// not depend on chance. Or it is one, `gradients`, that adds to dq whatever its carry, in any order.
-enum class TilePass : std::uint8_t { forward, query_gradient, key_gradients, gradients };
 
 /// What of a device decides which kernels it runs.
 struct Capability {
@@ -33,23 +30,31 @@ struct AttendKernel {
   /// Without a grid the kernel is only loaded.
   int (*launch)(const AttendParams& params, unsigned grid, Stream stream) = nullptr;
   DescribeTensors describe = nullptr;  ///< for its plans; null if it needs no maps
-  std::string_view variant = {};       ///< of the usual kernel, which has none: to be compared with it
+  std::string name = {};               ///< pass and tile, as "forward 128x128": none else of its family has it
+  bool on_request = false;  ///< taken where a choice or the caller names it, not for being the first that fits
 };
 
 /// All kernels: those of one generation before those of many, then tightest first among those of one pass and dtype.
 std::span<const AttendKernel> attend_kernels();
 
-/// Of an operation, when it may have any number.
-inline constexpr std::int64_t many_queries = std::int64_t{1} << 62;
+/// What one launch computes.
+struct AttendRequest {
+  TilePass pass{};
+  TileShape shape;
+  std::int64_t queries = std::int64_t{1} << 62;  ///< that its operations have at most
+  Coverage coverage = Coverage::partial;         ///< full: each of them sees all of its keys
+  std::string_view name = {};                    ///< of the kernel to take where one of the family has it
+};
 
-/// The first kernel that computes the shape on a device of that capability, or its variant of that name where it has
-/// one for the shape; null if there is none. A kernel whose blocks take several heads is for operations of no
-/// more `queries` than a block takes of each: with one head its block would be half empty.
-const AttendKernel* find_attend_kernel(TilePass pass, const TileShape& shape, const Capability& capability,
-                                       std::string_view variant = {}, std::int64_t queries = many_queries);
+/// The kernel for a request; null if there is none. Its family is that of the first that fits: of one pass, element
+/// type, generation and dimensions. Of the family that one is taken which is named, or that `choices` names, or the
+/// first. A kernel whose blocks take several heads is the first for operations of no more queries than a block takes of
+/// each: with one head its block would be half empty. For those there is no other choice than by name.
+const AttendKernel* find_attend_kernel(const AttendRequest& request, const Capability& capability,
+                                       std::span<const AttendChoice> choices = attend_choices());
 
-/// Variants of what find_attend_kernel finds.
-std::vector<std::string> attend_variants(TilePass pass, const TileShape& shape, const Capability& capability);
+/// All that may be named for a request.
+std::vector<const AttendKernel*> attend_family(const AttendRequest& request, const Capability& capability);
 
 /// Why find_attend_kernel finds nothing, naming what exists; empty if it finds something for every pass.
 std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, const Capability& capability);

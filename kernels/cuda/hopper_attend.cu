@@ -7,7 +7,7 @@ namespace {
 
 template <class Element, int head_dim, int value_dim, int columns, int heads = 1>
 AttendKernel entry() {
-  using Shape = HopperAttendShape<Element, head_dim, value_dim, columns, 2, heads>;
+  using Shape = HopperAttendShape<Element, head_dim, value_dim, HopperAttendTuning{.columns = columns, .heads = heads}>;
   return hopper_instance<Shape>(TilePass::forward, launch_hopper_attend<Shape>, describe_for_attend<Shape>);
 }
 

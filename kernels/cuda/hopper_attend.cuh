@@ -3,29 +3,43 @@
 /// Scheduling after FlashAttention-3 (Shah et al. 2024, §3.1–3.2): the next tile's scores are multiplied while this
 /// tile's weights are on their way, and one warpgroup weighs while the other multiplies.
 
+#include <algorithm>
+
 #include "kernels/cuda/hopper_masks.cuh"
 #include "kernels/cuda/hopper_tiles.cuh"
 #include "kernels/cuda/softmax_rows.cuh"
 
 namespace distattn::kernels::cuda {
 
+/// In what the kernels of one shape may differ.
+struct HopperAttendTuning {
+  int columns = 128;  ///< of a tile: keys
+  int groups = 2;     ///< warpgroups that multiply, each 64 rows; behind them the one that copies
+  int heads = 1;      ///< as in TileSize; if not 1, a warpgroup has the rows of one
+  int stages = 2;     ///< tiles of keys, and as many of values, in shared memory
+  /// No more thread blocks than can run at once: they prepare one place while they end another, but leave no
+  /// multiprocessor to exchanges.
+  bool persistent = false;
+};
+
 /// A block's threads and shared memory. head_dim and value_dim are the paddings of the real ones.
-template <class Element_, int head_dim_, int value_dim_, int columns, int groups_ = 2, int heads_ = 1>
+template <class Element_, int head_dim_, int value_dim_, HopperAttendTuning tuning_>
 struct HopperAttendShape {
   using Element = Element_;
+  static constexpr HopperAttendTuning tuning = tuning_;
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr int m_count = 1;
-  static constexpr int groups = groups_;  ///< warpgroups that multiply, each 64 rows; behind them the one that copies
-  static constexpr int heads = heads_;    ///< as in TileSize; if not 1, a warpgroup has the rows of one
+  static constexpr int groups = tuning.groups, heads = tuning.heads, stages = tuning.stages;
   static constexpr int consumers = groups * 128, threads = consumers + 128;
-  static constexpr TileSize tile{groups / heads * 64, columns, heads};
-  static constexpr int n_count = columns / 8;
+  static constexpr TileSize tile{groups / heads * 64, tuning.columns, heads};
+  static constexpr int n_count = tile.columns / 8;
   static constexpr int producer_registers = groups > 2 ? 32 : 24, consumer_registers = groups > 2 ? 160 : 240;
 
   using QTile = PanelTile<64, head_dim>;  ///< of a warpgroup
-  using KTile = PanelTile<columns, head_dim>;
-  using VTile = PanelTile<columns, value_dim>;
-  static constexpr int shared_bytes = groups * QTile::bytes + 2 * (KTile::bytes + VTile::bytes) + 10 * 8;
+  using KTile = PanelTile<tile.columns, head_dim>;
+  using VTile = PanelTile<tile.columns, value_dim>;
+  static constexpr int barriers = 2 + 4 * stages;
+  static constexpr int shared_bytes = groups * QTile::bytes + stages * (KTile::bytes + VTile::bytes) + barriers * 8;
   static_assert(shared_bytes <= most_shared_bytes && (heads == 1 || heads == groups));
 };
 
@@ -46,18 +60,20 @@ struct GroupRows {
 template <class Shape>
 struct HopperAttendMemory {
   std::uint32_t q, k_tiles, v_tiles;
-  std::uint32_t q_filled, q_emptied, k_filled, k_emptied, v_filled, v_emptied;  ///< barriers, two each but for q
+  std::uint32_t q_filled, q_emptied, k_filled, k_emptied, v_filled, v_emptied;  ///< barriers, one a stage but for q
 
   __device__ __forceinline__ explicit HopperAttendMemory(std::uint32_t base)
       : q(base),
         k_tiles(q + Shape::groups * Shape::QTile::bytes),
-        v_tiles(k_tiles + 2 * Shape::KTile::bytes),
-        q_filled(v_tiles + 2 * Shape::VTile::bytes),
+        v_tiles(k_tiles + Shape::stages * Shape::KTile::bytes),
+        q_filled(v_tiles + Shape::stages * Shape::VTile::bytes),
         q_emptied(q_filled + 8),
         k_filled(q_emptied + 8),
-        k_emptied(k_filled + 16),
-        v_filled(k_emptied + 16),
-        v_emptied(v_filled + 16) {}
+        k_emptied(k_filled + Shape::stages * 8),
+        v_filled(k_emptied + Shape::stages * 8),
+        v_emptied(v_filled + Shape::stages * 8) {}
+
+  __device__ __forceinline__ static Stage stage_of(int tile) { return Stage(tile, Shape::stages); }
 
   __device__ __forceinline__ std::uint32_t q_of(int group) const {
     return q + static_cast<std::uint32_t>(group * Shape::QTile::bytes);
@@ -71,7 +87,7 @@ struct HopperAttendMemory {
   __device__ __forceinline__ void init_barriers() const {
     prim::init_barrier(q_filled, 1);
     prim::init_barrier(q_emptied, Shape::consumers / 32);
-    for (std::uint32_t stage = 0; stage < 2; ++stage) {
+    for (std::uint32_t stage = 0; stage < Shape::stages; ++stage) {
       prim::init_barrier(k_filled + stage * 8, 1);
       prim::init_barrier(v_filled + stage * 8, 1);
       prim::init_barrier(k_emptied + stage * 8, Shape::consumers / 32);
@@ -95,7 +111,7 @@ __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPla
   TileCursor next(p.visits, place.block), behind = next;
   if (!next.valid()) return;
   const auto feed_values = [&](int tile) {
-    const Stage stage(tile);
+    const Stage stage = memory.stage_of(tile);
     stage.await_emptied(memory.v_emptied);
     prim::arrive_expecting(stage.of(memory.v_filled), Shape::VTile::bytes);
     Shape::VTile::load(memory.v(stage), &p.key_maps[p.visits[behind.visit].other].v, stage.of(memory.v_filled),
@@ -114,7 +130,7 @@ __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPla
   const int first = passed.tiles;
   int acquired = -1;
   for (; next.valid(); ++passed.tiles) {
-    const Stage stage(passed.tiles);
+    const Stage stage = memory.stage_of(passed.tiles);
     const int other = p.visits[next.visit].other;
     const KeyMaps& maps = p.key_maps[other];
     acquire_maps(acquired, other, maps.k, maps.v);
@@ -195,7 +211,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
 
   const auto first_masks = masks_and_advance();
   const Turns<Shape::groups> turns(group, at.valid());
-  Stage stage(passed.tiles++);
+  Stage stage = memory.stage_of(passed.tiles++);
   prim::wait_for_phase(memory.q_filled, passed.queries++ & 1u);
   stage.await_filled(memory.k_filled);
   prim::fence_products(s[0]);
@@ -207,7 +223,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   for (; at.valid(); ++passed.tiles) {
     const Stage before = stage;
     const auto masks = masks_and_advance();
-    stage = Stage(passed.tiles);
+    stage = memory.stage_of(passed.tiles);
     stage.await_filled(memory.k_filled);
     turns.await();
     prim::fence_products(s[0]);
@@ -275,6 +291,7 @@ int describe_for_attend(const TileShape& shape, std::span<const QuerySegment> qu
 
 template <class Shape>
 int launch_hopper_attend(const AttendParams& params, unsigned grid, Stream stream) {
+  if (Shape::tuning.persistent) grid = std::min(grid, prim::multiprocessors());
   return prim::launch(hopper_attend<Shape>, {grid, Shape::threads, Shape::shared_bytes}, stream, params);
 }
 

@@ -136,14 +136,14 @@ __device__ __forceinline__ void round_to_operand(std::uint32_t (&p)[steps][4], c
   }
 }
 
-/// One of two buffers that tiles pass through: barriers `filled` and `emptied` of 8 bytes for each.
+/// One of the buffers that tiles pass through: barriers `filled` and `emptied` of 8 bytes for each.
 struct Stage {
   std::uint32_t index;
   unsigned parity;  ///< of the phases in which this tile passes
 
-  __device__ __forceinline__ explicit Stage(int tile)
-      : index(static_cast<std::uint32_t>(tile % 2)), parity(static_cast<unsigned>(tile / 2 % 2)) {}
-  /// The buffer's barrier among two.
+  __device__ __forceinline__ explicit Stage(int tile, int count = 2)
+      : index(static_cast<std::uint32_t>(tile % count)), parity(static_cast<unsigned>(tile / count % 2)) {}
+  /// The buffer's barrier among those of all.
   __device__ __forceinline__ std::uint32_t of(std::uint32_t barriers) const { return barriers + index * 8; }
   __device__ __forceinline__ void await_filled(std::uint32_t filled) const { prim::wait_for_phase(of(filled), parity); }
   /// Passes at once for the first tile of a buffer.

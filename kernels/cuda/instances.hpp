@@ -1,6 +1,7 @@
 #pragma once
 /// The kernels that each source file instantiates, tightest first within an element type.
 
+#include <string>
 #include <vector>
 
 #include "kernels/cuda/attend_kernels.hpp"
@@ -13,7 +14,7 @@ std::vector<AttendKernel> hopper_forward_instances();
 std::vector<AttendKernel> hopper_gradients_instances();
 std::vector<AttendKernel> hopper_query_gradient_instances();
 std::vector<AttendKernel> hopper_wide_gradients_instances();
-/// To be compared with the usual kernels on a device (bench --kernel attend-variants).
+/// Others that a choice may name, when bench --kernel attend-variants has found them faster.
 std::vector<AttendKernel> hopper_variants();
 std::vector<AttendKernel> forward_instances();
 std::vector<AttendKernel> query_gradient_instances();
@@ -28,6 +29,14 @@ inline constexpr DType dtype_of_element<Bf16> = DType::bf16;
 template <>
 inline constexpr DType dtype_of_element<Fp16> = DType::fp16;
 
+/// As AttendKernel has it.
+inline std::string kernel_name(TilePass pass, const TileSize& tile) {
+  std::string name = name_of(pass);
+  name.append(" ").append(std::to_string(tile.rows)).append("x").append(std::to_string(tile.columns));
+  if (tile.heads > 1) name.append(" of ").append(std::to_string(tile.heads)).append(" heads");
+  return name;
+}
+
 /// The entry of a kernel that its shape describes.
 template <class Shape>
 AttendKernel instance(TilePass pass, int architecture, int (*launch)(const AttendParams&, unsigned, Stream)) {
@@ -39,7 +48,8 @@ AttendKernel instance(TilePass pass, int architecture, int (*launch)(const Atten
           .shared_bytes = Shape::shared_bytes,
           .tile = Shape::tile,
           .owner = pass == TilePass::key_gradients || pass == TilePass::gradients ? Owner::keys : Owner::queries,
-          .launch = launch};
+          .launch = launch,
+          .name = kernel_name(pass, Shape::tile)};
 }
 
 /// The same of a kernel for Hopper alone.

@@ -33,8 +33,8 @@ TileShape shape_of(const AttentionCase& c) {
 
 template <class T>
 const AttendKernel& kernel_for(TilePass pass, const AttentionCase& c, int architecture = 80,
-                               std::int64_t queries = many_queries) {
-  const AttendKernel* kernel = find_attend_kernel(pass, shape_of<T>(c), {architecture}, {}, queries);
+                               std::int64_t queries = AttendRequest{}.queries) {
+  const AttendKernel* kernel = find_attend_kernel({pass, shape_of<T>(c), queries}, {architecture});
   REQUIRE(kernel != nullptr);
   return *kernel;
 }
@@ -75,7 +75,7 @@ void check_on_hopper(const AttentionCase& c, unsigned seed) {
   CHECK(attention.query_gradient_error() < attention.tolerance());
   CHECK(attention.key_gradients_error() < attention.tolerance());
 
-  const AttendKernel* gradients = find_attend_kernel(TilePass::gradients, shape_of<T>(c), {90});
+  const AttendKernel* gradients = find_attend_kernel({TilePass::gradients, shape_of<T>(c)}, {90});
   if (gradients == nullptr) return;
   Attention<T> again(c, seed);
   again.clear_query_gradients();

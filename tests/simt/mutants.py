@@ -51,9 +51,10 @@ SOURCES = {
 
 def parse():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--folder", required=True)
     parser.add_argument("--source", required=True)
-    parser.add_argument("--compiler", required=True)
+    parser.add_argument("--texts-only", action="store_true", help="whether what mutants replace is still there")
+    parser.add_argument("--folder", default=".")
+    parser.add_argument("--compiler", default="c++")
     parser.add_argument("--only", default="")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--link", nargs="+", default=[])
@@ -69,12 +70,20 @@ class Mutant:
         self.source = pathlib.Path(options.source)
         self.folder = pathlib.Path(options.folder) / f"mutant{number}"
 
+    def original(self):
+        return (self.source / KERNELS / self.file).read_text()
+
+    def misplaced(self):
+        """Why the fault has no place; None if it has one."""
+        count = self.original().count(self.text)
+        return None if count == 1 else f"{self.what}: its text stands {count} times in {self.file}"
+
     def run(self):
         """A line for the reader, and whether the tests noticed."""
         began = time.time()
-        original = (self.source / KERNELS / self.file).read_text()
-        if original.count(self.text) != 1:
-            return f"{self.what}: its text stands {original.count(self.text)} times in {self.file}", None
+        if misplaced := self.misplaced():
+            return misplaced, None
+        original = self.original()
         shutil.rmtree(self.folder, ignore_errors=True)
         (self.folder / KERNELS).mkdir(parents=True)
         (self.folder / KERNELS / self.file).write_text(original.replace(self.text, self.replacement))
@@ -132,6 +141,10 @@ def main():
     options = parse()
     chosen = [NO_FAULT, *(entry for entry in (*MUTANTS, *HOPPER_MUTANTS) if options.only in entry[0])]
     mutants = [Mutant(options, number, entry) for number, entry in enumerate(chosen)]
+    if options.texts_only:
+        misplaced = [line for mutant in mutants if (line := mutant.misplaced())]
+        print(*misplaced, f"{len(mutants) - 1} mutants, {len(misplaced)} without a place", sep="\n")
+        return bool(misplaced)
     bad = 0
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         for mutant, (line, noticed) in zip(mutants, pool.map(Mutant.run, mutants)):

@@ -3,6 +3,8 @@
 #include <map>
 #include <random>
 #include <set>
+#include <string>
+#include <tuple>
 
 #include "catch.hpp"
 #include "kernels/cuda/attend_kernels.hpp"
@@ -12,9 +14,11 @@ namespace {
 
 using namespace distattn::kernels::cuda;
 using distattn::Band;
+using distattn::Coverage;
 using distattn::DType;
 using distattn::Run;
 using distattn::kernels::Heads;
+using distattn::kernels::TileShape;
 
 constexpr TileSize small{6, 8};
 
@@ -140,9 +144,9 @@ TEST_CASE("rows that see nothing get a block only where they must be written", "
 }
 
 TEST_CASE("query heads share a block where they share their keys and leave half of it empty", "[simt]") {
-  const auto heads_of_block = [](const Heads& heads, std::int64_t queries = 64, const char* variant = "") {
-    const AttendKernel* kernel =
-        find_attend_kernel(TilePass::forward, {DType::bf16, 1, heads, 128, 128}, {90}, variant, queries);
+  const auto heads_of_block = [](const Heads& heads, std::int64_t queries = 64, const char* name = "") {
+    const AttendRequest request{TilePass::forward, {DType::bf16, 1, heads, 128, 128}, queries, {}, name};
+    const AttendKernel* kernel = find_attend_kernel(request, {90}, {});
     REQUIRE(kernel != nullptr);
     return kernel->tile.heads;
   };
@@ -153,30 +157,67 @@ TEST_CASE("query heads share a block where they share their keys and leave half 
   CHECK(heads_of_block({.q_count = 1, .per_kv = 4}) == 1);
   CHECK(heads_of_block({.q_count = 4, .kv_count = 4}) == 1);
   CHECK(heads_of_block({.q_count = 4, .per_kv = 4}, 65) == 1);
-  CHECK(heads_of_block({.q_count = 4, .per_kv = 4}, 65, "64x128 of 2 heads") == 2);
-  CHECK(heads_of_block({.q_count = 4, .kv_count = 4}, 65, "64x128 of 2 heads") == 1);
+  CHECK(heads_of_block({.q_count = 4, .per_kv = 4}, 65, "forward 64x128 of 2 heads") == 2);
+  CHECK(heads_of_block({.q_count = 4, .kv_count = 4}, 65, "forward 64x128 of 2 heads") == 1);
+}
+
+TEST_CASE("a choice takes the place of the first kernel of its family", "[simt]") {
+  const AttendChoice choices[] = {{TilePass::forward, 90, 128, 128, Coverage::full, "forward 128x176"},
+                                  {TilePass::forward, 90, 64, 64, Coverage::full, "no kernel"}};
+  const auto name = [&](AttendRequest request, int architecture = 90) {
+    const AttendKernel* kernel = find_attend_kernel(request, {architecture}, choices);
+    REQUIRE(kernel != nullptr);
+    return kernel->name;
+  };
+  const TileShape shape{DType::bf16, 1, {.q_count = 8, .kv_count = 2, .per_kv = 4}, 128, 128};
+  AttendRequest request{TilePass::forward, shape, 512, Coverage::full};
+  CHECK(name(request) == "forward 128x176");
+  CHECK(name(request, 80) == find_attend_kernel(request, {80}, {})->name);
+  request.name = "forward 128x96";
+  CHECK(name(request) == "forward 128x96");
+  request.name = "gradients 128x64";
+  CHECK(name(request) == "forward 128x176");
+  request = {TilePass::forward, shape, 512, Coverage::partial};
+  CHECK(name(request) == "forward 128x128");
+  request = {TilePass::forward, shape, 64, Coverage::full};
+  CHECK(name(request) == "forward 64x128 of 2 heads");
+  request = {TilePass::forward, {DType::bf16, 1, {}, 64, 64}, 512, Coverage::full};
+  CHECK(name(request) == "forward 128x128");
+}
+
+TEST_CASE("names tell the kernels of a family apart, and what has been chosen exists", "[simt]") {
+  std::set<std::tuple<TilePass, DType, int, int, int, std::string>> names;
+  for (const AttendKernel& each : attend_kernels()) {
+    CAPTURE(each.name);
+    CHECK(names.emplace(each.pass, each.dtype, each.architecture, each.head_dim, each.value_dim, each.name).second);
+  }
+  for (const AttendChoice& choice : attend_choices()) {
+    CAPTURE(choice.name);
+    CHECK(names.count({choice.pass, DType::bf16, choice.architecture, choice.head_dim, choice.value_dim,
+                       std::string(choice.name)}) == 1);
+  }
 }
 
 TEST_CASE("the tightest kernel is chosen, and a miss says what exists", "[simt]") {
-  const AttendKernel* kernel = find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 80, 64}, {90});
+  const AttendKernel* kernel = find_attend_kernel({TilePass::forward, {DType::bf16, 1, {}, 80, 64}}, {90});
   REQUIRE(kernel != nullptr);
   CHECK(kernel->head_dim == 96);
-  kernel = find_attend_kernel(TilePass::key_gradients, {DType::fp16, 1, {}, 192, 192}, {80});
+  kernel = find_attend_kernel({TilePass::key_gradients, {DType::fp16, 1, {}, 192, 192}}, {80});
   REQUIRE(kernel != nullptr);
   CHECK((kernel->head_dim == 256 && kernel->owner == Owner::keys));
-  CHECK(find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 64, 64}, {75}) == nullptr);
+  CHECK(find_attend_kernel({TilePass::forward, {DType::bf16, 1, {}, 64, 64}}, {75}) == nullptr);
   for (const int architecture : {80, 89, 90, 100}) {
-    kernel = find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 128, 128}, {architecture});
+    kernel = find_attend_kernel({TilePass::forward, {DType::bf16, 1, {}, 128, 128}}, {architecture});
     REQUIRE(kernel != nullptr);
     CHECK(kernel->architecture == (architecture == 90 ? 90 : 80));
   }
-  CHECK(find_attend_kernel(TilePass::forward, {DType::fp64, 1, {}, 64, 64}, {90}) == nullptr);
+  CHECK(find_attend_kernel({TilePass::forward, {DType::fp64, 1, {}, 64, 64}}, {90}) == nullptr);
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     for (int dim = 8; dim <= 256; dim += 8) CHECK(why_no_attend_kernel(dtype, dim, dim, {80}).empty());
   }
   for (const AttendKernel& each : attend_kernels()) CHECK((each.shared_bytes > 0 && each.shared_bytes <= 227 * 1024));
-  CHECK(find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 64, 64}, {89, 99 * 1024}) != nullptr);
-  CHECK(find_attend_kernel(TilePass::forward, {DType::bf16, 1, {}, 256, 256}, {89, 99 * 1024}) == nullptr);
+  CHECK(find_attend_kernel({TilePass::forward, {DType::bf16, 1, {}, 64, 64}}, {89, 99 * 1024}) != nullptr);
+  CHECK(find_attend_kernel({TilePass::forward, {DType::bf16, 1, {}, 256, 256}}, {89, 99 * 1024}) == nullptr);
   const std::string why = why_no_attend_kernel(DType::fp64, 64, 32, {90});
   CHECK(why.find("fp64 with head dimension 64/32 on sm_90") != std::string::npos);
   CHECK(why.find("bf16 192/128 from sm_80") != std::string::npos);

@@ -111,6 +111,13 @@ class Engine {
 
 class Transport;
 
+/// A kernel of a device that has several for the same tiles.
+struct KernelVariant {
+  std::string part;   ///< of a pass: kernels of one part are in each other's place
+  std::string name;   ///< for DeviceOptions::variant
+  bool used = false;  ///< unless another is named
+};
+
 /// Works for one run at a time, from load() to store(), whichever of its tables that is for.
 class Device : public Engine {
  public:
@@ -118,9 +125,8 @@ class Device : public Engine {
   virtual MemorySpace space() const = 0;
   /// Why this device cannot compute `problem`, naming what it can; empty if it can.
   virtual std::string why_not(const Problem& problem, Pass pass) const = 0;
-  /// Kernels that compute tiles of `pass` in place of the usual ones, for DeviceOptions::variant to name: to be
-  /// compared.
-  virtual std::vector<std::string> variants(const Problem& problem, Pass pass) const {
+  /// Kernels among which this device has a choice for tiles of `pass`; empty where it has none.
+  virtual std::vector<KernelVariant> variants(const Problem& problem, Pass pass) const {
     static_cast<void>(problem), static_cast<void>(pass);
     return {};
   }

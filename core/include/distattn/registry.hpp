@@ -41,9 +41,9 @@ enum class GradientOrder : std::uint8_t {
 };
 
 struct DeviceOptions {
-  int threads = 0;            ///< a rank computes with; 0: cores / ranks of this process, at least 1
-  int local_ranks = 1;        ///< ranks that share this process's cores
-  Allocator allocator = {};   ///< of a caller that plans its memory; empty: the device's own
+  int threads = 0;           ///< a rank computes with; 0: cores / ranks of this process, at least 1
+  int local_ranks = 1;       ///< ranks that share this process's cores
+  Allocator allocator = {};  ///< of a caller that plans its memory; empty: the device's own
   /// This rank among those of its machine: which GPU it uses, where there are several. That is the CUDA runtime's
   /// current one in whatever thread has called the device, or a handle that computes on it; it is not set back.
   int local_rank = 0;
@@ -52,7 +52,7 @@ struct DeviceOptions {
   void* stream = nullptr;
   std::string provider = {};  ///< of forward tiles, as "cudnn"; empty: the device's usual one
   GradientOrder gradient_order = GradientOrder::any;
-  std::string variant = {};  ///< of Device::variants(), for the pass that has it; empty: the usual kernels
+  std::string variant = {};  ///< of Device::variants(), for the pass that has it; empty: those that are used
 };
 
 /// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason.
