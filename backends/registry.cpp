@@ -87,7 +87,11 @@ std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const Bootstrap
   if (!between_processes(found)) {
     refuse("bootstrap " + found.info.name + " does not join processes (its ranks share one) choose another");
   }
-  return found.make_bootstrap(options);
+  if (!(options.timeout_s > 0)) refuse("the timeout is not above 0 (no rank is that fast) give seconds");
+  constexpr double years = 1e8;  // as good as for ever, and clocks can count so far
+  BootstrapOptions asked = options;
+  asked.timeout_s = std::min(asked.timeout_s, years);
+  return found.make_bootstrap(asked);
 }
 
 std::unique_ptr<Transport> make_transport(std::string_view name, Bootstrap& bootstrap) {

@@ -9,11 +9,13 @@
 namespace distattn::backends {
 namespace {
 
-/// From the lowest to behind the highest byte of a tensor's elements.
-struct Extent {
-  const std::byte* begin;
-  const std::byte* end;
-};
+bool overlap(const ConstTensorView& a, const ConstTensorView& b) {
+  const Extent one = extent_of(a), other = extent_of(b);
+  const std::less<const std::byte*> before;
+  return before(one.begin, other.end) && before(other.begin, one.end);
+}
+
+}  // namespace
 
 Extent extent_of(const ConstTensorView& tensor) {
   std::int64_t low = 0, high = 0;
@@ -25,14 +27,6 @@ Extent extent_of(const ConstTensorView& tensor) {
   const auto bytes = static_cast<std::int64_t>(size_of(tensor.dtype));
   return {tensor.data + low * bytes, tensor.data + (high + 1) * bytes};
 }
-
-bool overlap(const ConstTensorView& a, const ConstTensorView& b) {
-  const Extent one = extent_of(a), other = extent_of(b);
-  const std::less<const std::byte*> before;
-  return before(one.begin, other.end) && before(other.begin, one.end);
-}
-
-}  // namespace
 
 ConstTensorView view(const Bindings& bindings, Tensor tensor) {
   switch (tensor) {

@@ -1,23 +1,14 @@
 #include "backends/cuda/mirror.hpp"
 
+#include "backends/tensors.hpp"
+
 namespace distattn::backends::cuda {
 namespace {
-
-/// Bytes from a tensor's first element to its last.
-template <class Byte>
-std::size_t extent(const BasicTensorView<Byte>& tensor) {
-  std::int64_t last = 0;
-  for (std::size_t axis = 0; axis < 4; ++axis) {
-    if (tensor.shape[axis] == 0) return 0;
-    last += (tensor.shape[axis] - 1) * tensor.strides[axis];
-  }
-  return static_cast<std::size_t>(last + 1) * size_of(tensor.dtype);
-}
 
 /// Whether nothing lies between its elements.
 bool is_dense(const TensorView& tensor) {
   const std::int64_t count = tensor.shape[0] * tensor.shape[1] * tensor.shape[2] * tensor.shape[3];
-  return extent(tensor) == static_cast<std::size_t>(count) * size_of(tensor.dtype);
+  return extent_of(tensor).bytes() == static_cast<std::size_t>(count) * size_of(tensor.dtype);
 }
 
 }  // namespace
@@ -25,11 +16,12 @@ bool is_dense(const TensorView& tensor) {
 template <class Byte>
 BasicTensorView<Byte> Mirror::mirrored(const BasicTensorView<Byte>& tensor, Copy& copy, bool copy_in, Stream& stream) {
   if (tensor.data == nullptr || tensor.space == MemorySpace::cuda) return tensor;
-  const std::size_t bytes = extent(tensor);
+  const Extent extent = extent_of(tensor);
+  const std::size_t bytes = extent.bytes();
   if (bytes > copy.bytes) copy = {driver_.allocate(bytes, MemorySpace::cuda), bytes};
-  if (copy_in && bytes > 0) stream.copy(copy.memory.get(), tensor.data, bytes);
+  if (copy_in && bytes > 0) stream.copy(copy.memory.get(), extent.begin, bytes);
   BasicTensorView<Byte> on_device = tensor;
-  on_device.data = copy.memory.get();
+  on_device.data = copy.memory.get() + (tensor.data - extent.begin);
   on_device.space = MemorySpace::cuda;
   return on_device;
 }
@@ -74,8 +66,9 @@ void Mirror::fetch(const Bindings& bindings, Pass pass, Stream& stream) {
 }
 
 void Mirror::fetch(const TensorView& tensor, const Copy& copy, Stream& stream) {
-  if (tensor.data == nullptr || tensor.space == MemorySpace::cuda || extent(tensor) == 0) return;
-  stream.copy(tensor.data, copy.memory.get(), extent(tensor));
+  const Extent extent = extent_of(tensor);
+  if (tensor.space == MemorySpace::cuda || extent.bytes() == 0) return;
+  stream.copy(tensor.data - (tensor.data - extent.begin), copy.memory.get(), extent.bytes());
 }
 
 }  // namespace distattn::backends::cuda

@@ -102,10 +102,12 @@ void StagedTransport::abort(const Error& error) noexcept {
   over_.abort(error);
 }
 
+/// Listens itself only while somebody does: it may go before `over_`.
 void StagedTransport::on_failure(std::function<void(const Error&)> listener) {
+  if (!listener) return over_.on_failure(nullptr);
   over_.on_failure([this, listener = std::move(listener)](const Error& error) {
     ending_->end(error);
-    if (listener) listener(error);
+    listener(error);
   });
 }
 

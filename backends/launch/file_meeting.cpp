@@ -15,11 +15,19 @@ std::string boot_identity() {
   return boot;
 }
 
-std::string node_identity() {
-  char network[64] = {};
-  const ssize_t length = ::readlink("/proc/self/ns/net", network, sizeof network - 1);
-  return boot_identity() + "/" + std::string(network, static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+namespace {
+
+/// Name of one of this process's namespaces, as "net:[4026531840]".
+std::string namespace_of(const char* kind) {
+  char name[64] = {};
+  const ssize_t length = ::readlink((std::string("/proc/self/ns/") + kind).c_str(), name, sizeof name - 1);
+  return length > 0 ? std::string(name, static_cast<std::size_t>(length)) : std::string(kind) + ":unknown";
 }
+
+}  // namespace
+
+std::string node_identity() { return boot_identity() + "/" + namespace_of("net"); }
+std::string pid_namespace() { return namespace_of("pid"); }
 
 std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const Variables& variables,
                                         double timeout_s) {

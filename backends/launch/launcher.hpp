@@ -43,5 +43,7 @@ std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const
 std::string boot_identity();
 /// Names the machine, and the network namespace in it: ranks of one node reach each other by loopback.
 std::string node_identity();
+/// The same where process numbers mean the same processes.
+std::string pid_namespace();
 
 }  // namespace distattn::backends::launch

@@ -23,8 +23,10 @@ namespace {
 
 constexpr auto longest_pause = std::chrono::milliseconds(50);
 
+/// A process that cannot be seen from here is not known to be gone: containers that share a network have pids of their
+/// own.
 bool gone(const MeetingFile::Claim& claim) {
-  return claim.node == node_identity() && ::kill(claim.pid, 0) != 0 && errno == ESRCH;
+  return claim.node == node_identity() && claim.pids == pid_namespace() && ::kill(claim.pid, 0) != 0 && errno == ESRCH;
 }
 
 [[noreturn]] void fail_on(const std::string& path, const char* what) {
@@ -105,7 +107,8 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point de
     refuse(fmt::format("rank {} has already come (two processes have DISTATTN_RANK={}) start each once", *wish, *wish));
   }
   own_ = claims_.size();
-  append(fmt::format("claim {} {} {}\n", wish ? std::to_string(*wish) : "-", node_identity(), ::getpid()));
+  append(fmt::format("claim {} {} {} {}\n", wish ? std::to_string(*wish) : "-", node_identity(), pid_namespace(),
+                     ::getpid()));
   return true;
 }
 
@@ -147,7 +150,7 @@ void MeetingFile::read() {
     } else if (kind == "claim") {
       Claim claim;
       std::string wish;
-      words >> wish >> claim.node >> claim.pid;
+      words >> wish >> claim.node >> claim.pids >> claim.pid;
       if (wish != "-") claim.wish = std::atoi(wish.c_str());
       claims_.push_back(claim);
     } else if (kind == "listen") {

@@ -15,6 +15,7 @@ class MeetingFile {
   struct Claim {
     std::optional<Rank> wish;
     std::string node;
+    std::string pids;  ///< namespace that `pid` counts in
     int pid = 0;
   };
 

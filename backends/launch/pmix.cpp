@@ -1,6 +1,10 @@
 #include <pmix.h>
 
+#include <condition_variable>
 #include <cstring>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <sstream>
 
 #include <fmt/core.h>
@@ -48,14 +52,25 @@ class Client {
     PMIX_VALUE_DESTRUCT(&value);
     check("PMIx_Commit", PMIx_Commit());
   }
-  void fence() {
-    pmix_info_t info;
-    bool collect = true;
-    PMIX_INFO_CONSTRUCT(&info);
-    PMIX_INFO_LOAD(&info, PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
-    const pmix_status_t status = PMIx_Fence(nullptr, 0, &info, 1);
-    PMIX_INFO_DESTRUCT(&info);
-    check("PMIx_Fence", status);
+  /// Returns when all ranks have come here.
+  void fence(Clock::time_point deadline) {
+    const auto fence = std::make_shared<Fence>();
+    PMIX_INFO_LOAD(&fence->collect, PMIX_COLLECT_DATA, &fence->yes, PMIX_BOOL);
+    // Freed by the answer, which may come when nobody waits for it any more.
+    auto* const kept = new std::shared_ptr<Fence>(fence);
+    const pmix_status_t begun = PMIx_Fence_nb(nullptr, 0, &fence->collect, 1, Fence::answer, kept);
+    if (begun != PMIX_SUCCESS) {
+      delete kept;
+      if (begun != PMIX_OPERATION_SUCCEEDED) fail("PMIx_Fence_nb", begun);
+      return;
+    }
+    const auto status = fence->wait(deadline);
+    if (!status) {
+      throw Error(ErrorKind::timeout, fmt::format("not all of {} ranks have come (rank {} has waited for the timeout) "
+                                                  "look for those that hang, or give a longer --timeout",
+                                                  place().size, self_.rank));
+    }
+    check("PMIx_Fence_nb", *status);
   }
   std::string text_of_rank_zero() {
     pmix_value_t* value = get(address_key, 0);
@@ -80,6 +95,36 @@ class Client {
     return found;
   }
 
+  /// Of which the server says when it is over, on a thread of its own.
+  class Fence {
+   public:
+    Fence() { PMIX_INFO_CONSTRUCT(&collect); }
+    ~Fence() { PMIX_INFO_DESTRUCT(&collect); }
+    Fence(const Fence&) = delete;
+    Fence& operator=(const Fence&) = delete;
+
+    static void answer(pmix_status_t status, void* kept) {
+      const std::unique_ptr<std::shared_ptr<Fence>> fence(static_cast<std::shared_ptr<Fence>*>(kept));
+      const std::scoped_lock lock((*fence)->mutex_);
+      (*fence)->status_ = status;
+      (*fence)->over_.notify_all();
+    }
+    /// Nothing where it is not over in time.
+    std::optional<pmix_status_t> wait(Clock::time_point deadline) {
+      std::unique_lock lock(mutex_);
+      over_.wait_until(lock, deadline, [&] { return status_.has_value(); });
+      return status_;
+    }
+
+    pmix_info_t collect;
+    bool yes = true;
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable over_;
+    std::optional<pmix_status_t> status_;
+  };
+
   pmix_proc_t self_{};
 };
 
@@ -97,6 +142,7 @@ class PmixBootstrap final : public ProcessBootstrap {
 }  // namespace
 
 static std::unique_ptr<Bootstrap> meet_through_pmix(double timeout_s) {
+  const auto all_come_by = after_seconds(timeout_s);
   auto client = std::make_unique<Client>();
   const Place place = client->place();
   if (place.rank == 0) {
@@ -105,10 +151,10 @@ static std::unique_ptr<Bootstrap> meet_through_pmix(double timeout_s) {
     std::string text = token;
     for (const Endpoint& endpoint : listening.endpoints) text += fmt::format(" {} {}", endpoint.host, endpoint.port);
     client->put(text);
-    client->fence();
+    client->fence(all_come_by);
     return std::make_unique<PmixBootstrap>(std::move(client), place, listening.socket, token, timeout_s);
   }
-  client->fence();
+  client->fence(all_come_by);
   std::istringstream words(client->text_of_rank_zero());
   Whereabouts where;
   words >> where.token;

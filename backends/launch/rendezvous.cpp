@@ -97,7 +97,7 @@ class Gathering {
     entries_.assign(1, {listener_.fd(), POLLIN, 0});
     for (const Newcomer& newcomer : newcomers_) entries_.push_back({newcomer.socket().fd(), POLLIN, 0});
     for (const Socket& socket : sockets_) {
-      if (socket) entries_.push_back({socket.fd(), POLLIN, 0});
+      if (socket) entries_.push_back({socket.fd(), POLLRDHUP, 0});  // nobody reads its heartbeats yet
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
     ::poll(entries_.data(), entries_.size(), static_cast<int>(std::clamp<std::int64_t>(left, 1, 200)));

@@ -153,9 +153,8 @@ std::optional<std::size_t> receive_some(const Socket& socket, std::span<std::byt
 }
 
 bool closed(const Socket& socket) {
-  char byte = 0;
-  const ssize_t got = ::recv(socket.fd(), &byte, 1, MSG_PEEK);
-  return got == 0 || (got < 0 && !would_block(errno));
+  pollfd entry{socket.fd(), POLLRDHUP, 0};
+  return ::poll(&entry, 1, 0) > 0;
 }
 
 bool send_all(const Socket& socket, std::span<const std::byte> bytes, Clock::time_point deadline) {

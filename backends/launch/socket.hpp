@@ -54,7 +54,7 @@ bool receive_all(const Socket& socket, std::span<std::byte> bytes, Clock::time_p
 std::optional<std::size_t> send_some(const Socket& socket, std::span<const std::byte> bytes);
 std::optional<std::size_t> receive_some(const Socket& socket, std::span<std::byte> bytes);
 
-/// Whether the peer has closed and nothing is left to read. Consumes nothing.
+/// Whether the peer has closed, whatever of what it sent is still to be read. Consumes nothing.
 bool closed(const Socket& socket);
 
 }  // namespace distattn::backends::launch

@@ -12,6 +12,9 @@ SplitTransport::SplitTransport(const Library& library, cuda::Driver& driver, Boo
   on_failure(nullptr);
 }
 
+/// The far half goes first, while the near one still waits for other ranks to end.
+SplitTransport::~SplitTransport() { near_.on_failure(nullptr); }
+
 Event SplitTransport::submit(const Step& step, BufferTable& buffers, std::span<const Event> after) {
   return step.lane == Lane::far ? far_.submit(step, buffers, after) : near_.submit(step, buffers, after);
 }

@@ -13,6 +13,7 @@ class SplitTransport final : public Transport {
  public:
   /// `far` reaches host memory: its messages pass through pinned memory.
   SplitTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap, std::unique_ptr<Transport> far);
+  ~SplitTransport() override;
 
   std::string_view name() const override { return name_; }
   Rank rank() const override { return near_.rank(); }

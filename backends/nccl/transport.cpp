@@ -119,9 +119,11 @@ class NcclTransport::StepWatch final : public cuda::Watch {
 NcclTransport::NcclTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap, Lanes lanes)
     : rank_(bootstrap.rank()), size_(bootstrap.size()), control_(bootstrap.control()), order_(lanes) {
   expect_gpus_of_their_own(driver, bootstrap);
-  on_failure(nullptr);
+  // Who reports a failure while communicators start must not find this half made, nor gone where one does not.
+  if (control_ != nullptr) control_->on_failure([ending = ending_](const Error& error) { ending->end(error); });
   near_.emplace(library, driver, shared_id(library, bootstrap), rank_, size_, *ending_);
   if (lanes == Lanes::both) far_.emplace(library, driver, shared_id(library, bootstrap), rank_, size_, *ending_);
+  on_failure(nullptr);
 }
 
 /// An abort could overtake the last messages, which other ranks still wait for.

@@ -33,8 +33,8 @@ UcxTransport::UcxTransport(Bootstrap& bootstrap)
   near_.worker().set_addresses(exchange_addresses(bootstrap, near_.worker()));
   far_.worker().set_addresses(exchange_addresses(bootstrap, far_.worker()));
   segments_.settle();
-  on_failure(nullptr);
   serving_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
+  on_failure(nullptr);  // last: where this throws, nobody may call it
 }
 
 UcxTransport::~UcxTransport() { control_.on_failure(nullptr); }

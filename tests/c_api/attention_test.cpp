@@ -52,6 +52,8 @@ TEST_CASE("misuse is a status and a message, never an exception") {
   create([&] { attempt.options.schedule = "spiral"; }, "spiral");
   create([&] { attempt.options.backend = "abacus"; }, "abacus");
   create([&] { attempt.options.mode = 8; }, "mode");
+  create([&] { attempt.options.node_size = -1; }, "routes with -1 ranks a node");
+  create([&] { attempt.options.node_size = 1, attempt.options.ahead = -2; }, "-2 steps early");
   const distattn_band band = {0, tokens, 0, tokens, 0, tokens};
   const std::int64_t ends[] = {0, tokens};
   const auto with_band = [&](auto change) {
@@ -111,6 +113,11 @@ TEST_CASE("tensors that are not the rank's shard are refused by name") {
       v.tensor.device.device_type = 99;
       refused("device 99");
       v.tensor.device.device_type = 1;
+      tensors.v = &whole_v.tensor;
+      whole_v.tensor.device.device_type = 2;
+      refused("rank 0's v lies on a GPU (backend reference does not reach it)");
+      whole_v.tensor.device.device_type = 1;
+      tensors.v = &v.tensor;
       v.tensor.ndim = 2;
       refused("2 dimensions");
       CHECK(distattn_backward(attention, &tensors) == DISTATTN_USAGE);

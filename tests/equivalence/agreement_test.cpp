@@ -76,6 +76,8 @@ TEST_CASE("no handle is made where a rank's plan is another than rank 0's") {
       [](Request& r) { r.problem.scale = 0.25; },
       [](Request& r) { r.problem.dtype = DType::bf16; },
       [](Request& r) { r.problem.seq_q = 47; },
+      [](Request& r) { r.options.routes.node_size = 1; },
+      [](Request& r) { r.options.routes.node_size = 2; },
   };
   for (const auto& change : changes) {
     CHECK_THAT(error_when_last_asks(change), contains_text("rank 2 differs from rank 0"));
@@ -99,6 +101,13 @@ TEST_CASE("plans that ranks bring along are compared too") {
   };
   CHECK_NOTHROW(run(again));
   CHECK_THROWS_WITH(run(other), contains_text("rank 1 differs from rank 0"));
+}
+
+TEST_CASE("a name that ranks cannot tell each other is refused") {
+  const Request request = usual();
+  Schedule schedule = AttentionPlan(request.problem, ranks, request.options).schedule(Pass::forward);
+  schedule.outline.name = std::string(2000, 'x');
+  CHECK_THROWS_WITH(AttentionPlan({schedule}), contains_text("name has 2000 characters"));
 }
 
 TEST_CASE("rank 0 of the transport chooses what auto means") {

@@ -176,9 +176,11 @@ TEST_CASE("tensors in any order and type of elements are converted on the way") 
   run.options = options;
   run.ranks = 3;
   const ExactResult dense = run_sharded(inputs, run);
-  run.order = test::MemoryOrder::heads_last;
-  const ExactResult strided = run_sharded(inputs, run);
-  CHECK(dense.o == strided.o);
-  CHECK(dense.dq == strided.dq);
-  CHECK(dense.dk == strided.dk);
+  for (const auto order : {test::MemoryOrder::heads_last, test::MemoryOrder::backwards}) {
+    run.order = order;
+    const ExactResult strided = run_sharded(inputs, run);
+    CHECK(dense.o == strided.o);
+    CHECK(dense.dq == strided.dq);
+    CHECK(dense.dk == strided.dk);
+  }
 }

@@ -89,6 +89,13 @@ def benchmarks_are_of_one_process():
     expect(all(code == 2 and "2 processes" in errors for code, _, errors in ends), ends)
 
 
+def who_never_comes_is_a_timeout():
+    if not MPIRUN:
+        return
+    [(code, _, errors)] = under_mpirun(1, "run", *SHAPE, "--timeout", "2", beside=("sleep", "30"))
+    expect(code == 4 and "not all of 2 ranks have come" in errors, code, errors)
+
+
 def main():
     before = leftovers()
     for ranks, schedules in SCHEDULES.items():
@@ -99,6 +106,7 @@ def main():
     drawings_hold_all_ranks()
     programs_are_compared()
     benchmarks_are_of_one_process()
+    who_never_comes_is_a_timeout()
     expect_nothing_left(before)
 
 

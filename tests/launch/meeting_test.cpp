@@ -7,7 +7,9 @@
 
 #include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <functional>
+#include <limits>
 #include <thread>
 
 #include "backends/launch/bootstrap.hpp"
@@ -16,6 +18,7 @@
 #include "backends/launch/meeting_file.hpp"
 #include "catch.hpp"
 #include "distattn/error.hpp"
+#include "distattn/registry.hpp"
 
 using namespace distattn;
 using namespace distattn::backends::launch;
@@ -148,6 +151,19 @@ TEST_CASE("a file says who is missing, to all that came") {
   CHECK(!std::filesystem::exists(path));
 }
 
+TEST_CASE("a rank of a container with process numbers of its own is not taken for gone") {
+  const std::string path = scratch_path();
+  const auto claimed_by_others = [&](const std::string& pids) {
+    std::ofstream(path) << "ranks 2 token\nclaim - " << node_identity() << " " << pids << " 999999999\n";
+    MeetingFile file(path, 2, std::nullopt, after_seconds(patience_s));
+    const bool begun_anew = file.token() != "token";
+    std::filesystem::remove(path);
+    return !begun_anew;
+  };
+  CHECK(claimed_by_others("pid:[1]"));
+  CHECK_FALSE(claimed_by_others(pid_namespace()));
+}
+
 TEST_CASE("a process that is stopped while it holds the file does not stop the others") {
   const std::string path = scratch_path();
   MeetingFile first(path, 2, std::nullopt, after_seconds(patience_s));
@@ -208,6 +224,29 @@ TEST_CASE("a rank that does not come is named to those that have") {
     INFO(message);
     CHECK(message.find("rank 3 did not come") == 0);
   }
+}
+
+TEST_CASE("a rank that has come and talked is seen to go while others are awaited") {
+  Port port(3, patience_s);
+  const auto messages = messages_of(2, [&](Rank rank) {
+    if (rank == 0) {
+      port.meet(0);
+      return;
+    }
+    const Socket socket = port.silent(1);
+    const std::byte heartbeat{};
+    CHECK(send_some(socket, {&heartbeat, 1}) == 1u);
+  });
+  CHECK(messages[0].find("rank 1 is gone") == 0);
+}
+
+TEST_CASE("a timeout is above 0, and may be for ever") {
+  const auto message = [](double timeout_s) {
+    return messages_of(1, [&](Rank) { make_bootstrap("file", {scratch_path(), 1, timeout_s}); })[0];
+  };
+  CHECK(message(std::numeric_limits<double>::infinity()) == "");
+  CHECK(message(0).find("the timeout is not above 0") == 0);
+  CHECK(message(std::numeric_limits<double>::quiet_NaN()).find("the timeout is not above 0") == 0);
 }
 
 TEST_CASE("a rank of another number of ranks is turned away, and the others go on") {

@@ -79,9 +79,11 @@ def under_srun(ranks, *arguments):
     return finish([start([BINARY, *arguments], **place) for place in places])
 
 
-def under_mpirun(ranks, *arguments):
+def under_mpirun(ranks, *arguments, beside=()):
+    """`beside`: a command that mpirun starts as one more rank."""
     options = ("--allow-run-as-root", "--oversubscribe", "--bind-to", "none", "-n", ranks)
-    return finish([start([MPIRUN, *options, BINARY, *arguments])])
+    more = (":", "-n", "1", *beside) if beside else ()
+    return finish([start([MPIRUN, *options, BINARY, *arguments, *more])])
 
 
 def leftovers():

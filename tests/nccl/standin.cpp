@@ -38,7 +38,7 @@ struct Channel {
 std::mutex mutex;
 std::condition_variable changed;
 std::map<int, int> groups_started, groups_ended;  // by rank
-int failing_rank = 0, groups_to_failure = 0;
+int failing_rank = 0, groups_to_failure = 0, refused_rank = -1;
 bool fails_silently = false;
 int ids = 0, aborts = 0;
 
@@ -137,6 +137,11 @@ void standin_fail(int rank, int group, bool silent) {
   fails_silently = silent;
 }
 
+void standin_refuse(int rank) {
+  const std::scoped_lock lock(mutex);
+  refused_rank = rank;
+}
+
 int standin_aborts() {
   const std::scoped_lock lock(mutex);
   return aborts;
@@ -158,6 +163,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   if (config->blocking != 0 || rank < 0 || rank >= size) return ncclInvalidArgument;
   const std::scoped_lock lock(mutex);
+  if (rank == refused_rank) return ncclSystemError;
   *comm = new ncclComm{.rank = rank, .size = size, .polls_until_ready = 3};
   std::memcpy(&(*comm)->id, &id, sizeof(int));
   return ncclInProgress;
@@ -241,6 +247,8 @@ const char* ncclGetErrorString(ncclResult_t result) {
   switch (result) {
     case ncclRemoteError:
       return "remote process exited or there was a network error";
+    case ncclSystemError:
+      return "a system error";
     case ncclInvalidUsage:
       return "invalid usage";
     default:

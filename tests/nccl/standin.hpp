@@ -5,6 +5,8 @@ extern "C" {
 /// The messages of rank `rank`'s `group`-th group from now on, counted from 1, never arrive; its communicator reports
 /// an error, as when a link breaks, unless `silent`. 0: all arrive.
 void standin_fail(int rank, int group, bool silent);
+/// Rank `rank` cannot make a communicator from now on; -1: all can.
+void standin_refuse(int rank);
 /// Communicators that have been aborted so far.
 int standin_aborts();
 }

@@ -152,6 +152,19 @@ TEST_CASE("a link that breaks ends all ranks") {
   CHECK(failure_of(run_of("ring", 3)) == "");
 }
 
+TEST_CASE("a rank that cannot make a communicator ends all ranks") {
+  test::standin();
+  const auto refuse = of_standin<decltype(standin_refuse)>("standin_refuse");
+  for (const bool far_over_host : {false, true}) {
+    refuse(1);
+    const std::string what = failure_of(run_of("ring", 3, {.seed = seed, .far_over_host = far_over_host}));
+    refuse(-1);
+    CAPTURE(what);
+    CHECK(what.find("system error") != what.npos);
+    CHECK(failure_of(run_of("ring", 3, {.seed = seed, .far_over_host = far_over_host})) == "");
+  }
+}
+
 TEST_CASE("a rank that does not come is a timeout that names it") {
   test::standin();
   const auto fail = of_standin<decltype(standin_fail)>("standin_fail");

@@ -3,6 +3,7 @@
 #include "backends/cuda/device.hpp"
 
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstring>
@@ -97,8 +98,10 @@ TEST_CASE("masks, element types, wires and strides of tensors", "[simt]") {
   problem.mask.sinks = 3;
   problem.mask.name = "window and sinks";
   ShardedRun run = run_of("zigzag-ring/burst:zigzag", 2);
-  run.order = test::MemoryOrder::heads_last;
-  check(problem, run);
+  for (const auto order : {test::MemoryOrder::heads_last, test::MemoryOrder::backwards}) {
+    run.order = order;
+    check(problem, run);
+  }
 
   problem.mask = causal_mask();
   problem.mask.documents = {0, 11, 12, 30, 37};
@@ -128,6 +131,29 @@ TEST_CASE("messages pass through pinned memory where a transport reaches no othe
     };
     check(problem, run);
   }
+}
+
+TEST_CASE("nobody listens to a transport on behalf of a run that has ended", "[simt]") {
+  const Problem problem = problem_of(DType::fp32, 13, 1, 1, 8, 8);
+  ShardedRun run = run_of("ring", 2);
+  std::atomic<int> listened = 0, left = 0;
+  run.world = [&](int ranks, const auto& body) {
+    run_ranks(ranks, [&](Rank rank, Transport& transport) {
+      struct Counting final : test::HostOnly {
+        Counting(Transport& over, std::atomic<int>& count_) : HostOnly(over), count(count_) {}
+        void on_failure(std::function<void(const Error&)> listener) override {
+          if (listener) ++count;
+          HostOnly::on_failure(std::move(listener));
+        }
+        std::atomic<int>& count;
+      } host_only(transport, listened);
+      body(rank, host_only);
+      if (host_only.listens) ++left;
+    });
+  };
+  check(problem, run);
+  CHECK(listened == 4);  // two ranks, two passes
+  CHECK(left == 0);
 }
 
 TEST_CASE("clocks of host and GPU are compared again for every run", "[simt]") {

@@ -5,7 +5,7 @@
 
 namespace distattn::test {
 
-class HostOnly final : public Transport {
+class HostOnly : public Transport {
  public:
   /// `over` must outlive it.
   explicit HostOnly(Transport& over) : over_(over) {}
@@ -19,6 +19,12 @@ class HostOnly final : public Transport {
     return over_.submit(step, buffers, after);
   }
   void abort(const Error& error) noexcept override { over_.abort(error); }
+  void on_failure(std::function<void(const Error&)> listener) override {
+    listens = static_cast<bool>(listener);
+    over_.on_failure(std::move(listener));
+  }
+
+  bool listens = false;  ///< whether it would tell somebody of a failure
 
  private:
   Transport& over_;

@@ -53,6 +53,10 @@ class Shard {
         view_(dense_view(data_.data(), dtype, whole[0], tokens, whole[2], whole[3])) {
     if (order == MemoryOrder::heads_last)
       view_.strides = {tokens * whole[2] * whole[3], whole[2] * whole[3], 1, whole[2]};
+    if (order == MemoryOrder::backwards && tokens > 0) {
+      view_.data = view_.row(0, tokens - 1, 0);
+      view_.strides[1] = -view_.strides[1];
+    }
   }
 
   std::vector<std::byte> data_;

@@ -35,6 +35,7 @@ class Inputs {
 enum class MemoryOrder : std::uint8_t {
   dense,       ///< as [batch, sequence, heads, head_dim], inputs in the problem's type
   heads_last,  ///< as [batch, sequence, head_dim, heads], everything in fp64
+  backwards,   ///< as dense with the last token first, everything in fp64
 };
 
 /// Whole results as ExactResult; what the device wrote in fp32 or fp64 is kept exactly.

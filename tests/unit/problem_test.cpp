@@ -49,7 +49,8 @@ TEST_CASE("shapes that nobody computes are refused") {
   require_refused([](Problem& p) { p.wire = DType::fp16; }, "wire type fp16");
   require_refused([](Problem& p) { p.scale = std::numeric_limits<double>::infinity(); }, "scale");
   require_refused([](Problem& p) { p.batch = std::int64_t{1} << 55; }, "overflow");
-  require_refused([](Problem& p) { p.seq_q = p.seq_kv = std::int64_t{1} << 32; }, "overflow");
+  require_refused([](Problem& p) { p.batch = 1 << 10, p.heads = 1 << 30, p.seq_kv = 1 << 24; }, "overflow");
+  require_refused([](Problem& p) { p.seq_q = p.seq_kv = std::int64_t{1} << 32; }, "a sequence has 2147483647 at most");
   require_refused([](Problem& p) { p.mask.documents = {0, 5}; }, "cu-seqlens");
 }
 

@@ -71,8 +71,7 @@ TEST_CASE("tiles cost seconds of their own and take what their kernels compute",
 }
 
 TEST_CASE("a tile is as fast as the square one with as many pairs a row", "[simulate]") {
-  const auto side = [](std::int64_t pairs, std::int64_t tiles, std::int32_t queries, std::int32_t keys,
-                       Coverage coverage) {
+  const auto side = [](double pairs, std::int64_t tiles, std::int32_t queries, std::int32_t keys, Coverage coverage) {
     return ProgramSketch::Work{pairs, pairs, tiles, queries, keys, coverage}.square_tile();
   };
   CHECK(side(4 * 64 * 64, 4, 64, 64, Coverage::full) == 64);
@@ -115,6 +114,17 @@ TEST_CASE("a sketch counts tiles and what blocks of queries meet", "[simulate]")
   CHECK(sketched.works[0].pairs == 4 * 48 * 49 / 2);
   CHECK(sketched.works[0].met_pairs == 4 * 16 * (16 + 32 + 48));
   CHECK(sketched.works[1].met_pairs == sketched.works[1].pairs);
+}
+
+TEST_CASE("a sketch counts the pairs of many heads over half a billion tokens", "[simulate]") {
+  constexpr std::int64_t tokens = std::int64_t{1} << 29;
+  const auto recipe = std::get<Recipe>(resolve_schedule("ring", attention(tokens, 64, 8), 1));
+  const auto tiles = std::make_shared<const Tiles>(shard(attention(tokens, 64, 8), 1, recipe.layout, recipe.groups));
+  const Lowering lowering(recipe.name, tiles, recipe.table(tiles, 0), Pass::forward, recipe.mode, {});
+  const ProgramSketch sketched = sketch(lowering.outline(), *tiles, 0, lowering.program(0));
+  REQUIRE(sketched.works.size() == 1);
+  CHECK(sketched.works[0].pairs == Approx(64.0 * tokens * tokens / 2));
+  CHECK(sketched.works[0].square_tile() == Approx(tokens));
 }
 
 TEST_CASE("tiles touch the rows that see a key, the keys that are seen, and twice what they add to", "[simulate]") {

@@ -13,10 +13,10 @@ class SketchBuilder {
   explicit SketchBuilder(Rank rank) { sketch_.rank = rank; }
 
   /// Full tiles of 1024 tokens a side.
-  SketchBuilder& compute(int number, std::int64_t pairs, std::vector<StepId> after = {}) {
+  SketchBuilder& compute(int number, double pairs, std::vector<StepId> after = {}) {
     return compute_tiles(number, pairs, pairs, 1, std::move(after));
   }
-  SketchBuilder& compute_tiles(int number, std::int64_t pairs, std::int64_t met_pairs, std::int64_t tiles,
+  SketchBuilder& compute_tiles(int number, double pairs, double met_pairs, std::int64_t tiles,
                                std::vector<StepId> after = {}) {
     sketch_.works.push_back({pairs, met_pairs, tiles, 1024, 1024, Coverage::full});
     return step(number, number, Lane::compute, std::move(after));

@@ -104,8 +104,8 @@ typedef struct distattn_options {
   size_t struct_size;
   const char* schedule; /**< "F" or "F/B", as `distattn plan` lists them; null: "auto", which rank 0 chooses for all */
   int32_t mode;         /**< a distattn_mode */
-  int32_t node_size;    /**< ranks per node, consecutive; 0: one node */
-  int32_t ahead;        /**< steps that messages between nodes may be posted early */
+  int32_t node_size;    /**< ranks per node, consecutive; 0: one node; not below */
+  int32_t ahead;        /**< steps that messages between nodes may be posted early, from 0 */
   int32_t backward;     /**< prepare the backward pass too */
   const char* backend;  /**< that computes; null: the best usable */
   int32_t threads;      /**< that a rank computes with; 0: its share of the cores */
@@ -154,7 +154,7 @@ typedef struct distattn_launch {
   const char* bootstrap; /**< as `distattn info` lists them, or "file:PATH"; null: as the environment says */
   const char* transport; /**< null: the best usable that connects these ranks */
   int32_t ranks;         /**< 0: as many as the launcher started; 1 without one */
-  double timeout_s;      /**< longest time without progress of an awaited rank */
+  double timeout_s;      /**< longest time without progress of an awaited rank: above 0, also INFINITY */
 } distattn_launch;
 
 #define DISTATTN_LAUNCH_INIT \

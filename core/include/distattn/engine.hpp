@@ -21,7 +21,8 @@ namespace distattn {
 
 /// One rank's tensors: its own shards, its segments' tokens one after the other in the order of segments, all heads.
 /// lse, delta: as statistics_view. Forward reads q, k, v and writes o, lse; backward reads q, k, v, d_o, o, lse
-/// and writes dq, dk, dv. Element types may differ from the problem's: they are converted on the way.
+/// and writes dq, dk, dv. Element types may differ from the problem's: they are converted on the way. Each may lie in
+/// any memory that Device::takes().
 struct Bindings {
   ConstTensorView q, k, v;
   TensorView o, lse;
@@ -123,6 +124,8 @@ class Device : public Engine {
  public:
   virtual std::string_view name() const = 0;
   virtual MemorySpace space() const = 0;
+  /// Whether tensors that it is given may lie there: in its own memory, or on the host.
+  virtual bool takes(MemorySpace tensors) const { return tensors == space() || tensors == MemorySpace::host; }
   /// Why this device cannot compute `problem`, naming what it can; empty if it can.
   virtual std::string why_not(const Problem& problem, Pass pass) const = 0;
   /// Kernels among which this device has a choice for tiles of `pass`; empty where it has none.

@@ -20,7 +20,7 @@ struct LaunchOptions {
   std::string bootstrap;
   std::string transport;  ///< empty: the best usable that connects these ranks
   int ranks = 0;          ///< 0: as many as the launcher started; 1 without one
-  double timeout_s = 60;  ///< longest time without progress of an awaited rank
+  double timeout_s = 60;  ///< longest time without progress of an awaited rank: above 0, also infinity
 };
 
 /// Which rank a launcher's variables say that this process is, without asking anybody; 0 where there are none.

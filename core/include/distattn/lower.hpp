@@ -14,14 +14,15 @@ namespace distattn {
 /// How values find their way. node_size > 0: a value enters a node once and is passed on inside it, partial results
 /// merge inside a node before one leaves, and messages between nodes are posted up to `ahead` steps early.
 struct Routes {
-  int node_size = 0;
-  int ahead = 0;
+  int node_size = 0;  ///< consecutive ranks; 0, or as many as there are: one node
+  int ahead = 0;      ///< steps, from 0
 };
 
 /// The whole exchange of one schedule, and a builder of programs rank by rank: messages are kept, tiles never, so
 /// that a thousand ranks plan in seconds. program() is const and may be called from several threads.
 class Lowering {
  public:
+  /// Throws Error(usage) for routes below 0.
   Lowering(std::string name, std::shared_ptr<const Tiles> tiles, Table table, Pass pass, Mode mode, Routes routes = {});
   ~Lowering();
   Lowering(Lowering&&) noexcept;

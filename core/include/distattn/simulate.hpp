@@ -20,8 +20,8 @@ namespace distattn {
 struct ProgramSketch {
   /// The tiles of one step that have one shape. Of all their query heads and sequences:
   struct Work {
-    std::int64_t pairs = 0;              ///< visible ones
-    std::int64_t met_pairs = 0;          ///< those that kernels compute
+    double pairs = 0;                    ///< visible ones; of many heads they pass 64 bits
+    double met_pairs = 0;                ///< those that kernels compute
     std::int64_t tiles = 0;              ///< of one head each
     std::int32_t queries = 0, keys = 0;  ///< tokens of a tile's two segments
     Coverage coverage = Coverage::full;  ///< full or partial
@@ -29,9 +29,8 @@ struct ProgramSketch {
     /// Side of the square tile with as many visible pairs for every row of queries and keys, so that what rows take
     /// besides (reading, packing, writing) weighs the same in both; at least 1. A partial square is half visible.
     double square_tile() const {
-      const double area =
-          static_cast<double>(pairs) / static_cast<double>(tiles) * (coverage == Coverage::full ? 1 : 2);
-      return std::max(1.0, 2 * area / (queries + keys));
+      const double area = pairs / static_cast<double>(tiles) * (coverage == Coverage::full ? 1 : 2);
+      return std::max(1.0, 2 * area / (static_cast<double>(queries) + keys));
     }
   };
   /// What a step sends to one peer: its values joined.

@@ -2,8 +2,11 @@
 
 #include <utility>
 
+#include <fmt/core.h>
+
 #include "core/src/lower/program_builder.hpp"
 #include "core/src/parallel.hpp"
+#include "distattn/error.hpp"
 
 namespace distattn {
 
@@ -36,6 +39,10 @@ Lowering::Lowering(std::string name, std::shared_ptr<const Tiles> tiles, Table t
                    Routes routes)
     : state_(std::make_unique<State>()) {
   State& s = *state_;
+  if (routes.node_size < 0 || routes.ahead < 0) {
+    refuse(fmt::format("routes with {} ranks a node and messages {} steps early (both count from 0) give 0 or more",
+                       routes.node_size, routes.ahead));
+  }
   if (routes.node_size >= tiles->ranks()) routes.node_size = 0;
   s.outline = {std::move(name), tiles->sharding(), pass, mode, routes.node_size};
   s.tiles = std::move(tiles);

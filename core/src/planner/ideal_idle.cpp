@@ -29,7 +29,7 @@ class Clock {
     double work = 0, arrived = start_;
     for (; next_ < order_.size() && sketch_->steps[order_[next_]].number == number; ++next_) {
       const std::size_t step = order_[next_];
-      for (const ProgramSketch::Work& tiles : sketch_->works_of(step)) work += static_cast<double>(tiles.pairs);
+      for (const ProgramSketch::Work& tiles : sketch_->works_of(step)) work += tiles.pairs;
       double arrival = 0;
       for (const Rank sender : sketch_->receives_of(step)) arrival = std::max(arrival, start_of(sender));
       pending_.push_back({sketch_->steps[step].due, arrival});

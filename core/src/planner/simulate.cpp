@@ -182,7 +182,7 @@ class Simulation {
     for (const ProgramSketch::Work& work : ranks_[r].works_of(s)) {
       const RateCurve& curve = work.coverage == Coverage::full ? rates_.full : rates_.partial;
       sum += static_cast<double>(work.tiles) * tile_s_ +
-             static_cast<double>(work.met_pairs) * (flops_per_pair_ / curve.at(work.square_tile()) + pair_s_);
+             work.met_pairs * (flops_per_pair_ / curve.at(work.square_tile()) + pair_s_);
     }
     const ProgramSketch::Step& step = ranks_[r].steps[s];
     // Devices read and write for some tiles while they compute others.

@@ -96,7 +96,8 @@ class Sketcher {
       const Run& keys = tiles_.key(key).run;
       const std::int64_t pairs = tiles_.pairs(query.segment, key);
       const std::int64_t met = block_ == 1 ? pairs : tiles_.mask().met_pairs(queries, keys, block_);
-      work({pairs * heads, met * heads, heads, static_cast<std::int32_t>(queries.count),
+      const auto of_heads = [&](std::int64_t count) { return static_cast<double>(count) * static_cast<double>(heads); };
+      work({of_heads(pairs), of_heads(met), heads, static_cast<std::int32_t>(queries.count),
             static_cast<std::int32_t>(keys.count),
             pairs == queries.count * keys.count ? Coverage::full : Coverage::partial});
       const BandIndex::Reach reach = tiles_.mask().reach(queries, keys);

@@ -13,6 +13,9 @@
 namespace distattn {
 namespace {
 
+/// Tokens of a tile's sides are counted in 32 bits, its pairs in 64.
+constexpr std::int64_t longest_sequence = std::numeric_limits<std::int32_t>::max();
+
 void check_count(std::string_view what, std::int64_t value) {
   if (value < 1) refuse(fmt::format("{} is {} (a problem has at least one) give 1 or more", what, value));
 }
@@ -53,8 +56,9 @@ void check(const Problem& problem) {
   if (!std::isfinite(problem.scale)) refuse("scale is not finite (it multiplies every score) give a number");
   const std::int64_t tokens = std::max(problem.seq_q, problem.seq_kv);
   const std::int64_t dim = std::max(problem.head_dim, problem.value_dim);
-  if (!product_fits({problem.batch, tokens, problem.heads, 2 * dim, 8}) ||
-      !product_fits({problem.seq_q, problem.seq_kv}))
+  if (tokens > longest_sequence)
+    refuse(fmt::format("{} tokens (a sequence has {} at most) choose less", tokens, longest_sequence));
+  if (!product_fits({problem.batch, tokens, problem.heads, 2 * dim, 8}))
     refuse(fmt::format("batch {} with {} tokens and {} heads (sizes overflow 63 bits) choose less", problem.batch,
                        tokens, problem.heads));
   check(problem.mask, problem.seq_kv);

@@ -15,7 +15,7 @@ struct Agreement::Message {
   std::uint64_t fingerprint = 0;
   ErrorKind kind{};
   bool failed = false;
-  std::array<char, 1008> text{};  // the schedule, or the failure
+  std::array<char, longest_schedule + 1> text{};  // the schedule, or the failure
 
   void write(std::string_view words) { words.copy(text.data(), text.size() - 1); }
 };
@@ -26,10 +26,9 @@ constexpr int message_elements = 256;
 constexpr std::size_t frame_bytes = message_elements * sizeof(float);
 
 /// One token of rank 0's, whose query is the message.
-Outline message_outline(int ranks, int node_size) {
+Outline message_outline(int ranks) {
   Outline outline;
   outline.name = "agreement";
-  outline.node_size = node_size;
   Sharding& sharding = outline.sharding;
   sharding.problem.seq_q = sharding.problem.seq_kv = 1;
   sharding.problem.head_dim = sharding.problem.value_dim = message_elements;
@@ -39,20 +38,16 @@ Outline message_outline(int ranks, int node_size) {
   return outline;
 }
 
-/// Rank 0 sends it to all others, each on the lane that reaches it.
-RankProgram message_program(const Outline& outline, Rank rank) {
+/// Rank 0 sends it to all others on the near lane, which reaches every rank: what is far is part of the plan.
+RankProgram message_program(int ranks, Rank rank) {
+  Step step;
+  step.lane = Lane::near;
+  for (Rank peer = 1; rank == 0 && peer < ranks; ++peer) step.ops.push_back(Send{BufferId{0}, peer});
+  if (rank != 0) step.ops.push_back(Recv{BufferId{0}, 0});
   RankProgram program;
   program.buffers = {{Value{}, DType::fp32, frame_bytes, 0}};
   program.slots = {frame_bytes};
-  for (const Lane lane : {Lane::near, Lane::far}) {
-    Step step;
-    step.lane = lane;
-    const auto on_lane = [&](Rank peer) { return is_far(outline, 0, peer) == (lane == Lane::far); };
-    for (Rank peer = 1; rank == 0 && peer < outline.sharding.ranks; ++peer)
-      if (on_lane(peer)) step.ops.push_back(Send{BufferId{0}, peer});
-    if (rank != 0 && on_lane(rank)) step.ops.push_back(Recv{BufferId{0}, 0});
-    if (!step.ops.empty()) program.steps.push_back(std::move(step));
-  }
+  program.steps.push_back(std::move(step));
   return program;
 }
 
@@ -76,15 +71,15 @@ bool Agreement::possible() const {
 void Agreement::exchange(Message& message) {
   static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) <= frame_bytes);
   DISTATTN_EXPECT(possible());
-  const Outline outline = message_outline(transport_.size(), node_size_);
-  const RankProgram program = message_program(outline, transport_.rank());
+  const Outline outline = message_outline(transport_.size());
+  const RankProgram program = message_program(transport_.size(), transport_.rank());
   const auto buffers = message_buffers(outline, program, device_, transport_);
   std::byte* const data = buffers->parts(BufferId{0})[0].data;
   auto* const bytes = reinterpret_cast<std::byte*>(&message);
   try {
     if (transport_.rank() == 0) buffers->copy(data, bytes, sizeof message);
     transport_.resting();
-    for (const Step& step : program.steps) transport_.submit(step, *buffers, {}).wait();
+    transport_.submit(program.steps.front(), *buffers, {}).wait();
     transport_.computing(-1);
     if (transport_.rank() != 0) buffers->copy(bytes, data, sizeof message);
   } catch (...) {
@@ -96,7 +91,7 @@ void Agreement::exchange(Message& message) {
 void Agreement::announce(std::uint64_t fingerprint, const std::string& schedule) {
   Message message;
   message.fingerprint = fingerprint;
-  DISTATTN_EXPECT(schedule.size() < message.text.size());
+  DISTATTN_EXPECT(schedule.size() <= longest_schedule);
   message.write(schedule);
   exchange(message);
 }

@@ -1,6 +1,7 @@
 #pragma once
 /// What ranks make sure of before they run a plan: that all have the same.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -10,12 +11,13 @@
 namespace distattn {
 
 /// Rank 0 speaks and all others listen, over the transport of the run itself: every transport can do that, those of a
-/// caller and of some of another's ranks included. Each rank makes one call of announce() or hear(), and all of them
-/// name the same `node_size`, as in Routes.
+/// caller and of some of another's ranks included. Each rank makes one call of announce() or hear().
 class Agreement {
  public:
-  Agreement(Device& device, Transport& transport, int node_size)
-      : device_(device), transport_(transport), node_size_(node_size) {}
+  /// Characters of a schedule's name.
+  static constexpr std::size_t longest_schedule = 1007;
+
+  Agreement(Device& device, Transport& transport) : device_(device), transport_(transport) {}
 
   /// Whether there is somebody to talk to, and a way to. Where the transport reaches no memory of this rank there is no
   /// run either: the executor says so.
@@ -42,7 +44,6 @@ class Agreement {
 
   Device& device_;
   Transport& transport_;
-  int node_size_;
 };
 
 }  // namespace distattn

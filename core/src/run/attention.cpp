@@ -80,6 +80,13 @@ void check_pair(const Sharding& forward, const Sharding& backward) {
   }
 }
 
+/// Rank 0 tells the others what its schedule is called.
+void check_name(const std::string& name) {
+  if (name.size() <= Agreement::longest_schedule) return;
+  refuse(fmt::format("a schedule's name has {} characters (ranks tell it to each other in {} at most) shorten it",
+                     name.size(), Agreement::longest_schedule));
+}
+
 /// What auto stands for on this machine.
 std::string chosen_schedule(const Problem& problem, int ranks, const AttentionOptions& options) {
   const Machine machine = find_machine("this");
@@ -118,6 +125,7 @@ AttentionPlan::AttentionPlan(const Problem& problem, int ranks, const AttentionO
   };
   add(recipes.forward, Pass::forward);
   if (options.backward) add(recipes.backward, Pass::backward);
+  check_name(this->name());
 }
 AttentionPlan::AttentionPlan(std::vector<Schedule> schedules) : state_(std::make_unique<State>()) {
   for (Schedule& schedule : schedules) {
@@ -131,6 +139,7 @@ AttentionPlan::AttentionPlan(std::vector<Schedule> schedules) : state_(std::make
   }
   if (!has(Pass::forward)) refuse("no program of the forward pass (the backward pass needs its results) give one");
   if (has(Pass::backward)) check_pair(outline(Pass::forward).sharding, outline(Pass::backward).sharding);
+  check_name(name());
 }
 AttentionPlan::~AttentionPlan() = default;
 AttentionPlan::AttentionPlan(AttentionPlan&&) noexcept = default;
@@ -175,7 +184,7 @@ std::shared_ptr<const AttentionPlan> agreed(std::shared_ptr<const AttentionPlan>
     refuse(fmt::format("a plan for {} ranks cannot run on {} (shards and programs differ) plan for the ranks there are",
                        plan->ranks(), transport.size()));
   }
-  Agreement agreement(device, transport, plan->outline(Pass::forward).node_size);
+  Agreement agreement(device, transport);
   if (!agreement.possible()) return plan;
   if (transport.rank() == 0)
     agreement.announce(plan->fingerprint(), plan->name());
@@ -188,7 +197,7 @@ std::shared_ptr<const AttentionPlan> agreed(std::shared_ptr<const AttentionPlan>
 std::shared_ptr<const AttentionPlan> plan_chosen_by_first(const Problem& problem, AttentionOptions options,
                                                           Device& device, Transport& transport) {
   const auto made = [&] { return std::make_shared<const AttentionPlan>(problem, transport.size(), options); };
-  Agreement agreement(device, transport, options.routes.node_size);
+  Agreement agreement(device, transport);
   if (!agreement.possible()) return made();
   if (transport.rank() != 0) {
     const Agreement::Decision first = agreement.hear();

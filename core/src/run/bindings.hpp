@@ -5,7 +5,8 @@
 
 namespace distattn {
 
-/// Throws Error(usage) naming the tensor, its shape and the shape of the rank's shard. Allocates nothing otherwise.
-void check(const Bindings& bindings, const Outline& outline, Rank rank);
+/// Throws Error(usage) naming the tensor, its shape and the shape of the rank's shard, or the memory that `device` does
+/// not take. Allocates nothing otherwise.
+void check(const Bindings& bindings, const Outline& outline, Rank rank, const Device& device);
 
 }  // namespace distattn

@@ -301,7 +301,7 @@ class Executor::State::Listening {
 const Timeline& Executor::State::run(const Bindings& bindings) {
   const Clock::time_point start = Clock::now();
   throw_failure();
-  check(bindings, buffers->outline(), rank);
+  check(bindings, buffers->outline(), rank, device);
   const Listening listening(*this);
   guarded([&] { device.load(bindings, *buffers); });
   begin();
