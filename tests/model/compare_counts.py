@@ -63,12 +63,19 @@ def random_case(rng):
     queries = None
     if not name.startswith("balanced") and given is None and rng.random() < 0.2:
         queries = rng.randint(1, tokens)
-    return ranks, tokens, queries, heads, dim, the_mask, options, name
+    mode = rng.choice(["overlapped", "overlapped", "gathered"])
+    return ranks, tokens, queries, heads, dim, the_mask, [*options, "--mode", mode], name
+
+
+def program_of(case, backward, *routes):
+    ranks, tokens, queries, heads, dim, mask, options, name = case
+    overlap = options[-1] == "overlapped"
+    return model.build(name.replace("burst:", "burst-"), tokens, ranks, mask, backward, overlap, queries, *routes)
 
 
 def expected(case, backward):
-    ranks, tokens, queries, heads, dim, mask, _, name = case
-    program = model.build(name.replace("burst:", "burst-"), tokens, ranks, mask, backward, True, queries)
+    ranks, _, _, heads, dim, _, _, _ = case
+    program = program_of(case, backward)
     counts = model.verify(program)
     sent = model.volume(program, *heads, dim)
     time = model.simulate(program, *heads, dim, 1e12)
@@ -86,9 +93,8 @@ def compare(plan, want, report):
 
 
 def compare_far(plan, case, node, ahead, report):
-    ranks, tokens, queries, heads, dim, mask, _, name = case
-    program = model.build(name.replace("burst:", "burst-"), tokens, ranks, mask, plan["pass"] == "backward", True,
-                          queries, node, ahead)
+    ranks, _, _, heads, dim, _, _, _ = case
+    program = program_of(case, plan["pass"] == "backward", node, ahead)
     far = model.volume(program, *heads, dim, far=True)
     for field, value in (("bytes_far_max", max(far)), ("bytes_far_mean", sum(far) / ranks)):
         if plan[field] > value * (1 + 1e-9):
@@ -108,7 +114,7 @@ def main():
             continue
         command = [binary, "plan", "--json", "--backward", "--schedule", name, "--ranks", str(ranks), "--seq",
                    str(queries or tokens), "--seq-kv", str(tokens), "--heads", str(heads[0]), "--kv-heads",
-                   str(heads[1]), "--head-dim", str(dim), "--dtype", "bf16", "--mode", "overlapped", *options]
+                   str(heads[1]), "--head-dim", str(dim), "--dtype", "bf16", *options]
         node, ahead = (rng.randint(2, ranks - 1), rng.randint(0, 3)) if ranks > 2 else (0, 0)
         for routes in [[], ["--node-size", str(node), "--ahead", str(ahead)]] if node else [[]]:
             def report(line):

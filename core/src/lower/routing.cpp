@@ -67,8 +67,8 @@ class Router {
         if (node != home) far_sent_[at(users[0])] += bytes_of(values_.result(value, outline_.pass, 0));
         return;
       }
-      std::sort(users.begin(), users.end(), [this](const Use& a, const Use& b) {
-        return std::pair(-sent_at(a), a.rank) < std::pair(-sent_at(b), b.rank);  // the last to end adds no step
+      std::sort(users.begin(), users.end(), [](const Use& a, const Use& b) {
+        return std::pair(-a.last, a.rank) < std::pair(-b.last, b.rank);  // the last to end adds no step
       });
       Departure departure{bytes_of(values_.result(value, outline_.pass, 0)), {}, -1};
       for (const Use& use : users) departure.candidates.push_back(use.rank);
