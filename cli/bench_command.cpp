@@ -108,26 +108,29 @@ std::string worst_ratios(const std::vector<Json>& rows) {
   return fmt::format("measured/predicted from {} to {}", text(least), text(most));
 }
 
-/// Notes every row that misses a gate.
+/// Says which rows miss a gate.
 Outcome judge(const std::vector<Json>& rows, const BenchOptions& options) {
   Outcome outcome = Outcome::fine;
   const auto miss = [&](const Json& row, const std::string& why) {
     outcome = Outcome::wrong_result;
-    note(fmt::format("{} {} on {} ranks, {} tokens: {}", row["schedule"].get<std::string>(),
-                     row["pass"].get<std::string>(), row["ranks"].get<int>(), row["seq"].get<std::int64_t>(), why),
-         Verbosity::quiet);
+    print_error(fmt::format("{} {} on {} ranks, {} tokens: {}", row["schedule"].get<std::string>(),
+                            row["pass"].get<std::string>(), row["ranks"].get<int>(), row["seq"].get<std::int64_t>(),
+                            why));
   };
   for (const Json& row : rows) {
-    if (row["ok"].is_boolean() && !row["ok"].get<bool>()) miss(row, "wrong result");
+    if (row["ok"].is_boolean() && !row["ok"].get<bool>())
+      miss(row, "wrong result (its error is beyond the tolerance) compare with --backend reference");
     if (options.least_gflops && row["gflops"].get<double>() < *options.least_gflops) {
-      miss(row, fmt::format("{:.2f} GFLOP/s, less than {}", row["gflops"].get<double>(), *options.least_gflops));
+      miss(row, fmt::format("{:.2f} GFLOP/s (--min-gflops {}) see whether the machine is busy",
+                            row["gflops"].get<double>(), *options.least_gflops));
     }
     if (!options.most_ratio) continue;
     if (row["ratio_to_prediction"].is_null()) {
-      miss(row, "the machine states no rates to predict with");
+      miss(row, "no prediction (the machine states no rates) leave --max-ratio-to-prediction out");
     } else if (row["ratio_to_prediction"].get<double>() > *options.most_ratio) {
-      miss(row, fmt::format("{:.2f} times the prediction, more than {}", row["ratio_to_prediction"].get<double>(),
-                            *options.most_ratio));
+      miss(row,
+           fmt::format("{:.2f} times the prediction (--max-ratio-to-prediction {}) see whether the machine is busy",
+                       row["ratio_to_prediction"].get<double>(), *options.most_ratio));
     }
   }
   return outcome;
@@ -151,9 +154,10 @@ void check_alone(const LaunchOptions& launch) {
   if (!launch.bootstrap.empty() || !launch.transport.empty()) return;
   const World world({"", "", 0, launch.timeout_s});
   if (world.in_process() || world.size() == 1) return;
-  refuse(fmt::format("{} processes were started by {} (the ranks of bench are threads of one) start one, or use run "
-                     "with -n and -w",
-                     world.size(), world.bootstrap()));
+  refuse(
+      fmt::format("{} processes were started by {} (the ranks of bench are threads of one) start one, or use run "
+                  "with -n and -w",
+                  world.size(), world.bootstrap()));
 }
 
 Outcome bench(BenchOptions options) {
@@ -226,6 +230,8 @@ Command add_bench_command(CLI::App& root) {
   add_seed_option(*app, request.problem);
   add_schedule_options(*app, request.schedule, Several::yes);
   add_launch_options(*app, request.launch);
+  app->get_option("--bootstrap")->description("inproc: ranks that are measured are threads of this process");
+  app->get_option("--transport")->description("inproc, for the same reason");
   app->add_flag("--backward", request.backward, "Forward, then backward");
   add_value(*app, "-n", request.runs, parse_runs, "Measured runs (default 10)", "N");
   add_value(*app, "-w", request.warmups, parse_runs, "Runs before them (default 2)", "N");

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <set>
 #include <string_view>
+#include <utility>
 
 #include "distattn/error.hpp"
 
@@ -20,7 +22,7 @@ class Line {
   Line(std::string_view text, int number) : text_(text), number_(number) {}
 
   [[noreturn]] void fail(std::string_view why) const {
-    refuse(fmt::format("--config, line {} ({}) write it as TOML: name = value", number_, why));
+    refuse(fmt::format("--config, line {} ({}) write TOML, a line each: name = value", number_, why));
   }
   bool accept(char c) {
     skip_blanks();
@@ -53,7 +55,7 @@ class Line {
       text_.remove_prefix(length + 1);
       return std::string(taken);
     }
-    return word(unquoted, "a value");
+    return number_or_word(word(unquoted, "a value"));
   }
   /// A value, or a list of them: joined with commas, as on the command line.
   std::string values() {
@@ -70,11 +72,23 @@ class Line {
   }
 
  private:
+  /// TOML has underscores between digits.
+  static std::string number_or_word(std::string text) {
+    if (begins_number(text.front())) std::erase(text, '_');
+    return text;
+  }
+  static bool begins_number(char c) { return c == '+' || c == '-' || ('0' <= c && c <= '9'); }
   void skip_blanks() { text_.remove_prefix(std::min(text_.find_first_not_of(blanks), text_.size())); }
 
   std::string_view text_;
   int number_;
 };
+
+/// By its long name, or by its short one.
+bool has_option(const CLI::App& app, const std::string& key) {
+  return app.get_option_no_throw("--" + key) != nullptr ||
+         (key.size() == 1 && app.get_option_no_throw("-" + key) != nullptr);
+}
 
 bool is_command(const CLI::App& root, const std::string& name) {
   return !root.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; }).empty();
@@ -98,19 +112,20 @@ std::vector<CLI::ConfigItem> ConfigFile::from_config(std::istream& input) const 
       if (!is_command(root_, table)) line.fail(fmt::format("no command is called {}", table));
       continue;
     }
-    const std::string key = line.word(bare, "a name");
+    std::string key = line.word(bare, "a name"), of = table;
+    if (table.empty() && line.accept('.')) of = std::exchange(key, line.word(bare, "a name"));
+    if (of != table && !is_command(root_, of)) line.fail(fmt::format("no command is called {}", of));
     line.expect('=');
     const std::string value = line.values();
     if (!line.at_end()) line.fail("something follows the value");
-    if (!table.empty() && table != command->get_name()) continue;
+    if (!of.empty() && of != command->get_name()) continue;
     if (!keys.insert(key).second) line.fail(fmt::format("{} is given twice", key));
-    const std::string option = (key.size() == 1 ? "-" : "--") + key;
-    const bool global = command->get_option_no_throw(option) == nullptr;
-    if (global && root_.get_option_no_throw(option) == nullptr) {
+    const bool of_command = has_option(*command, key);
+    if (!of_command && !has_option(root_, key)) {
       line.fail(fmt::format("{} is not an option of {}", key, command->get_name()));
     }
     found.emplace_back();
-    if (!global) found.back().parents = {command->get_name()};
+    if (of_command) found.back().parents = {command->get_name()};
     found.back().name = key;
     found.back().inputs = {value};
   }

@@ -24,6 +24,7 @@ class Inputs {
   /// Arrays by name; `d_o` may be missing and is then ones. Throws Error(usage) where shapes do not fit together.
   static Inputs from_arrays(std::map<std::string, StoredArray> arrays);
   static Inputs random(const Shape& shape, std::uint64_t seed);
+  bool is_random() const { return seed_.has_value(); }
 
   const Shape& shape() const { return shape_; }
   bool has_batch() const { return has_batch_; }

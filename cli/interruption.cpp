@@ -58,7 +58,7 @@ void watch_for_interruption() {
   }
 }
 
-Error interrupted() { return {ErrorKind::interrupted, "interrupted (by a signal) nothing was written"}; }
+Error interrupted() { return {ErrorKind::interrupted, "interrupted (by a signal) no file was written"}; }
 
 AtInterruption::AtInterruption(std::function<void()> action) {
   const std::lock_guard lock(actions().mutex);

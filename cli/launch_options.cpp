@@ -55,8 +55,10 @@ void add_meeting_options(CLI::App& app, LaunchOptions& options) {
     if (seconds <= 0) refuse(fmt::format("{} {} (nothing is that fast) give seconds above 0", option, text));
     return seconds;
   };
-  add_value(app, "--transport", options.transport, parse_transport, "What carries messages (default: best usable)",
-            "NAME");
+  add_value(
+      app, "--transport", options.transport, parse_transport,
+      "What carries messages: inproc between threads; ucx, nccl, nccl+ucx between processes (default: best usable)",
+      "NAME");
   add_value(app, "--bootstrap", options.bootstrap, bootstrap_of,
             "How ranks find each other: inproc, pmix, torchrun, slurm, file:PATH (default: from the environment)",
             "NAME");
@@ -76,7 +78,8 @@ void add_launch_options(CLI::App& app, LaunchOptions& options) {
   const auto parse_backend = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::device, option, text);
   };
-  add_value(app, "--backend", options.backend, parse_backend, "What computes (default: best usable)", "NAME");
+  add_value(app, "--backend", options.backend, parse_backend,
+            "What computes: kokkos, reference, cuda (default: best usable)", "NAME");
   const auto parse_provider = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::provider, option, text);
   };

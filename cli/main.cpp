@@ -76,12 +76,12 @@ int run(int argc, char** argv) {
       add_run_command(root),  add_validate_command(root),   add_plan_command(root),
       add_show_command(root), add_bench_command(root),      add_step_command(root),
       add_info_command(root), add_completion_command(root), add_manual_command(root)};
+  print_here(rank_in_environment() == 0);
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return report_parse(root, error);
   }
-  print_here(rank_in_environment() == 0);
   set_verbosity(quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal);
   for (const Command& command : commands) {
     if (command.app->parsed()) return static_cast<int>(command.run());

@@ -34,6 +34,12 @@ CLI::Option* add_value(CLI::App& app, const std::string& names, T& into, Parse p
       ->type_name(kind);
 }
 
+/// What one command says more of an option that several have.
+inline void add_to_help(CLI::App& app, const char* option, const std::string& words) {
+  CLI::Option* const described = app.get_option(option);
+  described->description(described->get_description() + words);
+}
+
 /// `option` cannot stand with any option that `app` has so far, but for its help.
 inline void exclude_others(CLI::App& app, CLI::Option& option) {
   for (CLI::Option* const other : app.get_options()) {

@@ -93,6 +93,17 @@ void note_choice(const AutoChoice& choice) {
   note(words);
 }
 
+/// Says how many rows no rank of the machine could hold.
+void note_memory(const std::vector<PlanRow>& rows, const Machine& machine) {
+  if (machine.memory_bytes <= 0 || machine.cores > 0) return;
+  const auto too_large = std::count_if(rows.begin(), rows.end(), [&](const PlanRow& row) {
+    return largest(row.plan.report.counts.memory_bytes) > machine.memory_bytes;
+  });
+  if (too_large == 0) return;
+  note(fmt::format("{} of {} rows need more than the {} that a rank has on {}; --memory leaves such rows out",
+                   too_large, rows.size(), bytes_in_words(static_cast<double>(machine.memory_bytes)), machine.name));
+}
+
 Outcome run_paper(const PlanOptions& options) {
   const PaperTable table = compare_with_paper(options.paper);
   if (options.json) {
@@ -125,6 +136,7 @@ Outcome run_plan(const PlanOptions& options) {
     note(fmt::format("skipped {} on {} ranks: {}", name, ranks, reason));
   }
   for (const AutoChoice& choice : choices) note_choice(choice);
+  note_memory(rows, machine);
   if (options.json) {
     Json array = Json::array();
     for (const PlanRow& row : rows) array.push_back(json_of(row));
@@ -160,6 +172,7 @@ Command add_plan_command(CLI::App& root) {
                  *add_value(*app, "--paper", options->paper, as_text,
                             fmt::format("A paper's figures beside ours: {}", fmt::join(paper_names(), ", ")), "NAME"));
   add_step_plan_options(*app, options->step);
+  add_to_help(*app, "--dtype", "; of --step bf16, on cores fp32");
   for (const char* const answered : {"--checkpoint", "--state"}) {
     app->get_option("--paper")->excludes(app->get_option(answered));
   }

@@ -113,7 +113,8 @@ Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtyp
   problem.head_dim = as_int("head-dim", shape.head_dim);
   problem.value_dim = as_int("value head-dim", shape.value_dim);
   problem.dtype = dtype;
-  problem.wire = options.wire;
+  if (options.wire && dtype == DType::fp64) refuse("--wire with fp64 (partials of fp64 travel as fp64) leave it out");
+  problem.wire = options.wire.value_or(problem.wire);
   problem.scale = options.scale;
   check(problem);  // sizes first: a mask may be as large as the sequence
   problem.mask = mask_of(options.mask, shape.seq_kv, options.seed, named);

@@ -32,7 +32,7 @@ struct ProblemOptions {
   std::vector<std::int64_t> seq;
   std::optional<std::int64_t> seq_kv, batch, heads, kv_heads, head_dim;
   std::optional<DType> dtype;
-  DType wire = DType::fp32;
+  std::optional<DType> wire;
   double scale = 0;
   MaskOptions mask;
   std::uint64_t seed = 0;  ///< of drawn documents and random values

@@ -146,6 +146,12 @@ ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, cons
 
 ResultFiles::~ResultFiles() = default;
 
+std::vector<std::filesystem::path> ResultFiles::paths() const {
+  std::vector<std::filesystem::path> paths;
+  for (std::size_t file = 0; file < writers_.size(); ++file) paths.push_back(folder_->path / names[file]);
+  return paths;
+}
+
 void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors>& here) {
   const Problem& problem = sharding.problem;
   for (const RankTensors& local : here) {

@@ -25,6 +25,8 @@ class ResultFiles {
   ResultFiles(const ResultFiles&) = delete;
   ResultFiles& operator=(const ResultFiles&) = delete;
 
+  /// The files that are there after commit().
+  std::vector<std::filesystem::path> paths() const;
   /// Writes what the ranks of this process hold; when all have, the files get their names. Collective.
   void commit(const Sharding& sharding, const std::vector<RankTensors>& here);
 

@@ -110,10 +110,12 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
   const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
   const Machine machine = machine_of(options.schedule);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
-  std::optional<PictureFiles> pictures;
-  if (world.first() == 0) pictures.emplace(options.svg, options.trace);
   std::optional<ResultFiles> files;
   if (!options.out.empty()) files.emplace(world, options.out, inputs, passes);
+  std::optional<PictureFiles> pictures;  // maybe into the folder that was just made
+  if (world.first() == 0) {
+    pictures.emplace(options.svg, options.trace, files ? files->paths() : std::vector<std::filesystem::path>());
+  }
   const RunResult result = run_sharded(world, prepared, inputs, chosen);
   std::optional<Errors> errors;
   if (options.check) {
@@ -129,7 +131,14 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
     print(text_of(report));
   }
   if (pictures) pictures->commit(*prepared.plan, predictions, result);
-  return errors && !errors->within_tolerance() ? Outcome::wrong_result : Outcome::fine;
+  if (!errors || errors->within_tolerance()) return Outcome::fine;
+  if (world.first() == 0) {
+    print_error(
+        fmt::format("the result is wrong (an error of {:.2e} is beyond the tolerance of {:.2e}) compare with "
+                    "--backend reference",
+                    errors->largest(), errors->tolerance));
+  }
+  return Outcome::wrong_result;
 }
 
 /// On as many ranks as the options, a program or a launcher say.

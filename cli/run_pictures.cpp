@@ -41,10 +41,18 @@ Predictions predict(const AttentionPlan& plan, const Machine& machine, int threa
   return predictions;
 }
 
-PictureFiles::PictureFiles(const std::string& svg, const std::string& trace) {
-  const auto place = [](const std::string& path) {
+PictureFiles::PictureFiles(const std::string& svg, const std::string& trace,
+                           const std::vector<std::filesystem::path>& others) {
+  const auto place = [](const std::filesystem::path& path) {
     return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
   };
+  for (const std::string& picture : {svg, trace}) {
+    for (const auto& other : others) {
+      if (picture.empty() || place(picture) != place(other)) continue;
+      refuse(fmt::format("the picture {} is a result of --out too (one would replace the other) name another file",
+                         picture));
+    }
+  }
   if (!svg.empty() && !trace.empty() && place(svg) == place(trace)) {
     refuse(fmt::format("--svg and --trace are both {} (one would replace the other) name two files", svg));
   }

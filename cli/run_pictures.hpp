@@ -1,8 +1,10 @@
 #pragma once
 /// Prediction beside measurement: what a run would have taken, and both as pictures.
 
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "distattn/io.hpp"
 #include "distattn/machine.hpp"
@@ -25,8 +27,8 @@ Predictions predict(const AttentionPlan& plan, const Machine& machine, int threa
 class PictureFiles {
  public:
   /// Opens the files, before anything is computed; an empty path is none. Throws Error(environment) where it cannot,
-  /// and Error(usage) for one path for both.
-  PictureFiles(const std::string& svg, const std::string& trace);
+  /// and Error(usage) for one path for both or one of `others`, which are written too.
+  PictureFiles(const std::string& svg, const std::string& trace, const std::vector<std::filesystem::path>& others);
   void commit(const AttentionPlan& plan, const Predictions& predictions, const RunResult& result);
 
  private:

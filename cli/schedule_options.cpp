@@ -20,10 +20,10 @@ Mode parse_mode(std::string_view option, std::string_view text) {
   return static_cast<Mode>(parse_word(option, text, mode_names));
 }
 
-std::string schedule_help(Several several) {
+std::string schedule_help(Several several, const std::string& usual) {
   std::string help = "auto";
   for (const NamedSchedule& schedule : schedules()) help += ", " + schedule.grammar;
-  return help + (several == Several::yes ? ", or F/B, lists, all" : ", or F/B");
+  return help + (several == Several::yes ? ", or F/B, lists, all" : ", or F/B") + " (default " + usual + ")";
 }
 
 }  // namespace
@@ -47,11 +47,13 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
   const auto parse_ahead = [](std::string_view option, std::string_view text) {
     return static_cast<int>(within(option, parse_size(option, text), 0, most_ranks));
   };
-  add_value(app, "--schedule", options.schedules, parse_schedules, schedule_help(several),
+  add_value(app, "--schedule", options.schedules, parse_schedules, schedule_help(several, options.schedules.front()),
             several == Several::yes ? "NAMES" : "NAME");
   add_value(app, "--mode", options.mode, parse_mode, "overlapped, serial or gathered (default: the schedule's own)",
             "MODE");
-  add_value(app, "--ranks", options.ranks, parse_ranks, "Ranks that share the sequence (default 1)",
+  add_value(app, "--ranks", options.ranks, parse_ranks,
+            options.ranks == std::vector<std::int64_t>{1} ? "Ranks that share the sequence (default 1)"
+                                                          : "Ranks that share the sequence",
             several == Several::yes ? "SIZES" : "SIZE");
   add_value(app, "--node-size", options.node_size, parse_node_size,
             "Ranks of a node, consecutive (default: those of --machine, else one node)", "SIZE");

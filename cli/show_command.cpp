@@ -95,6 +95,9 @@ Command add_show_command(CLI::App& root) {
   add_problem_options(*app, options->problem, Several::no);
   add_seed_option(*app, options->problem)->needs("--documents");
   add_schedule_options(*app, options->schedule, Several::no);
+  for (const auto& [option, usual] : {std::pair("--seq", "1024 a rank"), {"--heads", "32"}, {"--head-dim", "128"}}) {
+    add_to_help(*app, option, std::string(" (default ") + usual + ")");
+  }
   app->add_flag("--backward", options->backward, "The backward pass too");
   auto* const program = add_value(*app, "--program", options->program, as_text,
                                   "A schedule that show printed as JSON, proved before it is shown", "FILE");

@@ -1,6 +1,7 @@
 #include "step_plan.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -41,7 +42,7 @@ step::StepSetting setting_of(const StepPlanRequest& request, const Machine& mach
   setting.mode = request.plan.schedule.mode;
   setting.routes = routes_of(request.plan.schedule, machine, ranks);
   setting.dtype = problem.dtype.value_or(machine.cores == 0 ? DType::bf16 : DType::fp32);
-  setting.wire = problem.wire;
+  setting.wire = problem.wire.value_or(setting.wire);
   setting.state = request.options.state;
   setting.memory_bytes = request.plan.schedule.memory_bytes;
   return setting;
@@ -71,6 +72,7 @@ std::vector<std::string> policies_of(const StepPlanOptions& options) {
 std::vector<Row> predict(const StepPlanRequest& request, const Machine& machine) {
   if (request.plan.problem.seq.empty()) refuse("--seq is missing (a step needs a sequence) add it");
   std::vector<Row> rows;
+  std::vector<std::string> too_large;
   for (const std::int64_t sequence : request.plan.problem.seq) {
     for (const std::int64_t ranks : request.plan.schedule.ranks) {
       step::StepSetting setting = setting_of(request, machine, sequence, static_cast<int>(ranks));
@@ -79,12 +81,24 @@ std::vector<Row> predict(const StepPlanRequest& request, const Machine& machine)
         if (schedule == "auto") choose(request, machine, setting);
         const step::AttentionCost attention = step::attention_cost(setting, machine);
         for (const std::string& policy : policies_of(request.options)) {
-          rows.push_back({setting.schedule, policy, setting.ranks, sequence,
-                          step::predict_step(setting, step::checkpoint_policy(policy), attention, machine)});
+          const Row row{setting.schedule, policy, setting.ranks, sequence,
+                        step::predict_step(setting, step::checkpoint_policy(policy), attention, machine)};
+          if (!setting.memory_bytes || row.step.memory_bytes <= *setting.memory_bytes) {
+            rows.push_back(row);
+            continue;
+          }
+          too_large.push_back(fmt::format("{} under {} on {} ranks, {} tokens, needs {}", row.schedule, policy,
+                                          setting.ranks, sequence,
+                                          bytes_in_words(static_cast<double>(row.step.memory_bytes))));
         }
       }
     }
   }
+  if (rows.empty()) {
+    refuse(fmt::format("no step fits into --memory ({}) allow more, use more ranks, or keep less with --checkpoint",
+                       fmt::join(too_large, "; ")));
+  }
+  for (const std::string& reason : too_large) note("skipped " + reason);
   return rows;
 }
 

@@ -51,8 +51,7 @@ struct Verdict {
 bool has_shape(const ValidateOptions& options) {
   const ProblemOptions& given = options.problem;
   return !given.seq.empty() || given.seq_kv || given.batch || given.heads || given.kv_heads || given.head_dim ||
-         given.dtype || given.wire != DType::fp32 || given.scale != 0 || !options.masks.empty() ||
-         given.mask != MaskOptions{};
+         given.dtype || given.wire || given.scale != 0 || !options.masks.empty() || given.mask != MaskOptions{};
 }
 
 /// Problems of the command line: every mask with every length; without a shape, the usual ones.
@@ -281,6 +280,12 @@ Command add_validate_command(CLI::App& root) {
   add_value(*app, "--mask", options->masks, parse_list, "full, causal, prefix:K, block-causal:B, FILE.json", "MASKS");
   add_seed_option(*app, options->problem);
   add_schedule_options(*app, options->schedule, Several::yes);
+  add_to_help(*app, "--ranks", " (default 1 to 8)");
+  // Without any shape, element type or mask there are many of each.
+  for (const auto& [option, usual] : {std::pair("--seq", "61"), {"--heads", "6"}, {"--head-dim", "16"}}) {
+    add_to_help(*app, option,
+                std::string(" (default: several, or ") + usual + " where some shape, type or mask is given)");
+  }
   add_value(*app, "--backend", options->backends, parse_backends, "What computes (default: all that are usable)",
             "NAMES");
   add_threads_option(*app, options->launch);

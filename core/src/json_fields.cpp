@@ -25,7 +25,7 @@ json parse_json(std::string_view text, const std::string& origin) {
   try {
     return json::parse(text, refuse_twice);
   } catch (const json::parse_error& error) {
-    refuse(fmt::format("not JSON at byte {} ({}) write an object in braces", error.byte, origin));
+    refuse(fmt::format("not JSON at byte {} ({}) correct it there", error.byte, origin));
   } catch (const json::out_of_range&) {
     refuse(fmt::format("a number is out of range ({}) write one that fits a double", origin));
   }

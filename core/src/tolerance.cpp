@@ -22,16 +22,17 @@ double unit_roundoff(DType dtype) {
   return 1;
 }
 
-/// Standard deviation of the scores of inputs of unit variance: 1 at the usual scale.
-double score_deviation(const Problem& problem) {
-  return problem.scale == 0 ? 1 : std::abs(problem.scale) * std::sqrt(static_cast<double>(problem.head_dim));
+/// Standard deviation of the scores: 1 at the usual scale, of inputs of unit variance.
+double score_deviation(const Problem& problem, double input_scale) {
+  const double usual = std::sqrt(static_cast<double>(problem.head_dim));
+  return input_scale * (problem.scale == 0 ? 1 : std::abs(problem.scale) * usual);
 }
 
 }  // namespace
 
-double tolerance(const Problem& problem, std::int64_t merges) {
+double tolerance(const Problem& problem, std::int64_t merges, double input_scale) {
   const auto length = static_cast<std::uint64_t>(std::max(problem.seq_q, problem.seq_kv));
-  const double of_scores = 16.0 * std::max(0.0, score_deviation(problem) - 1);
+  const double of_scores = 16.0 * std::max(0.0, score_deviation(problem, input_scale) - 1);
   const double roundings =
       32.0 + std::bit_width(length) + 2.0 * std::bit_width(static_cast<std::uint64_t>(merges)) + of_scores;
   double error = roundings * 1.5 * unit_roundoff(problem.accumulator());

@@ -4,11 +4,14 @@
 usage: run.py DISTATTN
 """
 import json
+import math
 import os
+import struct
 import subprocess
 import sys
 import tempfile
 import threading
+from random import Random
 
 DISTATTN = os.path.abspath(sys.argv[1])
 SHAPE = ["--random", "--seq", "64", "--heads", "2", "--head-dim", "8"]
@@ -44,6 +47,61 @@ def links():
             json.load(trace)
 
 
+def write_npy(path, values, shape):
+    header = str({"descr": "<f4", "fortran_order": False, "shape": shape}).encode().ljust(117) + b"\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header)
+        file.write(struct.pack(f"<{len(values)}f", *values))
+
+
+def config_files():
+    """Every option, short names too, by the long name; TOML's dots and underscores."""
+    shape = (24, 2, 8)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in "qkv":
+            write_npy(os.path.join(folder, f"{name}.npy"), [math.sin(7 * i) for i in range(math.prod(shape))], shape)
+        with open(os.path.join(folder, "options.toml"), "w") as file:
+            file.write('run.json = true\nplan.seq = 1_024\n[run]\nq = "q.npy"\nk = "k.npy"\nv = "v.npy"\nn = 3\n')
+        done = subprocess.run([DISTATTN, "run", "--config", "options.toml"], cwd=folder, text=True, capture_output=True,
+                              timeout=60)
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["seq"] == 24
+        done = subprocess.run([DISTATTN, "plan", "--config", "options.toml", *SHAPE[3:], "--schedule", "ring", "--json"],
+                              cwd=folder, text=True, capture_output=True, timeout=60)
+        assert done.returncode == 0 and json.loads(done.stdout)[0]["seq"] == 1024, done.stderr
+
+
+def large_inputs():
+    """Scores of large inputs round by more: right results are not called wrong, and what is wrong still is."""
+    shape = (64, 2, 64)
+    with tempfile.TemporaryDirectory() as folder:
+        random = Random(5)
+        for name in "qkv":
+            write_npy(os.path.join(folder, f"{name}.npy"), [random.gauss(0, 6) for _ in range(math.prod(shape))], shape)
+        command = [DISTATTN, "run", *(f"--{name}={name}.npy" for name in "qkv"), "--check", "--backward", "--json"]
+        done = subprocess.run(command, cwd=folder, text=True, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        errors = json.loads(done.stdout)["error"]
+        assert max(errors["o"], errors["dq"], errors["dk"], errors["dv"]) < errors["tolerance"] < 1e-4, errors
+
+
+def pictures_beside_results():
+    with tempfile.TemporaryDirectory() as folder:
+        run("--out", "new", "--svg", "new/run.svg", cwd=folder)
+        assert sorted(os.listdir(os.path.join(folder, "new"))) == ["lse.npy", "o.npy", "run.svg"]
+
+
+def memory_of_steps():
+    command = [DISTATTN, "plan", "--step", "llama-7b", "--machine", "dgx-a100x2", "--seq", "64K", "--ranks", "16",
+               "--schedule", "ring", "--json"]
+    whole = json.loads(subprocess.run(command, check=True, capture_output=True, timeout=60).stdout)
+    limit = sorted(row["memory_bytes"] for row in whole)[1]
+    some = subprocess.run([*command, "--memory", str(limit)], check=True, capture_output=True, text=True, timeout=60)
+    kept = json.loads(some.stdout)
+    assert {row["checkpoint"] for row in kept} == {row["checkpoint"] for row in whole if row["memory_bytes"] <= limit}
+    assert some.stderr.count("skipped ring under") == len(whole) - len(kept) > 0, some.stderr
+
+
 def pipes():
     with tempfile.TemporaryDirectory() as folder:
         pipe, read = os.path.join(folder, "pipe"), []
@@ -62,6 +120,6 @@ def pipes():
     assert piped.returncode == 0 and b"</svg>" in piped.stdout, piped.stderr
 
 
-for check in (passes, windows, links, pipes):
+for check in (passes, windows, links, config_files, large_inputs, pictures_beside_results, memory_of_steps, pipes):
     check()
     print(check.__name__, "fine")

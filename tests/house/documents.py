@@ -48,7 +48,7 @@ for document in documents:
             excerpts += 1
         if fence["language"] == "sh":
             with tempfile.TemporaryDirectory() as folder:
-                for line in fence["body"].splitlines():
+                for line in fence["body"].replace("\\\n", "").splitlines():
                     output_of(line, folder)
                     commands += 1
     for link in re.findall(r"\]\((?!https?:)([^)#\s]+)", FENCE.sub("", text)):

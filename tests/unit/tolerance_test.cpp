@@ -37,6 +37,13 @@ TEST_CASE("the tolerance follows what rounds", "[tolerance]") {
   CHECK(tolerance(steep, 4) > 3 * fp32);
   CHECK(tolerance(steep, 4) < 10 * fp32);
 
+  CHECK(tolerance(usual, 4, 0.1) == fp32);
+  CHECK(tolerance(usual, 4, 2) == tolerance(problem, 4, 2));
+  CHECK(tolerance(usual, 4, 16) == Approx([&] {
+          steep.scale = 2;
+          return tolerance(steep, 4);
+        }()));
+
   Problem half = problem, brain = problem;
   half.dtype = DType::fp16;
   brain.dtype = DType::bf16;

@@ -11,9 +11,9 @@ namespace distattn {
 /// Largest relative L2 error of o, dq, dk and dv, and largest error of lse as a share of max(1, |lse|), of an attention
 /// whose results were merged `merges` times. What rounds: sums of up to `seq_kv` terms in blocks (a logarithm of their
 /// number), each merge once, and where 16-bit elements or a 16-bit wire are used, what is rounded to them. Scores round
-/// by as much as they are large, and exp() turns that into an error of each weight: a scale beyond 1/√head_dim allows
-/// for it, in proportion to scale · √head_dim, the scores' deviation when inputs have a variance of 1.
-double tolerance(const Problem& problem, std::int64_t merges);
+/// by as much as they are large, and exp() turns that into an error of each weight: scores of a deviation above 1 allow
+/// for it in proportion. That deviation is scale · √head_dim · `input_scale`, which is rms(q) · rms(k).
+double tolerance(const Problem& problem, std::int64_t merges, double input_scale = 1);
 
 }  // namespace distattn
 #pragma GCC visibility pop

@@ -97,6 +97,7 @@ std::string describe_age(const Machine& machine) {
   const auto now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
   const double hours = std::difftime(now, time_of(machine.measured)) / 3600;
   if (hours < 1) return "measured here less than an hour ago";
+  if (hours < 1.5) return "measured here an hour ago";
   if (hours < 48) return fmt::format("measured here {:.0f} hours ago", hours);
   return fmt::format("measured here {:.0f} days ago", hours / 24);
 }
