@@ -3,7 +3,7 @@
 /// are taken transposed, keys by queries, so that weights and their gradients pass from one to the next in registers.
 /// dK and dV stay with the block; dQ, if wanted, is added to its accumulator by the copy engine, in any order.
 
-#include "kernels/cuda/hopper_key_blocks.cuh"
+#include "kernels/cuda/hopper_query_addition.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -11,104 +11,16 @@ namespace distattn::kernels::cuda {
 /// the padding of the real ones. dv_before_ds: dV is multiplied while dS is made of the same weights, which takes more
 /// registers; else while dS is shared.
 template <class Element_, int dim, bool wants_dq_, bool dv_before_ds_ = (dim > 64)>
-struct HopperGradientsShape : KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64> {
-  using Base = KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64>;
-  using Base::tile;
-  using KTile = typename Base::KTile;
-  static constexpr bool wants_dq = wants_dq_, dv_before_ds = dv_before_ds_;
-  using ScoreTile = PanelTile<tile.rows, tile.columns>;  ///< of dSᵀ
-  // Each warpgroup adds 64 × 64 of dQ at a time: 64 of the rows, or 64 of the columns.
-  static_assert(tile.columns * KTile::panels == 128);
-  static constexpr bool dq_by_rows = tile.columns > 64;
-  static constexpr int dq_box_rows = wants_dq ? 64 : 0;
-  static constexpr int dq_box_columns = box_row_bytes / 4, dq_boxes = 2, dq_box_bytes = 64 * box_row_bytes;
-  static constexpr int dq_bytes = wants_dq ? Base::groups * dq_boxes * dq_box_bytes : 0;
-  static constexpr int score_bytes = wants_dq ? ScoreTile::bytes : 0;
-  static constexpr int own_bytes = 2 * score_bytes + dq_bytes;
+struct HopperGradientsShape
+    : QueryAdditionShape<KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64>, wants_dq_> {
+  using Base = QueryAdditionShape<KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64>, wants_dq_>;
+  static constexpr bool dv_before_ds = dv_before_ds_;
+  // Each warpgroup adds 64 × 64 of a tile's dQ: 64 of the rows, or 64 of the columns.
+  static_assert(Base::tile.columns * Base::KTile::panels == 128);
+  static constexpr bool dq_by_rows = Base::tile.columns > 64;
+  static constexpr int own_bytes = Base::addition_bytes;
   static constexpr int shared_bytes = Base::common_bytes + own_bytes;
   static_assert(shared_bytes <= most_shared_bytes);
-};
-
-/// dS is there twice, as tiles that pass are.
-template <class Shape>
-struct HopperGradientsMemory : KeyBlockMemory<Shape> {
-  using KeyBlockMemory<Shape>::KeyBlockMemory;
-
-  __device__ __forceinline__ std::uint32_t ds(const Stage& stage) const {
-    return this->own + stage.index * Shape::score_bytes;
-  }
-  __device__ __forceinline__ std::uint32_t dq(int group, int box) const {
-    return this->own + 2 * Shape::score_bytes +
-           static_cast<std::uint32_t>((group * Shape::dq_boxes + box) * Shape::dq_box_bytes);
-  }
-};
-
-/// Shares this warpgroup's 64 rows of dSᵀ, which it has as the left operand of a product.
-template <class Shape>
-__device__ __forceinline__ void share_scores(const std::uint32_t (&ds)[Shape::n_count / 2][4], std::uint32_t tile) {
-  DISTATTN_UNROLL
-  for (int k = 0; k < Shape::n_count / 2; ++k) {
-    DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int row = row_of<1>(0, i % 2), column = 16 * k + i / 2 * 8;
-      const std::uint32_t chunk_address = Shape::ScoreTile::chunk_address(tile, row, column);
-      prim::store_shared(chunk_address + static_cast<std::uint32_t>(column_of() * 2), ds[k][i]);
-    }
-  }
-}
-
-/// A warpgroup's share of adding a tile's dQ: 64 × 64, through two boxes of shared memory.
-template <class Shape>
-struct QueryGradientAdder {
-  using ScoreTile = typename Shape::ScoreTile;
-  using KTile = typename Shape::KTile;
-  const HopperGradientsMemory<Shape>& memory;
-  int group;
-  float dq[8][4];
-  int acquired = -1;
-
-  __device__ __forceinline__ int row() const { return Shape::dq_by_rows ? 64 * group : 0; }
-  __device__ __forceinline__ int column() const { return Shape::dq_by_rows ? 0 : 64 * group; }
-
-  /// Multiplies dS, shared by both warpgroups, by the keys.
-  __device__ __forceinline__ void start(const Stage& stage) {
-    prim::fence_products(dq);
-    const std::uint64_t l = ScoreTile::by_columns(memory.ds(stage), 0, row());
-    const std::uint64_t r = KTile::by_columns(memory.k, 0, column());
-    DISTATTN_UNROLL
-    for (int k = 0; k < KTile::rows; k += 16) {
-      prim::multiply<typename Shape::Element, prim::Major::other, prim::Major::other>(dq, l + ScoreTile::step(k, 0),
-                                                                                      r + KTile::step(k, 0), k > 0);
-    }
-  }
-
-  /// Hands the product, awaited, to the copy engine. `begin`: the tile's first query.
-  __device__ __forceinline__ void add(const QueryMaps* maps, int other, int begin, int plane, float scale) {
-    constexpr int first_barrier = 2;
-    const bool leads = threadIdx.x % 128 == 0;
-    if (leads) prim::wait_for_stores<0>();
-    prim::barrier_sync(first_barrier + group, 128);  // the boxes are free
-    DISTATTN_UNROLL
-    for (int n = 0; n < 8; ++n) {
-      DISTATTN_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int in_box = row_of<1>(0, half) % 64, floats = n % 4 * 8 + column_of();
-        const std::uint32_t chunk_address = swizzled_chunk(memory.dq(group, n / 4), in_box, floats / 4);
-        prim::store_shared(chunk_address + static_cast<std::uint32_t>(floats % 4 * 4),
-                           Pair{dq[n][2 * half] * scale, dq[n][2 * half + 1] * scale});
-      }
-    }
-    prim::fence_proxy();
-    prim::barrier_sync(first_barrier + group, 128);
-    if (!leads) return;
-    const TensorMap& map = maps[other].dq;
-    acquire_maps(acquired, other, map);
-    DISTATTN_UNROLL
-    for (int box = 0; box < Shape::dq_boxes; ++box) {
-      prim::add_box(&map, memory.dq(group, box), column() + box * Shape::dq_box_columns, begin + row(), plane);
-    }
-    prim::commit_stores();
-  }
 };
 
 /// A warpgroup's 64 keys against every tile of queries. Something is being multiplied meanwhile: dP while it weighs, dV
@@ -117,7 +29,7 @@ template <class Shape>
 __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile::pieces][4],
                                                     float (&dv)[1][Shape::DoTile::pieces][4], const AttendParams& p,
                                                     const BlockPlace& place, const Run& keys,
-                                                    const HopperGradientsMemory<Shape>& memory, int group) {
+                                                    const KeyBlockMemory<Shape>& memory, int group) {
   using Element = typename Shape::Element;
   using KTile = typename Shape::KTile;
   using QTile = typename Shape::QTile;
@@ -128,18 +40,15 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
   const bool leads_warp = threadIdx.x % 32 == 0;
   float s[Shape::n_count][4], dp[Shape::n_count][4];
   std::uint32_t weights[Shape::n_count / 2][4], ds[Shape::n_count / 2][4];
-  QueryGradientAdder<Shape> adder{memory, group, {}};
+  using Adder = QueryGradientAdder<Shape>;
+  Adder adder{{memory.own}, memory.k, group, {}};
+  const typename Adder::Part dq_part{Shape::dq_by_rows ? 64 * group : 0, Shape::dq_by_rows ? 0 : 64 * group};
   const auto sum_value_gradients = [&](const Stage& stage) {
     prim::fence_products(dv[0], weights);
     start_product<Element, DoTile>(dv[0], weights, memory.d_o(stage));
     prim::commit_products();
   };
-  const auto masks_of_next = [&] {
-    const Run& queries = p.queries[p.visits[next.tile.visit].other].run;
-    TileMasks<Shape::n_count> masks(p, next.tile, keys, place.block.row_begin, queries);
-    if constexpr (Shape::wants_dq) masks.hide_rows_past_end(place.block.row_begin, Shape::tile.rows, keys);
-    return masks;
-  };
+  const auto masks_of_next = [&] { return masks_of_keys<Shape>(p, place, keys, next.tile); };
   auto masks = masks_of_next();
   prim::wait_for_phase(memory.keys_filled, 0);
   for (int tile = 0; next.valid(); ++tile) {
@@ -161,10 +70,10 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
     if constexpr (!Shape::dv_before_ds) sum_value_gradients(stage);
     if constexpr (Shape::wants_dq) {
       constexpr int shared_barrier = 1;
-      share_scores<Shape>(ds, memory.ds(stage));
+      share_scores<Shape>(ds, adder.memory.ds(stage));
       prim::fence_proxy();
       prim::barrier_sync(shared_barrier, Shape::consumers);
-      adder.start(stage);
+      adder.start(dq_part, stage);
       prim::commit_products();
     }
     prim::fence_products(dk[0], ds);
@@ -172,8 +81,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
     prim::commit_products();
     if constexpr (Shape::wants_dq) {
       prim::wait_for_products<1>(dv[0], adder.dq);
-      adder.add(p.query_maps, p.visits[next.tile.visit].other, next.tile.column,
-                place.batch * p.heads.q_count + next.head, p.scale);
+      adder.add(dq_part, p, place, next);
     }
     next.advance(p, place.block, Shape::tile.columns);
     if (next.valid()) masks = masks_of_next();
@@ -187,7 +95,7 @@ template <class Shape>
 __global__ void __launch_bounds__(Shape::threads, 1) hopper_gradients(const __grid_constant__ AttendParams p) {
   if (prim::any_thread(prim::raised(p.stop))) return;
   DISTATTN_SHARED_MEMORY(bytes);
-  const HopperGradientsMemory<Shape> memory(prim::shared_address(bytes));
+  const KeyBlockMemory<Shape> memory(prim::shared_address(bytes));
   if (threadIdx.x == 0) memory.init_barriers();
   __syncthreads();
   const BlockPlace place(p, p.heads.kv_count);

@@ -40,7 +40,7 @@ AttendKernel query_gradient() {
 
 template <int head_dim, int value_dim, int queries>
 AttendKernel wide_gradients() {
-  using Shape = HopperWideGradientsShape<Bf16, head_dim, value_dim, queries>;
+  using Shape = HopperWideGradientsShape<Bf16, head_dim, value_dim, queries, false>;
   return on_request(hopper_instance<Shape>(TilePass::key_gradients, launch_hopper_wide_gradients<Shape>,
                                            describe_for_key_blocks<Shape>));
 }

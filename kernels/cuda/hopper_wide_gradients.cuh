@@ -1,32 +1,42 @@
 #pragma once
-/// dK and dV on Hopper where heads are too wide for a warpgroup to sum both (spec §5): one of two weighs and sums dV,
-/// and hands its weights to the other, which sums dK. Both multiply as much.
+/// Gradients on Hopper where heads are too wide for a warpgroup to sum both dK and dV (spec §5): one of two weighs and
+/// sums dV, and hands its weights to the other, which sums dK. Both multiply as much. dQ, if wanted, is added by both,
+/// each some of its columns, while the next tile's first products are on their way.
 
-#include "kernels/cuda/hopper_key_blocks.cuh"
+#include "kernels/cuda/hopper_query_addition.cuh"
 
 namespace distattn::kernels::cuda {
 
 /// A block's threads and shared memory: blocks own 64 keys.
-template <class Element_, int head_dim_, int value_dim_, int queries>
-struct HopperWideGradientsShape : KeyBlockShape<Element_, head_dim_, value_dim_, 64, queries> {
-  using Base = KeyBlockShape<Element_, head_dim_, value_dim_, 64, queries>;
+template <class Element_, int head_dim_, int value_dim_, int queries, bool wants_dq_>
+struct HopperWideGradientsShape
+    : QueryAdditionShape<KeyBlockShape<Element_, head_dim_, value_dim_, 64, queries>, wants_dq_> {
+  using Base = QueryAdditionShape<KeyBlockShape<Element_, head_dim_, value_dim_, 64, queries>, wants_dq_>;
+  static_assert(!wants_dq_ || queries == 64);  // what is added at a time
   static constexpr int weights_bytes = 64 * queries * 4;
-  static constexpr int own_bytes = 2 * weights_bytes;
-  static constexpr int dq_box_rows = 0;
-  static constexpr int shared_bytes = Base::common_bytes + own_bytes + 2 * 8;
+  static constexpr int own_bytes = 2 * weights_bytes + Base::addition_bytes;
+  static constexpr int shared_bytes = Base::common_bytes + own_bytes + 4 * 8;
   static_assert(shared_bytes <= most_shared_bytes);
 };
 
-/// Weights pass through two buffers from a thread of the first warpgroup to that of the second which needs them.
+/// Weights pass through two buffers from a thread of the first warpgroup to that of the second which needs them, dS
+/// through as many from the second warpgroup to the products of both.
 template <class Shape>
 struct HopperWideGradientsMemory : KeyBlockMemory<Shape> {
-  std::uint32_t weights_filled;  ///< two barriers
+  QueryAdditionMemory<Shape> addition;
+  std::uint32_t weights_filled, ds_filled;  ///< two barriers each
 
   __device__ __forceinline__ explicit HopperWideGradientsMemory(std::uint32_t base)
-      : KeyBlockMemory<Shape>(base), weights_filled(this->end) {}
+      : KeyBlockMemory<Shape>(base),
+        addition{this->own + 2 * Shape::weights_bytes},
+        weights_filled(this->end),
+        ds_filled(weights_filled + 16) {}
 
   __device__ __forceinline__ void init_barriers() const {
-    for (std::uint32_t stage = 0; stage < 2; ++stage) prim::init_barrier(weights_filled + stage * 8, 128 / 32);
+    for (std::uint32_t stage = 0; stage < 2; ++stage) {
+      prim::init_barrier(weights_filled + stage * 8, 128 / 32);
+      prim::init_barrier(ds_filled + stage * 8, 128 / 32);
+    }
     KeyBlockMemory<Shape>::init_barriers();
   }
 
@@ -62,6 +72,58 @@ struct HopperWideGradientsMemory : KeyBlockMemory<Shape> {
   }
 };
 
+/// A warpgroup's columns of the dQ of tiles, one tile after the other. The last tile is added by finish().
+template <class Shape>
+class WideQueryGradients {
+ public:
+  __device__ __forceinline__ WideQueryGradients(const AttendParams& p, const BlockPlace& place,
+                                                const HopperWideGradientsMemory<Shape>& memory, int group)
+      : p_(p), place_(place), memory_(memory), at_(p, place), adder_{memory.addition, memory.k, group, {}} {}
+
+  /// The tile before `tile`, which is awaited; with it whatever the warpgroup multiplies.
+  __device__ __forceinline__ void add_before(int tile) {
+    if constexpr (Shape::wants_dq) {
+      if (tile == 0) return;
+      const Stage stage(tile - 1);
+      stage.await_filled(memory_.ds_filled);
+      constexpr int panels = Shape::KTile::panels, of_first = (panels + 1) / 2;
+      const int begin = adder_.group == 0 ? 0 : of_first, end = adder_.group == 0 ? of_first : panels;
+      for (int panel = begin; panel < end; ++panel) {
+        const typename Adder::Part part{0, 64 * panel};
+        adder_.start(part, stage);
+        prim::commit_products();
+        prim::wait_for_products<0>(adder_.dq);
+        adder_.add(part, p_, place_, at_);
+      }
+      at_.advance(p_, place_.block, Shape::tile.columns);
+    }
+  }
+  __device__ __forceinline__ void finish(int tiles) {
+    if constexpr (Shape::wants_dq) {
+      add_before(tiles);
+      prim::wait_for_stores<0>();
+    }
+  }
+  /// The second warpgroup: what products take next. The buffer is empty: the tile's queries came after both warpgroups
+  /// had given back those that it was for last.
+  __device__ __forceinline__ void share(const std::uint32_t (&ds)[Shape::n_count / 2][4], const Stage& stage) const {
+    if constexpr (Shape::wants_dq) {
+      share_scores<Shape, 64>(ds, memory_.addition.ds(stage));
+      prim::fence_proxy();
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) prim::arrive(stage.of(memory_.ds_filled));
+    }
+  }
+
+ private:
+  using Adder = QueryGradientAdder<Shape>;
+  const AttendParams& p_;
+  const BlockPlace& place_;
+  const HopperWideGradientsMemory<Shape>& memory_;
+  HeadTileCursor at_;
+  Adder adder_;
+};
+
 /// The first warpgroup: the weights of 64 keys in every tile of queries, and dV.
 template <class Shape>
 __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile::pieces][4], const AttendParams& p,
@@ -72,17 +134,19 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
   if (!next.valid()) return;
   float s[Shape::n_count][4];
   std::uint32_t weights[Shape::n_count / 2][4];
+  WideQueryGradients<Shape> query_gradients(p, place, memory, 0);
   prim::wait_for_phase(memory.keys_filled, 0);
-  for (int tile = 0; next.valid(); ++tile) {
+  int tile = 0;
+  for (; next.valid(); ++tile) {
     const Stage stage(tile);
-    const Run& queries = p.queries[p.visits[next.tile.visit].other].run;
-    const TileMasks<Shape::n_count> masks(p, next.tile, keys, place.block.row_begin, queries);
+    const auto masks = masks_of_keys<Shape>(p, place, keys, next.tile);
     next.advance(p, place.block, Shape::tile.columns);
     stage.await_filled(memory.filled);
     prim::fence_products(s);
     start_product_of_rows<Element, typename Shape::KTile, typename Shape::QTile, Shape::head_dim>(s, memory.k, 0,
                                                                                                   memory.q(stage));
     prim::commit_products();
+    query_gradients.add_before(tile);
     prim::wait_for_products<0>(s, dv[0]);
     if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
     weigh_columns<Shape>(s, memory.lse(stage), p.scale * log2_e, masks);
@@ -92,6 +156,7 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
     start_product<Element, typename Shape::DoTile>(dv[0], weights, memory.d_o(stage));
     prim::commit_products();
   }
+  query_gradients.finish(tile);
   prim::wait_for_products<0>(dv[0]);
 }
 
@@ -105,8 +170,10 @@ __device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::QTile::p
   if (!next.valid()) return;
   float dp[Shape::n_count][4], weights[Shape::n_count][4];
   std::uint32_t ds[Shape::n_count / 2][4];
+  WideQueryGradients<Shape> query_gradients(p, place, memory, 1);
   prim::wait_for_phase(memory.keys_filled, 0);
-  for (int tile = 0; next.valid(); ++tile) {
+  int tile = 0;
+  for (; next.valid(); ++tile) {
     const Stage stage(tile);
     next.advance(p, place.block, Shape::tile.columns);
     stage.await_filled(memory.filled);
@@ -114,15 +181,18 @@ __device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::QTile::p
     start_product_of_rows<Element, typename Shape::VTile, typename Shape::DoTile, Shape::value_dim>(dp, memory.v, 0,
                                                                                                     memory.d_o(stage));
     prim::commit_products();
+    query_gradients.add_before(tile);
     prim::wait_for_products<0>(dp, dk[0]);
     if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
     memory.take_over(weights, stage);
     differentiate<Shape>(dp, weights, memory.delta(stage));
     round_to_operand<Element>(ds, dp);
+    query_gradients.share(ds, stage);
     prim::fence_products(dk[0], ds);
     start_product<Element, typename Shape::QTile>(dk[0], ds, memory.q(stage));
     prim::commit_products();
   }
+  query_gradients.finish(tile);
   prim::wait_for_products<0>(dk[0]);
 }
 

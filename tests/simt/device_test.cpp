@@ -228,7 +228,9 @@ TEST_CASE("gradients take one pass where a kernel may add to dq in any order", "
   const std::vector<TilePass> one{TilePass::gradients}, two{TilePass::query_gradient, TilePass::key_gradients};
   CHECK(backward_passes(90, GradientOrder::any, 128) == one);
   CHECK(backward_passes(90, GradientOrder::fixed, 128) == two);
-  CHECK(backward_passes(90, GradientOrder::any, 192) == two);
+  CHECK(backward_passes(90, GradientOrder::any, 192) == one);
+  CHECK(backward_passes(90, GradientOrder::fixed, 192) == two);
+  CHECK(backward_passes(90, GradientOrder::any, 256) == two);
   CHECK(backward_passes(80, GradientOrder::any, 128) == two);
 }
 

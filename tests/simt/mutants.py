@@ -32,6 +32,7 @@ SOURCES = {
     "hopper_gradients.cuh": ["hopper_gradients.cu"],
     "hopper_wide_gradients.cuh": ["hopper_wide_gradients.cu"],
     "hopper_key_blocks.cuh": KEY_BLOCKS,
+    "hopper_query_addition.cuh": KEY_BLOCKS,
     "hopper_query_gradient.cuh": ["hopper_query_gradient.cu"],
     "hopper_masks.cuh": HOPPER,
     "hopper_tiles.cuh": HOPPER,

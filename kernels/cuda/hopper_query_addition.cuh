@@ -1,0 +1,120 @@
+#pragma once
+/// dQ of blocks that own keys, on Hopper (spec §5): dSᵀ is shared, multiplied by the keys, and added by the copy engine
+/// to an accumulator that other blocks add to as well, in any order.
+
+#include "kernels/cuda/hopper_key_blocks.cuh"
+
+namespace distattn::kernels::cuda {
+
+/// What a shape of key blocks has beside, if dQ is wanted. A warpgroup adds 64 × 64 of it at a time.
+template <class Base, bool wants_dq_>
+struct QueryAdditionShape : Base {
+  using ScoreTile = PanelTile<Base::tile.rows, Base::tile.columns>;  ///< of dSᵀ
+  static constexpr bool wants_dq = wants_dq_;
+  static constexpr int dq_box_rows = wants_dq ? 64 : 0;
+  static constexpr int dq_box_columns = box_row_bytes / 4, dq_boxes = 2, dq_box_bytes = 64 * box_row_bytes;
+  static constexpr int dq_bytes = wants_dq ? Base::groups * dq_boxes * dq_box_bytes : 0;
+  static constexpr int score_bytes = wants_dq ? ScoreTile::bytes : 0;
+  static constexpr int addition_bytes = 2 * score_bytes + dq_bytes;
+};
+
+/// Where that lies in shared memory. dS is there twice, as tiles that pass are.
+template <class Shape>
+struct QueryAdditionMemory {
+  std::uint32_t begin;
+
+  __device__ __forceinline__ std::uint32_t ds(const Stage& stage) const {
+    return begin + stage.index * Shape::score_bytes;
+  }
+  __device__ __forceinline__ std::uint32_t dq(int group, int box) const {
+    return begin + 2 * Shape::score_bytes +
+           static_cast<std::uint32_t>((group * Shape::dq_boxes + box) * Shape::dq_box_bytes);
+  }
+};
+
+/// What the block's keys see of a tile of queries. Keys past the segment's end see nothing, where products count them.
+template <class Shape>
+__device__ __forceinline__ TileMasks<Shape::n_count> masks_of_keys(const AttendParams& p, const BlockPlace& place,
+                                                                   const Run& keys, const TileCursor& at) {
+  const Run& queries = p.queries[p.visits[at.visit].other].run;
+  TileMasks<Shape::n_count> masks(p, at, keys, place.block.row_begin, queries);
+  if constexpr (Shape::wants_dq) masks.hide_rows_past_end(place.block.row_begin, Shape::tile.rows, keys);
+  return masks;
+}
+
+/// Shares this warpgroup's 64 rows of dSᵀ, which it has as the left operand of a product; `first` of row_of()'s is the
+/// tile's first.
+template <class Shape, int first = 0>
+__device__ __forceinline__ void share_scores(const std::uint32_t (&ds)[Shape::n_count / 2][4], std::uint32_t tile) {
+  DISTATTN_UNROLL
+  for (int k = 0; k < Shape::n_count / 2; ++k) {
+    DISTATTN_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const int row = row_of<1>(0, i % 2) - first, column = 16 * k + i / 2 * 8;
+      const std::uint32_t chunk_address = Shape::ScoreTile::chunk_address(tile, row, column);
+      prim::store_shared(chunk_address + static_cast<std::uint32_t>(column_of() * 2), ds[k][i]);
+    }
+  }
+}
+
+/// Adds 64 × 64 of a tile's dQ at a time, through two boxes of shared memory. One for each warpgroup.
+template <class Shape>
+struct QueryGradientAdder {
+  using ScoreTile = typename Shape::ScoreTile;
+  using KTile = typename Shape::KTile;
+  /// The first row and column.
+  struct Part {
+    int row, column;
+  };
+
+  QueryAdditionMemory<Shape> memory;
+  std::uint32_t k;  ///< the block's keys
+  int group;
+  float dq[8][4];
+  int acquired = -1;
+
+  /// Multiplies dS, shared by all of its warpgroups, by the keys.
+  __device__ __forceinline__ void start(const Part& part, const Stage& stage) {
+    prim::fence_products(dq);
+    const std::uint64_t l = ScoreTile::by_columns(memory.ds(stage), 0, part.row);
+    const std::uint64_t r = KTile::by_columns(k, 0, part.column);
+    DISTATTN_UNROLL
+    for (int row = 0; row < KTile::rows; row += 16) {
+      prim::multiply<typename Shape::Element, prim::Major::other, prim::Major::other>(dq, l + ScoreTile::step(row, 0),
+                                                                                      r + KTile::step(row, 0), row > 0);
+    }
+  }
+
+  /// Hands the product, awaited, to the copy engine. `at`: the tile.
+  __device__ __forceinline__ void add(const Part& part, const AttendParams& p, const BlockPlace& place,
+                                      const HeadTileCursor& at) {
+    constexpr int first_barrier = 2;
+    const bool leads = threadIdx.x % 128 == 0;
+    if (leads) prim::wait_for_stores<0>();
+    prim::barrier_sync(first_barrier + group, 128);  // the boxes are free
+    DISTATTN_UNROLL
+    for (int n = 0; n < 8; ++n) {
+      DISTATTN_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const int in_box = row_of<1>(0, half) % 64, floats = n % 4 * 8 + column_of();
+        const std::uint32_t chunk_address = swizzled_chunk(memory.dq(group, n / 4), in_box, floats / 4);
+        prim::store_shared(chunk_address + static_cast<std::uint32_t>(floats % 4 * 4),
+                           Pair{dq[n][2 * half] * p.scale, dq[n][2 * half + 1] * p.scale});
+      }
+    }
+    prim::fence_proxy();
+    prim::barrier_sync(first_barrier + group, 128);
+    if (!leads) return;
+    const int other = p.visits[at.tile.visit].other, plane = place.batch * p.heads.q_count + at.head;
+    const TensorMap& map = p.query_maps[other].dq;
+    acquire_maps(acquired, other, map);
+    DISTATTN_UNROLL
+    for (int box = 0; box < Shape::dq_boxes; ++box) {
+      prim::add_box(&map, memory.dq(group, box), part.column + box * Shape::dq_box_columns, at.tile.column + part.row,
+                    plane);
+    }
+    prim::commit_stores();
+  }
+};
+
+}  // namespace distattn::kernels::cuda
