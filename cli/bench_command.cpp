@@ -51,6 +51,7 @@ CalibrationOptions calibration_options(const BenchOptions& options) {
   calibration.heads = problem.heads;
   calibration.kv_heads = problem.kv_heads;
   calibration.head_dim = problem.head_dim;
+  calibration.value_dim = problem.value_dim;
   return calibration;
 }
 
@@ -207,8 +208,8 @@ void add_kernels(CLI::App& app, BenchOptions& options) {
       fmt::format("Single kernels on all cores, tiles of --seq tokens: {}, all", fmt::join(kernel_names(), ", ")),
       "NAMES");
   for (const CLI::Option* const option : app.get_options()) {
-    static constexpr std::array<std::string_view, 12> honoured = {
-        "--help",    "--seq",      "--heads",         "--kv-heads", "--head-dim", "--dtype",
+    static constexpr std::array<std::string_view, 13> honoured = {
+        "--help",    "--seq",      "--heads",         "--kv-heads", "--head-dim", "--value-dim", "--dtype",
         "--backend", "--provider", "--deterministic", "-n",         "-o",         "--json"};
     const std::string name = option->get_name();
     const bool fits = option == kernel || std::find(honoured.begin(), honoured.end(), name) != honoured.end();

@@ -20,6 +20,7 @@ Json kernel_row(const std::string& kernel, const CalibrationOptions& options, in
   row["heads"] = options.heads;
   row["kv_heads"] = options.kv_heads;
   row["head_dim"] = options.head_dim;
+  row["value_dim"] = options.value_dim;
   row["threads"] = threads;
   for (const char* const field :
        {"pass", "coverage", "dtype", "seq", "gflops", "peak_gflops", "share", "bytes_per_s", "peak_bytes_per_s",

@@ -25,7 +25,8 @@ Problem problem_of(const CalibrationOptions& options, DType dtype, std::int64_t 
   problem.seq_q = problem.seq_kv = tokens;
   problem.heads = options.heads;
   problem.kv_heads = options.kv_heads;
-  problem.head_dim = problem.value_dim = options.head_dim;
+  problem.head_dim = options.head_dim;
+  problem.value_dim = options.value_dim;
   problem.dtype = dtype;
   problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
   return problem;
@@ -144,7 +145,7 @@ std::int64_t touched_bytes(const AttentionPlan& plan, Rank rank, StepId step) {
 
 /// The options with heads of another dimension; nothing where the device has no kernel for them.
 std::optional<CalibrationOptions> with_heads_of(int head_dim, CalibrationOptions options, const Device& device) {
-  options.head_dim = head_dim;
+  options.head_dim = options.value_dim = head_dim;
   if (!device.why_not(problem_of(options, options.dtypes.front(), 1), Pass::forward).empty()) return {};
   return options;
 }
@@ -260,7 +261,7 @@ void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs) {
 Link measure_copies(const CalibrationOptions& options) {
   constexpr std::int64_t few = 16, many = 2048;  // a message of usual size: much larger ones miss every cache
   const double fixed_s = exchange_seconds(options, few), seconds = exchange_seconds(options, many);
-  const double bytes = 2.0 * many * options.kv_heads * options.head_dim * sizeof(float);
+  const double bytes = 1.0 * many * options.kv_heads * (options.head_dim + options.value_dim) * sizeof(float);
   return {bytes / std::max(seconds - fixed_s, seconds / 2), wake_seconds(options)};
 }
 

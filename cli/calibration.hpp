@@ -16,7 +16,7 @@ struct CalibrationOptions {
   GradientOrder gradient_order = GradientOrder::any;
   std::string variant = {};  ///< as in DeviceOptions
   std::vector<DType> dtypes = {DType::fp32, DType::bf16, DType::fp16};
-  int heads = 4, kv_heads = 4, head_dim = 64;
+  int heads = 4, kv_heads = 4, head_dim = 64, value_dim = 64;
   int runs = 5;  ///< of which the fastest counts: whatever else runs here only slows them
 };
 

@@ -65,6 +65,7 @@ void add_problem_options(CLI::App& app, ProblemOptions& options, Several seq) {
   add_value(app, "--heads", options.heads, parse_positive, "Query heads", "SIZE");
   add_value(app, "--kv-heads", options.kv_heads, parse_positive, "Key and value heads (default: --heads)", "SIZE");
   add_value(app, "--head-dim", options.head_dim, parse_positive, "Elements of a head", "SIZE");
+  add_value(app, "--value-dim", options.value_dim, parse_positive, "The same of values (default: --head-dim)", "SIZE");
   add_value(app, "--dtype", options.dtype, parse_dtype, "Computed with: fp32, bf16, fp16, fp64 (default fp32)", "TYPE");
   add_value(app, "--wire", options.wire, parse_wire, "Partials travel as fp32 or bf16 (default fp32)", "TYPE");
   add_value(app, "--scale", options.scale, parse_scale, "Of scores (default 1/sqrt(head-dim))", "NUMBER");
@@ -85,7 +86,8 @@ Shape shape_of(const ProblemOptions& options, std::int64_t seq) {
   shape.seq_kv = options.seq_kv.value_or(seq);
   shape.heads = required(options.heads, "--heads");
   shape.kv_heads = options.kv_heads.value_or(shape.heads);
-  shape.head_dim = shape.value_dim = required(options.head_dim, "--head-dim");
+  shape.head_dim = required(options.head_dim, "--head-dim");
+  shape.value_dim = options.value_dim.value_or(shape.head_dim);
   return shape;
 }
 
@@ -101,6 +103,7 @@ void check_against(const ProblemOptions& options, const Shape& shape, const std:
   check_one(options.heads, shape.heads, "--heads", origin);
   check_one(options.kv_heads, shape.kv_heads, "--kv-heads", origin);
   check_one(options.head_dim, shape.head_dim, "--head-dim", origin);
+  check_one(options.value_dim, shape.value_dim, "--value-dim", origin);
 }
 
 Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtype, const NamedIntegers& named) {
@@ -111,7 +114,7 @@ Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtyp
   problem.heads = as_int("heads", shape.heads);
   problem.kv_heads = as_int("kv-heads", shape.kv_heads);
   problem.head_dim = as_int("head-dim", shape.head_dim);
-  problem.value_dim = as_int("value head-dim", shape.value_dim);
+  problem.value_dim = as_int("value-dim", shape.value_dim);
   problem.dtype = dtype;
   if (options.wire && dtype == DType::fp64) refuse("--wire with fp64 (partials of fp64 travel as fp64) leave it out");
   problem.wire = options.wire.value_or(problem.wire);

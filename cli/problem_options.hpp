@@ -30,7 +30,7 @@ struct MaskOptions {
 
 struct ProblemOptions {
   std::vector<std::int64_t> seq;
-  std::optional<std::int64_t> seq_kv, batch, heads, kv_heads, head_dim;
+  std::optional<std::int64_t> seq_kv, batch, heads, kv_heads, head_dim, value_dim;
   std::optional<DType> dtype;
   std::optional<DType> wire;
   double scale = 0;

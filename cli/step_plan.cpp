@@ -175,7 +175,7 @@ void add_step_plan_options(CLI::App& app, StepPlanOptions& options) {
       model_help());
   model->expected(0, 1)->type_name("[MODEL]");
   for (const char* answered :
-       {"--heads", "--kv-heads", "--head-dim", "--seq-kv", "--scale", "--backward", "--routes"}) {
+       {"--heads", "--kv-heads", "--head-dim", "--value-dim", "--seq-kv", "--scale", "--backward", "--routes"}) {
     model->excludes(app.get_option(answered));
   }
   add_value(app, "--checkpoint", options.policies, parse_policies, "Policies of the step (default: all)", "POLICIES")

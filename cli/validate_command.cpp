@@ -51,7 +51,8 @@ struct Verdict {
 bool has_shape(const ValidateOptions& options) {
   const ProblemOptions& given = options.problem;
   return !given.seq.empty() || given.seq_kv || given.batch || given.heads || given.kv_heads || given.head_dim ||
-         given.dtype || given.wire || given.scale != 0 || !options.masks.empty() || given.mask != MaskOptions{};
+         given.value_dim || given.dtype || given.wire || given.scale != 0 || !options.masks.empty() ||
+         given.mask != MaskOptions{};
 }
 
 /// Problems of the command line: every mask with every length; without a shape, the usual ones.

@@ -120,7 +120,7 @@ check_cudnn() {
 }
 
 step_kernels() {
-  local provider providers=(own) heads query key head_dim why
+  local provider providers=(own) heads query key head_dim value_dim why
   why=$(why_not cudnn)
   if [[ -z $why ]]; then
     providers+=(cudnn)
@@ -130,11 +130,11 @@ step_kernels() {
     keep <<<"{\"provider\": \"cudnn\", \"not_measured\": $(text <<<"$why")}"
   fi
   for provider in "${providers[@]}"; do
-    # query heads, key heads and head_dim, as published for H100 and H200
-    for heads in "64 8 128" "64 8 64" "16 16 256"; do
-      read -r query key head_dim <<<"$heads"
+    # query heads, key heads, head_dim and that of values, as published for H100 and H200; the third is MLA's
+    for heads in "64 8 128 128" "64 8 64 64" "128 128 192 128" "16 16 256 256"; do
+      read -r query key head_dim value_dim <<<"$heads"
       attempt measure bench --backend cuda --provider "$provider" --kernel attend --dtype bf16 --heads "$query" \
-        --kv-heads "$key" --head-dim "$head_dim" --seq 2048,4096,8192,16384 -n 3
+        --kv-heads "$key" --head-dim "$head_dim" --value-dim "$value_dim" --seq 2048,4096,8192,16384 -n 3
     done
   done
   attempt measure bench --backend cuda --deterministic --kernel attend --dtype bf16 --heads 64 --kv-heads 8 --head-dim 128 \
@@ -142,12 +142,13 @@ step_kernels() {
 }
 
 step_variants() {
-  local order head_dim
+  local order head_dim value_dim
   for order in "" --deterministic; do
-    for head_dim in 64 128 256; do
+    for head_dim in 64 128 192 256; do
+      value_dim=$((head_dim == 192 ? 128 : head_dim))
       # shellcheck disable=SC2086 # no option where it is empty
       attempt measure bench --backend cuda $order --kernel attend-variants --dtype bf16 --heads 16 --kv-heads 2 \
-        --head-dim "$head_dim" --seq 8192 -n 2
+        --head-dim "$head_dim" --value-dim "$value_dim" --seq 8192 -n 2
     done
   done
 }

@@ -53,12 +53,12 @@ def rows_of(report):
 
 
 def rates_by_choice(rows):
-    """(part, head_dim, coverage) -> kernel -> its rate, and those of them that run already."""
+    """(part, head_dim, value_dim, coverage) -> kernel -> its rate, and those of them that run already."""
     rates, used = collections.defaultdict(lambda: collections.defaultdict(list)), set()
     for row in rows:
         if row["part"] == row["pass"] == "backward":
             continue  # a backend without a choice
-        place = row["part"], row["head_dim"], "full" if row["coverage"] == "full" else "partial"
+        place = row["part"], row["head_dim"], row["value_dim"], "full" if row["coverage"] == "full" else "partial"
         if row["gflops"] is not None:  # else it was wrong
             rates[place][row["variant"]].append(row["gflops"])
         if row["used"]:
@@ -85,8 +85,8 @@ def main():
     for place in sorted(rates):
         if len(rates[place]) < 2:
             continue
-        part, head_dim, coverage = place
-        entries.append(f'      {{TilePass::{part}, {HOPPER}, {head_dim}, {head_dim}, Coverage::{coverage}, '
+        part, head_dim, value_dim, coverage = place
+        entries.append(f'      {{TilePass::{part}, {HOPPER}, {head_dim}, {value_dim}, Coverage::{coverage}, '
                        f'"{fastest(place, rates[place], used)}"}},')
     if not entries:
         fail("the report compares no kernels (this GPU has no choice) run it on Hopper")

@@ -104,8 +104,8 @@ class WideQueryGradients {
       prim::wait_for_stores<0>();
     }
   }
-  /// The second warpgroup: what products take next. The buffer is empty: the tile's queries came after both warpgroups
-  /// had given back those that it was for last.
+  /// The second warpgroup: what products take next. The buffer is empty: the first hands over a tile's weights after it
+  /// has added all dQ but that of the tile before.
   __device__ __forceinline__ void share(const std::uint32_t (&ds)[Shape::n_count / 2][4], const Stage& stage) const {
     if constexpr (Shape::wants_dq) {
       share_scores<Shape, 64>(ds, memory_.addition.ds(stage));
@@ -146,9 +146,10 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
     start_product_of_rows<Element, typename Shape::KTile, typename Shape::QTile, Shape::head_dim>(s, memory.k, 0,
                                                                                                   memory.q(stage));
     prim::commit_products();
-    query_gradients.add_before(tile);
-    prim::wait_for_products<0>(s, dv[0]);
+    prim::wait_for_products<1>(dv[0]);
     if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
+    query_gradients.add_before(tile);
+    prim::wait_for_products<0>(s);
     weigh_columns<Shape>(s, memory.lse(stage), p.scale * log2_e, masks);
     memory.hand_over(s, stage);
     round_to_operand<Element>(weights, s);
@@ -181,9 +182,10 @@ __device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::QTile::p
     start_product_of_rows<Element, typename Shape::VTile, typename Shape::DoTile, Shape::value_dim>(dp, memory.v, 0,
                                                                                                     memory.d_o(stage));
     prim::commit_products();
-    query_gradients.add_before(tile);
-    prim::wait_for_products<0>(dp, dk[0]);
+    prim::wait_for_products<1>(dk[0]);
     if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
+    query_gradients.add_before(tile);
+    prim::wait_for_products<0>(dp);
     memory.take_over(weights, stage);
     differentiate<Shape>(dp, weights, memory.delta(stage));
     round_to_operand<Element>(ds, dp);

@@ -28,6 +28,11 @@ def passes():
     assert run("--backward")["backward"]["steps"] >= 1
 
 
+def value_heads():
+    got = run("--value-dim", "16", "--backward", "--check", "--ranks", "3", "--schedule", "zigzag-ring")
+    assert (got["head_dim"], got["value_dim"]) == (8, 16) and got["error"]["dv"] < got["error"]["tolerance"], got
+
+
 def windows():
     assert run("--window", "1K,-1")["mask"] == "causal window 1024,-1"
 
@@ -120,6 +125,7 @@ def pipes():
     assert piped.returncode == 0 and b"</svg>" in piped.stdout, piped.stderr
 
 
-for check in (passes, windows, links, config_files, large_inputs, pictures_beside_results, memory_of_steps, pipes):
+for check in (passes, value_heads, windows, links, config_files, large_inputs, pictures_beside_results, memory_of_steps,
+              pipes):
     check()
     print(check.__name__, "fine")

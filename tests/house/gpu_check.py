@@ -88,7 +88,7 @@ def with_stand_ins(folder):
     write_info(folder, cuda=True, cudnn=True)
     done = check("kernels", build=folder)
     results = report_of(folder)[1]["kernels"]["results"]
-    expect(done.returncode == 0 and len(results) == 12, f"cuDNN is not measured: {results}")
+    expect(done.returncode == 0 and len(results) == 14, f"cuDNN is not measured: {results}")
 
     done = check("types", build=folder)
     expect(done.returncode == 1 and "failed: types" in done.stdout, f"a wrong result passed: {done.stdout}")

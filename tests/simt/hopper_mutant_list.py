@@ -213,13 +213,17 @@ HOPPER_MUTANTS = [
     ("Hopper: wide: threads of the second warpgroup take others' weights", "hopper_wide_gradients.cuh",
      "* 128 + threadIdx.x % 128) * 8", "* 128 + (threadIdx.x ^ threadIdx.x / 128 * 4) % 128) * 8"),
     ("Hopper: wide: scores are not waited for", "hopper_wide_gradients.cuh",
-     "prim::wait_for_products<0>(s, dv[0]);", "prim::wait_for_products<1>(s, dv[0]);"),
+     "prim::wait_for_products<0>(s);", "prim::wait_for_products<1>(s);"),
     ("Hopper: wide: gradients of weights are not waited for", "hopper_wide_gradients.cuh",
-     "prim::wait_for_products<0>(dp, dk[0]);", "prim::wait_for_products<1>(dp, dk[0]);"),
-    ("Hopper: wide: queries are given back while they are multiplied", "hopper_wide_gradients.cuh",
-     "    prim::wait_for_products<0>(dp, dk[0]);\n"
+     "prim::wait_for_products<0>(dp);", "prim::wait_for_products<1>(dp);"),
+    ("Hopper: wide: queries are given back while the first warpgroup multiplies them", "hopper_wide_gradients.cuh",
+     "    prim::wait_for_products<1>(dv[0]);\n", ""),
+    ("Hopper: wide: queries are given back while the second warpgroup multiplies them", "hopper_wide_gradients.cuh",
+     "    prim::wait_for_products<1>(dk[0]);\n", ""),
+    ("Hopper: wide: queries of the tile at hand are given back", "hopper_wide_gradients.cuh",
+     "    prim::wait_for_products<1>(dk[0]);\n"
      "    if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));",
-     "    prim::wait_for_products<0>(dp, dk[0]);\n"
+     "    prim::wait_for_products<1>(dk[0]);\n"
      "    if (threadIdx.x % 32 == 0) prim::arrive(stage.of(memory.emptied));"),
     ("Hopper: wide: dv is not waited for", "hopper_wide_gradients.cuh",
      "  prim::wait_for_products<0>(dv[0]);\n}", "}"),
@@ -248,12 +252,6 @@ HOPPER_MUTANTS = [
      "      prim::wait_for_stores<0>();\n", ""),
     ("Hopper: wide: dq of the first tile's queries", "hopper_wide_gradients.cuh",
      "      at_.advance(p_, place_.block, Shape::tile.columns);\n", ""),
-    ("Hopper: wide: queries are given back before dq is added", "hopper_wide_gradients.cuh",
-     "    query_gradients.add_before(tile);\n    prim::wait_for_products<0>(s, dv[0]);\n"
-     "    if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));\n",
-     "    prim::wait_for_products<0>(s, dv[0]);\n"
-     "    if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));\n"
-     "    query_gradients.add_before(tile);\n"),
     ("Hopper: wide: carried dv is dropped", "hopper_wide_gradients.cuh",
      "p.value_dim, 1.0f, key.carry", "p.value_dim, 1.0f, false"),
 ]

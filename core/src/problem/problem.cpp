@@ -49,7 +49,7 @@ void check(const Problem& problem) {
         "{} heads on {} kv-heads (each key head serves as many query heads) choose kv-heads that divide heads",
         problem.heads, problem.kv_heads));
   check_dim("head-dim", problem.head_dim);
-  check_dim("value head-dim", problem.value_dim);
+  check_dim("value-dim", problem.value_dim);
   if (problem.wire != DType::fp32 && problem.wire != DType::bf16 && problem.wire != problem.accumulator())
     refuse(fmt::format("wire type {} (partials and gradients travel as fp32 or bf16) choose one of these",
                        name_of(problem.wire)));
