@@ -24,4 +24,7 @@ struct Registration {
   MakeProvider make_provider = {};  ///< providers only, and not that of a device's own kernels
 };
 
+/// Seconds that clocks can count, also for infinity; Error(usage) for what is not above 0.
+double checked_timeout(double seconds);
+
 }  // namespace distattn::backends

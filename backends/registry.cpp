@@ -62,7 +62,15 @@ backends::Registration chosen(BackendKind kind, std::string_view word, std::stri
 
 }  // namespace
 
+double backends::checked_timeout(double seconds) {
+  if (!(seconds > 0)) refuse("the timeout is not above 0 (no rank is that fast) give seconds");
+  constexpr double years = 1e8;  // as good as for ever, and clocks can count so far
+  return std::min(seconds, years);
+}
+
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options) {
+  if (options.threads < 0)
+    refuse("a device of " + std::to_string(options.threads) + " threads (0: its share) give some");
   const std::string& provider = options.provider;
   backends::MakeProvider make_provider;
   if (!provider.empty()) {
@@ -87,10 +95,8 @@ std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const Bootstrap
   if (!between_processes(found)) {
     refuse("bootstrap " + found.info.name + " does not join processes (its ranks share one) choose another");
   }
-  if (!(options.timeout_s > 0)) refuse("the timeout is not above 0 (no rank is that fast) give seconds");
-  constexpr double years = 1e8;  // as good as for ever, and clocks can count so far
   BootstrapOptions asked = options;
-  asked.timeout_s = std::min(asked.timeout_s, years);
+  asked.timeout_s = backends::checked_timeout(options.timeout_s);
   return found.make_bootstrap(asked);
 }
 

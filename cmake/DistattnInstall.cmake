@@ -3,6 +3,11 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
+# Where things are below the prefix, also where a packager names folders absolutely.
+foreach(folder IN ITEMS BINDIR LIBDIR INCLUDEDIR)
+  file(RELATIVE_PATH DISTATTN_${folder} "${CMAKE_INSTALL_PREFIX}" "${CMAKE_INSTALL_FULL_${folder}}")
+endforeach()
+
 # What a static libdistattn asks of whoever links it: link item | find_dependency arguments | pkg-config module.
 # A backend that links something else adds its line; configuring fails until it does. PkgConfig::<name> has no package
 # of its own.
@@ -109,7 +114,7 @@ function(distattn_install_package_files)
   install(FILES "${generated}/distattnConfig.cmake" "${generated}/distattnConfigVersion.cmake"
     DESTINATION "${folder}" COMPONENT devel)
 
-  file(RELATIVE_PATH DISTATTN_UP "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+  file(RELATIVE_PATH DISTATTN_UP "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
   string(REGEX REPLACE "/$" "" DISTATTN_UP "${DISTATTN_UP}")
   configure_file("${PROJECT_SOURCE_DIR}/cmake/distattn.pc.in" "${generated}/distattn.pc.in" @ONLY)
   file(GENERATE OUTPUT "${generated}/distattn.pc" INPUT "${generated}/distattn.pc.in")
@@ -119,7 +124,7 @@ endfunction()
 # The command finds the library beside itself, wherever the prefix is moved; a packager's own RPATH wins.
 function(distattn_install_cli)
   if(BUILD_SHARED_LIBS AND NOT DEFINED CMAKE_INSTALL_RPATH)
-    file(RELATIVE_PATH up "/${CMAKE_INSTALL_BINDIR}" "/${CMAKE_INSTALL_LIBDIR}")
+    file(RELATIVE_PATH up "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
     set_target_properties(distattn_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${up}")
   endif()
   install(TARGETS distattn_cli RUNTIME COMPONENT cli)
@@ -147,6 +152,11 @@ function(distattn_install_cli_documents)
   add_custom_target(distattn_cli_documents ALL DEPENDS ${written})
   install(DIRECTORY "${share}/" DESTINATION "${CMAKE_INSTALL_DATADIR}" COMPONENT cli)
 endfunction()
+
+# Whoever passes on a part passes on its licence.
+foreach(component IN ITEMS runtime devel cli)
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT ${component})
+endforeach()
 
 distattn_install_library()
 distattn_install_package_files()

@@ -64,12 +64,19 @@ install_missing() {
   rm -f "$log"
 }
 
+# Where nobody looks at the output, nothing may be missing or warned of in silence.
+strict=()
+if [[ -n ${DISTATTN_STRICT:-} ]]; then
+  strict=(-DDISTATTN_WARNINGS_AS_ERRORS=ON)
+  for option in KOKKOS UCX PMIX BLAS; do strict+=("-DDISTATTN_WITH_$option=ON"); done
+fi
+
 configure() {
   say "configuring (preset $preset)"
   if [[ -f $build/build.ninja ]]; then
     cmake -S . -B "$build"
   else
-    cmake --preset "$preset"
+    cmake --preset "$preset" "${strict[@]}"
   fi
 }
 

@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "backends/launch/launcher.hpp"
+#include "backends/registration.hpp"
 #include "distattn/inproc.hpp"
 #include "distattn/registry.hpp"
 
@@ -61,6 +62,8 @@ struct World::State {
 };
 
 World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
+  if (options.ranks < 0) refuse(fmt::format("{} ranks (0: as many as were started) give some", options.ranks));
+  backends::checked_timeout(options.timeout_s);
   const std::string name = options.bootstrap.empty() ? launcher_here() : options.bootstrap;
   state_->bootstrap_name = name.substr(0, name.find(':'));
   if (name == "inproc") {

@@ -13,6 +13,7 @@
 struct distattn_attention {
   std::unique_ptr<distattn::Device> device;
   distattn::Attention attention;
+  std::shared_ptr<distattn_comm::Ending> ending;
 };
 
 namespace distattn::c_api {
@@ -114,6 +115,11 @@ Allocator allocator_of(const distattn_options& given) {
 }
 
 DeviceOptions device_options_of(const distattn_options& given, const distattn_comm& comm) {
+  if (given.local_ranks < 0)
+    refuse("local_ranks is " + std::to_string(given.local_ranks) + " (a count) give 0 or more");
+  if (given.local_rank < -1) {
+    refuse("local_rank is " + std::to_string(given.local_rank) + " (a rank, or -1 for the launcher's) give one");
+  }
   DeviceOptions options;
   options.threads = given.threads;
   options.local_ranks = given.local_ranks > 0 ? given.local_ranks : comm.local_ranks;
@@ -189,10 +195,11 @@ distattn_status distattn_attention_create(const distattn_problem* problem, const
   return c_api::guarded([&] {
     c_api::required(comm, "comm");
     c_api::required(attention, "attention");
+    comm->ending->check();
     const distattn_options given = c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
     auto device = make_device(given.backend != nullptr ? given.backend : "", c_api::device_options_of(given, *comm));
     Attention made(c_api::problem_of(problem), c_api::options_of(given), *device, *comm->transport);
-    *attention = new distattn_attention{std::move(device), std::move(made)};
+    *attention = new distattn_attention{std::move(device), std::move(made), comm->ending};
   });
 }
 
@@ -234,7 +241,7 @@ distattn_status distattn_attention_positions(const distattn_attention* attention
 
 distattn_status distattn_forward(distattn_attention* attention, const distattn_tensors* tensors) {
   return c_api::guarded([&] {
-    c_api::required(attention, "attention");
+    c_api::required(attention, "attention").ending->check();
     attention->attention.forward(c_api::read_bindings(tensors));
   });
 }
@@ -242,6 +249,7 @@ distattn_status distattn_forward(distattn_attention* attention, const distattn_t
 distattn_status distattn_backward(distattn_attention* attention, const distattn_tensors* tensors) {
   return c_api::guarded([&] {
     c_api::plan_of(c_api::attention_of(attention), Pass::backward);
+    attention->ending->check();
     attention->attention.backward(c_api::read_bindings(tensors));
   });
 }

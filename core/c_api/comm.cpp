@@ -154,14 +154,18 @@ distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* memb
     c_api::required(members, "members");
     c_api::required(comm, "comm");
     auto group = std::make_unique<Subgroup>(*whole->transport, std::vector<Rank>(members, members + count));
-    *comm = c_api::over(std::move(group), whole->local_rank, whole->local_ranks).release();
+    auto made = c_api::over(std::move(group), whole->local_rank, whole->local_ranks);
+    made->ending = whole->ending;
+    *comm = made.release();
   });
 }
 
 distattn_status distattn_comm_abort(distattn_comm* comm, const char* reason) {
   return c_api::guarded([&] {
     c_api::required(comm, "comm");
-    comm->transport->abort(Error(ErrorKind::interrupted, reason != nullptr ? reason : "a rank ended the communicator"));
+    const Error error(ErrorKind::interrupted, reason != nullptr ? reason : "a rank ended the communicator");
+    comm->ending->end(error);
+    comm->transport->abort(error);
   });
 }
 

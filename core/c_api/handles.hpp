@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "distattn/distattn.h"
@@ -13,11 +15,29 @@
 
 /// A communicator is a transport that somebody else may own.
 struct distattn_comm {
+  /// Why it has been ended, here or as the whole of which it is a group. Any thread.
+  class Ending {
+   public:
+    void end(const distattn::Error& error) {
+      const std::scoped_lock lock(mutex_);
+      if (!reason_) reason_ = error;
+    }
+    void check() const {
+      const std::scoped_lock lock(mutex_);
+      if (reason_) throw distattn::Error(*reason_);
+    }
+
+   private:
+    mutable std::mutex mutex_;
+    std::optional<distattn::Error> reason_;
+  };
+
   std::unique_ptr<distattn::World> world;
   std::unique_ptr<distattn::Transport> own;
   distattn::Transport* transport = nullptr;
   distattn::Rank local_rank = 0;  ///< among all that were launched on this machine, also those outside of a group
   int local_ranks = 1;            ///< how many these are: they share the cores
+  std::shared_ptr<Ending> ending = std::make_shared<Ending>();  ///< shared by groups of one
 };
 
 namespace distattn::c_api {

@@ -48,6 +48,7 @@ TensorView view_of(const distattn_tensor& tensor, const char* name, int full_ran
                   full_rank == 4 ? "(shape) pass [batch, tokens, heads, head_dim] or [tokens, heads, head_dim]"
                                  : "(shape) pass [batch, heads, tokens] or [heads, tokens]");
   }
+  if (tensor.shape == nullptr) refuse_tensor(name, "has no shape", "(null) point to its extents");
   std::int64_t shape[4] = {1, 1, 1, 1}, strides[4] = {0, 0, 0, 0};
   std::int64_t dense = 1;
   for (int i = rank - 1; i >= 0; --i) {
@@ -58,7 +59,7 @@ TensorView view_of(const distattn_tensor& tensor, const char* name, int full_ran
   }
   if (rank < full_rank) strides[0] = dense;
   TensorView view;
-  view.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
+  if (tensor.data != nullptr) view.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   view.dtype = dtype_of(tensor, name);
   view.space = space_of(tensor, name);
   // Statistics are [batch, heads, tokens], and viewed as [batch, tokens, heads, 1].

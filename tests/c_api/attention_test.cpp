@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "attend.hpp"
 #include "catch.hpp"
@@ -52,6 +53,10 @@ TEST_CASE("misuse is a status and a message, never an exception") {
   create([&] { attempt.options.schedule = "spiral"; }, "spiral");
   create([&] { attempt.options.backend = "abacus"; }, "abacus");
   create([&] { attempt.options.mode = 8; }, "mode");
+  create([&] { attempt.options.threads = -7; }, "-7 threads");
+  create([&] { attempt.options.local_ranks = -3; }, "local_ranks is -3");
+  create([&] { attempt.options.local_rank = -9; }, "local_rank is -9");
+  create([&] { attempt.options.cuda_stream = &attempt; }, "a stream for a device of the host");
   create([&] { attempt.options.node_size = -1; }, "routes with -1 ranks a node");
   create([&] { attempt.options.node_size = 1, attempt.options.ahead = -2; }, "-2 steps early");
   const distattn_band band = {0, tokens, 0, tokens, 0, tokens};
@@ -117,6 +122,14 @@ TEST_CASE("tensors that are not the rank's shard are refused by name") {
       whole_v.tensor.device.device_type = 2;
       refused("rank 0's v lies on a GPU (backend reference does not reach it)");
       whole_v.tensor.device.device_type = 1;
+      std::int64_t* const extents = std::exchange(whole_v.tensor.shape, nullptr);
+      refused("v has no shape");
+      whole_v.tensor.shape = extents;
+      void* const data = std::exchange(whole_v.tensor.data, nullptr);
+      whole_v.tensor.byte_offset = 64;
+      refused("was given no v");
+      whole_v.tensor.data = data;
+      whole_v.tensor.byte_offset = 0;
       tensors.v = &v.tensor;
       v.tensor.ndim = 2;
       refused("2 dimensions");
@@ -130,6 +143,21 @@ TEST_CASE("tensors that are not the rank's shard are refused by name") {
   };
   CHECK(distattn_run_ranks(1, body, nullptr) == DISTATTN_OK);
   CHECK(distattn_run_ranks(2, body, nullptr) == DISTATTN_OK);
+}
+
+TEST_CASE("a rank that gets no memory ends those that wait for it") {
+  const auto body = [](void*, distattn_comm* comm) {
+    distattn_options options = options_for("ring");
+    if (distattn_comm_rank(comm) == 1) {
+      options.allocate = [](void*, std::size_t) -> void* { return nullptr; };
+      options.release = [](void*, void*) {};
+    }
+    const distattn_status status = attend(&options, comm);
+    CHECK((distattn_comm_rank(comm) == 1 ? status == DISTATTN_ENVIRONMENT : status != DISTATTN_OK));
+    CHECK_THAT(message(), contains_text("allocator"));
+    return DISTATTN_OK;  // nobody else learns of it but from the failing call
+  };
+  CHECK(distattn_run_ranks(3, body, nullptr) == DISTATTN_OK);
 }
 
 TEST_CASE("a caller of an older header keeps its meaning") {

@@ -122,6 +122,24 @@ TEST_CASE("a rank that will not call ends those that wait for it") {
   CHECK(distattn_comm_abort(nullptr, nullptr) == DISTATTN_USAGE);
 }
 
+TEST_CASE("a communicator of one rank is ended too, with what it is a group of") {
+  const auto body = [](void*, distattn_comm* whole) {
+    const std::int32_t self = distattn_comm_rank(whole);
+    distattn_comm* alone = nullptr;
+    REQUIRE(distattn_comm_subgroup(whole, &self, 1, &alone) == DISTATTN_OK);
+    distattn_options options = options_for("ring");
+    CHECK(attend(&options, alone) == DISTATTN_OK);
+    CHECK(distattn_comm_abort(alone, "enough") == DISTATTN_OK);
+    for (distattn_comm* const ended : {alone, whole}) {
+      CHECK(attend(&options, ended) == DISTATTN_INTERRUPTED);
+      CHECK_THAT(message(), contains_text("enough"));
+    }
+    distattn_comm_free(alone);
+    return DISTATTN_OK;
+  };
+  CHECK(distattn_run_ranks(1, body, nullptr) == DISTATTN_OK);
+}
+
 TEST_CASE("a communicator of callbacks is ended by theirs") {
   std::string said;
   distattn_callbacks callbacks = DISTATTN_CALLBACKS_INIT;
@@ -171,6 +189,12 @@ TEST_CASE("a process without a launcher is alone") {
   launch.ranks = 2;
   CHECK(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_USAGE);
   CHECK_THAT(message(), contains_text("mpirun"));
+  launch.ranks = -1;
+  CHECK(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_USAGE);
+  launch.ranks = 0;
+  launch.timeout_s = -1;
+  CHECK(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_USAGE);
+  launch.timeout_s = 1;
   launch.bootstrap = "pigeon";
   CHECK(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_USAGE);
 }

@@ -103,6 +103,14 @@ TEST_CASE("plans that ranks bring along are compared too") {
   CHECK_THROWS_WITH(run(other), contains_text("rank 1 differs from rank 0"));
 }
 
+TEST_CASE("a plan is for some ranks") {
+  Request request = usual();
+  for (const char* const schedule : {"auto", "ring"}) {
+    request.options.schedule = schedule;
+    CHECK_THROWS_WITH(AttentionPlan(request.problem, 0, request.options), contains_text("0 ranks"));
+  }
+}
+
 TEST_CASE("a name that ranks cannot tell each other is refused") {
   const Request request = usual();
   Schedule schedule = AttentionPlan(request.problem, ranks, request.options).schedule(Pass::forward);

@@ -15,6 +15,9 @@ project(host LANGUAGES C CXX)
 add_subdirectory("{SOURCE}" distattn)
 add_library(user OBJECT "{SOURCE}/tests/consumer/threads_attention.c")
 target_link_libraries(user PRIVATE distattn::distattn)
+add_library(own "{SOURCE}/tests/consumer/threads_attention.c")
+get_target_property(type own TYPE)
+message(STATUS "own: ${{type}}")
 """
 
 
@@ -38,7 +41,9 @@ def check_added(folder):
     """The library is what check_fetched() built; here a user finds its headers."""
     folder.mkdir()
     (folder / "CMakeLists.txt").write_text(HOST)
-    run_well(CMAKE, "-S", folder, "-B", folder / "build", *GUEST)
+    for _ in range(2):  # a cached variable shows when configuring again
+        configured = run_well(CMAKE, "-S", folder, "-B", folder / "build", *GUEST)
+        expect("own: STATIC_LIBRARY" in configured, "a guest changes the kind of its host's libraries")
     check_targets(folder / "build")
     run_well(CMAKE, "--build", folder / "build", "--target", "user")
 

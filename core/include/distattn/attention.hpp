@@ -68,7 +68,8 @@ class AttentionPlan {
 
 /// One rank's handle for one problem: planned and proved once, then called as often as one likes without allocating.
 /// Construction and every call are collectives over the transport's ranks, in one order on all of them. A rank whose
-/// plan is another than rank 0's ends the run of all, with Error(peer). Device and transport must outlive it.
+/// plan is another than rank 0's, or that has no memory for it, ends the run of all. Device and transport must outlive
+/// it.
 ///
 /// Training. forward() writes (o, lse) into memory that the caller owns, backward() reads them there and runs no
 /// forward; the handle holds nothing of a call once it has returned. One handle therefore serves every layer, and

@@ -114,6 +114,7 @@ struct AttentionPlan::State {
 
 AttentionPlan::AttentionPlan(const Problem& problem, int ranks, const AttentionOptions& options)
     : state_(std::make_unique<State>()) {
+  if (ranks < 1) refuse(fmt::format("{} ranks (there is one at least) plan for some", ranks));
   check(problem);
   const std::string name = options.schedule == "auto" ? chosen_schedule(problem, ranks, options) : options.schedule;
   const RecipePair recipes = resolve(name, problem, ranks);
@@ -225,6 +226,16 @@ std::shared_ptr<const AttentionPlan> agreed_plan(const Problem& problem, const A
 
 }  // namespace
 
+namespace {
+
+/// Ends the other ranks, which would wait for this one for good. What is refused is refused by every rank, and leaves
+/// the transport whole.
+void end_others(const Error& error, Transport& transport) {
+  if (error.kind() != ErrorKind::usage && transport.size() > 1) transport.abort(error);
+}
+
+}  // namespace
+
 struct Attention::State {
   /// This rank's part of one pass.
   struct Running {
@@ -237,8 +248,13 @@ struct Attention::State {
 
   State(std::shared_ptr<const AttentionPlan> shared_plan, Device& device, Transport& transport)
       : plan(std::move(shared_plan)), rank(transport.rank()) {
-    for (const Pass pass : {Pass::forward, Pass::backward}) {
-      if (plan->has(pass)) passes[index(pass)].emplace(*plan, pass, device, transport);
+    try {
+      for (const Pass pass : {Pass::forward, Pass::backward}) {
+        if (plan->has(pass)) passes[index(pass)].emplace(*plan, pass, device, transport);
+      }
+    } catch (...) {
+      end_others(as_error(std::current_exception()), transport);
+      throw;
     }
   }
 
