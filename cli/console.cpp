@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <nlohmann/json.hpp>
+
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -17,9 +19,11 @@ bool colours() {
   return ::isatty(STDERR_FILENO) != 0 && (no_color == nullptr || *no_color == '\0');
 }
 
-/// File names and tensor names may hold anything; a terminal must not see it.
+/// File names, tensor names and what stands in files may hold anything; a terminal must not see it.
 std::string on_one_line(std::string_view text) {
-  std::string line(text);
+  using nlohmann::json;
+  const std::string as_utf8 = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+  std::string line = json::parse(as_utf8).get<std::string>();
   for (char& c : line) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }

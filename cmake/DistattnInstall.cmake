@@ -93,6 +93,7 @@ function(distattn_static_dependencies finds requires libs)
 endfunction()
 
 function(distattn_install_library)
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT runtime)
   install(TARGETS distattn EXPORT distattnTargets
     LIBRARY COMPONENT runtime NAMELINK_COMPONENT devel
     ARCHIVE COMPONENT devel
@@ -152,11 +153,6 @@ function(distattn_install_cli_documents)
   add_custom_target(distattn_cli_documents ALL DEPENDS ${written})
   install(DIRECTORY "${share}/" DESTINATION "${CMAKE_INSTALL_DATADIR}" COMPONENT cli)
 endfunction()
-
-# Whoever passes on a part passes on its licence.
-foreach(component IN ITEMS runtime devel cli)
-  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION "${CMAKE_INSTALL_DOCDIR}" COMPONENT ${component})
-endforeach()
 
 distattn_install_library()
 distattn_install_package_files()

@@ -13,8 +13,12 @@ namespace distattn {
 using nlohmann::json;
 
 json parse_json(std::string_view text, const std::string& origin) {
+  constexpr int deepest = 64;
   std::vector<std::set<std::string>> keys;
-  const auto refuse_twice = [&](int, json::parse_event_t event, json& parsed) {
+  const auto refuse_twice = [&](int depth, json::parse_event_t event, json& parsed) {
+    if (depth > deepest) {
+      refuse(fmt::format("lists and objects nest more than {} deep ({}) flatten it", deepest, origin));
+    }
     if (event == json::parse_event_t::object_start) keys.emplace_back();
     if (event == json::parse_event_t::object_end) keys.pop_back();
     if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {

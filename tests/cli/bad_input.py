@@ -263,6 +263,10 @@ def main():
         with open(os.path.join(folder, "options.toml"), "w") as file:
             file.write("no_such_option = 3\n")
         checker.check([*RUN, "--config", "options.toml"], USAGE, folder, "an unknown option in a file")
+        with open(os.path.join(folder, "deep.json"), "w") as file:
+            file.write('{"schema_version":' + 200000 * '{"a":' + "1" + 200000 * "}" + "}")
+        for deep in (["show", "--program"], ["plan", *SHAPE, "--ranks", "2", "--machine"], [*RUN, "--mask"]):
+            checker.check([*deep, "deep.json"], USAGE, folder, "JSON without a bottom", says="nest more than 64 deep")
         with open(os.path.join(folder, "program.json"), "w") as file:
             file.write('{"schema_version": 1, "ranks": "many"}')
         checker.check(["show", "--program", "program.json"], USAGE, folder, "a malformed program")

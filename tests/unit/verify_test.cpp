@@ -46,6 +46,33 @@ O& op_of(Step& step) {
   throw std::logic_error("no such operation");
 }
 
+/// Lets `one` lie where `other` does; a slot that is then nobody's goes.
+void share_slot(RankProgram& program, BufferId one, BufferId other) {
+  const int slot = program.buffers[index(other)].slot, left = program.buffers[index(one)].slot;
+  std::size_t& bytes = program.slots[static_cast<std::size_t>(slot)];
+  bytes = std::max(bytes, program.buffers[index(one)].bytes);
+  program.buffers[index(one)].slot = slot;
+  const auto lies_there = [&](const BufferDecl& buffer) { return buffer.slot == left; };
+  if (std::any_of(program.buffers.begin(), program.buffers.end(), lies_there)) return;
+  const int last = static_cast<int>(program.slots.size()) - 1;
+  program.slots[static_cast<std::size_t>(left)] = program.slots.back();
+  program.slots.pop_back();
+  for (BufferDecl& buffer : program.buffers) {
+    if (buffer.slot == last) buffer.slot = left;
+  }
+}
+
+/// A new buffer for the same value in another element type.
+BufferId converted(const Schedule& schedule, RankProgram& program, BufferId from, DType dtype) {
+  BufferDecl decl = program.buffers[index(from)];
+  decl.dtype = dtype;
+  decl.bytes = buffer_bytes(schedule.outline, decl.value, dtype);
+  decl.slot = static_cast<int>(program.slots.size());
+  program.slots.push_back(decl.bytes);
+  program.buffers.push_back(decl);
+  return static_cast<BufferId>(program.buffers.size() - 1);
+}
+
 }  // namespace
 
 TEST_CASE("what lower derives is proved") {
@@ -162,9 +189,8 @@ TEST_CASE("sealed: a partial updated after it was sent") {
 
 TEST_CASE("homeless: an own result that is not there at the end") {
   Schedule s = ring();
-  s.ranks[0].steps.erase(std::find_if(s.ranks[0].steps.begin(), s.ranks[0].steps.end(), [](const Step& step) {
-    return std::holds_alternative<Attend>(step.ops[0]);
-  }));
+  s.ranks[0].steps.erase(std::find_if(s.ranks[0].steps.begin(), s.ranks[0].steps.end(),
+                                      [](const Step& step) { return std::holds_alternative<Attend>(step.ops[0]); }));
   CHECK(finds(s, FindingKind::homeless));
 }
 
@@ -180,6 +206,64 @@ TEST_CASE("race: lanes that nothing orders") {
   Schedule s = ring();
   for (Step& step : s.ranks[3].steps) step.after.clear();
   CHECK(finds(s, FindingKind::race));
+}
+
+TEST_CASE("race: operands of one operation that share a slot") {
+  const auto finds_when_shared = [](Schedule schedule, BufferId written, BufferId other) {
+    share_slot(schedule.ranks[2], written, other);
+    return finds(schedule, FindingKind::race);
+  };
+  Schedule forward = ring(Pass::forward, {}, "burst"), backward = ring(Pass::backward, {}, "burst");
+  const auto& attend = op_of<Attend>(step_with<Attend>(forward, 2));
+  CHECK(finds_when_shared(forward, attend.output, attend.query));
+  CHECK(finds_when_shared(forward, attend.output, attend.keys[0].key_value));
+  for (const Step& step : backward.ranks[2].steps) {
+    for (const Op& op : step.ops) {
+      const auto* tile = std::get_if<AttendBackward>(&op);
+      if (tile == nullptr) continue;
+      CHECK(finds_when_shared(backward, tile->dquery, tile->query));
+      CHECK(finds_when_shared(backward, tile->keys[0].dkey_value, tile->keys[0].key_value));
+      CHECK(finds_when_shared(backward, tile->dquery, tile->keys[0].dkey_value));
+    }
+  }
+}
+
+TEST_CASE("homeless: an own result that is kept in another element type") {
+  Schedule s = ring();
+  for (BufferDecl& buffer : s.ranks[2].buffers) {
+    if (is_input(buffer.value.kind) || buffer.value.contributor != 2) continue;
+    buffer.dtype = DType::bf16;
+    buffer.bytes = buffer_bytes(s.outline, buffer.value, buffer.dtype);
+  }
+  CHECK(finds(s, FindingKind::homeless));
+}
+
+TEST_CASE("misplaced: a partial that is rounded on its way to the wire") {
+  Schedule s = ring(Pass::backward);
+  CHECK(verify(s).proved());
+  for (RankProgram& program : s.ranks) {
+    for (Step& step : program.steps) {
+      for (Op& op : step.ops) {
+        auto* const send = std::get_if<Send>(&op);
+        if (send == nullptr || is_input(program.buffers[index(send->source)].value.kind)) continue;
+        const BufferId exact = send->source;
+        const BufferId rounded = converted(s, program, exact, DType::bf16);
+        send->source = converted(s, program, rounded, DType::fp32);
+        Step& last = program.steps[index(step.after.back())];
+        REQUIRE(last.lane == Lane::compute);
+        last.ops.insert(last.ops.end(), {Convert{rounded, exact}, Convert{send->source, rounded}});
+        CHECK(finds(s, FindingKind::misplaced));
+        return;
+      }
+    }
+  }
+  FAIL("no result is sent");
+}
+
+TEST_CASE("malformed: a step number that cannot be counted on from") {
+  Schedule s = ring();
+  s.ranks[1].steps.back().number = s.ranks[1].steps.back().due = std::numeric_limits<std::int32_t>::max();
+  CHECK(finds(s, FindingKind::malformed));
 }
 
 TEST_CASE("deadlock: exchanges in another order, or a step that waits for a later one") {

@@ -23,8 +23,5 @@ std::vector<Baseline> baselines(const Problem& problem, int ranks);
 /// Heads that head parallelism computes when it pads `heads` to a multiple of `ranks` (DistFlashAttn §4.3).
 constexpr int padded_heads(int heads, int ranks) { return (heads + ranks - 1) / ranks * ranks; }
 
-/// Bytes of scores that Ring Self-Attention keeps on a rank: its rows of the whole square, 2 bytes each.
-double ring_self_attention_bytes(const Problem& problem, int ranks);
-
 }  // namespace distattn
 #pragma GCC visibility pop

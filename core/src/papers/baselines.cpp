@@ -23,9 +23,4 @@ std::vector<Baseline> baselines(const Problem& problem, int ranks) {
   };
 }
 
-double ring_self_attention_bytes(const Problem& problem, int ranks) {
-  return 2.0 * static_cast<double>(problem.batch) * problem.heads * static_cast<double>(problem.seq_q) *
-         static_cast<double>(problem.seq_kv) / ranks;
-}
-
 }  // namespace distattn

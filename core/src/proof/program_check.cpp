@@ -74,6 +74,8 @@ class ProgramCheck {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const auto buffer = static_cast<BufferId>(b);
       if (!own_result(buffer) && !(is_input(decl(buffer).value.kind) && owner(buffer) == rank_)) continue;
+      if (!is_input(decl(buffer).value.kind) && decl(buffer).dtype != dtype_of(outline_, decl(buffer).value.kind))
+        find(FindingKind::homeless, fmt::format("its own {} is kept as {}", name(buffer), name_of(decl(buffer).dtype)));
       if (!own.insert(decl(buffer).value).second)
         find(FindingKind::homeless, "two buffers for its own " + name(buffer));
       if (!is_input(decl(buffer).value.kind)) continue;
@@ -104,7 +106,7 @@ class ProgramCheck {
     step_ = nullptr;
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const auto buffer = static_cast<BufferId>(b);
-      if (own_result(buffer) && decl(buffer).dtype == dtype_of(outline_, decl(buffer).value.kind)) {
+      if (own_result(buffer)) {
         if (content_[b] != Content::open || in_slot_[static_cast<std::size_t>(decl(buffer).slot)] != buffer) {
           find(FindingKind::homeless, name(buffer) + " is not there at the end");
         }
@@ -250,6 +252,7 @@ class ProgramCheck {
     expect((a.kind == ValueKind::output) == outputs && !is_input(a.kind), into, "merged this way");
     expect(a.kind == b.kind && a.group == b.group && a.segment == b.segment && into != from, from,
            "merged into another value");
+    expect(b.contributor != rank_, from, "merged where it was made");
     expect_accumulator(into);
     consume(from);
     add_to(into, Start::carry);
@@ -259,6 +262,8 @@ class ProgramCheck {
   void apply(const Convert& op) {
     expect(decl(op.into).value == decl(op.from).value && op.into != op.from, op.into, "a conversion of that");
     expect(!is_input(decl(op.from).value.kind), op.from, "converted");
+    expect_accumulator(op.from);  // what is rounded once for the wire is not rounded again
+    expect(decl(op.into).dtype == outline_.sharding.problem.wire_type(), op.into, "converted to its element type");
     consume(op.from);
     place(op.into, Content::received);
   }

@@ -10,10 +10,12 @@ OrderCheck::OrderCheck(Rank rank, const RankProgram& program, RankCheck& out)
       out_(out),
       history_(program.slots.size()),
       sent_in_(program.slots.size(), 0),
-      received_in_(program.slots.size(), 0) {}
+      received_in_(program.slots.size(), 0),
+      operands_(program.slots.size()) {}
 
 void OrderCheck::next(const Step& step) {
   check_slots(step);
+  for (const Op& op : step.ops) check_operands(step, op);
   if (step.lane != Lane::compute) check_exchange(step);
   ++position_;
 }
@@ -42,6 +44,23 @@ void OrderCheck::check_slots(const Step& step) {
     for_each_access(
         op, [&](BufferId buffer, Access access) { history_.record(decl(buffer).slot, access, step.lane, position_); });
   }
+}
+
+/// An operation reads and writes its operands in no order: what it writes shares its slot with none of the others.
+void OrderCheck::check_operands(const Step& step, const Op& op) {
+  ++operations_;
+  for_each_access(op, [&](BufferId buffer, Access access) {
+    Operand& here = operands_[static_cast<std::size_t>(decl(buffer).slot)];
+    if (here.operation != operations_) {
+      here = {operations_, buffer, access};
+    } else if (here.buffer != buffer && (here.access == Access::write || access == Access::write)) {
+      find(FindingKind::race, step,
+           fmt::format("{} shares its slot with {}, another operand", to_string(decl(buffer).value),
+                       to_string(decl(here.buffer).value)));
+    } else if (access == Access::write) {
+      here.access = access;
+    }
+  });
 }
 
 /// Groups come in one order on all ranks, (number, lane, due), and messages of a group in one order on both sides:

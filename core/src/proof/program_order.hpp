@@ -18,9 +18,16 @@ class OrderCheck {
   void next(const Step& step);
 
  private:
+  struct Operand {
+    std::int64_t operation = 0;
+    BufferId buffer{-1};
+    Access access{};
+  };
+
   const BufferDecl& decl(BufferId b) const { return program_.buffers[index(b)]; }
   void find(FindingKind kind, const Step& step, const std::string& what);
   void check_slots(const Step& step);
+  void check_operands(const Step& step, const Op& op);
   void check_exchange(const Step& step);
   void check_slots_of_exchange(const Step& step);
   void check_next_message(const Step& step, std::pair<Rank, Value>& last, std::pair<Rank, Value> next);
@@ -32,7 +39,8 @@ class OrderCheck {
   SlotHistory history_;
   LaneClocks clocks_;
   std::vector<std::int64_t> sent_in_, received_in_;  // by slot: the last exchange that did
-  std::int64_t exchanges_ = 0;
+  std::vector<Operand> operands_;                    // by slot: of the last operation that touched it
+  std::int64_t exchanges_ = 0, operations_ = 0;
   std::tuple<int, Lane, int> last_group_{-1, Lane::compute, -1};
 };
 

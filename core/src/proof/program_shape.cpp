@@ -82,6 +82,8 @@ class ShapeCheck {
     if (step.lane > Lane::far || step.number < 0 || step.due < step.number || (compute && step.due != step.number)) {
       find(step.number, fmt::format("a step cannot be due in step {}", step.due));
     }
+    constexpr std::int32_t last_step = 1 << 30;
+    if (step.due > last_step) find(step.number, fmt::format("steps are numbered to {} at most", last_step));
     for (const StepId after : step.after) {
       if (static_cast<std::int32_t>(after) < 0 || index(after) >= program_.steps.size()) {
         find(step.number,
