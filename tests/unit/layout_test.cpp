@@ -17,6 +17,23 @@ Problem problem_of(std::int64_t seq_q, std::int64_t seq_kv, Mask mask = causal_m
           .mask = std::move(mask)};
 }
 
+/// How many queries of residue i see a key of residue j in some document, and how many of these are seen.
+BandIndex::Reach reach_in(const std::vector<std::int64_t>& documents, int ranks, int i, int j) {
+  const auto first_from = [&](std::int64_t at, int residue) { return at + ((residue - at) % ranks + ranks) % ranks; };
+  BandIndex::Reach reach;
+  for (std::size_t d = 0; d + 1 < documents.size(); ++d) {
+    const std::int64_t begin = documents[d], end = documents[d + 1];
+    const std::int64_t first_key = first_from(begin, j);
+    std::int64_t last_query = -1;
+    for (std::int64_t q = first_from(begin, i); q < end; q += ranks) {
+      reach.queries += first_key <= q ? 1 : 0;
+      last_query = q;
+    }
+    for (std::int64_t k = first_key; k < end; k += ranks) reach.keys += k <= last_query ? 1 : 0;
+  }
+  return reach;
+}
+
 }  // namespace
 
 TEST_CASE("block and zigzag cut where the model cuts") {
@@ -102,6 +119,34 @@ TEST_CASE("tiles know who owns what and what is live") {
       CHECK(tiles.live(SegmentId{i}, SegmentId{j}) == (j <= i));
       CHECK(tiles.pairs(SegmentId{i}, SegmentId{j}) == (j < i ? 4 : j == i ? 3 : 0));
     }
+}
+
+TEST_CASE("tiles of a stride under many documents are estimated, never too low in what they reach") {
+  Problem problem;
+  for (std::int64_t length = 1, at = 0; problem.mask.documents.size() < 4000; length = length % 150 + 7) {
+    problem.mask.documents.push_back(at);
+    at += length;
+  }
+  problem.seq_q = problem.seq_kv = problem.mask.documents.back();
+  problem.head_dim = problem.value_dim = 8;
+  constexpr int ranks = 64, block = 16;
+  const Tiles tiles(shard(problem, ranks, {LayoutKind::striped}));
+  double met = 0, exact_met = 0;
+  for (int i = 0; i < ranks; i += 7) {
+    for (int j = 0; j < ranks; j += 5) {
+      const auto query = static_cast<SegmentId>(i), key = static_cast<SegmentId>(j);
+      const Run &queries = tiles.query(query).run, &keys = tiles.key(key).run;
+      const BandIndex::Reach reach = tiles.reach(query, key), exact = reach_in(problem.mask.documents, ranks, i, j);
+      CHECK((exact.queries <= reach.queries && reach.queries <= queries.count));
+      CHECK((exact.keys <= reach.keys && reach.keys <= keys.count));
+      CHECK(tiles.met_pairs(query, key, 1) == tiles.pairs(query, key));
+      CHECK(tiles.met_pairs(query, key, block) >= tiles.pairs(query, key));
+      met += static_cast<double>(tiles.met_pairs(query, key, block));
+      exact_met += static_cast<double>(tiles.mask().met_pairs(queries, keys, block));
+    }
+  }
+  CHECK(met > exact_met / 2);
+  CHECK(met < exact_met * 2);
 }
 
 TEST_CASE("empty segments have no live tile") {

@@ -102,6 +102,11 @@ class Tiles {
     if (!pairs_.empty()) return pairs_[index(i) * sharding_.keys.size() + index(j)];
     return mask_.pairs(query(i).run, key(j).run);
   }
+  /// As BandIndex has them for the tile (i, j). Where every tile of a stride meets tens of thousands of documents, they
+  /// are estimated from its pairs, because predictions want them of every tile: never too few queries and keys, and met
+  /// pairs as blocks have them that are cut at one of their ends.
+  BandIndex::Reach reach(SegmentId i, SegmentId j) const;
+  std::int64_t met_pairs(SegmentId i, SegmentId j, int block) const;
   /// Whether some query sees a key at a later position.
   bool looks_ahead() const { return looks_ahead_; }
 
@@ -111,7 +116,7 @@ class Tiles {
   std::vector<std::vector<SegmentId>> queries_of_, keys_of_;
   std::vector<std::int64_t> pairs_;  // of all tiles, where counting them one by one would be slow; else empty
   std::vector<std::uint64_t> live_;
-  bool looks_ahead_ = false;
+  bool looks_ahead_ = false, estimates_ = false;
 };
 
 }  // namespace distattn

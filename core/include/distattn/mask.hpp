@@ -56,8 +56,9 @@ std::vector<Band> bands_of(const Mask& mask);
 /// Two bands that share a pair, as indices into `bands`, or {-1, -1}. O(n log n) for packed documents.
 std::pair<std::ptrdiff_t, std::ptrdiff_t> overlapping_bands(std::span<const Band> bands);
 
-/// Finds the bands that a tile touches without looking at those it does not: thousands of packed documents cost no
-/// more than the documents under the tile. Immutable after construction; safe to share between threads.
+/// Finds the bands that a tile touches without looking at those it does not: of thousands of packed documents, those
+/// between a tile's first query and its last, which are all where queries are strided. Immutable after construction;
+/// safe to share between threads.
 class BandIndex {
  public:
   BandIndex() = default;

@@ -95,12 +95,12 @@ class Sketcher {
       const SegmentId key = decl(chunk.key_value).value.segment;
       const Run& keys = tiles_.key(key).run;
       const std::int64_t pairs = tiles_.pairs(query.segment, key);
-      const std::int64_t met = block_ == 1 ? pairs : tiles_.mask().met_pairs(queries, keys, block_);
+      const std::int64_t met = tiles_.met_pairs(query.segment, key, block_);
       const auto of_heads = [&](std::int64_t count) { return static_cast<double>(count) * static_cast<double>(heads); };
       work({of_heads(pairs), of_heads(met), heads, static_cast<std::int32_t>(queries.count),
             static_cast<std::int32_t>(keys.count),
             pairs == queries.count * keys.count ? Coverage::full : Coverage::partial});
-      const BandIndex::Reach reach = tiles_.mask().reach(queries, keys);
+      const BandIndex::Reach reach = tiles_.reach(query.segment, key);
       const double seen = share_of(reach.keys, keys.count);
       seeing += share_of(reach.queries, queries.count);
       touch(chunk.key_value, seen, 1);
