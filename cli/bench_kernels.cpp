@@ -98,7 +98,7 @@ class KernelBench {
     const std::string name = variant.name.empty() ? "usual" : variant.name;
     progress_.show(fmt::format("{} {} tokens, {}", name_of(pass), tile, name));
     const Errors errors = check_tiles(options, dtype_, pass, coverage);
-    const bool ok = errors.largest(pass) <= errors.tolerance;
+    const bool ok = errors.within_tolerance(pass);
     Measurements::Kernel measured{dtype_, pass, coverage, static_cast<double>(tile)};
     if (ok) {
       for (const auto& kernel : measure_tiles(options, dtype_, coverage, tile)) {

@@ -6,8 +6,8 @@ Usage: packaging/record-kernels.py REPORT [TABLE]
   TABLE   what to write (default: kernels/cuda/attend_choices.cpp); build again to use it
 
 A kernel that runs already keeps its place unless another is more than 1 % faster: less is chance. Where a kernel was
-timed at several lengths, its time is the product of all. Entries of dimensions that REPORT does not have are dropped:
-one table, one GPU, one run.
+timed at several lengths, the geometric mean of its rates counts. Entries of dimensions that REPORT does not have are
+dropped: one table, one GPU, one run.
 """
 
 import collections

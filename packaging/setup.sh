@@ -74,7 +74,7 @@ fi
 configure() {
   say "configuring (preset $preset)"
   if [[ -f $build/build.ninja ]]; then
-    cmake -S . -B "$build"
+    cmake -S . -B "$build" "${strict[@]}"
   else
     cmake --preset "$preset" "${strict[@]}"
   fi

@@ -68,7 +68,8 @@ void Mirror::fetch(const Bindings& bindings, Pass pass, Stream& stream) {
 void Mirror::fetch(const TensorView& tensor, const Copy& copy, Stream& stream) {
   const Extent extent = extent_of(tensor);
   if (tensor.space == MemorySpace::cuda || extent.bytes() == 0) return;
-  stream.copy(tensor.data - (tensor.data - extent.begin), copy.memory.get(), extent.bytes());
+  const std::ptrdiff_t before = tensor.data - extent.begin;
+  stream.copy(tensor.data - before, copy.memory.get(), extent.bytes());
 }
 
 }  // namespace distattn::backends::cuda

@@ -77,7 +77,7 @@ def config_files():
 
 
 def large_inputs():
-    """Scores of large inputs round by more: right results are not called wrong, and what is wrong still is."""
+    """Scores of large inputs round by more: right results are not called wrong, by a tolerance that is still small."""
     shape = (64, 2, 64)
     with tempfile.TemporaryDirectory() as folder:
         random = Random(5)

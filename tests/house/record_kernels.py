@@ -12,7 +12,8 @@ SCRIPT = SOURCE / "packaging/record-kernels.py"
 
 def row(part, variant, gflops, coverage="full", used=False, head_dim=128):
     return {"kernel": "attend-variants", "pass": "forward" if part == "forward" else "backward", "part": part,
-            "coverage": coverage, "head_dim": head_dim, "value_dim": head_dim, "variant": variant, "used": used, "gflops": gflops}
+            "coverage": coverage, "head_dim": head_dim, "value_dim": head_dim, "variant": variant, "used": used,
+            "gflops": gflops}
 
 
 def report(*results, outcome="passed"):

@@ -104,7 +104,7 @@ class Tiles {
   }
   /// As BandIndex has them for the tile (i, j). Where every tile of a stride meets tens of thousands of documents, they
   /// are estimated from its pairs, because predictions want them of every tile: never too few queries and keys, and met
-  /// pairs as blocks have them that are cut at one of their ends.
+  /// pairs that are off by less than a factor of two over all tiles.
   BandIndex::Reach reach(SegmentId i, SegmentId j) const;
   std::int64_t met_pairs(SegmentId i, SegmentId j, int block) const;
   /// Whether some query sees a key at a later position.

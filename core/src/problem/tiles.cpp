@@ -70,6 +70,7 @@ std::int64_t Tiles::met_pairs(SegmentId i, SegmentId j, int block) const {
   const std::int64_t visible = pairs(i, j);
   if (block == 1) return visible;
   if (!estimates_) return mask_.met_pairs(query(i).run, key(j).run, block);
+  // A key in sight is met by a whole block at least; where many see it, by half a block more than do.
   const std::int64_t of_blocks = block * reach(i, j).keys;
   return std::max(of_blocks, visible + of_blocks / 2);
 }

@@ -224,10 +224,6 @@ std::shared_ptr<const AttentionPlan> agreed_plan(const Problem& problem, const A
   return agreed(std::make_shared<const AttentionPlan>(problem, transport.size(), options), device, transport);
 }
 
-}  // namespace
-
-namespace {
-
 /// Ends the other ranks, which would wait for this one for good. What is refused is refused by every rank, and leaves
 /// the transport whole.
 void end_others(const Error& error, Transport& transport) {
