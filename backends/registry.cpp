@@ -37,8 +37,7 @@ namespace {
 
 /// The registration of that kind and name, or the best usable one. `fits`: leaves out those that cannot be made.
 template <class Fits>
-backends::Registration chosen(BackendKind kind, std::string_view word, std::string_view option, std::string_view name,
-                              Fits fits) {
+backends::Registration chosen(BackendKind kind, std::string_view word, std::string_view name, Fits fits) {
   std::string known;
   for (const backends::Registration& registration : backends::registrations()) {
     const BackendInfo& info = registration.info;
@@ -46,8 +45,7 @@ backends::Registration chosen(BackendKind kind, std::string_view word, std::stri
     if (name.empty() ? info.usable && fits(registration) : info.name == name) {
       if (!info.usable) {
         throw Error(ErrorKind::environment, std::string(word) + " " + info.name + " cannot be used here (" + info.why +
-                                                ") choose another with " + std::string(option) +
-                                                "; distattn info lists them");
+                                                ") choose another; distattn info lists them");
       }
       return registration;
     }
@@ -75,23 +73,23 @@ std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& 
   backends::MakeProvider make_provider;
   if (!provider.empty()) {
     const auto any = [](const auto&) { return true; };
-    make_provider = chosen(BackendKind::provider, "provider", "--provider", provider, any).make_provider;
+    make_provider = chosen(BackendKind::provider, "provider", provider, any).make_provider;
   }
   const auto has_provider = [&](const backends::Registration& r) {
     const std::vector<std::string>& known = r.info.providers;
     return provider.empty() || std::find(known.begin(), known.end(), provider) != known.end();
   };
-  const auto found = chosen(BackendKind::device, "backend", "--backend", name, has_provider);
+  const auto found = chosen(BackendKind::device, "backend", name, has_provider);
   if (!has_provider(found)) {
     refuse("backend " + found.info.name + " has no provider " + provider + " (it computes with kernels of one kind) " +
-           "leave --provider out");
+           "leave it out");
   }
   return found.make_device(options, make_provider);
 }
 
 std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const BootstrapOptions& options) {
   const auto between_processes = [](const backends::Registration& r) { return r.make_bootstrap != nullptr; };
-  const auto found = chosen(BackendKind::bootstrap, "bootstrap", "--bootstrap", name, between_processes);
+  const auto found = chosen(BackendKind::bootstrap, "bootstrap", name, between_processes);
   if (!between_processes(found)) {
     refuse("bootstrap " + found.info.name + " does not join processes (its ranks share one) choose another");
   }
@@ -102,7 +100,7 @@ std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const Bootstrap
 
 std::unique_ptr<Transport> make_transport(std::string_view name, Bootstrap& bootstrap) {
   const auto between_processes = [](const backends::Registration& r) { return r.make_transport != nullptr; };
-  const auto found = chosen(BackendKind::transport, "transport", "--transport", name, between_processes);
+  const auto found = chosen(BackendKind::transport, "transport", name, between_processes);
   if (!between_processes(found)) {
     refuse("transport " + found.info.name + " does not connect processes (its ranks share one) choose another");
   }

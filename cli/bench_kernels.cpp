@@ -24,7 +24,7 @@ Json kernel_row(const std::string& kernel, const CalibrationOptions& options, in
   row["threads"] = threads;
   for (const char* const field :
        {"pass", "coverage", "dtype", "seq", "gflops", "peak_gflops", "share", "bytes_per_s", "peak_bytes_per_s",
-        "latency_s", "part", "variant", "used", "error", "ok", "fastest"}) {
+        "latency_s", "part", "variant", "used", "error", "max_error", "ok", "fastest"}) {
     row[field] = nullptr;
   }
   return row;
@@ -110,6 +110,7 @@ class KernelBench {
     row["variant"] = name;
     row["used"] = variant.used;
     row["error"] = json_of(errors);
+    row["max_error"] = number_or_null(errors.largest(pass));
     row["ok"] = ok;
     rows_.push_back(std::move(row));
   }

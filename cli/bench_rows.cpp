@@ -33,6 +33,7 @@ Json row_of(const RunReport& report, Pass pass, const Peak& peak, double ratio) 
   row["exposed_s"] = timing.timeline.exposed_s(plan.ranks());
   row["idle"] = timing.timeline.idle_share(plan.ranks());
   row["ratio_to_prediction"] = number_or_null(ratio);
+  row["max_error"] = report.errors ? number_or_null(report.errors->largest(pass)) : Json(nullptr);
   row["wrong"] = report.errors ? Json(report.errors->wrong(pass)) : Json(nullptr);
   row["ok"] = report.errors ? Json(report.errors->within_tolerance(pass)) : Json(nullptr);
   return row;

@@ -1,88 +1,45 @@
 #include "config_file.hpp"
 
 #include <fmt/format.h>
+#include <toml++/toml.h>
 
-#include <algorithm>
 #include <set>
 #include <string_view>
-#include <utility>
 
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
 namespace {
 
-constexpr std::string_view blanks = " \t\r";
-constexpr std::string_view bare = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
-constexpr std::string_view unquoted = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+.";
+[[noreturn]] void fail(const toml::source_region& where, std::string_view why) {
+  refuse(fmt::format("--config, line {} ({}) write TOML: name = value, text in quotes", where.begin.line, why));
+}
 
-/// One line of the file, read from left to right.
-class Line {
- public:
-  Line(std::string_view text, int number) : text_(text), number_(number) {}
+toml::table parsed(std::istream& input) {
+  try {
+    return toml::parse(input);
+  } catch (const toml::parse_error& error) {
+    fail(error.source(), error.description());
+  }
+}
 
-  [[noreturn]] void fail(std::string_view why) const {
-    refuse(fmt::format("--config, line {} ({}) write TOML, a line each: name = value", number_, why));
-  }
-  bool accept(char c) {
-    skip_blanks();
-    if (text_.empty() || text_.front() != c) return false;
-    text_.remove_prefix(1);
-    return true;
-  }
-  void expect(char c) {
-    if (!accept(c)) fail(fmt::format("a '{}' is missing", c));
-  }
-  bool at_end() {
-    skip_blanks();
-    return text_.empty() || text_.front() == '#';
-  }
-  std::string word(std::string_view letters, std::string_view what) {
-    skip_blanks();
-    const std::size_t length = std::min(text_.find_first_not_of(letters), text_.size());
-    if (length == 0) fail(fmt::format("{} is missing", what));
-    const std::string taken(text_.substr(0, length));
-    text_.remove_prefix(length);
-    return taken;
-  }
-  std::string value() {
-    for (const char quote : {'"', '\''}) {
-      if (!accept(quote)) continue;
-      const std::size_t length = text_.find(quote);
-      if (length == text_.npos) fail("a quote is not closed");
-      const std::string_view taken = text_.substr(0, length);
-      if (quote == '"' && taken.find('\\') != taken.npos) fail("escapes are not read; use single quotes");
-      text_.remove_prefix(length + 1);
-      return std::string(taken);
-    }
-    return number_or_word(word(unquoted, "a value"));
-  }
-  /// A value, or a list of them: joined with commas, as on the command line.
-  std::string values() {
-    if (!accept('[')) return value();
-    std::string joined;
-    while (!accept(']')) {
-      joined += (joined.empty() ? "" : ",") + value();
-      if (!accept(',')) {
-        expect(']');
-        break;
-      }
-    }
-    return joined;
-  }
+/// As the command line has it.
+std::string text_of(const toml::node& node) {
+  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto whole = node.value_exact<std::int64_t>()) return fmt::to_string(*whole);
+  if (const auto number = node.value_exact<double>()) return fmt::to_string(*number);
+  if (const auto truth = node.value_exact<bool>()) return *truth ? "true" : "false";
+  fail(node.source(), "an option takes text, a number, true, false, or a list of these");
+}
 
- private:
-  /// TOML has underscores between digits.
-  static std::string number_or_word(std::string text) {
-    if (begins_number(text.front())) std::erase(text, '_');
-    return text;
-  }
-  static bool begins_number(char c) { return c == '+' || c == '-' || ('0' <= c && c <= '9'); }
-  void skip_blanks() { text_.remove_prefix(std::min(text_.find_first_not_of(blanks), text_.size())); }
-
-  std::string_view text_;
-  int number_;
-};
+/// Lists are joined with commas.
+std::string option_text(const toml::node& node) {
+  const toml::array* const list = node.as_array();
+  if (list == nullptr) return text_of(node);
+  std::string joined;
+  for (const toml::node& each : *list) joined += (joined.empty() ? "" : ",") + text_of(each);
+  return joined;
+}
 
 /// By its long name, or by its short one.
 bool has_option(const CLI::App& app, const std::string& key) {
@@ -94,42 +51,50 @@ bool is_command(const CLI::App& root, const std::string& name) {
   return !root.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; }).empty();
 }
 
+/// What the file says to the command that runs.
+class Items {
+ public:
+  Items(const CLI::App& root, const CLI::App& command) : root_(root), command_(command) {}
+
+  void add(const toml::key& key, const toml::node& value) {
+    const std::string name(key.str());
+    if (!keys_.insert(name).second) fail(key.source(), fmt::format("{} is given twice", name));
+    const bool of_command = has_option(command_, name);
+    if (!of_command && !has_option(root_, name)) {
+      fail(key.source(), fmt::format("{} is not an option of {}", name, command_.get_name()));
+    }
+    CLI::ConfigItem& item = found_.emplace_back();
+    if (of_command) item.parents = {command_.get_name()};
+    item.name = name;
+    item.inputs = {option_text(value)};
+  }
+  std::vector<CLI::ConfigItem> take() { return std::move(found_); }
+
+ private:
+  const CLI::App &root_, &command_;
+  std::set<std::string> keys_;
+  std::vector<CLI::ConfigItem> found_;
+};
+
 }  // namespace
 
 std::vector<CLI::ConfigItem> ConfigFile::from_config(std::istream& input) const {
-  const auto parsed = root_.get_subcommands();
-  const CLI::App* const command = parsed.empty() ? &root_ : parsed.front();
-  std::vector<CLI::ConfigItem> found;
-  std::set<std::string> keys;
-  std::string table, text;
-  for (int number = 1; std::getline(input, text); ++number) {
-    Line line(text, number);
-    if (line.at_end()) continue;
-    if (line.accept('[')) {
-      table = line.word(bare, "a command's name");
-      line.expect(']');
-      if (!line.at_end()) line.fail("something follows the table's name");
-      if (!is_command(root_, table)) line.fail(fmt::format("no command is called {}", table));
+  const auto chosen = root_.get_subcommands();
+  const CLI::App& command = chosen.empty() ? root_ : *chosen.front();
+  const toml::table file = parsed(input);
+  Items found(root_, command);
+  for (const auto& [key, value] : file) {
+    const toml::table* const table = value.as_table();
+    if (table == nullptr) {
+      found.add(key, value);
       continue;
     }
-    std::string key = line.word(bare, "a name"), of = table;
-    if (table.empty() && line.accept('.')) of = std::exchange(key, line.word(bare, "a name"));
-    if (of != table && !is_command(root_, of)) line.fail(fmt::format("no command is called {}", of));
-    line.expect('=');
-    const std::string value = line.values();
-    if (!line.at_end()) line.fail("something follows the value");
-    if (!of.empty() && of != command->get_name()) continue;
-    if (!keys.insert(key).second) line.fail(fmt::format("{} is given twice", key));
-    const bool of_command = has_option(*command, key);
-    if (!of_command && !has_option(root_, key)) {
-      line.fail(fmt::format("{} is not an option of {}", key, command->get_name()));
-    }
-    found.emplace_back();
-    if (of_command) found.back().parents = {command->get_name()};
-    found.back().name = key;
-    found.back().inputs = {value};
+    const std::string name(key.str());
+    if (!is_command(root_, name)) fail(key.source(), fmt::format("no command is called {}", name));
+    if (name != command.get_name()) continue;
+    for (const auto& [option, given] : *table) found.add(option, given);
   }
-  return found;
+  return found.take();
 }
 
 }  // namespace distattn::cli

@@ -6,8 +6,8 @@
 namespace distattn::cli {
 
 /// Keys before the first table count for whatever command runs, those under [run], or as run.key, only for `distattn
-/// run`. Strings, numbers, booleans and lists of them, each on one line; anything else, an unknown or a repeated key is
-/// refused with its line.
+/// run`. Strings, numbers, booleans and lists of them; anything else, an unknown or a repeated key is refused with its
+/// line.
 class ConfigFile final : public CLI::Config {
  public:
   explicit ConfigFile(const CLI::App& root) : root_(root) {}

@@ -46,8 +46,8 @@ Source open_source(const InputOptions& options, const std::function<Shape()>& ra
                    bool with_backward) {
   const int kinds = (options.arrays.empty() ? 0 : 1) + (options.tensors.empty() ? 0 : 1) + (options.random ? 1 : 0);
   if (kinds != 1) {
-    refuse(fmt::format("{} kinds of input (one is needed) give --q --k --v, or --tensors, or --random with a shape",
-                       kinds == 0 ? "no" : "several"));
+    refuse(fmt::format("{} (one kind is needed) give --q --k --v, or --tensors, or --random with a shape",
+                       kinds == 0 ? "no input" : "several kinds of input"));
   }
   if (options.random) return {Inputs::random(random_shape(), seed), {}};
   return options.tensors.empty() ? from_npy(options.arrays, with_backward)

@@ -92,9 +92,9 @@ Team::Team(int threads) : state_(std::make_unique<State>()) {
       state_->workers.emplace_back([state = state_.get(), thread] { state->work(thread); });
     }
   } catch (const std::system_error& refused) {
-    throw Error(ErrorKind::environment,
-                "only " + std::to_string(state_->workers.size() + 1) + " of " + std::to_string(threads) +
-                    " threads could be started (" + refused.what() + ") ask for fewer with --threads");
+    throw Error(ErrorKind::environment, "only " + std::to_string(state_->workers.size() + 1) + " of " +
+                                            std::to_string(threads) + " threads could be started (" + refused.what() +
+                                            ") ask for fewer");
   }
 }
 

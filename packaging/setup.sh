@@ -10,7 +10,7 @@ shift || true
 
 packages=(
   g++ cmake ninja-build
-  libfmt-dev nlohmann-json3-dev libcli11-dev catch2
+  libfmt-dev nlohmann-json3-dev libcli11-dev libtomlplusplus-dev catch2
   libtrilinos-kokkos-dev libucx-dev libpmix-dev openmpi-bin libopenmpi-dev libopenblas-dev
   pkgconf python3 python3-numpy python3-yaml iproute2 shellcheck doxygen
 )

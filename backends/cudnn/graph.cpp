@@ -236,7 +236,7 @@ AttendPlan::AttendPlan(const Library& library, const AttendShape& shape, const T
   }
   throw Error(ErrorKind::environment,
               "cuDNN has no kernel for this attention (none of its engines takes the graph) "
-              "take --provider own");
+              "take provider own");
 }
 
 void AttendPlan::start(Handle handle, const Operands& operands, void* workspace) const {

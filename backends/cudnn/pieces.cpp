@@ -56,7 +56,7 @@ std::optional<Piece> piece_of(const Run& queries, const Run& keys, const Band& b
   if (rows.stride != columns.stride) {
     refuse(
         fmt::format("cuDNN cannot express this tile (queries in steps of {} meet keys in steps of {}, and the mask "
-                    "cuts them) take --provider own, or another schedule",
+                    "cuts them) take provider own, or another schedule",
                     rows.stride, columns.stride));
   }
   bound(band, rows, columns, piece);

@@ -137,7 +137,7 @@ class CudnnProvider final : public cuda::AttendProvider {
   std::string why_not(const Problem& problem, Pass pass) const override {
     if (pass == Pass::backward) {
       return "cuDNN computes no gradients of tiles (its own are 16 bits wide and start from all of O) "
-             "take --provider own";
+             "take provider own";
     }
     kernels::TileShape shape;
     shape.dtype = problem.dtype;
@@ -147,12 +147,12 @@ class CudnnProvider final : public cuda::AttendProvider {
   }
 
   std::unique_ptr<cuda::PreparedAttend> prepare(const kernels::AttendArgs& args) override {
-    if (const std::string why = why_no_tile(args.shape); !why.empty()) refuse(why + " take --provider own");
+    if (const std::string why = why_no_tile(args.shape); !why.empty()) refuse(why + " take provider own");
     std::vector<CudnnAttend::Call> calls;
     for (const kernels::KeySide& side : args.keys) {
       for (const Piece& piece : pieces_of(args.queries, side.keys, side.bands)) {
         if (const std::string why = why_no_piece(piece, gpu_.library().get_version()); !why.empty()) {
-          refuse(why + " install a newer one, or take --provider own");
+          refuse(why + " install a newer one, or take provider own");
         }
         const bool whole = piece.rows.begin == 0 && piece.rows.end == args.queries.count;
         calls.push_back({.plan = plan_for(args, side, piece),

@@ -30,8 +30,8 @@ bool gone(const MeetingFile::Claim& claim) {
 }
 
 [[noreturn]] void fail_on(const std::string& path, const char* what) {
-  throw Error(ErrorKind::environment, fmt::format("{} cannot be {} ({}) give --bootstrap file: another path", path,
-                                                  what, std::strerror(errno)));
+  throw Error(ErrorKind::environment,
+              fmt::format("{} cannot be {} ({}) name another file", path, what, std::strerror(errno)));
 }
 
 /// Holds the file for one process at a time, each for moments: one that is stopped just then must not stop the others.
@@ -44,7 +44,7 @@ class Lock {
       if (Clock::now() < deadline + grace) continue;
       throw Error(ErrorKind::timeout,
                   fmt::format("{} stays locked (a rank that came to it has stopped) continue or end "
-                              "its process, or give --bootstrap file: another path",
+                              "its process, or name another file",
                               path));
     }
   }
@@ -159,8 +159,8 @@ void MeetingFile::read() {
     } else if (kind == "failed") {
       failure_ = line.substr(kind.size() + 1);
     } else {
-      refuse(fmt::format("{} is no meeting point of ranks (\"{}\" stands in it) give --bootstrap file: another path",
-                         path_, line.substr(0, 40)));
+      refuse(fmt::format("{} is no meeting point of ranks (\"{}\" stands in it) name another file", path_,
+                         line.substr(0, 40)));
     }
   }
 }
@@ -180,7 +180,7 @@ Place MeetingFile::wait_for_all(Clock::time_point deadline) {
                                     lost->wish ? fmt::format("rank {}", *lost->wish) : "a rank", lost->pid));
       } else if (Clock::now() >= deadline) {
         failure = Error(ErrorKind::timeout, fmt::format("{} did not come to {} (waited for the timeout) start all {} "
-                                                        "ranks, or give a longer --timeout",
+                                                        "ranks, or give a longer timeout",
                                                         missing(), path_, size_));
       }
       if (failure) append(fmt::format("failed {}\n", failure->what()));

@@ -67,7 +67,7 @@ class Client {
     const auto status = fence->wait(deadline);
     if (!status) {
       throw Error(ErrorKind::timeout, fmt::format("not all of {} ranks have come (rank {} has waited for the timeout) "
-                                                  "look for those that hang, or give a longer --timeout",
+                                                  "look for those that hang, or give a longer timeout",
                                                   place().size, self_.rank));
     }
     check("PMIx_Fence_nb", *status);

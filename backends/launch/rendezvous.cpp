@@ -147,7 +147,7 @@ class Gathering {
       if (!sockets_[rank]) names += fmt::format("{}rank {}", names.empty() ? "" : ", ", rank);
     }
     return {ErrorKind::timeout, fmt::format("{} did not come (rank 0 has waited for the timeout) start all {} ranks, "
-                                            "or give a longer --timeout",
+                                            "or give a longer timeout",
                                             names, size_)};
   }
 
@@ -210,7 +210,7 @@ Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, 
   }
   throw Error(ErrorKind::timeout,
               fmt::format("rank 0 was not found (rank {} has looked for it for the timeout) start all "
-                          "{} ranks, or give a longer --timeout",
+                          "{} ranks, or give a longer timeout",
                           place.rank, place.size));
 }
 

@@ -32,7 +32,8 @@ std::string launcher_here() {
 
 std::unique_ptr<Bootstrap> meet(const std::string& name, const LaunchOptions& options) {
   if (!name.starts_with(file_prefix)) return make_bootstrap(name, {"", 0, options.timeout_s});
-  if (options.ranks < 1) refuse("--bootstrap file: needs --ranks (a file does not know how many will come) add it");
+  if (options.ranks < 1)
+    refuse("bootstrap file: needs a number of ranks (a file does not know how many will come) give it");
   return make_bootstrap("file", {name.substr(file_prefix.size()), options.ranks, options.timeout_s});
 }
 
@@ -69,8 +70,8 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
   if (name == "inproc") {
     if (!options.transport.empty() && options.transport != "inproc") {
       refuse(
-          fmt::format("--transport {} does not connect threads of one process (they use inproc) start the ranks with a "
-                      "launcher, or --bootstrap file:PATH",
+          fmt::format("transport {} does not connect threads of one process (they use inproc) start the ranks with a "
+                      "launcher, or take bootstrap file:PATH",
                       options.transport));
     }
     state_->ranks = std::max(1, options.ranks);
@@ -78,14 +79,14 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
     return;
   }
   if (options.transport == "inproc") {
-    refuse(fmt::format("--transport inproc does not connect processes (started by {}) leave it out", name));
+    refuse(fmt::format("transport inproc does not connect processes (started by {}) leave it out", name));
   }
   state_->bootstrap = meet(name, options);
   state_->ranks = state_->bootstrap->size();
   try {
     if (options.ranks != 0 && options.ranks != state_->ranks) {
-      refuse(fmt::format("{} ranks are asked for (by {} come {}) leave out --ranks, or start as many", options.ranks,
-                         name, state_->ranks));
+      refuse(fmt::format("{} ranks are asked for (by {} come {}) leave out their number, or start as many",
+                         options.ranks, name, state_->ranks));
     }
     state_->transport = make_transport(options.transport, *state_->bootstrap);
     state_->transport_name = state_->transport->name();

@@ -28,7 +28,7 @@ void expect_gpus_of_their_own(const cuda::Driver& driver, Bootstrap& bootstrap) 
     if (added) continue;
     refuse(
         fmt::format("ranks {} and {} would share a GPU ({}, and NCCL needs one for each rank) start no more ranks "
-                    "on a machine than it has GPUs, or take --transport ucx",
+                    "on a machine than it has GPUs, or take transport ucx",
                     first->second, rank, first->first));
   }
 }

@@ -8,7 +8,7 @@ namespace distattn::kernels {
 namespace {
 
 std::string why_not(const TileShape& shape) {
-  if (shape.dtype == DType::fp64) return "kokkos computes fp32, bf16 and fp16, not fp64; use --backend reference";
+  if (shape.dtype == DType::fp64) return "kokkos computes fp32, bf16 and fp16, not fp64; take backend reference";
   return "";
 }
 

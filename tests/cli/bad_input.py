@@ -96,6 +96,11 @@ def bad_safetensors():
     }
 
 
+BAD_TOML = (("no_such_option = 3\n", "an unknown one", "line 1 (no_such_option is not an option"),
+            ("[bench]\n[train]\n", "of no command", "line 2 (no command is called train"),
+            ("ranks = 2\n[run]\nranks = 2\n", "one twice", "ranks is given twice"),
+            ("\nwindow = [1,\n  2\n", "a list without end", "end-of-file"),
+            ("seed = 2026-01-01\n", "a date", "line 1 (an option takes text"))
 SHAPE = ["--seq", "64", "--heads", "4", "--head-dim", "8"]
 RUN = ["run", "--random", *SHAPE]
 BENCH = ["bench", *SHAPE]
@@ -260,9 +265,10 @@ def main():
             file.write('[{"q":[0,64],"k":[0,64],"diff":[0,null]},{"q":[3,4],"k":[0,9],"diff":[0,null]}]')
         checker.check([*RUN, "--mask", "mask.json"], USAGE, folder, "bands that overlap")
         checker.check(["run", "--q", good, "--k", good, "--v", good, "--seed", "3"], USAGE, folder, "a seed of nothing")
-        with open(os.path.join(folder, "options.toml"), "w") as file:
-            file.write("no_such_option = 3\n")
-        checker.check([*RUN, "--config", "options.toml"], USAGE, folder, "an unknown option in a file")
+        for content, name, says in BAD_TOML:
+            with open(os.path.join(folder, "options.toml"), "w") as file:
+                file.write(content)
+            checker.check([*RUN, "--config", "options.toml"], USAGE, folder, f"options in a file: {name}", says=says)
         with open(os.path.join(folder, "deep.json"), "w") as file:
             file.write('{"schema_version":' + 200000 * '{"a":' + "1" + 200000 * "}" + "}")
         for deep in (["show", "--program"], ["plan", *SHAPE, "--ranks", "2", "--machine"], [*RUN, "--mask"]):

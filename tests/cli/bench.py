@@ -53,6 +53,10 @@ def check_rows(cache):
         expect(abs(row["gflops_per_rank"] * row["ranks"] / row["gflops"] - 1) < 1e-9, f"rates disagree in {row}")
         expect(row["wrong"] == 0 and max(v for k, v in row["error"].items() if k != "tolerance")
                <= row["error"]["tolerance"], f"wrong results in {row}")
+        own = ("o",) if row["pass"] == "forward" else ("dq", "dk", "dv")
+        expect(row["max_error"] >= max(row["error"][name] for name in own) > 0 and
+               (row["pass"] == "forward" or row["max_error"] == max(row["error"][name] for name in own)),
+               f"the largest error is not that of the row's pass: {row}")
         expect((row["bytes_per_s"] > 0) == (row["ranks"] > 1), f"bytes without messages or the reverse in {row}")
         expect(0 <= row["exposed_s"], f"communication exposed for {row['exposed_s']} s")
     planned = {row["ranks"]: row["backward"] for row in rows if row["pass"] == "forward"}

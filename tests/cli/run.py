@@ -66,7 +66,8 @@ def config_files():
         for name in "qkv":
             write_npy(os.path.join(folder, f"{name}.npy"), [math.sin(7 * i) for i in range(math.prod(shape))], shape)
         with open(os.path.join(folder, "options.toml"), "w") as file:
-            file.write('run.json = true\nplan.seq = 1_024\n[run]\nq = "q.npy"\nk = "k.npy"\nv = "v.npy"\nn = 3\n')
+            file.write('plan.seq = 1_024\nplan.window = [\n  100,  # before\n  0,\n]\n'
+                       '[run]\njson = true\nq = "q.npy"\nk = \'k.npy\'\nv = "\\u0076.npy"\nn = 3\n')
         done = subprocess.run([DISTATTN, "run", "--config", "options.toml"], cwd=folder, text=True, capture_output=True,
                               timeout=60)
         assert done.returncode == 0, done.stderr

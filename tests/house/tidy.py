@@ -51,7 +51,7 @@ PACKAGES = {
     r"uc[pst]/": ("backends/ucx", "tests"),
     r"(pmix|mpi)\b": ("backends/launch", "tests"),
     r"(cblas|openblas)": ("kernels/dense", "tests"),
-    r"CLI/": ("cli", "tests"),
+    r"(CLI|toml\+\+)/": ("cli", "tests"),
     r"(fmt|nlohmann)/": ("core/src", "backends", "cli", "tests"),
 }
 
@@ -109,6 +109,15 @@ def vendor_complaints(path, text):
             yield f"names {word}; core names no vendor"
 
 
+def option_complaints(path, text):
+    """A library's messages name things, not options of the command: callers in C++ have none."""
+    if not path.startswith(("core/", "backends/", "kernels/")) or pathlib.PurePosixPath(path).suffix not in CODE:
+        return
+    for found in re.finditer(r'"[^"\n]*?(?:(\S+) |)(--[a-z][a-z-]*)[^"\n]*"', re.sub(r"//.*", "", text)):
+        if found.group(1) not in ("bench", "srun", "without"):  # somebody's command line, told whole
+            yield f"names the option {found.group(2)} in a text of the library"
+
+
 def word_complaints(path, text):
     if path == "tests/house/tidy.py":
         return
@@ -155,7 +164,8 @@ def function_complaints(path, text):
             start = None
 
 
-CHECKS = (include_complaints, floor_complaints, vendor_complaints, word_complaints, form_complaints, function_complaints)
+CHECKS = (include_complaints, floor_complaints, vendor_complaints, option_complaints, word_complaints, form_complaints,
+          function_complaints)
 
 
 def complaints_about(path, text):
@@ -200,6 +210,7 @@ def check_the_checks():
         ("core/src/lower/a.cpp", '#include "core/src/run/bindings.hpp"\n', "floor above"),
         ("core/src/problem/mask.cpp", '#include "distattn/simulate.hpp"\n', "floor above"),
         ("core/src/a.cpp", "int kokkos_threads = 0;\n", "names no vendor"),
+        ("backends/ucx/a.cpp", 'fail("late) give a longer --timeout");\n', "names the option --timeout"),
         ("kernels/reference/a.cpp", '#include "distattn/schedule.hpp"\n', "may not"),
         ("kernels/cuda/a.cu", '#include "kernels/kokkos/a.hpp"\n', "may not"),
         ("backends/ucx/a.cpp", '#include "backends/cuda/event.hpp"\n', "may not"),

@@ -54,7 +54,7 @@ double TileCosts::seconds(Pass pass, double head_dim) const {
 const KernelRates& Machine::rates_of(DType dtype, Pass pass) const {
   const auto& found = rates[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(pass)];
   if (!found) {
-    refuse(fmt::format("no prediction for {} (machine '{}' states no flops_per_s for it) choose another --dtype",
+    refuse(fmt::format("no prediction for {} (machine '{}' states no flops_per_s for it) choose another dtype",
                        name_of(dtype), name));
   }
   return *found;

@@ -90,7 +90,7 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
   if (!transport.reaches(device.space())) {
     refuse(
         fmt::format("transport {} cannot carry data of backend {} (it does not reach that memory) choose another "
-                    "with --transport",
+                    "transport",
                     transport.name(), device.name()));
   }
   buffers = device.allocate(outline, program, rank);

@@ -36,6 +36,7 @@ class Distattn(CMakePackage, CudaPackage):
     depends_on("cli11@2.1:")
     depends_on("fmt@9:")
     depends_on("nlohmann-json@3.11:")
+    depends_on("tomlplusplus@3:")
     depends_on("openblas")
     # Kokkos is the CPU backend; CUDA kernels are our own, so a CUDA Kokkos is neither needed nor excluded.
     depends_on("kokkos@4:5")
