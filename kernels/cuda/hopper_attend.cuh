@@ -4,6 +4,7 @@
 /// tile's weights are on their way, and one warpgroup weighs while the other multiplies.
 
 #include <algorithm>
+#include <cfloat>
 
 #include "kernels/cuda/hopper_masks.cuh"
 #include "kernels/cuda/hopper_tiles.cuh"
@@ -187,7 +188,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   TileCursor at(p.visits, place.block);
   if (!at.valid()) return;
   const bool leads_warp = threadIdx.x % 32 == 0;
-  const float unit = fabsf(p.scale) * log2_e;
+  const float unit = fmaxf(fabsf(p.scale) * log2_e, FLT_MIN);  // times -inf it is -inf
   float s[1][Shape::n_count][4], rescale[1][2];
   std::uint32_t weights[Shape::n_count / 2][4];
 
@@ -200,6 +201,8 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
     if (leads_warp) prim::arrive(stage.of(memory.k_emptied));
     mask_scores(s, p.scale, masks);
     rows.weigh(s, unit, rescale);
+    // The weights are made while values are multiplied: nothing else tells ptxas that this pays.
+    prim::keep_before_wait(rows.sum[0][0] + rows.sum[0][1]);
   };
   // Masks need no scores: they are made while there are none to hold.
   const auto masks_and_advance = [&] {

@@ -16,6 +16,7 @@
 ///                                 the operand's rows (of a) or columns (of b) are contiguous instead of its depth
 ///   fence_products                before the first multiply after registers that it uses have changed
 ///   commit_products               closes a group; wait_for_products<newest groups>(d, …): d may be used
+///   keep_before_wait              the value, which is not below 0, is computed before the next wait, not behind it
 ///   more_registers, fewer_registers   setmaxnreg, by a whole warpgroup
 ///
 /// Registers that products use are arrays that live until the products have been waited for.

@@ -126,6 +126,13 @@ __device__ __forceinline__ void wait_for_products(Registers&... registers) {
   (pin(registers), ...);
 }
 
+/// ptxas moves waits ahead of arithmetic that they do not concern, but not ahead of a store: here of one that depends
+/// on the value, and never happens.
+__device__ __forceinline__ void keep_before_wait(float value) {
+  asm volatile("{\n.reg .pred p;\nsetp.lt.f32 p, %0, 0f00000000;\n@p st.shared.f32 [%1], %0;\n}" ::"f"(value), "r"(0)
+               : "memory");
+}
+
 template <int registers>
 __device__ __forceinline__ void more_registers() {
   asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));

@@ -85,16 +85,20 @@ __device__ __forceinline__ void feed_keys(const AttendParams& p, const BlockPlac
 }
 
 /// From products to weights. A row that sees nothing has lse -inf: only what is visible may have a weight.
+/// That this is a branch keeps the weights before the next wait.
 template <int n_count>
 __device__ __forceinline__ void weigh_rows(float (&s)[n_count][4], const RowStatistics& statistics, float scale,
                                            const TileMasks<n_count>& masks) {
   DISTATTN_UNROLL
   for (int n = 0; n < n_count; ++n) {
     DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float weight = prim::ex2(fmaf(s[n][i], scale, -statistics.lse[i / 2]));
-      s[n][i] = !masks.cut || masks.sees(n, i) ? weight : 0.0f;
-    }
+    for (int i = 0; i < 4; ++i) s[n][i] = prim::ex2(fmaf(s[n][i], scale, -statistics.lse[i / 2]));
+  }
+  if (!masks.cut) return;
+  DISTATTN_UNROLL
+  for (int n = 0; n < n_count; ++n) {
+    DISTATTN_UNROLL
+    for (int i = 0; i < 4; ++i) s[n][i] = masks.sees(n, i) ? s[n][i] : 0.0f;
   }
 }
 

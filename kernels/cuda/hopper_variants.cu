@@ -61,7 +61,6 @@ std::vector<AttendKernel> hopper_variants() {
           forward<128, 128, HopperAttendTuning{.columns = 112}>(),
           forward<128, 128, HopperAttendTuning{.columns = 144}>(),
           forward<128, 128, HopperAttendTuning{.columns = 160}>(),
-          forward<128, 128, HopperAttendTuning{.columns = 176}>(),
           forward<128, 128, HopperAttendTuning{.columns = 112, .stages = 3}>(),
           forward<128, 128, HopperAttendTuning{.columns = 128, .stages = 3}>(),
           forward<128, 128, HopperAttendTuning{.columns = 128, .persistent = true}>(),

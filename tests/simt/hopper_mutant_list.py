@@ -183,7 +183,7 @@ HOPPER_MUTANTS = [
     ("Hopper: dq alone: values instead of keys", "hopper_query_gradient.cuh",
      "(dq[0], ds, memory.k(stage))", "(dq[0], ds, memory.v(stage))"),
     ("Hopper: dq alone: hidden weights count", "hopper_query_gradient.cuh",
-     "!masks.cut || masks.sees(n, i) ? weight : 0.0f", "weight"),
+     "masks.sees(n, i) ? s[n][i] : 0.0f", "s[n][i]"),
     ("Hopper: dq alone: statistics of the other row", "hopper_query_gradient.cuh",
      "-statistics.lse[i / 2]", "-statistics.lse[1 - i / 2]"),
     ("Hopper: dq alone: delta is not subtracted", "hopper_query_gradient.cuh",

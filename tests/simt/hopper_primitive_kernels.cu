@@ -22,12 +22,19 @@ __device__ Corner corner_of(const std::uint32_t* in) {
           static_cast<int>(prim::load_global(in + 2))};
 }
 
+/// The host has filled the map just now. An ordinary access brings its page back to the GPU: nobody says that the copy
+/// engine waits for one.
+__device__ void use_map(const cuda::TensorMap* map) {
+  (void)*reinterpret_cast<const volatile std::uint32_t*>(map);
+  prim::acquire_tensor_map(map);
+}
+
 __global__ void load_one_box(const __grid_constant__ Arguments args) {
   DISTATTN_SHARED_MEMORY(memory);
   const std::uint32_t box = prim::shared_address(memory), barrier = box + box_bytes;
   if (threadIdx.x == 0) {
     const Corner at = corner_of(args.in);
-    prim::acquire_tensor_map(args.maps);
+    use_map(args.maps);
     prim::init_barrier(barrier, 1);
     prim::publish_barriers();
     prim::arrive_expecting(barrier, box_bytes);
@@ -59,7 +66,7 @@ __global__ void add_boxes(const __grid_constant__ Arguments args) {
     prim::fence_proxy();
     __syncwarp();
     if (lane == 0) {
-      if (round == 0) prim::acquire_tensor_map(args.maps);
+      if (round == 0) use_map(args.maps);
       prim::add_box(args.maps, box, at.column, at.row, at.plane);
       prim::commit_stores();
       prim::wait_for_stores<0>();
@@ -125,8 +132,8 @@ __device__ std::uint32_t load_operands(const Arguments& args, std::uint32_t memo
   using RightTile = typename Shape::RightTile;
   const std::uint32_t right = memory + LeftTile::bytes, barrier = right + RightTile::bytes;
   if (threadIdx.x == 0) {
-    prim::acquire_tensor_map(args.maps);
-    prim::acquire_tensor_map(args.maps + 1);
+    use_map(args.maps);
+    use_map(args.maps + 1);
     prim::init_barrier(barrier, 1);
     prim::publish_barriers();
     prim::arrive_expecting(barrier, LeftTile::bytes + RightTile::bytes);

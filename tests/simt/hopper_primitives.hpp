@@ -252,6 +252,10 @@ void wait_for_products(Registers&...) {
                              [](void**) { simt::machine().async().wait_for_products(groups); });
 }
 
+inline void keep_before_wait(float value) {
+  if (value < 0) simt::machine().fail("a value below 0 is kept before a wait");
+}
+
 template <class Element, Major left = Major::depth, Major right = Major::depth, int pieces>
 void multiply(float (&d)[pieces][4], std::uint64_t l, std::uint64_t r, bool add) {
   emulated::start_product<Element, pieces * 8>({d, nullptr, l, r, add}, left, right);

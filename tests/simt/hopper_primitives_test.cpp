@@ -24,7 +24,8 @@ bool has_units() {
 struct Corner {
   int column, row, plane;
 };
-constexpr Corner corners[] = {{0, 0, 0}, {0, 8, 0}, {0, -3, 1}, {64, 0, 1}, {64, 5, 0}, {-8, 2, 1}};
+constexpr Corner corners[] = {
+    {0, 0, 0}, {0, 8, 0}, {0, -3, 1}, {64, 0, 1}, {64, 5, 0}, {-8, 2, 1}, {tensor_columns, 0, 0}, {0, tensor_rows, 1}};
 
 Words coordinates(const Corner& corner) {
   return {static_cast<std::uint32_t>(corner.column), static_cast<std::uint32_t>(corner.row),

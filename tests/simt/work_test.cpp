@@ -162,7 +162,7 @@ TEST_CASE("query heads share a block where they share their keys and leave half 
 }
 
 TEST_CASE("a choice takes the place of the first kernel of its family", "[simt]") {
-  const AttendChoice choices[] = {{TilePass::forward, 90, 128, 128, Coverage::full, "forward 128x176"},
+  const AttendChoice choices[] = {{TilePass::forward, 90, 128, 128, Coverage::full, "forward 128x160"},
                                   {TilePass::forward, 90, 64, 64, Coverage::full, "no kernel"}};
   const auto name = [&](AttendRequest request, int architecture = 90) {
     const AttendKernel* kernel = find_attend_kernel(request, {architecture}, choices);
@@ -171,12 +171,12 @@ TEST_CASE("a choice takes the place of the first kernel of its family", "[simt]"
   };
   const TileShape shape{DType::bf16, 1, {.q_count = 8, .kv_count = 2, .per_kv = 4}, 128, 128};
   AttendRequest request{TilePass::forward, shape, 512, Coverage::full};
-  CHECK(name(request) == "forward 128x176");
+  CHECK(name(request) == "forward 128x160");
   CHECK(name(request, 80) == find_attend_kernel(request, {80}, {})->name);
   request.name = "forward 128x96";
   CHECK(name(request) == "forward 128x96");
   request.name = "gradients 128x64";
-  CHECK(name(request) == "forward 128x176");
+  CHECK(name(request) == "forward 128x160");
   request = {TilePass::forward, shape, 512, Coverage::partial};
   CHECK(name(request) == "forward 128x128");
   request = {TilePass::forward, shape, 64, Coverage::full};
