@@ -30,6 +30,8 @@ template <class Element, class Value>
 Element rounded_to(Value value) {
   if constexpr (std::is_floating_point_v<Element>) {
     return static_cast<Element>(value);
+  } else if constexpr (std::is_same_v<Value, double>) {
+    return Element::rounded(round_to_odd(value));
   } else {
     return Element::rounded(static_cast<float>(value));
   }

@@ -2,8 +2,12 @@
 /// Forward attention of one block of queries: FlashAttention-2's online softmax (Dao 2023, Algorithm 1), with queries
 /// along the lanes of vectors, so that the softmax has no horizontal operation and all its state is whole vectors.
 ///
-/// For each panel of queries and block of keys: Sᵀ = K·(scale·log2e·Q)ᵀ, Pᵀ = 2^(Sᵀ − top), O = 2^(old − top)·O + P·V,
-/// the last with the head dimension along the lanes: values, and a carry, are taken as they lie.
+/// For each panel of queries and block of keys: Sᵀ = (scale·log2e·K)·Qᵀ, Pᵀ = 2^(Sᵀ − top), O = 2^(old − top)·O + P·V,
+/// the last with the head dimension along the lanes: values are taken as they lie. Scores are rounded as in a backward
+/// pass, where keys are scaled too: a gradient is a difference of terms that only the same weights let cancel.
+///
+/// A row's sums begin anew when they have become long; what they were is settled, together with a carry. Rounding grows
+/// with the blocks of keys in a sum and with the sums, not with the keys.
 
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/product.hpp"
@@ -19,6 +23,9 @@ inline constexpr int most_rows = 1152;
 inline constexpr int most_panels = most_rows / panel_width;
 static_assert(most_rows % panel_width == 0 && most_rows <= key_block * panel_width && panel_width <= key_block);
 
+inline constexpr float long_sum = 64;                 // blocks of keys
+inline constexpr int settling_keys = 64 * key_block;  // after as many at the latest sums are looked at
+
 /// Rows of a block: what fits block_floats, a whole number of panels.
 inline int attend_rows(int head_dim, int value_dim) {
   const int rows = smaller(most_rows, block_floats / (head_dim + value_dim));
@@ -27,11 +34,14 @@ inline int attend_rows(int head_dim, int value_dim) {
 
 /// A block's operands and state, laid out in its thread's scratch.
 struct AttendScratch {
-  float* queries;  // [panel][head_dim][panel_width], times scale·log2e
+  float* queries;  // [panel][head_dim][panel_width]
   RowPanels output;
-  float* top;   // [row] largest score so far, base 2
-  float* sum;   // [row] Σ 2^(score − top)
-  float* keys;  // [tile][head_dim][tile_rows]
+  float* top;          // [row] largest score so far, base 2
+  float* sum;          // [row] Σ 2^(score − top)
+  float* blocks;       // [row] of keys in the sum
+  float* settled_top;  // [row] as top and sum, of what is settled: its output stands in o
+  float* settled_sum;
+  float* keys;  // [tile][head_dim][tile_rows], times scale·log2e
   RowPanels values;
   float* scores;   // [key_block][panel_width]
   float* widened;  // [key_block][dim]: where 16-bit rows are widened
@@ -44,6 +54,9 @@ struct AttendScratch {
     output = carve_rows(carve, rows, value_dim);
     top = carve.floats(rows);
     sum = carve.floats(rows);
+    blocks = carve.floats(rows);
+    settled_top = carve.floats(rows);
+    settled_sum = carve.floats(rows);
     keys = carve.floats(key_block * head_dim);
     values = carve_rows(carve, key_block, value_dim);
     scores = carve.floats(key_block * panel_width);
@@ -52,7 +65,14 @@ struct AttendScratch {
   }
 };
 
-/// Packs the block's queries and takes up its carry.
+/// Begins the sums of rows [first, last).
+inline void begin_sums(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
+  clear_rows(scratch.output.from(first), last - first, block.value_dim);
+  for (int i = first; i < last; ++i) scratch.top[i] = minus_infinity;
+  for (int i = first; i < last; ++i) scratch.sum[i] = scratch.blocks[i] = 0.f;
+}
+
+/// Packs the block's queries and begins their sums.
 inline void attend_begin(const AttendBlock& block, std::byte* memory) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
   for (int row = 0; row < block.rows; row += panel_width) {
@@ -61,18 +81,13 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
     Prefetch(rows_from(block.q, block.dtype, next), block.dtype, next_rows, block.head_dim).all();
     const HeadRows<const float> q =
         widened(rows_from(block.q, block.dtype, row), block.dtype, rows, block.head_dim, scratch.widened);
-    pack_transposed<panel_width>(q, rows, block.head_dim, block.scale * log2_e, scratch.queries + row * block.head_dim);
+    pack_transposed<panel_width>(q, rows, block.head_dim, 1.f, scratch.queries + row * block.head_dim);
   }
-  const int rows = rounded_up(block.rows, panel_width);
-  if (block.carry) {
-    pack_rows({block.o.data, block.o.stride}, block.rows, rows, block.value_dim, scratch.output);
-  } else {
-    clear_rows(scratch.output, rows, block.value_dim);
-  }
-  for (int i = 0; i < rows; ++i) {
-    const bool carried = block.carry && i < block.rows && block.lse[i] != minus_infinity;
-    scratch.top[i] = carried ? block.lse[i] * log2_e : minus_infinity;
-    scratch.sum[i] = carried ? 1.f : 0.f;
+  begin_sums(block, 0, rounded_up(block.rows, panel_width), scratch);
+  for (int i = 0; i < block.rows; ++i) {
+    const bool carried = block.carry && block.lse[i] != minus_infinity;
+    scratch.settled_top[i] = carried ? block.lse[i] * log2_e : minus_infinity;
+    scratch.settled_sum[i] = carried ? 1.f : 0.f;
   }
 }
 
@@ -104,8 +119,8 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
   const HeadRows<const float> k =
       widened(rows_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
   for (int j = 0; j < count; j += tile_rows) {
-    pack_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim, 1.f,
-                               scratch.keys + (begin - key + j) * block.head_dim);
+    pack_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim,
+                               block.scale * log2_e, scratch.keys + (begin - key + j) * block.head_dim);
   }
   const HeadRows<const float> v =
       widened(rows_from(pass.v, block.dtype, begin), block.dtype, count, block.value_dim, scratch.widened);
@@ -204,6 +219,68 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
   add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
 }
 
+/// Adds the sums of rows [first, last) to what is settled, whose outputs stand in o. `last_time`: makes (o, lse) of it;
+/// a row that has seen no key keeps both, or gets (0, −∞).
+template <bool last_time>
+inline void settle(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
+  float* const kept = scratch.scores;  // nobody needs those any more; below 0 where o holds nothing yet
+  float* const taken = scratch.top;
+  for (int i = first; i < last; i += lanes) {
+    const int count = last - i;
+    const Vector top = load_first(scratch.top + i, count), sum = load_first(scratch.sum + i, count);
+    const Vector old_top = load_first(scratch.settled_top + i, count);
+    const Vector old_sum = load_first(scratch.settled_sum + i, count);
+    const Vector new_top = larger(old_top, top), reference = larger(new_top, lowest);
+    Vector keep = exp2(old_top - reference), take = exp2(top - reference);
+    const Vector total = old_sum * keep + sum * take;
+    if constexpr (last_time) {
+      keep /= total;
+      take /= total;
+      Vector lse = replace(same_lanes(total, 0.f), reference * ln_2 + log(total), minus_infinity);
+      if (block.carry) {
+        const Vector carried = load_first(block.lse + i, count);
+        const Bits kept_whole = same_lanes(sum, 0.f) & same_lanes(old_sum, 1.f) & same_lanes(old_top, carried * log2_e);
+        lse = replace(kept_whole, lse, carried);
+      }
+      store_first(block.lse + i, lse, count);
+    } else {
+      store_first(scratch.settled_top + i, new_top, count);
+      store_first(scratch.settled_sum + i, total, count);
+    }
+    store_first(kept + i, replace(same_lanes(old_sum, 0.f), keep, -1.f), count);
+    store_first(taken + i, take, count);
+  }
+  put_rows(scratch.output.from(first), last - first, block.value_dim,
+           {block.o.data + first * block.o.stride, block.o.stride}, [&](int i, Vector output, auto before) {
+             const float keep = kept[first + i], take = taken[first + i];
+             const bool empty = scratch.sum[first + i] == 0.f;
+             if (keep < 0.f) return empty ? Vector(0.f) : output * take;
+             return empty ? before() * keep : before() * keep + output * take;
+           });
+}
+
+/// Settles rows whose sums have become long.
+inline void settle_long(const AttendBlock& block, const AttendScratch& scratch) {
+  const auto is_long = [&](int row) { return scratch.blocks[row] >= long_sum; };
+  for (int first = 0, last = 0; first < block.rows; first = last) {
+    for (; first < block.rows && !is_long(first); ++first) continue;
+    for (last = first; last < block.rows && is_long(last); ++last) continue;
+    if (first == last) return;
+    settle<false>(block, first, last, scratch);
+    begin_sums(block, first, last, scratch);
+  }
+}
+
+/// Counts what rows see of the keys [first, last): what is settled when depends on nothing but a row's own keys.
+inline void count_blocks(const AttendBlock& block, const AttendPass& pass, int first, int last,
+                         const AttendScratch& scratch) {
+  for (int i = 0; i < block.rows; ++i) {
+    const Range seen{bigger(pass.begin[i], first), smaller(pass.end[i], last)};
+    if (seen.empty()) continue;
+    scratch.blocks[i] += static_cast<float>((seen.to + key_block - 1) / key_block - seen.from / key_block);
+  }
+}
+
 inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
   PanelKeys panels[most_panels];
@@ -216,6 +293,10 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
   // Blocks of keys begin at multiples of key_block whatever the queries see: a query's sums do not depend on its
   // neighbours.
   for (int key = first / key_block * key_block; key < last; key += key_block) {
+    if (key % settling_keys == 0 || key <= first) {
+      settle_long(block, scratch);
+      count_blocks(block, pass, key, key / settling_keys * settling_keys + settling_keys, scratch);
+    }
     const int begin = bigger(first / tile_rows * tile_rows, key), end = smaller(last, key + key_block);
     const bool finite = pack_keys(block, pass, key, begin, end, scratch);
     const int next_count = smaller(key_block, last - end);
@@ -232,17 +313,7 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
 
 /// Writes (o, lse). A query that saw no key keeps its carry, or gets (0, −∞).
 inline void attend_end(const AttendBlock& block, std::byte* memory) {
-  const AttendScratch scratch(memory, block.head_dim, block.value_dim);
-  float* const logs = scratch.scores;  // nobody needs those any more
-  for (int i = 0; i < block.rows; i += lanes) store(logs + i, log(load(scratch.sum + i)));
-  for (int i = 0; i < block.rows; ++i) {
-    const float sum = scratch.sum[i], top = scratch.top[i];
-    const bool untouched = block.carry && sum == 1.f && top == block.lse[i] * log2_e;
-    if (!untouched) block.lse[i] = sum == 0.f ? minus_infinity : top * ln_2 + logs[i];
-    scratch.sum[i] = sum == 0.f ? 0.f : 1.f / sum;
-  }
-  put_rows(scratch.output, block.rows, block.value_dim, block.o,
-           [&](int row, Vector output, auto) { return output * scratch.sum[row]; });
+  settle<true>(block, 0, block.rows, AttendScratch(memory, block.head_dim, block.value_dim));
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -113,7 +113,8 @@ struct Kept {
   }
 };
 
-/// `Vectors` vectors of the head dimension from x on, where a panel begins.
+/// `Vectors` vectors of the head dimension from x on, where a panel begins. The terms are summed by themselves first: a
+/// long sum that took them one by one would lose of each what it loses of one block.
 template <int Vectors, int RowStride, int TermStride, class Start>
 DISTATTN_INLINE void sum_panel(const RowSums<RowStride, TermStride>& sums, int x, Start start) {
   for (int r = 0; r < sums.count; r += sum_rows) {
@@ -122,9 +123,10 @@ DISTATTN_INLINE void sum_panel(const RowSums<RowStride, TermStride>& sums, int x
     float* at = sums.into.at(r, x);
     product<sum_rows, Vectors, RowStride, TermStride, sum_width>(
         range.to - range.from, sums.coefficients + r * RowStride + range.from * TermStride,
-        sums.terms.at(range.from, x), [&](int i, int v) { return start(r + i, load(at + i * sum_width + v * lanes)); },
+        sums.terms.at(range.from, x), [](int, int) { return Vector(0.f); },
         [&](int i, int v, Vector sum) {
-          if (i < sums.count - r) store(at + i * sum_width + v * lanes, sum);
+          float* const into = at + i * sum_width + v * lanes;
+          if (i < sums.count - r) store(into, start(r + i, load(into)) + sum);
         });
   }
 }

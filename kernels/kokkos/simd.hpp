@@ -93,9 +93,14 @@ DISTATTN_INLINE Vector log(Vector x) {
 }
 
 /// `by` in lanes where all bits of `where` are set, `value` where none is.
-DISTATTN_INLINE Vector replace(Bits where, Vector value, float by) {
-  const Bits bits = std::bit_cast<Bits>(value);
-  return std::bit_cast<Vector>((bits & ~where) | (Bits(std::bit_cast<std::int32_t>(by)) & where));
+DISTATTN_INLINE Vector replace(Bits where, Vector value, Vector by) {
+  return std::bit_cast<Vector>((std::bit_cast<Bits>(value) & ~where) | (std::bit_cast<Bits>(by) & where));
+}
+
+/// All bits of lanes that have the same bits.
+DISTATTN_INLINE Bits same_lanes(Vector a, Vector b) {
+  const Bits differences = std::bit_cast<Bits>(a) ^ std::bit_cast<Bits>(b);
+  return ~((differences | -differences) >> 31);
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

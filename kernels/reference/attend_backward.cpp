@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <vector>
 
 #include "kernels/element.hpp"
 #include "kernels/parallel.hpp"
@@ -9,34 +10,91 @@ namespace distattn::kernels::reference {
 
 namespace {
 
-// One query against one key segment: spec §5's formulas, line by line.
-template <class Element>
-void attend_backward_query(const AttendBackwardArgs& args, const KeySide& side, std::int64_t b, int h, std::int64_t i) {
-  using Sum = AccumulatorOf<Element>;
-  const TileShape& shape = args.shape;
-  const std::int64_t row = (b * shape.heads.q_count + h) * args.queries.count + i;
-  const Sum lse = static_cast<const Sum*>(args.lse)[row];
-  if (lse == -INFINITY) return;
-  const Sum delta = static_cast<const Sum*>(args.delta)[row];
-  const auto* q = row_of<Element>(args.q, b, h, i);
-  const auto* d_o = row_of<Element>(args.d_o, b, h, i);
-  auto* dq = row_of<Sum>(args.dq, b, h, i);
+/// Queries and keys whose terms are summed by themselves before they are added to a gradient.
+constexpr std::int64_t tile_side = 128;
 
-  const int kv = shape.heads.kv_of(h);
-  for (const Band& band : side.bands) {
-    const IndexRange visible = band_keys(band, args.queries.at(i), side.keys);
-    for (std::int64_t j = visible.begin; j < visible.end; ++j) {
-      const auto* k = row_of<Element>(side.k, b, kv, j);
-      const auto* v = row_of<Element>(side.v, b, kv, j);
-      const Sum scale = static_cast<Sum>(shape.scale);
-      const Sum p = std::exp(scale * dot<Sum>(q, k, shape.head_dim) - lse);
-      const Sum ds = p * (dot<Sum>(d_o, v, shape.value_dim) - delta);
-      add_scaled(row_of<Sum>(side.dv, b, kv, j), p, d_o, shape.value_dim);
-      add_scaled(dq, scale * ds, k, shape.head_dim);
-      add_scaled(row_of<Sum>(side.dk, b, kv, j), scale * ds, q, shape.head_dim);
+/// Adds rows that are summed up, and clears them.
+template <class Sum>
+void add_rows(const Rows& rows, std::int64_t b, int head, IndexRange tokens, int dim, std::vector<Sum>& sums) {
+  Sum* sum = sums.data();
+  for (std::int64_t i = tokens.begin; i < tokens.end; ++i, sum += dim) {
+    add_scaled(row_of<Sum>(rows, b, head, i), Sum(1), sum, dim);
+  }
+  std::fill(sums.data(), sum, Sum(0));
+}
+
+/// Some queries of one head and what a band shows them of a key segment: spec §5's formulas, line by line.
+template <class Element>
+class BackwardBlock {
+ public:
+  using Sum = AccumulatorOf<Element>;
+
+  BackwardBlock(const AttendBackwardArgs& args, const KeySide& side, std::int64_t b, int h)
+      : args_(args), side_(side), b_(b), h_(h), kv_(args.shape.heads.kv_of(h)) {}
+
+  void add(const Band& band, IndexRange queries) {
+    IndexRange seeing{queries.end, 0}, keys{side_.keys.count, 0};
+    for (std::int64_t i = queries.begin; i < queries.end; ++i) {
+      IndexRange& seen = visible_[i % tile_side];
+      seen = lse(i) == -INFINITY ? IndexRange{} : band_keys(band, args_.queries.at(i), side_.keys);
+      if (seen.empty()) continue;
+      seeing = {std::min(seeing.begin, i), i + 1};
+      keys = {std::min(keys.begin, seen.begin), std::max(keys.end, seen.end)};
+    }
+    for (std::int64_t begin = keys.begin; begin < keys.end; begin += tile_side) {
+      add_tile(seeing, {begin, std::min(begin + tile_side, keys.end)});
     }
   }
-}
+
+ private:
+  std::int64_t row(std::int64_t i) const { return (b_ * shape_.heads.q_count + h_) * args_.queries.count + i; }
+  Sum lse(std::int64_t i) const { return static_cast<const Sum*>(args_.lse)[row(i)]; }
+
+  void add_tile(IndexRange queries, IndexRange keys) {
+    for (std::int64_t i = queries.begin; i < queries.end; ++i) {
+      const IndexRange& seen = visible_[i % tile_side];
+      for (std::int64_t j = std::max(seen.begin, keys.begin); j < std::min(seen.end, keys.end); ++j) {
+        add_pair(i, i - queries.begin, j, j - keys.begin);
+      }
+    }
+    add_rows(args_.dq, b_, h_, queries, shape_.head_dim, dq_);
+    add_rows(side_.dk, b_, kv_, keys, shape_.head_dim, dk_);
+    add_rows(side_.dv, b_, kv_, keys, shape_.value_dim, dv_);
+  }
+
+  /// Query i and key j, which are those of that row and column of the tile.
+  void add_pair(std::int64_t i, std::int64_t at_row, std::int64_t j, std::int64_t at_column) {
+    const auto* q = row_of<Element>(args_.q, b_, h_, i);
+    const auto* d_o = row_of<Element>(args_.d_o, b_, h_, i);
+    const auto* k = row_of<Element>(side_.k, b_, kv_, j);
+    const auto* v = row_of<Element>(side_.v, b_, kv_, j);
+    const Sum delta = static_cast<const Sum*>(args_.delta)[row(i)];
+    const Sum scale = static_cast<Sum>(shape_.scale);
+    const Sum p = std::exp(scale * dot<Sum>(q, k, shape_.head_dim) - lse(i));
+    const Sum ds = p * (dot<Sum>(d_o, v, shape_.value_dim) - delta);
+    add_scaled(dv_.data() + at_column * shape_.value_dim, p, d_o, shape_.value_dim);
+    add_scaled(dq_.data() + at_row * shape_.head_dim, scale * ds, k, shape_.head_dim);
+    add_scaled(dk_.data() + at_column * shape_.head_dim, scale * ds, q, shape_.head_dim);
+  }
+
+  /// Zeros, and so it leaves them; kept by the thread.
+  template <int which>
+  static std::vector<Sum>& tile_of(int dim) {
+    thread_local std::vector<Sum> tile;
+    tile.resize(std::max(tile.size(), static_cast<std::size_t>(tile_side * dim)));
+    return tile;
+  }
+
+  const AttendBackwardArgs& args_;
+  const TileShape& shape_ = args_.shape;
+  const KeySide& side_;
+  const std::int64_t b_;
+  const int h_, kv_;
+  IndexRange visible_[tile_side];
+  std::vector<Sum>& dq_ = tile_of<0>(shape_.head_dim);
+  std::vector<Sum>& dk_ = tile_of<1>(shape_.head_dim);
+  std::vector<Sum>& dv_ = tile_of<2>(shape_.value_dim);
+};
 
 template <class Sum>
 void clear_rows(const Rows& rows, std::int64_t b, int head, std::int64_t count, int dim) {
@@ -57,7 +115,12 @@ void attend_backward_head(const AttendBackwardArgs& args, std::int64_t b, int kv
     if (shape.heads.kv_of(h) != kv) continue;
     if (!args.carry) clear_rows<Sum>(args.dq, b, h, args.queries.count, shape.head_dim);
     for (const KeySide& side : args.keys) {
-      for (std::int64_t i = 0; i < args.queries.count; ++i) attend_backward_query<Element>(args, side, b, h, i);
+      BackwardBlock<Element> block(args, side, b, h);
+      for (const Band& band : side.bands) {
+        for (std::int64_t i = 0; i < args.queries.count; i += tile_side) {
+          block.add(band, {i, std::min(i + tile_side, args.queries.count)});
+        }
+      }
     }
   }
 }

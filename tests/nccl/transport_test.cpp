@@ -177,7 +177,7 @@ TEST_CASE("a rank that does not come is a timeout that names it") {
 TEST_CASE("two ranks on one GPU are refused") {
   const std::string what = failure_of(run_of("ring", 2, {.seed = seed, .one_gpu = true}));
   CHECK(what.find("ranks 0 and 1 would share a GPU") != what.npos);
-  CHECK(what.find("--transport ucx") != what.npos);
+  CHECK(what.find("take transport ucx") != what.npos);
 }
 
 TEST_CASE("a library that is missing, or is not NCCL, is named") {

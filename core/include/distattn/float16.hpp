@@ -7,6 +7,17 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
+/// The nearest float, but with an odd last bit where it is not exact: rounded to fewer bits, it gives what `value`
+/// itself would (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
+inline float round_to_odd(double value) {
+  const auto nearest = static_cast<float>(value);
+  const auto bits = std::bit_cast<std::uint32_t>(nearest);
+  const auto back = static_cast<double>(nearest);
+  if (!(back < value || back > value) || (bits & 1u) != 0) return nearest;
+  const bool below = value < 0 ? value < back : back < value;
+  return std::bit_cast<float>(below ? bits + 1u : bits - 1u);
+}
+
 inline float bf16_to_float(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }

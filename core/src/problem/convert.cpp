@@ -1,6 +1,5 @@
 #include "distattn/convert.hpp"
 
-#include <bit>
 #include <cstring>
 
 #include <fmt/core.h>
@@ -22,17 +21,6 @@ double widen(double value) { return value; }
 float widen(float value) { return value; }
 float widen(Bf16 value) { return bf16_to_float(value.bits); }
 float widen(Fp16 value) { return fp16_to_float(value.bits); }
-
-/// The nearest float, but with an odd last bit where it is not exact: rounded to fewer bits, it gives what `value`
-/// itself would (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
-float round_to_odd(double value) {
-  const auto nearest = static_cast<float>(value);
-  const auto bits = std::bit_cast<std::uint32_t>(nearest);
-  const auto back = static_cast<double>(nearest);
-  if (!(back < value || back > value) || (bits & 1u) != 0) return nearest;
-  const bool below = value < 0 ? value < back : back < value;
-  return std::bit_cast<float>(below ? bits + 1u : bits - 1u);
-}
 
 /// What 16 bits are rounded from.
 float single(float value) { return value; }

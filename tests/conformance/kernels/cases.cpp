@@ -74,6 +74,10 @@ void add_positions(std::vector<TileCase>& cases) {
       single("more queries than blocks are", shape(1, 1, 8, 8), {0, 74000, 1}, {500, 5, 1}, {{.lo = 0, .hi = 60000}}));
   cases.push_back(single("many keys", shape(4, 4, 16, 16), {900, 200, 1}, {0, 1300, 1}, {causal}));
   cases.push_back(single("many keys, window", shape(4, 4, 16, 16), {0, 1300, 1}, {0, 1300, 1}, {{.lo = 0, .hi = 300}}));
+  cases.push_back(single("very many keys", shape(1, 1, 16, 16), {16970, 30, 1}, {0, 17000, 1}, {causal}));
+  // Rows that begin and end with other keys, and so have other sums.
+  cases.push_back(
+      single("very many keys, window", shape(1, 1, 16, 16), {-300, 70, 301}, {0, 20000, 1}, {{.lo = 0, .hi = 17000}}));
   cases.push_back(single("no queries", small, {5, 0, 1}, {0, 40, 1}, {causal}));
   cases.push_back(single("no keys", small, {5, 40, 1}, {0, 0, 1}, {causal}));
 }
@@ -109,7 +113,8 @@ void add_sides(std::vector<TileCase>& cases) {
   several.name = "several key segments, carried";
   several.carry = true;
   cases.push_back(several);
-  for (const char* name : {"window", "causal", "documents", "no keys", "nothing visible"}) {
+  for (const char* name :
+       {"window", "causal", "documents", "very many keys", "very many keys, window", "no keys", "nothing visible"}) {
     for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
       if (cases[i].name != name) continue;
       cases.push_back(cases[i]);

@@ -36,6 +36,8 @@ TEST_CASE("kokkos kernels conform", "[kokkos]") {
   check_against_float64(table, named_cases(), no_fp64);
   check_against_float64(table, random_cases(seed, 200), no_fp64);
   check_reach_of_nan(table);
+  check_long_sums(table);
+  check_common_keys(table);
   check_empty_rows(table);
   check_allocations(table);
 }

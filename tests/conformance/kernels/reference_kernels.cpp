@@ -14,6 +14,8 @@ TEST_CASE("reference kernels conform", "[reference]") {
   check_thread_counts(table, random_cases(seed, 10));
   check_spread_rows(table, random_cases(seed, 20));
   check_reach_of_nan(table);
+  check_long_sums(table);
+  check_common_keys(table);
   check_empty_rows(table);
   check_allocations(table);
 }

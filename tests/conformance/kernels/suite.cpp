@@ -119,6 +119,33 @@ void check_reach_of_nan(const HostKernels& kernels) {
   }
 }
 
+void check_long_sums(const HostKernels& kernels) {
+  Team team(1);
+  const TileCase tile{
+      "equal keys", {DType::fp32, 1, {}, 8, 8, 0.3}, {0, 2, 1}, {{{0, 100000, 1}, {{}}}, {{0, 100000, 1}, {{}}}}};
+  CaseInputs inputs = inputs_of(tile);
+  std::fill(inputs.q.begin(), inputs.q.end(), 0.0);
+  for (auto& v : inputs.v) std::fill(v.begin(), v.end(), static_cast<double>(0.7f));
+  INFO(kernels.name);
+  check_close(tile, run_case(tile, inputs, kernels, team, nullptr), run_exactly(tile, inputs, team));
+}
+
+void check_common_keys(const HostKernels& kernels) {
+  Team team(1);
+  const TileCase tile{"common keys", {DType::fp32, 1, {}, 64, 64, 0.125}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0}}}}};
+  CaseInputs inputs = inputs_of(tile);
+  // Scores of about 800 that differ by about 1.
+  for (std::size_t i = 0; i < inputs.q.size(); ++i) {
+    inputs.q[i] = static_cast<float>(10 + inputs.q[i] * 0.1);
+    inputs.k[0][i] = static_cast<float>(10 + inputs.k[0][i] * 0.1);
+  }
+  const CaseResults exact = run_exactly(tile, inputs, team);
+  const CaseResults results = run_case(tile, inputs, kernels, team, nullptr);
+  INFO(kernels.name);
+  CHECK(relative_l2(results.dq, exact.dq) <= 1e-3);
+  CHECK(relative_l2(results.dk[0], exact.dk[0]) <= 1e-3);
+}
+
 void check_empty_rows(const HostKernels& kernels) {
   Team team(1);
   TileCase tile{"empty rows", {DType::fp32, 1, {}, 32, 32, 0.3}, {0, 100, 1}, {{{0, 100, 1}, {{.lo = 60}}}}};

@@ -28,6 +28,10 @@ void check_thread_counts(const HostKernels& kernels, const std::vector<TileCase>
 void check_spread_rows(const HostKernels& kernels, const std::vector<TileCase>& cases);
 /// A NaN or infinity in one query, key, value or dO reaches exactly what sees it.
 void check_reach_of_nan(const HostKernels& kernels);
+/// Sums that round to the same side do so no more for many keys than for some.
+void check_long_sums(const HostKernels& kernels);
+/// Keys that have much in common: gradients cancel if both passes give the same weights.
+void check_common_keys(const HostKernels& kernels);
 /// Queries without a key: (0, −∞), or the carry bit for bit; no gradient.
 void check_empty_rows(const HostKernels& kernels);
 /// A second call like the first allocates nothing.
