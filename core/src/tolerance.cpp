@@ -7,6 +7,9 @@
 namespace distattn {
 namespace {
 
+/// Half of what a result of zeros has.
+constexpr double most_tolerated = 0.5;
+
 /// Half the distance between 1 and the next number.
 double unit_roundoff(DType dtype) {
   switch (dtype) {
@@ -38,7 +41,7 @@ double tolerance(const Problem& problem, std::int64_t merges, double input_scale
   double error = roundings * 1.5 * unit_roundoff(problem.accumulator());
   if (problem.dtype != problem.accumulator()) error += 2.0 * unit_roundoff(problem.dtype);
   if (problem.wire_type() != problem.accumulator() && merges > 0) error += 2.0 * unit_roundoff(problem.wire_type());
-  return error;
+  return std::min(error, most_tolerated);
 }
 
 }  // namespace distattn

@@ -116,6 +116,7 @@ OPTIONS = [
     ([*RUN, "--ranks", "2,4"], USAGE),
     ([*RUN, "--threads", "0"], USAGE),
     ([*RUN, "--dtype", "fp8"], USAGE),
+    ([*RUN, "--scale", "1e39"], USAGE),
     ([*RUN, "--wire", "int8"], USAGE),
     ([*RUN, "--schedule", "spiral"], USAGE),
     ([*RUN, "--schedule", "mesh:2x-1x3"], USAGE),

@@ -48,10 +48,21 @@ TEST_CASE("shapes that nobody computes are refused") {
   require_refused([](Problem& p) { p.value_dim = 264; }, "choose 256 or less");
   require_refused([](Problem& p) { p.wire = DType::fp16; }, "wire type fp16");
   require_refused([](Problem& p) { p.scale = std::numeric_limits<double>::infinity(); }, "scale");
+  require_refused([](Problem& p) { p.scale = -1e39; }, "scale is -1e+39 (scores are computed in fp32");
   require_refused([](Problem& p) { p.batch = std::int64_t{1} << 55; }, "overflow");
   require_refused([](Problem& p) { p.batch = 1 << 10, p.heads = 1 << 30, p.seq_kv = 1 << 24; }, "overflow");
   require_refused([](Problem& p) { p.seq_q = p.seq_kv = std::int64_t{1} << 32; }, "a sequence has 2147483647 at most");
   require_refused([](Problem& p) { p.mask.documents = {0, 5}; }, "cu-seqlens");
+}
+
+TEST_CASE("float64 holds scales that fp32 does not") {
+  Problem problem = sound();
+  problem.scale = 1e39;
+  problem.dtype = DType::fp64;
+  CHECK_NOTHROW(check(problem));
+  problem.dtype = DType::bf16;
+  problem.scale = 1e38;
+  CHECK_NOTHROW(check(problem));
 }
 
 TEST_CASE("looking ahead is a matter of pairs, not of options") {

@@ -44,6 +44,12 @@ TEST_CASE("the tolerance follows what rounds", "[tolerance]") {
           return tolerance(steep, 4);
         }()));
 
+  for (const double scale : {1e6, -1e38}) {
+    steep.scale = scale;
+    CHECK(tolerance(steep, 4) <= 0.5);
+  }
+  CHECK(tolerance(usual, 4, 1e9) <= 0.5);
+
   Problem half = problem, brain = problem;
   half.dtype = DType::fp16;
   brain.dtype = DType::bf16;

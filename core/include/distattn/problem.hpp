@@ -31,8 +31,9 @@ struct Problem {
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
-/// Throws Error(usage) for shapes that no backend computes: zero or negative sizes, heads that do not divide,
-/// head dimensions outside 8 … 256 or not multiples of 8, sizes whose bytes overflow 63 bits.
+/// Throws Error(usage) for what no backend computes: zero or negative sizes, heads that do not divide, head dimensions
+/// outside 8 … 256 or not multiples of 8, sizes whose bytes overflow 63 bits, a scale that the accumulator does not
+/// hold.
 void check(const Problem& problem);
 
 /// Whether some query sees a key at a later position.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <initializer_list>
 #include <limits>
+#include <numbers>
 #include <string_view>
 
 #include <fmt/core.h>
@@ -25,6 +26,15 @@ void check_dim(std::string_view what, int dim) {
   const std::string advice =
       dim > 256 ? "choose 256 or less" : fmt::format("pad it to {}", dim < 8 ? 8 : (dim + 7) / 8 * 8);
   refuse(fmt::format("{} is {} (kernels take 8 to 256, a multiple of 8) {}", what, dim, advice));
+}
+
+void check_scale(const Problem& problem) {
+  if (!std::isfinite(problem.scale)) refuse("scale is not finite (it multiplies every score) give a number");
+  // Kernels raise 2, not e, to the scores: the scale times log2(e) must be a number too.
+  constexpr double largest = std::numeric_limits<float>::max() / std::numbers::log2e;
+  if (problem.accumulator() == DType::fp64 || std::abs(problem.scale) <= largest) return;
+  refuse(fmt::format("scale is {} (scores are computed in fp32, which does not hold it) choose 2e38 or less",
+                     problem.scale));
 }
 
 bool product_fits(std::initializer_list<std::int64_t> factors) {
@@ -53,7 +63,7 @@ void check(const Problem& problem) {
   if (problem.wire != DType::fp32 && problem.wire != DType::bf16 && problem.wire != problem.accumulator())
     refuse(fmt::format("wire type {} (partials and gradients travel as fp32 or bf16) choose one of these",
                        name_of(problem.wire)));
-  if (!std::isfinite(problem.scale)) refuse("scale is not finite (it multiplies every score) give a number");
+  check_scale(problem);
   const std::int64_t tokens = std::max(problem.seq_q, problem.seq_kv);
   const std::int64_t dim = std::max(problem.head_dim, problem.value_dim);
   if (tokens > longest_sequence)
