@@ -1,12 +1,11 @@
 #include "cli/step/tokens.hpp"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <string>
 
 #include "cli/step/random.hpp"
 #include "distattn/error.hpp"
+#include "distattn/io.hpp"
 #include "kernels/dense/cross_entropy.hpp"
 
 namespace distattn::step {
@@ -14,6 +13,8 @@ namespace {
 
 // Streams below this one belong to parameters.
 constexpr std::uint64_t token_stream = std::uint64_t{1} << 32;
+
+constexpr std::size_t most_bytes = std::size_t{1} << 30;
 
 }  // namespace
 
@@ -31,11 +32,8 @@ TokenSource TokenSource::random(std::int64_t sequence, std::int64_t vocab, std::
 TokenSource TokenSource::text(const std::filesystem::path& path, std::int64_t sequence, std::int64_t vocab) {
   TokenSource source(sequence, vocab, 0);
   const std::string name = "text " + path.string();
-  std::ifstream file(path, std::ios::binary);
-  if (!file.is_open() || std::filesystem::is_directory(path))
-    refuse("cannot read " + name + " (it is no readable file) give the path of one");
-  source.bytes_.assign(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) refuse("cannot read " + name + " (it ends early) try again, or copy it");
+  const std::string bytes = read_file_or_pipe(path, most_bytes);
+  source.bytes_.assign(bytes.begin(), bytes.end());
   if (source.bytes_.size() < 2) {
     refuse(name + " has " + std::to_string(source.bytes_.size()) +
            " bytes (the loss needs a token and its successor) give a longer one");

@@ -17,7 +17,7 @@ class TokenSource {
   /// Random tokens below `vocab`, from the seed.
   static TokenSource random(std::int64_t sequence, std::int64_t vocab, std::uint64_t seed);
   /// Step k reads bytes [k·sequence, (k+1)·sequence) of the file, modulo its length. Throws Error(usage) when it cannot
-  /// be read, is shorter than two tokens, or has bytes outside the vocabulary.
+  /// be read, is shorter than two tokens or longer than a GiB, or has bytes outside the vocabulary.
   static TokenSource text(const std::filesystem::path& path, std::int64_t sequence, std::int64_t vocab);
 
   std::int32_t token(int step, std::int64_t position) const;

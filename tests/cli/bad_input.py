@@ -188,6 +188,7 @@ OPTIONS = [
     (["bench", "--kernel", "attend", "--head-dim", "7"], USAGE),
     (["bench"], USAGE),
     (["plan", *SHAPE, "--ranks", "4", "--machine", "no-such-machine"], USAGE),
+    (["plan", *SHAPE, "--ranks", "4", "--machine", "/dev/zero"], USAGE),
     (["plan", "--step", "llama-7b", "--paper", "distflashattn"], USAGE),
     (["plan", "--step", "--paper", "distflashattn", "--checkpoint", "layer"], USAGE),
     (["plan", "--step", "llama-7b", "--machine", "dgx-a100x2", "--seq", "64K", "--ranks", "16", "--schedule", "ring",

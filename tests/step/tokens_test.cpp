@@ -56,7 +56,8 @@ TEST_CASE("texts that cannot be trained on are refused", "[step]") {
   REQUIRE_THROWS_WITH(TokenSource::text(one.path(), 4, 256), Contains("has 1 bytes"));
   REQUIRE_THROWS_WITH(TokenSource::text(none.path(), 4, 256), Contains("has 0 bytes"));
   REQUIRE_THROWS_WITH(TokenSource::text(wide.path(), 4, 128), Contains("byte 195"));
-  REQUIRE_THROWS_WITH(TokenSource::text("/nowhere/to/be/found", 4, 256), Contains("cannot read text"));
-  REQUIRE_THROWS_WITH(TokenSource::text(std::filesystem::temp_directory_path(), 4, 256), Contains("cannot read text"));
+  REQUIRE_THROWS_WITH(TokenSource::text("/nowhere/to/be/found", 4, 256), Contains("cannot read /nowhere"));
+  REQUIRE_THROWS_WITH(TokenSource::text(std::filesystem::temp_directory_path(), 4, 256), Contains("cannot read"));
+  REQUIRE_THROWS_WITH(TokenSource::text("/dev/zero", 4, 256), Contains("neither a regular file nor a pipe"));
   REQUIRE_THROWS_WITH(TokenSource::random(1, 256, 0), Contains("seq is 1"));
 }

@@ -185,7 +185,9 @@ TEST_CASE("a machine that is neither known nor a file is refused with those that
   const std::string message = refusal([] { find_machine("dgx-b100"); });
   CHECK_THAT(message, Contains("dgx-b100") && Contains("dgx-h100x8") && Contains("this"));
   CHECK_THAT(refusal([] { find_machine("/"); }), Contains("'/'"));
-  CHECK_THAT(refusal([] { find_machine("/dev/null"); }), Contains("not JSON"));
+  for (const char* const device : {"/dev/null", "/dev/zero"}) {
+    CHECK_THAT(refusal([&] { find_machine(device); }), Contains("neither a regular file nor a pipe"));
+  }
 }
 
 TEST_CASE("this machine has nominal figures until it is calibrated", "[machine]") {

@@ -2,6 +2,7 @@
 /// .npy and .safetensors: read with bounds and overflow checked before anything is allocated; written under a
 /// temporary name and renamed.
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -80,6 +81,9 @@ class NpyWriter {
 
 /// A whole file. Throws Error(usage) when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
+/// The same, or all that comes through a pipe. Throws Error(usage) too when it is more than `most_bytes`, or a device,
+/// which may have no end.
+std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t most_bytes);
 
 /// A text file that appears under its name only when complete; destroyed without commit(): nothing is left behind. A
 /// symbolic link is followed. What is no regular file (a pipe, a device) stays, and is written to.

@@ -6,28 +6,27 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "core/src/embedded.hpp"
 #include "core/src/planner/machine_store.hpp"
 #include "distattn/error.hpp"
+#include "distattn/io.hpp"
 
 namespace distattn {
 namespace {
 
 constexpr std::string_view folder = "machines/";
 
+/// Of a description: thousands of times what a calibration writes.
+constexpr std::size_t most_bytes = 1 << 24;
+
 std::string read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
   std::error_code ignored;
-  if (!file || std::filesystem::is_directory(path, ignored)) {
+  if (!std::filesystem::exists(path, ignored) || std::filesystem::is_directory(path, ignored)) {
     refuse(fmt::format("no machine '{}' (neither built in nor a readable file) use {}, this, or a description's path",
                        path, fmt::join(built_in_machines(), ", ")));
   }
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
+  return read_file_or_pipe(path, most_bytes);
 }
 
 }  // namespace

@@ -149,3 +149,18 @@ TEST_CASE("a symbolic link is followed, a pipe written to: both stay", "[io]") {
   CHECK(std::filesystem::is_fifo(pipe));
   CHECK_THAT(environment_error(pipe), Contains("not a regular file"));
 }
+
+TEST_CASE("files and pipes are read up to a bound, devices not at all", "[io]") {
+  const Scratch scratch;
+  scratch.write("text", "twelve bytes");
+  CHECK(read_file_or_pipe(scratch.path() / "text", 12) == "twelve bytes");
+  CHECK_THAT(refusal([&] { read_file_or_pipe(scratch.path() / "text", 11); }), Contains("more than 11 B"));
+  CHECK_THAT(refusal([&] { read_file_or_pipe(scratch.path(), 11); }), Contains("neither a regular file nor a pipe"));
+
+  const auto pipe = scratch.path() / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  const std::string sent(100'000, 'x');  // more than a pipe holds at a time
+  std::thread writer([&] { write_file(pipe, sent); });
+  CHECK(read_file_or_pipe(pipe, sent.size()) == sent);
+  writer.join();
+}
