@@ -93,17 +93,6 @@ void note_choice(const AutoChoice& choice) {
   note(words);
 }
 
-/// Says how many rows no rank of the machine could hold.
-void note_memory(const std::vector<PlanRow>& rows, const Machine& machine) {
-  if (machine.memory_bytes <= 0 || machine.cores > 0) return;
-  const auto too_large = std::count_if(rows.begin(), rows.end(), [&](const PlanRow& row) {
-    return largest(row.plan.report.counts.memory_bytes) > machine.memory_bytes;
-  });
-  if (too_large == 0) return;
-  note(fmt::format("{} of {} rows need more than the {} that a rank has on {}; --memory leaves such rows out",
-                   too_large, rows.size(), bytes_in_words(static_cast<double>(machine.memory_bytes)), machine.name));
-}
-
 Outcome run_paper(const PlanOptions& options) {
   const PaperTable table = compare_with_paper(options.paper);
   if (options.json) {
@@ -132,11 +121,11 @@ Outcome run_plan(const PlanOptions& options) {
   const Machine machine = machine_of(options.request.schedule);
   const auto [rows, skipped, choices] = plan_rows(options.request, machine);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
-  for (const auto& [name, reason, ranks] : skipped) {
-    note(fmt::format("skipped {} on {} ranks: {}", name, ranks, reason));
-  }
+  note_skipped(skipped);
   for (const AutoChoice& choice : choices) note_choice(choice);
-  note_memory(rows, machine);
+  std::vector<std::int64_t> needed;
+  for (const PlanRow& row : rows) needed.push_back(largest(row.plan.report.counts.memory_bytes));
+  note_memory(needed, machine);
   if (options.json) {
     Json array = Json::array();
     for (const PlanRow& row : rows) array.push_back(json_of(row));

@@ -7,6 +7,7 @@
 #include <memory>
 #include <tuple>
 
+#include "console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/words.hpp"
 #include "prepared.hpp"
@@ -97,6 +98,10 @@ void check_straight(const ScheduleOptions& options, const Machine& machine) {
   }
 }
 
+std::string text_of(const SkippedPlan& skipped) {
+  return fmt::format("{} on {} ranks: {}", skipped.name, skipped.ranks, skipped.reason);
+}
+
 }  // namespace
 
 PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
@@ -112,15 +117,29 @@ PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
   }
   drop_large(rows, request.schedule);
   if (rows.rows.empty()) {
-    std::vector<std::string> reasons;
-    for (const SkippedPlan& skipped : rows.skipped) {
-      reasons.push_back(fmt::format("{} on {} ranks: {}", skipped.name, skipped.ranks, skipped.reason));
-    }
-    refuse(fmt::format("no schedule is left to plan ({}) choose another schedule, other ranks or more memory",
-                       fmt::join(reasons, "; ")));
+    refuse_all("no schedule is left to plan", rows.skipped, "choose another schedule, other ranks or more memory");
   }
   std::stable_sort(rows.rows.begin(), rows.rows.end(), better);
   return rows;
+}
+
+void refuse_all(const std::string& problem, const std::vector<SkippedPlan>& skipped, const std::string& suggestion) {
+  std::vector<std::string> reasons;
+  for (const SkippedPlan& each : skipped) reasons.push_back(text_of(each));
+  refuse(fmt::format("{} ({}) {}", problem, fmt::join(reasons, "; "), suggestion));
+}
+
+void note_skipped(const std::vector<SkippedPlan>& skipped) {
+  for (const SkippedPlan& each : skipped) note("skipped " + text_of(each));
+}
+
+void note_memory(const std::vector<std::int64_t>& needed, const Machine& machine) {
+  if (machine.memory_bytes <= 0 || machine.cores > 0) return;
+  const auto too_large =
+      std::count_if(needed.begin(), needed.end(), [&](std::int64_t bytes) { return bytes > machine.memory_bytes; });
+  if (too_large == 0) return;
+  note(fmt::format("{} of {} rows need more than the {} that a rank has on {}; --memory leaves such rows out",
+                   too_large, needed.size(), bytes_in_words(static_cast<double>(machine.memory_bytes)), machine.name));
 }
 
 }  // namespace distattn::cli

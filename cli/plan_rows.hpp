@@ -49,4 +49,11 @@ struct PlanRows {
 /// nothing is left, saying how much memory each schedule needs if that is why.
 PlanRows plan_rows(const PlanRequest& request, const Machine& machine);
 
+/// Throws Error(usage) with the reasons of all that were skipped.
+[[noreturn]] void refuse_all(const std::string& problem, const std::vector<SkippedPlan>& skipped,
+                             const std::string& suggestion);
+void note_skipped(const std::vector<SkippedPlan>& skipped);
+/// Says how many rows, of which each needs so many bytes a rank, no rank of the machine could hold.
+void note_memory(const std::vector<std::int64_t>& needed, const Machine& machine);
+
 }  // namespace distattn::cli

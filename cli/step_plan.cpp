@@ -1,14 +1,16 @@
 #include "step_plan.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
+#include <optional>
+#include <tuple>
 
 #include "cli/step/models.hpp"
 #include "cli/step/papers.hpp"
+#include "cli/step/sequence_search.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/words.hpp"
@@ -27,6 +29,12 @@ struct Row {
   int ranks = 1;
   std::int64_t sequence = 0;
   step::StepPrediction step;
+  std::optional<std::int64_t> largest_sequence;  ///< nothing: not known
+};
+
+struct StepPlan {
+  std::vector<Row> rows;
+  std::vector<SkippedPlan> skipped;
 };
 
 /// Everything but the schedule.
@@ -37,6 +45,10 @@ step::StepSetting setting_of(const StepPlanRequest& request, const Machine& mach
   setting.sequence = sequence;
   setting.batch = problem.batch.value_or(1);
   setting.mask = mask_of(problem.mask, sequence, problem.seed);
+  const bool of_one_length = problem.mask.cu_seqlens || problem.mask.mask.ends_with(".json");
+  setting.mask_at = [options = problem.mask, seed = problem.seed, of_one_length](std::int64_t other) {
+    return of_one_length ? std::nullopt : std::optional(mask_of(options, other, seed));
+  };
   setting.ranks = ranks;
   setting.threads = machine.threads_of_rank(ranks);
   setting.mode = request.plan.schedule.mode;
@@ -69,37 +81,63 @@ std::vector<std::string> policies_of(const StepPlanOptions& options) {
   return names;
 }
 
-std::vector<Row> predict(const StepPlanRequest& request, const Machine& machine) {
-  if (request.plan.problem.seq.empty()) refuse("--seq is missing (a step needs a sequence) add it");
-  std::vector<Row> rows;
-  std::vector<std::string> too_large;
-  for (const std::int64_t sequence : request.plan.problem.seq) {
-    for (const std::int64_t ranks : request.plan.schedule.ranks) {
-      step::StepSetting setting = setting_of(request, machine, sequence, static_cast<int>(ranks));
-      for (const std::string& schedule : schedules_of(request, setting)) {
-        setting.schedule = schedule;
-        if (schedule == "auto") choose(request, machine, setting);
-        const step::AttentionCost attention = step::attention_cost(setting, machine);
-        for (const std::string& policy : policies_of(request.options)) {
-          const Row row{setting.schedule, policy, setting.ranks, sequence,
-                        step::predict_step(setting, step::checkpoint_policy(policy), attention, machine)};
-          if (!setting.memory_bytes || row.step.memory_bytes <= *setting.memory_bytes) {
-            rows.push_back(row);
-            continue;
-          }
-          too_large.push_back(fmt::format("{} under {} on {} ranks, {} tokens, needs {}", row.schedule, policy,
-                                          setting.ranks, sequence,
-                                          bytes_in_words(static_cast<double>(row.step.memory_bytes))));
-        }
+/// Plans one sequence on some ranks.
+class StepPlanner {
+ public:
+  StepPlanner(const StepPlanRequest& request, const Machine& machine, StepPlan& plan)
+      : request_(request), machine_(machine), plan_(plan) {}
+
+  void add(const step::StepSetting& common) {
+    for (const std::string& schedule : schedules_of(request_, common)) {
+      step::StepSetting setting = common;  // auto chooses routes that are not the next schedule's
+      setting.schedule = schedule;
+      if (schedule == "auto") choose(request_, machine_, setting);
+      const auto resolved = resolve_pair(setting.schedule, step::attention_problem_of(setting), setting.ranks);
+      if (const auto* reason = std::get_if<std::string>(&resolved)) {
+        plan_.skipped.push_back({schedule, *reason, setting.ranks});
+      } else {
+        add_policies(setting);
       }
     }
   }
-  if (rows.empty()) {
-    refuse(fmt::format("no step fits into --memory ({}) allow more, use more ranks, or keep less with --checkpoint",
-                       fmt::join(too_large, "; ")));
+
+ private:
+  void add_policies(const step::StepSetting& setting) {
+    const step::AttentionCost attention = step::attention_cost(setting, machine_);
+    step::SequenceSearch sequences(setting, machine_);
+    for (const std::string& name : policies_of(request_.options)) {
+      const step::CheckpointPolicy& policy = step::checkpoint_policy(name);
+      const step::StepPrediction step = step::predict_step(setting, policy, attention, machine_);
+      if (setting.memory_bytes && step.memory_bytes > *setting.memory_bytes) {
+        const std::string need = bytes_in_words(static_cast<double>(step.memory_bytes));
+        plan_.skipped.push_back({fmt::format("{} under {}", setting.schedule, name),
+                                 fmt::format("{} tokens need {}", setting.sequence, need), setting.ranks});
+      } else {
+        plan_.rows.push_back(
+            {setting.schedule, name, setting.ranks, setting.sequence, step, sequences.longest(policy)});
+      }
+    }
   }
-  for (const std::string& reason : too_large) note("skipped " + reason);
-  return rows;
+
+  const StepPlanRequest& request_;
+  const Machine& machine_;
+  StepPlan& plan_;
+};
+
+StepPlan predict(const StepPlanRequest& request, const Machine& machine) {
+  if (request.plan.problem.seq.empty()) refuse("--seq is missing (a step needs a sequence) add it");
+  StepPlan plan;
+  for (const std::int64_t sequence : request.plan.problem.seq) {
+    for (const std::int64_t ranks : request.plan.schedule.ranks) {
+      StepPlanner(request, machine, plan).add(setting_of(request, machine, sequence, static_cast<int>(ranks)));
+    }
+  }
+  if (plan.rows.empty())
+    refuse_all("no step is left to plan", plan.skipped,
+               "choose another schedule, other ranks, more memory, or keep less with --checkpoint");
+  const auto key = [](const Row& row) { return std::tuple(row.sequence, row.ranks, row.step.seconds); };
+  std::stable_sort(plan.rows.begin(), plan.rows.end(), [&](const Row& a, const Row& b) { return key(a) < key(b); });
+  return plan;
 }
 
 Json json_of(const Row& row, const StepPlanOptions& options, const Machine& machine) {
@@ -129,7 +167,7 @@ Json json_of(const Row& row, const StepPlanOptions& options, const Machine& mach
   json["peak_memory_bytes"] = step.peak_memory_bytes;
   json["state_bytes"] = step.state_bytes;
   json["memory_bytes"] = step.memory_bytes;
-  json["largest_seq"] = step.largest_sequence;
+  json["largest_seq"] = row.largest_sequence ? Json(*row.largest_sequence) : Json(nullptr);
   return json;
 }
 
@@ -144,7 +182,7 @@ std::string text_of(const std::vector<Row>& rows) {
                  seconds_in_words(step.attention_s),
                  fmt::format("{}+{}", step.attention_forwards, step.attention_backwards), bytes(step.bytes_sent_max),
                  bytes(step.peak_activation_bytes), bytes(step.memory_bytes),
-                 fmt::format("{}", step.largest_sequence)});
+                 row.largest_sequence ? fmt::format("{}", *row.largest_sequence) : unknown_text});
   }
   return columns.text();
 }
@@ -189,8 +227,12 @@ void add_step_plan_options(CLI::App& app, StepPlanOptions& options) {
 void print_step_plan(const StepPlanRequest& request, bool json) {
   if (request.options.model.empty()) refuse("--step names no model (and no --paper is given) name one");
   const Machine machine = machine_of(request.plan.schedule);
-  const std::vector<Row> rows = predict(request, machine);
+  const auto [rows, skipped] = predict(request, machine);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
+  note_skipped(skipped);
+  std::vector<std::int64_t> needed;
+  for (const Row& row : rows) needed.push_back(row.step.memory_bytes);
+  note_memory(needed, machine);
   if (json) {
     Json array = Json::array();
     for (const Row& row : rows) array.push_back(json_of(row, request.options, machine));

@@ -6,6 +6,7 @@
 #include "cli/step/baselines.hpp"
 #include "cli/step/models.hpp"
 #include "cli/step/prediction.hpp"
+#include "cli/step/sequence_search.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::step {
@@ -86,7 +87,8 @@ double step_figure(const std::string& figure, const StepSetting& setting, const 
   if (figure == "forward_s") return step.forward_s;
   if (figure == "tokens_per_s") return static_cast<double>(setting.batch * setting.sequence) / step.seconds;
   if (figure == "memory_bytes") return static_cast<double>(step.memory_bytes);
-  if (figure == "largest_sequence") return static_cast<double>(step.largest_sequence);
+  if (figure == "largest_sequence")
+    return static_cast<double>(SequenceSearch(setting, machine).longest(policy).value_or(0));
   if (figure == "layer_attention_s") return attention.forward_s;
   if (figure == "layer_other_s") {
     const double tokens = static_cast<double>(setting.sequence) / setting.ranks;

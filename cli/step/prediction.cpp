@@ -8,7 +8,6 @@
 #include "cli/step/links.hpp"
 #include "distattn/error.hpp"
 #include "distattn/plan.hpp"
-#include "distattn/table.hpp"
 
 namespace distattn::step {
 namespace {
@@ -56,13 +55,17 @@ Problem attention_problem_of(const StepSetting& setting) {
   return problem;
 }
 
-AttentionCost attention_cost(const StepSetting& setting, const Machine& machine) {
-  const Problem problem = attention_problem_of(setting);
-  const auto resolved = resolve_pair(setting.schedule, problem, setting.ranks);
+RecipePair recipes_of(const StepSetting& setting, const Problem& problem) {
+  auto resolved = resolve_pair(setting.schedule, problem, setting.ranks);
   if (const auto* reason = std::get_if<std::string>(&resolved)) {
     refuse("schedule " + setting.schedule + " does not apply (" + *reason + ") choose another");
   }
-  const auto& pair = std::get<RecipePair>(resolved);
+  return std::get<RecipePair>(std::move(resolved));
+}
+
+AttentionCost attention_cost(const StepSetting& setting, const Machine& machine) {
+  const Problem problem = attention_problem_of(setting);
+  const RecipePair pair = recipes_of(setting, problem);
   const PassPlan forward = plan_one(setting, pair.forward, problem, Pass::forward, machine);
   const PassPlan backward = plan_one(setting, pair.backward, problem, Pass::backward, machine);
   const auto fullest = [](const PassPlan& plan) {
@@ -76,6 +79,7 @@ AttentionCost attention_cost(const StepSetting& setting, const Machine& machine)
   cost.forward_sent = forward.report.counts.bytes_sent;
   cost.backward_sent = backward.report.counts.bytes_sent;
   cost.buffer_bytes = fullest(forward) + fullest(backward);
+  cost.tokens = most_tokens(shard(problem, setting.ranks, pair.forward.layout, pair.forward.groups));
   return cost;
 }
 
@@ -117,37 +121,39 @@ void predict_bytes(const StepSetting& setting, const AttentionCost& attention, d
 }
 
 void predict_memory(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
-                    const Machine& machine, double tokens, StepPrediction& step) {
+                    double tokens, StepPrediction& step) {
   const ActivationBytes activations =
       activation_bytes(setting.shape, policy, tokens, static_cast<double>(size_of(setting.dtype)));
   step.peak_activation_bytes = whole(activations.kept);
   step.peak_offloaded_bytes = whole(activations.host);
   step.peak_memory_bytes = whole(activations.compute);
-  const double grows = activations.compute + static_cast<double>(attention.buffer_bytes);
-  step.memory_bytes = whole(static_cast<double>(step.state_bytes) + grows);
-  // Activations and attention buffers grow in proportion to the sequence.
-  const std::int64_t memory = setting.memory_bytes.value_or(machine.memory_of_rank(setting.ranks));
-  const auto room = static_cast<double>(memory - step.state_bytes);
-  step.largest_sequence =
-      static_cast<std::int64_t>(std::max(0.0, room / grows * static_cast<double>(setting.sequence)));
+  step.memory_bytes =
+      whole(static_cast<double>(step.state_bytes) + activations.compute + static_cast<double>(attention.buffer_bytes));
 }
 
 }  // namespace
 
+std::int64_t state_bytes(const StepSetting& setting) {
+  return whole(state_bytes_per_parameter * parameter_count(setting.shape) /
+               (setting.state == StatePlacement::sharded ? setting.ranks : 1));
+}
+
+std::int64_t memory_of_rank(const StepSetting& setting, const Machine& machine) {
+  return setting.memory_bytes.value_or(machine.memory_of_rank(setting.ranks));
+}
+
 StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
                             const Machine& machine) {
-  const double tokens =
-      static_cast<double>(setting.batch) * std::ceil(static_cast<double>(setting.sequence) / setting.ranks);
+  const double tokens = static_cast<double>(setting.batch) * static_cast<double>(attention.tokens);
   const auto parameters = parameter_count(setting.shape);
   const double traffic = parameter_traffic(setting, parameters);
   StepPrediction step;
   step.attention_backwards = std::int64_t{setting.micro_batches} * setting.shape.layers;
   step.attention_forwards = step.attention_backwards * attention_forwards(policy);
-  step.state_bytes =
-      whole(state_bytes_per_parameter * parameters / (setting.state == StatePlacement::sharded ? setting.ranks : 1));
+  step.state_bytes = state_bytes(setting);
   predict_seconds(setting, policy, attention, machine, tokens, traffic, step);
   predict_bytes(setting, attention, traffic, step);
-  predict_memory(setting, policy, attention, machine, tokens, step);
+  predict_memory(setting, policy, attention, tokens, step);
   return step;
 }
 

@@ -2,6 +2,7 @@
 /// A training step as it would be on a described machine: seconds, bytes and memory, nothing computed.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "cli/step/work.hpp"
 #include "distattn/lower.hpp"
 #include "distattn/machine.hpp"
+#include "distattn/table.hpp"
 
 namespace distattn::step {
 
@@ -26,6 +28,8 @@ struct StepSetting {
   std::int64_t batch = 1;
   int micro_batches = 1;  ///< batches one after the other before gradients are summed
   Mask mask = causal_mask();
+  /// The mask at another length, or nothing where there is none; absent: the same one serves every length.
+  std::function<std::optional<Mask>(std::int64_t sequence)> mask_at;
   int ranks = 1;
   int threads = 1;  ///< of a rank's attention, where ranks compute on cores
   std::string schedule = "balanced";
@@ -44,15 +48,19 @@ Problem attention_problem_of(const StepSetting& setting);
 /// everything else at the rate of memory; ranks that compute on the same cores share them.
 double dense_seconds(const DenseWork& work, const StepSetting& setting, const Machine& machine);
 
+/// Its recipes. Throws Error(usage) with the reason when the schedule does not apply.
+RecipePair recipes_of(const StepSetting& setting, const Problem& problem);
+
 /// Every layer's attention, planned and simulated.
 struct AttentionCost {
   std::string schedule;
   double forward_s = 0, backward_s = 0;
   std::vector<std::int64_t> forward_sent, backward_sent;  ///< bytes by rank
   std::int64_t buffer_bytes = 0;                          ///< of the rank that needs most, both programs
+  std::int64_t tokens = 0;                                ///< of a sequence, on the rank that owns most
 };
 
-/// Throws Error(usage) with the reason when the schedule does not apply.
+/// Throws Error(usage) as recipes_of does.
 AttentionCost attention_cost(const StepSetting& setting, const Machine& machine);
 
 /// Names and meanings are those of StepReport (trainer.hpp).
@@ -61,12 +69,16 @@ struct StepPrediction {
   std::int64_t attention_forwards = 0, attention_backwards = 0;
   std::int64_t forward_bytes = 0, backward_bytes = 0, gradient_bytes = 0, bytes_sent_max = 0;
   std::int64_t peak_activation_bytes = 0, peak_offloaded_bytes = 0, peak_memory_bytes = 0;
-  std::int64_t state_bytes = 0;       ///< weights, gradients and moments of a rank
-  std::int64_t memory_bytes = 0;      ///< all of a rank's: activations, attention buffers, state
-  std::int64_t largest_sequence = 0;  ///< that fits a rank's memory; 0: the state alone does not
+  std::int64_t state_bytes = 0;   ///< weights, gradients and moments of a rank
+  std::int64_t memory_bytes = 0;  ///< all of a rank's: activations, attention buffers, state
 };
 
 StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
                             const Machine& machine);
+
+/// Bytes of a rank's weights, gradients and moments.
+std::int64_t state_bytes(const StepSetting& setting);
+/// Bytes that a rank of the machine may use.
+std::int64_t memory_of_rank(const StepSetting& setting, const Machine& machine);
 
 }  // namespace distattn::step

@@ -1,7 +1,6 @@
 #include "cli/step/training_run.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "cli/step/work.hpp"
@@ -32,9 +31,9 @@ void train_rank(const TrainingRun& run, const TokenSource& tokens, Trainer& trai
   }
 }
 
-/// Of one rank's tokens.
+/// Of the fullest rank's tokens.
 ActivationBytes rank_activations(const TrainingRun& run) {
-  const double tokens = std::ceil(static_cast<double>(run.problem.seq_q) / run.plan->ranks());
+  const auto tokens = static_cast<double>(most_tokens(run.plan->outline(Pass::forward).sharding));
   return activation_bytes(run.shape, *run.policy, tokens, sizeof(float));
 }
 

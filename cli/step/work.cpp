@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 namespace distattn::step {
 namespace {
@@ -80,6 +81,12 @@ DenseWork recomputed_work(const ModelShape& shape, const CheckpointPolicy& polic
 
 int attention_forwards(const CheckpointPolicy& policy) {
   return survives(policy, Part::o) && survives(policy, Part::lse) ? 1 : 2;
+}
+
+std::int64_t most_tokens(const Sharding& sharding) {
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(sharding.ranks), 0);
+  for (const Segment& segment : sharding.queries) owned[static_cast<std::size_t>(segment.owner)] += segment.run.count;
+  return *std::max_element(owned.begin(), owned.end());
 }
 
 ActivationBytes activation_bytes(const ModelShape& shape, const CheckpointPolicy& policy, double tokens,

@@ -5,6 +5,7 @@
 
 #include "cli/step/checkpoint.hpp"
 #include "cli/step/model.hpp"
+#include "distattn/layout.hpp"
 
 namespace distattn::step {
 
@@ -34,6 +35,9 @@ inline constexpr double state_bytes_per_parameter = 16;
 
 /// Attention forwards of one layer and training step: 1, or 2 where (o, lse) are dropped.
 int attention_forwards(const CheckpointPolicy& policy);
+
+/// Tokens of one sequence that the fullest rank owns.
+std::int64_t most_tokens(const Sharding& sharding);
 
 /// Bytes of activations of a rank with `tokens` tokens; `value_bytes` a value, statistics in at least 4.
 struct ActivationBytes {

@@ -1,5 +1,6 @@
 """distattn step as a user calls it: fields, counts under the policies, a text that is learnt, errors."""
 
+import itertools
 import json
 import pathlib
 import subprocess
@@ -65,7 +66,8 @@ def errors():
         short = pathlib.Path(folder, "short")
         short.write_text("a")
         refused(2, "has 1 bytes", "--seq", "16", "--text", str(short))
-        refused(2, "cannot read text", "--seq", "16", "--text", folder)
+        refused(2, "cannot read", "--seq", "16", "--text", folder)
+    refused(2, "neither a regular file nor a pipe", "--seq", "16", "--text", "/dev/zero")
 
 
 def too_large():
@@ -100,10 +102,35 @@ def predicted():
     assert deep["attention_forwards"] == 2 * layers
     assert plan("--step", "llama-7b", "--seq", "1K", "--heads", "3").returncode == 2
 
-    # The same model, planned and run: counts agree exactly.
+    # What does not apply is skipped, and the rest is sorted, best first.
+    done = plan("--step", "gpt-760m", "--machine", "dgx-h100x8", "--seq", "8K", "--ranks", "64,8", "--schedule",
+                "ulysses,ring,zigzag-ring", "--checkpoint", "none,layer", "--json")
+    rows = json.loads(done.stdout)
+    assert "skipped ulysses on 64 ranks: " in done.stderr, done.stderr
+    assert [(row["ranks"], row["seconds"]) for row in rows] == sorted((row["ranks"], row["seconds"]) for row in rows)
+    assert len(rows) == 10 and rows[0]["ranks"] == 8
+    done = plan("--step", "gpt-760m", "--machine", "dgx-h100x8", "--seq", "8K", "--ranks", "64",
+                "--schedule", "ulysses")
+    assert done.returncode == 2 and "no step is left to plan (ulysses on 64 ranks: " in done.stderr, done.stderr
+
+    # The largest sequence is one whose own plan fits; what does not fit is said.
+    def ring(sequence, *options):
+        done = plan("--step", "llama-7b", "--machine", "dgx-h100x8", "--schedule", "ring", "--ranks", "8", "--seq",
+                    str(sequence), "--checkpoint", "layer", "--json", *options)
+        row, = json.loads(done.stdout)
+        return row, "1 of 1 rows need more than" in done.stderr
+    row, _ = ring(8192)
+    largest = row["largest_seq"]
+    assert ring(4)[0]["largest_seq"] == largest > 8192
+    assert ring(largest)[1] is False and ring(largest + 8)[1] is True
+    assert ring(64, "--cu-seqlens", "0,20,64")[0]["largest_seq"] is None
+
+    # The same model, planned and run: counts agree exactly, where a rank owns more than its share too.
     model = "layers=2,hidden=64,heads=4,kv-heads=2"
-    shape = ["--seq", "96", "--ranks", "3", "--schedule", "balanced"]
-    for policy in ("none", "layer", "attention-output", "attention-output-host"):
+    even = ["--seq", "96", "--ranks", "3", "--schedule", "balanced"]
+    uneven = ["--seq", "11", "--ranks", "4", "--schedule", "zigzag-ring"]
+    policies = ("none", "layer", "attention-output", "attention-output-host")
+    for shape, policy in itertools.product((even, uneven), policies):
         row, = json.loads(plan("--step", model, *shape, "--checkpoint", policy, "--state", "replicated", "--dtype", "fp32",
                                "--json").stdout)
         run, = steps(*shape, "--checkpoint", policy)

@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 #include "cli/step/models.hpp"
+#include "cli/step/sequence_search.hpp"
 #include "distattn/error.hpp"
 
 using namespace distattn;
@@ -70,25 +71,59 @@ TEST_CASE("messages follow attention forwards; memory falls from none to layer",
   REQUIRE(output.peak_activation_bytes > layer.peak_activation_bytes);
   REQUIRE(host.peak_activation_bytes == layer.peak_activation_bytes);
   REQUIRE(host.peak_offloaded_bytes == output.peak_activation_bytes - layer.peak_activation_bytes);
-  REQUIRE(none.largest_sequence < output.largest_sequence);
-  REQUIRE(output.largest_sequence < layer.largest_sequence);
+  SequenceSearch search(setting, machine);
+  REQUIRE(search.longest(checkpoint_policy("none")) < search.longest(checkpoint_policy("attention-output")));
+  REQUIRE(search.longest(checkpoint_policy("attention-output")) < search.longest(checkpoint_policy("layer")));
 }
 
-TEST_CASE("the largest sequence fills the memory and no more", "[step]") {
+TEST_CASE("the longest sequence fits and the next does not, whatever length is asked with", "[step]") {
+  StepSetting setting = square_setting(8);
+  setting.ranks = 6;
+  setting.schedule = GENERATE("ring", "burst:zigzag", "ulysses");
+  INFO(setting.schedule);
+  const Machine machine = ideal_machine(setting.ranks);
+  const auto& policy = checkpoint_policy(GENERATE("none", "layer"));
+  const auto bytes = [&](std::int64_t sequence) {
+    setting.sequence = sequence;
+    return predict_step(setting, policy, attention_cost(setting, machine), machine).memory_bytes;
+  };
+  const std::int64_t longest = SequenceSearch(setting, machine).longest(policy).value();
+  REQUIRE(longest % setting.ranks == 0);
+  REQUIRE(bytes(longest) <= machine.memory_bytes);
+  REQUIRE(bytes(longest + setting.ranks) > machine.memory_bytes);
+  for (const std::int64_t asked : {std::int64_t{1}, std::int64_t{4}, 2 * longest}) {
+    setting.sequence = asked;
+    REQUIRE(SequenceSearch(setting, machine).longest(policy) == longest);
+  }
+}
+
+TEST_CASE("no sequence fits beside too much state, none is known for a mask of one length", "[step]") {
   StepSetting setting = square_setting(8);
   setting.ranks = 2;
+  setting.mask.left = 4096;  // buffers stop growing where the window does
   const Machine machine = ideal_machine(2);
   const auto& policy = checkpoint_policy("attention-output");
-  const auto step = predict_step(setting, policy, attention_cost(setting, machine), machine);
-  setting.sequence = step.largest_sequence / setting.ranks * setting.ranks;
-  const auto full = predict_step(setting, policy, attention_cost(setting, machine), machine);
-  REQUIRE(full.memory_bytes <= machine.memory_bytes);
-  REQUIRE(static_cast<double>(full.memory_bytes) > 0.999 * static_cast<double>(machine.memory_bytes));
+  REQUIRE(SequenceSearch(setting, machine).longest(policy) > 4096);
 
+  setting.mask_at = [](std::int64_t) { return std::optional<Mask>(); };
+  REQUIRE_FALSE(SequenceSearch(setting, machine).longest(policy));
+
+  setting.mask_at = nullptr;
   setting.shape = find_model("gpt-175b");
-  setting.sequence = 4096;
-  const auto too_large = predict_step(setting, policy, attention_cost(setting, machine), machine);
-  REQUIRE(too_large.largest_sequence == 0);
+  REQUIRE(SequenceSearch(setting, machine).longest(policy) == 0);
+}
+
+TEST_CASE("activations are those of the rank that owns most", "[step]") {
+  StepSetting setting = square_setting(1);
+  setting.sequence = 7;
+  setting.ranks = 8;
+  const Machine machine = ideal_machine(8);
+  const auto kept = [&](const char* schedule) {
+    setting.schedule = schedule;
+    return predict_step(setting, checkpoint_policy("none"), attention_cost(setting, machine), machine)
+        .peak_activation_bytes;
+  };
+  REQUIRE(kept("burst:zigzag") == 2 * kept("ring"));
 }
 
 TEST_CASE("a schedule that does not apply is refused with its reason", "[step]") {

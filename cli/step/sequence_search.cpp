@@ -1,0 +1,94 @@
+#include "cli/step/sequence_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+#include <utility>
+
+#include "distattn/error.hpp"
+
+namespace distattn::step {
+namespace {
+
+/// The fullest rank's buffers.
+double buffer_bytes(const StepSetting& setting, const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles,
+                    Pass pass) {
+  const Lowering lowering(recipe.name, tiles, recipe.table(tiles, setting.routes.node_size), pass,
+                          setting.mode.value_or(recipe.mode), setting.routes);
+  double most = 0;
+  for (Rank rank = 0; rank < setting.ranks; ++rank) {
+    const RankProgram program = lowering.program(rank);
+    most = std::max(most, std::accumulate(program.slots.begin(), program.slots.end(), 0.0));
+  }
+  return most;
+}
+
+}  // namespace
+
+SequenceSearch::SequenceSearch(StepSetting setting, const Machine& machine)
+    : setting_(std::move(setting)),
+      room_(static_cast<double>(memory_of_rank(setting_, machine)) - static_cast<double>(state_bytes(setting_))) {}
+
+SequenceSearch::Attention SequenceSearch::count(std::int64_t tokens) const {
+  StepSetting setting = setting_;
+  setting.sequence = tokens * setting.ranks;
+  if (setting.mask_at) setting.mask = *setting.mask_at(setting.sequence);
+  const Problem problem = attention_problem_of(setting);
+  const RecipePair pair = recipes_of(setting, problem);
+  const auto tiles_of = [&](const Recipe& recipe) {
+    return std::make_shared<const Tiles>(shard(problem, setting.ranks, recipe.layout, recipe.groups));
+  };
+  const auto forward = tiles_of(pair.forward), backward = tiles_of(pair.backward);
+  return {static_cast<double>(most_tokens(forward->sharding())),
+          buffer_bytes(setting, pair.forward, forward, Pass::forward) +
+              buffer_bytes(setting, pair.backward, backward, Pass::backward)};
+}
+
+const SequenceSearch::Attention& SequenceSearch::counted(std::int64_t tokens) {
+  const auto found = counted_.find(tokens);
+  if (found != counted_.end()) return found->second;
+  Attention attention;
+  try {
+    attention = count(tokens);
+  } catch (const Error& error) {
+    if (error.kind() != ErrorKind::usage) throw;
+    attention.buffer_bytes = std::numeric_limits<double>::infinity();
+  }
+  return counted_.emplace(tokens, attention).first->second;
+}
+
+std::optional<std::int64_t> SequenceSearch::longest(const CheckpointPolicy& policy) {
+  if (setting_.mask_at && !setting_.mask_at(setting_.sequence)) return {};
+  if (room_ <= 0) return 0;
+  const double of_a_token = activation_bytes(setting_.shape, policy, static_cast<double>(setting_.batch),
+                                             static_cast<double>(size_of(setting_.dtype)))
+                                .compute;
+  // Bytes grow nearly in a straight line, so that the line through the last two lengths leads to the next.
+  constexpr int enough = 16;
+  std::int64_t fits = 0, too_long = std::numeric_limits<std::int32_t>::max() / setting_.ranks + 1;
+  std::int64_t tokens = setting_.sequence / setting_.ranks;
+  double last_tokens = 0, last_bytes = 0;
+  for (int tried = 0; too_long - fits > 1; ++tried) {
+    tokens = std::clamp(tokens, fits + 1, too_long - 1);
+    const Attention& attention = counted(tokens);
+    const auto here = static_cast<double>(tokens);
+    const double needed = of_a_token * attention.tokens + attention.buffer_bytes;
+    (needed <= room_ ? fits : too_long) = tokens;
+    if (needed <= room_) {  // a longer sequence has more activations and no smaller buffers
+      const double most = (room_ - attention.buffer_bytes) / of_a_token;
+      if (most < static_cast<double>(too_long)) too_long = std::min(too_long, static_cast<std::int64_t>(most) + 1);
+    }
+    const double next = here + (room_ - needed) * (here - last_tokens) / (needed - last_bytes);
+    const bool straight = tried < enough && needed != last_bytes && std::isfinite(next);
+    tokens = straight ? static_cast<std::int64_t>(std::clamp(next, 0.0, static_cast<double>(too_long)))
+                      : fits + (too_long - fits) / 2;
+    if (!std::isfinite(needed)) continue;
+    last_tokens = here;
+    last_bytes = needed;
+  }
+  return fits * setting_.ranks;
+}
+
+}  // namespace distattn::step

@@ -1,0 +1,36 @@
+#pragma once
+/// The longest sequence of a training step that fits a machine.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+
+#include "cli/step/prediction.hpp"
+
+namespace distattn::step {
+
+/// Searches lengths of which every rank has as many tokens, with one schedule under any policy. What attention needs
+/// depends on the length alone and is counted once for all policies.
+class SequenceSearch {
+ public:
+  SequenceSearch(StepSetting setting, const Machine& machine);
+
+  /// The longest that fits: with one token more on every rank it does not. 0: not even one token, or the state alone;
+  /// nothing: the mask is for one length.
+  std::optional<std::int64_t> longest(const CheckpointPolicy& policy);
+
+ private:
+  /// Of the rank that needs most.
+  struct Attention {
+    double tokens = 0, buffer_bytes = 0;
+  };
+  Attention count(std::int64_t tokens) const;
+  /// With `tokens` on every rank; infinite buffers where such a sequence is refused.
+  const Attention& counted(std::int64_t tokens);
+
+  StepSetting setting_;
+  double room_;                                // for activations and buffers
+  std::map<std::int64_t, Attention> counted_;  // by tokens
+};
+
+}  // namespace distattn::step
