@@ -127,7 +127,8 @@ Outcome judge(const std::vector<Json>& rows, const BenchOptions& options) {
     }
     if (!options.most_ratio) continue;
     if (row["ratio_to_prediction"].is_null()) {
-      miss(row, "no prediction (the machine states no rates) leave --max-ratio-to-prediction out");
+      miss(row,
+           "no prediction (the machine states no rates of its type and backend) leave --max-ratio-to-prediction out");
     } else if (row["ratio_to_prediction"].get<double>() > *options.most_ratio) {
       miss(row,
            fmt::format("{:.2f} times the prediction (--max-ratio-to-prediction {}) see whether the machine is busy",

@@ -84,7 +84,7 @@ class RowCalibration {
 
 Rounds measure_once(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
                     const Machine& machine) {
-  Rounds rounds{run_sharded(world, prepared, inputs, options), predict(*prepared.plan, machine, options.threads), {}};
+  Rounds rounds{run_sharded(world, prepared, inputs, options), predict(*prepared.plan, machine, options), {}};
   for (const Pass pass : passes) {
     rounds.ratios[static_cast<std::size_t>(pass)] =
         ratio_of(timing_of(rounds.result, pass), rounds.predictions.of(pass));
@@ -106,7 +106,7 @@ Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& 
     some.warmups = done == 0 ? options.warmups : std::min(1, options.warmups);
     RunResult result = run_sharded(world, prepared, inputs, some);
     beside.sample();
-    const Predictions predictions = predict(*prepared.plan, beside.machine(2), options.threads);
+    const Predictions predictions = predict(*prepared.plan, beside.machine(2), options);
     for (const Pass pass : passes) {
       if (!prepared.plan->has(pass)) continue;
       ratios[static_cast<std::size_t>(pass)].push_back(ratio_of(timing_of(result, pass), predictions.of(pass)));
@@ -117,7 +117,7 @@ Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& 
   }
   all.result.forward = merge(std::move(forward));
   if (!backward.empty()) all.result.backward = merge(std::move(backward));
-  all.predictions = predict(*prepared.plan, beside.machine(), options.threads);
+  all.predictions = predict(*prepared.plan, beside.machine(), options);
   for (const Pass pass : passes) {
     const auto p = static_cast<std::size_t>(pass);
     if (!ratios[p].empty()) all.ratios[p] = median(std::move(ratios[p]));

@@ -83,9 +83,10 @@ class Bench {
     const Inputs inputs = Inputs::random(shape_of(problem), request_.problem.seed);
     const auto peak = [&] { return peaks_.measure(options.backend, problem.dtype, ranks * options.threads); };
     peak();
+    const Machine machine = machine_of(request_.schedule);
     const Rounds rounds = request_.calibration
                               ? measure_calibrated(world, prepared, inputs, options, *request_.calibration)
-                              : measure_once(world, prepared, inputs, options, machine_of(request_.schedule));
+                              : measure_once(world, prepared, inputs, options, machine);
     const Peak best = peak();
     std::optional<Errors> errors;
     if (request_.check) {
@@ -97,6 +98,7 @@ class Bench {
       if (prepared.plan->has(pass)) rows_.push_back(row_of(report, pass, best, rounds.ratio(pass)));
     }
     progress_.done();
+    if (backends_.insert(options.backend).second) note_other_backend(machine, options.backend);
     if (ranks * options.threads > cpu_cores() && crowded_.insert(ranks).second) {
       note(fmt::format("{} ranks x {} threads share {} cores", ranks, options.threads, cpu_cores()));
     }
@@ -106,7 +108,8 @@ class Bench {
   Peaks& peaks_;
   std::vector<Json> rows_;
   std::vector<std::string> skipped_;
-  std::set<int> crowded_;  // numbers of ranks that have more threads than cores
+  std::set<std::string> backends_;  // that rows computed with
+  std::set<int> crowded_;           // numbers of ranks that have more threads than cores
   Progress progress_;
 };
 

@@ -290,6 +290,7 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
   const int cores = cpu_cores();
   Measurements measurements;
   measurements.when = utc_now();
+  measurements.backend = options.backend;
   measurements.what = fmt::format("{}, {}/{} heads of {}, one thread on each of {} cores", options.backend,
                                   options.heads, options.kv_heads, options.head_dim, cores);
   constexpr int rounds = 5;  // so that no tile is measured only while the machine is slower than at other times

@@ -110,6 +110,7 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
   const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
   const Machine machine = machine_of(options.schedule);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
+  note_other_backend(machine, chosen.backend);
   std::optional<ResultFiles> files;
   if (!options.out.empty()) files.emplace(world, options.out, inputs, passes);
   std::optional<PictureFiles> pictures;  // maybe into the folder that was just made
@@ -123,7 +124,7 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
     errors = check_results(world, sharding, inputs, result.ranks, passes, prepared.plan->counts(Pass::forward).steps);
   }
   if (files) files->commit(sharding, result.ranks);
-  const Predictions predictions = predict(*prepared.plan, machine, chosen.threads);
+  const Predictions predictions = predict(*prepared.plan, machine, chosen);
   const RunReport report{world, prepared, chosen, result, predictions, errors};
   if (options.json) {
     print_json(json_of(report));

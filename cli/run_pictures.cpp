@@ -4,6 +4,7 @@
 
 #include <filesystem>
 
+#include "console.hpp"
 #include "distattn/draw.hpp"
 #include "distattn/error.hpp"
 
@@ -32,13 +33,21 @@ std::string drawn(const AttentionPlan& plan, const Predictions& predictions, con
 
 }  // namespace
 
-Predictions predict(const AttentionPlan& plan, const Machine& machine, int threads) {
+Predictions predict(const AttentionPlan& plan, const Machine& machine, const RunOptions& options) {
   const DType dtype = plan.outline(Pass::forward).sharding.problem.dtype;
   Predictions predictions{machine.name, std::nullopt, std::nullopt};
-  if (!machine.states(dtype)) return predictions;
-  predictions.forward = plan.predict(Pass::forward, machine, threads);
-  if (plan.has(Pass::backward)) predictions.backward = plan.predict(Pass::backward, machine, threads);
+  if (!machine.states(dtype) || !machine.describes(options.backend)) return predictions;
+  predictions.forward = plan.predict(Pass::forward, machine, options.threads);
+  if (plan.has(Pass::backward)) predictions.backward = plan.predict(Pass::backward, machine, options.threads);
   return predictions;
+}
+
+void note_other_backend(const Machine& machine, const std::string& backend) {
+  if (machine.describes(backend)) return;
+  note(
+      fmt::format("nothing is predicted for backend {} (machine {} was measured with {}) measure it with bench "
+                  "--calibrate --backend {}",
+                  backend, machine.name, machine.backend, backend));
 }
 
 PictureFiles::PictureFiles(const std::string& svg, const std::string& trace,

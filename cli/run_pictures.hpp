@@ -13,7 +13,7 @@
 
 namespace distattn::cli {
 
-/// Predicted timelines; nothing where the machine states no rates for the element type.
+/// Predicted timelines; nothing where the machine states no rates for the element type, or those of another backend.
 struct Predictions {
   std::string machine;
   std::optional<Timeline> forward, backward;
@@ -21,7 +21,9 @@ struct Predictions {
   const std::optional<Timeline>& of(Pass pass) const { return pass == Pass::forward ? forward : backward; }
 };
 
-Predictions predict(const AttentionPlan& plan, const Machine& machine, int threads);
+Predictions predict(const AttentionPlan& plan, const Machine& machine, const RunOptions& options);
+/// Says so where nothing is predicted because another backend was measured.
+void note_other_backend(const Machine& machine, const std::string& backend);
 
 /// Where pictures of the passes' timelines go, predicted above measured: as SVG, and as trace events.
 class PictureFiles {

@@ -118,6 +118,13 @@ def check_calibration(cache):
     expect(json.loads(done.stdout) == json.load(open(stored, encoding="utf-8")), "stored and printed machines differ")
     after = rows_of(cache, *SHAPE, "--schedule", "ring")
     expect(before[0]["predicted_s"] != after[0]["predicted_s"], "the stored machine is not used")
+    measured = json.loads(done.stdout)["backend"]
+    expect(measured == after[0]["backend"], f"the calibration says {measured} was measured")
+    other = bench(cache, *SHAPE, "--schedule", "ring", "--backend", "reference", "--json")
+    expect((json.loads(other.stdout)[0]["predicted_s"] is None) == (measured != "reference"),
+           "a backend is predicted from another one's calibration")
+    expect(("nothing is predicted for backend reference" in other.stderr) == (measured != "reference"),
+           f"what is not predicted is not said: {other.stderr}")
     for command in (["info"], ["plan", *SHAPE[:6], "--ranks", "2"]):
         said = subprocess.run([BINARY, *command], capture_output=True, text=True, check=False,
                               env={**os.environ, "XDG_CACHE_HOME": cache})

@@ -162,8 +162,13 @@ TEST_CASE("what is not JSON is refused in one line", "[machine]") {
 }
 
 TEST_CASE("machines are written as they were read", "[machine]") {
-  const Machine machine = read(description());
+  Machine machine = read(description());
   CHECK(machine_from_json(to_json(machine), "again") == machine);
+  CHECK(machine.describes("reference"));
+  machine.backend = "kokkos";
+  CHECK(machine_from_json(to_json(machine), "again") == machine);
+  CHECK(machine.describes("kokkos"));
+  CHECK_FALSE(machine.describes("reference"));
 }
 
 TEST_CASE("every built-in machine says where its figures are from", "[machine]") {

@@ -27,6 +27,7 @@ struct Measurements {
   TileCosts tiles;
   Link copies;                    ///< between ranks of one process
   double memory_bytes_per_s = 0;  ///< of one thread that merges
+  std::string backend;            ///< that was measured
   std::string what;               ///< backend, head dimension, heads: how it was measured
   std::string when;               ///< as Machine::measured
 };

@@ -84,11 +84,14 @@ struct Machine {
   double memory_bytes_per_s = 0;  ///< of a rank, or a thread on cores, that merges; 0: merging costs nothing
   std::map<std::string, std::string> sources;  ///< by field: where its figure is from
   std::string measured;  ///< UTC time of calibration, "2026-02-03T04:05:06Z"; empty: never measured here
+  std::string backend;   ///< whose kernels were measured; empty: the figures stand for any
 
   int ranks() const { return nodes * ranks_per_node; }
   /// Ranks fill nodes in their order; a single node takes any number.
   int node_of(Rank rank) const { return nodes == 1 ? 0 : rank / ranks_per_node; }
   bool states(DType dtype) const { return rates[static_cast<std::size_t>(dtype)][0].has_value(); }
+  /// Whether the figures are this backend's too.
+  bool describes(std::string_view computing) const { return backend.empty() || backend == computing; }
   /// Throws Error(usage) when the machine states no rates for this element type.
   const KernelRates& rates_of(DType dtype, Pass pass) const;
   /// Memory that one of `ranks` ranks may use.

@@ -63,6 +63,7 @@ RateCurve curve_of(const Measurements& measurements, DType dtype, Pass pass, Cov
 Machine describe(const Measurements& measurements) {
   Machine machine = nominal_machine();
   machine.measured = measurements.when;
+  machine.backend = measurements.backend;
   for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       RateCurve full = curve_of(measurements, dtype, pass, Coverage::full);

@@ -159,6 +159,7 @@ Machine machine_from_json(std::string_view text, const std::string& origin) {
   if (top.find("memory_bytes_per_s") != nullptr)
     machine.memory_bytes_per_s = top.number_from_zero("memory_bytes_per_s");
   if (top.find("measured") != nullptr) machine.measured = top.text("measured");
+  if (top.find("backend") != nullptr) machine.backend = top.text("backend");
   if (top.find("sources") != nullptr) {
     JsonFields sources = top.object("sources");
     for (const auto& [field, source] : top.at("sources").items()) machine.sources[field] = sources.text(field);
@@ -193,6 +194,7 @@ std::string to_json(const Machine& machine) {
                  {"cores", machine.cores},
                  {"measured", machine.measured},
                  {"sources", machine.sources}};
+  if (!machine.backend.empty()) top["backend"] = machine.backend;
   if (machine.tiles != TileCosts()) top["tiles"] = to_json(machine.tiles);
   return top.dump(2) + "\n";
 }
