@@ -1,4 +1,4 @@
-"""docs/json.md against what the commands print: the fields of its tables are the fields of the objects."""
+"""docs/json.md against what the commands print: its fields are those of the objects, its exit codes the manual's."""
 
 import json
 import re
@@ -49,4 +49,8 @@ for command, fields in tables.items():
         found = fields_of(row)
         expect(found == fields, f"{command} prints {sorted(found - fields)} that docs/json.md lacks, "
                                 f"docs/json.md has {sorted(fields - found)} that it does not print")
-print(f"{len(tables)} commands")
+
+codes = re.findall(r"^\| (\d+) \| (.*) \|$", (SOURCE / "docs/json.md").read_text(), re.M)
+manual = re.findall(r"^\.TP\n(\d+)\n(.*)$", run_well(BUILD / "bin/distattn", "manual"), re.M)
+expect(codes == manual, f"docs/json.md has the exit codes {codes}, the manual {manual}")
+print(f"{len(tables)} commands, {len(codes)} exit codes")
