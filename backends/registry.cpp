@@ -42,7 +42,8 @@ backends::Registration chosen(BackendKind kind, std::string_view word, std::stri
   for (const backends::Registration& registration : backends::registrations()) {
     const BackendInfo& info = registration.info;
     if (info.kind != kind) continue;
-    if (name.empty() ? info.usable && fits(registration) : info.name == name) {
+    if (name.empty() ? (info.usable || info.misconfigured) && fits(registration) : info.name == name) {
+      if (info.misconfigured) throw Error(*info.misconfigured, info.why);
       if (!info.usable) {
         throw Error(ErrorKind::environment, std::string(word) + " " + info.name + " cannot be used here (" + info.why +
                                                 ") choose another; distattn info lists them");

@@ -24,6 +24,8 @@ std::string usable(BackendKind kind, std::string_view option, std::string_view n
       known += (known.empty() ? "" : ", ") + info.name;
     } else if (info.usable) {
       return info.name;
+    } else if (info.misconfigured) {
+      throw Error(*info.misconfigured, info.why);
     } else {
       throw Error(ErrorKind::environment,
                   fmt::format("{} {} cannot be used here ({}) see distattn info for others", option, name, info.why));

@@ -58,9 +58,10 @@ std::string choose_backend(const LaunchOptions& asked, const Problem& problem, P
   const DeviceOptions trial{.threads = 1, .provider = asked.provider};
   std::string reasons;
   for (const BackendInfo& info : list_backends()) {
-    if (info.kind != BackendKind::device || (name.empty() ? !info.usable : info.name != name)) continue;
+    const bool candidate = name.empty() ? info.usable || info.misconfigured : info.name == name;
+    if (info.kind != BackendKind::device || !candidate) continue;
     if (name.empty() && !has_provider(info, asked.provider)) continue;
-    const auto device = make_device(info.name, trial);
+    const auto device = make_device(info.name, trial);  // refuses one that is misconfigured
     std::string why = device->why_not(problem, Pass::forward);
     if (why.empty() && passes == Passes::both) why = device->why_not(problem, Pass::backward);
     if (why.empty()) return info.name;

@@ -211,7 +211,9 @@ std::vector<std::string> backends_of(const ValidateOptions& options) {
   if (!options.backends.empty()) return options.backends;
   std::vector<std::string> names;
   for (const BackendInfo& info : list_backends()) {
-    if (info.kind == BackendKind::device && info.usable) names.push_back(info.name);
+    if (info.kind != BackendKind::device || !(info.usable || info.misconfigured)) continue;
+    make_device(info.name, {1, 1});  // refuses one that is misconfigured
+    names.push_back(info.name);
   }
   return names;
 }

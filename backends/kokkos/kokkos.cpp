@@ -11,6 +11,7 @@ Registration register_kokkos() {
     info.why = kernels::kokkos::isa_report();
   } catch (const Error& error) {
     info.usable = false;
+    info.misconfigured = error.kind();
     info.why = error.what();
   }
   return {info, [](const DeviceOptions& options, const MakeProvider&) {

@@ -44,14 +44,14 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
 }  // namespace
 
 Rank rank_in_environment() {
-  for (const char* name : {"PMIX_RANK", "RANK", "SLURM_PROCID"}) {
-    try {
-      if (const auto rank = number_in(process_variable, name)) return *rank;
-    } catch (const Error&) {
-      // Not a launcher's after all: whoever needs it will say so.
-    }
+  try {
+    const std::string launcher = launcher_here();
+    if (launcher == "inproc") return 0;
+    const char* const name = launcher == "pmix" ? "PMIX_RANK" : launcher == "torchrun" ? "RANK" : "SLURM_PROCID";
+    return number_in(process_variable, name).value_or(0);
+  } catch (const Error&) {
+    return 0;  // variables that contradict each other: whoever needs them will say so
   }
-  return 0;
 }
 
 struct World::State {

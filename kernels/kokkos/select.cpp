@@ -53,9 +53,8 @@ Choice choose() {
     }
     if (set.kernels != nullptr) return {set, "the widest that this processor has"};
   }
-  throw Error(ErrorKind::environment, std::string(variable) + "=" + wish +
-                                          " is not an instruction set of this build (built: " + names(sets) +
-                                          ") choose one of these or unset it");
+  refuse(std::string(variable) + "=" + wish + " is not an instruction set of this build (built: " + names(sets) +
+         ") choose one of these or unset it");
 }
 
 const Choice& choice() {

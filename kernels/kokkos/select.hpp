@@ -19,7 +19,8 @@ struct InstructionSet {
 std::vector<InstructionSet> instruction_sets();
 
 /// The widest that this processor has, or the one that the environment variable DISTATTN_ISA names: decided once a
-/// process. Throws Error(environment) when DISTATTN_ISA names one that is unknown or that the processor lacks.
+/// process. Throws Error(usage) when DISTATTN_ISA names one that is unknown, Error(environment) where the processor
+/// lacks it.
 const VectorKernels& vector_kernels();
 
 /// "avx512 (the widest that this processor has; built: avx512, avx2, generic)"

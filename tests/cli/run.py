@@ -77,6 +77,27 @@ def config_files():
         assert done.returncode == 0 and json.loads(done.stdout)[0]["seq"] == 1024, done.stderr
 
 
+def ranks_of_no_launcher():
+    """One variable of a launcher is none: whoever has it prints. All of them: rank 0 alone does."""
+    torchrun = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
+                "MASTER_PORT": "29500"}
+    slurm = {"SLURM_PROCID": "1", "SLURM_NTASKS": "2", "SLURM_LOCALID": "1", "SLURM_NODEID": "0", "SLURM_JOB_ID": "7",
+             "SLURM_STEP_ID": "0", "SLURM_TASKS_PER_NODE": "2", "SLURM_NODELIST": "localhost"}
+    pmix = {"PMIX_RANK": "1", "PMIX_NAMESPACE": "job"}
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("PMIX_", "SLURM_", "TORCHELASTIC_"))
+             and name not in torchrun}
+
+    def output(**variables):
+        done = subprocess.run([DISTATTN, "--version"], env={**clean, **variables}, text=True, capture_output=True, timeout=60)
+        assert done.returncode == 0, (variables, done.stderr)
+        return done.stdout
+    for alone in ({"RANK": "1"}, {"PMIX_RANK": "1"}, {"SLURM_PROCID": "1"}, {**torchrun, "RANK": "0"},
+                  {"RANK": "1", **pmix, "PMIX_RANK": "0"}):
+        assert output(**alone).startswith("distattn "), alone
+    for launched in (torchrun, slurm, pmix):
+        assert output(**launched) == "", launched
+
+
 def large_inputs():
     """Scores of large inputs round by more: right results are not called wrong, by a tolerance that is still small."""
     shape = (64, 2, 64)
@@ -126,7 +147,7 @@ def pipes():
     assert piped.returncode == 0 and b"</svg>" in piped.stdout, piped.stderr
 
 
-for check in (passes, value_heads, windows, links, config_files, large_inputs, pictures_beside_results, memory_of_steps,
-              pipes):
+for check in (passes, value_heads, windows, links, config_files, ranks_of_no_launcher, large_inputs,
+              pictures_beside_results, memory_of_steps, pipes):
     check()
     print(check.__name__, "fine")

@@ -46,9 +46,24 @@ def check_choice(isas):
     expect(not unknown["usable"] and all(isa in unknown["why"] for isa in isas), f"avx1024 is {unknown}")
 
 
+def check_refusal():
+    """What the environment misspells is bad input, not a reason to compute with something slower."""
+    shape = ["--seq", "16", "--heads", "2", "--head-dim", "8"]
+    for command in (["run", "--random", *shape], ["run", "--random", *shape, "--backend", "kokkos"], ["bench", *shape],
+                    ["bench", "--kernel", "copy"], ["validate", *shape]):
+        for isa in "avx1024", "AVX2":
+            done = run(BUILD / "bin/distattn", *command, env={**os.environ, "DISTATTN_ISA": isa})
+            expect(done.returncode == 2 and f"DISTATTN_ISA={isa} is not" in done.stdout,
+                   f"{command} under DISTATTN_ISA={isa} exits {done.returncode}: {done.stdout}")
+    reference = run(BUILD / "bin/distattn", "run", "--random", *shape, "--backend", "reference",
+                    env={**os.environ, "DISTATTN_ISA": "avx1024"})
+    expect(reference.returncode == 0, f"the reference needs no instruction set: {reference.stdout}")
+
+
 nm, *objects = sys.argv[1:]
 built = dict(argument.split("=", 1) for argument in objects)
 expect("generic" in built, "no code that runs everywhere")
 for name, object_file in built.items():
     check_symbols(nm, name, object_file)
 check_choice(built)
+check_refusal()

@@ -23,7 +23,7 @@ struct LaunchOptions {
   double timeout_s = 60;  ///< longest time without progress of an awaited rank: above 0, also infinity
 };
 
-/// Which rank a launcher's variables say that this process is, without asking anybody; 0 where there are none.
+/// Which rank a launcher's variables say that this process is, without asking anybody; 0 where they are not all there.
 Rank rank_in_environment();
 
 /// The ranks of one run, as this process sees them.

@@ -4,12 +4,14 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
+#include "distattn/error.hpp"
 
 #pragma GCC visibility push(default)
 namespace distattn {
@@ -25,6 +27,8 @@ struct BackendInfo {
   std::string why;                          ///< why it is not usable, or what it found; never empty when not usable
   std::string version;                      ///< of the library behind it: built and loaded, where it has one
   std::vector<std::string> providers = {};  ///< devices only: those that DeviceOptions may name
+  /// Not usable because a variable of its own is set wrongly, and what of it `why` is: nothing else takes its place.
+  std::optional<ErrorKind> misconfigured = {};
 };
 
 /// Every backend that the project knows, best first within a kind.
@@ -56,7 +60,8 @@ struct DeviceOptions {
 };
 
 /// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason.
-/// An empty name means the best usable. A provider that the device does not have is an unknown name.
+/// An empty name means the best usable; one that is better but misconfigured is refused, not passed over. A provider
+/// that the device does not have is an unknown name.
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options);
 
 struct BootstrapOptions {
