@@ -61,6 +61,13 @@ void agree_on_inputs(World& world, const Inputs& inputs, bool with_backward) {
   world.agree("the values of its input", hash.text());
 }
 
+void agree_on_bytes(World& world, std::string_view what, std::span<const std::byte> bytes) {
+  if (world.in_process()) return;
+  Hash hash;
+  hash.add(bytes);
+  world.agree(what, fmt::format("{} bytes, hash {}", bytes.size(), hash.text()));
+}
+
 void agree_on_programs(World& world, const AttentionPlan& plan) {
   if (world.in_process()) return;
   world.agree("its program", fmt::format("{:016x}", plan.fingerprint()));

@@ -2,6 +2,7 @@
 /// What ranks in different processes make sure of before they compute: that they are about to do the same.
 
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -19,6 +20,8 @@ void agree_on_command(World& world, std::string_view options);
 void agree_on_problem(World& world, const Problem& problem);
 /// Values of a few tokens, the first and the last among them: no rank reads more than it needs.
 void agree_on_inputs(World& world, const Inputs& inputs, bool with_backward);
+/// Every byte of what each rank has read by itself.
+void agree_on_bytes(World& world, std::string_view what, std::span<const std::byte> bytes);
 /// Programs that were made elsewhere.
 void agree_on_programs(World& world, const AttentionPlan& plan);
 

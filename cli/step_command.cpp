@@ -124,6 +124,13 @@ std::vector<std::string> row_of(const step::StepReport& report, const std::optio
           error ? fmt::format("{:.1e} ({})", error->largest, error->parameter) : "–"};
 }
 
+std::string why_wrong(int step, const step::GradientError& error) {
+  return fmt::format(
+      "the gradient of {} is wrong in step {} (an error of {:.2e} is beyond the tolerance of {:.2e}) "
+      "compare with --backend reference",
+      error.parameter, step, error.largest, step::gradient_tolerance);
+}
+
 /// What must be the same on all ranks for them to train one model.
 std::string command_text(const StepOptions& options) {
   return fmt::format(
@@ -139,16 +146,17 @@ Outcome run_step(World& world, const StepOptions& options) {
   check_memory(world, run, options.schedule);
   const auto tokens = options.text.empty() ? step::TokenSource::random(run.problem.seq_q, run.shape.vocab, run.seed)
                                            : step::TokenSource::text(options.text, run.problem.seq_q, run.shape.vocab);
+  agree_on_bytes(world, "the text that it trains on", std::as_bytes(tokens.bytes()));
   Json json = Json::array();
   Columns columns({"step", "loss", "grad norm", "seconds", "forward", "backward", "attention", "calls", "sent max",
                    "kept", "gradient error"});
-  double largest_error = 0;
+  std::string wrong;  // which gradient first passed its tolerance, and by how much
   Progress progress;
   step::run_training(world, run, tokens, [&](const auto& report, const auto& error) {
     progress.show(fmt::format("step {} of {}: loss {:.4f}", report.step + 1, run.steps, report.loss));
     if (options.json) json.push_back(json_of(report, error));
     if (!options.json) columns.add(row_of(report, error));
-    if (error && !(error->largest <= largest_error)) largest_error = error->largest;
+    if (error && wrong.empty() && !(error->largest <= step::gradient_tolerance)) wrong = why_wrong(report.step, *error);
   });
   progress.done();
   if (options.json) {
@@ -156,7 +164,9 @@ Outcome run_step(World& world, const StepOptions& options) {
   } else {
     print(columns.text());
   }
-  return largest_error <= step::gradient_tolerance ? Outcome::fine : Outcome::wrong_result;
+  if (wrong.empty()) return Outcome::fine;
+  print_error(wrong);
+  return Outcome::wrong_result;
 }
 
 void add_model_options(CLI::App& app, StepOptions& options) {

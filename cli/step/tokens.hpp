@@ -22,6 +22,8 @@ class TokenSource {
 
   std::int32_t token(int step, std::int64_t position) const;
   TokenBatch batch(int step, std::span<const std::int64_t> positions) const;
+  /// What was read; empty for random tokens.
+  std::span<const std::uint8_t> bytes() const { return bytes_; }
 
  private:
   TokenSource(std::int64_t sequence, std::int64_t vocab, std::uint64_t seed);

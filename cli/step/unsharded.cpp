@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
 
 namespace distattn::step {
@@ -60,7 +61,8 @@ GradientError compare_gradients(std::span<const Parameter> parameters, std::span
       norm += exact[i] * exact[i];
     }
     const double relative = norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
-    if (!(relative <= error.largest)) error = {relative, parameter.name};
+    const double comparable = std::isnan(relative) ? std::numeric_limits<double>::infinity() : relative;
+    if (comparable > error.largest) error = {comparable, parameter.name};
   }
   return error;
 }

@@ -42,7 +42,7 @@ StepGradients unsharded_step(const ModelShape& shape, const Mask& mask, std::spa
 
 /// How far a gradient is from the exact one, by parameter.
 struct GradientError {
-  double largest = 0;     ///< over parameters: ‖g − exact‖ / ‖exact‖
+  double largest = 0;     ///< over parameters: ‖g − exact‖ / ‖exact‖, infinite where that is NaN
   std::string parameter;  ///< where
 };
 GradientError compare_gradients(std::span<const Parameter> parameters, std::span<const float> gradients,

@@ -62,6 +62,16 @@ def training_is_the_same():
     print("training: the same losses and gradients", flush=True)
 
 
+def texts_are_compared():
+    for name, text in (("one", "attention " * 9), ("other", "attention " * 8 + "attentiom ")):
+        (SCRATCH / name).write_text(text)
+    model = ("step", "--layers", "1", "--hidden", "32", "--heads", "4", "--seq", "16", "--schedule", "ring", "--text")
+    ends = finish(start_ranks(2, *model, own=lambda rank: [SCRATCH / "one"]))
+    expect(all(end[0] == 0 for end in ends), ends)
+    ends = finish(start_ranks(2, *model, own=lambda rank: [SCRATCH / ("one", "other")[rank]]))
+    expect(all(code == 3 and "rank 1 differs from rank 0 in the text" in errors for code, _, errors in ends), ends)
+
+
 def drawings_hold_all_ranks():
     trace = SCRATCH / "trace.json"
     ends = by_file(3, "run", *SHAPE, "--schedule", "ring", "--trace", trace, "--svg", SCRATCH / "t.svg", "-n", "3")
@@ -103,6 +113,7 @@ def main():
             same_everywhere(ranks, schedule, STARTS if ranks == 4 and i == 0 else ["file"], *SHAPE)
     same_everywhere(4, "burst:zigzag", ["torchrun"], "--tensors", DATA)
     training_is_the_same()
+    texts_are_compared()
     drawings_hold_all_ranks()
     programs_are_compared()
     benchmarks_are_of_one_process()

@@ -50,6 +50,19 @@ def verified():
         assert figures["gradient_error"] < 1e-5
 
 
+def found_wrong():
+    """What is learnt by heart leaves gradients of next to nothing, which fp32 does not resolve."""
+    with tempfile.TemporaryDirectory() as folder:
+        text = pathlib.Path(folder, "text")
+        text.write_text("ab" * 4)
+        done = step("--seq", "16", "--steps", "300", "--text", str(text), "--verify", "--json", "--quiet",
+                    model=["--layers", "1", "--hidden", "16", "--heads", "2"])
+    errors = [figures["gradient_error"] for figures in json.loads(done.stdout)]
+    first = next(i for i, error in enumerate(errors) if error is None or error > 1e-5)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1, (done.returncode, done.stderr)
+    assert f"is wrong in step {first} (an error of " in done.stderr and "the tolerance of 1.00e-05)" in done.stderr, done
+
+
 def learnt():
     run = steps("--seq", "128", "--ranks", "2", "--steps", "60", "--text", TEXT, "--schedule", "zigzag-ring")
     assert sum(f["loss"] for f in run[-5:]) < sum(f["loss"] for f in run[:5]) * 2 / 3
@@ -139,6 +152,6 @@ def predicted():
             assert row[field] == run[field], (policy, field, row[field], run[field])
 
 
-for check in (predicted, policies, verified, learnt, errors, too_large):
+for check in (predicted, policies, verified, found_wrong, learnt, errors, too_large):
     check()
     print(check.__name__, "fine")

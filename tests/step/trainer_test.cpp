@@ -129,6 +129,17 @@ TEST_CASE("a rank may have no tokens at all", "[step]") {
   REQUIRE(compare_gradients(parameters_of(small), training.gradients, exact.values).largest < 1e-5);
 }
 
+TEST_CASE("a gradient that is no number is the largest error, whatever comes behind it", "[step]") {
+  const ModelShape small{.layers = 1, .hidden = 16, .ffn = 24, .vocab = 50, .heads = 2, .kv_heads = 1};
+  const std::vector<Parameter> parameters = parameters_of(small);
+  const std::vector<double> exact(parameters.back().offset + parameters.back().size(), 1);
+  std::vector<float> gradients(exact.begin(), exact.end());
+  gradients[parameters[1].offset] = NAN;
+  const GradientError error = compare_gradients(parameters, gradients, exact);
+  CHECK(std::isinf(error.largest));
+  CHECK(error.parameter == parameters[1].name);
+}
+
 TEST_CASE("an error on one rank in the middle of a step ends the run with that error", "[step]") {
   const ModelShape small{.layers = 2, .hidden = 16, .ffn = 24, .vocab = 50, .heads = 2, .kv_heads = 1};
   const auto tokens = TokenSource::random(24, small.vocab, 7);
