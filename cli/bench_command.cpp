@@ -2,7 +2,9 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <array>
+#include <span>
 
 #include "bench_kernels.hpp"
 #include "bench_report.hpp"
@@ -151,6 +153,37 @@ Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   return wrong ? Outcome::wrong_result : Outcome::fine;
 }
 
+/// Refuses an option that is given but not among those that count.
+void refuse_others(const CLI::App& app, std::span<const std::string_view> honoured, const std::string& why) {
+  for (const CLI::Option* const option : app.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || std::find(honoured.begin(), honoured.end(), name) != honoured.end()) continue;
+    refuse(fmt::format("{} {}", name, why));
+  }
+}
+
+/// Options that what is measured would ignore, depending on others.
+void check_honoured(const CLI::App& app, const BenchOptions& options) {
+  static constexpr std::array<std::string_view, 10> calibrating = {
+      "--calibrate", "--heads",    "--kv-heads",      "--head-dim", "--value-dim",
+      "--backend",   "--provider", "--deterministic", "-o",         "--json"};
+  static constexpr std::array<std::string_view, 11> moving = {
+      "--kernel",   "--heads",         "--kv-heads", "--head-dim", "--value-dim", "--backend",
+      "--provider", "--deterministic", "-n",         "-o",         "--json"};
+  if (options.calibrate && options.request.problem.seq.empty()) {
+    if (app.count("-o") > 0 && options.form == BenchForm::csv) {
+      refuse("-o csv with --calibrate alone (without --seq there are no rows) add --seq, or choose md or json");
+    }
+    refuse_others(app, calibrating,
+                  "with --calibrate alone (no row is measured without --seq) add --seq, or leave it out");
+  }
+  const auto attends = [](const std::string& kernel) { return kernel.starts_with("attend"); };
+  if (options.kernels.empty() || std::any_of(options.kernels.begin(), options.kernels.end(), attends)) return;
+  refuse_others(app, moving,
+                fmt::format("with --kernel {} (which moves fp32 of sizes of its own) leave it out, or add attend",
+                            fmt::join(options.kernels, ",")));
+}
+
 /// Several processes would each measure on the cores of all.
 void check_alone(const LaunchOptions& launch) {
   if (!launch.bootstrap.empty() || !launch.transport.empty()) return;
@@ -249,7 +282,10 @@ Command add_bench_command(CLI::App& root) {
   auto* const form = add_value(*app, "-o", options->form, parse_form, "As md|csv|json (default md)", "md|csv|json");
   app->add_flag("--json", options->json, "As a JSON array: -o json")->excludes(form);
   add_kernels(*app, *options);
-  return {app, [options] { return bench(*options); }};
+  return {app, [app, options] {
+            check_honoured(*app, *options);
+            return bench(*options);
+          }};
 }
 
 }  // namespace distattn::cli

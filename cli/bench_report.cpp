@@ -55,9 +55,15 @@ constexpr Column columns[] = {{"kernel", "kernel", plain},
                               {"error", "max_error", power_of_ten},
                               {"#wrong", "wrong", plain}};
 
+/// A row's field; null where it has none. An error that is not finite has no number in JSON, but shows in `ok`.
+Json value_of(const Json& row, std::string_view field) {
+  const Json value = row.value(field, Json());
+  const bool infinite = field == "max_error" && value.is_null() && row.value("ok", Json()) == false;
+  return infinite ? Json(std::numeric_limits<double>::infinity()) : value;
+}
+
 bool any(const std::vector<Json>& rows, const char* field) {
-  return std::any_of(rows.begin(), rows.end(),
-                     [field](const Json& row) { return row.contains(field) && !row[field].is_null(); });
+  return std::any_of(rows.begin(), rows.end(), [field](const Json& row) { return !value_of(row, field).is_null(); });
 }
 
 std::string markdown(const std::vector<Json>& rows) {
@@ -72,8 +78,8 @@ std::string markdown(const std::vector<Json>& rows) {
   for (const Json& row : rows) {
     std::vector<std::string> cells;
     for (const Column& column : shown) {
-      const bool known = row.contains(column.field) && !row[column.field].is_null();
-      cells.push_back(known ? column.text(row[column.field]) : unknown_text);
+      const Json value = value_of(row, column.field);
+      cells.push_back(value.is_null() ? unknown_text : column.text(value));
     }
     table.add(std::move(cells));
   }

@@ -52,6 +52,7 @@ class Bench {
                                request_.warmups,
                                request_.launch.provider,
                                request_.launch.gradient_order()};
+      routes_of(request_.schedule, machine_of(request_.schedule), ranks);  // what is wrong with these skips nothing
       for (const std::string& name : names_of(request_.schedule, problem, ranks))
         measure(name, problem, ranks, options);
     }
@@ -69,17 +70,35 @@ class Bench {
  private:
   Passes passes() const { return request_.backward ? Passes::both : Passes::forward; }
 
+  /// Nothing, and the reason among the skipped, for what does not apply or needs more than --memory.
+  std::optional<Prepared> prepared_or_skipped(World& world, const std::string& name, const Problem& problem,
+                                              int threads) {
+    const auto skip = [&](const std::string& reason) {
+      skipped_.push_back(fmt::format("{} on {} ranks: {}", name, world.size(), reason));
+      return std::optional<Prepared>();
+    };
+    if (name != "auto") {
+      const auto resolved = resolve_pair(name, problem, world.size());
+      if (const auto* reason = std::get_if<std::string>(&resolved)) return skip(*reason);
+    }
+    AttentionOptions resolved;
+    try {
+      resolved = decided_options(world, name, problem, threads, request_.schedule, passes());
+    } catch (const Error& error) {
+      if (name != "auto") throw;
+      return skip(error.what());  // none of those that it chooses from fits
+    }
+    const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), resolved);
+    const std::string why = why_too_large(*plan, request_.schedule);
+    return why.empty() ? std::optional(Prepared{plan->name(), plan}) : skip(why);
+  }
+
   void measure(const std::string& name, const Problem& problem, int ranks, const RunOptions& options) {
     progress_.show(fmt::format("{} rows; now {} on {} ranks, {} tokens", rows_.size(), name, ranks, problem.seq_q));
-    if (name != "auto") {
-      const auto resolved = resolve_pair(name, problem, ranks);
-      if (const auto* reason = std::get_if<std::string>(&resolved)) {
-        skipped_.push_back(fmt::format("{} on {} ranks: {}", name, ranks, *reason));
-        return;
-      }
-    }
     World world = World::of_threads(ranks);
-    const Prepared prepared = prepare(world, name, problem, options.threads, request_.schedule, passes());
+    const auto found = prepared_or_skipped(world, name, problem, options.threads);
+    if (!found) return;
+    const Prepared& prepared = *found;
     const Inputs inputs = Inputs::random(shape_of(problem), request_.problem.seed);
     const auto peak = [&] { return peaks_.measure(options.backend, problem.dtype, ranks * options.threads); };
     peak();

@@ -23,7 +23,7 @@ struct BenchRequest {
 };
 
 /// An object for each pass of each schedule, in the order of the options: lengths, then ranks, then schedules. What
-/// does not apply is noted with the reason; throws Error(usage) where nothing is left.
+/// does not apply or needs more than --memory is noted with the reason; throws Error(usage) where nothing is left.
 std::vector<Json> bench_rows(const BenchRequest& request, Peaks& peaks);
 
 }  // namespace distattn::cli

@@ -15,9 +15,20 @@ namespace {
   refuse(fmt::format("--config, line {} ({}) write TOML: name = value, text in quotes", where.begin.line, why));
 }
 
+/// All of it: options are short, and a device may never end.
+std::string text_of(std::istream& input) {
+  constexpr std::size_t most_bytes = 1 << 20;
+  std::string text(most_bytes + 1, '\0');
+  input.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(input.gcount()));
+  if (input.bad()) refuse("--config (reading the file failed) name a readable one");
+  if (text.size() > most_bytes) refuse("--config (the file is longer than 1 MiB) name one of options");
+  return text;
+}
+
 toml::table parsed(std::istream& input) {
   try {
-    return toml::parse(input);
+    return toml::parse(text_of(input));
   } catch (const toml::parse_error& error) {
     fail(error.source(), error.description());
   }
@@ -41,10 +52,10 @@ std::string option_text(const toml::node& node) {
   return joined;
 }
 
-/// By its long name, or by its short one.
-bool has_option(const CLI::App& app, const std::string& key) {
-  return app.get_option_no_throw("--" + key) != nullptr ||
-         (key.size() == 1 && app.get_option_no_throw("-" + key) != nullptr);
+/// By its long name, or by its short one; null where there is none.
+const CLI::Option* find_option(const CLI::App& app, const std::string& key) {
+  const CLI::Option* const found = app.get_option_no_throw("--" + key);
+  return found != nullptr || key.size() != 1 ? found : app.get_option_no_throw("-" + key);
 }
 
 bool is_command(const CLI::App& root, const std::string& name) {
@@ -59,10 +70,12 @@ class Items {
   void add(const toml::key& key, const toml::node& value) {
     const std::string name(key.str());
     if (!keys_.insert(name).second) fail(key.source(), fmt::format("{} is given twice", name));
-    const bool of_command = has_option(command_, name);
-    if (!of_command && !has_option(root_, name)) {
-      fail(key.source(), fmt::format("{} is not an option of {}", name, command_.get_name()));
-    }
+    const CLI::Option* option = find_option(command_, name);
+    const bool of_command = option != nullptr;
+    if (!of_command) option = find_option(root_, name);
+    if (option == nullptr) fail(key.source(), fmt::format("{} is not an option of {}", name, command_.get_name()));
+    const bool is_flag = option->get_items_expected_max() == 0;
+    if (is_flag && !value.is_boolean()) fail(key.source(), fmt::format("{} is true or false", name));
     CLI::ConfigItem& item = found_.emplace_back();
     if (of_command) item.parents = {command_.get_name()};
     item.name = name;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <new>
 #include <system_error>
 
@@ -35,6 +36,33 @@ int exit_code(ErrorKind kind) {
   return environment_exit;
 }
 
+/// Whether a word of the command line, "--seq=64" or "-n3", names an option.
+bool has_option(const CLI::App& app, const std::string& word) {
+  const std::string name = word.starts_with("--") ? word.substr(0, word.find('=')) : word.substr(0, 2);
+  return name.starts_with('-') && app.get_option_no_throw(name) != nullptr;
+}
+
+/// CLI11 reads numbers and other words as well, and a flag of 5 as one that is given.
+void check_flags(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options()) {
+    if (option->get_items_expected_max() > 0) continue;
+    option->check([name = option->get_name()](const std::string& text) {
+      if (text != "true" && text != "false") {
+        refuse(fmt::format("{} {} (neither true nor false) write {} alone", name, text, name));
+      }
+      return std::string();
+    });
+  }
+}
+
+/// What can be no file of options; whether it is one, reading it shows.
+void check_config_path(const std::string& path) {
+  std::error_code unknown;
+  if (std::filesystem::is_directory(not_empty("--config", path), unknown)) {
+    refuse(fmt::format("--config {} (a folder) name a TOML file", path));
+  }
+}
+
 /// CLI11's exceptions in our words. Help and version are not errors.
 int report_parse(const CLI::App& root, const CLI::ParseError& error) {
   const auto chosen = root.get_subcommands();
@@ -54,7 +82,12 @@ int report_parse(const CLI::App& root, const CLI::ParseError& error) {
     problem =
         extras.empty() ? "no command is given (one is needed)" : fmt::format("{} (not a command)", extras.front());
   } else if (!extras.empty()) {
-    problem = fmt::format("{} (not an option of {})", extras.front(), name);
+    const std::string& extra = extras.front();
+    if (has_option(app, extra)) {  // behind the command it would have been read
+      print_error(fmt::format("{} (it stands before the command) write it behind: {} {}", extra, name, extra));
+      return usage_exit;
+    }
+    problem = fmt::format("{} (not an option of {})", extra, name);
   }
   print_error(fmt::format("{} see {} --help", problem, name));
   return usage_exit;
@@ -70,12 +103,14 @@ int run(int argc, char** argv) {
   root.add_flag("-v,--verbose", verbose, "More notes on stderr")->excludes(quiet_flag);
   root.set_config("--config", "", "Options from a TOML file; the command line wins")
       ->type_name("FILE")
-      ->each([](const std::string& path) { not_empty("--config", path); });
+      ->each(check_config_path);
   root.config_formatter(std::make_shared<ConfigFile>(root));
   const std::vector<Command> commands = {
       add_run_command(root),  add_validate_command(root),   add_plan_command(root),
       add_show_command(root), add_bench_command(root),      add_step_command(root),
       add_info_command(root), add_completion_command(root), add_manual_command(root)};
+  for (const Command& command : commands) check_flags(*command.app);
+  check_flags(root);
   print_here(rank_in_environment() == 0);
   try {
     root.parse(argc, argv);

@@ -5,6 +5,7 @@
 #include "command.hpp"
 #include "console.hpp"
 #include "distattn/draw.hpp"
+#include "distattn/error.hpp"
 #include "option.hpp"
 #include "output.hpp"
 #include "prepared.hpp"
@@ -31,6 +32,8 @@ Format parse_format(std::string_view option, std::string_view text) {
   return static_cast<Format>(parse_word(option, text, format_names));
 }
 
+bool is_predicted(Format format) { return format == Format::svg || format == Format::trace; }
+
 /// A picture needs a shape even where nobody cares which: 1024 tokens a rank, and heads that many ranks can share.
 ProblemOptions with_usual_shape(ProblemOptions options, std::int64_t ranks) {
   constexpr std::int64_t tokens_per_rank = 1024, heads = 32, head_dim = 128;
@@ -41,14 +44,25 @@ ProblemOptions with_usual_shape(ProblemOptions options, std::int64_t ranks) {
 }
 
 AttentionPlan plan_of(const ShowOptions& options) {
-  if (!options.program.empty()) return AttentionPlan(read_programs(options.program));
+  if (!options.program.empty()) {
+    if (options.schedule.machine && !is_predicted(options.format)) {
+      refuse(
+          fmt::format("--machine {} with --program {} (only --format svg and trace predict what a program takes) "
+                      "leave it out",
+                      *options.schedule.machine, options.program));
+    }
+    return AttentionPlan(read_programs(options.program));
+  }
   const std::int64_t ranks = options.schedule.ranks.front();
   const ProblemOptions shaped = with_usual_shape(options.problem, ranks);
   const Problem problem = problem_of(shaped, shape_of(shaped, shaped.seq.front()), shaped.dtype.value_or(DType::fp32));
   const Passes passes = options.backward ? Passes::both : Passes::forward;
-  return AttentionPlan(problem, static_cast<int>(ranks),
-                       attention_options(options.schedule.schedules.front(), problem, static_cast<int>(ranks), 1,
-                                         options.schedule, passes));
+  AttentionPlan plan(problem, static_cast<int>(ranks),
+                     attention_options(options.schedule.schedules.front(), problem, static_cast<int>(ranks), 1,
+                                       options.schedule, passes));
+  const std::string why = why_too_large(plan, options.schedule);
+  if (!why.empty()) refuse(why + " choose another schedule or more ranks");
+  return plan;
 }
 
 /// Every pass with its predicted timeline.

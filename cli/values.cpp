@@ -29,7 +29,7 @@ std::optional<std::int64_t> unit_of(std::string_view suffix) {
 
 /// "2-8" by ones, "1K-64K*2" by a factor; appends to `values`.
 void append_range(std::string_view option, std::string_view text, std::vector<std::int64_t>& values) {
-  const std::size_t dash = text.find('-');
+  const std::size_t dash = text.find('-', 1);  // one in front is a sign
   if (dash == text.npos) {
     values.push_back(parse_size(option, text));
     return;

@@ -1,13 +1,13 @@
 #include "cli/step/models.hpp"
 
 #include <algorithm>
-#include <charconv>
-#include <functional>
+#include <array>
 #include <limits>
 #include <map>
 #include <string>
 #include <utility>
 
+#include "cli/values.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::step {
@@ -36,33 +36,27 @@ constexpr NamedModel models[] = {
     {"gpt-175b", {96, 12288, 32768, 51200, 96, 96}, gpt},
 };
 
-/// "hidden=256": the number behind a word.
-std::pair<std::string_view, std::int64_t> read_field(std::string_view field) {
+/// "hidden=256": a word and the number behind it.
+std::pair<std::string, std::int64_t> read_field(const std::string& field) {
   const std::size_t equals = field.find('=');
-  std::int64_t value = 0;
-  const char* const end = field.data() + field.size();
-  if (equals == std::string_view::npos ||
-      std::from_chars(field.data() + equals + 1, end, value) != std::from_chars_result{end, std::errc()} ||
-      value <= 0 || value > std::numeric_limits<int>::max()) {
-    refuse("model field '" + std::string(field) +
-           "' (not a size with its name) write a word, '=' and a positive number: layers=4");
-  }
-  return {field.substr(0, equals), value};
+  if (equals == field.npos) refuse("model field '" + field + "' (no number) write a word, '=' and a size: layers=4");
+  const std::string name = field.substr(0, equals), words = "model field " + name;
+  const std::int64_t value = cli::parse_size(words, field.substr(equals + 1));
+  return {name, cli::within(words, value, 1, std::numeric_limits<int>::max())};
 }
 
 ModelShape read_model(std::string_view text) {
-  std::map<std::string_view, std::int64_t, std::less<>> fields{{"layers", 0},   {"hidden", 0}, {"heads", 0},
-                                                               {"kv-heads", 0}, {"ffn", 0},    {"vocab", 256}};
-  while (!text.empty()) {
-    const std::size_t comma = std::min(text.find(','), text.size());
-    const auto [name, value] = read_field(text.substr(0, comma));
-    const auto field = fields.find(name);
-    if (field == fields.end()) {
-      refuse("model field '" + std::string(name) +
+  constexpr std::array<std::string_view, 6> names = {"layers", "hidden", "heads", "kv-heads", "ffn", "vocab"};
+  std::map<std::string, std::int64_t> fields;
+  for (const std::string& field : cli::parse_list("model", text)) {
+    const auto [name, value] = read_field(field);
+    if (std::find(names.begin(), names.end(), name) == names.end()) {
+      refuse("model field '" + name +
              "' is unknown (no size of a model) choose layers, hidden, heads, kv-heads, ffn or vocab");
     }
-    field->second = value;
-    text.remove_prefix(std::min(comma + 1, text.size()));
+    if (!fields.emplace(name, value).second) {
+      refuse("model field '" + name + "' is given twice (a model has one) leave one out");
+    }
   }
   ModelShape shape;
   shape.layers = static_cast<int>(fields["layers"]);
@@ -70,7 +64,7 @@ ModelShape read_model(std::string_view text) {
   shape.heads = static_cast<int>(fields["heads"]);
   shape.kv_heads = fields["kv-heads"] > 0 ? static_cast<int>(fields["kv-heads"]) : shape.heads;
   shape.ffn = fields["ffn"] > 0 ? fields["ffn"] : usual_ffn(shape.hidden);
-  shape.vocab = fields["vocab"];
+  if (fields["vocab"] > 0) shape.vocab = fields["vocab"];
   check(shape);
   return shape;
 }

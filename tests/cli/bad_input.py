@@ -100,7 +100,10 @@ BAD_TOML = (("no_such_option = 3\n", "an unknown one", "line 1 (no_such_option i
             ("[bench]\n[train]\n", "of no command", "line 2 (no command is called train"),
             ("ranks = 2\n[run]\nranks = 2\n", "one twice", "ranks is given twice"),
             ("\nwindow = [1,\n  2\n", "a list without end", "end-of-file"),
-            ("seed = 2026-01-01\n", "a date", "line 1 (an option takes text"))
+            ("seed = 2026-01-01\n", "a date", "line 1 (an option takes text"),
+            ("\ncheck = 5\n", "a number for a flag", "line 2 (check is true or false"),
+            ("json = -1\n", "a negative one", "line 1 (json is true or false"),
+            ('check = "yes"\n', "text for a flag", "line 1 (check is true or false"))
 SHAPE = ["--seq", "64", "--heads", "4", "--head-dim", "8"]
 RUN = ["run", "--random", *SHAPE]
 BENCH = ["bench", *SHAPE]
@@ -198,6 +201,35 @@ OPTIONS = [
     (["info", "--config", "no-such-file.toml"], USAGE),
 ]
 
+STEP = ["plan", "--seq", "1K", "--ranks", "2", "--machine", "dgx-a100x2", "--step"]
+# What is said counts as much: options, words of the error.
+WORDED = [
+    (["plan", *SHAPE[2:], "--seq", "-5"], "--seq -5 (negative)"),
+    (["plan", *SHAPE, "--ranks", "4,-2"], "--ranks -2 (negative)"),
+    (["--json", "info"], "write it behind: distattn info --json"),
+    (["-n", "bench"], "write it behind: distattn bench -n"),
+    (["--spin", "info"], "--spin (not an option of distattn info)"),
+    ([*RUN, "--check=-3"], "--check -3 (neither true nor false)"),
+    ([*RUN, "--backward=yes"], "--backward yes (neither true nor false)"),
+    ([*RUN, "--config", "."], "--config . (a folder)"),
+    ([*RUN, "--config", "/dev/zero"], "longer than 1 MiB"),
+    ([*STEP, "layers=4,hidden=256,heads=4,layers=5"], "'layers' is given twice"),
+    ([*STEP, "layers=4,hidden=256,heads=4,"], "an empty item"),
+    ([*STEP, "layers=4,hidden=2Q,heads=4"], "model field hidden 2Q (not a size)"),
+    ([*STEP, "layers=4,hidden=256,heads"], "model field 'heads' (no number)"),
+    ([*STEP, "layers=4,hidden=256,heads=0"], "model field heads 0 (out of range)"),
+    (["bench", "--calibrate", "--ranks", "2"], "--ranks with --calibrate alone"),
+    (["bench", "--calibrate", "--min-gflops", "1"], "--min-gflops with --calibrate alone"),
+    (["bench", "--calibrate", "-c"], "--check with --calibrate alone"),
+    (["bench", "--calibrate", "-n", "3"], "-n with --calibrate alone"),
+    (["bench", "--calibrate", "-o", "csv"], "-o csv with --calibrate alone"),
+    (["bench", "--kernel", "copy,merge", "--dtype", "bf16"], "--dtype with --kernel copy,merge"),
+    (["bench", "--kernel", "copy", "--seq", "64"], "--seq with --kernel copy"),
+    (["show", *SHAPE, "--schedule", "ring", "--ranks", "2", "--memory", "1"], "a rank (--memory allows 1 B)"),
+    (["show", "--program", "p.json", "--machine", "nonsense"], "--machine nonsense with --program p.json"),
+    (["show", "--program", "p.json", "--machine", "dgx-h100x8", "--format", "json"], "--machine dgx-h100x8 with"),
+]
+
 
 def unusable(binary):
     """What `info` says is there but cannot be used, as options: a GPU's backend where there is no GPU."""
@@ -240,6 +272,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for arguments, code in OPTIONS:
             checker.check(arguments, code, folder, "options")
+        for arguments, says in WORDED:
+            checker.check(arguments, USAGE, folder, "options", says=says)
         for option, name in unusable(sys.argv[1]):
             checker.check([*RUN, option, name], ENVIRONMENT, folder, f"{name}, which cannot be used here")
         good = os.path.join(folder, "good.npy")

@@ -91,6 +91,33 @@ def check_gates(cache):
         expect(bool(done.stderr) == (code == 1), f"{gate} says {done.stderr!r}")
 
 
+def check_memory(cache):
+    """What needs more than --memory is skipped, also by auto; rows that fit stay."""
+    arguments = [*SHAPE, "--ranks", "4", "--schedule"]
+    planned = subprocess.run([BINARY, "plan", *SHAPE[:6], "--ranks", "4", "--schedule", "ring,allgather", "--json"],
+                             capture_output=True, text=True, timeout=60, check=True)
+    needed = {row["schedule"]: row["memory_bytes"] for row in json.loads(planned.stdout)}
+    expect(needed["ring"] < needed["allgather"], f"memory of the two schedules: {needed}")
+    done = bench(cache, *arguments, "ring,allgather", "--memory", str(needed["ring"]), "--json")
+    expect(done.returncode == 0, f"one schedule that does not fit: exit {done.returncode}: {done.stderr}")
+    expect([row["schedule"] for row in json.loads(done.stdout or "[]")] == ["ring"], f"rows left: {done.stdout}")
+    expect(re.search(r"skipped allgather on 4 ranks: allgather needs .* \(--memory allows", done.stderr),
+           f"not listed as skipped: {done.stderr}")
+    done = bench(cache, *arguments, "ring,auto", "--memory", "1")
+    expect(done.returncode == 2 and "auto on 4 ranks: no schedule fits" in done.stderr,
+           f"nothing fits: exit {done.returncode}: {done.stderr}")
+
+
+def check_infinite(cache):
+    """An error that is not finite is null in JSON, inf in the table."""
+    arguments = [*SHAPE, "--schedule", "ring", "--scale", "1e39", "-c", "-q"]
+    row = json.loads(bench(cache, *arguments, "--json").stdout)[0]
+    expect((row["ok"], row["max_error"]) == (False, None), f"not wrong without bounds: {row}")
+    done = bench(cache, *arguments)
+    head, _, cells = ([cell.strip() for cell in line.split("|")] for line in done.stdout.splitlines())
+    expect(done.returncode == 1 and cells[head.index("error")] == "inf", f"the table shows {done.stdout}")
+
+
 def check_kernels(cache):
     rows = rows_of(cache, "--kernel", "all", "--seq", "64,96", "--heads", "2", "--head-dim", "16", "-n", "1")
     kinds = [(row["kernel"], row["seq"], row["pass"], row["coverage"]) for row in rows]
@@ -147,7 +174,8 @@ def check_calibration(cache):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for check in (check_rows, check_order, check_forms, check_gates, check_kernels, check_calibration):
+    for check in (check_rows, check_order, check_forms, check_gates, check_memory, check_infinite, check_kernels,
+                  check_calibration):
         check(folder)
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)

@@ -33,7 +33,8 @@ INCLUDES = {
     "backends/nccl": [r"backends/cuda/"],        # the edges across backends: its event,
     "backends/cudnn": [r"backends/cuda/", r"kernels/cuda/"],  # and what it computes with
     "cli": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
-    "cli/step": [r"kernels/dense/"],             # what surrounds the attention in a training step
+    "cli/step": [r"kernels/dense/",              # what surrounds the attention in a training step,
+                 r"cli/values\.hpp$"],           # and how sizes are written
     "tests": [r"."],
 }
 

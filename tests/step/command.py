@@ -114,6 +114,9 @@ def predicted():
                             "1K", "--ranks", "8", "--checkpoint", "layer", "--json").stdout)
     assert deep["attention_forwards"] == 2 * layers
     assert plan("--step", "llama-7b", "--seq", "1K", "--heads", "3").returncode == 2
+    one, other = (plan("--step", f"layers=4,{sizes},heads=16", "--machine", "dgx-a100x2", "--seq", "1K", "--ranks", "2")
+                  for sizes in ("hidden=2K,vocab=32K", "vocab=32768,hidden=2048"))
+    assert one.returncode == 0 and one.stdout == other.stdout, (one, other)
 
     # What does not apply is skipped, and the rest is sorted, best first.
     done = plan("--step", "gpt-760m", "--machine", "dgx-h100x8", "--seq", "8K", "--ranks", "64,8", "--schedule",
