@@ -237,10 +237,9 @@ void add_kernels(CLI::App& app, BenchOptions& options) {
     for (const std::string& name : names) parse_word(option, name, words);
     return names;
   };
-  auto* const kernel = add_value(
-      app, "--kernel", options.kernels, parse_kernels,
-      fmt::format("Single kernels on all cores, tiles of --seq tokens: {}, all", fmt::join(kernel_names(), ", ")),
-      "NAMES");
+  auto* const kernel =
+      add_value(app, "--kernel", options.kernels, parse_kernels, "Single kernels on all cores, tiles of --seq tokens",
+                "all|" + some_of(kernel_names()));
   for (const CLI::Option* const option : app.get_options()) {
     static constexpr std::array<std::string_view, 13> honoured = {
         "--help",    "--seq",      "--heads",         "--kv-heads", "--head-dim", "--value-dim", "--dtype",
@@ -265,8 +264,10 @@ Command add_bench_command(CLI::App& root) {
   add_seed_option(*app, request.problem);
   add_schedule_options(*app, request.schedule, Several::yes);
   add_launch_options(*app, request.launch);
-  app->get_option("--bootstrap")->description("inproc: ranks that are measured are threads of this process");
-  app->get_option("--transport")->description("inproc, for the same reason");
+  app->get_option("--bootstrap")
+      ->type_name("inproc")
+      ->description("inproc: ranks that are measured are threads of this process");
+  app->get_option("--transport")->type_name("inproc")->description("inproc, for the same reason");
   app->add_flag("--backward", request.backward, "Forward, then backward");
   add_value(*app, "-n", request.runs, parse_runs, "Measured runs (default 10)", "N");
   add_value(*app, "-w", request.warmups, parse_runs, "Runs before them (default 2)", "N");
@@ -279,7 +280,8 @@ Command add_bench_command(CLI::App& root) {
   const auto parse_form = [](std::string_view option, std::string_view text) {
     return static_cast<BenchForm>(parse_word(option, text, forms));
   };
-  auto* const form = add_value(*app, "-o", options->form, parse_form, "As md|csv|json (default md)", "md|csv|json");
+  auto* const form =
+      add_value(*app, "-o", options->form, parse_form, "As Markdown, CSV or JSON (default md)", one_of(forms));
   app->add_flag("--json", options->json, "As a JSON array: -o json")->excludes(form);
   add_kernels(*app, *options);
   return {app, [app, options] {

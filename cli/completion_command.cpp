@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include "command.hpp"
 #include "completion_scripts.hpp"
+#include "option.hpp"
 #include "output.hpp"
 #include "values.hpp"
 
@@ -22,7 +23,7 @@ constexpr std::string_view shell_names[] = {shells[0].name, shells[1].name, shel
 Command add_completion_command(CLI::App& root) {
   auto* const app = root.add_subcommand("completion", "A completion script for a shell");
   const auto shell = std::make_shared<std::string>();
-  app->add_option("shell", *shell, "Which shell")->type_name("bash|zsh|fish")->required();
+  app->add_option("shell", *shell, "Which shell")->type_name(one_of(shell_names))->required();
   return {app, [&root, shell] {
             print(shells[parse_word("shell", *shell, shell_names)].script(option_tree(root)));
             return Outcome::fine;

@@ -57,13 +57,11 @@ void add_meeting_options(CLI::App& app, LaunchOptions& options) {
     if (seconds <= 0) refuse(fmt::format("{} {} (nothing is that fast) give seconds above 0", option, text));
     return seconds;
   };
-  add_value(
-      app, "--transport", options.transport, parse_transport,
-      "What carries messages: inproc between threads; ucx, nccl, nccl+ucx between processes (default: best usable)",
-      "NAME");
+  add_value(app, "--transport", options.transport, parse_transport,
+            "What carries messages: inproc between threads; the others between processes (default: best usable)",
+            "inproc|ucx|nccl|nccl+ucx");
   add_value(app, "--bootstrap", options.bootstrap, bootstrap_of,
-            "How ranks find each other: inproc, pmix, torchrun, slurm, file:PATH (default: from the environment)",
-            "NAME");
+            "How ranks find each other (default: from the environment)", "inproc|pmix|torchrun|slurm|file:PATH");
   add_value(app, "--timeout", options.timeout_s, parse_timeout,
             "Longest time without progress of an awaited rank; computing is progress (default 60)", "SECONDS");
 }
@@ -80,13 +78,13 @@ void add_launch_options(CLI::App& app, LaunchOptions& options) {
   const auto parse_backend = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::device, option, text);
   };
-  add_value(app, "--backend", options.backend, parse_backend,
-            "What computes: kokkos, reference, cuda (default: best usable)", "NAME");
+  add_value(app, "--backend", options.backend, parse_backend, "What computes (default: best usable)",
+            "kokkos|reference|cuda");
   const auto parse_provider = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::provider, option, text);
   };
   add_value(app, "--provider", options.provider, parse_provider,
-            "Whose kernels compute on GPUs: own, or cudnn for forward passes (default own)", "NAME");
+            "Whose kernels compute on GPUs; cudnn: in forward passes (default own)", "own|cudnn");
   app.add_flag("--deterministic", options.deterministic,
                "Gradients have the same bits in every run, on GPUs too, where that takes longer");
   add_threads_option(app, options);

@@ -68,16 +68,14 @@ std::string name_of(const MaskOptions& options, const Mask& mask) {
 }  // namespace
 
 void add_mask_options(CLI::App& app, MaskOptions& options) {
-  add_value(app, "--mask", options.mask, as_text,
-            "full, causal, prefix:K, block-causal:B or FILE.json, a list of bands (default causal)", "MASK");
+  add_value(app, "--mask", options.mask, as_text, "Which keys a query sees; a file lists bands (default causal)",
+            "full|causal|prefix:K|block-causal:B|FILE.json");
   add_value(app, "--window", options.window, parse_window, "Keys seen before and after a query; -1: all", "L,R");
   add_value(app, "--sinks", options.sinks, parse_size, "First keys that stay visible outside the window", "SIZE");
   add_value(app, "--cu-seqlens", options.cu_seqlens, as_text,
             "Where packed documents end: 0,11,12,37, or @NAME of the input file", "LIST");
   add_value(app, "--documents", options.documents, parse_corpus,
-            fmt::format("Packed documents as a corpus has them, drawn with the seed: {}",
-                        fmt::join(document_corpora(), ", ")),
-            "NAME");
+            "Packed documents as a corpus has them, drawn with the seed", one_of(document_corpora()));
 }
 
 Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed, const NamedIntegers& named) {

@@ -1,6 +1,8 @@
 #pragma once
 /// An option whose text one function takes apart.
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
@@ -22,7 +24,7 @@ inline const std::string& not_empty(std::string_view option, const std::string& 
 /// outlive the app.
 template <class T, class Parse>
 CLI::Option* add_value(CLI::App& app, const std::string& names, T& into, Parse parse, const std::string& help,
-                       const char* kind) {
+                       const std::string& kind) {
   const std::string name = names.substr(names.rfind(',') + 1);
   return app
       .add_option_function<std::string>(
@@ -32,6 +34,17 @@ CLI::Option* add_value(CLI::App& app, const std::string& names, T& into, Parse p
           },
           help)
       ->type_name(kind);
+}
+
+/// "a|b|c": one of `words`, as help shows it and completions offer it.
+template <class Words>
+std::string one_of(const Words& words) {
+  return fmt::format("{}", fmt::join(words, "|"));
+}
+/// "a|b|c[,...]": a list of them.
+template <class Words>
+std::string some_of(const Words& words) {
+  return one_of(words) + "[,...]";
 }
 
 /// What one command says more of an option that several have.

@@ -8,14 +8,15 @@ namespace {
 
 bool is_word(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-';
+    return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-' || c == '+';
   });
 }
 
-/// "a|b|c" as its words; nothing where one of them stands for something else ("prefix:K", "FILE").
+/// "a|b|c" or "a|b|c[,...]" as its words, without those that stand for something else ("file:PATH"); nothing where it
+/// may be a file, which shells complete by themselves.
 std::vector<std::string> choices_of(const std::string& value) {
-  std::vector<std::string> choices = CLI::detail::split(value, '|');
-  if (choices.size() < 2) return {};
+  std::vector<std::string> choices = CLI::detail::split(value.substr(0, value.find("[,")), '|');
+  if (choices.size() < 2 || value.find("FILE") != value.npos) return {};
   std::erase_if(choices, [](const std::string& choice) { return !is_word(choice); });
   return choices;
 }

@@ -156,7 +156,7 @@ Command add_plan_command(CLI::App& root) {
     return static_cast<RouteKinds>(parse_word(option, text, route_words));
   };
   add_value(*app, "--routes", options->request.routes, parse_routes,
-            "routed: messages follow nodes; straight: from owner to user; both (default routed)", "KIND");
+            "routed: messages follow nodes; straight: from owner to user (default routed)", one_of(route_words));
   exclude_others(*app,
                  *add_value(*app, "--paper", options->paper, as_text,
                             fmt::format("A paper's figures beside ours: {}", fmt::join(paper_names(), ", ")), "NAME"));

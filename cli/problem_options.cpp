@@ -66,8 +66,8 @@ void add_problem_options(CLI::App& app, ProblemOptions& options, Several seq) {
   add_value(app, "--kv-heads", options.kv_heads, parse_positive, "Key and value heads (default: --heads)", "SIZE");
   add_value(app, "--head-dim", options.head_dim, parse_positive, "Elements of a head", "SIZE");
   add_value(app, "--value-dim", options.value_dim, parse_positive, "The same of values (default: --head-dim)", "SIZE");
-  add_value(app, "--dtype", options.dtype, parse_dtype, "Computed with: fp32, bf16, fp16, fp64 (default fp32)", "TYPE");
-  add_value(app, "--wire", options.wire, parse_wire, "Partials travel as fp32 or bf16 (default fp32)", "TYPE");
+  add_value(app, "--dtype", options.dtype, parse_dtype, "Computed with (default fp32)", one_of(dtype_names));
+  add_value(app, "--wire", options.wire, parse_wire, "Partials travel as (default fp32)", one_of(wire_names));
   add_value(app, "--scale", options.scale, parse_scale, "Of scores (default 1/sqrt(head-dim))", "NUMBER");
   add_mask_options(app, options.mask);
 }

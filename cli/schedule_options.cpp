@@ -49,8 +49,8 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
   };
   add_value(app, "--schedule", options.schedules, parse_schedules, schedule_help(several, options.schedules.front()),
             several == Several::yes ? "NAMES" : "NAME");
-  add_value(app, "--mode", options.mode, parse_mode, "overlapped, serial or gathered (default: the schedule's own)",
-            "MODE");
+  add_value(app, "--mode", options.mode, parse_mode, "When messages travel (default: the schedule's own)",
+            one_of(mode_names));
   add_value(app, "--ranks", options.ranks, parse_ranks,
             options.ranks == std::vector<std::int64_t>{1} ? "Ranks that share the sequence (default 1)"
                                                           : "Ranks that share the sequence",

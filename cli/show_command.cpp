@@ -117,8 +117,8 @@ Command add_show_command(CLI::App& root) {
                                   "A schedule that show printed as JSON, proved before it is shown", "FILE");
   exclude_others(*app, *program);
   add_value(*app, "--format", options->format, parse_format,
-            "text (rows ranks, columns steps), json, svg (a predicted timeline) or trace (the same for Perfetto)",
-            "NAME");
+            "text: rows ranks, columns steps; svg: a predicted timeline; trace: the same for Perfetto (default text)",
+            one_of(format_names));
   add_machine_option(*app, options->schedule);
   return {app, [options] { return show(*options); }};
 }

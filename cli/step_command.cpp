@@ -186,10 +186,10 @@ void add_model_options(CLI::App& app, StepOptions& options) {
   add_value(app, "--kv-heads", options.kv_heads, parse_positive, "Key and value heads (default: --heads)", "SIZE");
 }
 
-std::string checkpoint_help() {
-  std::string help = "What is kept from forward to backward (default attention-output):";
-  for (const auto& policy : step::checkpoint_policies()) help += " " + std::string(policy.name);
-  return help;
+std::vector<std::string_view> policy_names() {
+  std::vector<std::string_view> names;
+  for (const auto& policy : step::checkpoint_policies()) names.emplace_back(policy.name);
+  return names;
 }
 
 }  // namespace
@@ -203,7 +203,8 @@ Command add_step_command(CLI::App& root) {
   const auto parse_seed = [](std::string_view option, std::string_view text) { return parse_size(option, text); };
   add_model_options(*app, *options);
   add_value(*app, "--steps", options->steps, parse_steps, "Training steps (default 1)", "N");
-  add_value(*app, "--checkpoint", options->checkpoint, as_text, checkpoint_help(), "POLICY");
+  add_value(*app, "--checkpoint", options->checkpoint, as_text,
+            "What is kept from forward to backward (default attention-output)", one_of(policy_names()));
   add_value(*app, "--text", options->text, as_text, "Trains on the bytes of this file (default: random tokens)",
             "FILE");
   add_value(*app, "--seed", options->seed, parse_seed, "Of weights, random tokens and drawn documents (default 0)",

@@ -216,11 +216,12 @@ void add_step_plan_options(CLI::App& app, StepPlanOptions& options) {
        {"--heads", "--kv-heads", "--head-dim", "--value-dim", "--seq-kv", "--scale", "--backward", "--routes"}) {
     model->excludes(app.get_option(answered));
   }
-  add_value(app, "--checkpoint", options.policies, parse_policies, "Policies of the step (default: all)", "POLICIES")
+  add_value(app, "--checkpoint", options.policies, parse_policies, "Policies of the step (default: all)",
+            some_of(policies_of({})))
       ->needs(model);
   add_value(app, "--state", options.state, parse_state,
             "Weights and moments: sharded over ranks, or replicated as distattn step has them (default sharded)",
-            "KIND")
+            one_of(state_words))
       ->needs(model);
 }
 

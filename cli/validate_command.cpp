@@ -280,7 +280,8 @@ Command add_validate_command(CLI::App& root) {
   options->schedule.ranks.clear();  // 1 to 8
   add_problem_options(*app, options->problem, Several::yes);
   app->remove_option(app->get_option("--mask"));
-  add_value(*app, "--mask", options->masks, parse_list, "full, causal, prefix:K, block-causal:B, FILE.json", "MASKS");
+  add_value(*app, "--mask", options->masks, parse_list, "Which keys a query sees; a file lists bands",
+            "full|causal|prefix:K|block-causal:B|FILE.json[,...]");
   add_seed_option(*app, options->problem);
   add_schedule_options(*app, options->schedule, Several::yes);
   add_to_help(*app, "--ranks", " (default 1 to 8)");
@@ -290,7 +291,7 @@ Command add_validate_command(CLI::App& root) {
                 std::string(" (default: several, or ") + usual + " where some shape, type or mask is given)");
   }
   add_value(*app, "--backend", options->backends, parse_backends, "What computes (default: all that are usable)",
-            "NAMES");
+            "kokkos|reference|cuda[,...]");
   add_threads_option(*app, options->launch);
   add_meeting_options(*app, options->launch);
   app->add_flag("--backward", options->backward, "Both passes, as always here");

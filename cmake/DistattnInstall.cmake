@@ -147,7 +147,7 @@ function(distattn_install_cli_documents)
     cmake_path(GET file PARENT_PATH folder)
     file(MAKE_DIRECTORY "${folder}")
     add_custom_command(OUTPUT "${file}" COMMAND distattn_cli ${arguments} > "${file}" VERBATIM
-      COMMENT "Writing ${CMAKE_MATCH_1}")
+      DEPENDS distattn_cli COMMENT "Writing ${CMAKE_MATCH_1}")
     list(APPEND written "${file}")
   endforeach()
   add_custom_target(distattn_cli_documents ALL DEPENDS ${written})

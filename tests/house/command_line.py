@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 
-from house import BUILD, SOURCE, expect, run_well
+from house import BUILD, SOURCE, expect, run, run_well
 
 DISTATTN = BUILD / "bin/distattn"
 
@@ -80,6 +80,12 @@ for kind in ("backends", "transports", "bootstraps"):
 manual = run_well(DISTATTN, "manual")
 sections = {name: body for name, body in re.findall(r"^\.SS distattn (\S+)\n(.*?)(?=^\.S[SH])", manual, re.M | re.S)}
 expect(set(sections) == set(tree) - {""}, f"the manual describes {sorted(sections)}")
+for document, command in (("man/man1/distattn.1", ["manual"]),
+                          ("bash-completion/completions/distattn", ["completion", "bash"])):
+    if (BUILD / "share" / document).exists():
+        expect((BUILD / "share" / document).read_text() == run_well(DISTATTN, *command), f"{document} is not of this build")
+    else:
+        print(f"{document} was not built: not compared")
 for name, options in tree.items():
     text = sections[name] if name else manual
     missing = {option for option in options if f"\\fB{option}\\fR".replace("-", "\\-") not in text}
@@ -106,5 +112,21 @@ for name, options in tree.items():
         missing = {o for o in options if (spelled[o] if shell == "fish" else f"'{o}[") not in scripts[shell]}
         expect(not missing, f"{shell}'s completion lacks {sorted(missing)}")
 expect(bash_offers(scripts["bash"], "distattn completion z") == {"zsh"}, "bash does not complete a word")
+offers = {"--dtype": {"fp64", "fp32", "bf16", "fp16"}, "--wire": {"fp32", "bf16"}, "--mode": {"overlapped", "serial", "gathered"},
+          "--documents": {"pile", "prolong64k", "prolong512k"}}
+for kind in ("backend", "transport", "bootstrap", "provider"):
+    offers["--" + kind] = {info["name"] for info in json.loads(run_well(DISTATTN, "info", "--json"))[kind + "s"]} - {"file"}
+for command, some in {"run": offers, "show": {"--format": {"text", "json", "svg", "trace"}},
+                      "step": {"--checkpoint": {"none", "layer", "attention-output", "attention-output-host"}},
+                      "plan": {"--checkpoint": {"none", "layer", "attention-output", "attention-output-host"},
+                               "--state": {"replicated", "sharded"}, "--routes": {"routed", "straight", "both"}},
+                      "bench": {"--kernel": {"all", "attend", "attend-variants", "merge", "copy"},
+                                "-o": {"md", "csv", "json"}}}.items():
+    for option, choices in some.items():
+        offered = bash_offers(scripts["bash"], f"distattn {command} {option} ''")
+        expect(offered == choices, f"bash offers {sorted(offered)} after {command} {option}, not {sorted(choices)}")
+        for choice in choices:  # one that help shows is one that is taken
+            done = run(DISTATTN, command, option, choice)
+            expect(f"{option} {choice} (unknown)" not in done.stdout, f"{command} {option} {choice}: {done.stdout}")
 expect("info" in bash_offers(scripts["bash"], "distattn in"), "bash does not complete a command")
 print(f"{len(tree) - 1} commands, {sum(map(len, tree.values()))} options, {ran} examples")
