@@ -72,7 +72,6 @@ void ControlChannel::abort(const Error& error) noexcept {
   {
     const std::scoped_lock lock(mutex_);
     fail({rank_, error.kind(), error.what()});
-    flush();
     wake();
   }
 }
@@ -95,6 +94,7 @@ void ControlChannel::fail(Failure failure) {
   payload.value(failure_->kind);
   payload.bytes(std::as_bytes(std::span(failure_->message)));
   for (Connection& peer : peers_) peer.queue(FrameKind::failure, payload.done());
+  flush();  // now: the listener is called on the thread that else sends, and may take its time
   changed_.notify_all();
 }
 
@@ -121,6 +121,18 @@ bool ControlChannel::hears() const noexcept {
 
 bool ControlChannel::lead_is_silent() const { return !leads() && Clock::now() - heard_from_lead_ > 3 * interval_; }
 
+/// A peer that waits for this rank in turn is as silent as the one that keeps both of them waiting, which is not to be
+/// blamed while it works.
+Rank ControlChannel::check_any(std::span<const Rank> peers, Clock::time_point since) {
+  const std::scoped_lock lock(mutex_);
+  const auto progress = [&](Rank peer) { return liveness_.progress(liveness_.culprit(peer, rank_)); };
+  const auto earlier = [&](Rank a, Rank b) { return progress(a) < progress(b); };
+  const Rank latest = *std::max_element(peers.begin(), peers.end(), earlier);
+  const bool goes_on = !failure_ && !lead_is_silent() && Clock::now() - std::max(since, progress(latest)) <= timeout_;
+  if (!goes_on) check_held(*std::min_element(peers.begin(), peers.end(), earlier), since);
+  return latest;
+}
+
 void ControlChannel::check_held(Rank peer, Clock::time_point since) {
   if (failure_) throw_failure();
   const auto now = Clock::now();
@@ -136,7 +148,6 @@ void ControlChannel::check_held(Rank peer, Clock::time_point since) {
                     "it is only slow",
                     culprit, duration<double>(timeout_).count(),
                     step < 0 ? "no step of it was known yet" : fmt::format("it was in step {}", step), rank_, peer)});
-  flush();
   wake();
   throw_failure();
 }

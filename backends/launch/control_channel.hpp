@@ -37,6 +37,7 @@ class ControlChannel final : public Control {
   void awaiting(Lane lane, Rank peer) noexcept override { awaited(lane) = peer; }
   void arrived(Lane lane) noexcept override;
   void check(Rank peer, Clock::time_point since) override;
+  Rank check_any(std::span<const Rank> peers, Clock::time_point since) override;
   bool hears() const noexcept override;
   void abort(const Error& error) noexcept override;
   void on_failure(std::function<void(const Error&)> listener) override;

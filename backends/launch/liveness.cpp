@@ -12,11 +12,12 @@ void Liveness::told(Rank rank, const Status& status, Clock::time_point progress)
   ranks_[static_cast<std::size_t>(rank)] = {status, progress};
 }
 
-Rank Liveness::culprit(Rank rank) const {
+Rank Liveness::culprit(Rank rank, Rank asking) const {
   Rank at_fault = rank;
   for (std::size_t hops = 0; hops < ranks_.size(); ++hops) {
     const Rank next = at(at_fault).status.awaiting;
     if (next < 0 || next >= static_cast<Rank>(ranks_.size())) return at_fault;
+    if (next == asking) return rank;
     at_fault = next;
   }
   return rank;

@@ -29,8 +29,8 @@ class Liveness {
   Clock::time_point progress(Rank rank) const { return at(rank).progress; }
 
   /// Follows who awaits whom from `rank` to one that works or is silent. A ring of ranks that await each other is
-  /// nobody's fault but `rank`'s.
-  Rank culprit(Rank rank) const;
+  /// nobody's fault but `rank`'s; nor is it another's where the way leads to `asking`.
+  Rank culprit(Rank rank, Rank asking = -1) const;
 
  private:
   struct Record {

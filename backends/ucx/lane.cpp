@@ -11,9 +11,32 @@ namespace {
 
 constexpr auto looking_interval = std::chrono::milliseconds(20);
 constexpr auto verdict_time = std::chrono::seconds(1);  // for the control channel to say whose fault it was
-constexpr int moves_of_a_stream = 16;                   // more than heartbeats of the network make in an interval
 
 constexpr int sender_bits = 24, due_bits = 20;
+
+/// Whether data flows, however slowly. A worker for which nothing comes does not move, unless a user lets UCX ask peers
+/// whether they live, every few seconds: looks at that are too few for a stream.
+class Stream {
+ public:
+  explicit Stream(Control::Clock::time_point now) : since_(now) {}
+
+  /// `moved`: since the last look.
+  bool flows(bool moved, Control::Clock::time_point now) {
+    constexpr int looks_at_a_stream = 3;
+    constexpr auto time = std::chrono::seconds(2);
+    if (moved) ++looks_;
+    const bool flows = looks_ == looks_at_a_stream;
+    if (flows || now - since_ > time) {
+      since_ = now;
+      looks_ = 0;
+    }
+    return flows;
+  }
+
+ private:
+  int looks_ = 0;  // at which it moved
+  Control::Clock::time_point since_;
+};
 
 }  // namespace
 
@@ -56,11 +79,20 @@ void ExchangeLane::check(Rank peer, Clock::time_point since) {
   }
 }
 
+Rank ExchangeLane::check_any(Clock::time_point since) {
+  try {
+    return control_.check_any(peers_, since);
+  } catch (const Error& error) {
+    throw seen_from_here(error);
+  }
+}
+
 void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, ucp_mem_h memory) {
   const std::scoped_lock lock(mutex_);
   list(exchange_.collect(step, buffers), memory);
+  if (count_ == 0) return;
   number_ = step.number;
-  if (count_ > 0) await(messages_[0].peer, messages_[0].outgoing);
+  await_next(0);
   try {
     post(step);
     wait(step);
@@ -79,9 +111,11 @@ bool ExchangeLane::serve() {
 void ExchangeLane::list(std::span<const Packet> packets, ucp_mem_h memory) {
   if (messages_.size() < packets.size()) messages_.resize(packets.size());
   count_ = packets.size();
+  peers_.clear();
   for (std::size_t i = 0; i < count_; ++i) {
     Message& message = messages_[i];
     message.peer = packets[i].peer;
+    peers_.push_back(message.peer);
     message.outgoing = packets[i].outgoing;
     message.bytes = packets[i].bytes;
     message.done = false;
@@ -119,44 +153,61 @@ void ExchangeLane::post(const Step& step) {
 
 void ExchangeLane::wait(const Step& step) {
   auto since = Clock::now(), looked = since;
+  Stream stream(since);
   std::size_t next = 0;  // all before it are done
-  int moves = 0;
+  bool moved = false;
   idle_.reset();
   while (true) {
     while (next < count_ && messages_[next].done) check_arrived(step, messages_[next++]);
     if (next == count_ && flushing_.done) break;
     if (worker_.progress()) {
-      ++moves;
+      moved = true;
       idle_.reset();
     } else {
       idle_.wait();
     }
-    if (next < count_ && messages_[next].peer != awaited_) await(messages_[next].peer, messages_[next].outgoing);
-    if (ended_.load(std::memory_order_relaxed)) check(messages_[std::min(next, count_ - 1)].peer, since);
+    await_next(next);
+    if (ended_.load(std::memory_order_relaxed)) check(awaited_, since);
     if (Clock::now() - looked < looking_interval) continue;
     looked = Clock::now();
-    if (std::exchange(moves, 0) > moves_of_a_stream) {
+    if (stream.flows(std::exchange(moved, false), looked)) {
       await(-1);
       since = looked;
-    } else if (next < count_) {
-      check(messages_[next].peer, since);
-      look_around(step, messages_[next]);
+    } else {
+      look(step, next, since);
     }
+  }
+  if (flushing_.status != UCS_OK) {
+    fail_connection(step, worker_.failed_peer() >= 0 ? worker_.failed_peer() : peers_.front(), flushing_.status);
   }
   await(-1);
   finish();
 }
 
-/// Endpoints that have failed, and messages that say that the sender is in another step. Senders do not run ahead: a
-/// later message of a rank that owes this one an earlier message will never be asked for.
-void ExchangeLane::look_around(const Step& step, const Message& awaited) {
-  if (worker_.failed_peer() >= 0) {
-    Message broken;
-    broken.peer = worker_.failed_peer();
-    broken.outgoing = true;
-    fail(step, broken, fmt::format("the connection broke: {}", ucs_status_string(worker_.failure())));
+/// Says which message is awaited; behind the last, of which peer it is not known whether it takes what it is sent.
+void ExchangeLane::await_next(std::size_t next) {
+  if (next < count_) {
+    const Message& message = messages_[next];
+    if (message.peer != awaited_ || message.outgoing != awaited_outgoing_) await(message.peer, message.outgoing);
+  } else if (awaited_ < 0 || !awaited_outgoing_) {
+    await(peers_.front(), true);
   }
-  if (awaited.outgoing) return;
+}
+
+/// Whether what is awaited, the message `next` or that all have left, can still be had.
+void ExchangeLane::look(const Step& step, std::size_t next, Clock::time_point since) {
+  if (next < count_) {
+    check(messages_[next].peer, since);
+  } else {
+    await(check_any(since), true);
+  }
+  if (worker_.failed_peer() >= 0) fail_connection(step, worker_.failed_peer(), worker_.failure());
+  if (next < count_ && !messages_[next].outgoing) look_for_other_steps(step, messages_[next]);
+}
+
+/// Messages that say that the sender is in another step. Senders do not run ahead: a later message of a rank that owes
+/// this one an earlier message will never be asked for.
+void ExchangeLane::look_for_other_steps(const Step& step, const Message& awaited) {
   constexpr std::uint64_t of_sender = (std::uint64_t{1} << sender_bits) - 1;
   std::uint64_t found = 0;
   if (!worker_.unexpected(static_cast<std::uint64_t>(awaited.peer), of_sender, found) || awaited.done) return;
@@ -182,6 +233,13 @@ void ExchangeLane::finish() {
 
 std::string ExchangeLane::edge(Rank peer, bool outgoing) const {
   return outgoing ? fmt::format("edge {} -> {}", rank_, peer) : fmt::format("edge {} -> {}", peer, rank_);
+}
+
+void ExchangeLane::fail_connection(const Step& step, Rank peer, ucs_status_t status) {
+  Message broken;
+  broken.peer = peer;
+  broken.outgoing = true;
+  fail(step, broken, fmt::format("the connection broke: {}", ucs_status_string(status)));
 }
 
 /// The network notices a death at about the same time as the control channel, which knows more about it: also whether

@@ -43,11 +43,15 @@ class ExchangeLane {
   void list(std::span<const Packet> packets, ucp_mem_h memory);
   void post(const Step& step);
   void wait(const Step& step);
-  void look_around(const Step& step, const Message& awaited);
+  void await_next(std::size_t next);
+  void look(const Step& step, std::size_t next, Clock::time_point since);
+  void look_for_other_steps(const Step& step, const Message& awaited);
   void check_arrived(const Step& step, const Message& message);
   void check(Rank peer, Clock::time_point since);
+  Rank check_any(Clock::time_point since);
   void await(Rank peer, bool outgoing = false);
   void finish();
+  [[noreturn]] void fail_connection(const Step& step, Rank peer, ucs_status_t status);
   [[noreturn]] void fail(const Step& step, const Message& message, const std::string& why);
   std::string edge(Rank peer, bool outgoing) const;
   std::uint64_t tag(const Step& step, Rank sender) const;
@@ -60,6 +64,7 @@ class ExchangeLane {
   Exchange exchange_;
   std::vector<Message> messages_;  // of the step; those in use come first
   std::size_t count_ = 0;
+  std::vector<Rank> peers_;  // of these messages
   Message flushing_;
   Idle idle_;
   std::atomic<bool> ended_{false};

@@ -70,8 +70,9 @@ def line_of(process, seconds=20):
 
 def in_a_step(kind, pass_name, happen=lambda victim: None, **how):
     """A rank says when it fails in a step; `happen` does what it cannot do to itself."""
-    victim = random.randrange(RANKS)
-    fault = f"{kind} {pass_name} {random.randint(1, 3)} {random.randint(1, 12)}"
+    one_way = pass_name == "one-way"
+    victim = RANKS - 1 if one_way else random.randrange(RANKS)  # the last: who sends to it waits for nothing else
+    fault = f"{kind} {pass_name} {1 if one_way else random.randint(1, 3)} {random.randint(1, 12)}"
     faults = {rank: {"DISTATTN_FAULT": fault if rank == victim else f"{kind} {pass_name}"} for rank in range(RANKS)}
     processes = start_ranks(RANKS, TIMEOUT_S, program=FAULTY_RANK, only=faults, **how)
     moment = line_of(processes[victim])
@@ -184,6 +185,7 @@ MATRIX = [
     ("SIGSTOP", "before start", ("tcp", "shm"), IN_TIME_S, lambda t: before_the_start("stop", t)),
     ("SIGSTOP", "forward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("stop", "forward", **TRANSPORTS[t])),
     ("SIGSTOP", "backward step", ("tcp", "shm"), IN_TIME_S, lambda t: in_a_step("stop", "backward", **TRANSPORTS[t])),
+    ("SIGSTOP", "sent to, only", ("tcp",), IN_TIME_S, lambda t: in_a_step("stop", "one-way", **TRANSPORTS[t])),
     ("link down", "before start", ("tcp",), IN_TIME_S, lambda _: link_down()),
     ("link down", "first message", ("tcp",), IN_TIME_S, lambda _: link_down("start")),
     ("link down", "forward step", ("tcp",), IN_TIME_S, lambda _: link_down("forward")),

@@ -1,7 +1,8 @@
 /// A rank that computes forward and backward for ever, until it or another one fails: DISTATTN_FAULT says who fails how
 /// and where, as "throw forward 3 20": in the kernels of step 3 of the 20th forward pass. It prints the moment. A fault
 /// other than kill, stop and throw is left to whoever reads that: "link start", to all ranks, leaves time for it before
-/// anything is sent.
+/// anything is sent. With "one-way" in the place of a pass, to all ranks, there are forward passes alone, in which each
+/// rank sends to the next and the first one only sends.
 
 #include <signal.h>
 #include <unistd.h>
@@ -16,6 +17,7 @@
 
 #include "distattn/attention.hpp"
 #include "distattn/launch.hpp"
+#include "distattn/mask.hpp"
 #include "distattn/registry.hpp"
 
 namespace distattn::test {
@@ -77,29 +79,34 @@ class FaultyDevice final : public Device {
 };
 
 void compute(Transport& transport) {
+  Fault fault = fault_here();
+  const bool one_way = fault.pass == "one-way";
+  if (one_way) fault.pass = "forward";
+  const int heads = one_way ? 1 : 4, dim = one_way ? 16 : 32;  // small messages leave before they are asked for
   Problem problem;
-  problem.seq_q = problem.seq_kv = 256;
-  problem.heads = problem.kv_heads = 4;
-  problem.head_dim = problem.value_dim = 32;
-  const Fault fault = fault_here();
+  problem.seq_q = problem.seq_kv = one_way ? 96 : 256;
+  problem.heads = problem.kv_heads = heads;
+  problem.head_dim = problem.value_dim = dim;
+  if (one_way) problem.mask = causal_mask();
   if (fault.pass == "start") {
     fail(fault);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
   FaultyDevice device(make_device("reference", {1, transport.size()}), fault);
   AttentionOptions options;
-  options.schedule = "zigzag-ring";
-  options.backward = true;
+  options.schedule = one_way ? "ring" : "zigzag-ring";
+  options.backward = !one_way;
   Attention attention(problem, options, device, transport);
   const auto tokens = static_cast<std::int64_t>(attention.query_positions().size());
-  std::vector<float> in(static_cast<std::size_t>(tokens * 4 * 32), 0.5f), lse(static_cast<std::size_t>(tokens * 4));
-  std::vector<float> o(in.size()), dq(in.size()), dk(in.size()), dv(in.size());
-  const auto view = [&](std::vector<float>& values) { return dense_view(values.data(), 1, tokens, 4, 32); };
-  const Bindings bindings{view(in), view(in), view(in), view(o), statistics_view(lse.data(), 1, 4, tokens),
+  std::vector<float> in(static_cast<std::size_t>(tokens * heads * dim), 0.5f);
+  std::vector<float> lse(static_cast<std::size_t>(tokens * heads)), o(in.size());
+  std::vector<float> dq(in.size()), dk(in.size()), dv(in.size());
+  const auto view = [&](std::vector<float>& values) { return dense_view(values.data(), 1, tokens, heads, dim); };
+  const Bindings bindings{view(in), view(in), view(in), view(o), statistics_view(lse.data(), 1, heads, tokens),
                           view(in), view(dq), view(dk), view(dv)};
   while (true) {
     attention.forward(bindings);
-    attention.backward(bindings);
+    if (!one_way) attention.backward(bindings);
   }
 }
 

@@ -12,59 +12,20 @@
 #include <limits>
 #include <thread>
 
-#include "backends/launch/bootstrap.hpp"
-#include "backends/launch/handshake.hpp"
 #include "backends/launch/launcher.hpp"
 #include "backends/launch/meeting_file.hpp"
 #include "catch.hpp"
 #include "distattn/error.hpp"
 #include "distattn/registry.hpp"
+#include "launch/threads_meet.hpp"
 
 using namespace distattn;
 using namespace distattn::backends::launch;
+using test::messages_of;
+using test::patience_s;
+using test::Port;
 
 namespace {
-
-constexpr double patience_s = 20;  // where nothing is to time out
-
-/// What `body` threw on each rank; empty: nothing.
-std::vector<std::string> messages_of(int ranks, const std::function<void(Rank)>& body) {
-  std::vector<std::string> messages(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (Rank rank = 0; rank < ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      try {
-        body(rank);
-      } catch (const std::exception& error) {
-        messages[static_cast<std::size_t>(rank)] = error.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return messages;
-}
-
-/// A port, a token and ranks that know both.
-struct Port {
-  Socket listener = std::move(*listen_on(0, Reach::this_machine));
-  std::string token = draw_token();
-  int ranks;
-  double timeout_s;
-
-  explicit Port(int count, double timeout = patience_s) : ranks(count), timeout_s(timeout) {}
-  Place place(Rank rank) const { return {rank, ranks, rank, ranks}; }
-  Whereabouts where() const { return {{{"127.0.0.1", port_of(listener)}}, token}; }
-  std::unique_ptr<Bootstrap> meet(Rank rank) {
-    if (rank == 0) return std::make_unique<ProcessBootstrap>("test", place(0), listener, token, timeout_s);
-    return std::make_unique<ProcessBootstrap>(
-        "test", place(rank), [this] { return where(); }, timeout_s);
-  }
-  /// A rank that came, and then says nothing: stopped, as others see it.
-  Socket silent(Rank rank) {
-    return join_ranks(
-        place(rank), [this] { return where(); }, after_seconds(patience_s));
-  }
-};
 
 std::vector<std::byte> bytes_of_rank(Rank rank) {
   return std::vector<std::byte>(static_cast<std::size_t>(rank * 100003), static_cast<std::byte>(rank));
@@ -260,80 +221,4 @@ TEST_CASE("a rank of another number of ranks is turned away, and the others go o
   CHECK(messages[1] == "");
   CHECK((messages[2] == "" || messages[2].find("rank 2 of 3 is not expected") == 0 ||
          messages[2].find("rank 0 was not found") == 0));
-}
-
-TEST_CASE("the failure of one rank ends all, with the same words") {
-  Port port(3);
-  const auto messages = messages_of(3, [&](Rank rank) {
-    const auto bootstrap = port.meet(rank);
-    bootstrap->barrier();
-    if (rank == 1) {
-      bootstrap->control()->abort(Error(ErrorKind::usage, "rank 1: the file is empty"));
-    }
-    bootstrap->barrier();
-  });
-  for (const auto& message : messages) CHECK(message == "rank 1: the file is empty");
-}
-
-TEST_CASE("a listener hears of a failure at once") {
-  Port port(2);
-  std::atomic<bool> heard{false};
-  messages_of(2, [&](Rank rank) {
-    const auto bootstrap = port.meet(rank);
-    bootstrap->control()->on_failure([&](const Error& error) {
-      if (rank == 0) heard = std::string(error.what()).find("rank 1 ran out of paper") == 0;
-    });
-    bootstrap->barrier();
-    if (rank == 1) bootstrap->control()->abort(Error(ErrorKind::environment, "rank 1 ran out of paper"));
-    for (int i = 0; rank == 0 && i < 1000 && !heard; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    bootstrap->control()->on_failure(nullptr);
-  });
-  CHECK(heard);
-}
-
-TEST_CASE("a rank that is gone, and one that is silent, are named on all others") {
-  for (const bool gone : {true, false}) {
-    Port port(4, 0.6);
-    const auto messages = messages_of(4, [&](Rank rank) {
-      if (rank == 2) {
-        const Socket socket = port.silent(2);
-        if (!gone) std::this_thread::sleep_for(std::chrono::seconds(3));
-        return;
-      }
-      port.meet(rank)->barrier();
-    });
-    CAPTURE(gone);
-    for (const Rank rank : {0, 1, 3}) {
-      const std::string& message = messages[static_cast<std::size_t>(rank)];
-      CHECK(message.find(gone ? "rank 2 is gone" : "rank 2 made no progress for 0.6 s") == 0);
-    }
-  }
-}
-
-TEST_CASE("computing is progress, however long; awaiting a silent rank is not") {
-  Port port(3, 0.4);
-  const auto messages = messages_of(3, [&](Rank rank) {
-    if (rank == 2) {
-      const Socket socket = port.silent(2);
-      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
-      return;
-    }
-    const auto bootstrap = port.meet(rank);
-    Control& control = *bootstrap->control();
-    const auto since = Clock::now();
-    if (rank == 0) {  // works for longer than the timeout, then awaits the silent one
-      control.computing(4);
-      std::this_thread::sleep_for(std::chrono::milliseconds(900));
-      control.resting();
-      control.awaiting(Lane::near, 2);
-      for (const auto begin = Clock::now();;)
-        control.check(2, begin), std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    control.resting();  // awaits the working one all the time
-    control.awaiting(Lane::near, 0);
-    while (true) control.check(0, since), std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  });
-  for (const Rank rank : {0, 1}) {
-    CHECK(messages[static_cast<std::size_t>(rank)].find("rank 2 made no progress for 0.4 s") == 0);
-  }
 }

@@ -70,6 +70,8 @@ TEST_CASE("whoever keeps others waiting is found through those who wait") {
   liveness.heard(2, {2, -1, 6}, start);
   CHECK(liveness.culprit(0) == 2);
   CHECK(liveness.culprit(3) == 3);
+  CHECK(liveness.culprit(0, 3) == 2);
+  CHECK(liveness.culprit(0, 1) == 0);  // it waits for the one that asks
   liveness.heard(2, {2, 0, 6}, start);  // a ring: the rank that was asked about
   CHECK(liveness.culprit(1) == 1);
 }

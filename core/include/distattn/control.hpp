@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <span>
 
 #include "distattn/error.hpp"
 #include "distattn/types.hpp"
@@ -27,6 +28,12 @@ class Control {
   /// Throws the failure that ended the run, or Error(timeout) when `peer`, or the rank that it awaits in turn, has
   /// made no progress for the timeout, counted from `since` at the earliest. A timeout ends the run for all ranks.
   virtual void check(Rank peer, Clock::time_point since) = 0;
+  /// As check() where any of `peers`, of which there is one at least, may be the one that is awaited: throws
+  /// Error(timeout) when none of them has made progress. Returns the one that has made it last.
+  virtual Rank check_any(std::span<const Rank> peers, Clock::time_point since) {
+    for (const Rank peer : peers) check(peer, since);
+    return peers.front();
+  }
   /// Whether the failure of another rank would be heard at the moment; if not, whoever passes it on is in trouble.
   virtual bool hears() const noexcept { return true; }
   /// Ends the run of all ranks with `error`; the first such call of any rank counts.
