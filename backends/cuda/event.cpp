@@ -56,7 +56,7 @@ void wait_on_host(const Mark& mark, const Watch& watch) {
   constexpr std::chrono::microseconds pause(20);
   for (int round = 0;; ++round) {
     watch.look();
-    if (mark.passed()) return;
+    if (mark.passed()) return watch.over();
     if (round < busy_rounds) {
       std::this_thread::yield();
     } else {

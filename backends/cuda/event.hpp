@@ -21,6 +21,8 @@ class Watch {
   virtual bool ended() const = 0;
   /// Called again and again while somebody waits: throws why nothing more will come, if so.
   virtual void look() const = 0;
+  /// What was waited for has come.
+  virtual void over() const {}
 };
 
 /// Why a device or a transport has been told to end, seen by all of its events.

@@ -21,7 +21,13 @@ Communicator::Communicator(const Library& library, cuda::Driver& driver, const n
   }
 }
 
-Communicator::~Communicator() { abort(); }
+Communicator::~Communicator() {
+  if (finalized_ && comm_ != nullptr) {
+    library_.comm_destroy(comm_);
+  } else {
+    abort();
+  }
+}
 
 /// Returns when the last call has taken effect.
 void Communicator::settle(const char* what, const cuda::Watch& watch) {
@@ -32,7 +38,7 @@ void Communicator::settle(const char* what, const cuda::Watch& watch) {
       ncclResult_t status = ncclSuccess;
       library_.check(library_.comm_get_async_error(comm_, &status), what);
       library_.check(status, what);
-      if (status == ncclSuccess) return;
+      if (status == ncclSuccess) return watch.over();
     }
     watch.look();
     std::this_thread::yield();
@@ -75,20 +81,18 @@ std::string Communicator::fault() {
   return status == ncclSuccess || status == ncclInProgress ? "" : library_.failure(status, "exchange messages");
 }
 
-void Communicator::close(const cuda::Watch& watch) noexcept {
+bool Communicator::finalize(const cuda::Watch& watch) noexcept {
   try {
     stream_->handle();  // selects the GPU
     {
       const std::scoped_lock lock(mutex_);
-      if (comm_ == nullptr) return;
+      if (comm_ == nullptr) return true;
       library_.check(library_.comm_finalize(comm_), "end the exchange");
     }
     settle("end the exchange", watch);
-    const std::scoped_lock lock(mutex_);
-    if (comm_ != nullptr) library_.comm_destroy(comm_);
-    comm_ = nullptr;
+    return finalized_ = true;
   } catch (const Error&) {
-    abort();  // somebody has failed, and says so elsewhere
+    return false;  // somebody has failed, and says so elsewhere
   }
 }
 

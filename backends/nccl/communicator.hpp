@@ -18,7 +18,7 @@ class Communicator {
   /// and what `watch` says.
   Communicator(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
                const cuda::Watch& watch);
-  /// Waits for nobody: work that is under way is ended, unless close() came first.
+  /// Waits for nobody: work that is under way is ended, unless finalize() came first.
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -28,9 +28,11 @@ class Communicator {
   void issue(const Step& step, const BufferTable& buffers, const cuda::Watch& watch);
   /// What NCCL has found out since: empty as long as all is well.
   std::string fault();
-  /// Returns when all messages have arrived, here and at other ranks; as abort() does once `watch` throws. Last call.
-  void close(const cuda::Watch& watch) noexcept;
-  /// Kernels that wait for other ranks end. Returns when they have.
+  /// Returns when all messages have arrived, here and at other ranks; false: `watch` threw before that. Last call but
+  /// abort().
+  bool finalize(const cuda::Watch& watch) noexcept;
+  /// Kernels that wait for other ranks end. Returns when the whole GPU has no work: where two communicators have
+  /// kernels there, both are to be aborted at once.
   void abort() noexcept;
 
  private:
@@ -41,6 +43,7 @@ class Communicator {
   std::unique_ptr<cuda::Stream> stream_;
   std::mutex mutex_;  // guards what follows
   ncclComm_t comm_ = nullptr;
+  bool finalized_ = false;
   Exchange exchange_;
 };
 

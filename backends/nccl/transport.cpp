@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <system_error>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -76,17 +78,21 @@ class ClosingWatch final : public cuda::Watch {
 }  // namespace
 
 /// While somebody waits for a step: asks NCCL and the control channel, now and then, whether it can still succeed.
+/// Peers are awaited from when the GPU has come to the exchange; before that it computes, which is progress.
 class NcclTransport::StepWatch final : public cuda::Watch {
  public:
   using Clock = Control::Clock;
 
-  StepWatch(const NcclTransport& transport, Communicator& communicator, const Step& step)
+  /// `begun` passes just before the exchange.
+  StepWatch(const NcclTransport& transport, Communicator& communicator, const Step& step,
+            std::shared_ptr<const cuda::Mark> begun)
       : ending_(transport.ending_),
         control_(transport.control_),
         communicator_(communicator),
+        lane_(step.lane),
         peers_(peers_of(step)),
-        since_(Clock::now()),
-        next_look_(since_ + looking_interval) {}
+        begun_(std::move(begun)),
+        next_look_(Clock::now() + looking_interval) {}
 
   bool ended() const override { return ending_->ended(); }
   void look() const override {
@@ -95,25 +101,37 @@ class NcclTransport::StepWatch final : public cuda::Watch {
     const Clock::time_point now = Clock::now();
     if (now < next_look_) return;
     next_look_ = now + looking_interval;
-    if (control_ != nullptr) {
-      for (const Rank peer : peers_) control_->check(peer, since_);
-    }
+    if (control_ != nullptr && !peers_.empty()) look_at_peers(now);
     const std::string fault = communicator_.fault();
     if (fault.empty()) return;
     if (!fault_since_) fault_since_ = now;
     if (control_ != nullptr && now < *fault_since_ + verdict_time) return;
     throw Error(ErrorKind::peer, fmt::format("{} see the output of its peers: {}", fault, fmt::join(peers_, ", ")));
   }
+  void over() const override {
+    const std::scoped_lock lock(mutex_);
+    if (std::exchange(awaits_, false)) control_->arrived(lane_);
+  }
 
  private:
+  /// NCCL does not say which of its peers an exchange waits for.
+  void look_at_peers(Clock::time_point now) const {
+    if (!begun_at_ && begun_->passed()) begun_at_ = now;
+    if (!begun_at_) return control_->check(peers_.front(), now);
+    control_->awaiting(lane_, control_->check_any(peers_, *begun_at_));
+    awaits_ = true;
+  }
+
   const std::shared_ptr<const cuda::Ending> ending_;
   Control* const control_;
   Communicator& communicator_;
+  const Lane lane_;
   const std::vector<Rank> peers_;
-  const Clock::time_point since_;
+  const std::shared_ptr<const cuda::Mark> begun_;
   mutable std::mutex mutex_;  // guards what follows
   mutable Clock::time_point next_look_;
-  mutable std::optional<Clock::time_point> fault_since_;
+  mutable std::optional<Clock::time_point> begun_at_, fault_since_;
+  mutable bool awaits_ = false;
 };
 
 NcclTransport::NcclTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap, Lanes lanes)
@@ -129,8 +147,8 @@ NcclTransport::NcclTransport(const Library& library, cuda::Driver& driver, Boots
 /// An abort could overtake the last messages, which other ranks still wait for.
 NcclTransport::~NcclTransport() {
   const ClosingWatch watch(*ending_);
-  if (near_) near_->close(watch);
-  if (far_) far_->close(watch);
+  const bool all_ended = near_->finalize(watch) && (!far_ || far_->finalize(watch));
+  if (!all_ended) abort_lanes();
   if (control_ != nullptr) control_->on_failure(nullptr);
 }
 
@@ -138,8 +156,8 @@ Event NcclTransport::submit(const Step& step, BufferTable& buffers, std::span<co
   try {
     Communicator& communicator = communicator_of(step.lane);
     const cuda::Origin origin = await_turn(step, buffers);
-    const auto watch = std::make_shared<const StepWatch>(*this, communicator, step);
     wait_for_all(after, communicator.stream());
+    const auto watch = std::make_shared<const StepWatch>(*this, communicator, step, communicator.stream().mark());
     communicator.issue(step, buffers, *watch);
     const auto event =
         std::make_shared<cuda::GpuEvent>(communicator.stream().mark(), watch, origin, place_of(rank_, step));
@@ -179,8 +197,19 @@ void NcclTransport::end(const Error& error) noexcept {
     ending_->end(error);
     turn_.notify_all();
   }
+  abort_lanes();
+}
+
+/// At once: each waits for the GPU, where the other's kernel waits for other ranks until it is aborted too.
+void NcclTransport::abort_lanes() noexcept {
+  std::jthread beside;
+  try {
+    if (far_) beside = std::jthread([this] { far_->abort(); });
+  } catch (const std::system_error&) {
+    // No thread is to be had: one after the other, which ends if the first has no kernel there.
+  }
   if (near_) near_->abort();
-  if (far_) far_->abort();
+  if (far_ && !beside.joinable()) far_->abort();
 }
 
 void NcclTransport::computing(int number) noexcept {

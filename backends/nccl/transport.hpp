@@ -38,6 +38,7 @@ class NcclTransport final : public Transport {
   cuda::Origin await_turn(const Step& step, const BufferTable& buffers);
   void pass_turn(const Step& step, const BufferTable& buffers);
   void end(const Error& error) noexcept;
+  void abort_lanes() noexcept;
 
   const Rank rank_;
   const int size_;

@@ -7,6 +7,7 @@
 
 #include "backends/nccl/split_transport.hpp"
 #include "distattn/inproc.hpp"
+#include "launch/threads_meet.hpp"
 #include "tests/support/host_only.hpp"
 
 namespace distattn::test {
@@ -106,6 +107,7 @@ simt::EmulatedDriver& own_gpu() { return *gpu; }
 
 void run_nccl_ranks(int ranks, const RankBody& body, const NcclWorld& world) {
   Failures failures(ranks);
+  Port port(ranks, world.timeout_s.value_or(patience_s));
   std::vector<std::unique_ptr<simt::EmulatedDriver>> gpus;
   for (Rank rank = 0; rank < ranks; ++rank) {
     if (rank == 0 || !world.one_gpu) gpus.push_back(std::make_unique<simt::EmulatedDriver>(world.seed + rank * 1000u));
@@ -113,7 +115,9 @@ void run_nccl_ranks(int ranks, const RankBody& body, const NcclWorld& world) {
   run_ranks(ranks, [&](Rank rank, Transport& inproc, Bootstrap& meeting) {
     gpu = gpus[world.one_gpu ? 0 : static_cast<std::size_t>(rank)].get();
     RankControl control(failures, rank, world.missing);
-    ControlledBootstrap bootstrap(meeting, control);
+    ControlledBootstrap as_told(meeting, control);
+    const auto as_processes = world.timeout_s ? port.meet(rank) : nullptr;
+    Bootstrap& bootstrap = as_processes ? *as_processes : as_told;
     try {
       if (world.far_over_host) {
         backends::nccl::SplitTransport transport(standin(), *gpu, bootstrap, std::make_unique<HostOnly>(inproc));
@@ -124,7 +128,7 @@ void run_nccl_ranks(int ranks, const RankBody& body, const NcclWorld& world) {
       }
       bootstrap.barrier();
     } catch (...) {
-      failures.abort(as_error(std::current_exception()));
+      bootstrap.control()->abort(as_error(std::current_exception()));
       throw;
     }
   });

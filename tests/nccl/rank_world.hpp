@@ -23,6 +23,8 @@ struct NcclWorld {
   bool one_gpu = false;              ///< which all ranks would share
   bool far_over_host = false;        ///< far messages pass through host memory
   std::optional<Rank> missing = {};  ///< the control channel holds this rank for silent
+  /// Of the control channel that processes have, which then takes the place of the one that fails as it is told.
+  std::optional<double> timeout_s = {};
 };
 
 /// As run_ranks(), over NcclTransport.

@@ -199,7 +199,8 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   ++aborts;
   comm->aborted = true;
   changed.notify_all();
-  changed.wait(lock, [&] { return comm->groups_under_way == 0; });
+  // As the real one, which frees memory and so waits for the whole GPU, also for groups of other communicators.
+  changed.wait(lock, [&] { return groups_ended[comm->rank] == groups_started[comm->rank]; });
   delete comm;
   return ncclSuccess;
 }

@@ -4,6 +4,9 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
+#include <thread>
+
 #include "backends/cuda/device.hpp"
 #include "catch.hpp"
 #include "distattn/registry.hpp"
@@ -12,6 +15,8 @@
 #include "distattn/tolerance.hpp"
 #include "nccl/rank_world.hpp"
 #include "nccl/standin.hpp"
+#include "simt/queue.hpp"
+#include "tests/support/hand_made.hpp"
 #include "tests/support/sharded.hpp"
 
 namespace distattn {
@@ -68,6 +73,19 @@ Function* of_standin(const char* name) {
   void* const library = dlopen(DISTATTN_NCCL_STANDIN, RTLD_NOW | RTLD_NOLOAD);
   REQUIRE(library != nullptr);
   return reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+/// Rank 0 sends to both others in step 0; rank 1, once it has that, waits for rank 0's step 1.
+RankProgram two_sends_and_one(const Outline& outline, Rank rank) {
+  test::ProgramWriter writer(outline);
+  const BufferId buffer = writer.buffer(Value{ValueKind::query, 0, SegmentId{0}, -1});
+  if (rank == 0) {
+    writer.step(Lane::near, 0, {Send{buffer, 1}, Send{buffer, 2}});
+    writer.step(Lane::near, 1, {Send{buffer, 1}});
+  } else {
+    for (int step = 0; step < 3 - rank; ++step) writer.step(Lane::near, step, {Recv{buffer, 0}});
+  }
+  return writer.take();
 }
 
 void check_every_schedule(const test::NcclWorld& world) {
@@ -172,6 +190,50 @@ TEST_CASE("a rank that does not come is a timeout that names it") {
   const std::string what = failure_of(run_of("ring", 3, {.seed = seed, .missing = 2}));
   fail(0, 0, false);
   CHECK(what.find("rank 2 made no progress") != what.npos);
+}
+
+TEST_CASE("ranks between which nothing moves are a timeout, though all of them live") {
+  test::standin();
+  const auto fail = of_standin<decltype(standin_fail)>("standin_fail");
+  fail(2, 2, true);
+  const std::string what = failure_of(run_of("ring", 3, {.seed = seed, .timeout_s = 1.0}));
+  fail(0, 0, false);
+  CAPTURE(what);
+  CHECK(what.find("made no progress for 1 s") != what.npos);
+}
+
+TEST_CASE("a rank whose GPU computes for longer than the timeout is waited for") {
+  const auto body = [](Rank rank, Transport& transport) {
+    const Outline outline = test::block_outline(3, 4);
+    const RankProgram program = two_sends_and_one(outline, rank);
+    BufferTable buffers(outline, program, rank, MemorySpace::cuda,
+                        test::own_gpu().allocate(slots_bytes(program) + 64, MemorySpace::cuda));
+    const auto stream = test::own_gpu().make_stream(backends::cuda::StreamPriority::normal);
+    if (rank == 2) {
+      const auto compute = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1600)); };
+      static_cast<simt::Queue*>(stream->handle())->submit(compute);
+    }
+    const Event computed(std::make_shared<backends::cuda::GpuEvent>(
+        stream->mark(), std::make_shared<backends::cuda::Ending>(), backends::cuda::Origin{}, "a kernel"));
+    std::vector<Event> exchanges;
+    for (const Step& step : program.steps) exchanges.push_back(transport.submit(step, buffers, {&computed, 1}));
+    transport.resting();
+    for (const Event& exchange : exchanges) exchange.wait();
+  };
+  CHECK_NOTHROW(test::run_nccl_ranks(3, body, {.seed = seed, .timeout_s = 0.5}));
+}
+
+TEST_CASE("both lanes end where both wait for another rank") {
+  test::standin();
+  const auto fail = of_standin<decltype(standin_fail)>("standin_fail");
+  for (const int group : {1, 2, 3, 4}) {
+    ShardedRun run = run_of("ring", 4);
+    run.options.routes = {2, 1};
+    fail(1, group, false);
+    CAPTURE(group);
+    CHECK(failure_of(run).find("network error") != std::string::npos);
+  }
+  fail(0, 0, false);
 }
 
 TEST_CASE("two ranks on one GPU are refused") {
