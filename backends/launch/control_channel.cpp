@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <system_error>
 
 #include <fmt/core.h>
 
@@ -34,7 +35,13 @@ ControlChannel::ControlChannel(Rank rank, int size, std::vector<Socket> sockets,
       has_brought_(static_cast<std::size_t>(size)),
       wakeup_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   for (Socket& socket : sockets) peers_.emplace_back(std::move(socket));
-  thread_ = std::thread([this] { serve(); });
+  try {
+    thread_ = std::thread([this] { serve(); });
+  } catch (const std::system_error& refused) {
+    throw Error(ErrorKind::environment,
+                fmt::format("rank {} gets no thread to talk to other ranks ({}) use fewer ranks or threads", rank,
+                            refused.what()));
+  }
 }
 
 ControlChannel::~ControlChannel() {

@@ -58,15 +58,14 @@ class Lock {
   int fd_;
 };
 
-/// Whether the open file is still the one that the path names.
+}  // namespace
+
 bool same_file(int fd, const std::string& path) {
   struct stat open {
   }, named{};
   return ::fstat(fd, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_ino == named.st_ino &&
          open.st_dev == named.st_dev;
 }
-
-}  // namespace
 
 // From a constructor that has ended, so that the destructor closes the file if this one throws.
 MeetingFile::MeetingFile(std::string path, int size, std::optional<Rank> wish, Clock::time_point deadline)

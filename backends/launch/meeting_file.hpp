@@ -9,6 +9,9 @@
 
 namespace distattn::backends::launch {
 
+/// Whether the open file is still the one that the path names.
+bool same_file(int fd, const std::string& path);
+
 /// One line a process, in the order in which they came; then a line from rank 0. Lines are only added.
 class MeetingFile {
  public:

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,32 +12,38 @@
 #include "backends/launch/bootstrap.hpp"
 #include "backends/launch/handshake.hpp"
 #include "backends/launch/launcher.hpp"
+#include "backends/launch/meeting_file.hpp"
 
 namespace distattn::backends::launch {
 namespace {
 
-/// A token that only this user's processes on this machine can read. Rank 0 writes it, and removes it at the end.
+/// A token that only this user's processes on this machine can read. Rank 0 writes it, holds the file locked against
+/// other runs that would meet at the same port, and removes it at the end.
 class TokenFile {
  public:
-  explicit TokenFile(int port) : path_(path_for(port)) {}
+  explicit TokenFile(int port) : port_(port), path_(path_for(port)) {}
   ~TokenFile() {
-    if (written_) ::unlink(path_.c_str());
+    if (held_ && same_file(held_.fd(), path_)) ::unlink(path_.c_str());
   }
   TokenFile(const TokenFile&) = delete;
   TokenFile& operator=(const TokenFile&) = delete;
 
   std::string write() {
-    ::unlink(path_.c_str());  // of a run that did not end well
-    const int fd = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    const std::string token = draw_token();
-    const bool whole = fd >= 0 && ::write(fd, token.data(), token.size()) == static_cast<ssize_t>(token.size());
-    const int error = errno;
-    if (fd >= 0) ::close(fd);
-    written_ = fd >= 0;
-    if (whole) return token;
-    throw Error(ErrorKind::environment, fmt::format("{} cannot be written ({}) set DISTATTN_TOKEN to the same text for "
-                                                    "all ranks",
-                                                    path_, std::strerror(error)));
+    do {
+      held_ = Socket(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+      if (!held_) fail(std::strerror(errno));
+      if (::flock(held_.fd(), LOCK_EX | LOCK_NB) != 0) refuse_lock(errno);
+    } while (!same_file(held_.fd(), path_));  // the run that had it has just removed it
+    struct stat info {};
+    if (::fstat(held_.fd(), &info) != 0 || info.st_uid != ::geteuid()) {
+      held_ = Socket();
+      fail("it belongs to somebody else");
+    }
+    std::string token = draw_token();
+    const bool whole = ::fchmod(held_.fd(), 0600) == 0 && ::ftruncate(held_.fd(), 0) == 0 &&
+                       ::write(held_.fd(), token.data(), token.size()) == static_cast<ssize_t>(token.size());
+    if (!whole) fail(std::strerror(errno));
+    return token;
   }
 
   /// Empty while rank 0 has not written it, or if it is not this user's alone.
@@ -53,14 +60,29 @@ class TokenFile {
   }
 
  private:
+  [[noreturn]] void fail(const char* why) {
+    throw Error(ErrorKind::environment,
+                fmt::format("{} cannot be written ({}) set DISTATTN_TOKEN to the same text for all ranks", path_, why));
+  }
+  [[noreturn]] void refuse_lock(int error) {
+    held_ = Socket();
+    if (error != EWOULDBLOCK) fail(std::strerror(error));
+    throw Error(
+        ErrorKind::environment,
+        fmt::format("another run meets at port {} of this machine just now ({} is locked) give this one another "
+                    "port, or each a DISTATTN_TOKEN of its own",
+                    port_, path_));
+  }
+
   static std::string path_for(int port) {
     std::error_code error;
     const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
     return (error ? std::filesystem::path("/tmp") : folder) / fmt::format("distattn-{}-{}.token", ::geteuid(), port);
   }
 
-  std::string path_;
-  bool written_ = false;
+  const int port_;
+  const std::string path_;
+  Socket held_;  // the open file, with the lock
 };
 
 Socket listen_on_first_free(const std::vector<int>& ports, Reach reach) {

@@ -76,6 +76,19 @@ bool connected(const Socket& socket, Clock::time_point deadline) {
   return ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
 }
 
+/// Nothing for an address that has a meaning on one link alone.
+std::optional<std::string> numeric(const sockaddr& address) {
+  char text[INET6_ADDRSTRLEN];
+  const void* bytes = &reinterpret_cast<const sockaddr_in&>(address).sin_addr;
+  if (address.sa_family == AF_INET6) {
+    const auto& six = reinterpret_cast<const sockaddr_in6&>(address).sin6_addr;
+    if (IN6_IS_ADDR_LINKLOCAL(&six)) return std::nullopt;
+    bytes = &six;
+  }
+  if (::inet_ntop(address.sa_family, bytes, text, sizeof text) == nullptr) return std::nullopt;
+  return text;
+}
+
 }  // namespace
 
 Socket::~Socket() {
@@ -113,11 +126,15 @@ std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_
   addrinfo* found = nullptr;
   if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return std::nullopt;
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
-  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
+  int left = 0;
+  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) ++left;
+  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next, --left) {
+    const auto now = Clock::now();
+    const auto share = now + (deadline - now) / left;  // one that never answers leaves time for the others
     Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket) continue;
     const bool begun = ::connect(socket.fd(), one->ai_addr, one->ai_addrlen) == 0 || errno == EINPROGRESS;
-    if (!begun || !connected(socket, deadline)) continue;
+    if (!begun || !connected(socket, share)) continue;
     send_at_once(socket);
     return socket;
   }
@@ -129,13 +146,12 @@ std::vector<std::string> own_addresses() {
   ifaddrs* found = nullptr;
   if (::getifaddrs(&found) != 0) return all;
   const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> interfaces(found, ::freeifaddrs);
-  for (const ifaddrs* one = interfaces.get(); one != nullptr; one = one->ifa_next) {
-    const bool usable =
-        one->ifa_addr != nullptr && (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
-    if (!usable || one->ifa_addr->sa_family != AF_INET) continue;
-    char text[INET_ADDRSTRLEN];
-    const auto* address = reinterpret_cast<const sockaddr_in*>(one->ifa_addr);
-    if (::inet_ntop(AF_INET, &address->sin_addr, text, sizeof text) != nullptr) all.emplace_back(text);
+  for (const int family : {AF_INET, AF_INET6}) {
+    for (const ifaddrs* one = interfaces.get(); one != nullptr; one = one->ifa_next) {
+      const bool up = (one->ifa_flags & IFF_UP) != 0 && (one->ifa_flags & IFF_LOOPBACK) == 0;
+      if (!up || one->ifa_addr == nullptr || one->ifa_addr->sa_family != family) continue;
+      if (auto text = numeric(*one->ifa_addr)) all.push_back(*std::move(text));
+    }
   }
   return all;
 }

@@ -41,9 +41,10 @@ std::optional<Socket> listen_on(int port, Reach reach);
 int port_of(const Socket& socket);
 /// The next connection, if one is waiting.
 std::optional<Socket> accept_from(const Socket& listener);
-/// Tries every address of `host` until one accepts. Nothing when none did before the deadline.
+/// Tries every address of `host` until one accepts; each has a share of the time. Nothing when none did before the
+/// deadline.
 std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_point deadline);
-/// Numeric addresses of this machine's interfaces that are up, without loopback.
+/// Numeric addresses of this machine's interfaces that are up, without loopback and those of one link: IPv4, then IPv6.
 std::vector<std::string> own_addresses();
 
 /// Both return false when the peer has closed or the deadline has passed before all bytes were moved.

@@ -36,25 +36,33 @@ void check_place(const Place& place, const char* launcher) {
                   place.rank, place.size, place.local_rank, place.local_size, launcher));
 }
 
-/// Where ranks may meet: at DISTATTN_PORT, else at `usual` or one of the few behind it.
-std::vector<int> ports_of(const Variables& variables, int usual) {
+/// Where ranks may meet: at DISTATTN_PORT, else at `usual`, which `name` says, or one of the few behind it.
+std::vector<int> ports_of(const Variables& variables, const std::string& name, int usual) {
   const auto own = number_in(variables, "DISTATTN_PORT");
   const int first = own.value_or(usual), last = own ? first : std::min(first + spare_ports - 1, 65535);
   if (first < 1 || first > 65535) {
-    throw Error(ErrorKind::environment,
-                fmt::format("{} is no port (they count from 1 to 65535) set DISTATTN_PORT to a free one", first));
+    throw Error(ErrorKind::environment, fmt::format("{}={} is no port (they count from 1 to 65535) name a free one",
+                                                    own ? "DISTATTN_PORT" : name, first));
   }
   std::vector<int> ports(static_cast<std::size_t>(last - first + 1));
   std::iota(ports.begin(), ports.end(), first);
   return ports;
 }
 
-/// "node[07-09,12],other" names node07 first.
+/// "node[07-09,12],other" names node07 first, "rack[0-1]_blade[2-3]" rack0_blade2.
 std::string first_host(const std::string& list) {
-  const std::size_t bracket = list.find_first_of("[,");
-  if (bracket == list.npos || list[bracket] == ',') return list.substr(0, bracket);
-  const std::size_t end = list.find_first_of("-,]", bracket);
-  return list.substr(0, bracket) + list.substr(bracket + 1, end - bracket - 1);
+  std::string host;
+  for (std::size_t at = 0; at < list.size() && list[at] != ','; ++at) {
+    if (list[at] != '[') {
+      host += list[at];
+      continue;
+    }
+    const std::size_t close = std::min(list.find(']', at), list.size());
+    const std::size_t end = std::min(list.find_first_of("-,", at), close);
+    host += list.substr(at + 1, end - at - 1);
+    at = close;
+  }
+  return host;
 }
 
 /// "4(x2),3": tasks on node `node`.
@@ -106,7 +114,8 @@ std::optional<Surroundings> torchrun_surroundings(const Variables& variables) {
   found.host = variables("DISTATTN_ADDRESS").value_or(required(variables, launcher, "MASTER_ADDR"));
   const bool agent_listens = variables("TORCHELASTIC_USE_AGENT_STORE") == "True";
   const int master_port = required_number(variables, launcher, "MASTER_PORT");
-  found.ports = ports_of(variables, master_port + (agent_listens ? 1 : 0));
+  found.ports =
+      ports_of(variables, agent_listens ? "MASTER_PORT+1" : "MASTER_PORT", master_port + (agent_listens ? 1 : 0));
   found.token = variables("DISTATTN_TOKEN");
   // torchrun calls runs "none" that nobody named.
   if (const auto run = variables("TORCHELASTIC_RUN_ID"); !found.token && run && *run != "none") {
@@ -134,7 +143,8 @@ std::optional<Surroundings> slurm_surroundings(const Variables& variables) {
   const std::string job =
       required(variables, launcher, "SLURM_JOB_ID") + "." + required(variables, launcher, "SLURM_STEP_ID");
   constexpr std::size_t first_port = 20000, range = 10000;
-  found.ports = ports_of(variables, static_cast<int>(first_port + std::hash<std::string>()(job) % range));
+  found.ports =
+      ports_of(variables, "SLURM_JOB_ID", static_cast<int>(first_port + std::hash<std::string>()(job) % range));
   found.token = variables("DISTATTN_TOKEN").value_or("slurm " + job);
   return found;
 }

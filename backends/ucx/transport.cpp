@@ -1,6 +1,7 @@
 #include "backends/ucx/transport.hpp"
 
 #include <chrono>
+#include <system_error>
 
 #include <fmt/core.h>
 
@@ -33,7 +34,13 @@ UcxTransport::UcxTransport(Bootstrap& bootstrap)
   near_.worker().set_addresses(exchange_addresses(bootstrap, near_.worker()));
   far_.worker().set_addresses(exchange_addresses(bootstrap, far_.worker()));
   segments_.settle();
-  serving_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
+  try {
+    serving_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
+  } catch (const std::system_error& refused) {
+    throw Error(ErrorKind::environment,
+                fmt::format("rank {} gets no thread to exchange messages ({}) use fewer ranks or threads", rank_,
+                            refused.what()));
+  }
   on_failure(nullptr);  // last: where this throws, nobody may call it
 }
 

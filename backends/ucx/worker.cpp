@@ -1,10 +1,14 @@
 #include "backends/ucx/worker.hpp"
 
+#include <sys/statvfs.h>
+
 #include <algorithm>
 #include <chrono>
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#include <fmt/core.h>
 
 namespace distattn::backends::ucx {
 namespace {
@@ -43,6 +47,20 @@ Layout lay_out(Message& message, ucp_request_param_t& param) {
   return {message.pieces[0].buffer, message.pieces[0].length};
 }
 
+/// What UCX says where shared memory is full.
+bool lacks_memory(ucs_status_t status) {
+  return status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY || status == UCS_ERR_SHMEM_SEGMENT;
+}
+
+void check_worker(ucs_status_t status) {
+  struct statvfs shared {};
+  if (!lacks_memory(status) || ::statvfs("/dev/shm", &shared) != 0) return check("ucp_worker_create", status);
+  throw Error(ErrorKind::environment,
+              fmt::format("ucp_worker_create failed ({}; {} bytes are free in /dev/shm) enlarge it, as with docker run "
+                          "--shm-size, or do without by UCX_TLS=tcp,self",
+                          ucs_status_string(status), std::uint64_t{shared.f_bavail} * shared.f_frsize));
+}
+
 /// Still reachable at the end of the process, so that nobody takes it for a leak.
 void keep(std::shared_ptr<ucp_context> context, ucp_worker_h worker) {
   static std::mutex mutex;
@@ -57,7 +75,7 @@ Worker::Worker(const Context& context) : context_(context.share()) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  check("ucp_worker_create", ucp_worker_create(context.get(), &params, &worker_));
+  check_worker(ucp_worker_create(context.get(), &params, &worker_));
 }
 
 Worker::~Worker() {

@@ -2,9 +2,12 @@
 
 #include <dlfcn.h>
 #include <pthread.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cerrno>
+#include <filesystem>
+#include <string>
 
 #include "catch.hpp"
 #include "distattn/inproc.hpp"
@@ -73,4 +76,14 @@ TEST_CASE("ranks whose threads are refused end with an error, wherever that happ
     }
   }
   CHECK(refusals >= 5);  // a rank's own thread and its helper's, and a lane's
+}
+
+TEST_CASE("a rank that gets no thread for the control channel says so") {
+  const auto path = std::filesystem::temp_directory_path() / ("distattn-refused-" + std::to_string(::getpid()));
+  const auto meet = [&] { make_bootstrap("file", {path.string(), 1, 20}); };
+  {
+    const FewThreads none(0);
+    CHECK_THROWS_WITH(meet(), contains_text("rank 0 gets no thread to talk to other ranks"));
+  }
+  CHECK_NOTHROW(meet());
 }

@@ -145,6 +145,38 @@ TEST_CASE("a process that is stopped while it holds the file does not stop the o
   std::filesystem::remove(path);
 }
 
+TEST_CASE("of two runs that meet at one port, the second is told so and takes nothing from the first") {
+  Surroundings place;
+  place.launcher = "test";
+  place.place = {0, 2, 0, 2};
+  {
+    const Socket free = std::move(*listen_on(0, Reach::this_machine));
+    for (int port = port_of(free); place.ports.size() < 4; ++port) place.ports.push_back(port);
+  }
+  const auto folder = std::filesystem::temp_directory_path();
+  const auto token =
+      folder / ("distattn-" + std::to_string(::geteuid()) + "-" + std::to_string(place.ports.front()) + ".token");
+  std::ofstream(token) << "of a run that did not end well";
+  const auto messages = messages_of(2, [&](Rank rank) {
+    Surroundings own = place;
+    own.place.rank = own.place.local_rank = rank;
+    if (rank == 1) {
+      const auto locked = [&] {
+        const Socket file(::open(token.c_str(), O_RDWR | O_CLOEXEC));
+        return file && ::flock(file.fd(), LOCK_EX | LOCK_NB) != 0;
+      };
+      while (!locked()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      for (int again = 0; again < 2; ++again) {
+        const std::string told = messages_of(1, [&](Rank) { meet_at_port(place, patience_s); })[0];
+        if (told.find("another run meets at port") != 0) throw std::runtime_error("told: " + told);
+      }
+    }
+    meet_at_port(own, patience_s)->barrier();
+  });
+  for (const auto& message : messages) CHECK(message == "");
+  CHECK(!std::filesystem::exists(token));
+}
+
 TEST_CASE("strangers, garbage and slow writers do no harm") {
   Port port(3);
   std::atomic<bool> stop{false};

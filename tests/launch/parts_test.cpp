@@ -71,7 +71,7 @@ TEST_CASE("whoever keeps others waiting is found through those who wait") {
   CHECK(liveness.culprit(0) == 2);
   CHECK(liveness.culprit(3) == 3);
   CHECK(liveness.culprit(0, 3) == 2);
-  CHECK(liveness.culprit(0, 1) == 0);  // it waits for the one that asks
+  CHECK(liveness.culprit(0, 1) == 0);   // it waits for the one that asks
   liveness.heard(2, {2, 0, 6}, start);  // a ring: the rank that was asked about
   CHECK(liveness.culprit(1) == 1);
 }
@@ -115,12 +115,14 @@ TEST_CASE("torchrun's variables say who a process is") {
   CHECK(torchrun_surroundings(variables(values))->token == "secret");
   CHECK(torchrun_surroundings(variables(values))->ports == std::vector{4000});
   values["DISTATTN_PORT"] = "65536";
-  CHECK_THROWS_WITH(torchrun_surroundings(variables(values)), contains_text("65536 is no port"));
+  CHECK_THROWS_WITH(torchrun_surroundings(variables(values)), contains_text("DISTATTN_PORT=65536 is no port"));
   values.erase("DISTATTN_PORT");
-  for (const char* port : {"0", "65536", "99999"}) {
+  values["MASTER_PORT"] = "65535";
+  CHECK_THROWS_WITH(torchrun_surroundings(variables(values)), contains_text("MASTER_PORT+1=65536 is no port"));
+  for (const std::string port : {"0", "65536", "99999"}) {
     values["MASTER_PORT"] = port;
     values["TORCHELASTIC_USE_AGENT_STORE"] = "False";
-    CHECK_THROWS_WITH(torchrun_surroundings(variables(values)), contains_text("is no port"));
+    CHECK_THROWS_WITH(torchrun_surroundings(variables(values)), contains_text("MASTER_PORT=" + port + " is no port"));
   }
 }
 
@@ -136,6 +138,13 @@ TEST_CASE("srun's variables say who a process is") {
   values["SLURM_STEP_NODELIST"] = "login,node[1-2]";
   values["SLURM_STEP_TASKS_PER_NODE"] = "3(x2),1";
   CHECK(slurm_surroundings(variables(values))->host == "login");
+  for (const auto& [list, first] : std::map<std::string, std::string>{{"rack[0-1]_blade[3-4,9]", "rack0_blade3"},
+                                                                      {"gpu[08,11-12]-ib,node[1-2]", "gpu08-ib"},
+                                                                      {"node[7]", "node7"},
+                                                                      {"n1,n[2-3]", "n1"}}) {
+    values["SLURM_STEP_NODELIST"] = list;
+    CHECK(slurm_surroundings(variables(values))->host == first);
+  }
   CHECK(slurm_surroundings(variables(values))->place.local_size == 3);
 }
 

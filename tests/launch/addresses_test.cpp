@@ -1,0 +1,59 @@
+/// A host with two addresses, the first of which never answers.
+
+#include <arpa/inet.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdlib>
+#include <vector>
+
+#include "backends/launch/socket.hpp"
+#include "catch.hpp"
+
+using namespace distattn::backends::launch;
+
+namespace {
+
+sockaddr_in address_of(const char* text, int port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<std::uint16_t>(port));
+  ::inet_pton(AF_INET, text, &address.sin_addr);
+  return address;
+}
+
+Socket made(const sockaddr_in& address, int (*use)(int, const sockaddr*, socklen_t)) {
+  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  use(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  return socket;
+}
+
+}  // namespace
+
+// Instead of the C library's, for the whole program.
+extern "C" int getaddrinfo(const char*, const char* port, const addrinfo*, addrinfo** found) {
+  static sockaddr_in addresses[2];
+  static addrinfo entries[2];
+  for (int i = 0; i < 2; ++i) {
+    addresses[i] = address_of(i == 0 ? "127.0.0.2" : "127.0.0.1", std::atoi(port));
+    entries[i] = {};
+    entries[i].ai_family = AF_INET;
+    entries[i].ai_addr = reinterpret_cast<sockaddr*>(&addresses[i]);
+    entries[i].ai_addrlen = sizeof addresses[i];
+    entries[i].ai_next = i == 0 ? &entries[1] : nullptr;
+  }
+  *found = entries;
+  return 0;
+}
+extern "C" void freeaddrinfo(addrinfo*) {}
+
+TEST_CASE("an address that never answers leaves time for the next") {
+  const Socket listener = std::move(*listen_on(0, Reach::this_machine));
+  const sockaddr_in silent = address_of("127.0.0.2", port_of(listener));
+  const Socket full = made(silent, ::bind);
+  REQUIRE(::listen(full.fd(), 0) == 0);
+  std::vector<Socket> crowd;  // takes all the places there are: who comes then is not even answered
+  for (int i = 0; i < 4; ++i) crowd.push_back(made(silent, ::connect));
+  CHECK(connect_to("two addresses", port_of(listener), Clock::now() + std::chrono::seconds(2)));
+}
