@@ -92,6 +92,14 @@ Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ran
   return {};
 }
 
+std::string given_text(const ScheduleOptions& options) {
+  std::string text;
+  if (options.mode) text += fmt::format(", --mode {}", name_of(*options.mode));
+  if (options.node_size) text += fmt::format(", --node-size {}", *options.node_size);
+  if (options.ahead) text += fmt::format(", --ahead {}", *options.ahead);
+  return text;
+}
+
 ChoiceLimits choice_limits(const ScheduleOptions& options, const Routes& routes, int threads, Passes passes) {
   ChoiceLimits limits;
   limits.passes = passes;

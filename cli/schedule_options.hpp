@@ -38,6 +38,9 @@ Machine machine_of(const ScheduleOptions& options);
 /// --ahead without nodes that it could be ahead between.
 Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ranks);
 
+/// What was given of --mode, --node-size and --ahead, for ranks to compare; empty: nothing.
+std::string given_text(const ScheduleOptions& options);
+
 /// What auto must respect.
 ChoiceLimits choice_limits(const ScheduleOptions& options, const Routes& routes, int threads, Passes passes);
 

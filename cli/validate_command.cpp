@@ -222,8 +222,8 @@ std::vector<std::string> backends_of(const ValidateOptions& options) {
 std::string command_text(const ValidateOptions& options) {
   std::string problems;
   for (const Problem& problem : problems_of(options)) problems += "; " + describe(problem);
-  return fmt::format("{} on {}{}", fmt::join(options.schedule.schedules, ","), fmt::join(backends_of(options), ","),
-                     problems);
+  return fmt::format("{}{} on {}{}", fmt::join(options.schedule.schedules, ","), given_text(options.schedule),
+                     fmt::join(backends_of(options), ","), problems);
 }
 
 Outcome validate(World& world, const ValidateOptions& options) {

@@ -94,6 +94,15 @@ def programs_are_compared():
     expect(all(code == 3 and "rank 1 differs from rank 0" in errors for code, _, errors in ends), ends)
 
 
+def options_are_compared():
+    run = ("run", *SHAPE, "--schedule", "zigzag-ring")
+    nodes = ("--node-size", "1")
+    for common, own in (((), ("--mode", "serial")), ((), nodes), (nodes, ("--ahead", "1"))):
+        ends = finish(start_ranks(2, *run, *common, own=lambda rank: own if rank == 1 else ()))
+        differs = "rank 1 differs from rank 0 in its options"
+        expect(all(code == 3 and differs in errors for code, _, errors in ends), own, ends)
+
+
 def benchmarks_are_of_one_process():
     ends = under_torchrun(2, "bench", "--schedule", "ring", "--seq", "64", "--heads", "2", "--head-dim", "8", "-n", "1")
     expect(all(code == 2 and "2 processes" in errors for code, _, errors in ends), ends)
@@ -116,6 +125,7 @@ def main():
     texts_are_compared()
     drawings_hold_all_ranks()
     programs_are_compared()
+    options_are_compared()
     benchmarks_are_of_one_process()
     who_never_comes_is_a_timeout()
     expect_nothing_left(before)
