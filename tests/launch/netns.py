@@ -21,14 +21,15 @@ def available():
 
 
 class Network:
-    """`hosts` namespaces on one bridge, each sending at most at `rate` (as tc says it: "1gbit"; none: unlimited)."""
+    """`hosts` namespaces on one bridge, each sending at most at `rate` (as tc says it: "1gbit"; none: unlimited), with
+    an address of IPv4, or of IPv6 alone."""
 
     device = "eth0"
 
-    def __init__(self, hosts, rate=None, ranks_per_host=1):
+    def __init__(self, hosts, rate=None, ranks_per_host=1, ipv6=False):
         self.tag = f"d{os.getpid() % 100000}"
         self.bridge = f"{self.tag}br"
-        self.hosts, self.rate, self.ranks_per_host = hosts, rate, ranks_per_host
+        self.hosts, self.rate, self.ranks_per_host, self.ipv6 = hosts, rate, ranks_per_host, ipv6
 
     def name(self, host):
         return f"{self.tag}h{host}"
@@ -53,7 +54,9 @@ class Network:
         run("ip", "netns", "add", name)
         run("ip", "link", "add", port, "type", "veth", "peer", "name", self.device, "netns", name)
         run("ip", "link", "set", port, "master", self.bridge, "up")
-        run(*inside, "ip", "addr", "add", f"10.77.0.{host + 1}/24", "dev", self.device)
+        # Without a search for others that have the same address, until whose end it cannot be used.
+        address = (f"fd00:77::{host + 1}/64", "nodad") if self.ipv6 else (f"10.77.0.{host + 1}/24",)
+        run(*inside, "ip", "addr", "add", *address, "dev", self.device)
         run(*inside, "ip", "link", "set", "lo", "up")
         run(*inside, "ip", "link", "set", self.device, "up")
         if self.rate:

@@ -1,6 +1,6 @@
 """Hosts joined by links of 1 Gbit/s: namespaces of this machine. Root only.
 
-shaped.py BINARY          what travels: routed, a segment enters a host once
+shaped.py BINARY          what travels: routed, a segment enters a host once; over slow links, and over IPv6 alone
 shaped.py BINARY TIMES    how long it takes, overlapped and serial, straight and routed, beside the prediction
 """
 
@@ -50,6 +50,20 @@ def far_bytes_halve():
         expect(0.4 * one < other < 0.6 * one, "routed far bytes are not half:", straight_bytes, routed_bytes)
 
 
+def slow_is_not_silent():
+    """A message that takes longer than the timeout, on a link that moves a packet now and then."""
+    with netns.Network(HOSTS, rate="2mbit") as network:
+        run(network, HOSTS, "--seq", "512", "--heads", "8", "--head-dim", "64", "--mask", "full", "--schedule", "ring",
+            "--timeout", "2")
+    print("a slow link is no timeout")
+
+
+def ipv6_alone():
+    with netns.Network(HOSTS, ipv6=True) as network:
+        run(network, HOSTS, "--seq", "64", "--heads", "1", "--head-dim", "16", "--schedule", "ring", "--timeout", "20")
+    print("ranks meet over IPv6 alone")
+
+
 def figure(network, ranks, label, *arguments):
     results = [run(network, ranks, *arguments) for _ in range(TIMES)]
     medians = [result["median_s"] for result, _ in results]
@@ -88,6 +102,8 @@ def main():
         figures()
     else:
         far_bytes_halve()
+        slow_is_not_silent()
+        ipv6_alone()
 
 
 try:
