@@ -55,10 +55,11 @@ bool lacks_memory(ucs_status_t status) {
 void check_worker(ucs_status_t status) {
   struct statvfs shared {};
   if (!lacks_memory(status) || ::statvfs("/dev/shm", &shared) != 0) return check("ucp_worker_create", status);
-  throw Error(ErrorKind::environment,
-              fmt::format("ucp_worker_create failed ({}; {} bytes are free in /dev/shm) enlarge it, as with docker run "
-                          "--shm-size, or do without by UCX_TLS=tcp,self",
-                          ucs_status_string(status), std::uint64_t{shared.f_bavail} * shared.f_frsize));
+  throw Error(
+      ErrorKind::environment,
+      fmt::format("ucp_worker_create failed ({}; {} bytes are free in /dev/shm) enlarge it, as docker run --shm-size "
+                  "does, or do without by UCX_TLS=tcp,self",
+                  ucs_status_string(status), std::uint64_t{shared.f_bavail} * shared.f_frsize));
 }
 
 /// Still reachable at the end of the process, so that nobody takes it for a leak.
