@@ -13,9 +13,9 @@ struct TileMasks {
 
   __device__ __forceinline__ TileMasks(const AttendParams& p, const TileCursor& at, const Run& own,
                                        std::int64_t row_begin, const Run& columns) {
-    const Visit& visit = p.visits[at.visit];
-    cut = visit.first_band != visit.last_band;
+    cut = at.cut;
     if (!cut) return;
+    const Visit& visit = p.visits[at.visit];
     DISTATTN_UNROLL
     for (int part = 0; part < (n_count + 7) / 8; ++part) {
       const RowMasks<1> masks(p.bands, visit, at.column + 64 * part, own, row_begin, columns);

@@ -76,21 +76,32 @@ DISTATTN_HOST_DEVICE constexpr std::uint64_t visible_columns(const Band* bands, 
   return visible;
 }
 
-/// Walks the tiles of a block's visits. The list is not kept: registers are dear.
+/// Walks the tiles of a block's visits. Of a visit it keeps what every tile asks; registers are dear.
 struct TileCursor {
   int visit = 0, last_visit = 0;
-  int column = 0;  ///< where the tile begins
+  int column = 0;    ///< where the tile begins
+  int end = 0;       ///< of the visit's columns
+  bool cut = false;  ///< bands cut the tile
 
   DISTATTN_HOST_DEVICE constexpr TileCursor(const Visit* visits, const Block& block)
       : visit(block.first_visit), last_visit(block.last_visit) {
-    if (valid()) column = visits[visit].begin;
+    begin_visit(visits);
   }
   DISTATTN_HOST_DEVICE constexpr bool valid() const { return visit < last_visit; }
   DISTATTN_HOST_DEVICE constexpr void advance(const Visit* visits, int columns) {
     column += columns;
-    if (column < visits[visit].end) return;
+    if (column < end) return;
     ++visit;
-    if (valid()) column = visits[visit].begin;
+    begin_visit(visits);
+  }
+
+ private:
+  DISTATTN_HOST_DEVICE constexpr void begin_visit(const Visit* visits) {
+    if (!valid()) return;
+    const Visit& begun = visits[visit];
+    column = begun.begin;
+    end = begun.end;
+    cut = begun.first_band != begun.last_band;
   }
 };
 

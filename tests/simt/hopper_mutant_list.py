@@ -84,7 +84,7 @@ HOPPER_MUTANTS = [
      "d[2 * k + i / 2][i % 2 * 2], d[2 * k + i / 2][i % 2 * 2 + 1]",
      "d[2 * k + i % 2][i / 2 * 2], d[2 * k + i % 2][i / 2 * 2 + 1]"),
     ("Hopper: cut tiles count as whole", "hopper_masks.cuh",
-     "cut = visit.first_band != visit.last_band;", "cut = false;"),
+     "cut = at.cut;", "cut = false;"),
     ("Hopper: the second half of a tile is masked as the first", "hopper_masks.cuh", "at.column + 64 * part", "at.column"),
     ("Hopper: masks of the wrong half", "hopper_masks.cuh", "visible[n / 8][i / 2]", "visible[n / 8][1 - i / 2]"),
     ("Hopper: hidden scores are 0", "hopper_attend.cuh",

@@ -120,8 +120,8 @@ MUTANTS = [
      "range.end < begin + 64 ? range.end - begin : 64",
      "range.end < begin + 63 ? range.end - begin + 1 : 64"),
     ("a visit ends one tile early", "work.hpp",
-     "if (column < visits[visit].end) return;",
-     "if (column + columns < visits[visit].end) return;"),
+     "if (column < end) return;",
+     "if (column + columns < end) return;"),
     # Softmax.
     ("sums are not rescaled", "softmax_rows.cuh", "sum[m][half] *= rescale[m][half];", ""),
     ("outputs are rescaled by the other row", "softmax_rows.cuh", "*= rescale[m][i / 2]", "*= rescale[m][1 - i / 2]"),
