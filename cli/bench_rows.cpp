@@ -52,7 +52,7 @@ class Bench {
                                request_.warmups,
                                request_.launch.provider,
                                request_.launch.gradient_order()};
-      routes_of(request_.schedule, machine_of(request_.schedule), ranks);  // what is wrong with these skips nothing
+      routes_of(request_.schedule, machine_of(request_.schedule), ranks);  // wrong ones are no reason to skip a row
       for (const std::string& name : names_of(request_.schedule, problem, ranks))
         measure(name, problem, ranks, options);
     }

@@ -29,7 +29,8 @@ std::string parse_corpus(std::string_view option, std::string_view text) {
   return corpora[parse_word(option, text, words)];
 }
 
-Mask base_mask(const std::string& text, std::int64_t seq_kv) {
+Mask base_mask(const MaskOptions& options, std::int64_t seq_kv) {
+  const std::string& text = options.mask;
   if (text == "full") return full_mask();
   if (text == "causal") return causal_mask();
   const std::size_t colon = text.find(':');
@@ -42,7 +43,7 @@ Mask base_mask(const std::string& text, std::int64_t seq_kv) {
     }
     return block_causal_mask(seq_kv, size);
   }
-  if (text.ends_with(".json")) return mask_from_json(read_file(text), text);
+  if (options.is_file()) return mask_from_json(read_file(text), text);
   refuse(fmt::format("--mask {} (unknown) choose one of full, causal, prefix:K, block-causal:B, FILE.json", text));
 }
 
@@ -79,7 +80,7 @@ void add_mask_options(CLI::App& app, MaskOptions& options) {
 }
 
 Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed, const NamedIntegers& named) {
-  Mask mask = base_mask(options.mask, seq_kv);
+  Mask mask = base_mask(options, seq_kv);
   if (options.window) {
     mask.left = (*options.window)[0];
     mask.right = (*options.window)[1];

@@ -25,6 +25,10 @@ struct MaskOptions {
   std::int64_t sinks = 0;
   std::optional<std::string> cu_seqlens;
   std::string documents;  ///< a corpus to draw them from; empty: none
+
+  bool is_file() const { return mask.ends_with(".json"); }
+  /// What numbers list, not rules: it fits no other sequence.
+  bool is_of_one_length() const { return is_file() || cu_seqlens.has_value(); }
   friend bool operator==(const MaskOptions&, const MaskOptions&) = default;
 };
 

@@ -45,9 +45,8 @@ step::StepSetting setting_of(const StepPlanRequest& request, const Machine& mach
   setting.sequence = sequence;
   setting.batch = problem.batch.value_or(1);
   setting.mask = mask_of(problem.mask, sequence, problem.seed);
-  const bool of_one_length = problem.mask.cu_seqlens || problem.mask.mask.ends_with(".json");
-  setting.mask_at = [options = problem.mask, seed = problem.seed, of_one_length](std::int64_t other) {
-    return of_one_length ? std::nullopt : std::optional(mask_of(options, other, seed));
+  setting.mask_at = [options = problem.mask, seed = problem.seed](std::int64_t other) {
+    return options.is_of_one_length() ? std::nullopt : std::optional(mask_of(options, other, seed));
   };
   setting.ranks = ranks;
   setting.threads = machine.threads_of_rank(ranks);

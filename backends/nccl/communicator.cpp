@@ -90,7 +90,8 @@ bool Communicator::finalize(const cuda::Watch& watch) noexcept {
       library_.check(library_.comm_finalize(comm_), "end the exchange");
     }
     settle("end the exchange", watch);
-    return finalized_ = true;
+    finalized_ = true;
+    return true;
   } catch (const Error&) {
     return false;  // somebody has failed, and says so elsewhere
   }

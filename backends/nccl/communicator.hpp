@@ -41,9 +41,9 @@ class Communicator {
 
   const Library& library_;
   std::unique_ptr<cuda::Stream> stream_;
+  bool finalized_ = false;
   std::mutex mutex_;  // guards what follows
   ncclComm_t comm_ = nullptr;
-  bool finalized_ = false;
   Exchange exchange_;
 };
 

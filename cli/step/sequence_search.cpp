@@ -75,8 +75,11 @@ std::optional<std::int64_t> SequenceSearch::longest(const CheckpointPolicy& poli
     const Attention& attention = counted(tokens);
     const auto here = static_cast<double>(tokens);
     const double needed = of_a_token * attention.tokens + attention.buffer_bytes;
-    (needed <= room_ ? fits : too_long) = tokens;
-    if (needed <= room_) {  // a longer sequence has more activations and no smaller buffers
+    if (needed > room_) {
+      too_long = tokens;
+    } else {
+      fits = tokens;
+      // A longer sequence has more activations and no smaller buffers.
       const double most = (room_ - attention.buffer_bytes) / of_a_token;
       if (most < static_cast<double>(too_long)) too_long = std::min(too_long, static_cast<std::int64_t>(most) + 1);
     }

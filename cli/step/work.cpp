@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
 
 namespace distattn::step {
 namespace {
@@ -84,9 +83,9 @@ int attention_forwards(const CheckpointPolicy& policy) {
 }
 
 std::int64_t most_tokens(const Sharding& sharding) {
-  std::vector<std::int64_t> owned(static_cast<std::size_t>(sharding.ranks), 0);
-  for (const Segment& segment : sharding.queries) owned[static_cast<std::size_t>(segment.owner)] += segment.run.count;
-  return *std::max_element(owned.begin(), owned.end());
+  std::int64_t most = 0;
+  for (Rank rank = 0; rank < sharding.ranks; ++rank) most = std::max(most, owned_tokens(sharding.queries, rank));
+  return most;
 }
 
 ActivationBytes activation_bytes(const ModelShape& shape, const CheckpointPolicy& policy, double tokens,

@@ -23,8 +23,8 @@ inline constexpr int most_rows = 1152;
 inline constexpr int most_panels = most_rows / panel_width;
 static_assert(most_rows % panel_width == 0 && most_rows <= key_block * panel_width && panel_width <= key_block);
 
-inline constexpr float long_sum = 64;                 // blocks of keys
-inline constexpr int settling_keys = 64 * key_block;  // after as many at the latest sums are looked at
+/// Blocks of keys after which a sum is long, and keys after which sums are looked at, at the latest.
+inline constexpr int long_sum = 64, settling_keys = long_sum * key_block;
 
 /// Rows of a block: what fits block_floats, a whole number of panels.
 inline int attend_rows(int head_dim, int value_dim) {
