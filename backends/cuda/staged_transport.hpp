@@ -23,6 +23,7 @@ class StagedTransport final : public Transport {
   Rank rank() const override { return over_.rank(); }
   int size() const override { return over_.size(); }
   bool reaches(MemorySpace space) const override { return space == MemorySpace::cuda; }
+  void prepare(BufferTable& buffers) override { over_.prepare(twin_of(buffers)); }
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
   void abort(const Error& error) noexcept override;
   void computing(int number) noexcept override { over_.computing(number); }

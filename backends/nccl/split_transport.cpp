@@ -1,5 +1,7 @@
 #include "backends/nccl/split_transport.hpp"
 
+#include <algorithm>
+
 namespace distattn::backends::nccl {
 
 SplitTransport::SplitTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap,
@@ -14,6 +16,13 @@ SplitTransport::SplitTransport(const Library& library, cuda::Driver& driver, Boo
 
 /// The far half goes first, while the near one still waits for other ranks to end.
 SplitTransport::~SplitTransport() { near_.on_failure(nullptr); }
+
+/// What is staged costs host memory as large as the program's.
+void SplitTransport::prepare(BufferTable& buffers) {
+  const std::vector<Step>& steps = buffers.program().steps;
+  const bool far = std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.lane == Lane::far; });
+  if (far) far_.prepare(buffers);
+}
 
 Event SplitTransport::submit(const Step& step, BufferTable& buffers, std::span<const Event> after) {
   return step.lane == Lane::far ? far_.submit(step, buffers, after) : near_.submit(step, buffers, after);

@@ -19,6 +19,7 @@ class SplitTransport final : public Transport {
   Rank rank() const override { return near_.rank(); }
   int size() const override { return near_.size(); }
   bool reaches(MemorySpace space) const override { return space == MemorySpace::cuda; }
+  void prepare(BufferTable& buffers) override;
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
   void abort(const Error& error) noexcept override;
   void computing(int number) noexcept override { near_.computing(number); }

@@ -84,7 +84,7 @@ void UcxTransport::on_failure(std::function<void(const Error&)> listener) {
   });
 }
 
-/// A table's memory is registered when a step first uses it, and until the table ends.
+/// A table's memory is registered when it is first asked for, and until the table ends.
 ucp_mem_h UcxTransport::registered(BufferTable& buffers) const {
   const std::span<std::byte> memory = buffers.memory();
   if (memory.empty()) return nullptr;

@@ -20,6 +20,7 @@ class UcxTransport final : public Transport {
   Rank rank() const override { return rank_; }
   int size() const override { return size_; }
   bool reaches(MemorySpace space) const override { return space == MemorySpace::host; }
+  void prepare(BufferTable& buffers) override { registered(buffers); }
   /// Blocks the lane until the step's messages have been exchanged.
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
   void abort(const Error& error) noexcept override;

@@ -4,6 +4,7 @@
 
 #include <dlfcn.h>
 
+#include <array>
 #include <chrono>
 #include <thread>
 
@@ -111,6 +112,27 @@ TEST_CASE("every schedule runs over NCCL, with near and far lanes started in one
 
 TEST_CASE("every schedule runs with far messages through host memory") {
   check_every_schedule({.seed = seed, .far_over_host = true});
+}
+
+TEST_CASE("host memory that far messages pass through is pinned before the first step, and only for them") {
+  const Problem problem = small_problem();
+  for (const int node_size : {1, 2}) {
+    AttentionOptions options;
+    options.schedule = "ring";
+    options.routes.node_size = node_size;
+    std::array<std::size_t, 2> pinned{}, needed{};
+    const auto prepare = [&](Rank rank, Transport& transport) {
+      const auto device = make_device("cuda", {});
+      const std::size_t before = test::own_gpu().pinned_bytes();
+      const Attention attention(problem, options, *device, transport);
+      pinned[static_cast<std::size_t>(rank)] = test::own_gpu().pinned_bytes() - before;
+      needed[static_cast<std::size_t>(rank)] = slots_bytes(attention.program(Pass::forward));
+    };
+    test::run_nccl_ranks(2, prepare, {.seed = seed, .far_over_host = true});
+    CAPTURE(node_size);
+    CHECK(needed[0] > 0);
+    CHECK(pinned == (node_size == 1 ? needed : std::array<std::size_t, 2>{}));
+  }
 }
 
 TEST_CASE("a group of ranks attends over NCCL") {

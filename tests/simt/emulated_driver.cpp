@@ -152,21 +152,24 @@ class EmulatedStream final : public cuda::Stream {
 
 }  // namespace
 
-std::shared_ptr<std::byte> EmulatedDriver::allocate(std::size_t bytes, distattn::MemorySpace) {
+std::shared_ptr<std::byte> EmulatedDriver::allocate(std::size_t bytes, distattn::MemorySpace space) {
   if (bytes > free_bytes_) {
     throw distattn::Error(distattn::ErrorKind::environment,
                           "emulated has no room for " + std::to_string(bytes) + " bytes");
   }
+  const std::size_t pinned = space == distattn::MemorySpace::host ? bytes : 0;
   free_bytes_ -= bytes;
+  pinned_bytes_ += pinned;
   constexpr std::size_t alignment = 256;
   void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   std::memset(memory, 0xff, bytes);
   global_memory().add(memory, bytes);
-  return {static_cast<std::byte*>(memory), [this, bytes](std::byte* freed) {
+  return {static_cast<std::byte*>(memory), [this, bytes, pinned](std::byte* freed) {
             global_memory().remove(freed);
             std::free(freed);
             free_bytes_ += bytes;
+            pinned_bytes_ -= pinned;
           }};
 }
 

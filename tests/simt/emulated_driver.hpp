@@ -29,6 +29,8 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
   void check(int status, const char* what) const override;
   /// Of a GPU with less room for a block than others of its generation. Before any device is made.
   void limit_shared_memory(std::size_t block_bytes) { block_shared_bytes_ = block_bytes; }
+  /// Host memory allocated at present.
+  std::size_t pinned_bytes() const { return pinned_bytes_; }
   /// Makes the `count`-th launch fail that does `what`. Before any launch.
   void fail_when(std::string what, int count) {
     failing_ = std::move(what);
@@ -43,6 +45,7 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
   std::size_t block_shared_bytes_ = 227 * 1024;
   std::atomic<std::uint64_t> seed_;
   std::atomic<std::size_t> free_bytes_;
+  std::atomic<std::size_t> pinned_bytes_{0};
   std::string failing_;
   mutable std::atomic<int> calls_to_failure_{0};
 };

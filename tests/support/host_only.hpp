@@ -14,6 +14,7 @@ class HostOnly : public Transport {
   Rank rank() const override { return over_.rank(); }
   int size() const override { return over_.size(); }
   bool reaches(MemorySpace space) const override { return space == MemorySpace::host; }
+  void prepare(BufferTable& buffers) override { over_.prepare(buffers); }
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
     DISTATTN_EXPECT(buffers.space() == MemorySpace::host);
     return over_.submit(step, buffers, after);

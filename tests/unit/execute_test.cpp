@@ -24,6 +24,24 @@ TEST_CASE("An exchange is known by its number, lane and due where a group hands 
   CHECK(buffers->index_of(renamed) == 3);
 }
 
+TEST_CASE("A transport prepares a program's memory before the first run, where the program exchanges anything") {
+  Rig rig;
+  {
+    Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+    CHECK(rig.transport.prepared == std::vector<const BufferTable*>{&executor.buffers()});
+    CHECK(rig.log.submitted.empty());
+    executor.run(rig.bindings);
+    executor.run(rig.bindings);
+    CHECK(rig.transport.prepared.size() == 1);
+  }
+  rig.transport.on_prepare = [] { throw Error(ErrorKind::environment, "no memory to pin"); };
+  CHECK(message_of([&] { Executor(rig.outline, rig.program, 0, rig.device, rig.transport); }) == "no memory to pin");
+  std::erase_if(rig.program.steps, [](const Step& step) { return step.lane != Lane::compute; });
+  for (Step& step : rig.program.steps) step.after.clear();
+  const Executor alone(rig.outline, rig.program, 0, rig.device, rig.transport);
+  CHECK(rig.transport.prepared.size() == 2);
+}
+
 TEST_CASE("The timeline holds every step in its order of start, and none before what it waits for") {
   Rig rig;
   auto exchange = std::make_shared<ManualState>();

@@ -118,12 +118,18 @@ class ScriptedTransport final : public ScriptedEngine<Transport> {
   Rank rank() const override { return 0; }
   int size() const override { return 2; }
   bool reaches(MemorySpace) const override { return reaches_host; }
+  void prepare(BufferTable& buffers) override {
+    prepared.push_back(&buffers);
+    if (on_prepare) on_prepare();
+  }
   void computing(int number) noexcept override { last_number = std::max(last_number, number); }
   void on_failure(std::function<void(const Error&)> to) override { listener = std::move(to); }
 
   bool reaches_host = true;
   int last_number = -1;
   std::function<void(const Error&)> listener;
+  std::function<void()> on_prepare;
+  std::vector<const BufferTable*> prepared;
 };
 
 /// Rank 0 of two: compute 0 → near 0 → compute 1, and near 1 beside compute 1.

@@ -159,6 +159,10 @@ class Transport : public Engine {
   virtual int size() const = 0;
   /// Whether it can send from and receive into that memory.
   virtual bool reaches(MemorySpace space) const = 0;
+  /// Makes ready what this transport keeps for the table's memory, as its registration with a network card, which may
+  /// take longer than a step. The executor calls it once for a program that exchanges anything; a step does it for a
+  /// table that nobody prepared.
+  virtual void prepare(BufferTable& buffers) { static_cast<void>(buffers); }
   /// Told by the executor, for heartbeats: the compute lane has begun a step, or waits for another lane.
   virtual void computing(int number) noexcept { static_cast<void>(number); }
   virtual void resting() noexcept {}

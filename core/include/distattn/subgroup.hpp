@@ -25,6 +25,7 @@ class Subgroup final : public Transport {
   Rank rank() const override { return rank_; }
   int size() const override { return static_cast<int>(members_.size()); }
   bool reaches(MemorySpace space) const override { return whole_.reaches(space); }
+  void prepare(BufferTable& buffers) override { whole_.prepare(buffers); }
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
   void abort(const Error& error) noexcept override { whole_.abort(error); }
   void computing(int number) noexcept override { whole_.computing(number); }

@@ -107,6 +107,7 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
     after_of[lane].reserve(std::max(after_of[lane].capacity(), step.after.size()));
   }
   for (std::size_t lane = 0; lane < lane_count; ++lane) next[lane] = steps_of[lane].size();
+  if (steps_of[index(Lane::compute)].size() < count) transport.prepare(*buffers);
   events.resize(count);
   started.resize(count);
   ended.resize(count);
