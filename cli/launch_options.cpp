@@ -84,7 +84,7 @@ void add_launch_options(CLI::App& app, LaunchOptions& options) {
     return usable(BackendKind::provider, option, text);
   };
   add_value(app, "--provider", options.provider, parse_provider,
-            "Whose kernels compute on GPUs; cudnn: in forward passes (default own)", "own|cudnn");
+            "Whose kernels compute on GPUs; cudnn rounds tiles' gradients to 16 bits (default own)", "own|cudnn");
   app.add_flag("--deterministic", options.deterministic,
                "Gradients have the same bits in every run, on GPUs too, where that takes longer");
   add_threads_option(app, options);

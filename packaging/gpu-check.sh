@@ -5,7 +5,8 @@
 #   tests      primitives and kernels: against the PTX ISA, and against float64 under all masks, types and head_dims
 #   validate   every schedule on 1 to 8 ranks that share the GPU, against float64
 #   types      both passes in bf16, fp16 and fp32 at every head_dim that has kernels, likewise
-#   kernels    our attention kernels and cuDNN's, on the shapes that others publish
+#   kernels    our attention kernels and cuDNN's, on the shapes that others publish; what cuDNN's gradients take
+#              includes reading and writing their rows twice more, as fp32: 1 to 4 % with heads of 128
 #   variants   Hopper's kernels for the same tiles, each compared with float64 and then timed beside the others:
 #              packaging/record-kernels.py writes the table of choices from it
 #   bench      schedules on ranks that share the GPU; times include that of bringing inputs there
@@ -108,7 +109,7 @@ step_types() {
 # Also windows, whose pieces have more queries than keys and fewer.
 check_cudnn() {
   local masks sizes common=(bench --backend cuda --provider cudnn --check --dtype bf16 --heads 8 --kv-heads 2
-    --head-dim 128 --ranks "1,2,3,4" -n 1)
+    --head-dim 128 --backward --ranks "1,2,3,4" -n 1)
   for masks in "--mask causal" "--mask causal --window 200,-1" "--mask full --window 100,50"; do
     # shellcheck disable=SC2086 # several words
     attempt measure "${common[@]}" --seq 517 $masks --schedule ring,zigzag-ring,striped-ring

@@ -1,5 +1,5 @@
 #pragma once
-/// What may compute forward tiles on a GPU in place of the kernels of kernels/cuda.
+/// What may compute tiles on a GPU in place of the kernels of kernels/cuda.
 
 #include <memory>
 #include <string>
@@ -24,10 +24,12 @@ class PreparedAttend {
 class AttendProvider {
  public:
   virtual ~AttendProvider() = default;
-  /// Why no tile of the problem's pass can be computed; empty if there may be tiles that can.
+  /// Why no tile of the problem's pass can be computed; empty if there may be tiles that can. Gradients may differ in
+  /// their last bits from run to run.
   virtual std::string why_not(const Problem& problem, Pass pass) const = 0;
   /// Throws Error(usage) naming what it cannot express.
   virtual std::unique_ptr<PreparedAttend> prepare(const kernels::AttendArgs& args) = 0;
+  virtual std::unique_ptr<PreparedAttend> prepare(const kernels::AttendBackwardArgs& args) = 0;
 };
 
 }  // namespace distattn::backends::cuda

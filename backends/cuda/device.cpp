@@ -105,7 +105,13 @@ class CudaDevice final : public Device {
   MemorySpace space() const override { return MemorySpace::cuda; }
 
   std::string why_not(const Problem& problem, Pass pass) const override {
-    if (provider_ != nullptr) return provider_->why_not(problem, pass);
+    if (provider_ != nullptr) {
+      if (pass == Pass::backward && choice_.gradient_order == GradientOrder::fixed) {
+        return "this provider adds to gradients in any order (their last bits may differ from run to run) "
+               "take provider own for the same bits";
+      }
+      return provider_->why_not(problem, pass);
+    }
     return kernels::cuda::why_no_attend_kernel(problem.dtype, problem.head_dim, problem.value_dim, choice_.capability);
   }
 

@@ -55,14 +55,7 @@ class Builder {
   void begin_step() { steps_.emplace_back(); }
 
   void add(const std::vector<kernels::AttendArgs>& operations) {
-    if (provider_ != nullptr) {
-      for (const kernels::AttendArgs& args : operations) {
-        std::shared_ptr<const PreparedAttend> attend = provider_->prepare(args);
-        scratch_bytes_ = std::max(scratch_bytes_, attend->scratch_bytes());
-        steps_.back().push_back(ProvidedLaunch{std::move(attend)});
-      }
-      return;
-    }
+    if (provider_ != nullptr) return add_provided(operations);
     for (const auto& list : by_shape<kernels::AttendArgs>(operations)) {
       for (const AttendKernel* kernel : tile_kernels(Pass::forward, work_of(list), choice_)) {
         add(*kernel, AttendPlan(list, kernel->tile, kernel->describe));
@@ -70,6 +63,7 @@ class Builder {
     }
   }
   void add(const std::vector<kernels::AttendBackwardArgs>& operations) {
+    if (provider_ != nullptr) return add_provided(operations);
     for (const auto& list : by_shape<kernels::AttendBackwardArgs>(operations)) {
       for (const AttendKernel* kernel : tile_kernels(Pass::backward, work_of(list), choice_)) {
         if (kernel->pass == TilePass::gradients) clear_query_gradients(list);
@@ -105,6 +99,14 @@ class Builder {
   }
 
  private:
+  template <class Args>
+  void add_provided(const std::vector<Args>& operations) {
+    for (const Args& args : operations) {
+      std::shared_ptr<const PreparedAttend> attend = provider_->prepare(args);
+      scratch_bytes_ = std::max(scratch_bytes_, attend->scratch_bytes());
+      steps_.back().push_back(ProvidedLaunch{std::move(attend)});
+    }
+  }
   /// For a kernel that only adds.
   void clear_query_gradients(const std::vector<kernels::AttendBackwardArgs>& operations) {
     for (const kernels::AttendBackwardArgs& args : operations) {

@@ -59,7 +59,7 @@ std::vector<const kernels::cuda::AttendKernel*> tile_kernels(Pass pass, const Ti
 class Launches {
  public:
   /// Loads all kernels, and uploads the lists of all steps on `stream`, which has to be waited for. `stop` lies in
-  /// device memory. `provider` computes forward tiles; null: the kernels of kernels/cuda.
+  /// device memory. `provider` computes tiles; null: the kernels of kernels/cuda.
   Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
            AttendProvider* provider, const KernelChoice& choice);
 

@@ -32,6 +32,7 @@ enum class DescriptorType : int {
   operation_matmul = 19,
   reduction = 21,
   operation_reduction = 22,
+  operation_reshape = 31,
   device_properties = 38
 };
 
@@ -74,6 +75,8 @@ enum class Attribute : int {
   operation_reduction_x = 1610,
   operation_reduction_y = 1611,
   operation_reduction_descriptor = 1612,
+  operation_reshape_x = 2200,
+  operation_reshape_y = 2201,
   device_properties_json = 2702
 };
 
@@ -99,6 +102,7 @@ enum class PointwiseMode : int {
   sub = 9,
   exp = 13,
   log = 15,
+  identity = 21,
   cmp_gt = 302,
   cmp_ge = 303,
   gen_index = 501,

@@ -10,7 +10,7 @@ Registration register_cudnn() {
     info.version = cudnn::load_library().version;
     const cuda::Gpus& gpus = cuda::find_gpus();
     info.usable = gpus.count > 0;
-    info.why = info.usable ? "forward passes in bf16 and fp16" : gpus.why;
+    info.why = info.usable ? "bf16 and fp16" : gpus.why;
   } catch (const Error& error) {
     info.why = error.what();
   }

@@ -1,5 +1,5 @@
 #pragma once
-/// One attention as a graph of cuDNN's operations, and the plan that computes it.
+/// One attention, or its gradients, as a graph of cuDNN's operations, and the plan that computes it.
 
 #include <compare>
 #include <optional>
@@ -11,6 +11,7 @@ namespace distattn::backends::cudnn {
 
 /// What a plan is made for: rows × columns of segments of q_tokens and k_tokens, packed [batch][head][token][dim].
 struct AttendShape {
+  Pass pass = Pass::forward;
   DType dtype = DType::bf16;
   std::int64_t batch = 1, heads = 1, kv_heads = 1;
   std::int64_t rows = 0, columns = 0, q_tokens = 0, k_tokens = 0;
@@ -29,13 +30,30 @@ struct Operands {
   float scale = 1;
 };
 
+/// Those of a gradient: element types as the inputs' unless said otherwise.
+struct GradientOperands {
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  const void* o = nullptr;
+  const void* d_o = nullptr;
+  const float* stats = nullptr;  ///< fp32, of the whole attention
+  float* delta = nullptr;        ///< fp32, [batch][head][row] without gaps; holds nothing before or after
+  float* dq_sum = nullptr;       ///< likewise with head_dim
+  void* dq = nullptr;            ///< gradients are written, not added to
+  void* dk = nullptr;
+  void* dv = nullptr;
+  float scale = 1;
+};
+
 /// What plans are made for: a handle of the GPU that shall run them, or the description of any GPU.
 struct Target {
   Handle handle = nullptr;
   std::optional<Descriptor> properties = {};
 };
 
-/// O = softmax(scale · Q Kᵀ between the diagonals) V in fp32, with statistics.
+/// O = softmax(scale · Q Kᵀ between the diagonals) V in fp32, with statistics; or the gradients of that, where O and
+/// statistics are those of all keys.
 class AttendGraph {
  public:
   AttendGraph(const Library& library, const AttendShape& shape, const Target& target);
@@ -55,11 +73,16 @@ class AttendPlan {
   AttendPlan(const Library& library, const AttendShape& shape, const Target& target);
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }
-  /// Starts it on the stream that `handle` has.
+  /// Starts it on the stream that `handle` has, with the operands of its pass.
   void start(Handle handle, const Operands& operands, void* workspace) const;
+  void start(Handle handle, const GradientOperands& operands, void* workspace) const;
 
  private:
+  struct Memory;
+  void start(Handle handle, Memory memory, void* workspace) const;
+
   const Library& library_;
+  const Pass pass_;
   std::optional<Descriptor> plan_;
   std::size_t workspace_bytes_ = 0;
   std::optional<std::int32_t> left_, right_;  // the values that the graph takes by name

@@ -85,13 +85,27 @@ std::vector<Piece> pieces_of(const Run& queries, const Run& keys, std::span<cons
   return pieces;
 }
 
-std::string why_no_piece(const Piece& piece, std::size_t version) {
-  constexpr std::size_t faulty_version = 91400;
-  constexpr std::int64_t right_columns = 1024;
-  if (version != faulty_version || !piece.left || piece.right == 0 || count_of(piece.columns) <= right_columns)
-    return "";
-  return fmt::format("cuDNN 9.14.0 computes windows that are not causal wrongly over more than {} keys (these are {})",
-                     right_columns, count_of(piece.columns));
+std::string why_no_piece(const Piece& piece, Pass pass, std::size_t version) {
+  constexpr std::size_t faulty_windows = 91400, last_faulty_gradients = 91500;
+  constexpr std::int64_t right_columns = 1024, column_step = 128;
+  const std::int64_t rows = count_of(piece.rows), columns = count_of(piece.columns);
+  if (version == faulty_windows && piece.left && piece.right != 0 && columns > right_columns) {
+    return fmt::format(
+        "cuDNN 9.14.0 computes windows that are not causal wrongly over more than {} keys (these are {}) "
+        "install a newer one, or take provider own",
+        right_columns, columns);
+  }
+  if (pass == Pass::forward) return "";
+  if (rows == 1 && columns == 1) {
+    return "cuDNN computes no gradients of a single pair (it wants more queries or keys) take provider own";
+  }
+  if (version <= last_faulty_gradients && columns % column_step != 0) {
+    return fmt::format(
+        "cuDNN up to 9.15.0 computes gradients wrongly where keys are no multiple of {} (these are {}) "
+        "install a newer one, or take provider own",
+        column_step, columns);
+  }
+  return "";
 }
 
 std::string why_no_tile(const kernels::TileShape& shape) {

@@ -23,8 +23,9 @@ struct Piece {
 /// diagonal is none: queries and keys of different strides that a band cuts.
 std::vector<Piece> pieces_of(const Run& queries, const Run& keys, std::span<const Band> bands);
 
-/// Why cuDNN of that version, as cudnnGetVersion() says it, does not compute a piece; empty if it does.
-std::string why_no_piece(const Piece& piece, std::size_t version);
+/// Why cuDNN of that version, as cudnnGetVersion() says it, does not compute a piece in that pass, and what to do;
+/// empty if it does. NVIDIA's own front end refuses or works around the same.
+std::string why_no_piece(const Piece& piece, Pass pass, std::size_t version);
 
 /// Why cuDNN computes no tile of this shape; empty if it does.
 std::string why_no_tile(const kernels::TileShape& shape);

@@ -65,6 +65,11 @@ int delta(const DeltaArgs& args, Stream stream) {
                              [&]<class From>(From) { return start(delta_rows<From>, args.rows * 32, args, stream); });
 }
 
+int output_of_delta(const OutputOfDeltaArgs& args, Stream stream) {
+  return with_device_element(
+      args.dtype, [&]<class Element>(Element) { return start(output_rows<Element>, args.rows * 32, args, stream); });
+}
+
 int rearrange(const RearrangeArgs& args, Stream stream) {
   DISTATTN_EXPECT(!args.add || args.into_dtype == accumulator_of(args.into_dtype));
   const std::int64_t rows = args.shape[0] * args.shape[1] * args.shape[2];

@@ -82,6 +82,31 @@ __global__ void __launch_bounds__(elementwise_threads) delta_rows(const __grid_c
   });
 }
 
+/// In units of the row's largest element, whose square neither overflows nor vanishes.
+template <class Element>
+__global__ void __launch_bounds__(elementwise_threads) output_rows(const __grid_constant__ OutputOfDeltaArgs args) {
+  for_each_row_of_warp(args.rows, [&](std::int64_t row, int lane) {
+    const auto* const d_o = static_cast<const Element*>(args.d_o) + row * args.dim;
+    auto* const o = static_cast<Element*>(args.o) + row * args.dim;
+    float largest = 0;
+    for (int x = lane; x < args.dim; x += 32)
+      largest = fmaxf(largest, fabsf(prim::to_float(prim::load_global(d_o + x))));
+    for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+    if (largest == 0) largest = 1;
+    float squares = 0;
+    for (int x = lane; x < args.dim; x += 32) {
+      const float part = prim::to_float(prim::load_global(d_o + x)) / largest;
+      squares += part * part;
+    }
+    for (int step = 16; step > 0; step /= 2) squares += __shfl_xor_sync(0xffffffffu, squares, step);
+    const float scale = squares > 0 ? prim::load_global(args.delta + row) / largest / squares : 0.0f;
+    for (int x = lane; x < args.dim; x += 32) {
+      const float part = prim::to_float(prim::load_global(d_o + x)) / largest;
+      prim::store_global(o + x, prim::from_float<Element>(part * scale));
+    }
+  });
+}
+
 /// RearrangeArgs in arrays that device code may index.
 struct RearrangeParams {
   std::int64_t shape[4];

@@ -9,10 +9,22 @@
 
 namespace distattn::kernels::cuda {
 
+/// o[row][x] = d_o[row][x] · delta[row] / Σ_x d_o[row][x]²: of the outputs whose sum with d_o is delta, the shortest,
+/// so that it overflows no sooner than the true one's norm. For kernels that take o where others take delta.
+struct OutputOfDeltaArgs {
+  DType dtype = DType::fp32;  ///< of d_o and o
+  std::int64_t rows = 0;
+  int dim = 0;
+  const void* d_o = nullptr;
+  const float* delta = nullptr;
+  void* o = nullptr;
+};
+
 int merge(const MergeArgs& args, Stream stream);
 int accumulate(const AccumulateArgs& args, Stream stream);
 int convert(const ConvertArgs& args, Stream stream);
 int delta(const DeltaArgs& args, Stream stream);
+int output_of_delta(const OutputOfDeltaArgs& args, Stream stream);
 int rearrange(const RearrangeArgs& args, Stream stream);
 /// into[0 … count-1] = value.
 int fill(float* into, std::int64_t count, float value, Stream stream);

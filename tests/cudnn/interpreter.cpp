@@ -52,6 +52,22 @@ float element(const void* memory, std::int64_t place, DataType type) {
   }
 }
 
+void put(void* memory, std::int64_t place, DataType type, float value) {
+  switch (type) {
+    case DataType::bf16:
+      static_cast<std::uint16_t*>(memory)[place] = distattn::float_to_bf16(value);
+      return;
+    case DataType::fp16:
+      static_cast<std::uint16_t*>(memory)[place] = distattn::float_to_fp16(value);
+      return;
+    case DataType::fp32:
+      static_cast<float*>(memory)[place] = value;
+      return;
+    default:
+      throw std::runtime_error("the stand-in does not write this element type");
+  }
+}
+
 float rounded(float value, DataType type) {
   if (type == DataType::bf16) return distattn::bf16_to_float(distattn::float_to_bf16(value));
   if (type == DataType::fp16) return distattn::fp16_to_float(distattn::float_to_fp16(value));
@@ -72,6 +88,8 @@ float apply(PointwiseMode mode, float x, float b) {
       return std::exp(x);
     case PointwiseMode::log:
       return std::log(x);
+    case PointwiseMode::identity:
+      return x;
     case PointwiseMode::cmp_ge:
       return x >= b ? 1.0f : 0.0f;
     case PointwiseMode::cmp_gt:
@@ -84,7 +102,8 @@ float apply(PointwiseMode mode, float x, float b) {
 constexpr Attribute tensor_attributes[] = {
     Attribute::operation_matmul_a,    Attribute::operation_matmul_b,    Attribute::operation_matmul_c,
     Attribute::operation_reduction_x, Attribute::operation_reduction_y, Attribute::operation_pointwise_x,
-    Attribute::operation_pointwise_b, Attribute::operation_pointwise_t, Attribute::operation_pointwise_y};
+    Attribute::operation_pointwise_b, Attribute::operation_pointwise_t, Attribute::operation_pointwise_y,
+    Attribute::operation_reshape_x,   Attribute::operation_reshape_y};
 
 }  // namespace
 
@@ -114,6 +133,9 @@ void Computation::run() {
       case DescriptorType::operation_reduction:
         reduce(*operation);
         break;
+      case DescriptorType::operation_reshape:
+        reshape(*operation);
+        break;
       default:
         apply(*operation);
     }
@@ -137,9 +159,9 @@ void Computation::store(const Record& tensor, Tensor value) {
     known_.insert_or_assign(uid_of(tensor), std::move(value));
     return;
   }
-  if (type_of(tensor) != DataType::fp32) throw std::runtime_error("the stand-in writes fp32 alone");
-  auto* const memory = static_cast<float*>(memory_.at(uid_of(tensor)));
-  for_each_index(value.dims, [&](const Dims& index) { memory[place_of(tensor, index)] = value.at(index); });
+  void* const memory = memory_.at(uid_of(tensor));
+  for_each_index(value.dims,
+                 [&](const Dims& index) { put(memory, place_of(tensor, index), type_of(tensor), value.at(index)); });
 }
 
 /// Heads of b are shared by as many heads of a.
@@ -160,6 +182,7 @@ void Computation::multiply(const Record& operation) {
   store(into, std::move(c));
 }
 
+/// Heads of y are sums of as many heads of x.
 void Computation::reduce(const Record& operation) {
   const Tensor x = load(*operation.part(Attribute::operation_reduction_x));
   const Record& into = *operation.part(Attribute::operation_reduction_y);
@@ -167,10 +190,23 @@ void Computation::reduce(const Record& operation) {
   const bool largest = how.value<ReductionOperator>(Attribute::reduction_operator) == ReductionOperator::max;
   Tensor y(dims_of(into));
   for (float& each : y.values) each = largest ? -INFINITY : 0.0f;
+  const std::int64_t sharing = x.dims[1] / y.dims[1];
   for_each_index(x.dims, [&](const Dims& index) {
-    float& sum = y.at(index);
+    float& sum = y.at({index[0], index[1] / sharing, index[2], index[3]});
     sum = largest ? std::max(sum, x.at(index)) : sum + x.at(index);
   });
+  store(into, std::move(y));
+}
+
+/// Elements keep their place in memory.
+void Computation::reshape(const Record& operation) {
+  const Record& from = *operation.part(Attribute::operation_reshape_x);
+  const Record& into = *operation.part(Attribute::operation_reshape_y);
+  const Tensor x = load(from);
+  std::map<std::int64_t, float> at_place;
+  for_each_index(x.dims, [&](const Dims& index) { at_place[place_of(from, index)] = x.at(index); });
+  Tensor y(dims_of(into));
+  for_each_index(y.dims, [&](const Dims& index) { y.at(index) = at_place.at(place_of(into, index)); });
   store(into, std::move(y));
 }
 

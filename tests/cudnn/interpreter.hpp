@@ -72,6 +72,7 @@ class Computation {
   void store(const Record& tensor, Tensor value);
   void multiply(const Record& operation);
   void reduce(const Record& operation);
+  void reshape(const Record& operation);
   void apply(const Record& operation);
 
   const Record& graph_;

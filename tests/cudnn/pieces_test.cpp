@@ -106,14 +106,27 @@ TEST_CASE("a window over more queries than keys begins with a piece that it does
   check(queries, keys, {window});
 }
 
-TEST_CASE("windows that a version of cuDNN computes wrongly are named") {
+TEST_CASE("what a version of cuDNN computes wrongly is named") {
   using backends::cudnn::why_no_piece;
+  const auto forward = [](const Piece& piece, std::size_t version) {
+    return why_no_piece(piece, Pass::forward, version);
+  };
   const Piece piece{{0, 2000}, {0, 2000}, 9, {}};
-  CHECK_THAT(why_no_piece(piece, 91400), contains_text("9.14.0"));
-  CHECK(why_no_piece(piece, 91401).empty());
-  CHECK(why_no_piece({{0, 2000}, {0, 2000}, 9, 0}, 91400).empty());
-  CHECK(why_no_piece({{0, 1000}, {0, 1000}, 9, {}}, 91400).empty());
-  CHECK(why_no_piece({{0, 2000}, {0, 2000}, {}, 7}, 91400).empty());
+  CHECK_THAT(forward(piece, 91400), contains_text("9.14.0"));
+  CHECK(forward(piece, 91401).empty());
+  CHECK(forward({{0, 2000}, {0, 2000}, 9, 0}, 91400).empty());
+  CHECK(forward({{0, 1000}, {0, 1000}, 9, {}}, 91400).empty());
+  CHECK(forward({{0, 2000}, {0, 2000}, {}, 7}, 91400).empty());
+
+  const auto backward = [](const Piece& of, std::size_t version) { return why_no_piece(of, Pass::backward, version); };
+  CHECK_THAT(backward({{0, 2048}, {0, 2048}, 9, {}}, 91400), contains_text("windows"));
+  CHECK_THAT(backward({{0, 77}, {1, 130}, {}, 0}, 91500), contains_text("(these are 129)"));
+  CHECK(backward({{0, 77}, {1, 129}, {}, 0}, 91500).empty());
+  CHECK(backward({{0, 77}, {1, 130}, {}, 0}, 91501).empty());
+  CHECK(forward({{0, 77}, {1, 130}, {}, 0}, 91500).empty());
+  CHECK_THAT(backward({{5, 6}, {7, 8}, {}, {}}, 91900), contains_text("single pair"));
+  CHECK(backward({{5, 6}, {7, 9}, {}, {}}, 91900).empty());
+  CHECK(forward({{5, 6}, {7, 8}, {}, {}}, 91900).empty());
 }
 
 TEST_CASE("a band that cuts queries and keys of different strides is refused, others are not") {

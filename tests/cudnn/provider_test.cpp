@@ -1,4 +1,4 @@
-/// Forward passes by cuDNN's provider on emulated GPUs, with a library in cuDNN's place that computes what it is told.
+/// Both passes by cuDNN's provider on emulated GPUs, with a library in cuDNN's place that computes what it is told.
 
 #include "backends/cudnn/provider.hpp"
 
@@ -56,6 +56,7 @@ Problem small_problem(DType dtype = DType::bf16) {
 ShardedRun run_of(const std::string& schedule, int ranks) {
   ShardedRun run;
   run.options.schedule = schedule;
+  run.options.backward = true;
   run.ranks = ranks;
   return run;
 }
@@ -63,7 +64,7 @@ ShardedRun run_of(const std::string& schedule, int ranks) {
 void check(const Problem& problem, const ShardedRun& run) {
   gpu = std::make_unique<simt::EmulatedDriver>(seed);
   const Inputs inputs(problem, seed);
-  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), {}, 1);
+  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
   CAPTURE(run.options.schedule, run.ranks, problem.mask.name, name_of(problem.dtype));
   CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 4 * run.ranks));
 }
@@ -121,15 +122,24 @@ TEST_CASE("masks of several bands, and rows that see nothing") {
   problem.mask.name = "window and sinks";
   check(problem, run_of("zigzag-ring", 2));
   problem.mask = causal_mask();
-  problem.mask.documents = {0, 11, 12, 29};
+  problem.mask.documents = {0, 11, 18, 29};
   problem.mask.name = "documents";
   check(problem, run_of("striped-ring", 2));
-  problem.mask = band_mask({{0, 10, 0, 10, 0, unbounded}, {15, 29, 5, 22, -5, 7}});
+  problem.mask = band_mask({{0, 9, 0, 9, 0, unbounded}, {15, 29, 5, 23, -5, 8}});
   problem.mask.name = "rows that see nothing";
   check(problem, run_of("ring", 3));
   problem.mask = full_mask();
   problem.batch = 2;
   check(problem, run_of("ring", 2));
+}
+
+TEST_CASE("gradients of a single pair are refused, its output is not") {
+  Problem problem = small_problem();
+  problem.mask.documents = {0, 28, 29};
+  CHECK_THAT(failure_of(problem, run_of("ring", 1)), contains_text("single pair"));
+  ShardedRun forward = run_of("ring", 1);
+  forward.options.backward = false;
+  CHECK(failure_of(problem, forward).empty());
 }
 
 TEST_CASE("a plan is made once for each shape") {
@@ -141,7 +151,7 @@ TEST_CASE("a plan is made once for each shape") {
   const auto plans = of_standin<decltype(standin_plans)>("standin_plans");
   const int before = plans();
   check(problem, run_of("ring", 1));
-  CHECK(plans() == before + 1);
+  CHECK(plans() == before + 2);  // one a pass
 }
 
 TEST_CASE("an execution that fails names rank and step") {
@@ -157,7 +167,10 @@ TEST_CASE("what cuDNN does not compute is refused") {
   gpu = std::make_unique<simt::EmulatedDriver>(seed);
   const auto device = make_device("cuda", {});
   CHECK(device->why_not(small_problem(), Pass::forward).empty());
-  CHECK_THAT(device->why_not(small_problem(), Pass::backward), contains_text("take provider own"));
+  CHECK(device->why_not(small_problem(), Pass::backward).empty());
+  const auto ordered = make_device("cuda", {.gradient_order = GradientOrder::fixed});
+  CHECK(ordered->why_not(small_problem(), Pass::forward).empty());
+  CHECK_THAT(ordered->why_not(small_problem(), Pass::backward), contains_text("take provider own"));
   CHECK_THAT(device->why_not(small_problem(DType::fp32), Pass::forward), contains_text("fp32"));
 }
 

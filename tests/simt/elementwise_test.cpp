@@ -2,6 +2,7 @@
 
 #include "kernels/elementwise.hpp"
 
+#include <cmath>
 #include <random>
 
 #include "catch.hpp"
@@ -135,6 +136,43 @@ TEMPLATE_TEST_CASE("delta", "[simt]", float, Bf16, Fp16) {
   args.delta = expected.data();
   kernels::delta({&args, 1}, team(), never);
   for (std::size_t i = 0; i < rows; ++i) CHECK(delta[i] == Approx(expected[i]).margin(1e-5));
+}
+
+TEMPLATE_TEST_CASE("an output of its delta", "[simt]", float, Bf16, Fp16) {
+  constexpr std::size_t rows = 21, dim = 72;
+  Array<TestType> d_o = drawn<TestType>(rows * dim, test_seed);
+  const auto scale_row = [&](std::size_t row, float by) {
+    for (std::size_t x = 0; x < dim; ++x)
+      d_o[row * dim + x] = kernels::rounded_to<TestType>(by * static_cast<float>(d_o[row * dim + x]));
+  };
+  scale_row(3, 0);  // a row that nobody asks about
+  // Squares of these overflow, or vanish.
+  const bool wide = dtype<TestType>() != DType::fp16;
+  scale_row(5, wide ? 1e30f : 1e4f);
+  scale_row(7, wide ? 1e-30f : 1e-4f);
+  Array<float> delta = drawn<float>(rows, test_seed + 1);
+  delta[3] = 0;
+  delta[5] *= wide ? 1e30f : 1e4f;
+  delta[7] *= wide ? 1e-30f : 1e-4f;
+  Array<TestType> o(rows * dim);
+  const kernels::cuda::OutputOfDeltaArgs args{
+      .dtype = dtype<TestType>(), .rows = rows, .dim = dim, .d_o = d_o.data(), .delta = delta.data(), .o = o.data()};
+  CHECK(run(kernels::cuda::output_of_delta, args) == 0);
+  const double unit = std::is_same_v<TestType, float> ? 1e-6 : std::is_same_v<TestType, Bf16> ? 1.0 / 256 : 1.0 / 2048;
+  for (std::size_t row = 0; row < rows; ++row) {
+    double sum = 0, size = 0, o_norm = 0, d_o_norm = 0;
+    for (std::size_t i = row * dim; i < (row + 1) * dim; ++i) {
+      const double product = static_cast<double>(static_cast<float>(o[i])) * static_cast<float>(d_o[i]);
+      sum += product;
+      size += std::abs(product);
+      o_norm += std::pow(static_cast<float>(o[i]), 2);
+      d_o_norm += std::pow(static_cast<float>(d_o[i]), 2);
+    }
+    CAPTURE(row);
+    CHECK(std::abs(sum - delta[row]) <= unit * size);
+    // The shortest: by Cauchy and Schwarz no other is shorter.
+    CHECK(std::sqrt(o_norm * d_o_norm) <= std::abs(delta[row]) * (1 + 2 * unit));
+  }
 }
 
 TEMPLATE_TEST_CASE("rearranging", "[simt]", float, Bf16, Fp16) {
