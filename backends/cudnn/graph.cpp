@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "backends/cudnn/graph_builder.hpp"
 #include "distattn/error.hpp"
@@ -71,55 +72,54 @@ AttendPlan::AttendPlan(const Library& library, const AttendShape& shape, const T
               "take provider own");
 }
 
-/// What the pack's tensors are called and where they lie.
+/// Where the tensors of a pass lie.
 struct AttendPlan::Memory {
-  std::vector<std::int64_t> uids;
-  std::vector<const void*> pointers;
-
-  void give(Uid uid, const void* pointer) {
-    uids.push_back(static_cast<std::int64_t>(uid));
-    pointers.push_back(pointer);
-  }
+  std::vector<std::pair<Uid, const void*>> places;
 };
 
 void AttendPlan::start(Handle handle, const Operands& operands, void* workspace) const {
   DISTATTN_EXPECT(pass_ == Pass::forward);
-  Memory memory;
-  memory.give(Uid::q, operands.q);
-  memory.give(Uid::k, operands.k);
-  memory.give(Uid::v, operands.v);
-  memory.give(Uid::o, operands.o);
-  memory.give(Uid::stats, operands.stats);
-  memory.give(Uid::scale, &operands.scale);
-  start(handle, std::move(memory), workspace);
+  const Memory memory{{{Uid::q, operands.q},
+                       {Uid::k, operands.k},
+                       {Uid::v, operands.v},
+                       {Uid::scale, &operands.scale},
+                       {Uid::o, operands.o},
+                       {Uid::stats, operands.stats}}};
+  start(handle, memory, workspace);
 }
 
 void AttendPlan::start(Handle handle, const GradientOperands& operands, void* workspace) const {
   DISTATTN_EXPECT(pass_ == Pass::backward);
-  Memory memory;
-  memory.give(Uid::q, operands.q);
-  memory.give(Uid::k, operands.k);
-  memory.give(Uid::v, operands.v);
-  memory.give(Uid::o, operands.o);
-  memory.give(Uid::d_o, operands.d_o);
-  memory.give(Uid::stats, operands.stats);
-  memory.give(Uid::scale, &operands.scale);
-  memory.give(Uid::one, &one);
-  memory.give(Uid::delta, operands.delta);
-  memory.give(Uid::dq_sum, operands.dq_sum);
-  memory.give(Uid::dq, operands.dq);
-  memory.give(Uid::dk, operands.dk);
-  memory.give(Uid::dv, operands.dv);
-  start(handle, std::move(memory), workspace);
+  const Memory memory{{{Uid::q, operands.q},
+                       {Uid::k, operands.k},
+                       {Uid::v, operands.v},
+                       {Uid::scale, &operands.scale},
+                       {Uid::o, operands.o},
+                       {Uid::d_o, operands.d_o},
+                       {Uid::stats, operands.stats},
+                       {Uid::one, &one},
+                       {Uid::delta, operands.delta},
+                       {Uid::dq_sum, operands.dq_sum},
+                       {Uid::dq, operands.dq},
+                       {Uid::dk, operands.dk},
+                       {Uid::dv, operands.dv}}};
+  start(handle, memory, workspace);
 }
 
-void AttendPlan::start(Handle handle, Memory memory, void* workspace) const {
-  if (left_ || right_) memory.give(Uid::hidden, &hidden_score);
-  if (left_) memory.give(Uid::left, &*left_);
-  if (right_ && *right_ != 0) memory.give(Uid::right, &*right_);
+void AttendPlan::start(Handle handle, const Memory& memory, void* workspace) const {
+  std::vector<std::int64_t> uids;
+  std::vector<const void*> pointers;
+  const auto give = [&](Uid uid, const void* pointer) {
+    uids.push_back(static_cast<std::int64_t>(uid));
+    pointers.push_back(pointer);
+  };
+  for (const auto& [uid, pointer] : memory.places) give(uid, pointer);
+  if (left_ || right_) give(Uid::hidden, &hidden_score);
+  if (left_) give(Uid::left, &*left_);
+  if (right_ && *right_ != 0) give(Uid::right, &*right_);
   Descriptor pack(library_, DescriptorType::variant_pack);
-  pack.set(Attribute::variant_pack_unique_ids, AttributeType::int64, memory.uids)
-      .set(Attribute::variant_pack_data_pointers, AttributeType::void_ptr, memory.pointers)
+  pack.set(Attribute::variant_pack_unique_ids, AttributeType::int64, uids)
+      .set(Attribute::variant_pack_data_pointers, AttributeType::void_ptr, pointers)
       .set(Attribute::variant_pack_workspace, AttributeType::void_ptr, workspace)
       .finalize("take the operands");
   library_.check(library_.execute(handle, plan_->handle(), pack.handle()), "start an attention");

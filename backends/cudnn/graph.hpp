@@ -1,24 +1,12 @@
 #pragma once
 /// One attention, or its gradients, as a graph of cuDNN's operations, and the plan that computes it.
 
-#include <compare>
 #include <optional>
 
+#include "backends/cudnn/attend_shape.hpp"
 #include "backends/cudnn/library.hpp"
-#include "distattn/types.hpp"
 
 namespace distattn::backends::cudnn {
-
-/// What a plan is made for: rows × columns of segments of q_tokens and k_tokens, packed [batch][head][token][dim].
-struct AttendShape {
-  Pass pass = Pass::forward;
-  DType dtype = DType::bf16;
-  std::int64_t batch = 1, heads = 1, kv_heads = 1;
-  std::int64_t rows = 0, columns = 0, q_tokens = 0, k_tokens = 0;
-  std::int64_t head_dim = 0, value_dim = 0;
-  std::optional<std::int64_t> left, right;  ///< as in Piece
-  friend auto operator<=>(const AttendShape&, const AttendShape&) = default;
-};
 
 /// Where the operands lie, in device memory: the first row or column of each.
 struct Operands {
@@ -79,7 +67,7 @@ class AttendPlan {
 
  private:
   struct Memory;
-  void start(Handle handle, Memory memory, void* workspace) const;
+  void start(Handle handle, const Memory& memory, void* workspace) const;
 
   const Library& library_;
   const Pass pass_;

@@ -5,7 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "backends/cudnn/graph.hpp"
+#include "backends/cudnn/attend_shape.hpp"
+#include "backends/cudnn/library.hpp"
 
 namespace distattn::backends::cudnn {
 
