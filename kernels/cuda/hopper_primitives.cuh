@@ -10,6 +10,7 @@
 ///   load_box                      the box at (column, row, plane) into shared memory; what lies outside is 0
 ///   add_box                       fp32 from shared memory, added to global memory; what lies outside is left out
 ///   commit_stores                 closes a group of add_box; wait_for_stores<newest groups>: shared memory is free
+///   store_matrices                stmatrix.x4: the registers that load_matrices fills, to where it reads them
 ///   fence_proxy                   what this thread has stored in shared memory is seen by copies and products
 ///   multiply<Element>             wgmma m64nNk16 by a warpgroup, fp32 accumulation: d (+)= a·b, N/8 = pieces of d.
 ///                                 a: registers as for mma, or a matrix descriptor; b: a descriptor. Major::other:

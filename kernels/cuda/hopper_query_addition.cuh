@@ -43,19 +43,21 @@ __device__ __forceinline__ TileMasks<Shape::n_count> masks_of_keys(const AttendP
 }
 
 /// Shares this warpgroup's 64 rows of dSᵀ, which it has as the left operand of a product; `first` of row_of()'s is the
-/// tile's first.
+/// tile's first. Of the four matrices of a step, this lane says where a row of matrix lane/8 goes.
 template <class Shape, int first = 0>
 __device__ __forceinline__ void share_scores(const std::uint32_t (&ds)[Shape::n_count / 2][4], std::uint32_t tile) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int row = warp * 16 + lane % 16 - first;
+  const std::uint32_t begin = Shape::ScoreTile::chunk_address(tile, row, lane / 16 * chunk);
   DISTATTN_UNROLL
   for (int k = 0; k < Shape::n_count / 2; ++k) {
-    DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const int row = row_of<1>(0, i % 2) - first, column = 16 * k + i / 2 * 8;
-      const std::uint32_t chunk_address = Shape::ScoreTile::chunk_address(tile, row, column);
-      prim::store_shared(chunk_address + static_cast<std::uint32_t>(column_of() * 2), ds[k][i]);
-    }
+    prim::store_matrices(chunks_on(begin, 2 * (k % 4)) + k / 4 * Shape::ScoreTile::panel_bytes, ds[k]);
   }
 }
+
+/// The piece that a lane stores in place of the n-th of eight. Boxes are permuted so that one piece of two neighbouring
+/// rows lies in the same banks, which 16 lanes would write at once: those of odd rows store another.
+__device__ __forceinline__ constexpr int stored_piece(int lane, int n) { return n ^ lane / 4 % 2 * 2; }
 
 /// Adds 64 × 64 of a tile's dQ at a time, through two boxes of shared memory. One for each warpgroup.
 template <class Shape>
@@ -92,15 +94,19 @@ struct QueryGradientAdder {
     const bool leads = threadIdx.x % 128 == 0;
     if (leads) prim::wait_for_stores<0>();
     prim::barrier_sync(first_barrier + group, 128);  // the boxes are free
+    const int first = stored_piece(static_cast<int>(threadIdx.x) % 32, 0), floats = 8 * first + column_of();
+    const std::uint32_t begin = swizzled_chunk(memory.dq(group, 0), row_of<1>(0, 0) % 64, floats / 4) +
+                                static_cast<std::uint32_t>(floats % 4 * 4);
     DISTATTN_UNROLL
     for (int n = 0; n < 8; ++n) {
-      DISTATTN_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        const int in_box = row_of<1>(0, half) % 64, floats = n % 4 * 8 + column_of();
-        const std::uint32_t chunk_address = swizzled_chunk(memory.dq(group, n / 4), in_box, floats / 4);
-        prim::store_shared(chunk_address + static_cast<std::uint32_t>(floats % 4 * 4),
-                           Pair{dq[n][2 * half] * p.scale, dq[n][2 * half + 1] * p.scale});
-      }
+      const std::uint32_t into =
+          chunks_on(begin, 2 * (n % 4)) + static_cast<std::uint32_t>(n / 4 * Shape::dq_box_bytes);
+      const auto value = [&](int i) {
+        const float here = dq[n][i], there = dq[n ^ 2][i];  // registers have no address to choose
+        return (first == 0 ? here : there) * p.scale;
+      };
+      prim::store_shared(into, Pair{value(0), value(1)});
+      prim::store_shared(into + 8 * box_row_bytes, Pair{value(2), value(3)});
     }
     prim::fence_proxy();
     prim::barrier_sync(first_barrier + group, 128);

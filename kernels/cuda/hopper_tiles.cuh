@@ -27,6 +27,12 @@ __device__ __forceinline__ std::uint32_t swizzled_chunk(std::uint32_t rows, int 
   return rows + static_cast<std::uint32_t>(row * box_row_bytes + (chunk_of_row ^ row % 8) * 16);
 }
 
+/// From where a chunk lies to where that one lies whose place in the row differs from its in the bits of `bits`. Needs
+/// one register for a row, where the compiler would keep one for each chunk.
+__device__ __forceinline__ constexpr std::uint32_t chunks_on(std::uint32_t address, int bits) {
+  return address ^ static_cast<std::uint32_t>(bits * 16);
+}
+
 /// Columns in panels of 64: a panel has its rows of 128 bytes one after the other.
 template <int rows_, int width_>
 struct PanelTile {

@@ -75,6 +75,18 @@ __global__ void add_boxes(const __grid_constant__ Arguments args) {
   }
 }
 
+__global__ void store_fragment(const __grid_constant__ Arguments args) {
+  DISTATTN_SHARED_MEMORY(memory);
+  const std::uint32_t base = prim::shared_address(memory), lane = threadIdx.x;
+  std::uint32_t fragment[4];
+  for (std::uint32_t i = 0; i < 4; ++i) fragment[i] = prim::load_global(args.in + lane * 4 + i);
+  prim::store_matrices(base + lane * 16, fragment);
+  __syncwarp();
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    prim::store_global(args.out + i * 32 + lane, prim::load_shared<std::uint32_t>(base + (i * 32 + lane) * 4));
+  }
+}
+
 __global__ void hand_over_by_phases(const __grid_constant__ Arguments args) {
   DISTATTN_SHARED_MEMORY(memory);
   const std::uint32_t base = prim::shared_address(memory), filled = base + 128, emptied = filled + 8;
@@ -262,6 +274,9 @@ int add_box(const Arguments& args, Stream stream) {
   const int status = prim::describe_tensor(args.maps[0], reinterpret_cast<const float*>(args.out),
                                            {tensor_columns, tensor_rows, tensor_planes, copied_box_rows});
   return status != 0 ? status : prim::launch(add_boxes, {1, 64, 2 * box_bytes}, stream, args);
+}
+int store_matrices(const Arguments& args, Stream stream) {
+  return prim::launch(store_fragment, {1, 32, 512}, stream, args);
 }
 int arrivals(const Arguments& args, Stream stream) {
   return prim::launch(hand_over_by_phases, {1, 64, 128 + 16}, stream, args);

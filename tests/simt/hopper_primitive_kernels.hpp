@@ -16,6 +16,8 @@ int load_box_bf16(const Arguments& args, Stream stream);
 int load_box_fp32(const Arguments& args, Stream stream);
 /// Two warps, each three times: adds 1, 2 and 4 to the box of an fp32 tensor that begins at out.
 int add_box(const Arguments& args, Stream stream);
+/// One warp, in: four words a lane; out: the four matrices of 8 rows of 8 16-bit elements that they are.
+int store_matrices(const Arguments& args, Stream stream);
 /// Warp 0 hands four times 32 words of `in` to warp 1, which writes them to `out`.
 int arrivals(const Arguments& args, Stream stream);
 /// Three warpgroups, of which one gives registers to the others: copies 384 words.

@@ -1,6 +1,7 @@
 #pragma once
 /// kernels/cuda/hopper_primitives.cuh for a host compiler. Layouts after the PTX ISA: "Matrix fragments for
-/// wgmma.mma_async.m64nNk16", "Strides" and "Swizzling modes" of matrix descriptors, "Tensors" of bulk copies.
+/// wgmma.mma_async.m64nNk16", "stmatrix", "Strides" and "Swizzling modes" of matrix descriptors, "Tensors" of bulk
+/// copies.
 
 #include <array>
 #include <vector>
@@ -234,6 +235,24 @@ inline void commit_stores() { simt::machine().async().commit_stores(); }
 template <int groups>
 void wait_for_stores() {
   simt::machine().async().wait_for_stores(groups);
+}
+inline void store_matrices(std::uint32_t row_address, const std::uint32_t (&fragment)[4]) {
+  struct Lane {
+    std::uint32_t row_address;
+    const std::uint32_t* fragment;
+  } mine{row_address, fragment};
+  simt::machine().on_shared_write(row_address, 16, "stmatrix");
+  simt::machine().collective("stmatrix", simt::all_lanes, &mine, [](void** lanes) {
+    for (int m = 0; m < 4; ++m) {
+      std::uint32_t rows[8];
+      for (int r = 0; r < 8; ++r) {
+        rows[r] = static_cast<Lane*>(lanes[8 * m + r])->row_address;
+        std::byte* const row = simt::machine().shared(rows[r], 16, 16, "stmatrix");
+        for (int i = 0; i < 4; ++i) std::memcpy(row + 4 * i, &static_cast<Lane*>(lanes[4 * r + i])->fragment[m], 4);
+      }
+      simt::machine().count_bank_conflicts(emulated::bank_conflicts(rows));
+    }
+  });
 }
 inline void fence_proxy() { simt::machine().async().fence_proxy(); }
 

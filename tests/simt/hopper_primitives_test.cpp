@@ -129,6 +129,15 @@ TEST_CASE("fence_proxy, add_box, commit_stores and wait_for_stores", "[primitive
   }
 }
 
+TEST_CASE("store_matrices", "[primitives]") {
+  if (!has_units()) return;
+  const Words in = random_words(128);
+  check_words(primitive::store_matrices, in, listed(128, [&](std::uint32_t i) {
+                const std::uint32_t matrix = i / 32, lane = i % 32;  // word lane%4 of row lane/4
+                return in[4 * lane + matrix];
+              }));
+}
+
 TEST_CASE("init_barrier, publish_barriers, arrive and wait_for_phase", "[primitives]") {
   if (!has_units()) return;
   const Words in = random_words(128);

@@ -1,7 +1,7 @@
 /// The emulator's Hopper: copies, barriers and products do what the PTX documentation says, and faults are found.
 
 #include "catch.hpp"
-#include "kernels/cuda/hopper_tiles.cuh"
+#include "kernels/cuda/hopper_query_addition.cuh"
 #include "simt/faults.hpp"
 
 namespace {
@@ -261,4 +261,17 @@ TEST_CASE("boxes are added to what lies inside the tensor", "[simt]") {
   CHECK(faulty_stores<StoreFault::none>() == 0);
   CHECK(faulty_stores<StoreFault::no_fence>() == seeds);
   CHECK(faulty_stores<StoreFault::no_wait>() == seeds);
+}
+
+TEST_CASE("16 lanes that store pairs of dQ at a time write to every bank once", "[simt]") {
+  for (int n = 0; n < 4; ++n) {
+    for (int first_lane : {0, 16}) {
+      std::uint32_t banks = 0;
+      for (int lane = first_lane; lane < first_lane + 16; ++lane) {
+        const int floats = 8 * stored_piece(lane, n) + lane % 4 * 2;
+        banks |= 3u << (swizzled_chunk(0, lane / 4, floats / 4) / 4 % 32 + static_cast<std::uint32_t>(floats % 4));
+      }
+      CHECK(banks == ~0u);
+    }
+  }
 }

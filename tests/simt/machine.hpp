@@ -61,7 +61,7 @@ class Machine {
   void on_shared_write(std::uint32_t address, std::uint32_t bytes, const char* what);
   std::byte* shared_memory() { return shared_; }
   void count_bank_conflicts(unsigned conflicts) { bank_conflicts_ += conflicts; }
-  /// Extra shared memory cycles that ldmatrix has cost in the last launch.
+  /// Extra shared memory cycles that ldmatrix and stmatrix have cost in the last launch.
   std::uint64_t bank_conflicts() const { return bank_conflicts_; }
 
   void on_global(const void* address, std::size_t bytes, Access access, const char* what);
