@@ -7,14 +7,25 @@
 
 namespace distattn::kernels::cuda {
 
+/// When dV is multiplied, from most to fewest registers: while dS is made of the same weights; one half while the other
+/// is weighed, and that while dS is made; while dS is shared.
+enum class DvOrder : std::uint8_t { before_ds, in_halves, after_ds };
+
+/// That for which there are registers. Where warpgroups do not wait for each other, they fill each other's gaps.
+constexpr DvOrder usual_dv_order(int dim, bool wants_dq) {
+  if (dim > 64) return DvOrder::before_ds;
+  return wants_dq ? DvOrder::in_halves : DvOrder::after_ds;
+}
+
 /// A block's threads and shared memory: each warpgroup that multiplies has 64 keys. head_dim and value_dim are `dim`,
-/// the padding of the real ones. dv_before_ds: dV is multiplied while dS is made of the same weights, which takes more
-/// registers; else while dS is shared.
-template <class Element_, int dim, bool wants_dq_, bool dv_before_ds_ = (dim > 64)>
+/// the padding of the real ones.
+template <class Element_, int dim, bool wants_dq_, DvOrder dv_order_ = usual_dv_order(dim, wants_dq_)>
 struct HopperGradientsShape
     : QueryAdditionShape<KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64>, wants_dq_> {
   using Base = QueryAdditionShape<KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64>, wants_dq_>;
-  static constexpr bool dv_before_ds = dv_before_ds_;
+  static constexpr DvOrder dv_order = dv_order_;
+  static constexpr int dv_parts = dv_order == DvOrder::in_halves ? 2 : 1;
+  static constexpr int pieces_of_part = Base::n_count / dv_parts;  ///< of weights
   // Each warpgroup adds 64 × 64 of a tile's dQ: 64 of the rows, or 64 of the columns.
   static_assert(Base::tile.columns * Base::KTile::panels == 128);
   static constexpr bool dq_by_rows = Base::tile.columns > 64;
@@ -23,8 +34,40 @@ struct HopperGradientsShape
   static_assert(shared_bytes <= most_shared_bytes);
 };
 
+/// A part of a tile's weights, as the left operand of the product that adds to dV.
+template <class Shape>
+using WeightsPart = std::uint32_t[Shape::pieces_of_part / 2][4];
+
+template <class Shape>
+__device__ __forceinline__ void start_value_gradients(float (&dv)[Shape::DoTile::pieces][4],
+                                                      WeightsPart<Shape>& weights, const KeyBlockMemory<Shape>& memory,
+                                                      const Stage& stage, int part) {
+  prim::fence_products(dv, weights);
+  start_product<typename Shape::Element, typename Shape::DoTile>(dv, weights, memory.d_o(stage),
+                                                                 8 * Shape::pieces_of_part * part);
+  prim::commit_products();
+}
+
+/// From scores, the newest products but one, to weights. dV is started if its turn is before dS.
+template <class Shape>
+__device__ __forceinline__ void weigh_tile(float (&s)[Shape::n_count][4], float (&dp)[Shape::n_count][4],
+                                           float (&dv)[Shape::DoTile::pieces][4], WeightsPart<Shape>& weights,
+                                           float unit, const TileMasks<Shape::n_count>& masks,
+                                           const KeyBlockMemory<Shape>& memory, const Stage& stage) {
+  constexpr int pieces = Shape::pieces_of_part;
+  const ColumnStatistics<4> lse(memory.lse(stage));
+  prim::wait_for_products<1>(s);
+  DISTATTN_UNROLL
+  for (int part = 0; part < Shape::dv_parts; ++part) {
+    weigh_columns<Shape>(s, pieces * part, pieces, lse, unit, masks);
+    if (part > 0) prim::wait_for_products<0>(dp, dv);  // the half before reads its weights until then
+    round_to_operand<typename Shape::Element>(weights, s, pieces * part);
+    if constexpr (Shape::dv_order != DvOrder::after_ds) start_value_gradients<Shape>(dv, weights, memory, stage, part);
+  }
+}
+
 /// A warpgroup's 64 keys against every tile of queries. Something is being multiplied meanwhile: dP while it weighs, dV
-/// while it differentiates or shares dS, dK while it hands on dQ.
+/// while it differentiates, dK while it hands on dQ.
 template <class Shape>
 __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile::pieces][4],
                                                     float (&dv)[1][Shape::DoTile::pieces][4], const AttendParams& p,
@@ -39,35 +82,33 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
   const float unit = p.scale * log2_e;
   const bool leads_warp = threadIdx.x % 32 == 0;
   float s[Shape::n_count][4], dp[Shape::n_count][4];
-  std::uint32_t weights[Shape::n_count / 2][4], ds[Shape::n_count / 2][4];
+  WeightsPart<Shape> weights;
+  std::uint32_t ds[Shape::n_count / 2][4];
   using Adder = QueryGradientAdder<Shape>;
   Adder adder{{memory.own}, memory.k, group, {}};
   const typename Adder::Part dq_part{Shape::dq_by_rows ? 64 * group : 0, Shape::dq_by_rows ? 0 : 64 * group};
-  const auto sum_value_gradients = [&](const Stage& stage) {
-    prim::fence_products(dv[0], weights);
-    start_product<Element, DoTile>(dv[0], weights, memory.d_o(stage));
-    prim::commit_products();
-  };
-  const auto masks_of_next = [&] { return masks_of_keys<Shape>(p, place, keys, next.tile); };
+  const bool rows_past_end = counts_rows_past_end<Shape>(place, keys);
+  const auto masks_of_next = [&] { return masks_of_keys<Shape>(p, place, keys, rows_past_end, next.tile); };
   auto masks = masks_of_next();
   prim::wait_for_phase(memory.keys_filled, 0);
+  Stage stage(0);
+  stage.await_filled(memory.filled);
   for (int tile = 0; next.valid(); ++tile) {
-    const Stage stage(tile);
-    stage.await_filled(memory.filled);
     prim::fence_products(s, dp);
     start_product_of_rows<Element, KTile, QTile, Shape::head_dim>(s, memory.k, 64 * group, memory.q(stage));
     prim::commit_products();
     start_product_of_rows<Element, typename Shape::VTile, DoTile, Shape::value_dim>(dp, memory.v, 64 * group,
                                                                                     memory.d_o(stage));
     prim::commit_products();
-    prim::wait_for_products<1>(s);
-    weigh_columns<Shape>(s, memory.lse(stage), unit, masks);
-    round_to_operand<Element>(weights, s);
-    if constexpr (Shape::dv_before_ds) sum_value_gradients(stage);
-    prim::wait_for_products<Shape::dv_before_ds ? 1 : 0>(dp);
-    differentiate<Shape>(dp, s, memory.delta(stage));
+    if (leads_warp && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
+    weigh_tile<Shape>(s, dp, dv[0], weights, unit, masks, memory, stage);
+    const ColumnStatistics<4> delta(memory.delta(stage));
+    prim::wait_for_products<Shape::dv_order == DvOrder::after_ds ? 0 : 1>(dp);
+    differentiate<Shape>(dp, s, delta);
     round_to_operand<Element>(ds, dp);
-    if constexpr (!Shape::dv_before_ds) sum_value_gradients(stage);
+    if constexpr (Shape::dv_order == DvOrder::after_ds) {
+      start_value_gradients<Shape>(dv[0], weights, memory, stage, 0);
+    }
     if constexpr (Shape::wants_dq) {
       constexpr int shared_barrier = 1;
       share_scores<Shape>(ds, adder.memory.ds(stage));
@@ -84,9 +125,12 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
       adder.add(dq_part, p, place, next);
     }
     next.advance(p, place.block, Shape::tile.columns);
-    if (next.valid()) masks = masks_of_next();
+    if (next.valid()) {
+      masks = masks_of_next();
+      stage = Stage(tile + 1);
+      stage.await_filled(memory.filled);
+    }
     prim::wait_for_products<0>(dv[0], dk[0]);
-    if (leads_warp) prim::arrive(stage.of(memory.emptied));
   }
   if constexpr (Shape::wants_dq) prim::wait_for_stores<0>();
 }

@@ -77,6 +77,7 @@ template <class Shape>
 __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockPlace& place,
                                              const KeyBlockMemory<Shape>& memory) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  constexpr int statistics = (Shape::tile.columns + 31) / 32;  // of a lane
   HeadTileCursor next(p, place);
   if (!next.valid()) return;
   if (lane == 0) {
@@ -93,6 +94,15 @@ __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockP
     const Stage stage(tile);
     const int other = p.visits[next.tile.visit].other, column = next.tile.column;
     const QuerySegment& query = p.queries[other];
+    const std::int64_t row = first_row(place.batch, p.heads.q_count, next.head, query.run) + column;
+    float lse[statistics], delta[statistics];  // loaded while the buffer is still in use
+    DISTATTN_UNROLL
+    for (int i = 0; i < statistics; ++i) {
+      const int at = lane + 32 * i;
+      const bool valid = column + at < query.run.count;
+      lse[i] = valid ? prim::load_global(query.lse + row + at) : 0.0f;
+      delta[i] = valid ? prim::load_global(query.delta + row + at) : 0.0f;
+    }
     stage.await_emptied(memory.emptied);
     if (lane == 0) {
       const QueryMaps& maps = p.query_maps[other];
@@ -102,47 +112,64 @@ __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockP
       Shape::QTile::load(memory.q(stage), &maps.q, stage.of(memory.filled), column, plane);
       Shape::DoTile::load(memory.d_o(stage), &maps.d_o, stage.of(memory.filled), column, plane);
     }
-    const std::int64_t row = first_row(place.batch, p.heads.q_count, next.head, query.run) + column;
     DISTATTN_UNROLL
-    for (int i = lane; i < Shape::tile.columns; i += 32) {
-      const bool valid = column + i < query.run.count;
-      const float lse = valid ? prim::load_global(query.lse + row + i) : 0.0f;
-      const float delta = valid ? prim::load_global(query.delta + row + i) : 0.0f;
-      const auto offset = static_cast<std::uint32_t>(i * 4);
-      prim::store_shared(memory.lse(stage) + offset, lse * log2_e);
-      prim::store_shared(memory.delta(stage) + offset, delta);
+    for (int i = 0; i < statistics; ++i) {
+      if (Shape::tile.columns % 32 != 0 && lane + 32 * i >= Shape::tile.columns) break;
+      const auto offset = static_cast<std::uint32_t>((lane + 32 * i) * 4);
+      prim::store_shared(memory.lse(stage) + offset, lse[i] * log2_e);
+      prim::store_shared(memory.delta(stage) + offset, delta[i]);
     }
     prim::arrive(stage.of(memory.filled));
     next.advance(p, place.block, Shape::tile.columns);
   }
 }
 
-/// From products to weights. Statistics belong to columns here. A query that sees nothing has lse -inf, but then no
-/// tile with it is visible throughout: the masks hide what it would weigh.
-template <class Shape>
-__device__ __forceinline__ void weigh_columns(float (&s)[Shape::n_count][4], std::uint32_t lse, float scale,
+/// A statistic of the two columns that this lane holds of every piece. The first pieces' are loaded at once, before
+/// what they are used with is there; the others when they are used.
+template <int early>
+struct ColumnStatistics {
+  std::uint32_t columns;
+  Pair first[early];
+
+  __device__ __forceinline__ explicit ColumnStatistics(std::uint32_t columns_) : columns(columns_) {
+    DISTATTN_UNROLL
+    for (int n = 0; n < early; ++n) first[n] = load(n);
+  }
+  __device__ __forceinline__ Pair of(int n) const { return n < early ? first[n] : load(n); }
+
+ private:
+  __device__ __forceinline__ Pair load(int n) const {
+    return prim::load_shared<Pair>(columns + static_cast<std::uint32_t>((8 * n + column_of()) * 4));
+  }
+};
+
+/// From products to weights, `count` pieces from `first`. Statistics belong to columns here. A query that sees nothing
+/// has lse -inf, but then no tile with it is visible throughout: the masks hide what it would weigh.
+template <class Shape, int early>
+__device__ __forceinline__ void weigh_columns(float (&s)[Shape::n_count][4], int first, int count,
+                                              const ColumnStatistics<early>& lse, float scale,
                                               const TileMasks<Shape::n_count>& masks) {
   DISTATTN_UNROLL
-  for (int n = 0; n < Shape::n_count; ++n) {
-    const Pair top = prim::load_shared<Pair>(lse + static_cast<std::uint32_t>((8 * n + column_of()) * 4));
+  for (int n = first; n < first + count; ++n) {
+    const Pair top = lse.of(n);
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) s[n][i] = prim::ex2(fmaf(s[n][i], scale, i % 2 == 0 ? -top.x : -top.y));
   }
   if (!masks.cut) return;
   DISTATTN_UNROLL
-  for (int n = 0; n < Shape::n_count; ++n) {
+  for (int n = first; n < first + count; ++n) {
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) s[n][i] = masks.sees(n, i) ? s[n][i] : 0.0f;
   }
 }
 
 /// dp: from gradients of weights to gradients of scores.
-template <class Shape>
+template <class Shape, int early>
 __device__ __forceinline__ void differentiate(float (&dp)[Shape::n_count][4], const float (&weights)[Shape::n_count][4],
-                                              std::uint32_t delta) {
+                                              const ColumnStatistics<early>& delta) {
   DISTATTN_UNROLL
   for (int n = 0; n < Shape::n_count; ++n) {
-    const Pair sum = prim::load_shared<Pair>(delta + static_cast<std::uint32_t>((8 * n + column_of()) * 4));
+    const Pair sum = delta.of(n);
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) dp[n][i] = weights[n][i] * (dp[n][i] - (i % 2 == 0 ? sum.x : sum.y));
   }

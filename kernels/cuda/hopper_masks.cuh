@@ -24,8 +24,7 @@ struct TileMasks {
     }
   }
   /// Hides rows past the segment's end: there is nothing, but products of several rows would count it.
-  __device__ __forceinline__ void hide_rows_past_end(std::int64_t row_begin, int rows, const Run& own) {
-    if (row_begin + rows <= own.count) return;
+  __device__ __forceinline__ void hide_rows_past_end(std::int64_t row_begin, const Run& own) {
     DISTATTN_UNROLL
     for (int part = 0; part < (n_count + 7) / 8; ++part) {
       DISTATTN_UNROLL

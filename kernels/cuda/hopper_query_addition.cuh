@@ -32,13 +32,20 @@ struct QueryAdditionMemory {
   }
 };
 
-/// What the block's keys see of a tile of queries. Keys past the segment's end see nothing, where products count them.
+/// Whether some of the block's rows are past the end of its keys, where products count them.
+template <class Shape>
+__device__ __forceinline__ bool counts_rows_past_end(const BlockPlace& place, const Run& keys) {
+  return Shape::wants_dq && place.block.row_begin + Shape::tile.rows > keys.count;
+}
+
+/// What the block's keys see of a tile of queries: nothing, past the segment's end.
 template <class Shape>
 __device__ __forceinline__ TileMasks<Shape::n_count> masks_of_keys(const AttendParams& p, const BlockPlace& place,
-                                                                   const Run& keys, const TileCursor& at) {
+                                                                   const Run& keys, bool rows_past_end,
+                                                                   const TileCursor& at) {
   const Run& queries = p.queries[p.visits[at.visit].other].run;
   TileMasks<Shape::n_count> masks(p, at, keys, place.block.row_begin, queries);
-  if constexpr (Shape::wants_dq) masks.hide_rows_past_end(place.block.row_begin, Shape::tile.rows, keys);
+  if (Shape::wants_dq && rows_past_end) masks.hide_rows_past_end(place.block.row_begin, keys);
   return masks;
 }
 

@@ -118,27 +118,31 @@ __device__ __forceinline__ void start_product_of_rows(float (&d)[pieces][4], std
   }
 }
 
-/// d += P·R: P in registers, R with a row for each column of P. Whole panels of R: wgmma's layouts know no part of one.
+/// d += P·R: P in registers, R with a row for each column of P, from `row`. Whole panels of R: wgmma's layouts know no
+/// part of one.
 template <class Element, class Right, int steps, int pieces>
 __device__ __forceinline__ void start_product(float (&d)[pieces][4], const std::uint32_t (&p)[steps][4],
-                                              std::uint32_t right) {
-  static_assert(steps * 16 == Right::rows && pieces == Right::pieces);
+                                              std::uint32_t right, int row = 0) {
+  static_assert(steps * 16 <= Right::rows && pieces == Right::pieces);
   const std::uint64_t r = Right::by_columns(right, 0, 0);
   DISTATTN_UNROLL
   for (int k = 0; k < steps; ++k) {
-    prim::multiply<Element, prim::Major::other>(d, p[k], r + Right::step(16 * k, 0), true);
+    prim::multiply<Element, prim::Major::other>(d, p[k], r + Right::step(row + 16 * k, 0), true);
   }
 }
 
-/// A product's registers, rounded to Element, as the left operand of the next.
+/// A product's registers from piece `first`, rounded to Element, as the left operand of the next.
 template <class Element, int steps, int pieces>
-__device__ __forceinline__ void round_to_operand(std::uint32_t (&p)[steps][4], const float (&d)[pieces][4]) {
-  static_assert(steps * 2 == pieces);
+__device__ __forceinline__ void round_to_operand(std::uint32_t (&p)[steps][4], const float (&d)[pieces][4],
+                                                 int first = 0) {
+  static_assert(steps * 2 <= pieces);
   DISTATTN_UNROLL
   for (int k = 0; k < steps; ++k) {
     DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i)
-      p[k][i] = prim::pack<Element>(d[2 * k + i / 2][i % 2 * 2], d[2 * k + i / 2][i % 2 * 2 + 1]);
+    for (int i = 0; i < 4; ++i) {
+      const auto& piece = d[first + 2 * k + i / 2];
+      p[k][i] = prim::pack<Element>(piece[i % 2 * 2], piece[i % 2 * 2 + 1]);
+    }
   }
 }
 

@@ -22,12 +22,12 @@ AttendKernel forward() {
   return on_request(std::move(kernel));
 }
 
-template <int dim>
-AttendKernel gradients_with_dv_after_ds() {
-  using Shape = HopperGradientsShape<Bf16, dim, true, false>;
+template <int dim, DvOrder order>
+AttendKernel gradients() {
+  using Shape = HopperGradientsShape<Bf16, dim, true, order>;
   AttendKernel kernel =
       hopper_instance<Shape>(TilePass::gradients, launch_hopper_gradients<Shape>, describe_for_key_blocks<Shape>);
-  kernel.name += " dv after ds";
+  kernel.name += order == DvOrder::in_halves ? " dv in halves" : " dv after ds";
   return on_request(std::move(kernel));
 }
 
@@ -65,7 +65,9 @@ std::vector<AttendKernel> hopper_variants() {
           forward<128, 128, HopperAttendTuning{.columns = 128, .stages = 3}>(),
           forward<128, 128, HopperAttendTuning{.columns = 128, .persistent = true}>(),
           forward<256, 256, HopperAttendTuning{.columns = 48}>(),
-          gradients_with_dv_after_ds<128>(),
+          gradients<64, DvOrder::after_ds>(),
+          gradients<128, DvOrder::in_halves>(),
+          gradients<128, DvOrder::after_ds>(),
           query_gradient<64, 64, 96>(),
           query_gradient<128, 128, 64>(),
           query_gradient<128, 128, 80>(),

@@ -135,11 +135,12 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
   float s[Shape::n_count][4];
   std::uint32_t weights[Shape::n_count / 2][4];
   WideQueryGradients<Shape> query_gradients(p, place, memory, 0);
+  const bool rows_past_end = counts_rows_past_end<Shape>(place, keys);
   prim::wait_for_phase(memory.keys_filled, 0);
   int tile = 0;
   for (; next.valid(); ++tile) {
     const Stage stage(tile);
-    const auto masks = masks_of_keys<Shape>(p, place, keys, next.tile);
+    const auto masks = masks_of_keys<Shape>(p, place, keys, rows_past_end, next.tile);
     next.advance(p, place.block, Shape::tile.columns);
     stage.await_filled(memory.filled);
     prim::fence_products(s);
@@ -149,8 +150,9 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
     prim::wait_for_products<1>(dv[0]);
     if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
     query_gradients.add_before(tile);
+    const ColumnStatistics<Shape::n_count> lse(memory.lse(stage));
     prim::wait_for_products<0>(s);
-    weigh_columns<Shape>(s, memory.lse(stage), p.scale * log2_e, masks);
+    weigh_columns<Shape>(s, 0, Shape::n_count, lse, p.scale * log2_e, masks);
     memory.hand_over(s, stage);
     round_to_operand<Element>(weights, s);
     prim::fence_products(dv[0], weights);
@@ -185,9 +187,10 @@ __device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::QTile::p
     prim::wait_for_products<1>(dk[0]);
     if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
     query_gradients.add_before(tile);
-    prim::wait_for_products<0>(dp);
+    const ColumnStatistics<Shape::n_count> delta(memory.delta(stage));
     memory.take_over(weights, stage);
-    differentiate<Shape>(dp, weights, memory.delta(stage));
+    prim::wait_for_products<0>(dp);
+    differentiate<Shape>(dp, weights, delta);
     round_to_operand<Element>(ds, dp);
     query_gradients.share(ds, stage);
     prim::fence_products(dk[0], ds);
