@@ -121,6 +121,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
     start_product<Element, QTile>(dk[0], ds, memory.q(stage));
     prim::commit_products();
     if constexpr (Shape::wants_dq) {
+      adder.await_boxes();
       prim::wait_for_products<1>(dv[0], adder.dq);
       adder.add(dq_part, p, place, next);
     }

@@ -94,13 +94,15 @@ struct QueryGradientAdder {
     }
   }
 
-  /// Hands the product, awaited, to the copy engine. `at`: the tile.
+  /// Until the boxes have been added: while the product is on its way.
+  __device__ __forceinline__ void await_boxes() const {
+    if (leads()) prim::wait_for_stores<0>();
+    prim::barrier_sync(first_barrier + group, 128);
+  }
+
+  /// Hands the product, awaited, to the copy engine through boxes that are free. `at`: the tile.
   __device__ __forceinline__ void add(const Part& part, const AttendParams& p, const BlockPlace& place,
                                       const HeadTileCursor& at) {
-    constexpr int first_barrier = 2;
-    const bool leads = threadIdx.x % 128 == 0;
-    if (leads) prim::wait_for_stores<0>();
-    prim::barrier_sync(first_barrier + group, 128);  // the boxes are free
     const int first = stored_piece(static_cast<int>(threadIdx.x) % 32, 0), floats = 8 * first + column_of();
     const std::uint32_t begin = swizzled_chunk(memory.dq(group, 0), row_of<1>(0, 0) % 64, floats / 4) +
                                 static_cast<std::uint32_t>(floats % 4 * 4);
@@ -117,7 +119,7 @@ struct QueryGradientAdder {
     }
     prim::fence_proxy();
     prim::barrier_sync(first_barrier + group, 128);
-    if (!leads) return;
+    if (!leads()) return;
     const int other = p.visits[at.tile.visit].other, plane = place.batch * p.heads.q_count + at.head;
     const TensorMap& map = p.query_maps[other].dq;
     acquire_maps(acquired, other, map);
@@ -128,6 +130,10 @@ struct QueryGradientAdder {
     }
     prim::commit_stores();
   }
+
+ private:
+  static constexpr int first_barrier = 2;  ///< of those with names, one for each warpgroup
+  __device__ __forceinline__ static bool leads() { return threadIdx.x % 128 == 0; }
 };
 
 }  // namespace distattn::kernels::cuda

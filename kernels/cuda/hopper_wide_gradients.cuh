@@ -92,6 +92,7 @@ class WideQueryGradients {
         const typename Adder::Part part{0, 64 * panel};
         adder_.start(part, stage);
         prim::commit_products();
+        adder_.await_boxes();
         prim::wait_for_products<0>(adder_.dq);
         adder_.add(part, p_, place_, at_);
       }

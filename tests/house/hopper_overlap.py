@@ -10,10 +10,10 @@ from house import expect, run_well, skip
 
 WAIT, PRODUCTS, WEIGHT = r"WARPGROUP\.DEPBAR", r"WARPGROUP\.ARRIVE", r"MUFU\.EX2"
 LAST_WAIT, FILLED = WAIT + r".*0x0", r"SYNCS\.PHASECHK"
-PAIRS_IN_TURN, SHARED_PAIR, ADDED = r"STSM", r"\bSTS\.64", r"UTMAREDG"
+SHARED_MATRICES, BOXES_FREE, ADDED = r"STSM", r"DEPBAR\.LE SB0", r"UTMAREDG"
 STATISTICS = r"\bLDS\.64"
 PRODUCER, LOADED, SHARED = r"USETMAXREG\.DEALLOC", r"\bLDG", r"\bSTS\b"
-PARTS = (WAIT, PRODUCTS, WEIGHT, FILLED, PAIRS_IN_TURN, SHARED_PAIR, ADDED, STATISTICS, PRODUCER, LOADED, SHARED)
+PARTS = (WAIT, PRODUCTS, WEIGHT, FILLED, SHARED_MATRICES, BOXES_FREE, ADDED, STATISTICS, PRODUCER, LOADED, SHARED)
 
 
 def kernels_of(text):
@@ -51,8 +51,11 @@ def complaint_about_addition(instructions, in_halves):
     products = position(PRODUCTS, instructions[:second], scores)
     if in_halves and (products is None or position(WEIGHT, instructions[:second], products) is None):
         return "makes all weights before it multiplies the first"
-    if position(PAIRS_IN_TURN, instructions[:added], second) is None:
+    shared = position(SHARED_MATRICES, instructions[:added], second)
+    if shared is None:
         return "shares dS word by word"
+    if position(BOXES_FREE, instructions[:position(WAIT, instructions, shared)], shared) is None:
+        return "waits for its boxes after dQ"
     if position(FILLED, instructions[:last], added) is None:
         return "waits for the next tile's queries after its products"
     producer = position(PRODUCER, instructions)
@@ -68,10 +71,10 @@ def check_the_check():
     expect(complaint_about([wait, "MUFU.EX2", last, "WARPGROUP.ARRIVE"]) is None, "what is well is complained about")
     for bad in ([wait, last, "MUFU.EX2", "WARPGROUP.ARRIVE"], [wait, last, "WARPGROUP.ARRIVE"], [last]):
         expect(complaint_about(bad), f"nobody complains about {bad}")
-    good = ["WARPGROUP.ARRIVE", "LDS.64", wait, "MUFU.EX2", "WARPGROUP.ARRIVE", "MUFU.EX2 ", last, "STSM.16.M88.4", "UTMAREDG",
-            "SYNCS.PHASECHK", last, "USETMAXREG.DEALLOC", "LDG.E", "SYNCS.PHASECHK ", "STS [R1]"]
+    good = ["WARPGROUP.ARRIVE", "LDS.64", wait, "MUFU.EX2", "WARPGROUP.ARRIVE", "MUFU.EX2 ", last, "STSM.16.M88.4",
+            "DEPBAR.LE SB0, 0x0", wait, "UTMAREDG", "SYNCS.PHASECHK", last, "USETMAXREG.DEALLOC", "LDG.E", "SYNCS.PHASECHK ", "STS [R1]"]
     expect(complaint_about_addition(good, True) is None, "what is well is complained about")
-    for i in (1, 4, 5, 7, 9):
+    for i in (1, 4, 5, 7, 8, 11):
         bad = good[:i] + good[i + 1:]
         expect(complaint_about_addition(bad, True), f"nobody complains about {bad}")
     expect(complaint_about_addition(good[:-2] + ["SYNCS.PHASECHK", "LDG.E", "STS [R1]"], True), "late loads are fine")
