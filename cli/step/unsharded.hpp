@@ -40,7 +40,8 @@ struct StepGradients {
 StepGradients unsharded_step(const ModelShape& shape, const Mask& mask, std::span<const float> parameters,
                              const TokenBatch& batch, int threads);
 
-/// How far a gradient is from the exact one, by parameter.
+/// How far a gradient is from the exact one, by parameter. An exact one that is zero, but for what float64 rounds, has
+/// no size of its own: its error is measured beside all gradients together.
 struct GradientError {
   double largest = 0;     ///< over parameters: ‖g − exact‖ / ‖exact‖, infinite where that is NaN
   std::string parameter;  ///< where

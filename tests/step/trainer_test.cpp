@@ -140,6 +140,24 @@ TEST_CASE("a gradient that is no number is the largest error, whatever comes beh
   CHECK(error.parameter == parameters[1].name);
 }
 
+TEST_CASE("a gradient that is zero but for rounding is measured beside the others", "[step]") {
+  // Tokens that are all the same have equal values: whatever a query attends to, its output is that value.
+  const ModelShape shape{.layers = 1, .hidden = 32, .ffn = 24, .vocab = 50, .heads = 2, .kv_heads = 1};
+  const auto same = TokenSource::random(12, 1, 0);
+  const TrainingRun run{.shape = shape, .sequence = 12, .ranks = 2, .policy = "layer"};
+  const Training training = train(run, same);
+  const auto exact = exact_step(run, same, training.values_before, 0);
+  const auto parameters = parameters_of(shape);
+  const auto error = compare_gradients(parameters, training.gradients, exact.values);
+  INFO(error.parameter << " " << error.largest);
+  CHECK(error.largest < 1e-5);
+
+  std::vector<float> wrong(training.gradients);
+  REQUIRE(parameters[2].name == "layer0.wq");
+  for (std::size_t i = 0; i < parameters[2].size(); ++i) wrong[parameters[2].offset + i] += 1e-2f;
+  CHECK(compare_gradients(parameters, wrong, exact.values).largest > 1e-3);
+}
+
 TEST_CASE("an error on one rank in the middle of a step ends the run with that error", "[step]") {
   const ModelShape small{.layers = 2, .hidden = 16, .ffn = 24, .vocab = 50, .heads = 2, .kv_heads = 1};
   const auto tokens = TokenSource::random(24, small.vocab, 7);
