@@ -95,9 +95,10 @@ ActivationBytes activation_bytes(const ModelShape& shape, const CheckpointPolicy
     return tokens * each * static_cast<double>(width_of(shape, part));
   };
   const auto values = [&](std::int64_t width) { return tokens * value_bytes * static_cast<double>(width); };
-  double kept = 0, host = 0, layer = 0;
+  double kept = 0, host = 0, layer = 0, to_attention = 0;
   for (const Part part : all_parts) {
     layer += bytes(part);
+    if (part <= Part::lse) to_attention += bytes(part);
     if (holds(policy.kept, part)) kept += bytes(part);
     if (holds(policy.offloaded, part)) host += bytes(part);
   }
@@ -107,10 +108,13 @@ ActivationBytes activation_bytes(const ModelShape& shape, const CheckpointPolicy
   result.kept = shape.layers * kept + last_x + logits;
 
   // The peak is at the head, beside the normed last x, and then its gradient in place of the logits'; or in the last
-  // layer's backward, where all its activations are there beside dz and ds.
+  // layer's backward, where all its activations are there beside dz and ds, and then those up to lse beside dy and the
+  // gradients of o, q, k and v.
   const double at_head = shape.layers * kept + 2 * last_x + std::max(logits, last_x);
-  const double in_layer = (shape.layers - 1) * kept + layer + values(shape.hidden) + values(shape.ffn);
-  result.compute = std::max(at_head, in_layer);
+  const double others = (shape.layers - 1) * kept;
+  const double in_ffn = others + layer + values(shape.hidden) + values(shape.ffn);
+  const double in_attention = others + to_attention + 3 * values(shape.hidden) + 2 * values(shape.kv_width());
+  result.compute = std::max({at_head, in_ffn, in_attention});
   return result;
 }
 

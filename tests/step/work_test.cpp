@@ -14,8 +14,11 @@ using Catch::Matchers::Contains;
 
 TEST_CASE("predicted activation bytes are those that a step allocates", "[step]") {
   const std::int64_t tokens = 32;
-  for (const std::int64_t vocab : {16, 1024}) {
-    const ModelShape shape{.layers = 3, .hidden = 32, .ffn = 80, .vocab = vocab, .heads = 4, .kv_heads = 2};
+  struct Sizes {
+    std::int64_t ffn, vocab;  // the peak: in the feed-forward part, at the head, in the attention
+  };
+  for (const auto [ffn, vocab] : {Sizes{80, 16}, Sizes{80, 1024}, Sizes{4, 16}}) {
+    const ModelShape shape{.layers = 3, .hidden = 32, .ffn = ffn, .vocab = vocab, .heads = 4, .kv_heads = 2};
     const auto parameters = parameters_of(shape);
     const auto values = draw_parameters<double>(parameters, 1);
     std::vector<double> gradients(values.size());
@@ -30,7 +33,7 @@ TEST_CASE("predicted activation bytes are those that a step allocates", "[step]"
       decoder.forward(weights, batch, 1.0);
       decoder.backward(weights, batch, weights_view(shape, parameters, gradients.data()));
 
-      INFO(policy.name << ", vocab " << vocab);
+      INFO(policy.name << ", ffn " << ffn << ", vocab " << vocab);
       const ActivationBytes predicted = activation_bytes(shape, policy, tokens, sizeof(double));
       REQUIRE(predicted.kept == static_cast<double>(decoder.memory().kept.peak()));
       REQUIRE(predicted.host == static_cast<double>(decoder.memory().host.peak()));
