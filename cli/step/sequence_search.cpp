@@ -46,15 +46,14 @@ SequenceSearch::Attention SequenceSearch::count(std::int64_t tokens) const {
               buffer_bytes(setting, pair.backward, backward, Pass::backward)};
 }
 
-const SequenceSearch::Attention& SequenceSearch::counted(std::int64_t tokens) {
+const std::optional<SequenceSearch::Attention>& SequenceSearch::counted(std::int64_t tokens) {
   const auto found = counted_.find(tokens);
   if (found != counted_.end()) return found->second;
-  Attention attention;
+  std::optional<Attention> attention;
   try {
     attention = count(tokens);
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::usage) throw;
-    attention.buffer_bytes = std::numeric_limits<double>::infinity();
   }
   return counted_.emplace(tokens, attention).first->second;
 }
@@ -65,33 +64,40 @@ std::optional<std::int64_t> SequenceSearch::longest(const CheckpointPolicy& poli
   const double of_a_token = activation_bytes(setting_.shape, policy, static_cast<double>(setting_.batch),
                                              static_cast<double>(size_of(setting_.dtype)))
                                 .compute;
-  // Bytes grow nearly in a straight line, so that the line through the last two lengths leads to the next.
+  // Bytes grow nearly in a straight line, so that the line through the last two lengths leads to the next. There are
+  // lengths like the one that was asked for: those that are refused are too short below it (a prefix is longer), too
+  // long above.
   constexpr int enough = 16;
-  std::int64_t fits = 0, too_long = std::numeric_limits<std::int32_t>::max() / setting_.ranks + 1;
-  std::int64_t tokens = setting_.sequence / setting_.ranks;
+  const std::int64_t asked = (setting_.sequence + setting_.ranks - 1) / setting_.ranks;
+  std::int64_t longest = 0, short_of = 0, too_long = std::numeric_limits<std::int32_t>::max() / setting_.ranks + 1;
+  std::int64_t tokens = asked;
   double last_tokens = 0, last_bytes = 0;
-  for (int tried = 0; too_long - fits > 1; ++tried) {
-    tokens = std::clamp(tokens, fits + 1, too_long - 1);
-    const Attention& attention = counted(tokens);
+  for (int tried = 0; too_long - short_of > 1; ++tried) {
+    tokens = std::clamp(tokens, short_of + 1, too_long - 1);
+    const std::optional<Attention>& attention = counted(tokens);
+    if (!attention) {
+      (tokens < asked ? short_of : too_long) = tokens;
+      tokens = short_of + (too_long - short_of) / 2;
+      continue;
+    }
     const auto here = static_cast<double>(tokens);
-    const double needed = of_a_token * attention.tokens + attention.buffer_bytes;
+    const double needed = of_a_token * attention->tokens + attention->buffer_bytes;
     if (needed > room_) {
       too_long = tokens;
     } else {
-      fits = tokens;
+      longest = short_of = tokens;
       // A longer sequence has more activations and no smaller buffers.
-      const double most = (room_ - attention.buffer_bytes) / of_a_token;
+      const double most = (room_ - attention->buffer_bytes) / of_a_token;
       if (most < static_cast<double>(too_long)) too_long = std::min(too_long, static_cast<std::int64_t>(most) + 1);
     }
     const double next = here + (room_ - needed) * (here - last_tokens) / (needed - last_bytes);
     const bool straight = tried < enough && needed != last_bytes && std::isfinite(next);
     tokens = straight ? static_cast<std::int64_t>(std::clamp(next, 0.0, static_cast<double>(too_long)))
-                      : fits + (too_long - fits) / 2;
-    if (!std::isfinite(needed)) continue;
+                      : short_of + (too_long - short_of) / 2;
     last_tokens = here;
     last_bytes = needed;
   }
-  return fits * setting_.ranks;
+  return longest * setting_.ranks;
 }
 
 }  // namespace distattn::step

@@ -15,8 +15,8 @@ class SequenceSearch {
  public:
   SequenceSearch(StepSetting setting, const Machine& machine);
 
-  /// The longest that fits: with one token more on every rank it does not. 0: not even one token, or the state alone;
-  /// nothing: the mask is for one length.
+  /// The longest that fits: with one token more on every rank it does not. 0: not even one token, or as many as the
+  /// mask needs, or the state alone; nothing: the mask is for one length.
   std::optional<std::int64_t> longest(const CheckpointPolicy& policy);
 
  private:
@@ -25,12 +25,12 @@ class SequenceSearch {
     double tokens = 0, buffer_bytes = 0;
   };
   Attention count(std::int64_t tokens) const;
-  /// With `tokens` on every rank; infinite buffers where such a sequence is refused.
-  const Attention& counted(std::int64_t tokens);
+  /// With `tokens` on every rank; nothing where such a sequence is refused.
+  const std::optional<Attention>& counted(std::int64_t tokens);
 
   StepSetting setting_;
-  double room_;                                // for activations and buffers
-  std::map<std::int64_t, Attention> counted_;  // by tokens
+  double room_;                                               // for activations and buffers
+  std::map<std::int64_t, std::optional<Attention>> counted_;  // by tokens
 };
 
 }  // namespace distattn::step

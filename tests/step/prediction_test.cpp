@@ -97,6 +97,29 @@ TEST_CASE("the longest sequence fits and the next does not, whatever length is a
   }
 }
 
+TEST_CASE("a length that is shorter than the mask's prefix is not too long", "[step]") {
+  StepSetting setting = square_setting(8);
+  setting.ranks = 6;
+  const Machine machine = ideal_machine(setting.ranks);
+  const auto& policy = checkpoint_policy("layer");
+  setting.schedule = "ring";
+  const auto longest_with = [&](std::int64_t prefix, std::int64_t asked) {
+    setting.mask_at = [prefix](std::int64_t sequence) { return std::optional(prefix_mask(sequence, prefix)); };
+    setting.sequence = asked;
+    setting.mask = prefix_mask(asked, prefix);
+    return SequenceSearch(setting, machine).longest(policy);
+  };
+  const std::int64_t longest = longest_with(1, 6).value();
+  REQUIRE(longest > 100);
+  // A ring's buffers are as large with any prefix.
+  const std::int64_t near = longest * 9 / 10 / 6 * 6 + 1;
+  CHECK(longest_with(7, 7) == longest);
+  CHECK(longest_with(near, near) == longest_with(near, near + 5));
+  CHECK(longest_with(near, near) > near);
+  CHECK(longest_with(near, 3 * longest) == longest_with(near, near));
+  CHECK(longest_with(2 * longest, 2 * longest) == 0);
+}
+
 TEST_CASE("no sequence fits beside too much state, none is known for a mask of one length", "[step]") {
   StepSetting setting = square_setting(8);
   setting.ranks = 2;
