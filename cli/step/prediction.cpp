@@ -41,8 +41,8 @@ double dense_seconds(const DenseWork& work, const StepSetting& setting, const Ma
   const double flops_per_s = machine.rates_of(setting.dtype, Pass::forward).full.points.back().flops_per_s;
   const double touched = work.values * static_cast<double>(size_of(setting.dtype));
   const double memory_s = machine.memory_bytes_per_s > 0 ? touched / machine.memory_bytes_per_s : 0;
-  const double on_a_node = std::ceil(static_cast<double>(setting.ranks) / machine.nodes);
-  const double of_a_core = machine.cores == 0 ? 1 : std::min(1.0, machine.cores / on_a_node);
+  const double of_a_core =
+      machine.cores == 0 ? 1 : std::min(1.0, machine.cores / static_cast<double>(machine.on_a_node(setting.ranks)));
   return (work.flops / flops_per_s + memory_s) / of_a_core;
 }
 

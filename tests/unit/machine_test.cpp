@@ -83,11 +83,20 @@ TEST_CASE("what a tile costs follows its head dimension", "[machine]") {
   CHECK(tiles.pair_s == std::array{0.0, 3e-10});
 }
 
-TEST_CASE("ranks on cores share the node's memory", "[machine]") {
+TEST_CASE("ranks on cores share their node's memory and cores, and fill one node before the next", "[machine]") {
   json text = description();
   text["cores"] = 64;
-  CHECK(read(text).memory_of_rank(32) == 10'000'000'000);
-  CHECK(read(text).memory_of_rank(1) == 80'000'000'000);
+  const Machine machine = read(text);
+  REQUIRE(machine.nodes == 4);
+  CHECK(machine.memory_of_rank(32) == 10'000'000'000);
+  CHECK(machine.memory_of_rank(8) == 10'000'000'000);
+  CHECK(machine.memory_of_rank(2) == 40'000'000'000);
+  CHECK(machine.memory_of_rank(1) == 80'000'000'000);
+  CHECK(machine.threads_of_rank(32) == 8);
+  CHECK(machine.threads_of_rank(8) == 8);
+  CHECK(machine.threads_of_rank(2) == 32);
+  text["nodes"] = 1;
+  CHECK(read(text).threads_of_rank(32) == 2);
 }
 
 TEST_CASE("every field that is missing is named", "[machine]") {

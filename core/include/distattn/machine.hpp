@@ -89,6 +89,8 @@ struct Machine {
   int ranks() const { return nodes * ranks_per_node; }
   /// Ranks fill nodes in their order; a single node takes any number.
   int node_of(Rank rank) const { return nodes == 1 ? 0 : rank / ranks_per_node; }
+  /// Of `ranks` ranks, those that are on the first node, the fullest.
+  int on_a_node(int ranks) const { return nodes == 1 || ranks < ranks_per_node ? ranks : ranks_per_node; }
   bool states(DType dtype) const { return rates[static_cast<std::size_t>(dtype)][0].has_value(); }
   /// Whether the figures are this backend's too.
   bool describes(std::string_view computing) const { return backend.empty() || backend == computing; }

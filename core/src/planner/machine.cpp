@@ -61,13 +61,10 @@ const KernelRates& Machine::rates_of(DType dtype, Pass pass) const {
 
 std::int64_t Machine::memory_of_rank(int ranks) const {
   if (cores == 0) return memory_bytes;
-  return memory_bytes / std::max(1, (ranks + nodes - 1) / nodes);
+  return memory_bytes / std::max(1, on_a_node(ranks));
 }
 
-int Machine::threads_of_rank(int ranks) const {
-  const int on_a_node = (ranks + nodes - 1) / nodes;
-  return std::max(1, cores / on_a_node);
-}
+int Machine::threads_of_rank(int ranks) const { return std::max(1, cores / on_a_node(ranks)); }
 
 std::vector<std::string> built_in_machines() {
   std::vector<std::string> names;
