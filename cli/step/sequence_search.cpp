@@ -69,7 +69,8 @@ std::optional<std::int64_t> SequenceSearch::longest(const CheckpointPolicy& poli
   // long above.
   constexpr int enough = 16;
   const std::int64_t asked = (setting_.sequence + setting_.ranks - 1) / setting_.ranks;
-  std::int64_t longest = 0, short_of = 0, too_long = std::numeric_limits<std::int32_t>::max() / setting_.ranks + 1;
+  constexpr std::int64_t most_positions = std::numeric_limits<std::int32_t>::max();
+  std::int64_t longest = 0, short_of = 0, too_long = most_positions / setting_.ranks + 1;
   std::int64_t tokens = asked;
   double last_tokens = 0, last_bytes = 0;
   for (int tried = 0; too_long - short_of > 1; ++tried) {

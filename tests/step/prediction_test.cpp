@@ -78,7 +78,7 @@ TEST_CASE("messages follow attention forwards; memory falls from none to layer",
 
 TEST_CASE("the longest sequence fits and the next does not, whatever length is asked with", "[step]") {
   StepSetting setting = square_setting(8);
-  setting.ranks = 6;
+  setting.ranks = GENERATE(1, 6);
   setting.schedule = GENERATE("ring", "burst:zigzag", "ulysses");
   INFO(setting.schedule);
   const Machine machine = ideal_machine(setting.ranks);
@@ -88,6 +88,7 @@ TEST_CASE("the longest sequence fits and the next does not, whatever length is a
     return predict_step(setting, policy, attention_cost(setting, machine), machine).memory_bytes;
   };
   const std::int64_t longest = SequenceSearch(setting, machine).longest(policy).value();
+  REQUIRE(longest > setting.sequence);
   REQUIRE(longest % setting.ranks == 0);
   REQUIRE(bytes(longest) <= machine.memory_bytes);
   REQUIRE(bytes(longest + setting.ranks) > machine.memory_bytes);
