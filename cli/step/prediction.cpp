@@ -120,15 +120,19 @@ void predict_bytes(const StepSetting& setting, const AttentionCost& attention, d
   }
 }
 
+ActivationBytes activations_of(const StepSetting& setting, const CheckpointPolicy& policy, double tokens) {
+  return activation_bytes(setting.shape, policy, tokens, static_cast<double>(size_of(setting.dtype)));
+}
+
 void predict_memory(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
-                    double tokens, StepPrediction& step) {
-  const ActivationBytes activations =
-      activation_bytes(setting.shape, policy, tokens, static_cast<double>(size_of(setting.dtype)));
+                    const Machine& machine, double tokens, StepPrediction& step) {
+  const ActivationBytes activations = activations_of(setting, policy, tokens);
   step.peak_activation_bytes = whole(activations.kept);
   step.peak_offloaded_bytes = whole(activations.host);
   step.peak_memory_bytes = whole(activations.compute);
   step.memory_bytes =
-      whole(static_cast<double>(step.state_bytes) + activations.compute + static_cast<double>(attention.buffer_bytes));
+      whole(static_cast<double>(step.state_bytes) + activation_memory(setting, policy, tokens, machine) +
+            static_cast<double>(attention.buffer_bytes));
 }
 
 }  // namespace
@@ -136,6 +140,12 @@ void predict_memory(const StepSetting& setting, const CheckpointPolicy& policy, 
 std::int64_t state_bytes(const StepSetting& setting) {
   return whole(state_bytes_per_parameter * parameter_count(setting.shape) /
                (setting.state == StatePlacement::sharded ? setting.ranks : 1));
+}
+
+double activation_memory(const StepSetting& setting, const CheckpointPolicy& policy, double tokens,
+                         const Machine& machine) {
+  const ActivationBytes activations = activations_of(setting, policy, tokens);
+  return activations.compute + (machine.cores > 0 ? activations.host : 0);
 }
 
 std::int64_t memory_of_rank(const StepSetting& setting, const Machine& machine) {
@@ -153,7 +163,7 @@ StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& 
   step.state_bytes = state_bytes(setting);
   predict_seconds(setting, policy, attention, machine, tokens, traffic, step);
   predict_bytes(setting, attention, traffic, step);
-  predict_memory(setting, policy, attention, tokens, step);
+  predict_memory(setting, policy, attention, machine, tokens, step);
   return step;
 }
 

@@ -78,6 +78,10 @@ StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& 
 
 /// Bytes of a rank's weights, gradients and moments.
 std::int64_t state_bytes(const StepSetting& setting);
+/// Bytes that activations of `tokens` tokens take of what memory_of_rank() says: where ranks compute on cores, host
+/// memory is no other.
+double activation_memory(const StepSetting& setting, const CheckpointPolicy& policy, double tokens,
+                         const Machine& machine);
 /// Bytes that a rank of the machine may use.
 std::int64_t memory_of_rank(const StepSetting& setting, const Machine& machine);
 

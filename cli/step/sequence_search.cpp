@@ -29,6 +29,7 @@ double buffer_bytes(const StepSetting& setting, const Recipe& recipe, const std:
 
 SequenceSearch::SequenceSearch(StepSetting setting, const Machine& machine)
     : setting_(std::move(setting)),
+      machine_(machine),
       room_(static_cast<double>(memory_of_rank(setting_, machine)) - static_cast<double>(state_bytes(setting_))) {}
 
 SequenceSearch::Attention SequenceSearch::count(std::int64_t tokens) const {
@@ -61,9 +62,7 @@ const std::optional<SequenceSearch::Attention>& SequenceSearch::counted(std::int
 std::optional<std::int64_t> SequenceSearch::longest(const CheckpointPolicy& policy) {
   if (setting_.mask_at && !setting_.mask_at(setting_.sequence)) return {};
   if (room_ <= 0) return 0;
-  const double of_a_token = activation_bytes(setting_.shape, policy, static_cast<double>(setting_.batch),
-                                             static_cast<double>(size_of(setting_.dtype)))
-                                .compute;
+  const double of_a_token = activation_memory(setting_, policy, static_cast<double>(setting_.batch), machine_);
   // Bytes grow nearly in a straight line, so that the line through the last two lengths leads to the next. There are
   // lengths like the one that was asked for: those that are refused are too short below it (a prefix is longer), too
   // long above.

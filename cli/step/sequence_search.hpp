@@ -13,6 +13,7 @@ namespace distattn::step {
 /// depends on the length alone and is counted once for all policies.
 class SequenceSearch {
  public:
+  /// The machine must outlive this.
   SequenceSearch(StepSetting setting, const Machine& machine);
 
   /// The longest that fits: with one token more on every rank it does not. 0: not even one token, or as many as the
@@ -29,6 +30,7 @@ class SequenceSearch {
   const std::optional<Attention>& counted(std::int64_t tokens);
 
   StepSetting setting_;
+  const Machine& machine_;
   double room_;                                               // for activations and buffers
   std::map<std::int64_t, std::optional<Attention>> counted_;  // by tokens
 };

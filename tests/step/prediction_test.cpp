@@ -76,6 +76,24 @@ TEST_CASE("messages follow attention forwards; memory falls from none to layer",
   REQUIRE(search.longest(checkpoint_policy("attention-output")) < search.longest(checkpoint_policy("layer")));
 }
 
+TEST_CASE("on cores, what is kept in host memory takes the rank's own", "[step]") {
+  const StepSetting setting = square_setting(8);
+  Machine machine = ideal_machine(1);
+  const auto predict = [&](std::string_view policy) {
+    return predict_step(setting, checkpoint_policy(policy), attention_cost(setting, machine), machine);
+  };
+  const auto longest = [&](std::string_view policy) {
+    return SequenceSearch(setting, machine).longest(checkpoint_policy(policy));
+  };
+  REQUIRE(predict("attention-output-host").memory_bytes == predict("layer").memory_bytes);
+  REQUIRE(longest("attention-output-host") == longest("layer"));
+
+  machine.cores = 8;
+  const StepPrediction host = predict("attention-output-host");
+  REQUIRE(host.memory_bytes == predict("layer").memory_bytes + host.peak_offloaded_bytes);
+  REQUIRE(longest("attention-output-host").value() < longest("layer").value());
+}
+
 TEST_CASE("the longest sequence fits and the next does not, whatever length is asked with", "[step]") {
   StepSetting setting = square_setting(8);
   setting.ranks = GENERATE(1, 6);
