@@ -6,6 +6,7 @@
 #include "distattn/registry.hpp"
 #include "distattn/table.hpp"
 #include "distattn/tolerance.hpp"
+#include "tests/support/problems.hpp"
 #include "tests/support/sharded.hpp"
 
 using namespace distattn;
@@ -142,6 +143,32 @@ TEST_CASE("every schedule agrees with float64 in every mode and over nodes") {
       run.runs = 2;
       CHECK(check_all(small_problem(64, 64, 8, 2), 8, run) >= 5);
     }
+  }
+}
+
+TEST_CASE("random problems on random tables, routes and modes agree with float64") {
+  INFO("seed " << test::seed());
+  test::Random random(test::seed());
+  for (int n = 0; n < 300; ++n) {
+    Problem problem = test::random_problem(random);
+    problem.batch = random.between(1, 2);
+    problem.value_dim = random.pick({8, 16});
+    // Computed in fp64 and judged as fp32: where a mask leaves few pairs, gradients may all but cancel.
+    const double most = tolerance(problem, 4 * 8);
+    problem.dtype = DType::fp64;
+    const int ranks = static_cast<int>(random.between(1, 8));
+    const int node_size = static_cast<int>(random.between(0, 4));
+    ShardedRun run;
+    run.ranks = ranks;
+    run.options.schedule = random.pick(test::recipes_for(problem, ranks, random)).name;
+    run.options.own_mode = false;
+    run.options.mode = random.pick({Mode::overlapped, Mode::serial, Mode::gathered});
+    run.options.routes = {node_size, node_size > 0 ? static_cast<int>(random.between(0, 3)) : 0};
+    run.options.backward = true;
+    const Inputs inputs(problem, seed);
+    const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+    CAPTURE(n, run.options.schedule, ranks, node_size, problem.mask.name, problem.seq_q, problem.seq_kv);
+    CHECK(test::largest_error(run_sharded(inputs, run), exact) <= most);
   }
 }
 

@@ -5,42 +5,14 @@
 #include <tuple>
 
 #include "catch.hpp"
-#include "distattn/table.hpp"
-#include "support/masks.hpp"
+#include "support/problems.hpp"
 
 using namespace distattn;
-using distattn::test::Random;
+using test::Random;
+using test::random_problem;
+using test::recipes_for;
 
 namespace {
-
-Problem random_problem(Random& random) {
-  Problem problem;
-  problem.seq_kv = random.between(1, 80);
-  problem.seq_q = random.one_in(3) ? random.between(1, 90) : problem.seq_kv;
-  problem.kv_heads = static_cast<int>(random.between(1, 4));
-  problem.heads = problem.kv_heads * static_cast<int>(random.between(1, 4));
-  problem.head_dim = problem.value_dim = 8;
-  problem.mask = test::random_mask(random, problem.seq_kv);
-  check(problem);
-  return problem;
-}
-
-/// Every name that resolves for the problem, with a mesh of each shape on a random layout.
-std::vector<Recipe> recipes_for(const Problem& problem, int ranks, Random& random) {
-  std::vector<std::string> names = all_schedule_names(problem, ranks);
-  for (int groups = 1; groups <= ranks; ++groups)
-    for (int rows = 1; groups * rows <= ranks; ++rows)
-      if (ranks % (groups * rows) == 0)
-        names.push_back("mesh:" + std::to_string(groups) + "x" + std::to_string(rows) + "x" +
-                        std::to_string(ranks / groups / rows) + ":" +
-                        random.pick<std::string>({"block", "zigzag", "striped", "chunked"}));
-  std::vector<Recipe> recipes;
-  for (const std::string& name : names) {
-    RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
-    if (auto* recipe = std::get_if<Recipe>(&resolved)) recipes.push_back(std::move(*recipe));
-  }
-  return recipes;
-}
 
 void require_each_live_tile_once(const Table& table, const Tiles& tiles) {
   std::map<std::tuple<int, SegmentId, SegmentId>, int> times;
