@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <vector>
 
 #include "agreement.hpp"
 #include "distattn/error.hpp"
@@ -35,15 +37,17 @@ AttentionOptions decided_options(World& world, const std::string& name, const Pr
 }
 
 std::string why_too_large(const AttentionPlan& plan, const ScheduleOptions& options) {
+  if (!options.memory_bytes) return "";
+  std::vector<std::int64_t> needed(static_cast<std::size_t>(plan.ranks()));
   for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (!options.memory_bytes || !plan.has(pass)) continue;
-    const std::int64_t needed = largest(plan.counts(pass).memory_bytes);
-    if (needed <= *options.memory_bytes) continue;
-    return fmt::format("{} needs {} a rank (--memory allows {})", plan.outline(pass).name,
-                       bytes_in_words(static_cast<double>(needed)),
-                       bytes_in_words(static_cast<double>(*options.memory_bytes)));
+    if (!plan.has(pass)) continue;
+    const auto& bytes = plan.counts(pass).memory_bytes;
+    std::transform(bytes.begin(), bytes.end(), needed.begin(), needed.begin(), std::plus<>());
   }
-  return "";
+  if (largest(needed) <= *options.memory_bytes) return "";
+  return fmt::format("{} needs {} a rank (--memory allows {})", plan.name(),
+                     bytes_in_words(static_cast<double>(largest(needed))),
+                     bytes_in_words(static_cast<double>(*options.memory_bytes)));
 }
 
 Prepared prepare(World& world, const std::string& name, const Problem& problem, int threads,

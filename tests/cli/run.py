@@ -118,6 +118,20 @@ def pictures_beside_results():
         assert sorted(os.listdir(os.path.join(folder, "new"))) == ["lse.npy", "o.npy", "run.svg"]
 
 
+def memory_of_both_passes():
+    """Buffers of both passes are there at once: --memory is for both."""
+    def needed(row):
+        return row["memory_bytes"], row["backward"]["memory_bytes"]
+    options = ["--backward", "--ranks", "4", "--schedule"]
+    ring = needed(run(*options, "ring"))
+    assert needed(run(*options, "ring", "--memory", str(sum(ring)))) == ring
+    done = subprocess.run([DISTATTN, "run", *SHAPE, *options, "ring", "--memory", str(max(ring))], text=True,
+                          capture_output=True, timeout=60)
+    assert done.returncode == 2 and "ring needs " in done.stderr, (done.returncode, done.stdout, done.stderr)
+    for limit in (sum(ring), sum(needed(run(*options, "auto")))):
+        assert sum(needed(run(*options, "auto", "--memory", str(limit)))) <= limit
+
+
 def memory_of_steps():
     command = [DISTATTN, "plan", "--step", "llama-7b", "--machine", "dgx-a100x2", "--seq", "64K", "--ranks", "16",
                "--schedule", "ring", "--json"]
@@ -148,6 +162,6 @@ def pipes():
 
 
 for check in (passes, value_heads, windows, links, config_files, ranks_of_no_launcher, large_inputs,
-              pictures_beside_results, memory_of_steps, pipes):
+              pictures_beside_results, memory_of_both_passes, memory_of_steps, pipes):
     check()
     print(check.__name__, "fine")

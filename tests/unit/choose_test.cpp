@@ -48,7 +48,7 @@ Cost cost_of(const std::string& name, const Problem& problem, int ranks, const M
     REQUIRE(plan.report.proved());
     cost.seconds += plan.predicted_s;
     const auto& memory = plan.report.counts.memory_bytes;
-    cost.memory_bytes = std::max(cost.memory_bytes, *std::max_element(memory.begin(), memory.end()));
+    cost.memory_bytes += *std::max_element(memory.begin(), memory.end());
   }
   return cost;
 }
@@ -113,6 +113,23 @@ TEST_CASE("auto breaks ties by name", "[choose]") {
   const auto ranking = rank_schedules(problem, 1, find_machine("dgx-a100x2"), limits_of(Passes::forward));
   REQUIRE(ranking[0].predicted_s == ranking[1].predicted_s);
   CHECK(ranking[0].name < ranking[1].name);
+}
+
+TEST_CASE("both passes' buffers stay within the memory of a rank together", "[choose]") {
+  const Machine machine = find_machine("ethernet-h100x64");
+  const Problem problem = problem_of(65536, 32, 32);
+  ChoiceLimits limits = limits_of(Passes::both);
+  const auto ranking = rank_schedules(problem, 8, machine, limits);
+  std::int64_t least = ranking.front().memory_bytes;
+  for (const Choice& choice : ranking) least = std::min(least, choice.memory_bytes);
+  for (const std::int64_t most : {ranking.front().memory_bytes - 1, least}) {
+    limits.memory_bytes = most;
+    const Choice chosen = choose_schedule(problem, 8, machine, limits);
+    INFO(chosen.name);
+    CHECK(cost_of(chosen.name, problem, 8, machine, chosen.routes, Passes::both).memory_bytes <= most);
+  }
+  limits.memory_bytes = choose_schedule(problem, 8, machine, limits_of(Passes::forward)).memory_bytes;
+  CHECK_THROWS_WITH(choose_schedule(problem, 8, machine, limits), contains_text("no schedule fits "));
 }
 
 TEST_CASE("auto stays within the memory of a rank, or says what each schedule needs", "[choose]") {

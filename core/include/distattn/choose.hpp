@@ -32,7 +32,7 @@ struct Choice {
   std::string name;
   Routes routes;
   double predicted_s = 0;         ///< of the passes that were asked for
-  std::int64_t memory_bytes = 0;  ///< the most that a rank's buffers take in one of them
+  std::int64_t memory_bytes = 0;  ///< the most that a rank's buffers take, those of both passes side by side
 };
 
 /// Schedules by predicted time, then by name, both passes of one layout; the first is what auto means. Holds the best

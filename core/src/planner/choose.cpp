@@ -80,12 +80,8 @@ class Search {
     for_each_in_parallel(static_cast<int>(trials.size()), 1,
                          [&](int i) { measure(trials[static_cast<std::size_t>(i)]); });
     for (Trial& trial : trials) {
-      if (trial.memory_bytes <= memory_bytes_) {
-        trials_[key_of(trial.recipe.layout)].push_back(std::move(trial));
-      } else {
-        std::int64_t& need = needs_[trial.recipe.name];
-        need = std::max(need, trial.memory_bytes);
-      }
+      if (trial.ahead == limits_.ahead.value_or(0)) needs_[trial.recipe.name] += trial.memory_bytes;
+      if (trial.memory_bytes <= memory_bytes_) trials_[key_of(trial.recipe.layout)].push_back(std::move(trial));
     }
   }
 
@@ -159,20 +155,13 @@ class Search {
     return trials;
   }
 
-  /// Combinations of one layout and one `ahead`, best first.
+  /// Combinations of one layout and one `ahead` whose buffers fit beside each other, best first.
   std::vector<Choice> pairs() const {
     std::vector<Choice> ranking;
     for (const auto& [key, all] : trials_) {
       std::map<int, std::vector<Trial>> by_ahead;
       for (const Trial& trial : all) by_ahead[trial.ahead].push_back(trial);
-      for (const auto& [ahead, trials] : by_ahead) {
-        for (const Trial& forward : best(trials, Pass::forward, best_of_layout)) {
-          if (limits_.passes == Passes::forward) ranking.push_back(choice_of(forward, nullptr));
-          for (const Trial& backward : best(trials, Pass::backward, best_of_layout)) {
-            ranking.push_back(choice_of(forward, &backward));
-          }
-        }
-      }
+      for (const auto& [ahead, trials] : by_ahead) add_pairs(trials, ranking);
     }
     std::sort(ranking.begin(), ranking.end(), [](const Choice& a, const Choice& b) {
       return std::tie(a.predicted_s, a.name, a.routes.ahead) < std::tie(b.predicted_s, b.name, b.routes.ahead);
@@ -182,12 +171,31 @@ class Search {
     return ranking;
   }
 
+  /// Of the fastest forward passes that fit with a backward pass, each with the fastest of these.
+  void add_pairs(const std::vector<Trial>& trials, std::vector<Choice>& ranking) const {
+    const std::vector<Trial> backwards = best(trials, Pass::backward, trials.size());
+    std::size_t forwards = 0;
+    for (const Trial& forward : best(trials, Pass::forward, trials.size())) {
+      std::size_t added = 0;
+      const auto add = [&](Choice choice) {
+        if (choice.memory_bytes > memory_bytes_) return;
+        ranking.push_back(std::move(choice));
+        ++added;
+      };
+      if (limits_.passes == Passes::forward) add(choice_of(forward, nullptr));
+      for (const Trial& backward : backwards) {
+        if (added < best_of_layout) add(choice_of(forward, &backward));
+      }
+      if (added > 0 && ++forwards == best_of_layout) break;
+    }
+  }
+
   Choice choice_of(const Trial& forward, const Trial* backward) const {
     Choice choice{forward.recipe.name, {limits_.node_size, forward.ahead}, forward.seconds, forward.memory_bytes};
     if (backward == nullptr) return choice;
     if (backward->recipe.name != choice.name) choice.name += "/" + backward->recipe.name;
     choice.predicted_s += backward->seconds;
-    choice.memory_bytes = std::max(choice.memory_bytes, backward->memory_bytes);
+    choice.memory_bytes += backward->memory_bytes;
     return choice;
   }
 
@@ -212,7 +220,7 @@ class Search {
   std::int64_t memory_bytes_;
   std::map<std::pair<std::pair<LayoutKind, int>, int>, std::shared_ptr<const Tiles>> tiles_;
   std::map<std::pair<LayoutKind, int>, std::vector<Trial>> trials_;  // that fit the memory, by layout
-  std::map<std::string, std::int64_t> needs_;                        // of those that do not
+  std::map<std::string, std::int64_t> needs_;                        // of all, all passes together
   std::vector<std::string> reasons_;                                 // why the others do not apply
 };
 
