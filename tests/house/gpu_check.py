@@ -105,6 +105,11 @@ def bundled(folder):
     """A program of the bundle loads nothing of this machine but what every system has."""
     none = run(SOURCE / "packaging/gpu-bundle.sh", folder, SOURCE)
     expect(none.returncode == 2 and "no distattn" in none.stdout and not folder.exists(), f"no build: {none.stdout}")
+    with tempfile.TemporaryDirectory() as name:
+        (pathlib.Path(name) / "bin").mkdir()
+        (pathlib.Path(name) / "bin/distattn").symlink_to(BUILD / "bin/distattn")
+        none = run(SOURCE / "packaging/gpu-bundle.sh", folder, name)
+    expect(none.returncode == 2 and "no test_gpu" in none.stdout and not folder.exists(), f"no tests: {none.stdout}")
     run_well(SOURCE / "packaging/gpu-bundle.sh", folder, BUILD)
     again = run(SOURCE / "packaging/gpu-bundle.sh", folder, BUILD)
     expect(again.returncode == 2 and (folder / "bin/distattn").exists(), "a bundle that exists is replaced")
