@@ -48,7 +48,7 @@ Progress::Progress() : terminal_(chosen_verbosity >= Verbosity::normal && ::isat
 Progress::~Progress() { done(); }
 
 void Progress::show(std::string_view text) {
-  if (!terminal_) return;
+  if (!terminal_) return note(text, Verbosity::verbose);
   fmt::print(stderr, "\r\x1b[K{}", on_one_line(text));
   std::fflush(stderr);
   shown_ = true;

@@ -18,7 +18,7 @@ void note(std::string_view text, Verbosity least = Verbosity::normal);
 /// "distattn: message" on one line whatever the message holds; red on a terminal unless NO_COLOR is set.
 void print_error(std::string_view message);
 
-/// A line that is overwritten by the next, on a terminal only; done() clears it.
+/// A line that is overwritten by the next on a terminal; done() clears it. Elsewhere a note, where more are asked for.
 class Progress {
  public:
   Progress();

@@ -244,7 +244,8 @@ Outcome validate(World& world, const ValidateOptions& options) {
         skips.add(fmt::format("{} on {}", describe(made.problem), backend), why);
         continue;
       }
-      progress.show(fmt::format("{} passed, {} failed", passed, failed));
+      progress.show(fmt::format("{} passed, {} failed: {} on {} ranks of {}, {}", passed, failed, made.schedule,
+                                made.ranks, backend, describe(made.problem)));
       for (const Verdict& verdict : run_case(world, made, backend, options)) {
         ++(verdict.ok() ? passed : failed);
         progress.done();

@@ -24,6 +24,7 @@ build=$(realpath -m "${DISTATTN_BUILD:-build}")
 reports=$build/gpu-check
 distattn=$build/bin/distattn
 step_seconds=520
+command_seconds=$step_seconds # less where a step has several: one that hangs leaves the others their time
 all_steps=(tests validate types kernels variants bench processes memcheck racecheck)
 failures=()
 # A build that was carried here finds its library although the folder has another name now.
@@ -52,7 +53,26 @@ text() { printf '"%s"' "$(tr '\n\t' '  ' | tr -d '\000-\037' | sed 's/\\/\\\\/g;
 attempt() {
   local status=0
   "$@" 2>&1 | tee "$reports/attempt.log" || status=$?
-  [[ $status -eq 0 ]] || failures+=("$*: exit $status: $(tail -n 1 "$reports/attempt.log")")
+  [[ $status -ne 124 && $status -ne 137 ]] || printf 'it took too long and was ended\n' | tee -a "$reports/attempt.log"
+  [[ $status -eq 0 ]] || failures+=("$*: exit $status: $(tail -n 2 "$reports/attempt.log" | tr '\n' ' ')")
+}
+
+# Runs a program of the step for as long as it may take, and no longer than the step.
+limited() {
+  local left=$((step_seconds - SECONDS - 15))
+  [[ $left -gt 0 ]] || return 124
+  timeout -k 10 $((left < command_seconds ? left : command_seconds)) "$@"
+}
+
+# Runs a test program, which names each case when it has ended: of one that hangs the last is the one before.
+run_test() { limited stdbuf -oL "$build/bin/test_gpu_$1" --durations yes "${@:2}"; }
+
+# Whether this distattn was built with a backend of that name.
+is_built() {
+  awk -v name="\"$1\"," '
+    $1 == "\"name\":" { its = $2 == name }
+    its && $1 == "\"built\":" { built = $2 == "true," }
+    END { exit !built }' "$reports/info.json"
 }
 
 # Why this machine does not have a device or provider of that name; nothing where it has.
@@ -65,39 +85,42 @@ why_not() {
     END { if (!seen) print "this distattn does not know it" }' "$reports/info.json"
 }
 
-# Keeps standard input, a JSON value or none, among the step's results.
+# Keeps standard input, a JSON value, among the step's results; nothing where it is cut off.
 keep() {
   local result
   result=$(cat)
-  [[ -n $result ]] || return 0
+  [[ $result == ["[{"]*["]}"] ]] || return 0
   [[ ! -s $reports/$step.results ]] || printf ',\n' >>"$reports/$step.results"
   printf '%s\n' "$result" >>"$reports/$step.results"
 }
 
-# Runs a command of distattn that prints JSON, and keeps what it prints among the step's results.
+# Runs a command of distattn that prints JSON, and keeps what it prints among the step's results. What it is at stands
+# in the log: of a command that hangs nothing else is left.
 measure() {
   say "distattn $*"
   local status=0
-  "$distattn" "$@" --json >"$reports/output.json" || status=$?
-  keep <"$reports/output.json"
+  limited "$distattn" "$@" --json -v >"$reports/output.json" || status=$?
+  [[ $status -gt 4 ]] || keep <"$reports/output.json" # else it did not end by itself
   return "$status"
 }
 
+# What others are made of comes first.
 step_tests() {
-  local test tests=(primitives elementwise attention)
+  local test tests=(primitives elementwise) command_seconds=120
   [[ ! -x $build/bin/test_gpu_hopper_primitives ]] || tests+=(hopper_primitives)
-  for test in "${tests[@]}"; do
+  for test in "${tests[@]}" attention; do
     say "test_gpu_$test"
-    attempt "$build/bin/test_gpu_$test"
+    attempt run_test "$test"
   done
   say "test_gpu_attention, every mask with every padding"
-  attempt "$build/bin/test_gpu_attention" "[.long]"
+  command_seconds=$step_seconds
+  attempt run_test attention "[.long]"
 }
 
 step_validate() { attempt measure validate --backend cuda; }
 
 step_types() {
-  local dtype head_dim
+  local dtype head_dim command_seconds=120
   for dtype in bf16 fp16 fp32; do
     for head_dim in 32 64 96 128 192 256; do
       attempt measure validate --backend cuda --dtype "$dtype" --head-dim "$head_dim" --seq 517 --heads 8 --kv-heads 2 \
@@ -121,7 +144,7 @@ check_cudnn() {
 }
 
 step_kernels() {
-  local provider providers=(own) heads query key head_dim value_dim why
+  local provider providers=(own) heads query key head_dim value_dim why command_seconds=180
   why=$(why_not cudnn)
   if [[ -z $why ]]; then
     providers+=(cudnn)
@@ -143,7 +166,7 @@ step_kernels() {
 }
 
 step_variants() {
-  local order head_dim value_dim
+  local order head_dim value_dim command_seconds=150
   for order in "" --deterministic; do
     for head_dim in 64 128 192 256; do
       value_dim=$((head_dim == 192 ? 128 : head_dim))
@@ -155,7 +178,7 @@ step_variants() {
 }
 
 step_bench() {
-  local mask
+  local mask command_seconds=300
   for mask in full causal; do
     attempt measure bench --backend cuda --dtype bf16 --heads 32 --kv-heads 8 --head-dim 128 --seq 16384 --mask "$mask" \
       --backward --schedule ring,zigzag-ring,balanced --ranks 1,4 -n 5
@@ -163,27 +186,34 @@ step_bench() {
 }
 
 step_processes() {
-  local gpus transport
+  local gpus transport command_seconds=170
   command -v nvidia-smi >/dev/null || skip "nvidia-smi, which counts GPUs, is not installed"
-  gpus=$(nvidia-smi --list-gpus | wc -l)
+  gpus=$({ nvidia-smi --list-gpus || true; } | wc -l)
   [[ $gpus -ge 2 ]] || skip "one GPU is here, and NCCL needs one for each rank"
   command -v mpirun >/dev/null || skip "mpirun is not installed"
+  is_built pmix || skip "this distattn was built without PMIx, by which ranks that mpirun starts find each other"
   for transport in nccl ucx nccl+ucx; do
+    if ! is_built "$transport"; then
+      say "$transport is not tried: this distattn was built without it"
+      keep <<<"{\"transport\": \"$transport\", \"not_tried\": \"this distattn was built without it\"}"
+      continue
+    fi
     say "validate over $transport on $gpus GPUs"
-    attempt mpirun --allow-run-as-root --bind-to none -n "$gpus" "$distattn" validate --backend cuda --transport "$transport"
+    attempt limited mpirun --allow-run-as-root --bind-to none -n "$gpus" \
+      "$distattn" validate --backend cuda --transport "$transport"
   done
 }
 
 sanitize() {
   command -v compute-sanitizer >/dev/null || skip "compute-sanitizer is not installed"
-  local tool test tests=(primitives elementwise)
+  local tool test tests=(primitives elementwise) command_seconds=$((360 / $#))
   [[ ! -x $build/bin/test_gpu_hopper_primitives ]] || tests+=(hopper_primitives)
   for tool in "$@"; do
     say "compute-sanitizer --tool $tool"
     for test in "${tests[@]}"; do
-      attempt compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_$test"
+      attempt limited compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_$test"
     done
-    attempt compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_attention" "every padding*"
+    attempt limited compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/bin/test_gpu_attention" "every padding*"
   done
 }
 step_memcheck() { sanitize memcheck; }
@@ -217,7 +247,7 @@ write_report() {
   local each separator=
   {
     printf '{"date": "%s",\n"gpus": %s,\n"kernel": %s,\n"distattn": ' "$(date -u +%Y-%m-%dT%H:%M:%SZ)" \
-      "$({ nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit \
+      "$({ timeout 60 nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm,power.limit \
         --format=csv,noheader || echo unknown; } | text)" "$(uname -sr | text)"
     cat "$reports/info.json"
     printf ',\n"steps": ['
@@ -254,6 +284,10 @@ for step in "${steps[@]}"; do
     exit 2
   fi
 done
+if [[ -e $distattn && ! -x $distattn ]]; then
+  echo "gpu-check: $distattn cannot be executed (its mode was lost on the way) run chmod +x $build/bin/*" >&2
+  exit 2
+fi
 [[ -x $distattn ]] || make_build
 mkdir -p "$reports"
 if ! timeout -k 15 60 "$distattn" info --json >"$reports/info.json"; then

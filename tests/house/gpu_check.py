@@ -15,6 +15,7 @@ SCRIPT = SOURCE / "packaging/gpu-check.sh"
 COMMAND = """#!/bin/sh
 case "$*" in
   info*) cat "$(dirname "$0")/../info.json" ;;
+  *attend-variants*"--head-dim 192"*) printf '[\n  {"command": "cut o'; kill -SEGV $$ ;;
   *fp16*) echo 'distattn: a "wrong" result' >&2; echo '[]'; exit 1 ;;
   *) echo '[{"command": "'$1'"}]' ;;
 esac
@@ -69,7 +70,7 @@ def without_a_gpu():
 def with_stand_ins(folder):
     test = "#!/bin/sh\necho ran\n"
     programs(folder, distattn=COMMAND, test_gpu_primitives=test, test_gpu_elementwise=test, test_gpu_attention=test,
-             **{"nvidia-smi": "#!/bin/sh\necho 'Stand-in, 1'\n"})
+             test_gpu_hopper_primitives=test, **{"nvidia-smi": "#!/bin/sh\necho 'Stand-in, 1'\n"})
 
     write_info(folder, cuda=False)
     done = check("tests", build=folder)
@@ -82,6 +83,8 @@ def with_stand_ins(folder):
     expect(report["distattn"]["backends"] and report["gpus"] == "Stand-in, 1", f"no machine: {report}")
     expect([step["outcome"] for step in steps.values()] == ["passed", "passed", "skipped"], f"outcomes: {steps}")
     expect("one GPU" in steps["processes"]["why"], f"no reason: {steps}")
+    log = (folder / "gpu-check/tests.log").read_text()
+    expect(log.index("test_gpu_hopper_primitives") < log.index("test_gpu_attention"), f"parts come last: {log}")
     expect({"provider": "cudnn", "not_measured": "as the test says"} in steps["kernels"]["results"],
            f"cuDNN's absence is not said: {steps}")
 
@@ -96,6 +99,27 @@ def with_stand_ins(folder):
     expect(list(steps) == ["tests", "types", "kernels", "processes"], f"earlier steps are gone: {list(steps)}")
     expect(steps["types"]["outcome"] == "failed" and 'a "wrong" result' in steps["types"]["why"], f"{steps['types']}")
     expect(len(steps["types"]["results"]) == 18, f"what follows a failure is left out: {steps['types']}")
+
+    # What one command leaves half-written does not spoil the report.
+    done = check("variants", build=folder)
+    steps = report_of(folder)[1]
+    expect(done.returncode == 1 and len(steps["variants"]["results"]) == 6, f"cut off: {steps['variants']}")
+
+    write_info(folder, cuda=True)
+    programs(folder, mpirun="#!/bin/sh\necho ran\n", **{"nvidia-smi": "#!/bin/sh\necho 'GPU 0'\necho 'GPU 1'\n"})
+    text = json.loads((folder / "info.json").read_text())
+    for kind, name, step in (("transports", "ucx", "passed"), ("bootstraps", "pmix", "skipped")):
+        next(entry for entry in text[kind] if entry["name"] == name)["built"] = False
+        (folder / "info.json").write_text(json.dumps(text, indent=2))
+        done = check("processes", build=folder)
+        processes = report_of(folder)[1]["processes"]
+        expect(done.returncode == 0 and processes["outcome"] == step, f"without {name}: {done.stdout}")
+    expect("without PMIx" in processes["why"], f"no reason: {processes}")
+
+    (folder / "bin/distattn").chmod(0o644)
+    done = check("tests", build=folder)
+    expect(done.returncode == 2 and "chmod" in done.stdout, f"no hint: {done.stdout}")
+    (folder / "bin/distattn").chmod(0o755)
 
     done = check("nonsense", build=folder)
     expect(done.returncode == 2 and "no step is called nonsense" in done.stdout, f"nonsense ran: {done.stdout}")
