@@ -1,29 +1,39 @@
 #include "rank_tensors.hpp"
 
+#include <algorithm>
+#include <future>
+
+#include "cpu_features.hpp"
+
 namespace distattn::cli {
 namespace {
 
-std::int64_t tokens_of(std::span<const Segment> segments, Rank rank) {
-  std::int64_t tokens = 0;
-  for (const Segment& segment : segments) tokens += segment.owner == rank ? segment.run.count : 0;
-  return tokens;
-}
+/// Elements that are worth a thread: reading them takes some milliseconds.
+constexpr std::int64_t worth_a_thread = 1 << 20;
 
-/// The rank's tokens of one tensor, [batch][token][head][dim].
-std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, std::span<const Segment> segments, Rank rank,
-                                  std::int64_t first_position, DType dtype) {
-  const std::int64_t tokens = tokens_of(segments, rank), heads = inputs.heads(tensor);
-  const std::size_t row = static_cast<std::size_t>(heads * inputs.dim(tensor)) * size_of(dtype);
-  std::vector<std::byte> bytes(static_cast<std::size_t>(inputs.shape().batch * tokens) * row);
-  std::byte* into = bytes.data();
-  for (std::int64_t b = 0; b < inputs.shape().batch; ++b) {
-    for (const Segment& segment : segments) {
-      if (segment.owner != rank) continue;
-      for (std::int64_t i = 0; i < segment.run.count; ++i, into += row) {
-        inputs.read(tensor, b, segment.run.at(i) - first_position, 0, heads, dtype, into);
-      }
+/// The rank's tokens of one tensor, [batch][token][head][dim], read with its share of the cores.
+std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, const Sharding& sharding, Rank rank,
+                                  DType dtype) {
+  const bool queries = tensor == Tensor::q || tensor == Tensor::d_o;
+  const std::vector<std::int64_t> mine = positions(queries ? sharding.queries : sharding.keys, rank);
+  const std::int64_t first = queries ? sharding.problem.first_query() : 0, heads = inputs.heads(tensor);
+  const std::int64_t tokens = std::ssize(mine), rows = inputs.shape().batch * tokens;
+  const std::int64_t row = heads * inputs.dim(tensor), row_bytes = row * static_cast<std::int64_t>(size_of(dtype));
+  std::vector<std::byte> bytes(static_cast<std::size_t>(rows * row_bytes));
+  const auto read = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t token = mine[static_cast<std::size_t>(i % tokens)] - first;
+      inputs.read(tensor, i / tokens, token, 0, heads, dtype, bytes.data() + i * row_bytes);
     }
+  };
+  const std::int64_t cores = std::max(1, cpu_cores() / sharding.ranks);
+  const std::int64_t threads = std::clamp<std::int64_t>(rows * row / worth_a_thread, 1, cores);
+  std::vector<std::future<void>> others;
+  for (std::int64_t t = 1; t < threads; ++t) {
+    others.push_back(std::async(std::launch::async, read, rows * t / threads, rows * (t + 1) / threads));
   }
+  read(0, rows / threads);
+  for (std::future<void>& other : others) other.get();
   return bytes;
 }
 
@@ -34,22 +44,22 @@ RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inpu
       dtype_(sharding.problem.dtype),
       accumulator_(sharding.problem.accumulator()),
       batch_(sharding.problem.batch),
-      queries_(tokens_of(sharding.queries, rank)),
-      keys_(tokens_of(sharding.keys, rank)),
+      queries_(owned_tokens(sharding.queries, rank)),
+      keys_(owned_tokens(sharding.keys, rank)),
       heads_(sharding.problem.heads),
       kv_heads_(sharding.problem.kv_heads),
       head_dim_(sharding.problem.head_dim),
       value_dim_(sharding.problem.value_dim),
-      q_(read_shard(inputs, Tensor::q, sharding.queries, rank, sharding.problem.first_query(), dtype_)),
-      k_(read_shard(inputs, Tensor::k, sharding.keys, rank, 0, dtype_)),
-      v_(read_shard(inputs, Tensor::v, sharding.keys, rank, 0, dtype_)) {
+      q_(read_shard(inputs, Tensor::q, sharding, rank, dtype_)),
+      k_(read_shard(inputs, Tensor::k, sharding, rank, dtype_)),
+      v_(read_shard(inputs, Tensor::v, sharding, rank, dtype_)) {
   const auto room = [&](std::int64_t elements) {
     return Bytes(static_cast<std::size_t>(elements) * size_of(accumulator_));
   };
   o_ = room(batch_ * queries_ * heads_ * value_dim_);
   lse_ = room(batch_ * queries_ * heads_);
   if (passes == Passes::forward) return;
-  d_o_ = read_shard(inputs, Tensor::d_o, sharding.queries, rank, sharding.problem.first_query(), dtype_);
+  d_o_ = read_shard(inputs, Tensor::d_o, sharding, rank, dtype_);
   dq_ = room(batch_ * queries_ * heads_ * head_dim_);
   dk_ = room(batch_ * keys_ * kv_heads_ * head_dim_);
   dv_ = room(batch_ * keys_ * kv_heads_ * value_dim_);
