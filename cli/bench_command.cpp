@@ -140,6 +140,30 @@ Outcome judge(const std::vector<Json>& rows, const BenchOptions& options) {
   return outcome;
 }
 
+/// Says which kernels are wrong. One that failed ends the command as it would have ended without the others.
+Outcome judge_variants(const std::vector<Json>& rows) {
+  const auto name_of_row = [](const Json& row) {
+    return fmt::format("{}, {}, head dimension {}/{}, {}", row["variant"].get<std::string>(),
+                       row["pass"].get<std::string>(), row["head_dim"].get<int>(), row["value_dim"].get<int>(),
+                       row["coverage"].get<std::string>());
+  };
+  Outcome outcome = Outcome::fine;
+  const Json* failed = nullptr;
+  for (const Json& row : rows) {
+    if (row["ok"] != false) continue;
+    if (row["failure"].is_string()) {
+      if (failed == nullptr) failed = &row;
+      continue;
+    }
+    outcome = Outcome::wrong_result;
+    print_error(
+        fmt::format("{}: wrong result (its error is beyond the tolerance) leave this kernel out", name_of_row(row)));
+  }
+  if (failed == nullptr) return outcome;
+  throw Error(ErrorKind::environment,
+              fmt::format("{}: {}", name_of_row(*failed), (*failed)["failure"].get<std::string>()));
+}
+
 Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   KernelRequest request{options.kernels, options.request.problem.seq, calibration_options(options)};
   if (request.tiles.empty()) request.tiles = {64, 128, 256, 512, 1024, 2048};
@@ -149,8 +173,7 @@ Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   Peaks peaks;
   const std::vector<Json> rows = kernel_rows(request, peaks);
   print(text_of(rows, form));
-  const bool wrong = std::any_of(rows.begin(), rows.end(), [](const Json& row) { return row["ok"] == false; });
-  return wrong ? Outcome::wrong_result : Outcome::fine;
+  return judge_variants(rows);
 }
 
 /// Refuses an option that is given but not among those that count.

@@ -3,10 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
+#include <optional>
 #include <span>
 
 #include "console.hpp"
 #include "cpu_features.hpp"
+#include "distattn/error.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -24,7 +27,7 @@ Json kernel_row(const std::string& kernel, const CalibrationOptions& options, in
   row["threads"] = threads;
   for (const char* const field :
        {"pass", "coverage", "dtype", "seq", "gflops", "peak_gflops", "share", "bytes_per_s", "peak_bytes_per_s",
-        "latency_s", "part", "variant", "used", "error", "max_error", "ok", "fastest"}) {
+        "latency_s", "part", "variant", "used", "error", "max_error", "ok", "failure", "fastest"}) {
     row[field] = nullptr;
   }
   return row;
@@ -43,19 +46,28 @@ class KernelBench {
       progress_.show(fmt::format("attend {} tokens", tile));
       peak();
       const auto kernels = measure_tiles(options_, dtype_, coverage, tile);
-      for (const Measurements::Kernel& kernel : kernels) rows_.push_back(attend_row("attend", options_, kernel));
+      for (const Measurements::Kernel& kernel : kernels) {
+        rows_.push_back(attend_row("attend", options_, kernel, peak()));
+      }
     }
   }
 
   void attend_variants(std::int64_t tile) {
+    struct Family {
+      Pass pass;
+      Coverage coverage;
+      std::vector<KernelVariant> variants;
+    };
+    std::vector<Family> families;  // asked for before a kernel can fail, and perhaps its device with it
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
-        const auto first = rows_.size();
-        for (const KernelVariant& variant : tile_variants(options_, dtype_, pass, coverage)) {
-          attend_with(variant, pass, coverage, tile);
-        }
-        mark_fastest(std::span(rows_).subspan(first));
+        families.push_back({pass, coverage, tile_variants(options_, dtype_, pass, coverage)});
       }
+    }
+    for (const Family& family : families) {
+      const auto first = rows_.size();
+      for (const KernelVariant& variant : family.variants) attend_with(variant, family.pass, family.coverage, tile);
+      mark_fastest(std::span(rows_).subspan(first));
     }
   }
 
@@ -78,7 +90,8 @@ class KernelBench {
   std::vector<Json> rows() { return std::move(rows_); }
 
  private:
-  Json attend_row(const char* name, const CalibrationOptions& options, const Measurements::Kernel& kernel) {
+  Json attend_row(const char* name, const CalibrationOptions& options, const Measurements::Kernel& kernel,
+                  const Peak& best) {
     const double flops_per_s = kernel.flops_per_s() * cores_;
     Json row = kernel_row(name, options, cores_);
     row["pass"] = name_of(kernel.pass);
@@ -86,32 +99,42 @@ class KernelBench {
     row["dtype"] = name_of(dtype_);
     row["seq"] = static_cast<std::int64_t>(kernel.tile);
     row["gflops"] = number_or_null(flops_per_s / 1e9);
-    row["peak_gflops"] = number_or_null(peak().flops_per_s / 1e9);
-    row["share"] = number_or_null(flops_per_s / peak().flops_per_s);
+    row["peak_gflops"] = number_or_null(best.flops_per_s / 1e9);
+    row["share"] = number_or_null(flops_per_s / best.flops_per_s);
     return row;
   }
 
-  /// What computes wrongly is not timed.
+  /// What computes wrongly is not timed. A kernel that fails leaves the others their turn.
   void attend_with(const KernelVariant& variant, Pass pass, Coverage coverage, std::int64_t tile) {
     CalibrationOptions options = options_;
     options.variant = variant.name;
     const std::string name = variant.name.empty() ? "usual" : variant.name;
     progress_.show(fmt::format("{} {} tokens, {}", name_of(pass), tile, name));
-    const Errors errors = check_tiles(options, dtype_, pass, coverage);
-    const bool ok = errors.within_tolerance(pass);
     Measurements::Kernel measured{dtype_, pass, coverage, static_cast<double>(tile)};
-    if (ok) {
-      for (const auto& kernel : measure_tiles(options, dtype_, coverage, tile)) {
-        if (kernel.pass == pass) measured = kernel;
+    constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
+    Peak best{unknown, unknown};
+    std::optional<Errors> errors;
+    std::string failure;
+    try {
+      errors = check_tiles(options, dtype_, pass, coverage);
+      best = peak();
+      if (errors->within_tolerance(pass)) {
+        for (const auto& kernel : measure_tiles(options, dtype_, coverage, tile)) {
+          if (kernel.pass == pass) measured = kernel;
+        }
       }
+    } catch (const Error& error) {
+      if (error.kind() != ErrorKind::environment) throw;
+      failure = error.what();
     }
-    Json row = attend_row("attend-variants", options, measured);
+    Json row = attend_row("attend-variants", options, measured, best);
     row["part"] = variant.part;
     row["variant"] = name;
     row["used"] = variant.used;
-    row["error"] = json_of(errors);
-    row["max_error"] = number_or_null(errors.largest(pass));
-    row["ok"] = ok;
+    row["error"] = errors ? json_of(*errors) : Json(nullptr);
+    row["max_error"] = errors ? number_or_null(errors->largest(pass)) : Json(nullptr);
+    row["failure"] = failure.empty() ? Json(nullptr) : Json(failure);
+    row["ok"] = failure.empty() && errors->within_tolerance(pass);
     rows_.push_back(std::move(row));
   }
 

@@ -58,7 +58,8 @@ constexpr Column columns[] = {{"kernel", "kernel", plain},
 /// A row's field; null where it has none. An error that is not finite has no number in JSON, but shows in `ok`.
 Json value_of(const Json& row, std::string_view field) {
   const Json value = row.value(field, Json());
-  const bool infinite = field == "max_error" && value.is_null() && row.value("ok", Json()) == false;
+  const bool infinite = field == "max_error" && value.is_null() && row.value("ok", Json()) == false &&
+                        row.value("failure", Json()).is_null();
   return infinite ? Json(std::numeric_limits<double>::infinity()) : value;
 }
 
@@ -94,9 +95,11 @@ std::string cell(const Json& value) {
   return quoted + "\"";
 }
 
+using Fields = std::vector<std::pair<std::string, std::string>>;
+
 /// The fields of a row without objects in objects: "error.o". The backward pass has a row of its own.
-std::vector<std::pair<std::string, std::string>> flat(const Json& row) {
-  std::vector<std::pair<std::string, std::string>> fields;
+Fields flat(const Json& row) {
+  Fields fields;
   for (const auto& [name, value] : row.items()) {
     if (name == "backward") continue;
     if (value.is_object()) {
@@ -109,15 +112,24 @@ std::vector<std::pair<std::string, std::string>> flat(const Json& row) {
 }
 
 std::string csv(const std::vector<Json>& rows) {
+  // What one row has as an object, as what is compared with float64, may be null in another.
+  const auto fullest = std::max_element(rows.begin(), rows.end(),
+                                        [](const Json& a, const Json& b) { return flat(a).size() < flat(b).size(); });
+  const Fields heads = flat(*fullest);
   std::string text;
-  const auto add_line = [&text](const Json& row, auto part) {
-    const auto fields = flat(row);
-    for (std::size_t i = 0; i < fields.size(); ++i) text += (i == 0 ? "" : ",") + fields[i].*part;
+  const auto add_line = [&](auto cell_of) {
+    for (std::size_t i = 0; i < heads.size(); ++i) text += (i == 0 ? "" : ",") + cell_of(heads[i].first);
     text += "\n";
   };
-  using Field = std::pair<std::string, std::string>;
-  add_line(rows.front(), &Field::first);
-  for (const Json& row : rows) add_line(row, &Field::second);
+  add_line([](const std::string& head) { return head; });
+  for (const Json& row : rows) {
+    const Fields fields = flat(row);
+    add_line([&](const std::string& head) {
+      const auto found =
+          std::find_if(fields.begin(), fields.end(), [&](const auto& each) { return each.first == head; });
+      return found == fields.end() ? std::string() : found->second;
+    });
+  }
   return text;
 }
 

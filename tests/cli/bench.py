@@ -135,6 +135,27 @@ def check_kernels(cache):
         expect(0 < row["error"]["o"] < row["error"]["tolerance"], f"not compared with float64: {row}")
 
 
+def check_failing_kernels(cache):
+    """A kernel that fails, here for memory that no machine has, is said and leaves the others their rows."""
+    done = bench(cache, "--kernel", "attend-variants", "--seq", "65536", "--heads", "4096", "--head-dim", "256",
+                 "-n", "1", "--json")
+    rows = json.loads(done.stdout or "[]")
+    failed = [row for row in rows if row["kernel"] == "attend-variants"]
+    expect(done.returncode == 3 and "memory" in done.stderr, f"exit {done.returncode}: {done.stderr}")
+    expect(len(rows) == 4 and len(failed) == 4, f"rows are lost: {rows}")
+    expect(all(row["ok"] is False and "memory" in row["failure"] and row["gflops"] is None for row in failed),
+           f"failed kernels look well: {failed}")
+
+
+def check_columns(cache):
+    """Of CSV, also where a field has fields of its own in some rows only."""
+    done = bench(cache, "--kernel", "merge,attend-variants", "--seq", "64", *SMALL_HEADS, "-n", "1", "-o", "csv")
+    lines = list(csv.reader(io.StringIO(done.stdout)))
+    expect(len(lines) == 6 and len({len(line) for line in lines}) == 1, f"columns differ: {done.stdout}")
+    expect(lines[1][lines[0].index("error.o")] == "" and float(lines[2][lines[0].index("error.o")]) > 0,
+           f"columns are shifted: {done.stdout}")
+
+
 def check_calibration(cache):
     """Stored, read again, and used: the same prediction from the store and from what was printed."""
     before = rows_of(cache, *SHAPE, "--schedule", "ring")
@@ -175,7 +196,7 @@ def check_calibration(cache):
 
 with tempfile.TemporaryDirectory() as folder:
     for check in (check_rows, check_order, check_forms, check_gates, check_memory, check_infinite, check_kernels,
-                  check_calibration):
+                  check_failing_kernels, check_columns, check_calibration):
         check(folder)
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)
