@@ -12,6 +12,8 @@ GUEST = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0
 
 HOST = f"""cmake_minimum_required(VERSION 3.25)
 project(host LANGUAGES C CXX)
+find_package(fmt REQUIRED)
+set(CMAKE_DISABLE_FIND_PACKAGE_fmt ON)  # as where fmt is a folder of the host's
 add_subdirectory("{SOURCE}" distattn)
 add_library(user OBJECT "{SOURCE}/tests/consumer/threads_attention.c")
 target_link_libraries(user PRIVATE distattn::distattn)
