@@ -20,9 +20,17 @@ endif()
 distattn_option(CUDA "${_cuda_found}" "the CUDA toolkit (12 or later, with nvcc)" "nvidia-cuda-toolkit" "cuda"
   "cuda-nvcc cuda-cudart-static")
 
+if(DISTATTN_WITH_NCCL STREQUAL "ON" AND DISTATTN_WITH_CUDA STREQUAL "OFF")
+  message(FATAL_ERROR "DISTATTN_WITH_NCCL=ON without CUDA (NCCL connects GPUs alone) set DISTATTN_WITH_CUDA=ON, or "
+                      "leave NCCL out")
+endif()
 if(DISTATTN_HAVE_CUDA)
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES "${DISTATTN_CUDA_ARCHITECTURES}")
+  endif()
+  if(NOT CMAKE_CUDA_ARCHITECTURES MATCHES "90a" AND CMAKE_CUDA_ARCHITECTURES MATCHES "90|all|native")
+    message(WARNING "CMAKE_CUDA_ARCHITECTURES=${CMAKE_CUDA_ARCHITECTURES} leaves out Hopper's own kernels (they are "
+                    "compiled for 90a, not for 90) add 90a-real")
   endif()
   enable_language(CUDA)
   if(CMAKE_VERSION VERSION_LESS 3.25.2)

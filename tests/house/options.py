@@ -39,4 +39,7 @@ for option in sorted(options):
     code, output = configure(*hide, f"-DDISTATTN_WITH_{option}=MAYBE")
     expect(code != 0 and "AUTO, ON or OFF" in output, f"DISTATTN_WITH_{option}=MAYBE was accepted")
 
+code, output = configure(*hide, "-DDISTATTN_WITH_CUDA=OFF", "-DDISTATTN_WITH_NCCL=ON")
+expect(code != 0 and "NCCL=ON without CUDA" in output, f"NCCL without CUDA is not refused as what it is\n{output}")
+
 print(f"{len(options)} options")

@@ -74,7 +74,9 @@ class Distattn(CMakePackage, CudaPackage):
             self.define("DISTATTN_WITH_NCCL", self.spec.satisfies("+nccl")),
         ]
         if self.spec.satisfies("+cuda"):
-            args.append(self.define("CMAKE_CUDA_ARCHITECTURES", self.spec.variants["cuda_arch"].value))
+            # Hopper's own kernels use what 90a alone has.
+            archs = ["90a" if arch == "90" else arch for arch in self.spec.variants["cuda_arch"].value]
+            args.append(self.define("CMAKE_CUDA_ARCHITECTURES", sorted(set(archs))))
         return args
 
     def test_validate(self):
