@@ -5,8 +5,9 @@ import shutil
 
 from house import SOURCE, expect, run_well, skip
 
-scripts = sorted(SOURCE.glob("packaging/*.sh")) + [SOURCE / ".ci/run"]
-expect(len(scripts) >= 4, "packaging/*.sh are missing")
+scripts = sorted(path for room in ("packaging", "cmake", "tests") for path in (SOURCE / room).rglob("*.sh"))
+scripts.append(SOURCE / ".ci/run")
+expect(len(scripts) >= 8, f"scripts are missing: there are {scripts}")
 for script in scripts:
     expect(os.access(script, os.X_OK), f"{script} is not executable")
 
