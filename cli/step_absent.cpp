@@ -5,7 +5,8 @@
 namespace distattn::cli {
 
 Command add_step_command(CLI::App& root) {
-  auto* const app = root.add_subcommand("step", "Training steps of a sharded decoder (not built)")->allow_extras();
+  auto* const app = root.add_subcommand("step", "Training steps of a sharded decoder (not built)");
+  app->allow_extras()->fallthrough(false);  // whatever it is given, the reason is what counts
   return {app, []() -> Outcome {
             throw Error(ErrorKind::environment,
                         "step is not built (" DISTATTN_WHY_NOT_STEP ") configure distattn again with a BLAS");
