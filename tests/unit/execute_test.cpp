@@ -3,6 +3,7 @@
 #include <array>
 #include <memory>
 #include <thread>
+#include <utility>
 
 #include "catch.hpp"
 #include "tests/support/allocations.hpp"
@@ -133,6 +134,13 @@ TEST_CASE("Tensors that are not the rank's shard are refused before anything beg
   CHECK(rig.log.aborts.empty());
   CHECK(rig.log.submitted.empty());
   rig.bindings.k.shape[1] = 4;
+  const auto strides = std::exchange(rig.bindings.o.strides, {});  // as where none were set
+  CHECK(message_of([&] { executor.run(rig.bindings); }).find("rank 0's o of 1x4x1x8 has stride 0 along tokens") == 0);
+  CHECK(rig.log.submitted.empty());
+  rig.bindings.o.strides = strides;
+  ++rig.bindings.q.data;
+  CHECK(message_of([&] { executor.run(rig.bindings); }).find("rank 0's q begins between two boundaries") == 0);
+  --rig.bindings.q.data;
   executor.run(rig.bindings);
   CHECK_FALSE(rig.log.submitted.empty());
 }

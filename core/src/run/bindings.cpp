@@ -1,6 +1,7 @@
 #include "core/src/run/bindings.hpp"
 
 #include <array>
+#include <cstdint>
 
 #include <fmt/core.h>
 
@@ -10,6 +11,8 @@ namespace {
 using Shape = std::array<std::int64_t, 4>;
 
 std::string text(const Shape& shape) { return fmt::format("{}x{}x{}x{}", shape[0], shape[1], shape[2], shape[3]); }
+
+const char* const axes[] = {"batch", "tokens", "heads", "dim"};
 
 /// What the tensors of one rank have to be.
 struct Expectation {
@@ -27,9 +30,28 @@ struct Expectation {
                       "layout gives to this rank",
                       rank, name, text(tensor.shape), text(shard)));
     }
+    if (reinterpret_cast<std::uintptr_t>(tensor.data) % size_of(tensor.dtype) != 0) {
+      refuse(
+          fmt::format("rank {}'s {} begins between two boundaries of its {} elements (kernels read whole ones) align "
+                      "it",
+                      rank, name, name_of(tensor.dtype)));
+    }
     if (!empty && !device.takes(tensor.space)) {
       refuse(fmt::format("rank {}'s {} lies {} (backend {} does not reach it) copy it, or choose another backend", rank,
                          name, tensor.space == MemorySpace::cuda ? "on a GPU" : "in host memory", device.name()));
+    }
+  }
+
+  /// A tensor that is written: no two of its elements may lie in one place because a stride was left at 0.
+  void operator()(const char* name, const TensorView& tensor, const Shape& shard) const {
+    (*this)(name, ConstTensorView(tensor), shard);
+    if (shard[1] == 0) return;
+    for (std::size_t axis = 0; axis < shard.size(); ++axis) {
+      if (tensor.strides[axis] != 0 || tensor.shape[axis] == 1) continue;
+      refuse(
+          fmt::format("rank {}'s {} of {} has stride 0 along {} (results would overwrite each other) give strides, as "
+                      "dense_view does",
+                      rank, name, text(shard), axes[axis]));
     }
   }
 };
@@ -50,9 +72,13 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
   expect("q", bindings.q, q);
   expect("k", bindings.k, k);
   expect("v", bindings.v, v);
-  expect("o", bindings.o, o);
-  expect("lse", bindings.lse, lse);
-  if (outline.pass == Pass::forward) return;
+  if (outline.pass == Pass::forward) {
+    expect("o", bindings.o, o);
+    expect("lse", bindings.lse, lse);
+    return;
+  }
+  expect("o", ConstTensorView(bindings.o), o);
+  expect("lse", ConstTensorView(bindings.lse), lse);
   expect("do", bindings.d_o, o);
   expect("dq", bindings.dq, q);
   expect("dk", bindings.dk, k);
