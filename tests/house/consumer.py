@@ -35,7 +35,9 @@ def check_find_package(kind, prefix, folder):
     hidden = [f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON" for package in ("Kokkos", "fmt", "nlohmann_json", "ucx",
                                                                               "CUDAToolkit")]
     run_well(CMAKE, "-S", CONSUMER, "-B", folder, "-G", "Ninja", f"-DCMAKE_PREFIX_PATH={prefix}",
-             "-DCMAKE_BUILD_TYPE=Release", *(hidden if kind == "shared" else []))
+             "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_C_FLAGS=-Wall -Wextra -Wpedantic -Werror",
+             "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wshadow -Wpedantic -Werror",
+             *(hidden if kind == "shared" else []))
     run_well(CMAKE, "--build", folder)
     run_programs(folder, PROGRAMS)
     if (folder / "mpi_attention").exists():

@@ -25,7 +25,7 @@ struct AttentionOptions {
   std::string schedule = "auto";
   bool own_mode = true;  ///< use each schedule's own mode instead of `mode`
   Mode mode = Mode::overlapped;
-  Routes routes;
+  Routes routes{};
   bool backward = false;  ///< prepare the backward pass too
 };
 
@@ -73,7 +73,7 @@ class AttentionPlan {
 ///
 /// Training. forward() writes (o, lse) into memory that the caller owns, backward() reads them there and runs no
 /// forward; the handle holds nothing of a call once it has returned. One handle therefore serves every layer, and
-/// what happens to a layer's (o, lse) between its two calls is the caller's checkpointing policy (spec §7):
+/// what happens to a layer's (o, lse) between its two calls is the caller's checkpointing policy:
 ///   none:                   keep q, k, v, o, lse; backward().
 ///   layer:                  drop all five; recompute q, k, v, call forward() again, then backward(). The second
 ///                           forward sends what the first did and, on a deterministic device, gives its bits.

@@ -20,9 +20,9 @@ enum class Passes : std::uint8_t { forward, both };
 /// What a choice must respect.
 struct ChoiceLimits {
   Passes passes = Passes::forward;
-  int node_size = 0;         ///< as in Routes
-  std::optional<int> ahead;  ///< nothing: searched where there are several nodes
-  std::optional<Mode> mode;  ///< nothing: each schedule's own
+  int node_size = 0;           ///< as in Routes
+  std::optional<int> ahead{};  ///< nothing: searched where there are several nodes
+  std::optional<Mode> mode{};  ///< nothing: each schedule's own
   std::int64_t memory_bytes = std::numeric_limits<std::int64_t>::max();  ///< of a rank's buffers
   int threads = 1;  ///< that a rank computes with, where the machine has cores
 };

@@ -22,12 +22,12 @@ namespace distattn {
 /// One rank's tensors: its own shards, its segments' tokens one after the other in the order of segments, all heads.
 /// lse, delta: as statistics_view. Forward reads q, k, v and writes o, lse; backward reads q, k, v, d_o, o, lse
 /// and writes dq, dk, dv. Element types may differ from the problem's: they are converted on the way. Each may lie in
-/// any memory that Device::takes().
+/// any memory that Device::takes(), with any strides as long as no two elements of a result lie in one place.
 struct Bindings {
-  ConstTensorView q, k, v;
-  TensorView o, lse;
-  ConstTensorView d_o;
-  TensorView dq, dk, dv;
+  ConstTensorView q{}, k{}, v{};
+  TensorView o{}, lse{};
+  ConstTensorView d_o{};
+  TensorView dq{}, dk{}, dv{};
 };
 
 /// A rank program's memory: one block in some memory space, slots inside it, and where every buffer's parts lie.

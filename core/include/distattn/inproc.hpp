@@ -14,7 +14,7 @@ namespace distattn {
 struct InprocOptions {
   /// Permutes the order in which messages are posted and delivered, and delays them at random: for tests. The same
   /// seed draws the same permutations and delays; the scheduler of the machine still has its say.
-  std::optional<std::uint64_t> delivery_seed;
+  std::optional<std::uint64_t> delivery_seed{};
 };
 
 /// Calls `body` once for each rank, on a thread of its own, with that rank's end of a transport between them, and

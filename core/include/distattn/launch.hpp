@@ -17,10 +17,10 @@ namespace distattn {
 
 struct LaunchOptions {
   /// "inproc", "pmix", "torchrun", "slurm" or "file:PATH". Empty: as the environment says.
-  std::string bootstrap;
-  std::string transport;  ///< empty: the best usable that connects these ranks
-  int ranks = 0;          ///< 0: as many as the launcher started; 1 without one
-  double timeout_s = 60;  ///< longest time without progress of an awaited rank: above 0, also infinity
+  std::string bootstrap{};
+  std::string transport{};  ///< empty: the best usable that connects these ranks
+  int ranks = 0;            ///< 0: as many as the launcher started; 1 without one
+  double timeout_s = 60;    ///< longest time without progress of an awaited rank: above 0, also infinity
 };
 
 /// Which rank a launcher's variables say that this process is, without asking anybody; 0 where they are not all there.

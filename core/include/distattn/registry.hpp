@@ -65,7 +65,7 @@ struct DeviceOptions {
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options);
 
 struct BootstrapOptions {
-  std::string path;       ///< "file" only
+  std::string path{};     ///< "file" only
   int ranks = 0;          ///< "file" only
   double timeout_s = 60;  ///< longest time without progress of an awaited rank: above 0, also infinity
 };

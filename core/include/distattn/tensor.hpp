@@ -54,6 +54,11 @@ inline TensorView dense_view(float* data, std::int64_t batch, std::int64_t seque
   return dense_view(reinterpret_cast<std::byte*>(data), DType::fp32, batch, sequence, heads, head_dim);
 }
 
+inline ConstTensorView dense_view(const float* data, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
+                                  std::int64_t head_dim) {
+  return dense_view(reinterpret_cast<const std::byte*>(data), DType::fp32, batch, sequence, heads, head_dim);
+}
+
 /// Dense [batch, heads, sequence] statistics, seen as [batch, sequence, heads, 1].
 template <class Byte>
 BasicTensorView<Byte> statistics_view(Byte* data, DType dtype, std::int64_t batch, std::int64_t heads,
