@@ -6,7 +6,7 @@ import sys
 
 from house import SOURCE, expect, fail
 
-ROOMS = ("core", "kernels", "backends", "cli", "tests", "cmake", "packaging")
+ROOMS = ("core", "kernels", "backends", "cli", "tests", "cmake", "packaging", "docs")
 CODE = {".cpp", ".hpp", ".cu", ".cuh", ".c", ".h"}
 TEXT = CODE | {".py", ".cmake", ".sh", ".md", ".txt", ".json", ".toml"}
 
@@ -145,6 +145,8 @@ def form_complaints(path, text):
         yield "does not start with #pragma once"
     if path.startswith("core/include/") and path.endswith(".hpp") and not text.startswith("#pragma once\n///"):
         yield "does not say first what it is for"
+    if path.startswith("core/include/") and "spec §" in text:
+        yield "refers to a specification that whoever reads it does not have (name docs/mathematics.md or a paper)"
     if path.startswith("core/include/") and path.endswith(".hpp") and (
             "#pragma GCC visibility push(default)\nnamespace distattn {" not in text):
         yield "does not make its namespace visible"
@@ -207,6 +209,7 @@ def check_the_checks():
         ("core/include/distattn/a.hpp", '#pragma once\n/// A.\n#include <fmt/core.h>\n', "includes <fmt/core.h>"),
         ("core/include/distattn/a.hpp", '#pragma once\n#include <vector>\n', "what it is for"),
         ("core/include/distattn/a.hpp", "#pragma once\n/// A.\nnamespace distattn {\n", "visible"),
+        ("core/include/distattn/a.hpp", "#pragma once\n/// A (spec §1).\n", "specification"),
         ("core/src/a.cpp", '#include "kernels/arguments.hpp"\n', "core/src may not"),
         ("core/src/lower/a.cpp", '#include "core/src/run/bindings.hpp"\n', "floor above"),
         ("core/src/problem/mask.cpp", '#include "distattn/simulate.hpp"\n', "floor above"),

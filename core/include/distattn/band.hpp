@@ -1,5 +1,5 @@
 #pragma once
-/// Bands: the one form that every mask has inside (spec §1), on affine runs of positions. Host and device code.
+/// Bands: what every mask is inside (docs/mathematics.md), on affine runs of positions. Host and device code.
 
 #include <cstdint>
 
@@ -58,7 +58,7 @@ DISTATTN_HOST_DEVICE constexpr IndexRange band_rows(const Band& band, const Run&
   return indices_within(queries, band.q0, band.q1);
 }
 
-/// Keys of `keys` that the query at position `q` sees through the band: always one range (spec §1, the normal form).
+/// Keys of `keys` that the query at position `q` sees through the band: always one range (docs/mathematics.md).
 /// Both ends never fall as q grows.
 DISTATTN_HOST_DEVICE constexpr IndexRange band_keys(const Band& band, std::int64_t q, const Run& keys) {
   std::int64_t begin = q - band.hi, end = q - band.lo + 1;

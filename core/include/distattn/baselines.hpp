@@ -17,7 +17,7 @@ struct Baseline {
 };
 
 /// Megatron-LM's tensor parallelism with and without recomputation, Ring Self-Attention, DistFlashAttn, BurstAttention
-/// and Ulysses by their papers' own counts (spec §6), for `ranks` workers.
+/// and Ulysses by their papers' own counts, for `ranks` workers.
 std::vector<Baseline> baselines(const Problem& problem, int ranks);
 
 /// Heads that head parallelism computes when it pads `heads` to a multiple of `ranks` (DistFlashAttn §4.3).

@@ -1,5 +1,5 @@
 #pragma once
-/// Segments, layouts and the sharding of a problem over ranks (spec §3).
+/// Segments, layouts and the sharding of a problem over ranks (docs/mathematics.md).
 
 #include <cstdint>
 #include <span>
@@ -21,7 +21,7 @@ struct Segment {
   friend bool operator==(const Segment&, const Segment&) = default;
 };
 
-/// A consecutive run of query heads and every key/value head that one of them uses (spec §5). Groups may share a
+/// A consecutive run of query heads and every key/value head that one of them uses. Groups may share a
 /// key head; its gradient is then summed by the owner in group order.
 struct HeadGroup {
   int q0 = 0, q_count = 0;

@@ -1,5 +1,5 @@
 #pragma once
-/// From a table to programs: messages, merges, buffers and their lifetimes (spec §4). Written once, for every schedule.
+/// From a table to programs (docs/mathematics.md): messages, merges, buffers, lifetimes. Once for all schedules.
 
 #include <cstdint>
 #include <memory>

@@ -103,7 +103,7 @@ struct Machine {
   friend bool operator==(const Machine&, const Machine&) = default;
 };
 
-/// FLOPs of one visible pair of one query head (spec §5: two products forward, five backward).
+/// FLOPs of one visible pair of one query head (two products forward, five backward).
 constexpr double flops_per_pair(int head_dim, int value_dim, Pass pass) {
   return pass == Pass::forward ? 2.0 * (head_dim + value_dim) : 2.0 * (3 * head_dim + 2 * value_dim);
 }

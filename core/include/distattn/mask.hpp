@@ -1,5 +1,5 @@
 #pragma once
-/// Masks: what users say, and the disjoint bands that everything else uses (spec §1).
+/// Masks: what users say, and the disjoint bands that everything else uses (docs/mathematics.md).
 
 #include <cstdint>
 #include <span>

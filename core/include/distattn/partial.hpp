@@ -1,5 +1,5 @@
 #pragma once
-/// The algebra of partial results (spec §2; FlashAttention's and DistFlashAttn's rescaling, normalised).
+/// The algebra of partial results (docs/mathematics.md; FlashAttention's and DistFlashAttn's rescaling, normalised).
 ///
 /// A partial is (o, lse): the normalised output and the natural-log log-sum-exp of some queries over some set of keys.
 /// `(o1,s1) + (o2,s2) = (w1·o1 + w2·o2, s)`, w = e^(s_i − s), s = log(e^s1 + e^s2). Identity (0, −∞); commutative;

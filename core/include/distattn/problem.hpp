@@ -10,7 +10,7 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// One exact attention (spec §1). Query heads are a multiple of key/value heads.
+/// One exact attention (docs/mathematics.md). Query heads are a multiple of key/value heads.
 struct Problem {
   std::int64_t batch = 1;
   std::int64_t seq_q = 0, seq_kv = 0;

@@ -105,7 +105,7 @@ struct Clear {
 /// Visited without a default branch: a new operation does not compile until everything knows it.
 using Op = std::variant<Send, Recv, Attend, AttendBackward, Merge, Accumulate, Convert, Clear>;
 
-/// Operations that start together. `number` is the schedule's step (spec §4) on every rank; an exchange's messages
+/// Operations that start together. `number` is the step of the table on every rank; an exchange's messages
 /// have all arrived when it ends, and are first used after step `due` (number, but for far messages posted early).
 /// Messages of one (number, lane, due) form one group, in the order (peer, value) on both sides; no tags are needed.
 struct Step {

@@ -78,7 +78,7 @@ struct ProgramSketch {
 ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block = 1);
 
 /// Share of rank-time without compute on infinitely fast links, work counted in visible pairs: a rank's step begins
-/// when its last has ended, and ends when its tiles have and when what is due has been sent (spec §6). Sketches are
+/// when its last has ended, and ends when its tiles have and when what is due has been sent. Sketches are
 /// those of all ranks, in their order. 0 where nothing is computed.
 double ideal_idle(std::span<const ProgramSketch> ranks);
 

@@ -1,5 +1,5 @@
 #pragma once
-/// Tables: for each step and rank, the tiles that the rank computes. All that a schedule's author writes (spec §4, §5).
+/// Tables: the tiles that each rank computes in each step. All that a schedule's author writes (docs/mathematics.md).
 
 #include <functional>
 #include <memory>

@@ -68,7 +68,7 @@ enum class Pass : std::uint8_t { forward, backward };
 enum class Lane : std::uint8_t { compute, near, far };
 inline constexpr std::size_t lane_count = 3;
 
-/// How a table becomes programs (spec: "three ways to run").
+/// How a table becomes programs.
 ///  overlapped: an exchange runs beside the tiles of its step;
 ///  serial:     the same program, but a step's tiles also wait for that step's exchange (an ablation);
 ///  gathered:   all inputs first, then all tiles, then all replies.

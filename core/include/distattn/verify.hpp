@@ -1,5 +1,5 @@
 #pragma once
-/// Proof: runs programs on sets instead of numbers and reports every rule that one breaks (spec §4).
+/// Proof: runs programs on sets instead of numbers and reports every rule that one breaks (docs/mathematics.md).
 
 #include <cstdint>
 #include <memory>
