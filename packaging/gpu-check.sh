@@ -186,9 +186,13 @@ step_bench() {
 }
 
 step_processes() {
-  local gpus transport command_seconds=170
+  local gpus visible transport command_seconds=170
   command -v nvidia-smi >/dev/null || skip "nvidia-smi, which counts GPUs, is not installed"
   gpus=$({ nvidia-smi --list-gpus || true; } | wc -l)
+  if [[ -n ${CUDA_VISIBLE_DEVICES:-} ]]; then # of which nvidia-smi takes no notice
+    IFS=, read -ra visible <<<"$CUDA_VISIBLE_DEVICES"
+    gpus=${#visible[@]}
+  fi
   [[ $gpus -ge 2 ]] || skip "one GPU is here, and NCCL needs one for each rank"
   command -v mpirun >/dev/null || skip "mpirun is not installed"
   is_built pmix || skip "this distattn was built without PMIx, by which ranks that mpirun starts find each other"

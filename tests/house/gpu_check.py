@@ -22,8 +22,9 @@ esac
 """
 
 
-def check(*steps, build):
-    return run(SCRIPT, *steps, env={**os.environ, "DISTATTN_BUILD": str(build),
+def check(*steps, build, **variables):
+    own = {name: value for name, value in os.environ.items() if name != "CUDA_VISIBLE_DEVICES" or build == BUILD}
+    return run(SCRIPT, *steps, env={**own, **variables, "DISTATTN_BUILD": str(build),
                                     "PATH": f"{build}/bin:{os.environ['PATH']}"})
 
 
@@ -115,6 +116,8 @@ def with_stand_ins(folder):
         processes = report_of(folder)[1]["processes"]
         expect(done.returncode == 0 and processes["outcome"] == step, f"without {name}: {done.stdout}")
     expect("without PMIx" in processes["why"], f"no reason: {processes}")
+    check("processes", build=folder, CUDA_VISIBLE_DEVICES="1")
+    expect("one GPU" in report_of(folder)[1]["processes"]["why"], "GPUs that are hidden count")
 
     (folder / "bin/distattn").chmod(0o644)
     done = check("tests", build=folder)
