@@ -98,7 +98,7 @@ struct AttendArgs {
   bool carry = false;
 };
 
-/// Gradients of the same tiles. lse and delta are those of the whole attention (spec §5):
+/// Gradients of the same tiles. lse and delta are those of the whole attention (docs/mathematics.md):
 /// P = exp(scale·QKᵀ − lse), dV += Pᵀ dO, dS = P ∘ (dO Vᵀ − delta), dQ += scale·dS K, dK += scale·dSᵀ Q.
 /// Operations of one list may share dk, dv (same key segment) but not dq.
 struct AttendBackwardArgs {

@@ -2,8 +2,9 @@
 # Gathers what packaging/gpu-check.sh runs, to be carried to a machine that has a GPU and little else.
 # Usage: packaging/gpu-bundle.sh [BUNDLE [BUILD]]
 #   BUNDLE  the folder to make, with bin and lib in it (default: build-gpu); one that exists is not replaced
-#   BUILD   an existing build to take, with CUDA and the tests; without one a small one is made in BUNDLE-objects: for Hopper alone, and without
-#           the optional packages that a single machine with GPUs does not need (Kokkos, BLAS, UCX, PMIx)
+#   BUILD   an existing build to take, with CUDA and the tests; without one a small one is made in BUNDLE-objects: for
+#           Hopper alone, and without the optional packages that a single machine with GPUs does not need (Kokkos, BLAS,
+#           UCX, PMIx)
 # Carry BUNDLE and packaging, and run there: DISTATTN_BUILD=BUNDLE packaging/gpu-check.sh STEP
 # That machine brings a driver, and glibc and libstdc++ no older than those here.
 set -euo pipefail

@@ -19,11 +19,11 @@ struct BaselineStep {
 BaselineStep megatron(const StepSetting& setting, const Machine& machine);
 
 /// DeepSpeed-Ulysses: sequence-parallel layers, attention by heads, padded as above; 4·N·h/P values a worker by
-/// all-to-all in each pass (spec §6).
+/// all-to-all in each pass.
 BaselineStep ulysses(const StepSetting& setting, const Machine& machine);
 
 /// Ring Self-Attention: a rank's N²/P scores in memory, all of them computed though half are masked; keys and values
-/// travel once forward and three times as much backward (spec §6: 2 + 6).
+/// travel once forward and three times as much backward (2 + 6).
 BaselineStep ring_self_attention(const StepSetting& setting, const Machine& machine);
 
 /// Bytes of one rank of stage `stage` (0-based) of `stages` in 1F1B pipelining over tensor parallelism of

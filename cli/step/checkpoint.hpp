@@ -1,5 +1,5 @@
 #pragma once
-/// Checkpointing: which activations of a layer stay from forward to backward (spec §7).
+/// Checkpointing: which activations of a layer stay from forward to backward.
 ///
 /// A policy only lists what is kept. What the backward computes again follows from it: complete() (layer.hpp) fills in
 /// whatever is missing, in the order and with the code of the forward, so that losses and gradients are the same bits
@@ -15,7 +15,7 @@
 
 namespace distattn::step {
 
-/// A layer's activations, in the order in which the forward computes them; names of spec §7.
+/// A layer's activations, in the order in which the forward computes them.
 enum class Part : std::uint8_t { x, n, q, k, v, o, lse, y, m, gate, up, s };
 inline constexpr std::size_t part_count = 12;
 

@@ -1,5 +1,5 @@
 #pragma once
-/// The decoder of spec §7 on one rank's tokens: loss and gradients under a checkpointing policy.
+/// The decoder on one rank's tokens: loss and gradients under a checkpointing policy.
 
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
 #pragma once
-/// One pre-norm layer of the decoder (spec §7):
+/// One pre-norm layer of the decoder:
 ///   n = rmsnorm(x);  q,k,v = rope(n·Wq), rope(n·Wk), n·Wv;  (o,lse) = attention(q,k,v);  y = x + o·Wo;
 ///   z = y + s·W2,  s = silu(m·W1) ∘ (m·W3),  m = rmsnorm(y)
 

@@ -1,5 +1,5 @@
 #pragma once
-/// The decoder of spec §7: its shape, and its parameters as one flat run of numbers with names.
+/// The decoder that steps train: its shape, and its parameters as one flat run of numbers with names.
 
 #include <cstdint>
 #include <limits>
@@ -61,7 +61,7 @@ double parameter_count(const ModelShape& shape);
 template <class T>
 std::vector<T> draw_parameters(std::span<const Parameter> parameters, std::uint64_t seed);
 
-/// Names of spec §7 for a layer's part of the flat run; of weights and of gradients alike.
+/// Names of a layer's part of the flat run; of weights and of gradients alike.
 template <class T>
 struct LayerWeights {
   Matrix<T> attention_gain, wq, wk, wv, wo;

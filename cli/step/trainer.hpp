@@ -1,5 +1,5 @@
 #pragma once
-/// Training steps of the decoder, its sequence sharded over ranks: forward, loss, backward, sum, AdamW (spec §7).
+/// Training steps of the decoder, its sequence sharded over ranks: forward, loss, backward, sum, AdamW.
 
 #include <cstdint>
 #include <functional>

@@ -1,5 +1,5 @@
 #pragma once
-/// Forward attention on tensor cores: FlashAttention-2's loop over key tiles, started from a carry (spec §2).
+/// Forward attention on tensor cores: FlashAttention-2's loop over key tiles, started from a carry.
 
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"

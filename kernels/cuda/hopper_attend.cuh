@@ -1,5 +1,5 @@
 #pragma once
-/// Forward attention on Hopper (spec §2): one warpgroup keeps the copy engine busy, others multiply and weigh in turns.
+/// Forward attention on Hopper: one warpgroup keeps the copy engine busy, others multiply and weigh in turns.
 /// Scheduling after FlashAttention-3 (Shah et al. 2024, §3.1–3.2): the next tile's scores are multiplied while this
 /// tile's weights are on their way, and one warpgroup weighs while the other multiplies.
 

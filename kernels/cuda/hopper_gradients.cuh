@@ -1,5 +1,5 @@
 #pragma once
-/// Gradients on Hopper (spec §5): blocks own keys of one key head and visit the queries of its query heads. Products
+/// Gradients on Hopper: blocks own keys of one key head and visit the queries of its query heads. Products
 /// are taken transposed, keys by queries, so that weights and their gradients pass from one to the next in registers.
 /// dK and dV stay with the block; dQ, if wanted, is added to its accumulator by the copy engine, in any order.
 

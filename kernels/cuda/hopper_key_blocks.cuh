@@ -1,7 +1,7 @@
 #pragma once
 /// Blocks that own keys of one key head on Hopper: K and V stay in shared memory, the queries of its query heads pass
 /// through with their statistics. Products are taken transposed, keys by queries, so that weights and their gradients
-/// pass from one to the next in registers (spec §5).
+/// pass from one to the next in registers.
 
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/hopper_masks.cuh"

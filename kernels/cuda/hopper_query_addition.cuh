@@ -1,5 +1,5 @@
 #pragma once
-/// dQ of blocks that own keys, on Hopper (spec §5): dSᵀ is shared, multiplied by the keys, and added by the copy engine
+/// dQ of blocks that own keys, on Hopper: dSᵀ is shared, multiplied by the keys, and added by the copy engine
 /// to an accumulator that other blocks add to as well, in any order.
 
 #include "kernels/cuda/hopper_key_blocks.cuh"

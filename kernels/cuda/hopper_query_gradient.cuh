@@ -1,5 +1,5 @@
 #pragma once
-/// dQ on Hopper where its bits must not change from run to run (spec §5): blocks own query rows and visit keys, as in
+/// dQ on Hopper where its bits must not change from run to run: blocks own query rows and visit keys, as in
 /// the forward pass. Scores and gradients of weights stay in registers; nothing is added atomically.
 
 #include "kernels/cuda/hopper_masks.cuh"

@@ -1,5 +1,5 @@
 #pragma once
-/// Gradients on Hopper where heads are too wide for a warpgroup to sum both dK and dV (spec §5): one of two weighs and
+/// Gradients on Hopper where heads are too wide for a warpgroup to sum both dK and dV: one of two weighs and
 /// sums dV, and hands its weights to the other, which sums dK. Both multiply as much. dQ, if wanted, is added by both,
 /// each some of its columns, while the next tile's first products are on their way.
 

@@ -1,5 +1,5 @@
 #pragma once
-/// dK and dV: blocks own keys of one key head and visit the queries of its query heads (spec §5). Products are taken
+/// dK and dV: blocks own keys of one key head and visit the queries of its query heads. Products are taken
 /// transposed, keys by queries, so that weights and their gradients pass from one to the next in registers.
 
 #include "kernels/cuda/block_place.cuh"

@@ -1,5 +1,5 @@
 #pragma once
-/// dQ: blocks own query rows and visit keys, as in the forward pass (spec §5). Nothing is added atomically.
+/// dQ: blocks own query rows and visit keys, as in the forward pass. Nothing is added atomically.
 
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/key_stage.cuh"

@@ -1,5 +1,5 @@
 #pragma once
-/// The rows of a forward pass that a lane holds: started from a carry, fed with tiles of scores, written (spec §2).
+/// The rows of a forward pass that a lane holds: started from a carry, fed with tiles of scores, written.
 
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/rows.cuh"

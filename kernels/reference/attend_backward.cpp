@@ -23,7 +23,8 @@ void add_rows(const Rows& rows, std::int64_t b, int head, IndexRange tokens, int
   std::fill(sums.data(), sum, Sum(0));
 }
 
-/// Some queries of one head and what a band shows them of a key segment: spec §5's formulas, line by line.
+/// Some queries of one head and what a band shows them of a key segment: the formulas of docs/mathematics.md, line by
+/// line.
 template <class Element>
 class BackwardBlock {
  public:

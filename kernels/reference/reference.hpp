@@ -1,5 +1,5 @@
 #pragma once
-/// Attention in loops that can be read against the formulas of spec §1, §2 and §5.
+/// Attention in loops that can be read against the formulas of docs/mathematics.md.
 
 #include <span>
 

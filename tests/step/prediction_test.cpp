@@ -33,7 +33,7 @@ StepSetting square_setting(std::int64_t tokens_per_hidden) {
 
 }  // namespace
 
-TEST_CASE("layer over attention-output is what spec §7 derives, but for the product that is not repeated", "[step]") {
+TEST_CASE("layer over attention-output is what products count, but for the product that is not repeated", "[step]") {
   const Machine machine = ideal_machine(1);
   double last = 1;
   for (const double ratio : {8.0, 16.0, 32.0, 64.0, 4096.0}) {

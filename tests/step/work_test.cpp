@@ -42,7 +42,7 @@ TEST_CASE("predicted activation bytes are those that a step allocates", "[step]"
   }
 }
 
-TEST_CASE("work of a decoder with ffn 8/3 hidden is that of spec §7", "[step]") {
+TEST_CASE("work of a decoder with ffn 8/3 hidden is what the formula says", "[step]") {
   const ModelShape shape{.layers = 5, .hidden = 768, .ffn = 2048, .vocab = 1, .heads = 12, .kv_heads = 12};
   const double tokens = 100, unit = 5 * tokens * 768.0 * 768.0;  // L·N·h²
   const double head = 2 * tokens * 768.0;
@@ -61,9 +61,7 @@ TEST_CASE("work of a decoder with ffn 8/3 hidden is that of spec §7", "[step]")
 }
 
 TEST_CASE("built-in models have the sizes that their names say", "[step]") {
-  const auto billions = [](std::string_view name) {
-    return parameter_count(find_model(name)) * 1e-9;
-  };
+  const auto billions = [](std::string_view name) { return parameter_count(find_model(name)) * 1e-9; };
   REQUIRE(billions("llama-7b") == Approx(6.738).epsilon(1e-3));
   REQUIRE(billions("llama-13b") == Approx(13.016).epsilon(1e-3));
   REQUIRE(billions("llama-3-8b") == Approx(8.030).epsilon(1e-3));

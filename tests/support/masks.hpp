@@ -11,7 +11,7 @@
 
 namespace distattn::test {
 
-/// The definition of spec §1 for options; for explicit bands, whether exactly one holds the pair.
+/// The definition (docs/mathematics.md) for options; for explicit bands, whether exactly one holds the pair.
 inline bool visible(const Mask& mask, std::int64_t q, std::int64_t k) {
   if (mask.explicit_bands)
     return std::count_if(mask.given.begin(), mask.given.end(), [&](const Band& band) { return band.holds(q, k); }) == 1;

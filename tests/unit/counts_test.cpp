@@ -1,4 +1,4 @@
-/// The published counts (spec §6): steps, messages, bytes, idle share and peak remote values of every schedule.
+/// The published counts: steps, messages, bytes, idle share and peak remote values of every schedule.
 
 #include <algorithm>
 #include <fstream>

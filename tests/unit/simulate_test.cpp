@@ -48,7 +48,7 @@ double predict(const Problem& problem, int ranks, const std::string& name, Pass 
   return plan_pass(recipe, tiles, pass, mode, routes, &machine).predicted_s;
 }
 
-/// The machine of spec §6's routed figures, every rank with its part of the node's link as in the executable model.
+/// The machine of the routed figures, every rank with its part of the node's link as in the executable model.
 Machine model_machine() {
   Machine machine = slow_machine(4, 8);
   machine.near = {300e9, 5e-6};
@@ -325,7 +325,7 @@ TEST_CASE("a machine that is too small is refused with its size", "[simulate]") 
 }
 
 TEST_CASE("without routes, times are those of the executable model", "[simulate]") {
-  // spec §6, routed figures, direct, milliseconds; the model moves latency through the port.
+  // Routed figures, direct, milliseconds; the model moves latency through the port.
   const Problem problem = attention(32 * 8192, 32, 8);
   const auto [name, pass, model_ms] = GENERATE(table<std::string, Pass, double>({
       {"ring", Pass::forward, 668.78},

@@ -1,5 +1,5 @@
 #pragma once
-/// From who uses what to who sends what: the messages of one schedule (spec §4).
+/// From who uses what to who sends what: the messages of one schedule (docs/mathematics.md).
 
 #include <cstdint>
 #include <span>
