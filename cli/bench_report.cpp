@@ -118,8 +118,11 @@ std::string csv(const std::vector<Json>& rows) {
   const Fields heads = flat(*fullest);
   std::string text;
   const auto add_line = [&](auto cell_of) {
-    for (std::size_t i = 0; i < heads.size(); ++i) text += (i == 0 ? "" : ",") + cell_of(heads[i].first);
-    text += "\n";
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+      if (i > 0) text += ',';
+      text += cell_of(heads[i].first);
+    }
+    text += '\n';
   };
   add_line([](const std::string& head) { return head; });
   for (const Json& row : rows) {
