@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "distattn/words.hpp"
 
@@ -127,11 +128,8 @@ std::string csv(const std::vector<Json>& rows) {
   add_line([](const std::string& head) { return head; });
   for (const Json& row : rows) {
     const Fields fields = flat(row);
-    add_line([&](const std::string& head) {
-      const auto found =
-          std::find_if(fields.begin(), fields.end(), [&](const auto& each) { return each.first == head; });
-      return found == fields.end() ? std::string() : found->second;
-    });
+    std::map<std::string, std::string> cells(fields.begin(), fields.end());
+    add_line([&](const std::string& head) { return cells[head]; });
   }
   return text;
 }

@@ -24,11 +24,11 @@ class PreparedAttend {
 class AttendProvider {
  public:
   virtual ~AttendProvider() = default;
-  /// Why no tile of the problem's pass can be computed; empty if there may be tiles that can. Gradients may differ in
-  /// their last bits from run to run.
+  /// Why no tile of the problem's pass can be computed; empty if there may be tiles that can.
   virtual std::string why_not(const Problem& problem, Pass pass) const = 0;
   /// Throws Error(usage) naming what it cannot express.
   virtual std::unique_ptr<PreparedAttend> prepare(const kernels::AttendArgs& args) = 0;
+  /// Likewise; last bits of gradients may differ from run to run.
   virtual std::unique_ptr<PreparedAttend> prepare(const kernels::AttendBackwardArgs& args) = 0;
 };
 

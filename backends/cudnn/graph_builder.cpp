@@ -3,8 +3,6 @@
 namespace distattn::backends::cudnn {
 namespace {
 
-using Dims = std::array<std::int64_t, 4>;
-
 /// Statistics begin at any row, what has a head dimension at a multiple of 16 bytes.
 constexpr std::int64_t alignment_of(Uid uid) { return uid == Uid::stats ? sizeof(float) : 16; }
 

@@ -31,6 +31,9 @@ enum class Uid : std::int64_t {
   intermediate = 100
 };
 
+/// Of a tensor: batch, head, row and column; lengths or strides.
+using Dims = std::array<std::int64_t, 4>;
+
 /// Collects operations in the order in which they are made, which cuDNN's engines look at: they know the graphs that
 /// NVIDIA's own front end makes.
 class GraphBuilder {
@@ -43,7 +46,6 @@ class GraphBuilder {
   const std::vector<Descriptor>& operations() const { return operations_; }
 
  private:
-  using Dims = std::array<std::int64_t, 4>;
   enum class Kind { memory, intermediate, value };
   struct Pointwise {
     PointwiseMode mode;
