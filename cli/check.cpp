@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <span>
 
 #include "distattn/oracle.hpp"
@@ -34,7 +35,10 @@ struct Distance {
   double squares = 0, reference_squares = 0, largest = 0, largest_reference = 0;
   std::int64_t wrong = 0;
 
-  void measure_by(const std::vector<double>& exact) { scale = std::max(1.0, root_mean_square(exact)); }
+  void measure_by(const std::vector<double>& exact, double cancelling_squares = 0) {
+    const auto count = static_cast<double>(std::max<std::size_t>(exact.size(), 1));
+    scale = std::max({1.0, root_mean_square(exact), std::sqrt(cancelling_squares / count)});
+  }
   void add(double value, double reference) {
     const double d = difference(value, reference);
     squares += d * d;
@@ -56,12 +60,10 @@ struct Distance {
     wrong += other.wrong;
   }
   double norm() const { return std::sqrt(reference_squares); }
-  /// Where the reference is zero everywhere, the error itself.
-  double relative() const { return std::sqrt(squares) / (norm() > 0 ? norm() : 1.0); }
-  /// Where the reference is zero but for float64's own rounding (a query that sees one key has no dq), the error
-  /// beside a gradient that is made of the same terms.
-  double relative_beside(const Distance& other) const {
-    return norm() > 1e-12 * other.norm() ? relative() : std::sqrt(squares) / (other.norm() > 0 ? other.norm() : 1.0);
+  /// Where reference and what cancels in it are zero everywhere, the error itself.
+  double relative(double cancelling = 0) const {
+    const double size = std::max(norm(), cancelling / 4);
+    return std::sqrt(squares) / (size > 0 ? size : 1.0);
   }
 };
 
@@ -140,6 +142,68 @@ void compare_lse(const ConstTensorView& local, const std::vector<std::int64_t>& 
   }
 }
 
+/// Squares, summed over a head group, of what cancels in its gradients.
+struct Cancelling {
+  double dq = 0, dk = 0;
+
+  void add(const Cancelling& other) {
+    dq += other.dq;
+    dk += other.dk;
+  }
+};
+
+/// How much Σ a[x] b[x] rounds is told by its terms' size, which is that of the sum unless they cancel.
+double size_of_dot(const double* a, const double* b, std::int64_t count) {
+  double sum = 0, squares = 0;
+  for (std::int64_t x = 0; x < count; ++x) {
+    sum += a[x] * b[x];
+    squares += a[x] * a[x] * b[x] * b[x];
+  }
+  return std::max(std::abs(sum), std::sqrt(squares));
+}
+
+/// delta's part of dq and dk, scale · delta · Σ P k and scale · Σ P delta q: as the weights P of a query sum up to one,
+/// no more than scale · delta times the size of a key, or of the query.
+Cancelling cancelling_in(const ExactResult& exact, const Problem& one, const Inputs& inputs, std::int64_t b,
+                         std::int64_t kv_head) {
+  const std::int64_t group = one.heads, dim = one.head_dim;
+  const Slice q(inputs, Tensor::q, b, kv_head * group, group, DType::fp64),
+      k(inputs, Tensor::k, b, kv_head, 1, DType::fp64),
+      d_o(inputs, Tensor::d_o, b, kv_head * group, group, DType::fp64);
+  const double of_k = root_mean_square(k.values()), key_squares = of_k * of_k * static_cast<double>(dim);
+  Cancelling sums;
+  for (std::int64_t row = 0; row < one.seq_q * group; ++row) {
+    const double* const query = q.values().data() + row * dim;
+    const std::int64_t first = row * one.value_dim;
+    const double delta = size_of_dot(exact.o.data() + first, d_o.values().data() + first, one.value_dim);
+    const double square = one.softmax_scale() * delta * one.softmax_scale() * delta;
+    const Cancelling of_row{square * key_squares, square * std::inner_product(query, query + dim, query, 0.0)};
+    if (std::isfinite(of_row.dq) && std::isfinite(of_row.dk)) sums.add(of_row);
+  }
+  return sums;
+}
+
+/// What one head group's results should be.
+struct Expected {
+  ExactResult exact;
+  Cancelling cancelling;
+};
+
+Expected expected_of(const Problem& problem, const Inputs& inputs, std::int64_t b, std::int64_t kv_head, Passes passes,
+                     int threads) {
+  const std::int64_t group = problem.heads_per_kv();
+  Problem one = problem;
+  one.batch = one.kv_heads = 1;
+  one.heads = group;
+  const Slice q(inputs, Tensor::q, b, kv_head * group, group, problem.dtype);
+  const Slice k(inputs, Tensor::k, b, kv_head, 1, problem.dtype), v(inputs, Tensor::v, b, kv_head, 1, problem.dtype);
+  if (passes == Passes::forward) return {exact_attention(one, q.view(), k.view(), v.view(), {}, threads), {}};
+  const Slice d_o(inputs, Tensor::d_o, b, kv_head * group, group, problem.dtype);
+  Expected expected{exact_attention(one, q.view(), k.view(), v.view(), d_o.view(), threads), {}};
+  expected.cancelling = cancelling_in(expected.exact, one, inputs, b, kv_head);
+  return expected;
+}
+
 /// Distances of every result so far.
 struct Distances {
   Distances() = default;
@@ -147,12 +211,12 @@ struct Distances {
     for (Distance* const each : {&o, &lse, &dq, &dk, &dv}) each->tolerance = tolerance;
   }
   /// What is added next is beside these.
-  void measure_by(const ExactResult& exact) {
-    o.measure_by(exact.o);
-    lse.measure_by(exact.lse);
-    dq.measure_by(exact.dq);
-    dk.measure_by(exact.dk);
-    dv.measure_by(exact.dv);
+  void measure_by(const Expected& expected) {
+    o.measure_by(expected.exact.o);
+    lse.measure_by(expected.exact.lse);
+    dq.measure_by(expected.exact.dq, expected.cancelling.dq);
+    dk.measure_by(expected.exact.dk, expected.cancelling.dk);
+    dv.measure_by(expected.exact.dv);
   }
 
   Distance o, lse, dq, dk, dv;
@@ -163,19 +227,6 @@ struct Distances {
     }
   }
 };
-
-ExactResult exact_of(const Problem& problem, const Inputs& inputs, std::int64_t b, std::int64_t kv_head, Passes passes,
-                     int threads) {
-  const std::int64_t group = problem.heads_per_kv();
-  Problem one = problem;
-  one.batch = one.kv_heads = 1;
-  one.heads = problem.heads_per_kv();
-  const Slice q(inputs, Tensor::q, b, kv_head * group, group, problem.dtype);
-  const Slice k(inputs, Tensor::k, b, kv_head, 1, problem.dtype), v(inputs, Tensor::v, b, kv_head, 1, problem.dtype);
-  if (passes == Passes::forward) return exact_attention(one, q.view(), k.view(), v.view(), {}, threads);
-  const Slice d_o(inputs, Tensor::d_o, b, kv_head * group, group, problem.dtype);
-  return exact_attention(one, q.view(), k.view(), v.view(), d_o.view(), threads);
-}
 
 }  // namespace
 
@@ -196,10 +247,13 @@ Errors check_results(World& world, const Sharding& sharding, const Inputs& input
   const std::int64_t group = problem.heads_per_kv();
   const double most = tolerance(problem, steps, input_scale(inputs));
   Distances mine(most);
+  Cancelling cancelling;
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     for (std::int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
-      const ExactResult exact = exact_of(problem, inputs, b, kv_head, passes, threads);
-      mine.measure_by(exact);
+      const Expected expected = expected_of(problem, inputs, b, kv_head, passes, threads);
+      const ExactResult& exact = expected.exact;
+      mine.measure_by(expected);
+      cancelling.add(expected.cancelling);
       const HeadRange query_heads{b, kv_head * group, group}, key_heads{b, kv_head, 1};
       for (const RankTensors& local : here) {
         const auto queries = positions(sharding.queries, local.rank()), keys = positions(sharding.keys, local.rank());
@@ -216,8 +270,8 @@ Errors check_results(World& world, const Sharding& sharding, const Inputs& input
   for (const Distances& each : gather<Distances>(world, std::span(&mine, 1))) distances.add(each);
   return {.o = distances.o.relative(),
           .lse = distances.lse.largest,
-          .dq = distances.dq.relative_beside(distances.dv),
-          .dk = distances.dk.relative_beside(distances.dv),
+          .dq = distances.dq.relative(std::sqrt(cancelling.dq)),
+          .dk = distances.dk.relative(std::sqrt(cancelling.dk)),
           .dv = distances.dv.relative(),
           .tolerance = most,
           .largest_lse = distances.lse.largest_reference,

@@ -13,11 +13,13 @@
 namespace distattn::cli {
 
 /// Relative L2 errors over the whole tensor; lse: the largest absolute one. The gradients' are 0 without backward.
+/// dS = P ∘ (dP − delta) rounds as its terms do, however little is left of them: where over two bits cancel in dq or
+/// dk, the error is relative to a quarter of what does.
 struct Errors {
   double o = 0, lse = 0, dq = 0, dk = 0, dv = 0;
   double tolerance = 0;
   double largest_lse = 0;  ///< magnitude: LSEs of large scores round by as much more
-  /// By pass: elements farther off than tolerance · max(1, their magnitude, their tensor's rms).
+  /// By pass: elements farther off than tolerance · max(1, their magnitude, their tensor's rms, that of what cancels).
   std::array<std::int64_t, 2> wrong_elements{};
   bool backward = false;
 

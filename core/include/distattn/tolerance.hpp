@@ -14,7 +14,8 @@ namespace distattn {
 /// by as much as they are large, and exp() turns that into an error of each weight: scores of a deviation above 1 allow
 /// for it in proportion. That deviation is scale · √head_dim · `input_scale`, which is rms(q) · rms(k). Never above
 /// 0.5, which a result of zeros misses by half: scores so large that their rounding alone takes more have no result to
-/// judge.
+/// judge. Where terms cancel, as in dS = P ∘ (dP − delta), what rounds is as large as they are: such an error is to be
+/// judged beside them.
 double tolerance(const Problem& problem, std::int64_t merges, double input_scale = 1);
 
 }  // namespace distattn
