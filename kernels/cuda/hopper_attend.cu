@@ -16,9 +16,9 @@ AttendKernel entry() {
 std::vector<AttendKernel> hopper_forward_instances() {
   return {entry<Bf16, 64, 64, 128, 2>(),   entry<Bf16, 64, 64, 128>(),      entry<Bf16, 96, 128, 128>(),
           entry<Bf16, 128, 128, 128, 2>(), entry<Bf16, 128, 128, 128>(),    entry<Bf16, 192, 128, 128>(),
-          entry<Bf16, 256, 256, 64>(),     entry<Fp16, 64, 64, 128, 2>(),   entry<Fp16, 64, 64, 128>(),
+          entry<Bf16, 256, 256, 80>(),     entry<Fp16, 64, 64, 128, 2>(),   entry<Fp16, 64, 64, 128>(),
           entry<Fp16, 96, 128, 128>(),     entry<Fp16, 128, 128, 128, 2>(), entry<Fp16, 128, 128, 128>(),
-          entry<Fp16, 192, 128, 128>(),    entry<Fp16, 256, 256, 64>()};
+          entry<Fp16, 192, 128, 128>(),    entry<Fp16, 256, 256, 80>()};
 }
 
 }  // namespace distattn::kernels::cuda

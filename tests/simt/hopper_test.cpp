@@ -7,6 +7,8 @@
 namespace {
 
 using namespace distattn::kernels::cuda;
+using distattn::Band;
+using distattn::Run;
 using distattn::kernels::Bf16;
 using distattn::kernels::Fp16;
 using simt::Array;
@@ -274,4 +276,50 @@ TEST_CASE("16 lanes that store pairs of dQ at a time write to every bank once", 
       CHECK(banks == ~0u);
     }
   }
+}
+
+namespace {
+
+/// Marks the pairs of a tile, 64 rows by `columns`, that its masks show.
+template <int columns>
+void mark_visible(const AttendParams& p, Run rows, Run keys, float* out) {
+  const TileMasks<columns / 8> masks(p, TileCursor(p.visits, *p.blocks), rows, 0, keys);
+  for (int i = 0; i < columns / 2; ++i) {
+    const int row = row_of<1>(0, i / 2 % 2), column = i / 4 * 8 + column_of() + i % 2;
+    prim::store_global(out + row * columns + column, !masks.cut || masks.sees(i / 4, i % 4) ? 1.0f : 0.0f);
+  }
+}
+
+template <int columns>
+std::uint64_t faulty_masks(const Run& rows, const Run& keys, const std::vector<Band>& bands) {
+  const Block block{.last_visit = 1};
+  const Visit visit{.begin = columns, .end = 2 * columns, .last_band = static_cast<int>(bands.size())};
+  AttendParams params;
+  params.blocks = &block;
+  params.visits = &visit;
+  params.bands = bands.data();
+  std::vector<float> want(64 * columns);
+  for (int at = 0; at < 64 * columns; ++at) {
+    const int row = at / columns, key = columns + at % columns;
+    const bool exists = bands.empty() || key < keys.count;
+    const bool seen = bands.empty() || std::any_of(bands.begin(), bands.end(), [&](const Band& band) {
+                        return band.holds(rows.at(row), keys.at(key));
+                      });
+    want[static_cast<std::size_t>(at)] = exists && seen ? 1.0f : 0.0f;
+  }
+  return faulty_seeds([&](float* out) { mark_visible<columns>(params, rows, keys, out); }, 128, want);
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE_SIG("masks of a tile show what its bands hold", "[simt]", ((int columns), columns), 48, 64, 80, 96,
+                       128, 176, 192) {
+  const Run rows{columns, 64}, keys{0, 2 * columns};
+  CHECK(faulty_masks<columns>(rows, keys, {}) == 0);
+  CHECK(faulty_masks<columns>(rows, keys, {{.lo = 0}}) == 0);
+  CHECK(faulty_masks<columns>(rows, keys, {{.lo = -columns + 5, .hi = 13}}) == 0);
+  CHECK(faulty_masks<columns>({0, 64, 3}, {1, 2 * columns - 7, 2}, {{.lo = -500}}) == 0);
+  CHECK(faulty_masks<columns>(rows, keys, {{.q1 = columns + 30, .lo = 3}, {.q0 = columns + 30, .lo = -9, .hi = 2}}) ==
+        0);
+  CHECK(faulty_masks<columns>(rows, keys, {{.k1 = columns + 11, .lo = 0}, {.k0 = columns + 26, .lo = -40}}) == 0);
 }
