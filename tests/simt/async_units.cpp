@@ -1,5 +1,6 @@
 #include "simt/async_units.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "simt/error.hpp"
@@ -8,6 +9,8 @@ namespace simt {
 namespace {
 
 constexpr std::uint32_t barrier_bytes = 8;
+constexpr std::int64_t most_pending_bytes = (1 << 20) - 1;  // that a barrier counts
+constexpr unsigned block_registers = 64 * 1024;
 
 }  // namespace
 
@@ -17,8 +20,13 @@ void AsyncUnits::init_barrier(std::uint32_t barrier, unsigned arrivals) {
   races_.on_write(scheduler_.current(), barrier, barrier_bytes, "mbarrier.init");
   PhaseBarrier made;
   made.expected = made.pending = arrivals;
+  made.initialiser = scheduler_.current().rank;
   made.writer = max_warps + static_cast<unsigned>(barriers_.size());
   if (!barriers_.emplace(barrier, made).second) throw Error("mbarrier.init: the barrier exists");
+}
+
+void AsyncUnits::publish_barriers() {
+  for (auto& [address, barrier] : barriers_) barrier.published |= barrier.initialiser == scheduler_.current().rank;
 }
 
 AsyncUnits::PhaseBarrier& AsyncUnits::barrier_at(std::uint32_t address, const char* what) {
@@ -32,6 +40,7 @@ void AsyncUnits::arrive(std::uint32_t address, std::uint32_t expected_bytes) {
   PhaseBarrier& barrier = barrier_at(address, "mbarrier.arrive");
   if (barrier.pending == 0) throw Error("mbarrier.arrive: more arrivals than the phase expects");
   barrier.bytes += expected_bytes;
+  if (barrier.bytes > most_pending_bytes) throw Error("mbarrier.arrive: more bytes than a barrier counts");
   --barrier.pending;
   races_.release(scheduler_.current(), barrier.arriving);
   complete_if_done(barrier);
@@ -61,7 +70,7 @@ void AsyncUnits::wait_for_phase(std::uint32_t address, unsigned parity) {
 }
 
 void AsyncUnits::start_load(std::uint32_t barrier, SharedRange into, std::function<void()> land_it) {
-  barrier_at(barrier, "a bulk copy");
+  if (!barrier_at(barrier, "a bulk copy").published) throw Error("a bulk copy: its barrier has not been published");
   races_.on_copy(scheduler_.current(), into.address, into.bytes, "a bulk copy");
   loads_.push_back({barrier, into, std::move(land_it)});
   if (landing_ == Landing::eager) land_a_load();
@@ -128,6 +137,23 @@ void AsyncUnits::start_store(SharedRange from, std::function<void()> land_it) {
 
 void AsyncUnits::wait_for_stores(unsigned groups) { wait(stores_of(scheduler_.current()), groups); }
 
+void AsyncUnits::set_registers(unsigned registers, bool more) {
+  const unsigned threads = scheduler_.warps() * warp_size, warp = scheduler_.current().warp;
+  if (registers_.empty()) registers_.assign(scheduler_.warps(), std::min(255u, block_registers / threads) / 8 * 8);
+  const unsigned before = registers_[warp];
+  if (more ? registers < before : registers > before) {
+    throw Error("setmaxnreg: a warp of " + std::to_string(before) + " registers asks for " + std::to_string(registers));
+  }
+  while (more && registers - before > free_registers_) {
+    waiting_for_registers_.push_back(&scheduler_.current());
+    scheduler_.sleep("setmaxnreg");
+  }
+  free_registers_ += before - registers;
+  registers_[warp] = registers;
+  for (Thread* thread : waiting_for_registers_) scheduler_.wake(*thread);
+  waiting_for_registers_.clear();
+}
+
 void AsyncUnits::perhaps_land() {
   if (landing_ != Landing::random || !random_.one_in(8)) return;
   land_a_load();
@@ -136,6 +162,9 @@ void AsyncUnits::perhaps_land() {
 }
 
 void AsyncUnits::check_ended() const {
+  for (std::size_t warp = 0; warp < registers_.size(); ++warp) {
+    if (registers_[warp] != registers_[warp / 4 * 4]) throw Error("the warps of a warpgroup differ in their registers");
+  }
   if (!loads_.empty()) throw Error("a block ended with bulk copies on their way");
   for (const auto& [warp, queue] : products_) {
     if (!queue.operations.empty()) throw Error("a warp ended with products that were not waited for");

@@ -27,6 +27,8 @@ class AsyncUnits {
       : scheduler_(scheduler), races_(races), random_(random), landing_(landing) {}
 
   void init_barrier(std::uint32_t barrier, unsigned arrivals);
+  /// Copies may land under the barriers that the current thread has initialised.
+  void publish_barriers();
   void arrive(std::uint32_t barrier, std::uint32_t expected_bytes);
   /// Returns once the phase of that parity has been completed.
   void wait_for_phase(std::uint32_t barrier, unsigned parity);
@@ -47,6 +49,9 @@ class AsyncUnits {
   void wait_for_stores(unsigned groups);
   void fence_proxy() { races_.fence_proxy(scheduler_.current()); }
 
+  /// The current warp has so many registers a thread from here on: more, when others have given as many back, or fewer.
+  void set_registers(unsigned registers, bool more);
+
   void perhaps_land();
   /// Lets a load land that is on its way; false if there is none.
   bool land_a_load();
@@ -58,6 +63,8 @@ class AsyncUnits {
     unsigned expected = 0, pending = 0;
     std::int64_t bytes = 0;  // announced and not arrived
     unsigned phase = 0;
+    unsigned initialiser = 0;  // rank
+    bool published = false;
     unsigned writer = 0;      // of what lands under it
     std::uint32_t epoch = 1;  // of that writer
     Clock arriving, completed;
@@ -98,6 +105,9 @@ class AsyncUnits {
   std::vector<Load> loads_;
   std::map<unsigned, Queue> products_;  // of each warp
   std::map<unsigned, Queue> stores_;    // of each thread
+  std::vector<unsigned> registers_;     // of a thread of each warp; empty while all have what they were launched with
+  unsigned free_registers_ = 0;         // of as many threads as a warp has
+  std::vector<Thread*> waiting_for_registers_;
 };
 
 }  // namespace simt

@@ -12,6 +12,14 @@ HOPPER_MUTANTS = [
     ("Hopper: values are not waited for", "hopper_attend.cuh", "    before.await_filled(memory.v_filled);\n", ""),
     ("Hopper: the last values are not waited for", "hopper_attend.cuh", "  stage.await_filled(memory.v_filled);\n", ""),
     ("Hopper: barriers are not initialised before they are used", "hopper_attend.cuh", "  __syncthreads();\n", ""),
+    ("Hopper: barriers are not published", "hopper_attend.cuh", "    prim::publish_barriers();\n", ""),
+    ("Hopper: the warpgroup that copies keeps its registers", "hopper_attend.cuh",
+     "    prim::fewer_registers<Shape::producer_registers>();\n", ""),
+    ("Hopper: more registers than a block has", "hopper_attend.cuh",
+     "consumer_registers = groups > 2 ? 160 : 240;", "consumer_registers = groups > 2 ? 168 : 248;"),
+    ("Hopper: maps of queries are not acquired", "hopper_attend.cuh", "  prim::acquire_tensor_map(q);\n", ""),
+    ("Hopper: maps of the next segment are not acquired", "hopper_tiles.cuh",
+     "if (other == acquired) return;", "if (acquired >= 0) return;"),
     ("Hopper: fewer bytes are announced than land", "hopper_attend.cuh",
      "stage.of(memory.k_filled), Shape::KTile::bytes", "stage.of(memory.k_filled), Shape::KTile::bytes - 16"),
     ("Hopper: a warp too few empties the keys", "hopper_attend.cuh",
@@ -109,6 +117,11 @@ HOPPER_MUTANTS = [
      "    prim::wait_for_products<0>(rows.o[0]);\n"
      "    if (leads_warp) prim::arrive(before.of(memory.v_emptied));\n"),
     # Hopper: backward.
+    ("Hopper: barriers of gradients are not published", "hopper_key_blocks.cuh",
+     "    prim::publish_barriers();\n", ""),
+    ("Hopper: maps of keys are not acquired", "hopper_key_blocks.cuh", "    prim::acquire_tensor_map(&maps.k);\n", ""),
+    ("Hopper: the warpgroup that copies queries keeps its registers", "hopper_gradients.cuh",
+     "    prim::fewer_registers<Shape::producer_registers>();\n", ""),
     ("Hopper: keys are not waited for", "hopper_gradients.cuh", "  prim::wait_for_phase(memory.keys_filled, 0);\n", ""),
     ("Hopper: queries are not waited for before products", "hopper_gradients.cuh",
      "    stage.await_filled(memory.filled);\n", ""),
@@ -173,6 +186,12 @@ HOPPER_MUTANTS = [
     ("Hopper: dk, dv: results are not waited for", "hopper_gradients.cuh",
      "prim::wait_for_products<0>(dv[0], dk[0]);", "prim::wait_for_products<2>(dv[0], dk[0]);"),
     # Hopper: dq alone.
+    ("Hopper: dq alone: barriers are not published", "hopper_query_gradient.cuh",
+     "    prim::publish_barriers();\n", ""),
+    ("Hopper: dq alone: maps of queries are not acquired", "hopper_query_gradient.cuh",
+     "  prim::acquire_tensor_map(&query.q);\n", ""),
+    ("Hopper: dq alone: the warpgroup that copies keeps its registers", "hopper_query_gradient.cuh",
+     "    prim::fewer_registers<Shape::producer_registers>();\n", ""),
     ("Hopper: dq alone: queries are not waited for", "hopper_query_gradient.cuh",
      "  prim::wait_for_phase(memory.queries_filled, 0);\n", ""),
     ("Hopper: dq alone: keys are not waited for", "hopper_query_gradient.cuh",
@@ -213,6 +232,8 @@ HOPPER_MUTANTS = [
      "  for (; next.valid(); ++tile) {\n"
      "    const Stage stage(tile);\n"
      "    const auto masks"),
+    ("Hopper: wide: the warpgroup that copies keeps its registers", "hopper_wide_gradients.cuh",
+     "    prim::fewer_registers<Shape::producer_registers>();\n", ""),
     ("Hopper: wide: queries are not waited for by the second warpgroup", "hopper_wide_gradients.cuh",
      "    stage.await_filled(memory.filled);\n    prim::fence_products(dp);", "    prim::fence_products(dp);"),
     ("Hopper: wide: weights are taken before they are there", "hopper_wide_gradients.cuh",

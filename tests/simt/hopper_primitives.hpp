@@ -39,6 +39,12 @@ inline TensorDescription description_of(const TensorMap* map) {
   return description;
 }
 
+/// For a copy by the current thread: whether the copy engine sees what the host has written is a matter of each.
+inline TensorDescription acquired(const TensorMap* map) {
+  if (!simt::machine().thread().acquired_maps.contains(map)) simt::machine().fail("a tensor map is not acquired");
+  return description_of(map);
+}
+
 /// 128-byte swizzling: bits 4–6 of an address are permuted by bits 7–9.
 inline std::uint32_t swizzled(std::uint32_t address) { return address ^ (address >> 3 & 0x70u); }
 
@@ -186,13 +192,16 @@ int describe_tensor(TensorMap& map, const Element* base, const TensorShape& shap
   return 0;
 }
 
-inline void acquire_tensor_map(const TensorMap* map) { emulated::description_of(map); }
+inline void acquire_tensor_map(const TensorMap* map) {
+  emulated::description_of(map);
+  simt::machine().thread().acquired_maps.insert(map);
+}
 
 inline void init_barrier(std::uint32_t barrier, unsigned arrivals) {
   simt::machine().shared(barrier, 8, 8, "mbarrier.init");
   simt::machine().checked([&] { simt::machine().async().init_barrier(emulated::offset_of(barrier), arrivals); });
 }
-inline void publish_barriers() {}
+inline void publish_barriers() { simt::machine().async().publish_barriers(); }
 inline void arrive_expecting(std::uint32_t barrier, std::uint32_t bytes) {
   simt::machine().checked([&] { simt::machine().async().arrive(emulated::offset_of(barrier), bytes); });
 }
@@ -202,7 +211,7 @@ inline void wait_for_phase(std::uint32_t barrier, unsigned parity) {
 }
 
 inline void load_box(std::uint32_t into, const TensorMap* map, std::uint32_t barrier, int column, int row, int plane) {
-  const emulated::TensorDescription tensor = emulated::description_of(map);
+  const emulated::TensorDescription tensor = emulated::acquired(map);
   auto chunks = emulated::chunks_of_box(tensor, into, column, row, plane, simt::Access::read, "cp.async.bulk.tensor");
   simt::machine().checked([&] {
     simt::machine().async().start_load(emulated::offset_of(barrier), {emulated::offset_of(into), tensor.box_bytes()},
@@ -215,7 +224,7 @@ inline void load_box(std::uint32_t into, const TensorMap* map, std::uint32_t bar
   });
 }
 inline void add_box(const TensorMap* map, std::uint32_t from, int column, int row, int plane) {
-  const emulated::TensorDescription tensor = emulated::description_of(map);
+  const emulated::TensorDescription tensor = emulated::acquired(map);
   if (tensor.element_bytes != sizeof(float)) simt::machine().fail("cp.reduce.async.bulk.tensor: only fp32 is emulated");
   auto chunks =
       emulated::chunks_of_box(tensor, from, column, row, plane, simt::Access::atomic, "cp.reduce.async.bulk.tensor");
@@ -285,13 +294,19 @@ void multiply(float (&d)[pieces][4], const std::uint32_t (&l)[4], std::uint64_t 
 }
 
 template <int registers>
-void more_registers() {
+void set_registers(bool more) {
   static_assert(registers % 8 == 0 && registers >= 24 && registers <= 256);
-  simt::machine().collective("setmaxnreg", simt::all_lanes, nullptr, [](void**) {});
+  simt::machine().collective("setmaxnreg", simt::all_lanes, nullptr, [more](void**) {
+    simt::machine().checked([&] { simt::machine().async().set_registers(registers, more); });
+  });
+}
+template <int registers>
+void more_registers() {
+  set_registers<registers>(true);
 }
 template <int registers>
 void fewer_registers() {
-  more_registers<registers>();
+  set_registers<registers>(false);
 }
 
 }  // namespace distattn::kernels::cuda::prim

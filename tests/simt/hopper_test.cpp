@@ -36,7 +36,17 @@ Array<TensorMap> map_of(const Element* base, const TensorShape& shape) {
   return map;
 }
 
-enum class Fault { none, early_parity, few_bytes, many_bytes, early_release, no_release, one_arrival_too_few };
+enum class Fault {
+  none,
+  early_parity,
+  few_bytes,
+  many_bytes,
+  early_release,
+  no_release,
+  one_arrival_too_few,
+  not_published,
+  map_not_acquired,
+};
 
 constexpr int rounds = 5;
 using CopiedTile = PanelTile<8, 64>;
@@ -53,7 +63,7 @@ void copy_and_sum(const TensorMap* map, float* out) {
       prim::init_barrier(filled + stage * 8, 1);
       prim::init_barrier(emptied + stage * 8, fault == Fault::one_arrival_too_few ? 31 : 32);
     }
-    prim::publish_barriers();
+    if (fault != Fault::not_published) prim::publish_barriers();
   }
   __syncthreads();
   for (int i = 0; i < rounds; ++i) {
@@ -63,6 +73,7 @@ void copy_and_sum(const TensorMap* map, float* out) {
       stage.await_emptied(emptied);
       constexpr int wrong = fault == Fault::few_bytes ? -16 : fault == Fault::many_bytes ? 16 : 0;
       prim::arrive_expecting(stage.of(filled), static_cast<std::uint32_t>(CopiedTile::bytes + wrong));
+      if (fault != Fault::map_not_acquired) prim::acquire_tensor_map(map);
       CopiedTile::load(tile, map, stage.of(filled), 8 * i, 0);
     } else if (threadIdx.x >= 32) {
       prim::wait_for_phase(stage.of(filled), stage.parity ^ (fault == Fault::early_parity ? 1u : 0u));
@@ -94,6 +105,8 @@ TEST_CASE("bulk copies land under their barrier, in any order", "[simt]") {
   CHECK(faulty_copies<Fault::few_bytes>() == seeds);
   CHECK(faulty_copies<Fault::many_bytes>() == seeds);
   CHECK(faulty_copies<Fault::no_release>() == seeds);
+  CHECK(faulty_copies<Fault::not_published>() == seeds);
+  CHECK(faulty_copies<Fault::map_not_acquired>() == seeds);
   // A release counts for the whole warp: what its other lanes still read is seen where it goes wrong.
   CHECK(faulty_copies<Fault::early_release>() > seeds / 4);
   CHECK(faulty_copies<Fault::one_arrival_too_few>() > seeds / 4);
@@ -110,6 +123,8 @@ TEST_CASE("tensor maps say what may be copied", "[simt]") {
       [&] {
         DISTATTN_SHARED_MEMORY(memory);
         prim::init_barrier(prim::shared_address(memory) + 1024, 1);
+        prim::publish_barriers();
+        prim::acquire_tensor_map(too_large.data());
         prim::load_box(prim::shared_address(memory), too_large.data(), prim::shared_address(memory) + 1024, 0, 0, 0);
       },
       1);
@@ -136,6 +151,8 @@ void multiply_once(const TensorMap* left_map, const TensorMap* right_map, float*
     prim::init_barrier(barrier, 1);
     prim::publish_barriers();
     prim::arrive_expecting(barrier, Left::bytes + Right::bytes);
+    prim::acquire_tensor_map(left_map);
+    prim::acquire_tensor_map(right_map);
     Left::load(left, left_map, barrier, 0, 0);
     Right::load(right, right_map, barrier, 0, 0);
   }
@@ -228,6 +245,7 @@ void add_rows(const TensorMap* map) {
     if (fault != StoreFault::no_fence) prim::fence_proxy();
     __syncwarp();
     if (threadIdx.x % 32 == 0) {
+      prim::acquire_tensor_map(map);
       prim::add_box(map, box, 0, 2, 0);
       prim::commit_stores();
       prim::wait_for_stores<fault == StoreFault::no_wait ? 1 : 0>();
@@ -263,6 +281,32 @@ TEST_CASE("boxes are added to what lies inside the tensor", "[simt]") {
   CHECK(faulty_stores<StoreFault::none>() == 0);
   CHECK(faulty_stores<StoreFault::no_fence>() == seeds);
   CHECK(faulty_stores<StoreFault::no_wait>() == seeds);
+}
+
+namespace {
+
+/// Two warpgroups that multiply take the registers that one that copies gives back.
+template <int producer, int consumer, int producer_warps = 4>
+std::string message_of_registers() {
+  return message_of(
+      [] {
+        if (threadIdx.x < 256) {
+          prim::more_registers<consumer>();
+        } else if (threadIdx.x / 32 < 8 + producer_warps) {
+          prim::fewer_registers<producer>();
+        }
+      },
+      384);
+}
+
+}  // namespace
+
+TEST_CASE("warpgroups have no more registers than a block has", "[simt]") {
+  CHECK(message_of_registers<24, 240>().empty());
+  CHECK(mentions(message_of_registers<24, 248>(), "at setmaxnreg"));
+  CHECK(mentions(message_of_registers<32, 240>(), "at setmaxnreg"));
+  CHECK(mentions(message_of_registers<24, 160>(), "a warp of 168 registers asks for 160"));
+  CHECK(mentions(message_of_registers<24, 176, 2>(), "the warps of a warpgroup differ"));
 }
 
 TEST_CASE("16 lanes that store pairs of dQ at a time write to every bank once", "[simt]") {

@@ -26,6 +26,7 @@ void Scheduler::prepare(dim3 shape) {
     thread.ended = false;
     thread.seen = {};
     thread.copies.clear();
+    thread.acquired_maps.clear();
     thread.committed_groups = 0;
     thread.votes = 0;
     wake(thread);

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <set>
 
 #include "simt/fiber.hpp"
 
@@ -50,6 +51,7 @@ struct Thread {
   std::deque<Copy> copies;  ///< not yet waited for, oldest first
   std::uint64_t committed_groups = 0;
   std::size_t votes = 0;  ///< cast in any_thread
+  std::set<const void*> acquired_maps;
 };
 
 }  // namespace simt
