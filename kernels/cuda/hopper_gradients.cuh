@@ -85,7 +85,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
   WeightsPart<Shape> weights;
   std::uint32_t ds[Shape::n_count / 2][4];
   using Adder = QueryGradientAdder<Shape>;
-  Adder adder{{memory.own}, memory.k, group, {}};
+  Adder adder{{memory.own}, memory.k, group, group * Adder::boxes, {}};
   const typename Adder::Part dq_part{Shape::dq_by_rows ? 64 * group : 0, Shape::dq_by_rows ? 0 : 64 * group};
   const bool rows_past_end = counts_rows_past_end<Shape>(place, keys);
   const auto masks_of_next = [&] { return masks_of_keys<Shape>(p, place, keys, rows_past_end, next.tile); };

@@ -6,14 +6,14 @@
 
 namespace distattn::kernels::cuda {
 
-/// What a shape of key blocks has beside, if dQ is wanted. A warpgroup adds 64 × 64 of it at a time.
+/// What a shape of key blocks has beside, if dQ is wanted: dS, and boxes through which a tile's dQ is added.
 template <class Base, bool wants_dq_>
 struct QueryAdditionShape : Base {
   using ScoreTile = PanelTile<Base::tile.rows, Base::tile.columns>;  ///< of dSᵀ
   static constexpr bool wants_dq = wants_dq_;
   static constexpr int dq_box_rows = wants_dq ? 64 : 0;
-  static constexpr int dq_box_columns = box_row_bytes / 4, dq_boxes = 2, dq_box_bytes = 64 * box_row_bytes;
-  static constexpr int dq_bytes = wants_dq ? Base::groups * dq_boxes * dq_box_bytes : 0;
+  static constexpr int dq_box_columns = box_row_bytes / 4, dq_box_bytes = 64 * box_row_bytes;
+  static constexpr int dq_bytes = wants_dq ? Base::tile.columns * Base::KTile::panels * 64 * 4 : 0;
   static constexpr int score_bytes = wants_dq ? ScoreTile::bytes : 0;
   static constexpr int addition_bytes = 2 * score_bytes + dq_bytes;
 };
@@ -26,9 +26,8 @@ struct QueryAdditionMemory {
   __device__ __forceinline__ std::uint32_t ds(const Stage& stage) const {
     return begin + stage.index * Shape::score_bytes;
   }
-  __device__ __forceinline__ std::uint32_t dq(int group, int box) const {
-    return begin + 2 * Shape::score_bytes +
-           static_cast<std::uint32_t>((group * Shape::dq_boxes + box) * Shape::dq_box_bytes);
+  __device__ __forceinline__ std::uint32_t dq(int box) const {
+    return begin + 2 * Shape::score_bytes + static_cast<std::uint32_t>(box * Shape::dq_box_bytes);
   }
 };
 
@@ -62,13 +61,14 @@ __device__ __forceinline__ void share_scores(const std::uint32_t (&ds)[Shape::n_
   }
 }
 
-/// The piece that a lane stores in place of the n-th of eight. Boxes are permuted so that one piece of two neighbouring
-/// rows lies in the same banks, which 16 lanes would write at once: those of odd rows store another.
+/// The piece that a lane stores in place of the n-th. Boxes are permuted so that one piece of two neighbouring rows
+/// lies in the same banks, which 16 lanes would write at once: those of odd rows store another.
 __device__ __forceinline__ constexpr int stored_piece(int lane, int n) { return n ^ lane / 4 % 2 * 2; }
 
-/// Adds 64 × 64 of a tile's dQ at a time, through two boxes of shared memory. One for each warpgroup.
-template <class Shape>
+/// Adds 64 rows and `columns` of a tile's dQ at a time, through boxes of shared memory. One for each warpgroup.
+template <class Shape, int columns = 64>
 struct QueryGradientAdder {
+  static constexpr int pieces = columns / 8, boxes = columns / Shape::dq_box_columns;
   using ScoreTile = typename Shape::ScoreTile;
   using KTile = typename Shape::KTile;
   /// The first row and column.
@@ -78,8 +78,8 @@ struct QueryGradientAdder {
 
   QueryAdditionMemory<Shape> memory;
   std::uint32_t k;  ///< the block's keys
-  int group;
-  float dq[8][4];
+  int group, first_box;
+  float dq[pieces][4];
   int acquired = -1;
 
   /// Multiplies dS, shared by all of its warpgroups, by the keys.
@@ -104,10 +104,10 @@ struct QueryGradientAdder {
   __device__ __forceinline__ void add(const Part& part, const AttendParams& p, const BlockPlace& place,
                                       const HeadTileCursor& at) {
     const int first = stored_piece(static_cast<int>(threadIdx.x) % 32, 0), floats = 8 * first + column_of();
-    const std::uint32_t begin = swizzled_chunk(memory.dq(group, 0), row_of<1>(0, 0) % 64, floats / 4) +
+    const std::uint32_t begin = swizzled_chunk(memory.dq(first_box), row_of<1>(0, 0) % 64, floats / 4) +
                                 static_cast<std::uint32_t>(floats % 4 * 4);
     DISTATTN_UNROLL
-    for (int n = 0; n < 8; ++n) {
+    for (int n = 0; n < pieces; ++n) {
       const std::uint32_t into =
           chunks_on(begin, 2 * (n % 4)) + static_cast<std::uint32_t>(n / 4 * Shape::dq_box_bytes);
       const auto value = [&](int i) {
@@ -124,9 +124,9 @@ struct QueryGradientAdder {
     const TensorMap& map = p.query_maps[other].dq;
     acquire_maps(acquired, other, map);
     DISTATTN_UNROLL
-    for (int box = 0; box < Shape::dq_boxes; ++box) {
-      prim::add_box(&map, memory.dq(group, box), part.column + box * Shape::dq_box_columns, at.tile.column + part.row,
-                    plane);
+    for (int box = 0; box < boxes; ++box) {
+      prim::add_box(&map, memory.dq(first_box + box), part.column + box * Shape::dq_box_columns,
+                    at.tile.column + part.row, plane);
     }
     prim::commit_stores();
   }

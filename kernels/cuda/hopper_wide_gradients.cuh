@@ -73,12 +73,16 @@ struct HopperWideGradientsMemory : KeyBlockMemory<Shape> {
 };
 
 /// A warpgroup's columns of the dQ of tiles, one tile after the other. The last tile is added by finish().
-template <class Shape>
+template <class Shape, int group>
 class WideQueryGradients {
  public:
   __device__ __forceinline__ WideQueryGradients(const AttendParams& p, const BlockPlace& place,
-                                                const HopperWideGradientsMemory<Shape>& memory, int group)
-      : p_(p), place_(place), memory_(memory), at_(p, place), adder_{memory.addition, memory.k, group, {}} {}
+                                                const HopperWideGradientsMemory<Shape>& memory)
+      : p_(p),
+        place_(place),
+        memory_(memory),
+        at_(p, place),
+        adder_{memory.addition, memory.k, group, first / Shape::dq_box_columns, {}} {}
 
   /// The tile before `tile`, which is awaited; with it whatever the warpgroup multiplies.
   __device__ __forceinline__ void add_before(int tile) {
@@ -86,16 +90,12 @@ class WideQueryGradients {
       if (tile == 0) return;
       const Stage stage(tile - 1);
       stage.await_filled(memory_.ds_filled);
-      constexpr int panels = Shape::KTile::panels, of_first = (panels + 1) / 2;
-      const int begin = adder_.group == 0 ? 0 : of_first, end = adder_.group == 0 ? of_first : panels;
-      for (int panel = begin; panel < end; ++panel) {
-        const typename Adder::Part part{0, 64 * panel};
-        adder_.start(part, stage);
-        prim::commit_products();
-        adder_.await_boxes();
-        prim::wait_for_products<0>(adder_.dq);
-        adder_.add(part, p_, place_, at_);
-      }
+      constexpr typename Adder::Part part{0, first};
+      adder_.start(part, stage);
+      prim::commit_products();
+      adder_.await_boxes();
+      prim::wait_for_products<0>(adder_.dq);
+      adder_.add(part, p_, place_, at_);
       at_.advance(p_, place_.block, Shape::tile.columns);
     }
   }
@@ -117,7 +117,10 @@ class WideQueryGradients {
   }
 
  private:
-  using Adder = QueryGradientAdder<Shape>;
+  static constexpr int of_first = (Shape::KTile::panels + 1) / 2 * 64;  ///< columns
+  static constexpr int first = group == 0 ? 0 : of_first;
+  using Adder = QueryGradientAdder<Shape, group == 0 ? of_first : Shape::KTile::panels * 64 - of_first>;
+
   const AttendParams& p_;
   const BlockPlace& place_;
   const HopperWideGradientsMemory<Shape>& memory_;
@@ -135,7 +138,7 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
   if (!next.valid()) return;
   float s[Shape::n_count][4];
   std::uint32_t weights[Shape::n_count / 2][4];
-  WideQueryGradients<Shape> query_gradients(p, place, memory, 0);
+  WideQueryGradients<Shape, 0> query_gradients(p, place, memory);
   const bool rows_past_end = counts_rows_past_end<Shape>(place, keys);
   prim::wait_for_phase(memory.keys_filled, 0);
   int tile = 0;
@@ -174,7 +177,7 @@ __device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::QTile::p
   if (!next.valid()) return;
   float dp[Shape::n_count][4], weights[Shape::n_count][4];
   std::uint32_t ds[Shape::n_count / 2][4];
-  WideQueryGradients<Shape> query_gradients(p, place, memory, 1);
+  WideQueryGradients<Shape, 1> query_gradients(p, place, memory);
   prim::wait_for_phase(memory.keys_filled, 0);
   int tile = 0;
   for (; next.valid(); ++tile) {
