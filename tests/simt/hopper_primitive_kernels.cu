@@ -286,15 +286,16 @@ int registers(const Arguments& args, Stream stream) { return prim::launch(move_r
 std::span<const Product> products() {
   using enum Left;
   static constexpr Product all[] = {
-      product<Bf16, 48, 256, depth_along_rows, false>(),  product<Bf16, 64, 64, depth_along_rows, false>(),
-      product<Bf16, 80, 192, depth_along_rows, false>(),  product<Bf16, 96, 128, depth_along_rows, false>(),
-      product<Bf16, 112, 128, depth_along_rows, false>(), product<Bf16, 128, 96, depth_along_rows, false>(),
-      product<Fp16, 128, 64, depth_along_rows, false>(),  product<Bf16, 144, 128, depth_along_rows, false>(),
-      product<Bf16, 160, 64, depth_along_rows, false>(),  product<Bf16, 176, 128, depth_along_rows, false>(),
-      product<Bf16, 192, 64, depth_along_rows, false>(),  product<Bf16, 64, 128, registers, true>(),
-      product<Bf16, 128, 96, registers, true>(),          product<Bf16, 192, 80, registers, true>(),
-      product<Bf16, 256, 48, registers, true>(),          product<Fp16, 256, 64, registers, true>(),
-      product<Bf16, 64, 128, depth_along_columns, true>()};
+      product<Bf16, 48, 256, depth_along_rows, false>(),   product<Bf16, 64, 64, depth_along_rows, false>(),
+      product<Bf16, 80, 192, depth_along_rows, false>(),   product<Bf16, 96, 128, depth_along_rows, false>(),
+      product<Bf16, 112, 128, depth_along_rows, false>(),  product<Bf16, 128, 96, depth_along_rows, false>(),
+      product<Fp16, 128, 64, depth_along_rows, false>(),   product<Bf16, 144, 128, depth_along_rows, false>(),
+      product<Bf16, 160, 64, depth_along_rows, false>(),   product<Bf16, 176, 128, depth_along_rows, false>(),
+      product<Bf16, 192, 64, depth_along_rows, false>(),   product<Bf16, 64, 128, registers, true>(),
+      product<Bf16, 128, 96, registers, true>(),           product<Bf16, 192, 80, registers, true>(),
+      product<Bf16, 256, 48, registers, true>(),           product<Fp16, 256, 64, registers, true>(),
+      product<Bf16, 80, 256, depth_along_rows, false>(),   product<Bf16, 256, 80, registers, true>(),
+      product<Bf16, 64, 128, depth_along_columns, true>(), product<Bf16, 128, 64, depth_along_columns, true>()};
   return all;
 }
 
