@@ -75,7 +75,9 @@ int rearrange(const RearrangeArgs& args, Stream stream) {
   const std::int64_t rows = args.shape[0] * args.shape[1] * args.shape[2];
   return with_tensor_element(args.into_dtype, [&]<class Into>(Into) {
     return with_tensor_element(args.from_dtype, [&]<class From>(From) {
-      return start(rearrange_rows<Into, From>, rows * 32, RearrangeParams(args), stream);
+      const RearrangeParams params(args);
+      const auto kernel = params.rows_of<Into, From>(4) ? rearrange_rows<Into, From, 4> : rearrange_rows<Into, From, 1>;
+      return start(kernel, rows * 32, params, stream);
     });
   });
 }

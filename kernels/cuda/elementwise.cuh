@@ -2,6 +2,7 @@
 /// Merging, adding, converting and moving: a warp a row, or four elements a thread.
 
 #include <algorithm>
+#include <cstdint>
 
 #include "distattn/partial.hpp"
 #include "kernels/cuda/elementwise.hpp"
@@ -107,6 +108,13 @@ __global__ void __launch_bounds__(elementwise_threads) output_rows(const __grid_
   });
 }
 
+/// Neighbours that a thread moves at a time: a warp's request of one element each would be 64 bytes of 16-bit elements,
+/// too few to fill the memory's bandwidth.
+template <class Element, int count>
+struct alignas(std::min<std::size_t>(16, count * sizeof(Element))) Neighbours {
+  Element of[count];
+};
+
 /// RearrangeArgs in arrays that device code may index.
 struct RearrangeParams {
   std::int64_t shape[4];
@@ -121,9 +129,20 @@ struct RearrangeParams {
     std::copy_n(args.into_strides.data(), 4, into_strides);
     std::copy_n(args.from_strides.data(), 4, from_strides);
   }
+  /// Whether every row is `count` neighbours, and as many more, on a boundary of as many.
+  template <class Into, class From>
+  bool rows_of(int count) const {
+    const auto on_boundary = [&](const void* data, std::size_t bytes, const std::int64_t(&strides)[4]) {
+      return reinterpret_cast<std::uintptr_t>(data) % (static_cast<std::size_t>(count) * bytes) == 0 &&
+             strides[3] == 1 &&
+             std::all_of(strides, strides + 3, [&](std::int64_t stride) { return stride % count == 0; });
+    };
+    return shape[3] % count == 0 && on_boundary(into, sizeof(Into), into_strides) &&
+           on_boundary(from, sizeof(From), from_strides);
+  }
 };
 
-template <class Into, class From>
+template <class Into, class From, int count>
 __global__ void __launch_bounds__(elementwise_threads) rearrange_rows(const __grid_constant__ RearrangeParams p) {
   const std::int64_t heads = p.shape[1], tokens = p.shape[2];
   const std::int64_t* const to = p.into_strides;
@@ -132,10 +151,17 @@ __global__ void __launch_bounds__(elementwise_threads) rearrange_rows(const __gr
     const std::int64_t b = row / (heads * tokens), h = row / tokens % heads, t = row % tokens;
     auto* const into = static_cast<Into*>(p.into) + b * to[0] + h * to[1] + t * to[2];
     const auto* const from = static_cast<const From*>(p.from) + b * of[0] + h * of[1] + t * of[2];
-    for (std::int64_t x = lane; x < p.shape[3]; x += 32) {
-      float value = prim::to_float(prim::load_global(from + x * of[3]));
-      if (p.add) value += prim::to_float(prim::load_global(into + x * to[3]));
-      prim::store_global(into + x * to[3], prim::from_float<Into>(value));
+    for (std::int64_t x = lane * count; x < p.shape[3]; x += 32 * count) {
+      auto* const into_some = reinterpret_cast<Neighbours<Into, count>*>(into + x * to[3]);
+      const auto some = prim::load_global(reinterpret_cast<const Neighbours<From, count>*>(from + x * of[3]));
+      Neighbours<Into, count> result;
+      if (p.add) result = prim::load_global(into_some);
+      DISTATTN_UNROLL
+      for (int i = 0; i < count; ++i) {
+        const float value = prim::to_float(some.of[i]);
+        result.of[i] = prim::from_float<Into>(p.add ? value + prim::to_float(result.of[i]) : value);
+      }
+      prim::store_global(into_some, result);
     }
   });
 }

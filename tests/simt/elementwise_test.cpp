@@ -209,6 +209,37 @@ TEMPLATE_TEST_CASE("rearranging", "[simt]", float, Bf16, Fp16) {
   check_equal(sum, expected_sum);
 }
 
+TEMPLATE_TEST_CASE("rearranging where neighbours cannot move together", "[simt]", float, Bf16, Fp16) {
+  // Four elements at a time need rows of fours, side by side, that begin where fours do.
+  struct Gap {
+    std::int64_t dim, row, element, begin;
+  };
+  for (const Gap& gap : {Gap{16, 16, 1, 0}, {10, 12, 1, 0}, {16, 18, 1, 0}, {16, 20, 1, 2}, {16, 36, 2, 0}}) {
+    CAPTURE(gap.dim, gap.row, gap.element, gap.begin);
+    constexpr std::int64_t heads = 2, tokens = 5;
+    const std::int64_t dim = gap.dim;
+    const std::array<std::int64_t, 4> apart{tokens * heads * gap.row, gap.row, heads * gap.row, gap.element};
+    const std::array<std::int64_t, 4> packed{heads * tokens * dim, tokens * dim, dim, 1};
+    const auto sparse = static_cast<std::size_t>(gap.begin + tokens * heads * gap.row);
+    const auto dense = static_cast<std::size_t>(heads * tokens * dim);
+    for (const bool back : {false, true}) {
+      const Array<TestType> from = drawn<TestType>(back ? dense : sparse, test_seed);
+      Array<TestType> into = drawn<TestType>(back ? sparse : dense, test_seed + 1), expected(into.values());
+      kernels::RearrangeArgs args{.shape = {1, heads, tokens, dim},
+                                  .into_dtype = dtype<TestType>(),
+                                  .into = into.data() + (back ? gap.begin : 0),
+                                  .into_strides = back ? apart : packed,
+                                  .from_dtype = dtype<TestType>(),
+                                  .from = from.data() + (back ? 0 : gap.begin),
+                                  .from_strides = back ? packed : apart};
+      CHECK(run(kernels::cuda::rearrange, args) == 0);
+      args.into = expected.data() + (back ? gap.begin : 0);
+      kernels::rearrange({&args, 1}, team(), never);
+      check_equal(into, expected);
+    }
+  }
+}
+
 TEST_CASE("filling", "[simt]") {
   Array<float> values(300, 1.0f);
   CHECK(fill(values.data() + 1, 298, -INFINITY) == 0);

@@ -170,6 +170,11 @@ TEST_CASE("every address is checked", "[simt]") {
 
   Array<float> values(10);
   float* const data = values.data();
+  const auto between_pairs =
+      message_of([=] { prim::load_global(reinterpret_cast<const std::uint64_t*>(data + 1)); }, 1);
+  CHECK(mentions(between_pairs, "misaligned"));
+  const auto between_copies = message_of([=] { prim::copy_async_16(simt::shared_base, data + 2, true); }, 1);
+  CHECK(mentions(between_copies, "misaligned"));
   const auto next_array = message_of([=] { prim::store_global(data + 10, 1.0f); }, 1);
   CHECK(mentions(next_array, "outside every array"));
   const auto copied = message_of([=] { prim::copy_async_16(simt::shared_base, data + 8, true); }, 1);

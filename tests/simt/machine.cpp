@@ -1,5 +1,6 @@
 #include "simt/machine.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <numeric>
@@ -182,6 +183,9 @@ void Machine::on_shared_write(std::uint32_t address, std::uint32_t bytes, const 
 }
 
 void Machine::on_global(const void* address, std::size_t bytes, Access access, const char* what) {
+  if (reinterpret_cast<std::uintptr_t>(address) % std::min<std::size_t>(bytes & -bytes, 16) != 0) {
+    fail(std::string(what) + ": misaligned global address");
+  }
   const dim3 b = block_index_;
   const unsigned block = b.x + launch_.grid.x * (b.y + launch_.grid.y * b.z);
   checked([&] { global_memory().touch(address, bytes, access, {launches_, block, thread().rank}, what); });
