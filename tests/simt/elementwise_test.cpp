@@ -177,7 +177,7 @@ TEMPLATE_TEST_CASE("an output of its delta", "[simt]", float, Bf16, Fp16) {
 
 TEMPLATE_TEST_CASE("rearranging", "[simt]", float, Bf16, Fp16) {
   // [batch][sequence][heads][dim] of a rank into [batch][head][token][dim] of a part, and back.
-  constexpr std::int64_t batch = 2, heads = 3, tokens = 7, dim = 40;
+  constexpr std::int64_t batch = 2, heads = 3, tokens = 7, dim = 136;  // more than a warp moves at a time
   constexpr std::size_t count = batch * heads * tokens * dim;
   const std::array<std::int64_t, 4> packed{heads * tokens * dim, tokens * dim, dim, 1};
   const std::array<std::int64_t, 4> rows{tokens * heads * dim, dim, heads * dim, 1};
