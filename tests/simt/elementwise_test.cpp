@@ -219,19 +219,20 @@ TEMPLATE_TEST_CASE("rearranging where neighbours cannot move together", "[simt]"
     constexpr std::int64_t heads = 2, tokens = 5;
     const std::int64_t dim = gap.dim;
     const std::array<std::int64_t, 4> apart{tokens * heads * gap.row, gap.row, heads * gap.row, gap.element};
-    const std::array<std::int64_t, 4> packed{heads * tokens * dim, tokens * dim, dim, 1};
+    const std::int64_t row = (dim + 3) / 4 * 4;
+    const std::array<std::int64_t, 4> close{heads * tokens * row, tokens * row, row, 1};
     const auto sparse = static_cast<std::size_t>(gap.begin + tokens * heads * gap.row);
-    const auto dense = static_cast<std::size_t>(heads * tokens * dim);
+    const auto dense = static_cast<std::size_t>(heads * tokens * row);
     for (const bool back : {false, true}) {
       const Array<TestType> from = drawn<TestType>(back ? dense : sparse, test_seed);
       Array<TestType> into = drawn<TestType>(back ? sparse : dense, test_seed + 1), expected(into.values());
       kernels::RearrangeArgs args{.shape = {1, heads, tokens, dim},
                                   .into_dtype = dtype<TestType>(),
                                   .into = into.data() + (back ? gap.begin : 0),
-                                  .into_strides = back ? apart : packed,
+                                  .into_strides = back ? apart : close,
                                   .from_dtype = dtype<TestType>(),
                                   .from = from.data() + (back ? 0 : gap.begin),
-                                  .from_strides = back ? packed : apart};
+                                  .from_strides = back ? close : apart};
       CHECK(run(kernels::cuda::rearrange, args) == 0);
       args.into = expected.data() + (back ? gap.begin : 0);
       kernels::rearrange({&args, 1}, team(), never);
