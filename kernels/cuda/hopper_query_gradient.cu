@@ -14,7 +14,7 @@ AttendKernel entry() {
 
 }  // namespace
 
-// Columns: as many as registers and shared memory have room for.
+// Columns: registers and shared memory have room for few more. hopper_variants.cu has others.
 std::vector<AttendKernel> hopper_query_gradient_instances() {
   return {entry<Bf16, 64, 64, 128>(),  entry<Bf16, 96, 96, 96>(),   entry<Bf16, 128, 128, 96>(),
           entry<Bf16, 192, 128, 80>(), entry<Bf16, 256, 256, 48>(), entry<Fp16, 64, 64, 128>(),

@@ -70,8 +70,10 @@ std::vector<AttendKernel> hopper_variants() {
           gradients<128, DvOrder::in_halves>(),
           gradients<128, DvOrder::after_ds>(),
           query_gradient<64, 64, 96>(),
+          query_gradient<64, 64, 144>(),
           query_gradient<128, 128, 64>(),
           query_gradient<128, 128, 80>(),
+          query_gradient<128, 128, 112>(),
           wide_gradients<192, 128, 64>(),
           wide_gradients<256, 256, 48>()};
 }
