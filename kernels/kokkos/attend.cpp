@@ -3,6 +3,7 @@
 
 #include "distattn/error.hpp"
 #include "kernels/kokkos/blocks.hpp"
+#include "kernels/kokkos/few_plan.hpp"
 #include "kernels/kokkos/head_rows.hpp"
 #include "kernels/kokkos/kokkos.hpp"
 #include "kernels/kokkos/launch.hpp"
@@ -44,6 +45,7 @@ void make_plan(std::span<const AttendArgs> operations, const VectorKernels& kern
   plan.scratch_bytes = plan.most_rows = 0;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const AttendArgs& args = operations[i];
+    if (args.queries.count <= kernels.few_queries) continue;
     const TileShape& shape = args.shape;
     const std::size_t first = plan.cut.blocks.size();
     plan.cut.cut(static_cast<std::int32_t>(i), args.queries, args.keys, block_rows(kernels, args, threads));
@@ -101,16 +103,24 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
 
 void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop) {
   thread_local Plan plan;  // kept by the thread that submits a rank's steps
+  thread_local FewPlan few_plan;
   const Plan& made = plan;
+  FewPlan& few = few_plan;
   const VectorKernels& kernels = vector_kernels();
   make_plan(operations, kernels, team.size(), plan);
-  const std::size_t bytes = plan.scratch_bytes + 2 * plan.most_rows * sizeof(std::int32_t);
-  launch(team, static_cast<std::int64_t>(plan.items.size()), stop, [&](int thread, std::int64_t i) {
+  few.make(operations, kernels);
+  const std::size_t bytes =
+      std::max(plan.scratch_bytes + 2 * plan.most_rows * sizeof(std::int32_t), few.scratch_bytes());
+  const auto many = static_cast<std::int64_t>(plan.items.size());
+  launch(team, many + few.items(), stop, [&](int thread, std::int64_t i) {
+    std::byte* const scratch = team.scratch(thread, bytes);
+    if (i >= many) return few.sum(i - many, scratch, stop);
     const Item& item = made.items[static_cast<std::size_t>(i)];
     const AttendArgs& args =
         operations[static_cast<std::size_t>(made.cut.blocks[static_cast<std::size_t>(item.block)].operation)];
-    attend_item(kernels, made, args, item, team.scratch(thread, bytes), stop);
+    attend_item(kernels, made, args, item, scratch, stop);
   });
+  if (few.blocks() > 0) launch(team, few.blocks(), stop, [&](int, std::int64_t block) { few.end(block); });
 }
 
 }  // namespace distattn::kernels::kokkos

@@ -17,8 +17,6 @@
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
-inline constexpr float lowest = -3.4028234663852886e38f;
-
 inline constexpr int most_rows = 1152;
 inline constexpr int most_panels = most_rows / panel_width;
 static_assert(most_rows % panel_width == 0 && most_rows <= key_block * panel_width && panel_width <= key_block);

@@ -2,6 +2,7 @@
 /// Rows of a tensor as the operands of products: brought nearer, widened to float, transposed.
 
 #include <cstring>
+#include <utility>
 
 #include "distattn/types.hpp"
 #include "kernels/kokkos/simd.hpp"
@@ -57,37 +58,80 @@ DISTATTN_INLINE Quad load_quad(const float* from) {
 }
 DISTATTN_INLINE void store_quad(float* into, Quad quad) { std::memcpy(into, &quad, sizeof quad); }
 
-/// Four rows of four.
-struct Quads {
-  Quad row[4];
-};
+/// A vector's lanes, by fours.
+using Lanes = float __attribute__((vector_size(lanes * sizeof(float))));
 
-DISTATTN_INLINE Quads load_quads(const float* from, std::ptrdiff_t stride) {
-  return {{load_quad(from), load_quad(from + stride), load_quad(from + 2 * stride), load_quad(from + 3 * stride)}};
+/// Four elements each of as many rows as a quad or a vector has room for, `step` floats apart.
+template <class Wide>
+DISTATTN_INLINE Wide load_fours(const float* from, std::ptrdiff_t step) {
+  if constexpr (sizeof(Wide) == sizeof(Quad)) {
+    return load_quad(from);
+  } else {
+    const auto two = [&](int i) {
+      return __builtin_shufflevector(load_quad(from + i * step), load_quad(from + (i + 1) * step), 0, 1, 2, 3, 4, 5, 6,
+                                     7);
+    };
+    if constexpr (sizeof(Wide) == 2 * sizeof(Quad)) {
+      return two(0);
+    } else {
+      return __builtin_shufflevector(two(0), two(2), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    }
+  }
 }
 
-DISTATTN_INLINE Quads transposed(const Quads& m) {
-  const Quad ab_low = __builtin_shufflevector(m.row[0], m.row[1], 0, 4, 1, 5);
-  const Quad ab_high = __builtin_shufflevector(m.row[0], m.row[1], 2, 6, 3, 7);
-  const Quad cd_low = __builtin_shufflevector(m.row[2], m.row[3], 0, 4, 1, 5);
-  const Quad cd_high = __builtin_shufflevector(m.row[2], m.row[3], 2, 6, 3, 7);
-  return {{__builtin_shufflevector(ab_low, cd_low, 0, 1, 4, 5), __builtin_shufflevector(ab_low, cd_low, 2, 3, 6, 7),
-           __builtin_shufflevector(ab_high, cd_high, 0, 1, 4, 5),
-           __builtin_shufflevector(ab_high, cd_high, 2, 3, 6, 7)}};
+/// Of every four lanes of `a` and the same of `b`, four by their places among the eight.
+template <int... Places, class Wide, int... Lane>
+DISTATTN_INLINE Wide picked(Wide a, Wide b, std::integer_sequence<int, Lane...> all) {
+  constexpr int places[] = {Places...};
+  return __builtin_shufflevector(
+      a, b, (Lane / 4 * 4 + places[Lane % 4] % 4 + places[Lane % 4] / 4 * static_cast<int>(all.size()))...);
+}
+template <int... Places, class Wide>
+DISTATTN_INLINE Wide picked(Wide a, Wide b) {
+  return picked<Places...>(a, b, std::make_integer_sequence<int, sizeof(Wide) / sizeof(float)>());
+}
+
+/// Four rows of four, or of several fours.
+template <class Wide>
+struct Fours {
+  Wide row[4];
+};
+
+/// Each four by four by itself.
+template <class Wide>
+DISTATTN_INLINE Fours<Wide> transposed(const Fours<Wide>& m) {
+  const Wide ab_low = picked<0, 4, 1, 5>(m.row[0], m.row[1]), ab_high = picked<2, 6, 3, 7>(m.row[0], m.row[1]);
+  const Wide cd_low = picked<0, 4, 1, 5>(m.row[2], m.row[3]), cd_high = picked<2, 6, 3, 7>(m.row[2], m.row[3]);
+  return {{picked<0, 1, 4, 5>(ab_low, cd_low), picked<2, 3, 6, 7>(ab_low, cd_low), picked<0, 1, 4, 5>(ab_high, cd_high),
+           picked<2, 3, 6, 7>(ab_high, cd_high)}};
 }
 
 DISTATTN_INLINE float widen_bf16(std::uint16_t bits) {
   return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
 }
 
-/// Without branches and without denormal arithmetic, so that compilers vectorise it.
+/// Without branches, also for the one that a compiler makes of a choice between two values, and without denormal
+/// arithmetic, so that compilers vectorise it.
 DISTATTN_INLINE float widen_fp16(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
   const std::uint32_t rest = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
   const std::uint32_t special = (bits & 0x7c00u) == 0x7c00u ? 0x70000000u : 0x38000000u;
   const float subnormal = std::bit_cast<float>(rest | 0x38800000u) - 0x1p-14f;
-  const std::uint32_t magnitude = (bits & 0x7c00u) == 0 ? std::bit_cast<std::uint32_t>(subnormal) : rest + special;
+  const std::uint32_t is_subnormal = 0u - static_cast<std::uint32_t>((bits & 0x7c00u) == 0);
+  const std::uint32_t magnitude =
+      (std::bit_cast<std::uint32_t>(subnormal) & is_subnormal) | ((rest + special) & ~is_subnormal);
   return std::bit_cast<float>(magnitude | sign);
+}
+
+/// `dim` of them, a multiple of 8.
+DISTATTN_INLINE void widen_fp16(const std::uint16_t* from, int dim, float* into) {
+#if defined(__F16C__)
+  for (int x = 0; x < dim; x += 8) {  // whose denormals no mode of the processor flushes
+    _mm256_storeu_ps(into + x, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + x))));
+  }
+#else
+  for (int x = 0; x < dim; ++x) into[x] = widen_fp16(from[x]);
+#endif
 }
 
 /// `count` rows as floats: where they lie, or widened into `buffer`.
@@ -99,16 +143,18 @@ inline HeadRows<const float> widened(const HeadRows<const void>& from, DType dty
     if (dtype == DType::bf16) {
       for (int x = 0; x < dim; ++x) row[x] = widen_bf16(bits[x]);
     } else {
-      for (int x = 0; x < dim; ++x) row[x] = widen_fp16(bits[x]);
+      widen_fp16(bits, dim, row);
     }
   }
   return {buffer, dim};
 }
 
 /// `rows` rows of four, at most 4; zeros for the others.
-DISTATTN_INLINE Quads load_quads(const float* from, std::ptrdiff_t stride, int rows) {
-  if (rows >= 4) return load_quads(from, stride);
-  Quads quads{};
+DISTATTN_INLINE Fours<Quad> load_quads(const float* from, std::ptrdiff_t stride, int rows) {
+  if (rows >= 4) {
+    return {{load_quad(from), load_quad(from + stride), load_quad(from + 2 * stride), load_quad(from + 3 * stride)}};
+  }
+  Fours<Quad> quads{};
   for (int i = 0; i < rows; ++i) quads.row[i] = load_quad(from + i * stride);
   return quads;
 }
@@ -124,7 +170,7 @@ inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim
     const int last = first + line < dim ? first + line : dim;
     for (int i = 0; i < rows; i += 4) {
       for (int x = first; x < last; x += 4) {
-        const Quads four = transposed(load_quads(from.data + i * from.stride + x, from.stride, rows - i));
+        const Fours<Quad> four = transposed(load_quads(from.data + i * from.stride + x, from.stride, rows - i));
         for (int r = 0; r < 4; ++r) store_quad(into + (x + r) * Width + i, four.row[r] * factors);
       }
     }

@@ -26,6 +26,7 @@ using Vector = stdx::native_simd<float>;
 using Bits = stdx::rebind_simd_t<std::int32_t, Vector>;
 
 inline constexpr float minus_infinity = -__builtin_inff();
+inline constexpr float lowest = -3.4028234663852886e38f;
 inline constexpr float log2_e = 1.4426950408889634f;
 inline constexpr float ln_2 = 0.6931471805599453f;
 inline constexpr int lanes = static_cast<int>(Vector::size());
@@ -90,6 +91,16 @@ DISTATTN_INLINE Vector log(Vector x) {
   series = series * square + 2.f / 3.f;
   series = series * square + 2.f;
   return stdx::static_simd_cast<Vector>(exponent) * ln_2 + series * t + x * 0.f;
+}
+
+/// The same of one number. (Of a temporary vector, operator[] refers to nothing.)
+DISTATTN_INLINE float exp2(float x) {
+  const Vector power = exp2(Vector(x));
+  return power[0];
+}
+DISTATTN_INLINE float log(float x) {
+  const Vector logarithm = log(Vector(x));
+  return logarithm[0];
 }
 
 /// `by` in lanes where all bits of `where` are set, `value` where none is.

@@ -4,6 +4,7 @@
 
 #include "kernels/kokkos/attend_backward_block.hpp"
 #include "kernels/kokkos/attend_block.hpp"
+#include "kernels/kokkos/attend_few.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
@@ -15,6 +16,14 @@ const VectorKernels vector_kernels{
     .attend_begin = attend_begin,
     .attend_pass = attend_pass,
     .attend_end = attend_end,
+    .few_queries = few_queries,
+    .few_rows = most_few_rows,
+    .few_keys = key_block,
+    .few_scratch = [](int head_dim, int value_dim) { return FewScratch(nullptr, head_dim, value_dim).bytes; },
+    .few_sums = [](int rows, int value_dim) { return FewSums(nullptr, rows, value_dim).bytes; },
+    .few_begin = few_begin,
+    .few_pass = few_pass,
+    .few_end = few_end,
     .backward_rows = backward_rows,
     .backward_keys = backward_keys,
     .backward_chunk = backward_chunk,

@@ -38,6 +38,26 @@ struct AttendPass {
   const std::int32_t* end = nullptr;
 };
 
+/// Most pieces of a block's keys that few_end merges.
+inline constexpr int most_pieces = 64;
+
+/// Few queries of some heads that read one key head: row h·queries + i is query i of head h. Heads lie `q_head` and
+/// `o_head` elements apart.
+struct FewBlock {
+  DType dtype = DType::fp32;  ///< of q, k, v; not fp64
+  int head_dim = 0, value_dim = 0;
+  float scale = 1;
+  int queries = 0, heads = 0;
+  HeadRows<const void> q;
+  std::int64_t q_head = 0;
+  HeadRows<float> o;
+  std::int64_t o_head = 0;
+  float* lse = nullptr;  ///< of every row
+  bool carry = false;
+
+  int rows() const { return queries * heads; }
+};
+
 /// A chunk of up to backward_chunk keys of one head, and where sums of its gradients are added, or written when not
 /// carry.
 struct BackwardChunk {
@@ -74,6 +94,18 @@ struct VectorKernels {
   void (*attend_begin)(const AttendBlock& block, std::byte* scratch);
   void (*attend_pass)(const AttendBlock& block, const AttendPass& pass, std::byte* scratch, const StopFlag& stop);
   void (*attend_end)(const AttendBlock& block, std::byte* scratch);
+
+  /// Operations of so many queries at most are done in blocks of few_rows rows at most: for each block and piece of its
+  /// keys few_begin and any number of passes with the same scratch and sums, then few_end of all its sums, which lie
+  /// one after the other. A pass is over keys [first, last), of which query i sees begin[i] ≤ index < end[i]. Pieces
+  /// had better end at multiples of few_keys.
+  int few_queries, few_rows, few_keys;
+  std::size_t (*few_scratch)(int head_dim, int value_dim);
+  std::size_t (*few_sums)(int rows, int value_dim);
+  void (*few_begin)(const FewBlock& block, std::byte* scratch, std::byte* sums);
+  void (*few_pass)(const FewBlock& block, const AttendPass& pass, int first, int last, std::byte* scratch,
+                   std::byte* sums, const StopFlag& stop);
+  void (*few_end)(const FewBlock& block, std::byte* sums, int pieces);
 
   /// Most rows of a block, keys that a block meets at once, most keys of a chunk (a multiple of these), and bytes of
   /// scratch that a chunk and a block need.

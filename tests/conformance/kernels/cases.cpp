@@ -103,6 +103,34 @@ void add_shapes(std::vector<TileCase>& cases) {
   cases.push_back(single("negative scale", negative, {0, 100, 1}, {0, 100, 1}, {causal}));
 }
 
+/// As few queries as tokens that are decoded: their keys are cut into pieces.
+void add_few(std::vector<TileCase>& cases) {
+  const Run few{8996, 4, 1}, keys{0, 9000, 1};
+  cases.push_back(single("few queries, many keys", shape(12, 2, 24, 40), few, keys, {causal}));
+  cases.push_back(single("few queries of very many heads", shape(45, 1, 8, 8), {2000, 3, 1}, {0, 2100, 1}, {causal}));
+  cases.push_back(
+      single("few queries, more keys than pieces", shape(1, 1, 8, 8), {0, 1, 1}, {0, 70001, 1}, {everything}));
+  cases.push_back(single("few queries, window and sinks", shape(4, 1, 16, 16), few, keys,
+                         {{.k0 = 0, .k1 = 5, .lo = 0}, {.k0 = 5, .lo = 0, .hi = 3000}}));
+  cases.push_back(single("few queries that see nothing in common", shape(2, 1, 16, 16), {0, 3, 3000}, keys,
+                         {{.lo = -1500, .hi = 20}}));
+  cases.push_back(single("few queries, some without a key", shape(2, 1, 16, 16), {-2, 4, 1}, keys, {causal}));
+  cases.push_back(single("few queries, striped", shape(2, 1, 16, 16), {5, 4, 2000}, {3, 2100, 4}, {causal}));
+  for (DType dtype : {DType::bf16, DType::fp16}) {
+    cases.push_back(single(std::string("few queries in ") + name_of(dtype), shape(8, 2, 64, 24, dtype, 2), {2000, 2, 1},
+                           {0, 2500, 1}, {causal}));
+  }
+  TileCase several{"few queries, several key segments", shape(4, 2, 24, 24), {3000, 5, 1}, {}};
+  several.sides = {{{0, 1500, 1}, {everything}}, {{1500, 20, 1}, {}}, {{1520, 1700, 1}, {{.lo = 0, .hi = 1450}}}};
+  cases.push_back(several);
+  for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
+    if (cases[i].name.rfind("few queries", 0) != 0) continue;
+    cases.push_back(cases[i]);
+    cases.back().name += ", carried";
+    cases.back().carry = true;
+  }
+}
+
 void add_sides(std::vector<TileCase>& cases) {
   TileCase several{"several key segments", shape(4, 2, 64, 64), {100, 200, 1}, {}};
   several.sides = {{{0, 100, 1}, {everything}},
@@ -132,6 +160,7 @@ std::vector<TileCase> named_cases() {
   add_positions(cases);
   add_shapes(cases);
   add_sides(cases);
+  add_few(cases);
   return cases;
 }
 

@@ -94,6 +94,7 @@ void check_reach_of_nan(const HostKernels& kernels) {
        {DType::fp32, 1, {1, 1, 0, 0, 1}, 24, 40, 0.2},
        {0, 480, 1},
        {{{0, 480, 1}, {{.lo = 0, .hi = 300}}}}},
+      {"few queries", {DType::fp32, 1, {6, 2, 0, 0, 3}, 24, 40, 0.2}, {98, 4, 1}, {{{0, 160, 1}, {{.lo = 0}}}}},
       {"half", {DType::fp16, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 200, 1}, {{{0, 200, 1}, {{.lo = 0}}}}, true}};
   for (const TileCase& tile : cases) {
     const CaseInputs sound = inputs_of(tile);
@@ -108,7 +109,7 @@ void check_reach_of_nan(const HostKernels& kernels) {
           const auto dim = static_cast<std::size_t>(which < 2 ? tile.shape.head_dim : tile.shape.value_dim);
           CaseInputs inputs = sound;
           auto& values = which == 0 ? inputs.q : which == 1 ? inputs.k[0] : which == 2 ? inputs.v[0] : inputs.d_o;
-          values[row * dim + (row == 100 ? 5 : dim - 1)] = poison;
+          values[row % (values.size() / dim) * dim + (row == 100 ? 5 : dim - 1)] = poison;
           const CaseResults exact = run_exactly(tile, inputs, alone);
           const CaseResults results = run_case(tile, inputs, kernels, alone, &exact);
           check_close(tile, results, exact);
@@ -148,13 +149,13 @@ void check_common_keys(const HostKernels& kernels) {
 
 void check_empty_rows(const HostKernels& kernels) {
   Team team(1);
-  TileCase tile{"empty rows", {DType::fp32, 1, {}, 32, 32, 0.3}, {0, 100, 1}, {{{0, 100, 1}, {{.lo = 60}}}}};
-  for (const bool carry : {false, true}) {
-    tile.carry = carry;
-    INFO(kernels.name << ", carry " << carry);
+  for (const auto& [queries, carry] :
+       {std::pair(Run{0, 100, 1}, false), {{0, 100, 1}, true}, {{57, 4, 1}, false}, {{57, 4, 1}, true}}) {
+    const TileCase tile{"empty rows", {DType::fp32, 1, {}, 32, 32, 0.3}, queries, {{{0, 100, 1}, {{.lo = 60}}}}, carry};
+    INFO(kernels.name << ", " << queries.count << " queries, carry " << carry);
     const CaseInputs inputs = inputs_of(tile);
     const CaseResults results = run_case(tile, inputs, kernels, team, nullptr);
-    for (std::size_t row = 0; row < 60; ++row) {
+    for (std::size_t row = 0; row < static_cast<std::size_t>(60 - queries.start); ++row) {
       CHECK(results.lse[row] == (carry ? inputs.lse[row] : -INFINITY));
       for (std::size_t x = row * 32; x < (row + 1) * 32; ++x) {
         CHECK(results.o[x] == (carry ? inputs.o[x] : 0));
