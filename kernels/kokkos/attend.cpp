@@ -120,7 +120,7 @@ void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& 
         operations[static_cast<std::size_t>(made.cut.blocks[static_cast<std::size_t>(item.block)].operation)];
     attend_item(kernels, made, args, item, scratch, stop);
   });
-  if (few.blocks() > 0) launch(team, few.blocks(), stop, [&](int, std::int64_t block) { few.end(block); });
+  if (few.ends() > 0) launch(team, few.ends(), stop, [&](int, std::int64_t i) { few.end(i); });
 }
 
 }  // namespace distattn::kernels::kokkos

@@ -96,8 +96,8 @@ inline void pack_few_keys(const HeadRows<const float>& k, int dim, float factor,
         const auto row = [&](int r) { return load_fours<Lanes>(k.data + (i + r) * k.stride + x, 4 * k.stride); };
         // Row r of the four has elements of keys i + r, i + r + 4, … so that a column has those of i, i + 1, …
         const Fours<Lanes> columns = transposed(Fours<Lanes>{{row(0), row(1), row(2), row(3)}});
-        for (int c = 0; c < 4; ++c)
-          store(into + (x + c) * few_keys + i, std::bit_cast<Vector>(columns.row[c]) * factor);
+        float* const to = into + x * few_keys + i;
+        for (int c = 0; c < 4; ++c) store(to + c * few_keys, std::bit_cast<Vector>(columns.row[c]) * factor);
       }
     }
   }
@@ -184,7 +184,7 @@ inline void add_values(const FewBlock& block, const AttendPass& pass, int first,
       bool all = count == weighted_keys;
       for (int i = row; i < row + some_rows; ++i) all = all && seen[i].from <= key && key + count <= seen[i].to;
       if (all) {
-        by_vectors<weighted_rows>(some_rows, [&]<int Rows>() {
+        by_count<weighted_rows>(some_rows, [&]<int Rows>() {
           add_weighted<Rows, weighted_keys>(v, block.value_dim, weights, output, stride);
         });
         continue;
@@ -217,7 +217,7 @@ inline void attend_few_keys(const FewBlock& block, const AttendPass& pass, int f
       pack_transposed<few_keys>(k, count, block.head_dim, block.scale * log2_e, scratch.keys);
     }
     for (int row = 0; row < block.rows(); row += few_rows) {
-      by_vectors<few_rows>(smaller(few_rows, block.rows() - row), [&]<int Rows>() {
+      by_count<few_rows>(smaller(few_rows, block.rows() - row), [&]<int Rows>() {
         score_few<Rows>(block.head_dim, row, key, seen, scratch, scratch.scores + key - first);
       });
     }

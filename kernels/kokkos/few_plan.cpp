@@ -23,6 +23,7 @@ void FewPlan::make(std::span<const AttendArgs> operations, const VectorKernels& 
   stretches_.clear();
   pieces_.clear();
   blocks_.clear();
+  split_.clear();
   items_.clear();
   sums_bytes_ = scratch_bytes_ = 0;
   for (const AttendArgs& args : operations) {
@@ -46,6 +47,7 @@ void FewPlan::add(const AttendArgs& args) {
       for (int head = first; head < last; head += heads) {
         const int own = std::min(heads, last - head);
         const std::size_t bytes = kernels_->few_sums(own * queries, shape.value_dim);
+        if (pieces_.size() - first_piece > 1) split_.push_back(blocks_.size());
         blocks_.push_back({&args, b, head, own, first_piece, pieces_.size(), sums_bytes_, bytes});
         sums_bytes_ += (pieces_.size() - first_piece) * bytes;
       }
@@ -143,10 +145,12 @@ void FewPlan::sum(std::int64_t item, std::byte* scratch, const StopFlag& stop) {
     kernels_->few_pass(rows, pass, static_cast<int>(stretch.first), static_cast<int>(stretch.last), scratch, sums,
                        stop);
   }
+  if (block.pieces_end - block.pieces == 1) end(block);
 }
 
-void FewPlan::end(std::int64_t number) {
-  const Block& block = blocks_[static_cast<std::size_t>(number)];
+void FewPlan::end(std::int64_t number) { end(blocks_[split_[static_cast<std::size_t>(number)]]); }
+
+void FewPlan::end(const Block& block) {
   kernels_->few_end(rows_of(block), sums_of(block, block.pieces), static_cast<int>(block.pieces_end - block.pieces));
 }
 

@@ -20,14 +20,15 @@ class FewPlan {
   void make(std::span<const AttendArgs> operations, const VectorKernels& kernels);
 
   std::int64_t items() const { return static_cast<std::int64_t>(items_.size()); }
-  std::int64_t blocks() const { return static_cast<std::int64_t>(blocks_.size()); }
+  std::int64_t ends() const { return static_cast<std::int64_t>(split_.size()); }
   /// Bytes that each thread needs.
   std::size_t scratch_bytes() const { return scratch_bytes_; }
 
-  /// The sums of an item, which is one block of rows and one piece of its keys.
+  /// The sums of an item, which is one block of rows and one piece of its keys, and (o, lse) where that is the only
+  /// one.
   void sum(std::int64_t item, std::byte* scratch, const StopFlag& stop);
-  /// (o, lse) of a block, after all sums.
-  void end(std::int64_t block);
+  /// (o, lse) of a block in several pieces, after all sums.
+  void end(std::int64_t number);
 
  private:
   /// Keys [first, last) of a side that queries see, and what each of them sees of the side.
@@ -56,6 +57,7 @@ class FewPlan {
   };
 
   void add(const AttendArgs& args);
+  void end(const Block& block);
   void find_stretches(const AttendArgs& args);
   void cut_stretches();
   FewBlock rows_of(const Block& block) const;
@@ -67,6 +69,7 @@ class FewPlan {
   std::vector<Stretch> seen_, stretches_;
   std::vector<Piece> pieces_;
   std::vector<Block> blocks_;
+  std::vector<std::size_t> split_;  ///< blocks in several pieces
   std::vector<Item> items_;
   std::vector<Line> sums_;
   std::size_t sums_bytes_ = 0, scratch_bytes_ = 0;

@@ -153,7 +153,7 @@ inline void add_terms(const RowSums<RowStride, TermStride>& sums, bool harmless,
   if (!harmless) return sum_seen(sums, sees, start);
   for (int x = 0; x < sums.dim; x += sum_width) {
     const int vectors = (smaller(sum_width, sums.dim - x) + lanes - 1) / lanes;
-    by_vectors<sum_vectors>(vectors, [&]<int Vectors>() { sum_panel<Vectors>(sums, x, start); });
+    by_count<sum_vectors>(vectors, [&]<int Vectors>() { sum_panel<Vectors>(sums, x, start); });
   }
 }
 

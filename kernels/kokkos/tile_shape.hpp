@@ -41,11 +41,11 @@ constexpr int smaller(int a, int b) { return a < b ? a : b; }
 constexpr int bigger(int a, int b) { return a > b ? a : b; }
 constexpr int rounded_up(int value, int multiple) { return (value + multiple - 1) / multiple * multiple; }
 
-/// Calls call.operator()<Vectors>() for the number of vectors, 1 to Most.
+/// Calls call.operator()<Count>() for a count of 1 to Most.
 template <int Most, class Call>
-DISTATTN_INLINE void by_vectors(int vectors, Call call) {
+DISTATTN_INLINE void by_count(int count, Call call) {
   if constexpr (Most > 1) {
-    if (vectors < Most) return by_vectors<Most - 1>(vectors, call);
+    if (count < Most) return by_count<Most - 1>(count, call);
   }
   call.template operator()<Most>();
 }

@@ -67,8 +67,8 @@ DISTATTN_INLINE void visit_tile(bool all, Range some, float* into, float nothing
     }
   }
   if (some.empty()) return;
-  by_vectors<tile_vectors>(some.to - some.from,
-                           [&]<int Vectors>() { tile.template operator()<Vectors, true>(some.from); });
+  by_count<tile_vectors>(some.to - some.from,
+                         [&]<int Vectors>() { tile.template operator()<Vectors, true>(some.from); });
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -83,10 +83,10 @@ class AttentionPlan {
 /// Every rank must choose alike, since each call is a collective.
 ///
 /// Decoding. A handle is for one length, and one serves all layers of a token. Where the layout is striped, tokens stay
-/// with their ranks while the sequence grows, in place: a rank binds the first key_tokens() of its cache. With any other
-/// layout, plan for the cache's capacity and hide the rest by band_mask({{.lo = capacity − length}}): queries hold the
-/// capacity's last positions. auto searches anew for every handle, which costs more than planning does: name what
-/// it chose first, AttentionPlan::name().
+/// with their ranks while the sequence grows, in place: a rank binds the first key_tokens() of its cache. With any
+/// other layout, plan for the cache's capacity and hide the rest by band_mask({{.lo = capacity − length}}): queries
+/// hold the capacity's last positions. auto searches anew for every handle, which costs more than planning does: name
+/// what it chose first, AttentionPlan::name().
 ///
 /// Failures. A call whose tensors are missing or not the rank's shard throws Error(usage) before it begins: nothing was
 /// sent, everything is as before, and ranks whose call did begin wait for this one's. It may call again; if it does

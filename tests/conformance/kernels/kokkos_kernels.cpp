@@ -39,6 +39,7 @@ TEST_CASE("kokkos kernels conform", "[kokkos]") {
   check_reach_of_nan(table);
   check_long_sums(table);
   check_common_keys(table);
+  check_subnormal_halves(table);
   check_empty_rows(table);
   check_allocations(table);
 }

@@ -147,6 +147,22 @@ void check_common_keys(const HostKernels& kernels) {
   CHECK(relative_l2(results.dk[0], exact.dk[0]) <= 1e-3);
 }
 
+void check_subnormal_halves(const HostKernels& kernels) {
+  Team team(1);
+  for (const std::int64_t queries : {2, 100}) {
+    const TileCase tile{"subnormal halves",
+                        {DType::fp16, 1, {2, 1, 0, 0, 2}, 24, 40, std::ldexp(0.2, 34)},
+                        {100, queries, 1},
+                        {{{0, 150, 1}, {{.lo = 0}}}}};
+    CaseInputs inputs = inputs_of(tile);
+    for (auto* values : {&inputs.q, &inputs.k[0], &inputs.v[0]}) {
+      for (double& value : *values) value = std::ldexp(std::round(value * 128), -24);
+    }
+    INFO(kernels.name << ", " << queries << " queries");
+    check_close(tile, run_case(tile, inputs, kernels, team, nullptr), run_exactly(tile, inputs, team));
+  }
+}
+
 void check_empty_rows(const HostKernels& kernels) {
   Team team(1);
   for (const auto& [queries, carry] :

@@ -32,6 +32,8 @@ void check_reach_of_nan(const HostKernels& kernels);
 void check_long_sums(const HostKernels& kernels);
 /// Keys that have much in common: gradients cancel if both passes give the same weights.
 void check_common_keys(const HostKernels& kernels);
+/// Halves below the smallest normal one, with kernels that flush denormals of their own.
+void check_subnormal_halves(const HostKernels& kernels);
 /// Queries without a key: (0, −∞), or the carry bit for bit; no gradient.
 void check_empty_rows(const HostKernels& kernels);
 /// A second call like the first allocates nothing.
