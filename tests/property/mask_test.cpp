@@ -127,3 +127,26 @@ TEST_CASE("overlapping bands are found, and only they") {
   }
   REQUIRE(overlaps > 30);
 }
+
+TEST_CASE("an overlap is found among bands that have none") {
+  INFO("seed " << test::seed());
+  Random random(test::seed());
+  std::size_t most = 0;
+  for (int n = 0; n < 100; ++n) {
+    std::vector<Band> bands;
+    for (int tries = 0; tries < 60; ++tries) {
+      Band band = test::random_band(random, 16);
+      if (band.hi == unbounded && band.lo > -unbounded)
+        band.hi = band.lo + random.between(0, 3);  // narrow, so that many have room
+      bands.insert(bands.begin() + random.between(0, std::ssize(bands)), band);
+      const auto [a, b] = overlapping_bands(bands);
+      INFO("case " << n << " with " << bands.size() << " bands");
+      REQUIRE((a >= 0) == overlap_by_force(bands, 16));
+      if (a < 0) continue;
+      REQUIRE(overlap_by_force({bands[static_cast<std::size_t>(a)], bands[static_cast<std::size_t>(b)]}, 16));
+      bands.erase(std::find(bands.begin(), bands.end(), band));
+    }
+    most = std::max(most, bands.size());
+  }
+  REQUIRE(most > 8);
+}

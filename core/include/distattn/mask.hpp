@@ -53,7 +53,7 @@ void check(const Mask& mask, std::int64_t seq_kv);
 /// The mask as disjoint bands, ordered by first query.
 std::vector<Band> bands_of(const Mask& mask);
 
-/// Two bands that share a pair, as indices into `bands`, or {-1, -1}. O(n log n) for packed documents.
+/// Two bands that share a pair, as indices into `bands`, or {-1, -1}. O(n log n).
 std::pair<std::ptrdiff_t, std::ptrdiff_t> overlapping_bands(std::span<const Band> bands);
 
 /// Finds the bands that a tile touches without looking at those it does not: of thousands of packed documents, those

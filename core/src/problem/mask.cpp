@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include <fmt/core.h>
@@ -37,15 +36,6 @@ void add_document(const Mask& mask, std::int64_t begin, std::int64_t end, std::v
   const std::int64_t lo = mask.causal || mask.right < 0 ? causal_lo : -std::min(mask.right, unbounded);
   const std::int64_t hi = mask.left < 0 ? unbounded : std::min(mask.left, unbounded);
   out.push_back({begin, end, key_begin, end, lo, hi});
-}
-
-/// Whether two bands share a pair: their intersection is a band too, and its differences form one range.
-bool overlap(const Band& a, const Band& b) {
-  const std::int64_t q0 = std::max(a.q0, b.q0), q1 = std::min(a.q1, b.q1);
-  const std::int64_t k0 = std::max(a.k0, b.k0), k1 = std::min(a.k1, b.k1);
-  if (q0 >= q1 || k0 >= k1) return false;
-  const std::int64_t lo = std::max({a.lo, b.lo, q0 - (k1 - 1)}), hi = std::min({a.hi, b.hi, q1 - 1 - k0});
-  return lo <= hi;
 }
 
 std::string to_string(const Band& band) {
@@ -163,23 +153,6 @@ std::vector<Band> bands_of(const Mask& mask) {
       add_document(mask, mask.documents[d], mask.documents[d + 1], out);
   }
   return out;
-}
-
-std::pair<std::ptrdiff_t, std::ptrdiff_t> overlapping_bands(std::span<const Band> bands) {
-  std::vector<std::size_t> order(bands.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return bands[a].q0 < bands[b].q0; });
-  std::vector<std::size_t> open;  // those whose queries reach the sweep's
-  for (const std::size_t next : order) {
-    std::erase_if(open, [&](std::size_t i) { return bands[i].q1 <= bands[next].q0; });
-    for (const std::size_t i : open)
-      if (overlap(bands[i], bands[next])) {
-        const auto [a, b] = std::minmax(i, next);
-        return {static_cast<std::ptrdiff_t>(a), static_cast<std::ptrdiff_t>(b)};
-      }
-    open.push_back(next);
-  }
-  return {-1, -1};
 }
 
 BandIndex::BandIndex(std::vector<Band> bands) : bands_(std::move(bands)) {
