@@ -192,6 +192,10 @@ OPTIONS = [
     (["bench"], USAGE),
     (["plan", *SHAPE, "--ranks", "4", "--machine", "no-such-machine"], USAGE),
     (["plan", *SHAPE, "--ranks", "4", "--machine", "/dev/zero"], USAGE),
+    # Said before thousands of programs are built, which would take longer than a check may.
+    (["plan", *SHAPE, "--ranks", "4096", "--schedule", "ring", "--machine", "dgx-h100x8"], USAGE),
+    (["plan", *SHAPE, "--ranks", "1024", "--schedule", "auto", "--machine", "dgx-h100x8"], USAGE),
+    (["show", *SHAPE, "--ranks", "65536", "--schedule", "ring"], USAGE),
     (["plan", "--step", "llama-7b", "--paper", "distflashattn"], USAGE),
     (["plan", "--step", "--paper", "distflashattn", "--checkpoint", "layer"], USAGE),
     (["plan", "--step", "llama-7b", "--machine", "dgx-a100x2", "--seq", "64K", "--ranks", "16", "--schedule", "ring",

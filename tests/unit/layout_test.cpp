@@ -157,3 +157,19 @@ TEST_CASE("empty segments have no live tile") {
   CHECK(live == 9);
   CHECK(tiles.looks_ahead());
 }
+
+TEST_CASE("more tiles than can be planned are refused, named by ranks and layout") {
+  const Problem problem = problem_of(1 << 20, 1 << 20);
+  const auto refusal = [&](int ranks, LayoutKind layout) -> std::string {
+    try {
+      const Tiles tiles(shard(problem, ranks, {layout}));
+    } catch (const Error& error) {
+      CHECK(error.kind() == ErrorKind::usage);
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(refusal(2048, LayoutKind::block).empty());
+  CHECK(refusal(65536, LayoutKind::block).starts_with("65536 ranks make 65536 segments of queries and 65536 of keys"));
+  CHECK(refusal(1 << 14, LayoutKind::zigzag).find("zigzag layouts end at") != std::string::npos);
+}

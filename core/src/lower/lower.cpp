@@ -48,7 +48,8 @@ Lowering::Lowering(std::string name, std::shared_ptr<const Tiles> tiles, Table t
   s.tiles = std::move(tiles);
   s.table = std::move(table);
   s.values = ValueIndex(s.outline.sharding);
-  s.traffic = route(s.outline, collect_uses(*s.tiles, s.table, s.values), s.values, s.table.steps, routes);
+  s.traffic =
+      route(s.outline, collect_uses(s.outline.name, *s.tiles, s.table, s.values), s.values, s.table.steps, routes);
   s.index_messages();
 }
 Lowering::~Lowering() = default;

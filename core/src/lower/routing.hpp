@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "core/src/schedule/value_index.hpp"
@@ -25,7 +26,8 @@ struct Uses {
     return {all.data() + begin[value], begin[value + 1] - begin[value]};
   }
 };
-Uses collect_uses(const Tiles& tiles, const Table& table, const ValueIndex& values);
+/// Throws Error(usage) when the schedule `name` has more messages than memory for planning them.
+Uses collect_uses(const std::string& name, const Tiles& tiles, const Table& table, const ValueIndex& values);
 
 /// One value on its way. A result's contributor is its sender.
 struct Message {

@@ -1,5 +1,14 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+
 #include "core/src/lower/routing.hpp"
+#include "core/src/lower/usable_memory.hpp"
 #include "core/src/parallel.hpp"
+#include "distattn/error.hpp"
+#include "distattn/words.hpp"
 
 namespace distattn {
 namespace {
@@ -39,12 +48,39 @@ class RankUses {
   std::vector<std::uint32_t> position_;
 };
 
+/// What a message takes while a schedule is proved and simulated: itself, its two steps, their times.
+constexpr std::int64_t bytes_of_message = 400;
+
+/// Counts messages, one or more for each use, and refuses more than this process could keep.
+class MessageLimit {
+ public:
+  MessageLimit(const std::string& schedule, int ranks) : schedule_(schedule), ranks_(ranks) {}
+
+  void add(std::size_t messages) {
+    if ((count_ += static_cast<std::int64_t>(messages)) <= most_) return;
+    refuse(
+        fmt::format("{} on {} ranks has more than {} messages (each takes {} bytes to plan, and there are {}) choose "
+                    "fewer ranks, or a schedule that sends fewer, such as a mesh",
+                    schedule_, ranks_, most_, bytes_of_message, bytes_in_words(static_cast<double>(memory_bytes_))));
+  }
+
+ private:
+  const std::string& schedule_;
+  int ranks_;
+  std::int64_t memory_bytes_ = usable_memory_bytes();
+  std::int64_t most_ = std::min<std::int64_t>(INT32_MAX, memory_bytes_ / bytes_of_message);
+  std::atomic<std::int64_t> count_{0};
+};
+
 }  // namespace
 
-Uses collect_uses(const Tiles& tiles, const Table& table, const ValueIndex& values) {
+Uses collect_uses(const std::string& name, const Tiles& tiles, const Table& table, const ValueIndex& values) {
   std::vector<std::vector<Use>> by_rank(static_cast<std::size_t>(tiles.ranks()));
+  MessageLimit limit(name, tiles.ranks());
   for_each_rank(tiles.ranks(), [&](Rank rank) {
-    by_rank[static_cast<std::size_t>(rank)] = RankUses(tiles, values).collect(table, rank);
+    auto& uses = by_rank[static_cast<std::size_t>(rank)];
+    uses = RankUses(tiles, values).collect(table, rank);
+    limit.add(uses.size());
   });
   Uses uses;
   uses.begin.assign(values.size() + 1, 0);

@@ -11,6 +11,7 @@
 #include <tuple>
 
 #include "core/src/parallel.hpp"
+#include "core/src/planner/described.hpp"
 #include "core/src/tables/search_space.hpp"
 #include "distattn/error.hpp"
 #include "distattn/simulate.hpp"
@@ -54,6 +55,7 @@ class Search {
         memory_bytes_(std::min(limits.memory_bytes, machine.memory_of_rank(ranks))) {}
 
   std::vector<Choice> run() {
+    check_described(machine_, ranks_, problem_.dtype);
     try_all(trials_of(usual_recipes(problem_, ranks_, reasons_)));
     try_all(trials_of(other_meshes(problem_, ranks_, hopeful_layouts())));
     if (!limits_.ahead && 0 < limits_.node_size && limits_.node_size < ranks_) try_all(best_ahead());

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/src/parallel.hpp"
+#include "core/src/planner/described.hpp"
 
 namespace distattn {
 namespace {
@@ -19,19 +20,32 @@ std::int64_t far_bytes(const ProgramSketch& sketch, const Machine& machine) {
   return bytes;
 }
 
-}  // namespace
+/// What is left of a schedule when its programs and messages have been looked at: millions of them at a thousand ranks.
+struct Proved {
+  Outline outline;
+  VerifyReport report;
+  std::vector<ProgramSketch> sketches;
+};
 
-PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode, const Routes& routes,
-                   const Machine* machine, int threads) {
-  const Lowering lowering(recipe.name, tiles, recipe.table(tiles, routes.node_size), pass, mode, routes);
+Proved prove(const Lowering& lowering, const std::shared_ptr<const Tiles>& tiles, int block) {
   Verifier verifier(lowering.outline(), tiles);
   std::vector<ProgramSketch> sketches(static_cast<std::size_t>(tiles->ranks()));
-  const int block = machine != nullptr ? machine->tiles.block : 1;
   for_each_rank(tiles->ranks(), [&](Rank rank) {
     const RankProgram program = lowering.program(rank);
     verifier.add(rank, program);
     sketches[static_cast<std::size_t>(rank)] = sketch(lowering.outline(), *tiles, rank, program, block);
   });
+  return {lowering.outline(), verifier.finish(), std::move(sketches)};
+}
+
+}  // namespace
+
+PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode, const Routes& routes,
+                   const Machine* machine, int threads) {
+  if (machine != nullptr) check_described(*machine, tiles->ranks(), tiles->sharding().problem.dtype);
+  auto [outline, report, sketches] =
+      prove(Lowering(recipe.name, tiles, recipe.table(tiles, routes.node_size), pass, mode, routes), tiles,
+            machine != nullptr ? machine->tiles.block : 1);
   PassPlan plan;
   plan.schedule = recipe.name;
   plan.seq_q = tiles->sharding().problem.seq_q;
@@ -39,14 +53,14 @@ PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pas
   plan.ranks = tiles->ranks();
   plan.mode = mode;
   plan.routes = routes;
-  plan.report = verifier.finish();
+  plan.report = std::move(report);
   plan.idle_ideal = ideal_idle(sketches);
   if (machine != nullptr && machine->nodes > 1) {
     for (std::size_t rank = 0; rank < sketches.size(); ++rank) {
       plan.report.counts.bytes_far[rank] = far_bytes(sketches[rank], *machine);
     }
   }
-  if (machine != nullptr) plan.predicted_s = simulate(lowering.outline(), sketches, *machine, threads).seconds;
+  if (machine != nullptr) plan.predicted_s = simulate(outline, sketches, *machine, threads).seconds;
   return plan;
 }
 

@@ -6,6 +6,7 @@
 #include <array>
 
 #include "core/src/planner/cores.hpp"
+#include "core/src/planner/described.hpp"
 #include "core/src/planner/event_queue.hpp"
 #include "core/src/planner/network.hpp"
 #include "distattn/error.hpp"
@@ -47,7 +48,7 @@ class Simulation {
         begun_(first_.back(), false),
         next_in_lane_(first_.back(), none),
         heads_(ranks.size()),
-        copies_(network_.message_count(), NextCopy{0, 0, none}) {
+        copies_(machine_.cores > 0 ? network_.message_count() : 0, NextCopy{0, 0, none}) {
     for (std::size_t r = 0; r < ranks.size(); ++r) {
       open_.push_back(ranks[r].steps.size());
       line_up(r);
@@ -235,12 +236,17 @@ Machine with_divided_links(Machine machine) {
 
 }  // namespace
 
-Timeline simulate(const Outline& outline, std::span<const ProgramSketch> ranks, const Machine& machine, int threads) {
+void check_described(const Machine& machine, int ranks, DType dtype) {
   const bool shares_one_node = machine.cores > 0 && machine.nodes == 1;
-  if (!shares_one_node && ranks.size() > static_cast<std::size_t>(machine.ranks())) {
-    refuse(fmt::format("{} ranks do not fit machine '{}' (it has {}) choose fewer ranks or another machine",
-                       ranks.size(), machine.name, machine.ranks()));
+  if (!shares_one_node && ranks > machine.ranks()) {
+    refuse(fmt::format("{} ranks do not fit machine '{}' (it has {}) choose fewer ranks or another machine", ranks,
+                       machine.name, machine.ranks()));
   }
+  for (const Pass pass : {Pass::forward, Pass::backward}) machine.rates_of(dtype, pass);
+}
+
+Timeline simulate(const Outline& outline, std::span<const ProgramSketch> ranks, const Machine& machine, int threads) {
+  check_described(machine, static_cast<int>(ranks.size()), outline.sharding.problem.dtype);
   Timeline timeline = Simulation(outline, ranks, machine, threads).run();
   if (machine.far_owner == LinkOwner::rank || machine.nodes == 1 || machine.ranks_per_node == 1) return timeline;
   Timeline divided = Simulation(outline, ranks, with_divided_links(machine), threads).run();

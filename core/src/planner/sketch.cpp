@@ -12,6 +12,10 @@ class Sketcher {
   Sketcher(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block)
       : outline_(outline), tiles_(tiles), program_(program), block_(block) {
     sketch_.rank = rank;
+    bytes_.reserve(program.buffers.size());
+    for (const BufferDecl& buffer : program.buffers) {
+      bytes_.push_back(static_cast<std::int64_t>(message_bytes(outline, buffer.value, buffer.dtype)));
+    }
     const std::vector<bool> in_place =
         better_in_place(outline, program, [&](SegmentId query, SegmentId key) { return tiles.pairs(query, key); });
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
@@ -44,6 +48,10 @@ class Sketcher {
       out.after_end = static_cast<std::uint32_t>(sketch_.after.size());
       sketch_.steps.push_back(out);
     }
+    sketch_.works.shrink_to_fit();
+    sketch_.sends.shrink_to_fit();
+    sketch_.receives.shrink_to_fit();
+    sketch_.after.shrink_to_fit();
     return std::move(sketch_);
   }
 
@@ -58,9 +66,7 @@ class Sketcher {
   }
 
   const BufferDecl& decl(BufferId buffer) const { return program_.buffers[index(buffer)]; }
-  std::int64_t bytes(BufferId buffer) const {
-    return static_cast<std::int64_t>(message_bytes(outline_, decl(buffer).value, decl(buffer).dtype));
-  }
+  std::int64_t bytes(BufferId buffer) const { return bytes_[index(buffer)]; }
 
   void add(const Send& op) {
     if (sketch_.sends.size() == first_send_ || sketch_.sends.back().peer != op.to) sketch_.sends.push_back({0, op.to});
@@ -131,6 +137,7 @@ class Sketcher {
   const Tiles& tiles_;
   const RankProgram& program_;
   const int block_;
+  std::vector<std::int64_t> bytes_;  // by buffer, which thousands of tiles touch
   ProgramSketch sketch_;
   ProgramSketch::Step* step_ = nullptr;
   std::size_t first_work_ = 0, first_send_ = 0, first_receive_ = 0;

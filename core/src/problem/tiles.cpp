@@ -1,7 +1,11 @@
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
+#include "core/src/parallel.hpp"
 #include "core/src/problem/residue_pairs.hpp"
+#include "distattn/error.hpp"
 #include "distattn/layout.hpp"
 
 namespace distattn {
@@ -17,41 +21,47 @@ std::vector<std::vector<SegmentId>> by_owner(std::span<const Segment> segments, 
   return out;
 }
 
-/// One bit a tile, rows of queries.
-class LiveBits {
- public:
-  explicit LiveBits(std::size_t tiles) : bits_((tiles + 63) / 64) {}
-  void push(bool live) {
-    bits_[next_ / 64] |= std::uint64_t{live} << (next_ % 64);
-    ++next_;
-  }
-  std::vector<std::uint64_t> take() { return std::move(bits_); }
+/// Tiles are looked at one by one when a sharding is made, and many of them in every step of planning.
+constexpr std::size_t most_tiles = std::size_t{1} << 28;
 
- private:
-  std::vector<std::uint64_t> bits_;
-  std::size_t next_ = 0;
-};
+Sharding within_reach(Sharding sharding) {
+  const std::size_t queries = sharding.queries.size(), keys = sharding.keys.size();
+  if (queries == 0 || keys <= most_tiles / queries) return sharding;
+  refuse(
+      fmt::format("{} ranks make {} segments of queries and {} of keys ({} layouts end at {} pairs of them) choose "
+                  "fewer ranks",
+                  sharding.ranks, queries, keys, name_of(sharding.layout.kind), most_tiles));
+}
 
-/// From the tiles' pairs where they are counted; else the bands that reach a row are looked up once for the row.
+/// One bit a tile, rows of queries. From the tiles' pairs where they are counted; else the bands that reach a row are
+/// looked up once for the row.
 std::vector<std::uint64_t> live_bits(const Sharding& sharding, const BandIndex& mask,
                                      const std::vector<std::int64_t>& pairs) {
-  LiveBits bits(sharding.queries.size() * sharding.keys.size());
-  for (const std::int64_t count : pairs) bits.push(count > 0);
-  if (!pairs.empty()) return bits.take();
-  for (const Segment& query : sharding.queries) {
-    const std::span<const Band> bands = mask.reaching(query.run);
-    for (const Segment& key : sharding.keys) {
-      bits.push(
-          std::any_of(bands.begin(), bands.end(), [&](const Band& band) { return touches(band, query.run, key.run); }));
+  constexpr std::size_t word_bits = 64;
+  const std::size_t rows = sharding.queries.size(), keys = sharding.keys.size();
+  std::vector<std::uint64_t> bits((rows * keys + word_bits - 1) / word_bits);
+  const auto mark = [&](std::size_t i) {
+    const Run& query = sharding.queries[i].run;
+    const std::span<const Band> bands = mask.reaching(query);
+    for (std::size_t j = 0; j < keys; ++j) {
+      const std::size_t tile = i * keys + j;
+      const auto reaches = [&](const Band& band) { return touches(band, query, sharding.keys[j].run); };
+      const bool live = pairs.empty() ? std::any_of(bands.begin(), bands.end(), reaches) : pairs[tile] > 0;
+      bits[tile / word_bits] |= std::uint64_t{live} << (tile % word_bits);
     }
-  }
-  return bits.take();
+  };
+  // As many rows as a word has bits end with a word, so that no two threads write to one.
+  for_each_in_parallel(static_cast<int>((rows + word_bits - 1) / word_bits), 1, [&](int group) {
+    const std::size_t begin = static_cast<std::size_t>(group) * word_bits, end = std::min(rows, begin + word_bits);
+    for (std::size_t i = begin; i < end; ++i) mark(i);
+  });
+  return bits;
 }
 
 }  // namespace
 
 Tiles::Tiles(Sharding sharding)
-    : sharding_(std::move(sharding)),
+    : sharding_(within_reach(std::move(sharding))),
       mask_(bands_of(sharding_.problem.mask)),
       queries_of_(by_owner(sharding_.queries, sharding_.ranks)),
       keys_of_(by_owner(sharding_.keys, sharding_.ranks)),
