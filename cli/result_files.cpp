@@ -111,6 +111,14 @@ bool make_folder(const std::filesystem::path& path) {
 
 }  // namespace
 
+std::vector<std::filesystem::path> result_paths(const std::filesystem::path& folder, Passes passes) {
+  std::vector<std::filesystem::path> paths;
+  for (std::size_t file = 0; file < (passes == Passes::both ? names.size() : 2); ++file) {
+    paths.push_back(folder / names[file]);
+  }
+  return paths;
+}
+
 ResultFiles::Folder::Folder(std::filesystem::path folder, bool was_made)
     : path(std::move(folder)), is_new(was_made), removal([name = path.string(), was_made] {
         if (was_made) ::rmdir(name.c_str());
@@ -121,36 +129,30 @@ ResultFiles::Folder::~Folder() {
 }
 
 ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, Passes passes)
-    : world_(world) {
+    : world_(world), paths_(result_paths(folder, passes)) {
   const bool makes = world.first() == 0;
   struct {
     int maker;
     bool is_new;
   } what{::getpid(), false};
-  const std::size_t files = passes == Passes::both ? names.size() : 2;
-  const auto path = [&](std::size_t file) { return folder / names[file]; };
   if (makes) {
     what.is_new = make_folder(folder);
     folder_.emplace(folder, what.is_new);
-    for (std::size_t file = 0; file < files; ++file) writers_.emplace_back(path(file), file_shape(file, inputs));
+    for (std::size_t file = 0; file < paths_.size(); ++file) {
+      writers_.emplace_back(paths_[file], file_shape(file, inputs));
+    }
   }
   const std::string told = world.of_first({reinterpret_cast<const char*>(&what), sizeof what});
   if (makes) return;
   DISTATTN_EXPECT(told.size() == sizeof what);
   std::memcpy(&what, told.data(), sizeof what);
   folder_.emplace(folder, what.is_new);
-  for (std::size_t file = 0; file < files; ++file) {
-    writers_.push_back(NpyWriter::join(path(file), file_shape(file, inputs), what.maker));
+  for (std::size_t file = 0; file < paths_.size(); ++file) {
+    writers_.push_back(NpyWriter::join(paths_[file], file_shape(file, inputs), what.maker));
   }
 }
 
 ResultFiles::~ResultFiles() = default;
-
-std::vector<std::filesystem::path> ResultFiles::paths() const {
-  std::vector<std::filesystem::path> paths;
-  for (std::size_t file = 0; file < writers_.size(); ++file) paths.push_back(folder_->path / names[file]);
-  return paths;
-}
 
 void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors>& here) {
   const Problem& problem = sharding.problem;

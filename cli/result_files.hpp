@@ -13,6 +13,9 @@
 
 namespace distattn::cli {
 
+/// Where the results of `passes` go: o.npy, lse.npy and with the backward pass dq.npy, dk.npy, dv.npy.
+std::vector<std::filesystem::path> result_paths(const std::filesystem::path& folder, Passes passes);
+
 /// o.npy, lse.npy and with the backward pass dq.npy, dk.npy, dv.npy: float32, in the input's rank, whole and in the
 /// original order.
 class ResultFiles {
@@ -26,7 +29,7 @@ class ResultFiles {
   ResultFiles& operator=(const ResultFiles&) = delete;
 
   /// The files that are there after commit().
-  std::vector<std::filesystem::path> paths() const;
+  const std::vector<std::filesystem::path>& paths() const { return paths_; }
   /// Writes what the ranks of this process hold; when all have, the files get their names. Collective.
   void commit(const Sharding& sharding, const std::vector<RankTensors>& here);
 
@@ -41,6 +44,7 @@ class ResultFiles {
   };
 
   World& world_;
+  std::vector<std::filesystem::path> paths_;
   std::optional<Folder> folder_;  // before the writers: removed after their files
   std::vector<NpyWriter> writers_;
 };

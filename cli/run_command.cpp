@@ -9,6 +9,7 @@
 #include "input_options.hpp"
 #include "launch_options.hpp"
 #include "option.hpp"
+#include "overwriting.hpp"
 #include "ranks.hpp"
 #include "result_files.hpp"
 #include "run_report.hpp"
@@ -103,10 +104,24 @@ Job program_job(World& world, const RunCommandOptions& options, Prepared prepare
   return {std::move(inputs), std::move(prepared), chosen};
 }
 
+/// Refuses results in place of what the command reads.
+void check_places(const RunCommandOptions& options, Passes passes) {
+  std::vector<std::filesystem::path> read = {options.input.tensors, options.program,
+                                             options.schedule.machine.value_or("")};
+  if (options.problem.mask.is_file()) read.emplace_back(options.problem.mask.mask);
+  for (const auto& [name, path] : options.input.arrays) read.emplace_back(path);
+  std::vector<std::filesystem::path> written = {options.svg, options.trace};
+  if (!options.out.empty()) {
+    for (auto& path : result_paths(options.out, passes)) written.push_back(std::move(path));
+  }
+  refuse_overwriting(read, written);
+}
+
 Outcome run(World& world, const RunCommandOptions& options, const std::optional<Prepared>& program) {
   agree_on_command(world, command_text(options));
   const auto [inputs, prepared, chosen] = program ? program_job(world, options, *program) : named_job(world, options);
   const Passes passes = passes_of(*prepared.plan);
+  check_places(options, passes);
   const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
   const Machine machine = machine_of(options.schedule);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);

@@ -193,8 +193,8 @@ OPTIONS = [
     (["plan", *SHAPE, "--ranks", "4", "--machine", "no-such-machine"], USAGE),
     (["plan", *SHAPE, "--ranks", "4", "--machine", "/dev/zero"], USAGE),
     # Said before thousands of programs are built, which would take longer than a check may.
-    (["plan", *SHAPE, "--ranks", "4096", "--schedule", "ring", "--machine", "dgx-h100x8"], USAGE),
-    (["plan", *SHAPE, "--ranks", "1024", "--schedule", "auto", "--machine", "dgx-h100x8"], USAGE),
+    (["plan", "--seq", "1M", *SHAPE[2:], "--ranks", "4096", "--schedule", "ring", "--machine", "dgx-h100x8"], USAGE),
+    (["plan", "--seq", "1M", *SHAPE[2:], "--ranks", "1024", "--schedule", "auto", "--machine", "dgx-h100x8"], USAGE),
     (["show", *SHAPE, "--ranks", "65536", "--schedule", "ring"], USAGE),
     (["plan", "--step", "llama-7b", "--paper", "distflashattn"], USAGE),
     (["plan", "--step", "--paper", "distflashattn", "--checkpoint", "layer"], USAGE),
@@ -282,6 +282,16 @@ def main():
             checker.check([*RUN, option, name], ENVIRONMENT, folder, f"{name}, which cannot be used here")
         good = os.path.join(folder, "good.npy")
         npy(good)
+        with open(os.path.join(folder, "o.npy"), "wb") as file, open(good, "rb") as array:
+            file.write(array.read())
+        with open(os.path.join(folder, "seen.json"), "w") as file:
+            file.write('[{"q":[0,4],"k":[0,4],"diff":[0,null]}]')
+        os.symlink("good.npy", os.path.join(folder, "link.svg"))
+        arrays = ["run", "--q", "o.npy", "--k", "good.npy", "--v", "good.npy", "--mask", "seen.json"]
+        for places, read in ((["--out", "."], "o.npy"), (["--svg", "./good.npy"], "good.npy"),
+                             (["--trace", "link.svg"], "good.npy"), (["--svg", "seen.json"], "seen.json")):
+            checker.check([*arrays, *places], USAGE, folder, "results in place of input",
+                          says=f"would be overwritten (it is read as {read})")
         bad = os.path.join(folder, "bad.npy")
         for name, write in bad_npy().items():
             write(bad)
