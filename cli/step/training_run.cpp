@@ -52,13 +52,14 @@ double rank_bytes(const TrainingRun& run) {
     const auto& bytes = run.plan->counts(pass).memory_bytes;
     return static_cast<double>(*std::max_element(bytes.begin(), bytes.end()));
   };
-  return state_bytes_per_parameter * parameter_count(run.shape) + rank_activations(run).compute +
+  const ActivationBytes activations = rank_activations(run);
+  return state_bytes_per_parameter * parameter_count(run.shape) + activations.compute + activations.host +
          fullest(Pass::forward) + fullest(Pass::backward);
 }
 
 double node_bytes(const TrainingRun& run, int ranks) {
   const double exact = run.verify == Verify::yes ? unsharded_bytes(run) : 0;
-  return ranks * (rank_bytes(run) + rank_activations(run).host) + exact;
+  return ranks * rank_bytes(run) + exact;
 }
 
 void run_training(World& world, const TrainingRun& run, const TokenSource& tokens, const StepSink& on_step) {

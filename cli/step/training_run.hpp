@@ -31,9 +31,10 @@ struct TrainingRun {
   Verify verify = Verify::no;
 };
 
-/// Bytes of the rank that needs most: weights, gradients and moments, activations, attention buffers.
+/// Bytes of the rank that needs most: weights, gradients and moments, activations, attention buffers. The layers are
+/// computed in host memory, so that what is kept there counts.
 double rank_bytes(const TrainingRun& run);
-/// Bytes of `ranks` ranks on one node, with what they keep in host memory and what the exact step needs.
+/// Bytes of `ranks` ranks on one node, with what the exact step needs.
 double node_bytes(const TrainingRun& run, int ranks);
 
 /// A step's report and, where it was verified, its gradients' error.

@@ -68,6 +68,14 @@ def learnt():
     assert sum(f["loss"] for f in run[-5:]) < sum(f["loss"] for f in run[:5]) * 2 / 3
 
 
+def host_memory():
+    """Layers are computed in host memory: what a policy keeps there is not somewhere else."""
+    setting = ["--seq", "1024", "--ranks", "2", "--schedule", "ring", "--checkpoint"]
+    kept, offloaded = (float(step(*setting, policy, "--memory", "1K").stderr.split("needs ")[1].split(" MiB")[0])
+                       for policy in ("attention-output", "attention-output-host"))
+    assert offloaded >= kept > 1, (kept, offloaded)
+
+
 def errors():
     refused(2, "heads 5 do not divide hidden 64", "--seq", "16", model=["--hidden", "64", "--heads", "5"])
     refused(2, "checkpoint policy 'all' is not known", "--seq", "16", "--checkpoint", "all")
@@ -155,6 +163,6 @@ def predicted():
             assert row[field] == run[field], (policy, field, row[field], run[field])
 
 
-for check in (predicted, policies, verified, found_wrong, learnt, errors, too_large):
+for check in (predicted, policies, verified, found_wrong, learnt, host_memory, errors, too_large):
     check()
     print(check.__name__, "fine")
