@@ -124,7 +124,7 @@ Outcome run_plan(const PlanOptions& options) {
   note_skipped(skipped);
   for (const AutoChoice& choice : choices) note_choice(choice);
   std::vector<std::int64_t> needed;
-  for (const PlanRow& row : rows) needed.push_back(largest(row.plan.report.counts.memory_bytes));
+  for (const PlanRow& row : rows) needed.push_back(row.memory_bytes);
   note_memory(needed, machine);
   if (options.json) {
     Json array = Json::array();

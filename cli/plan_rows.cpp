@@ -49,14 +49,23 @@ class Planner {
     rows_.choices.push_back(std::move(choice));
   }
 
-  /// Both passes of one schedule, or the reason why it does not apply.
+  /// All passes of one schedule, or the reason why it does not apply or fit --memory.
   void add(const std::string& name, const Routes& routes, bool automatic) {
     auto planned = plan_schedule(name, problem_, ranks_, passes(), request_.schedule.mode, routes, machine_);
     if (auto* reason = std::get_if<std::string>(&planned)) {
       rows_.skipped.push_back({name, std::move(*reason), ranks_});
       return;
     }
-    for (PassPlan& plan : std::get<std::vector<PassPlan>>(planned)) rows_.rows.push_back({std::move(plan), automatic});
+    auto& plans = std::get<std::vector<PassPlan>>(planned);
+    std::int64_t needed = 0;
+    for (const PassPlan& plan : plans) needed += largest(plan.report.counts.memory_bytes);
+    if (request_.schedule.memory_bytes && needed > *request_.schedule.memory_bytes) {
+      const char* const what = plans.size() > 1 ? "both passes need" : "forward needs";
+      rows_.skipped.push_back({plans.front().schedule,
+                               fmt::format("{} {} a rank", what, bytes_in_words(static_cast<double>(needed))), ranks_});
+      return;
+    }
+    for (PassPlan& plan : plans) rows_.rows.push_back({std::move(plan), automatic, needed});
   }
 
   const PlanRequest& request_;
@@ -73,19 +82,6 @@ bool better(const PlanRow& a, const PlanRow& b) {
                       mean(counts.bytes_sent), row.plan.schedule, row.plan.routes.node_size);
   };
   return key(a) < key(b);
-}
-
-/// Moves what needs more than --memory to the skipped.
-void drop_large(PlanRows& rows, const ScheduleOptions& options) {
-  if (!options.memory_bytes) return;
-  std::erase_if(rows.rows, [&](const PlanRow& row) {
-    const std::int64_t needed = largest(row.plan.report.counts.memory_bytes);
-    if (needed <= *options.memory_bytes) return false;
-    const std::string reason =
-        fmt::format("{} needs {} a rank", name_of(row.plan.pass), bytes_in_words(static_cast<double>(needed)));
-    rows.skipped.push_back({row.plan.schedule, reason, row.plan.ranks});
-    return true;
-  });
 }
 
 /// Straight routes know no nodes: only a machine can have them.
@@ -115,7 +111,6 @@ PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
       Planner(request, machine, problem, static_cast<int>(ranks), rows).plan();
     }
   }
-  drop_large(rows, request.schedule);
   if (rows.rows.empty()) {
     refuse_all("no schedule is left to plan", rows.skipped, "choose another schedule, other ranks or more memory");
   }

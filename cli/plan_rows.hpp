@@ -1,6 +1,7 @@
 #pragma once
 /// The rows of `plan`: schedules × shapes × ranks × routes, planned, proved and predicted.
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -30,7 +31,8 @@ struct AutoChoice {
 
 struct PlanRow {
   PassPlan plan;
-  bool automatic = false;  ///< auto chose it
+  bool automatic = false;         ///< auto chose it
+  std::int64_t memory_bytes = 0;  ///< of a rank, for all passes that were asked for: a run holds their buffers together
 };
 
 /// A schedule that does not apply, or that needs too much memory, and why.

@@ -59,7 +59,8 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
             "Ranks of a node, consecutive (default: those of --machine, else one node)", "SIZE");
   add_value(app, "--ahead", options.ahead, parse_ahead, "Steps by which messages between nodes are posted early",
             "SIZE");
-  add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes that a rank's buffers may take", "BYTES");
+  add_value(app, "--memory", options.memory_bytes, parse_size,
+            "Most bytes that a rank's buffers may take, all passes together", "BYTES");
 }
 
 void add_machine_option(CLI::App& app, ScheduleOptions& options) {
