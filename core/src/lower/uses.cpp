@@ -49,7 +49,7 @@ class RankUses {
 };
 
 /// What a message takes while a schedule is proved and simulated: itself, its two steps, their times.
-constexpr std::int64_t bytes_of_message = 400;
+constexpr std::int64_t bytes_of_message = 440;
 
 /// Counts messages, one or more for each use, and refuses more than this process could keep.
 class MessageLimit {
