@@ -55,7 +55,7 @@ struct Distance {
   double norm() const { return std::sqrt(reference_squares); }
   /// Where reference and what cancels in it are zero everywhere, the error itself.
   double relative(double cancelling = 0) const {
-    const double size = std::max(norm(), cancelling / 4);
+    const double size = std::max(norm(), cancelling / 2);
     return std::sqrt(squares) / (size > 0 ? size : 1.0);
   }
 };

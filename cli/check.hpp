@@ -13,8 +13,8 @@
 namespace distattn::cli {
 
 /// Relative L2 errors over the whole tensor; lse: the largest absolute one. The gradients' are 0 without backward.
-/// dS = P ∘ (dP − delta) rounds as its terms do, however little is left of them: where over two bits cancel in dq or
-/// dk, the error is relative to a quarter of what does.
+/// dS = P ∘ (dP − delta) rounds as its terms do, however little is left of them: where more than half cancels in dq or
+/// dk, the error is relative to half of what does.
 struct Errors {
   double o = 0, lse = 0, dq = 0, dk = 0, dv = 0;
   double tolerance = 0;
