@@ -5,6 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
@@ -105,8 +107,20 @@ class TextWriter {
 /// The same at once.
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-/// Removes every temporary file of this process's writers: for one that ends without unwinding (a signal).
+/// Removes every temporary file of this process, of writers and others: for one that ends without unwinding (a signal).
 void discard_partial_files() noexcept;
+
+/// What discard_partial_files() calls too, until this is destroyed. It may be called by any thread, and must not throw.
+class Discardable {
+ public:
+  explicit Discardable(std::function<void()> remove);
+  ~Discardable();
+  Discardable(const Discardable&) = delete;
+  Discardable& operator=(const Discardable&) = delete;
+
+ private:
+  std::list<std::function<void()>>::iterator place_;
+};
 
 }  // namespace distattn
 #pragma GCC visibility pop

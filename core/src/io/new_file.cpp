@@ -7,11 +7,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
@@ -22,9 +22,8 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const fs::path& path, const char* why) {
-  throw Error(
-      ErrorKind::environment,
-      fmt::format("cannot write {} ({}) choose a folder with room that you may write to", path.string(), why));
+  throw Error(ErrorKind::environment,
+              fmt::format("cannot write {} ({}) choose a folder with room that you may write to", path.string(), why));
 }
 
 [[noreturn]] void fail(const fs::path& path, int error) { fail(path, std::strerror(error)); }
@@ -62,23 +61,13 @@ void write_stream(int fd, std::string_view text, const fs::path& path) {
   }
 }
 
-/// Temporary files of this process, for discard_partial_files().
-struct Partials {
+struct Discards {
   std::mutex mutex;
-  std::vector<std::string> paths;
-
-  void add(const fs::path& path) {
-    const std::lock_guard lock(mutex);
-    paths.push_back(path.string());
-  }
-  void remove(const fs::path& path) {
-    const std::lock_guard lock(mutex);
-    std::erase(paths, path.string());
-  }
+  std::list<std::function<void()>> list;
 };
 
-Partials& partials() {
-  static Partials instance;
+Discards& discards() {
+  static Discards instance;
   return instance;
 }
 
@@ -100,14 +89,13 @@ void NewFile::open(int maker, int flags) {
   fd_ = ::open(partial.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
   if (fd_ < 0) fail(path_, errno);
   partial_ = partial;
-  partials().add(partial_);
+  discardable_.emplace([partial] { ::unlink(partial.c_str()); });
 }
 
 NewFile::~NewFile() {
   if (fd_ >= 0) ::close(fd_);
   if (partial_.empty()) return;
   ::unlink(partial_.c_str());
-  partials().remove(partial_);
 }
 
 void NewFile::resize(std::size_t bytes) {
@@ -134,7 +122,7 @@ void NewFile::commit() {
   if (::fsync(fd_) != 0 && errno != EINVAL) fail(path_, errno);
   if (::close(std::exchange(fd_, -1)) != 0) fail(path_, errno);
   if (!joined_ && ::rename(partial_.c_str(), path_.c_str()) != 0) fail(path_, errno);
-  partials().remove(partial_);
+  discardable_.reset();
   partial_.clear();
 }
 
@@ -176,8 +164,18 @@ void TextWriter::commit(std::string_view text) {
 void write_file(const fs::path& path, std::string_view text) { TextWriter(path).commit(text); }
 
 void discard_partial_files() noexcept {
-  const std::lock_guard lock(partials().mutex);
-  for (const std::string& path : partials().paths) ::unlink(path.c_str());
+  const std::lock_guard lock(discards().mutex);
+  for (const auto& remove : discards().list) remove();
+}
+
+Discardable::Discardable(std::function<void()> remove) {
+  const std::lock_guard lock(discards().mutex);
+  place_ = discards().list.insert(discards().list.end(), std::move(remove));
+}
+
+Discardable::~Discardable() {
+  const std::lock_guard lock(discards().mutex);
+  discards().list.erase(place_);
 }
 
 }  // namespace distattn

@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <optional>
+
+#include "distattn/io.hpp"
 
 namespace distattn {
 
@@ -28,6 +31,7 @@ class NewFile {
   void open(int maker, int flags);
 
   std::filesystem::path path_, partial_;
+  std::optional<Discardable> discardable_;
   int fd_ = -1;
   bool joined_ = false;
 };
