@@ -31,7 +31,10 @@ constexpr Entry variables[] = {
     {"DISTATTN_ADDRESS", "Where other nodes reach rank 0 (default: as the launcher says, else its own addresses)"},
     {"DISTATTN_PORT", "The port on which rank 0 listens (default: any, or next to the launcher's)"},
     {"DISTATTN_RANK", "This process's rank, where ranks meet at a file (default: in the order in which they come)"},
-    {"DISTATTN_TOKEN", "What ranks show each other to be of one run (default: drawn, or the launcher's job)"},
+    {"DISTATTN_TOKEN",
+     "What ranks show each other to be of one run (default: drawn, or the launcher's job); runs that are started by "
+     "hand "
+     "and meet at one port of a machine at a time need one each"},
     {"NO_COLOR", "No colours on a terminal; elsewhere there are none"},
     {"XDG_CACHE_HOME", "distattn/machine.json in it is what bench --calibrate stored (default: ~/.cache)"}};
 

@@ -11,7 +11,7 @@ Clock::time_point after_seconds(double seconds) {
 }
 
 Listening listen_for_ranks(bool one_node, const Variables& variables) {
-  const int port = number_in(variables, "DISTATTN_PORT").value_or(0);
+  const int port = own_port(variables).value_or(0);
   auto socket = listen_on(port, one_node ? Reach::this_machine : Reach::any);
   if (!socket) {
     throw Error(ErrorKind::environment,
@@ -21,6 +21,10 @@ Listening listen_for_ranks(bool one_node, const Variables& variables) {
   const std::vector<std::string> hosts = one_node ? std::vector<std::string>{"127.0.0.1"}
                                          : own    ? std::vector<std::string>{*own}
                                                   : own_addresses();
+  if (hosts.empty()) {
+    throw Error(ErrorKind::environment,
+                "rank 0 has no address at which other machines reach it (no network is up) set DISTATTN_ADDRESS");
+  }
   Listening listening{std::move(*socket), {}};
   for (const std::string& host : hosts) listening.endpoints.push_back({host, port_of(listening.socket)});
   return listening;

@@ -36,7 +36,9 @@ std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const
   const Place place = file.wait_for_all(all_come_by);
   const auto announced_by = after_seconds(timeout_s);
   if (place.rank != 0) {
-    const auto look = [&] { return Whereabouts{file.announced(announced_by), file.token()}; };
+    const auto look = [&] {
+      return Whereabouts{file.announced(announced_by), file.token(), "it has not said where in " + path};
+    };
     return std::make_unique<ProcessBootstrap>("file", place, look, timeout_s);
   }
 
@@ -45,7 +47,14 @@ std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const
     MeetingFile& file;
     ~Remover() { file.remove(); }
   } const remover{file};
-  const Listening listening = listen_for_ranks(file.one_node(), variables);
+  const Listening listening = [&] {
+    try {
+      return listen_for_ranks(file.one_node(), variables);
+    } catch (const Error& error) {
+      file.give_up(error, announced_by);
+      throw;
+    }
+  }();
   file.announce(listening.endpoints, announced_by);
   return std::make_unique<ProcessBootstrap>("file", place, listening.socket, file.token(), timeout_s);
 }

@@ -17,6 +17,8 @@ using Variables = std::function<std::optional<std::string>(const std::string& na
 std::optional<std::string> process_variable(const std::string& name);
 /// A variable that is a number ≥ 0; nothing if it is not set. Throws Error(environment) for anything else.
 std::optional<int> number_in(const Variables& variables, const std::string& name);
+/// DISTATTN_PORT, if it is set. Throws Error(environment) unless it is a port, or 0.
+std::optional<int> own_port(const Variables& variables);
 
 /// What a launcher's variables say.
 struct Surroundings {
@@ -25,6 +27,7 @@ struct Surroundings {
   std::string host;                  ///< of rank 0
   std::vector<int> ports;            ///< where rank 0 listens: the first of them that is free
   std::optional<std::string> token;  ///< nothing: a file of this user, which all ranks on one node can read
+  std::string start;                 ///< tells this run's file from those of others at the same port; empty: unknown
   bool one_node() const { return place.local_size == place.size; }
 };
 
@@ -32,6 +35,10 @@ struct Surroundings {
 /// is wrong, or missing.
 std::optional<Surroundings> torchrun_surroundings(const Variables& variables);
 std::optional<Surroundings> slurm_surroundings(const Variables& variables);
+
+/// Throws Error(usage) unless `asked` ranks, 0 for any number, are those that were started. To be called before ranks
+/// meet, so that all say the same.
+void check_size(int asked, const std::string& launcher, int started);
 
 /// Over a port that all ranks know.
 std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double timeout_s);

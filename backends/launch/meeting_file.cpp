@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <numeric>
 #include <sstream>
 #include <utility>
@@ -22,11 +23,34 @@ namespace distattn::backends::launch {
 namespace {
 
 constexpr auto longest_pause = std::chrono::milliseconds(50);
+constexpr const char* timed_out = "timeout";
+constexpr const char* unknown = "unknown";
+
+/// When a process of this namespace began, in the system's clock ticks. Nothing if it has ended, whether or not its
+/// parent has noticed.
+std::optional<std::string> birth_of(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(file, text);
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) {
+    return ::kill(pid, 0) != 0 && errno == ESRCH ? std::nullopt : std::optional<std::string>(unknown);
+  }
+  std::istringstream words(text.substr(name_end + 1));
+  std::string state, word;
+  words >> state;
+  if (state == "Z" || state == "X") return std::nullopt;
+  constexpr int between = 18;  // fields of proc(5): state is the third, starttime the twenty-second
+  for (int i = 0; i <= between; ++i) words >> word;
+  return word;
+}
 
 /// A process that cannot be seen from here is not known to be gone: containers that share a network have pids of their
 /// own.
 bool gone(const MeetingFile::Claim& claim) {
-  return claim.node == node_identity() && claim.pids == pid_namespace() && ::kill(claim.pid, 0) != 0 && errno == ESRCH;
+  if (claim.node != node_identity() || claim.pids != pid_namespace()) return false;
+  const auto born = birth_of(claim.pid);
+  return !born || (*born != claim.born && *born != unknown && claim.born != unknown);
 }
 
 [[noreturn]] void fail_on(const std::string& path, const char* what) {
@@ -83,6 +107,7 @@ MeetingFile::MeetingFile(std::string path, int size, std::optional<Rank> wish, C
 MeetingFile::MeetingFile(std::string path, int size) : path_(std::move(path)), size_(size) {}
 
 MeetingFile::~MeetingFile() {
+  name_.reset();
   if (fd_ >= 0) ::close(fd_);
 }
 
@@ -90,6 +115,11 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point de
   const Lock lock(fd_, path_, deadline);
   if (!same_file(fd_, path_)) return false;
   read();
+  if (failure_) {  // and whoever is to take the name away has not come to that
+    remove();
+    if (same_file(fd_, path_)) throw Error(*failure_);
+    return false;
+  }
   if (token_.empty() || all_gone()) begin(size);
   if (size_ != size) {
     refuse(fmt::format("{} is of a run of {} ranks (this one was started for {}) start all ranks alike", path_, size_,
@@ -106,8 +136,9 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point de
     refuse(fmt::format("rank {} has already come (two processes have DISTATTN_RANK={}) start each once", *wish, *wish));
   }
   own_ = claims_.size();
-  append(fmt::format("claim {} {} {} {}\n", wish ? std::to_string(*wish) : "-", node_identity(), pid_namespace(),
-                     ::getpid()));
+  append(fmt::format("claim {} {} {} {} {}\n", wish ? std::to_string(*wish) : "-", node_identity(), pid_namespace(),
+                     ::getpid(), birth_of(::getpid()).value_or(unknown)));
+  name_.emplace([this] { remove(); });
   return true;
 }
 
@@ -139,6 +170,7 @@ void MeetingFile::read() {
 
   claims_.clear();
   endpoints_.clear();
+  failure_.reset();
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     std::istringstream words(line);
@@ -149,14 +181,16 @@ void MeetingFile::read() {
     } else if (kind == "claim") {
       Claim claim;
       std::string wish;
-      words >> wish >> claim.node >> claim.pids >> claim.pid;
+      words >> wish >> claim.node >> claim.pids >> claim.pid >> claim.born;
       if (wish != "-") claim.wish = std::atoi(wish.c_str());
       claims_.push_back(claim);
     } else if (kind == "listen") {
       Endpoint endpoint;
       while (words >> endpoint.host >> endpoint.port) endpoints_.push_back(endpoint);
     } else if (kind == "failed") {
-      failure_ = line.substr(kind.size() + 1);
+      std::string how, why;
+      std::getline(words >> how >> std::ws, why);
+      failure_.emplace(how == timed_out ? ErrorKind::timeout : ErrorKind::peer, why);
     } else {
       refuse(fmt::format("{} is no meeting point of ranks (\"{}\" stands in it) name another file", path_,
                          line.substr(0, 40)));
@@ -164,29 +198,32 @@ void MeetingFile::read() {
   }
 }
 
+/// With the file locked: ends the meeting for all, and takes the name away before another run can come to it.
+void MeetingFile::fail(const Error& failure) {
+  append(fmt::format("failed {} {}\n", failure.kind() == ErrorKind::timeout ? timed_out : "peer", failure.what()));
+  remove();
+  throw Error(failure);
+}
+
+void MeetingFile::fail_for_want_of(const Claim& lost) {
+  const auto rank = lost.wish ? fmt::format("rank {}", *lost.wish) : "a rank";
+  fail({ErrorKind::peer,
+        fmt::format("{} is gone (process {} ended before the run began) look at its own output", rank, lost.pid)});
+}
+
 Place MeetingFile::wait_for_all(Clock::time_point deadline) {
   for (Patience patience(longest_pause);; patience.pause()) {
-    std::optional<Error> failure;
-    {
-      const Lock lock(fd_, path_, deadline);
-      read();
-      if (failure_) throw Error(ErrorKind::peer, *failure_);
-      if (claims_.size() == static_cast<std::size_t>(size_)) break;
-      const auto lost = std::find_if(claims_.begin(), claims_.end(), gone);
-      if (lost != claims_.end()) {
-        failure = Error(ErrorKind::peer,
-                        fmt::format("{} is gone (process {} ended before the run began) look at its own output",
-                                    lost->wish ? fmt::format("rank {}", *lost->wish) : "a rank", lost->pid));
-      } else if (Clock::now() >= deadline) {
-        failure = Error(ErrorKind::timeout, fmt::format("{} did not come to {} (waited for the timeout) start all {} "
-                                                        "ranks, or give a longer timeout",
-                                                        missing(), path_, size_));
-      }
-      if (failure) append(fmt::format("failed {}\n", failure->what()));
-    }
-    if (failure) {
-      remove();
-      throw *failure;
+    const Lock lock(fd_, path_, deadline);
+    read();
+    if (failure_) throw Error(*failure_);
+    if (claims_.size() == static_cast<std::size_t>(size_)) break;
+    const auto lost = std::find_if(claims_.begin(), claims_.end(), gone);
+    if (lost != claims_.end()) fail_for_want_of(*lost);
+    if (Clock::now() >= deadline) {
+      fail(
+          {ErrorKind::timeout, fmt::format("{} did not come to {} (waited for the timeout) start all {} ranks, or give "
+                                           "a longer timeout",
+                                           missing(), path_, size_)});
     }
   }
 
@@ -247,11 +284,17 @@ void MeetingFile::announce(const std::vector<Endpoint>& endpoints, Clock::time_p
 std::vector<Endpoint> MeetingFile::announced(Clock::time_point deadline) {
   const Lock lock(fd_, path_, deadline);
   read();
-  if (failure_) throw Error(ErrorKind::peer, *failure_);
+  if (failure_) throw Error(*failure_);
+  if (const Claim& first = claims_[order().front()]; endpoints_.empty() && gone(first)) fail_for_want_of(first);
   return endpoints_;
 }
 
-void MeetingFile::remove() {
+void MeetingFile::give_up(const Error& error, Clock::time_point deadline) {
+  const Lock lock(fd_, path_, deadline);
+  append(fmt::format("failed peer {}\n", error.what()));
+}
+
+void MeetingFile::remove() const {
   if (same_file(fd_, path_)) ::unlink(path_.c_str());
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/launch/rendezvous.hpp"
+#include "distattn/io.hpp"
 
 namespace distattn::backends::launch {
 
@@ -20,6 +21,7 @@ class MeetingFile {
     std::string node;
     std::string pids;  ///< namespace that `pid` counts in
     int pid = 0;
+    std::string born;  ///< when that process began: numbers are given again
   };
 
   /// Adds this process. Throws Error(usage) when all places are taken or the file is of another number of ranks, and
@@ -38,10 +40,12 @@ class MeetingFile {
 
   /// Rank 0: where it listens.
   void announce(const std::vector<Endpoint>& endpoints, Clock::time_point deadline);
-  /// The others: empty until rank 0 has said so.
+  /// Rank 0: why it will not; the others throw Error(peer).
+  void give_up(const Error& error, Clock::time_point deadline);
+  /// The others: empty until rank 0 has said so. Throws Error(peer) when it is gone.
   std::vector<Endpoint> announced(Clock::time_point deadline);
   /// Takes the name away: the next run begins a new file.
-  void remove();
+  void remove() const;
 
  private:
   MeetingFile(std::string path, int size);
@@ -49,6 +53,8 @@ class MeetingFile {
   bool claim(int size, std::optional<Rank> wish, Clock::time_point deadline);
   void begin(int size);
   bool all_gone() const;
+  [[noreturn]] void fail(const Error& failure);
+  [[noreturn]] void fail_for_want_of(const Claim& lost);
   void read();
   void append(const std::string& line);
   std::vector<std::size_t> order() const;
@@ -61,7 +67,8 @@ class MeetingFile {
   std::string token_;
   std::vector<Claim> claims_;
   std::vector<Endpoint> endpoints_;
-  std::optional<std::string> failure_;
+  std::optional<Error> failure_;     ///< as the others throw it
+  std::optional<Discardable> name_;  ///< to be taken away if this process is interrupted
 };
 
 }  // namespace distattn::backends::launch

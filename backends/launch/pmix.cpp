@@ -141,10 +141,11 @@ class PmixBootstrap final : public ProcessBootstrap {
 
 }  // namespace
 
-static std::unique_ptr<Bootstrap> meet_through_pmix(double timeout_s) {
+static std::unique_ptr<Bootstrap> meet_through_pmix(int ranks, double timeout_s) {
   const auto all_come_by = after_seconds(timeout_s);
   auto client = std::make_unique<Client>();
   const Place place = client->place();
+  check_size(ranks, "pmix", place.size);
   if (place.rank == 0) {
     const Listening listening = listen_for_ranks(place.local_size == place.size, process_variable);
     const std::string token = process_variable("DISTATTN_TOKEN").value_or(draw_token());
@@ -174,7 +175,7 @@ Registration register_pmix() {
        started ? "a PMIx server started this process" : "PMIX_NAMESPACE is not set", PMIx_Get_version()},
       {}};
   registration.make_bootstrap = [](const BootstrapOptions& options) {
-    return launch::meet_through_pmix(options.timeout_s);
+    return launch::meet_through_pmix(options.ranks, options.timeout_s);
   };
   return registration;
 }

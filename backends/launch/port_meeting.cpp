@@ -13,6 +13,7 @@
 #include "backends/launch/handshake.hpp"
 #include "backends/launch/launcher.hpp"
 #include "backends/launch/meeting_file.hpp"
+#include "distattn/io.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -21,12 +22,15 @@ namespace {
 /// other runs that would meet at the same port, and removes it at the end.
 class TokenFile {
  public:
-  explicit TokenFile(int port) : port_(port), path_(path_for(port)) {}
+  explicit TokenFile(const Surroundings& run) : port_(run.ports.front()), path_(path_for(port_, run.start)) {}
   ~TokenFile() {
-    if (held_ && same_file(held_.fd(), path_)) ::unlink(path_.c_str());
+    name_.reset();
+    remove();
   }
   TokenFile(const TokenFile&) = delete;
   TokenFile& operator=(const TokenFile&) = delete;
+
+  const std::string& path() const { return path_; }
 
   std::string write() {
     do {
@@ -43,6 +47,7 @@ class TokenFile {
     const bool whole = ::fchmod(held_.fd(), 0600) == 0 && ::ftruncate(held_.fd(), 0) == 0 &&
                        ::write(held_.fd(), token.data(), token.size()) == static_cast<ssize_t>(token.size());
     if (!whole) fail(std::strerror(errno));
+    name_.emplace([this] { remove(); });
     return token;
   }
 
@@ -60,6 +65,9 @@ class TokenFile {
   }
 
  private:
+  void remove() const {
+    if (held_ && same_file(held_.fd(), path_)) ::unlink(path_.c_str());
+  }
   [[noreturn]] void fail(const char* why) {
     throw Error(ErrorKind::environment,
                 fmt::format("{} cannot be written ({}) set DISTATTN_TOKEN to the same text for all ranks", path_, why));
@@ -74,15 +82,18 @@ class TokenFile {
                     port_, path_));
   }
 
-  static std::string path_for(int port) {
+  static std::string path_for(int port, const std::string& start) {
     std::error_code error;
     const std::filesystem::path folder = std::filesystem::temp_directory_path(error);
-    return (error ? std::filesystem::path("/tmp") : folder) / fmt::format("distattn-{}-{}.token", ::geteuid(), port);
+    const std::string own = start.empty() ? "" : fmt::format("-{:x}", std::hash<std::string>()(start));
+    return (error ? std::filesystem::path("/tmp") : folder) /
+           fmt::format("distattn-{}-{}{}.token", ::geteuid(), port, own);
   }
 
   const int port_;
   const std::string path_;
-  Socket held_;  // the open file, with the lock
+  Socket held_;                      // the open file, with the lock
+  std::optional<Discardable> name_;  // to be taken away if this process is interrupted
 };
 
 Socket listen_on_first_free(const std::vector<int>& ports, Reach reach) {
@@ -104,7 +115,7 @@ std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double
                     "together) set DISTATTN_TOKEN to the same secret for all ranks",
                     surroundings.launcher));
   }
-  TokenFile file(surroundings.ports.front());
+  TokenFile file(surroundings);
   if (surroundings.place.rank == 0) {
     const Socket listener =
         listen_on_first_free(surroundings.ports, surroundings.one_node() ? Reach::this_machine : Reach::any);
@@ -114,7 +125,10 @@ std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double
   const auto look = [&] {
     Whereabouts where;
     where.token = surroundings.token ? *surroundings.token : file.read();
-    if (where.token.empty()) return where;
+    if (where.token.empty()) {
+      where.unknown = file.path() + " has no token of it";
+      return where;
+    }
     const std::string host = surroundings.one_node() ? "127.0.0.1" : surroundings.host;
     for (const int port : surroundings.ports) where.endpoints.push_back({host, port});
     return where;

@@ -19,7 +19,9 @@ Registration variables_of(const char* name, Surroundings surroundings, const cha
   Registration registration{{name, BackendKind::bootstrap, true, started, started ? "started this process" : why, ""},
                             {}};
   registration.make_bootstrap = [surroundings](const BootstrapOptions& options) {
-    return launch::meet_at_port(surroundings(launch::process_variable).value(), options.timeout_s);
+    const launch::Surroundings here = surroundings(launch::process_variable).value();
+    launch::check_size(options.ranks, here.launcher, here.place.size);
+    return launch::meet_at_port(here, options.timeout_s);
   };
   return registration;
 }

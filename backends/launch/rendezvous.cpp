@@ -78,7 +78,11 @@ class Gathering {
     std::optional<Error> failure;
     while (missing() > 0 && Clock::now() < deadline) {
       wait(deadline);
-      admit();
+      try {
+        admit();
+      } catch (const Error& no_more_files) {
+        return {std::move(sockets_), no_more_files};
+      }
       hear();
       if (failure || !(failure = gone())) continue;
       deadline = std::min(deadline, Clock::now() + last_call);
@@ -126,6 +130,9 @@ class Gathering {
       answer.verdict = Verdict::no_such_rank;
     else if (sockets_[rank])
       answer.verdict = Verdict::rank_taken;
+    if (answer.verdict != Verdict::accepted) {
+      turned_away_ = fmt::format(", and has turned away a rank {} of {}", rank, newcomer.claim().size);
+    }
     const bool told = send_some(newcomer.socket(), bytes_of(answer)) == sizeof answer;
     if (told && answer.verdict == Verdict::accepted) sockets_[rank] = newcomer.take();
   }
@@ -135,7 +142,9 @@ class Gathering {
       if (sockets_[rank] && closed(sockets_[rank])) {
         sockets_[rank] = Socket();
         ++gone_;
-        return Error(ErrorKind::peer, fmt::format("rank {} is gone (its process ended before the run began)", rank));
+        return Error(
+            ErrorKind::peer,
+            fmt::format("rank {} is gone (its process ended before the run began) look at its own output", rank));
       }
     }
     return std::nullopt;
@@ -146,9 +155,9 @@ class Gathering {
     for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
       if (!sockets_[rank]) names += fmt::format("{}rank {}", names.empty() ? "" : ", ", rank);
     }
-    return {ErrorKind::timeout, fmt::format("{} did not come (rank 0 has waited for the timeout) start all {} ranks, "
+    return {ErrorKind::timeout, fmt::format("{} did not come (rank 0 has waited for the timeout{}) start all {} ranks, "
                                             "or give a longer timeout",
-                                            names, size_)};
+                                            names, turned_away_, size_)};
   }
 
   const Socket& listener_;
@@ -156,6 +165,7 @@ class Gathering {
   const std::string& token_;
   std::vector<Socket> sockets_;
   int gone_ = 0;
+  std::string turned_away_;  // the last of them
   std::list<Newcomer> newcomers_;
   std::vector<pollfd> entries_;
 };
@@ -190,6 +200,19 @@ Attempt greet_rank_zero(const Socket& socket, const Place& place, const std::str
   return Attempt::joined;
 }
 
+/// What came of looking for rank 0: each reason once, with the first endpoint that it was found at.
+class Findings {
+ public:
+  void add(const Endpoint& at, const std::string& why) {
+    if (why.empty() || text_.find(": " + why) != std::string::npos) return;
+    text_ += fmt::format("{}port {} of {}: {}", text_.empty() ? "" : ", ", at.port, at.host, why);
+  }
+  const std::string& text() const { return text_; }
+
+ private:
+  std::string text_;
+};
+
 }  // namespace
 
 Gathered gather_ranks(const Socket& listener, int size, const std::string& token, Clock::time_point deadline) {
@@ -197,21 +220,28 @@ Gathered gather_ranks(const Socket& listener, int size, const std::string& token
 }
 
 Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, Clock::time_point deadline) {
+  std::string found = "which is too short to look once";
   for (Patience patience(std::chrono::milliseconds(200)); Clock::now() < deadline; patience.pause()) {
     const Whereabouts where = look();
+    Findings findings;
+    auto left = std::ssize(where.endpoints);
     for (const Endpoint& endpoint : where.endpoints) {
-      const auto enough = Clock::now() + handshake_time;
-      auto socket = connect_to(endpoint.host, endpoint.port, std::min(deadline, enough));
-      if (!socket) continue;
-      // A stopped rank 0 accepts and never answers.
-      const Attempt attempt = greet_rank_zero(*socket, place, where.token, std::min(deadline + grace, enough));
-      if (attempt == Attempt::joined) return std::move(*socket);
+      // Who accepts and never answers, as a stopped rank 0 or a stranger, leaves time for the other endpoints.
+      const auto now = Clock::now();
+      const Clock::duration share = left > 1 ? (deadline - now) / left : deadline + grace - now;
+      const auto enough = now + std::min<Clock::duration>(handshake_time, share);
+      --left;
+      std::string why;
+      auto socket = connect_to(endpoint.host, endpoint.port, std::min(deadline, enough), &why);
+      if (socket && greet_rank_zero(*socket, place, where.token, enough) == Attempt::joined) return std::move(*socket);
+      findings.add(endpoint, socket ? "no rank 0 of this run answers" : why);
     }
+    found = where.endpoints.empty() ? where.unknown : findings.text();
   }
   throw Error(ErrorKind::timeout,
-              fmt::format("rank 0 was not found (rank {} has looked for it for the timeout) start all "
-                          "{} ranks, or give a longer timeout",
-                          place.rank, place.size));
+              fmt::format("rank 0 was not found (rank {} has looked for it for the timeout; {}) start all {} ranks, or "
+                          "give a longer timeout",
+                          place.rank, found, place.size));
 }
 
 }  // namespace distattn::backends::launch

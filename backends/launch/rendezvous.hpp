@@ -55,6 +55,7 @@ struct Endpoint {
 struct Whereabouts {
   std::vector<Endpoint> endpoints;
   std::string token;
+  std::string unknown = {};  ///< why there are no endpoints
 };
 
 /// A connection to rank 0, which has proved that it knows the token. Throws Error(timeout) when rank 0 was not there

@@ -68,12 +68,33 @@ Socket bound(int family, int port, Reach reach) {
   return failed == 0 && ::listen(socket.fd(), backlog) == 0 ? std::move(socket) : Socket();
 }
 
-/// Finishes a connection that is under way.
-bool connected(const Socket& socket, Clock::time_point deadline) {
-  if (!wait_for(socket, POLLOUT, deadline)) return false;
+/// No waiting helps there.
+void check_files_left(int error) {
+  if (error != EMFILE && error != ENFILE) return;
+  throw Error(
+      ErrorKind::environment,
+      fmt::format("no connection to another rank can be opened ({}) raise the limit of open files, as ulimit -n "
+                  "does",
+                  std::strerror(error)));
+}
+
+/// Where nobody listens at a port that connections may begin from, one may begin there, and meet itself.
+bool met_itself(const Socket& socket) {
+  sockaddr_storage own{}, peer{};
+  socklen_t own_size = sizeof own, peer_size = sizeof peer;
+  return ::getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &own_size) == 0 &&
+         ::getpeername(socket.fd(), reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0 && own_size == peer_size &&
+         std::memcmp(&own, &peer, own_size) == 0;
+}
+
+/// 0, or why there is no connection.
+int connect_before(Clock::time_point deadline, const Socket& socket, const addrinfo& address) {
+  if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS) return errno;
+  if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof error;
-  return ::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == 0;
+  if (::getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) return errno;
+  return error == 0 && met_itself(socket) ? ECONNREFUSED : error;
 }
 
 /// Nothing for an address that has a meaning on one link alone.
@@ -114,17 +135,26 @@ int port_of(const Socket& socket) {
 
 std::optional<Socket> accept_from(const Socket& listener) {
   Socket socket(::accept4(listener.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (!socket) return std::nullopt;
+  if (!socket) {
+    check_files_left(errno);
+    return std::nullopt;
+  }
   send_at_once(socket);
   return socket;
 }
 
-std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_point deadline) {
+std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_point deadline, std::string* why) {
+  const auto say = [why](const char* reason) {
+    if (why != nullptr) *why = reason;
+  };
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return std::nullopt;
+  if (const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0) {
+    say(::gai_strerror(error));
+    return std::nullopt;
+  }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
   int left = 0;
   for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) ++left;
@@ -132,11 +162,13 @@ std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_
     const auto now = Clock::now();
     const auto share = now + (deadline - now) / left;  // one that never answers leaves time for the others
     Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket) continue;
-    const bool begun = ::connect(socket.fd(), one->ai_addr, one->ai_addrlen) == 0 || errno == EINPROGRESS;
-    if (!begun || !connected(socket, share)) continue;
-    send_at_once(socket);
-    return socket;
+    if (!socket) check_files_left(errno);
+    const int error = socket ? connect_before(share, socket, *one) : errno;
+    if (error == 0) {
+      send_at_once(socket);
+      return socket;
+    }
+    say(std::strerror(error));
   }
   return std::nullopt;
 }

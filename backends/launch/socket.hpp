@@ -39,11 +39,13 @@ enum class Reach : std::uint8_t { this_machine, any };
 /// Listens on `port` (0: a free one). Nothing when the port is taken; throws Error(environment) for other failures.
 std::optional<Socket> listen_on(int port, Reach reach);
 int port_of(const Socket& socket);
-/// The next connection, if one is waiting.
+/// The next connection, if one is waiting. Like connect_to(), throws Error(environment) when no more files may be
+/// opened.
 std::optional<Socket> accept_from(const Socket& listener);
 /// Tries every address of `host` until one accepts; each has a share of the time. Nothing when none did before the
-/// deadline.
-std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_point deadline);
+/// deadline, and in `why`, if given, what came of the last.
+std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_point deadline,
+                                 std::string* why = nullptr);
 /// Numeric addresses of this machine's interfaces that are up, without loopback and those of one link: IPv4, then IPv6.
 std::vector<std::string> own_addresses();
 

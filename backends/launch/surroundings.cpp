@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <charconv>
+#include <cstdint>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <numeric>
 
@@ -11,7 +13,13 @@
 namespace distattn::backends::launch {
 namespace {
 
-constexpr int spare_ports = 8;
+constexpr int spare_ports = 8, last_port = 65535;
+
+void check_port(const std::string& name, int port) {
+  if (port >= 1 && port <= last_port) return;
+  throw Error(ErrorKind::environment,
+              fmt::format("{}={} is no port (they count from 1 to {}) name a free one", name, port, last_port));
+}
 
 std::string required(const Variables& variables, const char* launcher, const std::string& name) {
   if (auto value = variables(name)) return *value;
@@ -36,14 +44,27 @@ void check_place(const Place& place, const char* launcher) {
                   place.rank, place.size, place.local_rank, place.local_size, launcher));
 }
 
+/// The folder that torchrun's agent makes for the workers of one start, each of which has a file for its errors in one
+/// of its own there. Empty where it made none.
+std::string folder_of_start(const Variables& variables) {
+  const std::filesystem::path file = variables("TORCHELASTIC_ERROR_FILE").value_or("");
+  const bool of_own = file.parent_path().filename() == variables("LOCAL_RANK").value_or("");
+  return of_own ? file.parent_path().parent_path().string() : "";
+}
+
+/// What is no step of srun: Slurm gives an allocation's interactive shell and its batch script numbers beyond these.
+bool is_special_step(const std::string& step) {
+  constexpr std::uint32_t last_normal = 0xfffffff0;
+  std::uint32_t number = 0;
+  const auto [end, error] = std::from_chars(step.data(), step.data() + step.size(), number);
+  return error == std::errc() && end == step.data() + step.size() && number > last_normal;
+}
+
 /// Where ranks may meet: at DISTATTN_PORT, else at `usual`, which `name` says, or one of the few behind it.
 std::vector<int> ports_of(const Variables& variables, const std::string& name, int usual) {
-  const auto own = number_in(variables, "DISTATTN_PORT");
-  const int first = own.value_or(usual), last = own ? first : std::min(first + spare_ports - 1, 65535);
-  if (first < 1 || first > 65535) {
-    throw Error(ErrorKind::environment, fmt::format("{}={} is no port (they count from 1 to 65535) name a free one",
-                                                    own ? "DISTATTN_PORT" : name, first));
-  }
+  const auto own = own_port(variables);
+  const int first = own.value_or(usual), last = own ? first : std::min(first + spare_ports - 1, last_port);
+  check_port(own ? "DISTATTN_PORT" : name, first);
   std::vector<int> ports(static_cast<std::size_t>(last - first + 1));
   std::iota(ports.begin(), ports.end(), first);
   return ports;
@@ -100,6 +121,18 @@ std::optional<int> number_in(const Variables& variables, const std::string& name
   return number;
 }
 
+std::optional<int> own_port(const Variables& variables) {
+  const auto port = number_in(variables, "DISTATTN_PORT");
+  if (port && *port != 0) check_port("DISTATTN_PORT", *port);
+  return port;
+}
+
+void check_size(int asked, const std::string& launcher, int started) {
+  if (asked == 0 || asked == started) return;
+  refuse(fmt::format("{} ranks are asked for (by {} come {}) leave out their number, or start as many", asked, launcher,
+                     started));
+}
+
 std::optional<Surroundings> torchrun_surroundings(const Variables& variables) {
   for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
     if (!variables(name)) return std::nullopt;
@@ -117,7 +150,9 @@ std::optional<Surroundings> torchrun_surroundings(const Variables& variables) {
   found.ports =
       ports_of(variables, agent_listens ? "MASTER_PORT+1" : "MASTER_PORT", master_port + (agent_listens ? 1 : 0));
   found.token = variables("DISTATTN_TOKEN");
-  // torchrun calls runs "none" that nobody named.
+  found.start = folder_of_start(variables);
+  // torchrun calls runs "none" that nobody named. How often it has started the workers anew is no part of the name:
+  // each node's agent counts for itself.
   if (const auto run = variables("TORCHELASTIC_RUN_ID"); !found.token && run && *run != "none") {
     found.token = fmt::format("torchrun {} {} {}", *run, found.host, master_port);
   }
@@ -125,23 +160,24 @@ std::optional<Surroundings> torchrun_surroundings(const Variables& variables) {
 }
 
 std::optional<Surroundings> slurm_surroundings(const Variables& variables) {
-  // Without a step this is the batch script itself, or an interactive shell.
-  if (!variables("SLURM_PROCID") || !variables("SLURM_STEP_ID") || !variables("SLURM_NTASKS")) return std::nullopt;
   constexpr const char* launcher = "srun";
+  // Without a step this is the batch script itself, or an interactive shell.
+  const auto step = variables("SLURM_STEP_ID");
+  if (!variables("SLURM_PROCID") || !step || is_special_step(*step)) return std::nullopt;
+  const char* const tasks_name = variables("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  if (!variables(tasks_name)) return std::nullopt;
   const int node = required_number(variables, launcher, "SLURM_NODEID");
   const auto tasks = variables("SLURM_STEP_TASKS_PER_NODE");
   const auto local_size = tasks_on_node(tasks ? *tasks : required(variables, launcher, "SLURM_TASKS_PER_NODE"), node);
   Surroundings found;
   found.launcher = "slurm";
-  found.place = {required_number(variables, launcher, "SLURM_PROCID"),
-                 required_number(variables, launcher, "SLURM_NTASKS"),
+  found.place = {required_number(variables, launcher, "SLURM_PROCID"), required_number(variables, launcher, tasks_name),
                  required_number(variables, launcher, "SLURM_LOCALID"), local_size.value_or(0)};
   check_place(found.place, launcher);
   const auto nodes = variables("SLURM_STEP_NODELIST");
   found.host = variables("DISTATTN_ADDRESS")
                    .value_or(first_host(nodes ? *nodes : required(variables, launcher, "SLURM_NODELIST")));
-  const std::string job =
-      required(variables, launcher, "SLURM_JOB_ID") + "." + required(variables, launcher, "SLURM_STEP_ID");
+  const std::string job = required(variables, launcher, "SLURM_JOB_ID") + "." + *step;
   constexpr std::size_t first_port = 20000, range = 10000;
   found.ports =
       ports_of(variables, "SLURM_JOB_ID", static_cast<int>(first_port + std::hash<std::string>()(job) % range));

@@ -22,16 +22,31 @@ using namespace backends::launch;
 
 constexpr std::string_view file_prefix = "file:";
 
-/// What the environment says about who started this process.
+/// One of several processes, and nothing says how it may find the others: alone it would do again what each of them
+/// does.
+void refuse_to_be_one_of_several() {
+  for (const auto& [rank, size] : {std::pair("RANK", "WORLD_SIZE"), {"PMI_RANK", "PMI_SIZE"}}) {
+    if (!process_variable(rank) || number_in(process_variable, size).value_or(1) <= 1) continue;
+    throw Error(ErrorKind::environment,
+                fmt::format("{}={} of {}={} cannot find the others (MASTER_ADDR and MASTER_PORT are not both set) set "
+                            "them, or give a bootstrap: file:PATH, or inproc for each alone",
+                            rank, *process_variable(rank), size, *process_variable(size)));
+  }
+}
+
+/// What the environment says about who started this process: of several launchers, the last.
 std::string launcher_here() {
+  // Processes that mpirun or srun started run torchrun, not the other way round.
+  if (process_variable("TORCHELASTIC_RUN_ID") && torchrun_surroundings(process_variable)) return "torchrun";
   if (process_variable("PMIX_NAMESPACE") && process_variable("PMIX_RANK")) return "pmix";
   if (torchrun_surroundings(process_variable)) return "torchrun";
   if (slurm_surroundings(process_variable)) return "slurm";
+  refuse_to_be_one_of_several();
   return "inproc";
 }
 
 std::unique_ptr<Bootstrap> meet(const std::string& name, const LaunchOptions& options) {
-  if (!name.starts_with(file_prefix)) return make_bootstrap(name, {"", 0, options.timeout_s});
+  if (!name.starts_with(file_prefix)) return make_bootstrap(name, {"", options.ranks, options.timeout_s});
   if (options.ranks < 1)
     refuse("bootstrap file: needs a number of ranks (a file does not know how many will come) give it");
   return make_bootstrap("file", {name.substr(file_prefix.size()), options.ranks, options.timeout_s});
@@ -84,10 +99,6 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
   state_->bootstrap = meet(name, options);
   state_->ranks = state_->bootstrap->size();
   try {
-    if (options.ranks != 0 && options.ranks != state_->ranks) {
-      refuse(fmt::format("{} ranks are asked for (by {} come {}) leave out their number, or start as many",
-                         options.ranks, name, state_->ranks));
-    }
     state_->transport = make_transport(options.transport, *state_->bootstrap);
     state_->transport_name = state_->transport->name();
   } catch (...) {

@@ -1,9 +1,11 @@
-/// A host with two addresses, the first of which never answers.
+/// A host with two addresses, the first of which never answers; and one where connections begin at the port they go to.
 
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <vector>
@@ -22,6 +24,9 @@ sockaddr_in address_of(const char* text, int port) {
   ::inet_pton(AF_INET, text, &address.sin_addr);
   return address;
 }
+
+/// Where sockets begin, if not 0: the system may choose that port too.
+int beginning = 0;
 
 Socket made(const sockaddr_in& address, int (*use)(int, const sockaddr*, socklen_t)) {
   Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -47,6 +52,12 @@ extern "C" int getaddrinfo(const char*, const char* port, const addrinfo*, addri
   return 0;
 }
 extern "C" void freeaddrinfo(addrinfo*) {}
+extern "C" int socket(int domain, int type, int protocol) noexcept {
+  const int fd = static_cast<int>(::syscall(SYS_socket, domain, type, protocol));
+  const sockaddr_in own = address_of("127.0.0.1", beginning);
+  if (beginning != 0) ::bind(fd, reinterpret_cast<const sockaddr*>(&own), sizeof own);
+  return fd;
+}
 
 TEST_CASE("an address that never answers leaves time for the next") {
   const Socket listener = std::move(*listen_on(0, Reach::this_machine));
@@ -56,4 +67,13 @@ TEST_CASE("an address that never answers leaves time for the next") {
   std::vector<Socket> crowd;  // takes all the places there are: who comes then is not even answered
   for (int i = 0; i < 4; ++i) crowd.push_back(made(silent, ::connect));
   CHECK(connect_to("two addresses", port_of(listener), Clock::now() + std::chrono::seconds(2)));
+}
+
+TEST_CASE("where nobody listens, a connection does not meet itself") {
+  const auto port = [] { return port_of(std::move(*listen_on(0, Reach::this_machine))); }();
+  std::string why;
+  beginning = port;
+  CHECK_FALSE(connect_to("two addresses", port, Clock::now() + std::chrono::seconds(2), &why));
+  beginning = 0;
+  CHECK(why == "Connection refused");
 }

@@ -2,9 +2,14 @@
 
 import filecmp
 import json
+import os
 import pathlib
+import resource
+import signal
+import tempfile
+import time
 
-from ranks import (BINARY, MPIRUN, SCRATCH, clean_up, expect, expect_nothing_left, finish, leftovers, start,
+from ranks import (BINARY, MPIRUN, SCRATCH, clean_up, expect, expect_nothing_left, finish, free_port, leftovers, start,
                    start_ranks, under_mpirun, under_srun, under_torchrun)
 
 SHAPE = ("--random", "--seq", "203", "--batch", "2", "--heads", "6", "--kv-heads", "3", "--head-dim", "16")
@@ -115,6 +120,58 @@ def who_never_comes_is_a_timeout():
     expect(code == 4 and "not all of 2 ranks have come" in errors, code, errors)
 
 
+def a_contradiction_is_usage():
+    """For every rank, whichever is first to say so."""
+    for _ in range(3):
+        ends = under_torchrun(3, "run", *SHAPE, "--ranks", "2")
+        expect(all(code == 2 and "by torchrun come 3" in errors for code, _, errors in ends), ends)
+
+
+def torchrun_within_mpirun():
+    if not MPIRUN:
+        return
+    port = free_port()
+    inner = ('for r in 0 1; do RANK=$r LOCAL_RANK=$r WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=localhost '
+             f'MASTER_PORT={port} TORCHELASTIC_RUN_ID=none "$@" & done; wait')
+    options = ("--allow-run-as-root", "-n", "1", "sh", "-c", inner, "sh")
+    [(code, output, errors)] = finish([start([MPIRUN, *options, BINARY, "run", *SHAPE, "--json"])])
+    expect(code == 0 and json.loads(output)["ranks"] == 2, code, output, errors)
+
+
+def one_of_several_is_not_alone():
+    for rank, size in (("RANK", "WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")):
+        [(code, output, errors)] = finish([start([BINARY, "run", *SHAPE], **{rank: "1", size: "2"})])
+        expect(code == 3 and not output and f"{rank}=1 of {size}=2 cannot find the others" in errors, code, errors)
+        [(code, _, errors)] = finish([start([BINARY, "run", *SHAPE, "--bootstrap", "inproc"], **{rank: "0", size: "2"})])
+        expect(code == 0, code, errors)
+
+
+def interrupted_while_they_meet():
+    meeting = SCRATCH / "interrupted"
+    port = str(free_port())
+    names = (meeting, pathlib.Path(tempfile.gettempdir()) / f"distattn-{os.geteuid()}-{port}.token")
+    place = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
+             "MASTER_PORT": port}
+    waits = [start([BINARY, "run", *SHAPE, "--ranks", "2", "--bootstrap", f"file:{meeting}"]),
+             start([BINARY, "run", *SHAPE], **place)]
+    deadline = time.monotonic() + 20
+    while not all(name.exists() and name.stat().st_size for name in names) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    time.sleep(0.1)
+    for process in waits:
+        process.send_signal(signal.SIGTERM)
+    ends = finish(waits)
+    expect(all(code == 130 and "interrupted" in errors for code, _, errors in ends), ends)
+    expect(not any(name.exists() for name in names), "left behind:", names)
+
+
+def too_few_files():
+    """UCX 1.13 itself may abort then."""
+    few = {1: lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))}
+    ends = finish(start_ranks(2, "run", *SHAPE, before_exec=few))
+    expect(all(code == 3 and "more files of 12" in errors for code, _, errors in ends), ends)
+
+
 def main():
     before = leftovers()
     for ranks, schedules in SCHEDULES.items():
@@ -128,6 +185,11 @@ def main():
     options_are_compared()
     benchmarks_are_of_one_process()
     who_never_comes_is_a_timeout()
+    a_contradiction_is_usage()
+    torchrun_within_mpirun()
+    one_of_several_is_not_alone()
+    interrupted_while_they_meet()
+    too_few_files()
     expect_nothing_left(before)
 
 

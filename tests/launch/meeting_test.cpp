@@ -2,18 +2,17 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <limits>
 #include <thread>
 
 #include "backends/launch/launcher.hpp"
-#include "backends/launch/meeting_file.hpp"
 #include "catch.hpp"
 #include "distattn/error.hpp"
 #include "distattn/registry.hpp"
@@ -21,34 +20,11 @@
 
 using namespace distattn;
 using namespace distattn::backends::launch;
+using test::gather_and_check;
 using test::messages_of;
 using test::patience_s;
 using test::Port;
-
-namespace {
-
-std::vector<std::byte> bytes_of_rank(Rank rank) {
-  return std::vector<std::byte>(static_cast<std::size_t>(rank * 100003), static_cast<std::byte>(rank));
-}
-
-void gather_and_check(Bootstrap& bootstrap) {
-  for (int round = 0; round < 3; ++round) {
-    const auto all = bootstrap.allgather(bytes_of_rank(bootstrap.rank()));
-    for (Rank rank = 0; rank < bootstrap.size(); ++rank) {
-      if (all[static_cast<std::size_t>(rank)] != bytes_of_rank(rank)) throw std::runtime_error("other bytes came");
-    }
-    bootstrap.barrier();
-  }
-}
-
-std::string scratch_path() {
-  static std::atomic<int> count{0};
-  return (std::filesystem::temp_directory_path() /
-          ("distattn-meeting-" + std::to_string(::getpid()) + "-" + std::to_string(count++)))
-      .string();
-}
-
-}  // namespace
+using test::scratch_path;
 
 TEST_CASE("ranks meet at a port and exchange bytes of any length") {
   for (const int ranks : {1, 2, 5}) {
@@ -64,85 +40,6 @@ TEST_CASE("a port is taken or not whatever failed before") {
   CHECK_FALSE(listen_on(port_of(listener), Reach::this_machine));
   errno = EADDRINUSE;
   CHECK(listen_on(0, Reach::this_machine));
-}
-
-TEST_CASE("a meeting that is refused leaves no file open") {
-  const std::string path = scratch_path();
-  const auto open_files = [] {
-    return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
-  };
-  const MeetingFile first(path, 1, std::nullopt, after_seconds(patience_s));
-  const auto before = open_files();
-  for (int again = 0; again < 5; ++again) {
-    CHECK_THROWS_AS(MeetingFile(path, 1, std::nullopt, after_seconds(patience_s)), Error);
-  }
-  CHECK(open_files() == before);
-  std::filesystem::remove(path);
-}
-
-TEST_CASE("ranks meet at a file, and take it away") {
-  const std::string path = scratch_path();
-  for (int run = 0; run < 3; ++run) {
-    std::atomic<int> sum{0};
-    const auto messages = messages_of(4, [&](Rank) {
-      const auto bootstrap = meet_at_file(
-          path, 4, [](const std::string&) { return std::nullopt; }, patience_s);
-      sum += bootstrap->rank();
-      gather_and_check(*bootstrap);
-      if (bootstrap->local_size() != 4) throw std::runtime_error("all ranks are on this node");
-    });
-    for (const auto& message : messages) CHECK(message == "");
-    CHECK(sum == 6);
-    CHECK(!std::filesystem::exists(path));
-  }
-}
-
-TEST_CASE("a file says who is missing, to all that came") {
-  const std::string path = scratch_path();
-  const auto messages = messages_of(3, [&](Rank rank) {
-    const auto wish = [&](const std::string& name) {
-      return name == "DISTATTN_RANK" ? std::optional(std::to_string(rank)) : std::nullopt;
-    };
-    meet_at_file(path, 4, wish, 2);
-  });
-  for (const auto& message : messages) {
-    INFO(message);
-    CHECK(message.find("rank 3 did not come") == 0);
-  }
-  CHECK(!std::filesystem::exists(path));
-}
-
-TEST_CASE("a rank of a container with process numbers of its own is not taken for gone") {
-  const std::string path = scratch_path();
-  const auto claimed_by_others = [&](const std::string& pids) {
-    std::ofstream(path) << "ranks 2 token\nclaim - " << node_identity() << " " << pids << " 999999999\n";
-    MeetingFile file(path, 2, std::nullopt, after_seconds(patience_s));
-    const bool begun_anew = file.token() != "token";
-    std::filesystem::remove(path);
-    return !begun_anew;
-  };
-  CHECK(claimed_by_others("pid:[1]"));
-  CHECK_FALSE(claimed_by_others(pid_namespace()));
-}
-
-TEST_CASE("a process that is stopped while it holds the file does not stop the others") {
-  const std::string path = scratch_path();
-  MeetingFile first(path, 2, std::nullopt, after_seconds(patience_s));
-  const int stopped = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
-  REQUIRE(::flock(stopped, LOCK_EX) == 0);
-  const auto held_up = [&](const std::function<void()>& visit) {
-    return messages_of(1, [&](Rank) { visit(); })[0].find("stays locked (a rank that came to it has stopped)") !=
-           std::string::npos;
-  };
-  CHECK(held_up([&] { MeetingFile(path, 2, std::nullopt, after_seconds(0.1)); }));
-  CHECK(held_up([&] { first.wait_for_all(after_seconds(0.1)); }));
-  CHECK(held_up([&] { first.announced(after_seconds(0.1)); }));
-  CHECK(held_up([&] { first.announce({}, after_seconds(0.1)); }));
-
-  ::close(stopped);
-  MeetingFile second(path, 2, std::nullopt, after_seconds(patience_s));
-  CHECK(second.wait_for_all(after_seconds(patience_s)).rank == 1);
-  std::filesystem::remove(path);
 }
 
 TEST_CASE("of two runs that meet at one port, the second is told so and takes nothing from the first") {
@@ -175,6 +72,68 @@ TEST_CASE("of two runs that meet at one port, the second is told so and takes no
   });
   for (const auto& message : messages) CHECK(message == "");
   CHECK(!std::filesystem::exists(token));
+}
+
+TEST_CASE("runs that torchrun started with one port meet each by itself") {
+  Surroundings place;
+  place.launcher = "test";
+  {
+    const Socket free = std::move(*listen_on(0, Reach::this_machine));
+    for (int port = port_of(free); place.ports.size() < 8; ++port) place.ports.push_back(port);
+  }
+  std::atomic<int> met{0};
+  const auto messages = messages_of(4, [&](Rank process) {
+    Surroundings own = place;
+    own.start = "/errors/of_run_" + std::to_string(process / 2);
+    own.place = {process % 2, 2, process % 2, 2};
+    const auto bootstrap = meet_at_port(own, patience_s);
+    const auto starts = bootstrap->allgather(std::as_bytes(std::span(own.start)));
+    if (starts[0] == starts[1]) ++met;
+  });
+  for (const auto& message : messages) CHECK(message == "");
+  CHECK(met == 4);
+}
+
+TEST_CASE("who accepts and says nothing leaves time for the port where rank 0 is") {
+  Port port(2, 2);
+  const Socket silent = std::move(*listen_on(0, Reach::this_machine));
+  Whereabouts where = port.where();
+  where.endpoints.insert(where.endpoints.begin(), 3, {"127.0.0.1", port_of(silent)});
+  const auto messages = messages_of(2, [&](Rank rank) {
+    if (rank == 0) return port.meet(0)->barrier();
+    const auto look = [&] { return where; };
+    ProcessBootstrap("test", port.place(1), look, port.timeout_s).barrier();
+  });
+  for (const auto& message : messages) CHECK(message == "");
+}
+
+TEST_CASE("who does not find rank 0 says what there is instead") {
+  const Socket silent = std::move(*listen_on(0, Reach::this_machine));
+  const auto look_at = [&](const std::vector<Endpoint>& endpoints) {
+    const Whereabouts where{endpoints, "token", "nobody knows where it is"};
+    return messages_of(1, [&](Rank) {
+      join_ranks(
+          {1, 2, 1, 2}, [&] { return where; }, after_seconds(0.2));
+    })[0];
+  };
+  CHECK_THAT(look_at({}), contains_text("rank 0 was not found") && contains_text("nobody knows where it is"));
+  CHECK_THAT(look_at({{"127.0.0.1", port_of(silent)}}), contains_text("no rank 0 of this run answers"));
+  CHECK_THAT(look_at({{"127.0.0.1", 1}, {"127.0.0.1", 2}}), contains_text("port 1 of 127.0.0.1: Connection refused)"));
+}
+
+TEST_CASE("a rank 0 that may open no more files says so") {
+  Port port(3);
+  const auto visitor = connect_to("127.0.0.1", port_of(port.listener), after_seconds(patience_s));
+  rlimit limit{};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  const Socket next(::dup(0));
+  const rlimit none_left{static_cast<rlim_t>(next.fd()) + 1, limit.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &none_left);
+  const Gathered gathered = gather_ranks(port.listener, 3, port.token, after_seconds(patience_s));
+  ::setrlimit(RLIMIT_NOFILE, &limit);
+  REQUIRE(gathered.failure);
+  CHECK(gathered.failure->kind() == ErrorKind::environment);
+  CHECK_THAT(gathered.failure->what(), contains_text("Too many open files"));
 }
 
 TEST_CASE("strangers, garbage and slow writers do no harm") {

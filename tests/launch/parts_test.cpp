@@ -126,6 +126,19 @@ TEST_CASE("torchrun's variables say who a process is") {
   }
 }
 
+TEST_CASE("workers that torchrun's agent started at once know it by the folder of their errors") {
+  auto values = torchrun_values();
+  const auto start = [&](const char* file) {
+    values["TORCHELASTIC_ERROR_FILE"] = file;
+    return torchrun_surroundings(variables(values))->start;
+  };
+  const std::string first = start("/tmp/torchelastic_x/none_y/attempt_0/1/error.json");
+  CHECK(first == "/tmp/torchelastic_x/none_y/attempt_0");
+  CHECK(start("/tmp/torchelastic_x/none_y/attempt_1/1/error.json") != first);
+  for (const char* of_all : {"", "error.json", "/tmp/error.json", "/1", "/tmp/0/error.json"})
+    CHECK(start(of_all).empty());
+}
+
 TEST_CASE("srun's variables say who a process is") {
   CHECK(!slurm_surroundings(variables({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}})));
   auto values = slurm_values();
@@ -146,6 +159,26 @@ TEST_CASE("srun's variables say who a process is") {
     CHECK(slurm_surroundings(variables(values))->host == first);
   }
   CHECK(slurm_surroundings(variables(values))->place.local_size == 3);
+}
+
+TEST_CASE("a step of srun is not its allocation") {
+  auto values = slurm_values();
+  values["SLURM_STEP_TASKS_PER_NODE"] = "1,2";
+  values["SLURM_STEP_NUM_TASKS"] = "3";
+  values["SLURM_PROCID"] = "2";
+  CHECK(slurm_surroundings(variables(values))->place.size == 3);
+  values.erase("SLURM_NTASKS");
+  CHECK(slurm_surroundings(variables(values)));
+  for (const char* interactive_or_batch : {"4294967290", "4294967291"}) {
+    values["SLURM_STEP_ID"] = interactive_or_batch;
+    CHECK_FALSE(slurm_surroundings(variables(values)));
+  }
+}
+
+TEST_CASE("DISTATTN_PORT is a port, or 0 for any") {
+  CHECK(own_port(variables({{"DISTATTN_PORT", "0"}})) == 0);
+  CHECK(own_port(variables({{"DISTATTN_PORT", "65535"}})) == 65535);
+  CHECK_THROWS_WITH(own_port(variables({{"DISTATTN_PORT", "70000"}})), contains_text("DISTATTN_PORT=70000 is no port"));
 }
 
 TEST_CASE("variables that make no sense are named") {

@@ -13,7 +13,7 @@ BINARY = os.path.abspath(sys.argv[1])
 SCRATCH = pathlib.Path(tempfile.mkdtemp(prefix="distattn-ranks-"))
 MPIRUN = shutil.which("mpirun")
 
-LAUNCHERS = ("PMIX_", "OMPI_", "SLURM_", "TORCHELASTIC_", "DISTATTN_")
+LAUNCHERS = ("PMIX_", "PMI_", "OMPI_", "SLURM_", "TORCHELASTIC_", "DISTATTN_")
 NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS) and name not in NAMES}
 

@@ -1,7 +1,12 @@
 #pragma once
 /// Ranks that meet at a port, each on a thread of its own.
 
+#include <unistd.h>
+
+#include <atomic>
+#include <filesystem>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,6 +35,29 @@ inline std::vector<std::string> messages_of(int ranks, const std::function<void(
   }
   for (std::thread& thread : threads) thread.join();
   return messages;
+}
+
+/// Of a file that nobody else has.
+inline std::string scratch_path() {
+  static std::atomic<int> count{0};
+  return (std::filesystem::temp_directory_path() /
+          ("distattn-meeting-" + std::to_string(::getpid()) + "-" + std::to_string(count++)))
+      .string();
+}
+
+inline std::vector<std::byte> bytes_of_rank(Rank rank) {
+  return std::vector<std::byte>(static_cast<std::size_t>(rank * 100003), static_cast<std::byte>(rank));
+}
+
+/// Throws unless every rank has what all brought.
+inline void gather_and_check(Bootstrap& bootstrap) {
+  for (int round = 0; round < 3; ++round) {
+    const auto all = bootstrap.allgather(bytes_of_rank(bootstrap.rank()));
+    for (Rank rank = 0; rank < bootstrap.size(); ++rank) {
+      if (all[static_cast<std::size_t>(rank)] != bytes_of_rank(rank)) throw std::runtime_error("other bytes came");
+    }
+    bootstrap.barrier();
+  }
 }
 
 /// A port, a token and ranks that know both.

@@ -66,12 +66,12 @@ std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& 
 
 struct BootstrapOptions {
   std::string path{};     ///< "file" only
-  int ranks = 0;          ///< "file" only
+  int ranks = 0;          ///< that must come, "file" needs to know; 0: as many as the launcher started
   double timeout_s = 60;  ///< longest time without progress of an awaited rank: above 0, also infinity
 };
 
-/// Finds the other ranks. Throws as make_device, Error(usage) for a timeout that is none, and Error(timeout) or
-/// Error(peer) where they do not come.
+/// Finds the other ranks. Throws as make_device, Error(usage) for a timeout that is none, and where the launcher started
+/// another number of ranks, and Error(timeout) or Error(peer) where they do not come.
 std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const BootstrapOptions& options);
 
 /// A transport between the processes of `bootstrap`; a collective. Throws as make_device.
