@@ -68,8 +68,10 @@ double backends::checked_timeout(double seconds) {
 }
 
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options) {
-  if (options.threads < 0)
-    refuse("a device of " + std::to_string(options.threads) + " threads (0: its share) give some");
+  if (options.threads < 0 || options.threads > DeviceOptions::most_threads) {
+    refuse("a device of " + std::to_string(options.threads) + " threads (0: its share, at most " +
+           std::to_string(DeviceOptions::most_threads) + ") give some");
+  }
   if (options.local_ranks < 1 || options.local_rank < 0) {
     refuse("a device of rank " + std::to_string(options.local_rank) + " among " + std::to_string(options.local_ranks) +
            " (ranks of a machine count from 0, and there is one at least) set local_rank and local_ranks");

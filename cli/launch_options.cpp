@@ -13,8 +13,6 @@
 namespace distattn::cli {
 namespace {
 
-constexpr std::int64_t most_threads = 4096;
-
 /// A registered name of that kind that is usable here.
 std::string usable(BackendKind kind, std::string_view option, std::string_view name) {
   std::string known;
@@ -68,7 +66,7 @@ void add_meeting_options(CLI::App& app, LaunchOptions& options) {
 
 void add_threads_option(CLI::App& app, LaunchOptions& options) {
   const auto parse_threads = [](std::string_view option, std::string_view text) {
-    return static_cast<int>(within(option, parse_size(option, text), 1, most_threads));
+    return static_cast<int>(within(option, parse_size(option, text), 1, DeviceOptions::most_threads));
   };
   add_value(app, "--threads", options.threads, parse_threads, "Threads a rank computes with (default: cores / ranks)",
             "N");

@@ -46,9 +46,11 @@ std::string launcher_here() {
 }
 
 std::unique_ptr<Bootstrap> meet(const std::string& name, const LaunchOptions& options) {
+  if (name == "file") return meet(std::string(file_prefix), options);
   if (!name.starts_with(file_prefix)) return make_bootstrap(name, {"", options.ranks, options.timeout_s});
   if (options.ranks < 1)
     refuse("bootstrap file: needs a number of ranks (a file does not know how many will come) give it");
+  if (name == file_prefix) refuse("bootstrap file: has no path (ranks meet at a file that all can write) name one");
   return make_bootstrap("file", {name.substr(file_prefix.size()), options.ranks, options.timeout_s});
 }
 

@@ -178,9 +178,26 @@ const AttentionPlan& plan_of(const Attention& attention, Pass pass) {
   return attention.plan();
 }
 
-Bindings read_bindings(const distattn_tensors* tensors) {
+/// What fails in a collective, but for usage, ends the communicator too, also one that would not remember it: a
+/// caller's callbacks.
+template <class Body>
+auto collective(distattn_comm::Ending& ending, const Body& body) {
+  ending.check();
+  try {
+    return body();
+  } catch (...) {
+    const Error error = as_error(std::current_exception());
+    if (error.kind() != ErrorKind::usage) ending.end(error);
+    throw;
+  }
+}
+
+void call(distattn_attention& handle, const distattn_tensors* tensors,
+          const Timeline& (Attention::*pass)(const Bindings&)) {
+  handle.ending->check();
   required(tensors, "tensors");
-  return bindings_of(read(tensors, DISTATTN_TENSORS_INIT, "distattn_tensors"));
+  const Bindings bindings = bindings_of(read(tensors, DISTATTN_TENSORS_INIT, "distattn_tensors"));
+  collective(*handle.ending, [&] { (handle.attention.*pass)(bindings); });
 }
 
 }  // namespace
@@ -193,20 +210,22 @@ extern "C" {
 distattn_status distattn_attention_create(const distattn_problem* problem, const distattn_options* options,
                                           distattn_comm* comm, distattn_attention** attention) {
   return c_api::guarded([&] {
+    distattn_attention*& handle = c_api::result(attention, "attention");
     c_api::required(comm, "comm");
-    c_api::required(attention, "attention");
     comm->ending->check();
     const distattn_options given = c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
     auto device = make_device(given.backend != nullptr ? given.backend : "", c_api::device_options_of(given, *comm));
-    Attention made(c_api::problem_of(problem), c_api::options_of(given), *device, *comm->transport);
-    *attention = new distattn_attention{std::move(device), std::move(made), comm->ending};
+    const Problem whole = c_api::problem_of(problem);
+    const AttentionOptions how = c_api::options_of(given);
+    Attention made = c_api::collective(*comm->ending, [&] { return Attention(whole, how, *device, *comm->transport); });
+    handle = new distattn_attention{std::move(device), std::move(made), comm->ending};
   });
 }
 
 distattn_status distattn_plan_json(const distattn_problem* problem, const distattn_options* options, int32_t ranks,
                                    const char* machine, char** json) {
   return c_api::guarded([&] {
-    c_api::required(json, "json");
+    char*& planned = c_api::result(json, "json");
     if (ranks < 1) refuse(std::to_string(ranks) + " ranks (there is one at least) plan for some");
     const distattn_options given = c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
     std::string text;
@@ -215,7 +234,7 @@ distattn_status distattn_plan_json(const distattn_problem* problem, const distat
       text += text.empty() ? '[' : ',';
       text += to_json(plan);
     }
-    *json = c_api::text_copy(text + "]");
+    planned = c_api::text_copy(text + "]");
   });
 }
 
@@ -241,24 +260,23 @@ distattn_status distattn_attention_positions(const distattn_attention* attention
 
 distattn_status distattn_forward(distattn_attention* attention, const distattn_tensors* tensors) {
   return c_api::guarded([&] {
-    c_api::required(attention, "attention").ending->check();
-    attention->attention.forward(c_api::read_bindings(tensors));
+    c_api::required(attention, "attention");
+    c_api::call(*attention, tensors, &Attention::forward);
   });
 }
 
 distattn_status distattn_backward(distattn_attention* attention, const distattn_tensors* tensors) {
   return c_api::guarded([&] {
     c_api::plan_of(c_api::attention_of(attention), Pass::backward);
-    attention->ending->check();
-    attention->attention.backward(c_api::read_bindings(tensors));
+    c_api::call(*attention, tensors, &Attention::backward);
   });
 }
 
 distattn_status distattn_schedule_json(const distattn_attention* attention, int32_t pass, char** json) {
   return c_api::guarded([&] {
-    c_api::required(json, "json");
+    char*& text = c_api::result(json, "json");
     const Pass which = c_api::pass_of(pass);
-    *json = c_api::text_copy(to_json(c_api::plan_of(c_api::attention_of(attention), which).schedule(which)));
+    text = c_api::text_copy(to_json(c_api::plan_of(c_api::attention_of(attention), which).schedule(which)));
   });
 }
 

@@ -118,9 +118,9 @@ distattn_callbacks checked(const distattn_callbacks* given) {
 void check(distattn_status status, Rank rank) {
   if (status == DISTATTN_OK) return;
   const std::string message = distattn_message();
-  throw Error(kind_of(status), message.empty() ? "rank " + std::to_string(rank) + " returned status " +
-                                                     std::to_string(status) + " (its body failed) see there"
-                                               : message);
+  throw BodyFailure(status, message.empty() ? "rank " + std::to_string(rank) + " returned status " +
+                                                  std::to_string(status) + " (its body failed) see there"
+                                            : message);
 }
 
 }  // namespace
@@ -132,31 +132,35 @@ extern "C" {
 
 distattn_status distattn_comm_from_callbacks(const distattn_callbacks* callbacks, distattn_comm** comm) {
   return c_api::guarded([&] {
-    c_api::required(comm, "comm");
+    distattn_comm*& made = c_api::result(comm, "comm");
     auto transport = std::make_unique<c_api::CallbackTransport>(c_api::checked(callbacks));
     const Rank local_rank = transport->rank();
-    *comm = c_api::over(std::move(transport), local_rank, 1).release();
+    made = c_api::over(std::move(transport), local_rank, 1).release();
   });
 }
 
 distattn_status distattn_comm_from_launcher(const distattn_launch* launch, distattn_comm** comm) {
   return c_api::guarded([&] {
-    c_api::required(comm, "comm");
+    distattn_comm*& made = c_api::result(comm, "comm");
     const distattn_launch given = c_api::read(launch, DISTATTN_LAUNCH_INIT, "distattn_launch");
-    *comm = c_api::launched(c_api::launch_options_of(given)).release();
+    made = c_api::launched(c_api::launch_options_of(given)).release();
   });
 }
 
 distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* members, size_t count,
                                        distattn_comm** comm) {
   return c_api::guarded([&] {
+    distattn_comm*& group_comm = c_api::result(comm, "comm");
     c_api::required(whole, "whole");
     c_api::required(members, "members");
-    c_api::required(comm, "comm");
+    if (const int ranks = whole->transport->size(); count > static_cast<std::size_t>(ranks)) {
+      refuse("a group of " + std::to_string(count) + " ranks (among " + std::to_string(ranks) +
+             ") list different ranks, the own among them, alike on all of them");
+    }
     auto group = std::make_unique<Subgroup>(*whole->transport, std::vector<Rank>(members, members + count));
     auto made = c_api::over(std::move(group), whole->local_rank, whole->local_ranks);
     made->ending = whole->ending;
-    *comm = made.release();
+    group_comm = made.release();
   });
 }
 

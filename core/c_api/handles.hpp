@@ -2,6 +2,8 @@
 /// What the C API's functions share: how exceptions become codes, and how versioned structs are read.
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
 #include <memory>
 #include <mutex>
@@ -45,6 +47,16 @@ namespace distattn::c_api {
 /// Sets distattn_message() of this thread and returns the code of the exception that is being handled.
 distattn_status status_of_exception() noexcept;
 
+/// What ended a run of ranks is a status that a caller's function returned, one of ours or of its own.
+class BodyFailure : public Error {
+ public:
+  BodyFailure(distattn_status status, const std::string& message);
+  distattn_status status() const noexcept { return status_; }
+
+ private:
+  distattn_status status_;
+};
+
 /// The kind of error that a code other than DISTATTN_OK stands for.
 ErrorKind kind_of(distattn_status status);
 
@@ -68,16 +80,37 @@ const T& required(const T* pointer, const char* name) {
   return *pointer;
 }
 
+/// Where a function puts what it makes: null if it fails.
+template <class T>
+T*& result(T** pointer, const char* name) {
+  required(pointer, name);
+  return *pointer = nullptr;
+}
+
+// A member that is added later must not lie where an older caller's struct has padding: its struct_size covers that.
+static_assert(offsetof(distattn_problem, bands_count) + sizeof(std::size_t) == sizeof(distattn_problem));
+static_assert(offsetof(distattn_options, reserved) + sizeof(std::int32_t) == sizeof(distattn_options));
+static_assert(offsetof(distattn_launch, timeout_s) + sizeof(double) == sizeof(distattn_launch));
+static_assert(offsetof(distattn_callbacks, reserved) + sizeof(std::int32_t) == sizeof(distattn_callbacks));
+static_assert(offsetof(distattn_tensors, dv) + sizeof(void*) == sizeof(distattn_tensors));
+
 /// A struct of any version: members that an older caller does not have keep their default.
 template <class Struct>
 Struct read(const Struct* given, const Struct& defaults, const char* name) {
   Struct result = defaults;
   if (given == nullptr) return result;
-  if (given->struct_size < sizeof(std::size_t) || given->struct_size > sizeof(Struct)) {
-    refuse(std::string(name) + ".struct_size is " + std::to_string(given->struct_size) + " (this library knows up to " +
+  const std::size_t size = given->struct_size;
+  if (size < sizeof size || size > sizeof(Struct) || size % alignof(Struct) != 0) {
+    refuse(std::string(name) + ".struct_size is " + std::to_string(size) + " (this library knows up to " +
            std::to_string(sizeof(Struct)) + ") start from its INIT value, and link the library of your header");
   }
-  std::memcpy(&result, given, given->struct_size);
+  std::memcpy(&result, given, size);
+  if constexpr (requires { result.reserved; }) {
+    if (result.reserved != 0) {
+      refuse(std::string(name) + ".reserved is " + std::to_string(result.reserved) +
+             " (it means nothing yet) start from its INIT value");
+    }
+  }
   return result;
 }
 

@@ -38,6 +38,9 @@ ErrorKind kind_of(distattn_status status) {
   return ErrorKind::environment;
 }
 
+BodyFailure::BodyFailure(distattn_status status, const std::string& what)
+    : Error(kind_of(status), what), status_(status) {}
+
 char* text_copy(const std::string& text) {
   auto* const copy = static_cast<char*>(std::malloc(text.size() + 1));
   if (copy == nullptr) throw std::bad_alloc();
@@ -49,6 +52,9 @@ distattn_status status_of_exception() noexcept {
   try {
     try {
       throw;
+    } catch (const BodyFailure& failure) {
+      message = failure.what();
+      return failure.status();
     } catch (const Error& error) {
       message = error.what();
       return status_of(error.kind());

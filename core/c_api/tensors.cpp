@@ -50,14 +50,14 @@ TensorView view_of(const distattn_tensor& tensor, const char* name, int full_ran
   }
   if (tensor.shape == nullptr) refuse_tensor(name, "has no shape", "(null) point to its extents");
   std::int64_t shape[4] = {1, 1, 1, 1}, strides[4] = {0, 0, 0, 0};
-  std::int64_t dense = 1;
+  std::uint64_t dense = 1;  // wraps: extents that are not the rank's own are refused later
   for (int i = rank - 1; i >= 0; --i) {
     const int axis = i + full_rank - rank;
     shape[axis] = tensor.shape[i];
-    strides[axis] = tensor.strides != nullptr ? tensor.strides[i] : dense;
-    dense *= tensor.shape[i];
+    strides[axis] = tensor.strides != nullptr ? tensor.strides[i] : static_cast<std::int64_t>(dense);
+    dense *= static_cast<std::uint64_t>(tensor.shape[i]);
   }
-  if (rank < full_rank) strides[0] = dense;
+  if (rank < full_rank) strides[0] = static_cast<std::int64_t>(dense);
   TensorView view;
   if (tensor.data != nullptr) view.data = static_cast<std::byte*>(tensor.data) + tensor.byte_offset;
   view.dtype = dtype_of(tensor, name);

@@ -36,10 +36,10 @@ TEST_CASE("misuse is a status and a message, never an exception") {
     change();
     const auto body = [](void* user, distattn_comm* comm) {
       auto& [given, options, text] = *static_cast<Try*>(user);
-      distattn_attention* made = nullptr;
+      distattn_attention* made = reinterpret_cast<distattn_attention*>(user);  // whatever was there before
       const distattn_status status = distattn_attention_create(given, &options, comm, &made);
       text = distattn_message();
-      distattn_attention_free(made);
+      CHECK(made == nullptr);
       return status;
     };
     CHECK(distattn_run_ranks(1, body, &attempt) == DISTATTN_USAGE);
@@ -47,6 +47,7 @@ TEST_CASE("misuse is a status and a message, never an exception") {
     CHECK_THAT(message(), contains_text(says));
   };
   create([&] { problem.struct_size = 4; }, "struct_size");
+  create([&] { problem.struct_size = sizeof(problem) - 3; }, "struct_size");
   create([&] { problem.struct_size = sizeof(problem) + 8; }, "struct_size");
   create([&] { problem.heads = 3; }, "heads");
   create([&] { problem.dtype = 9; }, "dtype");
@@ -54,6 +55,8 @@ TEST_CASE("misuse is a status and a message, never an exception") {
   create([&] { attempt.options.backend = "abacus"; }, "abacus");
   create([&] { attempt.options.mode = 8; }, "mode");
   create([&] { attempt.options.threads = -7; }, "-7 threads");
+  create([&] { attempt.options.threads = 1 << 30; }, "1073741824 threads");
+  create([&] { attempt.options.reserved = 5; }, "distattn_options.reserved is 5");
   create([&] { attempt.options.local_ranks = -3; }, "local_ranks is -3");
   create([&] { attempt.options.local_rank = -9; }, "local_rank is -9");
   create([&] { attempt.options.cuda_stream = &attempt; }, "a stream for a device of the host");
@@ -133,6 +136,10 @@ TEST_CASE("tensors that are not the rank's shard are refused by name") {
       tensors.v = &v.tensor;
       v.tensor.ndim = 2;
       refused("2 dimensions");
+      std::int64_t huge[] = {1, 1 << 30, 1 << 30, std::int64_t{1} << 62};
+      v.tensor.ndim = 4;
+      v.tensor.shape = huge;
+      refused("v is");
       CHECK(distattn_backward(attention, &tensors) == DISTATTN_USAGE);
       CHECK_THAT(message(), contains_text("options.backward"));
     }

@@ -98,6 +98,24 @@ TEST_CASE("a failed exchange is a peer's failure that names rank and step") {
   distattn_comm_free(comm);
 }
 
+TEST_CASE("a call that failed ends every handle on its communicator, though the next exchange would go through") {
+  int calls = 0;
+  distattn_callbacks callbacks = DISTATTN_CALLBACKS_INIT;
+  callbacks.size = 2;
+  callbacks.user = &calls;
+  callbacks.exchange = [](void* user, std::int32_t, const distattn_transfer*, std::size_t, const distattn_transfer*,
+                          std::size_t) { return ++*static_cast<int*>(user) == 1 ? 7 : 0; };
+  distattn_comm* comm = nullptr;
+  REQUIRE(distattn_comm_from_callbacks(&callbacks, &comm) == DISTATTN_OK);
+  distattn_options options = options_for("ring");
+  for (int again = 0; again < 2; ++again) {
+    CHECK(attend(&options, comm) == DISTATTN_PEER);
+    CHECK_THAT(message(), contains_text("the exchange callback returned 7"));
+  }
+  CHECK(calls == 1);
+  distattn_comm_free(comm);
+}
+
 TEST_CASE("a rank that will not call ends those that wait for it") {
   const auto body = [](void*, distattn_comm* comm) {
     distattn_options options = options_for("ring");
@@ -155,6 +173,39 @@ TEST_CASE("a communicator of callbacks is ended by theirs") {
   distattn_comm_free(comm);
 }
 
+TEST_CASE("the status of the body that failed is returned, a caller's own too") {
+  for (const int own : {1, 7, 200, static_cast<int>(DISTATTN_TIMEOUT)}) {
+    std::atomic<int> status = own;
+    const auto body = [](void* user, distattn_comm* comm) {
+      if (distattn_comm_rank(comm) == 1)
+        return static_cast<distattn_status>(static_cast<std::atomic<int>*>(user)->load());
+      distattn_options options = options_for("ring");
+      CHECK(attend(&options, comm) == DISTATTN_PEER);
+      return DISTATTN_PEER;
+    };
+    CHECK(distattn_run_ranks(2, body, &status) == own);
+    CHECK_THAT(message(), contains_text("rank 1 returned status " + std::to_string(own)));
+  }
+}
+
+TEST_CASE("what a function that fails was to make is null") {
+  int somewhere = 0;
+  auto* comm = reinterpret_cast<distattn_comm*>(&somewhere);
+  CHECK(distattn_comm_from_callbacks(nullptr, &comm) == DISTATTN_USAGE);
+  CHECK(comm == nullptr);
+  comm = reinterpret_cast<distattn_comm*>(&somewhere);
+  distattn_launch launch = DISTATTN_LAUNCH_INIT;
+  launch.timeout_s = -1;
+  CHECK(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_USAGE);
+  CHECK(comm == nullptr);
+  comm = reinterpret_cast<distattn_comm*>(&somewhere);
+  CHECK(distattn_comm_subgroup(nullptr, nullptr, 0, &comm) == DISTATTN_USAGE);
+  CHECK(comm == nullptr);
+  auto* json = reinterpret_cast<char*>(&somewhere);
+  CHECK(distattn_plan_json(nullptr, nullptr, 1, nullptr, &json) == DISTATTN_USAGE);
+  CHECK(json == nullptr);
+}
+
 TEST_CASE("groups of ranks attend side by side") {
   const auto body = [](void*, distattn_comm* whole) {
     const std::vector<std::int32_t> odd = {3, 1}, even = {0, 4, 2};
@@ -169,6 +220,7 @@ TEST_CASE("groups of ranks attend side by side") {
     const distattn_status status = attend(&options, group);
     distattn_comm_free(group);
     CHECK(distattn_comm_subgroup(whole, members.data(), 0, &group) == DISTATTN_USAGE);
+    CHECK(distattn_comm_subgroup(whole, members.data(), static_cast<std::size_t>(-1), &group) == DISTATTN_USAGE);
     const std::int32_t twice[] = {distattn_comm_rank(whole), distattn_comm_rank(whole)};
     CHECK(distattn_comm_subgroup(whole, twice, 2, &group) == DISTATTN_USAGE);
     return status;
@@ -195,6 +247,9 @@ TEST_CASE("a process without a launcher is alone") {
   launch.timeout_s = -1;
   CHECK(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_USAGE);
   launch.timeout_s = 1;
-  launch.bootstrap = "pigeon";
-  CHECK(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_USAGE);
+  launch.ranks = 2;
+  for (const char* bootstrap : {"pigeon", "file", "file:"}) {
+    launch.bootstrap = bootstrap;
+    CHECK(distattn_comm_from_launcher(&launch, &comm) == DISTATTN_USAGE);
+  }
 }

@@ -142,7 +142,8 @@ def one_of_several_is_not_alone():
     for rank, size in (("RANK", "WORLD_SIZE"), ("PMI_RANK", "PMI_SIZE")):
         [(code, output, errors)] = finish([start([BINARY, "run", *SHAPE], **{rank: "1", size: "2"})])
         expect(code == 3 and not output and f"{rank}=1 of {size}=2 cannot find the others" in errors, code, errors)
-        [(code, _, errors)] = finish([start([BINARY, "run", *SHAPE, "--bootstrap", "inproc"], **{rank: "0", size: "2"})])
+        alone = [BINARY, "run", *SHAPE, "--bootstrap", "inproc"]
+        [(code, _, errors)] = finish([start(alone, **{rank: "0", size: "2"})])
         expect(code == 0, code, errors)
 
 

@@ -4,9 +4,10 @@
  * Exact attention over ranks, from C.
  *
  * Functions that can fail return a distattn_status; distattn_message() then says why, on one line, for the calling
- * thread. No C++ exception leaves the library. Structs begin with struct_size: start from their *_INIT value, so that
- * a program built against an older header keeps its meaning with a newer library. Handles are not thread-safe: a
- * communicator, its groups and the attentions on them are used by one thread at a time. Each is given back with its
+ * thread, and what they were to make is null. No C++ exception leaves the library. Structs begin with struct_size:
+ * start from their *_INIT value, so that a program built against an older header keeps its meaning with a newer
+ * library. Handles are not thread-safe: a communicator, its groups and the attentions on them are used by one thread at
+ * a time. Each is given back with its
  * *_free().
  */
 
@@ -32,7 +33,8 @@ typedef enum distattn_status {
   DISTATTN_INTERRUPTED = 130, /**< the run was ended from outside */
 } distattn_status;
 
-/** Why the last call of this thread that failed did; "" before any has. */
+/** Why the last call of this thread that failed did; "" before any has. Valid until another fails, or the thread ends.
+ */
 DISTATTN_API const char* distattn_message(void);
 
 /** Gives back text that the library allocated. */
@@ -130,10 +132,11 @@ typedef struct distattn_options {
    */
   void* cuda_stream;
   int32_t deterministic; /**< gradients have the same bits in every run, where that takes longer too */
+  int32_t reserved;      /**< 0 */
 } distattn_options;
 
 #define DISTATTN_OPTIONS_INIT \
-  { sizeof(distattn_options), NULL, DISTATTN_OWN_MODE, 0, 0, 0, NULL, 0, 0, NULL, NULL, NULL, -1, NULL, 0 }
+  { sizeof(distattn_options), NULL, DISTATTN_OWN_MODE, 0, 0, 0, NULL, 0, 0, NULL, NULL, NULL, -1, NULL, 0, 0 }
 
 /**
  * What both passes (or, without options.backward, the forward pass) would cost on `ranks` ranks of a machine, which
@@ -188,10 +191,11 @@ typedef struct distattn_callbacks {
   /** Ends a pending exchange() with a failure, from any thread; null: it will end by itself. */
   void (*abort)(void* user, const char* message);
   int32_t reaches_cuda; /**< whether transfers may lie in CUDA memory */
+  int32_t reserved;     /**< 0 */
 } distattn_callbacks;
 
 #define DISTATTN_CALLBACKS_INIT \
-  { sizeof(distattn_callbacks), 0, 1, NULL, NULL, NULL, 0 }
+  { sizeof(distattn_callbacks), 0, 1, NULL, NULL, NULL, 0, 0 }
 
 /** The callbacks are copied; `user` must outlive the communicator. */
 DISTATTN_API distattn_status distattn_comm_from_callbacks(const distattn_callbacks* callbacks, distattn_comm** comm);
@@ -218,7 +222,8 @@ DISTATTN_API void distattn_comm_free(distattn_comm* comm);
 
 /**
  * Calls `body` once for each rank, on threads of this process, with a communicator that is valid during the call. A
- * body that does not return DISTATTN_OK ends the others; the first such status is returned.
+ * body that does not return DISTATTN_OK ends the others; the first such status, which may be the caller's own, is
+ * returned.
  */
 DISTATTN_API distattn_status distattn_run_ranks(int32_t ranks, distattn_status (*body)(void* user, distattn_comm* comm),
                                                 void* user);

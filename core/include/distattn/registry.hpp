@@ -45,6 +45,8 @@ enum class GradientOrder : std::uint8_t {
 };
 
 struct DeviceOptions {
+  static constexpr int most_threads = 4096;
+
   int threads = 0;           ///< a rank computes with; 0: cores / ranks of this process, at least 1
   int local_ranks = 1;       ///< ranks that share this process's cores
   Allocator allocator = {};  ///< of a caller that plans its memory; empty: the device's own
@@ -70,8 +72,8 @@ struct BootstrapOptions {
   double timeout_s = 60;  ///< longest time without progress of an awaited rank: above 0, also infinity
 };
 
-/// Finds the other ranks. Throws as make_device, Error(usage) for a timeout that is none, and where the launcher started
-/// another number of ranks, and Error(timeout) or Error(peer) where they do not come.
+/// Finds the other ranks. Throws as make_device, Error(usage) for a timeout that is none or where the launcher started
+/// another number of ranks, Error(timeout) or Error(peer) where they do not come.
 std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const BootstrapOptions& options);
 
 /// A transport between the processes of `bootstrap`; a collective. Throws as make_device.
