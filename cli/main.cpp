@@ -111,13 +111,14 @@ int run(int argc, char** argv) {
       add_info_command(root), add_completion_command(root), add_manual_command(root)};
   for (const Command& command : commands) check_flags(*command.app);
   check_flags(root);
-  print_here(rank_in_environment() == 0);
+  const bool speaks = rank_in_environment() == 0;
+  print_here(speaks);
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return report_parse(root, error);
   }
-  set_verbosity(quiet ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal);
+  set_verbosity(quiet || !speaks ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal);
   for (const Command& command : commands) {
     if (command.app->parsed()) return static_cast<int>(command.run());
   }

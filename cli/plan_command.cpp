@@ -167,6 +167,7 @@ Command add_plan_command(CLI::App& root) {
   }
   app->add_flag("--json", options->json, "As a JSON array");
   return {app, [app, options] {
+            take_launched_ranks(*app, options->request.schedule);
             if (options->step.asked) return run_step(*options, app->count("--schedule") > 0);
             return run_plan(*options);
           }};

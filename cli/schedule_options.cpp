@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>
 
 #include "distattn/error.hpp"
+#include "distattn/launch.hpp"
 #include "option.hpp"
 #include "values.hpp"
 
@@ -52,8 +54,9 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
   add_value(app, "--mode", options.mode, parse_mode, "When messages travel (default: the schedule's own)",
             one_of(mode_names));
   add_value(app, "--ranks", options.ranks, parse_ranks,
-            options.ranks == std::vector<std::int64_t>{1} ? "Ranks that share the sequence (default 1)"
-                                                          : "Ranks that share the sequence",
+            options.ranks == std::vector<std::int64_t>{1}
+                ? "Ranks that share the sequence (default: a launcher's, else 1)"
+                : "Ranks that share the sequence",
             several == Several::yes ? "SIZES" : "SIZE");
   add_value(app, "--node-size", options.node_size, parse_node_size,
             "Ranks of a node, consecutive (default: those of --machine, else one node)", "SIZE");
@@ -61,6 +64,10 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
             "SIZE");
   add_value(app, "--memory", options.memory_bytes, parse_size,
             "Most bytes that a rank's buffers may take, all passes together", "BYTES");
+}
+
+void take_launched_ranks(const CLI::App& app, ScheduleOptions& options) {
+  if (app.count("--ranks") == 0) options.ranks = {ranks_in_environment()};
 }
 
 void add_machine_option(CLI::App& app, ScheduleOptions& options) {

@@ -28,6 +28,8 @@ struct ScheduleOptions {
 };
 
 void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several several);
+/// For commands that plan for ranks without meeting them: as many as a launcher started, unless --ranks says otherwise.
+void take_launched_ranks(const CLI::App& app, ScheduleOptions& options);
 /// --machine, which also serves programs that are read from a file.
 void add_machine_option(CLI::App& app, ScheduleOptions& options);
 

@@ -120,7 +120,10 @@ Command add_show_command(CLI::App& root) {
             "text: rows ranks, columns steps; svg: a predicted timeline; trace: the same for Perfetto (default text)",
             one_of(format_names));
   add_machine_option(*app, options->schedule);
-  return {app, [options] { return show(*options); }};
+  return {app, [app, options] {
+            take_launched_ranks(*app, options->schedule);
+            return show(*options);
+          }};
 }
 
 }  // namespace distattn::cli

@@ -58,18 +58,28 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-}  // namespace
-
-Rank rank_in_environment() {
+/// Rank and size, without asking anybody. PMIx has no variable for the size, but those who start processes with it do.
+Place place_in_environment() {
   try {
     const std::string launcher = launcher_here();
-    if (launcher == "inproc") return 0;
-    const char* const name = launcher == "pmix" ? "PMIX_RANK" : launcher == "torchrun" ? "RANK" : "SLURM_PROCID";
-    return number_in(process_variable, name).value_or(0);
+    if (launcher == "torchrun") return torchrun_surroundings(process_variable)->place;
+    if (launcher == "slurm") return slurm_surroundings(process_variable)->place;
+    Place place;
+    if (launcher == "inproc") return place;
+    place.rank = number_in(process_variable, "PMIX_RANK").value_or(0);
+    for (const char* name : {"SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"}) {
+      place.size = number_in(process_variable, name).value_or(place.size);
+    }
+    return place;
   } catch (const Error&) {
-    return 0;  // variables that contradict each other: whoever needs them will say so
+    return {};  // variables that contradict each other: whoever needs them will say so
   }
 }
+
+}  // namespace
+
+Rank rank_in_environment() { return place_in_environment().rank; }
+int ranks_in_environment() { return std::max(1, place_in_environment().size); }
 
 struct World::State {
   std::string bootstrap_name, transport_name;

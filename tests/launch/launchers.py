@@ -127,6 +127,17 @@ def a_contradiction_is_usage():
         expect(all(code == 2 and "by torchrun come 3" in errors for code, _, errors in ends), ends)
 
 
+def plans_are_for_those_that_were_started():
+    plan = ("plan", "--seq", "1K", "--heads", "4", "--head-dim", "16", "--schedule", "ring", "--json")
+    starts = [under_torchrun, under_srun] + ([under_mpirun] if MPIRUN else [])
+    for under in starts:
+        for ranks, arguments in ((3, plan), (64, (*plan, "--ranks", "64"))):
+            ends = under(3, *arguments)
+            expect(all(code == 0 for code, _, _ in ends), ends)
+            expect([row["ranks"] for row in json.loads(ends[0][1])] == [ranks], under.__name__, ends[0])
+            expect(ends[0][2].count("predicted on this") == 1 and not any(out or err for _, out, err in ends[1:]), ends)
+
+
 def torchrun_within_mpirun():
     if not MPIRUN:
         return
@@ -187,6 +198,7 @@ def main():
     benchmarks_are_of_one_process()
     who_never_comes_is_a_timeout()
     a_contradiction_is_usage()
+    plans_are_for_those_that_were_started()
     torchrun_within_mpirun()
     one_of_several_is_not_alone()
     interrupted_while_they_meet()

@@ -25,6 +25,8 @@ struct LaunchOptions {
 
 /// Which rank a launcher's variables say that this process is, without asking anybody; 0 where they are not all there.
 Rank rank_in_environment();
+/// How many ranks they say that there are; 1 where they do not say.
+int ranks_in_environment();
 
 /// The ranks of one run, as this process sees them.
 class World {
