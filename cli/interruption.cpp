@@ -9,6 +9,7 @@
 
 #include "console.hpp"
 #include "distattn/io.hpp"
+#include "distattn/thread.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -47,7 +48,11 @@ void tell(int) { ::sem_post(&came); }
 void watch_for_interruption() {
   ::sem_init(&came, 0, 0);
   actions();
-  std::thread(wait_and_end).detach();
+  try {
+    std::thread(wait_and_end).detach();
+  } catch (const std::system_error& refused) {
+    throw no_thread("distattn", "wait for signals", refused);
+  }
   struct sigaction ours {};
   ours.sa_handler = tell;
   ours.sa_flags = SA_RESTART;

@@ -61,7 +61,9 @@ void add_meeting_options(CLI::App& app, LaunchOptions& options) {
   add_value(app, "--bootstrap", options.bootstrap, bootstrap_of,
             "How ranks find each other (default: from the environment)", "inproc|pmix|torchrun|slurm|file:PATH");
   add_value(app, "--timeout", options.timeout_s, parse_timeout,
-            "Longest time without progress of an awaited rank; computing is progress (default 60)", "SECONDS");
+            "Longest time without progress of an awaited rank; computing is progress, and over NCCL a whole message "
+            "(default 60)",
+            "SECONDS");
 }
 
 void add_threads_option(CLI::App& app, LaunchOptions& options) {

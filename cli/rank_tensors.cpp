@@ -1,9 +1,12 @@
 #include "rank_tensors.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <future>
 
 #include "cpu_features.hpp"
+#include "distattn/thread.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -29,8 +32,12 @@ std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, const Sha
   const std::int64_t cores = std::max(1, cpu_cores() / sharding.ranks);
   const std::int64_t threads = std::clamp<std::int64_t>(rows * row / worth_a_thread, 1, cores);
   std::vector<std::future<void>> others;
-  for (std::int64_t t = 1; t < threads; ++t) {
-    others.push_back(std::async(std::launch::async, read, rows * t / threads, rows * (t + 1) / threads));
+  try {
+    for (std::int64_t t = 1; t < threads; ++t) {
+      others.push_back(std::async(std::launch::async, read, rows * t / threads, rows * (t + 1) / threads));
+    }
+  } catch (const std::system_error& refused) {
+    throw no_thread(fmt::format("rank {}", rank), "read its tensors", refused);
   }
   read(0, rows / threads);
   for (std::future<void>& other : others) other.get();

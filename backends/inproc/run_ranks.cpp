@@ -1,5 +1,4 @@
 #include <exception>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -9,6 +8,7 @@
 #include "backends/inproc/transport.hpp"
 #include "backends/registration.hpp"
 #include "distattn/inproc.hpp"
+#include "distattn/thread.hpp"
 
 namespace distattn {
 void run_ranks(int ranks, const std::function<void(Rank, Transport&)>& body, const InprocOptions& options) {
@@ -47,9 +47,7 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)
     }
   } catch (const std::system_error& refused) {
     const auto started = static_cast<Rank>(threads.size());
-    fail(started, std::make_exception_ptr(
-                      Error(ErrorKind::environment,
-                            fmt::format("rank {} gets no thread ({}) ask for fewer ranks", started, refused.what()))));
+    fail(started, std::make_exception_ptr(no_thread(fmt::format("rank {}", started), "run", refused)));
   }
   for (std::thread& thread : threads) thread.join();
 

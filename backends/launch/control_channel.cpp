@@ -5,9 +5,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <system_error>
 
 #include <fmt/core.h>
+
+#include "distattn/thread.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -38,9 +39,7 @@ ControlChannel::ControlChannel(Rank rank, int size, std::vector<Socket> sockets,
   try {
     thread_ = std::thread([this] { serve(); });
   } catch (const std::system_error& refused) {
-    throw Error(ErrorKind::environment,
-                fmt::format("rank {} gets no thread to talk to other ranks ({}) use fewer ranks or threads", rank,
-                            refused.what()));
+    throw no_thread(fmt::format("rank {}", rank), "talk to other ranks", refused);
   }
 }
 

@@ -114,7 +114,8 @@ class NcclTransport::StepWatch final : public cuda::Watch {
   }
 
  private:
-  /// NCCL does not say which of its peers an exchange waits for.
+  /// NCCL does not say which of its peers an exchange waits for, nor how far it is: one that takes longer than the
+  /// timeout cannot be told from one that hangs.
   void look_at_peers(Clock::time_point now) const {
     if (!begun_at_ && begun_->passed()) begun_at_ = now;
     if (!begun_at_) return control_->check(peers_.front(), now);

@@ -1,11 +1,11 @@
 #include "backends/ucx/transport.hpp"
 
 #include <chrono>
-#include <system_error>
 
 #include <fmt/core.h>
 
 #include "backends/registration.hpp"
+#include "distattn/thread.hpp"
 
 namespace distattn::backends::ucx {
 namespace {
@@ -37,9 +37,7 @@ UcxTransport::UcxTransport(Bootstrap& bootstrap)
   try {
     serving_ = std::jthread([this](const std::stop_token& stop) { serve(stop); });
   } catch (const std::system_error& refused) {
-    throw Error(ErrorKind::environment,
-                fmt::format("rank {} gets no thread to exchange messages ({}) use fewer ranks or threads", rank_,
-                            refused.what()));
+    throw no_thread(fmt::format("rank {}", rank_), "exchange messages", refused);
   }
   on_failure(nullptr);  // last: where this throws, nobody may call it
 }

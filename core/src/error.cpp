@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "distattn/thread.hpp"
+
 namespace distattn {
 
 Error as_error(const std::exception_ptr& cause) {
@@ -15,6 +17,11 @@ Error as_error(const std::exception_ptr& cause) {
   } catch (...) {
     return {ErrorKind::environment, "an exception of unknown type"};
   }
+}
+
+Error no_thread(const std::string& who, const std::string& purpose, const std::system_error& refused) {
+  return {ErrorKind::environment,
+          who + " gets no thread to " + purpose + " (" + refused.what() + ") use fewer ranks or threads"};
 }
 
 }  // namespace distattn

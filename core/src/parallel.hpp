@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -35,7 +36,11 @@ void for_each_in_parallel(int count, int worth_a_thread, const Body& body) {
     }
   };
   std::vector<std::jthread> threads;
-  for (int w = 1; w < workers; ++w) threads.emplace_back(work);
+  try {
+    for (int w = 1; w < workers; ++w) threads.emplace_back(work);
+  } catch (const std::system_error&) {
+    // The system refuses more threads: those that there are do all of it.
+  }
   work();
   threads.clear();
   if (failure != nullptr) std::rethrow_exception(failure);

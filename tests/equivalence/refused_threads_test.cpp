@@ -78,6 +78,18 @@ TEST_CASE("ranks whose threads are refused end with an error, wherever that happ
   CHECK(refusals >= 5);  // a rank's own thread and its helper's, and a lane's
 }
 
+TEST_CASE("what many threads would plan is planned by those that there are") {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = 256;
+  problem.heads = problem.kv_heads = 2;
+  problem.head_dim = problem.value_dim = 8;
+  problem.mask = causal_mask();
+  AttentionOptions options;
+  options.schedule = "ring";
+  const FewThreads none(0);
+  CHECK_NOTHROW(AttentionPlan(problem, 128, options));
+}
+
 TEST_CASE("a rank that gets no thread for the control channel says so") {
   const auto path = std::filesystem::temp_directory_path() / ("distattn-refused-" + std::to_string(::getpid()));
   const auto meet = [&] { make_bootstrap("file", {path.string(), 1, 20}); };

@@ -5,7 +5,6 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
-#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -13,6 +12,7 @@
 
 #include "core/src/run/bindings.hpp"
 #include "core/src/schedule/hazards.hpp"
+#include "distattn/thread.hpp"
 
 namespace distattn {
 
@@ -118,9 +118,7 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
     }
   } catch (const std::system_error& refused) {
     end_lanes();
-    throw Error(ErrorKind::environment,
-                fmt::format("rank {} gets no thread to exchange messages ({}) use fewer ranks or threads", rank,
-                            refused.what()));
+    throw no_thread(fmt::format("rank {}", rank), "exchange messages", refused);
   }
 }
 
