@@ -33,8 +33,7 @@ constexpr Entry variables[] = {
     {"DISTATTN_RANK", "This process's rank, where ranks meet at a file (default: in the order in which they come)"},
     {"DISTATTN_TOKEN",
      "What ranks show each other to be of one run (default: drawn, or the launcher's job); runs that are started by "
-     "hand "
-     "and meet at one port of a machine at a time need one each"},
+     "hand and meet at one port of a machine at a time need one each"},
     {"NO_COLOR", "No colours on a terminal; elsewhere there are none"},
     {"XDG_CACHE_HOME", "distattn/machine.json in it is what bench --calibrate stored (default: ~/.cache)"}};
 

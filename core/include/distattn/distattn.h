@@ -7,8 +7,7 @@
  * thread, and what they were to make is null. No C++ exception leaves the library. Structs begin with struct_size:
  * start from their *_INIT value, so that a program built against an older header keeps its meaning with a newer
  * library. Handles are not thread-safe: a communicator, its groups and the attentions on them are used by one thread at
- * a time. Each is given back with its
- * *_free().
+ * a time. Each is given back with its *_free().
  */
 
 #include <stddef.h>
