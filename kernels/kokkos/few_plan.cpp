@@ -124,7 +124,7 @@ FewBlock FewPlan::rows_of(const Block& block) const {
 }
 
 std::byte* FewPlan::sums_of(const Block& block, std::size_t piece) {
-  return sums_.front().bytes + block.sums + (piece - block.pieces) * block.piece_bytes;
+  return reinterpret_cast<std::byte*>(sums_.data()) + block.sums + (piece - block.pieces) * block.piece_bytes;
 }
 
 void FewPlan::sum(std::int64_t item, std::byte* scratch, const StopFlag& stop) {
