@@ -5,9 +5,9 @@
 #include <cstdint>
 
 #include "core/src/lower/routing.hpp"
-#include "core/src/lower/usable_memory.hpp"
 #include "core/src/parallel.hpp"
 #include "distattn/error.hpp"
+#include "distattn/memory.hpp"
 #include "distattn/words.hpp"
 
 namespace distattn {

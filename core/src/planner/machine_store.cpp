@@ -1,7 +1,6 @@
 #include "core/src/planner/machine_store.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -15,6 +14,7 @@
 #include "core/src/embedded.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
+#include "distattn/memory.hpp"
 
 namespace distattn {
 
@@ -70,8 +70,7 @@ Machine nominal_machine() {
   Machine machine = machine_from_json(*embedded_file(nominal_file), std::string(nominal_file));
   machine.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   machine.ranks_per_node = machine.cores;
-  const long pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
-  if (pages > 0 && page_bytes > 0) machine.memory_bytes = static_cast<std::int64_t>(pages) * page_bytes;
+  if (const std::int64_t bytes = physical_memory_bytes(); bytes > 0) machine.memory_bytes = bytes;
   return machine;
 }
 
