@@ -236,15 +236,6 @@ Machine with_divided_links(Machine machine) {
 
 }  // namespace
 
-void check_described(const Machine& machine, int ranks, DType dtype) {
-  const bool shares_one_node = machine.cores > 0 && machine.nodes == 1;
-  if (!shares_one_node && ranks > machine.ranks()) {
-    refuse(fmt::format("{} ranks do not fit machine '{}' (it has {}) choose fewer ranks or another machine", ranks,
-                       machine.name, machine.ranks()));
-  }
-  for (const Pass pass : {Pass::forward, Pass::backward}) machine.rates_of(dtype, pass);
-}
-
 Timeline simulate(const Outline& outline, std::span<const ProgramSketch> ranks, const Machine& machine, int threads) {
   check_described(machine, static_cast<int>(ranks.size()), outline.sharding.problem.dtype);
   Timeline timeline = Simulation(outline, ranks, machine, threads).run();
