@@ -57,8 +57,9 @@ class Planner {
       return;
     }
     auto& plans = std::get<std::vector<PassPlan>>(planned);
-    std::int64_t needed = 0;
-    for (const PassPlan& plan : plans) needed += largest(plan.report.counts.memory_bytes);
+    std::vector<const Counts*> counts;
+    for (const PassPlan& plan : plans) counts.push_back(&plan.report.counts);
+    const std::int64_t needed = memory_side_by_side(counts);
     if (request_.schedule.memory_bytes && needed > *request_.schedule.memory_bytes) {
       const char* const what = plans.size() > 1 ? "both passes need" : "forward needs";
       rows_.skipped.push_back({plans.front().schedule,

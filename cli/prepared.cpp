@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <functional>
 #include <vector>
 
 #include "agreement.hpp"
@@ -38,15 +36,14 @@ AttentionOptions decided_options(World& world, const std::string& name, const Pr
 
 std::string why_too_large(const AttentionPlan& plan, const ScheduleOptions& options) {
   if (!options.memory_bytes) return "";
-  std::vector<std::int64_t> needed(static_cast<std::size_t>(plan.ranks()));
+  std::vector<const Counts*> passes;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (!plan.has(pass)) continue;
-    const auto& bytes = plan.counts(pass).memory_bytes;
-    std::transform(bytes.begin(), bytes.end(), needed.begin(), needed.begin(), std::plus<>());
+    if (plan.has(pass)) passes.push_back(&plan.counts(pass));
   }
-  if (largest(needed) <= *options.memory_bytes) return "";
+  const std::int64_t needed = memory_side_by_side(passes);
+  if (needed <= *options.memory_bytes) return "";
   return fmt::format("{} needs {} a rank (--memory allows {})", plan.name(),
-                     bytes_in_words(static_cast<double>(largest(needed))),
+                     bytes_in_words(static_cast<double>(needed)),
                      bytes_in_words(static_cast<double>(*options.memory_bytes)));
 }
 

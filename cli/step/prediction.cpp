@@ -68,17 +68,13 @@ AttentionCost attention_cost(const StepSetting& setting, const Machine& machine)
   const RecipePair pair = recipes_of(setting, problem);
   const PassPlan forward = plan_one(setting, pair.forward, problem, Pass::forward, machine);
   const PassPlan backward = plan_one(setting, pair.backward, problem, Pass::backward, machine);
-  const auto fullest = [](const PassPlan& plan) {
-    const auto& bytes = plan.report.counts.memory_bytes;
-    return *std::max_element(bytes.begin(), bytes.end());
-  };
   AttentionCost cost;
   cost.schedule = setting.schedule;
   cost.forward_s = forward.predicted_s;
   cost.backward_s = backward.predicted_s;
   cost.forward_sent = forward.report.counts.bytes_sent;
   cost.backward_sent = backward.report.counts.bytes_sent;
-  cost.buffer_bytes = fullest(forward) + fullest(backward);
+  cost.buffer_bytes = memory_side_by_side({&forward.report.counts, &backward.report.counts});
   cost.tokens = most_tokens(shard(problem, setting.ranks, pair.forward.layout, pair.forward.groups));
   return cost;
 }

@@ -48,13 +48,11 @@ double unsharded_bytes(const TrainingRun& run) {
 }  // namespace
 
 double rank_bytes(const TrainingRun& run) {
-  const auto fullest = [&](Pass pass) {
-    const auto& bytes = run.plan->counts(pass).memory_bytes;
-    return static_cast<double>(*std::max_element(bytes.begin(), bytes.end()));
-  };
+  const std::int64_t buffers =
+      memory_side_by_side({&run.plan->counts(Pass::forward), &run.plan->counts(Pass::backward)});
   const ActivationBytes activations = rank_activations(run);
   return state_bytes_per_parameter * parameter_count(run.shape) + activations.compute + activations.host +
-         fullest(Pass::forward) + fullest(Pass::backward);
+         static_cast<double>(buffers);
 }
 
 double node_bytes(const TrainingRun& run, int ranks) {

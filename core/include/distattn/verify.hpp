@@ -12,18 +12,18 @@
 namespace distattn {
 
 enum class FindingKind : std::uint8_t {
-  malformed,      ///< an index out of range, an unused slot, an operation of the wrong lane or pass, a wrong size
-  unmatched,      ///< a message without its partner, under another step, or with another value or type
-  early,          ///< a buffer read before its value is there
-  late,           ///< a buffer read after its slot was given to another value
-  misplaced,      ///< a buffer that holds another value than the operation says
-  coverage,       ///< a tile computed twice or never, or merged twice or never
-  sealed,         ///< a partial result updated after it was sent
-  homeless,       ///< a result that does not end at its owner
-  leak,           ///< a partial result that nobody sends, or a received one that nobody merges
-  race,           ///< two steps of different lanes touch a slot and nothing orders them
-  deadlock,       ///< a step waits for one that cannot come before it
-  mask,           ///< bands that share a pair
+  malformed,  ///< an index out of range, an unused slot, an operation of the wrong lane or pass, a wrong size
+  unmatched,  ///< a message without its partner, under another step, or with another value or type
+  early,      ///< a buffer read before its value is there
+  late,       ///< a buffer read after its slot was given to another value
+  misplaced,  ///< a buffer that holds another value than the operation says
+  coverage,   ///< a tile computed twice or never, or merged twice or never
+  sealed,     ///< a partial result updated after it was sent
+  homeless,   ///< a result that does not end at its owner
+  leak,       ///< a partial result that nobody sends, or a received one that nobody merges
+  race,       ///< two steps of different lanes touch a slot and nothing orders them
+  deadlock,   ///< a step waits for one that cannot come before it
+  mask,       ///< bands that share a pair
 };
 const char* name_of(FindingKind kind);
 
@@ -50,6 +50,9 @@ struct Counts {
 /// Figures over ranks, of which there is one at least.
 std::int64_t largest(const std::vector<std::int64_t>& by_rank);
 double mean(const std::vector<std::int64_t>& by_rank);
+
+/// memory_bytes of the rank that needs most while it holds the buffers of all these passes, of as many ranks each.
+std::int64_t memory_side_by_side(const std::vector<const Counts*>& passes);
 
 struct VerifyReport {
   std::vector<Finding> findings;  ///< empty: proved

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <mutex>
 #include <numeric>
 
@@ -227,6 +228,14 @@ std::int64_t largest(const std::vector<std::int64_t>& by_rank) {
 
 double mean(const std::vector<std::int64_t>& by_rank) {
   return std::accumulate(by_rank.begin(), by_rank.end(), 0.0) / static_cast<double>(by_rank.size());
+}
+
+std::int64_t memory_side_by_side(const std::vector<const Counts*>& passes) {
+  std::vector<std::int64_t> sums(passes.front()->memory_bytes.size());
+  for (const Counts* counts : passes) {
+    std::transform(sums.begin(), sums.end(), counts->memory_bytes.begin(), sums.begin(), std::plus<>());
+  }
+  return largest(sums);
 }
 
 VerifyReport verify(const Schedule& schedule) {
