@@ -7,7 +7,7 @@
 namespace distattn::cli {
 namespace {
 
-/// Some heads of one sequence of an input, as a whole tensor of the problem's element type.
+/// Some heads of one sequence of an input, as a whole tensor.
 class Slice {
  public:
   Slice(const Inputs& inputs, Tensor tensor, std::int64_t b, std::int64_t first_head, std::int64_t heads, DType dtype)

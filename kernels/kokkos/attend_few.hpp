@@ -252,8 +252,8 @@ inline void few_pass(const FewBlock& block, const AttendPass& pass, int first, i
 /// Writes (o, lse) of a row from its sums over `pieces` of the keys, which lie one after the other. A row that saw no
 /// key keeps its carry, or gets (0, −∞).
 inline void few_end_row(const FewBlock& block, int row, std::byte* sums_memory, int pieces) {
+  const std::size_t bytes = FewSums(nullptr, block.rows(), block.value_dim).bytes;
   const auto sums_of = [&](int piece) {
-    const std::size_t bytes = FewSums(nullptr, block.rows(), block.value_dim).bytes;
     return FewSums(sums_memory + static_cast<std::size_t>(piece) * bytes, block.rows(), block.value_dim);
   };
   float& lse = block.lse[row];

@@ -27,6 +27,15 @@ struct FewThreads {
   ~FewThreads() { threads_left = 1 << 30; }
 };
 
+Problem problem_of(std::int64_t tokens) {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = tokens;
+  problem.heads = problem.kv_heads = 2;
+  problem.head_dim = problem.value_dim = 8;
+  problem.mask = causal_mask();
+  return problem;
+}
+
 }  // namespace
 
 // Instead of the C library's, for the whole program.
@@ -49,11 +58,7 @@ TEST_CASE("a team whose threads are refused ends those that have started") {
 }
 
 TEST_CASE("ranks whose threads are refused end with an error, wherever that happens") {
-  Problem problem;
-  problem.seq_q = problem.seq_kv = 40;
-  problem.heads = problem.kv_heads = 2;
-  problem.head_dim = problem.value_dim = 8;
-  problem.mask = causal_mask();
+  const Problem problem = problem_of(40);
   AttentionOptions options;
   options.schedule = "zigzag-ring";
   options.routes.node_size = 1;  // a far lane
@@ -79,11 +84,7 @@ TEST_CASE("ranks whose threads are refused end with an error, wherever that happ
 }
 
 TEST_CASE("what many threads would plan is planned by those that there are") {
-  Problem problem;
-  problem.seq_q = problem.seq_kv = 256;
-  problem.heads = problem.kv_heads = 2;
-  problem.head_dim = problem.value_dim = 8;
-  problem.mask = causal_mask();
+  const Problem problem = problem_of(256);
   AttentionOptions options;
   options.schedule = "ring";
   const FewThreads none(0);
