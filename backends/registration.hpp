@@ -22,6 +22,8 @@ struct Registration {
   std::function<std::unique_ptr<Transport>(Bootstrap&)> make_transport = {};  ///< transports between processes only
   std::function<std::unique_ptr<Bootstrap>(const BootstrapOptions&)> make_bootstrap = {};  ///< likewise
   MakeProvider make_provider = {};  ///< providers only, and not that of a device's own kernels
+  /// More for info.why, which takes longer to find out. Throws Error where it cannot.
+  std::function<std::string()> findings = {};
 };
 
 /// Seconds that clocks can count, also for infinity; Error(usage) for what is not above 0.

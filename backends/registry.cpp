@@ -29,7 +29,16 @@ static std::vector<Registration> registrations() {
 
 std::vector<BackendInfo> list_backends() {
   std::vector<BackendInfo> infos;
-  for (const auto& registration : backends::registrations()) infos.push_back(registration.info);
+  for (const auto& registration : backends::registrations()) {
+    BackendInfo& info = infos.emplace_back(registration.info);
+    if (!registration.findings) continue;
+    try {
+      info.why += "; " + registration.findings();
+    } catch (const Error& error) {
+      info.usable = false;
+      info.why = error.what();
+    }
+  }
   return infos;
 }
 

@@ -6,7 +6,8 @@ namespace distattn::backends {
 Registration register_cuda() {
   const cuda::Gpus& gpus = cuda::find_gpus();
   const bool usable = gpus.count > 0;
-  const std::string why = gpus.why + (usable ? "; transports of host memory go through pinned memory" : "");
+  const std::string why =
+      gpus.why + (usable ? "; transports that reach host memory alone go through pinned memory" : "");
   return {{"cuda", BackendKind::device, true, usable, why, gpus.version, {"own", "cudnn"}},
           [](const DeviceOptions& options, const MakeProvider& make_provider) {
             cuda::Driver& driver = cuda::driver_for(options.local_rank);

@@ -169,6 +169,7 @@ class CudaDriver final : public Driver {
     return std::make_unique<CudaStream>(gpu_, static_cast<cudaStream_t>(stream), Ownership::borrowed);
   }
 
+  void make_current() override { select(gpu_); }
   void check(int status, const char* what) const override { check_status(static_cast<cudaError_t>(status), what); }
 
  private:

@@ -56,12 +56,14 @@ class CudaBuffers final : public BufferTable {
         launches(Batches(*this, Placement(*this)), program.steps.size(), driver, stream, stop, provider, choice),
         staging(*this, {std::numeric_limits<std::int64_t>::max(), 1, memory}),
         mirror(driver),
+        driver_(driver),
         stream_(stream),
         copy_stream_(driver.make_stream(StreamPriority::high)) {}
 
   /// After a failure steps may still run in this memory.
   ~CudaBuffers() override { stream_.finish(); }
 
+  void make_current() override { driver_.make_current(); }
   void copy(std::byte* into, const std::byte* from, std::size_t bytes) override;
 
   Launches launches;
@@ -69,6 +71,7 @@ class CudaBuffers final : public BufferTable {
   mutable Mirror mirror;
 
  private:
+  Driver& driver_;
   Stream& stream_;
   std::mutex copy_mutex_;  // several lanes copy
   std::unique_ptr<Stream> copy_stream_;

@@ -52,6 +52,8 @@ class Driver {
   virtual std::unique_ptr<Stream> make_stream(StreamPriority priority) = 0;
   /// A stream that belongs to the caller and stays open.
   virtual std::unique_ptr<Stream> adopt_stream(void* stream) = 0;
+  /// In the calling thread, for libraries that use whichever GPU is.
+  virtual void make_current() = 0;
   /// Throws what a kernel's launcher returned, if it is an error. `what` is being done.
   virtual void check(int status, const char* what) const = 0;
 };

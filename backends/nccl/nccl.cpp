@@ -32,8 +32,7 @@ Registration register_nccl() {
 }
 
 Registration register_nccl_ucx() {
-  Registration registration{info_of("nccl+ucx", "nccl between near ranks, ucx through pinned memory between far ones"),
-                            {}};
+  Registration registration{info_of("nccl+ucx", "nccl between near ranks, ucx between far ones"), {}};
   registration.make_transport = [](Bootstrap& bootstrap) {
     return std::make_unique<nccl::SplitTransport>(nccl::load_library(), cuda::driver_for(bootstrap.local_rank()),
                                                   bootstrap, distattn::make_transport("ucx", bootstrap));

@@ -6,18 +6,18 @@ namespace distattn::backends::nccl {
 
 SplitTransport::SplitTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap,
                                std::unique_ptr<Transport> far)
-    : over_host_(std::move(far)),
-      name_("nccl+" + std::string(over_host_->name())),
+    : over_(std::move(far)),
+      name_("nccl+" + std::string(over_->name())),
       near_(library, driver, bootstrap, Lanes::near),
-      far_(driver, *over_host_) {
-  DISTATTN_EXPECT(over_host_->reaches(MemorySpace::host));
+      staged_(over_->reaches(MemorySpace::cuda) ? nullptr : std::make_unique<cuda::StagedTransport>(driver, *over_)),
+      far_(staged_ ? *staged_ : *over_) {
   on_failure(nullptr);
 }
 
 /// The far half goes first, while the near one still waits for other ranks to end.
 SplitTransport::~SplitTransport() { near_.on_failure(nullptr); }
 
-/// What is staged costs host memory as large as the program's.
+/// What is staged costs host memory as large as the program's, and registration takes time.
 void SplitTransport::prepare(BufferTable& buffers) {
   const std::vector<Step>& steps = buffers.program().steps;
   const bool far = std::any_of(steps.begin(), steps.end(), [](const Step& step) { return step.lane == Lane::far; });

@@ -11,7 +11,7 @@ namespace distattn::backends::nccl {
 /// Both halves are of the same ranks and end together.
 class SplitTransport final : public Transport {
  public:
-  /// `far` reaches host memory: its messages pass through pinned memory.
+  /// Where `far` reaches host memory alone, its messages pass through pinned memory.
   SplitTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap, std::unique_ptr<Transport> far);
   ~SplitTransport() override;
 
@@ -27,10 +27,11 @@ class SplitTransport final : public Transport {
   void on_failure(std::function<void(const Error&)> listener) override;
 
  private:
-  const std::unique_ptr<Transport> over_host_;
+  const std::unique_ptr<Transport> over_;
   const std::string name_;
   NcclTransport near_;
-  cuda::StagedTransport far_;
+  const std::unique_ptr<cuda::StagedTransport> staged_;
+  Transport& far_;
 };
 
 }  // namespace distattn::backends::nccl

@@ -79,22 +79,32 @@ Context::Context(int ranks, const std::string& segments) {
   context_.reset(context, &ucp_cleanup);
 
   ucp_context_attr_t built{};
-  built.field_mask = UCP_ATTR_FIELD_THREAD_MODE;
+  built.field_mask = UCP_ATTR_FIELD_THREAD_MODE | UCP_ATTR_FIELD_MEMORY_TYPES;
   check("ucp_context_query", ucp_context_query(context, &built));
   if (built.thread_mode != UCS_THREAD_MODE_MULTI) {
     throw Error(ErrorKind::environment,
                 "this UCX cannot serve several threads (it was built without --enable-mt) install one that can, with "
                 "Spack ucx+thread_multiple");
   }
+  memory_types_ = built.memory_types;
 }
 
-RegisteredMemory::RegisteredMemory(const Context& context, void* memory, std::size_t bytes)
-    : context_(context.share()) {
+RegisteredMemory::RegisteredMemory(const Context& context, void* memory, std::size_t bytes, ucs_memory_type_t type)
+    : context_(context.share()), type_(type) {
   ucp_mem_map_params_t params{};
-  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH;
+  params.field_mask =
+      UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_MEMORY_TYPE;
   params.address = memory;
   params.length = bytes;
-  check("ucp_mem_map", ucp_mem_map(context_.get(), &params, &handle_));
+  params.memory_type = type;
+  const ucs_status_t status = ucp_mem_map(context_.get(), &params, &handle_);
+  if (type == UCS_MEMORY_TYPE_HOST) check("ucp_mem_map", status);
+  if (status == UCS_OK) return;
+  throw Error(
+      ErrorKind::environment,
+      fmt::format("ucp_mem_map of {} bytes of a GPU failed ({}) set UCX_TLS=^cuda, and messages go through host "
+                  "memory",
+                  bytes, ucs_status_string(status)));
 }
 
 RegisteredMemory::~RegisteredMemory() { ucp_mem_unmap(context_.get(), handle_); }

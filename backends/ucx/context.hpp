@@ -3,6 +3,7 @@
 
 #include <ucp/api/ucp.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -20,25 +21,30 @@ class Context {
   Context(int ranks, const std::string& segments);
 
   ucp_context_h get() const { return context_.get(); }
+  /// Whether it sends from and receives into such memory.
+  bool reaches(ucs_memory_type_t type) const { return (memory_types_ >> type & 1u) != 0; }
   /// Of those who must not outlive it.
   std::shared_ptr<ucp_context> share() const { return context_; }
 
  private:
   std::shared_ptr<ucp_context> context_;
+  std::uint64_t memory_types_ = 0;  // a bit each
 };
 
 /// A block of memory known to the network card; unregistered at the end, which the context waits for.
 class RegisteredMemory {
  public:
-  RegisteredMemory(const Context& context, void* memory, std::size_t bytes);
+  RegisteredMemory(const Context& context, void* memory, std::size_t bytes, ucs_memory_type_t type);
   ~RegisteredMemory();
   RegisteredMemory(const RegisteredMemory&) = delete;
   RegisteredMemory& operator=(const RegisteredMemory&) = delete;
 
   ucp_mem_h handle() const { return handle_; }
+  ucs_memory_type_t type() const { return type_; }
 
  private:
   const std::shared_ptr<ucp_context> context_;
+  const ucs_memory_type_t type_;
   ucp_mem_h handle_ = nullptr;
 };
 

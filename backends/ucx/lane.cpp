@@ -87,7 +87,7 @@ Rank ExchangeLane::check_any(Clock::time_point since) {
   }
 }
 
-void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, ucp_mem_h memory) {
+void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, const RegisteredMemory* memory) {
   const std::scoped_lock lock(mutex_);
   list(exchange_.collect(step, buffers), memory);
   if (count_ == 0) return;
@@ -108,31 +108,39 @@ bool ExchangeLane::serve() {
   return lock && !ended_ && worker_.progress();
 }
 
-void ExchangeLane::list(std::span<const Packet> packets, ucp_mem_h memory) {
-  if (messages_.size() < packets.size()) messages_.resize(packets.size());
-  count_ = packets.size();
+void ExchangeLane::list(std::span<const Packet> packets, const RegisteredMemory* memory) {
+  count_ = 0;
   peers_.clear();
-  for (std::size_t i = 0; i < count_; ++i) {
-    Message& message = messages_[i];
-    message.peer = packets[i].peer;
-    peers_.push_back(message.peer);
-    message.outgoing = packets[i].outgoing;
-    message.bytes = packets[i].bytes;
-    message.done = false;
-    message.memory = memory;
-    message.pieces.clear();
-    for (const std::span<std::byte> piece : packets[i].pieces) {
-      ucp_dt_iov_t* last = message.pieces.empty() ? nullptr : &message.pieces.back();
+  for (const Packet& packet : packets) {
+    peers_.push_back(packet.peer);
+    Message* message = &add(packet, memory);
+    for (const std::span<std::byte> piece : packet.pieces) {
+      if (pieces_ == Pieces::alone && !message->pieces.empty()) message = &add(packet, memory);
+      ucp_dt_iov_t* last = message->pieces.empty() ? nullptr : &message->pieces.back();
       if (last != nullptr && static_cast<std::byte*>(last->buffer) + last->length == piece.data()) {
         last->length += piece.size();
       } else {
-        message.pieces.push_back({piece.data(), piece.size()});
+        message->pieces.push_back({piece.data(), piece.size()});
       }
+      message->bytes += piece.size();
     }
   }
   flushing_.done = false;
   flushing_.peer = -1;
   flushing_.outgoing = true;
+}
+
+/// Another message of the step, empty yet; earlier ones may move. Those of one edge keep their order.
+Message& ExchangeLane::add(const Packet& packet, const RegisteredMemory* memory) {
+  if (messages_.size() == count_) messages_.emplace_back();
+  Message& message = messages_[count_++];
+  message.peer = packet.peer;
+  message.outgoing = packet.outgoing;
+  message.bytes = 0;
+  message.done = false;
+  message.memory = memory;
+  message.pieces.clear();
+  return message;
 }
 
 /// Sends first. A receive whose message was announced asks for it at once, and what a peer then sends would stand

@@ -13,13 +13,16 @@
 
 namespace distattn::backends::ucx {
 
+/// How the pieces of a message travel. UCX takes lists of pieces in host memory alone, and both ends must do the same.
+enum class Pieces : bool { in_lists, alone };
+
 /// Used by one thread at a time, but where something else is said.
 class ExchangeLane {
  public:
   using Clock = Control::Clock;
 
-  ExchangeLane(const Context& context, Lane lane, Rank rank, Control& control)
-      : worker_(context), lane_(lane), rank_(rank), control_(control) {}
+  ExchangeLane(const Context& context, Lane lane, Rank rank, Control& control, Pieces pieces)
+      : worker_(context), lane_(lane), rank_(rank), control_(control), pieces_(pieces) {}
 
   /// After a failure without the courtesies of a good end.
   ~ExchangeLane();
@@ -29,7 +32,7 @@ class ExchangeLane {
   Worker& worker() { return worker_; }
 
   /// Returns when all messages of the step have been exchanged. Throws Error naming rank, step and edge.
-  void exchange(const Step& step, const BufferTable& buffers, ucp_mem_h memory);
+  void exchange(const Step& step, const BufferTable& buffers, const RegisteredMemory* memory);
   /// Any thread, between exchanges: does for others what they need of this rank, such as to accept a connection.
   /// Whether there was anything to do.
   bool serve();
@@ -40,7 +43,8 @@ class ExchangeLane {
   Error seen_from_here(const Error& error) const;
 
  private:
-  void list(std::span<const Packet> packets, ucp_mem_h memory);
+  void list(std::span<const Packet> packets, const RegisteredMemory* memory);
+  Message& add(const Packet& packet, const RegisteredMemory* memory);
   void post(const Step& step);
   void wait(const Step& step);
   void await_next(std::size_t next);
@@ -61,6 +65,7 @@ class ExchangeLane {
   const Lane lane_;
   const Rank rank_;
   Control& control_;
+  const Pieces pieces_;
   Exchange exchange_;
   std::vector<Message> messages_;  // of the step; those in use come first
   std::size_t count_ = 0;

@@ -1,5 +1,6 @@
 #include "backends/ucx/transport.hpp"
 
+#include <algorithm>
 #include <chrono>
 
 #include <fmt/core.h>
@@ -21,16 +22,25 @@ std::vector<Worker::Address> exchange_addresses(Bootstrap& bootstrap, const Work
   return bootstrap.allgather(worker.address());
 }
 
+/// Whether every rank's UCX reaches such memory. A collective.
+bool all_reach(ucs_memory_type_t type, const Context& context, Bootstrap& bootstrap) {
+  const std::byte mine{context.reaches(type)};
+  const auto ranks = bootstrap.allgather({&mine, 1});
+  return std::all_of(ranks.begin(), ranks.end(), [](const auto& theirs) { return theirs.at(0) != std::byte{0}; });
+}
+
 }  // namespace
 
-UcxTransport::UcxTransport(Bootstrap& bootstrap)
+UcxTransport::UcxTransport(Bootstrap& bootstrap, ucs_memory_type_t gpu_memory)
     : rank_(bootstrap.rank()),
       size_(bootstrap.size()),
       control_(control_of(bootstrap)),
       segments_(bootstrap),
       context_(size_, segments_.path()),
-      near_(context_, Lane::near, rank_, control_),
-      far_(context_, Lane::far, rank_, control_) {
+      gpu_memory_(gpu_memory),
+      reaches_gpus_(all_reach(gpu_memory, context_, bootstrap)),
+      near_(context_, Lane::near, rank_, control_, reaches_gpus_ ? Pieces::alone : Pieces::in_lists),
+      far_(context_, Lane::far, rank_, control_, reaches_gpus_ ? Pieces::alone : Pieces::in_lists) {
   near_.worker().set_addresses(exchange_addresses(bootstrap, near_.worker()));
   far_.worker().set_addresses(exchange_addresses(bootstrap, far_.worker()));
   segments_.settle();
@@ -83,11 +93,13 @@ void UcxTransport::on_failure(std::function<void(const Error&)> listener) {
 }
 
 /// A table's memory is registered when it is first asked for, and until the table ends.
-ucp_mem_h UcxTransport::registered(BufferTable& buffers) const {
+const RegisteredMemory* UcxTransport::registered(BufferTable& buffers) const {
   const std::span<std::byte> memory = buffers.memory();
   if (memory.empty()) return nullptr;
-  const auto make = [&] { return std::make_shared<RegisteredMemory>(context_, memory.data(), memory.size()); };
-  return static_cast<const RegisteredMemory*>(buffers.kept_for(context_.get(), make))->handle();
+  buffers.make_current();
+  const ucs_memory_type_t type = buffers.space() == MemorySpace::host ? UCS_MEMORY_TYPE_HOST : gpu_memory_;
+  const auto make = [&] { return std::make_shared<RegisteredMemory>(context_, memory.data(), memory.size(), type); };
+  return static_cast<const RegisteredMemory*>(buffers.kept_for(context_.get(), make));
 }
 
 }  // namespace distattn::backends::ucx
@@ -102,6 +114,10 @@ Registration register_ucx() {
        fmt::format("built with {}.{}, loaded {}.{}.{}", UCP_API_MAJOR, UCP_API_MINOR, major, minor, release)},
       {}};
   registration.make_transport = [](Bootstrap& bootstrap) { return std::make_unique<ucx::UcxTransport>(bootstrap); };
+  registration.findings = [] {
+    const bool direct = ucx::Context(1, "").reaches(UCS_MEMORY_TYPE_CUDA);
+    return direct ? "sends GPU memory as it lies" : "built without CUDA: GPU memory goes through pinned host memory";
+  };
   return registration;
 }
 

@@ -12,14 +12,15 @@ namespace distattn::backends::ucx {
 
 class UcxTransport final : public Transport {
  public:
-  /// A collective: the ranks exchange the addresses of their workers. `bootstrap` must outlive it.
-  explicit UcxTransport(Bootstrap& bootstrap);
+  /// A collective: the ranks exchange the addresses of their workers. `bootstrap` must outlive it. `gpu_memory`: as
+  /// what UCX knows the memory of GPUs, which messages use as it lies if every rank's UCX can.
+  explicit UcxTransport(Bootstrap& bootstrap, ucs_memory_type_t gpu_memory = UCS_MEMORY_TYPE_CUDA);
   ~UcxTransport() override;
 
   std::string_view name() const override { return "ucx"; }
   Rank rank() const override { return rank_; }
   int size() const override { return size_; }
-  bool reaches(MemorySpace space) const override { return space == MemorySpace::host; }
+  bool reaches(MemorySpace space) const override { return space == MemorySpace::host || reaches_gpus_; }
   void prepare(BufferTable& buffers) override { registered(buffers); }
   /// Blocks the lane until the step's messages have been exchanged.
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
@@ -29,7 +30,7 @@ class UcxTransport final : public Transport {
   void on_failure(std::function<void(const Error&)> listener) override;
 
  private:
-  ucp_mem_h registered(BufferTable& buffers) const;
+  const RegisteredMemory* registered(BufferTable& buffers) const;
   void end_lanes() noexcept;
   void serve(const std::stop_token& stop);
 
@@ -38,6 +39,8 @@ class UcxTransport final : public Transport {
   Control& control_;
   SegmentFolder segments_;
   Context context_;
+  const ucs_memory_type_t gpu_memory_;
+  const bool reaches_gpus_;
   ExchangeLane near_, far_;
   std::jthread serving_;
 };

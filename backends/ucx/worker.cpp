@@ -34,6 +34,10 @@ struct Layout {
 
 Layout lay_out(Message& message, ucp_request_param_t& param) {
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
+  if (message.memory != nullptr) {
+    param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+    param.memory_type = message.memory->type();
+  }
   if (message.pieces.size() > 1) {
     param.datatype = ucp_dt_make_iov();
     return {message.pieces.data(), message.pieces.size()};
@@ -42,7 +46,7 @@ Layout lay_out(Message& message, ucp_request_param_t& param) {
   if (message.pieces.empty()) return {nullptr, 0};
   if (message.memory != nullptr) {
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMH;
-    param.memh = message.memory;
+    param.memh = message.memory->handle();
   }
   return {message.pieces[0].buffer, message.pieces[0].length};
 }

@@ -21,8 +21,8 @@ struct Message {
   ucs_status_t status = UCS_OK;
   std::size_t received = 0;
   void* request = nullptr;
-  std::vector<ucp_dt_iov_t> pieces;  ///< neighbours in memory are one
-  ucp_mem_h memory = nullptr;        ///< where they lie
+  std::vector<ucp_dt_iov_t> pieces;          ///< neighbours in memory are one
+  const RegisteredMemory* memory = nullptr;  ///< where they lie
 };
 
 /// Used by one thread at a time.

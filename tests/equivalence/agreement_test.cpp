@@ -8,7 +8,7 @@
 #include "distattn/inproc.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/subgroup.hpp"
-#include "tests/support/host_only.hpp"
+#include "tests/support/one_memory.hpp"
 
 using namespace distattn;
 
@@ -55,7 +55,7 @@ std::array<std::string, ranks> schedules_made(const std::function<std::string(Ra
     Request request = usual();
     request.options.schedule = asked(rank);
     const auto device = make_device("reference", {.threads = 1});
-    test::HostOnly host_only(transport);
+    test::OneMemory host_only(transport);
     Subgroup turned(host_only, {1, 2, 0});
     const Attention attention(request.problem, request.options, *device, turned);
     names[static_cast<std::size_t>(rank)] = attention.outline(Pass::forward).name;

@@ -8,7 +8,7 @@
 #include "backends/nccl/split_transport.hpp"
 #include "distattn/inproc.hpp"
 #include "launch/threads_meet.hpp"
-#include "tests/support/host_only.hpp"
+#include "tests/support/one_memory.hpp"
 
 namespace distattn::test {
 namespace {
@@ -119,8 +119,9 @@ void run_nccl_ranks(int ranks, const RankBody& body, const NcclWorld& world) {
     const auto as_processes = world.timeout_s ? port.meet(rank) : nullptr;
     Bootstrap& bootstrap = as_processes ? *as_processes : as_told;
     try {
-      if (world.far_over_host) {
-        backends::nccl::SplitTransport transport(standin(), *gpu, bootstrap, std::make_unique<HostOnly>(inproc));
+      if (world.far) {
+        auto far = std::make_unique<OneMemory>(inproc, *world.far);
+        backends::nccl::SplitTransport transport(standin(), *gpu, bootstrap, std::move(far));
         body(rank, transport);
       } else {
         backends::nccl::NcclTransport transport(standin(), *gpu, bootstrap);

@@ -20,9 +20,9 @@ using RankBody = std::function<void(Rank, Transport&)>;
 
 struct NcclWorld {
   std::uint64_t seed = 1;
-  bool one_gpu = false;              ///< which all ranks would share
-  bool far_over_host = false;        ///< far messages pass through host memory
-  std::optional<Rank> missing = {};  ///< the control channel holds this rank for silent
+  bool one_gpu = false;                 ///< which all ranks would share
+  std::optional<MemorySpace> far = {};  ///< what another transport reaches that carries far messages
+  std::optional<Rank> missing = {};     ///< the control channel holds this rank for silent
   /// Of the control channel that processes have, which then takes the place of the one that fails as it is told.
   std::optional<double> timeout_s = {};
 };

@@ -38,6 +38,9 @@ using test::ShardedRun;
 
 constexpr std::uint64_t seed = 71;
 
+/// NCCL for all messages, or another transport for the far ones.
+constexpr std::optional<MemorySpace> far_transports[] = {std::nullopt, MemorySpace::host, MemorySpace::cuda};
+
 Problem small_problem() {
   Problem problem;
   problem.seq_q = problem.seq_kv = 13;
@@ -111,12 +114,22 @@ TEST_CASE("every schedule runs over NCCL, with near and far lanes started in one
 }
 
 TEST_CASE("every schedule runs with far messages through host memory") {
-  check_every_schedule({.seed = seed, .far_over_host = true});
+  check_every_schedule({.seed = seed, .far = MemorySpace::host});
+}
+
+TEST_CASE("every schedule runs with far messages of another transport between GPUs") {
+  check_every_schedule({.seed = seed, .far = MemorySpace::cuda});
 }
 
 TEST_CASE("host memory that far messages pass through is pinned before the first step, and only for them") {
   const Problem problem = small_problem();
-  for (const int node_size : {1, 2}) {
+  struct Case {
+    int node_size;
+    MemorySpace far;
+    bool pins;
+  };
+  for (const auto& [node_size, far, pins] :
+       {Case{1, MemorySpace::host, true}, Case{2, MemorySpace::host, false}, Case{1, MemorySpace::cuda, false}}) {
     AttentionOptions options;
     options.schedule = "ring";
     options.routes.node_size = node_size;
@@ -128,10 +141,10 @@ TEST_CASE("host memory that far messages pass through is pinned before the first
       pinned[static_cast<std::size_t>(rank)] = test::own_gpu().pinned_bytes() - before;
       needed[static_cast<std::size_t>(rank)] = slots_bytes(attention.program(Pass::forward));
     };
-    test::run_nccl_ranks(2, prepare, {.seed = seed, .far_over_host = true});
-    CAPTURE(node_size);
+    test::run_nccl_ranks(2, prepare, {.seed = seed, .far = far});
+    CAPTURE(node_size, far == MemorySpace::cuda);
     CHECK(needed[0] > 0);
-    CHECK(pinned == (node_size == 1 ? needed : std::array<std::size_t, 2>{}));
+    CHECK(pinned == (pins ? needed : std::array<std::size_t, 2>{}));
   }
 }
 
@@ -140,7 +153,7 @@ TEST_CASE("a group of ranks attends over NCCL") {
   const Inputs inputs(problem, seed);
   const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
   const std::vector<Rank> members = {3, 0, 4, 1};
-  for (const bool far_over_host : {false, true}) {
+  for (const auto& far : far_transports) {
     ShardedRun run = run_of("mesh:2x2x1:zigzag", 4);
     run.options.routes = {2, 1};
     run.runs = 2;
@@ -150,9 +163,9 @@ TEST_CASE("a group of ranks attends over NCCL") {
         Subgroup group(whole, members);
         body(group.rank(), group);
       };
-      test::run_nccl_ranks(5, grouped, {.seed = seed, .far_over_host = far_over_host});
+      test::run_nccl_ranks(5, grouped, {.seed = seed, .far = far});
     };
-    CAPTURE(far_over_host);
+    CAPTURE(far.has_value(), far == MemorySpace::cuda);
     CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 16));
   }
 }
@@ -195,13 +208,13 @@ TEST_CASE("a link that breaks ends all ranks") {
 TEST_CASE("a rank that cannot make a communicator ends all ranks") {
   test::standin();
   const auto refuse = of_standin<decltype(standin_refuse)>("standin_refuse");
-  for (const bool far_over_host : {false, true}) {
+  for (const auto& far : far_transports) {
     refuse(1);
-    const std::string what = failure_of(run_of("ring", 3, {.seed = seed, .far_over_host = far_over_host}));
+    const std::string what = failure_of(run_of("ring", 3, {.seed = seed, .far = far}));
     refuse(-1);
     CAPTURE(what);
     CHECK(what.find("system error") != what.npos);
-    CHECK(failure_of(run_of("ring", 3, {.seed = seed, .far_over_host = far_over_host})) == "");
+    CHECK(failure_of(run_of("ring", 3, {.seed = seed, .far = far})) == "");
   }
 }
 

@@ -14,7 +14,7 @@
 #include "distattn/table.hpp"
 #include "distattn/tolerance.hpp"
 #include "simt/emulated_driver.hpp"
-#include "tests/support/host_only.hpp"
+#include "tests/support/one_memory.hpp"
 #include "tests/support/sharded.hpp"
 
 namespace {
@@ -125,7 +125,7 @@ TEST_CASE("messages pass through pinned memory where a transport reaches no othe
     run.options.routes = {2, 1};
     run.world = [](int ranks, const auto& body) {
       run_ranks(ranks, [&](Rank rank, Transport& transport) {
-        test::HostOnly host_only(transport);
+        test::OneMemory host_only(transport);
         body(rank, host_only);
       });
     };
@@ -139,11 +139,11 @@ TEST_CASE("nobody listens to a transport on behalf of a run that has ended", "[s
   std::atomic<int> listened = 0, left = 0;
   run.world = [&](int ranks, const auto& body) {
     run_ranks(ranks, [&](Rank rank, Transport& transport) {
-      struct Counting final : test::HostOnly {
-        Counting(Transport& over, std::atomic<int>& count_) : HostOnly(over), count(count_) {}
+      struct Counting final : test::OneMemory {
+        Counting(Transport& over, std::atomic<int>& count_) : OneMemory(over), count(count_) {}
         void on_failure(std::function<void(const Error&)> listener) override {
           if (listener) ++count;
-          HostOnly::on_failure(std::move(listener));
+          OneMemory::on_failure(std::move(listener));
         }
         std::atomic<int>& count;
       } host_only(transport, listened);
@@ -163,7 +163,7 @@ TEST_CASE("clocks of host and GPU are compared again for every run", "[simt]") {
   std::barrier between(ranks, []() noexcept { simt::EmulatedDriver::set_clock_on(std::chrono::hours(1)); });
   std::array<Timeline, ranks> timelines;
   run_ranks(ranks, [&](Rank rank, Transport& transport) {
-    test::HostOnly host_only(transport);
+    test::OneMemory host_only(transport);
     const auto device = make_device("cuda", {});
     AttentionOptions options;
     options.schedule = "ring";

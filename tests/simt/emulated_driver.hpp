@@ -26,11 +26,14 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
       distattn::backends::cuda::StreamPriority priority) override;
   /// `stream` is the handle() of a stream of this driver.
   std::unique_ptr<distattn::backends::cuda::Stream> adopt_stream(void* stream) override;
+  void make_current() override { ++made_current_; }
   void check(int status, const char* what) const override;
   /// Of a GPU with less room for a block than others of its generation. Before any device is made.
   void limit_shared_memory(std::size_t block_bytes) { block_shared_bytes_ = block_bytes; }
   /// Host memory allocated at present.
   std::size_t pinned_bytes() const { return pinned_bytes_; }
+  /// How often a thread asked for this GPU on behalf of another library.
+  int made_current() const { return made_current_; }
   /// Makes the `count`-th launch fail that does `what`. Before any launch.
   void fail_when(std::string what, int count) {
     failing_ = std::move(what);
@@ -46,6 +49,7 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
   std::atomic<std::uint64_t> seed_;
   std::atomic<std::size_t> free_bytes_;
   std::atomic<std::size_t> pinned_bytes_{0};
+  std::atomic<int> made_current_{0};
   std::string failing_;
   mutable std::atomic<int> calls_to_failure_{0};
 };

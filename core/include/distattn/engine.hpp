@@ -65,6 +65,9 @@ class BufferTable {
   /// What a transport keeps about this memory, as its registration with a network card: `make` is called when `keeper`
   /// first asks, and what it made ends with the table, before the memory does. Any thread.
   void* kept_for(const void* keeper, const std::function<std::shared_ptr<void>()>& make);
+  /// Makes the device that has the memory current in the calling thread, which libraries that are handed memory of a
+  /// GPU take for granted. Any thread.
+  virtual void make_current() {}
   /// Copies between tables of one process, or between one and host memory, also where only a device can, and returns
   /// when done. Any thread.
   virtual void copy(std::byte* into, const std::byte* from, std::size_t bytes);

@@ -1,22 +1,23 @@
 #pragma once
-/// A transport that reaches host memory alone, as UCX does: for what devices with memory of their own do about it.
+/// A transport that reaches one memory alone, such as the host's: for what devices with memory of their own do about
+/// it.
 
 #include "distattn/engine.hpp"
 
 namespace distattn::test {
 
-class HostOnly : public Transport {
+class OneMemory : public Transport {
  public:
   /// `over` must outlive it.
-  explicit HostOnly(Transport& over) : over_(over) {}
+  explicit OneMemory(Transport& over, MemorySpace space = MemorySpace::host) : over_(over), space_(space) {}
 
-  std::string_view name() const override { return "host only"; }
+  std::string_view name() const override { return "one memory"; }
   Rank rank() const override { return over_.rank(); }
   int size() const override { return over_.size(); }
-  bool reaches(MemorySpace space) const override { return space == MemorySpace::host; }
+  bool reaches(MemorySpace space) const override { return space == space_; }
   void prepare(BufferTable& buffers) override { over_.prepare(buffers); }
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
-    DISTATTN_EXPECT(buffers.space() == MemorySpace::host);
+    DISTATTN_EXPECT(buffers.space() == space_);
     return over_.submit(step, buffers, after);
   }
   void abort(const Error& error) noexcept override { over_.abort(error); }
@@ -29,6 +30,7 @@ class HostOnly : public Transport {
 
  private:
   Transport& over_;
+  const MemorySpace space_;
 };
 
 }  // namespace distattn::test
