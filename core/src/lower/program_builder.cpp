@@ -29,8 +29,7 @@ class ProgramBuilder {
     for (Message& message : messages) (message.from == rank ? sends_ : receives_).push_back(message);
     // Within a group by (peer, Value): numbers of values rise as Values do, inputs before results.
     const auto order = [this](const Message& m) {
-      return std::tuple(m.post, is_far(outline_, m.from, m.to), m.due, m.from == rank_ ? m.to : m.from, m.result,
-                        m.value);
+      return std::tuple(m.post, m.far, m.due, m.from == rank_ ? m.to : m.from, m.result, m.value);
     };
     const auto before = [&](const Message& a, const Message& b) { return order(a) < order(b); };
     std::sort(sends_.begin(), sends_.end(), before);
@@ -153,7 +152,7 @@ class ProgramBuilder {
 
   /// One step for each (lane, due) group of this number's messages.
   void exchange() {
-    const auto key = [this](const Message& m) { return std::pair(is_far(outline_, m.from, m.to), m.due); };
+    const auto key = [](const Message& m) { return std::pair<bool, int>(m.far, m.due); };
     const auto more = [this](const std::vector<Message>& list, std::size_t next) {
       return next < list.size() && list[next].post == number_;
     };

@@ -101,7 +101,7 @@ class Router {
   int sent_at(const Use& use) const { return overlapped() ? at(use.last) + 1 : at(table_steps_); }
 
   void add(std::size_t value, Rank from, Rank to, int post, int due, bool result) {
-    messages_.push_back({static_cast<std::int32_t>(value), from, to, post, due, result});
+    messages_.push_back({static_cast<std::int32_t>(value), from, to, post, due, result, is_far(outline_, from, to)});
   }
   void reply(std::size_t value, Rank from, Rank to, int step) { add(value, from, to, step, step, true); }
 

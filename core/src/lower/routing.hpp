@@ -34,7 +34,7 @@ struct Message {
   std::int32_t value;
   Rank from, to;
   std::int32_t post, due;  ///< program steps
-  bool result;
+  bool result, far;
 };
 
 /// Table step t runs in program step t + lead.
