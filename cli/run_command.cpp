@@ -24,6 +24,7 @@ struct RunCommandOptions {
   ScheduleOptions schedule;
   LaunchOptions launch;
   std::string program, out, svg, trace;
+  std::string config;  ///< the file of options
   std::int64_t runs = 1, warmups = 0;
   bool seeded = false;  ///< --seed was given
   bool backward = false, check = false, json = false;
@@ -106,7 +107,7 @@ Job program_job(World& world, const RunCommandOptions& options, Prepared prepare
 
 /// Refuses results in place of what the command reads.
 void check_places(const RunCommandOptions& options, Passes passes) {
-  std::vector<std::filesystem::path> read = {options.input.tensors, options.program,
+  std::vector<std::filesystem::path> read = {options.input.tensors, options.program, options.config,
                                              options.schedule.machine.value_or("")};
   if (options.problem.mask.is_file()) read.emplace_back(options.problem.mask.mask);
   for (const auto& [name, path] : options.input.arrays) read.emplace_back(path);
@@ -198,8 +199,9 @@ Command add_run_command(CLI::App& root) {
   add_value(*app, "--svg", options->svg, as_text, "Draw the timeline, predicted above measured", "FILE");
   add_value(*app, "--trace", options->trace, as_text, "Write the timeline as a trace for Perfetto", "FILE");
   app->add_flag("--json", options->json, "As one JSON object");
-  return {app, [options, seed] {
+  return {app, [options, seed, config = root.get_config_ptr()] {
             options->seeded = seed->count() > 0;
+            if (config->count() > 0) options->config = config->as<std::string>();
             return run(*options);
           }};
 }

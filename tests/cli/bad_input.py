@@ -286,10 +286,14 @@ def main():
             file.write(array.read())
         with open(os.path.join(folder, "seen.json"), "w") as file:
             file.write('[{"q":[0,4],"k":[0,4],"diff":[0,null]}]')
+        with open(os.path.join(folder, "given.toml"), "w") as file:
+            file.write("ranks = 2\n")
         os.symlink("good.npy", os.path.join(folder, "link.svg"))
-        arrays = ["run", "--q", "o.npy", "--k", "good.npy", "--v", "good.npy", "--mask", "seen.json"]
+        arrays = ["run", "--q", "o.npy", "--k", "good.npy", "--v", "good.npy", "--mask", "seen.json",
+                  "--config", "given.toml"]
         for places, read in ((["--out", "."], "o.npy"), (["--svg", "./good.npy"], "good.npy"),
-                             (["--trace", "link.svg"], "good.npy"), (["--svg", "seen.json"], "seen.json")):
+                             (["--trace", "link.svg"], "good.npy"), (["--svg", "seen.json"], "seen.json"),
+                             (["--trace", "./given.toml"], "given.toml")):
             checker.check([*arrays, *places], USAGE, folder, "results in place of input",
                           says=f"would be overwritten (it is read as {read})")
         bad = os.path.join(folder, "bad.npy")
