@@ -44,12 +44,19 @@ class Planner {
 
   void choose(const Routes& routes) {
     const ChoiceLimits limits = choice_limits(request_.schedule, routes, machine_.threads_of_rank(ranks_), passes());
-    AutoChoice choice{problem_, ranks_, rank_schedules(problem_, ranks_, machine_, limits)};
+    AutoChoice choice{problem_, ranks_, {}};
+    try {
+      choice.ranking = rank_schedules(problem_, ranks_, machine_, limits);
+    } catch (const Error& refused) {
+      if (refused.kind() != ErrorKind::usage) throw;
+      rows_.skipped.push_back({"auto", refused.what(), ranks_});  // none of those that it chooses from can be planned
+      return;
+    }
     add(choice.ranking.front().name, choice.ranking.front().routes, true);
     rows_.choices.push_back(std::move(choice));
   }
 
-  /// All passes of one schedule, or the reason why it does not apply or fit --memory.
+  /// All passes of one schedule, or the reason why it does not apply, cannot be planned or does not fit --memory.
   void add(const std::string& name, const Routes& routes, bool automatic) {
     auto planned = plan_schedule(name, problem_, ranks_, passes(), request_.schedule.mode, routes, machine_);
     if (auto* reason = std::get_if<std::string>(&planned)) {

@@ -35,7 +35,7 @@ struct PlanRow {
   std::int64_t memory_bytes = 0;  ///< of a rank, for all passes that were asked for: a run holds their buffers together
 };
 
-/// A schedule that does not apply, or that needs too much memory, and why.
+/// A schedule that does not apply, has too many messages to plan or needs too much memory, and why.
 struct SkippedPlan {
   std::string name, reason;
   int ranks = 1;

@@ -90,17 +90,25 @@ class StepPlanner {
     for (const std::string& schedule : schedules_of(request_, common)) {
       step::StepSetting setting = common;  // auto chooses routes that are not the next schedule's
       setting.schedule = schedule;
-      if (schedule == "auto") choose(request_, machine_, setting);
-      const auto resolved = resolve_pair(setting.schedule, step::attention_problem_of(setting), setting.ranks);
-      if (const auto* reason = std::get_if<std::string>(&resolved)) {
-        plan_.skipped.push_back({schedule, *reason, setting.ranks});
-      } else {
-        add_policies(setting);
+      try {
+        add_schedule(setting);
+      } catch (const TooManyMessages& refused) {
+        plan_.skipped.push_back({schedule, refused.reason(), setting.ranks});
       }
     }
   }
 
  private:
+  void add_schedule(step::StepSetting& setting) {
+    if (setting.schedule == "auto") choose(request_, machine_, setting);
+    const auto resolved = resolve_pair(setting.schedule, step::attention_problem_of(setting), setting.ranks);
+    if (const auto* reason = std::get_if<std::string>(&resolved)) {
+      plan_.skipped.push_back({setting.schedule, *reason, setting.ranks});
+    } else {
+      add_policies(setting);
+    }
+  }
+
   void add_policies(const step::StepSetting& setting) {
     const step::AttentionCost attention = step::attention_cost(setting, machine_);
     step::SequenceSearch sequences(setting, machine_);

@@ -3,8 +3,10 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "distattn/error.hpp"
 #include "distattn/schedule.hpp"
 #include "distattn/table.hpp"
 
@@ -18,11 +20,25 @@ struct Routes {
   int ahead = 0;      ///< steps, from 0
 };
 
+/// Of a schedule that has more messages than this process has memory to plan: others may have fewer.
+class TooManyMessages : public Error {
+ public:
+  TooManyMessages(const std::string& schedule, int ranks, const std::string& reason)
+      : Error(ErrorKind::usage, schedule + " on " + std::to_string(ranks) + " ranks has " + reason +
+                                    " choose fewer ranks, or a schedule that sends fewer, such as a mesh"),
+        reason_(reason) {}
+  /// "more than 2000000 messages (…)", without the schedule's name.
+  const std::string& reason() const noexcept { return reason_; }
+
+ private:
+  std::string reason_;
+};
+
 /// The whole exchange of one schedule, and a builder of programs rank by rank: messages are kept, tiles never, so
 /// that a thousand ranks plan in seconds. program() is const and may be called from several threads.
 class Lowering {
  public:
-  /// Throws Error(usage) for routes below 0.
+  /// Throws Error(usage) for routes below 0, and TooManyMessages.
   Lowering(std::string name, std::shared_ptr<const Tiles> tiles, Table table, Pass pass, Mode mode, Routes routes = {});
   ~Lowering();
   Lowering(Lowering&&) noexcept;

@@ -38,7 +38,7 @@ PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pas
                    const Machine* machine = nullptr, int threads = 1);
 
 /// The passes of a schedule "F" or "F/B" on a machine with its cores shared by the ranks, in `mode` or else in the
-/// schedule's own; or the reason why it does not apply.
+/// schedule's own; or the reason why it does not apply or has too many messages to plan.
 std::variant<std::vector<PassPlan>, std::string> plan_schedule(std::string_view name, const Problem& problem, int ranks,
                                                                Passes passes, std::optional<Mode> mode,
                                                                const Routes& routes, const Machine& machine);

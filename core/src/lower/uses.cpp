@@ -58,10 +58,9 @@ class MessageLimit {
 
   void add(std::size_t messages) {
     if ((count_ += static_cast<std::int64_t>(messages)) <= most_) return;
-    refuse(
-        fmt::format("{} on {} ranks has more than {} messages (each takes {} bytes to plan, and there are {}) choose "
-                    "fewer ranks, or a schedule that sends fewer, such as a mesh",
-                    schedule_, ranks_, most_, bytes_of_message, bytes_in_words(static_cast<double>(memory_bytes_))));
+    throw TooManyMessages(schedule_, ranks_,
+                          fmt::format("more than {} messages (each takes {} bytes to plan, and there are {})", most_,
+                                      bytes_of_message, bytes_in_words(static_cast<double>(memory_bytes_))));
   }
 
  private:

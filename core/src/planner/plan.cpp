@@ -78,8 +78,12 @@ std::variant<std::vector<PassPlan>, std::string> plan_schedule(std::string_view 
         plan_pass(recipe, tiles, pass, mode.value_or(recipe.mode), routes, &machine, machine.threads_of_rank(ranks)));
     if (forward.name != backward.name) plans.back().schedule = fmt::format("{}/{}", forward.name, backward.name);
   };
-  add(forward, Pass::forward);
-  if (passes == Passes::both) add(backward, Pass::backward);
+  try {
+    add(forward, Pass::forward);
+    if (passes == Passes::both) add(backward, Pass::backward);
+  } catch (const TooManyMessages& refused) {
+    return refused.reason();
+  }
   return plans;
 }
 
