@@ -1,4 +1,5 @@
 #include <pmix.h>
+#include <unistd.h>
 
 #include <condition_variable>
 #include <cstring>
@@ -28,11 +29,19 @@ void check(const char* what, pmix_status_t status) {
   if (status != PMIX_SUCCESS) fail(what, status);
 }
 
-/// This process as a client of the server that started it.
+/// This process as a client of the server that started it: from the first run to the end of the process, because a
+/// client that has ended does not come back, and the server takes an end before the last run's for a failure.
 class Client {
  public:
+  static Client& of_process() {
+    static Client client;
+    return client;
+  }
+
   Client() { check("PMIx_Init", PMIx_Init(&self_, nullptr, 0)); }
-  ~Client() { PMIx_Finalize(nullptr, 0); }
+  ~Client() {
+    if (::getpid() == process_) PMIx_Finalize(nullptr, 0);  // a fork that exits is not the server's client
+  }
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
@@ -125,43 +134,33 @@ class Client {
     std::optional<pmix_status_t> status_;
   };
 
+  const pid_t process_ = ::getpid();
   pmix_proc_t self_{};
-};
-
-/// Ends as a client of the server when the run is over: it takes an earlier end for a failure.
-class PmixBootstrap final : public ProcessBootstrap {
- public:
-  template <class... Args>
-  explicit PmixBootstrap(std::unique_ptr<Client> client, Args&&... args)
-      : ProcessBootstrap("pmix", std::forward<Args>(args)...), client_(std::move(client)) {}
-
- private:
-  std::unique_ptr<Client> client_;
 };
 
 }  // namespace
 
 static std::unique_ptr<Bootstrap> meet_through_pmix(int ranks, double timeout_s) {
   const auto all_come_by = after_seconds(timeout_s);
-  auto client = std::make_unique<Client>();
-  const Place place = client->place();
+  Client& client = Client::of_process();
+  const Place place = client.place();
   check_size(ranks, "pmix", place.size);
   if (place.rank == 0) {
     const Listening listening = listen_for_ranks(place.local_size == place.size, process_variable);
     const std::string token = process_variable("DISTATTN_TOKEN").value_or(draw_token());
     std::string text = token;
     for (const Endpoint& endpoint : listening.endpoints) text += fmt::format(" {} {}", endpoint.host, endpoint.port);
-    client->put(text);
-    client->fence(all_come_by);
-    return std::make_unique<PmixBootstrap>(std::move(client), place, listening.socket, token, timeout_s);
+    client.put(text);
+    client.fence(all_come_by);
+    return std::make_unique<ProcessBootstrap>("pmix", place, listening.socket, token, timeout_s);
   }
-  client->fence(all_come_by);
-  std::istringstream words(client->text_of_rank_zero());
+  client.fence(all_come_by);
+  std::istringstream words(client.text_of_rank_zero());
   Whereabouts where;
   words >> where.token;
   for (Endpoint endpoint; words >> endpoint.host >> endpoint.port;) where.endpoints.push_back(endpoint);
-  return std::make_unique<PmixBootstrap>(
-      std::move(client), place, [&] { return where; }, timeout_s);
+  return std::make_unique<ProcessBootstrap>(
+      "pmix", place, [&] { return where; }, timeout_s);
 }
 
 }  // namespace distattn::backends::launch

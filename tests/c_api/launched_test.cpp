@@ -28,9 +28,9 @@ int describe_by_torchrun() {
   return rank;
 }
 
-distattn_comm* join() {
+distattn_comm* join(const char* bootstrap = "torchrun") {
   distattn_launch launch = DISTATTN_LAUNCH_INIT;
-  launch.bootstrap = "torchrun";
+  launch.bootstrap = bootstrap;
   launch.transport = "ucx";
   distattn_comm* comm = nullptr;
   const distattn_status status = distattn_comm_from_launcher(&launch, &comm);
@@ -71,4 +71,18 @@ TEST_CASE("A rank that will not call ends another process that waits for it") {
     distattn_attention_free(attention);
   }
   distattn_comm_free(comm);
+}
+
+TEST_CASE("Ranks that a server started meet again, beside an earlier communicator, after it, and after its failure") {
+  distattn_options options = options_for("ring");
+  distattn_comm *const first = join("pmix"), *const beside = join("pmix");
+  CHECK(attend(&options, beside) == DISTATTN_OK);
+  CHECK(attend(&options, first) == DISTATTN_OK);
+  distattn_comm_abort(beside, "the ranks begin anew");
+  CHECK(attend(&options, beside) == DISTATTN_INTERRUPTED);
+  distattn_comm_free(beside);
+  distattn_comm_free(first);
+  distattn_comm* const after = join("pmix");
+  CHECK(attend(&options, after) == DISTATTN_OK);
+  distattn_comm_free(after);
 }

@@ -28,7 +28,8 @@ Rank rank_in_environment();
 /// How many ranks they say that there are; 1 where they do not say.
 int ranks_in_environment();
 
-/// The ranks of one run, as this process sees them.
+/// The ranks of one run, as this process sees them. There may be several at a time, and new ones after others have
+/// ended or failed, made in one order on all ranks.
 class World {
  public:
   /// Finds the other ranks. Throws Error(usage) when the launcher started another number of ranks than `ranks`,
