@@ -11,8 +11,9 @@
 namespace distattn::cli {
 namespace {
 
-[[noreturn]] void fail(const toml::source_region& where, std::string_view why) {
-  refuse(fmt::format("--config, line {} ({}) write TOML: name = value, text in quotes", where.begin.line, why));
+[[noreturn]] void fail(const toml::source_region& where, std::string_view why,
+                       std::string_view suggestion = "write TOML: name = value, text in quotes") {
+  refuse(fmt::format("--config, line {} ({}) {}", where.begin.line, why, suggestion));
 }
 
 /// All of it: options are short, and a device may never end.
@@ -69,13 +70,16 @@ class Items {
 
   void add(const toml::key& key, const toml::node& value) {
     const std::string name(key.str());
-    if (!keys_.insert(name).second) fail(key.source(), fmt::format("{} is given twice", name));
+    if (!keys_.insert(name).second) fail(key.source(), fmt::format("{} is given twice", name), "keep one");
     const CLI::Option* option = find_option(command_, name);
     const bool of_command = option != nullptr;
     if (!of_command) option = find_option(root_, name);
-    if (option == nullptr) fail(key.source(), fmt::format("{} is not an option of {}", name, command_.get_name()));
+    if (option == nullptr) {
+      fail(key.source(), fmt::format("{} is not an option of {}", name, command_.get_name()),
+           "write it below the [command] that has it");
+    }
     const bool is_flag = option->get_items_expected_max() == 0;
-    if (is_flag && !value.is_boolean()) fail(key.source(), fmt::format("{} is true or false", name));
+    if (is_flag && !value.is_boolean()) fail(key.source(), fmt::format("{} is true or false", name), "choose one");
     CLI::ConfigItem& item = found_.emplace_back();
     if (of_command) item.parents = {command_.get_name()};
     item.name = name;
@@ -103,7 +107,8 @@ std::vector<CLI::ConfigItem> ConfigFile::from_config(std::istream& input) const 
       continue;
     }
     const std::string name(key.str());
-    if (!is_command(root_, name)) fail(key.source(), fmt::format("no command is called {}", name));
+    if (!is_command(root_, name))
+      fail(key.source(), fmt::format("no command is called {}", name), "see distattn --help");
     if (name != command.get_name()) continue;
     for (const auto& [option, given] : *table) found.add(option, given);
   }

@@ -68,11 +68,11 @@ AttentionPlan plan_of(const ShowOptions& options) {
 /// Every pass with its predicted timeline.
 std::string picture_of(const AttentionPlan& plan, const std::vector<Schedule>& programs, const ShowOptions& options) {
   const Machine machine = machine_of(options.schedule);
-  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
   std::vector<Timeline> timelines;
   for (const Schedule& program : programs) {
     timelines.push_back(plan.predict(program.outline.pass, machine, machine.threads_of_rank(plan.ranks())));
   }
+  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
   std::vector<Drawing> drawings;
   for (std::size_t i = 0; i < programs.size(); ++i) {
     drawings.push_back({&programs[i], {{"predicted on " + machine.name, &timelines[i]}}});

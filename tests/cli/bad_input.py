@@ -96,7 +96,8 @@ def bad_safetensors():
     }
 
 
-BAD_TOML = (("no_such_option = 3\n", "an unknown one", "line 1 (no_such_option is not an option"),
+BAD_TOML = (("no_such_option = 3\n", "an unknown one",
+             "line 1 (no_such_option is not an option of run) write it below the [command]"),
             ("[bench]\n[train]\n", "of no command", "line 2 (no command is called train"),
             ("ranks = 2\n[run]\nranks = 2\n", "one twice", "ranks is given twice"),
             ("\nwindow = [1,\n  2\n", "a list without end", "end-of-file"),
@@ -232,6 +233,7 @@ WORDED = [
     (["show", *SHAPE, "--schedule", "ring", "--ranks", "2", "--memory", "1"], "a rank (--memory allows 1 B)"),
     (["show", "--program", "p.json", "--machine", "nonsense"], "--machine nonsense with --program p.json"),
     (["show", "--program", "p.json", "--machine", "dgx-h100x8", "--format", "json"], "--machine dgx-h100x8 with"),
+    (["show", "--schedule", "ring", "--ranks", "65", "--machine", "dgx-h100x8", "--format", "svg"], "65 ranks do not fit"),
 ]
 
 
@@ -327,9 +329,14 @@ def main():
             file.write('{"schema_version":' + 200000 * '{"a":' + "1" + 200000 * "}" + "}")
         for deep in (["show", "--program"], ["plan", *SHAPE, "--ranks", "2", "--machine"], [*RUN, "--mask"]):
             checker.check([*deep, "deep.json"], USAGE, folder, "JSON without a bottom", says="nest more than 64 deep")
-        with open(os.path.join(folder, "program.json"), "w") as file:
-            file.write('{"schema_version": 1, "ranks": "many"}')
-        checker.check(["show", "--program", "program.json"], USAGE, folder, "a malformed program")
+        one = '{"schema_version": 1, "ranks": "many"}'
+        for text, says in ((one, "program.json: "), (f"[{one}]", "program.json: "), (f"[{one}", "program.json: not JSON"),
+                           ("[]", "no program"),
+                           ("[" * 200000 + "]" * 200000, "nest more than 64 deep")):
+            with open(os.path.join(folder, "program.json"), "w") as file:
+                file.write(text)
+            for command in (["show"], ["run", "--random"]):
+                checker.check([*command, "--program", "program.json"], USAGE, folder, "a malformed program", says=says)
     print(f"{checker.passed} passed, {checker.failed} failed")
     sys.exit(1 if checker.failed else 0)
 
