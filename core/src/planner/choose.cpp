@@ -37,6 +37,7 @@ struct Trial {
   int ahead = 0;
   double seconds = 0;
   std::int64_t memory_bytes = 0;
+  std::string reason = {};  // why it cannot be planned
 };
 
 bool faster(const Trial& a, const Trial& b) {
@@ -72,7 +73,7 @@ class Search {
   std::vector<Trial> trials_of(const std::vector<Recipe>& recipes) const {
     std::vector<Trial> trials;
     for (const Recipe& recipe : recipes) {
-      for (const Pass pass : passes()) trials.push_back({recipe, pass, limits_.ahead.value_or(0), 0, 0});
+      for (const Pass pass : passes()) trials.push_back({recipe, pass, limits_.ahead.value_or(0)});
     }
     return trials;
   }
@@ -80,8 +81,12 @@ class Search {
   void try_all(std::vector<Trial> trials) {
     for (const Trial& trial : trials) tiles_of(trial.recipe);
     for_each_in_parallel(static_cast<int>(trials.size()), 1,
-                         [&](int i) { measure(trials[static_cast<std::size_t>(i)]); });
+                         [&](int i) { try_one(trials[static_cast<std::size_t>(i)]); });
     for (Trial& trial : trials) {
+      if (!trial.reason.empty()) {
+        reasons_.push_back(fmt::format("{}: {}", trial.recipe.name, trial.reason));
+        continue;
+      }
       if (trial.ahead == limits_.ahead.value_or(0)) needs_[trial.recipe.name] += trial.memory_bytes;
       if (trial.memory_bytes <= memory_bytes_) trials_[key_of(trial.recipe.layout)].push_back(std::move(trial));
     }
@@ -94,6 +99,14 @@ class Search {
       tiles = std::make_shared<const Tiles>(shard(problem_, ranks_, recipe.layout, recipe.groups));
     }
     return tiles;
+  }
+
+  void try_one(Trial& trial) const {
+    try {
+      measure(trial);
+    } catch (const TooManyMessages& refused) {
+      trial.reason = refused.reason();
+    }
   }
 
   void measure(Trial& trial) const {
