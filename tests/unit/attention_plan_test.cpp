@@ -1,6 +1,7 @@
 /// Plans from programs that were made elsewhere: whatever does not belong together is refused, never looked at.
 
 #include <functional>
+#include <type_traits>
 
 #include "catch.hpp"
 #include "distattn/attention.hpp"
@@ -69,4 +70,14 @@ TEST_CASE("programs of an unsound sharding are refused before they are looked at
   CHECK(error_after([](Schedule& s) { s.outline.sharding.queries[0].owner = 1000000; }).find("queries[0]") == 0);
   CHECK(error_after([](Schedule& s) { s.outline.sharding.keys.clear(); }).find("keys hold fewer") == 0);
   CHECK(error_after([](Schedule& s) { s.outline.sharding.groups.clear(); }).find("groups hold 0 of 2") == 0);
+}
+
+TEST_CASE("a plan takes another's place") {
+  static_assert(std::is_nothrow_move_assignable_v<Attention>);
+  AttentionOptions options;
+  options.schedule = "ring";
+  AttentionPlan plan(small_problem(), 2, options);
+  plan = AttentionPlan(small_problem(), 4, options);
+  CHECK(plan.ranks() == 4);
+  CHECK(plan.schedule(Pass::forward).ranks.size() == 4);
 }

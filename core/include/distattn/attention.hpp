@@ -41,6 +41,7 @@ class AttentionPlan {
   explicit AttentionPlan(std::vector<Schedule> passes);
   ~AttentionPlan();
   AttentionPlan(AttentionPlan&&) noexcept;
+  AttentionPlan& operator=(AttentionPlan&&) noexcept;
 
   int ranks() const;
   /// The schedules of the two passes as "F" or "F/B".
@@ -104,6 +105,7 @@ class Attention {
   Attention(std::shared_ptr<const AttentionPlan> plan, Device& device, Transport& transport);
   ~Attention();
   Attention(Attention&&) noexcept;
+  Attention& operator=(Attention&&) noexcept;
 
   const AttentionPlan& plan() const;
   const Outline& outline(Pass pass) const;

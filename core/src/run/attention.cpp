@@ -144,6 +144,7 @@ AttentionPlan::AttentionPlan(std::vector<Schedule> schedules) : state_(std::make
 }
 AttentionPlan::~AttentionPlan() = default;
 AttentionPlan::AttentionPlan(AttentionPlan&&) noexcept = default;
+AttentionPlan& AttentionPlan::operator=(AttentionPlan&&) noexcept = default;
 
 int AttentionPlan::ranks() const { return outline(Pass::forward).sharding.ranks; }
 std::string AttentionPlan::name() const {
@@ -272,6 +273,7 @@ Attention::Attention(std::shared_ptr<const AttentionPlan> plan, Device& device, 
     : state_(std::make_unique<State>(agreed(std::move(plan), device, transport), device, transport)) {}
 Attention::~Attention() = default;
 Attention::Attention(Attention&&) noexcept = default;
+Attention& Attention::operator=(Attention&&) noexcept = default;
 
 const AttentionPlan& Attention::plan() const { return *state_->plan; }
 const Outline& Attention::outline(Pass pass) const { return state_->plan->outline(pass); }
