@@ -4,6 +4,7 @@
 #include "distattn/error.hpp"
 #include "kernels/kokkos/blocks.hpp"
 #include "kernels/kokkos/few_plan.hpp"
+#include "kernels/kokkos/head_groups.hpp"
 #include "kernels/kokkos/head_rows.hpp"
 #include "kernels/kokkos/kokkos.hpp"
 #include "kernels/kokkos/launch.hpp"
@@ -14,11 +15,12 @@ namespace distattn::kernels::kokkos {
 
 namespace {
 
-/// One head of one block of queries.
+/// Some heads of one block of queries, all of which read one key head.
 struct Item {
   std::int64_t pairs;
   std::int32_t block;
-  std::int32_t head;  ///< batch · q_count + query head
+  std::int32_t head;  ///< the first: batch · q_count + query head
+  std::int32_t heads;
 };
 
 struct Plan {
@@ -29,14 +31,24 @@ struct Plan {
 };
 
 // Small enough that every thread gets several, large enough that packed keys serve many queries. A query's result does
-// not depend on the block that it is in.
+// not depend on the block that it is in, nor on the heads beside its own.
+constexpr std::int64_t items_a_thread = 4;
+
 std::int64_t block_rows(const VectorKernels& kernels, const AttendArgs& args, int threads) {
   const std::int64_t heads = args.shape.batch * args.shape.heads.q_count, panel = kernels.attend_panel;
   const std::int64_t most = kernels.attend_rows(args.shape.head_dim, args.shape.value_dim);
   const std::int64_t blocks_wanted =
-      std::max((4 * threads + heads - 1) / heads, (args.queries.count + most - 1) / most);
-  const std::int64_t rows = std::max<std::int64_t>(1, (args.queries.count + blocks_wanted - 1) / blocks_wanted);
-  return std::min(most, (rows + panel - 1) / panel * panel);
+      std::max(ceil_div(items_a_thread * threads, heads), ceil_div(args.queries.count, most));
+  const std::int64_t rows = std::max<std::int64_t>(1, ceil_div(args.queries.count, blocks_wanted));
+  return std::min(most, ceil_div(rows, panel) * panel);
+}
+
+/// Most heads that read one key head and are done together, `rows` rows and `blocks` blocks each.
+int heads_together(const VectorKernels& kernels, const TileShape& shape, std::int64_t rows, std::size_t blocks,
+                   int threads) {
+  const std::int64_t items = shape.batch * shape.heads.q_count * static_cast<std::int64_t>(blocks);
+  const std::int64_t fitting = kernels.attend_rows(shape.head_dim, shape.value_dim) / rows;
+  return static_cast<int>(std::max<std::int64_t>(1, std::min(fitting, items / (items_a_thread * threads))));
 }
 
 void make_plan(std::span<const AttendArgs> operations, const VectorKernels& kernels, int threads, Plan& plan) {
@@ -48,11 +60,15 @@ void make_plan(std::span<const AttendArgs> operations, const VectorKernels& kern
     if (args.queries.count <= kernels.few_queries) continue;
     const TileShape& shape = args.shape;
     const std::size_t first = plan.cut.blocks.size();
-    plan.cut.cut(static_cast<std::int32_t>(i), args.queries, args.keys, block_rows(kernels, args, threads));
+    const std::int64_t rows = block_rows(kernels, args, threads);
+    plan.cut.cut(static_cast<std::int32_t>(i), args.queries, args.keys, rows);
+    const int most = heads_together(kernels, shape, rows, plan.cut.blocks.size() - first, threads);
     for (std::size_t block = first; block < plan.cut.blocks.size(); ++block) {
-      for (std::int64_t head = 0; head < shape.batch * shape.heads.q_count; ++head) {
-        plan.items.push_back(
-            {plan.cut.blocks[block].pairs, static_cast<std::int32_t>(block), static_cast<std::int32_t>(head)});
+      for (int b = 0; b < shape.batch; ++b) {
+        for_each_group(shape.heads, most, [&](int head, int heads) {
+          plan.items.push_back({heads * plan.cut.blocks[block].pairs, static_cast<std::int32_t>(block),
+                                b * shape.heads.q_count + head, heads});
+        });
       }
     }
     plan.scratch_bytes = std::max(plan.scratch_bytes, kernels.attend_scratch(shape.head_dim, shape.value_dim));
@@ -74,10 +90,14 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
                          .head_dim = shape.head_dim,
                          .value_dim = shape.value_dim,
                          .scale = static_cast<float>(shape.scale),
+                         .queries = block.rows,
+                         .heads = item.heads,
                          .q = rows_of_head(args.q, shape.dtype, b, h, block.first),
-                         .rows = block.rows,
+                         .q_head = args.q.strides.head,
                          .o = rows_of_head(args.o, b, h, block.first),
+                         .o_head = args.o.strides.head,
                          .lse = static_cast<float*>(args.lse) + item.head * args.queries.count + block.first,
+                         .lse_head = args.queries.count,
                          .carry = args.carry};
   const std::span begin(reinterpret_cast<std::int32_t*>(scratch + plan.scratch_bytes), plan.most_rows);
   const std::span end(begin.data() + plan.most_rows, plan.most_rows);

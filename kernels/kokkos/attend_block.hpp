@@ -1,6 +1,7 @@
 #pragma once
-/// Forward attention of one block of queries: FlashAttention-2's online softmax (Dao 2023, Algorithm 1), with queries
-/// along the lanes of vectors, so that the softmax has no horizontal operation and all its state is whole vectors.
+/// Forward attention of one block of queries of one or several heads: FlashAttention-2's online softmax (Dao 2023,
+/// Algorithm 1), with queries along the lanes of vectors, so that the softmax has no horizontal operation and all its
+/// state is whole vectors.
 ///
 /// For each panel of queries and block of keys: Sᵀ = (scale·log2e·K)·Qᵀ, Pᵀ = 2^(Sᵀ − top), O = 2^(old − top)·O + P·V,
 /// the last with the head dimension along the lanes: values are taken as they lie. Scores are rounded as in a backward
@@ -29,6 +30,9 @@ inline int attend_rows(int head_dim, int value_dim) {
   const int rows = smaller(most_rows, block_floats / (head_dim + value_dim));
   return bigger(panel_width, rows / panel_width * panel_width);
 }
+
+/// Rows of each of a block's heads, all of which begin with a panel.
+inline int padded_queries(const AttendBlock& block) { return rounded_up(block.queries, panel_width); }
 
 /// A block's operands and state, laid out in its thread's scratch.
 struct AttendScratch {
@@ -63,6 +67,35 @@ struct AttendScratch {
   }
 };
 
+/// One of a block's heads as a block of its own, which packs the same keys into the same place.
+struct AttendHead {
+  AttendBlock block;
+  AttendScratch scratch;
+
+  AttendHead(const AttendBlock& all, int head, const AttendScratch& shared) : block(all), scratch(shared) {
+    block.heads = 1;
+    block.q = rows_from({all.q.data, all.q_head}, all.dtype, head);
+    block.q.stride = all.q.stride;
+    block.o.data += head * all.o_head;
+    block.lse += head * all.lse_head;
+    const int row = head * padded_queries(all);
+    scratch.queries += row * all.head_dim;
+    scratch.output = shared.output.from(row);
+    for (float** state : {&scratch.top, &scratch.sum, &scratch.blocks, &scratch.settled_top, &scratch.settled_sum}) {
+      *state += row;
+    }
+  }
+};
+
+/// Calls each(block, scratch) for every head of a block.
+template <class Each>
+DISTATTN_INLINE void for_each_head(const AttendBlock& block, const AttendScratch& scratch, Each each) {
+  for (int head = 0; head < block.heads; ++head) {
+    const AttendHead one(block, head, scratch);
+    each(one.block, one.scratch);
+  }
+}
+
 /// Begins the sums of rows [first, last).
 inline void begin_sums(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
   clear_rows(scratch.output.from(first), last - first, block.value_dim);
@@ -70,23 +103,26 @@ inline void begin_sums(const AttendBlock& block, int first, int last, const Atte
   for (int i = first; i < last; ++i) scratch.sum[i] = scratch.blocks[i] = 0.f;
 }
 
-/// Packs the block's queries and begins their sums.
-inline void attend_begin(const AttendBlock& block, std::byte* memory) {
-  const AttendScratch scratch(memory, block.head_dim, block.value_dim);
-  for (int row = 0; row < block.rows; row += panel_width) {
-    const int rows = smaller(panel_width, block.rows - row);
-    const int next = row + rows, next_rows = smaller(panel_width, block.rows - next);
+/// Packs the queries of one head and begins their sums.
+inline void begin_head(const AttendBlock& block, const AttendScratch& scratch) {
+  for (int row = 0; row < block.queries; row += panel_width) {
+    const int rows = smaller(panel_width, block.queries - row);
+    const int next = row + rows, next_rows = smaller(panel_width, block.queries - next);
     Prefetch(rows_from(block.q, block.dtype, next), block.dtype, next_rows, block.head_dim).all();
     const HeadRows<const float> q =
         widened(rows_from(block.q, block.dtype, row), block.dtype, rows, block.head_dim, scratch.widened);
     pack_transposed<panel_width>(q, rows, block.head_dim, 1.f, scratch.queries + row * block.head_dim);
   }
-  begin_sums(block, 0, rounded_up(block.rows, panel_width), scratch);
-  for (int i = 0; i < block.rows; ++i) {
+  begin_sums(block, 0, padded_queries(block), scratch);
+  for (int i = 0; i < block.queries; ++i) {
     const bool carried = block.carry && block.lse[i] != minus_infinity;
     scratch.settled_top[i] = carried ? block.lse[i] * log2_e : minus_infinity;
     scratch.settled_sum[i] = carried ? 1.f : 0.f;
   }
+}
+
+inline void attend_begin(const AttendBlock& block, std::byte* memory) {
+  for_each_head(block, AttendScratch(memory, block.head_dim, block.value_dim), begin_head);
 }
 
 /// What the queries of a panel see. The ranges themselves stay where they are.
@@ -217,8 +253,8 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
   add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
 }
 
-/// Adds the sums of rows [first, last) to what is settled, whose outputs stand in o. `last_time`: makes (o, lse) of it;
-/// a row that has seen no key keeps both, or gets (0, −∞).
+/// Adds the sums of rows [first, last) of one head to what is settled, whose outputs stand in o. `last_time`: makes (o,
+/// lse) of it; a row that has seen no key keeps both, or gets (0, −∞).
 template <bool last_time>
 inline void settle(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
   float* const kept = scratch.scores;  // nobody needs those any more; below 0 where o holds nothing yet
@@ -257,22 +293,23 @@ inline void settle(const AttendBlock& block, int first, int last, const AttendSc
            });
 }
 
-/// Settles rows whose sums have become long.
+/// Settles rows of one head whose sums have become long.
 inline void settle_long(const AttendBlock& block, const AttendScratch& scratch) {
   const auto is_long = [&](int row) { return scratch.blocks[row] >= long_sum; };
-  for (int first = 0, last = 0; first < block.rows; first = last) {
-    for (; first < block.rows && !is_long(first); ++first) continue;
-    for (last = first; last < block.rows && is_long(last); ++last) continue;
+  for (int first = 0, last = 0; first < block.queries; first = last) {
+    for (; first < block.queries && !is_long(first); ++first) continue;
+    for (last = first; last < block.queries && is_long(last); ++last) continue;
     if (first == last) return;
     settle<false>(block, first, last, scratch);
     begin_sums(block, first, last, scratch);
   }
 }
 
-/// Counts what rows see of the keys [first, last): what is settled when depends on nothing but a row's own keys.
+/// Counts what rows of one head see of the keys [first, last): what is settled when depends on nothing but a row's own
+/// keys.
 inline void count_blocks(const AttendBlock& block, const AttendPass& pass, int first, int last,
                          const AttendScratch& scratch) {
-  for (int i = 0; i < block.rows; ++i) {
+  for (int i = 0; i < block.queries; ++i) {
     const Range seen{bigger(pass.begin[i], first), smaller(pass.end[i], last)};
     if (seen.empty()) continue;
     scratch.blocks[i] += static_cast<float>((seen.to + key_block - 1) / key_block - seen.from / key_block);
@@ -281,9 +318,9 @@ inline void count_blocks(const AttendBlock& block, const AttendPass& pass, int f
 
 inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
-  PanelKeys panels[most_panels];
+  PanelKeys panels[most_panels];  // the same for every head
   int first = none, last = 0;
-  for (int row = 0; row < block.rows; row += panel_width) {
+  for (int row = 0; row < block.queries; row += panel_width) {
     const PanelKeys& keys = panels[row / panel_width] = PanelKeys(pass.begin + row, pass.end + row);
     first = smaller(first, keys.panel.first);
     last = bigger(last, keys.panel.last);
@@ -291,27 +328,32 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
   // Blocks of keys begin at multiples of key_block whatever the queries see: a query's sums do not depend on its
   // neighbours.
   for (int key = first / key_block * key_block; key < last; key += key_block) {
+    if (stop.load(std::memory_order_relaxed)) return;
     if (key % settling_keys == 0 || key <= first) {
-      settle_long(block, scratch);
-      count_blocks(block, pass, key, key / settling_keys * settling_keys + settling_keys, scratch);
+      for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
+        settle_long(head, own);
+        count_blocks(head, pass, key, key / settling_keys * settling_keys + settling_keys, own);
+      });
     }
     const int begin = bigger(first / tile_rows * tile_rows, key), end = smaller(last, key + key_block);
     const bool finite = pack_keys(block, pass, key, begin, end, scratch);
     const int next_count = smaller(key_block, last - end);
     Upcoming next{{rows_from(pass.k, block.dtype, end), block.dtype, next_count, block.head_dim},
                   {rows_from(pass.v, block.dtype, end), block.dtype, next_count, block.value_dim}};
-    for (int row = 0; row < block.rows; row += panel_width) {
-      if (stop.load(std::memory_order_relaxed)) return;
-      const PanelKeys& keys = panels[row / panel_width];
-      const Range seen = keys.panel.within(key, end);
-      if (!seen.empty()) attend_panel(block, keys, row, key, seen.from, seen.to, finite, scratch, next);
-    }
+    for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
+      for (int row = 0; row < head.queries; row += panel_width) {
+        const PanelKeys& keys = panels[row / panel_width];
+        const Range seen = keys.panel.within(key, end);
+        if (!seen.empty()) attend_panel(head, keys, row, key, seen.from, seen.to, finite, own, next);
+      }
+    });
   }
 }
 
 /// Writes (o, lse). A query that saw no key keeps its carry, or gets (0, −∞).
 inline void attend_end(const AttendBlock& block, std::byte* memory) {
-  settle<true>(block, 0, block.rows, AttendScratch(memory, block.head_dim, block.value_dim));
+  for_each_head(block, AttendScratch(memory, block.head_dim, block.value_dim),
+                [](const AttendBlock& head, const AttendScratch& own) { settle<true>(head, 0, head.queries, own); });
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

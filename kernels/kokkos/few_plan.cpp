@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kernels/kokkos/head_groups.hpp"
 #include "kernels/kokkos/head_rows.hpp"
 #include "kernels/kokkos/ranges.hpp"
 
@@ -11,8 +12,6 @@ namespace {
 
 /// Keys that are worth a piece of their own: reading them takes many times as long as merging what they sum up to.
 constexpr std::int64_t piece_keys = 1024;
-
-constexpr std::int64_t ceil_of(std::int64_t value, std::int64_t parts) { return (value + parts - 1) / parts; }
 
 }  // namespace
 
@@ -39,19 +38,13 @@ void FewPlan::add(const AttendArgs& args) {
   find_stretches(args);
   cut_stretches();
   for (std::int64_t b = 0; b < shape.batch; ++b) {
-    for (int first = 0, last = 0; first < shape.heads.q_count; first = last) {
-      while (last < shape.heads.q_count && shape.heads.kv_of(last) == shape.heads.kv_of(first)) ++last;
-      const int queries = static_cast<int>(args.queries.count);
-      const int parts = static_cast<int>(ceil_of(last - first, kernels_->few_rows / queries));
-      const int heads = static_cast<int>(ceil_of(last - first, parts));
-      for (int head = first; head < last; head += heads) {
-        const int own = std::min(heads, last - head);
-        const std::size_t bytes = kernels_->few_sums(own * queries, shape.value_dim);
-        if (pieces_.size() - first_piece > 1) split_.push_back(blocks_.size());
-        blocks_.push_back({&args, b, head, own, first_piece, pieces_.size(), sums_bytes_, bytes});
-        sums_bytes_ += (pieces_.size() - first_piece) * bytes;
-      }
-    }
+    const int queries = static_cast<int>(args.queries.count);
+    for_each_group(shape.heads, kernels_->few_rows / queries, [&](int head, int heads) {
+      const std::size_t bytes = kernels_->few_sums(heads * queries, shape.value_dim);
+      if (pieces_.size() - first_piece > 1) split_.push_back(blocks_.size());
+      blocks_.push_back({&args, b, head, heads, first_piece, pieces_.size(), sums_bytes_, bytes});
+      sums_bytes_ += (pieces_.size() - first_piece) * bytes;
+    });
   }
   // Blocks that read the same rows of keys follow each other.
   for (std::size_t piece = first_piece; piece < pieces_.size(); ++piece) {
@@ -85,7 +78,7 @@ void FewPlan::cut_stretches() {
   std::int64_t keys = 0;
   for (const Stretch& stretch : seen_) keys += stretch.last - stretch.first;
   const std::int64_t count = std::clamp<std::int64_t>(keys / piece_keys, 1, most_pieces);
-  const std::int64_t share = ceil_of(keys, count);
+  const std::int64_t share = ceil_div(keys, count);
   std::int64_t room = share;
   pieces_.push_back({stretches_.size(), stretches_.size()});
   for (Stretch rest : seen_) {
@@ -95,7 +88,7 @@ void FewPlan::cut_stretches() {
         room += share;
       }
       Stretch part = rest;
-      part.last = std::min(rest.last, ceil_of(rest.first + room, kernels_->few_keys) * kernels_->few_keys);
+      part.last = std::min(rest.last, ceil_div(rest.first + room, kernels_->few_keys) * kernels_->few_keys);
       stretches_.push_back(part);
       pieces_.back().stretches_end = stretches_.size();
       room -= part.last - part.first;

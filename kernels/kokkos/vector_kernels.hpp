@@ -1,8 +1,9 @@
 #pragma once
 /// What is compiled once for every instruction set, and chosen when the program starts.
 ///
-/// A block is up to attend_rows() queries of one head. Its state lives in scratch memory of one thread: attend_begin,
-/// any number of passes and attend_end of a block are called with the same scratch, and nothing in between uses it.
+/// A block is up to attend_rows() queries of heads that read one key head. Its state lives in scratch memory of one
+/// thread: attend_begin, any number of passes and attend_end of a block are called with the same scratch, and nothing
+/// in between uses it.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,20 +19,24 @@ struct HeadRows {
   std::int64_t stride = 0;
 };
 
-/// Queries of one head. o and lse have the rows of q.
+/// The same queries of some heads that read one key head, which therefore is packed once for all of them. Heads lie
+/// `q_head`, `o_head` and `lse_head` elements apart. o and lse have the rows of q.
 struct AttendBlock {
   DType dtype = DType::fp32;  ///< of q, k, v; not fp64
   int head_dim = 0, value_dim = 0;
   float scale = 1;
+  int queries = 0, heads = 1;
   HeadRows<const void> q;
-  int rows = 0;
+  std::int64_t q_head = 0;
   HeadRows<float> o;
+  std::int64_t o_head = 0;
   float* lse = nullptr;
+  std::int64_t lse_head = 0;
   bool carry = false;
 };
 
-/// Keys of one head that the queries of a block see: query i those with begin[i] ≤ index < end[i]. Both arrays have
-/// attend_rows() entries; those past the block's rows are 0.
+/// Keys of one head that the queries of a block see: query i of any head those with begin[i] ≤ index < end[i]. Both
+/// arrays have attend_rows() entries; those past the block's queries are 0.
 struct AttendPass {
   HeadRows<const void> k, v;
   const std::int32_t* begin = nullptr;
@@ -88,7 +93,8 @@ struct VectorKernels {
   /// At the edges of bands as many pairs are computed unseen as if so many queries at a time met every key that one
   /// of them sees: what tiles of several shapes come to.
   int query_block;
-  /// Most rows of a block, and bytes of scratch that one needs (64-byte aligned).
+  /// Most rows of a block, each of whose heads begins with a panel, and bytes of scratch that it needs (64-byte
+  /// aligned).
   int (*attend_rows)(int head_dim, int value_dim);
   std::size_t (*attend_scratch)(int head_dim, int value_dim);
   void (*attend_begin)(const AttendBlock& block, std::byte* scratch);

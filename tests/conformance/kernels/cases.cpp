@@ -1,5 +1,6 @@
 #include <cmath>
 #include <random>
+#include <string_view>
 
 #include "conformance/kernels/suite.hpp"
 
@@ -103,6 +104,16 @@ void add_shapes(std::vector<TileCase>& cases) {
   cases.push_back(single("negative scale", negative, {0, 100, 1}, {0, 100, 1}, {causal}));
 }
 
+/// The cases whose names begin so, once more from a partial.
+void add_carried(std::vector<TileCase>& cases, std::string_view beginning) {
+  for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
+    if (!cases[i].name.starts_with(beginning)) continue;
+    cases.push_back(cases[i]);
+    cases.back().name += ", carried";
+    cases.back().carry = true;
+  }
+}
+
 /// As few queries as tokens that are decoded: their keys are cut into pieces.
 void add_few(std::vector<TileCase>& cases) {
   const Run few{8996, 4, 1}, keys{0, 9000, 1};
@@ -123,12 +134,22 @@ void add_few(std::vector<TileCase>& cases) {
   TileCase several{"few queries, several key segments", shape(4, 2, 24, 24), {3000, 5, 1}, {}};
   several.sides = {{{0, 1500, 1}, {everything}}, {{1500, 20, 1}, {}}, {{1520, 1700, 1}, {{.lo = 0, .hi = 1450}}}};
   cases.push_back(several);
-  for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
-    if (cases[i].name.rfind("few queries", 0) != 0) continue;
-    cases.push_back(cases[i]);
-    cases.back().name += ", carried";
-    cases.back().carry = true;
-  }
+  add_carried(cases, "few queries");
+}
+
+/// Query heads of one key head whose rows fit one block: how many are done together depends on the number of threads.
+void add_heads_together(std::vector<TileCase>& cases) {
+  cases.push_back(single("heads together", shape(16, 2, 24, 40), {0, 50, 1}, {0, 300, 1}, {{.lo = 0, .hi = 40}}));
+  cases.push_back(single("heads together, long sums", shape(16, 2, 16, 16), {8900, 40, 2}, {0, 9000, 1}, {causal}));
+  cases.push_back(
+      single("heads together in bf16", shape(16, 1, 64, 24, DType::bf16, 2), {100, 33, 1}, {0, 200, 1}, {everything}));
+  auto uneven = shape(1, 1, 32, 32, DType::fp32, 3);
+  uneven.heads = {5, 3, 3, 1, 2};
+  cases.push_back(single("heads together, uneven group", uneven, {-10, 30, 1}, {0, 100, 1}, {causal}));
+  TileCase several{"heads together, several key segments", shape(24, 2, 16, 16), {100, 60, 1}, {}};
+  several.sides = {{{0, 130, 1}, {causal}}, {{130, 20, 1}, {}}, {{50, 33, 3}, {{.k0 = 120, .lo = 0}}}};
+  cases.push_back(several);
+  add_carried(cases, "heads together");
 }
 
 void add_sides(std::vector<TileCase>& cases) {
@@ -161,6 +182,7 @@ std::vector<TileCase> named_cases() {
   add_shapes(cases);
   add_sides(cases);
   add_few(cases);
+  add_heads_together(cases);
   return cases;
 }
 

@@ -95,6 +95,7 @@ void check_reach_of_nan(const HostKernels& kernels) {
        {0, 480, 1},
        {{{0, 480, 1}, {{.lo = 0, .hi = 300}}}}},
       {"few queries", {DType::fp32, 1, {6, 2, 0, 0, 3}, 24, 40, 0.2}, {98, 4, 1}, {{{0, 160, 1}, {{.lo = 0}}}}},
+      {"heads together", {DType::fp32, 1, {8, 1, 0, 0, 8}, 24, 40, 0.2}, {98, 30, 1}, {{{0, 160, 1}, {{.lo = 0}}}}},
       {"half", {DType::fp16, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 200, 1}, {{{0, 200, 1}, {{.lo = 0}}}}, true}};
   for (const TileCase& tile : cases) {
     const CaseInputs sound = inputs_of(tile);
