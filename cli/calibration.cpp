@@ -136,6 +136,28 @@ double wake_seconds(CalibrationOptions options) {
   return std::max(0.0, median(std::move(wakes)));
 }
 
+/// Seconds of a step in which each rank's queries see `keys` keys of its own: of the fastest run.
+double few_seconds(const CalibrationOptions& options, DType dtype, std::int64_t queries, std::int64_t keys) {
+  const int ranks = busy_ranks(options.backend);
+  Problem problem = problem_of(options, dtype, keys * ranks);
+  problem.seq_q = queries * ranks;
+  std::vector<Band> bands;
+  for (Rank rank = 0; rank < ranks; ++rank) {
+    const std::int64_t query = problem.first_query() + rank * queries, key = rank * keys;
+    bands.push_back({.q0 = query, .q1 = query + queries, .k0 = key, .k1 = key + keys});
+  }
+  problem.mask = band_mask(std::move(bands));
+  constexpr int runs = 5;
+  double least = std::numeric_limits<double>::infinity();
+  for (int round = 0; round < options.runs; ++round) {
+    const Measured measured = measure(options, problem, "ring", ranks, Passes::forward, runs);
+    double seconds = 0;
+    measured.for_each_step(Pass::forward, Lane::compute, [&](Rank, StepId, double s) { seconds += s; });
+    least = std::min(least, seconds / ranks);
+  }
+  return least;
+}
+
 std::int64_t touched_bytes(const AttentionPlan& plan, Rank rank, StepId step) {
   const RankProgram program = plan.program(Pass::forward, rank);
   return sketch(plan.outline(Pass::forward), plan.tiles(Pass::forward), rank, program)
@@ -258,6 +280,36 @@ void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs) {
   }
 }
 
+FewQueries measure_few(const CalibrationOptions& options, const TileCosts& costs) {
+  const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
+  FewQueries few{.queries = device->few_queries(), .rates = {}};
+  if (few.queries == 0) return few;
+  CalibrationOptions own = options, shared = options;  // heads with keys of their own, and all with the same keys
+  own.kv_heads = own.heads;
+  shared.kv_heads = 1;
+  constexpr std::int64_t few_keys = 1024, many_keys = 16384;
+  for (const DType dtype : options.dtypes) {
+    // Seconds of a head of keys: one query has little but keys, as many as can be of all heads have little but pairs.
+    const double cached_s = few_seconds(own, dtype, 1, few_keys) / own.heads;
+    const double pairs_s = few_seconds(shared, dtype, few.queries, few_keys);
+    const double rows = few.queries * shared.heads;
+    const double pair_s = std::max((pairs_s - cached_s) / std::max(1.0, rows - 1), pairs_s / rows / 2) / few_keys;
+    const double besides_s = costs.pair_s[static_cast<std::size_t>(Pass::forward)];
+    const double per_pair = flops_per_pair(own.head_dim, own.value_dim, Pass::forward);
+    const double key_bytes = (own.head_dim + own.value_dim) * static_cast<double>(size_of(dtype));
+    const auto bytes_per_s = [&](double seconds, std::int64_t keys) {
+      return key_bytes * keys / std::max(seconds - pair_s * keys, seconds / 2);
+    };
+    const double cached = bytes_per_s(cached_s, few_keys);
+    const double uncached = bytes_per_s(few_seconds(own, dtype, 1, many_keys) / own.heads, many_keys);
+    const double node_bytes = key_bytes * own.heads * busy_ranks(options.backend);
+    few.rates[static_cast<std::size_t>(dtype)] = {
+        per_pair / std::max(pair_s - besides_s, pair_s / 2),
+        {{{1, cached}, {node_bytes * few_keys, cached}, {node_bytes * many_keys, std::min(cached, uncached)}}}};
+  }
+  return few;
+}
+
 Link measure_copies(const CalibrationOptions& options) {
   constexpr std::int64_t few = 16, many = 2048;  // a message of usual size: much larger ones miss every cache
   const double fixed_s = exchange_seconds(options, few), seconds = exchange_seconds(options, many);
@@ -312,6 +364,8 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
     pairs.measure(options);
   }
   measurements.tiles.pair_s = pairs.seconds();
+  progress("tiles of few queries");
+  measurements.few = measure_few(options, measurements.tiles);
   progress("copies and merges");
   measurements.copies = measure_copies(options);
   measurements.memory_bytes_per_s = measure_merges(options);

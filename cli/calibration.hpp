@@ -39,6 +39,9 @@ std::vector<KernelVariant> tile_variants(const CalibrationOptions& options, DTyp
 Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage);
 /// What tiles take whatever their size, where that is less than `costs` says: a tile of one token has nothing else.
 void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs);
+/// Tiles of few queries over keys that stay in caches and over more, beside what pairs and tiles are known to take;
+/// nothing where the backend has no kernel for them.
+FewQueries measure_few(const CalibrationOptions& options, const TileCosts& costs);
 /// Exchanges between ranks: bytes a second between two, and what an exchange takes besides where ranks outnumber cores.
 Link measure_copies(const CalibrationOptions& options);
 /// Merges of partials in fp32: bytes that one thread reads and writes a second.

@@ -38,6 +38,8 @@ struct HostKernels {
   /// At the edges of bands as many pairs are computed unseen as if so many queries at a time met every key that one of
   /// them sees.
   int (*query_block)() = nullptr;
+  /// Operations of so many queries at most read keys once for all query heads of a key head.
+  int (*few_queries)() = [] { return 0; };
   HostKernel<AttendArgs> attend = nullptr;
   HostKernel<AttendBackwardArgs> attend_backward = nullptr;
   HostKernel<MergeArgs> merge = nullptr;

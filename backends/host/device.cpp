@@ -93,6 +93,7 @@ class HostDevice final : public Device {
   MemorySpace space() const override { return MemorySpace::host; }
 
   int query_block() const override { return kernels_.query_block(); }
+  int few_queries() const override { return kernels_.few_queries(); }
 
   std::string why_not(const Problem& problem, Pass) const override {
     return kernels_.why_not({problem.dtype,

@@ -19,6 +19,7 @@ const HostKernels& kokkos_kernels() {
       .name = "kokkos",
       .why_not = why_not,
       .query_block = [] { return kokkos::vector_kernels().query_block; },
+      .few_queries = [] { return kokkos::vector_kernels().few_queries; },
       .attend = kokkos::attend,
       .attend_backward = kokkos::attend_backward,
       .merge = merge,

@@ -26,6 +26,8 @@ json description() {
                     "fp16": {"forward": {"full": 4e12, "partial": 3e12}, "backward": 2e12}},
     "tiles": {"block": 48, "forward_s": [[32, 2e-6], [64, 4e-6]], "backward_s": [[64, 9e-6]],
               "backward_pair_s": 3e-10},
+    "few_queries": {"queries": 8, "bf16": {"flops_per_s": 9e11, "key_bytes_per_s": [[1e6, 4e9], [1e8, 2e9]]},
+                    "fp32": {"flops_per_s": 7e11, "key_bytes_per_s": 5e9}},
     "memory_bytes": 80000000000, "cores": 0})");
 }
 
@@ -83,6 +85,18 @@ TEST_CASE("what a tile costs follows its head dimension", "[machine]") {
   CHECK(tiles.pair_s == std::array{0.0, 3e-10});
 }
 
+TEST_CASE("few queries have rates of their own, forward and where they are stated", "[machine]") {
+  const FewQueries few = read(description()).few;
+  REQUIRE(few.of(DType::bf16, Pass::forward, 8) != nullptr);
+  CHECK(few.of(DType::bf16, Pass::forward, 1)->flops_per_s == 9e11);
+  CHECK(few.of(DType::bf16, Pass::forward, 1)->key_bytes_per_s.at(1e7) == Approx(3e9));
+  CHECK(few.of(DType::fp32, Pass::forward, 1)->key_bytes_per_s.at(1e7) == 5e9);
+  CHECK(few.of(DType::bf16, Pass::forward, 9) == nullptr);
+  CHECK(few.of(DType::bf16, Pass::backward, 1) == nullptr);
+  CHECK(few.of(DType::fp16, Pass::forward, 1) == nullptr);
+  CHECK(FewQueries().of(DType::bf16, Pass::forward, 1) == nullptr);
+}
+
 TEST_CASE("ranks on cores share their node's memory and cores, and fill one node before the next", "[machine]") {
   json text = description();
   text["cores"] = 64;
@@ -100,9 +114,10 @@ TEST_CASE("ranks on cores share their node's memory and cores, and fill one node
 }
 
 TEST_CASE("every field that is missing is named", "[machine]") {
-  const std::string path = GENERATE("/nodes", "/ranks_per_node", "/near", "/near/bytes_per_s", "/near/latency_s",
-                                    "/far", "/far/bytes_per_s", "/far/latency_s", "/far/per", "/flops_per_s",
-                                    "/flops_per_s/fp16/forward/partial", "/memory_bytes", "/cores");
+  const std::string path =
+      GENERATE("/nodes", "/ranks_per_node", "/near", "/near/bytes_per_s", "/near/latency_s", "/far", "/far/bytes_per_s",
+               "/far/latency_s", "/far/per", "/flops_per_s", "/flops_per_s/fp16/forward/partial",
+               "/few_queries/queries", "/few_queries/bf16/flops_per_s", "/memory_bytes", "/cores");
   json text = description();
   const json::json_pointer pointer(path);
   text[pointer.parent_pointer()].erase(pointer.back());
@@ -139,6 +154,10 @@ TEST_CASE("values out of range or of the wrong type are named", "[machine]") {
       {"/tiles/forward_s/1/0", 32},
       {"/tiles/backward_s/0/1", 0},
       {"/tiles/backward_pair_s", -1e-9},
+      {"/few_queries", 8},
+      {"/few_queries/queries", 0},
+      {"/few_queries/fp32/flops_per_s", 0},
+      {"/few_queries/fp32/key_bytes_per_s", -1},
       {"/memory_bytes", -1},
       {"/memory_bytes", 0.5},
       {"/cores", -2},
@@ -155,8 +174,9 @@ TEST_CASE("values out of range or of the wrong type are named", "[machine]") {
 }
 
 TEST_CASE("fields that nobody knows are named", "[machine]") {
-  const std::string path = GENERATE("/speed", "/near/per", "/far/speed", "/flops_per_s/fp8", "/flops_per_s/fp16/both",
-                                    "/flops_per_s/fp16/forward/causal", "/tiles/backward");
+  const std::string path =
+      GENERATE("/speed", "/near/per", "/far/speed", "/flops_per_s/fp8", "/flops_per_s/fp16/both",
+               "/flops_per_s/fp16/forward/causal", "/tiles/backward", "/few_queries/fp8", "/few_queries/fp32/backward");
   json text = description();
   text[json::json_pointer(path)] = 1;
   CHECK_THAT(refusal_of(text), Contains("is unknown") && Contains(path.substr(path.rfind('/') + 1)));
@@ -274,6 +294,7 @@ TEST_CASE("what was measured stands in the description, the rest stays nominal",
   }
   measurements.tiles.block = 16;
   measurements.tiles.points[static_cast<std::size_t>(Pass::backward)] = {{64, 0.25}};
+  measurements.few = {8, {std::nullopt, FewQueries::Rates{3e9, {{{0, 2e9}}}}}};
   measurements.copies = {7e9, 3e-6};
   measurements.memory_bytes_per_s = 9e9;
   measurements.what = "a backend";
@@ -287,6 +308,7 @@ TEST_CASE("what was measured stands in the description, the rest stays nominal",
   CHECK(machine.rates_of(DType::fp32, Pass::backward).full.at(64) == 10e9 / 0.75);
   CHECK(machine.rates_of(DType::fp32, Pass::backward).full.at(32) == 10e9 / 0.75);
   CHECK(machine.tiles == measurements.tiles);
+  CHECK(machine.few == measurements.few);
   // So is what pairs take besides their products.
   measurements.kernels = {{DType::fp32, Pass::forward, Coverage::full, 64, 64, 1, 10e9, 10e9, 1e6}};
   for (const auto& [pass, coverage] : {std::pair(Pass::forward, Coverage::partial),

@@ -114,6 +114,29 @@ TEST_CASE("a sketch counts tiles and what blocks of queries meet", "[simulate]")
   CHECK(sketched.works[0].pairs == 4 * 48 * 49 / 2);
   CHECK(sketched.works[0].met_pairs == 4 * 16 * (16 + 32 + 48));
   CHECK(sketched.works[1].met_pairs == sketched.works[1].pairs);
+  CHECK(sketched.works[0].key_bytes == 48 * 2 * (128 + 128) * 2);  // of key heads
+  CHECK(sketched.works[1].key_bytes == sketched.works[0].key_bytes);
+}
+
+TEST_CASE("few queries take their pairs, and their keys at a rate that falls where a node reads many", "[simulate]") {
+  Machine machine = slow_machine(1, 2);
+  const auto seconds = [&](std::int32_t queries, int ranks) {
+    std::vector<ProgramSketch> sketches;
+    for (Rank r = 0; r < ranks; ++r) sketches.push_back(SketchBuilder(r).compute_few(0, 10, queries, 100));
+    return run(sketches, machine).seconds;
+  };
+  CHECK(seconds(4, 1) == Approx(20));  // like any other: pairs that are met, a second each
+  machine.few.queries = 8;
+  CHECK(seconds(4, 1) == Approx(20));
+  machine.few.rates[static_cast<std::size_t>(DType::fp32)] = {2 * flops_per_pair(8, 8, Pass::forward),
+                                                              {{{1, 4}, {100, 4}, {200, 2}}}};
+  CHECK(seconds(4, 1) == Approx(10 / 2. + 100 / 4.));
+  CHECK(seconds(4, 2) == Approx(10 / 2. + 100 / 2.));
+  CHECK(seconds(9, 1) == Approx(20));
+  machine.cores = 2;
+  machine.memory_bytes_per_s = 1;
+  CHECK(seconds(4, 1) == Approx(10 / 2. + 100 / 4. + 20));  // keys are not brought twice
+  CHECK(seconds(9, 1) == Approx(20 + 120));
 }
 
 TEST_CASE("a sketch counts the pairs of many heads over half a billion tokens", "[simulate]") {

@@ -25,6 +25,7 @@ struct Measurements {
   };
   std::vector<Kernel> kernels;  ///< several of one kind and tile: the fastest counts
   TileCosts tiles;
+  FewQueries few;
   Link copies;                    ///< between ranks of one process
   double memory_bytes_per_s = 0;  ///< of one thread that merges
   std::string backend;            ///< that was measured

@@ -138,6 +138,8 @@ class Device : public Engine {
   }
   /// Queries that an attention kernel takes at a time, as TileCosts::block; 1 where it is not known.
   virtual int query_block() const { return 1; }
+  /// Queries of a tile at most whose heads read keys together, as FewQueries::queries.
+  virtual int few_queries() const { return 0; }
   /// Memory for a program of `rank`, made before the run; both arguments must outlive it.
   virtual std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
   /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O). Steps may read and

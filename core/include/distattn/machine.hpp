@@ -59,6 +59,23 @@ struct TileCosts {
   friend bool operator==(const TileCosts&, const TileCosts&) = default;
 };
 
+/// Forward tiles of few queries, as while tokens are decoded: their query heads read a key head together, and bringing
+/// keys and values takes as much time as multiplying them.
+struct FewQueries {
+  struct Rates {
+    double flops_per_s = 0;  ///< in the pairs that are visible
+    /// Bytes of keys and values that are seen, by how many of them a node's ranks read in a step: few stay in caches.
+    RateCurve key_bytes_per_s;
+    friend bool operator==(const Rates&, const Rates&) = default;
+  };
+  int queries = 0;                            ///< of a tile at most; 0: tiles of few queries are like others
+  std::array<std::optional<Rates>, 4> rates;  ///< by DType; absent: the same
+
+  /// Nothing where a tile of so many queries is like others.
+  const Rates* of(DType dtype, Pass pass, std::int64_t tile_queries) const;
+  friend bool operator==(const FewQueries&, const FewQueries&) = default;
+};
+
 /// A port: one direction of a rank's, or of a node's, connection. Where ranks compute on cores, the near link is a core
 /// that copies: bytes are its work, and the latency of a rank's exchange, whose thread sleeps and wakes once for all it
 /// sends and receives.
@@ -79,6 +96,7 @@ struct Machine {
   /// Of one device; where ranks compute on cores, of one thread. By DType, then Pass; absent: never stated.
   std::array<std::array<std::optional<KernelRates>, 2>, 4> rates;
   TileCosts tiles;
+  FewQueries few;
   std::int64_t memory_bytes = 0;  ///< of one rank's device; where ranks compute on cores, of the node
   int cores = 0;                  ///< of a node, shared by its ranks' threads; 0: every rank has a device of its own
   double memory_bytes_per_s = 0;  ///< of a rank, or a thread on cores, that merges; 0: merging costs nothing

@@ -25,6 +25,7 @@ struct ProgramSketch {
     std::int64_t tiles = 0;              ///< of one head each
     std::int32_t queries = 0, keys = 0;  ///< tokens of a tile's two segments
     Coverage coverage = Coverage::full;  ///< full or partial
+    std::int64_t key_bytes = 0;          ///< of keys and values that are seen, once for all heads that read them
 
     /// Side of the square tile with as many visible pairs for every row of queries and keys, so that what rows take
     /// besides (reading, packing, writing) weighs the same in both; at least 1. A partial square is half visible.

@@ -74,11 +74,13 @@ Machine describe(const Measurements& measurements) {
     }
   }
   machine.tiles = measurements.tiles;
+  machine.few = measurements.few;
   if (measurements.copies.bytes_per_s > 0) machine.near = measurements.copies;
   if (measurements.memory_bytes_per_s > 0) machine.memory_bytes_per_s = measurements.memory_bytes_per_s;
   for (const char* const field : {"flops_per_s", "tiles", "near", "memory_bytes_per_s"}) {
     machine.sources[field] = "measured here: " + measurements.what;
   }
+  if (machine.few.queries > 0) machine.sources["few_queries"] = machine.sources["tiles"];
   return machine;
 }
 

@@ -50,6 +50,11 @@ double TileCosts::seconds(Pass pass, double head_dim) const {
   return last.seconds + (next->seconds - last.seconds) * (head_dim - last.head_dim) / (next->head_dim - last.head_dim);
 }
 
+const FewQueries::Rates* FewQueries::of(DType dtype, Pass pass, std::int64_t tile_queries) const {
+  const std::optional<Rates>& stated = rates[static_cast<std::size_t>(dtype)];
+  return pass == Pass::forward && tile_queries <= queries && stated ? &*stated : nullptr;
+}
+
 const KernelRates& Machine::rates_of(DType dtype, Pass pass) const {
   const auto& found = rates[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(pass)];
   if (!found) {

@@ -42,12 +42,13 @@ std::vector<std::pair<double, double>> read_points(JsonFields& fields, const std
   return read;
 }
 
-/// A number, or points [[tile, flops_per_s], …] by tile.
-RateCurve read_curve(JsonFields& fields, const std::string& name) {
+/// A number, or points [[x, y], …].
+RateCurve read_curve(JsonFields& fields, const std::string& name, const std::string& x = "tile",
+                     const std::string& y = "flops_per_s") {
   if (fields.at(name).is_number()) return {{{0, fields.number_above_zero(name)}}};
   RateCurve curve;
-  for (const auto& [tile, rate] : read_points(fields, name, "tile", "flops_per_s", "a number, or ")) {
-    curve.points.push_back({tile, rate});
+  for (const auto& [at, rate] : read_points(fields, name, x, y, "a number, or ")) {
+    curve.points.push_back({at, rate});
   }
   return curve;
 }
@@ -115,6 +116,20 @@ TileCosts read_tiles(JsonFields fields) {
   return tiles;
 }
 
+FewQueries read_few(JsonFields fields) {
+  FewQueries few;
+  few.queries = static_cast<int>(fields.integer("queries", 1, most_block));
+  for (const DType dtype : dtypes) {
+    if (fields.find(name_of(dtype)) == nullptr) continue;
+    JsonFields rates = fields.object(name_of(dtype));
+    few.rates[static_cast<std::size_t>(dtype)] = {rates.number_above_zero("flops_per_s"),
+                                                  read_curve(rates, "key_bytes_per_s", "bytes", "key_bytes_per_s")};
+    rates.finish();
+  }
+  fields.finish();
+  return few;
+}
+
 Ordered to_json(const TileCosts& tiles) {
   Ordered fields = {{"block", tiles.block}};
   for (const Pass pass : passes) {
@@ -141,6 +156,17 @@ Ordered to_json(const KernelRates& rates) {
   return Ordered{{"full", to_json(rates.full)}, {"partial", to_json(rates.partial)}};
 }
 
+Ordered to_json(const FewQueries& few) {
+  Ordered fields = {{"queries", few.queries}};
+  for (const DType dtype : dtypes) {
+    const auto& rates = few.rates[static_cast<std::size_t>(dtype)];
+    if (!rates) continue;
+    fields[name_of(dtype)] = {{"flops_per_s", rates->flops_per_s},
+                              {"key_bytes_per_s", to_json(rates->key_bytes_per_s)}};
+  }
+  return fields;
+}
+
 }  // namespace
 
 Machine machine_from_json(std::string_view text, const std::string& origin) {
@@ -154,6 +180,7 @@ Machine machine_from_json(std::string_view text, const std::string& origin) {
   read_links(top, machine);
   read_flops(top.object("flops_per_s"), machine);
   if (top.find("tiles") != nullptr) machine.tiles = read_tiles(top.object("tiles"));
+  if (top.find("few_queries") != nullptr) machine.few = read_few(top.object("few_queries"));
   machine.memory_bytes = top.integer("memory_bytes", 1, std::int64_t{1} << 53);
   machine.cores = static_cast<int>(top.integer("cores", 0, most_ranks));
   if (top.find("memory_bytes_per_s") != nullptr)
@@ -196,6 +223,7 @@ std::string to_json(const Machine& machine) {
                  {"sources", machine.sources}};
   if (!machine.backend.empty()) top["backend"] = machine.backend;
   if (machine.tiles != TileCosts()) top["tiles"] = to_json(machine.tiles);
+  if (machine.few.queries > 0) top["few_queries"] = to_json(machine.few);
   return top.dump(2) + "\n";
 }
 

@@ -38,7 +38,9 @@ class Simulation {
         threads_(threads),
         first_(first_steps(ranks)),
         network_(ranks, std::span(first_).first(ranks.size()), machine_),
-        rates_(machine_.rates_of(outline.sharding.problem.dtype, outline.pass)),
+        dtype_(outline.sharding.problem.dtype),
+        pass_(outline.pass),
+        rates_(machine_.rates_of(dtype_, pass_)),
         tile_s_(machine_.tiles.seconds(outline.pass, mean_head_dim(outline.sharding.problem))),
         pair_s_(machine_.tiles.pair_s[static_cast<std::size_t>(outline.pass)]),
         flops_per_pair_(
@@ -178,16 +180,31 @@ class Simulation {
     return touch_seconds(packing.bytes - (machine_.cores > 0 ? packing.in_place_bytes : 0));
   }
 
+  /// Of one thread, without what tiles of few queries bring from memory.
+  double seconds(const ProgramSketch::Work& work, const FewQueries::Rates* few) const {
+    const RateCurve& curve = work.coverage == Coverage::full ? rates_.full : rates_.partial;
+    const double flops_per_s = few != nullptr ? few->flops_per_s : curve.at(work.square_tile());
+    const double pairs = few != nullptr ? work.pairs : work.met_pairs;
+    return static_cast<double>(work.tiles) * tile_s_ + pairs * (flops_per_pair_ / flops_per_s + pair_s_);
+  }
+
   double seconds(std::size_t r, std::size_t s) const {
-    double sum = 0;
-    for (const ProgramSketch::Work& work : ranks_[r].works_of(s)) {
-      const RateCurve& curve = work.coverage == Coverage::full ? rates_.full : rates_.partial;
-      sum += static_cast<double>(work.tiles) * tile_s_ +
-             work.met_pairs * (flops_per_pair_ / curve.at(work.square_tile()) + pair_s_);
-    }
     const ProgramSketch::Step& step = ranks_[r].steps[s];
+    double sum = 0;
+    std::int64_t few_bytes = 0;
+    for (const ProgramSketch::Work& work : ranks_[r].works_of(s)) {
+      const FewQueries::Rates* const few = machine_.few.of(dtype_, pass_, work.queries);
+      sum += seconds(work, few);
+      if (few != nullptr) few_bytes += work.key_bytes;
+    }
+    if (few_bytes > 0) {
+      const RateCurve& rate = machine_.few.of(dtype_, pass_, 0)->key_bytes_per_s;
+      const double of_node = static_cast<double>(few_bytes) * machine_.on_a_node(static_cast<int>(ranks_.size()));
+      sum += static_cast<double>(few_bytes) / rate.at(of_node);
+    }
     // Devices read and write for some tiles while they compute others.
-    return sum / threads_ + touch_seconds(step.touched_bytes + (machine_.cores > 0 ? step.tile_bytes : 0));
+    const std::int64_t tile_bytes = machine_.cores > 0 ? step.tile_bytes - few_bytes : 0;
+    return sum / threads_ + touch_seconds(step.touched_bytes + tile_bytes);
   }
 
   void end(std::size_t number, double now) {
@@ -213,6 +230,8 @@ class Simulation {
   int threads_;
   std::vector<std::size_t> first_;  // by rank: its first step's global number, and one past the last
   Network network_;
+  DType dtype_;
+  Pass pass_;
   const KernelRates& rates_;
   double tile_s_, pair_s_, flops_per_pair_;
   std::vector<Span> spans_;  // by global number until the end

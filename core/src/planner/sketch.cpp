@@ -83,11 +83,12 @@ class Sketcher {
   static double share_of(std::int64_t part, std::int64_t whole) {
     return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
   }
+  static std::int64_t part_of(std::int64_t bytes, double share) {
+    return static_cast<std::int64_t>(share * static_cast<double>(bytes));
+  }
   /// How often a result is touched: written, and before that read where tiles add to it.
   static int times_touched(Start start) { return start == Start::carry ? 2 : 1; }
-  void touch(BufferId buffer, double share, int times) {
-    step_->tile_bytes += static_cast<std::int64_t>(share * static_cast<double>(times * bytes(buffer)));
-  }
+  void touch(BufferId buffer, double share, int times) { step_->tile_bytes += part_of(times * bytes(buffer), share); }
 
   /// Returns the share of the queries that see a key.
   template <class O>
@@ -102,12 +103,13 @@ class Sketcher {
       const Run& keys = tiles_.key(key).run;
       const std::int64_t pairs = tiles_.pairs(query.segment, key);
       const std::int64_t met = tiles_.met_pairs(query.segment, key, block_);
+      const BandIndex::Reach reach = tiles_.reach(query.segment, key);
+      const double seen = share_of(reach.keys, keys.count);
       const auto of_heads = [&](std::int64_t count) { return static_cast<double>(count) * static_cast<double>(heads); };
       work({of_heads(pairs), of_heads(met), heads, static_cast<std::int32_t>(queries.count),
             static_cast<std::int32_t>(keys.count),
-            pairs == queries.count * keys.count ? Coverage::full : Coverage::partial});
-      const BandIndex::Reach reach = tiles_.reach(query.segment, key);
-      const double seen = share_of(reach.keys, keys.count);
+            pairs == queries.count * keys.count ? Coverage::full : Coverage::partial,
+            part_of(bytes(chunk.key_value), seen)});
       seeing += share_of(reach.queries, queries.count);
       touch(chunk.key_value, seen, 1);
       if (outline_.pass == Pass::backward) touch(chunk.dkey_value, seen, times_touched(chunk.start));
@@ -123,6 +125,7 @@ class Sketcher {
         same.pairs += work.pairs;
         same.met_pairs += work.met_pairs;
         same.tiles += work.tiles;
+        same.key_bytes += work.key_bytes;
         return;
       }
     }
