@@ -1,5 +1,6 @@
 #pragma once
-/// Forward attention on tensor cores: FlashAttention-2's loop over key tiles, started from a carry.
+/// Forward attention on tensor cores: FlashAttention-2's loop over key tiles, started from a carry. Values arrive while
+/// scores are multiplied, the next keys while these are weighed: shared memory of one tile leaves room for two blocks.
 
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"
@@ -21,65 +22,61 @@ struct AttendShape {
   static constexpr int n_count = tile.columns / 8;
 
   static constexpr int q_bytes = SharedTile<head_dim>::bytes(tile.rows);
-  static constexpr int shared_bytes = q_bytes + 2 * KeyStage<AttendShape>::bytes;
+  static constexpr int k_bytes = SharedTile<head_dim>::bytes(tile.columns);
+  static constexpr int v_bytes = SharedTile<value_dim>::bytes(tile.columns);
+  static constexpr int shared_bytes = q_bytes + k_bytes + v_bytes;
+  /// On a multiprocessor of sm_80: 8 warps, of which some multiply while others weigh or wait.
+  static constexpr int blocks = 8 / warps;
+  static_assert(blocks * (shared_bytes + 1024) <= 164 * 1024);
 };
 
-/// Scales products to scores in units of log2; what is not visible becomes -inf.
-template <int m_count, int n_count>
-__device__ __forceinline__ void scale_scores(float (&s)[m_count][n_count][4], float scale,
-                                             const RowMasks<m_count>& masks) {
-  DISTATTN_UNROLL
-  for (int m = 0; m < m_count; ++m) {
-    DISTATTN_UNROLL
-    for (int n = 0; n < n_count; ++n) {
-      DISTATTN_UNROLL
-      for (int i = 0; i < 4; ++i) s[m][n][i] = masks.sees(m, n, i) ? s[m][n][i] * scale : -INFINITY;
-    }
-  }
-}
-
 template <class Shape>
-__global__ void __launch_bounds__(Shape::threads, 1) attend(const __grid_constant__ AttendParams p) {
+__global__ void __launch_bounds__(Shape::threads, Shape::blocks) attend(const __grid_constant__ AttendParams p) {
   using Element = typename Shape::Element;
   if (prim::any_thread(prim::raised(p.stop))) return;
   DISTATTN_SHARED_MEMORY(memory);
-  const std::uint32_t q_tile = prim::shared_address(memory), stages = q_tile + Shape::q_bytes;
+  const std::uint32_t q_tile = prim::shared_address(memory);
+  const std::uint32_t k_tile = q_tile + Shape::q_bytes, v_tile = k_tile + Shape::k_bytes;
   const BlockPlace place(p, p.heads.q_count);
   const QuerySegment& query = p.queries[place.block.own];
-  const std::int64_t head_row = first_row(place.batch, p.heads.q_count, place.head, query.run);
+  const std::int32_t row_begin = place.block.row_begin;
+  const auto head_row = [&] { return first_row(place.batch, p.heads.q_count, place.head, query.run); };
 
   copy_tile<Shape::tile.rows, Shape::head_dim, Shape::threads>(
-      q_tile, static_cast<const Element*>(query.q) + head_row * p.head_dim, place.block.row_begin, query.run.count,
-      p.head_dim);
-  TileCursor next(p.visits, place.block);
-  if (next.valid()) KeyStage<Shape>(stages, 0).copy(p, next, place);
+      q_tile, static_cast<const Element*>(query.q) + head_row() * p.head_dim, row_begin, query.run.count, p.head_dim);
+  const std::uint32_t plane = key_plane(p, place);
+  TileCursor at(p.visits, place.block);
+  if (at.valid()) copy_keys<Shape>(k_tile, p, at, plane);
   prim::commit_copies();
 
   SoftmaxRows<Shape> rows;
-  start_rows(rows, p, query, place.block.row_begin, head_row);
-  for (int tile = 0; next.valid(); ++tile) {
-    const KeyStage<Shape> stage(stages, tile);
-    const Visit& visit = p.visits[next.visit];
-    const int column = next.column;
+  start_rows(rows, p, query, row_begin, head_row());
+  const int warp_row = first_row_of_warp<Shape::m_count>();
+  const float unit = unit_of_scores(p.scale);
+  while (at.valid()) {
+    // Masks need no scores: they are made while there are none to hold.
+    const TileMasks<Shape::n_count, Shape::m_count> masks(p, at, query.run, row_begin, p.keys[at.other].run);
     prim::wait_for_copies<0>();
-    __syncthreads();  // the current tile is everybody's, and nobody still reads the stage of the one before
-    next.advance(p.visits, Shape::tile.columns);
-    if (next.valid()) KeyStage<Shape>(stages, tile + 1).copy(p, next, place);
+    __syncthreads();  // the keys are everybody's, and nobody still reads the values of the tile before
+    copy_values<Shape>(v_tile, p, at, plane);
     prim::commit_copies();
-
-    const RowMasks<Shape::m_count> masks(p.bands, visit, column, query.run, place.block.row_begin,
-                                         p.keys[visit.other].run);
     float s[Shape::m_count][Shape::n_count][4];
     clear(s);
-    add_product_of_rows<Element, Shape::head_dim>(s, q_tile, row_of<Shape::m_count>(0, 0) / 16 * 16, stage.k);
-    scale_scores(s, p.scale * log2_e, masks);
+    add_product_of_rows<Element, Shape::head_dim>(s, q_tile, warp_row, k_tile);
+
+    prim::wait_for_copies<0>();
+    __syncthreads();  // the values are everybody's, and nobody still reads the keys
+    at.advance(p.visits, Shape::tile.columns);
+    if (at.valid()) copy_keys<Shape>(k_tile, p, at, plane);
+    prim::commit_copies();
+    mask_scores(s, p.scale, masks);
     float rescale[Shape::m_count][2];
-    rows.weigh(s, 1.0f, rescale);
+    rows.weigh(s, unit, rescale);
     rows.rescale_outputs(rescale);
-    add_product<Element, Shape::value_dim>(rows.o, s, stage.v);
+    add_product<Element, Shape::value_dim>(rows.o, s, v_tile);
   }
   prim::wait_for_copies<0>();
-  store_rows(rows, p, query, place.block.row_begin, head_row);
+  store_rows(rows, p, query, row_begin, head_row());
 }
 
 /// Starts the kernel; returns the CUDA runtime's status.

@@ -41,7 +41,7 @@ struct PlaceCursor {
 
 /// First of the rows of one head in [batch][heads][rows].
 __device__ __forceinline__ std::int64_t first_row(int batch, int heads, int head, const Run& run) {
-  return (static_cast<std::int64_t>(batch) * heads + head) * run.count;
+  return (batch * heads + head) * run.count;
 }
 
 /// Walks the tiles of a block's visits once for each query head of its key head.

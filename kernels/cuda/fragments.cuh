@@ -13,63 +13,59 @@ namespace distattn::kernels::cuda {
 inline constexpr int chunk = 8;  // elements that one 16-byte access moves
 inline constexpr unsigned whole_warp = 0xffffffffu;
 
-/// Rows of `width` elements. The 16-byte chunks of a row are permuted so that the eight rows of a matrix that ldmatrix
-/// reads lie in different banks.
+/// Rows of `width` elements. The 16-byte chunks of a row are permuted in groups so that the eight rows of a matrix that
+/// ldmatrix reads lie in different banks. A tile begins on a boundary of 128 bytes.
 template <int width>
 struct SharedTile {
   static_assert(width % 32 == 0);
-  static constexpr int chunks = width / chunk;
+  static constexpr int row_bytes = width * 2, group = width % 64 == 0 ? 8 : 4, group_bytes = group * 16;
 
-  static constexpr int bytes(int rows) { return rows * width * 2; }
+  static constexpr int bytes(int rows) { return rows * row_bytes; }
+  /// Of a chunk of the row's first group.
   __device__ static __forceinline__ std::uint32_t address(std::uint32_t tile, int row, int column_chunk) {
-    const int permuted = column_chunk ^ (width % 64 == 0 ? row & 7 : row >> 1 & 3);
-    return tile + static_cast<std::uint32_t>((row * chunks + permuted) * 16);
+    const int permuted = column_chunk ^ (group == 8 ? row & 7 : row >> 1 & 3);
+    return tile + static_cast<std::uint32_t>(row * row_bytes + permuted * 16);
+  }
+  /// A multiple of 8 rows and of 2 chunks further: where these are constants one instruction or none, so that a lane
+  /// has one address for all steps of a product.
+  __device__ static __forceinline__ std::uint32_t further(std::uint32_t address, int rows, int chunks) {
+    return (address ^ static_cast<std::uint32_t>(chunks % group * 16)) +
+           static_cast<std::uint32_t>(rows * row_bytes + chunks / group * group_bytes);
+  }
+  /// Where this lane reads 16 rows × 16 columns for ldmatrix, as it orders a left operand or, transposed, two right
+  /// ones whose depth are the rows.
+  __device__ static __forceinline__ std::uint32_t rows_of_lane(std::uint32_t tile, int row) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    return address(tile, row + lane % 16, lane / 16);
+  }
+  /// The same of two right operands whose depth are the columns.
+  __device__ static __forceinline__ std::uint32_t columns_of_lane(std::uint32_t tile) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    return address(tile, lane / 16 * 8 + lane % 8, lane / 8 % 2);
   }
 };
 
-/// Starts to copy rows first … first+rows-1 of [count][dim] elements; zeros outside. All threads of the block.
+/// Starts to copy rows first … first+rows-1 of [count][dim] elements; zeros outside. All threads of the block: each has
+/// one column of chunks in every group.
 template <int rows, int width, int threads, class Element>
 __device__ __forceinline__ void copy_tile(std::uint32_t tile, const Element* from, std::int64_t first,
                                           std::int64_t count, int dim) {
-  constexpr int chunks = SharedTile<width>::chunks;
-  DISTATTN_NO_UNROLL
-  for (int i = 0; i < (rows * chunks + threads - 1) / threads; ++i) {
-    const int index = static_cast<int>(threadIdx.x) + i * threads;
-    if (rows * chunks % threads != 0 && index >= rows * chunks) break;
-    const int row = index / chunks, column = index % chunks * chunk;
-    const bool valid = first + row < count && column < dim;
-    prim::copy_async_16(SharedTile<width>::address(tile, row, column / chunk),
-                        from + (valid ? (first + row) * dim + column : 0), valid);
+  using Tile = SharedTile<width>;
+  constexpr int rows_at_once = threads / Tile::group;
+  static_assert(rows % rows_at_once == 0 || rows < rows_at_once);
+  const int thread = static_cast<int>(threadIdx.x), row = thread / Tile::group, column = thread % Tile::group * chunk;
+  if (rows < rows_at_once && row >= rows) return;
+  const std::uint32_t into = Tile::address(tile, row, column / chunk);
+  const int rows_left = static_cast<int>(count - first < rows ? count - first : rows) - row;
+  from += first * dim + (row * dim + column);
+  DISTATTN_UNROLL
+  for (int i = 0; i < rows; i += rows_at_once) {
+    DISTATTN_UNROLL
+    for (int x = 0; x < width; x += Tile::group * chunk) {
+      prim::copy_async_16(Tile::further(into, i, x / chunk), from + x, i < rows_left && column + x < dim);
+    }
+    from += rows_at_once * dim;
   }
-}
-
-/// 16 rows × 16 columns of a row-major tile as the left operand.
-template <int width>
-__device__ __forceinline__ void load_left(std::uint32_t (&a)[4], std::uint32_t tile, int row, int column) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  prim::load_matrices(a, SharedTile<width>::address(tile, row + lane % 16, column / chunk + lane / 16));
-}
-
-/// The same of a tile that holds the left operand transposed: its rows are the operand's columns.
-template <int width>
-__device__ __forceinline__ void load_left_transposed(std::uint32_t (&a)[4], std::uint32_t tile, int row, int column) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  prim::load_matrices_transposed(
-      a, SharedTile<width>::address(tile, column + lane / 16 * 8 + lane % 8, row / chunk + lane / 8 % 2));
-}
-
-/// Two right operands, columns n … n+7 and n+8 … n+15 at depth k … k+15, of a tile whose rows are their columns.
-template <int width>
-__device__ __forceinline__ void load_right(std::uint32_t (&b)[4], std::uint32_t tile, int k, int n) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  prim::load_matrices(b, SharedTile<width>::address(tile, n + lane / 16 * 8 + lane % 8, k / chunk + lane / 8 % 2));
-}
-
-/// The same of a tile whose rows are the depth.
-template <int width>
-__device__ __forceinline__ void load_right_transposed(std::uint32_t (&b)[4], std::uint32_t tile, int k, int n) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
-  prim::load_matrices_transposed(b, SharedTile<width>::address(tile, k + lane % 16, n / chunk + lane / 16));
 }
 
 template <int m_count, int n_count>
@@ -88,21 +84,28 @@ __device__ __forceinline__ void clear(float (&d)[m_count][n_count][4]) {
 template <class Element, int width, int m_count, int n_count>
 __device__ __forceinline__ void add_product_of_rows(float (&d)[m_count][n_count][4], std::uint32_t left, int row,
                                                     std::uint32_t right) {
-  DISTATTN_UNROLL_BY_4  // all of it would keep the addresses of every step in registers, and spill
-      for (int k = 0; k < width; k += 16) {
-    std::uint32_t a[m_count][4];
+  using Tile = SharedTile<width>;
+  std::uint32_t left_lane = Tile::rows_of_lane(left, row), right_lane = Tile::columns_of_lane(right);
+  DISTATTN_NO_UNROLL  // said of all groups at once, their addresses are kept beside each other, and registers spill
+      for (int group = 0; group < width; group += Tile::group * chunk) {
     DISTATTN_UNROLL
-    for (int m = 0; m < m_count; ++m) load_left<width>(a[m], left, row + 16 * m, k);
-    DISTATTN_UNROLL
-    for (int n = 0; n < n_count; n += 2) {
-      std::uint32_t b[4];
-      load_right<width>(b, right, k, 8 * n);
+    for (int k = 0; k < Tile::group * chunk; k += 16) {
+      std::uint32_t a[m_count][4];
       DISTATTN_UNROLL
-      for (int m = 0; m < m_count; ++m) {
-        prim::mma<Element>(d[m][n], a[m], b[0], b[1]);
-        prim::mma<Element>(d[m][n + 1], a[m], b[2], b[3]);
+      for (int m = 0; m < m_count; ++m) prim::load_matrices(a[m], Tile::further(left_lane, 16 * m, k / chunk));
+      DISTATTN_UNROLL
+      for (int n = 0; n < n_count; n += 2) {
+        std::uint32_t b[4];
+        prim::load_matrices(b, Tile::further(right_lane, 8 * n, k / chunk));
+        DISTATTN_UNROLL
+        for (int m = 0; m < m_count; ++m) {
+          prim::mma<Element>(d[m][n], a[m], b[0], b[1]);
+          prim::mma<Element>(d[m][n + 1], a[m], b[2], b[3]);
+        }
       }
     }
+    left_lane += Tile::group_bytes;
+    right_lane += Tile::group_bytes;
   }
 }
 
@@ -110,6 +113,8 @@ __device__ __forceinline__ void add_product_of_rows(float (&d)[m_count][n_count]
 template <class Element, int width, int m_count, int k_count, int n_count>
 __device__ __forceinline__ void add_product(float (&d)[m_count][n_count][4], const float (&p)[m_count][k_count][4],
                                             std::uint32_t right) {
+  using Tile = SharedTile<width>;
+  const std::uint32_t lane = Tile::rows_of_lane(right, 0);
   DISTATTN_UNROLL
   for (int k = 0; k < k_count; k += 2) {
     std::uint32_t a[m_count][4];
@@ -123,7 +128,7 @@ __device__ __forceinline__ void add_product(float (&d)[m_count][n_count][4], con
     DISTATTN_UNROLL
     for (int n = 0; n < n_count; n += 2) {
       std::uint32_t b[4];
-      load_right_transposed<width>(b, right, 8 * k, 8 * n);
+      prim::load_matrices_transposed(b, Tile::further(lane, 8 * k, n));
       DISTATTN_UNROLL
       for (int m = 0; m < m_count; ++m) {
         prim::mma<Element>(d[m][n], a[m], b[0], b[1]);

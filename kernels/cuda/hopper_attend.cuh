@@ -4,11 +4,10 @@
 /// tile's weights are on their way, and one warpgroup weighs while the other multiplies.
 
 #include <algorithm>
-#include <cfloat>
 
-#include "kernels/cuda/hopper_masks.cuh"
 #include "kernels/cuda/hopper_tiles.cuh"
 #include "kernels/cuda/softmax_rows.cuh"
+#include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -144,24 +143,6 @@ __device__ __forceinline__ void feed_tiles(const AttendParams& p, const BlockPla
   feed_values(passed.tiles - 1);
 }
 
-/// Turns products into scores: -inf where nothing is visible. A negative scale is moved from the scale to them.
-template <int n_count>
-__device__ __forceinline__ void mask_scores(float (&s)[1][n_count][4], float scale, const TileMasks<n_count>& masks) {
-  if (scale < 0) {
-    DISTATTN_UNROLL
-    for (int n = 0; n < n_count; ++n) {
-      DISTATTN_UNROLL
-      for (int i = 0; i < 4; ++i) s[0][n][i] = -s[0][n][i];
-    }
-  }
-  if (!masks.cut) return;
-  DISTATTN_UNROLL
-  for (int n = 0; n < n_count; ++n) {
-    DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) s[0][n][i] = masks.sees(n, i) ? s[0][n][i] : -INFINITY;
-  }
-}
-
 /// Turns of the warpgroups that multiply: each waits at its own barrier and lets the next one pass.
 template <int groups>
 struct Turns {
@@ -188,7 +169,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   TileCursor at(p.visits, place.block);
   if (!at.valid()) return;
   const bool leads_warp = threadIdx.x % 32 == 0;
-  const float unit = fmaxf(fabsf(p.scale) * log2_e, FLT_MIN);  // times -inf it is -inf
+  const float unit = unit_of_scores(p.scale);
   float s[1][Shape::n_count][4], rescale[1][2];
   std::uint32_t weights[Shape::n_count / 2][4];
 

@@ -4,9 +4,9 @@
 /// pass from one to the next in registers.
 
 #include "kernels/cuda/block_place.cuh"
-#include "kernels/cuda/hopper_masks.cuh"
 #include "kernels/cuda/hopper_tiles.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
 

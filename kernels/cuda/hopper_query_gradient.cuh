@@ -2,9 +2,9 @@
 /// dQ on Hopper where its bits must not change from run to run: blocks own query rows and visit keys, as in
 /// the forward pass. Scores and gradients of weights stay in registers; nothing is added atomically.
 
-#include "kernels/cuda/hopper_masks.cuh"
 #include "kernels/cuda/hopper_tiles.cuh"
 #include "kernels/cuda/query_rows.cuh"
+#include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -163,7 +163,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_query_gradient(const
   }
   prim::more_registers<Shape::consumer_registers>();
   const QuerySegment& query = p.queries[place.block.own];
-  const std::int64_t row_begin = place.block.row_begin;
+  const std::int32_t row_begin = place.block.row_begin;
   const std::int64_t head_row = first_row(place.batch, p.heads.q_count, place.head, query.run);
   float dq[1][Shape::KTile::pieces][4];
   clear(dq);

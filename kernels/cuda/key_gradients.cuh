@@ -5,6 +5,7 @@
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -45,7 +46,7 @@ struct QueryStage {
 
   __device__ __forceinline__ void copy(const AttendParams& p, const HeadTileCursor& next, int batch) const {
     using Element = typename Shape::Element;
-    const QuerySegment& query = p.queries[p.visits[next.tile.visit].other];
+    const QuerySegment& query = p.queries[next.tile.other];
     const int column = next.tile.column;
     const std::int64_t row = first_row(batch, p.heads.q_count, next.head, query.run);
     copy_tile<Shape::tile.columns, Shape::head_dim, Shape::threads>(
@@ -62,10 +63,12 @@ struct QueryStage {
   }
 };
 
-/// From products to weights (in s) and the gradients of scores (in dp). Statistics belong to columns here.
+/// From products to weights (in s) and the gradients of scores (in dp). Statistics belong to columns here. A query that
+/// sees nothing has lse -inf: only what is visible may have a weight.
 template <class Shape>
 __device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], float (&dp)[1][Shape::n_count][4],
-                                              const QueryStage<Shape>& stage, float scale, const RowMasks<1>& masks) {
+                                              const QueryStage<Shape>& stage, float scale,
+                                              const TileMasks<Shape::n_count>& masks) {
   DISTATTN_UNROLL
   for (int n = 0; n < Shape::n_count; ++n) {
     const auto offset = static_cast<std::uint32_t>((8 * n + column_of()) * 4);
@@ -74,13 +77,12 @@ __device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], 
     const float lse[2] = {natural.x * log2_e, natural.y * log2_e};
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const bool visible = masks.sees(0, n, i);
-      // A query that sees nothing has lse -inf: only what is visible may have a weight.
-      const float weight = visible ? prim::ex2(s[0][n][i] * scale - lse[i % 2]) : 0.0f;
-      s[0][n][i] = weight;
-      dp[0][n][i] = visible ? weight * (dp[0][n][i] - (i % 2 == 0 ? delta.x : delta.y)) : 0.0f;
+      s[0][n][i] = prim::ex2(fmaf(s[0][n][i], scale, -lse[i % 2]));
+      dp[0][n][i] = s[0][n][i] * (dp[0][n][i] - (i % 2 == 0 ? delta.x : delta.y));
     }
   }
+  masks.hide(s, 0.0f);
+  masks.hide(dp, 0.0f);
 }
 
 template <class Shape>
@@ -92,34 +94,32 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
   const std::uint32_t stages = v_tile + Shape::v_bytes;
   const BlockPlace place(p, p.heads.kv_count);
   const KeySegment& key = p.keys[place.block.own];
-  const std::int64_t row_begin = place.block.row_begin;
-  const std::int64_t head_row = first_row(place.batch, p.heads.kv_count, place.head, key.run);
+  const std::int32_t row_begin = place.block.row_begin;
+  const auto head_row = [&] { return first_row(place.batch, p.heads.kv_count, place.head, key.run); };
 
   copy_tile<Shape::tile.rows, Shape::head_dim, Shape::threads>(
-      k_tile, static_cast<const Element*>(key.k) + head_row * p.head_dim, row_begin, key.run.count, p.head_dim);
+      k_tile, static_cast<const Element*>(key.k) + head_row() * p.head_dim, row_begin, key.run.count, p.head_dim);
   if constexpr (Shape::wants_dk) {
     copy_tile<Shape::tile.rows, Shape::value_dim, Shape::threads>(
-        v_tile, static_cast<const Element*>(key.v) + head_row * p.value_dim, row_begin, key.run.count, p.value_dim);
+        v_tile, static_cast<const Element*>(key.v) + head_row() * p.value_dim, row_begin, key.run.count, p.value_dim);
   }
   HeadTileCursor next(p, place);
   if (next.valid()) QueryStage<Shape>(stages, 0).copy(p, next, place.batch);
   prim::commit_copies();
 
-  const int warp_row = row_of<1>(0, 0) / 16 * 16;
+  const int warp_row = first_row_of_warp<1>();
   float dk[1][Shape::wants_dk ? Shape::head_dim / 8 : 1][4], dv[1][Shape::wants_dv ? Shape::value_dim / 8 : 1][4];
   clear(dk);
   clear(dv);
   for (int tile = 0; next.valid(); ++tile) {
     const QueryStage<Shape> stage(stages, tile);
-    const Visit& visit = p.visits[next.tile.visit];
-    const int column = next.tile.column;
+    const TileMasks<Shape::n_count> masks(p, next.tile, key.run, row_begin, p.queries[next.tile.other].run);
     prim::wait_for_copies<0>();
     __syncthreads();  // the current tile is everybody's, and nobody still reads the stage of the one before
     next.advance(p, place.block, Shape::tile.columns);
     if (next.valid()) QueryStage<Shape>(stages, tile + 1).copy(p, next, place.batch);
     prim::commit_copies();
 
-    const RowMasks<1> masks(p.bands, visit, column, key.run, row_begin, p.queries[visit.other].run);
     float s[1][Shape::n_count][4], dp[1][Shape::n_count][4];
     clear(s);
     add_product_of_rows<Element, Shape::head_dim>(s, k_tile, warp_row, stage.q);
@@ -132,11 +132,11 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
   prim::wait_for_copies<0>();
   for_each_row<1>(row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     if constexpr (Shape::wants_dk) {
-      float* const into = key.dk + (head_row + row) * p.head_dim + column_of();
+      float* const into = key.dk + (head_row() + row) * p.head_dim + column_of();
       store_row(into, dk[0], half, p.head_dim, p.scale, key.carry);
     }
     if constexpr (Shape::wants_dv) {
-      float* const into = key.dv + (head_row + row) * p.value_dim + column_of();
+      float* const into = key.dv + (head_row() + row) * p.value_dim + column_of();
       store_row(into, dv[0], half, p.value_dim, 1.0f, key.carry);
     }
   });

@@ -1,32 +1,32 @@
 #pragma once
-/// A tile of keys and values on its way into shared memory, twice: one is read while the next arrives.
+/// Tiles of keys and values on their way into shared memory.
 
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"
 
 namespace distattn::kernels::cuda {
 
+/// Of the head in [batch][key heads] that the block's query head reads.
+__device__ __forceinline__ std::uint32_t key_plane(const AttendParams& p, const BlockPlace& place) {
+  return static_cast<std::uint32_t>(place.batch * p.heads.kv_count + p.heads.kv_of(place.head));
+}
+
+/// Starts to copy the keys of a tile.
 template <class Shape>
-struct KeyStage {
-  static constexpr int k_bytes = SharedTile<Shape::head_dim>::bytes(Shape::tile.columns);
-  static constexpr int v_bytes = SharedTile<Shape::value_dim>::bytes(Shape::tile.columns);
-  static constexpr int bytes = k_bytes + v_bytes;
+__device__ __forceinline__ void copy_keys(std::uint32_t into, const AttendParams& p, const TileCursor& tile,
+                                          std::uint32_t plane) {
+  const KeySegment& key = p.keys[tile.other];
+  const auto* const k = static_cast<const typename Shape::Element*>(key.k) + plane * key.run.count * p.head_dim;
+  copy_tile<Shape::tile.columns, Shape::head_dim, Shape::threads>(into, k, tile.column, key.run.count, p.head_dim);
+}
 
-  std::uint32_t k, v;
-
-  /// Where the block's tile of that number goes.
-  __device__ __forceinline__ KeyStage(std::uint32_t stages, int tile)
-      : k(stages + static_cast<std::uint32_t>(tile % 2 * bytes)), v(k + k_bytes) {}
-
-  __device__ __forceinline__ void copy(const AttendParams& p, const TileCursor& tile, const BlockPlace& place) const {
-    using Element = typename Shape::Element;
-    const KeySegment& key = p.keys[p.visits[tile.visit].other];
-    const std::int64_t row = first_row(place.batch, p.heads.kv_count, p.heads.kv_of(place.head), key.run);
-    copy_tile<Shape::tile.columns, Shape::head_dim, Shape::threads>(
-        k, static_cast<const Element*>(key.k) + row * p.head_dim, tile.column, key.run.count, p.head_dim);
-    copy_tile<Shape::tile.columns, Shape::value_dim, Shape::threads>(
-        v, static_cast<const Element*>(key.v) + row * p.value_dim, tile.column, key.run.count, p.value_dim);
-  }
-};
+/// The same of its values.
+template <class Shape>
+__device__ __forceinline__ void copy_values(std::uint32_t into, const AttendParams& p, const TileCursor& tile,
+                                            std::uint32_t plane) {
+  const KeySegment& key = p.keys[tile.other];
+  const auto* const v = static_cast<const typename Shape::Element*>(key.v) + plane * key.run.count * p.value_dim;
+  copy_tile<Shape::tile.columns, Shape::value_dim, Shape::threads>(into, v, tile.column, key.run.count, p.value_dim);
+}
 
 }  // namespace distattn::kernels::cuda

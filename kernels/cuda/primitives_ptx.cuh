@@ -10,7 +10,6 @@
 #include "kernels/element.hpp"
 
 #define DISTATTN_UNROLL _Pragma("unroll")
-#define DISTATTN_UNROLL_BY_4 _Pragma("unroll 4")
 #define DISTATTN_NO_UNROLL _Pragma("unroll 1")
 #define DISTATTN_SHARED_MEMORY(name) extern __shared__ __align__(1024) std::byte name[]
 

@@ -4,6 +4,7 @@
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/key_stage.cuh"
 #include "kernels/cuda/query_rows.cuh"
+#include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -18,8 +19,41 @@ struct QueryGradientShape {
 
   static constexpr int q_bytes = SharedTile<head_dim>::bytes(tile.rows);
   static constexpr int do_bytes = SharedTile<value_dim>::bytes(tile.rows);
-  static constexpr int shared_bytes = q_bytes + do_bytes + 2 * KeyStage<QueryGradientShape>::bytes;
+  static constexpr int k_bytes = SharedTile<head_dim>::bytes(tile.columns);
+  static constexpr int v_bytes = SharedTile<value_dim>::bytes(tile.columns);
+  static constexpr int shared_bytes = q_bytes + do_bytes + 2 * (k_bytes + v_bytes);
 };
+
+/// One stage of shared memory: a tile of keys and values.
+template <class Shape>
+struct KeyStage {
+  std::uint32_t k, v;
+
+  __device__ __forceinline__ KeyStage(std::uint32_t stages, int tile)
+      : k(stages + static_cast<std::uint32_t>(tile % 2 * (Shape::k_bytes + Shape::v_bytes))), v(k + Shape::k_bytes) {}
+
+  __device__ __forceinline__ void copy(const AttendParams& p, const TileCursor& tile, std::uint32_t plane) const {
+    copy_keys<Shape>(k, p, tile, plane);
+    copy_values<Shape>(v, p, tile, plane);
+  }
+};
+
+/// ds: from products to gradients of scores, of which dp has those of weights. A row that sees nothing has lse -inf:
+/// only what is visible may have a gradient.
+template <int n_count>
+__device__ __forceinline__ void differentiate_rows(float (&ds)[1][n_count][4], const float (&dp)[1][n_count][4],
+                                                   const RowStatistics& statistics, float scale,
+                                                   const TileMasks<n_count>& masks) {
+  DISTATTN_UNROLL
+  for (int n = 0; n < n_count; ++n) {
+    DISTATTN_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const float weight = prim::ex2(fmaf(ds[0][n][i], scale, -statistics.lse[i / 2]));
+      ds[0][n][i] = weight * (dp[0][n][i] - statistics.delta[i / 2]);
+    }
+  }
+  masks.hide(ds, 0.0f);
+}
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid_constant__ AttendParams p) {
@@ -30,51 +64,42 @@ __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid
   const std::uint32_t stages = do_tile + Shape::do_bytes;
   const BlockPlace place(p, p.heads.q_count);
   const QuerySegment& query = p.queries[place.block.own];
-  const std::int64_t row_begin = place.block.row_begin;
-  const std::int64_t head_row = first_row(place.batch, p.heads.q_count, place.head, query.run);
+  const std::int32_t row_begin = place.block.row_begin;
+  const auto head_row = [&] { return first_row(place.batch, p.heads.q_count, place.head, query.run); };
 
   copy_tile<Shape::tile.rows, Shape::head_dim, Shape::threads>(
-      q_tile, static_cast<const Element*>(query.q) + head_row * p.head_dim, row_begin, query.run.count, p.head_dim);
+      q_tile, static_cast<const Element*>(query.q) + head_row() * p.head_dim, row_begin, query.run.count, p.head_dim);
   copy_tile<Shape::tile.rows, Shape::value_dim, Shape::threads>(
-      do_tile, static_cast<const Element*>(query.d_o) + head_row * p.value_dim, row_begin, query.run.count,
+      do_tile, static_cast<const Element*>(query.d_o) + head_row() * p.value_dim, row_begin, query.run.count,
       p.value_dim);
+  const std::uint32_t plane = key_plane(p, place);
   TileCursor next(p.visits, place.block);
-  if (next.valid()) KeyStage<Shape>(stages, 0).copy(p, next, place);
+  if (next.valid()) KeyStage<Shape>(stages, 0).copy(p, next, plane);
   prim::commit_copies();
 
-  const RowStatistics statistics(query, row_begin, head_row);
-  const int warp_row = row_of<1>(0, 0) / 16 * 16;
+  const RowStatistics statistics(query, row_begin, head_row());
+  const int warp_row = first_row_of_warp<1>();
   float dq[1][Shape::head_dim / 8][4];
   clear(dq);
   for (int tile = 0; next.valid(); ++tile) {
     const KeyStage<Shape> stage(stages, tile);
-    const Visit& visit = p.visits[next.visit];
-    const int column = next.column;
+    const TileMasks<Shape::n_count> masks(p, next, query.run, row_begin, p.keys[next.other].run);
     prim::wait_for_copies<0>();
     __syncthreads();  // the current tile is everybody's, and nobody still reads the stage of the one before
     next.advance(p.visits, Shape::tile.columns);
-    if (next.valid()) KeyStage<Shape>(stages, tile + 1).copy(p, next, place);
+    if (next.valid()) KeyStage<Shape>(stages, tile + 1).copy(p, next, plane);
     prim::commit_copies();
 
-    const RowMasks<1> masks(p.bands, visit, column, query.run, row_begin, p.keys[visit.other].run);
     float ds[1][Shape::n_count][4], dp[1][Shape::n_count][4];
     clear(ds);
     add_product_of_rows<Element, Shape::head_dim>(ds, q_tile, warp_row, stage.k);
     clear(dp);
     add_product_of_rows<Element, Shape::value_dim>(dp, do_tile, warp_row, stage.v);
-    DISTATTN_UNROLL
-    for (int n = 0; n < Shape::n_count; ++n) {
-      DISTATTN_UNROLL
-      for (int i = 0; i < 4; ++i) {
-        // A row that sees nothing has lse -inf: only what is visible may have a weight.
-        const float weight = prim::ex2(ds[0][n][i] * (p.scale * log2_e) - statistics.lse[i / 2]);
-        ds[0][n][i] = masks.sees(0, n, i) ? weight * (dp[0][n][i] - statistics.delta[i / 2]) : 0.0f;
-      }
-    }
+    differentiate_rows(ds, dp, statistics, p.scale * log2_e, masks);
     add_product<Element, Shape::head_dim>(dq, ds, stage.k);
   }
   prim::wait_for_copies<0>();
-  store_query_gradient(dq, p, query, row_begin, head_row);
+  store_query_gradient(dq, p, query, row_begin, head_row());
 }
 
 template <class Shape>

@@ -11,7 +11,7 @@ struct RowStatistics {
   float lse[2] = {0, 0};  ///< in units of log2
   float delta[2] = {0, 0};
 
-  __device__ __forceinline__ RowStatistics(const QuerySegment& query, std::int64_t row_begin, std::int64_t head_row) {
+  __device__ __forceinline__ RowStatistics(const QuerySegment& query, std::int32_t row_begin, std::int64_t head_row) {
     for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
       lse[half] = prim::load_global(query.lse + head_row + row) * log2_e;
       delta[half] = prim::load_global(query.delta + head_row + row);
@@ -21,7 +21,7 @@ struct RowStatistics {
 
 template <int pieces>
 __device__ __forceinline__ void store_query_gradient(const float (&dq)[1][pieces][4], const AttendParams& p,
-                                                     const QuerySegment& query, std::int64_t row_begin,
+                                                     const QuerySegment& query, std::int32_t row_begin,
                                                      std::int64_t head_row) {
   for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
     float* const into = query.dq + (head_row + row) * p.head_dim + column_of();

@@ -1,5 +1,5 @@
 #pragma once
-/// Which rows and columns of a tile a lane holds, and which pairs of them the mask shows.
+/// Which rows and columns of a tile a lane holds.
 
 #include <cstdint>
 
@@ -15,17 +15,23 @@ __device__ __forceinline__ int row_of(int m, int half) {
   return (warp * m_count + m) * 16 + half * 8 + lane / 4;
 }
 
+/// First row of this thread's warp. From a lane of the warp, so that the compiler knows it to be the same in all.
+template <int m_count>
+__device__ __forceinline__ int first_row_of_warp() {
+  return __shfl_sync(whole_warp, static_cast<int>(threadIdx.x) / 32, 0) * m_count * 16;
+}
+
 /// First of the two columns that this lane holds in every piece.
 __device__ __forceinline__ int column_of() { return static_cast<int>(threadIdx.x) % 4 * 2; }
 
 /// Calls visit(m, half, row) for every row of this lane inside the segment.
 template <int m_count, class Visitor>
-__device__ __forceinline__ void for_each_row(std::int64_t row_begin, std::int64_t count, Visitor visit) {
+__device__ __forceinline__ void for_each_row(std::int32_t row_begin, std::int64_t count, Visitor visit) {
   DISTATTN_UNROLL
   for (int m = 0; m < m_count; ++m) {
     DISTATTN_UNROLL
     for (int half = 0; half < 2; ++half) {
-      const std::int64_t row = row_begin + row_of<m_count>(m, half);
+      const std::int32_t row = row_begin + row_of<m_count>(m, half);
       if (row < count) visit(m, half, row);
     }
   }
@@ -43,32 +49,5 @@ __device__ __forceinline__ void store_row(float* into, const float (&d)[pieces][
     prim::store_global(pair, Pair{before.x + d[n][2 * half] * scale, before.y + d[n][2 * half + 1] * scale});
   }
 }
-
-/// Which columns of a tile each row of this lane sees: bit 8·n + i for its value i of piece n.
-template <int m_count>
-struct RowMasks {
-  std::uint64_t visible[m_count][2];
-
-  /// Everything where the tile is whole.
-  __device__ __forceinline__ RowMasks(const Band* bands, const Visit& visit, int column, const Run& own,
-                                      std::int64_t row_begin, const Run& columns) {
-    const int band_count = visit.last_band - visit.first_band;
-    DISTATTN_UNROLL
-    for (int m = 0; m < m_count; ++m) {
-      DISTATTN_UNROLL
-      for (int half = 0; half < 2; ++half) {
-        visible[m][half] = ~std::uint64_t{0};
-        if (band_count == 0) continue;
-        const std::int64_t position = own.at(row_begin + row_of<m_count>(m, half));
-        visible[m][half] =
-            visible_columns(bands + visit.first_band, band_count, position, columns, column) >> column_of();
-      }
-    }
-  }
-
-  __device__ __forceinline__ bool sees(int m, int n, int i) const {
-    return (visible[m][i / 2] >> (8 * n + i % 2) & 1u) != 0;
-  }
-};
 
 }  // namespace distattn::kernels::cuda

@@ -1,10 +1,33 @@
 #pragma once
 /// The rows of a forward pass that a lane holds: started from a carry, fed with tiles of scores, written.
 
+#include <cfloat>
+
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
+
+/// What a score of 1 is in units of log2. Times -inf it is -inf.
+__device__ __forceinline__ float unit_of_scores(float scale) { return fmaxf(fabsf(scale) * log2_e, FLT_MIN); }
+
+/// Turns products into scores: -inf where nothing is visible. A negative scale is moved from the scale to them.
+template <int m_count, int n_count>
+__device__ __forceinline__ void mask_scores(float (&s)[m_count][n_count][4], float scale,
+                                            const TileMasks<n_count, m_count>& masks) {
+  if (scale < 0) {
+    DISTATTN_UNROLL
+    for (int m = 0; m < m_count; ++m) {
+      DISTATTN_UNROLL
+      for (int n = 0; n < n_count; ++n) {
+        DISTATTN_UNROLL
+        for (int i = 0; i < 4; ++i) s[m][n][i] = -s[m][n][i];
+      }
+    }
+  }
+  masks.hide(s, -INFINITY);
+}
 
 /// The online softmax of the rows that a lane holds: (o, log2-sum-exp) not yet divided by the sum.
 template <class Shape>
@@ -59,7 +82,7 @@ struct SoftmaxRows {
 
 template <class Shape>
 __device__ __forceinline__ void start_rows(SoftmaxRows<Shape>& rows, const AttendParams& p, const QuerySegment& query,
-                                           std::int64_t row_begin, std::int64_t head_row) {
+                                           std::int32_t row_begin, std::int64_t head_row) {
   clear(rows.o);
   DISTATTN_UNROLL
   for (int m = 0; m < Shape::m_count; ++m) rows.top[m][0] = rows.top[m][1] = -INFINITY;
@@ -91,7 +114,7 @@ __device__ __forceinline__ void start_rows(SoftmaxRows<Shape>& rows, const Atten
 
 template <class Shape>
 __device__ __forceinline__ void store_rows(SoftmaxRows<Shape>& rows, const AttendParams& p, const QuerySegment& query,
-                                           std::int64_t row_begin, std::int64_t head_row) {
+                                           std::int32_t row_begin, std::int64_t head_row) {
   DISTATTN_UNROLL
   for (int m = 0; m < Shape::m_count; ++m) {
     DISTATTN_UNROLL

@@ -79,6 +79,7 @@ DISTATTN_HOST_DEVICE constexpr std::uint64_t visible_columns(const Band* bands, 
 /// Walks the tiles of a block's visits. Of a visit it keeps what every tile asks; registers are dear.
 struct TileCursor {
   int visit = 0, last_visit = 0;
+  int other = 0;     ///< segment of the visit
   int column = 0;    ///< where the tile begins
   int end = 0;       ///< of the visit's columns
   bool cut = false;  ///< bands cut the tile
@@ -99,6 +100,7 @@ struct TileCursor {
   DISTATTN_HOST_DEVICE constexpr void begin_visit(const Visit* visits) {
     if (!valid()) return;
     const Visit& begun = visits[visit];
+    other = begun.other;
     column = begun.begin;
     end = begun.end;
     cut = begun.first_band != begun.last_band;

@@ -161,7 +161,7 @@ void multiply_once(const TensorMap* left_map, const TensorMap* right_map, float*
   float d[columns / 8][4];
   std::uint32_t a[depth / 16][4];
   for (int k = 0; k < depth / 16; ++k) {
-    load_left<64>(a[k], left, warp * 16, k * 16);
+    prim::load_matrices(a[k], SharedTile<64>::further(SharedTile<64>::rows_of_lane(left, warp * 16), 0, 2 * k));
   }
   for (auto& piece : d) std::fill(piece, piece + 4, 1.0f);
   if (fault != ProductFault::no_fence) prim::fence_products(d, a);

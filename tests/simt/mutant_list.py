@@ -2,28 +2,33 @@
 
 MUTANTS = [
     # Copies and barriers.
-    ("forward: no wait for copies", "attend.cuh",
+    ("forward: no wait for keys", "attend.cuh",
      "wait_for_copies<0>();\n"
-     "    __syncthreads();",
+     "    __syncthreads();  // the keys",
      "wait_for_copies<1>();\n"
-     "    __syncthreads();"),
-    ("forward: no barrier before a tile is read", "attend.cuh", "    __syncthreads();", "    __syncwarp();"),
-    ("forward: the next tile is copied before the barrier", "attend.cuh",
-     "    prim::wait_for_copies<0>();\n"
-     "    __syncthreads();  // the current tile is everybody's, and nobody still reads the stage of the one "
-     "before\n"
-     "    next.advance(p.visits, Shape::tile.columns);\n"
-     "    if (next.valid()) KeyStage<Shape>(stages, tile + 1).copy(p, next, place);\n"
-     "    prim::commit_copies();\n",
-     "    prim::wait_for_copies<0>();\n"
-     "    next.advance(p.visits, Shape::tile.columns);\n"
-     "    if (next.valid()) KeyStage<Shape>(stages, tile + 1).copy(p, next, place);\n"
-     "    prim::commit_copies();\n"
+     "    __syncthreads();  // the keys"),
+    ("forward: no wait for values", "attend.cuh",
+     "wait_for_copies<0>();\n"
+     "    __syncthreads();  // the values",
+     "wait_for_copies<1>();\n"
+     "    __syncthreads();  // the values"),
+    ("forward: no barrier before keys are read", "attend.cuh",
+     "    __syncthreads();  // the keys", "    __syncwarp();  // the keys"),
+    ("forward: no barrier before values are read", "attend.cuh",
+     "    __syncthreads();  // the values", "    __syncwarp();  // the values"),
+    ("forward: values are copied before the barrier", "attend.cuh",
+     "    __syncthreads();  // the keys are everybody's, and nobody still reads the values of the tile before\n"
+     "    copy_values<Shape>(v_tile, p, at, plane);\n",
+     "    copy_values<Shape>(v_tile, p, at, plane);\n"
      "    __syncthreads();\n"),
-    ("forward: the first copies are not committed", "attend.cuh",
-     "  if (next.valid()) KeyStage<Shape>(stages, 0).copy(p, next, place);\n"
-     "  prim::commit_copies();",
-     "  if (next.valid()) KeyStage<Shape>(stages, 0).copy(p, next, place);"),
+    ("forward: the next keys are copied before the barrier", "attend.cuh",
+     "    __syncthreads();  // the values are everybody's, and nobody still reads the keys\n"
+     "    at.advance(p.visits, Shape::tile.columns);\n"
+     "    if (at.valid()) copy_keys<Shape>(k_tile, p, at, plane);\n",
+     "    at.advance(p.visits, Shape::tile.columns);\n"
+     "    if (at.valid()) copy_keys<Shape>(k_tile, p, at, plane);\n"
+     "    __syncthreads();\n"),
+    ("forward: keys over values", "attend.cuh", "v_tile = k_tile + Shape::k_bytes", "v_tile = k_tile"),
     ("dq: no barrier before a tile is read", "query_gradient.cuh", "    __syncthreads();", "    __syncwarp();"),
     ("dq: no wait for copies", "query_gradient.cuh",
      "wait_for_copies<0>();\n"
@@ -36,8 +41,10 @@ MUTANTS = [
      "    __syncthreads();",
      "wait_for_copies<1>();\n"
      "    __syncthreads();"),
-    ("one stage instead of two", "key_stage.cuh", "tile % 2 * bytes", "tile % 1 * bytes"),
-    ("three stages where there is room for two", "key_stage.cuh", "tile % 2 * bytes", "tile % 3 * bytes"),
+    ("dq: one stage instead of two", "query_gradient.cuh",
+     "tile % 2 * (Shape::k_bytes", "tile % 1 * (Shape::k_bytes"),
+    ("dq: three stages where there is room for two", "query_gradient.cuh",
+     "tile % 2 * (Shape::k_bytes", "tile % 3 * (Shape::k_bytes"),
     ("dk, dv: one stage instead of two", "key_gradients.cuh",
      "tile % 2 * Shape::stage_bytes",
      "tile % 1 * Shape::stage_bytes"),
@@ -46,28 +53,30 @@ MUTANTS = [
     ("a tile without permutation", "fragments.cuh", "column_chunk ^ (", "column_chunk ^ 0 * ("),
     ("a permutation of four rows", "fragments.cuh", "row & 7", "row & 3"),
     ("a permutation of narrow rows that repeats", "fragments.cuh", "row >> 1 & 3", "row & 3"),
-    ("rows past the end are copied", "fragments.cuh", "first + row < count && column < dim", "column < dim"),
-    ("one row past the end is copied", "fragments.cuh", "first + row < count", "first + row <= count"),
-    ("columns past the head dimension are copied", "fragments.cuh", "&& column < dim", ""),
-    ("the last row is not copied", "fragments.cuh", "first + row < count", "first + row + 1 < count"),
-    ("a row's stride is its padding", "fragments.cuh",
-     "(first + row) * dim + column",
-     "(first + row) * width + column"),
+    ("chunks further are not permuted", "fragments.cuh", "(address ^ static_cast", "(address + static_cast"),
+    ("rows past the end are copied", "fragments.cuh", "i < rows_left && column + x < dim", "column + x < dim"),
+    ("one row past the end is copied", "fragments.cuh", "i < rows_left", "i <= rows_left"),
+    ("columns past the head dimension are copied", "fragments.cuh", " && column + x < dim", ""),
+    ("the last row is not copied", "fragments.cuh", "i < rows_left", "i + 1 < rows_left"),
+    ("a row's stride is its padding", "fragments.cuh", "(row * dim + column)", "(row * width + column)"),
+    ("a later row's stride is its padding", "fragments.cuh",
+     "from += rows_at_once * dim", "from += rows_at_once * width"),
+    ("every tile is the segment's first", "fragments.cuh", "from += first * dim + ", "from += "),
     # Fragments.
     ("left operand: upper rows twice", "fragments.cuh",
-     "row + lane % 16, column / chunk + lane / 16",
-     "row + lane % 8, column / chunk + lane / 16"),
+     "address(tile, row + lane % 16, lane / 16)", "address(tile, row + lane % 8, lane / 16)"),
     ("left operand: columns swapped", "fragments.cuh",
-     "column / chunk + lane / 16));",
-     "column / chunk + 1 - lane / 16));"),
-    ("right operand: columns swapped", "fragments.cuh", "k / chunk + lane / 8 % 2", "k / chunk + 1 - lane / 8 % 2"),
-    ("right operand: second half of columns", "fragments.cuh", "n + lane / 16 * 8 + lane % 8, k", "n + lane % 8, k"),
+     "address(tile, row + lane % 16, lane / 16)", "address(tile, row + lane % 16, 1 - lane / 16)"),
+    ("left operand: the upper rows of every warp", "fragments.cuh", "Tile::further(left_lane, 16 * m, k / chunk)",
+     "Tile::further(left_lane, 0, k / chunk)"),
+    ("right operand: columns swapped", "fragments.cuh", "lane % 8, lane / 8 % 2)", "lane % 8, 1 - lane / 8 % 2)"),
+    ("right operand: second half of columns", "fragments.cuh", "lane / 16 * 8 + lane % 8, lane", "lane % 8, lane"),
+    ("left operand: the first columns again", "fragments.cuh", "    left_lane += Tile::group_bytes;\n", ""),
+    ("right operand: the first columns again", "fragments.cuh", "    right_lane += Tile::group_bytes;\n", ""),
     ("transposed right operand: not transposed", "fragments.cuh",
-     "  prim::load_matrices_transposed(b,",
-     "  prim::load_matrices(b,"),
-    ("transposed right operand: rows", "fragments.cuh",
-     "k + lane % 16, n / chunk + lane / 16",
-     "k + lane % 8, n / chunk + lane / 16"),
+     "prim::load_matrices_transposed(b,", "prim::load_matrices(b,"),
+    ("transposed right operand: the first rows again", "fragments.cuh",
+     "Tile::further(lane, 8 * k, n)", "Tile::further(lane, 0, n)"),
     ("weights: registers swapped", "fragments.cuh",
      "a[m][1] = prim::pack<Element>(p[m][k][2], p[m][k][3]);\n"
      "      a[m][2] = prim::pack<Element>(p[m][k + 1][0], p[m][k + 1][1]);",
@@ -75,22 +84,10 @@ MUTANTS = [
      "      a[m][1] = prim::pack<Element>(p[m][k + 1][0], p[m][k + 1][1]);"),
     ("weights: halves of a register swapped", "fragments.cuh", "p[m][k][0], p[m][k][1]", "p[m][k][1], p[m][k][0]"),
     ("products: right operands swapped", "fragments.cuh",
-     "a[m], b[0], b[1]);\n"
-     "        prim::mma<Element>(d[m][n + 1], a[m], b[2], b[3]);\n"
-     "      }\n"
-     "    }\n"
-     "  }\n"
-     "}\n"
-     "\n"
-     "/// d += P",
-     "a[m], b[2], b[3]);\n"
-     "        prim::mma<Element>(d[m][n + 1], a[m], b[0], b[1]);\n"
-     "      }\n"
-     "    }\n"
-     "  }\n"
-     "}\n"
-     "\n"
-     "/// d += P"),
+     "          prim::mma<Element>(d[m][n], a[m], b[0], b[1]);\n"
+     "          prim::mma<Element>(d[m][n + 1], a[m], b[2], b[3]);\n",
+     "          prim::mma<Element>(d[m][n], a[m], b[2], b[3]);\n"
+     "          prim::mma<Element>(d[m][n + 1], a[m], b[0], b[1]);\n"),
     ("a row is combined over two lanes of four", "fragments.cuh",
      "return combine(value, __shfl_xor_sync(whole_warp, value, 2));",
      "return value;"),
@@ -99,20 +96,30 @@ MUTANTS = [
      "if (threadIdx.x % 32 < 16) value = combine(value, __shfl_xor_sync(whole_warp, value, 1));"),
     # Rows, masks, results.
     ("rows of a warp overlap", "rows.cuh", "(warp * m_count + m) * 16", "(warp * m_count) * 16"),
+    ("rows of warps overlap", "rows.cuh", "threadIdx.x) / 32, 0) * m_count * 16", "threadIdx.x) / 32, 0) * 16"),
     ("halves of a piece swapped", "rows.cuh", "half * 8 + lane / 4", "(1 - half) * 8 + lane / 4"),
     ("one row past the end is written", "rows.cuh", "if (row < count) visit", "if (row <= count) visit"),
     ("the last row is not written", "rows.cuh", "if (row < count) visit", "if (row + 1 < count) visit"),
     ("padding columns are written", "rows.cuh", "    if (8 * n >= dim) break;\n", ""),
     ("a carried gradient is dropped", "rows.cuh", "Pair{before.x + d", "Pair{d"),
-    ("masks are not shifted to the lane's columns", "rows.cuh", ">> column_of();", ">> 0;"),
-    ("masks of the wrong half", "rows.cuh", "visible[m][i / 2]", "visible[m][1 - i / 2]"),
-    ("cut tiles count as whole", "rows.cuh", "if (band_count == 0) continue;", "continue;"),
-    ("only the first band cuts", "rows.cuh",
-     "visible_columns(bands + visit.first_band, band_count,",
-     "visible_columns(bands + visit.first_band, 1,"),
-    ("the row's position ignores its stride", "rows.cuh",
+    ("cut tiles count as whole", "tile_masks.cuh", "cut = at.cut;", "cut = false;"),
+    ("whole tiles are masked", "tile_masks.cuh",
+     "float value) const {\n"
+     "    if (!cut) return;\n",
+     "float value) const {\n"),
+    ("every tile is masked as the segment's first", "tile_masks.cuh", "seen.end - at.column", "seen.end"),
+    ("what is seen begins with the tile", "tile_masks.cuh", " & ~values_before(seen.begin - at.column)", ""),
+    ("masks of the wrong half", "tile_masks.cuh", "(visible[m][i / 2] >>", "(visible[m][1 - i / 2] >>"),
+    ("masks of the last band", "tile_masks.cuh", "visible[m][half] |=", "visible[m][half] ="),
+    ("masks of the first band", "tile_masks.cuh", "b < visit.last_band", "b < visit.first_band + 1"),
+    ("masks of the warp's first rows", "tile_masks.cuh", "sees(n, i, m) ?", "sees(n, i) ?"),
+    ("every lane masks as the first of its row", "tile_masks.cuh", "columns % 8 - column_of()", "columns % 8"),
+    ("pieces are seen whole or not", "tile_masks.cuh",
+     "(of_piece < 0 ? 0 : of_piece > 2 ? 2 : of_piece)", "(of_piece > 0 ? 2 : 0)"),
+    ("the row's position ignores its stride", "tile_masks.cuh",
      "own.at(row_begin + row_of<m_count>(m, half))",
      "own.start + row_begin + row_of<m_count>(m, half)"),
+    ("tiles of the first visit's segment", "work.hpp", "    other = begun.other;\n", ""),
     ("the first column of a range is hidden", "work.hpp",
      "range.begin > begin ? range.begin - begin : 0",
      "range.begin >= begin ? range.begin - begin + 1 : 0"),
@@ -141,7 +148,9 @@ MUTANTS = [
     ("lse without the sum", "softmax_rows.cuh",
      "(rows.top[m][half] + prim::lg2(sum)) * ln_2",
      "rows.top[m][half] * ln_2"),
-    ("hidden scores are 0", "attend.cuh", "s[m][n][i] * scale : -INFINITY", "s[m][n][i] * scale : 0.0f"),
+    ("hidden scores are 0", "softmax_rows.cuh", "masks.hide(s, -INFINITY);", "masks.hide(s, 0.0f);"),
+    ("hidden scores count", "softmax_rows.cuh", "  masks.hide(s, -INFINITY);\n", ""),
+    ("a negative scale is taken for its size", "softmax_rows.cuh", "if (scale < 0) {", "if (false) {"),
     ("outputs are not rescaled", "attend.cuh", "    rows.rescale_outputs(rescale);\n", ""),
     # Heads and blocks.
     ("every query head reads the first key head", "key_stage.cuh", "p.heads.kv_of(place.head)", "0"),
@@ -161,12 +170,12 @@ MUTANTS = [
     # Backward.
     ("dq: delta is not subtracted", "query_gradient.cuh", "(dp[0][n][i] - statistics.delta[i / 2])", "dp[0][n][i]"),
     ("dq: statistics of the other row", "query_gradient.cuh", "statistics.lse[i / 2]", "statistics.lse[1 - i / 2]"),
-    ("dq: hidden scores count", "query_gradient.cuh",
-     "masks.sees(0, n, i) ? weight * (dp[0][n][i] - statistics.delta[i / 2]) : 0.0f",
-     "weight * (dp[0][n][i] - statistics.delta[i / 2])"),
+    ("dq: hidden scores count", "query_gradient.cuh", "  masks.hide(ds, 0.0f);\n", ""),
     ("dq: scale forgotten", "query_rows.cuh",
      "p.head_dim, p.scale, query.carry",
      "p.head_dim, 1.0f, query.carry"),
+    ("dv: hidden weights count", "key_gradients.cuh", "  masks.hide(s, 0.0f);\n", ""),
+    ("dk: hidden scores count", "key_gradients.cuh", "  masks.hide(dp, 0.0f);\n", ""),
     ("dk, dv: delta of the neighbour", "key_gradients.cuh",
      "i % 2 == 0 ? delta.x : delta.y",
      "i % 2 == 0 ? delta.y : delta.x"),

@@ -14,7 +14,6 @@
 #include "simt/queue.hpp"
 
 #define DISTATTN_UNROLL
-#define DISTATTN_UNROLL_BY_4
 #define DISTATTN_NO_UNROLL
 #define DISTATTN_SHARED_MEMORY(name) std::byte* const name = ::simt::machine().shared_memory()
 
