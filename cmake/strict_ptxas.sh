@@ -1,14 +1,19 @@
 #!/bin/sh
-# Runs a CUDA compiler and fails where ptxas spills registers or notes that it serialises or waits for wgmma (C75xx).
-# nvcc has to be told -Xptxas=--verbose.
+# strict_ptxas.sh ARCHITECTURE COMMAND...: runs a CUDA compiler and fails where ptxas spills registers in code for that
+# architecture, as sm_80, or notes that it serialises or waits for wgmma (C75xx). nvcc has to be told -Xptxas=--verbose.
 
+architecture=$1
+shift
 said=$("$@" 2>&1)
 status=$?
 if [ $status -ne 0 ]; then
   printf '%s\n' "$said" >&2
   exit $status
 fi
-faults=$(printf '%s\n' "$said" | grep -E 'C75[0-9][0-9]|[1-9][0-9]* bytes spill')
+faults=$(printf '%s\n' "$said" | awk -v name="'$architecture'" '
+  /Compiling entry function/ { counts = index($0, name); entry = $0 }
+  /C75[0-9][0-9]/ { print }
+  /[1-9][0-9]* bytes spill/ && counts { print entry; print }')
 other=$(printf '%s\n' "$said" | grep -vE '^ptxas info|bytes stack frame|C75[0-9][0-9]|^$')
 [ -z "$other" ] || printf '%s\n' "$other" >&2
 [ -z "$faults" ] && exit 0
