@@ -99,6 +99,15 @@ TEST_CASE("a missing, unknown or wrong field is named") {
   CHECK_THROWS_WITH(schedule_from_json("[1, 2]"), contains_text("not an object"));
 }
 
+TEST_CASE("several schedules are read as strictly as one") {
+  const std::string one = small_json().dump();
+  CHECK(schedules_from_json(one).size() == 1);
+  CHECK(schedules_from_json("[" + one + ", " + one + "]").size() == 2);
+  CHECK(schedules_from_json("[]").empty());
+  CHECK_THROWS_WITH(schedules_from_json(R"([{"outline": 1, "outline": 2}])"), contains_text("appears twice"));
+  CHECK_THROWS_WITH(schedules_from_json("[[" + one + "]]"), contains_text("not an object"));
+}
+
 TEST_CASE("segments and groups that do not partition the problem are refused") {
   ordered_json object = small_json();
   ordered_json& queries = object["outline"]["sharding"]["queries"];

@@ -186,6 +186,8 @@ std::string to_text(const Schedule& schedule, bool details);
 /// JSON form; reads back with schedule_from_json. Throws Error(usage) naming the field that is wrong.
 std::string to_json(const Schedule& schedule);
 Schedule schedule_from_json(std::string_view text);
+/// One schedule, or a list of them: a forward and a backward one, as `distattn show` prints both passes.
+std::vector<Schedule> schedules_from_json(std::string_view text);
 
 }  // namespace distattn
 #pragma GCC visibility pop

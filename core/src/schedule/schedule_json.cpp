@@ -214,17 +214,7 @@ class Reader {
   Limits limits_;
 };
 
-}  // namespace
-
-std::string to_json(const Schedule& schedule) {
-  const ordered_json object = {{"schema_version", schema_version},
-                               {"outline", Writer::write(schedule.outline)},
-                               {"ranks", Writer::write(schedule.ranks)}};
-  return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
-}
-
-Schedule schedule_from_json(std::string_view text) {
-  const json object = parse_json(text, "schedule");
+Schedule read_schedule(const json& object) {
   JsonFields fields(object, "schedule");
   if (fields.integer("schema_version", 0, most_exact) != schema_version)
     fields.fail("schema_version", "is another", fmt::format("this distattn reads {}", schema_version));
@@ -245,6 +235,25 @@ Schedule schedule_from_json(std::string_view text) {
   limits.keys = static_cast<std::int64_t>(sharding.keys.size());
   Reader::read(ranks, schedule.ranks, Range::any, limits);
   return schedule;
+}
+
+}  // namespace
+
+std::string to_json(const Schedule& schedule) {
+  const ordered_json object = {{"schema_version", schema_version},
+                               {"outline", Writer::write(schedule.outline)},
+                               {"ranks", Writer::write(schedule.ranks)}};
+  return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
+}
+
+Schedule schedule_from_json(std::string_view text) { return read_schedule(parse_json(text, "schedule")); }
+
+std::vector<Schedule> schedules_from_json(std::string_view text) {
+  const json value = parse_json(text, "schedule");
+  if (!value.is_array()) return {read_schedule(value)};
+  std::vector<Schedule> schedules;
+  for (const json& object : value) schedules.push_back(read_schedule(object));
+  return schedules;
 }
 
 }  // namespace distattn
