@@ -98,13 +98,12 @@ RegisteredMemory::RegisteredMemory(const Context& context, void* memory, std::si
   params.length = bytes;
   params.memory_type = type;
   const ucs_status_t status = ucp_mem_map(context_.get(), &params, &handle_);
-  if (type == UCS_MEMORY_TYPE_HOST) check("ucp_mem_map", status);
   if (status == UCS_OK) return;
-  throw Error(
-      ErrorKind::environment,
-      fmt::format("ucp_mem_map of {} bytes of a GPU failed ({}) set UCX_TLS=^cuda, and messages go through host "
-                  "memory",
-                  bytes, ucs_status_string(status)));
+  if (type == UCS_MEMORY_TYPE_HOST) check("ucp_mem_map", status);
+  throw Error(ErrorKind::environment,
+              fmt::format("ucp_mem_map of {} bytes of a GPU failed ({}) set UCX_TLS=^cuda, and messages go through "
+                          "host memory",
+                          bytes, ucs_status_string(status)));
 }
 
 RegisteredMemory::~RegisteredMemory() { ucp_mem_unmap(context_.get(), handle_); }
