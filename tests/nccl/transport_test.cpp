@@ -41,17 +41,6 @@ constexpr std::uint64_t seed = 71;
 /// NCCL for all messages, or another transport for the far ones.
 constexpr std::optional<MemorySpace> far_transports[] = {std::nullopt, MemorySpace::host, MemorySpace::cuda};
 
-Problem small_problem() {
-  Problem problem;
-  problem.seq_q = problem.seq_kv = 13;
-  problem.heads = 4;
-  problem.kv_heads = 2;
-  problem.head_dim = 8;
-  problem.value_dim = 16;
-  problem.mask = causal_mask();
-  return problem;
-}
-
 ShardedRun run_of(const std::string& schedule, int ranks, const test::NcclWorld& world = {.seed = seed}) {
   ShardedRun run;
   run.options.schedule = schedule;
@@ -63,7 +52,7 @@ ShardedRun run_of(const std::string& schedule, int ranks, const test::NcclWorld&
 
 std::string failure_of(const ShardedRun& run) {
   try {
-    Problem problem = small_problem();
+    Problem problem = test::uneven_problem();
     problem.mask = full_mask();  // every rank exchanges in every step
     run_sharded(Inputs(problem, seed), run);
     return "";
@@ -93,7 +82,7 @@ RankProgram two_sends_and_one(const Outline& outline, Rank rank) {
 }
 
 void check_every_schedule(const test::NcclWorld& world) {
-  const Problem problem = small_problem();
+  const Problem problem = test::uneven_problem();
   const Inputs inputs(problem, seed);
   const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
   for (const std::string& name : all_schedule_names(problem, 4)) {
@@ -122,7 +111,7 @@ TEST_CASE("every schedule runs with far messages of another transport between GP
 }
 
 TEST_CASE("host memory that far messages pass through is pinned before the first step, and only for them") {
-  const Problem problem = small_problem();
+  const Problem problem = test::uneven_problem();
   struct Case {
     int node_size;
     MemorySpace far;
@@ -149,7 +138,7 @@ TEST_CASE("host memory that far messages pass through is pinned before the first
 }
 
 TEST_CASE("a group of ranks attends over NCCL") {
-  const Problem problem = small_problem();
+  const Problem problem = test::uneven_problem();
   const Inputs inputs(problem, seed);
   const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
   const std::vector<Rank> members = {3, 0, 4, 1};
@@ -182,7 +171,7 @@ TEST_CASE("communicators are ended in order where all is well, and aborted where
 }
 
 TEST_CASE("passes follow each other") {
-  const Problem problem = small_problem();
+  const Problem problem = test::uneven_problem();
   const Inputs inputs(problem, seed);
   const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
   ShardedRun run = run_of("zigzag-ring", 3);

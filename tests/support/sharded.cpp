@@ -115,6 +115,17 @@ double lse_error(const std::vector<double>& got, const std::vector<double>& exac
 
 }  // namespace
 
+Problem uneven_problem() {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = 13;
+  problem.heads = 4;
+  problem.kv_heads = 2;
+  problem.head_dim = 8;
+  problem.value_dim = 16;
+  problem.mask = causal_mask();
+  return problem;
+}
+
 Inputs::Inputs(const Problem& problem, std::uint64_t seed)
     : problem_(problem),
       q_(draw(seed, RandomTensor::q, problem.batch * problem.seq_q * problem.heads * problem.head_dim, problem.dtype)),

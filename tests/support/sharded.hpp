@@ -11,6 +11,9 @@
 
 namespace distattn::test {
 
+/// 13 tokens, causal, 4 query heads of 2 key heads, values wider than keys: nothing divides evenly over 4 ranks.
+Problem uneven_problem();
+
 /// Random whole tensors of a problem, in its element type.
 class Inputs {
  public:

@@ -34,21 +34,10 @@ using namespace distattn;
 constexpr std::uint64_t seed = 57;
 constexpr int ranks = 4;
 
-Problem small_problem() {
-  Problem problem;
-  problem.seq_q = problem.seq_kv = 13;
-  problem.heads = 4;
-  problem.kv_heads = 2;
-  problem.head_dim = 8;
-  problem.value_dim = 16;
-  problem.mask = causal_mask();
-  return problem;
-}
-
 }  // namespace
 
 TEST_CASE("every schedule runs with messages between GPUs over UCX") {
-  const Problem problem = small_problem();
+  const Problem problem = test::uneven_problem();
   const test::Inputs inputs(problem, seed);
   const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
   for (const std::string& name : all_schedule_names(problem, ranks)) {
