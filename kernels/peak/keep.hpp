@@ -3,8 +3,9 @@
 
 namespace distattn::kernels {
 
-/// Independent sums: enough for the latency of a multiply-add on every pipe that a core has.
-inline constexpr int chains = 16;
+/// Independent sums: enough for the latency of a multiply-add on every pipe that a core has, and few enough to stay in
+/// 16 registers beside two operands.
+inline constexpr int chains = 14;
 
 /// Makes the compiler believe that the values are read and changed: sums that begin alike stay apart.
 template <class Value>
