@@ -167,12 +167,12 @@ template <int Vectors, bool Masked>
 DISTATTN_INLINE void score_tile(int head_dim, const float* tile, const float* queries, const PanelKeys& keys, int from,
                                 int key, float* scores, float* top) {
   Vector largest[Vectors];
-  for (int v = 0; v < Vectors; ++v) largest[v] = load(top + (from + v) * lanes);
   product<tile_rows, Vectors, 1, tile_rows, panel_width>(
       head_dim, tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
       [&](int i, int v, Vector score) {
         if constexpr (Masked) score = replace(keys.hidden(from + v, key + i), score, minus_infinity);
-        largest[v] = larger(score, largest[v]);
+        // Loaded no earlier: where there are 16 registers, the product takes them all.
+        largest[v] = larger(score, i == 0 ? load(top + (from + v) * lanes) : largest[v]);
         store(scores + i * panel_width + (from + v) * lanes, score);
       });
   for (int v = 0; v < Vectors; ++v) store(top + (from + v) * lanes, largest[v]);

@@ -5,6 +5,18 @@
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
+/// Sends what registers hold to memory, where there are so few that a product needs them all: compilers would rather
+/// move a sum between both in every turn of its loop.
+DISTATTN_INLINE void leave_registers() {
+#if defined(__SSE2__) && !defined(__AVX512F__)
+  __asm__ volatile(""
+                   :
+                   :
+                   : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11",
+                     "xmm12", "xmm13", "xmm14", "xmm15");
+#endif
+}
+
 /// sums[i][v] += Σ_k a[i·RowStride + k·DepthStride] · b[k·PanelStride + v·lanes…].
 template <int Rows, int Vectors, int RowStride, int DepthStride, int PanelStride>
 DISTATTN_INLINE void multiply_add(int depth, const float* __restrict a, const float* __restrict b,
@@ -32,6 +44,7 @@ DISTATTN_INLINE void multiply_add(int depth, const float* __restrict a, const fl
 template <int Rows, int Vectors, int RowStride, int DepthStride, int PanelStride, class Init, class Done>
 DISTATTN_INLINE void product(int depth, const float* a, const float* b, Init init, Done done, int run = 0x7fffffff,
                              int jump = 0) {
+  leave_registers();
   Vector sums[Rows][Vectors];
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
