@@ -14,6 +14,7 @@
 #include "interruption.hpp"
 #include "option.hpp"
 #include "output.hpp"
+#include "standard_streams.hpp"
 #include "version_text.hpp"
 
 namespace distattn::cli {
@@ -126,6 +127,7 @@ int run(int argc, char** argv) {
 }
 
 int run_reporting_errors(int argc, char** argv) {
+  hold_standard_streams();
   try {
     watch_for_interruption();
     return run(argc, argv);
