@@ -30,18 +30,25 @@ std::string on_one_line(std::string_view text) {
   return line;
 }
 
+/// Where stderr takes nothing, there is nobody to tell, and the exit code still says how it went.
+void write_stderr(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
 }  // namespace
 
 void set_verbosity(Verbosity verbosity) { chosen_verbosity = verbosity; }
 Verbosity verbosity() { return chosen_verbosity; }
 
 void note(std::string_view text, Verbosity least) {
-  if (chosen_verbosity >= least) fmt::print(stderr, "{}\n", on_one_line(text));
+  if (chosen_verbosity >= least) write_stderr(on_one_line(text) + "\n");
 }
 
 void print_error(std::string_view message) {
   const bool colour = colours();
-  fmt::print(stderr, "{}distattn:{} {}\n", colour ? "\x1b[31m" : "", colour ? "\x1b[0m" : "", on_one_line(message));
+  write_stderr(
+      fmt::format("{}distattn:{} {}\n", colour ? "\x1b[31m" : "", colour ? "\x1b[0m" : "", on_one_line(message)));
 }
 
 Progress::Progress() : terminal_(chosen_verbosity >= Verbosity::normal && ::isatty(STDERR_FILENO) != 0) {}
@@ -49,13 +56,12 @@ Progress::~Progress() { done(); }
 
 void Progress::show(std::string_view text) {
   if (!terminal_) return note(text, Verbosity::verbose);
-  fmt::print(stderr, "\r\x1b[K{}", on_one_line(text));
-  std::fflush(stderr);
+  write_stderr("\r\x1b[K" + on_one_line(text));
   shown_ = true;
 }
 
 void Progress::done() {
-  if (shown_) fmt::print(stderr, "\r\x1b[K");
+  if (shown_) write_stderr("\r\x1b[K");
   shown_ = false;
 }
 

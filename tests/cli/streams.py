@@ -12,6 +12,8 @@ import tempfile
 DISTATTN = os.path.abspath(sys.argv[1])
 SHAPE = "--seq 64 --heads 2 --head-dim 8"
 RUN = f"run --random {SHAPE} --out out --svg run.svg --trace run.json"
+PLAN = f"plan {SHAPE} --schedule ring --ranks 2"  # with a note on stderr
+WRONG = f"run --random {SHAPE} --seq-kv none"
 
 
 def ends(command, streams):
@@ -22,6 +24,19 @@ def ends(command, streams):
                               capture_output=True, text=True, timeout=60)
         return done.returncode, done.stderr, sorted(os.path.relpath(os.path.join(path, name), folder)
                                                     for path, _, names in os.walk(folder) for name in names)
+
+
+def nobody_reads_errors():
+    """Notes and errors are lost, the exit code and the results are not."""
+    results = ["out/lse.npy", "out/o.npy", "run.json", "run.svg"]
+    for streams in ("2>/dev/full", "2>&-", "<&- 2>&-"):
+        for options in ("", " -v"):
+            code, _, files = ends(RUN + options, streams)
+            assert (code, files) == (0, results), (streams, code, files)
+        assert ends(PLAN, streams)[0] == 0, streams
+        assert ends(WRONG, streams)[0] == 2, streams
+    for streams in (">/dev/full 2>/dev/full", ">&- 2>&-"):
+        assert ends(PLAN, streams)[0] == 3, streams
 
 
 def output_is_lost():
@@ -46,6 +61,6 @@ def reader_has_gone():
             assert not left, left
 
 
-for check in (output_is_lost, reader_has_gone):
+for check in (nobody_reads_errors, output_is_lost, reader_has_gone):
     check()
     print(check.__name__, "fine")
