@@ -137,7 +137,7 @@ std::string csv(const std::vector<Json>& rows) {
 }  // namespace
 
 std::string text_of(const std::vector<Json>& rows, BenchForm form) {
-  if (form == BenchForm::json) return Json(rows).dump(2) + "\n";
+  if (form == BenchForm::json) return json_text(rows);
   return form == BenchForm::csv ? csv(rows) : markdown(rows);
 }
 

@@ -49,7 +49,8 @@ void print(std::string_view text) {
               fmt::format("cannot write to standard output ({}) send it elsewhere", std::strerror(errno)));
 }
 
-void print_json(const Json& json) { print(json.dump(2) + "\n"); }
+std::string json_text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+void print_json(const Json& json) { print(json_text(json)); }
 
 Columns::Columns(std::vector<std::string> heads) : rows_{std::move(heads)} {}
 

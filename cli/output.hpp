@@ -20,6 +20,8 @@ void print_here(bool here);
 
 /// All output of a command passes here. Throws Error(environment) when stdout cannot take it.
 void print(std::string_view text);
+/// Indented, with an end of line. File names may hold any bytes: U+FFFD stands for those that are no UTF-8.
+std::string json_text(const Json& json);
 void print_json(const Json& json);
 
 /// Rows of cells; numbers (cells that begin with a digit, a sign or '-') stand right, words left.

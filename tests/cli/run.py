@@ -153,6 +153,20 @@ def memory_of_steps():
     assert some.stderr.count("skipped ring under") == len(whole) - len(kept) > 0, some.stderr
 
 
+def names_that_are_no_text():
+    """A file's name may hold bytes that are no UTF-8; JSON may not."""
+    mask = b"\xff.json"
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(os.fsencode(folder), mask), "w") as file:
+            file.write('[{"q":[0,64],"k":[0,64],"diff":[0,null]}]')
+        for command in (["run", "--random"], ["validate", "--ranks", "2", "--schedule", "ring", "--backend", "reference"],
+                        ["bench", "-n", "1", "-w", "0"]):
+            done = subprocess.run([DISTATTN, *command, *SHAPE[1:], "--mask", mask, "--json"], cwd=folder,
+                                  capture_output=True, timeout=60)
+            assert done.returncode == 0, (command, done.stderr)
+            assert "\ufffd.json" in json.dumps(json.loads(done.stdout), ensure_ascii=False), done.stdout
+
+
 def pipes():
     with tempfile.TemporaryDirectory() as folder:
         pipe, read = os.path.join(folder, "pipe"), []
@@ -172,6 +186,7 @@ def pipes():
 
 
 for check in (passes, value_heads, windows, links, config_files, ranks_of_no_launcher, large_inputs,
-              cancelling_terms, pictures_beside_results, memory_of_both_passes, memory_of_steps, pipes):
+              cancelling_terms, pictures_beside_results, memory_of_both_passes, memory_of_steps, names_that_are_no_text,
+              pipes):
     check()
     print(check.__name__, "fine")
