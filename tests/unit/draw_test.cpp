@@ -106,6 +106,15 @@ TEST_CASE("a picture shows every tile, merge and exchange of every rank", "[draw
   for (int r = 0; r < ranks; ++r) CHECK_THAT(svg, Contains(">rank " + std::to_string(r) + "<"));
 }
 
+TEST_CASE("a picture is XML whatever the name of a machine holds", "[draw]") {
+  const Drawn ring = drawn("ring", 2, Pass::forward);
+  const std::vector<Drawing> drawings = {{&ring.schedule, {{"predicted on a<b>\x01&\x1f\n\"c", &ring.timeline}}}};
+  const std::string svg = to_svg(drawings);
+  CHECK(well_formed(svg));
+  CHECK_THAT(svg, Contains("predicted on a&lt;b&gt; &amp;  &quot;c"));
+  CHECK(std::none_of(svg.begin(), svg.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 && c != '\n'; }));
+}
+
 TEST_CASE("panels share one scale of time", "[draw]") {
   const Drawn d = drawn("zigzag-ring", 4, Pass::forward);
   Timeline slower = d.timeline;

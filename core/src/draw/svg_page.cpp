@@ -10,6 +10,7 @@
 namespace distattn {
 namespace {
 
+/// XML has no way to write control characters, which the name of a machine from a file may hold.
 std::string escaped(std::string_view text) {
   std::string out;
   for (const char c : text) {
@@ -27,7 +28,7 @@ std::string escaped(std::string_view text) {
         out += "&quot;";
         break;
       default:
-        out += c;
+        out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
     }
   }
   return out;
