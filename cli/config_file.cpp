@@ -37,7 +37,11 @@ toml::table parsed(std::istream& input) {
 
 /// As the command line has it.
 std::string text_of(const toml::node& node) {
-  if (const auto text = node.value_exact<std::string>()) return *text;
+  if (const auto text = node.value_exact<std::string>()) {
+    // The name of a file would end there.
+    if (text->find('\0') != text->npos) fail(node.source(), "an option holds no zero byte", "leave it out");
+    return *text;
+  }
   if (const auto whole = node.value_exact<std::int64_t>()) return fmt::to_string(*whole);
   if (const auto number = node.value_exact<double>()) return fmt::to_string(*number);
   if (const auto truth = node.value_exact<bool>()) return *truth ? "true" : "false";

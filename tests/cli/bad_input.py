@@ -104,6 +104,7 @@ BAD_TOML = (("no_such_option = 3\n", "an unknown one",
             ("seed = 2026-01-01\n", "a date", "line 1 (an option takes text"),
             ("\ncheck = 5\n", "a number for a flag", "line 2 (check is true or false"),
             ("json = -1\n", "a negative one", "line 1 (json is true or false"),
+            ('out = "a\\u0000b"\n', "a zero byte", "line 1 (an option holds no zero byte"),
             ('check = "yes"\n', "text for a flag", "line 1 (check is true or false"))
 SHAPE = ["--seq", "64", "--heads", "4", "--head-dim", "8"]
 RUN = ["run", "--random", *SHAPE]
