@@ -66,6 +66,7 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   agree_on_problem(world, run.problem);
   run.threads = choose_threads(options.launch.threads, world.local_size());
   run.backend = choose_backend(options.launch, run.problem, Passes::both);
+  run.provider = options.launch.provider;
   run.gradient_order = options.launch.gradient_order();
   const AttentionOptions attention = decided_options(world, options.schedule.schedules.front(), run.problem,
                                                      run.threads, on_nodes_of(world, options.schedule), Passes::both);

@@ -65,6 +65,7 @@ void run_training(World& world, const TrainingRun& run, const TokenSource& token
     const auto device = make_device(run.backend, {.threads = run.threads,
                                                   .local_ranks = bootstrap.local_size(),
                                                   .local_rank = bootstrap.local_rank(),
+                                                  .provider = run.provider,
                                                   .gradient_order = run.gradient_order});
     Attention attention(run.plan, *device, transport);
     Trainer trainer(run.shape, *run.policy, tokens, run.seed, attention, bootstrap);

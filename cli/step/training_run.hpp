@@ -23,7 +23,7 @@ struct TrainingRun {
   Problem problem;  ///< attention_problem() of the shape, with the mask
   const CheckpointPolicy* policy = nullptr;
   std::shared_ptr<const AttentionPlan> plan;  ///< of the problem
-  std::string backend;
+  std::string backend, provider;              ///< no provider: the backend's own choice
   GradientOrder gradient_order = GradientOrder::any;
   int threads = 1;  ///< of a rank's attention
   int steps = 1;
