@@ -12,9 +12,9 @@
 
 #include "core/src/parallel.hpp"
 #include "core/src/planner/described.hpp"
+#include "core/src/planner/sketch.hpp"
 #include "core/src/tables/search_space.hpp"
 #include "distattn/error.hpp"
-#include "distattn/simulate.hpp"
 #include "distattn/table.hpp"
 #include "distattn/words.hpp"
 
@@ -79,7 +79,7 @@ class Search {
   }
 
   void try_all(std::vector<Trial> trials) {
-    for (const Trial& trial : trials) tiles_of(trial.recipe);
+    for (const Trial& trial : trials) look_up(trial.recipe);
     for_each_in_parallel(static_cast<int>(trials.size()), 1,
                          [&](int i) { try_one(trials[static_cast<std::size_t>(i)]); });
     for (Trial& trial : trials) {
@@ -93,12 +93,12 @@ class Search {
   }
 
   /// Lookups of a layout and its head groups: made once, before threads share them.
-  const std::shared_ptr<const Tiles>& tiles_of(const Recipe& recipe) {
+  void look_up(const Recipe& recipe) {
     auto& tiles = tiles_[{key_of(recipe.layout), recipe.groups}];
-    if (tiles == nullptr) {
-      tiles = std::make_shared<const Tiles>(shard(problem_, ranks_, recipe.layout, recipe.groups));
-    }
-    return tiles;
+    if (tiles != nullptr) return;
+    tiles = std::make_shared<const Tiles>(shard(problem_, ranks_, recipe.layout, recipe.groups));
+    const auto [seen, added] = seen_.try_emplace(key_of(recipe.layout), *tiles, machine_.tiles.block);
+    if (added) seen->second.remember();
   }
 
   void try_one(Trial& trial) const {
@@ -115,13 +115,14 @@ class Search {
     const auto& tiles = tiles_.at({key_of(recipe.layout), recipe.groups});
     const Lowering lowering(recipe.name, tiles, recipe.table(tiles, limits_.node_size), trial.pass,
                             limits_.mode.value_or(recipe.mode), {limits_.node_size, trial.ahead});
+    const SeenTiles& seen = seen_.at(key_of(recipe.layout));
     std::vector<ProgramSketch> sketches;
     for (Rank rank = 0; rank < ranks_; ++rank) {
       const RankProgram program = lowering.program(rank);
       std::int64_t bytes = 0;
       for (const std::size_t slot : program.slots) bytes += static_cast<std::int64_t>(slot);
       trial.memory_bytes = std::max(trial.memory_bytes, bytes);
-      sketches.push_back(sketch(lowering.outline(), *tiles, rank, program, machine_.tiles.block));
+      sketches.push_back(sketch(lowering.outline(), seen, rank, program));
     }
     const double seconds = simulate(lowering.outline(), sketches, machine_, limits_.threads).seconds;
     trial.seconds = std::round(seconds / resolution_s) * resolution_s;
@@ -234,6 +235,7 @@ class Search {
   const ChoiceLimits& limits_;
   std::int64_t memory_bytes_;
   std::map<std::pair<std::pair<LayoutKind, int>, int>, std::shared_ptr<const Tiles>> tiles_;
+  std::map<std::pair<LayoutKind, int>, SeenTiles> seen_;             // by layout
   std::map<std::pair<LayoutKind, int>, std::vector<Trial>> trials_;  // that fit the memory, by layout
   std::map<std::string, std::int64_t> needs_;                        // of all, all passes together
   std::vector<std::string> reasons_;                                 // why the others do not apply

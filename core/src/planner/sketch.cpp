@@ -1,23 +1,24 @@
+#include "core/src/planner/sketch.hpp"
+
 #include <algorithm>
 #include <vector>
 
 #include "distattn/access.hpp"
-#include "distattn/simulate.hpp"
 
 namespace distattn {
 namespace {
 
 class Sketcher {
  public:
-  Sketcher(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block)
-      : outline_(outline), tiles_(tiles), program_(program), block_(block) {
+  Sketcher(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program)
+      : outline_(outline), seen_(seen), tiles_(seen.tiles()), program_(program) {
     sketch_.rank = rank;
     bytes_.reserve(program.buffers.size());
     for (const BufferDecl& buffer : program.buffers) {
       bytes_.push_back(static_cast<std::int64_t>(message_bytes(outline, buffer.value, buffer.dtype)));
     }
     const std::vector<bool> in_place =
-        better_in_place(outline, program, [&](SegmentId query, SegmentId key) { return tiles.pairs(query, key); });
+        better_in_place(outline, program, [&](SegmentId query, SegmentId key) { return seen.pairs(query, key); });
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Value& value = program.buffers[b].value;
       if (owner_of(outline, value) != rank || (!is_input(value.kind) && value.contributor != rank)) continue;
@@ -101,9 +102,7 @@ class Sketcher {
     for (const KeyChunk& chunk : op.keys) {
       const SegmentId key = decl(chunk.key_value).value.segment;
       const Run& keys = tiles_.key(key).run;
-      const std::int64_t pairs = tiles_.pairs(query.segment, key);
-      const std::int64_t met = tiles_.met_pairs(query.segment, key, block_);
-      const BandIndex::Reach reach = tiles_.reach(query.segment, key);
+      const auto [pairs, met, reach] = seen_.of(query.segment, key);
       const double seen = share_of(reach.keys, keys.count);
       const auto of_heads = [&](std::int64_t count) { return static_cast<double>(count) * static_cast<double>(heads); };
       work({of_heads(pairs), of_heads(met), heads, static_cast<std::int32_t>(queries.count),
@@ -137,9 +136,9 @@ class Sketcher {
   void add(const Clear& op) { step_->touched_bytes += bytes(op.buffer); }
 
   const Outline& outline_;
+  const SeenTiles& seen_;
   const Tiles& tiles_;
   const RankProgram& program_;
-  const int block_;
   std::vector<std::int64_t> bytes_;  // by buffer, which thousands of tiles touch
   ProgramSketch sketch_;
   ProgramSketch::Step* step_ = nullptr;
@@ -148,8 +147,12 @@ class Sketcher {
 
 }  // namespace
 
+ProgramSketch sketch(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program) {
+  return Sketcher(outline, seen, rank, program).run();
+}
+
 ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block) {
-  return Sketcher(outline, tiles, rank, program, block).run();
+  return sketch(outline, SeenTiles(tiles, block), rank, program);
 }
 
 }  // namespace distattn

@@ -1,0 +1,13 @@
+#pragma once
+/// Sketches of many programs on one layout.
+
+#include "core/src/planner/seen_tiles.hpp"
+#include "distattn/simulate.hpp"
+
+namespace distattn {
+
+/// As the public sketch(), with lookups that the caller may have made for several schedules: head groups make no
+/// difference to them.
+ProgramSketch sketch(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program);
+
+}  // namespace distattn
