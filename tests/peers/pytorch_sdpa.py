@@ -34,10 +34,14 @@ class Shape:
     window: int = 0
     documents: str = ""
     call_per_document: bool = False
+    queries: int = 0  # of so many keys, as a server computes them, without gradients; 0: a query for each token
+
+    def passes(self):
+        return ("forward",) if self.queries else ("forward", "backward")
 
     def arguments(self):
-        return ["--seq", self.tokens, "--heads", self.heads, "--kv-heads", self.kv_heads, "--head-dim", self.head_dim,
-                *self.options]
+        length = ["--seq", self.queries, "--seq-kv", self.tokens] if self.queries else ["--seq", self.tokens]
+        return [*length, "--heads", self.heads, "--kv-heads", self.kv_heads, "--head-dim", self.head_dim, *self.options]
 
 
 CAUSAL = ("--mask", "causal")
@@ -50,13 +54,17 @@ SHAPES = [
     Shape("32768 Pile documents, a call each", 32768, 8, 8, 128, (*CAUSAL, "--documents", "pile"), documents="pile",
           call_per_document=True),
     Shape("32768 Pile documents, same mask", 32768, 8, 8, 128, (*CAUSAL, "--documents", "pile"), documents="pile"),
+    Shape("1 query of 32768 keys, 32/8 heads of 128", 32768, 32, 8, 128, queries=1),
+    Shape("256 queries of 16384 keys, 32/8 heads of 128", 16384, 32, 8, 128, queries=256),
 ]
 
 
 def ours(binary, shape, runs):
     """pass -> the row that `bench` prints."""
-    command = [binary, "bench", *map(str, shape.arguments()), "--backward", "--ranks", "1", "--schedule", "ring",
+    command = [binary, "bench", *map(str, shape.arguments()), "--ranks", "1", "--schedule", "ring",
                "--backend", "kokkos", "-n", str(runs), "-w", "1", "--json", "-q"]
+    if "backward" in shape.passes():
+        command.append("--backward")
     rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return {row["pass"]: row for row in rows}
 
@@ -74,8 +82,10 @@ class Theirs:
 
     def __init__(self, shape, lengths):
         torch.manual_seed(0)
-        sizes = [(1, heads, shape.tokens, shape.head_dim) for heads in (shape.heads, shape.kv_heads, shape.kv_heads)]
-        self.q, self.k, self.v = (torch.randn(size, requires_grad=True) for size in sizes)
+        trains = "backward" in shape.passes()
+        sizes = [(1, shape.heads, shape.queries or shape.tokens, shape.head_dim),
+                 *2 * [(1, shape.kv_heads, shape.tokens, shape.head_dim)]]
+        self.q, self.k, self.v = (torch.randn(size, requires_grad=trains) for size in sizes)
         self.gradient = torch.randn(sizes[0])
         self.shape = shape
         self.lengths = lengths if shape.call_per_document else None
@@ -97,23 +107,23 @@ class Theirs:
 
     def measure(self, runs):
         """pass -> seconds of the fastest of `runs`, after one that does not count."""
-        best = {"forward": float("inf"), "backward": float("inf")}
+        best = dict.fromkeys(self.shape.passes(), float("inf"))
         for run in range(runs + 1):
             start = time.perf_counter()
             out = self.forward()
             middle = time.perf_counter()
-            torch.autograd.grad(out, (self.q, self.k, self.v), self.gradient)
+            if "backward" in best:
+                torch.autograd.grad(out, (self.q, self.k, self.v), self.gradient)
             end = time.perf_counter()
-            if run > 0:
-                best["forward"] = min(best["forward"], middle - start)
-                best["backward"] = min(best["backward"], end - middle)
+            for one, seconds in zip(best, (middle - start, end - middle)):
+                best[one] = min(best[one], seconds if run > 0 else best[one])
         return best
 
 
 def compare(binary, shape, rounds, runs):
     """pass -> {ours_s, theirs_s, share}: the fastest of all rounds."""
     theirs = Theirs(shape, document_lengths(binary, shape) if shape.documents else None)
-    result = {one: {"ours_s": float("inf"), "theirs_s": float("inf"), "share": 0.0} for one in ("forward", "backward")}
+    result = {one: {"ours_s": float("inf"), "theirs_s": float("inf"), "share": 0.0} for one in shape.passes()}
     for _ in range(rounds):
         rows, seconds = ours(binary, shape, runs), theirs.measure(runs)
         for one, best in result.items():
