@@ -159,6 +159,7 @@ TEST_CASE("malformed names are errors") {
                            "ring/"})
     require_malformed(name);
   CHECK_THROWS_WITH(resolve_schedule("rings", problem_of(64), 8), contains_text("usp:U"));
+  CHECK_THROWS_WITH(resolve_schedule("usp", problem_of(64), 8), contains_text("schedule usp is not understood"));
   CHECK_THROWS_AS(resolve_schedule("ring", problem_of(64), 0), Error);
 }
 

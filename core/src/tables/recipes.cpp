@@ -50,7 +50,8 @@ int rows_near_square(int ranks) {
 }
 
 [[noreturn]] void refuse_arguments(std::string_view schedule, std::string_view arguments, std::string_view grammar) {
-  refuse(fmt::format("schedule {}:{} is not understood (its form is {}) write it so", schedule, arguments, grammar));
+  refuse(fmt::format("schedule {}{}{} is not understood (its form is {}) write it so", schedule,
+                     arguments.empty() ? "" : ":", arguments, grammar));
 }
 
 /// "2x4x1" as `count` sizes of at least 1, or nothing.
