@@ -1,16 +1,21 @@
 #include "backends/exchange.hpp"
 
+#include <algorithm>
+
 namespace distattn::backends {
 
-std::span<Packet> Exchange::collect(const Step& step, const BufferTable& buffers) {
+std::span<Packet> Exchange::collect(const Step& step, const BufferTable& buffers, std::span<const BufferId> left_out) {
   pieces_.clear();
   packets_.clear();
   first_piece_.clear();
+  const auto is_wanted = [&](BufferId buffer) { return !std::binary_search(left_out.begin(), left_out.end(), buffer); };
   for (const Op& op : step.ops) {
-    if (const auto* send = std::get_if<Send>(&op)) add(true, send->to, buffers.parts(send->source));
+    const auto* send = std::get_if<Send>(&op);
+    if (send != nullptr && is_wanted(send->source)) add(true, send->to, buffers.parts(send->source));
   }
   for (const Op& op : step.ops) {
-    if (const auto* recv = std::get_if<Recv>(&op)) add(false, recv->from, buffers.parts(recv->into));
+    const auto* recv = std::get_if<Recv>(&op);
+    if (recv != nullptr && is_wanted(recv->into)) add(false, recv->from, buffers.parts(recv->into));
   }
   for (std::size_t i = 0; i < packets_.size(); ++i) {
     const std::size_t end = i + 1 < packets_.size() ? first_piece_[i + 1] : pieces_.size();

@@ -20,8 +20,9 @@ struct Packet {
 /// Rewritten for each step; keeps its memory, so that a lane that has seen its largest step allocates no more.
 class Exchange {
  public:
-  /// The packets of `step`, sends first, by peer in the step's order. Valid until the next call.
-  std::span<Packet> collect(const Step& step, const BufferTable& buffers);
+  /// The packets of `step`, sends first, by peer in the step's order, without those of the buffers `left_out`, which
+  /// are sorted. Valid until the next call.
+  std::span<Packet> collect(const Step& step, const BufferTable& buffers, std::span<const BufferId> left_out = {});
 
  private:
   void add(bool outgoing, Rank peer, std::span<const BufferTable::Part> parts);

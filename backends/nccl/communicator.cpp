@@ -8,10 +8,10 @@ namespace distattn::backends::nccl {
 
 Communicator::Communicator(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
                            const cuda::Watch& watch)
-    : library_(library), stream_(driver.make_stream(cuda::StreamPriority::high)) {
+    : library_(library), driver_(driver) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  stream_->handle();  // selects the GPU, which NCCL takes from the thread
+  driver_.make_current();
   try {
     library_.check(library_.comm_init(&comm_, size, id, rank, &config), "join the ranks");
     settle("join the ranks", watch);
@@ -45,31 +45,18 @@ void Communicator::settle(const char* what, const cuda::Watch& watch) {
   }
 }
 
-void Communicator::issue(const Step& step, const BufferTable& buffers, const cuda::Watch& watch) {
+void Communicator::issue(const Calls& calls, const cuda::Watch& watch) {
   watch.look();
   {
     const std::scoped_lock lock(mutex_);
     if (comm_ == nullptr) return;
     library_.check(library_.group_start(), "start a group");
-    const ncclResult_t added = add_messages(step, buffers);
+    const ncclResult_t added = calls(comm_);
     const ncclResult_t ended = library_.group_end();
     library_.check(added, "take the messages");
     library_.check(ended, "start the messages");
   }
   settle("start the messages", watch);
-}
-
-ncclResult_t Communicator::add_messages(const Step& step, const BufferTable& buffers) {
-  auto* const stream = static_cast<cudaStream_t>(stream_->handle());
-  for (const Packet& packet : exchange_.collect(step, buffers)) {
-    for (const std::span<std::byte> piece : packet.pieces) {
-      const ncclResult_t status = packet.outgoing
-                                      ? library_.send(piece.data(), piece.size(), ncclInt8, packet.peer, comm_, stream)
-                                      : library_.recv(piece.data(), piece.size(), ncclInt8, packet.peer, comm_, stream);
-      if (status != ncclSuccess) return status;
-    }
-  }
-  return ncclSuccess;
 }
 
 std::string Communicator::fault() {
@@ -83,7 +70,7 @@ std::string Communicator::fault() {
 
 bool Communicator::finalize(const cuda::Watch& watch) noexcept {
   try {
-    stream_->handle();  // selects the GPU
+    driver_.make_current();
     {
       const std::scoped_lock lock(mutex_);
       if (comm_ == nullptr) return true;

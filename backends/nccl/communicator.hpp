@@ -1,11 +1,10 @@
 #pragma once
-/// One communicator of NCCL with its stream: what a lane exchanges over.
+/// One communicator of NCCL.
 
-#include <memory>
+#include <functional>
 #include <mutex>
 
 #include "backends/cuda/event.hpp"
-#include "backends/exchange.hpp"
 #include "backends/nccl/library.hpp"
 
 namespace distattn::backends::nccl {
@@ -14,8 +13,11 @@ namespace distattn::backends::nccl {
 /// issue() is called by one thread at a time; fault() and abort() by any.
 class Communicator {
  public:
-  /// A collective of all ranks with the same `id`. Kernels run at high priority. Throws Error as Library::check does,
-  /// and what `watch` says.
+  /// Adds NCCL's calls to a group and returns the first that failed.
+  using Calls = std::function<ncclResult_t(ncclComm_t)>;
+
+  /// A collective of all ranks with the same `id`, for the GPU of `driver`. Throws Error as Library::check does, and
+  /// what `watch` says.
   Communicator(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
                const cuda::Watch& watch);
   /// Waits for nobody: work that is under way is ended, unless finalize() came first.
@@ -23,28 +25,25 @@ class Communicator {
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
-  cuda::Stream& stream() { return *stream_; }
-  /// Starts the step's messages as one group on stream().
-  void issue(const Step& step, const BufferTable& buffers, const cuda::Watch& watch);
+  /// Starts `calls` as one group.
+  void issue(const Calls& calls, const cuda::Watch& watch);
   /// What NCCL has found out since: empty as long as all is well.
   std::string fault();
   /// Returns when all messages have arrived, here and at other ranks; false: `watch` threw before that. Last call but
   /// abort().
   bool finalize(const cuda::Watch& watch) noexcept;
-  /// Kernels that wait for other ranks end. Returns when the whole GPU has no work: where two communicators have
-  /// kernels there, both are to be aborted at once.
+  /// Kernels that wait for other ranks end. Returns when the whole GPU has no work: where several communicators have
+  /// kernels there, all are to be aborted at once.
   void abort() noexcept;
 
  private:
   void settle(const char* what, const cuda::Watch& watch);
-  ncclResult_t add_messages(const Step& step, const BufferTable& buffers);
 
   const Library& library_;
-  std::unique_ptr<cuda::Stream> stream_;
+  cuda::Driver& driver_;
   bool finalized_ = false;
   std::mutex mutex_;  // guards what follows
   ncclComm_t comm_ = nullptr;
-  Exchange exchange_;
 };
 
 }  // namespace distattn::backends::nccl

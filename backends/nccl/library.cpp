@@ -42,6 +42,7 @@ Library load(const std::string& file) {
   find(handle, file, "ncclCommAbort", library.comm_abort);
   find(handle, file, "ncclSend", library.send);
   find(handle, file, "ncclRecv", library.recv);
+  find(handle, file, "ncclAllGather", library.all_gather);
   find(handle, file, "ncclGroupStart", library.group_start);
   find(handle, file, "ncclGroupEnd", library.group_end);
   find(handle, file, "ncclGetErrorString", library.error_string);

@@ -84,11 +84,11 @@ class NcclTransport::StepWatch final : public cuda::Watch {
   using Clock = Control::Clock;
 
   /// `begun` passes just before the exchange.
-  StepWatch(const NcclTransport& transport, Communicator& communicator, const Step& step,
+  StepWatch(const NcclTransport& transport, LaneCommunicators& communicators, const Step& step,
             std::shared_ptr<const cuda::Mark> begun)
       : ending_(transport.ending_),
         control_(transport.control_),
-        communicator_(communicator),
+        communicators_(communicators),
         lane_(step.lane),
         peers_(peers_of(step)),
         begun_(std::move(begun)),
@@ -102,7 +102,7 @@ class NcclTransport::StepWatch final : public cuda::Watch {
     if (now < next_look_) return;
     next_look_ = now + looking_interval;
     if (control_ != nullptr && !peers_.empty()) look_at_peers(now);
-    const std::string fault = communicator_.fault();
+    const std::string fault = communicators_.fault();
     if (fault.empty()) return;
     if (!fault_since_) fault_since_ = now;
     if (control_ != nullptr && now < *fault_since_ + verdict_time) return;
@@ -125,7 +125,7 @@ class NcclTransport::StepWatch final : public cuda::Watch {
 
   const std::shared_ptr<const cuda::Ending> ending_;
   Control* const control_;
-  Communicator& communicator_;
+  LaneCommunicators& communicators_;
   const Lane lane_;
   const std::vector<Rank> peers_;
   const std::shared_ptr<const cuda::Mark> begun_;
@@ -155,13 +155,12 @@ NcclTransport::~NcclTransport() {
 
 Event NcclTransport::submit(const Step& step, BufferTable& buffers, std::span<const Event> after) {
   try {
-    Communicator& communicator = communicator_of(step.lane);
+    LaneCommunicators& lane = communicators_of(step.lane);
     const cuda::Origin origin = await_turn(step, buffers);
-    wait_for_all(after, communicator.stream());
-    const auto watch = std::make_shared<const StepWatch>(*this, communicator, step, communicator.stream().mark());
-    communicator.issue(step, buffers, *watch);
-    const auto event =
-        std::make_shared<cuda::GpuEvent>(communicator.stream().mark(), watch, origin, place_of(rank_, step));
+    wait_for_all(after, lane.stream());
+    const auto watch = std::make_shared<const StepWatch>(*this, lane, step, lane.stream().mark());
+    lane.issue(step, buffers, *watch);
+    const auto event = std::make_shared<cuda::GpuEvent>(lane.stream().mark(), watch, origin, place_of(rank_, step));
     pass_turn(step, buffers);
     return Event(event);
   } catch (...) {
@@ -174,7 +173,7 @@ cuda::Origin NcclTransport::await_turn(const Step& step, const BufferTable& buff
   turn_.wait(lock, [&] { return ending_->ended() || order_.is_next(step, buffers); });
   ending_->look();
   if (order_.begins(buffers)) {
-    origin_.mark = communicator_of(step.lane).stream().mark();
+    origin_.mark = communicators_of(step.lane).stream().mark();
     wait_on_host(*origin_.mark, *ending_);
     origin_.at = Event::Clock::now();
   }
@@ -201,16 +200,22 @@ void NcclTransport::end(const Error& error) noexcept {
   abort_lanes();
 }
 
-/// At once: each waits for the GPU, where the other's kernel waits for other ranks until it is aborted too.
+/// At once: each waits for the GPU, where another's kernel waits for other ranks until it is aborted too.
 void NcclTransport::abort_lanes() noexcept {
-  std::jthread beside;
-  try {
-    if (far_) beside = std::jthread([this] { far_->abort(); });
-  } catch (const std::system_error&) {
-    // No thread is to be had: one after the other, which ends if the first has no kernel there.
+  std::vector<Communicator*> all;
+  for (std::optional<LaneCommunicators>* lane : {&near_, &far_}) {
+    if (!*lane) continue;
+    const std::vector<Communicator*> of_lane = (*lane)->all();
+    all.insert(all.end(), of_lane.begin(), of_lane.end());
   }
-  if (near_) near_->abort();
-  if (far_ && !beside.joinable()) far_->abort();
+  std::vector<std::jthread> beside;
+  for (Communicator* communicator : all) {
+    try {
+      beside.emplace_back([communicator] { communicator->abort(); });
+    } catch (const std::system_error&) {
+      communicator->abort();  // no thread is to be had: one after the other, which ends if it has no kernel there
+    }
+  }
 }
 
 void NcclTransport::computing(int number) noexcept {

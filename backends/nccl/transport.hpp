@@ -6,15 +6,15 @@
 #include <mutex>
 #include <optional>
 
-#include "backends/nccl/communicator.hpp"
 #include "backends/nccl/issue_order.hpp"
+#include "backends/nccl/lane.hpp"
 #include "distattn/bootstrap.hpp"
 
 namespace distattn::backends::nccl {
 
-/// Near and far messages have a communicator each; all ranks hand them over in one order (issue_order.hpp). A step's
-/// event is ordered with the device's on the GPU: submit() does not wait for messages. Its events must not outlive it.
-/// Destroyed where all is well, it waits a while for other ranks to end too.
+/// Near and far messages have communicators of their own; all ranks hand them over in one order (issue_order.hpp). A
+/// step's event is ordered with the device's on the GPU: submit() does not wait for messages. Its events must not
+/// outlive it. Destroyed where all is well, it waits a while for other ranks to end too.
 class NcclTransport final : public Transport {
  public:
   /// A collective. `driver` is of this rank's GPU, which no other rank may use. All arguments must outlive it.
@@ -34,7 +34,7 @@ class NcclTransport final : public Transport {
  private:
   class StepWatch;
 
-  Communicator& communicator_of(Lane lane) { return lane == Lane::far ? *far_ : *near_; }
+  LaneCommunicators& communicators_of(Lane lane) { return lane == Lane::far ? *far_ : *near_; }
   cuda::Origin await_turn(const Step& step, const BufferTable& buffers);
   void pass_turn(const Step& step, const BufferTable& buffers);
   void end(const Error& error) noexcept;
@@ -44,7 +44,7 @@ class NcclTransport final : public Transport {
   const int size_;
   Control* const control_;  // null where ranks share a process
   const std::shared_ptr<cuda::Ending> ending_ = std::make_shared<cuda::Ending>();
-  std::optional<Communicator> near_, far_;
+  std::optional<LaneCommunicators> near_, far_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable turn_;

@@ -1,7 +1,8 @@
 /// A library with NCCL's calls for ranks that are threads of one process, on streams of the emulated GPU.
 ///
 /// It is as strict as a GPU that NCCL's kernels fill: a rank's groups run one after the other, over all of its
-/// communicators, in the order in which they were started. Ranks that start them in different orders hang.
+/// communicators, in the order in which they were started. Ranks that start them in different orders hang, and so do
+/// those of which one gathers what another sends and receives.
 
 #include "nccl/standin.hpp"
 
@@ -13,6 +14,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <tuple>
 #include <vector>
 
 #include "simt/queue.hpp"
@@ -26,6 +28,7 @@ struct Message {
   void* data = nullptr;
   std::size_t bytes = 0;
   int peer = 0;
+  bool gathered = false;
   Group* group = nullptr;
 };
 
@@ -37,7 +40,8 @@ struct Channel {
 /// Everything is guarded by one lock: this is no place for speed.
 std::mutex mutex;
 std::condition_variable changed;
-std::map<int, int> groups_started, groups_ended;  // by rank
+std::map<const void*, int> groups_started, groups_ended;  // by GPU
+std::map<int, int> gathers;                               // by the communicator's size
 int failing_rank = 0, groups_to_failure = 0, refused_rank = -1;
 bool fails_silently = false;
 int ids = 0, aborts = 0;
@@ -48,6 +52,7 @@ struct ncclComm {
   int rank = 0, size = 0, id = 0;
   ncclResult_t error = ncclSuccess;
   int polls_until_ready = 0;
+  const void* gpu = nullptr;  // once it has started a group
   bool aborted = false, finalized = false;
   int groups_under_way = 0;
 };
@@ -63,14 +68,14 @@ struct Group {
   std::vector<Message> messages = {};
 };
 
-std::map<std::pair<int, std::pair<int, int>>, Channel> channels;  // by communicator, from, to
+std::map<std::tuple<int, bool, int, int>, Channel> channels;  // by communicator, whether gathered, from, to
 thread_local bool grouping = false;
 thread_local std::vector<Group> collecting;
 
 Channel& channel_of(const Group& group, const Message& message) {
   const int from = message.outgoing ? group.comm->rank : message.peer;
   const int to = message.outgoing ? message.peer : group.comm->rank;
-  return channels[{group.comm->id, {from, to}}];
+  return channels[{group.comm->id, message.gathered, from, to}];
 }
 
 void match(Channel& channel) {
@@ -100,7 +105,7 @@ void forget(Group& group) {
 void run(Group& group) {
   std::unique_lock lock(mutex);
   ncclComm& comm = *group.comm;
-  changed.wait(lock, [&] { return comm.aborted || groups_ended[comm.rank] == group.turn; });
+  changed.wait(lock, [&] { return comm.aborted || groups_ended[comm.gpu] == group.turn; });
   if (!comm.aborted && !group.broken) {
     group.open = group.messages.size();
     for (Message& message : group.messages) {
@@ -113,7 +118,7 @@ void run(Group& group) {
   }
   changed.wait(lock, [&] { return comm.aborted || (!group.broken && group.open == 0); });
   forget(group);
-  ++groups_ended[comm.rank];
+  ++groups_ended[comm.gpu];
   --comm.groups_under_way;
   changed.notify_all();
 }
@@ -140,6 +145,11 @@ void standin_fail(int rank, int group, bool silent) {
 void standin_refuse(int rank) {
   const std::scoped_lock lock(mutex);
   refused_rank = rank;
+}
+
+int standin_gathers(int ranks) {
+  const std::scoped_lock lock(mutex);
+  return gathers[ranks];
 }
 
 int standin_aborts() {
@@ -200,7 +210,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   comm->aborted = true;
   changed.notify_all();
   // As the real one, which frees memory and so waits for the whole GPU, also for groups of other communicators.
-  changed.wait(lock, [&] { return groups_ended[comm->rank] == groups_started[comm->rank]; });
+  changed.wait(lock, [&] { return groups_ended[comm->gpu] == groups_started[comm->gpu]; });
   delete comm;
   return ncclSuccess;
 }
@@ -214,6 +224,25 @@ ncclResult_t ncclSend(const void* data, size_t count, ncclDataType_t type, int p
 ncclResult_t ncclRecv(void* data, size_t count, ncclDataType_t type, int peer, ncclComm_t comm, cudaStream_t stream) {
   if (type != ncclInt8) return ncclInvalidArgument;
   return add(comm, stream, {.outgoing = false, .data = data, .bytes = count, .peer = peer});
+}
+
+ncclResult_t ncclAllGather(const void* mine, void* all, size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  if (type != ncclInt8 || comm == nullptr) return ncclInvalidArgument;
+  const auto of = [&](int rank) { return static_cast<std::byte*>(all) + static_cast<std::size_t>(rank) * count; };
+  if (mine != of(comm->rank)) return ncclInvalidArgument;  // NCCL would copy it; nobody here asks for that
+  {
+    const std::scoped_lock lock(mutex);
+    ++gathers[comm->size];
+  }
+  for (int peer = 0; peer < comm->size; ++peer) {
+    if (peer == comm->rank) continue;
+    for (const bool outgoing : {true, false}) {
+      const Message message{outgoing, of(outgoing ? comm->rank : peer), count, peer, true};
+      if (const ncclResult_t status = add(comm, stream, message); status != ncclSuccess) return status;
+    }
+  }
+  return ncclSuccess;
 }
 
 ncclResult_t ncclGroupStart() {
@@ -232,7 +261,8 @@ ncclResult_t ncclGroupEnd() {
     const std::scoped_lock lock(mutex);
     ncclComm& comm = *group->comm;
     if (comm.polls_until_ready > 0) return ncclInvalidUsage;  // the last call has not taken effect yet
-    group->turn = groups_started[comm.rank]++;
+    comm.gpu = group->queue->gpu();
+    group->turn = groups_started[comm.gpu]++;
     ++comm.groups_under_way;
     comm.polls_until_ready = 2;
     if (comm.rank == failing_rank && groups_to_failure > 0 && --groups_to_failure == 0) {

@@ -137,6 +137,79 @@ TEST_CASE("host memory that far messages pass through is pinned before the first
   }
 }
 
+TEST_CASE("rows that gather do so in one collective each, everything else is sent") {
+  test::standin();
+  const auto gathers = of_standin<decltype(standin_gathers)>("standin_gathers");
+  struct Case {
+    const char* schedule;
+    int ranks, node_size, members, gathers;  // of one rank, in both passes
+    bool causal;
+  };
+  for (const Case& one : {Case{"allgather", 4, 0, 4, 2 * 2, false}, Case{"allgather", 4, 0, 4, 2, true},
+                          Case{"attention2d:2x3", 6, 0, 3, 2, true}, Case{"attention2d:3x3", 9, 0, 3, 2 * 2, false},
+                          Case{"zigzag-ring", 6, 3, 3, 2 * 2, false}, Case{"mesh:2x2x1", 4, 0, 2, 0, false}}) {
+    Problem problem = test::uneven_problem();
+    problem.seq_q = problem.seq_kv = 72;
+    if (!one.causal) problem.mask = full_mask();
+    const Inputs inputs(problem, seed);
+    const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+    ShardedRun run = run_of(one.schedule, one.ranks);
+    run.options.own_mode = false;
+    run.options.mode = Mode::gathered;
+    run.options.routes.node_size = one.node_size;
+    run.runs = 2;
+    const int before = gathers(one.members);
+    CAPTURE(one.schedule, one.ranks, one.causal);
+    CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 72));
+    CHECK(gathers(one.members) - before == run.runs * one.ranks * one.gathers);
+  }
+}
+
+TEST_CASE("a group of ranks gathers over NCCL, whatever the whole calls them") {
+  const Problem problem = test::uneven_problem();
+  const Inputs inputs(problem, seed);
+  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+  const auto gathers = of_standin<decltype(standin_gathers)>("standin_gathers");
+  const int before = gathers(3);
+  ShardedRun run = run_of("allgather", 3);
+  run.runs = 2;
+  run.world = [&](int, const test::RankBody& body) {
+    const test::RankBody grouped = [&](Rank rank, Transport& whole) {
+      if (rank == 1) return;
+      Subgroup group(whole, {3, 0, 2});
+      body(group.rank(), group);
+    };
+    test::run_nccl_ranks(4, grouped, {.seed = seed});
+  };
+  CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 13));
+  CHECK(gathers(3) > before);
+}
+
+TEST_CASE("a row that cannot gather ends all ranks") {
+  test::standin();
+  Problem problem = test::uneven_problem();
+  problem.mask = full_mask();
+  ShardedRun run = run_of("attention2d:2x3", 6);
+  run.options.own_mode = false;
+  run.options.mode = Mode::gathered;
+  const auto failure = [&] {
+    try {
+      run_sharded(Inputs(problem, seed), run);
+      return std::string();
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+  };
+  const auto fail = of_standin<decltype(standin_fail)>("standin_fail");
+  for (const int group : {1, 2, 3}) {
+    fail(1, group, false);
+    CAPTURE(group);
+    CHECK(failure().find("network error") != std::string::npos);
+  }
+  fail(0, 0, false);
+  CHECK(failure() == "");
+}
+
 TEST_CASE("a group of ranks attends over NCCL") {
   const Problem problem = test::uneven_problem();
   const Inputs inputs(problem, seed);

@@ -1,5 +1,6 @@
 /// A thousand ways to break a program, all of them rejected; and one of each kind of finding.
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <random>
@@ -155,6 +156,37 @@ const std::vector<Mutator>& mutators() {
            void operator()(Clear& o) { change(o.buffer); }
          };
          std::visit(Change{other}, op);
+         return true;
+       }},
+      {"a gather lacks at one rank, or names another buffer",
+       [](Schedule& s, Random& random) {
+         Step* step = some_step(s, random, [](const Step& x) { return !x.gathers.empty(); });
+         if (step == nullptr) return false;
+         const std::size_t which = below(random, step->gathers.size());
+         if (random() % 2 == 0) {
+           step->gathers.erase(step->gathers.begin() + static_cast<std::ptrdiff_t>(which));
+         } else {
+           std::vector<BufferId>& buffers = step->gathers[which].buffers;
+           BufferId& buffer = buffers[below(random, buffers.size())];
+           buffer = static_cast<BufferId>(index(buffer) == 0 ? 1 : index(buffer) - 1);
+         }
+         return true;
+       }},
+      {"two buffers lie in each other's slots",
+       [](Schedule& s, Random& random) {
+         std::vector<RankProgram*> found;
+         for (RankProgram& program : s.ranks) {
+           const auto gathers = [](const Step& x) { return !x.gathers.empty(); };
+           if (std::any_of(program.steps.begin(), program.steps.end(), gathers)) found.push_back(&program);
+         }
+         if (found.empty()) return false;
+         RankProgram& program = *found[below(random, found.size())];
+         const auto step = std::find_if(program.steps.begin(), program.steps.end(),
+                                        [](const Step& x) { return !x.gathers.empty(); });
+         const std::vector<BufferId>& buffers = step->gathers[below(random, step->gathers.size())].buffers;
+         const std::size_t which = below(random, buffers.size());
+         std::swap(program.buffers[index(buffers[which])].slot,
+                   program.buffers[index(buffers[(which + 1) % buffers.size()])].slot);
          return true;
        }},
       {"a rank does nothing at all",

@@ -64,7 +64,7 @@ class EmulatedMark final : public cuda::Mark, public std::enable_shared_from_thi
 /// A thread that does work in order, with pauses of the seed's choice.
 class StreamThread final : public Queue {
  public:
-  explicit StreamThread(std::uint64_t seed) : random_(seed), thread_([this] { serve(); }) {}
+  StreamThread(std::uint64_t seed, const void* gpu) : gpu_(gpu), random_(seed), thread_([this] { serve(); }) {}
   ~StreamThread() override {
     {
       const std::scoped_lock lock(mutex_);
@@ -83,6 +83,7 @@ class StreamThread final : public Queue {
     const std::scoped_lock lock(mutex_);
     return random_.next();
   }
+  const void* gpu() const override { return gpu_; }
   std::shared_ptr<EmulatedMark> mark() {
     auto mark = std::make_shared<EmulatedMark>();
     submit([this, mark] { failure_ == nullptr ? mark->pass() : mark->fail(failure_); });
@@ -113,6 +114,7 @@ class StreamThread final : public Queue {
     }
   }
 
+  const void* const gpu_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> waiting_;
@@ -174,7 +176,7 @@ std::shared_ptr<std::byte> EmulatedDriver::allocate(std::size_t bytes, distattn:
 }
 
 std::unique_ptr<cuda::Stream> EmulatedDriver::make_stream(cuda::StreamPriority) {
-  return std::make_unique<EmulatedStream>(std::make_shared<StreamThread>(seed_++));
+  return std::make_unique<EmulatedStream>(std::make_shared<StreamThread>(seed_++, this));
 }
 
 std::unique_ptr<cuda::Stream> EmulatedDriver::adopt_stream(void* stream) {

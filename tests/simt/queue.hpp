@@ -13,6 +13,8 @@ class Queue {
   virtual void submit(std::function<void()> work) = 0;
   /// Of the next launch.
   virtual std::uint64_t next_seed() = 0;
+  /// The same for all queues of one GPU.
+  virtual const void* gpu() const = 0;
 };
 
 /// Does it at once; every launch has the same seed.
@@ -21,6 +23,7 @@ class Immediate final : public Queue {
   explicit Immediate(std::uint64_t seed) : seed_(seed) {}
   void submit(std::function<void()> work) override { work(); }
   std::uint64_t next_seed() override { return seed_; }
+  const void* gpu() const override { return this; }
 
  private:
   std::uint64_t seed_;

@@ -66,6 +66,7 @@ TEST_CASE("schedules read back as they were") {
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     round_trips(schedule_of("ring", 1, pass));
     round_trips(schedule_of("allgather", 3, pass, {.documents = {0, 4, 4, 21}}));
+    round_trips(schedule_of("allgather", 4, pass, full_mask()));
     round_trips(schedule_of("balanced-split", 4, pass, {.left = 3, .sinks = 2}));
     round_trips(schedule_of("mesh:2x2x2:chunked", 8, pass, block_causal_mask(21, 4), {2, 1}));
     round_trips(schedule_of("striped-ring", 30, pass, full_mask()));

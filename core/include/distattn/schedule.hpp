@@ -105,6 +105,15 @@ struct Clear {
 /// Visited without a default branch: a new operation does not compile until everything knows it.
 using Op = std::variant<Send, Recv, Attend, AttendBackward, Merge, Accumulate, Convert, Clear>;
 
+/// Messages of a step that are one all-gather: every member of a row sends its buffer to all others. The buffers stand
+/// in the order of their owners, this rank's own among them, and lie side by side in slots of one size, so that a
+/// library's collective can fill them where they are. The operations list these messages too: a transport that knows no
+/// collectives takes no notice.
+struct Gather {
+  std::vector<BufferId> buffers;
+  friend bool operator==(const Gather&, const Gather&) = default;
+};
+
 /// Operations that start together. `number` is the step of the table on every rank; an exchange's messages
 /// have all arrived when it ends, and are first used after step `due` (number, but for far messages posted early).
 /// Messages of one (number, lane, due) form one group, in the order (peer, value) on both sides; no tags are needed.
@@ -114,6 +123,7 @@ struct Step {
   Lane lane = Lane::compute;
   std::vector<Op> ops;
   std::vector<StepId> after;  ///< steps of other lanes that must have ended; those of its own lane precede it anyway
+  std::vector<Gather> gathers = {};  ///< in one order on all ranks that share some
   friend bool operator==(const Step&, const Step&) = default;
 };
 

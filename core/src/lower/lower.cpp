@@ -1,5 +1,6 @@
 #include "distattn/lower.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
@@ -16,6 +17,7 @@ struct Lowering::State {
   Table table;
   ValueIndex values;
   Traffic traffic;
+  std::vector<RowGather> gathers;
   std::vector<std::uint32_t> by_rank;   // messages of rank 0 (sent or received), then of rank 1, …
   std::vector<std::size_t> rank_begin;  // into by_rank
 
@@ -50,6 +52,7 @@ Lowering::Lowering(std::string name, std::shared_ptr<const Tiles> tiles, Table t
   s.values = ValueIndex(s.outline.sharding);
   s.traffic =
       route(s.outline, collect_uses(s.outline.name, *s.tiles, s.table, s.values), s.values, s.table.steps, routes);
+  s.gathers = find_gathers(s.outline, s.values, s.traffic.messages);
   s.index_messages();
 }
 Lowering::~Lowering() = default;
@@ -69,7 +72,11 @@ RankProgram Lowering::program(Rank rank) const {
   for (std::size_t m = s.rank_begin[r]; m < s.rank_begin[r + 1]; ++m) {
     messages.push_back(s.traffic.messages[s.by_rank[m]]);
   }
-  return build_program(s.outline, *s.tiles, s.values, rank, placed, std::move(messages));
+  std::vector<const RowGather*> gathers;
+  for (const RowGather& gather : s.gathers) {
+    if (std::binary_search(gather.members.begin(), gather.members.end(), rank)) gathers.push_back(&gather);
+  }
+  return build_program(s.outline, *s.tiles, s.values, rank, placed, std::move(messages), gathers);
 }
 
 Schedule lower(const Lowering& lowering) {

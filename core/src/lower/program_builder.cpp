@@ -17,12 +17,14 @@ constexpr BufferId none{-1};
 class ProgramBuilder {
  public:
   ProgramBuilder(const Outline& outline, const Tiles& tiles, const ValueIndex& values, Rank rank,
-                 std::span<const PlacedTile> placed, std::vector<Message> messages)
+                 std::span<const PlacedTile> placed, std::vector<Message> messages,
+                 std::span<const RowGather* const> gathers)
       : outline_(outline),
         tiles_(tiles),
         values_(values),
         rank_(rank),
         placed_(placed),
+        gathers_(gathers),
         inputs_(values.size(), none),
         results_(values.size(), none),
         last_use_(values.size(), -1) {
@@ -38,6 +40,7 @@ class ProgramBuilder {
 
   RankProgram build() {
     find_last_uses();
+    place_gathers();
     declare_own();
     const int end = last_number();
     for (int number = 0; number <= end; ++number) {
@@ -75,12 +78,31 @@ class ProgramBuilder {
     return last;
   }
 
-  BufferId declare(const Value& value, DType dtype, bool own) {
-    const std::size_t bytes = buffer_bytes(outline_, value, dtype);
-    program_.buffers.push_back({value, dtype, bytes, own ? slots_.take_own(bytes) : slots_.take(bytes)});
+  BufferId declare_in(int slot, const Value& value, DType dtype, std::size_t bytes) {
+    program_.buffers.push_back({value, dtype, bytes, slot});
     return static_cast<BufferId>(program_.buffers.size() - 1);
   }
+  BufferId declare(const Value& value, DType dtype, bool own) {
+    const std::size_t bytes = buffer_bytes(outline_, value, dtype);
+    return declare_in(own ? slots_.take_own(bytes) : slots_.take(bytes), value, dtype, bytes);
+  }
   BufferId declare(const Value& value, bool own) { return declare(value, dtype_of(outline_, value.kind), own); }
+  BufferId declare_input(std::size_t number, bool own) {
+    const Value value = values_.input(number);
+    const auto placed = gathered_slots_.find(number);
+    if (placed == gathered_slots_.end()) return declare(value, own);
+    const DType dtype = dtype_of(outline_, value.kind);
+    return declare_in(placed->second, value, dtype, buffer_bytes(outline_, value, dtype));
+  }
+
+  /// What a gather brings lies side by side with the own contribution.
+  void place_gathers() {
+    for (const RowGather* gather : gathers_) {
+      for (const std::int32_t number : gather->values) {
+        gathered_slots_[static_cast<std::size_t>(number)] = slots_.take_fixed(gather->slot_bytes);
+      }
+    }
+  }
 
   /// Own inputs and results have buffers for the whole program, whether a tile touches them or not.
   void declare_own() {
@@ -88,7 +110,7 @@ class ProgramBuilder {
       for (int group = 0; group < tiles_.groups(); ++group) {
         for (const SegmentId segment : segments) {
           const std::size_t number = keys ? values_.key(group, segment) : values_.query(group, segment);
-          inputs_[number] = declare(values_.input(number), true);
+          inputs_[number] = declare_input(number, true);
           if (keys && outline_.pass == Pass::forward) continue;
           results_[number] = declare(values_.result(number, outline_.pass, rank_), true);
           own_results_.push_back(number);
@@ -167,8 +189,17 @@ class ProgramBuilder {
       for (; more(receives_, next_receive_) && key(receives_[next_receive_]) == group; ++next_receive_) {
         step.ops.push_back(receive(receives_[next_receive_]));
       }
+      for (const RowGather* gather : gathers_) {
+        if (gather->post == number_ && std::pair(gather->far, gather->due) == group)
+          step.gathers.push_back(of(*gather));
+      }
       push(std::move(step));
     }
+  }
+  Gather of(const RowGather& row) const {
+    Gather gather;
+    for (const std::int32_t number : row.values) gather.buffers.push_back(inputs_[static_cast<std::size_t>(number)]);
+    return gather;
   }
   Op send(const Message& m) {
     if (!m.result) return Send{inputs_[at(m)], m.to};
@@ -183,7 +214,7 @@ class ProgramBuilder {
       arrived_[m.due].push_back({at(m), buffer});
       return Recv{buffer, m.from};
     }
-    const BufferId buffer = declare(value_of(m), false);
+    const BufferId buffer = declare_input(at(m), false);
     inputs_[at(m)] = buffer;
     free_after(last_use_[at(m)], buffer);
     return Recv{buffer, m.from};
@@ -287,13 +318,15 @@ class ProgramBuilder {
   const ValueIndex& values_;
   Rank rank_;
   std::span<const PlacedTile> placed_;
+  std::span<const RowGather* const> gathers_;
   std::vector<Message> sends_, receives_;
   std::size_t next_send_ = 0, next_receive_ = 0, next_tile_ = 0;
   int number_ = 0;
 
-  std::vector<BufferId> inputs_, results_;  // by value: where it is now
-  std::vector<bool> started_;               // by value: its result here can be added to
-  std::vector<int> last_use_;               // by value: of an input that is here for a while
+  std::vector<BufferId> inputs_, results_;     // by value: where it is now
+  std::vector<bool> started_;                  // by value: its result here can be added to
+  std::vector<int> last_use_;                  // by value: of an input that is here for a while
+  std::map<std::size_t, int> gathered_slots_;  // by value
   std::vector<std::size_t> own_results_;
   std::map<int, std::vector<std::pair<std::size_t, BufferId>>> arrived_;  // by due: results to be merged
   std::map<int, std::vector<BufferId>> dying_;                            // by number: free when it has ended
@@ -304,8 +337,9 @@ class ProgramBuilder {
 }  // namespace
 
 RankProgram build_program(const Outline& outline, const Tiles& tiles, const ValueIndex& values, Rank rank,
-                          std::span<const PlacedTile> placed, std::vector<Message> messages) {
-  return ProgramBuilder(outline, tiles, values, rank, placed, std::move(messages)).build();
+                          std::span<const PlacedTile> placed, std::vector<Message> messages,
+                          std::span<const RowGather* const> gathers) {
+  return ProgramBuilder(outline, tiles, values, rank, placed, std::move(messages), gathers).build();
 }
 
 }  // namespace distattn

@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "core/src/lower/gathers.hpp"
 #include "core/src/lower/routing.hpp"
 #include "core/src/schedule/value_index.hpp"
 #include "distattn/lower.hpp"
@@ -17,8 +18,10 @@ struct PlacedTile {
   Tile tile;
 };
 
-/// Builds the program of `rank`; tiles in order of number, messages that the rank sends or receives in any order.
+/// Builds the program of `rank`; tiles in order of number, messages that the rank sends or receives in any order, the
+/// gathers of which it is a member in that of all ranks.
 RankProgram build_program(const Outline& outline, const Tiles& tiles, const ValueIndex& values, Rank rank,
-                          std::span<const PlacedTile> placed, std::vector<Message> messages);
+                          std::span<const PlacedTile> placed, std::vector<Message> messages,
+                          std::span<const RowGather* const> gathers);
 
 }  // namespace distattn

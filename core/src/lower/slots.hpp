@@ -16,12 +16,20 @@ class SlotAllocator {
     return static_cast<int>(bytes_.size()) - 1;
   }
 
+  /// A slot until give_back() that keeps its size then too: what lies behind it stays where it is.
+  int take_fixed(std::size_t bytes) {
+    fixed_.insert(static_cast<int>(bytes_.size()));
+    return take_own(bytes);
+  }
+
   /// A slot until give_back(): the smallest free one that fits, else the largest free one, grown, else a new one.
   int take(std::size_t bytes) {
     auto found = free_.lower_bound({bytes, 0});
     if (found == free_.end()) {
-      if (free_.empty()) return take_own(bytes);
-      --found;
+      do {
+        if (found == free_.begin()) return take_own(bytes);
+        --found;
+      } while (fixed_.contains(found->second));
     }
     const int slot = found->second;
     free_.erase(found);
@@ -34,6 +42,7 @@ class SlotAllocator {
 
  private:
   std::vector<std::size_t> bytes_;
+  std::set<int> fixed_;
   std::multiset<std::pair<std::size_t, int>> free_;
 };
 

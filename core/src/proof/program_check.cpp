@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "core/src/proof/gather_check.hpp"
 #include "core/src/proof/program_order.hpp"
 #include "core/src/proof/program_shape.hpp"
 
@@ -38,7 +39,8 @@ class ProgramCheck {
         last_(program.buffers.size(), -1),
         in_slot_(program.slots.size(), BufferId{-1}),
         coverage_(values.size()),
-        order_(rank, program, out) {}
+        order_(rank, program, out),
+        gathers_(outline, rank, program, out) {}
 
   void run() {
     load_own();
@@ -46,6 +48,7 @@ class ProgramCheck {
       step_ = &step;
       out_.steps = std::max({out_.steps, step_->number + 1, step_->due + 1});
       order_.next(step);
+      gathers_.next(step);
       for (const Op& op : step_->ops) std::visit([this](const auto& o) { apply(o); }, op);
     }
     finish_own();
@@ -184,7 +187,7 @@ class ProgramCheck {
 
   void message(BufferId b, Rank peer, bool sending) {
     const MessageKey key{sending ? rank_ : peer, sending ? peer : rank_, step_->number, step_->due, step_->lane,
-                         decl(b).dtype,          decl(b).value};
+                         decl(b).dtype,          decl(b).value,          gathers_.of(b)};
     (sending ? out_.sends : out_.receives).push_back(key);
   }
   void apply(const Send& op) {
@@ -310,6 +313,7 @@ class ProgramCheck {
   std::vector<BufferId> in_slot_;     // by slot: whose value it holds
   std::vector<HashSum> coverage_;     // by result: tiles computed here
   OrderCheck order_;
+  GatherCheck gathers_;
 };
 
 }  // namespace
@@ -323,7 +327,8 @@ std::uint64_t hash_of(const MessageKey& key) {
   hash =
       mix(hash ^ pack(static_cast<int>(key.lane) * 16 + static_cast<int>(key.dtype), static_cast<int>(key.value.kind)));
   hash = mix(hash ^ pack(key.value.group, static_cast<int>(key.value.segment)));
-  return mix(hash ^ pack(key.value.contributor, 0));
+  hash = mix(hash ^ pack(key.value.contributor, 0));
+  return key.gather == 0 ? hash : mix(hash ^ key.gather);
 }
 
 Finding finding_at(FindingKind kind, Rank rank, int number, const std::string& what) {

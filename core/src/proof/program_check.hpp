@@ -47,6 +47,7 @@ struct MessageKey {
   Lane lane = Lane::near;
   DType dtype = DType::fp32;
   Value value;
+  std::uint64_t gather = 0;  ///< that carries it; 0: none
   friend auto operator<=>(const MessageKey&, const MessageKey&) = default;
 };
 std::uint64_t hash_of(const MessageKey& key);

@@ -94,6 +94,10 @@ class ShapeCheck {
       }
     }
     for (const Op& op : step.ops) std::visit([&](const auto& o) { operation(step, o); }, op);
+    for (const Gather& gather : step.gathers) {
+      if (compute || gather.buffers.size() < 2) find(step.number, "a gather that is none");
+      for (const BufferId buffer : gather.buffers) known(step, buffer);
+    }
   }
 
   bool known(const Step& step, BufferId buffer) {

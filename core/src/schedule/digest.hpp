@@ -44,6 +44,10 @@ class Digest {
     add(field);
   }
   void operator()(const char*, const std::string&, Range = Range::any) {}
+  template <class T>
+  void list_if_any(const char*, const std::vector<T>& items) {
+    add(items);
+  }
 
  private:
   void word(std::uint64_t bits) { value_ = splitmix::mix(value_ ^ bits) + splitmix::golden; }

@@ -162,12 +162,18 @@ void fields_of(Fields<Clear> auto& op, Visit&& visit) {
 }
 
 template <class Visit>
+void fields_of(Fields<Gather> auto& gather, Visit&& visit) {
+  visit("buffers", gather.buffers, Range::buffer);
+}
+
+template <class Visit>
 void fields_of(Fields<Step> auto& step, Visit&& visit) {
   visit("number", step.number, Range::from_zero);
   visit("due", step.due, Range::from_zero);
   visit("lane", step.lane);
   visit("after", step.after, Range::step);
   visit("ops", step.ops);
+  visit.list_if_any("gathers", step.gathers);
 }
 
 template <class Visit>

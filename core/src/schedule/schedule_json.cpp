@@ -53,6 +53,10 @@ class Writer {
   void operator()(const char* name, const T& field, Range = Range::any) {
     object_[name] = write(field);
   }
+  template <class T>
+  void list_if_any(const char* name, const std::vector<T>& items) {
+    if (!items.empty()) (*this)(name, items);
+  }
 
  private:
   ordered_json object_ = ordered_json::object();
@@ -120,6 +124,10 @@ class Reader {
   template <class T>
   void operator()(const char* name, T& field, Range range = Range::any) {
     read({fields_.at(name), fields_.path_of(name)}, field, range, limits_);
+  }
+  template <class T>
+  void list_if_any(const char* name, std::vector<T>& items) {
+    if (fields_.find(name) != nullptr) (*this)(name, items);
   }
 
   template <class T>

@@ -54,6 +54,7 @@ class ProgramText {
          step.due == step.number ? "" : fmt::format(", due in step {}", step.due),
          after.empty() ? "" : fmt::format(", after {}", fmt::join(after, " ")));
     for (const Op& op : step.ops) line("    {}", std::visit([this](const auto& o) { return describe(o); }, op));
+    for (const Gather& gather : step.gathers) line("    all-gather {}", fmt::join(names(gather.buffers), ", "));
   }
 
   /// The value in a buffer, with its element type where that is the wire's and not the value's own.
@@ -62,6 +63,11 @@ class ProgramText {
     const std::string value = to_string(decl.value);
     return decl.dtype == dtype_of(outline_, decl.value.kind) ? value
                                                              : fmt::format("{} as {}", value, name_of(decl.dtype));
+  }
+  std::vector<std::string> names(const std::vector<BufferId>& buffers) const {
+    std::vector<std::string> all;
+    for (const BufferId buffer : buffers) all.push_back(name(buffer));
+    return all;
   }
   std::size_t payload(BufferId buffer) const {
     const BufferDecl& decl = program_.buffers[index(buffer)];
