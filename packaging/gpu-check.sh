@@ -186,7 +186,7 @@ step_bench() {
 }
 
 step_processes() {
-  local gpus visible transport command_seconds=170
+  local gpus visible transport command_seconds=130
   command -v nvidia-smi >/dev/null || skip "nvidia-smi, which counts GPUs, is not installed"
   gpus=$({ nvidia-smi --list-gpus || true; } | wc -l)
   if [[ -n ${CUDA_VISIBLE_DEVICES:-} ]]; then # of which nvidia-smi takes no notice
@@ -206,6 +206,10 @@ step_processes() {
     attempt limited mpirun --allow-run-as-root --bind-to none -n "$gpus" \
       "$distattn" validate --backend cuda --transport "$transport"
   done
+  is_built nccl || return 0
+  say "validate all-gathers of whole rows over nccl on $gpus GPUs"
+  attempt limited mpirun --allow-run-as-root --bind-to none -n "$gpus" \
+    "$distattn" validate --backend cuda --transport nccl --mode gathered --schedule allgather,attention2d
 }
 
 sanitize() {
