@@ -148,4 +148,8 @@ TEST_CASE("auto stays within the memory of a rank, or says what each schedule ne
   Machine small = machine;
   small.memory_bytes = roomy.memory_bytes - 1;
   CHECK(choose_schedule(problem, 8, small, limits_of(Passes::forward)).name == tight.name);
+  small.memory_bytes = 1000;
+  CHECK_THROWS_WITH(
+      choose_schedule(problem, 8, small, limits_of(Passes::forward)),
+      contains_text("no schedule fits 1000 B a rank (what machine " + small.name + " has for each of 8; "));
 }

@@ -225,8 +225,11 @@ class Search {
     std::vector<std::string> needs;
     for (const auto& [bytes, name] : sorted)
       needs.push_back(fmt::format("{} {}", name, bytes_in_words(static_cast<double>(bytes))));
-    refuse(fmt::format("no schedule fits {} a rank (needed: {}) give more memory or more ranks",
-                       bytes_in_words(static_cast<double>(memory_bytes_)), fmt::join(needs, ", ")));
+    const std::string whose = memory_bytes_ < limits_.memory_bytes
+                                  ? fmt::format("what machine {} has for each of {}; ", machine_.name, ranks_)
+                                  : "";
+    refuse(fmt::format("no schedule fits {} a rank ({}needed: {}) give more memory or more ranks",
+                       bytes_in_words(static_cast<double>(memory_bytes_)), whose, fmt::join(needs, ", ")));
   }
 
   const Problem& problem_;
