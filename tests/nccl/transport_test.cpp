@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 
 #include <array>
+#include <barrier>
 #include <chrono>
 #include <thread>
 
@@ -185,7 +186,7 @@ TEST_CASE("a group of ranks gathers over NCCL, whatever the whole calls them") {
   CHECK(gathers(3) > before);
 }
 
-TEST_CASE("a row that cannot gather ends all ranks") {
+TEST_CASE("a row that cannot gather, or cannot be made, ends all ranks") {
   test::standin();
   Problem problem = test::uneven_problem();
   problem.mask = full_mask();
@@ -208,6 +209,23 @@ TEST_CASE("a row that cannot gather ends all ranks") {
   }
   fail(0, 0, false);
   CHECK(failure() == "");
+
+  const auto refuse = of_standin<decltype(standin_refuse)>("standin_refuse");
+  std::barrier together(run.ranks);
+  run.world = [&](int size, const test::RankBody& body) {
+    const test::RankBody refused = [&](Rank rank, Transport& transport) {
+      together.arrive_and_wait();  // the communicators of all ranks are made
+      if (rank == 0) refuse(1);
+      together.arrive_and_wait();
+      body(rank, transport);
+    };
+    test::run_nccl_ranks(size, refused, {.seed = seed});
+  };
+  const std::string what = failure();
+  refuse(-1);
+  CAPTURE(what);
+  CHECK(what.find("system error") != std::string::npos);
+  CHECK(what.find("step 0") != std::string::npos);
 }
 
 TEST_CASE("a group of ranks attends over NCCL") {

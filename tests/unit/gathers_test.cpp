@@ -161,6 +161,15 @@ TEST_CASE("a gather of which other ranks know nothing is unmatched") {
   CHECK(is_unmatched([](Step& step) { step.gathers[0].buffers.pop_back(); }));
 }
 
+TEST_CASE("a gather whose slots have another size than other ranks' is unmatched") {
+  Schedule schedule = lowered({});
+  const std::vector<BufferId> buffers = exchange(schedule).gathers[0].buffers;
+  RankProgram& program = schedule.ranks[1];
+  for (const BufferId buffer : buffers)
+    program.slots[static_cast<std::size_t>(program.buffers[index(buffer)].slot)] += 64;
+  CHECK(finds(schedule, FindingKind::unmatched));
+}
+
 TEST_CASE("gathers in another order than other ranks' would wait for each other") {
   Schedule schedule = lowered({});
   std::swap(exchange(schedule).gathers[0], exchange(schedule).gathers[1]);

@@ -19,7 +19,8 @@ void GatherCheck::next(const Step& step) {
     check_places(step, gather);
     check_messages(step, gather);
     std::pair<std::vector<Rank>, std::vector<Value>> here;
-    std::uint64_t name = 0;
+    // Every member fills slots of the same size.
+    std::uint64_t name = mix(program_.slots[static_cast<std::size_t>(decl(gather.buffers.front()).slot)]);
     for (const BufferId buffer : gather.buffers) {
       here.first.push_back(owner_of(outline_, decl(buffer).value));
       here.second.push_back(decl(buffer).value);
