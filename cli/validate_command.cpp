@@ -231,6 +231,8 @@ Outcome validate(World& world, const ValidateOptions& options) {
     refuse(fmt::format("--ranks is a list ({} started {} ranks) leave it out", world.bootstrap(), world.size()));
   }
   agree_on_command(world, command_text(options));
+  // One that cannot be read is no reason to skip schedules. (Of several processes rank 0 reads it, and refuses.)
+  if (world.in_process()) machine_of(options.schedule);
   Skips skips;
   const std::vector<Case> cases = prove_all(world, options, skips);
   int passed = 0, failed = 0;
@@ -285,6 +287,7 @@ Command add_validate_command(CLI::App& root) {
             "full|causal|prefix:K|block-causal:B|FILE.json[,...]");
   add_seed_option(*app, options->problem);
   add_schedule_options(*app, options->schedule, Several::yes);
+  add_machine_option(*app, options->schedule);
   add_to_help(*app, "--ranks", " (default 1 to 8)");
   // Without any shape, element type or mask there are many of each.
   for (const auto& [option, usual] : {std::pair("--seq", "61"), {"--heads", "6"}, {"--head-dim", "16"}}) {

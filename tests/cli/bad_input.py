@@ -203,6 +203,7 @@ OPTIONS = [
     (["plan", "--step", "llama-7b", "--machine", "dgx-a100x2", "--seq", "64K", "--ranks", "16", "--schedule", "ring",
       "--memory", "1M"], USAGE),
     (["validate", *SHAPE, "--ranks", "2", "--schedule", "ring", "--memory", "100", "-q"], USAGE),
+    (["validate", *SHAPE, "--ranks", "2", "--schedule", "ring", "--machine", "no-such-machine", "-q"], USAGE),
     (["show", *SHAPE, "--ranks", "4", "--schedule", "ring", "--format", "hologram"], USAGE),
     (["info", "--config", "no-such-file.toml"], USAGE),
 ]

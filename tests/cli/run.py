@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""distattn run as a user calls it: pictures through links and pipes, windows, what its JSON says of passes.
+"""distattn run as a user calls it, and what validate shares with it: pictures through links and pipes, windows, memory,
+machines, what JSON says of passes.
 
 usage: run.py DISTATTN
 """
@@ -153,6 +154,21 @@ def memory_of_steps():
     assert some.stderr.count("skipped ring under") == len(whole) - len(kept) > 0, some.stderr
 
 
+def machines_to_validate_for():
+    """Nodes of a machine are what routes follow, and auto chooses for what it holds; it has 2 nodes of 8 ranks."""
+    def validated(*options):
+        return subprocess.run([DISTATTN, "validate", *SHAPE[1:], "--backend", "reference", *options],
+                              capture_output=True, text=True, timeout=60)
+    early, machine = ("--schedule", "ring", "--ranks", "16", "--ahead", "1"), ("--machine", "dgx-a100x2")
+    refused = validated(*early)
+    assert refused.returncode == 2 and "nothing travels between nodes" in refused.stderr, refused
+    done = validated(*early, *machine)
+    assert done.returncode == 0 and done.stdout.endswith("\n2 passed, 0 failed\n"), done
+    done = validated("--schedule", "auto", "--ranks", "16,17", *machine)
+    assert done.returncode == 0 and done.stdout.endswith("\n2 passed, 0 failed\n"), done
+    assert "skipped auto on 17 ranks: 17 ranks do not fit machine" in done.stderr, done
+
+
 def names_that_are_no_text():
     """A file's name may hold bytes that are no UTF-8; JSON may not."""
     mask = b"\xff.json"
@@ -186,7 +202,7 @@ def pipes():
 
 
 for check in (passes, value_heads, windows, links, config_files, ranks_of_no_launcher, large_inputs,
-              cancelling_terms, pictures_beside_results, memory_of_both_passes, memory_of_steps, names_that_are_no_text,
-              pipes):
+              cancelling_terms, pictures_beside_results, memory_of_both_passes, memory_of_steps,
+              machines_to_validate_for, names_that_are_no_text, pipes):
     check()
     print(check.__name__, "fine")
