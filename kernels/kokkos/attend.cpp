@@ -128,7 +128,7 @@ void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& 
   FewPlan& few = few_plan;
   const VectorKernels& kernels = vector_kernels();
   make_plan(operations, kernels, team.size(), plan);
-  few.make(operations, kernels);
+  few.make(operations, kernels, team.size());
   const std::size_t bytes =
       std::max(plan.scratch_bytes + 2 * plan.most_rows * sizeof(std::int32_t), few.scratch_bytes());
   const auto many = static_cast<std::int64_t>(plan.items.size());

@@ -1,35 +1,33 @@
 #pragma once
 /// Forward attention of few queries: one a sequence while tokens are decoded one by one, some while a draft is checked.
 /// Bringing keys and values from memory is then what takes time. All query heads of a key head take them together, so
-/// that they come once; keys lie along the lanes of vectors, because there are too few queries to; and values are
-/// multiplied where they lie.
+/// that they come once; both are multiplied where they lie, for several key heads by turns.
 ///
-/// For each row and block of keys: s = (scale·log2e·K)·q, p = 2^(s − top), o = 2^(old − top)·o + p·V. Scores are
-/// rounded as those of attend_block.hpp are.
+/// For each row and block of keys: s = K·(scale·log2e·q), p = 2^(s − top), o = 2^(old − top)·o + p·V.
+
+#include <algorithm>
+#include <span>
 
 #include "kernels/kokkos/packing.hpp"
-#include "kernels/kokkos/product.hpp"
 #include "kernels/kokkos/scratch.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
-#include "kernels/kokkos/visible.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
-/// Rows and keys of a tile of scores.
-inline constexpr int few_rows = vector_registers == 32 ? 6 : 3;
-inline constexpr int few_vectors = 4;
-inline constexpr int few_keys = few_vectors * lanes;
-static_assert(key_block % few_keys == 0);
+/// Rows and keys of a tile: its sums of scores, or its weights while values go by, stay in registers.
+inline constexpr int few_rows = vector_registers == 32 ? 4 : 2;
+inline constexpr int few_keys = 4;
+static_assert(key_block % few_keys == 0 && key_block % lanes == 0);
 
-/// Rows and keys whose weights stay in registers while values go by.
-inline constexpr int weighted_rows = vector_registers == 32 ? 4 : 2;
-inline constexpr int weighted_keys = 4;
-static_assert(key_block % weighted_keys == 0);
+/// Keys that are multiplied for all heads before the next ones: where heads lie side by side, as in a cache of keys
+/// that grows by tokens, memory is then read from one end to the other. The next ones are asked for meanwhile.
+inline constexpr int few_tile = 16;
+static_assert(few_tile % few_keys == 0);
 
 /// Most rows of a block: their weights and sums stay in the caches beside the keys.
 inline constexpr int most_few_rows = 32;
 /// More queries than that are better served as attend_block.hpp does.
-inline constexpr int few_queries = lanes;
+inline constexpr int few_queries = bigger(8, lanes);
 static_assert(few_queries <= most_few_rows);
 
 /// Sums of a block over some keys: what few_end merges. Laid out in memory of the caller.
@@ -51,76 +49,129 @@ struct FewSums {
 };
 
 struct FewScratch {
-  float* queries;  // [tile of rows][head_dim][few_rows]
-  float* keys;     // [head_dim][few_keys], times scale·log2e
+  int query_stride;
+  float* queries;  // [row][query_stride], times scale·log2e, zeros behind head_dim
   float* scores;   // [row][key_block]
   float* output;   // [row][value_dim, rounded up] of one block of keys
   float* widened;  // where 16-bit rows are widened
   std::size_t bytes;
 
-  FewScratch(std::byte* memory, int head_dim, int value_dim) {
+  FewScratch(std::byte* memory, int rows, int head_dim, int value_dim) : query_stride(rounded_up(head_dim, lanes)) {
     Carver carve(memory);
-    queries = carve.floats(rounded_up(most_few_rows, few_rows) * head_dim);
-    keys = carve.floats(few_keys * head_dim);
-    scores = carve.floats(rounded_up(most_few_rows, few_rows) * key_block);
-    output = carve.floats(most_few_rows * rounded_up(value_dim, lanes));
-    widened = carve.floats(bigger(few_keys * head_dim, weighted_keys * value_dim));
+    queries = carve.floats(rows * query_stride);
+    scores = carve.floats(rows * key_block);
+    output = carve.floats(rows * rounded_up(value_dim, lanes));
+    widened = carve.floats(few_keys * bigger(head_dim, value_dim));
     bytes = carve.bytes();
   }
 };
 
-/// Packs the block's queries and begins their sums.
+inline FewScratch scratch_of(const FewBlock& block, std::byte* memory) {
+  return {memory, block.rows(), block.head_dim, block.value_dim};
+}
+
+/// Lays the block's queries out and begins their sums.
 inline void few_begin(const FewBlock& block, std::byte* memory, std::byte* sums_memory) {
-  const FewScratch scratch(memory, block.head_dim, block.value_dim);
+  const FewScratch scratch = scratch_of(block, memory);
   const FewSums sums(sums_memory, block.rows(), block.value_dim);
   for (int i = 0; i < block.rows(); ++i) {
-    float* const tile = scratch.queries + i / few_rows * few_rows * block.head_dim + i % few_rows;
     const HeadRows<const void> head = rows_from({block.q.data, block.q_head}, block.dtype, i / block.queries);
     const HeadRows<const float> q = widened(rows_from({head.data, block.q.stride}, block.dtype, i % block.queries),
                                             block.dtype, 1, block.head_dim, scratch.widened);
-    for (int x = 0; x < block.head_dim; ++x) tile[x * few_rows] = q.data[x];
+    float* const query = scratch.queries + i * scratch.query_stride;
+    for (int x = 0; x < block.head_dim; x += lanes) {
+      store(query + x, load_first(q.data + x, block.head_dim - x) * (block.scale * log2_e));
+    }
     for (int x = 0; x < block.value_dim; x += lanes) store(sums.row(i) + x, 0.f);
     sums.top[i] = minus_infinity;
     sums.sum[i] = 0.f;
   }
 }
 
-/// into[x·few_keys + i] = factor · key i, element x. Asks memory for the next ones meanwhile: hardware
-/// foresees only rows that lie together.
-inline void pack_few_keys(const HeadRows<const float>& k, int dim, float factor, Prefetch& next, float* into) {
-  constexpr int line = 16;
-  for (int first = 0; first < dim; first += line) {
-    for (int i = 0; i < few_keys; i += lanes) {
-      next.some();
-      for (int x = first; x < smaller(dim, first + line); x += 4) {
-        const auto row = [&](int r) { return load_fours<Lanes>(k.data + (i + r) * k.stride + x, 4 * k.stride); };
-        // Row r of the four has elements of keys i + r, i + r + 4, … so that a column has those of i, i + 1, …
-        const Fours<Lanes> columns = transposed(Fours<Lanes>{{row(0), row(1), row(2), row(3)}});
-        float* const to = into + x * few_keys + i;
-        for (int c = 0; c < 4; ++c) store(to + c * few_keys, std::bit_cast<Vector>(columns.row[c]) * factor);
-      }
-    }
+/// Rows of keys or values from `first` on, `count` of them as floats; others ahead of them, below `last`, are asked
+/// for.
+inline HeadRows<const float> few_at(const HeadRows<const void>& rows, DType dtype, int first, int count, int last,
+                                    int dim, float* buffer) {
+  if (const int ahead = first + few_tile; ahead < last) {
+    Prefetch(rows_from(rows, dtype, ahead), dtype, smaller(few_keys, last - ahead), dim).all();
+  }
+  return widened(rows_from(rows, dtype, first), dtype, count, dim, buffer);
+}
+
+/// Calls add(x, load) for the elements of rows of `dim` a vector at a time; load(at) has zeros behind the last.
+template <class Add>
+DISTATTN_INLINE void for_each_vector(int dim, Add add) {
+  int x = 0;
+  for (; x + lanes <= dim; x += lanes) add(x, [](const float* at) { return Vector(at, stdx::element_aligned); });
+  if (x < dim) add(x, [&](const float* at) { return load_first(at, dim - x); });
+}
+
+DISTATTN_INLINE Quad sum_of_quads(Quad quad) { return quad; }
+template <class Wide>
+DISTATTN_INLINE Quad sum_of_quads(Wide wide) {
+  if constexpr (sizeof(Wide) == 2 * sizeof(Quad)) {
+    return __builtin_shufflevector(wide, wide, 0, 1, 2, 3) + __builtin_shufflevector(wide, wide, 4, 5, 6, 7);
+  } else {
+    return sum_of_quads(__builtin_shufflevector(wide, wide, 0, 1, 2, 3, 4, 5, 6, 7) +
+                        __builtin_shufflevector(wide, wide, 8, 9, 10, 11, 12, 13, 14, 15));
   }
 }
 
-/// What a row sees of the keys [first, last).
-DISTATTN_INLINE Range seen_by(const FewBlock& block, const AttendPass& pass, int row, int first, int last) {
-  const int query = row % block.queries;
-  return {bigger(pass.begin[query], first), smaller(pass.end[query], last)};
+/// The sum of each vector's lanes.
+DISTATTN_INLINE Quad sums_of_lanes(const Vector* four) {
+  Fours<Lanes> rows;
+  for (int i = 0; i < 4; ++i) rows.row[i] = std::bit_cast<Lanes>(four[i]);
+  const Fours<Lanes> columns = transposed(rows);
+  return sum_of_quads((columns.row[0] + columns.row[1]) + (columns.row[2] + columns.row[3]));
 }
 
-/// Scores of the packed keys [key, key + few_keys) against `Rows` rows from `row` on; what a row does not see is −∞.
+/// Scores of few_keys keys, of which there are `count`, against `Rows` queries; those behind the last mean nothing.
 template <int Rows>
-DISTATTN_INLINE void score_few(int head_dim, int row, int key, const Range* seen, const FewScratch& scratch,
+DISTATTN_INLINE void score_few(const HeadRows<const float>& k, int count, int dim, const float* queries, int stride,
                                float* scores) {
-  const Bits lane([](auto i) { return static_cast<std::int32_t>(i); });
-  product<Rows, few_vectors, 1, few_rows, few_keys>(
-      head_dim, scratch.queries + row * head_dim, scratch.keys, [](int, int) { return Vector(0.f); },
-      [&](int i, int v, Vector score) {
-        const Range& range = seen[row + i];
-        const Bits hidden = outside(Bits(range.from), Bits(range.to), lane + (key + v * lanes));
-        store(scores + (row + i) * key_block + v * lanes, replace(hidden, score, minus_infinity));
+  const float* key[few_keys];
+  for (int j = 0; j < few_keys; ++j) key[j] = k.data + smaller(j, count - 1) * k.stride;
+  Vector sums[Rows][few_keys];
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 16
+    for (int j = 0; j < few_keys; ++j) sums[i][j] = 0.f;
+  }
+  for_each_vector(dim, [&](int x, auto load_key) {
+#pragma GCC unroll 16
+    for (int j = 0; j < few_keys; ++j) {
+      const Vector some = load_key(key[j] + x);
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i) sums[i][j] = load(queries + i * stride + x) * some + sums[i][j];
+    }
+  });
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) store_quad(scores + i * key_block, sums_of_lanes(sums[i]));
+}
+
+/// Calls each(head, key, end) for tiles of the keys [first, last).
+template <class Each>
+DISTATTN_INLINE void for_each_tile(std::span<const FewHead> heads, int first, int last, Each each) {
+  for (int key = first; key < last; key += few_tile) {
+    for (const FewHead& head : heads) each(head, key, smaller(key + few_tile, last));
+  }
+}
+
+/// Scores of the keys [first, last) into scratch.scores from `at` on; more keys follow until `last_key`.
+inline void score_keys(const FewHead& head, int first, int last, int last_key, int at) {
+  const FewBlock& block = head.block;
+  const FewScratch scratch = scratch_of(block, head.scratch);
+  for (int key = first; key < last; key += few_keys, at += few_keys) {
+    const int count = smaller(few_keys, last - key);
+    const HeadRows<const float> k =
+        few_at(head.pass.k, block.dtype, key, count, last_key, block.head_dim, scratch.widened);
+    for (int row = 0; row < block.rows(); row += few_rows) {
+      by_count<few_rows>(smaller(few_rows, block.rows() - row), [&]<int Rows>() {
+        score_few<Rows>(k, count, block.head_dim, scratch.queries + row * scratch.query_stride, scratch.query_stride,
+                        scratch.scores + row * key_block + at);
       });
+    }
+  }
 }
 
 /// Turns `count` scores of a row, rounded up to whole vectors, into 2^(score − top) and raises top and sum to include
@@ -150,7 +201,7 @@ DISTATTN_INLINE void add_weighted(const HeadRows<const float>& v, int dim, const
   for (int i = 0; i < Rows; ++i) {
     for (int j = 0; j < Keys; ++j) weight[i][j] = weights[i * key_block + j];
   }
-  const auto add = [&](int x, auto value) {
+  for_each_vector(dim, [&](int x, auto value) {
     Vector sums[Rows];
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) sums[i] = load(output + i * stride + x);
@@ -162,36 +213,57 @@ DISTATTN_INLINE void add_weighted(const HeadRows<const float>& v, int dim, const
     }
 #pragma GCC unroll 8
     for (int i = 0; i < Rows; ++i) store(output + i * stride + x, sums[i]);
-  };
-  int x = 0;
-  for (; x + lanes <= dim; x += lanes) add(x, [](const float* at) { return Vector(at, stdx::element_aligned); });
-  if (x < dim) add(x, [&](const float* at) { return load_first(at, dim - x); });
+  });
 }
 
-/// scratch.output = P·V for the keys [first, last). Touches no value for a row that does not see it: it may be NaN.
-inline void add_values(const FewBlock& block, const AttendPass& pass, int first, int last, const Range* seen,
-                       const FewScratch& scratch) {
+/// The weights of `count` keys, of which query i sees those in seen[i], and zeros for their values. What there is in
+/// sums so far then belongs to the new top.
+inline void weigh_keys(const FewHead& head, int count, const Range* seen) {
+  const FewBlock& block = head.block;
+  const FewScratch scratch = scratch_of(block, head.scratch);
+  const FewSums sums(head.sums, block.rows(), block.value_dim);
+  const int end = rounded_up(count, lanes);
+  for (int i = 0; i < block.rows(); ++i) {
+    const Range& range = seen[i % block.queries];
+    float* const scores = scratch.scores + i * key_block;
+    std::fill(scores, scores + (range.empty() ? end : range.from), minus_infinity);
+    if (!range.empty()) std::fill(scores + range.to, scores + end, minus_infinity);
+    const float factor = weigh(scores, count, sums.top[i], sums.sum[i]);
+    for (int x = 0; x < block.value_dim; x += lanes) {
+      store(sums.row(i) + x, load(sums.row(i) + x) * factor);
+      store(scratch.output + i * sums.stride + x, 0.f);
+    }
+  }
+}
+
+/// scratch.output += P·V for the keys [first, last), whose weights lie from `at` on, and of which query i sees those in
+/// seen[i], counted as weights are. Touches no value for a row that does not see it: it may be NaN.
+inline void add_values(const FewHead& head, int first, int last, int last_key, int at, const Range* seen) {
+  const FewBlock& block = head.block;
+  const FewScratch scratch = scratch_of(block, head.scratch);
   const int stride = rounded_up(block.value_dim, lanes), rows = block.rows();
-  for (int i = 0; i < rows * stride; i += lanes) store(scratch.output + i, 0.f);
-  for (int key = first; key < last; key += weighted_keys) {
-    const int count = smaller(weighted_keys, last - key);
+  const auto sees = [&](int row, int from, int to) {
+    const Range& range = seen[row % block.queries];
+    return range.from <= from && to <= range.to;
+  };
+  for (int key = first; key < last; key += few_keys, at += few_keys) {
+    const int count = smaller(few_keys, last - key);
     const HeadRows<const float> v =
-        widened(rows_from(pass.v, block.dtype, key), block.dtype, count, block.value_dim, scratch.widened);
-    for (int row = 0; row < rows; row += weighted_rows) {
-      const int some_rows = smaller(weighted_rows, rows - row);
-      const float* weights = scratch.scores + row * key_block + key - first;
+        few_at(head.pass.v, block.dtype, key, count, last_key, block.value_dim, scratch.widened);
+    for (int row = 0; row < rows; row += few_rows) {
+      const int some_rows = smaller(few_rows, rows - row);
+      const float* weights = scratch.scores + row * key_block + at;
       float* output = scratch.output + row * stride;
-      bool all = count == weighted_keys;
-      for (int i = row; i < row + some_rows; ++i) all = all && seen[i].from <= key && key + count <= seen[i].to;
+      bool all = count == few_keys;
+      for (int i = row; i < row + some_rows; ++i) all = all && sees(i, at, at + count);
       if (all) {
-        by_count<weighted_rows>(some_rows, [&]<int Rows>() {
-          add_weighted<Rows, weighted_keys>(v, block.value_dim, weights, output, stride);
-        });
+        by_count<few_rows>(
+            some_rows, [&]<int Rows>() { add_weighted<Rows, few_keys>(v, block.value_dim, weights, output, stride); });
         continue;
       }
       for (int i = 0; i < some_rows; ++i) {
         for (int j = 0; j < count; ++j) {
-          if (key + j < seen[row + i].from || key + j >= seen[row + i].to) continue;
+          if (!sees(row + i, at + j, at + j + 1)) continue;
           add_weighted<1, 1>({v.data + j * v.stride, v.stride}, block.value_dim, weights + i * key_block + j,
                              output + i * stride, stride);
         }
@@ -200,52 +272,34 @@ inline void add_values(const FewBlock& block, const AttendPass& pass, int first,
   }
 }
 
-/// Adds the keys [first, last) of one block of keys to the sums; more follow until `last_key`.
-inline void attend_few_keys(const FewBlock& block, const AttendPass& pass, int first, int last, int last_key,
-                            const FewScratch& scratch, const FewSums& sums) {
-  Range seen[most_few_rows + few_rows];
-  for (int i = 0; i < block.rows(); ++i) seen[i] = seen_by(block, pass, i, first, last);
-  for (int key = first; key < last; key += few_keys) {
-    const int count = smaller(few_keys, last - key);
-    const HeadRows<const float> k =
-        widened(rows_from(pass.k, block.dtype, key), block.dtype, count, block.head_dim, scratch.widened);
-    const int end = key + count, next_count = smaller(few_keys, last_key - end);
-    Prefetch next(rows_from(pass.k, block.dtype, end), block.dtype, next_count, block.head_dim);
-    if (count == few_keys) {
-      pack_few_keys(k, block.head_dim, block.scale * log2_e, next, scratch.keys);
-    } else {
-      pack_transposed<few_keys>(k, count, block.head_dim, block.scale * log2_e, scratch.keys);
-    }
-    for (int row = 0; row < block.rows(); row += few_rows) {
-      by_count<few_rows>(smaller(few_rows, block.rows() - row), [&]<int Rows>() {
-        score_few<Rows>(block.head_dim, row, key, seen, scratch, scratch.scores + key - first);
-      });
-    }
-  }
-  float rescale[most_few_rows];
-  for (int i = 0; i < block.rows(); ++i) {
-    rescale[i] = weigh(scratch.scores + i * key_block, last - first, sums.top[i], sums.sum[i]);
-  }
-  add_values(block, pass, first, last, seen, scratch);
-  for (int i = 0; i < block.rows(); ++i) {
-    if (seen[i].empty()) continue;
-    const float* added = scratch.output + i * sums.stride;
-    for (int x = 0; x < block.value_dim; x += lanes) {
-      store(sums.row(i) + x, load(sums.row(i) + x) * rescale[i] + load(added + x));
-    }
+/// sums += scratch.output.
+inline void add_output(const FewHead& head) {
+  const FewSums sums(head.sums, head.block.rows(), head.block.value_dim);
+  const float* const output = scratch_of(head.block, head.scratch).output;
+  for (int i = 0; i < head.block.rows() * sums.stride; i += lanes) {
+    store(sums.output + i, load(sums.output + i) + load(output + i));
   }
 }
 
-/// Adds what the block sees of the keys [first, last) to its sums.
-inline void few_pass(const FewBlock& block, const AttendPass& pass, int first, int last, std::byte* memory,
-                     std::byte* sums_memory, const StopFlag& stop) {
-  const FewScratch scratch(memory, block.head_dim, block.value_dim);
-  const FewSums sums(sums_memory, block.rows(), block.value_dim);
-  for (int key = first; key < last;) {
+/// Adds what all heads see of the keys [first, last) to their sums.
+inline void few_pass(std::span<const FewHead> heads, int first, int last, const StopFlag& stop) {
+  const AttendPass& pass = heads.front().pass;
+  const int queries = heads.front().block.queries;
+  Range seen[few_queries];
+  for (int begin = first, end; begin < last; begin = end) {
     if (stop.load(std::memory_order_relaxed)) return;
-    const int end = smaller(last, (key / key_block + 1) * key_block);
-    attend_few_keys(block, pass, key, end, last, scratch, sums);
-    key = end;
+    end = smaller(last, (begin / key_block + 1) * key_block);
+    for (int i = 0; i < queries; ++i) {
+      seen[i] = {bigger(pass.begin[i], begin) - begin, smaller(pass.end[i], end) - begin};
+    }
+    for_each_tile(heads, begin, end, [&](const FewHead& head, int key, int tile_end) {
+      score_keys(head, key, tile_end, last, key - begin);
+    });
+    for (const FewHead& head : heads) weigh_keys(head, end - begin, seen);
+    for_each_tile(heads, begin, end, [&](const FewHead& head, int key, int tile_end) {
+      add_values(head, key, tile_end, last, key - begin, seen);
+    });
+    for (const FewHead& head : heads) add_output(head);
   }
 }
 

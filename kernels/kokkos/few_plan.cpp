@@ -1,6 +1,7 @@
 #include "kernels/kokkos/few_plan.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "kernels/kokkos/head_groups.hpp"
 #include "kernels/kokkos/head_rows.hpp"
@@ -13,9 +14,16 @@ namespace {
 /// Keys that are worth a piece of their own: reading them takes many times as long as merging what they sum up to.
 constexpr std::int64_t piece_keys = 1024;
 
+/// Blocks of an item, and their rows, whose queries, scores and sums stay in the second-level cache.
+constexpr std::size_t most_blocks = 32;
+constexpr int most_rows = 128;
+
+/// Items for each thread: enough that they end at about the same time.
+constexpr std::int64_t items_of_thread = 4;
+
 }  // namespace
 
-void FewPlan::make(std::span<const AttendArgs> operations, const VectorKernels& kernels) {
+void FewPlan::make(std::span<const AttendArgs> operations, const VectorKernels& kernels, int threads) {
   kernels_ = &kernels;
   queries_.clear();
   ranges_.clear();
@@ -26,30 +34,54 @@ void FewPlan::make(std::span<const AttendArgs> operations, const VectorKernels& 
   items_.clear();
   sums_bytes_ = scratch_bytes_ = 0;
   for (const AttendArgs& args : operations) {
-    if (args.queries.count > 0 && args.queries.count <= kernels.few_queries) add(args);
+    if (args.queries.count > 0 && args.queries.count <= kernels.few_queries) add(args, threads);
   }
   sums_.resize(sums_bytes_ / sizeof(Line));
 }
 
-void FewPlan::add(const AttendArgs& args) {
+void FewPlan::add(const AttendArgs& args, int threads) {
   const TileShape& shape = args.shape;
-  scratch_bytes_ = std::max(scratch_bytes_, kernels_->few_scratch(shape.head_dim, shape.value_dim));
-  const std::size_t first_piece = pieces_.size(), first_block = blocks_.size();
+  const std::size_t first_piece = pieces_.size();
   find_stretches(args);
   cut_stretches();
+  const std::size_t pieces = pieces_.size() - first_piece;
   for (std::int64_t b = 0; b < shape.batch; ++b) {
     const int queries = static_cast<int>(args.queries.count);
+    const std::size_t first_block = blocks_.size();
     for_each_group(shape.heads, kernels_->few_rows / queries, [&](int head, int heads) {
       const std::size_t bytes = kernels_->few_sums(heads * queries, shape.value_dim);
-      if (pieces_.size() - first_piece > 1) split_.push_back(blocks_.size());
+      if (pieces > 1) split_.push_back(blocks_.size());
       blocks_.push_back({&args, b, head, heads, first_piece, pieces_.size(), sums_bytes_, bytes});
-      sums_bytes_ += (pieces_.size() - first_piece) * bytes;
+      sums_bytes_ += pieces * bytes;
     });
+    add_items(first_block, first_piece, shape.batch, threads);
   }
-  // Blocks that read the same rows of keys follow each other.
+}
+
+/// Of one sequence, of which there are `batch`.
+void FewPlan::add_items(std::size_t first_block, std::size_t first_piece, std::int64_t batch, int threads) {
+  const std::size_t pieces = pieces_.size() - first_piece;
+  const std::size_t all = (blocks_.size() - first_block) * pieces * static_cast<std::size_t>(batch);
+  const auto wanted = static_cast<std::size_t>(items_of_thread * threads);
+  const std::size_t together = std::clamp<std::size_t>(all / wanted, 1, most_blocks);
   for (std::size_t piece = first_piece; piece < pieces_.size(); ++piece) {
-    for (std::size_t block = first_block; block < blocks_.size(); ++block) items_.push_back({block, piece});
+    for (std::size_t first = first_block, last = first; first < blocks_.size(); first = last) {
+      std::size_t scratch = 0;
+      for (std::int64_t rows = 0; last < blocks_.size() && last - first < together; ++last) {
+        rows += blocks_[last].heads * blocks_[last].args->queries.count;
+        if (last > first && rows > most_rows) break;
+        scratch += block_scratch(blocks_[last]);
+      }
+      items_.push_back({first, last, piece});
+      scratch_bytes_ = std::max(scratch_bytes_, scratch);
+    }
   }
+}
+
+std::size_t FewPlan::block_scratch(const Block& block) const {
+  const TileShape& shape = block.args->shape;
+  return kernels_->few_scratch(block.heads * static_cast<int>(block.args->queries.count), shape.head_dim,
+                               shape.value_dim);
 }
 
 void FewPlan::find_stretches(const AttendArgs& args) {
@@ -120,25 +152,35 @@ std::byte* FewPlan::sums_of(const Block& block, std::size_t piece) {
   return reinterpret_cast<std::byte*>(sums_.data()) + block.sums + (piece - block.pieces) * block.piece_bytes;
 }
 
-void FewPlan::sum(std::int64_t item, std::byte* scratch, const StopFlag& stop) {
-  const auto [number, piece] = items_[static_cast<std::size_t>(item)];
-  const Block& block = blocks_[number];
-  const TileShape& shape = block.args->shape;
-  const FewBlock rows = rows_of(block);
-  const int kv = shape.heads.kv_of(block.head);
-  std::byte* const sums = sums_of(block, piece);
-  kernels_->few_begin(rows, scratch, sums);
-  for (std::size_t i = pieces_[piece].stretches; i < pieces_[piece].stretches_end; ++i) {
-    const Stretch& stretch = stretches_[i];
-    const std::int32_t* const begin = ranges_.data() + stretch.ranges;
-    const AttendPass pass{.k = rows_of_head(stretch.side->k, shape.dtype, block.batch, kv, 0),
-                          .v = rows_of_head(stretch.side->v, shape.dtype, block.batch, kv, 0),
-                          .begin = begin,
-                          .end = begin + rows.queries};
-    kernels_->few_pass(rows, pass, static_cast<int>(stretch.first), static_cast<int>(stretch.last), scratch, sums,
-                       stop);
+void FewPlan::sum(std::int64_t number, std::byte* scratch, const StopFlag& stop) {
+  const Item& item = items_[static_cast<std::size_t>(number)];
+  const std::span blocks(blocks_.data() + item.block, item.blocks_end - item.block);
+  std::array<FewHead, most_blocks> memory;
+  const std::span heads(memory.data(), blocks.size());
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    heads[i] = {rows_of(blocks[i]), {}, scratch, sums_of(blocks[i], item.piece)};
+    kernels_->few_begin(heads[i].block, heads[i].scratch, heads[i].sums);
+    scratch += block_scratch(blocks[i]);
   }
-  if (block.pieces_end - block.pieces == 1) end(block);
+  const Piece& piece = pieces_[item.piece];
+  for (std::size_t i = piece.stretches; i < piece.stretches_end; ++i) {
+    const Stretch& stretch = stretches_[i];
+    for (std::size_t j = 0; j < blocks.size(); ++j) heads[j].pass = pass_of(blocks[j], stretch);
+    kernels_->few_pass(heads, static_cast<int>(stretch.first), static_cast<int>(stretch.last), stop);
+  }
+  for (const Block& block : blocks) {
+    if (block.pieces_end - block.pieces == 1) end(block);
+  }
+}
+
+AttendPass FewPlan::pass_of(const Block& block, const Stretch& stretch) const {
+  const TileShape& shape = block.args->shape;
+  const int kv = shape.heads.kv_of(block.head);
+  const std::int32_t* const begin = ranges_.data() + stretch.ranges;
+  return {.k = rows_of_head(stretch.side->k, shape.dtype, block.batch, kv, 0),
+          .v = rows_of_head(stretch.side->v, shape.dtype, block.batch, kv, 0),
+          .begin = begin,
+          .end = begin + block.args->queries.count};
 }
 
 void FewPlan::end(std::int64_t number) { end(blocks_[split_[static_cast<std::size_t>(number)]]); }

@@ -1,6 +1,6 @@
 #pragma once
-/// Operations of few queries, cut into what threads do side by side: the query heads of one key head together, and
-/// their keys in pieces, so that every thread has some where there are fewer key heads than threads.
+/// Operations of few queries, cut into what threads do side by side: the query heads of one key head together, their
+/// keys in pieces, and of a piece as many key heads as leave every thread some.
 
 #include <cstddef>
 #include <cstdint>
@@ -13,18 +13,18 @@
 namespace distattn::kernels::kokkos {
 
 /// Kept from call to call, so that a call like the last one allocates nothing. Pieces depend on what the queries see
-/// and not on the number of threads, which therefore changes no bit of a result.
+/// and not on the number of threads, which therefore changes no bit of a result; which heads go together changes none.
 class FewPlan {
  public:
   /// Plans those of `operations` that have few queries. What they point to must stay until the last call of end().
-  void make(std::span<const AttendArgs> operations, const VectorKernels& kernels);
+  void make(std::span<const AttendArgs> operations, const VectorKernels& kernels, int threads);
 
   std::int64_t items() const { return static_cast<std::int64_t>(items_.size()); }
   std::int64_t ends() const { return static_cast<std::int64_t>(split_.size()); }
   /// Bytes that each thread needs.
   std::size_t scratch_bytes() const { return scratch_bytes_; }
 
-  /// The sums of an item, which is one block of rows and one piece of its keys, and (o, lse) where that is the only
+  /// The sums of an item, which is some blocks of rows and one piece of their keys, and (o, lse) where that is the only
   /// one.
   void sum(std::int64_t item, std::byte* scratch, const StopFlag& stop);
   /// (o, lse) of a block in several pieces, after all sums.
@@ -49,18 +49,22 @@ class FewPlan {
     std::size_t pieces, pieces_end;
     std::size_t sums, piece_bytes;  ///< where in sums_ those of the first piece begin, and how much a piece's take
   };
+  /// Blocks [block, blocks_end), whose rows of keys lie side by side, and a piece of these.
   struct Item {
-    std::size_t block, piece;
+    std::size_t block, blocks_end, piece;
   };
   struct alignas(64) Line {
     std::byte bytes[64];
   };
 
-  void add(const AttendArgs& args);
+  void add(const AttendArgs& args, int threads);
+  void add_items(std::size_t first_block, std::size_t first_piece, std::int64_t batch, int threads);
+  std::size_t block_scratch(const Block& block) const;
   void end(const Block& block);
   void find_stretches(const AttendArgs& args);
   void cut_stretches();
   FewBlock rows_of(const Block& block) const;
+  AttendPass pass_of(const Block& block, const Stretch& stretch) const;
   std::byte* sums_of(const Block& block, std::size_t piece);
 
   const VectorKernels* kernels_ = nullptr;

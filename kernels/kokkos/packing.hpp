@@ -61,24 +61,6 @@ DISTATTN_INLINE void store_quad(float* into, Quad quad) { std::memcpy(into, &qua
 /// A vector's lanes, by fours.
 using Lanes = float __attribute__((vector_size(lanes * sizeof(float))));
 
-/// Four elements each of as many rows as a quad or a vector has room for, `step` floats apart.
-template <class Wide>
-DISTATTN_INLINE Wide load_fours(const float* from, std::ptrdiff_t step) {
-  if constexpr (sizeof(Wide) == sizeof(Quad)) {
-    return load_quad(from);
-  } else {
-    const auto two = [&](int i) {
-      return __builtin_shufflevector(load_quad(from + i * step), load_quad(from + (i + 1) * step), 0, 1, 2, 3, 4, 5, 6,
-                                     7);
-    };
-    if constexpr (sizeof(Wide) == 2 * sizeof(Quad)) {
-      return two(0);
-    } else {
-      return __builtin_shufflevector(two(0), two(2), 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    }
-  }
-}
-
 /// Of every four lanes of `a` and the same of `b`, four by their places among the eight.
 template <int... Places, class Wide, int... Lane>
 DISTATTN_INLINE Wide picked(Wide a, Wide b, std::integer_sequence<int, Lane...> all) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kernels/arguments.hpp"
 
@@ -63,6 +64,14 @@ struct FewBlock {
   int rows() const { return queries * heads; }
 };
 
+/// A block and the keys of its key head, with the block's own scratch and sums.
+struct FewHead {
+  FewBlock block;
+  AttendPass pass;
+  std::byte* scratch = nullptr;
+  std::byte* sums = nullptr;
+};
+
 /// A chunk of up to backward_chunk keys of one head, and where sums of its gradients are added, or written when not
 /// carry.
 struct BackwardChunk {
@@ -103,14 +112,13 @@ struct VectorKernels {
 
   /// Operations of so many queries at most are done in blocks of few_rows rows at most: for each block and piece of its
   /// keys few_begin and any number of passes with the same scratch and sums, then few_end of all its sums, which lie
-  /// one after the other. A pass is over keys [first, last), of which query i sees begin[i] ≤ index < end[i]. Pieces
-  /// had better end at multiples of few_keys.
+  /// one after the other. A pass is over keys [first, last) of several blocks of one sequence, whose query i sees
+  /// begin[i] ≤ index < end[i] of them in every block. Pieces had better end at multiples of few_keys.
   int few_queries, few_rows, few_keys;
-  std::size_t (*few_scratch)(int head_dim, int value_dim);
+  std::size_t (*few_scratch)(int rows, int head_dim, int value_dim);
   std::size_t (*few_sums)(int rows, int value_dim);
   void (*few_begin)(const FewBlock& block, std::byte* scratch, std::byte* sums);
-  void (*few_pass)(const FewBlock& block, const AttendPass& pass, int first, int last, std::byte* scratch,
-                   std::byte* sums, const StopFlag& stop);
+  void (*few_pass)(std::span<const FewHead> heads, int first, int last, const StopFlag& stop);
   void (*few_end)(const FewBlock& block, std::byte* sums, int pieces);
 
   /// Most rows of a block, keys that a block meets at once, most keys of a chunk (a multiple of these), and bytes of

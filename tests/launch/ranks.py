@@ -44,8 +44,9 @@ def start_ranks(ranks, *arguments, program=BINARY, prefix=lambda rank: (), own=l
     return processes
 
 
-def finish(processes, seconds=60):
-    """(exit code, stdout, stderr) of each; whoever hangs is killed and has the exit code None."""
+def finish(processes, seconds=180):
+    """(exit code, stdout, stderr) of each; whoever hangs is killed and has the exit code None. Some need most of that
+    under a sanitizer while other tests run."""
     deadline = time.monotonic() + seconds
     ends = []
     for process in processes:

@@ -121,6 +121,8 @@ void add_few(std::vector<TileCase>& cases) {
   cases.push_back(single("few queries of very many heads", shape(45, 1, 8, 8), {2000, 3, 1}, {0, 2100, 1}, {causal}));
   cases.push_back(
       single("few queries, more keys than pieces", shape(1, 1, 8, 8), {0, 1, 1}, {0, 70001, 1}, {everything}));
+  cases.push_back(single("few queries of several key heads by turns", shape(24, 12, 20, 36), {2997, 3, 1}, {0, 3003, 1},
+                         {{.lo = 0, .hi = 2500}}));
   cases.push_back(single("few queries, window and sinks", shape(4, 1, 16, 16), few, keys,
                          {{.k0 = 0, .k1 = 5, .lo = 0}, {.k0 = 5, .lo = 0, .hi = 3000}}));
   cases.push_back(single("few queries that see nothing in common", shape(2, 1, 16, 16), {0, 3, 3000}, keys,
