@@ -50,7 +50,7 @@ std::vector<Descriptor> AttendGraph::engines(const Target& target) const {
 
 AttendPlan::AttendPlan(const Library& library, const AttendShape& shape, const Target& target)
     : library_(library), pass_(shape.pass) {
-  if (shape.left) left_ = static_cast<std::int32_t>(*shape.left);
+  if (shape.left) left_ = static_cast<float>(*shape.left);
   if (shape.right) right_ = static_cast<std::int32_t>(*shape.right);
   const AttendGraph graph(library, shape, target);
   for (const Descriptor& engine : graph.engines(target)) {

@@ -73,7 +73,8 @@ class AttendPlan {
   const Pass pass_;
   std::optional<Descriptor> plan_;
   std::size_t workspace_bytes_ = 0;
-  std::optional<std::int32_t> left_, right_;  // the values that the graph takes by name
+  std::optional<float> left_;  // the values that the graph takes by name
+  std::optional<std::int32_t> right_;
 };
 
 }  // namespace distattn::backends::cudnn

@@ -151,12 +151,13 @@ Descriptor GraphBuilder::masked(Descriptor scores) {
 Descriptor GraphBuilder::visible_before_right(const Descriptor& scores) {
   Descriptor row = index_along(2, scores);
   const Descriptor column = index_along(3, scores);
-  if (*shape_.right != 0) row = shifted(row, Uid::right);
+  if (*shape_.right != 0) row = shifted(row, Uid::right, DataType::int32);
   return where(PointwiseMode::cmp_ge, row, column, scores);
 }
+/// The distance is a float as in NVIDIA's own front end: cuDNN writes other code for an integer.
 Descriptor GraphBuilder::visible_behind_left(const Descriptor& scores) {
   const Descriptor row = index_along(2, scores), column = index_along(3, scores);
-  return where(PointwiseMode::cmp_gt, shifted(column, Uid::left), row, scores);
+  return where(PointwiseMode::cmp_gt, shifted(column, Uid::left, DataType::fp32), row, scores);
 }
 /// The row or column of each score.
 Descriptor GraphBuilder::index_along(std::int64_t axis, const Descriptor& scores) {
@@ -164,10 +165,10 @@ Descriptor GraphBuilder::index_along(std::int64_t axis, const Descriptor& scores
   pointwise({.mode = PointwiseMode::gen_index, .axis = axis}, scores, nullptr, y);
   return y;
 }
-Descriptor GraphBuilder::shifted(const Descriptor& indices, Uid by) {
-  const Descriptor y = intermediate(DataType::int32, score_dims_);
-  const Descriptor distance = value(by, DataType::int32);
-  pointwise({.mode = PointwiseMode::add, .computed_in = DataType::int32}, indices, &distance, y);
+Descriptor GraphBuilder::shifted(const Descriptor& indices, Uid by, DataType type) {
+  const Descriptor y = intermediate(type, score_dims_);
+  const Descriptor distance = value(by, type);
+  pointwise({.mode = PointwiseMode::add, .computed_in = type}, indices, &distance, y);
   return y;
 }
 /// `scores` where a compares with b, and hidden elsewhere.

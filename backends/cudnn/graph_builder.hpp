@@ -75,7 +75,7 @@ class GraphBuilder {
   Descriptor visible_before_right(const Descriptor& scores);
   Descriptor visible_behind_left(const Descriptor& scores);
   Descriptor index_along(std::int64_t axis, const Descriptor& scores);
-  Descriptor shifted(const Descriptor& indices, Uid by);
+  Descriptor shifted(const Descriptor& indices, Uid by, DataType type);
   Descriptor where(PointwiseMode comparison, const Descriptor& a, const Descriptor& b, const Descriptor& scores);
   Descriptor softmax(const Descriptor& scores);
   Descriptor delta(const Descriptor& d_o);

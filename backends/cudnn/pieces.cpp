@@ -127,4 +127,22 @@ std::string why_no_tile(const kernels::TileShape& shape) {
   return "";
 }
 
+std::string why_no_gradients(int head_dim, int value_dim, int architecture, std::size_t version) {
+  constexpr int hopper = 9, blackwell = 10, common = 128;
+  constexpr std::size_t two_dims = 91100, between_mended = 91300;
+  const int generation = architecture / 10;
+  const auto why = [&](const char* what) {
+    return fmt::format("cuDNN computes no gradients of heads of {}/{} on a GPU of compute capability {}.{} ({})",
+                       head_dim, value_dim, generation, architecture % 10, what);
+  };
+  if (generation == hopper) {
+    const bool between = head_dim > common && head_dim < 192 && value_dim > 64 && value_dim < common;
+    if (between && version >= two_dims && version < between_mended) return why("9.11 and 9.12 take 192 or 128 there");
+    return "";
+  }
+  if (head_dim <= common && value_dim <= common) return "";
+  if (generation == blackwell && version >= two_dims && head_dim == 192 && value_dim == common) return "";
+  return why("it takes up to 128 there, and from 9.11 on 192/128 on Blackwell");
+}
+
 }  // namespace distattn::backends::cudnn

@@ -30,4 +30,8 @@ std::string why_no_piece(const Piece& piece, Pass pass, std::size_t version);
 /// Why cuDNN computes no tile of this shape; empty if it does.
 std::string why_no_tile(const kernels::TileShape& shape);
 
+/// Why cuDNN of that version computes no gradients of heads of these dimensions on a GPU of that compute capability (as
+/// 90); empty if it does. The same is refused by NVIDIA's own front end.
+std::string why_no_gradients(int head_dim, int value_dim, int architecture, std::size_t version);
+
 }  // namespace distattn::backends::cudnn

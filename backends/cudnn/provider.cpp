@@ -15,14 +15,15 @@ constexpr Pass pass_of(const kernels::AttendBackwardArgs&) { return Pass::backwa
 
 class CudnnProvider final : public cuda::AttendProvider {
  public:
-  CudnnProvider(const Library& library, cuda::Driver& driver) : gpu_(library, driver) {}
+  CudnnProvider(const Library& library, cuda::Driver& driver)
+      : architecture_(driver.capability().architecture), gpu_(library, driver) {}
 
-  std::string why_not(const Problem& problem, Pass) const override {
+  std::string why_not(const Problem& problem, Pass pass) const override {
     kernels::TileShape shape;
     shape.dtype = problem.dtype;
     shape.head_dim = problem.head_dim;
     shape.value_dim = problem.value_dim;
-    return why_no_tile(shape);
+    return why_not(shape, pass);
   }
 
   std::unique_ptr<cuda::PreparedAttend> prepare(const kernels::AttendArgs& args) override {
@@ -67,12 +68,18 @@ class CudnnProvider final : public cuda::AttendProvider {
     const void* v;
   };
 
+  std::string why_not(const kernels::TileShape& shape, Pass pass) const {
+    const std::string why = why_no_tile(shape);
+    if (!why.empty() || pass == Pass::forward) return why;
+    return why_no_gradients(shape.head_dim, shape.value_dim, architecture_, gpu_.library().get_version());
+  }
+
   static bool has_all(const IndexRange& range, const Run& run) { return range.begin == 0 && range.end == run.count; }
 
   /// Calls visit(side, piece), having refused what cuDNN cannot express.
   template <class Args, class Visit>
   void for_each_piece(const Args& args, Visit visit) {
-    if (const std::string why = why_no_tile(args.shape); !why.empty()) refuse(why + " take provider own");
+    if (const std::string why = why_not(args.shape, pass_of(args)); !why.empty()) refuse(why + " take provider own");
     for (const kernels::KeySide& side : args.keys) {
       for (const Piece& piece : pieces_of(args.queries, side.keys, side.bands)) {
         const std::string why = why_no_piece(piece, pass_of(args), gpu_.library().get_version());
@@ -116,6 +123,7 @@ class CudnnProvider final : public cuda::AttendProvider {
     return plan;
   }
 
+  const int architecture_;
   Gpu gpu_;
   std::map<AttendShape, std::shared_ptr<const AttendPlan>> plans_;
 };

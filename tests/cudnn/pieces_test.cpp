@@ -148,3 +148,18 @@ TEST_CASE("shapes that cuDNN does not take are named") {
   CHECK_THAT(why(DType::bf16, 64, {.q_count = 4, .kv_count = 3, .q0 = 3, .kv0 = 1, .per_kv = 2}),
              contains_text("head groups"));
 }
+
+TEST_CASE("gradients of heads that cuDNN has no engine for are refused by generation and version") {
+  using backends::cudnn::why_no_gradients;
+  for (const int architecture : {80, 90, 100, 120}) {
+    CAPTURE(architecture);
+    CHECK(why_no_gradients(128, 128, architecture, 91900).empty());
+    CHECK(why_no_gradients(256, 256, architecture, 91900).empty() == (architecture == 90));
+    CHECK(why_no_gradients(192, 128, architecture, 91900).empty() == (architecture == 90 || architecture == 100));
+  }
+  CHECK_THAT(why_no_gradients(192, 192, 86, 91900), contains_text("192/192 on a GPU of compute capability 8.6"));
+  CHECK_THAT(why_no_gradients(160, 96, 90, 91200), contains_text("160/96"));
+  CHECK(why_no_gradients(160, 96, 90, 91300).empty());
+  CHECK(why_no_gradients(160, 128, 90, 91200).empty());
+  CHECK_FALSE(why_no_gradients(192, 128, 100, 91002).empty());
+}
