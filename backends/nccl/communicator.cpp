@@ -1,10 +1,34 @@
 #include "backends/nccl/communicator.hpp"
 
+#include <array>
+#include <chrono>
+#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "distattn/error.hpp"
 
 namespace distattn::backends::nccl {
+namespace {
+
+constexpr auto ending_time = std::chrono::seconds(5);
+
+/// Runs `call` on a thread of its own, which nobody has to wait for.
+std::future<void> beside(const std::function<void()>& call) {
+  std::promise<void> ended;
+  std::future<void> end = ended.get_future();
+  try {
+    std::thread([call, promise = std::move(ended)]() mutable {
+      call();
+      promise.set_value();
+    }).detach();
+  } catch (const std::system_error&) {
+    call();  // no thread is to be had
+  }
+  return end;
+}
+
+}  // namespace
 
 Communicator::Communicator(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
                            const cuda::Watch& watch)
@@ -16,18 +40,12 @@ Communicator::Communicator(const Library& library, cuda::Driver& driver, const n
     library_.check(library_.comm_init(&comm_, size, id, rank, &config), "join the ranks");
     settle("join the ranks", watch);
   } catch (...) {
-    abort();
+    await_ends(std::array{end()});
     throw;
   }
 }
 
-Communicator::~Communicator() {
-  if (finalized_ && comm_ != nullptr) {
-    library_.comm_destroy(comm_);
-  } else {
-    abort();
-  }
-}
+Communicator::~Communicator() { await_ends(std::array{end()}); }
 
 /// Returns when the last call has taken effect.
 void Communicator::settle(const char* what, const cuda::Watch& watch) {
@@ -77,6 +95,7 @@ bool Communicator::finalize(const cuda::Watch& watch) noexcept {
       library_.check(library_.comm_finalize(comm_), "end the exchange");
     }
     settle("end the exchange", watch);
+    const std::scoped_lock lock(mutex_);
     finalized_ = true;
     return true;
   } catch (const Error&) {
@@ -84,10 +103,19 @@ bool Communicator::finalize(const cuda::Watch& watch) noexcept {
   }
 }
 
-void Communicator::abort() noexcept {
+std::shared_future<void> Communicator::end() noexcept {
   const std::scoped_lock lock(mutex_);
-  if (comm_ != nullptr) library_.comm_abort(comm_);
-  comm_ = nullptr;
+  if (const ncclComm_t comm = std::exchange(comm_, nullptr); comm != nullptr) {
+    end_ = beside([comm, call = finalized_ ? library_.comm_destroy : library_.comm_abort] { call(comm); });
+  }
+  return end_;
+}
+
+void await_ends(std::span<const std::shared_future<void>> ends) noexcept {
+  const auto until = std::chrono::steady_clock::now() + ending_time;
+  for (const std::shared_future<void>& end : ends) {
+    if (end.valid()) end.wait_until(until);
+  }
 }
 
 }  // namespace distattn::backends::nccl

@@ -2,7 +2,9 @@
 /// One communicator of NCCL.
 
 #include <functional>
+#include <future>
 #include <mutex>
+#include <span>
 
 #include "backends/cuda/event.hpp"
 #include "backends/nccl/library.hpp"
@@ -10,7 +12,7 @@
 namespace distattn::backends::nccl {
 
 /// Never blocks inside NCCL: what takes long is asked for again and again, so that an ending is seen at once.
-/// issue() is called by one thread at a time; fault() and abort() by any.
+/// issue() is called by one thread at a time; fault() and end() by any.
 class Communicator {
  public:
   /// Adds NCCL's calls to a group and returns the first that failed.
@@ -20,7 +22,7 @@ class Communicator {
   /// what `watch` says.
   Communicator(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
                const cuda::Watch& watch);
-  /// Waits for nobody: work that is under way is ended, unless finalize() came first.
+  /// As end() and await_ends().
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -30,20 +32,26 @@ class Communicator {
   /// What NCCL has found out since: empty as long as all is well.
   std::string fault();
   /// Returns when all messages have arrived, here and at other ranks; false: `watch` threw before that. Last call but
-  /// abort().
+  /// end().
   bool finalize(const cuda::Watch& watch) noexcept;
-  /// Kernels that wait for other ranks end. Returns when the whole GPU has no work: where several communicators have
-  /// kernels there, all are to be aborted at once.
-  void abort() noexcept;
+  /// Begins to end it, and work that is under way unless finalize() came first. What it returns is ready when nothing
+  /// of it is left, and invalid if there never was anything. NCCL waits for the whole GPU, where other communicators
+  /// may have kernels: all are to be ended before one is waited for.
+  std::shared_future<void> end() noexcept;
 
  private:
   void settle(const char* what, const cuda::Watch& watch);
 
   const Library& library_;
   cuda::Driver& driver_;
-  bool finalized_ = false;
   std::mutex mutex_;  // guards what follows
   ncclComm_t comm_ = nullptr;
+  bool finalized_ = false;
+  std::shared_future<void> end_;
 };
+
+/// Waits for what end() returned, but not for ever: NCCL also waits there for other ranks of the same machine, one of
+/// which may hang. What has not ended then is left to itself.
+void await_ends(std::span<const std::shared_future<void>> ends) noexcept;
 
 }  // namespace distattn::backends::nccl

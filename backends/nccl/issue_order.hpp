@@ -11,8 +11,9 @@ namespace distattn::backends::nccl {
 enum class Lanes : std::uint8_t { both, near };
 
 /// Two lanes are two communicators on one GPU. Where their kernels do not fit side by side, ranks that started them in
-/// different orders would wait for each other for ever. All ranks therefore start them as the program lists them: by
-/// step, near before far. Programs of different tables have no order between them. Not thread-safe.
+/// different orders would wait for each other for ever. All ranks therefore hand them over as the program lists them:
+/// by step, near before far. That they also start so on the GPU is Library::keeps_order, or the transport's part.
+/// Programs of different tables have no order between them. Not thread-safe.
 class IssueOrder {
  public:
   explicit IssueOrder(Lanes lanes) : lanes_(lanes) {}

@@ -94,7 +94,10 @@ void LaneCommunicators::share_id(const Row& row, const cuda::Watch& watch) {
     return status;
   };
   whole_.issue(calls, watch);
-  if (!draws) stream_->copy(&id_, id_on_gpu_.get(), sizeof id_);
+  cuda::wait_on_host(*stream_->mark(), watch);
+  if (draws) return;
+  // Not sooner: copying to memory that is not pinned would wait, unwatched, for a member that may never come.
+  stream_->copy(&id_, id_on_gpu_.get(), sizeof id_);
   cuda::wait_on_host(*stream_->mark(), watch);
 }
 

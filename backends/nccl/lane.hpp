@@ -25,7 +25,7 @@ class LaneCommunicators {
   void issue(const Step& step, const BufferTable& buffers, const cuda::Watch& watch);
   std::string fault();
   bool finalize(const cuda::Watch& watch) noexcept;
-  /// All at present, each to be aborted beside the others.
+  /// All at present, each to be ended beside the others.
   std::vector<Communicator*> all();
 
  private:

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <map>
 #include <mutex>
 
@@ -12,7 +13,9 @@
 namespace distattn::backends::nccl {
 namespace {
 
-constexpr int oldest_version = NCCL_VERSION(2, 14, 0);  // the first whose communicators do not block
+constexpr int oldest_version = NCCL_VERSION(2, 14, 0);   // the first whose communicators do not block
+constexpr int ordered_version = NCCL_VERSION(2, 26, 0);  // the first that keeps an order if it is asked to
+constexpr const char* order_variable = "NCCL_LAUNCH_ORDER_IMPLICIT";
 
 template <class Function>
 void find(void* library, const std::string& file, const char* name, Function& function) {
@@ -24,7 +27,23 @@ void find(void* library, const std::string& file, const char* name, Function& fu
   }
 }
 
+/// NCCL looks once. One that somebody else has loaded may have looked already.
+void ask_for_order(const std::string& file) {
+  void* const loaded = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  if (loaded == nullptr) {
+    setenv(order_variable, "1", 0);
+  } else {
+    dlclose(loaded);
+  }
+}
+
+bool was_asked_for_order() {
+  const char* const value = std::getenv(order_variable);
+  return value != nullptr && std::strtoll(value, nullptr, 0) != 0;
+}
+
 Library load(const std::string& file) {
+  ask_for_order(file);
   void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* const why = dlerror();
@@ -54,6 +73,7 @@ Library load(const std::string& file) {
     throw Error(ErrorKind::environment, fmt::format("NCCL {} is too old ({} is needed) install a newer one",
                                                     library.version, version_text(oldest_version)));
   }
+  library.keeps_order = version >= ordered_version && was_asked_for_order();
   return library;
 }
 

@@ -25,6 +25,9 @@ struct Library {
   decltype(&ncclGetErrorString) error_string = nullptr;
   decltype(&ncclGetLastError) last_error = nullptr;
   std::string version;  ///< as "2.28.9"
+  /// Groups of several communicators start on a GPU in the order in which they were handed over (and so cannot wait for
+  /// each other), side by side where they fit.
+  bool keeps_order = false;
 
   /// "NCCL could not <what> (…)", with what NCCL says itself.
   std::string failure(ncclResult_t status, const std::string& what) const;
@@ -33,6 +36,7 @@ struct Library {
 };
 
 /// The library of that name or path, loaded once and kept. Throws Error(environment) where it is missing or too old.
+/// Sets NCCL_LAUNCH_ORDER_IMPLICIT in the environment where nobody has, nor loaded the library before.
 const Library& load_library(const std::string& name = "libnccl.so.2");
 
 std::string version_text(int version);

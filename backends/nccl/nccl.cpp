@@ -10,7 +10,9 @@ BackendInfo info_of(const char* name, const char* what) {
   BackendInfo info{
       name, BackendKind::transport, true, false, "", "built with " + nccl::version_text(NCCL_VERSION_CODE)};
   try {
-    info.version += ", loaded " + nccl::load_library().version;
+    const nccl::Library& library = nccl::load_library();
+    info.version += ", loaded " + library.version;
+    if (!library.keeps_order) info.version += " (keeps no order: near and far exchanges take turns)";
     const cuda::Gpus& gpus = cuda::find_gpus();
     info.usable = gpus.count > 0;
     info.why = info.usable ? what : gpus.why;

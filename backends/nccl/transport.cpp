@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -13,7 +11,7 @@ namespace distattn::backends::nccl {
 namespace {
 
 constexpr auto looking_interval = std::chrono::milliseconds(20);
-constexpr auto closing_time = std::chrono::seconds(5);  // for other ranks to end too
+constexpr auto closing_time = std::chrono::seconds(5);  // for other ranks' exchanges to end too
 constexpr auto verdict_time = std::chrono::seconds(1);  // for the control channel to say whose fault it was
 
 std::string text_of(std::span<const std::byte> bytes) {
@@ -136,7 +134,11 @@ class NcclTransport::StepWatch final : public cuda::Watch {
 };
 
 NcclTransport::NcclTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap, Lanes lanes)
-    : rank_(bootstrap.rank()), size_(bootstrap.size()), control_(bootstrap.control()), order_(lanes) {
+    : rank_(bootstrap.rank()),
+      size_(bootstrap.size()),
+      takes_turns_(lanes == Lanes::both && !library.keeps_order),
+      control_(bootstrap.control()),
+      order_(lanes) {
   expect_gpus_of_their_own(driver, bootstrap);
   // Who reports a failure while communicators start must not find this half made, nor gone where one does not.
   if (control_ != nullptr) control_->on_failure([ending = ending_](const Error& error) { ending->end(error); });
@@ -148,8 +150,8 @@ NcclTransport::NcclTransport(const Library& library, cuda::Driver& driver, Boots
 /// An abort could overtake the last messages, which other ranks still wait for.
 NcclTransport::~NcclTransport() {
   const ClosingWatch watch(*ending_);
-  const bool all_ended = near_->finalize(watch) && (!far_ || far_->finalize(watch));
-  if (!all_ended) abort_lanes();
+  if (near_->finalize(watch) && far_) far_->finalize(watch);
+  end_lanes();
   if (control_ != nullptr) control_->on_failure(nullptr);
 }
 
@@ -158,10 +160,11 @@ Event NcclTransport::submit(const Step& step, BufferTable& buffers, std::span<co
     LaneCommunicators& lane = communicators_of(step.lane);
     const cuda::Origin origin = await_turn(step, buffers);
     wait_for_all(after, lane.stream());
+    follow_last(lane.stream());
     const auto watch = std::make_shared<const StepWatch>(*this, lane, step, lane.stream().mark());
     lane.issue(step, buffers, *watch);
     const auto event = std::make_shared<cuda::GpuEvent>(lane.stream().mark(), watch, origin, place_of(rank_, step));
-    pass_turn(step, buffers);
+    pass_turn(step, buffers, lane.stream());
     return Event(event);
   } catch (...) {
     return Event::failed(std::make_exception_ptr(error_at(rank_, step, std::current_exception())));
@@ -180,8 +183,14 @@ cuda::Origin NcclTransport::await_turn(const Step& step, const BufferTable& buff
   return origin_;
 }
 
-void NcclTransport::pass_turn(const Step& step, const BufferTable& buffers) {
+void NcclTransport::follow_last(cuda::Stream& stream) {
   const std::scoped_lock lock(mutex_);
+  if (last_ != nullptr) stream.wait_for(*last_);
+}
+
+void NcclTransport::pass_turn(const Step& step, const BufferTable& buffers, cuda::Stream& stream) {
+  const std::scoped_lock lock(mutex_);
+  if (takes_turns_) last_ = stream.mark();
   order_.pass(step, buffers);
   turn_.notify_all();
 }
@@ -197,25 +206,17 @@ void NcclTransport::end(const Error& error) noexcept {
     ending_->end(error);
     turn_.notify_all();
   }
-  abort_lanes();
+  end_lanes();
 }
 
-/// At once: each waits for the GPU, where another's kernel waits for other ranks until it is aborted too.
-void NcclTransport::abort_lanes() noexcept {
-  std::vector<Communicator*> all;
+/// At once: each waits for the GPU, where another's kernel waits for other ranks until it is ended too.
+void NcclTransport::end_lanes() noexcept {
+  std::vector<std::shared_future<void>> ends;
   for (std::optional<LaneCommunicators>* lane : {&near_, &far_}) {
     if (!*lane) continue;
-    const std::vector<Communicator*> of_lane = (*lane)->all();
-    all.insert(all.end(), of_lane.begin(), of_lane.end());
+    for (Communicator* communicator : (*lane)->all()) ends.push_back(communicator->end());
   }
-  std::vector<std::jthread> beside;
-  for (Communicator* communicator : all) {
-    try {
-      beside.emplace_back([communicator] { communicator->abort(); });
-    } catch (const std::system_error&) {
-      communicator->abort();  // no thread is to be had: one after the other, which ends if it has no kernel there
-    }
-  }
+  await_ends(ends);
 }
 
 void NcclTransport::computing(int number) noexcept {

@@ -36,12 +36,14 @@ class NcclTransport final : public Transport {
 
   LaneCommunicators& communicators_of(Lane lane) { return lane == Lane::far ? *far_ : *near_; }
   cuda::Origin await_turn(const Step& step, const BufferTable& buffers);
-  void pass_turn(const Step& step, const BufferTable& buffers);
+  void follow_last(cuda::Stream& stream);
+  void pass_turn(const Step& step, const BufferTable& buffers, cuda::Stream& stream);
   void end(const Error& error) noexcept;
-  void abort_lanes() noexcept;
+  void end_lanes() noexcept;
 
   const Rank rank_;
   const int size_;
+  const bool takes_turns_;  // NCCL keeps no order: an exchange begins on the GPU when the last of either lane has ended
   Control* const control_;  // null where ranks share a process
   const std::shared_ptr<cuda::Ending> ending_ = std::make_shared<cuda::Ending>();
   std::optional<LaneCommunicators> near_, far_;
@@ -49,7 +51,8 @@ class NcclTransport final : public Transport {
   std::mutex mutex_;  // guards what follows
   std::condition_variable turn_;
   IssueOrder order_;
-  cuda::Origin origin_;  // of the pass
+  std::shared_ptr<const cuda::Mark> last_;  // of the last exchange, if they take turns
+  cuda::Origin origin_;                     // of the pass
 };
 
 }  // namespace distattn::backends::nccl

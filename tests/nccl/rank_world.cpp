@@ -106,6 +106,8 @@ const backends::nccl::Library& standin() { return backends::nccl::load_library(D
 simt::EmulatedDriver& own_gpu() { return *gpu; }
 
 void run_nccl_ranks(int ranks, const RankBody& body, const NcclWorld& world) {
+  backends::nccl::Library library = standin();
+  library.keeps_order = library.keeps_order && world.keeps_order;
   Failures failures(ranks);
   Port port(ranks, world.timeout_s.value_or(patience_s));
   std::vector<std::unique_ptr<simt::EmulatedDriver>> gpus;
@@ -121,10 +123,10 @@ void run_nccl_ranks(int ranks, const RankBody& body, const NcclWorld& world) {
     try {
       if (world.far) {
         auto far = std::make_unique<OneMemory>(inproc, *world.far);
-        backends::nccl::SplitTransport transport(standin(), *gpu, bootstrap, std::move(far));
+        backends::nccl::SplitTransport transport(library, *gpu, bootstrap, std::move(far));
         body(rank, transport);
       } else {
-        backends::nccl::NcclTransport transport(standin(), *gpu, bootstrap);
+        backends::nccl::NcclTransport transport(library, *gpu, bootstrap);
         body(rank, transport);
       }
       bootstrap.barrier();

@@ -23,6 +23,7 @@ struct NcclWorld {
   bool one_gpu = false;                 ///< which all ranks would share
   std::optional<MemorySpace> far = {};  ///< what another transport reaches that carries far messages
   std::optional<Rank> missing = {};     ///< the control channel holds this rank for silent
+  bool keeps_order = true;              ///< if NCCL is new enough
   /// Of the control channel that processes have, which then takes the place of the one that fails as it is told.
   std::optional<double> timeout_s = {};
 };

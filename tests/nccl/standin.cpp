@@ -1,8 +1,9 @@
 /// A library with NCCL's calls for ranks that are threads of one process, on streams of the emulated GPU.
 ///
 /// It is as strict as a GPU that NCCL's kernels fill: a rank's groups run one after the other, over all of its
-/// communicators, in the order in which they were started. Ranks that start them in different orders hang, and so do
-/// those of which one gathers what another sends and receives.
+/// communicators, in the order in which they were handed over or, if it is told so, in which their streams come to
+/// them. Ranks with different orders hang, and so do those of which one gathers what another sends and receives.
+/// Descriptions: NCCL's user guide, "Using multiple NCCL communicators concurrently" and NCCL_LAUNCH_ORDER_IMPLICIT.
 
 #include "nccl/standin.hpp"
 
@@ -43,8 +44,9 @@ std::condition_variable changed;
 std::map<const void*, int> groups_started, groups_ended;  // by GPU
 std::map<int, int> gathers;                               // by the communicator's size
 int failing_rank = 0, groups_to_failure = 0, refused_rank = -1;
-bool fails_silently = false;
-int ids = 0, aborts = 0;
+bool fails_silently = false, keeps_order = true, holds_ends = false;
+std::map<const void*, bool> busy;  // by GPU
+int ids = 0, aborts = 0, ending = 0;
 
 }  // namespace
 
@@ -105,8 +107,12 @@ void forget(Group& group) {
 void run(Group& group) {
   std::unique_lock lock(mutex);
   ncclComm& comm = *group.comm;
-  changed.wait(lock, [&] { return comm.aborted || groups_ended[comm.gpu] == group.turn; });
-  if (!comm.aborted && !group.broken) {
+  const bool in_order = keeps_order;
+  changed.wait(lock,
+               [&] { return comm.aborted || (in_order ? groups_ended[comm.gpu] == group.turn : !busy[comm.gpu]); });
+  const bool begun = !comm.aborted;
+  if (begun) busy[comm.gpu] = true;
+  if (begun && !group.broken) {
     group.open = group.messages.size();
     for (Message& message : group.messages) {
       message.group = &group;
@@ -118,6 +124,7 @@ void run(Group& group) {
   }
   changed.wait(lock, [&] { return comm.aborted || (!group.broken && group.open == 0); });
   forget(group);
+  if (begun) busy[comm.gpu] = false;
   ++groups_ended[comm.gpu];
   --comm.groups_under_way;
   changed.notify_all();
@@ -131,9 +138,29 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, Message message) {
   return ncclSuccess;
 }
 
+/// As the real one, which lets go when the other ranks of the machine do.
+void release(ncclComm_t comm, std::unique_lock<std::mutex>& lock) {
+  changed.wait(lock, [] { return !holds_ends; });
+  delete comm;
+  --ending;
+  changed.notify_all();
+}
+
 }  // namespace
 
 extern "C" {
+
+void standin_keep_order(bool keep) {
+  const std::scoped_lock lock(mutex);
+  keeps_order = keep;
+}
+
+void standin_hold_ends(bool hold) {
+  std::unique_lock lock(mutex);
+  holds_ends = hold;
+  changed.notify_all();
+  if (!hold) changed.wait(lock, [] { return ending == 0; });
+}
 
 void standin_fail(int rank, int group, bool silent) {
   const std::scoped_lock lock(mutex);
@@ -198,20 +225,22 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 }
 
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-  const std::scoped_lock lock(mutex);
+  std::unique_lock lock(mutex);
   if (!comm->finalized || comm->groups_under_way > 0) return ncclInvalidUsage;
-  delete comm;
+  ++ending;
+  release(comm, lock);
   return ncclSuccess;
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   std::unique_lock lock(mutex);
   ++aborts;
+  ++ending;
   comm->aborted = true;
   changed.notify_all();
   // As the real one, which frees memory and so waits for the whole GPU, also for groups of other communicators.
   changed.wait(lock, [&] { return groups_ended[comm->gpu] == groups_started[comm->gpu]; });
-  delete comm;
+  release(comm, lock);
   return ncclSuccess;
 }
 

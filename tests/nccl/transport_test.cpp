@@ -103,6 +103,14 @@ TEST_CASE("every schedule runs over NCCL, with near and far lanes started in one
   check_every_schedule({.seed = seed});
 }
 
+TEST_CASE("every schedule runs over an NCCL that keeps no order between lanes") {
+  CHECK(test::standin().keeps_order == (NCCL_VERSION_CODE >= NCCL_VERSION(2, 26, 0)));
+  const auto keep_order = of_standin<decltype(standin_keep_order)>("standin_keep_order");
+  keep_order(false);
+  check_every_schedule({.seed = seed, .keeps_order = false});
+  keep_order(true);
+}
+
 TEST_CASE("every schedule runs with far messages through host memory") {
   check_every_schedule({.seed = seed, .far = MemorySpace::host});
 }
@@ -315,6 +323,30 @@ TEST_CASE("ranks between which nothing moves are a timeout, though all of them l
   fail(0, 0, false);
   CAPTURE(what);
   CHECK(what.find("made no progress for 1 s") != what.npos);
+}
+
+TEST_CASE("a row whose members do not hear of it is a timeout") {
+  test::standin();
+  const auto fail = of_standin<decltype(standin_fail)>("standin_fail");
+  ShardedRun run = run_of("attention2d:2x3", 6, {.seed = seed, .timeout_s = 1.0});
+  run.options.own_mode = false;
+  run.options.mode = Mode::gathered;
+  fail(0, 1, true);
+  const std::string what = failure_of(run);
+  fail(0, 0, false);
+  CAPTURE(what);
+  CHECK(what.find("made no progress for 1 s") != what.npos);
+}
+
+TEST_CASE("a communicator that waits in its end for a rank that hangs holds nobody up") {
+  test::standin();
+  const auto hold_ends = of_standin<decltype(standin_hold_ends)>("standin_hold_ends");
+  hold_ends(true);
+  CHECK(failure_of(run_of("ring", 3)) == "");
+  of_standin<decltype(standin_fail)>("standin_fail")(1, 2, false);
+  const std::string what = failure_of(run_of("ring", 3));
+  hold_ends(false);
+  CHECK(what.find("network error") != what.npos);
 }
 
 TEST_CASE("a rank whose GPU computes for longer than the timeout is waited for") {

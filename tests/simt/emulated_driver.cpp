@@ -131,6 +131,7 @@ class EmulatedStream final : public cuda::Stream {
   void* handle() const override { return static_cast<Queue*>(thread_.get()); }
   void copy(void* into, const void* from, std::size_t bytes) override {
     thread_->submit([=] { std::memcpy(into, from, bytes); });
+    if (!global_memory().has(into)) finish();  // as CUDA's calls into memory that is not pinned
   }
   void clear(void* into, std::size_t bytes) override {
     thread_->submit([=] { std::memset(into, 0, bytes); });

@@ -34,6 +34,15 @@ GlobalMemory::Array& GlobalMemory::array_at(std::uintptr_t address, std::size_t 
   return *last_;
 }
 
+bool GlobalMemory::has(const void* at) {
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  const std::scoped_lock lock(mutex_);
+  const auto behind = arrays_.upper_bound(address);
+  if (behind == arrays_.begin()) return false;
+  const Array& array = std::prev(behind)->second;
+  return address - array.begin < array.bytes;
+}
+
 void GlobalMemory::touch(const void* begin, std::size_t bytes, Access access, const Toucher& who, const char* what) {
   const auto address = reinterpret_cast<std::uintptr_t>(begin);
   if (address % bytes != 0) throw Error(std::string(what) + ": misaligned global address");

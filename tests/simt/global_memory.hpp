@@ -23,6 +23,8 @@ class GlobalMemory {
  public:
   void add(const void* begin, std::size_t bytes);
   void remove(const void* begin) noexcept;
+  /// Whether `at` lies in one of them.
+  bool has(const void* at);
   /// Throws Error when the bytes lie outside every array, or another thread of this launch has written them
   /// (or read them, if this is a write), atomics among themselves excepted.
   void touch(const void* begin, std::size_t bytes, Access access, const Toucher& who, const char* what);
