@@ -233,7 +233,7 @@ run_step() {
   rm -f "$reports/$step".*
   say "step $step"
   local outcome=passed begin=$SECONDS status=0
-  timeout -k 15 "$step_seconds" packaging/gpu-check.sh --only "$step" 2>&1 | tee "$reports/$step.log" || status=$?
+  timeout -k 15 "$step_seconds" bash packaging/gpu-check.sh --only "$step" 2>&1 | tee "$reports/$step.log" || status=$?
   [[ $status -eq 0 ]] || outcome=failed
   [[ $status -ne 124 && $status -ne 137 ]] || say "step $step needs more than $step_seconds s: ended" | tee -a "$reports/$step.log"
   [[ ! -f $reports/$step.skipped ]] || outcome=skipped
