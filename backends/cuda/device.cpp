@@ -83,6 +83,32 @@ void CudaBuffers::copy(std::byte* into, const std::byte* from, std::size_t bytes
   wait_on_host(*copy_stream_->mark(), Ending());  // it is short: not given up
 }
 
+/// Of work with the caller's tensors on `stream`.
+class TensorEvent final : public GpuEvent {
+ public:
+  /// Where its end tells when the pass began on the host's clock, `begin` learns it.
+  TensorEvent(Stream& stream, std::shared_ptr<const Watch> watch, std::shared_ptr<const Origin> origin,
+              std::string place, std::shared_ptr<Origin> begin = nullptr)
+      : GpuEvent(stream.mark(), std::move(watch), std::move(origin), std::move(place)),
+        stream_(stream),
+        begin_(std::move(begin)) {}
+
+  /// Nothing before it touches them any more when this returns, also when it throws.
+  void wait() const override {
+    try {
+      GpuEvent::wait();
+    } catch (...) {
+      stream_.finish();
+      throw;
+    }
+    if (begin_ != nullptr) begin_->at = Event::Clock::now() - since(*begin_);
+  }
+
+ private:
+  Stream& stream_;
+  const std::shared_ptr<Origin> begin_;
+};
+
 class CudaDevice final : public Device {
  public:
   CudaDevice(Driver& driver, const DeviceOptions& options, std::unique_ptr<AttendProvider> provider)
@@ -141,27 +167,35 @@ class CudaDevice final : public Device {
     };
     auto buffers = std::make_unique<CudaBuffers>(outline, program, rank, memory, driver_, *stream_,
                                                  reinterpret_cast<const int*>(stop_.get()), provider_.get(), choice_);
-    to_the_end(fmt::format("rank {}, lists of tiles", rank), [] {});
+    TensorEvent(*stream_, ending_, nullptr, fmt::format("rank {}, lists of tiles", rank)).wait();
     return buffers;
   }
 
-  void load(const Bindings& bindings, BufferTable& table) override {
+  Event load(const Bindings& bindings, BufferTable& table) override {
     auto& buffers = dynamic_cast<CudaBuffers&>(table);
-    to_the_end(fmt::format("rank {}, inputs", table.rank()), [&] {
+    const std::string place = fmt::format("rank {}, inputs", table.rank());
+    return or_finish(place, [&] {
       StreamKernels kernels(driver_, *stream_);
       buffers.staging.load(buffers.mirror.inputs(bindings, table.outline().pass, *stream_), kernels);
-      origin_.mark = stream_->mark();
+      begin_ = std::make_shared<Origin>(Origin{stream_->mark(), {}});
+      return Event(std::make_shared<TensorEvent>(*stream_, ending_, begin_, place));
     });
-    origin_.at = Event::Clock::now();
   }
 
-  void store(const BufferTable& table, const Bindings& bindings) override {
+  Event store(const BufferTable& table, const Bindings& bindings, std::span<const Event> steps) override {
     const auto& buffers = dynamic_cast<const CudaBuffers&>(table);
     const Pass pass = table.outline().pass;
-    to_the_end(fmt::format("rank {}, results", table.rank()), [&] {
+    // Copying to memory that is not pinned waits for the stream, and would do so without looking at the other ranks.
+    if (Mirror::fetches(bindings, pass)) {
+      for (const Event& step : steps) step.wait();
+    }
+    wait_for_all(steps, *stream_);
+    const std::string place = fmt::format("rank {}, results", table.rank());
+    return or_finish(place, [&] {
       StreamKernels kernels(driver_, *stream_);
       buffers.staging.store(buffers.mirror.results(bindings, pass, *stream_), kernels);
       buffers.mirror.fetch(bindings, pass, *stream_);
+      return Event(std::make_shared<TensorEvent>(*stream_, ending_, begin_, place, begin_));
     });
   }
 
@@ -171,7 +205,7 @@ class CudaDevice final : public Device {
       wait_for_all(after, *stream_);
       auto& buffers = dynamic_cast<CudaBuffers&>(table);
       for (const Launch& launch : buffers.launches.of(table.index_of(step))) start(launch, driver_, *stream_);
-      return Event(std::make_shared<GpuEvent>(stream_->mark(), ending_, origin_, place_of(table.rank(), step)));
+      return Event(std::make_shared<GpuEvent>(stream_->mark(), ending_, begin_, place_of(table.rank(), step)));
     } catch (...) {
       return Event::failed(std::make_exception_ptr(error_at(table.rank(), step, std::current_exception())));
     }
@@ -191,12 +225,11 @@ class CudaDevice final : public Device {
   }
 
  private:
-  /// What `start` submits has ended when this returns, and touches no caller's memory any more when it throws.
+  /// What `start` submitted has ended when this throws, and touches no caller's memory any more.
   template <class Start>
-  void to_the_end(const std::string& place, Start start) {
+  Event or_finish(const std::string& place, Start start) {
     try {
-      start();
-      wait_on_host(*stream_->mark(), *ending_);
+      return start();
     } catch (...) {
       stream_->finish();
       rethrow_at(place);
@@ -220,7 +253,7 @@ class CudaDevice final : public Device {
   std::unique_ptr<Stream> stream_, abort_stream_;
   std::shared_ptr<std::byte> stop_, raised_;
   std::shared_ptr<Ending> ending_ = std::make_shared<Ending>();
-  Origin origin_;
+  std::shared_ptr<Origin> begin_;  // of the pass; its time on the host is known when the pass has ended
 };
 
 }  // namespace

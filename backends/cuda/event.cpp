@@ -35,9 +35,9 @@ void GpuEvent::wait() const {
   }
 }
 
-Event::Clock::time_point GpuEvent::ended_at() const {
-  const std::chrono::duration<double> since(mark_->seconds_since(*origin_.mark));
-  return origin_.at + std::chrono::duration_cast<Event::Clock::duration>(since);
+Event::Clock::duration GpuEvent::since(const Origin& origin) const {
+  const std::chrono::duration<double> seconds(mark_->seconds_since(*origin.mark));
+  return std::chrono::duration_cast<Event::Clock::duration>(seconds);
 }
 
 void wait_for_all(std::span<const Event> events, Stream& stream) {
@@ -63,6 +63,14 @@ void wait_on_host(const Mark& mark, const Watch& watch) {
       std::this_thread::sleep_for(pause);
     }
   }
+}
+
+std::shared_ptr<const Origin> present(Stream& stream, const Watch& watch) {
+  const auto origin = std::make_shared<Origin>();
+  origin->mark = stream.mark();
+  wait_on_host(*origin->mark, watch);
+  origin->at = Event::Clock::now();
+  return origin;
 }
 
 void rethrow_at(const std::string& place) {

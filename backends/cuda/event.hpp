@@ -40,28 +40,31 @@ class Ending final : public Watch {
   std::optional<Error> error_;
 };
 
-/// A moment on the host's clock and the same on the GPU's.
+/// A moment on the GPU's clock and the same on the host's, which may become known when the run has ended.
 struct Origin {
   std::shared_ptr<const Mark> mark;
   Event::Clock::time_point at;
 };
 
 /// Complete when its mark has passed, or with an error when its watch says so.
-class GpuEvent final : public Event::State {
+class GpuEvent : public Event::State {
  public:
   /// `place` names rank and step.
-  GpuEvent(std::shared_ptr<const Mark> mark, std::shared_ptr<const Watch> watch, Origin origin, std::string place)
+  GpuEvent(std::shared_ptr<const Mark> mark, std::shared_ptr<const Watch> watch, std::shared_ptr<const Origin> origin,
+           std::string place)
       : mark_(std::move(mark)), watch_(std::move(watch)), origin_(std::move(origin)), place_(std::move(place)) {}
 
   bool done() const override;
   void wait() const override;
-  Event::Clock::time_point ended_at() const override;
+  Event::Clock::time_point ended_at() const override { return origin_->at + since(*origin_); }
+  /// How long after the origin its mark passed.
+  Event::Clock::duration since(const Origin& origin) const;
   const Mark& mark() const { return *mark_; }
 
  private:
   std::shared_ptr<const Mark> mark_;
   std::shared_ptr<const Watch> watch_;
-  Origin origin_;
+  std::shared_ptr<const Origin> origin_;
   std::string place_;
 };
 
@@ -70,6 +73,9 @@ void wait_for_all(std::span<const Event> events, Stream& stream);
 
 /// Returns when `mark` has passed, asking often at first. Throws what went wrong on the GPU, or what `watch` does.
 void wait_on_host(const Mark& mark, const Watch& watch);
+
+/// When `stream` has come to the present. Asked for every pass: clocks of host and GPU drift apart.
+std::shared_ptr<const Origin> present(Stream& stream, const Watch& watch);
 
 /// Rethrows the exception that is being handled, with `place` in front.
 [[noreturn]] void rethrow_at(const std::string& place);

@@ -54,6 +54,12 @@ Bindings Mirror::results(const Bindings& bindings, Pass pass, Stream& stream) {
   return device;
 }
 
+bool Mirror::fetches(const Bindings& bindings, Pass pass) {
+  const auto on_host = [](const TensorView& tensor) { return tensor.space == MemorySpace::host; };
+  if (pass == Pass::forward) return on_host(bindings.o) || on_host(bindings.lse);
+  return on_host(bindings.dq) || on_host(bindings.dk) || on_host(bindings.dv);
+}
+
 void Mirror::fetch(const Bindings& bindings, Pass pass, Stream& stream) {
   if (pass == Pass::forward) {
     fetch(bindings.o, o_, stream);

@@ -18,6 +18,8 @@ class Mirror {
   Bindings inputs(const Bindings& bindings, Pass pass, Stream& stream);
   /// Where it writes, on the device. What lies between a result's elements in host memory is kept.
   Bindings results(const Bindings& bindings, Pass pass, Stream& stream);
+  /// Whether any of them lies in host memory.
+  static bool fetches(const Bindings& bindings, Pass pass);
   /// Copies results to host tensors.
   void fetch(const Bindings& bindings, Pass pass, Stream& stream);
 

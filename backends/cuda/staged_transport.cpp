@@ -56,11 +56,7 @@ BufferTable& StagedTransport::to_host(const Step& step, const BufferTable& buffe
   Stream& stream = *lane.stream;
   try {
     ending_->look();
-    if (begins_pass(step, buffers)) {  // clocks of host and GPU drift apart
-      lane.origin.mark = stream.mark();
-      wait_on_host(*lane.origin.mark, *ending_);
-      lane.origin.at = Event::Clock::now();
-    }
+    if (begins_pass(step, buffers)) lane.origin = present(stream, *ending_);
     BufferTable& host = twin_of(buffers);
     wait_for_all(after, stream);
     for_each_part(step, &Send::source, buffers, host,

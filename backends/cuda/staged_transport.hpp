@@ -34,7 +34,7 @@ class StagedTransport final : public Transport {
   /// Used by one thread at a time, which the executor sees to.
   struct LaneState {
     std::unique_ptr<Stream> stream;
-    Origin origin;  // of the pass
+    std::shared_ptr<const Origin> origin;  // of the pass
   };
   struct Twin {
     std::weak_ptr<std::byte> of;

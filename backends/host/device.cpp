@@ -111,17 +111,20 @@ class HostDevice final : public Device {
     return std::make_unique<HostBuffers>(outline, program, rank, memory, team_.size());
   }
 
-  void load(const Bindings& bindings, BufferTable& buffers) override {
+  Event load(const Bindings& bindings, BufferTable& buffers) override {
     HostStagingKernels kernels(kernels_, team_, stop_);
     auto& own = dynamic_cast<HostBuffers&>(buffers);
     own.staging.load(bindings, kernels);
     own.batches.bind(own.placement);
     throw_if_aborted();
+    return {};
   }
-  void store(const BufferTable& buffers, const Bindings& bindings) override {
+  Event store(const BufferTable& buffers, const Bindings& bindings, std::span<const Event> steps) override {
+    for (const Event& step : steps) step.wait();
     HostStagingKernels kernels(kernels_, team_, stop_);
     dynamic_cast<const HostBuffers&>(buffers).staging.store(bindings, kernels);
     throw_if_aborted();
+    return {};
   }
 
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {

@@ -158,7 +158,7 @@ NcclTransport::~NcclTransport() {
 Event NcclTransport::submit(const Step& step, BufferTable& buffers, std::span<const Event> after) {
   try {
     LaneCommunicators& lane = communicators_of(step.lane);
-    const cuda::Origin origin = await_turn(step, buffers);
+    const auto origin = await_turn(step, buffers);
     wait_for_all(after, lane.stream());
     follow_last(lane.stream());
     const auto watch = std::make_shared<const StepWatch>(*this, lane, step, lane.stream().mark());
@@ -171,15 +171,11 @@ Event NcclTransport::submit(const Step& step, BufferTable& buffers, std::span<co
   }
 }
 
-cuda::Origin NcclTransport::await_turn(const Step& step, const BufferTable& buffers) {
+std::shared_ptr<const cuda::Origin> NcclTransport::await_turn(const Step& step, const BufferTable& buffers) {
   std::unique_lock lock(mutex_);
   turn_.wait(lock, [&] { return ending_->ended() || order_.is_next(step, buffers); });
   ending_->look();
-  if (order_.begins(buffers)) {
-    origin_.mark = communicators_of(step.lane).stream().mark();
-    wait_on_host(*origin_.mark, *ending_);
-    origin_.at = Event::Clock::now();
-  }
+  if (order_.begins(buffers)) origin_ = present(communicators_of(step.lane).stream(), *ending_);
   return origin_;
 }
 

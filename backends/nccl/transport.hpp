@@ -35,7 +35,7 @@ class NcclTransport final : public Transport {
   class StepWatch;
 
   LaneCommunicators& communicators_of(Lane lane) { return lane == Lane::far ? *far_ : *near_; }
-  cuda::Origin await_turn(const Step& step, const BufferTable& buffers);
+  std::shared_ptr<const cuda::Origin> await_turn(const Step& step, const BufferTable& buffers);
   void follow_last(cuda::Stream& stream);
   void pass_turn(const Step& step, const BufferTable& buffers, cuda::Stream& stream);
   void end(const Error& error) noexcept;
@@ -51,8 +51,8 @@ class NcclTransport final : public Transport {
   std::mutex mutex_;  // guards what follows
   std::condition_variable turn_;
   IssueOrder order_;
-  std::shared_ptr<const cuda::Mark> last_;  // of the last exchange, if they take turns
-  cuda::Origin origin_;                     // of the pass
+  std::shared_ptr<const cuda::Mark> last_;      // of the last exchange, if they take turns
+  std::shared_ptr<const cuda::Origin> origin_;  // of the pass
 };
 
 }  // namespace distattn::backends::nccl

@@ -56,8 +56,10 @@ class FaultyDevice final : public Device {
   std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
     return device_->allocate(outline, program, rank);
   }
-  void load(const Bindings& bindings, BufferTable& buffers) override { device_->load(bindings, buffers); }
-  void store(const BufferTable& buffers, const Bindings& bindings) override { device_->store(buffers, bindings); }
+  Event load(const Bindings& bindings, BufferTable& buffers) override { return device_->load(bindings, buffers); }
+  Event store(const BufferTable& buffers, const Bindings& bindings, std::span<const Event> steps) override {
+    return device_->store(buffers, bindings, steps);
+  }
   void abort(const Error& error) noexcept override { device_->abort(error); }
 
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {

@@ -361,7 +361,7 @@ TEST_CASE("a rank whose GPU computes for longer than the timeout is waited for")
       static_cast<simt::Queue*>(stream->handle())->submit(compute);
     }
     const Event computed(std::make_shared<backends::cuda::GpuEvent>(
-        stream->mark(), std::make_shared<backends::cuda::Ending>(), backends::cuda::Origin{}, "a kernel"));
+        stream->mark(), std::make_shared<backends::cuda::Ending>(), nullptr, "a kernel"));
     std::vector<Event> exchanges;
     for (const Step& step : program.steps) exchanges.push_back(transport.submit(step, buffers, {&computed, 1}));
     transport.resting();

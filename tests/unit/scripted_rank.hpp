@@ -100,14 +100,22 @@ class ScriptedDevice final : public ScriptedEngine<Device> {
                                             std::free);
     return std::make_unique<BufferTable>(outline, program, rank, space(), memory);
   }
-  void load(const Bindings&, BufferTable&) override {
+  Event load(const Bindings&, BufferTable&) override {
     ++loads;
     if (on_load) on_load();
+    return loaded;
   }
-  void store(const BufferTable&, const Bindings&) override { ++stores; }
+  Event store(const BufferTable&, const Bindings&, std::span<const Event> steps) override {
+    ++stores;
+    if (on_store) return on_store(steps);
+    for (const Event& step : steps) step.wait();
+    return {};
+  }
 
   std::string why;
   std::function<void()> on_load;
+  Event loaded;
+  Action on_store;
   int loads = 0, stores = 0;
 };
 

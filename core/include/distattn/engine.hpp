@@ -122,7 +122,8 @@ struct KernelVariant {
   bool used = false;  ///< unless another is named
 };
 
-/// Works for one run at a time, from load() to store(), whichever of its tables that is for.
+/// Works for one run at a time, from load() until what store() returned has completed, whichever of its tables that is
+/// for.
 class Device : public Engine {
  public:
   virtual std::string_view name() const = 0;
@@ -142,12 +143,15 @@ class Device : public Engine {
   virtual int few_queries() const { return 0; }
   /// Memory for a program of `rank`, made before the run; both arguments must outlive it.
   virtual std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
-  /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O). Steps may read and
-  /// write the tensors themselves instead, so that they must stay as they are until store() has returned.
-  virtual void load(const Bindings& bindings, BufferTable& buffers) = 0;
-  /// Unpacks this rank's results into the tensors that load() was given; gradients of key heads that groups share are
-  /// summed in group order.
-  virtual void store(const BufferTable& buffers, const Bindings& bindings) = 0;
+  /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O). The first step of
+  /// each lane is submitted after what this returns. Steps may read and write the tensors themselves instead, so that
+  /// they must stay as they are until store() has completed.
+  virtual Event load(const Bindings& bindings, BufferTable& buffers) = 0;
+  /// Once all of `steps`, the program's in order, have ended: unpacks this rank's results into the tensors that load()
+  /// was given; gradients of key heads that groups share are summed in group order.
+  /// A failure of either is thrown, or stored in the event. Nothing of theirs touches the tensors any more when they
+  /// have thrown, or wait() on what they returned has returned or thrown.
+  virtual Event store(const BufferTable& buffers, const Bindings& bindings, std::span<const Event> steps) = 0;
   /// A transport for this device's memory over one that reaches host memory alone, which must outlive it; null where
   /// there is none.
   virtual std::unique_ptr<Transport> staged(Transport& over) {

@@ -20,7 +20,7 @@ class Event {
     virtual bool done() const = 0;
     /// Returns when the work has ended; rethrows its failure.
     virtual void wait() const = 0;
-    /// When the work ended, on the host's steady clock; asked once it is done.
+    /// When the work ended, on the host's steady clock; asked once the run that it is part of has ended well.
     virtual Clock::time_point ended_at() const = 0;
   };
 

@@ -36,7 +36,7 @@ struct Executor::State {
 
   class Listening;
 
-  void compute() noexcept;
+  void compute(const Bindings& bindings) noexcept;
   void serve(Lane lane);
   bool reach(const LaneClock& needed) noexcept;
   void run_next(Lane lane, std::unique_lock<std::mutex>& lock) noexcept;
@@ -45,10 +45,10 @@ struct Executor::State {
   bool is_ready(Lane lane) const;
   void wake_ready();
   void run_step(std::size_t number);
-  void wait_for_events() noexcept;
+  void release_tensors() noexcept;
   void fail(std::exception_ptr error) noexcept;
   template <class Action>
-  void guarded(Action action);
+  void guarded(Action action) noexcept;
   void begin();
   void throw_failure();
   void measure(Clock::time_point begin);
@@ -73,6 +73,7 @@ struct Executor::State {
   bool closing = false;
 
   std::vector<std::thread> threads;
+  Event loaded, stored;  // the work of this run with the caller's tensors
   // By step; written by the thread that runs it, read by others once it is submitted.
   std::vector<Event> events;
   std::vector<Clock::time_point> started, ended;
@@ -104,7 +105,7 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
     const std::size_t lane = index(step.lane);
     steps_of[lane].push_back(number);
     whole[lane] = static_cast<std::int32_t>(number);
-    after_of[lane].reserve(std::max(after_of[lane].capacity(), step.after.size()));
+    after_of[lane].reserve(std::max(after_of[lane].capacity(), step.after.size() + 1));
   }
   for (std::size_t lane = 0; lane < lane_count; ++lane) next[lane] = steps_of[lane].size();
   if (steps_of[index(Lane::compute)].size() < count) transport.prepare(*buffers);
@@ -133,17 +134,31 @@ void Executor::State::end_lanes() {
   for (std::thread& thread : threads) thread.join();
 }
 
-/// The caller's thread, from the first step until nothing of the program is under way any more.
-void Executor::State::compute() noexcept {
+/// The caller's thread, until nothing of the run is under way any more.
+void Executor::State::compute(const Bindings& bindings) noexcept {
+  loaded = stored = Event();
+  guarded([&] {
+    loaded = device.load(bindings, *buffers);
+    begin();
+  });
   for (const std::size_t number : steps_of[index(Lane::compute)]) {
     if (!reach(needs[number])) break;
     transport.computing(program.steps[number].number);
     std::unique_lock lock(mutex);
     run_next(Lane::compute, lock);
   }
-  if (reach(whole)) wait_for_events();
-  std::unique_lock lock(mutex);
-  woken[index(Lane::compute)].wait(lock, [&] { return std::none_of(taken.begin(), taken.end(), std::identity()); });
+  if (reach(whole)) {
+    guarded([&] {
+      stored = device.store(*buffers, bindings, events);
+      // In the order of steps, so that the first that does not end is one that nothing before it holds up.
+      for (const Event& event : events) event.wait();
+    });
+  }
+  {
+    std::unique_lock lock(mutex);
+    woken[index(Lane::compute)].wait(lock, [&] { return std::none_of(taken.begin(), taken.end(), std::identity()); });
+  }
+  release_tensors();
 }
 
 /// A lane's own thread.
@@ -223,6 +238,7 @@ void Executor::State::run_step(std::size_t number) {
   const Step& step = program.steps[number];
   std::vector<Event>& after = after_of[index(step.lane)];
   after.clear();
+  if (number == steps_of[index(step.lane)].front()) after.push_back(loaded);
   for (const StepId id : step.after) after.push_back(events[index(id)]);
 
   started[number] = Clock::now();
@@ -233,15 +249,10 @@ void Executor::State::run_step(std::size_t number) {
   events[number] = std::move(event);
 }
 
-/// In the order of steps, so that the first that does not end is one that nothing before it holds up.
-void Executor::State::wait_for_events() noexcept {
-  try {
-    for (std::size_t number = 0; number < events.size(); ++number) {
-      events[number].wait();
-      if (events[number].state() != nullptr) ended[number] = events[number].state()->ended_at();
-    }
-  } catch (...) {
-    fail(std::current_exception());
+/// The caller's tensors are left alone when this returns, however the run went.
+void Executor::State::release_tensors() noexcept {
+  for (const Event* event : {&loaded, &stored}) {
+    guarded([&] { event->wait(); });
   }
 }
 
@@ -271,12 +282,11 @@ void Executor::State::throw_failure() {
 
 /// Runs `action` on the caller's thread; the other ranks learn of a failure at once and do not wait for this one.
 template <class Action>
-void Executor::State::guarded(Action action) {
+void Executor::State::guarded(Action action) noexcept {
   try {
     action();
   } catch (...) {
     fail(std::current_exception());
-    throw;
   }
 }
 
@@ -302,11 +312,8 @@ const Timeline& Executor::State::run(const Bindings& bindings) {
   throw_failure();
   check(bindings, buffers->outline(), rank, device);
   const Listening listening(*this);
-  guarded([&] { device.load(bindings, *buffers); });
-  begin();
-  compute();
+  compute(bindings);
   throw_failure();
-  guarded([&] { device.store(*buffers, bindings); });
   measure(start);
   return timeline;
 }
@@ -315,9 +322,11 @@ const Timeline& Executor::State::run(const Bindings& bindings) {
 void Executor::State::measure(Clock::time_point begin) {
   const auto seconds = [&](Clock::time_point at) { return std::chrono::duration<double>(at - begin).count(); };
   timeline.spans.clear();
-  std::array<Clock::time_point, lane_count> lane_free{begin, begin, begin};
+  const Clock::time_point first = loaded.state() != nullptr ? loaded.state()->ended_at() : begin;
+  std::array<Clock::time_point, lane_count> lane_free{first, first, first};
   for (std::size_t number = 0; number < program.steps.size(); ++number) {
     const Step& step = program.steps[number];
+    if (events[number].state() != nullptr) ended[number] = events[number].state()->ended_at();
     Clock::time_point start = std::max(started[number], lane_free[index(step.lane)]);
     for (const StepId id : step.after) start = std::max(start, ended[index(id)]);
     start = std::min(start, ended[number]);
