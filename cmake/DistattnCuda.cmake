@@ -5,7 +5,7 @@ set(DISTATTN_CUDA_ARCHITECTURES "80;90a-real" CACHE STRING
 
 set(_cuda_found OFF)
 if(NOT DISTATTN_WITH_CUDA STREQUAL "OFF")
-  find_package(CUDAToolkit 12.0 QUIET)
+  find_package(CUDAToolkit 12.3 QUIET)  # the first whose ptxas has the fence that a tensor map needs
   if(CUDAToolkit_FOUND AND TARGET CUDA::cudart_static)
     include(CheckLanguage)
     if(NOT DEFINED CMAKE_CUDA_COMPILER AND CUDAToolkit_NVCC_EXECUTABLE)
@@ -17,7 +17,7 @@ if(NOT DISTATTN_WITH_CUDA STREQUAL "OFF")
     endif()
   endif()
 endif()
-distattn_option(CUDA "${_cuda_found}" "the CUDA toolkit (12 or later, with nvcc)" "nvidia-cuda-toolkit" "cuda"
+distattn_option(CUDA "${_cuda_found}" "the CUDA toolkit (12.3 or later, with nvcc)" "nvidia-cuda-toolkit" "cuda"
   "cuda-nvcc cuda-cudart-static")
 
 if(DISTATTN_WITH_NCCL STREQUAL "ON" AND DISTATTN_WITH_CUDA STREQUAL "OFF")

@@ -46,7 +46,7 @@ class Distattn(CMakePackage, CudaPackage):
     depends_on("pmix@4:", when="+pmix")
     # Lanes are workers of one context, each on its own thread.
     depends_on("ucx@1.13:+thread_multiple", when="+ucx")
-    depends_on("cuda@12:", when="+cuda")
+    depends_on("cuda@12.3:", when="+cuda")
     depends_on("nccl@2.14:", when="+nccl")
     for arch in CudaPackage.cuda_arch_values:
         depends_on(f"nccl+cuda cuda_arch={arch}", when=f"+nccl cuda_arch={arch}")
