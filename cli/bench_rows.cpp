@@ -51,7 +51,8 @@ class Bench {
                                request_.runs,
                                request_.warmups,
                                request_.launch.provider,
-                               request_.launch.gradient_order()};
+                               request_.launch.gradient_order(),
+                               request_.launch.step_graphs()};
       routes_of(request_.schedule, machine_of(request_.schedule), ranks);  // wrong ones are no reason to skip a row
       for (const std::string& name : names_of(request_.schedule, problem, ranks))
         measure(name, problem, ranks, options);

@@ -47,7 +47,12 @@ struct Measured {
 };
 
 RunOptions run_options(const CalibrationOptions& options, int runs) {
-  return {options.backend, 1, runs, 1, options.provider, options.gradient_order, options.variant};
+  return {.backend = options.backend,
+          .runs = runs,
+          .warmups = 1,
+          .provider = options.provider,
+          .gradient_order = options.gradient_order,
+          .variant = options.variant};
 }
 
 Measured measure(const CalibrationOptions& options, const Problem& problem, const std::string& schedule, int ranks,

@@ -87,6 +87,7 @@ void add_launch_options(CLI::App& app, LaunchOptions& options) {
             "Whose kernels compute on GPUs; cudnn rounds tiles' gradients to 16 bits (default own)", "own|cudnn");
   app.add_flag("--deterministic", options.deterministic,
                "Gradients have the same bits in every run, on GPUs too, where that takes longer");
+  app.add_flag("--graphs", options.graphs, "Kernels of a step start as one CUDA graph (GPUs, own kernels)");
   add_threads_option(app, options);
   add_meeting_options(app, options);
 }

@@ -19,15 +19,16 @@ struct LaunchOptions {
   std::string transport, bootstrap;  ///< empty: what fits the environment
   int threads = 0;                   ///< of a rank; 0: cores / ranks
   double timeout_s = 60;
-  bool deterministic = false;
+  bool deterministic = false, graphs = false;
 
   GradientOrder gradient_order() const { return deterministic ? GradientOrder::fixed : GradientOrder::any; }
+  StepGraphs step_graphs() const { return graphs ? StepGraphs::always : StepGraphs::never; }
 };
 
 /// --transport, --bootstrap, --timeout. What this build lacks is refused with the reason.
 void add_meeting_options(CLI::App& app, LaunchOptions& options);
 void add_threads_option(CLI::App& app, LaunchOptions& options);
-/// All of those, --backend, --provider and --deterministic.
+/// All of those, --backend, --provider, --deterministic and --graphs.
 void add_launch_options(CLI::App& app, LaunchOptions& options);
 
 /// Threads of each of `ranks` ranks that share this machine's cores, unless `asked` says otherwise.

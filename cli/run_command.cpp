@@ -55,7 +55,8 @@ RunOptions run_options(const RunCommandOptions& options, const World& world, con
           static_cast<int>(options.runs),
           static_cast<int>(options.warmups),
           options.launch.provider,
-          options.launch.gradient_order()};
+          options.launch.gradient_order(),
+          options.launch.step_graphs()};
 }
 
 /// What must be the same on all ranks for them to go through the same collectives.

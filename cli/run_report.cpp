@@ -76,6 +76,7 @@ Json json_of(const RunReport& report) {
   json["backend"] = report.options.backend;
   json["provider"] = report.options.provider.empty() ? Json(nullptr) : Json(report.options.provider);
   json["deterministic"] = report.options.gradient_order == GradientOrder::fixed;
+  json["graphs"] = report.options.step_graphs == StepGraphs::always;
   json["transport"] = report.world.transport();
   json["bootstrap"] = report.world.bootstrap();
   json["dtype"] = name_of(problem.dtype);

@@ -20,6 +20,7 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
                                                     .local_rank = bootstrap.local_rank(),
                                                     .provider = options.provider,
                                                     .gradient_order = options.gradient_order,
+                                                    .step_graphs = options.step_graphs,
                                                     .variant = options.variant});
   Attention attention(prepared.plan, *device, transport);
   const Bindings bindings = tensors.bindings();
@@ -55,7 +56,7 @@ bool has_provider(const BackendInfo& info, const std::string& provider) {
 
 std::string choose_backend(const LaunchOptions& asked, const Problem& problem, Passes passes) {
   const std::string& name = asked.backend;
-  const DeviceOptions trial{.threads = 1, .provider = asked.provider};
+  const DeviceOptions trial{.threads = 1, .provider = asked.provider, .step_graphs = asked.step_graphs()};
   std::string reasons;
   for (const BackendInfo& info : list_backends()) {
     const bool candidate = name.empty() ? info.usable || info.misconfigured : info.name == name;

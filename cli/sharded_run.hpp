@@ -19,6 +19,7 @@ struct RunOptions {
   int runs = 1, warmups = 0;
   std::string provider = {};  ///< as in DeviceOptions
   GradientOrder gradient_order = GradientOrder::any;
+  StepGraphs step_graphs = StepGraphs::never;
   std::string variant = {};
 };
 

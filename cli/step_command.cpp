@@ -68,6 +68,7 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   run.backend = choose_backend(options.launch, run.problem, Passes::both);
   run.provider = options.launch.provider;
   run.gradient_order = options.launch.gradient_order();
+  run.step_graphs = options.launch.step_graphs();
   const AttentionOptions attention = decided_options(world, options.schedule.schedules.front(), run.problem,
                                                      run.threads, on_nodes_of(world, options.schedule), Passes::both);
   run.plan = std::make_shared<const AttentionPlan>(run.problem, world.size(), attention);

@@ -9,7 +9,8 @@
 #              includes reading and writing their rows twice more, as fp32: 1 to 4 % with heads of 128
 #   variants   Hopper's kernels for the same tiles, each compared with float64 and then timed beside the others:
 #              packaging/record-kernels.py writes the table of choices from it
-#   bench      schedules on ranks that share the GPU; times include that of bringing inputs there
+#   bench      schedules on ranks that share the GPU, their steps started as CUDA graphs and without; times include
+#              that of bringing inputs there
 #   processes  ranks with a GPU each, over NCCL, UCX and both; needs two GPUs and mpirun
 #   memcheck   kernels under compute-sanitizer, where it is installed: memory
 #   racecheck  likewise: races in shared memory, and barriers
@@ -178,10 +179,15 @@ step_variants() {
 }
 
 step_bench() {
-  local mask command_seconds=300
+  local mask graphs common=(bench --backend cuda --dtype bf16 --heads 32 --kv-heads 8 --head-dim 128 --backward -n 5)
+  local command_seconds=300
   for mask in full causal; do
-    attempt measure bench --backend cuda --dtype bf16 --heads 32 --kv-heads 8 --head-dim 128 --seq 16384 --mask "$mask" \
-      --backward --schedule ring,zigzag-ring,balanced --ranks 1,4 -n 5
+    attempt measure "${common[@]}" --seq 16384 --mask "$mask" --schedule ring,zigzag-ring,balanced --ranks 1,4
+  done
+  for graphs in "" --graphs; do # short steps, each of which waits for the driver
+    # shellcheck disable=SC2086 # no option where it is empty
+    attempt measure "${common[@]}" --seq 2048 --mask causal --schedule zigzag-ring,burst:zigzag,attention2d --ranks 1,4 \
+      --check $graphs
   done
 }
 

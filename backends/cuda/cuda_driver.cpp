@@ -1,6 +1,8 @@
 #include <cuda_runtime_api.h>
 
+#include <exception>
 #include <mutex>
+#include <type_traits>
 #include <vector>
 
 #include <fmt/core.h>
@@ -68,6 +70,37 @@ class CudaMark final : public Mark {
   cudaEvent_t event_ = nullptr;
 };
 
+/// As cudaStreamEndCapture() makes it.
+struct DestroyGraph {
+  void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
+};
+using RecordedGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
+
+class CudaGraph final : public Graph {
+ public:
+  /// Uploads it on `stream`: else its first start would, and might wait then for all kernels that run.
+  CudaGraph(int gpu, cudaGraph_t recorded, cudaStream_t stream) : gpu_(gpu) {
+    check_status(cudaGraphInstantiateWithFlags(&graph_, recorded, 0), "make a graph");
+    cudaError_t status = cudaGraphUpload(graph_, stream);
+    if (status == cudaSuccess) status = cudaStreamSynchronize(stream);
+    if (status == cudaSuccess) return;
+    cudaGraphExecDestroy(graph_);
+    fail(status, "upload a graph");
+  }
+  ~CudaGraph() override {
+    try_to_select(gpu_);
+    cudaGraphExecDestroy(graph_);
+  }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  cudaGraphExec_t handle() const { return graph_; }
+
+ private:
+  const int gpu_;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
 enum class Ownership : bool { own, borrowed };
 
 class CudaStream final : public Stream {
@@ -90,6 +123,10 @@ class CudaStream final : public Stream {
   void clear(void* into, std::size_t bytes) override {
     select(gpu_);
     check_status(cudaMemsetAsync(into, 0, bytes, stream_), "clear memory");
+  }
+  void start(const Graph& graph) override {
+    select(gpu_);
+    check_status(cudaGraphLaunch(dynamic_cast<const CudaGraph&>(graph).handle(), stream_), "start a graph");
   }
   std::shared_ptr<const Mark> mark() override {
     select(gpu_);
@@ -167,6 +204,28 @@ class CudaDriver final : public Driver {
   }
   std::unique_ptr<Stream> adopt_stream(void* stream) override {
     return std::make_unique<CudaStream>(gpu_, static_cast<cudaStream_t>(stream), Ownership::borrowed);
+  }
+
+  /// On a stream of its own: the legacy default stream, which a caller's may be, cannot record.
+  std::unique_ptr<Graph> record(const std::function<void(Stream&)>& work) override {
+    const std::unique_ptr<Stream> stream = make_stream(StreamPriority::normal);
+    auto* const handle = static_cast<cudaStream_t>(stream->handle());
+    check_status(cudaStreamBeginCapture(handle, cudaStreamCaptureModeThreadLocal), "begin a graph");
+    std::exception_ptr failure;
+    try {
+      work(*stream);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    cudaGraph_t graph = nullptr;
+    const cudaError_t status = cudaStreamEndCapture(handle, &graph);
+    const RecordedGraph recorded(graph);
+    if (failure != nullptr) {
+      forget_last_error();
+      std::rethrow_exception(failure);
+    }
+    check_status(status, "record a graph");
+    return std::make_unique<CudaGraph>(gpu_, recorded.get(), handle);
   }
 
   void make_current() override { select(gpu_); }

@@ -51,9 +51,10 @@ class CudaBuffers final : public BufferTable {
  public:
   /// `memory` is asked for the buffers and for what packing tensors needs beside them.
   CudaBuffers(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, Driver& driver,
-              Stream& stream, const int* stop, AttendProvider* provider, const KernelChoice& choice)
+              Stream& stream, const int* stop, AttendProvider* provider, const KernelChoice& choice, StepGraphs graphs)
       : BufferTable(outline, program, rank, MemorySpace::cuda, memory(slots_bytes(program))),
-        launches(Batches(*this, Placement(*this)), program.steps.size(), driver, stream, stop, provider, choice),
+        launches(Batches(*this, Placement(*this)), program.steps.size(), driver, stream, stop, provider, choice,
+                 graphs),
         staging(*this, {std::numeric_limits<std::int64_t>::max(), 1, memory}),
         mirror(driver),
         driver_(driver),
@@ -115,6 +116,7 @@ class CudaDevice final : public Device {
       : driver_(driver),
         provider_(std::move(provider)),
         choice_{driver.capability(), options.gradient_order, options.variant},
+        step_graphs_(options.step_graphs),
         allocator_(options.allocator),
         stream_(options.stream != nullptr ? driver.adopt_stream(options.stream)
                                           : driver.make_stream(StreamPriority::normal)),
@@ -166,7 +168,8 @@ class CudaDevice final : public Device {
       return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_memory(bytes, program, rank);
     };
     auto buffers = std::make_unique<CudaBuffers>(outline, program, rank, memory, driver_, *stream_,
-                                                 reinterpret_cast<const int*>(stop_.get()), provider_.get(), choice_);
+                                                 reinterpret_cast<const int*>(stop_.get()), provider_.get(), choice_,
+                                                 step_graphs_);
     TensorEvent(*stream_, ending_, nullptr, fmt::format("rank {}, lists of tiles", rank)).wait();
     return buffers;
   }
@@ -204,7 +207,7 @@ class CudaDevice final : public Device {
       ending_->look();
       wait_for_all(after, *stream_);
       auto& buffers = dynamic_cast<CudaBuffers&>(table);
-      for (const Launch& launch : buffers.launches.of(table.index_of(step))) start(launch, driver_, *stream_);
+      buffers.launches.start(table.index_of(step), *stream_);
       return Event(std::make_shared<GpuEvent>(stream_->mark(), ending_, begin_, place_of(table.rank(), step)));
     } catch (...) {
       return Event::failed(std::make_exception_ptr(error_at(table.rank(), step, std::current_exception())));
@@ -249,6 +252,7 @@ class CudaDevice final : public Device {
   Driver& driver_;
   const std::unique_ptr<AttendProvider> provider_;
   const KernelChoice choice_;
+  const StepGraphs step_graphs_;
   const Allocator allocator_;
   std::unique_ptr<Stream> stream_, abort_stream_;
   std::shared_ptr<std::byte> stop_, raised_;
@@ -264,6 +268,9 @@ std::unique_ptr<Device> make_cuda_device(Driver& driver, const DeviceOptions& op
   if (!options.variant.empty() &&
       std::none_of(kernels.begin(), kernels.end(), [&](const auto& k) { return k.name == options.variant; })) {
     refuse("no CUDA kernel is called " + options.variant + " (Device::variants names those of a problem)");
+  }
+  if (options.step_graphs != StepGraphs::never && provider != nullptr) {
+    refuse("graphs of a provider's kernels (not every provider's can be recorded) take provider own, or no graphs");
   }
   return std::make_unique<CudaDevice>(driver, options, std::move(provider));
 }

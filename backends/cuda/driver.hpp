@@ -3,6 +3,7 @@
 /// checked; failures are thrown as Error(environment). Tests put an emulation in its place.
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -22,6 +23,12 @@ class Mark {
   virtual double seconds_since(const Mark& earlier) const = 0;
 };
 
+/// Work that was recorded, to be started as a whole.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+};
+
 /// Work in order. Used by one thread at a time; kernels start on handle(), a cudaStream_t.
 class Stream {
  public:
@@ -30,6 +37,8 @@ class Stream {
   /// Copies between any two memories that the GPU reaches, or from and to host memory.
   virtual void copy(void* into, const void* from, std::size_t bytes) = 0;
   virtual void clear(void* into, std::size_t bytes) = 0;
+  /// What was recorded, in its order.
+  virtual void start(const Graph& graph) = 0;
   virtual std::shared_ptr<const Mark> mark() = 0;
   /// What follows starts after `mark` has passed, on whatever stream it is.
   virtual void wait_for(const Mark& mark) = 0;
@@ -52,6 +61,9 @@ class Driver {
   virtual std::unique_ptr<Stream> make_stream(StreamPriority priority) = 0;
   /// A stream that belongs to the caller and stays open.
   virtual std::unique_ptr<Stream> adopt_stream(void* stream) = 0;
+  /// What `work` starts on the stream that it is given, which runs nothing: kernels, copies within the GPU and clears.
+  /// The graph is ready there when this returns; only one start of it is under way at a time.
+  virtual std::unique_ptr<Graph> record(const std::function<void(Stream&)>& work) = 0;
   /// In the calling thread, for libraries that use whichever GPU is.
   virtual void make_current() = 0;
   /// Throws what a kernel's launcher returned, if it is an error. `what` is being done.

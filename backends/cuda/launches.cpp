@@ -216,7 +216,8 @@ std::vector<const AttendKernel*> tile_kernels(Pass pass, const TileWork& work, c
 }
 
 Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
-                   AttendProvider* provider, const KernelChoice& choice) {
+                   AttendProvider* provider, const KernelChoice& choice, StepGraphs graphs)
+    : driver_(driver), graphs_(steps) {
   stream.handle();  // makes the GPU current on this thread: its driver describes tensors for the copy engine
   Builder builder(steps_, provider, choice);
   for (std::size_t step = 0; step < steps; ++step) {
@@ -233,12 +234,29 @@ Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, St
     builder.place_scratch(scratch_.get());
   }
   lists_ = builder.lists();
-  if (lists_.empty()) return;
-  device_lists_ = driver.allocate(lists_.size(), MemorySpace::cuda);
-  stream.copy(device_lists_.get(), lists_.data(), lists_.size());
-  builder.place_lists(device_lists_.get(), stop);
+  if (!lists_.empty()) {
+    device_lists_ = driver.allocate(lists_.size(), MemorySpace::cuda);
+    builder.place_lists(device_lists_.get(), stop);
+  }
+  if (graphs == StepGraphs::always) record_graphs();
+  // Last: nothing may fail while it is under way.
+  if (!lists_.empty()) stream.copy(device_lists_.get(), lists_.data(), lists_.size());
 }
 
-void start(const Launch& launch, const Driver& driver, Stream& stream) { std::visit(Starter{driver, stream}, launch); }
+void Launches::record_graphs() {
+  for (std::size_t step = 0; step < steps_.size(); ++step) {
+    if (steps_[step].size() < 2) continue;
+    graphs_[step] = driver_.record([&](Stream& recording) { start_each(step, recording); });
+  }
+}
+
+void Launches::start(std::size_t step, Stream& stream) const {
+  if (graphs_[step] != nullptr) return stream.start(*graphs_[step]);
+  start_each(step, stream);
+}
+
+void Launches::start_each(std::size_t step, Stream& stream) const {
+  for (const Launch& launch : steps_[step]) std::visit(Starter{driver_, stream}, launch);
+}
 
 }  // namespace distattn::backends::cuda

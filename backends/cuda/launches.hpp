@@ -61,18 +61,20 @@ class Launches {
   /// Loads all kernels, and uploads the lists of all steps on `stream`, which has to be waited for. `stop` lies in
   /// device memory. `provider` computes tiles; null: the kernels of kernels/cuda.
   Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
-           AttendProvider* provider, const KernelChoice& choice);
+           AttendProvider* provider, const KernelChoice& choice, StepGraphs graphs);
 
-  /// In the order in which they are to be started.
-  std::span<const Launch> of(std::size_t step) const { return steps_[step]; }
+  /// Starts the step's kernels, in their order. Throws Error(environment) if CUDA refuses.
+  void start(std::size_t step, Stream& stream) const;
 
  private:
+  void record_graphs();
+  void start_each(std::size_t step, Stream& stream) const;
+
+  Driver& driver_;
   std::vector<std::vector<Launch>> steps_;
   std::vector<std::byte> lists_;  // what device_lists_ holds, kept until it has been copied
   std::shared_ptr<std::byte> device_lists_, scratch_;
+  std::vector<std::unique_ptr<Graph>> graphs_;  // by step; null: its launches start one by one
 };
-
-/// Starts the launch; throws Error(environment) if CUDA refuses.
-void start(const Launch& launch, const Driver& driver, Stream& stream);
 
 }  // namespace distattn::backends::cuda

@@ -172,6 +172,9 @@ class HostDevice final : public Device {
 
 std::unique_ptr<Device> make_host_device(const kernels::HostKernels& kernels, const DeviceOptions& options) {
   if (!options.variant.empty()) refuse("no kernel of the host is a variant " + options.variant + " (it has none)");
+  if (options.step_graphs != StepGraphs::never) {
+    refuse("graphs for a device of the host (they are CUDA's) leave them out, or choose backend cuda");
+  }
   if (options.stream != nullptr) refuse("a stream for a device of the host (it computes on threads) leave it out");
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   const int threads = options.threads > 0 ? options.threads : std::max(1, cores / std::max(1, options.local_ranks));

@@ -66,7 +66,8 @@ void run_training(World& world, const TrainingRun& run, const TokenSource& token
                                                   .local_ranks = bootstrap.local_size(),
                                                   .local_rank = bootstrap.local_rank(),
                                                   .provider = run.provider,
-                                                  .gradient_order = run.gradient_order});
+                                                  .gradient_order = run.gradient_order,
+                                                  .step_graphs = run.step_graphs});
     Attention attention(run.plan, *device, transport);
     Trainer trainer(run.shape, *run.policy, tokens, run.seed, attention, bootstrap);
     train_rank(run, tokens, trainer, rank, world.local_size(), on_step);

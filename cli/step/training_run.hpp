@@ -25,6 +25,7 @@ struct TrainingRun {
   std::shared_ptr<const AttentionPlan> plan;  ///< of the problem
   std::string backend, provider;              ///< no provider: the backend's own choice
   GradientOrder gradient_order = GradientOrder::any;
+  StepGraphs step_graphs = StepGraphs::never;
   int threads = 1;  ///< of a rank's attention
   int steps = 1;
   std::uint64_t seed = 0;

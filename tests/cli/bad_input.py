@@ -151,6 +151,8 @@ OPTIONS = [
     ([*RUN, "--cu-seqlens", "0,64", "--documents", "pile"], USAGE),
     ([*RUN, "--documents", "encyclopaedia"], USAGE),
     ([*RUN, "--backend", "abacus"], USAGE),
+    ([*RUN, "--backend", "reference", "--graphs"], USAGE),
+    (["bench", "--backend", "reference", "--kernel", "attend", "--seq", "64", "--graphs"], USAGE),
     ([*RUN, "--transport", "pigeon"], USAGE),
     ([*RUN, "--mode", "sideways"], USAGE),
     ([*RUN, "--timeout", "-5"], USAGE),

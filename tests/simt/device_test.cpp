@@ -1,79 +1,23 @@
 /// The CUDA device as a whole, on an emulated GPU: schedules run by ranks that are threads, compared with float64.
 
-#include "backends/cuda/device.hpp"
-
 #include <array>
 #include <atomic>
 #include <barrier>
 #include <chrono>
 #include <cstring>
 
-#include "backends/cuda/launches.hpp"
-#include "catch.hpp"
-#include "distattn/registry.hpp"
+#include "backends/cuda/device.hpp"
 #include "distattn/table.hpp"
-#include "distattn/tolerance.hpp"
-#include "simt/emulated_driver.hpp"
+#include "simt/device_case.hpp"
 #include "tests/support/one_memory.hpp"
-#include "tests/support/sharded.hpp"
-
-namespace {
-
-/// All ranks of a test share one GPU.
-std::unique_ptr<simt::EmulatedDriver> gpu;
-distattn::GradientOrder gradient_order = distattn::GradientOrder::any;
-std::string variant;
-
-}  // namespace
-
-namespace distattn {
-
-/// Stands for the registry, which would want a real GPU.
-std::unique_ptr<Device> make_device(std::string_view, const DeviceOptions& options) {
-  DeviceOptions asked = options;
-  asked.gradient_order = gradient_order;
-  asked.variant = variant;
-  return backends::cuda::make_cuda_device(*gpu, asked);
-}
-
-}  // namespace distattn
 
 namespace {
 
 using namespace distattn;
+using namespace simt;
 using test::Inputs;
 using test::run_sharded;
 using test::ShardedRun;
-
-constexpr std::uint64_t seed = 33;
-
-Problem problem_of(DType dtype, std::int64_t tokens, int heads, int kv_heads, int head_dim, int value_dim) {
-  Problem problem;
-  problem.seq_q = problem.seq_kv = tokens;
-  problem.heads = heads;
-  problem.kv_heads = kv_heads;
-  problem.head_dim = head_dim;
-  problem.value_dim = value_dim;
-  problem.dtype = dtype;
-  problem.mask = causal_mask();
-  return problem;
-}
-
-ShardedRun run_of(const std::string& schedule, int ranks) {
-  ShardedRun run;
-  run.options.schedule = schedule;
-  run.options.backward = true;
-  run.ranks = ranks;
-  return run;
-}
-
-void check(const Problem& problem, const ShardedRun& run, int architecture = 80) {
-  gpu = std::make_unique<simt::EmulatedDriver>(seed, architecture);
-  const Inputs inputs(problem, seed);
-  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
-  CAPTURE(run.options.schedule, run.ranks, problem.mask.name, name_of(problem.dtype));
-  CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 4 * run.ranks));
-}
 
 void check_all_schedules(const Problem& problem, int ranks) {
   for (const std::string& name : all_schedule_names(problem, ranks)) {
@@ -159,7 +103,7 @@ TEST_CASE("nobody listens to a transport on behalf of a run that has ended", "[s
 TEST_CASE("clocks of host and GPU are compared again for every run", "[simt]") {
   const Problem problem = problem_of(DType::fp32, 12, 1, 1, 8, 8);
   constexpr int ranks = 2, tokens = 6;
-  gpu = std::make_unique<simt::EmulatedDriver>(seed);
+  gpu = std::make_unique<simt::EmulatedDriver>(device_seed);
   std::barrier between(ranks, []() noexcept { simt::EmulatedDriver::set_clock_on(std::chrono::hours(1)); });
   std::array<Timeline, ranks> timelines;
   run_ranks(ranks, [&](Rank rank, Transport& transport) {
@@ -195,7 +139,7 @@ namespace {
 /// Two runs, between which everything differs that may.
 void check_that_bits_repeat(const Problem& problem, int architecture) {
   CAPTURE(architecture);
-  const Inputs inputs(problem, seed);
+  const Inputs inputs(problem, device_seed);
   gpu = std::make_unique<simt::EmulatedDriver>(1, architecture);
   const ExactResult first = run_sharded(inputs, run_of("zigzag-ring", 2));
   gpu = std::make_unique<simt::EmulatedDriver>(2, architecture);
@@ -204,66 +148,14 @@ void check_that_bits_repeat(const Problem& problem, int architecture) {
   CHECK((first.dq == second.dq && first.dk == second.dk && first.dv == second.dv));
 }
 
-std::vector<kernels::cuda::TilePass> backward_passes(int architecture, GradientOrder order, int head_dim) {
-  std::vector<kernels::cuda::TilePass> passes;
-  const backends::cuda::TileWork work{{DType::bf16, 1, {}, head_dim, 128}, 512};
-  for (const auto* kernel : backends::cuda::tile_kernels(Pass::backward, work, {{architecture}, order})) {
-    passes.push_back(kernel->pass);
-  }
-  return passes;
-}
-
 }  // namespace
 
 TEST_CASE("a run repeats bit for bit", "[simt]") {
   const Problem problem = problem_of(DType::bf16, 50, 2, 1, 16, 16);
   check_that_bits_repeat(problem, 80);
-  gradient_order = GradientOrder::fixed;
+  asked.gradient_order = GradientOrder::fixed;
   check_that_bits_repeat(problem, 90);
-  gradient_order = GradientOrder::any;
-}
-
-TEST_CASE("gradients take one pass where a kernel may add to dq in any order", "[simt]") {
-  using kernels::cuda::TilePass;
-  const std::vector<TilePass> one{TilePass::gradients}, two{TilePass::query_gradient, TilePass::key_gradients};
-  CHECK(backward_passes(90, GradientOrder::any, 128) == one);
-  CHECK(backward_passes(90, GradientOrder::fixed, 128) == two);
-  CHECK(backward_passes(90, GradientOrder::any, 192) == one);
-  CHECK(backward_passes(90, GradientOrder::fixed, 192) == two);
-  CHECK(backward_passes(90, GradientOrder::any, 256) == two);
-  CHECK(backward_passes(80, GradientOrder::any, 128) == two);
-}
-
-TEST_CASE("all kernels among which there is a choice compute the same", "[simt]") {
-  int compared = 0;
-  for (const auto& [head_dim, value_dim] :
-       {std::pair(64, 64), std::pair(128, 128), std::pair(192, 128), std::pair(256, 256)}) {
-    const Problem problem = problem_of(DType::bf16, 210, head_dim == 64 ? 2 : 1, 1, head_dim, value_dim);
-    gpu = std::make_unique<simt::EmulatedDriver>(seed, 90);
-    for (const auto& [pass, order] :
-         {std::pair(Pass::forward, GradientOrder::any), std::pair(Pass::backward, GradientOrder::any),
-          std::pair(Pass::backward, GradientOrder::fixed)}) {
-      gradient_order = order;
-      std::map<std::string, int> used;
-      for (const KernelVariant& each : make_device("cuda", {})->variants(problem, pass)) {
-        CAPTURE(each.name, head_dim);
-        used[each.part] += each.used ? 1 : 0;
-        variant = each.name;
-        check(problem, run_of("ring", 1), 90);
-        variant.clear();
-        ++compared;
-      }
-      for (const auto& [part, count] : used) {
-        CAPTURE(part);
-        CHECK(count == 1);
-      }
-    }
-  }
-  gradient_order = GradientOrder::any;
-  CHECK(compared > 10);
-  variant = "64x1";
-  CHECK_THROWS_AS(make_device("cuda", {}), Error);
-  variant.clear();
+  asked.gradient_order = GradientOrder::any;
 }
 
 TEST_CASE("schedules run on Hopper's kernels", "[simt]") {
@@ -279,8 +171,8 @@ TEST_CASE("schedules run on Hopper's kernels", "[simt]") {
 }
 
 TEST_CASE("too little memory is named, with what plan predicts", "[simt]") {
-  const Inputs inputs(problem_of(DType::bf16, 50, 2, 1, 16, 16), seed);
-  gpu = std::make_unique<simt::EmulatedDriver>(seed, 80, 1000);
+  const Inputs inputs(problem_of(DType::bf16, 50, 2, 1, 16, 16), device_seed);
+  gpu = std::make_unique<simt::EmulatedDriver>(device_seed, 80, 1000);
   try {
     run_sharded(inputs, run_of("ring", 2));
     FAIL("it fitted");
@@ -292,11 +184,11 @@ TEST_CASE("too little memory is named, with what plan predicts", "[simt]") {
 }
 
 TEST_CASE("a launch that fails names rank and step, and ends all ranks", "[simt]") {
-  const Inputs inputs(problem_of(DType::bf16, 50, 2, 1, 16, 16), seed);
+  const Inputs inputs(problem_of(DType::bf16, 50, 2, 1, 16, 16), device_seed);
   const std::pair<const char*, const char*> failures[] = {
       {"start attention", ", step "}, {"start packing tensors", ", inputs"}, {"start computing delta", ", inputs"}};
   for (const auto& [launch, place] : failures) {
-    gpu = std::make_unique<simt::EmulatedDriver>(seed);
+    gpu = std::make_unique<simt::EmulatedDriver>(device_seed);
     gpu->fail_when(launch, 5);
     try {
       run_sharded(inputs, run_of("ring", 3));
@@ -312,36 +204,11 @@ TEST_CASE("a launch that fails names rank and step, and ends all ranks", "[simt]
   }
 }
 
-TEST_CASE("kernels are loaded before the first step", "[simt]") {
-  gpu = std::make_unique<simt::EmulatedDriver>(seed);
-  gpu->fail_when("load attention", 1);
-  CHECK_THROWS_WITH(run_sharded(Inputs(problem_of(DType::bf16, 50, 2, 1, 16, 16), seed), run_of("ring", 1)),
-                    contains_text("could not load attention"));
-}
-
-TEST_CASE("what no kernel computes is refused, naming what exists", "[simt]") {
-  gpu = std::make_unique<simt::EmulatedDriver>(seed);
-  const auto device = make_device("cuda", {});
-  CHECK(device->why_not(problem_of(DType::fp16, 8, 1, 1, 256, 8), Pass::backward).empty());
-  const std::string why = device->why_not(problem_of(DType::fp64, 8, 1, 1, 64, 64), Pass::forward);
-  CHECK(why.find("no CUDA kernel for fp64") != std::string::npos);
-  CHECK(why.find("bf16 128/128 from sm_80") != std::string::npos);
-}
-
-TEST_CASE("no kernel is chosen that asks for more shared memory than the GPU has", "[simt]") {
-  gpu = std::make_unique<simt::EmulatedDriver>(seed, 89);
-  gpu->limit_shared_memory(99 * 1024);
-  const auto small = make_device("cuda", {});
-  CHECK(small->why_not(problem_of(DType::bf16, 8, 1, 1, 64, 64), Pass::backward).empty());
-  CHECK_THAT(small->why_not(problem_of(DType::bf16, 8, 1, 1, 256, 256), Pass::backward),
-             contains_text("256/256 on sm_89 in the 101376 bytes of shared memory that a block may have"));
-}
-
 TEST_CASE("a caller's stream orders the device among the caller's own work", "[simt]") {
   const Problem problem = problem_of(DType::fp32, 20, 1, 1, 8, 8);
-  const Inputs inputs(problem, seed);
+  const Inputs inputs(problem, device_seed);
   const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), {}, 1);
-  gpu = std::make_unique<simt::EmulatedDriver>(seed);
+  gpu = std::make_unique<simt::EmulatedDriver>(device_seed);
   const auto stream = gpu->make_stream(backends::cuda::StreamPriority::normal);
   std::vector<std::shared_ptr<std::byte>> memory;
   const auto on_gpu = [&](const ConstTensorView& tensor) {

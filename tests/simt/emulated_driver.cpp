@@ -11,6 +11,7 @@
 #include <new>
 #include <optional>
 #include <thread>
+#include <vector>
 
 #include "distattn/error.hpp"
 #include "simt/global_memory.hpp"
@@ -124,6 +125,52 @@ class StreamThread final : public Queue {
   std::thread thread_;
 };
 
+/// Keeps work, and does none.
+class Recording final : public Queue {
+ public:
+  Recording(std::uint64_t seed, const void* gpu) : gpu_(gpu), random_(seed) {}
+
+  void submit(std::function<void()> work) override { work_.push_back(std::move(work)); }
+  std::uint64_t next_seed() override { return random_.next(); }
+  const void* gpu() const override { return gpu_; }
+  std::vector<std::function<void()>> take() { return std::move(work_); }
+
+ private:
+  const void* const gpu_;
+  Random random_;
+  std::vector<std::function<void()>> work_;
+};
+
+struct EmulatedGraph final : cuda::Graph {
+  std::vector<std::function<void()>> work;
+  std::atomic<int>* starts = nullptr;
+};
+
+/// As a stream of CUDA while it records: what only work under way can answer is an error.
+class RecordingStream final : public cuda::Stream {
+ public:
+  explicit RecordingStream(Recording& recording) : recording_(recording) {}
+
+  void* handle() const override { return static_cast<Queue*>(&recording_); }
+  void copy(void* into, const void* from, std::size_t bytes) override {
+    recording_.submit([=] { std::memcpy(into, from, bytes); });
+  }
+  void clear(void* into, std::size_t bytes) override {
+    recording_.submit([=] { std::memset(into, 0, bytes); });
+  }
+  void start(const cuda::Graph&) override { refuse(); }
+  std::shared_ptr<const cuda::Mark> mark() override { refuse(); }
+  void wait_for(const cuda::Mark&) override { refuse(); }
+  void finish() noexcept override {}
+
+ private:
+  [[noreturn]] static void refuse() {
+    throw distattn::Error(distattn::ErrorKind::environment, "the emulator records kernels, copies and clears alone");
+  }
+
+  Recording& recording_;
+};
+
 class EmulatedStream final : public cuda::Stream {
  public:
   explicit EmulatedStream(std::shared_ptr<StreamThread> thread) : thread_(std::move(thread)) {}
@@ -135,6 +182,11 @@ class EmulatedStream final : public cuda::Stream {
   }
   void clear(void* into, std::size_t bytes) override {
     thread_->submit([=] { std::memset(into, 0, bytes); });
+  }
+  void start(const cuda::Graph& graph) override {
+    const auto& recorded = dynamic_cast<const EmulatedGraph&>(graph);
+    for (const auto& work : recorded.work) thread_->submit(work);
+    ++*recorded.starts;
   }
   std::shared_ptr<const cuda::Mark> mark() override { return thread_->mark(); }
   void wait_for(const cuda::Mark& mark) override {
@@ -183,6 +235,17 @@ std::unique_ptr<cuda::Stream> EmulatedDriver::make_stream(cuda::StreamPriority) 
 std::unique_ptr<cuda::Stream> EmulatedDriver::adopt_stream(void* stream) {
   auto* thread = static_cast<StreamThread*>(static_cast<Queue*>(stream));
   return std::make_unique<EmulatedStream>(std::shared_ptr<StreamThread>(thread, [](StreamThread*) {}));
+}
+
+std::unique_ptr<cuda::Graph> EmulatedDriver::record(const std::function<void(cuda::Stream&)>& work) {
+  Recording recording(seed_++, this);
+  RecordingStream stream(recording);
+  work(stream);
+  auto graph = std::make_unique<EmulatedGraph>();
+  graph->work = recording.take();
+  graph->starts = &graph_starts_;
+  ++graphs_;
+  return graph;
 }
 
 void EmulatedDriver::set_clock_on(std::chrono::seconds by) { ahead = ahead.load() + by; }

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -26,6 +27,8 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
       distattn::backends::cuda::StreamPriority priority) override;
   /// `stream` is the handle() of a stream of this driver.
   std::unique_ptr<distattn::backends::cuda::Stream> adopt_stream(void* stream) override;
+  std::unique_ptr<distattn::backends::cuda::Graph> record(
+      const std::function<void(distattn::backends::cuda::Stream&)>& work) override;
   void make_current() override { ++made_current_; }
   void check(int status, const char* what) const override;
   /// Of a GPU with less room for a block than others of its generation. Before any device is made.
@@ -34,6 +37,9 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
   std::size_t pinned_bytes() const { return pinned_bytes_; }
   /// How often a thread asked for this GPU on behalf of another library.
   int made_current() const { return made_current_; }
+  /// Graphs recorded, and how often any was started.
+  int graphs() const { return graphs_; }
+  int graph_starts() const { return graph_starts_; }
   /// Makes the `count`-th launch fail that does `what`. Before any launch.
   void fail_when(std::string what, int count) {
     failing_ = std::move(what);
@@ -49,7 +55,7 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
   std::atomic<std::uint64_t> seed_;
   std::atomic<std::size_t> free_bytes_;
   std::atomic<std::size_t> pinned_bytes_{0};
-  std::atomic<int> made_current_{0};
+  std::atomic<int> made_current_{0}, graphs_{0}, graph_starts_{0};
   std::string failing_;
   mutable std::atomic<int> calls_to_failure_{0};
 };

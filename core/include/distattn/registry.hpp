@@ -44,6 +44,10 @@ enum class GradientOrder : std::uint8_t {
   fixed  ///< the same bits in every run
 };
 
+/// Whether kernels of a step start as one CUDA graph, where there are several. It is recorded when a program's memory
+/// is made, so that a repeated pass asks the driver once a step.
+enum class StepGraphs : std::uint8_t { never, always };
+
 struct DeviceOptions {
   static constexpr int most_threads = 4096;
 
@@ -58,6 +62,7 @@ struct DeviceOptions {
   void* stream = nullptr;
   std::string provider = {};  ///< of forward tiles, as "cudnn"; empty: the device's usual one
   GradientOrder gradient_order = GradientOrder::any;
+  StepGraphs step_graphs = StepGraphs::never;  ///< GPUs only, not with a provider
   std::string variant = {};  ///< of Device::variants(), for the pass that has it; empty: those that are used
 };
 
