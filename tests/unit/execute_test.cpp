@@ -125,6 +125,95 @@ TEST_CASE("A failure that an event reports late is thrown too") {
   CHECK(message_of([&] { executor.run(rig.bindings); }) == "rank 1 is gone");
 }
 
+TEST_CASE("The first step of every lane follows the inputs, and begins no sooner") {
+  Rig rig;
+  const auto inputs = std::make_shared<ManualState>();
+  rig.device.loaded = Event(inputs);
+  std::array<std::size_t, 4> followed{};
+  std::thread loader;
+  rig.device.on_load = [&] {
+    loader = std::thread([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      inputs->complete();
+    });
+  };
+  const auto follow = [&](std::size_t step) {
+    return [&followed, step](std::span<const Event> after) -> Event {
+      followed[step] = after.size();
+      for (const Event& event : after) event.wait();
+      return {};
+    };
+  };
+  for (const std::size_t step : {0, 2}) rig.device.script[step] = follow(step);
+  for (const std::size_t step : {1, 3}) rig.transport.script[step] = follow(step);
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  const Timeline& timeline = executor.run(rig.bindings);
+  loader.join();
+  CHECK(followed == std::array<std::size_t, 4>{1, 2, 1, 0});
+  CHECK(timeline.spans.front().start_s >= 0.005);
+}
+
+TEST_CASE("Results are stored behind all steps, which need not have ended on the host") {
+  Rig rig;
+  const auto exchange = std::make_shared<ManualState>(), results = std::make_shared<ManualState>();
+  rig.transport.script[3] = [&](std::span<const Event>) { return Event(exchange); };
+  std::thread gpu;
+  rig.device.on_store = [&](std::span<const Event> steps) {
+    CHECK(steps.size() == 4);
+    CHECK(!steps[3].done());
+    gpu = std::thread([&] {
+      exchange->complete();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      results->complete();
+    });
+    return Event(results);
+  };
+  Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+  executor.run(rig.bindings);
+  CHECK(results->done());
+  gpu.join();
+  rig.device.on_store = [](std::span<const Event>) {
+    return Event::failed(std::make_exception_ptr(Error(ErrorKind::environment, "rank 0, results: no room")));
+  };
+  CHECK(message_of([&] { executor.run(rig.bindings); }) == "rank 0, results: no room");
+  CHECK(rig.log.aborts.size() == 2);
+}
+
+TEST_CASE("Nothing touches the caller's tensors any more when a run has failed") {
+  for (const bool late : {false, true}) {
+    Rig rig;
+    const auto inputs = std::make_shared<ManualState>(), results = std::make_shared<ManualState>();
+    const auto exchange = std::make_shared<ManualState>();
+    rig.device.loaded = Event(inputs);
+    const auto goes_on = [](std::span<const Event>) { return Event(); };
+    for (const std::size_t step : {0, 2}) rig.device.script[step] = goes_on;
+    rig.transport.script[1] = goes_on;
+    rig.transport.script[3] = [&](std::span<const Event>) -> Event {
+      if (!late) throw Error(ErrorKind::peer, "rank 1 is gone");
+      return Event(exchange);
+    };
+    std::thread gpu;
+    const auto end_soon = [&] {
+      gpu = std::thread([&] {
+        exchange->complete(std::make_exception_ptr(Error(ErrorKind::peer, "rank 1 is gone")));
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        inputs->complete();
+        results->complete();
+      });
+    };
+    rig.device.on_store = [&](std::span<const Event>) {
+      end_soon();
+      return Event(results);
+    };
+    if (!late) end_soon();
+    Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
+    CHECK(message_of([&] { executor.run(rig.bindings); }) == "rank 1 is gone");
+    CHECK(inputs->done());
+    CHECK((!late || results->done()));
+    gpu.join();
+  }
+}
+
 TEST_CASE("Tensors that are not the rank's shard are refused before anything begins") {
   Rig rig;
   Executor executor(rig.outline, rig.program, 0, rig.device, rig.transport);
