@@ -1,7 +1,6 @@
 #include "backends/nccl/communicator.hpp"
 
 #include <array>
-#include <chrono>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -103,18 +102,18 @@ bool Communicator::finalize(const cuda::Watch& watch) noexcept {
   }
 }
 
-std::shared_future<void> Communicator::end() noexcept {
+Communicator::End Communicator::end() noexcept {
   const std::scoped_lock lock(mutex_);
   if (const ncclComm_t comm = std::exchange(comm_, nullptr); comm != nullptr) {
-    end_ = beside([comm, call = finalized_ ? library_.comm_destroy : library_.comm_abort] { call(comm); });
+    end_.over = beside([comm, call = finalized_ ? library_.comm_destroy : library_.comm_abort] { call(comm); });
+    end_.until = std::chrono::steady_clock::now() + ending_time;
   }
   return end_;
 }
 
-void await_ends(std::span<const std::shared_future<void>> ends) noexcept {
-  const auto until = std::chrono::steady_clock::now() + ending_time;
-  for (const std::shared_future<void>& end : ends) {
-    if (end.valid()) end.wait_until(until);
+void await_ends(std::span<const Communicator::End> ends) noexcept {
+  for (const Communicator::End& end : ends) {
+    if (end.over.valid()) end.over.wait_until(end.until);
   }
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 /// One communicator of NCCL.
 
+#include <chrono>
 #include <functional>
 #include <future>
 #include <mutex>
@@ -15,6 +16,11 @@ namespace distattn::backends::nccl {
 /// issue() is called by one thread at a time; fault() and end() by any.
 class Communicator {
  public:
+  /// Of a communicator: ready when nothing of it is left, and until when that is worth waiting for.
+  struct End {
+    std::shared_future<void> over;
+    std::chrono::steady_clock::time_point until;
+  };
   /// Adds NCCL's calls to a group and returns the first that failed.
   using Calls = std::function<ncclResult_t(ncclComm_t)>;
 
@@ -34,10 +40,9 @@ class Communicator {
   /// Returns when all messages have arrived, here and at other ranks; false: `watch` threw before that. Last call but
   /// end().
   bool finalize(const cuda::Watch& watch) noexcept;
-  /// Begins to end it, and work that is under way unless finalize() came first. What it returns is ready when nothing
-  /// of it is left, and invalid if there never was anything. NCCL waits for the whole GPU, where other communicators
-  /// may have kernels: all are to be ended before one is waited for.
-  std::shared_future<void> end() noexcept;
+  /// Begins to end it, unless that has been done, and work that is under way unless finalize() came first. NCCL waits
+  /// for the whole GPU, where other communicators may have kernels: all are to be ended before one is waited for.
+  End end() noexcept;
 
  private:
   void settle(const char* what, const cuda::Watch& watch);
@@ -47,11 +52,11 @@ class Communicator {
   std::mutex mutex_;  // guards what follows
   ncclComm_t comm_ = nullptr;
   bool finalized_ = false;
-  std::shared_future<void> end_;
+  End end_;  // valid once it has begun
 };
 
 /// Waits for what end() returned, but not for ever: NCCL also waits there for other ranks of the same machine, one of
 /// which may hang. What has not ended then is left to itself.
-void await_ends(std::span<const std::shared_future<void>> ends) noexcept;
+void await_ends(std::span<const Communicator::End> ends) noexcept;
 
 }  // namespace distattn::backends::nccl

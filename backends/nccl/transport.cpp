@@ -207,7 +207,7 @@ void NcclTransport::end(const Error& error) noexcept {
 
 /// At once: each waits for the GPU, where another's kernel waits for other ranks until it is ended too.
 void NcclTransport::end_lanes() noexcept {
-  std::vector<std::shared_future<void>> ends;
+  std::vector<Communicator::End> ends;
   for (std::optional<LaneCommunicators>* lane : {&near_, &far_}) {
     if (!*lane) continue;
     for (Communicator* communicator : (*lane)->all()) ends.push_back(communicator->end());
