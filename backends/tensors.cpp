@@ -17,17 +17,6 @@ bool overlap(const ConstTensorView& a, const ConstTensorView& b) {
 
 }  // namespace
 
-Extent extent_of(const ConstTensorView& tensor) {
-  std::int64_t low = 0, high = 0;
-  for (std::size_t axis = 0; axis < tensor.shape.size(); ++axis) {
-    if (tensor.shape[axis] == 0) return {tensor.data, tensor.data};
-    const std::int64_t reach = (tensor.shape[axis] - 1) * tensor.strides[axis];
-    (reach < 0 ? low : high) += reach;
-  }
-  const auto bytes = static_cast<std::int64_t>(size_of(tensor.dtype));
-  return {tensor.data + low * bytes, tensor.data + (high + 1) * bytes};
-}
-
 ConstTensorView view(const Bindings& bindings, Tensor tensor) {
   switch (tensor) {
     case Tensor::q:

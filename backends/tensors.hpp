@@ -15,15 +15,6 @@ ConstTensorView view(const Bindings& bindings, Tensor tensor);
 /// `tensor` must be one that a pass writes.
 TensorView result_view(const Bindings& bindings, Tensor tensor);
 
-/// From the lowest to behind the highest byte of a tensor's elements; strides may be negative.
-struct Extent {
-  const std::byte* begin = nullptr;
-  const std::byte* end = nullptr;
-
-  std::size_t bytes() const { return static_cast<std::size_t>(end - begin); }
-};
-Extent extent_of(const ConstTensorView& tensor);
-
 /// Whether the tensor, a result of `pass`, may share memory with one that the pass reads.
 bool may_overlap_inputs(const Bindings& bindings, Tensor result, Pass pass);
 

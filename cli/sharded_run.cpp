@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "distattn/device_tensors.hpp"
 #include "distattn/error.hpp"
 #include "distattn/registry.hpp"
 #include "memory.hpp"
@@ -24,17 +25,20 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
                                                     .variant = options.variant});
   Attention attention(prepared.plan, *device, transport);
   const Bindings bindings = tensors.bindings();
+  std::optional<DeviceTensors> there;
+  if (options.tensors == TensorPlace::device) there.emplace(*device, bindings);
   RankCalls calls;
   const auto call = [&](auto pass) {
     bootstrap.barrier();  // a rank that is done with the last call would take cores and links from those that are not
     const auto begin = std::chrono::steady_clock::now();
-    const Timeline& timeline = (attention.*pass)(bindings);
+    const Timeline& timeline = (attention.*pass)(there ? there->bindings() : bindings);
     calls.push_back({begin, std::chrono::steady_clock::now(), timeline});
   };
   for (int i = 0; i < options.warmups + options.runs; ++i) {
     call(&Attention::forward);
     if (prepared.plan->has(Pass::backward)) call(&Attention::backward);
   }
+  if (there) there->fetch();
   return calls;
 }
 

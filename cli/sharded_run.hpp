@@ -13,6 +13,9 @@
 
 namespace distattn::cli {
 
+/// Where the tensors lie that are timed. A device copies those of the host in every call.
+enum class TensorPlace : std::uint8_t { device, host };
+
 struct RunOptions {
   std::string backend;
   int threads = 1;  ///< of a rank
@@ -21,6 +24,7 @@ struct RunOptions {
   GradientOrder gradient_order = GradientOrder::any;
   StepGraphs step_graphs = StepGraphs::never;
   std::string variant = {};
+  TensorPlace tensors = TensorPlace::device;
 };
 
 struct RunResult {

@@ -164,9 +164,10 @@ std::vector<Verdict> run_case(World& world, const Case& made, const std::string&
   const Inputs inputs = Inputs::random(shape_of(made.problem), options.problem.seed);
   WorldOf ranks(world, made.ranks);
   try {
-    const RunResult result =
-        run_sharded(ranks.get(), {made.schedule, made.plan}, inputs,
-                    {backend, choose_threads(options.launch.threads, ranks.get().local_size()), 1, 0});
+    const RunResult result = run_sharded(ranks.get(), {made.schedule, made.plan}, inputs,
+                                         {.backend = backend,
+                                          .threads = choose_threads(options.launch.threads, ranks.get().local_size()),
+                                          .tensors = TensorPlace::host});
     const Errors errors = check_results(ranks.get(), made.plan->outline(Pass::forward).sharding, inputs, result.ranks,
                                         Passes::both, made.plan->counts(Pass::forward).steps);
     forward.error = errors.largest(Pass::forward);

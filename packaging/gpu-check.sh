@@ -9,8 +9,7 @@
 #              includes reading and writing their rows twice more, as fp32: 1 to 4 % with heads of 128
 #   variants   Hopper's kernels for the same tiles, each compared with float64 and then timed beside the others:
 #              packaging/record-kernels.py writes the table of choices from it
-#   bench      schedules on ranks that share the GPU, their steps started as CUDA graphs and without; times include
-#              that of bringing inputs there
+#   bench      schedules on ranks that share the GPU, their steps started as CUDA graphs and without
 #   processes  ranks with a GPU each, over NCCL, UCX and both; needs two GPUs and mpirun
 #   memcheck   kernels under compute-sanitizer, where it is installed: memory
 #   racecheck  likewise: races in shared memory, and barriers

@@ -174,6 +174,15 @@ class CudaDevice final : public Device {
     return buffers;
   }
 
+  std::shared_ptr<std::byte> allocate_tensor(std::size_t bytes) override {
+    return driver_.allocate(std::max(bytes, std::size_t{1}), MemorySpace::cuda);
+  }
+  void copy(std::byte* into, const std::byte* from, std::size_t bytes) override {
+    if (bytes == 0) return;
+    stream_->copy(into, from, bytes);
+    TensorEvent(*stream_, ending_, nullptr, "copying tensors").wait();
+  }
+
   Event load(const Bindings& bindings, BufferTable& table) override {
     auto& buffers = dynamic_cast<CudaBuffers&>(table);
     const std::string place = fmt::format("rank {}, inputs", table.rank());

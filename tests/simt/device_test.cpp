@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "backends/cuda/device.hpp"
+#include "distattn/device_tensors.hpp"
 #include "distattn/table.hpp"
 #include "simt/device_case.hpp"
 #include "tests/support/one_memory.hpp"
@@ -202,6 +203,62 @@ TEST_CASE("a launch that fails names rank and step, and ends all ranks", "[simt]
       CHECK(what.find(std::string("could not ") + launch) != std::string::npos);
     }
   }
+}
+
+TEST_CASE("tensors rest on the device from call to call, and are fetched as they lie", "[simt]") {
+  Problem problem = problem_of(DType::fp32, 20, 1, 1, 8, 8);
+  const Inputs inputs(problem, device_seed);
+  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+  gpu = std::make_unique<EmulatedDriver>(device_seed);
+  run_ranks(1, [&](Rank, Transport& transport) {
+    const auto device = make_device("cuda", {});
+    AttentionOptions options;
+    options.schedule = "ring";
+    options.backward = true;
+    Attention attention(problem, options, *device, transport);
+    std::vector<float> o(2 * 20 * 8, 7.f), lse(20), dq(20 * 8), dk(20 * 8), dv(20 * 8);
+    const auto rows = [](std::vector<float>& values) { return dense_view(values.data(), 1, 20, 1, 8); };
+    Bindings bindings{inputs.q(), inputs.k(), inputs.v()};
+    bindings.o = rows(o);
+    bindings.o.data +=
+        sizeof(float) * 8 * (2 * 20 - 1);  // the last token first, and every other row is somebody else's
+    bindings.o.strides[1] = -2 * 8;
+    bindings.lse = statistics_view(lse.data(), 1, 1, 20);
+    bindings.d_o = inputs.d_o();
+    bindings.dq = rows(dq);
+    bindings.dk = rows(dk);
+    bindings.dv = rows(dv);
+    DeviceTensors there(*device, bindings);
+    CHECK(there.bindings().q.space == MemorySpace::cuda);
+    CHECK(there.bindings().o.space == MemorySpace::cuda);
+    for (int call = 0; call < 2; ++call) {
+      attention.forward(there.bindings());
+      attention.backward(there.bindings());
+      CHECK(o == std::vector<float>(2 * 20 * 8, 7.f));
+      CHECK(dv == std::vector<float>(20 * 8));
+    }
+    there.fetch();
+    for (std::size_t i = 0; i < 20 * 8; ++i) {
+      const std::size_t token = i / 8, row = 2 * 19 + 1 - 2 * token;
+      CHECK(o[row * 8 + i % 8] == Approx(exact.o[i]).margin(1e-5));
+      CHECK(o[(row - 1) * 8 + i % 8] == 7.f);
+      CHECK(dq[i] == Approx(exact.dq[i]).margin(1e-5));
+      CHECK(dv[i] == Approx(exact.dv[i]).margin(1e-5));
+    }
+  });
+}
+
+TEST_CASE("tensors that a device can reach stay where they are", "[simt]") {
+  const Problem problem = problem_of(DType::fp32, 20, 1, 1, 8, 8);
+  const Inputs inputs(problem, device_seed);
+  gpu = std::make_unique<EmulatedDriver>(device_seed, 80, 10000);
+  const auto device = make_device("cuda", {});
+  Bindings bindings{inputs.q(), inputs.k(), inputs.v()};
+  const DeviceTensors first(*device, bindings);
+  const DeviceTensors second(*device, first.bindings());
+  CHECK(second.bindings().q.data == first.bindings().q.data);
+  bindings.q = dense_view(inputs.q().data, DType::fp32, 1, 20, 1, 800);
+  CHECK_THROWS_WITH(DeviceTensors(*device, bindings), contains_text("emulated has no room for 64000 bytes"));
 }
 
 TEST_CASE("a caller's stream orders the device among the caller's own work", "[simt]") {

@@ -141,6 +141,11 @@ class Device : public Engine {
   virtual int query_block() const { return 1; }
   /// Queries of a tile at most whose heads read keys together, as FewQueries::queries.
   virtual int few_queries() const { return 0; }
+  /// Memory of space() for a caller's tensors, on a boundary of 64 bytes, not cleared. The device must outlive it.
+  /// Throws Error(environment) where there is not enough.
+  virtual std::shared_ptr<std::byte> allocate_tensor(std::size_t bytes);
+  /// Copies between that memory and the host's, or within either; returns when done. Not during a run.
+  virtual void copy(std::byte* into, const std::byte* from, std::size_t bytes);
   /// Memory for a program of `rank`, made before the run; both arguments must outlive it.
   virtual std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
   /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O). The first step of

@@ -40,6 +40,24 @@ struct BasicTensorView {
 using TensorView = BasicTensorView<std::byte>;
 using ConstTensorView = BasicTensorView<const std::byte>;
 
+/// From the lowest to behind the highest byte of a tensor's elements; strides may be negative.
+struct Extent {
+  const std::byte* begin = nullptr;
+  const std::byte* end = nullptr;
+
+  std::size_t bytes() const { return static_cast<std::size_t>(end - begin); }
+};
+inline Extent extent_of(const ConstTensorView& tensor) {
+  std::int64_t low = 0, high = 0;
+  for (std::size_t axis = 0; axis < tensor.shape.size(); ++axis) {
+    if (tensor.shape[axis] == 0) return {tensor.data, tensor.data};
+    const std::int64_t reach = (tensor.shape[axis] - 1) * tensor.strides[axis];
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto bytes = static_cast<std::int64_t>(size_of(tensor.dtype));
+  return {tensor.data + low * bytes, tensor.data + (high + 1) * bytes};
+}
+
 /// Dense row-major view of [batch, sequence, heads, head_dim].
 template <class Byte>
 BasicTensorView<Byte> dense_view(Byte* data, DType dtype, std::int64_t batch, std::int64_t sequence,

@@ -1,6 +1,7 @@
 #include "distattn/engine.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 
@@ -14,6 +15,18 @@ constexpr std::size_t alignment = 64;
 constexpr std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 }  // namespace
+
+std::shared_ptr<std::byte> Device::allocate_tensor(std::size_t bytes) {
+  DISTATTN_EXPECT(space() == MemorySpace::host);
+  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(alignment, aligned(std::max(bytes, alignment))));
+  if (memory == nullptr) throw Error(ErrorKind::environment, fmt::format("no {} bytes of memory are left", bytes));
+  return {memory, std::free};
+}
+
+void Device::copy(std::byte* into, const std::byte* from, std::size_t bytes) {
+  DISTATTN_EXPECT(space() == MemorySpace::host);
+  std::copy_n(from, bytes, into);
+}
 
 std::size_t slots_bytes(const RankProgram& program) {
   std::size_t bytes = 0;
