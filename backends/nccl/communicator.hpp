@@ -21,6 +21,7 @@ class Communicator {
     std::shared_future<void> over;
     std::chrono::steady_clock::time_point until;
   };
+
   /// Adds NCCL's calls to a group and returns the first that failed.
   using Calls = std::function<ncclResult_t(ncclComm_t)>;
 

@@ -7,7 +7,9 @@
 
 #include "backends/host/device.hpp"
 #include "catch.hpp"
+#include "distattn/device_tensors.hpp"
 #include "distattn/inproc.hpp"
+#include "distattn/registry.hpp"
 #include "distattn/subgroup.hpp"
 #include "tests/support/allocations.hpp"
 #include "tests/support/sharded.hpp"
@@ -59,6 +61,27 @@ void endless_attend(std::span<const kernels::AttendArgs>, kernels::Team&, const 
 }
 
 }  // namespace
+
+TEST_CASE("a host device computes on tensors where they are, and has memory for more") {
+  const auto device = make_device("reference", {});
+  std::vector<float> values{1, 2, 3, 4, 5, 6, 7, 8}, back(8);
+  Bindings bindings;
+  bindings.q = dense_view(values.data(), 1, 1, 1, 8);
+  bindings.k = bindings.q;
+  bindings.k.space = MemorySpace::cuda;  // which the run refuses, with the reason
+  bindings.o = dense_view(back.data(), 1, 1, 1, 8);
+  DeviceTensors there(*device, bindings);
+  CHECK(there.bindings().q.data == bindings.q.data);
+  CHECK(there.bindings().k.data == bindings.k.data);
+  CHECK(there.bindings().o.data == bindings.o.data);
+  there.fetch();
+  CHECK(back == std::vector<float>(8));
+  const auto memory = device->allocate_tensor(8 * sizeof(float));
+  CHECK(reinterpret_cast<std::uintptr_t>(memory.get()) % 64 == 0);
+  device->copy(memory.get(), bindings.q.data, 8 * sizeof(float));
+  device->copy(bindings.o.data, memory.get(), 8 * sizeof(float));
+  CHECK(back == values);
+}
 
 TEST_CASE("who listens only after another rank has failed hears of it at once") {
   std::atomic<bool> failed = false, told[2] = {false, false};

@@ -13,8 +13,9 @@ namespace distattn {
 /// A device takes tensors in host memory too, but then copies them there and back in every call.
 class DeviceTensors {
  public:
-  /// Copies what `host` has of tensors, results with the values that they hold. On a device that computes in host
-  /// memory nothing is copied. Device and tensors must outlive it. Throws Error(environment) where they do not fit.
+  /// Copies what `host` has of tensors in host memory, results with the values that they hold; others stay where they
+  /// are, and so do all on a device that computes in host memory. Device and tensors must outlive it. Throws
+  /// Error(environment) where they do not fit.
   DeviceTensors(Device& device, const Bindings& host);
 
   /// The same tensors with the same strides, where the device computes on them as they lie.

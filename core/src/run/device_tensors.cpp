@@ -15,7 +15,8 @@ DeviceTensors::DeviceTensors(Device& device, const Bindings& host) : device_(dev
 /// The tensor's memory on the device; null where it stays in place.
 template <class Byte>
 std::shared_ptr<std::byte> DeviceTensors::bring(BasicTensorView<Byte>& tensor) {
-  if (tensor.data == nullptr || tensor.space == device_.space()) return nullptr;
+  if (tensor.data == nullptr || tensor.space != MemorySpace::host || device_.space() == MemorySpace::host)
+    return nullptr;
   const Extent extent = extent_of(tensor);
   std::shared_ptr<std::byte> memory = device_.allocate_tensor(extent.bytes());
   device_.copy(memory.get(), extent.begin, extent.bytes());
