@@ -113,8 +113,14 @@ class Batches::Builder {
   }
   void add(const Merge& op) {
     const auto into = buffers_.parts(op.into), from = buffers_.parts(op.from);
-    list<kernels::MergeArgs>().push_back({sharding_.problem.accumulator(), elements(into[1]), into[0].shape.dim,
-                                          into[0].data, into[1].data, from[0].shape.dtype, from[0].data, from[1].data});
+    list<kernels::MergeArgs>().push_back({.accumulator = sharding_.problem.accumulator(),
+                                          .rows = elements(into[1]),
+                                          .dim = into[0].shape.dim,
+                                          .o = into[0].data,
+                                          .lse = into[1].data,
+                                          .from_dtype = from[0].shape.dtype,
+                                          .from_o = from[0].data,
+                                          .from_lse = from[1].data});
   }
   void add(const Accumulate& op) {
     const auto into = buffers_.parts(op.into), from = buffers_.parts(op.from);

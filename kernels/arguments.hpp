@@ -5,6 +5,11 @@
 /// together, aligned to their own size; CUDA's kernels take packed ones alone. All others, and statistics
 /// ([batch][head][token]), are packed and 64-byte aligned. Inputs have elements of `dtype`; results and statistics are
 /// fp32, or fp64 where dtype is fp64. Products are summed in that type.
+///
+/// A statistic is the sum of two numbers, lse and lse_low: an fp32 log-sum-exp of 500 is up to 3e-5 from what it stands
+/// for, and lse_low is the rest, as the bits of an fp16 (statistics.hpp). A lse_low has the shape of its lse, 0 where
+/// that is no finite number, and is null where statistics are fp64. Null otherwise: 0 where it would be read, dropped
+/// where it would be written.
 
 #include <atomic>
 #include <cstdint>
@@ -86,8 +91,8 @@ struct KeySide {
   bool carry = false;  ///< backward only: add to dk, dv instead of overwriting them
 };
 
-/// (o, lse) of `queries` over all `keys`, merged into what (o, lse) holds when carry, else written.
-/// A query that sees no key in them leaves the carry as it is, or gives (0, −∞).
+/// (o, lse + lse_low) of `queries` over all `keys`, merged into what they hold when carry, else written.
+/// A query that sees no key in them leaves the carry as it is, or gives (0, −∞ + 0).
 struct AttendArgs {
   TileShape shape;
   ConstRows q{};
@@ -95,16 +100,18 @@ struct AttendArgs {
   std::span<const KeySide> keys;
   Rows o{};
   void* lse = nullptr;
+  std::uint16_t* lse_low = nullptr;
   bool carry = false;
 };
 
 /// Gradients of the same tiles. lse and delta are those of the whole attention (docs/mathematics.md):
-/// P = exp(scale·QKᵀ − lse), dV += Pᵀ dO, dS = P ∘ (dO Vᵀ − delta), dQ += scale·dS K, dK += scale·dSᵀ Q.
+/// P = exp(scale·QKᵀ − lse − lse_low) ≤ 1, dV += Pᵀ dO, dS = P ∘ (dO Vᵀ − delta), dQ += scale·dS K, dK += scale·dSᵀ Q.
 /// Operations of one list may share dk, dv (same key segment) but not dq.
 struct AttendBackwardArgs {
   TileShape shape;
   ConstRows q{}, d_o{};
   const void* lse = nullptr;
+  const std::uint16_t* lse_low = nullptr;
   const void* delta = nullptr;
   Run queries;
   std::span<const KeySide> keys;
@@ -119,9 +126,11 @@ struct MergeArgs {
   int dim = 0;
   void* o = nullptr;
   void* lse = nullptr;
+  std::uint16_t* lse_low = nullptr;
   DType from_dtype = DType::fp32;
   const void* from_o = nullptr;
   const void* from_lse = nullptr;
+  const std::uint16_t* from_lse_low = nullptr;
 };
 
 /// into += from.

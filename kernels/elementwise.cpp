@@ -3,6 +3,7 @@
 #include "distattn/partial.hpp"
 #include "kernels/element.hpp"
 #include "kernels/parallel.hpp"
+#include "kernels/statistics.hpp"
 
 namespace distattn::kernels {
 
@@ -20,17 +21,19 @@ void merge_rows(const MergeArgs& args, std::int64_t begin, std::int64_t end) {
   auto* lse = static_cast<Sum*>(args.lse);
   const auto* from_lse = static_cast<const Sum*>(args.from_lse);
   for (std::int64_t row = begin; row < end; ++row) {
-    const auto weights = merge_weights(lse[row], from_lse[row]);
+    const SplitLse<Sum> before{lse[row], stored_low(args.lse_low, row)};
+    const auto weights = merge_weights(before, {from_lse[row], stored_low(args.from_lse_low, row)});
     auto* o = static_cast<Sum*>(args.o) + row * args.dim;
     const auto* from = static_cast<const From*>(args.from_o) + row * args.dim;
     // An empty side weighs nothing even where it holds no number.
     if (from_lse[row] == -INFINITY) continue;
-    const bool fresh = lse[row] == -INFINITY;
+    const bool fresh = before.high == -INFINITY;
     for (int x = 0; x < args.dim; ++x) {
       const auto scaled = weights.scale_b * static_cast<Sum>(from[x]);
       o[x] = fresh ? scaled : weights.scale_a * o[x] + scaled;
     }
-    lse[row] = weights.lse;
+    lse[row] = weights.lse.high;
+    store_low(args.lse_low, row, static_cast<float>(weights.lse.low));
   }
 }
 

@@ -29,5 +29,39 @@ DISTATTN_HOST_DEVICE inline MergeWeights<Real> merge_weights(Real lse_a, Real ls
   return {a / sum, b / sum, top + std::log(sum)};
 }
 
+/// A log-sum-exp as the sum of two numbers: the nearest Real and what that cannot hold, which is 0 beside a `high` that
+/// is no finite number. An fp32 `high` alone is up to 6e-8 of its size away, and so is every weight e^(score − lse).
+template <class Real>
+struct SplitLse {
+  Real high = -INFINITY, low = 0;
+};
+
+/// high + low as such a pair, where |low| is not many times |high|.
+template <class Real>
+DISTATTN_HOST_DEVICE inline SplitLse<Real> split_lse(Real high, Real low) {
+  const Real sum = high + low;
+  if (!(sum - sum == 0)) return {sum, Real(0)};
+  const Real added = sum - high;  // Knuth's two-sum
+  return {sum, (high - (sum - added)) + (low - added)};
+}
+
+template <class Real>
+struct SplitMergeWeights {
+  Real scale_a, scale_b;
+  SplitLse<Real> lse;
+};
+
+/// The same of statistics in two numbers: merged in any order and number they lose nothing with their size.
+template <class Real>
+DISTATTN_HOST_DEVICE inline SplitMergeWeights<Real> merge_weights(const SplitLse<Real>& a, const SplitLse<Real>& b) {
+  const bool a_is_top = a.high > b.high || (a.high == b.high && a.low >= b.low) || a.high != a.high;
+  const SplitLse<Real>&top = a_is_top ? a : b, &other = a_is_top ? b : a;
+  if (top.high == -INFINITY) return {Real(0), Real(0), top};
+  const Real weight = std::exp((other.high - top.high) + (other.low - top.low)), sum = Real(1) + weight;
+  const Real scale_top = Real(1) / sum, scale_other = weight / sum;
+  return {a_is_top ? scale_top : scale_other, a_is_top ? scale_other : scale_top,
+          split_lse(top.high, top.low + std::log1p(weight))};
+}
+
 }  // namespace distattn
 #pragma GCC visibility pop

@@ -193,7 +193,8 @@ void check_allocations(const HostKernels& kernels) {
   const AttendArgs forward{shape, rows(q), {0, 200, 1}, {&side, 1}, rows(o), lse.data()};
   const AttendBackwardArgs backward{shape,        rows(q),     rows(d_o),  lse.data(),
                                     delta.data(), {0, 200, 1}, {&side, 1}, rows(dq)};
-  const MergeArgs merge{DType::fp32, 800, 32, o.data(), lse.data(), DType::fp32, dq.data(), delta.data()};
+  const MergeArgs merge{
+      .rows = 800, .dim = 32, .o = o.data(), .lse = lse.data(), .from_o = dq.data(), .from_lse = delta.data()};
   const AccumulateArgs accumulate{DType::fp32, 4 * 200 * 32, dk.data(), DType::fp32, dv.data()};
   const auto run = [&] {
     kernels.attend({&forward, 1}, team, never);
