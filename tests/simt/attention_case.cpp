@@ -82,8 +82,13 @@ std::vector<kernels::AttendArgs> Tensors<T, Sum>::forward(const AttentionCase& c
   list_sides(c, false);
   std::vector<kernels::AttendArgs> operations;
   for (std::size_t i = 0; i < c.queries.size(); ++i) {
-    operations.push_back({shape_of(c, dtype, scale), query_rows(c, q, i, c.head_dim), c.queries[i], sides[i],
-                          query_rows(c, o, i, c.value_dim), lse[i].data(), c.carry});
+    operations.push_back({.shape = shape_of(c, dtype, scale),
+                          .q = query_rows(c, q, i, c.head_dim),
+                          .queries = c.queries[i],
+                          .keys = sides[i],
+                          .o = query_rows(c, o, i, c.value_dim),
+                          .lse = lse[i].data(),
+                          .carry = c.carry});
   }
   return operations;
 }
@@ -93,9 +98,15 @@ std::vector<kernels::AttendBackwardArgs> Tensors<T, Sum>::backward(const Attenti
   list_sides(c, true);
   std::vector<kernels::AttendBackwardArgs> operations;
   for (std::size_t i = 0; i < c.queries.size(); ++i) {
-    operations.push_back({shape_of(c, dtype, scale), query_rows(c, q, i, c.head_dim),
-                          query_rows(c, d_o, i, c.value_dim), whole_lse[i].data(), delta[i].data(), c.queries[i],
-                          sides[i], query_rows(c, dq, i, c.head_dim), c.carry});
+    operations.push_back({.shape = shape_of(c, dtype, scale),
+                          .q = query_rows(c, q, i, c.head_dim),
+                          .d_o = query_rows(c, d_o, i, c.value_dim),
+                          .lse = whole_lse[i].data(),
+                          .delta = delta[i].data(),
+                          .queries = c.queries[i],
+                          .keys = sides[i],
+                          .dq = query_rows(c, dq, i, c.head_dim),
+                          .carry = c.carry});
   }
   return operations;
 }

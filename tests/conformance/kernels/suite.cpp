@@ -191,8 +191,14 @@ void check_allocations(const HostKernels& kernels) {
   const KeySide side{rows(k), rows(v), {0, 200, 1}, {&causal, 1}, rows(dk), rows(dv)};
   const TileShape shape{DType::fp32, 1, {4, 4, 0, 0, 1}, 32, 32, 0.3};
   const AttendArgs forward{shape, rows(q), {0, 200, 1}, {&side, 1}, rows(o), lse.data()};
-  const AttendBackwardArgs backward{shape,        rows(q),     rows(d_o),  lse.data(),
-                                    delta.data(), {0, 200, 1}, {&side, 1}, rows(dq)};
+  const AttendBackwardArgs backward{.shape = shape,
+                                    .q = rows(q),
+                                    .d_o = rows(d_o),
+                                    .lse = lse.data(),
+                                    .delta = delta.data(),
+                                    .queries = {0, 200, 1},
+                                    .keys = {&side, 1},
+                                    .dq = rows(dq)};
   const MergeArgs merge{
       .rows = 800, .dim = 32, .o = o.data(), .lse = lse.data(), .from_o = dq.data(), .from_lse = delta.data()};
   const AccumulateArgs accumulate{DType::fp32, 4 * 200 * 32, dk.data(), DType::fp32, dv.data()};

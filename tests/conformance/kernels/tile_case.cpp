@@ -166,7 +166,13 @@ CaseResults run_in(DType dtype, const TileCase& tile, const CaseInputs& inputs, 
     sides.push_back(
         {k[i].rows(), v[i].rows(), tile.sides[i].keys, tile.sides[i].bands, dk[i].rows(), dv[i].rows(), tile.carry});
   }
-  const AttendArgs forward{shape, q.rows(), tile.queries, sides, o.rows(), lse.data(), tile.carry};
+  const AttendArgs forward{.shape = shape,
+                           .q = q.rows(),
+                           .queries = tile.queries,
+                           .keys = sides,
+                           .o = o.rows(),
+                           .lse = lse.data(),
+                           .carry = tile.carry};
   kernels.attend({&forward, 1}, team, never);
   CaseResults results;
   results.o = o.values();
@@ -175,8 +181,15 @@ CaseResults run_in(DType dtype, const TileCase& tile, const CaseInputs& inputs, 
   RowsArray global_o = rows(sum, o_shape, global != nullptr ? global->o : results.o);
   TypedArray global_lse(sum, global != nullptr ? global->lse : results.lse), delta(sum, junk_lse);
   run_delta(kernels, team, dtype, o_shape, global_o.rows(), d_o.rows(), delta.data());
-  const AttendBackwardArgs backward{shape,        q.rows(), d_o.rows(), global_lse.data(), delta.data(),
-                                    tile.queries, sides,    dq.rows(),  tile.carry};
+  const AttendBackwardArgs backward{.shape = shape,
+                                    .q = q.rows(),
+                                    .d_o = d_o.rows(),
+                                    .lse = global_lse.data(),
+                                    .delta = delta.data(),
+                                    .queries = tile.queries,
+                                    .keys = sides,
+                                    .dq = dq.rows(),
+                                    .carry = tile.carry};
   kernels.attend_backward({&backward, 1}, team, never);
   results.dq = dq.values();
   for (std::size_t i = 0; i < sides.size(); ++i) {
