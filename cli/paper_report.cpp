@@ -12,6 +12,23 @@ std::string figure(double value) { return std::isfinite(value) ? fmt::format("{:
 
 std::string percent(double share) { return std::isfinite(share) ? fmt::format("{:+.1f} %", 100 * share) : "–"; }
 
+constexpr std::string_view legend =
+    "counted: exact; modelled: a formula for another system; predicted: on a described machine, nothing was measured; "
+    "calibrated: on a machine that was fitted to this figure";
+
+std::string published(const PaperRow& row) {
+  if (row.bound == PaperBound::equal || std::isnan(row.published)) return figure(row.published);
+  return fmt::format("{} {}", name_of(row.bound), figure(row.published));
+}
+
+/// The explanation, and the difference that it accounts for.
+std::string why(const PaperRow& row) {
+  std::string text = row.note;
+  if (row.claim) text += fmt::format(" ({:+.0f} to {:+.0f} %)", 100 * row.claim->least, 100 * row.claim->most);
+  if (!row.explained()) text += text.empty() ? "not explained" : "; does not explain this difference";
+  return text;
+}
+
 }  // namespace
 
 Json paper_json(const PaperTable& table) {
@@ -26,18 +43,23 @@ Json paper_json(const PaperTable& table) {
     json["ours"] = number_or_null(row.ours);
     json["relative_difference"] = number_or_null(row.relative_difference());
     json["note"] = row.note;
+    json["bound"] = name_of(row.bound);
+    json["ours_is"] = name_of(row.kind);
+    json["claimed_least"] = row.claim ? Json(row.claim->least) : Json(nullptr);
+    json["claimed_most"] = row.claim ? Json(row.claim->most) : Json(nullptr);
+    json["explained"] = row.explained();
     rows.push_back(std::move(json));
   }
   return rows;
 }
 
 std::string paper_text(const PaperTable& table) {
-  Columns columns({"figure", "where", "published", "ours", "differs by", "why"});
+  Columns columns({"figure", "where", "published", "ours", "ours is", "differs by", "why"});
   for (const PaperRow& row : table.rows) {
-    columns.add({row.unit.empty() ? row.what : fmt::format("{} ({})", row.what, row.unit), row.where,
-                 figure(row.published), figure(row.ours), percent(row.relative_difference()), row.note});
+    columns.add({row.unit.empty() ? row.what : fmt::format("{} ({})", row.what, row.unit), row.where, published(row),
+                 figure(row.ours), std::string(name_of(row.kind)), percent(row.relative_difference()), why(row)});
   }
-  return fmt::format("{}\n{}\n{}\n\n{}", table.title, table.source, table.scope, columns.text());
+  return fmt::format("{}\n{}\n{}\n{}\n\n{}", table.title, table.source, table.scope, legend, columns.text());
 }
 
 }  // namespace distattn::cli

@@ -1,8 +1,10 @@
 #include "cli/step/baselines.hpp"
 
-#include "cli/step/links.hpp"
+#include <algorithm>
+
 #include "cli/step/work.hpp"
 #include "distattn/baselines.hpp"
+#include "distattn/links.hpp"
 
 namespace distattn::step {
 namespace {
@@ -10,7 +12,8 @@ namespace {
 // Passes over the scores that an attention in separate operations makes: products write or read them, scaling, masking
 // and softmax read and write them; backward the same for their gradients.
 constexpr double score_touches_forward = 8, score_touches_backward = 12;
-// Scores, probabilities and the gradients of both at once.
+// Backward: scores, probabilities and the gradients of both at once; forward: scores and probabilities, and what
+// softmax takes in fp32.
 constexpr double score_copies = 4;
 
 double flops_per_s(const StepSetting& setting, const Machine& machine, Pass pass) {
@@ -45,6 +48,38 @@ double checkpointed_bytes(const StepSetting& setting, double tokens) {
   return activation_bytes(setting.shape, checkpoint_policy("layer"), tokens, value_bytes(setting)).compute;
 }
 
+/// Of a step whose ranks all use all weights, which are gathered beside the arithmetic as those of our own steps are.
+double beside_state(double computing_s, const StepSetting& setting, const Machine& machine) {
+  return std::max(computing_s, state_seconds(setting, machine));
+}
+
+/// What a first token needs: weights spread over `owners`; of a layer q, k, v, o and its output, and `more` bytes.
+void count_first_token(const StepSetting& setting, int owners, double more, BaselineStep& step) {
+  const double shard =
+      value_bytes(setting) * tokens_of(setting) / setting.ranks * static_cast<double>(setting.shape.hidden);
+  step.attention_bytes = 5 * shard + more;
+  step.forward_memory_bytes = value_bytes(setting) * parameter_count(setting.shape) / owners + step.attention_bytes;
+}
+
+/// Attention in separate operations, of all scores, masked or not, which lie in memory.
+struct ScoresInMemory {
+  double forward_s = 0, backward_s = 0;
+  double bytes = 0;  ///< of one layer's scores on one rank
+};
+
+ScoresInMemory scores_in_memory(const StepSetting& setting, const Machine& machine) {
+  const double tokens = tokens_of(setting);
+  ScoresInMemory scores;
+  scores.bytes =
+      tokens * static_cast<double>(setting.sequence) / setting.ranks * setting.shape.heads * value_bytes(setting);
+  const double touch_s =
+      machine.memory_bytes_per_s > 0 ? setting.shape.layers * scores.bytes / machine.memory_bytes_per_s : 0;
+  const double products_s = 2 * attention_seconds(setting, machine, Pass::forward);
+  scores.forward_s = products_s + score_touches_forward * touch_s;
+  scores.backward_s = 2 * products_s + score_touches_backward * touch_s;
+  return scores;
+}
+
 }  // namespace
 
 BaselineStep megatron(const StepSetting& setting, const Machine& machine) {
@@ -66,6 +101,7 @@ BaselineStep megatron(const StepSetting& setting, const Machine& machine) {
   const double in_layer = 2 * tokens * h + tokens / p * (8 * h + 3 * static_cast<double>(shape.ffn));
   step.memory_bytes =
       state_bytes(shape, setting.ranks) + value_bytes(setting) * (shape.layers * tokens / p * h + in_layer);
+  count_first_token(setting, setting.ranks, value_bytes(setting) * 2 * tokens * h, step);
   return step;
 }
 
@@ -80,8 +116,9 @@ BaselineStep ulysses(const StepSetting& setting, const Machine& machine) {
 
   BaselineStep step;
   step.forward_s = dense_s + forward_s + exchange_s;
-  step.seconds = 4 * dense_s + 2 * forward_s + backward_s + 3 * exchange_s;
+  step.seconds = beside_state(4 * dense_s + 2 * forward_s + backward_s + 3 * exchange_s, setting, machine);
   step.memory_bytes = state_bytes(shape, setting.ranks) + sent + checkpointed_bytes(setting, tokens);
+  count_first_token(setting, 1, sent, step);
   return step;
 }
 
@@ -89,19 +126,34 @@ BaselineStep ring_self_attention(const StepSetting& setting, const Machine& mach
   const ModelShape& shape = setting.shape;
   const double tokens = tokens_of(setting), p = setting.ranks;
   const double dense_s = dense_seconds(forward_work(shape, tokens / p), setting, machine);
-  const double scores = tokens * static_cast<double>(setting.sequence) / p * shape.heads * value_bytes(setting);
-  const double touch_s = machine.memory_bytes_per_s > 0 ? shape.layers * scores / machine.memory_bytes_per_s : 0;
-  const double products_s = 2 * attention_seconds(setting, machine, Pass::forward);
-  const double forward_s = products_s + score_touches_forward * touch_s;
-  const double backward_s = 2 * products_s + score_touches_backward * touch_s;
+  const ScoresInMemory scores = scores_in_memory(setting, machine);
   const double keys = 2 * tokens * static_cast<double>(shape.kv_width()) * value_bytes(setting);
   const double ring_s = shape.layers * ring_seconds(keys * (p - 1) / p, setting.ranks, machine);
 
   BaselineStep step;
-  step.forward_s = dense_s + forward_s + ring_s;
-  step.seconds = 4 * dense_s + 2 * forward_s + backward_s + 5 * ring_s;
+  step.forward_s = dense_s + scores.forward_s + ring_s;
+  step.seconds = beside_state(4 * dense_s + 2 * scores.forward_s + scores.backward_s + 5 * ring_s, setting, machine);
   step.memory_bytes =
-      state_bytes(shape, setting.ranks) + score_copies * scores + checkpointed_bytes(setting, tokens / p);
+      state_bytes(shape, setting.ranks) + score_copies * scores.bytes + checkpointed_bytes(setting, tokens / p);
+  count_first_token(setting, 1, score_copies * scores.bytes, step);
+  return step;
+}
+
+BaselineStep burst_without_lao(const StepSetting& setting, const Machine& machine) {
+  const ModelShape& shape = setting.shape;
+  const double tokens = tokens_of(setting), p = setting.ranks;
+  const double dense_s = dense_seconds(forward_work(shape, tokens / p), setting, machine);
+  const ScoresInMemory scores = scores_in_memory(setting, machine);
+  const double shard = tokens * static_cast<double>(shape.hidden) * value_bytes(setting) * (p - 1) / p;
+  const double unit_s = shape.layers * ring_seconds(shard, setting.ranks, machine);
+  const double forward_s = std::max(scores.forward_s, 2 * unit_s);
+
+  BaselineStep step;
+  step.forward_s = dense_s + forward_s;
+  step.seconds = beside_state(4 * dense_s + 2 * forward_s + std::max(scores.backward_s, 3 * unit_s), setting, machine);
+  step.memory_bytes =
+      state_bytes(shape, setting.ranks) + score_copies * scores.bytes / p + checkpointed_bytes(setting, tokens / p);
+  count_first_token(setting, 1, score_copies * scores.bytes / p, step);
   return step;
 }
 

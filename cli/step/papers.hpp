@@ -7,16 +7,18 @@
 
 namespace distattn::step {
 
-/// Predicts what every row of the paper's data file asks for (papers/NAME.json in this folder). A row's quantity is
-///   12.5                      a number
-///   {"ratio": [a, b]}         a / b
-///   {"figure": …, …}          a figure of a training step: seconds, forward_s, tokens_per_s, memory_bytes or
-///                             largest_sequence; of one layer's forward: layer_attention_s, layer_other_s; or
-///                             parameters
-/// of a model (with fewer `layers` where they are given) with `tokens`, times `batch`, on `ranks` of a machine, by a
-/// schedule under a checkpointing policy or by a baseline (megatron, ulysses, ring-self-attention, pipeline with its
-/// stage). "by" names one of the file's methods, whose fields stand for those that are not given. 16-bit elements, on
-/// the wire too; state sharded. Throws Error(usage) with the names there are for one that is not.
+/// Predicts what every row of the paper's data file asks for (papers/NAME.json in this folder, read by read_paper). Its
+/// quantities are {"figure": …, …}: a figure
+///   of a training step      seconds, forward_s, tokens_per_s, memory_bytes, largest_sequence; largest_doubled (the
+///                           largest power of two that fits)
+///   of a first token        forward_s; forward_memory_bytes (of a baseline)
+///   of one layer's forward  layer_attention_s, layer_other_s; attention_bytes (q, k, v, o, its output and buffers)
+///   of the model            parameters; layer_attention_parameters (of a layer's attention, sharded over `ranks`)
+/// of a model (with fewer `layers` where they are given) with `tokens`, times `batch`, on `ranks` of a machine (with
+/// other memory_bytes; "network": false: links that take no time), by a schedule under a checkpointing policy, its
+/// state sharded unless it is "replicated", or by a baseline (megatron, ulysses, ring-self-attention,
+/// burst-without-lao, pipeline with its stage). 16-bit elements, on the wire too. Throws Error(usage) with the names
+/// there are for one that is not.
 PaperTable compare_steps_with_paper(const std::string& name);
 
 }  // namespace distattn::step

@@ -5,8 +5,8 @@
 #include <memory>
 #include <numeric>
 
-#include "cli/step/links.hpp"
 #include "distattn/error.hpp"
+#include "distattn/links.hpp"
 #include "distattn/plan.hpp"
 
 namespace distattn::step {
@@ -75,6 +75,7 @@ AttentionCost attention_cost(const StepSetting& setting, const Machine& machine)
   cost.forward_sent = forward.report.counts.bytes_sent;
   cost.backward_sent = backward.report.counts.bytes_sent;
   cost.buffer_bytes = memory_side_by_side({&forward.report.counts, &backward.report.counts});
+  cost.forward_buffer_bytes = memory_side_by_side({&forward.report.counts});
   cost.tokens = most_tokens(shard(problem, setting.ranks, pair.forward.layout, pair.forward.groups));
   return cost;
 }
@@ -82,7 +83,7 @@ AttentionCost attention_cost(const StepSetting& setting, const Machine& machine)
 namespace {
 
 void predict_seconds(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
-                     const Machine& machine, double tokens, double traffic, StepPrediction& step) {
+                     const Machine& machine, double tokens, StepPrediction& step) {
   const double repeats = setting.micro_batches;
   const auto passes_forward = static_cast<double>(step.attention_forwards);
   const auto passes_back = static_cast<double>(step.attention_backwards);
@@ -93,7 +94,7 @@ void predict_seconds(const StepSetting& setting, const CheckpointPolicy& policy,
   step.backward_s = repeats * dense_seconds(backward, setting, machine) +
                     (passes_forward - passes_back) * attention.forward_s + passes_back * attention.backward_s;
   step.attention_s = passes_forward * attention.forward_s + passes_back * attention.backward_s;
-  step.gradient_s = ring_seconds(traffic, setting.ranks, machine);
+  step.gradient_s = state_seconds(setting, machine);
   // Weights, gradients and moments are read, all but the gradients written: 7 values of the 4 that a parameter has.
   const double touched = 7.0 / 4 * static_cast<double>(step.state_bytes);
   step.optimizer_s = machine.memory_bytes_per_s > 0 ? touched / machine.memory_bytes_per_s : 0;
@@ -133,6 +134,10 @@ void predict_memory(const StepSetting& setting, const CheckpointPolicy& policy, 
 
 }  // namespace
 
+double state_seconds(const StepSetting& setting, const Machine& machine) {
+  return ring_seconds(parameter_traffic(setting, parameter_count(setting.shape)), setting.ranks, machine);
+}
+
 std::int64_t state_bytes(const StepSetting& setting) {
   return whole(state_bytes_per_parameter * parameter_count(setting.shape) /
                (setting.state == StatePlacement::sharded ? setting.ranks : 1));
@@ -157,7 +162,7 @@ StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& 
   step.attention_backwards = std::int64_t{setting.micro_batches} * setting.shape.layers;
   step.attention_forwards = step.attention_backwards * attention_forwards(policy);
   step.state_bytes = state_bytes(setting);
-  predict_seconds(setting, policy, attention, machine, tokens, traffic, step);
+  predict_seconds(setting, policy, attention, machine, tokens, step);
   predict_bytes(setting, attention, traffic, step);
   predict_memory(setting, policy, attention, machine, tokens, step);
   return step;

@@ -57,6 +57,7 @@ struct AttentionCost {
   double forward_s = 0, backward_s = 0;
   std::vector<std::int64_t> forward_sent, backward_sent;  ///< bytes by rank
   std::int64_t buffer_bytes = 0;                          ///< of the rank that needs most, both programs
+  std::int64_t forward_buffer_bytes = 0;                  ///< the same of the forward program
   std::int64_t tokens = 0;                                ///< of a sequence, on the rank that owns most
 };
 
@@ -76,6 +77,8 @@ struct StepPrediction {
 StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
                             const Machine& machine);
 
+/// Seconds in which a step's weights and gradients travel: beside the arithmetic where the state is sharded.
+double state_seconds(const StepSetting& setting, const Machine& machine);
 /// Bytes of a rank's weights, gradients and moments.
 std::int64_t state_bytes(const StepSetting& setting);
 /// Bytes that activations of `tokens` tokens take of what memory_of_rank() says: where ranks compute on cores, host

@@ -22,6 +22,10 @@ std::vector<Baseline> baselines(const Problem& problem, int ranks);
 
 /// Heads that head parallelism computes when it pads `heads` to a multiple of `ranks` (DistFlashAttn §4.3).
 constexpr int padded_heads(int heads, int ranks) { return (heads + ranks - 1) / ranks * ranks; }
+/// How much work padding adds, as a share of what `heads` take: 15 heads beside 33 are 0.4545 (DistFlashAttn §4.3).
+constexpr double padded_share(int heads, int ranks) {
+  return static_cast<double>(padded_heads(heads, ranks) - heads) / heads;
+}
 
 }  // namespace distattn
 #pragma GCC visibility pop

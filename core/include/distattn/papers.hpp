@@ -1,21 +1,62 @@
 #pragma once
-/// The papers' attention-only figures beside ours.
+/// Papers' published figures beside ours.
 
+#include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #pragma GCC visibility push(default)
 namespace distattn {
 
+/// What a figure of ours is; of a ratio, what the weaker of its parts is.
+enum class PaperKind : std::uint8_t {
+  counted,     ///< exact: from programs, or from a model's sizes
+  modelled,    ///< a closed formula for a system that is not built here
+  predicted,   ///< simulated programs, or a step's model, on a described machine
+  calibrated,  ///< as predicted, on a machine that was fitted to this very figure: no prediction
+  absent,      ///< not computed here
+};
+constexpr std::string_view name_of(PaperKind kind) {
+  constexpr std::string_view names[] = {"counted", "modelled", "predicted", "calibrated", "absent"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+/// What a published figure says about the quantity.
+enum class PaperBound : std::uint8_t { equal, at_least, at_most };
+constexpr std::string_view name_of(PaperBound bound) {
+  constexpr std::string_view names[] = {"equal", "at least", "at most"};
+  return names[static_cast<std::size_t>(bound)];
+}
+
+/// The relative differences that an explanation accounts for: both ends below 0, or both above it.
+struct PaperClaim {
+  double least = 0, most = 0;
+  friend bool operator==(const PaperClaim&, const PaperClaim&) = default;
+};
+
+/// Figures nearer than this share need no explanation.
+inline constexpr double paper_agreement = 0.03;
+
 struct PaperRow {
   std::string what, where;  ///< the quantity; table, figure or section of the paper
   double published = 0;     ///< NaN: it gives no number here
-  double ours = 0;
+  PaperBound bound = PaperBound::equal;
+  double ours = 0;  ///< NaN: absent
+  PaperKind kind = PaperKind::counted;
   std::string unit;
-  std::string note;  ///< why they differ, where they do
+  std::string note;                 ///< why they differ, where they do; why one of them is missing
+  std::optional<PaperClaim> claim;  ///< the difference that the note explains
 
-  /// NaN where nothing was published; ours itself where 0 was.
+  /// ours / published - 1: NaN where one of them is missing; ours itself where 0 was published.
   double relative_difference() const { return published != 0 ? ours / published - 1 : ours; }
+  /// Whether ours is the published figure, to within paper_agreement, or keeps its bound.
+  bool agrees() const;
+  /// Whether nothing is left to be explained: figures differ as the claim says, or agree where there is none, or one of
+  /// them is missing and the note says why.
+  bool explained() const;
 };
 
 struct PaperTable {
@@ -24,11 +65,33 @@ struct PaperTable {
   std::vector<PaperRow> rows;
 };
 
+/// A quantity's value and what it is.
+struct PaperValue {
+  double value = 0;
+  PaperKind kind = PaperKind::counted;
+};
+
+/// Reads a paper's data file, a JSON object:
+///   title, source, scope
+///   methods         by name, fields that a quantity with "by": name takes over
+///   reasons         by name, {"text": …, "differs": [least, most]}: an explanation and the relative differences that
+///   it
+///                   accounts for, which have one sign; without them it says why a figure is missing
+///   rows            {"where", "what", "published": number or null, "ours": quantity or null}, and where they are
+///   needed
+///                   "bound": "at least" | "at most", "unit", "because": a reason's name, "differs": this row's own,
+///                   "fitted": true where a machine was fitted to this very figure
+/// A quantity is {"ratio": [a, b]}, {"sum": [a, b]}, {"difference": [a, b]}, {"overhead": [a, b]} (a/b, a+b, a-b,
+/// a/b - 1), {"least": [a, …]}, {"most": [a, …]}, or an object that `compute` understands, which is given its JSON
+/// text, each text once. Throws Error(usage) naming `origin` and what it does not understand.
+PaperTable read_paper(std::string_view text, const std::string& origin,
+                      const std::function<PaperValue(const std::string& quantity)>& compute);
+
 /// "attention2d", "burstattention", "distflashattn"
 std::vector<std::string> paper_names();
 
-/// Plans, proves nothing, simulates: every row's own quantity is computed from the schedules. Throws Error(usage) with
-/// the names there are for one that is not.
+/// The paper's attention-only figures. Plans, proves and simulates: every row's own quantity is computed from the
+/// schedules. Throws Error(usage) with the names there are for one that is not.
 PaperTable compare_with_paper(const std::string& name);
 
 }  // namespace distattn

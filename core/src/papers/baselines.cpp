@@ -10,8 +10,8 @@ std::vector<Baseline> baselines(const Problem& problem, int ranks) {
   const int padded = padded_heads(problem.heads, ranks);
   const std::string padding = padded == problem.heads
                                   ? ""
-                                  : fmt::format(", {} heads padded to {}: {:.1f} % of its work is waste", problem.heads,
-                                                padded, 100.0 * (padded - problem.heads) / padded);
+                                  : fmt::format(", {} heads padded to {}: {:.1f} % more work than they take",
+                                                problem.heads, padded, 100 * padded_share(problem.heads, ranks));
   return {
       {"megatron", 4, 6, "tensor parallelism of the whole layer: six all-gathers, four reduce-scatters" + padding},
       {"megatron-recompute", 8, 6, "the same, its forward run again by checkpointing" + padding},

@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "core/src/json_fields.hpp"
 #include "distattn/baselines.hpp"
 #include "distattn/error.hpp"
+#include "distattn/links.hpp"
 #include "distattn/plan.hpp"
 
 namespace distattn {
@@ -56,10 +59,19 @@ std::optional<Mode> read_mode(JsonFields& fields) {
   fields.fail("mode", "is unknown", "write overlapped, serial or gathered");
 }
 
-/// Whether messages follow nodes: rings that pass keys on from neighbour to neighbour, collectives that know nodes.
-bool read_routed(JsonFields& fields) {
-  const json* routed = fields.find("routed");
-  return routed != nullptr && routed->is_boolean() && routed->get<bool>();
+bool read_flag(JsonFields& fields, const char* name, bool usual) {
+  const json* flag = fields.find(name);
+  if (flag == nullptr) return usual;
+  if (!flag->is_boolean()) fields.fail(name, "is not a boolean", "write true or false");
+  return flag->get<bool>();
+}
+
+Machine read_machine(JsonFields& fields) {
+  Machine machine = find_machine(fields.text("machine"));
+  if (!read_flag(fields, "network", true)) {
+    machine.near = machine.far = {std::numeric_limits<double>::max(), 0};
+  }
+  return machine;
 }
 
 /// Bytes of tokens × hidden size in elements of 16 bits.
@@ -74,6 +86,12 @@ double volume(const std::string& kind, const PassPlan& plan, const Problem& prob
   return (kind == "busiest" ? busiest : mean) / layer_bytes(problem);
 }
 
+/// Buffers of the fullest rank, in bytes of one rank's q, k, v and o.
+double buffers(const PassPlan& plan, const Problem& problem) {
+  const double own = (2 + 2.0 * problem.kv_heads / problem.heads) * layer_bytes(problem) / plan.ranks;
+  return static_cast<double>(memory_side_by_side({&plan.report.counts})) / own;
+}
+
 /// Elements in units of tokens × hidden size.
 double baseline_volume(JsonFields& fields, const std::string& kind, const Problem& problem, int ranks) {
   const auto all = baselines(problem, ranks);
@@ -85,65 +103,31 @@ double baseline_volume(JsonFields& fields, const std::string& kind, const Proble
   return sum;
 }
 
-}  // namespace
-
-PaperQuantities::PaperQuantities(std::map<std::string, Machine> machines, std::string origin)
-    : machines_(std::move(machines)), origin_(std::move(origin)) {}
-
-Machine PaperQuantities::machine(const std::string& name) const {
-  const auto found = machines_.find(name);
-  return found != machines_.end() ? found->second : find_machine(name);
-}
-
-double PaperQuantities::compute(const json& quantity) const {
-  if (quantity.is_number()) return quantity.get<double>();
-  JsonFields fields(quantity, origin_);
-  for (const char* kind : {"idle", "ideal_speedup", "volume", "busiest", "seconds"}) {
-    if (fields.find(kind) != nullptr) return of_schedule(kind, quantity);
-  }
-  for (const char* kind : {"baseline", "transfer"}) {
-    if (fields.find(kind) != nullptr) return of_baseline(kind, quantity);
-  }
-  if (const json* padding = fields.find("padding")) {
-    const int heads = padding->at(0).get<int>(), ranks = padding->at(1).get<int>();
-    return static_cast<double>(padded_heads(heads, ranks) - heads) / heads;
-  }
-  if (const json* parts = fields.find("ratio")) return compute(parts->at(0)) / compute(parts->at(1));
-  if (const json* parts = fields.find("overhead")) return compute(parts->at(0)) / compute(parts->at(1)) - 1;
-  if (const json* parts = fields.find("sum")) return compute(parts->at(0)) + compute(parts->at(1));
-  refuse(fmt::format("no quantity in {} ({}) see paper_quantity.hpp", quantity.dump(), origin_));
-}
-
-double PaperQuantities::of_baseline(const std::string& kind, const json& quantity) const {
-  JsonFields fields(quantity, origin_);
+PaperValue of_baseline(const std::string& kind, JsonFields& fields) {
   const int ranks = static_cast<int>(fields.integer("ranks", 1, 1 << 16));
   const Problem problem = read_problem(fields);
   double value = baseline_volume(fields, kind, problem, ranks);
+  // Volumes are the papers', for many ranks: a rank keeps its own part of them.
   if (kind == "transfer") {
-    const Machine on = machine(fields.text("machine"));
-    const bool several_nodes = on.node_of(ranks - 1) > 0;
-    const double sharers = several_nodes && on.far_owner == LinkOwner::node ? on.ranks_per_node : 1;
-    value *= layer_bytes(problem) * sharers / (several_nodes ? on.far : on.near).bytes_per_s;
+    value = ring_seconds(value * layer_bytes(problem) * (ranks - 1) / ranks, ranks, read_machine(fields));
   }
-  fields.finish();
-  return value;
+  return {value, PaperKind::modelled};
 }
 
-double PaperQuantities::of_schedule(const std::string& kind, const json& quantity) const {
-  JsonFields fields(quantity, origin_);
+PaperValue of_schedule(const std::string& kind, JsonFields& fields) {
   const int ranks = static_cast<int>(fields.integer("ranks", 1, 1 << 16));
   const Problem problem = read_problem(fields);
   const std::string name = fields.text(kind);
   const auto resolved = resolve_pair(name, problem, ranks);
   if (const auto* reason = std::get_if<std::string>(&resolved)) {
-    refuse(fmt::format("{} does not apply ({}; {}) correct the paper's data", name, *reason, origin_));
+    refuse(fmt::format("{} does not apply ({}; {}) correct the paper's data", name, *reason, fields.origin()));
   }
   const auto& pair = std::get<RecipePair>(resolved);
   const std::optional<Mode> mode = read_mode(fields);
   std::optional<Machine> machine;
   Routes routes;
-  if (kind == "seconds") machine = this->machine(fields.text("machine"));
-  if (machine && read_routed(fields)) routes.node_size = machine->ranks_per_node;
+  if (kind == "seconds") machine = read_machine(fields);
+  if (machine && read_flag(fields, "routed", false)) routes.node_size = machine->ranks_per_node;
   double sum = 0;
   for (const Pass pass : read_passes(fields)) {
     const Recipe& recipe = pass == Pass::forward ? pair.forward : pair.backward;
@@ -154,10 +138,36 @@ double PaperQuantities::of_schedule(const std::string& kind, const json& quantit
     if (kind == "idle") sum += plan.idle_ideal;
     if (kind == "ideal_speedup") sum += ranks * (1 - plan.idle_ideal);
     if (kind == "seconds") sum += plan.predicted_s;
+    if (kind == "buffers") sum += buffers(plan, problem);
     if (kind == "volume" || kind == "busiest") sum += volume(kind, plan, problem);
   }
+  return {sum, machine ? PaperKind::predicted : PaperKind::counted};
+}
+
+PaperValue of_padding(const json& sizes) {
+  const int heads = sizes.at(0).get<int>(), ranks = sizes.at(1).get<int>();
+  return {padded_share(heads, ranks), PaperKind::modelled};
+}
+
+PaperValue compute(JsonFields& fields) {
+  for (const char* kind : {"idle", "ideal_speedup", "volume", "busiest", "buffers", "seconds"}) {
+    if (fields.find(kind) != nullptr) return of_schedule(kind, fields);
+  }
+  for (const char* kind : {"baseline", "transfer"}) {
+    if (fields.find(kind) != nullptr) return of_baseline(kind, fields);
+  }
+  if (const json* padding = fields.find("padding")) return of_padding(*padding);
+  refuse(fmt::format("no quantity in {} (it has no known kind) see paper_quantity.hpp", fields.origin()));
+}
+
+}  // namespace
+
+PaperValue paper_quantity(const std::string& quantity, const std::string& origin) {
+  const json object = parse_json(quantity, origin);
+  JsonFields fields(object, origin + ", " + quantity);
+  const PaperValue value = compute(fields);
   fields.finish();
-  return sum;
+  return value;
 }
 
 }  // namespace distattn

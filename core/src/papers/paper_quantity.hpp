@@ -1,42 +1,27 @@
 #pragma once
-/// Quantities that a paper's data file asks for.
+/// Quantities of attention alone that a paper's data file asks for.
 
-#include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 
-#include "distattn/machine.hpp"
+#include "distattn/papers.hpp"
 
 namespace distattn {
 
-/// Computes a quantity:
-///   4.5                                              a number
-///   {"ratio": [a, b]}  {"sum": [a, b]}  {"overhead": [a, b]}   a/b, a+b, a/b - 1
+/// Computes a quantity, given as JSON:
 ///   {"baseline" | "transfer": name, …}               elements that a rank of baselines() sends, in units of
-///                                                    tokens × hidden size; seconds they take on a machine's slowest
-///                                                    link
-///   {"padding": [heads, ranks]}                      share of work that padded heads waste
+///                                                    tokens × hidden size; seconds of the collectives that send them
+///                                                    on a machine (ring_seconds)
+///   {"padding": [heads, ranks]}                      share of work that padded heads add
 ///   {"idle" | "ideal_speedup": schedule, …}          share of rank-time on an ideal network; ranks · (1 - idle)
 ///   {"volume" | "busiest": schedule, …}              elements that a rank sends, in units of tokens × hidden size, on
 ///                                                    the mean or at the busiest rank
+///   {"buffers": schedule, …}                         bytes of the fullest rank's buffers in those of its own q, k, v
+///                                                    and o
 ///   {"seconds": schedule, "machine": name, …}        predicted
 /// …: ranks, tokens, heads, head_dim; where they are not the usual kv_heads (heads), batch (1), mask (causal or full),
-/// pass (forward, backward, both), mode (the schedule's own), and for seconds routed (false). Elements are
-/// 16-bit, on the wire too, as in the papers.
-class PaperQuantities {
- public:
-  /// `machines` are the paper's own, beside those that are built in.
-  PaperQuantities(std::map<std::string, Machine> machines, std::string origin);
-  /// Throws Error(usage) naming what it does not understand.
-  double compute(const nlohmann::json& quantity) const;
-
- private:
-  double of_baseline(const std::string& kind, const nlohmann::json& quantity) const;
-  double of_schedule(const std::string& kind, const nlohmann::json& quantity) const;
-  Machine machine(const std::string& name) const;
-
-  std::map<std::string, Machine> machines_;
-  std::string origin_;
-};
+/// pass (forward, backward, both), mode (the schedule's own), and for seconds routed (false), network (true; false:
+/// links that take no time). Elements are 16-bit, on the wire too, as in the papers. Throws Error(usage) naming what it
+/// does not understand.
+PaperValue paper_quantity(const std::string& quantity, const std::string& origin);
 
 }  // namespace distattn

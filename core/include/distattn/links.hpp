@@ -5,7 +5,8 @@
 
 #include "distattn/machine.hpp"
 
-namespace distattn::step {
+#pragma GCC visibility push(default)
+namespace distattn {
 
 /// Whether `ranks` ranks fit one node.
 inline bool within_node(int ranks, const Machine& machine) { return machine.node_of(ranks - 1) == 0; }
@@ -31,4 +32,5 @@ inline double exchange_seconds(double bytes, int ranks, const Machine& machine) 
   return std::max(near_s, bytes * here * (ranks - here) / others / node_bytes_per_s(machine));
 }
 
-}  // namespace distattn::step
+}  // namespace distattn
+#pragma GCC visibility pop
