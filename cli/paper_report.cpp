@@ -8,7 +8,11 @@
 namespace distattn::cli {
 namespace {
 
-std::string figure(double value) { return std::isfinite(value) ? fmt::format("{:.4g}", value) : "–"; }
+std::string figure(double value, const std::string& unit) {
+  if (!std::isfinite(value)) return "–";
+  if (unit == "bytes") return fmt::format("{:.4g} GB", value / 1e9);
+  return unit == "tokens" ? fmt::format("{:.0f}", value) : fmt::format("{:.4g}", value);
+}
 
 std::string percent(double share) { return std::isfinite(share) ? fmt::format("{:+.1f} %", 100 * share) : "–"; }
 
@@ -17,8 +21,8 @@ constexpr std::string_view legend =
     "calibrated: on a machine that was fitted to this figure";
 
 std::string published(const PaperRow& row) {
-  if (row.bound == PaperBound::equal || std::isnan(row.published)) return figure(row.published);
-  return fmt::format("{} {}", name_of(row.bound), figure(row.published));
+  if (row.bound == PaperBound::equal || std::isnan(row.published)) return figure(row.published, row.unit);
+  return fmt::format("{} {}", name_of(row.bound), figure(row.published, row.unit));
 }
 
 /// The explanation, and the difference that it accounts for.
@@ -56,8 +60,9 @@ Json paper_json(const PaperTable& table) {
 std::string paper_text(const PaperTable& table) {
   Columns columns({"figure", "where", "published", "ours", "ours is", "differs by", "why"});
   for (const PaperRow& row : table.rows) {
-    columns.add({row.unit.empty() ? row.what : fmt::format("{} ({})", row.what, row.unit), row.where, published(row),
-                 figure(row.ours), std::string(name_of(row.kind)), percent(row.relative_difference()), why(row)});
+    columns.add({row.unit.empty() || row.unit == "bytes" ? row.what : fmt::format("{} ({})", row.what, row.unit),
+                 row.where, published(row), figure(row.ours, row.unit), std::string(name_of(row.kind)),
+                 percent(row.relative_difference()), why(row)});
   }
   return fmt::format("{}\n{}\n{}\n{}\n\n{}", table.title, table.source, table.scope, legend, columns.text());
 }

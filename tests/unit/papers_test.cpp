@@ -154,6 +154,17 @@ TEST_CASE("BurstAttention saves a quarter like for like and loses from two query
   CHECK(ours(table, "Table 1", "RingAttention's volume backward, as our ring sends it") == 3.5);
 }
 
+TEST_CASE("Attention2D's gain lies between what bytes of a rank and bytes of a node allow", "[papers]") {
+  const PaperTable table = compare_with_paper("attention2d");
+  // The limits that the explanations name.
+  CHECK(ours(table, "§4.1", "Ring Attention's bytes between nodes of 4 GPUs in Attention2D's, 16 GPUs") ==
+        Approx(1.2).epsilon(0.02));
+  CHECK(ours(table, "§4.1", "Ring Attention's bytes between nodes of 4 GPUs in Attention2D's, 64 GPUs") ==
+        Approx(2.2).epsilon(0.02));
+  CHECK(ours(table, "§4.1", "Ring Attention's bytes of a rank in Attention2D's, 16 GPUs") == Approx(2.7).epsilon(0.01));
+  CHECK(ours(table, "§4.1", "Ring Attention's bytes of a rank in Attention2D's, 64 GPUs") == Approx(4.9).epsilon(0.01));
+}
+
 TEST_CASE("a node's link is charged once a node", "[papers]") {
   const std::string sizes = R"("tokens": 131072, "heads": 32, "head_dim": 128, "pass": "both"})";
   const auto transfer = [&](const std::string& machine, int ranks) {

@@ -6,7 +6,6 @@
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "core/src/json_fields.hpp"
 #include "distattn/baselines.hpp"
@@ -80,10 +79,8 @@ double layer_bytes(const Problem& problem) {
 }
 
 double volume(const std::string& kind, const PassPlan& plan, const Problem& problem) {
-  const auto& sent = plan.report.counts.bytes_sent;
-  const auto busiest = static_cast<double>(*std::max_element(sent.begin(), sent.end()));
-  const double mean = std::accumulate(sent.begin(), sent.end(), 0.0) / static_cast<double>(sent.size());
-  return (kind == "busiest" ? busiest : mean) / layer_bytes(problem);
+  const auto& sent = kind == "far" ? plan.report.counts.bytes_far : plan.report.counts.bytes_sent;
+  return (kind == "busiest" ? static_cast<double>(largest(sent)) : mean(sent)) / layer_bytes(problem);
 }
 
 /// Buffers of the fullest rank, in bytes of one rank's q, k, v and o.
@@ -128,6 +125,7 @@ PaperValue of_schedule(const std::string& kind, JsonFields& fields) {
   Routes routes;
   if (kind == "seconds") machine = read_machine(fields);
   if (machine && read_flag(fields, "routed", false)) routes.node_size = machine->ranks_per_node;
+  if (kind == "far") routes.node_size = static_cast<int>(fields.integer("node_size", 1, ranks));
   double sum = 0;
   for (const Pass pass : read_passes(fields)) {
     const Recipe& recipe = pass == Pass::forward ? pair.forward : pair.backward;
@@ -139,7 +137,7 @@ PaperValue of_schedule(const std::string& kind, JsonFields& fields) {
     if (kind == "ideal_speedup") sum += ranks * (1 - plan.idle_ideal);
     if (kind == "seconds") sum += plan.predicted_s;
     if (kind == "buffers") sum += buffers(plan, problem);
-    if (kind == "volume" || kind == "busiest") sum += volume(kind, plan, problem);
+    if (kind == "volume" || kind == "busiest" || kind == "far") sum += volume(kind, plan, problem);
   }
   return {sum, machine ? PaperKind::predicted : PaperKind::counted};
 }
@@ -150,7 +148,7 @@ PaperValue of_padding(const json& sizes) {
 }
 
 PaperValue compute(JsonFields& fields) {
-  for (const char* kind : {"idle", "ideal_speedup", "volume", "busiest", "buffers", "seconds"}) {
+  for (const char* kind : {"idle", "ideal_speedup", "volume", "busiest", "far", "buffers", "seconds"}) {
     if (fields.find(kind) != nullptr) return of_schedule(kind, fields);
   }
   for (const char* kind : {"baseline", "transfer"}) {

@@ -15,6 +15,7 @@ namespace distattn {
 ///   {"idle" | "ideal_speedup": schedule, …}          share of rank-time on an ideal network; ranks · (1 - idle)
 ///   {"volume" | "busiest": schedule, …}              elements that a rank sends, in units of tokens × hidden size, on
 ///                                                    the mean or at the busiest rank
+///   {"far": schedule, "node_size": 4, …}             the mean of those that go between nodes, routed
 ///   {"buffers": schedule, …}                         bytes of the fullest rank's buffers in those of its own q, k, v
 ///                                                    and o
 ///   {"seconds": schedule, "machine": name, …}        predicted
