@@ -177,6 +177,8 @@ TEST_CASE("DistFlashAttn's Tables 4, 5 and 6 are all there", "[step]") {
 
 TEST_CASE("what DistFlashAttn's text says of steps is there", "[step]") {
   const PaperTable table = compare_steps_with_paper("distflashattn");
+  check_published(table, "§4.3", "LLaMA-33H's speedup more than LLaMA-7B's, 8 GPUs, 32K tokens a GPU", 0.20);
+  check_published(table, "§4.3", "LLaMA-33H's speedup more than LLaMA-7B's, 16 GPUs, 32K tokens a GPU", 0.45);
   check_published(table, "§1", "overlap end to end, LLaMA-7B, 16 GPUs, 512K tokens", 1.32);
   check_published(table, "§3.3", "attention forwards that are not run again, LLaMA-7B, one GPU, 64K tokens", 7);
   check_published(table, "§4.4", "sequences longer than Ring Self-Attention's, 8 GPUs", 8);
