@@ -177,8 +177,8 @@ Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
 }
 
 /// Refuses an option that is given but not among those that count.
-void refuse_others(const CLI::App& app, std::span<const std::string_view> honoured, const std::string& why) {
-  for (const CLI::Option* const option : app.get_options()) {
+void refuse_others(const App& app, std::span<const std::string_view> honoured, const std::string& why) {
+  for (const Option* const option : app.get_options()) {
     const std::string name = option->get_name();
     if (option->count() == 0 || std::find(honoured.begin(), honoured.end(), name) != honoured.end()) continue;
     refuse(fmt::format("{} {}", name, why));
@@ -186,7 +186,7 @@ void refuse_others(const CLI::App& app, std::span<const std::string_view> honour
 }
 
 /// Options that what is measured would ignore, depending on others.
-void check_honoured(const CLI::App& app, const BenchOptions& options) {
+void check_honoured(const App& app, const BenchOptions& options) {
   static constexpr std::array<std::string_view, 10> calibrating = {
       "--calibrate", "--heads",    "--kv-heads",      "--head-dim", "--value-dim",
       "--backend",   "--provider", "--deterministic", "-o",         "--json"};
@@ -245,14 +245,14 @@ double parse_positive(std::string_view option, std::string_view text) {
   return value;
 }
 
-void add_gates(CLI::App& app, BenchOptions& options) {
+void add_gates(App& app, BenchOptions& options) {
   add_value(app, "--min-gflops", options.least_gflops, parse_positive, "Exit 1 when a row computes slower", "NUMBER");
   add_value(app, "--max-ratio-to-prediction", options.most_ratio, parse_positive,
             "Exit 1 when a row takes this many times its prediction", "NUMBER");
 }
 
 /// What single kernels and calibrations do not honour.
-void add_kernels(CLI::App& app, BenchOptions& options) {
+void add_kernels(App& app, BenchOptions& options) {
   const auto parse_kernels = [](std::string_view option, std::string_view text) {
     const auto known = kernel_names();
     const std::vector<std::string_view> words(known.begin(), known.end());
@@ -263,7 +263,7 @@ void add_kernels(CLI::App& app, BenchOptions& options) {
   auto* const kernel =
       add_value(app, "--kernel", options.kernels, parse_kernels, "Single kernels on all cores, tiles of --seq tokens",
                 "all|" + some_of(kernel_names()));
-  for (const CLI::Option* const option : app.get_options()) {
+  for (const Option* const option : app.get_options()) {
     static constexpr std::array<std::string_view, 13> honoured = {
         "--help",    "--seq",      "--heads",         "--kv-heads", "--head-dim", "--value-dim", "--dtype",
         "--backend", "--provider", "--deterministic", "-n",         "-o",         "--json"};
@@ -275,7 +275,7 @@ void add_kernels(CLI::App& app, BenchOptions& options) {
 
 }  // namespace
 
-Command add_bench_command(CLI::App& root) {
+Command add_bench_command(App& root) {
   auto* const app =
       root.add_subcommand("bench", "How fast schedules run, beside the machine's peak and the prediction");
   const auto options = std::make_shared<BenchOptions>();

@@ -1,6 +1,7 @@
 #include "bench_kernels.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <limits>

@@ -1,7 +1,6 @@
 #pragma once
 /// Single kernels, timed by what a calibration measures them with.
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,6 @@
 #pragma once
 /// How `bench` writes its rows.
 
-#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 

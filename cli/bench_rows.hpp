@@ -1,7 +1,6 @@
 #pragma once
 /// The rows of `bench`: schedules × shapes × ranks, run, timed and compared.
 
-#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "bench_rounds.hpp"

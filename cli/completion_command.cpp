@@ -1,6 +1,5 @@
 /// distattn completion bash|zsh|fish.
 
-#include <CLI/CLI.hpp>
 #include "command.hpp"
 #include "completion_scripts.hpp"
 #include "option.hpp"
@@ -20,10 +19,13 @@ constexpr std::string_view shell_names[] = {shells[0].name, shells[1].name, shel
 
 }  // namespace
 
-Command add_completion_command(CLI::App& root) {
+Command add_completion_command(App& root) {
   auto* const app = root.add_subcommand("completion", "A completion script for a shell");
   const auto shell = std::make_shared<std::string>();
-  app->add_option("shell", *shell, "Which shell")->type_name(one_of(shell_names))->required();
+  app->add_text(
+         "shell", [shell](const std::string& name) { *shell = name; }, "Which shell")
+      ->type_name(one_of(shell_names))
+      ->required();
   return {app, [&root, shell] {
             print(shells[parse_word("shell", *shell, shell_names)].script(option_tree(root)));
             return Outcome::fine;

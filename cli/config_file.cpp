@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <algorithm>
+#include <istream>
 #include <set>
 #include <string_view>
 
@@ -58,52 +60,50 @@ std::string option_text(const toml::node& node) {
 }
 
 /// By its long name, or by its short one; null where there is none.
-const CLI::Option* find_option(const CLI::App& app, const std::string& key) {
-  const CLI::Option* const found = app.get_option_no_throw("--" + key);
-  return found != nullptr || key.size() != 1 ? found : app.get_option_no_throw("-" + key);
+const Option* find_option(const App& app, const std::string& key) {
+  const Option* const found = app.find_option("--" + key);
+  return found != nullptr || key.size() != 1 ? found : app.find_option("-" + key);
 }
 
-bool is_command(const CLI::App& root, const std::string& name) {
-  return !root.get_subcommands([&](const CLI::App* command) { return command->get_name() == name; }).empty();
+bool is_command(const App& root, const std::string& name) {
+  const auto commands = root.subcommands();
+  return std::any_of(commands.begin(), commands.end(), [&](const App* each) { return each->get_name() == name; });
 }
 
 /// What the file says to the command that runs.
 class Items {
  public:
-  Items(const CLI::App& root, const CLI::App& command) : root_(root), command_(command) {}
+  Items(const App& root, const App& command) : root_(root), command_(command) {}
 
   void add(const toml::key& key, const toml::node& value) {
     const std::string name(key.str());
     if (!keys_.insert(name).second) fail(key.source(), fmt::format("{} is given twice", name), "keep one");
-    const CLI::Option* option = find_option(command_, name);
+    const Option* option = find_option(command_, name);
     const bool of_command = option != nullptr;
     if (!of_command) option = find_option(root_, name);
     if (option == nullptr) {
       fail(key.source(), fmt::format("{} is not an option of {}", name, command_.get_name()),
            "write it below the [command] that has it");
     }
-    const bool is_flag = option->get_items_expected_max() == 0;
-    if (is_flag && !value.is_boolean()) fail(key.source(), fmt::format("{} is true or false", name), "choose one");
-    CLI::ConfigItem& item = found_.emplace_back();
-    if (of_command) item.parents = {command_.get_name()};
-    item.name = name;
-    item.inputs = {option_text(value)};
+    if (!option->takes_value() && !value.is_boolean())
+      fail(key.source(), fmt::format("{} is true or false", name), "choose one");
+    found_.push_back({of_command, name, option_text(value)});
   }
-  std::vector<CLI::ConfigItem> take() { return std::move(found_); }
+  std::vector<ConfigItem> take() { return std::move(found_); }
 
  private:
-  const CLI::App &root_, &command_;
+  const App &root_, &command_;
   std::set<std::string> keys_;
-  std::vector<CLI::ConfigItem> found_;
+  std::vector<ConfigItem> found_;
 };
 
 }  // namespace
 
-std::vector<CLI::ConfigItem> ConfigFile::from_config(std::istream& input) const {
-  const auto chosen = root_.get_subcommands();
-  const CLI::App& command = chosen.empty() ? root_ : *chosen.front();
+std::vector<ConfigItem> read_config(std::istream& input, const App& root) {
+  const App* const chosen = root.chosen();
+  const App& command = chosen == nullptr ? root : *chosen;
   const toml::table file = parsed(input);
-  Items found(root_, command);
+  Items found(root, command);
   for (const auto& [key, value] : file) {
     const toml::table* const table = value.as_table();
     if (table == nullptr) {
@@ -111,7 +111,7 @@ std::vector<CLI::ConfigItem> ConfigFile::from_config(std::istream& input) const 
       continue;
     }
     const std::string name(key.str());
-    if (!is_command(root_, name))
+    if (!is_command(root, name))
       fail(key.source(), fmt::format("no command is called {}", name), "see distattn --help");
     if (name != command.get_name()) continue;
     for (const auto& [option, given] : *table) found.add(option, given);

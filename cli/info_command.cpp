@@ -1,9 +1,9 @@
 #include <fmt/format.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <utility>
 
+#include "app.hpp"
 #include "command.hpp"
 #include "cpu_features.hpp"
 #include "distattn/error.hpp"
@@ -73,7 +73,7 @@ std::string info_text() {
 
 }  // namespace
 
-Command add_info_command(CLI::App& root) {
+Command add_info_command(App& root) {
   auto* const app = root.add_subcommand("info", "What is built, what is usable here, and why not");
   const auto options = std::make_shared<InfoOptions>();
   auto* const json = app->add_flag("--json", options->json, "As one JSON object");

@@ -30,12 +30,13 @@ Source from_npy(const std::map<std::string, std::string>& paths, bool with_backw
 
 }  // namespace
 
-void add_input_options(CLI::App& app, InputOptions& options) {
+void add_input_options(App& app, InputOptions& options) {
   for (const std::string name : {"q", "k", "v", "do"}) {
-    app.add_option_function<std::string>(
-           "--" + name,
-           [&options, name](const std::string& path) { options.arrays.emplace(name, not_empty("--" + name, path)); },
-           fmt::format("{} as .npy: [batch, sequence, heads, head_dim], batch may be missing", name))
+    const auto take = [&options, name](const std::string& path) {
+      options.arrays.emplace(name, not_empty("--" + name, path));
+    };
+    app.add_text("--" + name, take,
+                 fmt::format("{} as .npy: [batch, sequence, heads, head_dim], batch may be missing", name))
         ->type_name("FILE");
   }
   add_value(app, "--tensors", options.tensors, as_text, "q, k, v and do of a .safetensors file", "FILE");

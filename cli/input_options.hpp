@@ -7,11 +7,9 @@
 
 #include "inputs.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace distattn::cli {
+
+class App;
 
 struct InputOptions {
   std::map<std::string, std::string> arrays;  ///< q, k, v, do: paths of .npy
@@ -25,7 +23,7 @@ struct Source {
   NamedIntegers named;
 };
 
-void add_input_options(CLI::App& app, InputOptions& options);
+void add_input_options(App& app, InputOptions& options);
 
 /// Opens the files, or draws from `seed` values of the shape that `random_shape` gives. Throws Error(usage) unless
 /// exactly one kind of input was given, and for a `do` that no backward pass reads.

@@ -46,7 +46,7 @@ std::string bootstrap_of(std::string_view option, std::string_view text) {
 
 }  // namespace
 
-void add_meeting_options(CLI::App& app, LaunchOptions& options) {
+void add_meeting_options(App& app, LaunchOptions& options) {
   const auto parse_transport = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::transport, option, text);
   };
@@ -66,7 +66,7 @@ void add_meeting_options(CLI::App& app, LaunchOptions& options) {
             "SECONDS");
 }
 
-void add_threads_option(CLI::App& app, LaunchOptions& options) {
+void add_threads_option(App& app, LaunchOptions& options) {
   const auto parse_threads = [](std::string_view option, std::string_view text) {
     return static_cast<int>(within(option, parse_size(option, text), 1, DeviceOptions::most_threads));
   };
@@ -74,7 +74,7 @@ void add_threads_option(CLI::App& app, LaunchOptions& options) {
             "N");
 }
 
-void add_launch_options(CLI::App& app, LaunchOptions& options) {
+void add_launch_options(App& app, LaunchOptions& options) {
   const auto parse_backend = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::device, option, text);
   };

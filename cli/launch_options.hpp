@@ -7,11 +7,9 @@
 #include "distattn/registry.hpp"
 #include "schedule_options.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace distattn::cli {
+
+class App;
 
 struct LaunchOptions {
   std::string backend;               ///< empty: the best usable
@@ -26,10 +24,10 @@ struct LaunchOptions {
 };
 
 /// --transport, --bootstrap, --timeout. What this build lacks is refused with the reason.
-void add_meeting_options(CLI::App& app, LaunchOptions& options);
-void add_threads_option(CLI::App& app, LaunchOptions& options);
+void add_meeting_options(App& app, LaunchOptions& options);
+void add_threads_option(App& app, LaunchOptions& options);
 /// All of those, --backend, --provider, --deterministic and --graphs.
-void add_launch_options(CLI::App& app, LaunchOptions& options);
+void add_launch_options(App& app, LaunchOptions& options);
 
 /// Threads of each of `ranks` ranks that share this machine's cores, unless `asked` says otherwise.
 int choose_threads(int asked, int ranks);

@@ -38,22 +38,9 @@ int exit_code(ErrorKind kind) {
 }
 
 /// Whether a word of the command line, "--seq=64" or "-n3", names an option.
-bool has_option(const CLI::App& app, const std::string& word) {
+bool has_option(const App& app, const std::string& word) {
   const std::string name = word.starts_with("--") ? word.substr(0, word.find('=')) : word.substr(0, 2);
-  return name.starts_with('-') && app.get_option_no_throw(name) != nullptr;
-}
-
-/// CLI11 reads numbers and other words as well, and a flag of 5 as one that is given.
-void check_flags(CLI::App& app) {
-  for (CLI::Option* const option : app.get_options()) {
-    if (option->get_items_expected_max() > 0) continue;
-    option->check([name = option->get_name()](const std::string& text) {
-      if (text != "true" && text != "false") {
-        refuse(fmt::format("{} {} (neither true nor false) write {} alone", name, text, name));
-      }
-      return std::string();
-    });
-  }
+  return name.starts_with('-') && app.find_option(name) != nullptr;
 }
 
 /// What can be no file of options; whether it is one, reading it shows.
@@ -64,22 +51,21 @@ void check_config_path(const std::string& path) {
   }
 }
 
-/// CLI11's exceptions in our words. Help and version are not errors.
-int report_parse(const CLI::App& root, const CLI::ParseError& error) {
-  const auto chosen = root.get_subcommands();
-  const CLI::App& app = chosen.empty() ? root : *chosen.front();
-  if (dynamic_cast<const CLI::CallForHelp*>(&error) != nullptr) {
-    print(app.help(chosen.empty() ? "" : "distattn"));
+/// A command line that names nothing to run, in our words. Help and version are no errors.
+int report_parse(const App& root, const Parsed& parsed) {
+  const App& app = root.chosen() == nullptr ? root : *root.chosen();
+  if (parsed.kind == Parsed::Kind::help) {
+    print(app.help());
     return 0;
   }
-  if (dynamic_cast<const CLI::CallForVersion*>(&error) != nullptr) {
-    print(std::string(error.what()) + "\n");
+  if (parsed.kind == Parsed::Kind::version) {
+    print(version_text() + "\n");
     return 0;
   }
-  const std::string name = chosen.empty() ? "distattn" : "distattn " + app.get_name();
-  const auto extras = root.remaining(true);
-  std::string problem = fmt::format("{} (command line)", error.what());
-  if (chosen.empty()) {
+  const std::string name = &app == &root ? "distattn" : "distattn " + app.get_name();
+  const auto extras = root.remaining();
+  std::string problem = fmt::format("{} (command line)", parsed.why);
+  if (&app == &root) {
     problem =
         extras.empty() ? "no command is given (one is needed)" : fmt::format("{} (not a command)", extras.front());
   } else if (!extras.empty()) {
@@ -95,33 +81,24 @@ int report_parse(const CLI::App& root, const CLI::ParseError& error) {
 }
 
 int run(int argc, char** argv) {
-  CLI::App root("Exact attention over sharded sequences: planned, proved, run and checked.", "distattn");
-  root.require_subcommand(1);
-  root.fallthrough();
-  root.set_version_flag("--version", version_text);
+  App root("Exact attention over sharded sequences: planned, proved, run and checked.", "distattn");
+  root.add_version("--version");
   bool quiet = false, verbose = false;
   auto* const quiet_flag = root.add_flag("-q,--quiet", quiet, "No progress and no notes on stderr");
   root.add_flag("-v,--verbose", verbose, "More notes on stderr")->excludes(quiet_flag);
-  root.set_config("--config", "", "Options from a TOML file; the command line wins")
-      ->type_name("FILE")
-      ->each(check_config_path);
-  root.config_formatter(std::make_shared<ConfigFile>(root));
+  root.add_config("--config", check_config_path, read_config, "Options from a TOML file; the command line wins")
+      ->type_name("FILE");
   const std::vector<Command> commands = {
       add_run_command(root),  add_validate_command(root),   add_plan_command(root),
       add_show_command(root), add_bench_command(root),      add_step_command(root),
       add_info_command(root), add_completion_command(root), add_manual_command(root)};
-  for (const Command& command : commands) check_flags(*command.app);
-  check_flags(root);
   const bool speaks = rank_in_environment() == 0;
   print_here(speaks);
-  try {
-    root.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    return report_parse(root, error);
-  }
+  const Parsed parsed = root.parse(argc, argv);
+  if (parsed.kind != Parsed::Kind::command) return report_parse(root, parsed);
   set_verbosity(quiet || !speaks ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal);
   for (const Command& command : commands) {
-    if (command.app->parsed()) return static_cast<int>(command.run());
+    if (command.app == root.chosen()) return static_cast<int>(command.run());
   }
   return usage_exit;
 }

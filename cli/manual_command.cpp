@@ -4,6 +4,7 @@
 
 #include <span>
 
+#include "app.hpp"
 #include "command.hpp"
 #include "distattn/version.hpp"
 #include "option_tree.hpp"
@@ -107,7 +108,7 @@ std::string manual(const std::vector<CommandEntry>& tree) {
 
 }  // namespace
 
-Command add_manual_command(CLI::App& root) {
+Command add_manual_command(App& root) {
   auto* const app = root.add_subcommand("manual", "The manual as a man page (pipe it to man -l -)");
   return {app, [&root] {
             print(manual(option_tree(root)));

@@ -68,7 +68,7 @@ std::string name_of(const MaskOptions& options, const Mask& mask) {
 
 }  // namespace
 
-void add_mask_options(CLI::App& app, MaskOptions& options) {
+void add_mask_options(App& app, MaskOptions& options) {
   add_value(app, "--mask", options.mask, as_text, "Which keys a query sees; a file lists bands (default causal)",
             "full|causal|prefix:K|block-causal:B|FILE.json");
   add_value(app, "--window", options.window, parse_window, "Keys seen before and after a query; -1: all", "L,R");

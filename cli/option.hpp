@@ -3,11 +3,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 #include <string>
 #include <string_view>
 #include <utility>
 
+#include "app.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
@@ -23,17 +23,13 @@ inline const std::string& not_empty(std::string_view option, const std::string& 
 /// Adds `names` ("-n,--runs"); when it is given, `into = parse("--runs", text)`; an empty text is refused. `into` must
 /// outlive the app.
 template <class T, class Parse>
-CLI::Option* add_value(CLI::App& app, const std::string& names, T& into, Parse parse, const std::string& help,
-                       const std::string& kind) {
+Option* add_value(App& app, const std::string& names, T& into, Parse parse, const std::string& help,
+                  const std::string& kind) {
   const std::string name = names.substr(names.rfind(',') + 1);
-  return app
-      .add_option_function<std::string>(
-          names,
-          [&into, parse = std::move(parse), name](const std::string& text) {
-            into = parse(name, not_empty(name, text));
-          },
-          help)
-      ->type_name(kind);
+  const auto take = [&into, parse = std::move(parse), name](const std::string& text) {
+    into = parse(name, not_empty(name, text));
+  };
+  return app.add_text(names, take, help)->type_name(kind);
 }
 
 /// "a|b|c": one of `words`, as help shows it and completions offer it.
@@ -48,15 +44,15 @@ std::string some_of(const Words& words) {
 }
 
 /// What one command says more of an option that several have.
-inline void add_to_help(CLI::App& app, const char* option, const std::string& words) {
-  CLI::Option* const described = app.get_option(option);
+inline void add_to_help(App& app, const char* option, const std::string& words) {
+  Option* const described = app.get_option(option);
   described->description(described->get_description() + words);
 }
 
 /// `option` cannot stand with any option that `app` has so far, but for its help.
-inline void exclude_others(CLI::App& app, CLI::Option& option) {
-  for (CLI::Option* const other : app.get_options()) {
-    if (other != &option && other != app.get_help_ptr()) option.excludes(other);
+inline void exclude_others(App& app, Option& option) {
+  for (Option* const other : app.get_options()) {
+    if (other != &option && other->get_name() != "--help") option.excludes(other);
   }
 }
 

@@ -1,11 +1,12 @@
 #pragma once
 /// The command line as data: what the manual and the completions are written from.
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
 namespace distattn::cli {
+
+class App;
 
 struct OptionEntry {
   std::vector<std::string> names;    ///< with dashes, short ones first; empty for a positional argument
@@ -21,6 +22,6 @@ struct CommandEntry {
 };
 
 /// The root first, then its subcommands, in the order of help; nothing that help hides.
-std::vector<CommandEntry> option_tree(const CLI::App& root);
+std::vector<CommandEntry> option_tree(const App& root);
 
 }  // namespace distattn::cli

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -143,12 +142,12 @@ Outcome run_plan(const PlanOptions& options) {
 
 }  // namespace
 
-Command add_plan_command(CLI::App& root) {
+Command add_plan_command(App& root) {
   auto* const app = root.add_subcommand("plan", "What each schedule would cost, proved, without computing anything");
   const auto options = std::make_shared<PlanOptions>();
   options->request.schedule.schedules = {"all"};
   add_problem_options(*app, options->request.problem, Several::yes);
-  add_seed_option(*app, options->request.problem)->needs("--documents");
+  add_seed_option(*app, options->request.problem)->needs(app->get_option("--documents"));
   add_schedule_options(*app, options->request.schedule, Several::yes);
   add_machine_option(*app, options->request.schedule);
   app->add_flag("--backward", options->request.backward, "The backward pass too");

@@ -51,7 +51,7 @@ int as_int(const char* what, std::int64_t value) {
 
 }  // namespace
 
-void add_problem_options(CLI::App& app, ProblemOptions& options, Several seq) {
+void add_problem_options(App& app, ProblemOptions& options, Several seq) {
   const auto parse_seq = [seq](std::string_view option, std::string_view text) {
     if (seq == Several::no) return std::vector{parse_positive(option, text)};
     auto values = parse_sizes(option, text);
@@ -72,7 +72,7 @@ void add_problem_options(CLI::App& app, ProblemOptions& options, Several seq) {
   add_mask_options(app, options.mask);
 }
 
-CLI::Option* add_seed_option(CLI::App& app, ProblemOptions& options) {
+Option* add_seed_option(App& app, ProblemOptions& options) {
   const auto parse_seed = [](std::string_view option, std::string_view text) {
     return static_cast<std::uint64_t>(parse_size(option, text));
   };

@@ -9,12 +9,10 @@
 
 #include "distattn/problem.hpp"
 
-namespace CLI {
+namespace distattn::cli {
+
 class App;
 class Option;
-}  // namespace CLI
-
-namespace distattn::cli {
 
 /// Whether an option takes a list.
 enum class Several : bool { no, yes };
@@ -52,10 +50,10 @@ struct Shape {
 /// Reads a named list of integers from the input file: what @NAME stands for.
 using NamedIntegers = std::function<std::vector<std::int64_t>(const std::string& name)>;
 
-void add_problem_options(CLI::App& app, ProblemOptions& options, Several seq);
-void add_mask_options(CLI::App& app, MaskOptions& options);
+void add_problem_options(App& app, ProblemOptions& options, Several seq);
+void add_mask_options(App& app, MaskOptions& options);
 /// --seed, for commands that draw something.
-CLI::Option* add_seed_option(CLI::App& app, ProblemOptions& options);
+Option* add_seed_option(App& app, ProblemOptions& options);
 
 /// The shape that the options give, with this sequence length. Throws Error(usage) for one that is missing.
 Shape shape_of(const ProblemOptions& options, std::int64_t seq);

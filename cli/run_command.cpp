@@ -176,7 +176,7 @@ Outcome run(const RunCommandOptions& options) {
 
 }  // namespace
 
-Command add_run_command(CLI::App& root) {
+Command add_run_command(App& root) {
   constexpr std::int64_t most_runs = 1'000'000;
   const auto parse_runs = [](std::string_view option, std::string_view text) {
     return within(option, parse_size(option, text), option == "-w" ? 0 : 1, most_runs);
@@ -200,9 +200,9 @@ Command add_run_command(CLI::App& root) {
   add_value(*app, "--svg", options->svg, as_text, "Draw the timeline, predicted above measured", "FILE");
   add_value(*app, "--trace", options->trace, as_text, "Write the timeline as a trace for Perfetto", "FILE");
   app->add_flag("--json", options->json, "As one JSON object");
-  return {app, [options, seed, config = root.get_config_ptr()] {
+  return {app, [options, seed, config = root.get_option("--config")] {
             options->seeded = seed->count() > 0;
-            if (config->count() > 0) options->config = config->as<std::string>();
+            options->config = config->text();
             return run(*options);
           }};
 }

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>
@@ -30,7 +29,7 @@ std::string schedule_help(Several several, const std::string& usual) {
 
 }  // namespace
 
-void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several several) {
+void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
   const auto parse_schedules = [several](std::string_view option, std::string_view text) {
     auto names = parse_list(option, text);
     if (several == Several::no && (names.size() != 1 || text == "all")) {
@@ -66,11 +65,11 @@ void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several sever
             "Most bytes that a rank's buffers may take, all passes together", "BYTES");
 }
 
-void take_launched_ranks(const CLI::App& app, ScheduleOptions& options) {
+void take_launched_ranks(const App& app, ScheduleOptions& options) {
   if (app.count("--ranks") == 0) options.ranks = {ranks_in_environment()};
 }
 
-void add_machine_option(CLI::App& app, ScheduleOptions& options) {
+void add_machine_option(App& app, ScheduleOptions& options) {
   add_value(app, "--machine", options.machine, as_text,
             "Description of a machine, for predictions and auto: a file, " +
                 fmt::format("{}", fmt::join(built_in_machines(), ", ")) + ", this (default)",

@@ -11,11 +11,9 @@
 #include "distattn/table.hpp"
 #include "problem_options.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace distattn::cli {
+
+class App;
 
 struct ScheduleOptions {
   std::vector<std::string> schedules = {"auto"};
@@ -27,11 +25,11 @@ struct ScheduleOptions {
   std::optional<std::string> machine;
 };
 
-void add_schedule_options(CLI::App& app, ScheduleOptions& options, Several several);
+void add_schedule_options(App& app, ScheduleOptions& options, Several several);
 /// For commands that plan for ranks without meeting them: as many as a launcher started, unless --ranks says otherwise.
-void take_launched_ranks(const CLI::App& app, ScheduleOptions& options);
+void take_launched_ranks(const App& app, ScheduleOptions& options);
 /// --machine, which also serves programs that are read from a file.
-void add_machine_option(CLI::App& app, ScheduleOptions& options);
+void add_machine_option(App& app, ScheduleOptions& options);
 
 /// What --machine names, else this machine. Where it has several nodes, --node-size says how large they are.
 Machine machine_of(const ScheduleOptions& options);

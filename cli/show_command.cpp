@@ -103,11 +103,11 @@ Outcome show(const ShowOptions& options) {
 
 }  // namespace
 
-Command add_show_command(CLI::App& root) {
+Command add_show_command(App& root) {
   auto* const app = root.add_subcommand("show", "One schedule, step by step; with -v every operation of every rank");
   const auto options = std::make_shared<ShowOptions>();
   add_problem_options(*app, options->problem, Several::no);
-  add_seed_option(*app, options->problem)->needs("--documents");
+  add_seed_option(*app, options->problem)->needs(app->get_option("--documents"));
   add_schedule_options(*app, options->schedule, Several::no);
   for (const auto& [option, usual] : {std::pair("--seq", "1024 a rank"), {"--heads", "32"}, {"--head-dim", "128"}}) {
     add_to_help(*app, option, std::string(" (default ") + usual + ")");

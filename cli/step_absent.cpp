@@ -1,12 +1,12 @@
-#include <CLI/CLI.hpp>
+#include "app.hpp"
 #include "command.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
 
-Command add_step_command(CLI::App& root) {
+Command add_step_command(App& root) {
   auto* const app = root.add_subcommand("step", "Training steps of a sharded decoder (not built)");
-  app->allow_extras()->fallthrough(false);  // whatever it is given, the reason is what counts
+  app->take_everything();  // whatever it is given, the reason is what counts
   return {app, []() -> Outcome {
             throw Error(ErrorKind::environment,
                         "step is not built (" DISTATTN_WHY_NOT_STEP ") configure distattn again with a BLAS");

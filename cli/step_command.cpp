@@ -171,7 +171,7 @@ Outcome run_step(World& world, const StepOptions& options) {
   return Outcome::wrong_result;
 }
 
-void add_model_options(CLI::App& app, StepOptions& options) {
+void add_model_options(App& app, StepOptions& options) {
   const auto parse_positive = [](std::string_view option, std::string_view text) {
     return within(option, parse_size(option, text), 1, std::numeric_limits<std::int64_t>::max());
   };
@@ -196,7 +196,7 @@ std::vector<std::string_view> policy_names() {
 
 }  // namespace
 
-Command add_step_command(CLI::App& root) {
+Command add_step_command(App& root) {
   auto* const app = root.add_subcommand("step", "Training steps of a decoder whose sequence is sharded over the ranks");
   const auto options = std::make_shared<StepOptions>();
   const auto parse_steps = [](std::string_view option, std::string_view text) {

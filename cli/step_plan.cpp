@@ -202,7 +202,7 @@ std::string model_help() {
 
 }  // namespace
 
-void add_step_plan_options(CLI::App& app, StepPlanOptions& options) {
+void add_step_plan_options(App& app, StepPlanOptions& options) {
   const auto parse_state = [](std::string_view option, std::string_view text) {
     return static_cast<step::StatePlacement>(parse_word(option, text, state_words));
   };
@@ -211,14 +211,11 @@ void add_step_plan_options(CLI::App& app, StepPlanOptions& options) {
     for (const std::string& name : names) step::checkpoint_policy(name);
     return names;
   };
-  auto* const model = app.add_option_function<std::vector<std::string>>(
-      "--step",
-      [&options](const std::vector<std::string>& words) {
-        options.asked = true;
-        options.model = words.empty() ? "" : words.front();
-      },
-      model_help());
-  model->expected(0, 1)->type_name("[MODEL]");
+  const auto take_model = [&options](const std::string& name) {
+    options.asked = true;
+    options.model = name;
+  };
+  auto* const model = app.add_optional_text("--step", take_model, model_help())->type_name("[MODEL]");
   for (const char* answered :
        {"--heads", "--kv-heads", "--head-dim", "--value-dim", "--seq-kv", "--scale", "--backward", "--routes"}) {
     model->excludes(app.get_option(answered));

@@ -1,7 +1,6 @@
 #pragma once
 /// `plan --step`: a training step predicted on a machine, under every checkpointing policy.
 
-#include <CLI/CLI.hpp>
 #include <string>
 #include <vector>
 
@@ -9,6 +8,8 @@
 #include "plan_rows.hpp"
 
 namespace distattn::cli {
+
+class App;
 
 struct StepPlanOptions {
   bool asked = false;
@@ -18,7 +19,7 @@ struct StepPlanOptions {
 };
 
 /// --step, --checkpoint, --state; after all options of the plan that --step excludes.
-void add_step_plan_options(CLI::App& app, StepPlanOptions& options);
+void add_step_plan_options(App& app, StepPlanOptions& options);
 
 /// What of a plan's request a step takes; `scheduled`: --schedule was given, else auto is meant. Throws Error(usage)
 /// for options that the model answers.

@@ -277,7 +277,7 @@ std::vector<std::string> parse_backends(std::string_view option, std::string_vie
 
 }  // namespace
 
-Command add_validate_command(CLI::App& root) {
+Command add_validate_command(App& root) {
   auto* const app = root.add_subcommand("validate", "Schedules, ranks, masks, shapes and backends against float64");
   const auto options = std::make_shared<ValidateOptions>();
   options->schedule.schedules = {"all"};

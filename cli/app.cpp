@@ -1,0 +1,190 @@
+#include "app.hpp"
+
+#include <fmt/format.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <utility>
+
+#include "distattn/error.hpp"
+
+namespace distattn::cli {
+namespace {
+
+/// A file of options, for CLI11.
+class ConfigReader final : public CLI::Config {
+ public:
+  ConfigReader(ReadConfig read, const App& root) : read_(std::move(read)), root_(root) {}
+
+  std::vector<CLI::ConfigItem> from_config(std::istream& input) const override {
+    std::vector<CLI::ConfigItem> read;
+    for (ConfigItem& item : read_(input, root_)) {
+      CLI::ConfigItem& said = read.emplace_back();
+      if (item.of_command) said.parents = {root_.chosen()->get_name()};
+      said.name = std::move(item.name);
+      said.inputs = {std::move(item.text)};
+    }
+    return read;
+  }
+  std::string to_config(const CLI::App*, bool, bool, std::string) const override { return {}; }
+
+ private:
+  ReadConfig read_;
+  const App& root_;
+};
+
+/// CLI11 reads numbers and other words as well, and a flag of 5 as one that is given.
+void check_flags(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options()) {
+    if (option->get_items_expected_max() > 0) continue;
+    option->check([name = option->get_name()](const std::string& text) {
+      if (text != "true" && text != "false") {
+        refuse(fmt::format("{} {} (neither true nor false) write {} alone", name, text, name));
+      }
+      return std::string();
+    });
+  }
+}
+
+}  // namespace
+
+std::string Option::get_name() const { return parsed_->get_name(); }
+std::vector<std::string> Option::short_names() const { return parsed_->get_snames(); }
+std::vector<std::string> Option::long_names() const { return parsed_->get_lnames(); }
+const std::string& Option::get_description() const { return parsed_->get_description(); }
+std::string Option::get_type_name() const { return parsed_->get_type_name(); }
+bool Option::takes_value() const { return parsed_->get_items_expected_max() > 0; }
+std::size_t Option::count() const { return parsed_->count(); }
+std::string Option::text() const { return count() == 0 ? std::string() : parsed_->as<std::string>(); }
+
+Option* Option::description(const std::string& text) {
+  parsed_->description(text);
+  return this;
+}
+
+Option* Option::type_name(const std::string& name) {
+  parsed_->type_name(name);
+  return this;
+}
+
+Option* Option::required() {
+  parsed_->required();
+  return this;
+}
+
+Option* Option::excludes(Option* other) {
+  parsed_->excludes(other->parsed_);
+  return this;
+}
+
+Option* Option::needs(Option* other) {
+  parsed_->needs(other->parsed_);
+  return this;
+}
+
+App::App(const std::string& description, const std::string& name)
+    : owned_(std::make_unique<CLI::App>(description, name)), parsed_(owned_.get()) {
+  parsed_->require_subcommand(1);
+  parsed_->fallthrough();
+  own(parsed_->get_help_ptr());
+}
+
+App::App(App&, CLI::App& parsed) : parsed_(&parsed) { own(parsed_->get_help_ptr()); }
+
+App::~App() = default;
+
+Option* App::own(CLI::Option* option) { return options_.emplace_back(std::make_unique<Option>(*option)).get(); }
+
+App* App::add_subcommand(const std::string& name, const std::string& description) {
+  CLI::App* const added = parsed_->add_subcommand(name, description);
+  return subcommands_.emplace_back(std::unique_ptr<App>(new App(*this, *added))).get();
+}
+
+Option* App::add_flag(const std::string& names, bool& into, const std::string& description) {
+  return own(parsed_->add_flag(names, into, description));
+}
+
+Option* App::add_text(const std::string& names, std::function<void(const std::string&)> take,
+                      const std::string& description) {
+  return own(parsed_->add_option_function<std::string>(names, std::move(take), description));
+}
+
+Option* App::add_optional_text(const std::string& names, std::function<void(const std::string&)> take,
+                               const std::string& description) {
+  const auto take_first = [take = std::move(take)](const std::vector<std::string>& words) {
+    take(words.empty() ? "" : words.front());
+  };
+  return own(parsed_->add_option_function<std::vector<std::string>>(names, take_first, description)->expected(0, 1));
+}
+
+void App::add_version(const std::string& name) { own(parsed_->set_version_flag(name, std::string())); }
+
+Option* App::add_config(const std::string& name, std::function<void(const std::string&)> check, ReadConfig read,
+                        const std::string& description) {
+  parsed_->config_formatter(std::make_shared<ConfigReader>(std::move(read), *this));
+  return own(parsed_->set_config(name, "", description)->each(std::move(check)));
+}
+
+void App::take_everything() { parsed_->allow_extras()->fallthrough(false); }
+
+std::string App::get_name() const { return parsed_->get_name(); }
+std::string App::get_description() const { return parsed_->get_description(); }
+
+std::vector<Option*> App::get_options() const {
+  std::vector<Option*> options;
+  for (const auto& option : options_) options.push_back(option.get());
+  return options;
+}
+
+Option* App::find_option(const std::string& name) const {
+  const CLI::Option* const found = std::as_const(*parsed_).get_option_no_throw(name);
+  for (const auto& option : options_) {
+    if (found != nullptr && option->parsed_ == found) return option.get();
+  }
+  return nullptr;
+}
+
+Option* App::get_option(const std::string& name) const {
+  Option* const found = find_option(name);
+  DISTATTN_EXPECT(found != nullptr);
+  return found;
+}
+
+void App::remove_option(Option* option) {
+  parsed_->remove_option(option->parsed_);
+  std::erase_if(options_, [&](const auto& each) { return each.get() == option; });
+}
+
+std::vector<App*> App::subcommands() const {
+  std::vector<App*> commands;
+  for (const auto& command : subcommands_) commands.push_back(command.get());
+  return commands;
+}
+
+App* App::chosen() const {
+  for (const auto& command : subcommands_) {
+    if (command->parsed_->parsed()) return command.get();
+  }
+  return nullptr;
+}
+
+std::vector<std::string> App::remaining() const { return parsed_->remaining(true); }
+
+std::string App::help() const { return parsed_->help(owned_ ? "" : "distattn"); }
+
+Parsed App::parse(int argc, char** argv) {
+  for (const auto& command : subcommands_) check_flags(*command->parsed_);
+  check_flags(*parsed_);
+  try {
+    parsed_->parse(argc, argv);
+    return {};
+  } catch (const CLI::CallForHelp&) {
+    return {Parsed::Kind::help, {}};
+  } catch (const CLI::CallForVersion&) {
+    return {Parsed::Kind::version, {}};
+  } catch (const CLI::ParseError& error) {
+    return {Parsed::Kind::refused, error.what()};
+  }
+}
+
+}  // namespace distattn::cli
