@@ -7,8 +7,8 @@
 #include <set>
 
 #include "console.hpp"
-#include "cpu_features.hpp"
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "run_report.hpp"
 
 namespace distattn::cli {
@@ -120,8 +120,8 @@ class Bench {
     }
     progress_.done();
     if (backends_.insert(options.backend).second) note_other_backend(machine, options.backend);
-    if (ranks * options.threads > cpu_cores() && crowded_.insert(ranks).second) {
-      note(fmt::format("{} ranks x {} threads share {} cores", ranks, options.threads, cpu_cores()));
+    if (ranks * options.threads > usable_cores() && crowded_.insert(ranks).second) {
+      note(fmt::format("{} ranks x {} threads share {} cores", ranks, options.threads, usable_cores()));
     }
   }
 

@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-#include "cpu_features.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/simulate.hpp"
 #include "prepared.hpp"
@@ -220,7 +220,7 @@ class PairCosts {
 }  // namespace
 
 int busy_ranks(const std::string& backend) {
-  return make_device(backend, {1, 1})->space() == MemorySpace::host ? cpu_cores() : 1;
+  return make_device(backend, {1, 1})->space() == MemorySpace::host ? usable_cores() : 1;
 }
 
 std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
@@ -324,7 +324,7 @@ Link measure_copies(const CalibrationOptions& options) {
 
 /// Replies in which every row counts: rows that saw no key would be merged without being touched.
 double measure_merges(const CalibrationOptions& options) {
-  const int ranks = std::max(2, cpu_cores());
+  const int ranks = std::max(2, usable_cores());
   constexpr std::int64_t tokens_per_rank = 2048;
   Problem problem = problem_of(options, DType::fp32, tokens_per_rank * ranks);
   problem.mask = full_mask();
@@ -344,7 +344,7 @@ double measure_merges(const CalibrationOptions& options) {
 }
 
 Measurements calibrate(const CalibrationOptions& options, const std::function<void(const std::string&)>& progress) {
-  const int cores = cpu_cores();
+  const int cores = usable_cores();
   Measurements measurements;
   measurements.when = utc_now();
   measurements.backend = options.backend;

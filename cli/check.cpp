@@ -7,10 +7,10 @@
 #include <nlohmann/json.hpp>
 #include <span>
 
+#include "distattn/host_resources.hpp"
 #include "distattn/tolerance.hpp"
 #include "expected.hpp"
 #include "gather.hpp"
-#include "launch_options.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -134,7 +134,7 @@ double Errors::largest(Pass pass) const {
 Errors check_results(World& world, const Sharding& sharding, const Inputs& inputs, const std::vector<RankTensors>& here,
                      Passes passes, int steps) {
   const Problem& problem = sharding.problem;
-  const int threads = choose_threads(0, world.in_process() ? 1 : world.local_size());
+  const int threads = world.in_process() ? usable_cores() : world.cores();
   const std::int64_t group = problem.heads_per_kv();
   const double most = tolerance(problem, steps, input_scale(inputs));
   Distances mine(most);

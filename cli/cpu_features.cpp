@@ -1,7 +1,5 @@
 #include "cpu_features.hpp"
 
-#include <sched.h>
-
 namespace distattn::cli {
 
 std::string cpu_isa() {
@@ -14,12 +12,6 @@ std::string cpu_isa() {
 #else
   return "generic";
 #endif
-}
-
-int cpu_cores() {
-  cpu_set_t cores;
-  CPU_ZERO(&cores);
-  return ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
 }
 
 }  // namespace distattn::cli

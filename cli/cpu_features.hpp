@@ -8,7 +8,4 @@ namespace distattn::cli {
 /// The widest instruction set that kernels may use here: "avx512", "avx2", "x86-64", "aarch64", …
 std::string cpu_isa();
 
-/// Cores that this process may use.
-int cpu_cores();
-
 }  // namespace distattn::cli

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include "cpu_features.hpp"
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/registry.hpp"
 #include "option.hpp"
 #include "values.hpp"
@@ -92,6 +92,7 @@ void add_launch_options(App& app, LaunchOptions& options) {
   add_meeting_options(app, options);
 }
 
-int choose_threads(int asked, int ranks) { return asked > 0 ? asked : std::max(1, cpu_cores() / ranks); }
+int choose_threads(int asked, int ranks) { return asked > 0 ? asked : std::max(1, usable_cores() / ranks); }
+int choose_threads(int asked, const World& world) { return asked > 0 ? asked : world.cores(); }
 
 }  // namespace distattn::cli

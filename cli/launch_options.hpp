@@ -29,7 +29,9 @@ void add_threads_option(App& app, LaunchOptions& options);
 /// All of those, --backend, --provider, --deterministic and --graphs.
 void add_launch_options(App& app, LaunchOptions& options);
 
-/// Threads of each of `ranks` ranks that share this machine's cores, unless `asked` says otherwise.
+/// Threads of each of `ranks` ranks that share this process's cores, unless `asked` says otherwise.
 int choose_threads(int asked, int ranks);
+/// Of this process's ranks in a world.
+int choose_threads(int asked, const World& world);
 
 }  // namespace distattn::cli

@@ -2,39 +2,28 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <fstream>
-#include <limits>
-#include <string>
-
 #include "distattn/error.hpp"
-#include "distattn/memory.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/words.hpp"
-#include "output.hpp"
 
 namespace distattn::cli {
-namespace {
 
-/// "MemAvailable:  123 kB" of /proc/meminfo, in bytes.
-double free_memory() {
-  std::ifstream meminfo("/proc/meminfo");
-  for (std::string name; meminfo >> name;) {
-    double value = 0;
-    if (name == "MemAvailable:" && meminfo >> value) return value * 1024;
-    meminfo.ignore(std::numeric_limits<std::streamsize>::max(), '\n');
+void require_memory(const MemoryNeed& need, std::string_view what) {
+  const HostResources host = host_resources();
+  struct Bound {
+    double needed;
+    std::int64_t free;
+    const char* whose;
+  };
+  for (const auto& [needed, free, whose] :
+       {Bound{need.node, host.physical_free_bytes, "the machine has"},
+        Bound{need.node, host.group_free_bytes, "the limit of its control group leaves"},
+        Bound{need.process, host.process_free_bytes, "ulimit -v or -d leaves it"}}) {
+    if (needed <= static_cast<double>(free)) continue;
+    throw Error(ErrorKind::environment,
+                fmt::format("{} needs {} of memory ({} {}) make the problem smaller", what, bytes_in_words(needed),
+                            whose, bytes_in_words(static_cast<double>(free))));
   }
-  return std::numeric_limits<double>::infinity();
-}
-
-}  // namespace
-
-double available_memory() { return std::min(free_memory(), static_cast<double>(usable_memory_bytes())); }
-
-void require_memory(double bytes, std::string_view what) {
-  const double available = available_memory();
-  if (bytes <= available) return;
-  throw Error(ErrorKind::environment, fmt::format("{} needs {} of memory ({} are available) make the problem smaller",
-                                                  what, bytes_in_words(bytes), bytes_in_words(available)));
 }
 
 }  // namespace distattn::cli

@@ -5,10 +5,13 @@
 
 namespace distattn::cli {
 
-/// Bytes that are free for this process: the least of what the machine has free and what limits allow.
-double available_memory();
+/// Bytes of what is about to be allocated: by all ranks on this node together, and by this process.
+struct MemoryNeed {
+  double node, process;
+};
 
-/// Throws Error(environment) that says how much `what` needs when that is more than available_memory().
-void require_memory(double bytes, std::string_view what);
+/// Throws Error(environment) that says how much `what` needs, and what leaves less than that: the machine, this
+/// process's control groups or its own limits.
+void require_memory(const MemoryNeed& need, std::string_view what);
 
 }  // namespace distattn::cli

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "cpu_features.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/registry.hpp"
 
 namespace distattn::cli {
@@ -13,7 +13,7 @@ Peak Peaks::measure(const std::string& backend, DType dtype, int threads) {
     constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
     return {unknown, unknown};
   }
-  const std::pair key(dtype, std::min(threads, cpu_cores()));
+  const std::pair key(dtype, std::min(threads, usable_cores()));
   auto found = meters_.find(key);
   if (found == meters_.end()) {
     PeakMeter meter(dtype, key.second);

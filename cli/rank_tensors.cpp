@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <future>
 
-#include "cpu_features.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn::cli {
@@ -15,8 +14,8 @@ namespace {
 constexpr std::int64_t worth_a_thread = 1 << 20;
 
 /// The rank's tokens of one tensor, [batch][token][head][dim], read with its share of the cores.
-std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, const Sharding& sharding, Rank rank,
-                                  DType dtype) {
+std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, const Sharding& sharding, Rank rank, DType dtype,
+                                  int most_threads) {
   const bool queries = tensor == Tensor::q || tensor == Tensor::d_o;
   const std::vector<std::int64_t> mine = positions(queries ? sharding.queries : sharding.keys, rank);
   const std::int64_t first = queries ? sharding.problem.first_query() : 0, heads = inputs.heads(tensor);
@@ -29,8 +28,7 @@ std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, const Sha
       inputs.read(tensor, i / tokens, token, 0, heads, dtype, bytes.data() + i * row_bytes);
     }
   };
-  const std::int64_t cores = std::max(1, cpu_cores() / sharding.ranks);
-  const std::int64_t threads = std::clamp<std::int64_t>(rows * row / worth_a_thread, 1, cores);
+  const std::int64_t threads = std::clamp<std::int64_t>(rows * row / worth_a_thread, 1, most_threads);
   std::vector<std::future<void>> others;
   try {
     for (std::int64_t t = 1; t < threads; ++t) {
@@ -46,7 +44,7 @@ std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, const Sha
 
 }  // namespace
 
-RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inputs, Passes passes)
+RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inputs, Passes passes, int threads)
     : rank_(rank),
       dtype_(sharding.problem.dtype),
       accumulator_(sharding.problem.accumulator()),
@@ -57,16 +55,16 @@ RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inpu
       kv_heads_(sharding.problem.kv_heads),
       head_dim_(sharding.problem.head_dim),
       value_dim_(sharding.problem.value_dim),
-      q_(read_shard(inputs, Tensor::q, sharding, rank, dtype_)),
-      k_(read_shard(inputs, Tensor::k, sharding, rank, dtype_)),
-      v_(read_shard(inputs, Tensor::v, sharding, rank, dtype_)) {
+      q_(read_shard(inputs, Tensor::q, sharding, rank, dtype_, threads)),
+      k_(read_shard(inputs, Tensor::k, sharding, rank, dtype_, threads)),
+      v_(read_shard(inputs, Tensor::v, sharding, rank, dtype_, threads)) {
   const auto room = [&](std::int64_t elements) {
     return Bytes(static_cast<std::size_t>(elements) * size_of(accumulator_));
   };
   o_ = room(batch_ * queries_ * heads_ * value_dim_);
   lse_ = room(batch_ * queries_ * heads_);
   if (passes == Passes::forward) return;
-  d_o_ = read_shard(inputs, Tensor::d_o, sharding, rank, dtype_);
+  d_o_ = read_shard(inputs, Tensor::d_o, sharding, rank, dtype_, threads);
   dq_ = room(batch_ * queries_ * heads_ * head_dim_);
   dk_ = room(batch_ * keys_ * kv_heads_ * head_dim_);
   dv_ = room(batch_ * keys_ * kv_heads_ * value_dim_);

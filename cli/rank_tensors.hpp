@@ -14,8 +14,9 @@ namespace distattn::cli {
 
 class RankTensors {
  public:
-  /// Reads the rank's tokens in the problem's element type; results are in its accumulator's.
-  RankTensors(const Sharding& sharding, Rank rank, const Inputs& inputs, Passes passes);
+  /// Reads the rank's tokens in the problem's element type, with up to `threads` threads; results are in its
+  /// accumulator's.
+  RankTensors(const Sharding& sharding, Rank rank, const Inputs& inputs, Passes passes, int threads);
 
   Rank rank() const { return rank_; }
 

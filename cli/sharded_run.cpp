@@ -42,14 +42,17 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
   return calls;
 }
 
-/// Tensors and buffers of the ranks on this node, and what the system gives.
-void check_memory(const World& world, const AttentionPlan& plan, Passes passes) {
+/// Tensors and buffers of all ranks, and what the system gives this node and this process. A collective: no rank takes
+/// memory before all have seen what is free.
+void check_memory(World& world, const AttentionPlan& plan, Passes passes) {
   double needed = RankTensors::total_bytes(plan.outline(Pass::forward).sharding.problem, passes);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (!plan.has(pass)) continue;
     for (const std::int64_t bytes : plan.counts(pass).memory_bytes) needed += static_cast<double>(bytes);
   }
-  require_memory(needed * world.local_size() / world.size(), "this run");
+  const double of_rank = needed / world.size();
+  require_memory({of_rank * world.local_size(), of_rank * (world.in_process() ? world.size() : 1)}, "this run");
+  world.gather({});
 }
 
 bool has_provider(const BackendInfo& info, const std::string& provider) {
@@ -87,7 +90,7 @@ RunResult run_sharded(World& world, const Prepared& prepared, const Inputs& inpu
   std::vector<RankCalls> calls(ranks_here);
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
     const auto here = static_cast<std::size_t>(rank - world.first());
-    tensors[here].emplace(sharding, rank, inputs, passes);
+    tensors[here].emplace(sharding, rank, inputs, passes, world.cores());
     calls[here] = run_rank(prepared, transport, *tensors[here], options, bootstrap);
   });
   RunResult result;

@@ -64,7 +64,7 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   check(run.problem);
   run.policy = &step::checkpoint_policy(options.checkpoint);
   agree_on_problem(world, run.problem);
-  run.threads = choose_threads(options.launch.threads, world.local_size());
+  run.threads = choose_threads(options.launch.threads, world);
   run.backend = choose_backend(options.launch, run.problem, Passes::both);
   run.provider = options.launch.provider;
   run.gradient_order = options.launch.gradient_order();
@@ -79,13 +79,15 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
 }
 
 /// Refuses what takes more than --memory or than this node has, before anything is allocated.
-void check_memory(const World& world, const step::TrainingRun& run, const ScheduleOptions& options) {
+void check_memory(World& world, const step::TrainingRun& run, const ScheduleOptions& options) {
   const double needed = step::rank_bytes(run);
   if (options.memory_bytes && needed > static_cast<double>(*options.memory_bytes)) {
     refuse(fmt::format("a step needs {} a rank (--memory allows {}) use more ranks, or keep less with --checkpoint",
                        bytes_in_words(needed), bytes_in_words(static_cast<double>(*options.memory_bytes))));
   }
-  require_memory(step::node_bytes(run, world.local_size()), "this step");
+  const double node = step::node_bytes(run, world.local_size());
+  require_memory({node, world.in_process() ? node : step::node_bytes(run, 1)}, "this step");
+  world.gather({});
 }
 
 Json json_of(const step::StepReport& report, const std::optional<step::GradientError>& error) {
@@ -196,6 +198,8 @@ std::vector<std::string_view> policy_names() {
 
 }  // namespace
 
+StepLibrary step_library() { return {step::blas_name(), step::blas_file(), ""}; }
+
 Command add_step_command(App& root) {
   auto* const app = root.add_subcommand("step", "Training steps of a decoder whose sequence is sharded over the ranks");
   const auto options = std::make_shared<StepOptions>();
@@ -219,6 +223,9 @@ Command add_step_command(App& root) {
   app->add_flag("--verify", options->verify, "Compares every gradient with the unsharded step in float64");
   app->add_flag("--json", options->json, "As a JSON array, one object a step");
   return {app, [options] {
+            const bool threads = options->launch.bootstrap == "inproc" || ranks_in_environment() == 1;
+            step::load_blas(
+                threads && !options->schedule.ranks.empty() ? static_cast<int>(options->schedule.ranks.front()) : 1);
             return with_ranks(options->launch, options->schedule.ranks,
                               [&](World& world) { return run_step(world, *options); });
           }};

@@ -5,7 +5,6 @@
 #include <mutex>
 #include <new>
 #include <optional>
-#include <thread>
 
 #include <fmt/core.h>
 
@@ -13,6 +12,7 @@
 #include "backends/caller_memory.hpp"
 #include "backends/placement.hpp"
 #include "backends/staging.hpp"
+#include "distattn/host_resources.hpp"
 #include "kernels/pages.hpp"
 
 namespace distattn::backends {
@@ -176,8 +176,8 @@ std::unique_ptr<Device> make_host_device(const kernels::HostKernels& kernels, co
     refuse("graphs for a device of the host (they are CUDA's) leave them out, or choose backend cuda");
   }
   if (options.stream != nullptr) refuse("a stream for a device of the host (it computes on threads) leave it out");
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int threads = options.threads > 0 ? options.threads : std::max(1, cores / std::max(1, options.local_ranks));
+  const int threads =
+      options.threads > 0 ? options.threads : std::max(1, usable_cores() / std::max(1, options.local_ranks));
   return std::make_unique<HostDevice>(kernels, threads, options.allocator);
 }
 

@@ -10,8 +10,10 @@
 
 #include <fmt/core.h>
 
+#include "backends/launch/core_share.hpp"
 #include "backends/launch/launcher.hpp"
 #include "backends/registration.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/inproc.hpp"
 #include "distattn/registry.hpp"
 
@@ -58,6 +60,15 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// Threads for the rank of this process, as all ranks bind and limit theirs. A collective.
+int agreed_cores(Bootstrap& bootstrap) {
+  std::vector<CoreClaim> claims;
+  for (const std::vector<std::byte>& theirs : bootstrap.allgather(to_bytes(own_claim()))) {
+    claims.push_back(claim_from(theirs));
+  }
+  return fair_cores(claims, static_cast<std::size_t>(bootstrap.rank()));
+}
+
 /// Rank and size, without asking anybody. PMIx has no variable for the size, but those who start processes with it do.
 Place place_in_environment() {
   try {
@@ -83,7 +94,7 @@ int ranks_in_environment() { return std::max(1, place_in_environment().size); }
 
 struct World::State {
   std::string bootstrap_name, transport_name;
-  int ranks = 1;
+  int ranks = 1, cores = 1;
   std::unique_ptr<Bootstrap> bootstrap;  // null: all ranks are here
   std::unique_ptr<Transport> transport;
   std::atomic<bool> failed = false;
@@ -102,6 +113,7 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
                       options.transport));
     }
     state_->ranks = std::max(1, options.ranks);
+    state_->cores = std::max(1, usable_cores() / state_->ranks);
     state_->transport_name = "inproc";
     return;
   }
@@ -111,6 +123,7 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
   state_->bootstrap = meet(name, options);
   state_->ranks = state_->bootstrap->size();
   try {
+    state_->cores = agreed_cores(*state_->bootstrap);
     state_->transport = make_transport(options.transport, *state_->bootstrap);
     state_->transport_name = state_->transport->name();
   } catch (...) {
@@ -137,6 +150,7 @@ bool World::in_process() const { return state_->bootstrap == nullptr; }
 Rank World::first() const { return in_process() ? 0 : state_->bootstrap->rank(); }
 int World::local_size() const { return in_process() ? state_->ranks : state_->bootstrap->local_size(); }
 Rank World::local_rank() const { return in_process() ? 0 : state_->bootstrap->local_rank(); }
+int World::cores() const { return state_->cores; }
 std::string_view World::bootstrap() const { return state_->bootstrap_name; }
 std::string_view World::transport() const { return state_->transport_name; }
 

@@ -121,7 +121,7 @@ DeviceOptions device_options_of(const distattn_options& given, const distattn_co
     refuse("local_rank is " + std::to_string(given.local_rank) + " (a rank, or -1 for the launcher's) give one");
   }
   DeviceOptions options;
-  options.threads = given.threads;
+  options.threads = given.threads == 0 && given.local_ranks == 0 ? comm.cores : given.threads;
   options.local_ranks = given.local_ranks > 0 ? given.local_ranks : comm.local_ranks;
   options.allocator = allocator_of(given);
   options.local_rank = given.local_rank >= 0 ? given.local_rank : comm.local_rank;

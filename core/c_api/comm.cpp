@@ -82,9 +82,11 @@ LaunchOptions launch_options_of(const distattn_launch& given) {
   return options;
 }
 
-std::unique_ptr<distattn_comm> over(std::unique_ptr<Transport> transport, Rank local_rank, int local_ranks) {
+std::unique_ptr<distattn_comm> over(std::unique_ptr<Transport> transport, Rank local_rank, int local_ranks,
+                                    int cores = 0) {
   Transport* const end = transport.get();
-  return std::unique_ptr<distattn_comm>(new distattn_comm{nullptr, std::move(transport), end, local_rank, local_ranks});
+  return std::unique_ptr<distattn_comm>(
+      new distattn_comm{nullptr, std::move(transport), end, local_rank, local_ranks, cores});
 }
 
 std::unique_ptr<distattn_comm> launched(const LaunchOptions& options) {
@@ -92,8 +94,9 @@ std::unique_ptr<distattn_comm> launched(const LaunchOptions& options) {
   if (!world->in_process()) {
     Transport& end = world->endpoint();
     const Rank local_rank = world->local_rank();
-    const int local_ranks = world->local_size();
-    return std::unique_ptr<distattn_comm>(new distattn_comm{std::move(world), nullptr, &end, local_rank, local_ranks});
+    const int local_ranks = world->local_size(), cores = world->cores();
+    return std::unique_ptr<distattn_comm>(
+        new distattn_comm{std::move(world), nullptr, &end, local_rank, local_ranks, cores});
   }
   if (world->size() > 1) {
     refuse(std::to_string(world->size()) +
@@ -158,7 +161,7 @@ distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* memb
              ") list different ranks, the own among them, alike on all of them");
     }
     auto group = std::make_unique<Subgroup>(*whole->transport, std::vector<Rank>(members, members + count));
-    auto made = c_api::over(std::move(group), whole->local_rank, whole->local_ranks);
+    auto made = c_api::over(std::move(group), whole->local_rank, whole->local_ranks, whole->cores);
     made->ending = whole->ending;
     group_comm = made.release();
   });

@@ -38,7 +38,8 @@ struct distattn_comm {
   std::unique_ptr<distattn::Transport> own;
   distattn::Transport* transport = nullptr;
   distattn::Rank local_rank = 0;  ///< among all that were launched on this machine, also those outside of a group
-  int local_ranks = 1;            ///< how many these are: they share the cores
+  int local_ranks = 1;            ///< how many these are
+  int cores = 0;                  ///< this rank's share of them; 0: nobody has divided them yet
   std::shared_ptr<Ending> ending = std::make_shared<Ending>();  ///< shared by groups of one
 };
 

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "distattn/host_resources.hpp"
 #include "distattn/types.hpp"
 
 namespace distattn {
@@ -17,8 +18,8 @@ namespace distattn {
 /// each; rethrows the first exception.
 template <class Body>
 void for_each_in_parallel(int count, int worth_a_thread, const Body& body) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const int workers = std::clamp(count / worth_a_thread, 1, std::min(cores, 16));
+  int workers = std::clamp(count / worth_a_thread, 1, 16);
+  if (workers > 1) workers = std::min(workers, usable_cores());
   if (workers == 1) {
     for (int i = 0; i < count; ++i) body(i);
     return;

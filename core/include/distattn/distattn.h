@@ -109,7 +109,7 @@ typedef struct distattn_options {
   int32_t ahead;        /**< steps that messages between nodes may be posted early, from 0 */
   int32_t backward;     /**< prepare the backward pass too */
   const char* backend;  /**< that computes; null: the best usable */
-  int32_t threads;      /**< that a rank computes with; 0: its share of the cores */
+  int32_t threads;      /**< that a rank computes with; 0: its share of the cores that it may use */
   int32_t local_ranks;  /**< ranks that share this machine's cores; 0: what the launcher says, also in a group */
   /**
    * A caller's own memory for the handle's buffers, in the backend's memory space and on a boundary of 64 bytes: it is

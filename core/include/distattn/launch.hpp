@@ -51,6 +51,9 @@ class World {
   /// first() among the ranks on its node: what DeviceOptions::local_rank is to be, so that a rank computes on the GPU
   /// that its transport sends from.
   Rank local_rank() const;
+  /// Threads for each rank of this process: its share of the processors that it may use, as HostResources counts them.
+  /// A processor, or a control group's quota, that several ranks of a machine may use is divided among these alone.
+  int cores() const;
   std::string_view bootstrap() const;
   std::string_view transport() const;
 

@@ -51,7 +51,8 @@ enum class StepGraphs : std::uint8_t { never, always };
 struct DeviceOptions {
   static constexpr int most_threads = 4096;
 
-  int threads = 0;           ///< a rank computes with; 0: cores / ranks of this process, at least 1
+  int threads =
+      0;  ///< a rank computes with; 0: usable_cores() / local_ranks, at least 1. Who has a World asks its cores()
   int local_ranks = 1;       ///< ranks that share this process's cores
   Allocator allocator = {};  ///< of a caller that plans its memory; empty: the device's own
   /// This rank among those of its machine: which GPU it uses, where there are several. That is the CUDA runtime's

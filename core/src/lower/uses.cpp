@@ -7,7 +7,7 @@
 #include "core/src/lower/routing.hpp"
 #include "core/src/parallel.hpp"
 #include "distattn/error.hpp"
-#include "distattn/memory.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/words.hpp"
 
 namespace distattn {

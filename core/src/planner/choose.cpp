@@ -225,11 +225,12 @@ class Search {
     std::vector<std::string> needs;
     for (const auto& [bytes, name] : sorted)
       needs.push_back(fmt::format("{} {}", name, bytes_in_words(static_cast<double>(bytes))));
-    const std::string whose = memory_bytes_ < limits_.memory_bytes
-                                  ? fmt::format("what machine {} has for each of {}; ", machine_.name, ranks_)
-                                  : "";
-    refuse(fmt::format("no schedule fits {} a rank ({}needed: {}) give more memory or more ranks",
-                       bytes_in_words(static_cast<double>(memory_bytes_)), whose, fmt::join(needs, ", ")));
+    const bool of_machine = memory_bytes_ < limits_.memory_bytes;
+    const std::string whose =
+        of_machine ? fmt::format("what machine {} has for each of {}; ", machine_.name, ranks_) : "";
+    throw Error(of_machine && machine_.name == "this" ? ErrorKind::environment : ErrorKind::usage,
+                fmt::format("no schedule fits {} a rank ({}needed: {}) give more memory or more ranks",
+                            bytes_in_words(static_cast<double>(memory_bytes_)), whose, fmt::join(needs, ", ")));
   }
 
   const Problem& problem_;

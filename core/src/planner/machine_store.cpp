@@ -9,12 +9,11 @@
 #include <fstream>
 #include <sstream>
 #include <system_error>
-#include <thread>
 
 #include "core/src/embedded.hpp"
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/io.hpp"
-#include "distattn/memory.hpp"
 
 namespace distattn {
 
@@ -68,9 +67,10 @@ void store_calibration(const Machine& machine) {
 
 Machine nominal_machine() {
   Machine machine = machine_from_json(*embedded_file(nominal_file), std::string(nominal_file));
-  machine.cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const HostResources host = host_resources();
+  machine.cores = host.cores();
   machine.ranks_per_node = machine.cores;
-  if (const std::int64_t bytes = physical_memory_bytes(); bytes > 0) machine.memory_bytes = bytes;
+  if (const std::int64_t bytes = host.memory_bytes(); bytes < HostResources::unlimited) machine.memory_bytes = bytes;
   return machine;
 }
 

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""How many threads a rank takes, and how much memory: affinity, control groups and limits.
+
+usage: resources.py DISTATTN PROCESSORS (tests/cli/processors.c, built)
+"""
+import json
+import os
+import pathlib
+import resource
+import subprocess
+import sys
+import tempfile
+
+DISTATTN, PROCESSORS = map(os.path.abspath, sys.argv[1:3])
+RUN = "run --random --seq 256 --heads 2 --head-dim 16 --backend reference --schedule ring --json -q"
+LARGE = "run --random --seq 200K --heads 4 --head-dim 64 --mask full --window 8,0 --threads 1 -q --out out"
+
+
+def cores(before=None, **variables):
+    done = subprocess.run([DISTATTN, "info", "--json"], capture_output=True, text=True, preexec_fn=before, timeout=60,
+                          env={**os.environ, **variables}, check=True)
+    return json.loads(done.stdout)["cpu"]["cores"]
+
+
+def threads_of_ranks(places):
+    """Threads of rank 0 among ranks that meet at a file, each with its variables."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = f"{RUN} --ranks {len(places)} --bootstrap file:{folder}/meeting"
+        ranks = [subprocess.Popen([DISTATTN, *command.split()], stdout=subprocess.PIPE, text=True,
+                                  env={**os.environ, "DISTATTN_RANK": str(rank), **place})
+                 for rank, place in enumerate(places)]
+        return json.loads([rank.communicate(timeout=60)[0] for rank in ranks][0])["threads"]
+
+
+def on(first, count, **more):
+    return {"LD_PRELOAD": PROCESSORS, "PROCESSORS": f"{first} {count}", **more}
+
+
+def affinity():
+    one = min(os.sched_getaffinity(0))
+    assert cores(lambda: os.sched_setaffinity(0, {one})) == 1
+    assert cores(**on(0, 16)) == 16
+    assert cores(**on(0, 1500, KERNEL="2048")) == 1500
+    assert cores(**on(1100, 3, KERNEL="8192")) == 3
+
+
+def ranks_of_one_machine():
+    mine = len(os.sched_getaffinity(0))
+    assert threads_of_ranks([{}] * 2) == max(1, mine // 2), "not bound"
+    assert threads_of_ranks([on(16 * rank, 16) for rank in range(4)]) == 16, "bound apart"
+    assert threads_of_ranks([on(0, 16)] * 4) == 16, "numbers that this machine does not have"
+    assert threads_of_ranks([on(1100 + 3 * rank, 3, KERNEL="2048") for rank in range(2)]) == 3, "of very many"
+    inside = subprocess.run([DISTATTN, *RUN.split(), "--ranks", "4"], capture_output=True, text=True, check=True,
+                            env={**os.environ, **on(0, 16)})
+    assert json.loads(inside.stdout)["threads"] == 4, "threads of one process"
+
+
+class Group:
+    """A control group of version 1 or 2, a level below the process's own."""
+
+    def __init__(self, controller, settings):
+        self.folder = None
+        for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            roots = {controller: f"/sys/fs/cgroup/{controller}"} if controller in controllers.split(",") else {}
+            unified = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
+            if not controllers and unified.exists() and controller in unified.read_text().split():
+                roots = {controller: "/sys/fs/cgroup"}
+            if controller in roots:
+                self.folder = pathlib.Path(f"{roots[controller]}{path}/distattn-test-{os.getpid()}")
+        if self.folder is None:
+            raise OSError(f"no control group for {controller}")
+        self.folder.mkdir()
+        for names, value in settings:
+            (self.folder / next(name for name in names if (self.folder / name).exists())).write_text(str(value))
+
+    def enter(self):
+        (self.folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    def remove(self):
+        self.folder.rmdir()
+
+
+def control_groups():
+    try:
+        group = Group("cpu", [(("cpu.cfs_quota_us",), 100000)])
+    except (OSError, StopIteration) as reason:
+        print(f"a control group's quota: skipped ({reason})")
+    else:
+        assert cores(group.enter) == 1, "a quota of one processor"
+        group.remove()
+    try:
+        group = Group("memory", [(("memory.limit_in_bytes", "memory.max"), 120 << 20)])
+    except (OSError, StopIteration) as reason:
+        print(f"a control group's memory: skipped ({reason})")
+    else:
+        refused(group.enter, "the limit of its control group leaves")
+        group.remove()
+
+
+def refused(before, words):
+    """A schedule that is named, and one that is chosen by its memory."""
+    with tempfile.TemporaryDirectory() as folder:
+        for schedule, said in (("ring", words), ("auto", "no schedule fits")):
+            done = subprocess.run([DISTATTN, *LARGE.split(), "--schedule", schedule], cwd=folder, capture_output=True,
+                                  text=True, timeout=60, preexec_fn=before)
+            assert done.returncode == 3 and said in done.stderr and done.stderr.count("\n") == 1, done
+            assert os.listdir(folder) == [], os.listdir(folder)
+
+
+def limits_of_a_process():
+    for kind in (resource.RLIMIT_AS, resource.RLIMIT_DATA):
+        refused(lambda kind=kind: resource.setrlimit(kind, (700 << 20, 700 << 20)), "ulimit -v or -d leaves it")
+
+
+for check in (affinity, ranks_of_one_machine, control_groups, limits_of_a_process):
+    check()
+    print(check.__name__, "fine")

@@ -1,0 +1,81 @@
+#include <limits>
+
+#include "backends/launch/core_share.hpp"
+#include "catch.hpp"
+#include "distattn/error.hpp"
+
+using namespace distattn;
+using namespace distattn::backends::launch;
+
+namespace {
+
+constexpr double no_quota = std::numeric_limits<double>::infinity();
+
+/// The first `count` processors from `first` on.
+ProcessorSet processors(int first, int count) {
+  ProcessorSet set(static_cast<std::size_t>(first + count + 63) / 64, 0);
+  for (int i = first; i < first + count; ++i) set[static_cast<std::size_t>(i) / 64] |= std::uint64_t{1} << (i % 64);
+  return set;
+}
+
+CoreClaim claim(ProcessorSet set, const std::string& machine = "here") {
+  return {machine, std::move(set), no_quota, 0, true};
+}
+
+std::vector<int> shares(const std::vector<CoreClaim>& claims) {
+  std::vector<int> cores;
+  for (std::size_t i = 0; i < claims.size(); ++i) cores.push_back(fair_cores(claims, i));
+  return cores;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that are bound apart keep all of their processors", "[launch]") {
+  CHECK(shares({claim(processors(0, 16)), claim(processors(16, 16)), claim(processors(32, 16))}) ==
+        std::vector{16, 16, 16});
+  CHECK(shares({claim(processors(0, 3)), claim(processors(1500, 5))}) == std::vector{3, 5});
+}
+
+TEST_CASE("ranks that may run on the same processors divide these", "[launch]") {
+  CHECK(shares({claim(processors(0, 12)), claim(processors(0, 12)), claim(processors(0, 12))}) == std::vector{4, 4, 4});
+  CHECK(shares({claim(processors(0, 2)), claim(processors(0, 2)), claim(processors(0, 2))}) == std::vector{1, 1, 1});
+  SECTION("two to a socket") {
+    CHECK(shares({claim(processors(0, 8)), claim(processors(0, 8)), claim(processors(8, 8)),
+                  claim(processors(8, 8))}) == std::vector{4, 4, 4, 4});
+  }
+  SECTION("one is bound, one is not") {
+    CHECK(shares({claim(processors(0, 4)), claim(processors(0, 16))}) == std::vector{2, 14});
+  }
+}
+
+TEST_CASE("other machines have processors of their own", "[launch]") {
+  CHECK(shares({claim(processors(0, 8), "a"), claim(processors(0, 8), "b"), claim(processors(0, 8), "b")}) ==
+        std::vector{8, 4, 4});
+}
+
+TEST_CASE("processors that a machine does not have are nobody else's", "[launch]") {
+  std::vector<CoreClaim> claims(4, claim(processors(0, 16)));
+  for (CoreClaim& each : claims) each.places = false;
+  CHECK(shares(claims) == std::vector{16, 16, 16, 16});
+}
+
+TEST_CASE("a quota is divided among those whom it limits", "[launch]") {
+  std::vector<CoreClaim> claims(4, claim(processors(0, 64)));
+  for (std::size_t i = 0; i < 4; ++i)
+    claims[i] = {"here", processors(0, 64), i < 3 ? 7.5 : 5.0, i < 3 ? 11u : 12u, true};
+  CHECK(shares(claims) == std::vector{2, 2, 2, 5});
+}
+
+TEST_CASE("a claim travels as bytes", "[launch]") {
+  const CoreClaim sent{"machine", processors(70, 3), 2.5, 42, false};
+  const std::vector<std::byte> bytes = to_bytes(sent);
+  const CoreClaim got = claim_from(bytes);
+  CHECK(got.machine == sent.machine);
+  CHECK(got.processors == sent.processors);
+  CHECK(got.quota == sent.quota);
+  CHECK_FALSE(got.places);
+  CHECK(got.quota_group == sent.quota_group);
+  CHECK_THROWS_AS(claim_from({}), Error);
+  CHECK_THROWS_AS(claim_from(std::span(bytes).first(30)), Error);
+  CHECK_FALSE(own_claim().processors.empty());
+}
