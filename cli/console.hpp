@@ -1,6 +1,7 @@
 #pragma once
 /// Standard error: progress, notes and the one line of an error. Results go to standard output through output.hpp.
 
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -15,10 +16,11 @@ Verbosity verbosity();
 /// A line on stderr, unless quieter than `least`.
 void note(std::string_view text, Verbosity least = Verbosity::normal);
 
-/// "distattn: message" on one line whatever the message holds; red on a terminal unless NO_COLOR is set.
+/// "distattn: message" on one line whatever the message holds; red where a terminal shows colours.
 void print_error(std::string_view message);
 
-/// A line that is overwritten by the next on a terminal; done() clears it. Elsewhere a note, where more are asked for.
+/// A line that is overwritten by the next on a terminal, which it does not fill; done() clears it. Elsewhere a note,
+/// where more are asked for.
 class Progress {
  public:
   Progress();
@@ -29,7 +31,8 @@ class Progress {
   void done();
 
  private:
-  bool shown_ = false, terminal_;
+  std::size_t shown_ = 0;  // columns
+  bool terminal_;
 };
 
 }  // namespace distattn::cli

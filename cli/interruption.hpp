@@ -1,5 +1,6 @@
 #pragma once
-/// SIGINT, SIGTERM and SIGHUP end the process at once, and leave nothing half-written behind.
+/// Signals end the process at once, in order, and leave nothing half-written behind: the user's, a batch system's
+/// warnings, limits, and faults of the program.
 
 #include <functional>
 #include <list>
@@ -9,22 +10,23 @@
 namespace distattn::cli {
 
 /// From now on a thread of its own, told by the signals, discards the partial files, does what AtInterruption asked
-/// for and ends the process with 130.
+/// for, says why and ends the process with the code of that error. A fault then ends it as it would have without us.
 void watch_for_interruption();
 
-/// What an interrupted run says.
-Error interrupted();
+/// Where that has begun, does not return: the process says one thing only.
+void let_interruption_end();
 
-/// Something more to do, on that thread, as long as this object lives.
+/// Something more to do, with what is then said, on that thread, as long as this object lives.
 class AtInterruption {
  public:
-  explicit AtInterruption(std::function<void()> action);
+  using Action = std::function<void(const Error&)>;
+  explicit AtInterruption(Action action);
   ~AtInterruption();
   AtInterruption(const AtInterruption&) = delete;
   AtInterruption& operator=(const AtInterruption&) = delete;
 
  private:
-  std::list<std::function<void()>>::iterator place_;
+  std::list<Action>::iterator place_;
 };
 
 }  // namespace distattn::cli

@@ -10,7 +10,9 @@
 #include "config_file.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
+#include "distattn/io.hpp"
 #include "distattn/launch.hpp"
+#include "exit_code.hpp"
 #include "interruption.hpp"
 #include "option.hpp"
 #include "output.hpp"
@@ -19,23 +21,6 @@
 
 namespace distattn::cli {
 namespace {
-
-constexpr int usage_exit = 2, environment_exit = 3;
-
-int exit_code(ErrorKind kind) {
-  switch (kind) {
-    case ErrorKind::usage:
-      return usage_exit;
-    case ErrorKind::environment:
-    case ErrorKind::peer:
-      return environment_exit;
-    case ErrorKind::timeout:
-      return 4;
-    case ErrorKind::interrupted:
-      return 130;
-  }
-  return environment_exit;
-}
 
 /// Whether a word of the command line, "--seq=64" or "-n3", names an option.
 bool has_option(const App& app, const std::string& word) {
@@ -103,20 +88,26 @@ int run(int argc, char** argv) {
   return usage_exit;
 }
 
+int report(const std::string& message, int code) {
+  let_interruption_end();
+  print_error(message);
+  return code;
+}
+
 int run_reporting_errors(int argc, char** argv) {
   hold_standard_streams();
+  set_standard_output(results_descriptor());
   try {
     watch_for_interruption();
     return run(argc, argv);
   } catch (const Error& error) {
-    print_error(error.what());
-    return exit_code(error.kind());
+    return report(error.what(), exit_code(error.kind()));
   } catch (const std::bad_alloc&) {
-    print_error("out of memory (an allocation was refused) choose a smaller problem");
+    return report("out of memory (an allocation was refused) choose a smaller problem", environment_exit);
   } catch (const std::exception& error) {
-    print_error(fmt::format("{} (from the system) see distattn info for what is usable here", error.what()));
+    return report(fmt::format("{} (from the system) see distattn info for what is usable here", error.what()),
+                  environment_exit);
   }
-  return environment_exit;
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ class Columns {
  public:
   explicit Columns(std::vector<std::string> heads);
   void add(std::vector<std::string> cells);
+  /// For a terminal that is too narrow in blocks of columns, one below the other.
   std::string text() const;
   /// The same as a table in Markdown.
   std::string markdown() const;

@@ -13,7 +13,7 @@ Outcome with_ranks(const LaunchOptions& options, const std::vector<std::int64_t>
   World world({options.bootstrap, options.transport, asked, options.timeout_s});
   print_here(world.first() == 0);
   if (world.first() != 0) set_verbosity(Verbosity::quiet);
-  const AtInterruption end_all([&world] { world.abort(interrupted()); });
+  const AtInterruption end_all([&world](const Error& error) { world.abort(error); });
   try {
     return body(world);
   } catch (...) {

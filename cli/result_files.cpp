@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstring>
+#include <sstream>
 
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
@@ -119,37 +119,38 @@ std::vector<std::filesystem::path> result_paths(const std::filesystem::path& fol
   return paths;
 }
 
-ResultFiles::Folder::Folder(std::filesystem::path folder, bool was_made)
-    : path(std::move(folder)), is_new(was_made), removal([name = path.string(), was_made] {
-        if (was_made) ::rmdir(name.c_str());
-      }) {}
+ResultFiles::Folder::Folder(std::filesystem::path folder, std::optional<bool> was_made)
+    : path(std::move(folder)),
+      removal([&] { is_new = was_made ? *was_made : make_folder(path); }, [this] { remove(); }) {}
 
 ResultFiles::Folder::~Folder() {
-  if (is_new && !kept) ::rmdir(path.c_str());
+  if (!kept) remove();
+}
+
+void ResultFiles::Folder::remove() const {
+  if (is_new) ::rmdir(path.c_str());
 }
 
 ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, Passes passes)
     : world_(world), paths_(result_paths(folder, passes)) {
   const bool makes = world.first() == 0;
-  struct {
-    int maker;
-    bool is_new;
-  } what{::getpid(), false};
+  std::string what;  // whether the folder is new, and the writers' tags, a line each
   if (makes) {
-    what.is_new = make_folder(folder);
-    folder_.emplace(folder, what.is_new);
+    folder_.emplace(folder, std::nullopt);
+    what = folder_->is_new ? "new\n" : "old\n";
     for (std::size_t file = 0; file < paths_.size(); ++file) {
-      writers_.emplace_back(paths_[file], file_shape(file, inputs));
+      what += writers_.emplace_back(paths_[file], file_shape(file, inputs)).tag() + "\n";
     }
   }
-  const std::string told = world.of_first({reinterpret_cast<const char*>(&what), sizeof what});
+  std::istringstream told(world.of_first(what));
   if (makes) return;
-  DISTATTN_EXPECT(told.size() == sizeof what);
-  std::memcpy(&what, told.data(), sizeof what);
-  folder_.emplace(folder, what.is_new);
-  for (std::size_t file = 0; file < paths_.size(); ++file) {
-    writers_.push_back(NpyWriter::join(paths_[file], file_shape(file, inputs), what.maker));
+  std::string line;
+  std::getline(told, line);
+  folder_.emplace(folder, line == "new");
+  for (std::size_t file = 0; file < paths_.size() && std::getline(told, line); ++file) {
+    writers_.push_back(NpyWriter::join(paths_[file], file_shape(file, inputs), line));
   }
+  DISTATTN_EXPECT(writers_.size() == paths_.size());
 }
 
 ResultFiles::~ResultFiles() = default;
@@ -170,12 +171,9 @@ void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors
     keys(writers_[4], local.dv());
   }
   write_statistics(writers_[1], sharding, here);
-  const auto commit_all = [&] {
-    for (NpyWriter& writer : writers_) writer.commit();
-  };
-  if (world_.first() != 0) commit_all();
+  if (world_.first() != 0) NpyWriter::commit_all(writers_, folder_->path);
   world_.gather({});
-  if (world_.first() == 0) commit_all();
+  if (world_.first() == 0) NpyWriter::commit_all(writers_, folder_->path);
   folder_->kept = true;
 }
 

@@ -8,7 +8,6 @@
 
 #include "distattn/io.hpp"
 #include "distattn/launch.hpp"
-#include "interruption.hpp"
 #include "rank_tensors.hpp"
 
 namespace distattn::cli {
@@ -35,12 +34,14 @@ class ResultFiles {
 
  private:
   struct Folder {
-    /// Removes it in the end, if it is new, unless it is to be kept.
-    Folder(std::filesystem::path path, bool is_new);
+    /// Makes it, unless somebody `has_made` it or found it there. In the end, if it is new, removes it unless it is to
+    /// be kept.
+    Folder(std::filesystem::path path, std::optional<bool> has_made);
     ~Folder();
+    void remove() const;
     std::filesystem::path path;
-    bool is_new, kept = false;
-    AtInterruption removal;
+    bool is_new = false, kept = false;
+    Discardable removal;
   };
 
   World& world_;

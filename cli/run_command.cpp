@@ -51,7 +51,7 @@ DType dtype_of(const RunCommandOptions& options, const Inputs& inputs) {
 
 RunOptions run_options(const RunCommandOptions& options, const World& world, const Problem& problem, Passes passes) {
   return {choose_backend(options.launch, problem, passes),
-          choose_threads(options.launch.threads, world.local_size()),
+          choose_threads(options.launch.threads, world),
           static_cast<int>(options.runs),
           static_cast<int>(options.warmups),
           options.launch.provider,
@@ -140,6 +140,7 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
     note("checking against float64", Verbosity::verbose);
     errors = check_results(world, sharding, inputs, result.ranks, passes, prepared.plan->counts(Pass::forward).steps);
   }
+  require_unchanged_files();
   if (files) files->commit(sharding, result.ranks);
   const Predictions predictions = predict(*prepared.plan, machine, chosen);
   const RunReport report{world, prepared, chosen, result, predictions, errors};

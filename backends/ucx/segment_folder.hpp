@@ -2,14 +2,17 @@
 /// Where UCX makes segments of shared memory. It takes their names away milliseconds later; a rank that is killed just
 /// then leaves one behind, which only the other ranks can remove, and only where it is certain whose it is.
 
+#include <optional>
 #include <string>
 
 #include "distattn/bootstrap.hpp"
+#include "distattn/io.hpp"
 
 namespace distattn::backends::ucx {
 
-/// A folder of this run on this node while its ranks set up; every rank that comes to the end of that, well or not,
-/// removes it with all that is in it.
+/// A folder of this run on this node while its ranks set up; every rank that comes to the end of that, well, not or by
+/// a signal, removes it with all that is in it. As long as a rank lives that set up there, it holds the folder by a
+/// lock: the next run removes those that nobody holds.
 class SegmentFolder {
  public:
   /// A collective: the ranks agree on a name.
@@ -24,10 +27,12 @@ class SegmentFolder {
   void settle();
 
  private:
+  void make();
   void remove() const;
 
   std::string name_;
   int folder_ = -1;
+  std::optional<Discardable> removal_;
 };
 
 }  // namespace distattn::backends::ucx

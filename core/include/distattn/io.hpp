@@ -9,6 +9,8 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -58,22 +60,36 @@ StoredArray read_npy(const std::filesystem::path& path);
 /// Throws Error(usage) as read_npy does.
 std::map<std::string, StoredArray> read_safetensors(const std::filesystem::path& path);
 
+/// The path of a file that is mapped at this address by an array that was read, or null. Who touches values of a file
+/// that was cut short meanwhile gets SIGBUS, as with any mapping: a program that handles the signal may ask here, also
+/// in the handler, whether that is why. The library installs none.
+const char* mapped_file_at(const void* address) noexcept;
+
+/// Throws Error(environment) naming a file that an array was read from, still mapped, and that has been written to
+/// since: values that were read may be old, new, or zeros where it ended.
+void require_unchanged_files();
+
 /// A float32 .npy of a fixed shape that several writers fill by rows and that appears under its name only when
 /// complete. Destroyed without commit(): nothing is left behind. write() may be called by several threads at once.
 class NpyWriter {
  public:
-  /// Creates "<name>.partial-<pid>" in the target folder. Throws Error(environment) if it cannot.
+  /// Creates "<name>.partial-<tag>" in the target folder, a file of its own whatever others write there. Throws
+  /// Error(environment) if it cannot.
   NpyWriter(std::filesystem::path path, std::vector<std::int64_t> shape);
-  /// Another process's writer for the file that process `maker` creates with the constructor above. Its commit() only
-  /// flushes; the maker's, after that of all others, gives the file its name.
-  static NpyWriter join(std::filesystem::path path, std::vector<std::int64_t> shape, int maker);
+  /// Another process's writer for the file that the process whose writer has this tag() creates with the constructor
+  /// above. Its commit() only flushes; the maker's, after that of all others, gives the file its name.
+  static NpyWriter join(std::filesystem::path path, std::vector<std::int64_t> shape, const std::string& tag);
   ~NpyWriter();
   NpyWriter(NpyWriter&&) noexcept;
   NpyWriter& operator=(NpyWriter&&) noexcept;
   /// Writes `count` elements at element `offset` of the array. Throws Error(environment), e.g. on a full disk.
   void write(std::int64_t offset, const float* values, std::int64_t count);
+  /// What the temporary name ends in: different for every writer that creates a file.
+  const std::string& tag() const;
   /// Flushes and renames.
   void commit();
+  /// All of a set in one `folder`: flushed first, then renamed with no other set's names between theirs.
+  static void commit_all(std::span<NpyWriter> writers, const std::filesystem::path& folder);
 
  private:
   struct State;
@@ -88,7 +104,7 @@ std::string read_file(const std::filesystem::path& path);
 std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t most_bytes);
 
 /// A text file that appears under its name only when complete; destroyed without commit(): nothing is left behind. A
-/// symbolic link is followed. What is no regular file (a pipe, a device) stays, and is written to.
+/// symbolic link is followed. What is no regular file (a pipe, a device, "/dev/stdout") stays, and is written to.
 class TextWriter {
  public:
   /// Opens a temporary file in the target folder, or the pipe. Throws Error(environment) if it cannot.
@@ -104,16 +120,25 @@ class TextWriter {
   std::unique_ptr<State> state_;
 };
 
+/// Which descriptor standard output is, where a program has moved it away from 1: what "/dev/stdout" then names, and
+/// what no new file may replace.
+void set_standard_output(int fd);
+
 /// The same at once.
 void write_file(const std::filesystem::path& path, std::string_view text);
 
-/// Removes every temporary file of this process, of writers and others: for one that ends without unwinding (a signal).
-void discard_partial_files() noexcept;
+/// Removes every temporary file of this process, of writers and others, the last made first: for one that ends without
+/// unwinding (a signal). As long as what it returns lives, threads that make, complete or remove one wait.
+[[nodiscard]] std::unique_lock<std::mutex> discard_partial_files();
+/// Keeps discard_partial_files() waiting.
+[[nodiscard]] std::unique_lock<std::mutex> hold_partial_files();
 
 /// What discard_partial_files() calls too, until this is destroyed. It may be called by any thread, and must not throw.
 class Discardable {
  public:
-  explicit Discardable(std::function<void()> remove);
+  explicit Discardable(std::function<void()> remove) : Discardable([] {}, std::move(remove)) {}
+  /// Calls `make`, which may throw, so that nothing is discarded between that and what removes it.
+  Discardable(const std::function<void()>& make, std::function<void()> remove);
   ~Discardable();
   Discardable(const Discardable&) = delete;
   Discardable& operator=(const Discardable&) = delete;

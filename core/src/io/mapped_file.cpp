@@ -7,8 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <functional>
+#include <limits>
+#include <mutex>
+#include <utility>
 
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
@@ -27,6 +33,44 @@ struct Descriptor {
   ~Descriptor() { ::close(fd); }
 };
 
+/// Where files are mapped, and what they were then. Those who may not wait for a lock read begin, bytes and name, which
+/// is set as long as the entry is taken.
+struct Mapping {
+  std::atomic<const std::byte*> begin{nullptr};
+  std::atomic<std::size_t> bytes{0};
+  std::atomic<const char*> name{nullptr};
+  std::string path;
+  int fd = -1;
+  struct stat status {};
+};
+std::array<Mapping, 64> mappings;  // more are not watched
+std::mutex mappings_mutex;
+
+/// Keeps a descriptor of its own.
+void remember(const std::byte* begin, std::size_t bytes, const std::filesystem::path& path, int fd,
+              const struct stat& status) {
+  const std::lock_guard lock(mappings_mutex);
+  for (Mapping& entry : mappings) {
+    if (entry.name != nullptr) continue;
+    entry.path = path.string();
+    entry.begin = begin;
+    entry.bytes = bytes;
+    entry.fd = ::fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    entry.status = status;
+    entry.name = entry.path.c_str();
+    return;
+  }
+}
+
+void forget(const std::byte* begin) {
+  const std::lock_guard lock(mappings_mutex);
+  for (Mapping& entry : mappings) {
+    if (entry.begin != begin || entry.name == nullptr) continue;
+    entry.name = nullptr;
+    ::close(entry.fd);
+  }
+}
+
 /// What the descriptor has up to its end, or the first `most` bytes.
 std::string read_up_to(int fd, std::size_t most, const std::filesystem::path& path) {
   constexpr std::size_t piece = 1 << 16;
@@ -42,27 +86,65 @@ std::string read_up_to(int fd, std::size_t most, const std::filesystem::path& pa
   return text;
 }
 
-}  // namespace
-
-MappedFile map_file(const std::filesystem::path& path) {
+int open_regular(const std::filesystem::path& path) {
   // O_NONBLOCK: a fifo must be refused below, not waited for.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) refuse_file(path, std::strerror(errno));
-  const Descriptor descriptor{fd};
   struct stat status {};
-  if (::fstat(fd, &status) != 0) refuse_file(path, std::strerror(errno));
-  if (!S_ISREG(status.st_mode)) refuse_file(path, "not a regular file");
+  const bool told = ::fstat(fd, &status) == 0;
+  if (told && S_ISREG(status.st_mode)) return fd;
+  const char* const why = told ? "not a regular file" : std::strerror(errno);
+  ::close(fd);
+  refuse_file(path, why);
+}
+
+}  // namespace
+
+MappedFile map_file(const std::filesystem::path& path) {
+  const Descriptor descriptor{open_regular(path)};
+  struct stat status {};
+  if (::fstat(descriptor.fd, &status) != 0) refuse_file(path, std::strerror(errno));
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return {};
-  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0);
+  void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor.fd, 0);
   if (address == MAP_FAILED) refuse_file(path, std::strerror(errno));
-  return {{static_cast<const std::byte*>(address), size},
-          std::shared_ptr<const void>(address, [size](const void* p) { ::munmap(const_cast<void*>(p), size); })};
+  const auto* const begin = static_cast<const std::byte*>(address);
+  const auto unmap = [size](const void* p) {
+    forget(static_cast<const std::byte*>(p));
+    ::munmap(const_cast<void*>(p), size);
+  };
+  std::shared_ptr<const void> owner(address, unmap);
+  remember(begin, size, path, descriptor.fd, status);
+  return {{begin, size}, std::move(owner)};
+}
+
+const char* mapped_file_at(const void* address) noexcept {
+  const auto* const byte = static_cast<const std::byte*>(address);
+  for (const Mapping& entry : mappings) {
+    const char* const name = entry.name;
+    if (name != nullptr && std::greater_equal<>()(byte, entry.begin.load()) &&
+        std::less<>()(byte, entry.begin.load() + entry.bytes.load())) {
+      return name;
+    }
+  }
+  return nullptr;
+}
+
+void require_unchanged_files() {
+  const std::lock_guard lock(mappings_mutex);
+  for (const Mapping& entry : mappings) {
+    struct stat now {};
+    if (entry.name == nullptr || ::fstat(entry.fd, &now) != 0) continue;
+    const auto &then = entry.status.st_mtim, &since = now.st_mtim;
+    if (now.st_size == entry.status.st_size && since.tv_sec == then.tv_sec && since.tv_nsec == then.tv_nsec) continue;
+    throw Error(ErrorKind::environment,
+                fmt::format("{} was changed while it was read (nobody knows which values were) run again", entry.path));
+  }
 }
 
 std::string read_file(const std::filesystem::path& path) {
-  const MappedFile file = map_file(path);
-  return {reinterpret_cast<const char*>(file.bytes.data()), file.bytes.size()};
+  const Descriptor descriptor{open_regular(path)};
+  return read_up_to(descriptor.fd, std::numeric_limits<std::size_t>::max(), path);
 }
 
 std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t most_bytes) {

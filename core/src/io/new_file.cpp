@@ -5,14 +5,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <list>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "core/src/io/partial_file.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
 
@@ -26,7 +26,15 @@ namespace fs = std::filesystem;
               fmt::format("cannot write {} ({}) choose a folder with room that you may write to", path.string(), why));
 }
 
-[[noreturn]] void fail(const fs::path& path, int error) { fail(path, std::strerror(error)); }
+[[noreturn]] void fail(const fs::path& path, int error) {
+  if (error != EFBIG) fail(path, std::strerror(error));
+  throw Error(ErrorKind::environment,
+              fmt::format("cannot write {} (it passes the limit of file sizes) raise ulimit -f, or "
+                          "choose a folder whose disk takes files that large",
+                          path.string()));
+}
+
+std::atomic<int> standard_output{STDOUT_FILENO};
 
 /// What is behind a name, links followed; nothing where it is free. Refuses folders and what cannot be reached.
 std::optional<struct stat> status_of(const fs::path& path) {
@@ -48,7 +56,23 @@ fs::path followed(fs::path path) {
 
 bool is_standard_output(const struct stat& status) {
   struct stat standard {};
-  return ::fstat(STDOUT_FILENO, &standard) == 0 && standard.st_dev == status.st_dev && standard.st_ino == status.st_ino;
+  return ::fstat(standard_output, &standard) == 0 && standard.st_dev == status.st_dev &&
+         standard.st_ino == status.st_ino;
+}
+
+/// Whether the name means standard output, whatever that is: "/dev/stdout", or a link to it.
+bool names_standard_output(fs::path path) {
+  const std::string own = fmt::format("/proc/{}/fd/1", ::getpid());
+  std::error_code failure;
+  for (int links = 0; links < 40; ++links) {
+    for (const std::string_view name : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+      if (path == name) return true;
+    }
+    if (path == own) return true;
+    if (!fs::is_symlink(path, failure)) return false;
+    path = path.parent_path() / fs::read_symlink(path, failure);
+  }
+  return false;
 }
 
 /// Writes all of it, at the descriptor's own position.
@@ -61,48 +85,42 @@ void write_stream(int fd, std::string_view text, const fs::path& path) {
   }
 }
 
-struct Discards {
-  std::mutex mutex;
-  std::list<std::function<void()>> list;
-};
-
-Discards& discards() {
-  static Discards instance;
-  return instance;
-}
-
 }  // namespace
 
-NewFile::NewFile(fs::path path) : path_(std::move(path)) {
+void set_standard_output(int fd) { standard_output = fd; }
+
+NewFile::NewFile(fs::path path) : path_(std::move(path)), tag_(new_tag()) {
   if (const auto there = status_of(path_)) {
     if (!S_ISREG(there->st_mode)) fail(path_, "not a regular file");
     if (is_standard_output(*there)) fail(path_, "standard output goes there");
   }
   path_ = followed(std::move(path_));
-  open(::getpid(), O_CREAT | O_TRUNC);
+  remove_dead_partials(path_);
+  partial_ = partial_path(path_, tag_);
+  const auto make = [this] {
+    fd_ = make_partial(partial_);
+    if (fd_ < 0) fail(path_, errno);
+  };
+  discardable_.emplace(make, [partial = partial_] { ::unlink(partial.c_str()); });
 }
 
-NewFile::NewFile(fs::path path, int maker) : path_(followed(std::move(path))), joined_(true) { open(maker, 0); }
-
-void NewFile::open(int maker, int flags) {
-  const fs::path partial = path_.string() + fmt::format(".partial-{}", maker);
-  fd_ = ::open(partial.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+NewFile::NewFile(fs::path path, const std::string& tag)
+    : path_(followed(std::move(path))), partial_(partial_path(path_, tag)), tag_(tag), joined_(true) {
+  fd_ = join_partial(partial_);
   if (fd_ < 0) fail(path_, errno);
-  partial_ = partial;
-  discardable_.emplace([partial] { ::unlink(partial.c_str()); });
+  discardable_.emplace([] {}, [partial = partial_] { ::unlink(partial.c_str()); });
 }
 
 NewFile::~NewFile() {
+  if (!done_ && !partial_.empty()) ::unlink(partial_.c_str());
   if (fd_ >= 0) ::close(fd_);
-  if (partial_.empty()) return;
-  ::unlink(partial_.c_str());
 }
 
 void NewFile::resize(std::size_t bytes) {
   const auto size = static_cast<off_t>(bytes);
   if (size < 0) fail(path_, EFBIG);
   // A disk that is too full says so now; file systems that cannot reserve room say so when it is used.
-  if (::fallocate(fd_, 0, 0, size) != 0 && errno == ENOSPC) fail(path_, errno);
+  if (::fallocate(fd_, 0, 0, size) != 0 && (errno == ENOSPC || errno == EDQUOT || errno == EFBIG)) fail(path_, errno);
   if (::ftruncate(fd_, size) != 0) fail(path_, errno);
 }
 
@@ -118,12 +136,19 @@ void NewFile::write_at(std::size_t offset, const void* data, std::size_t bytes) 
   }
 }
 
-void NewFile::commit() {
+void NewFile::flush() const {
   if (::fsync(fd_) != 0 && errno != EINVAL) fail(path_, errno);
-  if (::close(std::exchange(fd_, -1)) != 0) fail(path_, errno);
+}
+
+void NewFile::commit() {
+  flush();
+  const auto lock = hold_partial_files();
+  rename();
+}
+
+void NewFile::rename() {
   if (!joined_ && ::rename(partial_.c_str(), path_.c_str()) != 0) fail(path_, errno);
-  discardable_.reset();
-  partial_.clear();
+  done_ = true;
 }
 
 struct TextWriter::State {
@@ -138,6 +163,13 @@ struct TextWriter::State {
 
 TextWriter::TextWriter(const fs::path& path) : state_(std::make_unique<State>()) {
   state_->path = path;
+  if (names_standard_output(path)) {
+    struct stat status {};
+    if (::fstat(standard_output, &status) == 0 && S_ISREG(status.st_mode)) fail(path, "standard output goes there");
+    state_->stream = ::fcntl(standard_output, F_DUPFD_CLOEXEC, 0);
+    if (state_->stream < 0) fail(path, errno);
+    return;
+  }
   const auto there = status_of(path);
   if (!there || S_ISREG(there->st_mode)) {
     state_->file.emplace(path);
@@ -162,20 +194,5 @@ void TextWriter::commit(std::string_view text) {
 }
 
 void write_file(const fs::path& path, std::string_view text) { TextWriter(path).commit(text); }
-
-void discard_partial_files() noexcept {
-  const std::lock_guard lock(discards().mutex);
-  for (const auto& remove : discards().list) remove();
-}
-
-Discardable::Discardable(std::function<void()> remove) {
-  const std::lock_guard lock(discards().mutex);
-  place_ = discards().list.insert(discards().list.end(), std::move(remove));
-}
-
-Discardable::~Discardable() {
-  const std::lock_guard lock(discards().mutex);
-  discards().list.erase(place_);
-}
 
 }  // namespace distattn

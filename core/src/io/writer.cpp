@@ -5,6 +5,7 @@
 
 #include "core/src/io/new_file.hpp"
 #include "core/src/io/npy_header.hpp"
+#include "core/src/io/partial_file.hpp"
 #include "core/src/io/stored.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
@@ -12,9 +13,9 @@
 namespace distattn {
 
 struct NpyWriter::State {
-  template <class... Maker>
-  State(std::filesystem::path path, std::size_t header, std::int64_t count, Maker... maker)
-      : file(std::move(path), maker...), header_bytes(header), elements(count) {}
+  template <class... Tag>
+  State(std::filesystem::path path, std::size_t header, std::int64_t count, const Tag&... tag)
+      : file(std::move(path), tag...), header_bytes(header), elements(count) {}
 
   NewFile file;
   std::size_t header_bytes;
@@ -49,10 +50,12 @@ NpyWriter::NpyWriter(std::filesystem::path path, std::vector<std::int64_t> shape
   state_->file.resize(header.size() + static_cast<std::size_t>(elements) * sizeof(float));
 }
 
-NpyWriter NpyWriter::join(std::filesystem::path path, std::vector<std::int64_t> shape, int maker) {
+NpyWriter NpyWriter::join(std::filesystem::path path, std::vector<std::int64_t> shape, const std::string& tag) {
   const auto [header, elements] = form_of(path, shape);
-  return NpyWriter(std::make_unique<State>(std::move(path), header.size(), elements, maker));
+  return NpyWriter(std::make_unique<State>(std::move(path), header.size(), elements, tag));
 }
+
+const std::string& NpyWriter::tag() const { return state_->file.tag(); }
 
 NpyWriter::~NpyWriter() = default;
 NpyWriter::NpyWriter(NpyWriter&&) noexcept = default;
@@ -65,5 +68,12 @@ void NpyWriter::write(std::int64_t offset, const float* values, std::int64_t cou
 }
 
 void NpyWriter::commit() { state_->file.commit(); }
+
+void NpyWriter::commit_all(std::span<NpyWriter> writers, const std::filesystem::path& folder) {
+  for (const NpyWriter& writer : writers) writer.state_->file.flush();
+  const FolderLock no_other_set(folder);
+  const auto lock = hold_partial_files();
+  for (NpyWriter& writer : writers) writer.state_->file.rename();
+}
 
 }  // namespace distattn

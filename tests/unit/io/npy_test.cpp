@@ -153,3 +153,17 @@ TEST_CASE("paths that are no file are refused", "[io]") {
   CHECK_THAT(refusal([&] { read_npy(scratch.path()); }), Contains("regular"));
   CHECK_THAT(refusal([&] { read_npy("/dev/zero"); }), Contains("regular"));
 }
+
+TEST_CASE("a mapped file is known by its addresses, and by what was written to it since", "[io]") {
+  const Scratch scratch;
+  const auto path = scratch.write("q.npy", npy(header("<f4", "(2,)"), bytes_of({0.f, 1.f})));
+  {
+    const StoredArray array = read_npy(path);
+    CHECK(mapped_file_at(array.data()) == path.string());
+    CHECK(mapped_file_at(&path) == nullptr);
+    require_unchanged_files();
+    std::filesystem::resize_file(path, 100);
+    CHECK_THROWS_WITH(require_unchanged_files(), Contains("changed while it was read"));
+  }
+  require_unchanged_files();
+}

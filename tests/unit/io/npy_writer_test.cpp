@@ -1,5 +1,9 @@
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
+#include <algorithm>
 #include <numeric>
 #include <thread>
 
@@ -85,8 +89,70 @@ TEST_CASE("a process that ends without unwinding can discard its partial files",
   const Scratch scratch;
   const NpyWriter writer(scratch.path() / "o.npy", {1024});
   CHECK(scratch.file_count() == 1);
-  discard_partial_files();
+  static_cast<void>(discard_partial_files());
   CHECK(scratch.file_count() == 0);
+}
+
+TEST_CASE("two writers of one name have a file each, and the last that commits wins", "[io]") {
+  const Scratch scratch;
+  const auto path = scratch.path() / "o.npy";
+  const std::vector<float> ones(8, 1.f), twos(8, 2.f);
+  NpyWriter first(path, {8}), second(path, {8});
+  CHECK(first.tag() != second.tag());
+  second.write(0, twos.data(), 8);
+  second.commit();
+  first.write(0, ones.data(), 8);  // into its own file, not into that which has the name now
+  CHECK(*reinterpret_cast<const float*>(read_npy(path).data()) == 2.f);
+  first.commit();
+  CHECK(*reinterpret_cast<const float*>(read_npy(path).data()) == 1.f);
+  CHECK(scratch.file_count() == 1);
+}
+
+TEST_CASE("a set of files is joined by its makers' tags and renamed together", "[io]") {
+  const Scratch scratch;
+  const std::vector<float> halves(4, 0.5f);
+  std::vector<NpyWriter> made, joined;
+  for (const char* const name : {"o.npy", "lse.npy"}) {
+    made.emplace_back(scratch.path() / name, std::vector<std::int64_t>{8});
+    joined.push_back(NpyWriter::join(scratch.path() / name, {8}, made.back().tag()));
+    made.back().write(0, halves.data(), 4);
+    joined.back().write(4, halves.data(), 4);
+  }
+  NpyWriter::commit_all(joined, scratch.path());
+  CHECK_FALSE(std::filesystem::exists(scratch.path() / "o.npy"));
+  NpyWriter::commit_all(made, scratch.path());
+  for (const char* const name : {"o.npy", "lse.npy"}) {
+    const StoredArray array = read_npy(scratch.path() / name);
+    CHECK(std::count(reinterpret_cast<const float*>(array.data()), reinterpret_cast<const float*>(array.data()) + 8,
+                     0.5f) == 8);
+  }
+  CHECK(scratch.file_count() == 2);
+  CHECK_THROWS_AS(NpyWriter::join(scratch.path() / "o.npy", {8}, "no-such-tag"), Error);
+}
+
+TEST_CASE("what a dead writer left is removed by the next, what a living one writes is not", "[io]") {
+  const Scratch scratch;
+  const auto path = scratch.path() / "o.npy";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const NpyWriter left(path, {1024});
+    ::_exit(0);  // as SIGKILL would, without unwinding
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  CHECK(scratch.file_count() == 1);
+  scratch.write("o.npy.partial-of somebody else", "");
+  const NpyWriter living(path, {8});
+  CHECK(scratch.file_count() == 2);
+  const NpyWriter next(path, {8});
+  CHECK(scratch.file_count() == 3);
+}
+
+TEST_CASE("a name of the greatest length has a temporary name, too", "[io]") {
+  const Scratch scratch;
+  const std::string name(255, 'n');
+  write_file(scratch.path() / name, "text");
+  CHECK(read_file(scratch.path() / name) == "text");
 }
 
 TEST_CASE("places that cannot be written are named", "[io]") {
@@ -101,16 +167,17 @@ TEST_CASE("places that cannot be written are named", "[io]") {
   CHECK(scratch.file_count() == 2);
 }
 
-TEST_CASE("a full disk is an error of the environment", "[io]") {
-  if (!std::filesystem::exists("/dev/full")) {
-    WARN("skipped: this machine has no /dev/full");
-    return;
-  }
+TEST_CASE("a file that may not become so large is an error of the environment", "[io]") {
   const Scratch scratch;
-  // The partial file's name, occupied by a device that has no room.
-  const auto path = scratch.path() / "o.npy";
-  std::filesystem::create_symlink("/dev/full", path.string() + ".partial-" + std::to_string(::getpid()));
-  CHECK_THAT(environment_error(path), Contains("No space"));
+  rlimit before{};
+  REQUIRE(::getrlimit(RLIMIT_FSIZE, &before) == 0);
+  const rlimit small{100, before.rlim_max};
+  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
+  REQUIRE(::setrlimit(RLIMIT_FSIZE, &small) == 0);
+  const std::string error = environment_error(scratch.path() / "o.npy");
+  ::setrlimit(RLIMIT_FSIZE, &before);
+  ::signal(SIGXFSZ, handler);
+  CHECK_THAT(error, Contains("limit of file sizes"));
   CHECK(scratch.file_count() == 0);
 }
 

@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <string_view>
+
+#include "distattn/error.hpp"
+#include "output.hpp"
+#include "standard_streams.hpp"
+#include "terminal.hpp"
+
+namespace distattn::cli {
+namespace {
+
+using Row = std::vector<std::string>;
+
+constexpr std::size_t gap = 2, unlimited = std::numeric_limits<std::size_t>::max();
+
+std::string padded(const std::string& cell, std::size_t columns, bool right) {
+  const std::string blanks(columns - columns_of(cell), ' ');
+  return right ? blanks + cell : cell + blanks;
+}
+
+bool is_number(std::string_view cell) {
+  return cell == unknown_text ||
+         (!cell.empty() && (cell.front() == '-' || (cell.front() >= '0' && cell.front() <= '9')));
+}
+
+/// Lines are as long as they are but on a terminal, which would break them anywhere.
+std::size_t width_of_output() {
+  const int fd = results_descriptor();
+  return ::isatty(fd) != 0 ? columns_of_terminal(fd) : unlimited;
+}
+
+/// A column of a block, and how wide it is there.
+struct Placed {
+  std::size_t column, width;
+};
+
+/// Columns beside each other, as many as fit; every block begins with the first one, which says what a row is.
+std::vector<std::vector<Placed>> blocks(const std::vector<std::size_t>& widths, std::size_t limit) {
+  constexpr std::size_t least_text = 24;  // columns in which words can still be read
+  const std::size_t first = std::min(widths[0], std::max<std::size_t>(limit / 2, 1));
+  const std::size_t room = limit > first + gap ? limit - first - gap : 1;
+  std::vector<std::vector<Placed>> made;
+  std::size_t left = 0;
+  for (std::size_t c = 1; c < widths.size(); ++c) {
+    const bool fits = left >= gap + widths[c];
+    const bool can_be_broken = c + 1 == widths.size() && left >= gap + least_text && widths[c] > room / 2;
+    if (!fits && !can_be_broken) {
+      made.push_back({{0, first}});
+      left = room + gap;
+    }
+    const std::size_t width = std::min(widths[c], left - gap);
+    made.back().push_back({c, width});
+    left -= gap + width;
+  }
+  if (made.empty()) made.push_back({{0, std::min(widths[0], limit)}});
+  return made;
+}
+
+/// One row's cells of a block, in as many lines as the longest needs.
+std::string lines_of(const Row& row, const std::vector<Placed>& block, const std::vector<bool>& right) {
+  std::vector<std::vector<std::string>> cells;
+  std::size_t count = 0;
+  for (const Placed& placed : block) {
+    cells.push_back(wrapped(row[placed.column], placed.width));
+    count = std::max(count, cells.back().size());
+  }
+  std::string text;
+  for (std::size_t l = 0; l < count; ++l) {
+    std::string line;
+    for (std::size_t c = 0; c < block.size(); ++c) {
+      const std::string cell = l < cells[c].size() ? cells[c][l] : "";
+      const std::size_t width = std::max(block[c].width, columns_of(cell));
+      line += (c == 0 ? "" : std::string(gap, ' ')) + padded(cell, width, right[block[c].column]);
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + "\n";
+  }
+  return text;
+}
+
+}  // namespace
+
+Columns::Columns(std::vector<std::string> heads) : rows_{std::move(heads)} {}
+
+void Columns::add(std::vector<std::string> cells) {
+  DISTATTN_EXPECT(cells.size() == rows_.front().size());
+  rows_.push_back(std::move(cells));
+}
+
+Columns::Widths Columns::widths() const {
+  const std::size_t columns = rows_.front().size();
+  Widths widths{std::vector<std::size_t>(columns, 0), std::vector<bool>(columns, rows_.size() > 1)};
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      widths.columns[c] = std::max(widths.columns[c], columns_of(rows_[r][c]));
+      if (r > 0 && !is_number(rows_[r][c])) widths.right[c] = false;
+    }
+  }
+  return widths;
+}
+
+std::string Columns::text() const {
+  const Widths shape = widths();
+  std::string text;
+  for (const std::vector<Placed>& block : blocks(shape.columns, width_of_output())) {
+    if (!text.empty()) text += "\n";
+    for (const Row& row : rows_) text += lines_of(row, block, shape.right);
+  }
+  return text;
+}
+
+std::string Columns::markdown() const {
+  const Widths shape = widths();
+  std::string text;
+  for (std::size_t r = 0; r < rows_.size(); ++r) {
+    for (std::size_t c = 0; c < rows_[r].size(); ++c) {
+      text += fmt::format("| {} ", padded(rows_[r][c], shape.columns[c], shape.right[c]));
+    }
+    text += "|\n";
+    for (std::size_t c = 0; r == 0 && c < rows_[r].size(); ++c) {
+      text += fmt::format("|{:-<{}}{}", "", shape.columns[c] + 1, shape.right[c] ? ":" : "-");
+    }
+    if (r == 0) text += "|\n";
+  }
+  return text;
+}
+
+}  // namespace distattn::cli

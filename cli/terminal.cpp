@@ -1,0 +1,132 @@
+#include "terminal.hpp"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+#include <utility>
+
+namespace distattn::cli {
+namespace {
+
+using Range = std::pair<std::uint32_t, std::uint32_t>;
+
+// Of Unicode's properties: what is put on the letter before it, and what is as wide as two letters.
+constexpr Range no_columns[] = {{0x300, 0x36f},   {0x483, 0x489},   {0x591, 0x5bd},   {0x610, 0x61a},
+                                {0x64b, 0x65f},   {0x1ab0, 0x1aff}, {0x1dc0, 0x1dff}, {0x200b, 0x200f},
+                                {0x20d0, 0x20ff}, {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}, {0xe0100, 0xe01ef}};
+constexpr Range two_columns[] = {{0x1100, 0x115f},  {0x2e80, 0x303e},   {0x3041, 0xa4cf},   {0xa960, 0xa97f},
+                                 {0xac00, 0xd7a3},  {0xf900, 0xfaff},   {0xfe30, 0xfe6f},   {0xff00, 0xff60},
+                                 {0xffe0, 0xffe6},  {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f900, 0x1f9ff},
+                                 {0x20000, 0x3fffd}};
+constexpr Range controls[] = {{0, 0x1f}, {0x7f, 0x9f}, {0x202a, 0x202e}, {0x2066, 0x2069}};
+
+template <std::size_t count>
+bool in(const Range (&ranges)[count], std::uint32_t character) {
+  return std::any_of(std::begin(ranges), std::end(ranges),
+                     [&](const Range& range) { return range.first <= character && character <= range.second; });
+}
+
+/// Takes the first character off; a byte that begins none counts as one.
+struct Character {
+  std::uint32_t code;
+  std::string_view bytes;
+};
+Character take(std::string_view& text) {
+  const auto first = static_cast<unsigned char>(text[0]);
+  std::size_t length = first < 0xc0 ? 1 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : 4;
+  length = std::min(length, text.size());
+  std::uint32_t code = length == 1 ? first : first & (0x7fu >> length);
+  for (std::size_t i = 1; i < length; ++i) code = code << 6 | (static_cast<unsigned char>(text[i]) & 0x3f);
+  const Character character{code, text.substr(0, length)};
+  text.remove_prefix(length);
+  return character;
+}
+
+std::size_t width(std::uint32_t code) { return in(no_columns, code) ? 0 : in(two_columns, code) ? 2 : 1; }
+
+/// Bytes of the longest beginning that fits.
+std::size_t fitting(std::string_view text, std::size_t columns) {
+  std::size_t bytes = 0, used = 0;
+  for (std::string_view rest = text; !rest.empty();) {
+    const Character next = take(rest);
+    used += width(next.code);
+    if (used > columns) break;
+    bytes += next.bytes.size();
+  }
+  return bytes;
+}
+
+std::string_view variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : "";
+}
+
+}  // namespace
+
+bool can_overwrite(int fd) {
+  const std::string_view terminal = variable("TERM"), integration = variable("CI");
+  return ::isatty(fd) != 0 && !terminal.empty() && terminal != "dumb" &&
+         (integration.empty() || integration == "0" || integration == "false");
+}
+
+bool shows_colours(int fd) { return can_overwrite(fd) && variable("NO_COLOR").empty(); }
+
+std::size_t columns_of_terminal(int fd) {
+  std::size_t columns = 0, told = 0;
+  winsize size{};
+  if (::ioctl(fd, TIOCGWINSZ, &size) == 0) columns = size.ws_col;
+  const std::string_view text = variable("COLUMNS");
+  std::from_chars(text.data(), text.data() + text.size(), told);
+  if (columns == 0 || told == 0)
+    columns = std::max(columns, told);
+  else
+    columns = std::min(columns, told);
+  return columns > 0 ? columns : 80;
+}
+
+std::size_t columns_of(std::string_view text) {
+  std::size_t columns = 0;
+  while (!text.empty()) columns += width(take(text).code);
+  return columns;
+}
+
+std::string cut(std::string_view text, std::size_t columns) {
+  if (columns_of(text) <= columns) return std::string(text);
+  if (columns == 0) return "";
+  return std::string(text.substr(0, fitting(text, columns - 1))) + "…";
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
+  std::vector<std::string> lines;
+  while (columns_of(text) > columns) {
+    std::size_t end = std::max<std::size_t>(fitting(text, columns), 1);
+    if (text[end] != ' ') {
+      const std::size_t blank = text.rfind(' ', end);
+      if (blank != text.npos && blank > 0) end = blank;
+    }
+    lines.emplace_back(text.substr(0, end));
+    text.remove_prefix(end);
+    while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
+  }
+  lines.emplace_back(text);
+  return lines;
+}
+
+std::string without_controls(std::string_view text) {
+  std::string plain;
+  while (!text.empty()) {
+    const Character next = take(text);
+    if (in(controls, next.code)) {
+      plain += ' ';
+    } else {
+      plain += next.bytes;
+    }
+  }
+  return plain;
+}
+
+}  // namespace distattn::cli

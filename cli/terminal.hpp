@@ -1,0 +1,31 @@
+#pragma once
+/// What a terminal understands, how wide it is, and how wide text is on it.
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace distattn::cli {
+
+/// Whether the descriptor is a terminal on which a line can be written over. A log, a terminal that says it is dumb or
+/// nothing, and what continuous integration shows later (CI) cannot.
+bool can_overwrite(int fd);
+/// The same, and nobody asked for NO_COLOR.
+bool shows_colours(int fd);
+/// Of a terminal: what it says, or COLUMNS if that is less; 80 if neither is known. Asked anew each time: windows
+/// change.
+std::size_t columns_of_terminal(int fd);
+
+/// Columns that a terminal shows of UTF-8 text: letters of East Asia take two, accents that are put on others none.
+std::size_t columns_of(std::string_view text);
+/// Its beginning, in so many columns at most; "…" stands for what is left out.
+std::string cut(std::string_view text, std::size_t columns);
+/// Lines of at most so many columns, at least 1, broken between words where that is possible.
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
+
+/// What a terminal could take for something else than text, as blanks: control characters, also of eight bits, and
+/// those that change the direction of writing.
+std::string without_controls(std::string_view text);
+
+}  // namespace distattn::cli
