@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 namespace distattn::cli {
 
@@ -16,6 +17,13 @@ struct Command {
   App* app = nullptr;
   std::function<Outcome()> run;
 };
+
+/// What `step` alone loads: the name of its BLAS and the file that is found under it here, if one is; or why there is
+/// no step.
+struct StepLibrary {
+  std::string name, file, why_not;
+};
+StepLibrary step_library();
 
 Command add_bench_command(App& root);
 Command add_completion_command(App& root);

@@ -1,15 +1,18 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <utility>
 
 #include "app.hpp"
 #include "command.hpp"
 #include "cpu_features.hpp"
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/version.hpp"
+#include "distattn/words.hpp"
 #include "output.hpp"
 #include "support_matrix.hpp"
 
@@ -46,8 +49,15 @@ Json info_json() {
   Json json = versioned_object();
   json["version"] = version();
   json["commit"] = commit();
-  json["cpu"] = {{"isa", cpu_isa()}, {"cores", cpu_cores()}};
+  const HostResources host = host_resources();
+  json["cpu"] = {{"isa", cpu_isa()}, {"cores", host.cores()}, {"quota", number_or_null(host.quota)}};
+  json["memory_bytes"] = host.memory_bytes() < HostResources::unlimited ? Json(host.memory_bytes()) : Json(nullptr);
   json["calibrated"] = calibration();
+  const StepLibrary blas = step_library();
+  json["step"] = {{"built", blas.why_not.empty()},
+                  {"blas", blas.name.empty() ? Json(nullptr) : Json(blas.name)},
+                  {"file", blas.file.empty() ? Json(nullptr) : Json(blas.file)},
+                  {"why", blas.why_not}};
   for (const auto& [kind, key] : kinds) {
     json[key] = Json::array();
     for (const BackendInfo& info : list_backends()) {
@@ -58,8 +68,15 @@ Json info_json() {
 }
 
 std::string info_text() {
-  std::string text = fmt::format("distattn {} ({})\ncpu: {}, {} cores; for predictions: {}\n\n", version(), commit(),
-                                 cpu_isa(), cpu_cores(), calibration());
+  const HostResources host = host_resources();
+  std::string text =
+      fmt::format("distattn {} ({})\ncpu: {}, {} cores{}, {} of memory; for predictions: {}\n", version(), commit(),
+                  cpu_isa(), host.cores(), std::isfinite(host.quota) ? fmt::format(" (quota {})", host.quota) : "",
+                  bytes_in_words(static_cast<double>(host.memory_bytes())), calibration());
+  const StepLibrary blas = step_library();
+  text += blas.why_not.empty() ? fmt::format("step loads {} ({})\n\n", blas.name,
+                                             blas.file.empty() ? "wherever the loader finds it" : blas.file)
+                               : fmt::format("step is not built ({})\n\n", blas.why_not);
   Columns columns({"kind", "name", "built", "usable", "version", "why"});
   for (const auto& [kind, key] : kinds) {
     for (const BackendInfo& info : list_backends()) {

@@ -4,6 +4,8 @@
 
 namespace distattn::cli {
 
+StepLibrary step_library() { return {"", "", DISTATTN_WHY_NOT_STEP}; }
+
 Command add_step_command(App& root) {
   auto* const app = root.add_subcommand("step", "Training steps of a sharded decoder (not built)");
   app->take_everything();  // whatever it is given, the reason is what counts

@@ -5,6 +5,7 @@
 
 #include "cli/step/work.hpp"
 #include "distattn/registry.hpp"
+#include "kernels/dense/blas.hpp"
 
 namespace distattn::step {
 namespace {
@@ -59,6 +60,10 @@ double node_bytes(const TrainingRun& run, int ranks) {
   const double exact = run.verify == Verify::yes ? unsharded_bytes(run) : 0;
   return ranks * rank_bytes(run) + exact;
 }
+
+std::string blas_name() { return kernels::dense::blas_name(); }
+std::string blas_file() { return kernels::dense::blas_file(); }
+void load_blas(int callers) { kernels::dense::load_blas(callers); }
 
 void run_training(World& world, const TrainingRun& run, const TokenSource& tokens, const StepSink& on_step) {
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {

@@ -47,4 +47,10 @@ void run_training(World& world, const TrainingRun& run, const TokenSource& token
 /// Largest relative error of a parameter's gradient that a sharded step in fp32 may have.
 inline constexpr double gradient_tolerance = 1e-5;
 
+/// The BLAS of these steps, which is loaded for nothing else; what kernels/dense/blas.hpp says. load_blas() before
+/// ranks meet: transports have threads that read the environment.
+std::string blas_name();
+std::string blas_file();
+void load_blas(int callers);
+
 }  // namespace distattn::step

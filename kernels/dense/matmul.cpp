@@ -1,21 +1,9 @@
 #include "kernels/dense/matmul.hpp"
 
-#include <cblas.h>
-
-// Present in OpenBLAS only; the symbol stays null with any other CBLAS.
-extern "C" void openblas_set_num_threads(int) __attribute__((weak));
+#include "kernels/dense/blas.hpp"
 
 namespace distattn::kernels::dense {
 namespace {
-
-// Ranks are threads themselves: BLAS threads below them would fight for the same cores, and change the order of sums.
-void use_one_thread() {
-  static const bool done = [] {
-    if (openblas_set_num_threads != nullptr) openblas_set_num_threads(1);
-    return true;
-  }();
-  static_cast<void>(done);
-}
 
 struct Operand {
   CBLAS_TRANSPOSE transpose;
@@ -25,14 +13,13 @@ struct Operand {
 template <class T>
 void gemm(Operand as_a, const T* a, Operand as_b, const T* b, Matrix<T> c, std::int64_t inner, Into into) {
   if (c.rows == 0 || c.cols == 0) return;
-  use_one_thread();
   const T beta = into == Into::add ? T(1) : T(0);
   const auto m = static_cast<int>(c.rows), n = static_cast<int>(c.cols), k = static_cast<int>(inner);
   const auto lda = static_cast<int>(as_a.leading), ldb = static_cast<int>(as_b.leading);
   if constexpr (std::is_same_v<T, float>) {
-    cblas_sgemm(CblasRowMajor, as_a.transpose, as_b.transpose, m, n, k, T(1), a, lda, b, ldb, beta, c.data, n);
+    blas().sgemm(CblasRowMajor, as_a.transpose, as_b.transpose, m, n, k, T(1), a, lda, b, ldb, beta, c.data, n);
   } else {
-    cblas_dgemm(CblasRowMajor, as_a.transpose, as_b.transpose, m, n, k, T(1), a, lda, b, ldb, beta, c.data, n);
+    blas().dgemm(CblasRowMajor, as_a.transpose, as_b.transpose, m, n, k, T(1), a, lda, b, ldb, beta, c.data, n);
   }
 }
 

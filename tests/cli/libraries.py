@@ -1,0 +1,108 @@
+#!/usr/bin/env python3
+"""Libraries keep to themselves: which are loaded by which command, and where what they write goes.
+
+usage: libraries.py DISTATTN
+"""
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+
+DISTATTN = os.path.abspath(sys.argv[1])
+RUN = "run --random --seq 64 --heads 2 --head-dim 16 --threads 1 -q --json"
+STEP = "step --layers 1 --hidden 32 --ffn 32 --vocab 32 --seq 32 --heads 2 --threads 1 -q --json"
+
+
+def call(command, megabytes=None, **variables):
+    def limit():
+        if megabytes:
+            resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
+    return subprocess.run([DISTATTN, *command.split()], capture_output=True, text=True, timeout=60, preexec_fn=limit,
+                          env={**os.environ, **variables})
+
+
+INFO = json.loads(call("info --json").stdout)
+STEPS = INFO["step"]["built"]
+
+
+def loaded(command):
+    """What the system's loader initialised."""
+    lines = call(command, LD_DEBUG="files").stderr.splitlines()
+    return [line.split("calling init:")[1].strip() for line in lines if "calling init:" in line]
+
+
+def blas_is_loaded_by_step_alone():
+    assert not any("blas" in library for command in ("info", RUN, "plan --seq 64 --heads 2 --head-dim 16")
+                   for library in loaded(command))
+    if not STEPS:
+        print("step: skipped (it is not built)")
+        return
+    assert INFO["step"]["blas"], INFO["step"]
+    mine = [library for library in loaded(STEP) if INFO["step"]["blas"].split(".")[0] in library or "blas" in library]
+    assert mine, "step loads no BLAS"
+    file = INFO["step"]["file"]
+    assert file is None or any(os.path.realpath(library) == file for library in mine), (file, mine)
+
+
+def address_space_is_short():
+    """The process ends, well or with one line, and in time."""
+    for megabytes in (150, 200, 260, 300, 400, 600):
+        for command in ("info --json", RUN) + ((STEP,) if STEPS else ()):
+            done = call(command, megabytes)
+            assert done.returncode in (0, 3, 127), (command, megabytes, done.returncode, done.stderr)
+            assert done.returncode != 0 or json.loads(done.stdout), (command, megabytes)
+            assert done.returncode != 3 or done.stderr.count("\n") == 1, (command, megabytes, done.stderr)
+    if STEPS:
+        assert "address space" in call(STEP, 250).stderr
+
+
+def results_stand_alone():
+    """stdout is rank 0's, whatever libraries log, wherever they are told to."""
+    if not any(transport["name"] == "ucx" and transport["usable"] for transport in INFO["transports"]):
+        print("the log of UCX: skipped (it is not usable here)")
+        return
+    for log in ({"UCX_LOG_LEVEL": "info"}, {"UCX_LOG_LEVEL": "info", "UCX_LOG_FILE": "stdout"},
+                {"UCX_NO_SUCH_SETTING": "1", "UCX_LOG_LEVEL": "warn"}):
+        with tempfile.TemporaryDirectory() as folder:
+            command = f"{RUN} --ranks 2 --bootstrap file:{folder}/meeting"
+            ranks = [subprocess.Popen([DISTATTN, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                      text=True, env={**os.environ, **log, "DISTATTN_RANK": str(rank)})
+                     for rank in (0, 1)]
+            (first, told), (second, _) = [rank.communicate(timeout=60) for rank in ranks]
+            assert json.loads(first)["ranks"] == 2 and second == "", (log, first, second)
+            assert "UCX" in told, (log, told)
+
+
+def standard_output_by_name():
+    """It is where it was, also for who names it as a file; a file that it goes to is not replaced."""
+    for name in ("/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"):
+        done = subprocess.run(f"{DISTATTN} {RUN} --trace {name} | cat", shell=True, capture_output=True, text=True,
+                              timeout=60)
+        result, _, trace = done.stdout.partition("\n}\n")
+        assert json.loads(result + "}")["ranks"] == 1 and json.loads(trace), (name, done)
+        with tempfile.NamedTemporaryFile() as file:
+            done = subprocess.run([DISTATTN, *RUN.split(), "--trace", name], stdout=file, stderr=subprocess.PIPE,
+                                  text=True, timeout=60)
+            assert done.returncode == 3 and "standard output goes there" in done.stderr, done
+
+
+def a_reader_that_takes_its_time():
+    """Standard output that does not block, and is full for a while."""
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    process = subprocess.Popen([DISTATTN, "plan", "--seq", "4K", "--heads", "8", "--head-dim", "64", "--ranks", "2-64",
+                                "--json"], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    time.sleep(1)
+    with os.fdopen(reading) as pipe:
+        rows = json.loads(pipe.read())
+    assert process.wait(timeout=60) == 0 and len(rows) > 100, (len(rows), process.stderr.read())
+
+
+for check in (blas_is_loaded_by_step_alone, address_space_is_short, results_stand_alone, standard_output_by_name,
+              a_reader_that_takes_its_time):
+    check()
+    print(check.__name__, "fine")

@@ -1,0 +1,100 @@
+#!/usr/bin/env python3
+"""distattn on terminals: wide, narrow, dumb, without colours, and those of continuous integration.
+
+usage: terminal.py DISTATTN
+"""
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+import unicodedata
+
+DISTATTN = os.path.abspath(sys.argv[1])
+WORK = "validate --ranks 1,2 --seq 33 --backend reference --schedule ring,burst --mask causal"
+PLAN = "plan --seq 4K --heads 8 --head-dim 64 --ranks 4 --schedule ring,zigzag-ring --machine dgx-h100x8"
+
+
+def on_terminal(command, columns, output=subprocess.DEVNULL, **variables):
+    """What a terminal of that width got: of stderr, or of stdout where `output` is None."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    names = {name: value for name, value in os.environ.items() if name not in ("CI", "NO_COLOR", "COLUMNS")}
+    arguments = command if isinstance(command, list) else command.split()
+    process = subprocess.Popen([DISTATTN, *arguments], stdin=slave, stdout=slave if output is None else output,
+                               stderr=subprocess.DEVNULL if output is None else slave, env={**names, "TERM": "xterm", **variables})
+    os.close(slave)
+    text = b""
+    while True:
+        try:
+            piece = os.read(master, 65536)
+        except OSError:
+            break
+        text += piece
+        if not piece:
+            break
+    process.wait(timeout=60)
+    os.close(master)
+    return text.decode()
+
+
+def width(line):
+    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+
+
+def widest(text):
+    return max(width(line) for part in text.split("\n") for line in part.split("\r"))
+
+
+def progress_fits():
+    for columns, variables in ((120, {}), (40, {}), (20, {}), (5, {}), (1, {}), (100, {"COLUMNS": "30"}),
+                               (0, {"COLUMNS": "25"}), (0, {}), (60, {"COLUMNS": "none"})):
+        text = on_terminal(WORK, columns, **variables)
+        told = [value for value in (columns, int(variables.get("COLUMNS", "0").replace("none", "0"))) if value]
+        assert widest(text) < min(told, default=80), (columns, variables, widest(text))
+        assert "\r" in text or columns == 1, (columns, text)
+        assert "\x1b" not in text, text
+        assert text.endswith("\r") or not text or columns == 1, text[-80:]  # the line is empty in the end
+
+
+def wrong(**variables):
+    return on_terminal("plan --seq nothing", 80, **variables)
+
+
+def terminals_that_cannot():
+    assert "\x1b[31m" in wrong()
+    for variables in ({"TERM": "dumb"}, {"TERM": ""}, {"NO_COLOR": "1"}, {"CI": "true"}):
+        assert wrong(**variables).startswith("distattn: ") and "\x1b" not in wrong(**variables), variables
+        text = on_terminal(WORK, 80, **variables)
+        assert "\x1b" not in text, (variables, text)
+        assert "NO_COLOR" in variables or "\r" not in text.replace("\r\n", "\n"), (variables, text)
+    assert "\x1b[31m" in wrong(NO_COLOR="", CI="false")
+
+
+def tables_fit():
+    whole = subprocess.run([DISTATTN, *PLAN.split()], capture_output=True, text=True, timeout=60).stdout
+    assert widest(whole) > 100
+    assert on_terminal(PLAN, 400, None).replace("\r\n", "\n") == whole
+    for columns in (120, 80, 40, 20):
+        for command in (PLAN, "info"):
+            lines = on_terminal(command, columns, None).replace("\r\n", "\n").split("\n")
+            head = next(i for i, line in enumerate(lines) if line.startswith(("kind", "schedule")))
+            text_below = [i for i, line in enumerate(lines) if line.startswith("elements sent")]
+            lines = lines[head : min(text_below, default=len(lines))]
+            assert max(map(width, lines)) <= columns, (command, columns, max(lines, key=width))
+        text = on_terminal(PLAN, columns, None)
+        assert all(word in text for word in whole.split("\n")[0].split() if columns >= 40), (columns, text)
+
+
+def names_cannot_write():
+    """What stands in a message is text, whatever a terminal would make of it."""
+    for evil in ("a\x1b[2Jb", "a\u009b2Jb", "a\u202eb", "a\rb"):
+        text = on_terminal(["show", "--program", evil], 200, NO_COLOR="1")
+        assert not any(c in text.rstrip("\r\n") for c in "\x1b\u009b\u202e\r"), repr(text)
+
+
+for check in (progress_fits, terminals_that_cannot, tables_fit, names_cannot_write):
+    check()
+    print(check.__name__, "fine")
