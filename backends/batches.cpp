@@ -97,6 +97,7 @@ class Batches::Builder {
     args.queries = run(op.query);
     args.keys = sides;
     args.lse = buffers_.parts(op.output)[1].data;
+    args.lse_low = lse_low(op.output, 2);
     args.carry = op.start == Start::carry;
     attends_[level_].push_back({&op, sides.data(), nullptr});
   }
@@ -105,6 +106,7 @@ class Batches::Builder {
     kernels::AttendBackwardArgs& args = list<kernels::AttendBackwardArgs>().emplace_back();
     args.shape = shape(op.query);
     args.lse = buffers_.parts(op.query)[2].data;
+    args.lse_low = lse_low(op.query, 4);
     args.delta = buffers_.parts(op.query)[3].data;
     args.queries = run(op.query);
     args.keys = sides;
@@ -118,9 +120,11 @@ class Batches::Builder {
                                           .dim = into[0].shape.dim,
                                           .o = into[0].data,
                                           .lse = into[1].data,
+                                          .lse_low = lse_low(op.into, 2),
                                           .from_dtype = from[0].shape.dtype,
                                           .from_o = from[0].data,
-                                          .from_lse = from[1].data});
+                                          .from_lse = from[1].data,
+                                          .from_lse_low = lse_low(op.from, 2)});
   }
   void add(const Accumulate& op) {
     const auto into = buffers_.parts(op.into), from = buffers_.parts(op.from);
@@ -168,6 +172,11 @@ class Batches::Builder {
     for (std::size_t i = 0; i < arguments.size(); ++i) all.push_back({bound[i].op, bound[i].sides, &arguments[i]});
   }
 
+  /// Null where there is none.
+  std::uint16_t* lse_low(BufferId buffer, std::size_t part) const {
+    const auto parts = buffers_.parts(buffer);
+    return part < parts.size() ? reinterpret_cast<std::uint16_t*>(parts[part].data) : nullptr;
+  }
   const Value& value(BufferId buffer) const { return buffers_.decl(buffer).value; }
   const Run& run(BufferId query) const { return sharding_.queries[index(value(query).segment)].run; }
 

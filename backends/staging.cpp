@@ -75,6 +75,13 @@ bool has_rows_of(const ConstTensorView& tensor, DType dtype) {
          reinterpret_cast<std::uintptr_t>(tensor.data) % size_of(dtype) == 0;
 }
 
+bool is_statistic(Tensor tensor) { return tensor == Tensor::lse || tensor == Tensor::lse_low; }
+
+/// Whether the caller did without it.
+bool is_left_out(const Bindings& bindings, Tensor tensor) {
+  return tensor == Tensor::lse_low && bindings.lse_low.data == nullptr;
+}
+
 /// One side of a rearrangement in the tensor.
 kernels::RearrangeArgs with_source(kernels::RearrangeArgs args, const ConstTensorView& tensor, const std::byte* first) {
   args.from_dtype = tensor.dtype;
@@ -117,7 +124,7 @@ void Staging::place_input(const BufferTable& buffers, BufferId buffer, std::int6
   const bool may_move = placement_ != nullptr && placement_->may_move(buffer);
   const auto place = [&](Tensor tensor, std::size_t part, int head) {
     inputs_.push_back({tensor, 0, token, head, packed_side(parts[part], sharding.problem.batch, 0, true), buffer, part,
-                       may_move && tensor != Tensor::lse});
+                       parts[part].shape.bytes, may_move && !is_statistic(tensor)});
   };
   if (value.kind == ValueKind::key_value) {
     place(Tensor::k, 0, group.kv0);
@@ -128,6 +135,7 @@ void Staging::place_input(const BufferTable& buffers, BufferId buffer, std::int6
   if (pass_ == Pass::forward) return;
   place(Tensor::d_o, 1, group.q0);
   place(Tensor::lse, 2, group.q0);
+  if (sharding.problem.has_low_lse()) place(Tensor::lse_low, 4, group.q0);
   place_delta(buffers, buffer, token, pieces);
 }
 
@@ -172,11 +180,12 @@ void Staging::place_result(const BufferTable& buffers, BufferId buffer, std::int
   const auto place = [&](Tensor tensor, std::size_t part, int head, int skip) {
     if (parts[part].shape.heads == skip) return;
     results_.push_back({tensor, 0, token, head + skip, packed_side(parts[part], sharding.problem.batch, skip, false),
-                        buffer, part, may_move && tensor != Tensor::lse});
+                        buffer, part, parts[part].shape.bytes, may_move && !is_statistic(tensor)});
   };
   if (value.kind == ValueKind::output) {
     place(Tensor::o, 0, group.q0, 0);
     place(Tensor::lse, 1, group.q0, 0);
+    if (sharding.problem.has_low_lse()) place(Tensor::lse_low, 2, group.q0, 0);
   } else if (value.kind == ValueKind::dquery) {
     place(Tensor::dq, 0, group.q0, 0);
   } else {
@@ -228,7 +237,7 @@ void Staging::place(const Bindings& bindings, std::span<Piece> pieces) {
 std::span<const kernels::RearrangeArgs> Staging::packing(const Bindings& bindings) {
   arguments_.clear();
   for (const Piece& piece : inputs_) {
-    if (piece.in_place) continue;
+    if (piece.in_place || is_left_out(bindings, piece.tensor)) continue;
     const ConstTensorView tensor = view(bindings, piece.tensor);
     arguments_.push_back(with_source(piece.packed, tensor, tensor.row(piece.batch, piece.token, piece.head)));
   }
@@ -238,7 +247,7 @@ std::span<const kernels::RearrangeArgs> Staging::packing(const Bindings& binding
 std::span<const kernels::RearrangeArgs> Staging::unpacking(const Bindings& bindings) {
   arguments_.clear();
   for (const Piece& piece : results_) {
-    if (piece.in_place) continue;
+    if (piece.in_place || is_left_out(bindings, piece.tensor)) continue;
     const TensorView tensor = result_view(bindings, piece.tensor);
     kernels::RearrangeArgs& args = arguments_.emplace_back(piece.packed);
     args.into_dtype = tensor.dtype;
@@ -278,6 +287,9 @@ void Staging::compute_delta(const Bindings& bindings, StagingKernels& kernels) {
 void Staging::load(const Bindings& bindings, StagingKernels& kernels) {
   place(bindings, inputs_);
   place(bindings, results_);
+  for (const Piece& piece : inputs_) {
+    if (is_left_out(bindings, piece.tensor)) kernels.clear(piece.packed.into, piece.bytes);
+  }
   kernels.rearrange(packing(bindings));
   if (!deltas_.empty()) compute_delta(bindings, kernels);
 }

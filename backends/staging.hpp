@@ -23,6 +23,7 @@ class StagingKernels {
   virtual void rearrange(std::span<const kernels::RearrangeArgs> operations) = 0;
   virtual void delta(std::span<const kernels::DeltaArgs> operations) = 0;
   virtual void accumulate(std::span<const kernels::AccumulateArgs> operations) = 0;
+  virtual void clear(void* into, std::size_t bytes) = 0;
 };
 
 /// delta = rowsum(dO ∘ O) is computed piece by piece, at most `rows` of one head each. Where O is not used in place,
@@ -54,6 +55,7 @@ class Staging {
     kernels::RearrangeArgs packed;                // the part's side; a call fills in the tensor's
     BufferId buffer{};
     std::size_t part = 0;
+    std::size_t bytes = 0;  // of the part
     bool may_move = false, in_place = false;
   };
   /// delta of some tokens of one head.

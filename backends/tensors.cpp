@@ -29,6 +29,7 @@ ConstTensorView view(const Bindings& bindings, Tensor tensor) {
       return bindings.d_o;
     case Tensor::o:
     case Tensor::lse:
+    case Tensor::lse_low:
     case Tensor::dq:
     case Tensor::dk:
     case Tensor::dv:
@@ -43,6 +44,8 @@ TensorView result_view(const Bindings& bindings, Tensor tensor) {
       return bindings.o;
     case Tensor::lse:
       return bindings.lse;
+    case Tensor::lse_low:
+      return bindings.lse_low;
     case Tensor::dq:
       return bindings.dq;
     case Tensor::dk:
@@ -60,7 +63,7 @@ TensorView result_view(const Bindings& bindings, Tensor tensor) {
 
 bool may_overlap_inputs(const Bindings& bindings, Tensor result, Pass pass) {
   const TensorView written = result_view(bindings, result);
-  constexpr std::array inputs{Tensor::q, Tensor::k, Tensor::v, Tensor::d_o, Tensor::o, Tensor::lse};
+  constexpr std::array inputs{Tensor::q, Tensor::k, Tensor::v, Tensor::d_o, Tensor::o, Tensor::lse, Tensor::lse_low};
   const std::size_t count = pass == Pass::forward ? 3 : inputs.size();
   return std::any_of(inputs.begin(), inputs.begin() + count,
                      [&](Tensor input) { return overlap(written, view(bindings, input)); });

@@ -63,6 +63,7 @@ RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inpu
   };
   o_ = room(batch_ * queries_ * heads_ * value_dim_);
   lse_ = room(batch_ * queries_ * heads_);
+  if (sharding.problem.has_low_lse()) lse_low_ = room(batch_ * queries_ * heads_);
   if (passes == Passes::forward) return;
   d_o_ = read_shard(inputs, Tensor::d_o, sharding, rank, dtype_, threads);
   dq_ = room(batch_ * queries_ * heads_ * head_dim_);
@@ -77,6 +78,9 @@ Bindings RankTensors::bindings() {
   bindings.v = view(v_, dtype_, kv_heads_, value_dim_, keys_);
   bindings.o = view(o_, accumulator_, heads_, value_dim_, queries_);
   bindings.lse = statistics_view(lse_.data(), accumulator_, batch_, heads_, queries_);
+  if (!lse_low_.empty()) {
+    bindings.lse_low = statistics_view(lse_low_.data(), accumulator_, batch_, heads_, queries_);
+  }
   bindings.d_o = view(d_o_, dtype_, heads_, value_dim_, queries_);
   bindings.dq = view(dq_, accumulator_, heads_, head_dim_, queries_);
   bindings.dk = view(dk_, accumulator_, kv_heads_, head_dim_, keys_);
@@ -96,7 +100,8 @@ double RankTensors::total_bytes(const Problem& problem, Passes passes) {
   const double key_side = keys * (problem.head_dim + problem.value_dim);
   const auto in = static_cast<double>(size_of(problem.dtype)),
              out = static_cast<double>(size_of(problem.accumulator()));
-  const double forward = in * (query_side + key_side) + out * (output + queries);
+  const double statistics = problem.has_low_lse() ? 2 : 1;
+  const double forward = in * (query_side + key_side) + out * (output + statistics * queries);
   return passes == Passes::forward ? forward : forward + in * output + out * (query_side + key_side);
 }
 

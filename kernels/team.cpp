@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "distattn/error.hpp"
-#include "kernels/flush_denormals.hpp"
 #include "kernels/pages.hpp"
 #include "kernels/poll.hpp"
 
@@ -48,7 +47,6 @@ struct Team::State {
 
   void call(int thread) {
     try {
-      const FlushDenormals flush;
       body(context, thread);
     } catch (...) {
       const std::lock_guard lock(mutex);

@@ -8,7 +8,7 @@
 namespace distattn::kernels {
 
 /// Threads 0 … size()-1; thread 0 is whoever calls run(). Used by one caller at a time; different teams are
-/// independent. While a body runs, denormal results are flushed to zero in all of its threads.
+/// independent.
 class Team {
  public:
   /// threads ≥ 1; starts threads - 1 workers.

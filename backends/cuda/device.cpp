@@ -40,6 +40,7 @@ class StreamKernels final : public StagingKernels {
       driver_.check(kernels::cuda::accumulate(args, stream_.handle()), "start adding gradients");
     }
   }
+  void clear(void* into, std::size_t bytes) override { stream_.clear(into, bytes); }
 
  private:
   const Driver& driver_;

@@ -34,6 +34,7 @@ Bindings Mirror::inputs(const Bindings& bindings, Pass pass, Stream& stream) {
   if (pass == Pass::forward) return device;
   device.o = mirrored(bindings.o, o_, true, stream);
   device.lse = mirrored(bindings.lse, lse_, true, stream);
+  device.lse_low = mirrored(bindings.lse_low, lse_low_, true, stream);
   device.d_o = mirrored(bindings.d_o, d_o_, true, stream);
   return device;
 }
@@ -46,6 +47,7 @@ Bindings Mirror::results(const Bindings& bindings, Pass pass, Stream& stream) {
   if (pass == Pass::forward) {
     device.o = result(bindings.o, o_);
     device.lse = result(bindings.lse, lse_);
+    device.lse_low = result(bindings.lse_low, lse_low_);
     return device;
   }
   device.dq = result(bindings.dq, dq_);
@@ -55,8 +57,10 @@ Bindings Mirror::results(const Bindings& bindings, Pass pass, Stream& stream) {
 }
 
 bool Mirror::fetches(const Bindings& bindings, Pass pass) {
-  const auto on_host = [](const TensorView& tensor) { return tensor.space == MemorySpace::host; };
-  if (pass == Pass::forward) return on_host(bindings.o) || on_host(bindings.lse);
+  const auto on_host = [](const TensorView& tensor) {
+    return tensor.data != nullptr && tensor.space == MemorySpace::host;
+  };
+  if (pass == Pass::forward) return on_host(bindings.o) || on_host(bindings.lse) || on_host(bindings.lse_low);
   return on_host(bindings.dq) || on_host(bindings.dk) || on_host(bindings.dv);
 }
 
@@ -64,6 +68,7 @@ void Mirror::fetch(const Bindings& bindings, Pass pass, Stream& stream) {
   if (pass == Pass::forward) {
     fetch(bindings.o, o_, stream);
     fetch(bindings.lse, lse_, stream);
+    fetch(bindings.lse_low, lse_low_, stream);
     return;
   }
   fetch(bindings.dq, dq_, stream);

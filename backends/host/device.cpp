@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -54,6 +55,7 @@ class HostStagingKernels final : public StagingKernels {
   void rearrange(std::span<const kernels::RearrangeArgs> list) override { kernels_.rearrange(list, team_, stop_); }
   void delta(std::span<const kernels::DeltaArgs> list) override { kernels_.delta(list, team_, stop_); }
   void accumulate(std::span<const kernels::AccumulateArgs> list) override { kernels_.accumulate(list, team_, stop_); }
+  void clear(void* into, std::size_t bytes) override { std::memset(into, 0, bytes); }
 
  private:
   const kernels::HostKernels& kernels_;

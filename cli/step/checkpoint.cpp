@@ -17,7 +17,7 @@ std::int64_t width_of(const ModelShape& shape, Part part) {
     case Part::v:
       return shape.kv_width();
     case Part::lse:
-      return shape.heads;
+      return 2 * shape.heads;  // and what an fp32 LSE cannot hold
     case Part::gate:
     case Part::up:
     case Part::s:

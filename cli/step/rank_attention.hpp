@@ -4,7 +4,8 @@
 namespace distattn::step {
 
 /// Arrays are dense, in the order of the rank's tokens: q, o [tokens][heads][head_dim], k, v
-/// [tokens][kv_heads][head_dim], lse [heads][tokens].
+/// [tokens][kv_heads][head_dim], lse [2][heads][tokens]: the LSE and, unless T is double, what a float cannot hold of
+/// it.
 template <class T>
 struct AttentionInputs {
   const T *q, *k, *v;

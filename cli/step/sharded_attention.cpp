@@ -20,6 +20,7 @@ Bindings ShardedAttention::bind(const AttentionInputs<float>& in, const float* o
   bindings.v = dense_view(bytes(in.v), DType::fp32, 1, tokens_, shape_.kv_heads, dim);
   bindings.o = dense_view(bytes(o), DType::fp32, 1, tokens_, shape_.heads, dim);
   bindings.lse = statistics_view(bytes(lse), DType::fp32, 1, shape_.heads, tokens_);
+  bindings.lse_low = statistics_view(bytes(lse + shape_.heads * tokens_), DType::fp32, 1, shape_.heads, tokens_);
   return bindings;
 }
 

@@ -86,6 +86,7 @@ Bindings bindings_of(const distattn_tensors& tensors) {
   bindings.v = tensor(tensors.v, "v");
   bindings.o = tensor(tensors.o, "o");
   if (tensors.lse != nullptr) bindings.lse = view_of(*tensors.lse, "lse", 3);
+  if (tensors.lse_low != nullptr) bindings.lse_low = view_of(*tensors.lse_low, "lse_low", 3);
   bindings.d_o = tensor(tensors.d_o, "d_o");
   bindings.dq = tensor(tensors.dq, "dq");
   bindings.dk = tensor(tensors.dk, "dk");

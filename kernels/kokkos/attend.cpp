@@ -86,6 +86,7 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
   const TileShape& shape = args.shape;
   const QueryBlock& block = plan.cut.blocks[static_cast<std::size_t>(item.block)];
   const std::int64_t b = item.head / shape.heads.q_count, h = item.head % shape.heads.q_count;
+  const std::int64_t lse_row = item.head * args.queries.count + block.first;
   const AttendBlock rows{.dtype = shape.dtype,
                          .head_dim = shape.head_dim,
                          .value_dim = shape.value_dim,
@@ -96,7 +97,8 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
                          .q_head = args.q.strides.head,
                          .o = rows_of_head(args.o, b, h, block.first),
                          .o_head = args.o.strides.head,
-                         .lse = static_cast<float*>(args.lse) + item.head * args.queries.count + block.first,
+                         .lse = static_cast<float*>(args.lse) + lse_row,
+                         .lse_low = args.lse_low == nullptr ? nullptr : args.lse_low + lse_row,
                          .lse_head = args.queries.count,
                          .carry = args.carry};
   const std::span begin(reinterpret_cast<std::int32_t*>(scratch + plan.scratch_bytes), plan.most_rows);

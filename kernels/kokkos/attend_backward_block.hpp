@@ -1,12 +1,14 @@
 #pragma once
 /// Gradients of one block of queries against a chunk of keys (FlashAttention-2, Algorithm 2).
 ///
-/// S = Q·Kᵀ and dP = dO·Vᵀ have keys along the lanes; P = 2^(S − lse) and dS = scale·P∘(dP − delta) are made from them
-/// in registers. Then dV += Pᵀ·dO, dK += dSᵀ·Q and dQ += dS·K have the head dimension along the lanes. So the queries,
-/// which every chunk of keys meets anew, serve all products as they lie; only keys and values, packed once, are
-/// transposed.
+/// S = Q·(scale·K)ᵀ and dP = dO·Vᵀ have keys along the lanes; P = e^(S − lse) and dS = scale·P∘(dP − delta) are made
+/// from them in registers. The factor e^−lse_low of P is in dO and delta. Then dV += Pᵀ·dO, dK += dSᵀ·Q and dQ += dS·K
+/// have the head dimension along the lanes. So the queries, which every chunk of keys meets anew, serve all products as
+/// they lie; only keys and values, packed once, are transposed.
 
 #include "kernels/kokkos/backward_scratch.hpp"
+#include "kernels/kokkos/lane_scores.hpp"
+#include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/product.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
@@ -26,7 +28,7 @@ inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) 
     Prefetch(rows_from(chunk.v, chunk.dtype, next), chunk.dtype, next_count, value_dim).all();
     const HeadRows<const float> k =
         widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, head_dim, scratch.widened);
-    pack_transposed<panel_width>(k, count, head_dim, chunk.scale * log2_e, scratch.keys + j * head_dim);
+    pack_transposed<panel_width>(k, count, head_dim, chunk.scale, scratch.keys + j * head_dim);
     const bool finite = pack_rows(k, count, count, head_dim, scratch.key_rows.from(j));
     scratch.finite->keys = scratch.finite->keys && finite;
     const HeadRows<const float> v =
@@ -44,15 +46,19 @@ inline void backward_sum_begin(const BackwardChunk& chunk, std::byte* memory) {
 inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   const int rows = rounded_up(block.rows, row_unit);
-  const auto pack = [&](const HeadRows<const void>& from, int dim, const RowPanels& into) {
-    return pack_rows(widened(from, chunk.dtype, block.rows, dim, scratch.widened), block.rows, rows, dim, into);
+  const auto rows_of_block = [&](const HeadRows<const void>& from, int dim) {
+    return widened(from, chunk.dtype, block.rows, dim, scratch.widened);
   };
-  scratch.finite->queries = pack(block.q, chunk.head_dim, scratch.queries);
-  scratch.finite->d_outputs = pack(block.d_o, chunk.value_dim, scratch.d_outputs);
+  float* const factors = scratch.weights;  // nobody needs those yet
   for (int i = 0; i < rows; ++i) {
-    scratch.lse[i] = i < block.rows ? block.lse[i] * log2_e : 0.f;
-    scratch.delta[i] = i < block.rows ? block.delta[i] * chunk.scale : 0.f;
+    factors[i] = i < block.rows ? sum_of(-widened_low(block.lse_low, i)) : 0.f;
+    scratch.lse[i] = i < block.rows ? block.lse[i] : 0.f;
+    scratch.delta[i] = i < block.rows ? block.delta[i] * chunk.scale * factors[i] : 0.f;
   }
+  scratch.finite->queries =
+      pack_rows(rows_of_block(block.q, chunk.head_dim), block.rows, rows, chunk.head_dim, scratch.queries);
+  scratch.finite->d_outputs = pack_rows(rows_of_block(block.d_o, chunk.value_dim), block.rows, rows, chunk.value_dim,
+                                        scratch.d_outputs, [&](int i, Vector some) { return some * factors[i]; });
   clear_rows(scratch.d_queries, rows, chunk.head_dim);
 }
 
@@ -106,16 +112,42 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
       const int at = row * backward_keys + j - key;
       visit_tile<backward_keys>(
           seen.all(j, panel_width), seen.seen_vectors(j), into + at, 0.f, [&]<int Vectors, bool Masked>(int from) {
-            product<tile_rows, Vectors, sum_width, 1, panel_width>(
-                dim, rows.at(row, 0), panels + j * dim + from * lanes, [](int, int) { return Vector(0.f); },
+            const auto place = [&](int i, int v) { return at + i * backward_keys + (from + v) * lanes; };
+            score_product<tile_rows, Vectors, sum_width, 1, panel_width, sum_width>(
+                dim, rows.at(row, 0), panels + j * dim + from * lanes, rows.panel_stride(),
+                [&](int i, int v) { return into + place(i, v); },
                 [&](int i, int v, Vector sum) {
-                  const int x = (from + v) * lanes;
-                  Vector made = make(row + i, at + i * backward_keys + x, sum);
-                  if constexpr (Masked) made = replace(keys.hidden(row + i, j + x), made, 0.f);
-                  store(into + at + i * backward_keys + x, made);
-                },
-                sum_width, rows.panel_stride());
+                  Vector made = make(row + i, place(i, v), sum);
+                  if constexpr (Masked) made = replace(keys.hidden(row + i, j + (from + v) * lanes), made, 0.f);
+                  store(into + place(i, v), made);
+                });
           });
+    }
+  }
+}
+
+DISTATTN_INLINE Vector weight_of(Vector score, float lse) { return exp(lesser(Vector(0.f), score - lse)); }
+
+/// The weights of a block whose operation has few queries, rounded as the forward pass of such rounds scores.
+inline void weigh_few(const BackwardChunk& chunk, const BackwardBlock& block, const BlockKeys& keys, int key, int end,
+                      const BackwardScratch& scratch) {
+  const int padded = rounded_up(end - key, panel_width);
+  for (int i = 0; i < keys.rows * backward_keys; i += backward_keys) {
+    for (int j = 0; j < padded; j += lanes) store(scratch.weights + i + j, 0.f);
+  }
+  for (int j = key; j < end; j += few_keys) {
+    for (int row = 0; row < block.rows; ++row) {
+      score_lanes<1>(
+          chunk.head_dim,
+          [&](int which, int x, auto) { return load(scratch.key_rows.at(smaller(j + which, end - 1), x)); },
+          [&](int, int x) { return load(scratch.queries.at(row, x)) * chunk.scale; },
+          [&](int, Quad scores) { store_quad(scratch.weights + row * backward_keys + j - key, scores); });
+    }
+  }
+  for (int row = 0; row < block.rows; ++row) {
+    for (int j = 0; j < padded; j += lanes) {
+      float* const at = scratch.weights + row * backward_keys + j;
+      store(at, replace(keys.hidden(row, key + j), weight_of(load(at), scratch.lse[row]), 0.f));
     }
   }
 }
@@ -169,8 +201,12 @@ inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block
     if (stop.load(std::memory_order_relaxed)) return;
     const int end = smaller(keys.block.last, key + backward_keys);
     next.due = key + backward_keys >= keys.block.last;
-    score(keys, key, end, chunk.head_dim, scratch.queries, scratch.keys, scratch.weights, next,
-          [&](int row, int, Vector sum) { return exp2(sum - scratch.lse[row]); });
+    if (block.few) {
+      weigh_few(chunk, block, keys, key, end, scratch);
+    } else {
+      score(keys, key, end, chunk.head_dim, scratch.queries, scratch.keys, scratch.weights, next,
+            [&](int row, int, Vector sum) { return weight_of(sum, scratch.lse[row]); });
+    }
     score(keys, key, end, chunk.value_dim, scratch.d_outputs, scratch.values, scratch.d_scores, next,
           [&](int row, int at, Vector d_weight) {
             return load(scratch.weights + at) * (d_weight * chunk.scale - scratch.delta[row]);

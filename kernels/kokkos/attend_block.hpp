@@ -3,13 +3,15 @@
 /// Algorithm 1), with queries along the lanes of vectors, so that the softmax has no horizontal operation and all its
 /// state is whole vectors.
 ///
-/// For each panel of queries and block of keys: Sᵀ = (scale·log2e·K)·Qᵀ, Pᵀ = 2^(Sᵀ − top), O = 2^(old − top)·O + P·V,
-/// the last with the head dimension along the lanes: values are taken as they lie. Scores are rounded as in a backward
-/// pass, where keys are scaled too: a gradient is a difference of terms that only the same weights let cancel.
+/// For each panel of queries and block of keys: Sᵀ = (scale·K)·Qᵀ, Pᵀ = e^(Sᵀ − top), O = e^(old − top)·O + P·V, the
+/// last with the head dimension along the lanes: values are taken as they lie. Scores are rounded as in a backward pass
+/// (score_product, of scaled keys): a gradient is a difference of terms that only the same weights let cancel. They are
+/// nowhere taken to base 2: a row that sees one key has its score as lse, to the last bit, however large that is.
 ///
 /// A row's sums begin anew when they have become long; what they were is settled, together with a carry. Rounding grows
 /// with the blocks of keys in a sum and with the sums, not with the keys.
 
+#include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/product.hpp"
 #include "kernels/kokkos/row_panels.hpp"
@@ -38,12 +40,13 @@ inline int padded_queries(const AttendBlock& block) { return rounded_up(block.qu
 struct AttendScratch {
   float* queries;  // [panel][head_dim][panel_width]
   RowPanels output;
-  float* top;          // [row] largest score so far, base 2
-  float* sum;          // [row] Σ 2^(score − top)
+  float* top;          // [row] largest score so far
+  float* sum;          // [row] Σ e^(score − top)
   float* blocks;       // [row] of keys in the sum
   float* settled_top;  // [row] as top and sum, of what is settled: its output stands in o
   float* settled_sum;
-  float* keys;  // [tile][head_dim][tile_rows], times scale·log2e
+  float* settled_unit;  // [row] what both count in: e^lse_low of a carry, 1 once sums were added
+  float* keys;          // [tile][head_dim][tile_rows], times scale
   RowPanels values;
   float* scores;   // [key_block][panel_width]
   float* widened;  // [key_block][dim]: where 16-bit rows are widened
@@ -59,6 +62,7 @@ struct AttendScratch {
     blocks = carve.floats(rows);
     settled_top = carve.floats(rows);
     settled_sum = carve.floats(rows);
+    settled_unit = carve.floats(rows);
     keys = carve.floats(key_block * head_dim);
     values = carve_rows(carve, key_block, value_dim);
     scores = carve.floats(key_block * panel_width);
@@ -78,10 +82,12 @@ struct AttendHead {
     block.q.stride = all.q.stride;
     block.o.data += head * all.o_head;
     block.lse += head * all.lse_head;
+    if (block.lse_low != nullptr) block.lse_low += head * all.lse_head;
     const int row = head * padded_queries(all);
     scratch.queries += row * all.head_dim;
     scratch.output = shared.output.from(row);
-    for (float** state : {&scratch.top, &scratch.sum, &scratch.blocks, &scratch.settled_top, &scratch.settled_sum}) {
+    for (float** state : {&scratch.top, &scratch.sum, &scratch.blocks, &scratch.settled_top, &scratch.settled_sum,
+                          &scratch.settled_unit}) {
       *state += row;
     }
   }
@@ -116,8 +122,9 @@ inline void begin_head(const AttendBlock& block, const AttendScratch& scratch) {
   begin_sums(block, 0, padded_queries(block), scratch);
   for (int i = 0; i < block.queries; ++i) {
     const bool carried = block.carry && block.lse[i] != minus_infinity;
-    scratch.settled_top[i] = carried ? block.lse[i] * log2_e : minus_infinity;
+    scratch.settled_top[i] = carried ? block.lse[i] : minus_infinity;
     scratch.settled_sum[i] = carried ? 1.f : 0.f;
+    scratch.settled_unit[i] = carried ? sum_of(widened_low(block.lse_low, i)) : 1.f;
   }
 }
 
@@ -154,7 +161,7 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
       widened(rows_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
   for (int j = 0; j < count; j += tile_rows) {
     pack_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim,
-                               block.scale * log2_e, scratch.keys + (begin - key + j) * block.head_dim);
+                               block.scale, scratch.keys + (begin - key + j) * block.head_dim);
   }
   const HeadRows<const float> v =
       widened(rows_from(pass.v, block.dtype, begin), block.dtype, count, block.value_dim, scratch.widened);
@@ -167,25 +174,25 @@ template <int Vectors, bool Masked>
 DISTATTN_INLINE void score_tile(int head_dim, const float* tile, const float* queries, const PanelKeys& keys, int from,
                                 int key, float* scores, float* top) {
   Vector largest[Vectors];
-  product<tile_rows, Vectors, 1, tile_rows, panel_width>(
-      head_dim, tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
-      [&](int i, int v, Vector score) {
+  const auto at = [&](int i, int v) { return scores + i * panel_width + (from + v) * lanes; };
+  score_product<tile_rows, Vectors, 1, tile_rows, panel_width, none>(
+      head_dim, tile, queries + from * lanes, 0, at, [&](int i, int v, Vector score) {
         if constexpr (Masked) score = replace(keys.hidden(from + v, key + i), score, minus_infinity);
         // Loaded no earlier: where there are 16 registers, the product takes them all.
         largest[v] = larger(score, i == 0 ? load(top + (from + v) * lanes) : largest[v]);
-        store(scores + i * panel_width + (from + v) * lanes, score);
+        store(at(i, v), score);
       });
   for (int v = 0; v < Vectors; ++v) store(top + (from + v) * lanes, largest[v]);
 }
 
-/// Turns the scores of keys [0, count) into 2^(score − top) and raises the panel's top and sum to include them.
+/// Turns the scores of keys [0, count) into e^(score − top) and raises the panel's top and sum to include them.
 /// rescale[query] becomes what the output so far is to be multiplied by.
 inline void softmax(float* scores, int count, const float* block_top, float* top, float* sum, float* rescale) {
   Vector reference[tile_vectors], sums[tile_vectors];
   for (int v = 0; v < tile_vectors; ++v) {
     const Vector before = load(top + v * lanes), after = larger(load(block_top + v * lanes), before);
-    reference[v] = larger(after, lowest);  // of a query that has seen nothing: 2^(−∞ − lowest) is 0, 2^(−∞ + ∞) is not
-    const Vector factor = exp2(before - reference[v]);
+    reference[v] = larger(after, lowest);  // of a query that has seen nothing: e^(−∞ − lowest) is 0, e^(−∞ + ∞) is not
+    const Vector factor = exp(before - reference[v]);
     store(rescale + v * lanes, factor);
     store(sum + v * lanes, load(sum + v * lanes) * factor);
     sums[v] = 0.f;
@@ -195,7 +202,7 @@ inline void softmax(float* scores, int count, const float* block_top, float* top
 #pragma GCC unroll 8
     for (int v = 0; v < tile_vectors; ++v) {
       float* at = scores + j * panel_width + v * lanes;
-      const Vector weight = exp2(load(at) - reference[v]);
+      const Vector weight = exp(load(at) - reference[v]);
       sums[v] += weight;
       store(at, weight);
     }
@@ -253,6 +260,25 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
   add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
 }
 
+/// Whether a row's carry is all that there is.
+inline bool is_carry(const AttendBlock& block, int row, const AttendScratch& scratch) {
+  return block.carry && scratch.sum[row] == 0.f && scratch.settled_sum[row] == 1.f &&
+         scratch.settled_top[row] == block.lse[row];
+}
+
+/// Writes the lse of `count` rows from `first` on, but for those that keep their carry.
+inline void store_lse(const AttendBlock& block, int first, int count, const Lse<Vector>& lse,
+                      const AttendScratch& scratch) {
+  alignas(64) float high[lanes], low[lanes];
+  store(high, lse.high);
+  store(low, lse.low);
+  for (int i = 0; i < count; ++i) {
+    if (is_carry(block, first + i, scratch)) continue;
+    block.lse[first + i] = high[i];
+    store_low(block.lse_low, first + i, {high[i], low[i]});
+  }
+}
+
 /// Adds the sums of rows [first, last) of one head to what is settled, whose outputs stand in o. `last_time`: makes (o,
 /// lse) of it; a row that has seen no key keeps both, or gets (0, −∞).
 template <bool last_time>
@@ -265,21 +291,19 @@ inline void settle(const AttendBlock& block, int first, int last, const AttendSc
     const Vector old_top = load_first(scratch.settled_top + i, count);
     const Vector old_sum = load_first(scratch.settled_sum + i, count);
     const Vector new_top = larger(old_top, top), reference = larger(new_top, lowest);
-    Vector keep = exp2(old_top - reference), take = exp2(top - reference);
+    Vector keep = exp(old_top - reference) * load_first(scratch.settled_unit + i, count);
+    Vector take = exp(top - reference);
     const Vector total = old_sum * keep + sum * take;
     if constexpr (last_time) {
       keep /= total;
       take /= total;
-      Vector lse = replace(same_lanes(total, 0.f), reference * ln_2 + log(total), minus_infinity);
-      if (block.carry) {
-        const Vector carried = load_first(block.lse + i, count);
-        const Bits kept_whole = same_lanes(sum, 0.f) & same_lanes(old_sum, 1.f) & same_lanes(old_top, carried * log2_e);
-        lse = replace(kept_whole, lse, carried);
-      }
-      store_first(block.lse + i, lse, count);
+      const Lse<Vector> lse = lse_of(reference, total);
+      store_lse(block, i, smaller(count, lanes), {replace(same_lanes(total, 0.f), lse.high, minus_infinity), lse.low},
+                scratch);
     } else {
       store_first(scratch.settled_top + i, new_top, count);
       store_first(scratch.settled_sum + i, total, count);
+      store_first(scratch.settled_unit + i, Vector(1.f), count);
     }
     store_first(kept + i, replace(same_lanes(old_sum, 0.f), keep, -1.f), count);
     store_first(taken + i, take, count);

@@ -3,21 +3,18 @@
 /// Bringing keys and values from memory is then what takes time. All query heads of a key head take them together, so
 /// that they come once; both are multiplied where they lie, for several key heads by turns.
 ///
-/// For each row and block of keys: s = K·(scale·log2e·q), p = 2^(s − top), o = 2^(old − top)·o + p·V.
+/// For each row and block of keys: s = K·(scale·q), p = e^(s − top), o = e^(old − top)·o + p·V.
 
 #include <algorithm>
 #include <span>
 
+#include "kernels/kokkos/lane_scores.hpp"
+#include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/scratch.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
-
-/// Rows and keys of a tile: its sums of scores, or its weights while values go by, stay in registers.
-inline constexpr int few_rows = vector_registers == 32 ? 4 : 2;
-inline constexpr int few_keys = 4;
-static_assert(key_block % few_keys == 0 && key_block % lanes == 0);
 
 /// Keys that are multiplied for all heads before the next ones: where heads lie side by side, as in a cache of keys
 /// that grows by tokens, memory is then read from one end to the other. The next ones are asked for meanwhile.
@@ -26,16 +23,14 @@ static_assert(few_tile % few_keys == 0);
 
 /// Most rows of a block: their weights and sums stay in the caches beside the keys.
 inline constexpr int most_few_rows = 32;
-/// More queries than that are better served as attend_block.hpp does.
-inline constexpr int few_queries = bigger(8, lanes);
 static_assert(few_queries <= most_few_rows);
 
 /// Sums of a block over some keys: what few_end merges. Laid out in memory of the caller.
 struct FewSums {
   float* output;  // [row][stride]
   int stride;
-  float* top;  // [row] largest score, base 2
-  float* sum;  // [row] Σ 2^(score − top)
+  float* top;  // [row] largest score
+  float* sum;  // [row] Σ e^(score − top)
   std::size_t bytes;
 
   FewSums(std::byte* memory, int rows, int value_dim) : stride(rounded_up(value_dim, lanes)) {
@@ -50,7 +45,7 @@ struct FewSums {
 
 struct FewScratch {
   int query_stride;
-  float* queries;  // [row][query_stride], times scale·log2e, zeros behind head_dim
+  float* queries;  // [row][query_stride], times scale, zeros behind head_dim
   float* scores;   // [row][key_block]
   float* output;   // [row][value_dim, rounded up] of one block of keys
   float* widened;  // where 16-bit rows are widened
@@ -80,7 +75,7 @@ inline void few_begin(const FewBlock& block, std::byte* memory, std::byte* sums_
                                             block.dtype, 1, block.head_dim, scratch.widened);
     float* const query = scratch.queries + i * scratch.query_stride;
     for (int x = 0; x < block.head_dim; x += lanes) {
-      store(query + x, load_first(q.data + x, block.head_dim - x) * (block.scale * log2_e));
+      store(query + x, load_first(q.data + x, block.head_dim - x) * block.scale);
     }
     for (int x = 0; x < block.value_dim; x += lanes) store(sums.row(i) + x, 0.f);
     sums.top[i] = minus_infinity;
@@ -96,57 +91,6 @@ inline HeadRows<const float> few_at(const HeadRows<const void>& rows, DType dtyp
     Prefetch(rows_from(rows, dtype, ahead), dtype, smaller(few_keys, last - ahead), dim).all();
   }
   return widened(rows_from(rows, dtype, first), dtype, count, dim, buffer);
-}
-
-/// Calls add(x, load) for the elements of rows of `dim` a vector at a time; load(at) has zeros behind the last.
-template <class Add>
-DISTATTN_INLINE void for_each_vector(int dim, Add add) {
-  int x = 0;
-  for (; x + lanes <= dim; x += lanes) add(x, [](const float* at) { return Vector(at, stdx::element_aligned); });
-  if (x < dim) add(x, [&](const float* at) { return load_first(at, dim - x); });
-}
-
-DISTATTN_INLINE Quad sum_of_quads(Quad quad) { return quad; }
-template <class Wide>
-DISTATTN_INLINE Quad sum_of_quads(Wide wide) {
-  if constexpr (sizeof(Wide) == 2 * sizeof(Quad)) {
-    return __builtin_shufflevector(wide, wide, 0, 1, 2, 3) + __builtin_shufflevector(wide, wide, 4, 5, 6, 7);
-  } else {
-    return sum_of_quads(__builtin_shufflevector(wide, wide, 0, 1, 2, 3, 4, 5, 6, 7) +
-                        __builtin_shufflevector(wide, wide, 8, 9, 10, 11, 12, 13, 14, 15));
-  }
-}
-
-/// The sum of each vector's lanes.
-DISTATTN_INLINE Quad sums_of_lanes(const Vector* four) {
-  Fours<Lanes> rows;
-  for (int i = 0; i < 4; ++i) rows.row[i] = std::bit_cast<Lanes>(four[i]);
-  const Fours<Lanes> columns = transposed(rows);
-  return sum_of_quads((columns.row[0] + columns.row[1]) + (columns.row[2] + columns.row[3]));
-}
-
-/// Scores of few_keys keys, of which there are `count`, against `Rows` queries; those behind the last mean nothing.
-template <int Rows>
-DISTATTN_INLINE void score_few(const HeadRows<const float>& k, int count, int dim, const float* queries, int stride,
-                               float* scores) {
-  const float* key[few_keys];
-  for (int j = 0; j < few_keys; ++j) key[j] = k.data + smaller(j, count - 1) * k.stride;
-  Vector sums[Rows][few_keys];
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 16
-    for (int j = 0; j < few_keys; ++j) sums[i][j] = 0.f;
-  }
-  for_each_vector(dim, [&](int x, auto load_key) {
-#pragma GCC unroll 16
-    for (int j = 0; j < few_keys; ++j) {
-      const Vector some = load_key(key[j] + x);
-#pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) sums[i][j] = load(queries + i * stride + x) * some + sums[i][j];
-    }
-  });
-#pragma GCC unroll 16
-  for (int i = 0; i < Rows; ++i) store_quad(scores + i * key_block, sums_of_lanes(sums[i]));
 }
 
 /// Calls each(head, key, end) for tiles of the keys [first, last).
@@ -167,14 +111,19 @@ inline void score_keys(const FewHead& head, int first, int last, int last_key, i
         few_at(head.pass.k, block.dtype, key, count, last_key, block.head_dim, scratch.widened);
     for (int row = 0; row < block.rows(); row += few_rows) {
       by_count<few_rows>(smaller(few_rows, block.rows() - row), [&]<int Rows>() {
-        score_few<Rows>(k, count, block.head_dim, scratch.queries + row * scratch.query_stride, scratch.query_stride,
-                        scratch.scores + row * key_block + at);
+        const float* const queries = scratch.queries + row * scratch.query_stride;
+        const float* rows[few_keys];
+        for (int j = 0; j < few_keys; ++j) rows[j] = k.data + smaller(j, count - 1) * k.stride;
+        score_lanes<Rows>(
+            block.head_dim, [&](int j, int x, auto load_key) { return load_key(rows[j] + x); },
+            [&](int i, int x) { return load(queries + i * scratch.query_stride + x); },
+            [&](int i, Quad scores) { store_quad(scratch.scores + (row + i) * key_block + at, scores); });
       });
     }
   }
 }
 
-/// Turns `count` scores of a row, rounded up to whole vectors, into 2^(score − top) and raises top and sum to include
+/// Turns `count` scores of a row, rounded up to whole vectors, into e^(score − top) and raises top and sum to include
 /// them. Returns what the output so far is to be multiplied by.
 inline float weigh(float* scores, int count, float& top, float& sum) {
   Vector largest(minus_infinity);
@@ -184,11 +133,11 @@ inline float weigh(float* scores, int count, float& top, float& sum) {
   const float reference = top > lowest ? top : lowest;  // of a row that has seen nothing, as in softmax()
   Vector sums(0.f);
   for (int j = 0; j < count; j += lanes) {
-    const Vector weight = exp2(load(scores + j) - reference);
+    const Vector weight = exp(load(scores + j) - reference);
     sums += weight;
     store(scores + j, weight);
   }
-  const float factor = exp2(before - reference);
+  const float factor = exp(before - reference);
   sum = sum * factor + stdx::reduce(sums);
   return factor;
 }
@@ -312,7 +261,7 @@ inline void few_end_row(const FewBlock& block, int row, std::byte* sums_memory, 
   };
   float& lse = block.lse[row];
   const bool carried = block.carry && lse != minus_infinity;
-  float top = carried ? lse * log2_e : minus_infinity;
+  float top = carried ? lse : minus_infinity;
   bool empty = true;
   for (int piece = 0; piece < pieces; ++piece) {
     const FewSums sums = sums_of(piece);
@@ -321,11 +270,11 @@ inline void few_end_row(const FewBlock& block, int row, std::byte* sums_memory, 
   }
   if (empty && carried) return;
   const float reference = top > lowest ? top : lowest;
-  const float keep = carried ? exp2(lse * log2_e - reference) : 0.f;
+  const float keep = carried ? exp(lse - reference) * sum_of(widened_low(block.lse_low, row)) : 0.f;
   float total = keep, take[most_pieces];
   for (int piece = 0; piece < pieces; ++piece) {
     const FewSums sums = sums_of(piece);
-    take[piece] = exp2(sums.top[row] - reference);
+    take[piece] = exp(sums.top[row] - reference);
     total += sums.sum[row] * take[piece];
   }
   float* const o = block.o.data + row / block.queries * block.o_head + row % block.queries * block.o.stride;
@@ -334,7 +283,9 @@ inline void few_end_row(const FewBlock& block, int row, std::byte* sums_memory, 
     for (int piece = 0; piece < pieces; ++piece) output += load(sums_of(piece).row(row) + x) * take[piece];
     store_first(o + x, empty ? Vector(0.f) : output / total, block.value_dim - x);
   }
-  lse = empty ? minus_infinity : reference * ln_2 + log(total);
+  const Lse<float> whole = lse_of(reference, total);
+  lse = empty ? minus_infinity : whole.high;
+  store_low(block.lse_low, row, {lse, whole.low});
 }
 
 inline void few_end(const FewBlock& block, std::byte* sums, int pieces) {

@@ -29,12 +29,13 @@ struct Finite {
 
 /// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
 struct BackwardScratch {
-  float* keys;         // [key panel][head_dim][panel_width], times scale·log2e
+  float* keys;         // [key panel][head_dim][panel_width], times scale
   float* values;       // [key panel][value_dim][panel_width]
   RowPanels key_rows;  // the same keys as they are
-  RowPanels queries, d_outputs;
-  float* lse;    // [row], times log2e
-  float* delta;  // [row], times scale
+  RowPanels queries;
+  RowPanels d_outputs;  // times e^−lse_low
+  float* lse;           // [row]
+  float* delta;         // [row], times scale·e^−lse_low
   RowPanels d_queries, d_keys, d_values;
   float* weights;   // P: [row][key]
   float* d_scores;  // dS: [row][key]

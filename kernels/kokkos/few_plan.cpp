@@ -134,6 +134,7 @@ FewBlock FewPlan::rows_of(const Block& block) const {
   const TileShape& shape = args.shape;
   const HeadRows q = rows_of_head(args.q, shape.dtype, block.batch, block.head, 0);
   const HeadRows o = rows_of_head(args.o, block.batch, block.head, 0);
+  const std::int64_t lse_row = (block.batch * shape.heads.q_count + block.head) * args.queries.count;
   return {.dtype = shape.dtype,
           .head_dim = shape.head_dim,
           .value_dim = shape.value_dim,
@@ -144,7 +145,8 @@ FewBlock FewPlan::rows_of(const Block& block) const {
           .q_head = args.q.strides.head,
           .o = o,
           .o_head = args.o.strides.head,
-          .lse = static_cast<float*>(args.lse) + (block.batch * shape.heads.q_count + block.head) * args.queries.count,
+          .lse = static_cast<float*>(args.lse) + lse_row,
+          .lse_low = args.lse_low == nullptr ? nullptr : args.lse_low + lse_row,
           .carry = args.carry};
 }
 

@@ -30,8 +30,15 @@ DISTATTN_INLINE void ask_ahead(const HeadRows<const float>& rows, int row, int c
   Prefetch({rows.data + (row + ahead) * rows.stride, rows.stride}, DType::fp32, 1, dim).all();
 }
 
-/// Copies rows, with zeros for count ≤ row < padded. Returns whether all are finite.
-inline bool pack_rows(const HeadRows<const float>& from, int count, int padded, int dim, const RowPanels& into) {
+/// A row's elements as they are.
+struct Unchanged {
+  DISTATTN_INLINE Vector operator()(int, Vector some) const { return some; }
+};
+
+/// Copies rows, changed(row, elements) of them, with zeros for count ≤ row < padded. Returns whether all are finite.
+template <class Changed = Unchanged>
+inline bool pack_rows(const HeadRows<const float>& from, int count, int padded, int dim, const RowPanels& into,
+                      Changed changed = {}) {
   Vector zeros[sum_vectors];
   for (Vector& zero : zeros) zero = 0.f;
   for (int i = 0; i < count; ++i) {
@@ -42,7 +49,7 @@ inline bool pack_rows(const HeadRows<const float>& from, int count, int padded, 
       for (int v = 0; v < sum_vectors; ++v) {
         const int at = x + v * lanes;
         if (at >= dim) break;
-        const Vector some = load_first(row + at, dim - at);
+        const Vector some = changed(i, load_first(row + at, dim - at));
         zeros[v] += some * 0.f;
         store(into.at(i, at), some);
       }

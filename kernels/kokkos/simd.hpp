@@ -28,7 +28,6 @@ using Bits = stdx::rebind_simd_t<std::int32_t, Vector>;
 inline constexpr float minus_infinity = -__builtin_inff();
 inline constexpr float lowest = -3.4028234663852886e38f;
 inline constexpr float log2_e = 1.4426950408889634f;
-inline constexpr float ln_2 = 0.6931471805599453f;
 inline constexpr int lanes = static_cast<int>(Vector::size());
 
 DISTATTN_INLINE Vector load(const float* from) { return Vector(from, stdx::vector_aligned); }
@@ -62,25 +61,47 @@ DISTATTN_INLINE Vector larger(Vector a, Vector b) {
 #endif
 }
 
-/// 2^x within 1.1e-7 for x ≤ 0 (and above, while finite); 0 below −126.5; NaN stays NaN.
-DISTATTN_INLINE Vector exp2(Vector x) {
-  // Adding 1.5·2^23 leaves round(x) in the low bits; 127 more make them a biased exponent.
-  constexpr float shift = 12582912.f + 127.f;
-  x = larger(Vector(-127.f), x);
-  const Vector shifted = x + shift;
-  const Vector fraction = x - (shifted - shift);
-  Vector power = Vector(1.3264727e-3f);
-  power = power * fraction + 9.6715129e-3f;
-  power = power * fraction + 5.5507337e-2f;
-  power = power * fraction + 2.4022242e-1f;
-  power = power * fraction + 6.9314698e-1f;
-  power = power * fraction + 1.f;
+/// The smaller, lane by lane. Where `b` is NaN so is the result.
+DISTATTN_INLINE Vector lesser(Vector a, Vector b) {
+#if defined(__AVX512F__)
+  return Vector(_mm512_mask_min_ps(static_cast<__m512>(b), 0xffff, static_cast<__m512>(a), static_cast<__m512>(b)));
+#elif defined(__AVX__)
+  return Vector(_mm256_min_ps(static_cast<__m256>(a), static_cast<__m256>(b)));
+#elif defined(__SSE2__)
+  return Vector(_mm_min_ps(static_cast<__m128>(a), static_cast<__m128>(b)));
+#else
+  return Vector(vminq_f32(static_cast<float32x4_t>(a), static_cast<float32x4_t>(b)));
+#endif
+}
+
+/// e^x for x ≤ 0, within (1.1 + |x| / 8) · 1e-7 of its size; 0 below −69, where weights times ordinary numbers would
+/// come near the denormals, which take some processors a hundred cycles. NaN stays NaN.
+DISTATTN_INLINE Vector exp(Vector x) {
+  // Adding 1.5·2^23 leaves round(x·log2e) in the low bits; `least` more make them the exponent of 2^-27 times a power,
+  // which is 0 for the least. The factor 2^27 is in the polynomial.
+  constexpr int least = 100;
+  constexpr float shift = 12582912.f + least, unit = 1 << (127 - least);
+  x = larger(Vector(-69.32f), x);
+  const Vector shifted = x * log2_e + shift;
+  const Vector fraction = x * log2_e - (shifted - shift);
+  Vector power = Vector(unit * 1.3264727e-3f);
+  power = power * fraction + unit * 9.6715129e-3f;
+  power = power * fraction + unit * 5.5507337e-2f;
+  power = power * fraction + unit * 2.4022242e-1f;
+  power = power * fraction + unit * 6.9314698e-1f;
+  power = power * fraction + unit;
   return power * std::bit_cast<Vector>(std::bit_cast<Bits>(shifted) << 23);
 }
 
-/// ln x within 1.2e-7 of the larger of 1 and its size, for x > 0 that is no denormal; NaN stays NaN.
-DISTATTN_INLINE Vector log(Vector x) {
+/// ln x as a multiple of ln 2 and the rest, at most ½ ln 2: `high` is exact, `rest` within 3e-8. For x > 0 that is no
+/// denormal; NaN stays NaN.
+template <class Real>
+struct Logarithm {
+  Real high, rest;
+};
+DISTATTN_INLINE Logarithm<Vector> log(Vector x) {
   constexpr std::int32_t sqrt_half = 0x3f3504f3;
+  constexpr float ln_2_high = 0.693359375f, ln_2_low = -2.12194440e-4f;  // nine bits, so that multiples are exact
   const Bits bits = std::bit_cast<Bits>(x);
   const Bits exponent = (bits - sqrt_half) >> 23;
   const Vector mantissa = std::bit_cast<Vector>(bits - (exponent << 23));  // from √½ to √2
@@ -90,17 +111,18 @@ DISTATTN_INLINE Vector log(Vector x) {
   series = series * square + 2.f / 5.f;
   series = series * square + 2.f / 3.f;
   series = series * square + 2.f;
-  return stdx::static_simd_cast<Vector>(exponent) * ln_2 + series * t + x * 0.f;
+  const Vector twos = stdx::static_simd_cast<Vector>(exponent);
+  return {twos * ln_2_high, twos * ln_2_low + (series * t + x * 0.f)};
 }
 
 /// The same of one number. (Of a temporary vector, operator[] refers to nothing.)
-DISTATTN_INLINE float exp2(float x) {
-  const Vector power = exp2(Vector(x));
+DISTATTN_INLINE float exp(float x) {
+  const Vector power = exp(Vector(x));
   return power[0];
 }
-DISTATTN_INLINE float log(float x) {
-  const Vector logarithm = log(Vector(x));
-  return logarithm[0];
+DISTATTN_INLINE Logarithm<float> log(float x) {
+  const Logarithm<Vector> logarithm = log(Vector(x));
+  return {logarithm.high[0], logarithm.rest[0]};
 }
 
 /// `by` in lanes where all bits of `where` are set, `value` where none is.

@@ -32,6 +32,7 @@ struct AttendBlock {
   HeadRows<float> o;
   std::int64_t o_head = 0;
   float* lse = nullptr;
+  std::uint16_t* lse_low = nullptr;  ///< as lse, or null
   std::int64_t lse_head = 0;
   bool carry = false;
 };
@@ -58,7 +59,8 @@ struct FewBlock {
   std::int64_t q_head = 0;
   HeadRows<float> o;
   std::int64_t o_head = 0;
-  float* lse = nullptr;  ///< of every row
+  float* lse = nullptr;              ///< of every row
+  std::uint16_t* lse_low = nullptr;  ///< as lse, or null
   bool carry = false;
 
   int rows() const { return queries * heads; }
@@ -84,13 +86,15 @@ struct BackwardChunk {
   bool carry = false;
 };
 
-/// Up to backward_rows queries of one head. dQ is added to, or written when not carry. `next_q`, `next_d_o`: rows that
-/// will probably be asked for soon.
+/// Up to backward_rows queries of one head. dQ is added to, or written when not carry. `few`: their operation has
+/// few_queries at most. `next_q`, `next_d_o`: rows that will probably be asked for soon.
 struct BackwardBlock {
   HeadRows<const void> q, d_o;
   const float* lse = nullptr;
+  const std::uint16_t* lse_low = nullptr;  ///< as lse, or null
   const float* delta = nullptr;
   int rows = 0;
+  bool few = false;
   HeadRows<float> dq;
   bool carry = false;
   HeadRows<const void> next_q, next_d_o;

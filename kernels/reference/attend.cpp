@@ -5,6 +5,7 @@
 #include "kernels/parallel.hpp"
 #include "kernels/reference/loops.hpp"
 #include "kernels/reference/reference.hpp"
+#include "kernels/statistics.hpp"
 
 namespace distattn::kernels::reference {
 
@@ -25,31 +26,31 @@ struct QueryKeys {
 
   /// Their partial result: softmax in two passes for some keys, merged in pairs for more. Behind o there is room for an
   /// output for every time that the keys can be halved.
-  Sum attend(IndexRange keys, Sum* o) const {
+  SplitLse<Sum> attend(IndexRange keys, Sum* o) const {
     if (keys.end - keys.begin <= summed_keys) return attend_some(keys, o);
     const std::int64_t middle = keys.begin + (keys.end - keys.begin) / 2;
     Sum* const other = o + shape.value_dim;
-    const Sum first = attend({keys.begin, middle}, o), second = attend({middle, keys.end}, other);
+    const SplitLse<Sum> first = attend({keys.begin, middle}, o), second = attend({middle, keys.end}, other);
     return merge(o, first, other, second, shape.value_dim);
   }
 
-  static Sum merge(Sum* o, Sum lse, const Sum* other, Sum other_lse, int dim) {
+  static SplitLse<Sum> merge(Sum* o, const SplitLse<Sum>& lse, const Sum* other, const SplitLse<Sum>& other_lse,
+                             int dim) {
     const auto weights = merge_weights(lse, other_lse);
     for (int x = 0; x < dim; ++x) o[x] = weights.scale_a * o[x] + weights.scale_b * other[x];
     return weights.lse;
   }
 
  private:
-  Sum attend_some(IndexRange keys, Sum* o) const {
+  SplitLse<Sum> attend_some(IndexRange keys, Sum* o) const {
     Sum scores[summed_keys];
     Sum top = -INFINITY;
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
-      const Sum product = dot<Sum>(q, row_of<Element>(side.k, b, kv, j), shape.head_dim);
-      const Sum score = scores[j - keys.begin] = static_cast<Sum>(shape.scale) * product;
+      const Sum score = scores[j - keys.begin] = score_of(shape, q, row_of<Element>(side.k, b, kv, j));
       if (score > top || score != score) top = score;
     }
     std::fill_n(o, shape.value_dim, Sum(0));
-    if (top == -INFINITY) return top;
+    if (top == -INFINITY) return {};
     Sum sum = 0;
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
       const Sum p = std::exp(scores[j - keys.begin] - top);
@@ -57,7 +58,10 @@ struct QueryKeys {
       add_scaled(o, p, row_of<Element>(side.v, b, kv, j), shape.value_dim);
     }
     for (int x = 0; x < shape.value_dim; ++x) o[x] /= sum;
-    return top + std::log(sum);
+    const double log_sum = std::log(static_cast<double>(sum));  // its float could be off by more than a low part
+    const auto high = static_cast<Sum>(log_sum);
+    const SplitLse<Sum> lse = split_lse(top, high);
+    return split_lse(lse.high, lse.low + static_cast<Sum>(log_sum - static_cast<double>(high)));
   }
 };
 
@@ -67,10 +71,12 @@ void attend_query(const AttendArgs& args, std::int64_t b, int h, std::int64_t i)
   const TileShape& shape = args.shape;
   const auto* q = row_of<Element>(args.q, b, h, i);
   auto* o = row_of<Sum>(args.o, b, h, i);
-  auto* lse = static_cast<Sum*>(args.lse) + (b * shape.heads.q_count + h) * args.queries.count + i;
-  if (!args.carry) {
+  const std::int64_t row = (b * shape.heads.q_count + h) * args.queries.count + i;
+  SplitLse<Sum> lse;
+  if (args.carry) {
+    lse = {static_cast<const Sum*>(args.lse)[row], static_cast<Sum>(stored_low(args.lse_low, row))};
+  } else {
     std::fill(o, o + shape.value_dim, Sum(0));
-    *lse = -INFINITY;
   }
   constexpr int halvings = 64;
   thread_local std::vector<Sum> part;
@@ -80,10 +86,12 @@ void attend_query(const AttendArgs& args, std::int64_t b, int h, std::int64_t i)
       const IndexRange visible = band_keys(band, args.queries.at(i), side.keys);
       if (visible.empty()) continue;
       const QueryKeys<Element> seen{shape, q, side, b, shape.heads.kv_of(h)};
-      const Sum part_lse = seen.attend(visible, part.data());
-      *lse = QueryKeys<Element>::merge(o, *lse, part.data(), part_lse, shape.value_dim);
+      const SplitLse<Sum> part_lse = seen.attend(visible, part.data());
+      lse = QueryKeys<Element>::merge(o, lse, part.data(), part_lse, shape.value_dim);
     }
   }
+  static_cast<Sum*>(args.lse)[row] = lse.high;
+  store_low(args.lse_low, row, static_cast<float>(lse.low));
 }
 
 }  // namespace

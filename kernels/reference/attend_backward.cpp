@@ -5,6 +5,7 @@
 #include "kernels/parallel.hpp"
 #include "kernels/reference/loops.hpp"
 #include "kernels/reference/reference.hpp"
+#include "kernels/statistics.hpp"
 
 namespace distattn::kernels::reference {
 
@@ -71,7 +72,8 @@ class BackwardBlock {
     const auto* v = row_of<Element>(side_.v, b_, kv_, j);
     const Sum delta = static_cast<const Sum*>(args_.delta)[row(i)];
     const Sum scale = static_cast<Sum>(shape_.scale);
-    const Sum p = std::exp(scale * dot<Sum>(q, k, shape_.head_dim) - lse(i));
+    const Sum low = static_cast<Sum>(stored_low(args_.lse_low, row(i)));
+    const Sum p = std::exp(std::min(score_of(shape_, q, k) - lse(i) - low, Sum(0)));
     const Sum ds = p * (dot<Sum>(d_o, v, shape_.value_dim) - delta);
     add_scaled(dv_.data() + at_column * shape_.value_dim, p, d_o, shape_.value_dim);
     add_scaled(dq_.data() + at_row * shape_.head_dim, scale * ds, k, shape_.head_dim);

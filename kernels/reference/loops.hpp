@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/arguments.hpp"
+#include "kernels/element.hpp"
 
 namespace distattn::kernels::reference {
 
@@ -26,6 +27,14 @@ Sum dot(const A* a, const B* b, int dim) {
   }
   for (; x < dim; ++x) sums[x % 8] += static_cast<Sum>(a[x]) * static_cast<Sum>(b[x]);
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
+/// Both passes make their scores here. This room is compiled without contraction, which would leave the product
+/// unrounded where a sum takes it.
+template <class Element>
+auto score_of(const TileShape& shape, const Element* q, const Element* k) {
+  using Sum = AccumulatorOf<Element>;
+  return static_cast<Sum>(shape.scale) * dot<Sum>(q, k, shape.head_dim);
 }
 
 /// into[x] += factor·values[x].

@@ -1,6 +1,7 @@
 /// The C API's attention: what it computes, and what it says when it is used wrongly.
 
 #include <atomic>
+#include <cmath>
 #include <cstddef>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,21 @@
 #include "distattn/schedule.hpp"
 
 using namespace distattn::test;
+
+namespace {
+
+/// Values from −½ to ½ in some order.
+Tensor steps_of(std::vector<std::int64_t> shape, int step) {
+  Tensor tensor(std::move(shape));
+  int at = step;
+  for (float& value : tensor.values) {
+    value = static_cast<float>(at) / 100 - 0.5f;
+    at = (at + 11 * step) % 101;
+  }
+  return tensor;
+}
+
+}  // namespace
 
 TEST_CASE("attention between threads equals float64") {
   for (const char* schedule : {"zigzag-ring", "ring/burst", "usp:2", "auto"}) {
@@ -172,6 +188,60 @@ TEST_CASE("a caller of an older header keeps its meaning") {
   options.struct_size = offsetof(distattn_options, threads);
   options.threads = -7;
   CHECK(distattn_run_ranks(2, attend, &options) == DISTATTN_OK);
+}
+
+TEST_CASE("what a float LSE cannot hold comes with the forward pass and goes with the backward pass, if one likes") {
+  const auto body = [](void*, distattn_comm* comm) {
+    distattn_problem problem = small_problem();
+    problem.scale = 100;
+    const distattn_options options = options_for("ring");
+    distattn_attention* attention = nullptr;
+    REQUIRE(distattn_attention_create(&problem, &options, comm, &attention) == DISTATTN_OK);
+    const std::int64_t mine = distattn_attention_tokens(attention, DISTATTN_QUERIES);
+    const Tensor q = steps_of({mine, heads, dim}, 7), k = steps_of({mine, kv_heads, dim}, 5),
+                 v = steps_of({mine, kv_heads, dim}, 3);
+    Tensor o(q.shape), lse({heads, mine}), low({heads, mine}), dq(q.shape), dk(k.shape), dv(v.shape), rough(q.shape);
+    distattn_tensors tensors = DISTATTN_TENSORS_INIT;
+    tensors.q = &q.tensor;
+    tensors.k = &k.tensor;
+    tensors.v = &v.tensor;
+    tensors.o = &o.tensor;
+    tensors.lse = &lse.tensor;
+    tensors.d_o = &q.tensor;
+    tensors.dq = &dq.tensor;
+    tensors.dk = &dk.tensor;
+    tensors.dv = &dv.tensor;
+    tensors.lse_low = &low.tensor;
+    CHECK(distattn_forward(attention, &tensors) == DISTATTN_OK);
+    CHECK(distattn_backward(attention, &tensors) == DISTATTN_OK);
+    bool some = false, small = true;
+    for (std::size_t i = 0; i < low.values.size(); ++i) {
+      some = some || low.values[i] != 0;
+      small = small && std::abs(low.values[i]) <= 1e-7f * std::abs(lse.values[i]);
+    }
+    CHECK(some);
+    CHECK(small);
+
+    const std::vector<float> kept = low.values;
+    tensors.lse_low = nullptr;
+    tensors.dq = &rough.tensor;
+    CHECK(distattn_forward(attention, &tensors) == DISTATTN_OK);
+    CHECK(distattn_backward(attention, &tensors) == DISTATTN_OK);
+    CHECK(rough.values != dq.values);
+    for (std::size_t i = 0; i < dq.values.size(); ++i) {
+      CHECK(rough.values[i] == Approx(dq.values[i]).epsilon(1e-2).margin(1e-2));
+    }
+
+    tensors.lse_low = &q.tensor;
+    CHECK(distattn_forward(attention, &tensors) == DISTATTN_USAGE);
+    CHECK_THAT(message(), contains_text("lse_low"));
+    tensors.struct_size = offsetof(distattn_tensors, lse_low);  // a caller of an older header has none
+    CHECK(distattn_forward(attention, &tensors) == DISTATTN_OK);
+    CHECK(low.values == kept);
+    distattn_attention_free(attention);
+    return DISTATTN_OK;
+  };
+  CHECK(distattn_run_ranks(1, body, nullptr) == DISTATTN_OK);
 }
 
 TEST_CASE("schedules come as JSON") {

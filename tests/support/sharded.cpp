@@ -136,6 +136,22 @@ Inputs::Inputs(const Problem& problem, std::uint64_t seed)
       d_o_(draw(seed, RandomTensor::d_o, problem.batch * problem.seq_q * problem.heads * problem.value_dim,
                 problem.dtype)) {}
 
+void Inputs::add(int component, double to_queries, double to_keys) {
+  const auto add_to = [&](std::vector<std::byte>& data, double what) {
+    const std::size_t size = size_of(problem_.dtype);
+    for (std::size_t at = static_cast<std::size_t>(component) * size; at < data.size();
+         at += static_cast<std::size_t>(problem_.head_dim) * size) {
+      double value = 0;
+      auto* const bytes = reinterpret_cast<std::byte*>(&value);
+      convert(data.data() + at, problem_.dtype, bytes, DType::fp64, 1);
+      value += what;
+      convert(bytes, DType::fp64, data.data() + at, problem_.dtype, 1);
+    }
+  };
+  add_to(q_, to_queries);
+  add_to(k_, to_keys);
+}
+
 ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
   const Problem& problem = inputs.problem();
   const auto elements = [&](std::int64_t tokens, int heads, int dim) {
@@ -165,12 +181,14 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     Shard k(inputs.k(), 0, sharding.keys, rank, run.order), v(inputs.v(), 0, sharding.keys, rank, run.order);
     Shard o(inputs.d_o().shape, query_count, run.order);
     Shard lse({problem.batch, 0, problem.heads, 1}, query_count, run.order);
+    Shard lse_low({problem.batch, 0, problem.heads, 1}, query_count, run.order);
     Bindings bindings;
     bindings.q = q.view();
     bindings.k = k.view();
     bindings.v = v.view();
     bindings.o = o.view();
     bindings.lse = lse.view();
+    if (problem.has_low_lse() && run.low_lse == LowLse::kept) bindings.lse_low = lse_low.view();
     for (int r = 0; r < run.runs; ++r) attention.forward(bindings);
     scatter(o.view(), queries, first, result.o, false);
     scatter(lse.view(), queries, first, result.lse, true);

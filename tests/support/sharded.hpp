@@ -19,6 +19,9 @@ class Inputs {
  public:
   Inputs(const Problem& problem, std::uint64_t seed);
 
+  /// Adds to one component of every query and of every key, as a bias does.
+  void add(int component, double to_queries, double to_keys);
+
   const Problem& problem() const { return problem_; }
   ConstTensorView q() const { return view(q_, problem_.seq_q, problem_.heads, problem_.head_dim); }
   ConstTensorView k() const { return view(k_, problem_.seq_kv, problem_.kv_heads, problem_.head_dim); }
@@ -41,6 +44,9 @@ enum class MemoryOrder : std::uint8_t {
   backwards,   ///< as dense with the last token first, everything in fp64
 };
 
+/// Whether forward's lse_low is kept for backward.
+enum class LowLse : std::uint8_t { kept, left_out };
+
 /// Whole results as ExactResult; what the device wrote in fp32 or fp64 is kept exactly.
 struct ShardedRun {
   std::string backend = "reference";
@@ -49,6 +55,7 @@ struct ShardedRun {
   int threads = 1;  ///< of each rank
   int runs = 1;     ///< of each pass, one after the other; the last one's results are returned
   MemoryOrder order = MemoryOrder::dense;
+  LowLse low_lse = LowLse::kept;
   InprocOptions inproc;
   /// Runs a function for every rank over a transport; null: run_ranks() with `inproc`.
   std::function<void(int ranks, const std::function<void(Rank, Transport&)>&)> world;

@@ -57,9 +57,8 @@ TEST_CASE("programs of two passes belong together when they share problem and ow
   require_different_problems([](Problem& p) { p.scale = 0.5; });
   require_different_problems([](Problem& p) { p.dtype = DType::bf16; });
   require_different_problems([](Problem& p) { p.wire = DType::bf16; });
-  REQUIRE_THROWS_WITH(
-      AttentionPlan({program(Pass::forward), program(Pass::backward, small_problem(), "zigzag-ring")}),
-      contains_text("shard differently"));
+  REQUIRE_THROWS_WITH(AttentionPlan({program(Pass::forward), program(Pass::backward, small_problem(), "zigzag-ring")}),
+                      contains_text("shard differently"));
 }
 
 TEST_CASE("programs of an unsound sharding are refused before they are looked at") {

@@ -26,22 +26,27 @@ TEST_CASE("parts of a forward query and its result") {
 
   const Value output{ValueKind::output, 0, SegmentId{1}, 3};
   const auto o = parts_of(outline, output, DType::bf16);
-  REQUIRE(o.size() == 2);
+  REQUIRE(o.size() == 3);
   CHECK(o[0].bytes == 2 * 3 * 3 * 8 * 2);
   CHECK(o[1].offset == 320);  // 288 bytes, rounded up to 64
   CHECK(o[1].dim == 1);
   CHECK(o[1].dtype == DType::fp32);
   CHECK(o[1].bytes == 2 * 3 * 3 * 4);
-  CHECK(message_bytes(outline, output, DType::bf16) == 288 + 72);
+  CHECK(o[2].offset == 448);  // 72 bytes, rounded up to 128
+  CHECK(o[2].dtype == DType::fp16);
+  CHECK(o[2].bytes == 2 * 3 * 3 * 2);
+  CHECK(message_bytes(outline, output, DType::bf16) == 288 + 72 + 36);
 }
 
 TEST_CASE("parts of the backward pass") {
   const Outline outline = outline_of(Pass::backward);
   const auto query = parts_of(outline, {ValueKind::query, 1, SegmentId{1}}, DType::bf16);
-  REQUIRE(query.size() == 4);
+  REQUIRE(query.size() == 5);
   CHECK(query[1].dim == 8);
   CHECK(query[2].dtype == DType::fp32);
   CHECK(query[3].dim == 1);
+  CHECK(query[4].dim == 1);
+  CHECK(query[4].dtype == DType::fp16);
   const auto kv = parts_of(outline, {ValueKind::key_value, 1, SegmentId{1}}, DType::bf16);
   REQUIRE(kv.size() == 2);
   CHECK(kv[0].heads == 1);
@@ -51,6 +56,28 @@ TEST_CASE("parts of the backward pass") {
   CHECK(dkv[0].bytes == 2 * 5 * 24 * 4);
   CHECK(dkv[1].offset == dkv[0].bytes);  // 960: already a multiple of 64
   CHECK(parts_of(outline, {ValueKind::dquery, 0, SegmentId{1}}, DType::fp32).size() == 1);
+}
+
+TEST_CASE("statistics in fp64 have no low part") {
+  CHECK(parts_of(outline_of(Pass::forward, DType::fp64), {ValueKind::output, 0, SegmentId{1}, 3}, DType::fp64).size() ==
+        2);
+  CHECK(parts_of(outline_of(Pass::backward, DType::fp64), {ValueKind::query, 0, SegmentId{1}}, DType::fp64).size() ==
+        4);
+}
+
+TEST_CASE("the low part of statistics is less than a hundredth of what travels from head dimension 64 on") {
+  for (const int dim : {64, 128}) {
+    const Problem problem{.seq_q = 8, .seq_kv = 8, .head_dim = dim, .value_dim = dim, .dtype = DType::bf16};
+    const Sharding sharding = shard(problem, 2, {});
+    const Value output{ValueKind::output, 0, SegmentId{0}, 1}, query{ValueKind::query, 0, SegmentId{0}};
+    const auto low = static_cast<double>(4 * 2);  // of four tokens
+    const auto partial =
+        static_cast<double>(message_bytes({"ring", sharding, Pass::forward, Mode::overlapped, 0}, output, DType::fp32));
+    CHECK(low <= 0.01 * (partial - low));
+    const auto query_side = static_cast<double>(
+        message_bytes({"burst", sharding, Pass::backward, Mode::overlapped, 0}, query, DType::bf16));
+    CHECK(low <= 0.01 * (query_side - low));
+  }
 }
 
 TEST_CASE("an empty segment has empty parts") {

@@ -244,8 +244,12 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
                                                           int64_t* positions);
 
 /**
- * A rank's own part: q, k, v, o and their gradients [batch, tokens, heads, head_dim], lse [batch, heads, tokens];
- * without batch where it is 1, if one likes.
+ * A rank's own part: q, k, v, o and their gradients [batch, tokens, heads, head_dim], lse and lse_low [batch, heads,
+ * tokens]; without batch where it is 1, if one likes.
+ *
+ * lse_low may be null: what a float32 lse cannot hold of its log-sum-exp, of which backward's weights are then off by up
+ * to 6e-8 of |lse|, all of a row alike. Give it to both passes where scores are in the hundreds. A problem in fp64 has
+ * none.
  */
 typedef struct distattn_tensors {
   size_t struct_size;
@@ -253,10 +257,11 @@ typedef struct distattn_tensors {
   const distattn_tensor *o, *lse;      /**< written by forward, read by backward */
   const distattn_tensor* d_o;          /**< read by backward */
   const distattn_tensor *dq, *dk, *dv; /**< written by backward */
+  const distattn_tensor* lse_low;      /**< as lse, where it is given */
 } distattn_tensors;
 
 #define DISTATTN_TENSORS_INIT \
-  { sizeof(distattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(distattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /**
  * Collectives over all ranks. The second and later calls allocate nothing. Tensors that are missing or not the rank's

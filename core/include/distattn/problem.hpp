@@ -25,6 +25,8 @@ struct Problem {
   int heads_per_kv() const { return heads / kv_heads; }
   double softmax_scale() const { return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(head_dim)); }
   DType accumulator() const { return accumulator_of(dtype); }
+  /// Whether statistics have a low part (partial.hpp): those of fp64 need none.
+  bool has_low_lse() const { return accumulator() == DType::fp32; }
   DType wire_type() const { return dtype == DType::fp64 ? DType::fp64 : wire; }
   /// Position of the first query: queries hold the last positions (negative when there are more of them than keys).
   std::int64_t first_query() const { return seq_kv - seq_q; }

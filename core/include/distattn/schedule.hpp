@@ -16,11 +16,12 @@
 namespace distattn {
 
 /// What a buffer holds. Parts, each [batch][head][token][dim] and 64-byte aligned:
-///  query:      q; in the backward pass q, do, lse, delta
+///  query:      q; in the backward pass q, do, lse, delta, lse_low
 ///  key_value:  k, v
-///  output:     o, lse        — a partial (partial.hpp)
+///  output:     o, lse, lse_low        — a partial (partial.hpp)
 ///  dquery:     dq
 ///  dkey_value: dk, dv
+/// lse_low is what an fp32 lse cannot hold, in fp16; where statistics are fp64 there is none.
 enum class ValueKind : std::uint8_t { query, key_value, output, dquery, dkey_value };
 const char* name_of(ValueKind kind);
 
@@ -52,7 +53,7 @@ enum class Start : std::uint8_t { fresh, carry };
 /// A key segment's part of an attend: its values, and in the backward pass where its gradients go.
 struct KeyChunk {
   BufferId key_value{};
-  BufferId dkey_value{};  ///< backward only
+  BufferId dkey_value{};       ///< backward only
   Start start = Start::fresh;  ///< of dkey_value; backward only
   friend bool operator==(const KeyChunk&, const KeyChunk&) = default;
 };
@@ -159,11 +160,11 @@ struct PartShape {
   std::size_t offset = 0;  ///< bytes from the buffer's start, a multiple of 64
   int heads = 0;
   std::int64_t tokens = 0;
-  int dim = 0;             ///< 1 for statistics
+  int dim = 0;  ///< 1 for statistics
   DType dtype = DType::fp32;
-  std::size_t bytes = 0;   ///< without alignment: what travels
+  std::size_t bytes = 0;  ///< without alignment: what travels
 };
-/// A value has four parts at most: a list without memory of its own, because plans make one for millions of buffers.
+/// A value has five parts at most: a list without memory of its own, because plans make one for millions of buffers.
 class PartShapes {
  public:
   std::size_t size() const { return count_; }
@@ -173,7 +174,7 @@ class PartShapes {
   void push_back(const PartShape& part) { parts_[count_++] = part; }
 
  private:
-  std::array<PartShape, 4> parts_{};
+  std::array<PartShape, 5> parts_{};
   std::size_t count_ = 0;
 };
 /// The parts of `value` with elements of `dtype`, in the order of ValueKind's description.

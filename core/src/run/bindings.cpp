@@ -69,16 +69,23 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
   const Shape k{problem.batch, keys, problem.kv_heads, problem.head_dim};
   const Shape v{problem.batch, keys, problem.kv_heads, problem.value_dim};
 
+  const bool has_low = bindings.lse_low.data != nullptr;
+  if (has_low && !problem.has_low_lse()) {
+    refuse(fmt::format("rank {} was given lse_low (an LSE in fp64 has no low part) leave it out", rank));
+  }
+
   expect("q", bindings.q, q);
   expect("k", bindings.k, k);
   expect("v", bindings.v, v);
   if (outline.pass == Pass::forward) {
     expect("o", bindings.o, o);
     expect("lse", bindings.lse, lse);
+    if (has_low) expect("lse_low", bindings.lse_low, lse);
     return;
   }
   expect("o", ConstTensorView(bindings.o), o);
   expect("lse", ConstTensorView(bindings.lse), lse);
+  if (has_low) expect("lse_low", ConstTensorView(bindings.lse_low), lse);
   expect("do", bindings.d_o, o);
   expect("dq", bindings.dq, q);
   expect("dk", bindings.dk, k);

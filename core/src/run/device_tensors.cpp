@@ -6,7 +6,8 @@ DeviceTensors::DeviceTensors(Device& device, const Bindings& host) : device_(dev
   for (ConstTensorView* input : {&bindings_.q, &bindings_.k, &bindings_.v, &bindings_.d_o}) {
     if (auto memory = bring(*input)) inputs_.push_back(std::move(memory));
   }
-  for (TensorView* result : {&bindings_.o, &bindings_.lse, &bindings_.dq, &bindings_.dk, &bindings_.dv}) {
+  for (TensorView* result :
+       {&bindings_.o, &bindings_.lse, &bindings_.lse_low, &bindings_.dq, &bindings_.dk, &bindings_.dv}) {
     const TensorView before = *result;
     if (auto memory = bring(*result)) results_.push_back({before, std::move(memory)});
   }

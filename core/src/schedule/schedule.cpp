@@ -45,10 +45,12 @@ PartList list_parts(const Outline& outline, const Value& value, DType dtype) {
       parts.add(group.q_count, problem.value_dim, dtype);
       parts.add(group.q_count, 1, problem.accumulator());
       parts.add(group.q_count, 1, problem.accumulator());
+      if (problem.has_low_lse()) parts.add(group.q_count, 1, DType::fp16);
       break;
     case ValueKind::output:
       parts.add(group.q_count, problem.value_dim, dtype);
       parts.add(group.q_count, 1, problem.accumulator());
+      if (problem.has_low_lse()) parts.add(group.q_count, 1, DType::fp16);
       break;
     case ValueKind::dquery:
       parts.add(group.q_count, problem.head_dim, dtype);

@@ -40,6 +40,9 @@ TEST_CASE("kokkos kernels conform", "[kokkos]") {
   check_long_sums(table);
   check_common_keys(table);
   check_subnormal_halves(table);
+  check_large_carries(table);
+  check_lone_keys(table);
+  check_tiny_values(table);
   check_empty_rows(table);
   check_allocations(table);
 }

@@ -16,6 +16,9 @@ TEST_CASE("reference kernels conform", "[reference]") {
   check_reach_of_nan(table);
   check_long_sums(table);
   check_common_keys(table);
+  check_large_carries(table);
+  check_lone_keys(table);
+  check_tiny_values(table);
   check_empty_rows(table);
   check_allocations(table);
 }

@@ -148,6 +148,101 @@ void check_common_keys(const HostKernels& kernels) {
   CHECK(relative_l2(results.dk[0], exact.dk[0]) <= 1e-3);
 }
 
+void check_large_carries(const HostKernels& kernels) {
+  Team team(1);
+  for (const std::int64_t queries : {3, 100}) {
+    for (const double size : {2.0, 570.0, -900.0, 1e5}) {
+      TileCase tile{"large carries", {DType::fp32, 1, {}, 64, 64, 0.125}, {0, queries, 1}, {}};
+      for (std::int64_t piece = 0; piece < 16; ++piece) tile.sides.push_back({{piece * 40, 40, 1}, {{}}});
+      CaseInputs inputs = inputs_of(tile);
+      // A component that all keys share: scores of about `size`.
+      for (std::size_t row = 0; row < inputs.q.size(); row += 64) inputs.q[row + 3] = 1;
+      for (auto& k : inputs.k) {
+        for (std::size_t row = 0; row < k.size(); row += 64) k[row + 3] = static_cast<float>(size * 8);
+      }
+      INFO(kernels.name << ": scores of about " << size << ", " << queries << " queries");
+      const CaseResults at_once = run_case(tile, inputs, kernels, team, nullptr);
+
+      TileCase one = tile;
+      CaseInputs part = inputs;
+      CaseResults carried;
+      for (std::size_t piece = 0; piece < tile.sides.size(); ++piece) {
+        one.sides = {tile.sides[piece]};
+        one.carry = piece > 0;
+        part.k = {inputs.k[piece]};
+        part.v = {inputs.v[piece]};
+        part.dk = {inputs.dk[piece]};
+        part.dv = {inputs.dv[piece]};
+        carried = run_case(one, part, kernels, team, nullptr);
+        part.o = carried.o;
+        part.lse = carried.lse;
+        part.lse_low = carried.lse_low;
+      }
+      const double rounding = 1e-6 + std::abs(size) * 0x1p-34;  // of a low part as fp16
+      CHECK(relative_l2(carried.o, at_once.o) <= rounding);
+      for (std::size_t row = 0; row < carried.lse.size(); ++row) {
+        const double apart = (carried.lse[row] - at_once.lse[row]) + (carried.lse_low[row] - at_once.lse_low[row]);
+        CHECK(std::abs(apart) <= rounding);
+      }
+    }
+  }
+}
+
+void check_lone_keys(const HostKernels& kernels) {
+  Team team(1);
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const int dim : {8, 24, 64, 80, 128}) {
+      for (const std::int64_t rows : {1, 4, 8, 9, 16, 17, 33, 150}) {
+        for (const double scale : {0.125, -0.3, 3e3, -1e9}) {
+          const TileCase tile{"lone keys",
+                              {dtype, 1, {3, 1, 0, 0, 3}, dim, dim == 24 ? 40 : dim, scale},
+                              {0, rows, 1},
+                              {{{0, rows, 1}, {{.lo = 0, .hi = 0}}}}};
+          CaseInputs inputs = inputs_of(tile);
+          for (double& value : inputs.d_o) value = std::round(value * 4);  // whose sums are exact
+          INFO(kernels.name << ": " << name_of(dtype) << ", head dimension " << dim << ", " << rows << " rows, scale "
+                            << scale);
+          const CaseResults results = run_case(tile, inputs, kernels, team, nullptr);
+          const auto width = static_cast<std::size_t>(tile.shape.value_dim);
+          bool exact_o = true, exact_dv = true;
+          for (std::size_t i = 0; i < results.dv[0].size(); ++i) {
+            double given = 0;
+            for (std::size_t h = 0; h < 3; ++h) {
+              const std::size_t at = h * static_cast<std::size_t>(rows) * width + i;
+              given += inputs.d_o[at];
+              exact_o = exact_o && results.o[at] == inputs.v[0][i];
+            }
+            exact_dv = exact_dv && results.dv[0][i] == given;
+          }
+          CHECK(exact_o);
+          CHECK(exact_dv);
+        }
+      }
+    }
+  }
+}
+
+void check_tiny_values(const HostKernels& kernels) {
+  Team team(1);
+  for (const std::int64_t queries : {2, 100}) {
+    const TileCase tile{
+        "tiny values", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, queries, 1}, {{{0, 150, 1}, {{}}}}};
+    const CaseInputs usual = inputs_of(tile);
+    for (const double size : {1e-30, 1e-34, 1e-37, 1e-39}) {
+      CaseInputs inputs = usual;
+      for (double& value : inputs.v[0]) value = static_cast<float>(value * size);
+      const CaseResults with_values = run_exactly(tile, inputs, team);
+      const double rounding = std::max(tolerance_of(tile), 1e-43 / size);  // of a sum of denormals
+      INFO(kernels.name << ": values and gradients of about " << size << ", " << queries << " queries");
+      CHECK(relative_l2(run_case(tile, inputs, kernels, team, nullptr).o, with_values.o) <= rounding);
+      inputs = usual;
+      for (double& value : inputs.d_o) value = static_cast<float>(value * size);
+      const CaseResults with_gradients = run_exactly(tile, inputs, team);
+      CHECK(relative_l2(run_case(tile, inputs, kernels, team, nullptr).dv[0], with_gradients.dv[0]) <= rounding);
+    }
+  }
+}
+
 void check_subnormal_halves(const HostKernels& kernels) {
   Team team(1);
   for (const std::int64_t queries : {2, 100}) {

@@ -32,7 +32,13 @@ void check_reach_of_nan(const HostKernels& kernels);
 void check_long_sums(const HostKernels& kernels);
 /// Keys that have much in common: gradients cancel if both passes give the same weights.
 void check_common_keys(const HostKernels& kernels);
-/// Halves below the smallest normal one, with kernels that flush denormals of their own.
+/// Statistics carried from piece to piece of the keys are those of all at once, also where scores are in the hundreds.
+void check_large_carries(const HostKernels& kernels);
+/// Rows that see one key have its value and give it their dO, to the last bit, whatever the score and however many.
+void check_lone_keys(const HostKernels& kernels);
+/// Values and gradients near the smallest numbers, and below the smallest normal one.
+void check_tiny_values(const HostKernels& kernels);
+/// Halves below the smallest normal one.
 void check_subnormal_halves(const HostKernels& kernels);
 /// Queries without a key: (0, −∞), or the carry bit for bit; no gradient.
 void check_empty_rows(const HostKernels& kernels);

@@ -140,6 +140,18 @@ void run_delta(const HostKernels& kernels, Team& team, DType dtype, const ArrayS
   kernels.delta(operations, team, never);
 }
 
+/// The array as kernels take it: null where statistics have no low part.
+std::uint16_t* low_of(DType sum, TypedArray& low) {
+  return sum == DType::fp32 ? static_cast<std::uint16_t*>(low.data()) : nullptr;
+}
+std::vector<double> what_floats_lose(const std::vector<double>& values) {
+  std::vector<double> lost;
+  for (const double value : values) {
+    lost.push_back(std::isfinite(value) ? value - static_cast<double>(static_cast<float>(value)) : 0.0);
+  }
+  return lost;
+}
+
 CaseResults run_in(DType dtype, const TileCase& tile, const CaseInputs& inputs, const HostKernels& kernels, Team& team,
                    const CaseResults* global, Arrangement arrangement) {
   const StopFlag never{false};
@@ -154,6 +166,9 @@ CaseResults run_in(DType dtype, const TileCase& tile, const CaseInputs& inputs, 
   RowsArray q = rows(dtype, q_shape, inputs.q), d_o = rows(dtype, o_shape, inputs.d_o);
   RowsArray o = rows(sum, o_shape, tile.carry ? inputs.o : junk_o), dq = rows(sum, q_shape, inputs.dq);
   TypedArray lse(sum, tile.carry ? inputs.lse : junk_lse);
+  TypedArray low(DType::fp16, !tile.carry              ? junk_lse
+                              : inputs.lse_low.empty() ? std::vector<double>(junk_lse.size(), 0.0)
+                                                       : inputs.lse_low);
   std::vector<RowsArray> k, v, dk, dv;
   std::vector<KeySide> sides;
   for (std::size_t i = 0; i < tile.sides.size(); ++i) {
@@ -172,19 +187,25 @@ CaseResults run_in(DType dtype, const TileCase& tile, const CaseInputs& inputs, 
                            .keys = sides,
                            .o = o.rows(),
                            .lse = lse.data(),
+                           .lse_low = low_of(sum, low),
                            .carry = tile.carry};
   kernels.attend({&forward, 1}, team, never);
   CaseResults results;
   results.o = o.values();
   results.lse = lse.values();
+  if (sum == DType::fp32) results.lse_low = low.values();
 
   RowsArray global_o = rows(sum, o_shape, global != nullptr ? global->o : results.o);
   TypedArray global_lse(sum, global != nullptr ? global->lse : results.lse), delta(sum, junk_lse);
+  TypedArray global_low(DType::fp16, global != nullptr    ? what_floats_lose(global->lse)
+                                     : sum == DType::fp32 ? results.lse_low
+                                                          : junk_lse);
   run_delta(kernels, team, dtype, o_shape, global_o.rows(), d_o.rows(), delta.data());
   const AttendBackwardArgs backward{.shape = shape,
                                     .q = q.rows(),
                                     .d_o = d_o.rows(),
                                     .lse = global_lse.data(),
+                                    .lse_low = low_of(sum, global_low),
                                     .delta = delta.data(),
                                     .queries = tile.queries,
                                     .keys = sides,

@@ -29,7 +29,7 @@ struct TileCase {
 struct CaseInputs {
   std::vector<double> q, d_o;
   std::vector<std::vector<double>> k, v;  ///< of each side
-  std::vector<double> o, lse;             ///< the carry; empty without
+  std::vector<double> o, lse, lse_low;    ///< the carry; empty without; no lse_low: zeros
   std::vector<double> dq;
   std::vector<std::vector<double>> dk, dv;
 };
@@ -37,6 +37,7 @@ CaseInputs inputs_of(const TileCase& tile);
 
 struct CaseResults {
   std::vector<double> o, lse;
+  std::vector<double> lse_low;  ///< empty in fp64
   std::vector<double> dq;
   std::vector<std::vector<double>> dk, dv;
   /// dq and dk as they would be with delta = 0: what dP − delta leaves where little cancels. Only of exact results.
