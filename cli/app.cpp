@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "distattn/error.hpp"
 
@@ -43,6 +44,15 @@ void check_flags(CLI::App& app) {
       }
       return std::string();
     });
+  }
+}
+
+/// Scripts append to a command that somebody else wrote.
+void let_last_win(CLI::App& app) {
+  for (CLI::Option* const option : app.get_options()) {
+    if (!option->get_positional() && option->get_expected_max() <= 1) {
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
+    }
   }
 }
 
@@ -173,8 +183,12 @@ std::vector<std::string> App::remaining() const { return parsed_->remaining(true
 std::string App::help() const { return parsed_->help(owned_ ? "" : "distattn"); }
 
 Parsed App::parse(int argc, char** argv) {
-  for (const auto& command : subcommands_) check_flags(*command->parsed_);
-  check_flags(*parsed_);
+  std::vector<CLI::App*> apps = {parsed_};
+  for (const auto& command : subcommands_) apps.push_back(command->parsed_);
+  for (CLI::App* const app : apps) {
+    check_flags(*app);
+    let_last_win(*app);
+  }
   try {
     parsed_->parse(argc, argv);
     return {};

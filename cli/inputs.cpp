@@ -93,6 +93,11 @@ const StoredArray* Inputs::widest() const {
   return widest;
 }
 
+const StoredArray* Inputs::stored(Tensor tensor) const {
+  const auto found = arrays_.find(names[static_cast<std::size_t>(tensor)]);
+  return found == arrays_.end() ? nullptr : &found->second;
+}
+
 void Inputs::read(Tensor tensor, std::int64_t b, std::int64_t token, std::int64_t first_head, std::int64_t heads_read,
                   DType dtype, std::byte* into) const {
   const std::int64_t width = dim(tensor);

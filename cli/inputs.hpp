@@ -32,6 +32,8 @@ class Inputs {
   const StoredArray* widest() const;
   /// Where q came from, for messages.
   const std::string& origin() const { return origin_; }
+  /// The array that a tensor is read from; null for random values and for a gradient of ones.
+  const StoredArray* stored(Tensor tensor) const;
 
   /// Heads first_head … first_head+heads-1 of token `token` (counted from the tensor's first) of sequence `b`,
   /// rounded to `dtype`, one after the other.

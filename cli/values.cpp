@@ -76,6 +76,9 @@ std::vector<std::int64_t> parse_sizes(std::string_view option, std::string_view 
 double parse_number(std::string_view option, std::string_view text) {
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range && end == text.data() + text.size()) {
+    refuse_value(option, text, "float64 does not hold it", "give a number from 1e-307 to 1e308");
+  }
   if (error != std::errc{} || end != text.data() + text.size() || !std::isfinite(value)) {
     refuse_value(option, text, "not a finite number", "give a decimal number");
   }

@@ -12,27 +12,84 @@ namespace distattn {
 
 using nlohmann::json;
 
-json parse_json(std::string_view text, const std::string& origin) {
-  constexpr int deepest = 64;
-  std::vector<std::set<std::string>> keys;
-  const auto refuse_twice = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (depth > deepest) {
-      refuse(fmt::format("lists and objects nest more than {} deep ({}) flatten it", deepest, origin));
-    }
-    if (event == json::parse_event_t::object_start) keys.emplace_back();
-    if (event == json::parse_event_t::object_end) keys.pop_back();
-    if (event == json::parse_event_t::key && !keys.back().insert(parsed.get<std::string>()).second) {
-      refuse(fmt::format("'{}' appears twice ({}) keep one", parsed.get<std::string>(), origin));
-    }
+namespace {
+
+/// Builds the tree event by event: nlohmann's own callback looks through all elements of a list after each of them.
+class TreeBuilder final : public nlohmann::json_sax<json> {
+ public:
+  explicit TreeBuilder(const std::string& origin) : origin_(origin) {}
+
+  json take() { return std::move(root_); }
+
+  bool start_object(std::size_t) override { return open(json::object()); }
+  bool start_array(std::size_t) override { return open(json::array()); }
+  bool end_object() override { return close(); }
+  bool end_array() override { return close(); }
+  bool key(std::string& key) override {
+    if (open_.back()->contains(key)) refuse(fmt::format("'{}' appears twice ({}) keep one", key, origin_));
+    key_ = key;
     return true;
-  };
-  try {
-    return json::parse(text, refuse_twice);
-  } catch (const json::parse_error& error) {
-    refuse(fmt::format("not JSON at byte {} ({}) correct it there", error.byte, origin));
-  } catch (const json::out_of_range&) {
-    refuse(fmt::format("a number is out of range ({}) write one that fits a double", origin));
   }
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(std::int64_t value) override { return add(value); }
+  bool number_unsigned(std::uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(json::binary_t& value) override { return add(json::binary(std::move(value))); }
+  bool parse_error(std::size_t position, const std::string&, const json::exception& error) override {
+    if (dynamic_cast<const json::out_of_range*>(&error) != nullptr) {
+      refuse(fmt::format("a number is out of range ({}) write one that fits a double", origin_));
+    }
+    refuse(fmt::format("not JSON at byte {} ({}) correct it there", position, origin_));
+  }
+
+ private:
+  json& put(json value) {
+    if (open_.empty()) return root_ = std::move(value);
+    json& into = *open_.back();
+    if (into.is_object()) return into[key_] = std::move(value);
+    into.push_back(std::move(value));
+    return into.back();
+  }
+  template <class Value>
+  bool add(Value&& value) {
+    put(json(std::forward<Value>(value)));
+    return true;
+  }
+  bool open(json empty) {
+    constexpr std::size_t deepest = 64;
+    if (open_.size() == deepest) {
+      refuse(fmt::format("lists and objects nest more than {} deep ({}) flatten it", deepest, origin_));
+    }
+    open_.push_back(&put(std::move(empty)));
+    return true;
+  }
+  bool close() {
+    open_.pop_back();
+    return true;
+  }
+
+  const std::string& origin_;
+  json root_;
+  std::vector<json*> open_;  // from the outermost; a list grows only while it is the innermost
+  std::string key_;
+};
+
+void refuse_zero_byte(std::string_view text, const std::string& origin) {
+  const std::size_t at = text.find('\0');
+  if (at == text.npos) return;
+  refuse(
+      fmt::format("{} has a zero byte at byte {} (whatever reads C strings ends there) take it out", origin, at + 1));
+}
+
+}  // namespace
+
+json parse_json(std::string_view text, const std::string& origin) {
+  refuse_zero_byte(text, origin);
+  TreeBuilder builder(origin);
+  json::sax_parse(text, &builder);
+  return builder.take();
 }
 
 JsonFields::JsonFields(const json& object, std::string origin, std::string path)
@@ -93,7 +150,9 @@ std::int64_t JsonFields::integer(const std::string& name, std::int64_t least, st
 std::string JsonFields::text(const std::string& name) {
   const json& value = at(name);
   if (!value.is_string()) fail(name, fmt::format("is {} and not a text", value.dump()), "write it in quotes");
-  return value.get<std::string>();
+  std::string result = value.get<std::string>();
+  if (result.find('\0') != result.npos) fail(name, "holds a zero byte", "leave it out");
+  return result;
 }
 
 void JsonFields::finish() const {

@@ -43,12 +43,15 @@ TEST_CASE("shapes that nobody computes are refused") {
   require_refused([](Problem& p) { p.heads = 0; }, "heads is 0");
   require_refused([](Problem& p) { p.kv_heads = 0; }, "kv-heads is 0");
   require_refused([](Problem& p) { p.kv_heads = 5; }, "12 heads on 5 kv-heads");
-  require_refused([](Problem& p) { p.head_dim = 0; }, "pad it to 8");
-  require_refused([](Problem& p) { p.head_dim = 100; }, "pad it to 104");
+  require_refused([](Problem& p) { p.head_dim = 0; }, "pad it to 8 with zeros");
+  require_refused([](Problem& p) { p.head_dim = 100; },
+                  "pad it to 104 with zeros and give --scale 0.1 (1/sqrt(100): the default follows the padded size)");
+  require_refused([](Problem& p) { p.value_dim = 100; }, "pad it to 104 with zeros");
   require_refused([](Problem& p) { p.value_dim = 264; }, "choose 256 or less");
   require_refused([](Problem& p) { p.wire = DType::fp16; }, "wire type fp16");
   require_refused([](Problem& p) { p.scale = std::numeric_limits<double>::infinity(); }, "scale");
   require_refused([](Problem& p) { p.scale = -1e39; }, "scale is -1e+39 (scores are computed in fp32");
+  require_refused([](Problem& p) { p.scale = 1e-39; }, "scale is 1e-39 (scores are computed in fp32");
   require_refused([](Problem& p) { p.batch = std::int64_t{1} << 55; }, "overflow");
   require_refused([](Problem& p) { p.batch = 1 << 10, p.heads = 1 << 30, p.seq_kv = 1 << 24; }, "overflow");
   require_refused([](Problem& p) { p.seq_q = p.seq_kv = std::int64_t{1} << 32; }, "a sequence has 2147483647 at most");

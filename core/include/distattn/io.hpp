@@ -22,16 +22,17 @@
 namespace distattn {
 
 /// Element types of stored arrays; int32 and int64 only for cu_seqlens. A .safetensors file may hold tensors of
-/// `other` types beside those that are asked for: their sizes are checked, their values cannot be read.
+/// `other` types beside those that are asked for: their sizes are checked where the format defines them, their values
+/// cannot be read.
 enum class StoredType : std::uint8_t { fp64, fp32, bf16, fp16, int32, int64, other };
 
 /// An array inside a mapped file. Copies share the mapping. Shape as stored; data dense, either order (.npy).
 class StoredArray {
  public:
   /// `data` holds the elements of `shape` densely and stays valid as long as `mapping`. Values that do not lie on a
-  /// boundary of their type are copied to one.
+  /// boundary of their type are copied to one. `dtype` is the type's name in the file, for messages.
   StoredArray(StoredType type, bool fortran_order, std::vector<std::int64_t> shape, const std::byte* data,
-              std::shared_ptr<const void> mapping, std::string origin);
+              std::shared_ptr<const void> mapping, std::string origin, std::string dtype = {});
 
   StoredType type() const { return type_; }
   const std::vector<std::int64_t>& shape() const { return shape_; }
@@ -50,10 +51,11 @@ class StoredArray {
   std::vector<std::int64_t> shape_;
   const std::byte* data_;
   std::shared_ptr<const void> mapping_;
-  std::string origin_;
+  std::string origin_, dtype_;
 };
 
-/// NumPy format 1.0–3.0, little-endian float16/32/64 or int32/64. Bytes left over are refused.
+/// NumPy format 1.0–3.0, little-endian float16/32/64 or int32/64, the header as any version of Python wrote it. Bytes
+/// left over are refused.
 /// Throws Error(usage) for a file that cannot be opened or is not what it says.
 StoredArray read_npy(const std::filesystem::path& path);
 /// Every tensor of the file. The header, offsets and sizes are checked to tile the data exactly.

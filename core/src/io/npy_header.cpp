@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string_view>
@@ -16,7 +17,8 @@ namespace {
 constexpr std::string_view magic = "\x93NUMPY";
 constexpr std::size_t max_axes = 32;
 
-/// Reads the header's Python literal, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", left to right.
+/// Reads the header's Python literal, "{'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }", left to right, in
+/// the spellings that numpy reads: also what Python 2 wrote, u'descr' and 3L.
 class Literal {
  public:
   Literal(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {}
@@ -40,6 +42,8 @@ class Literal {
   }
 
   std::string_view quoted() {
+    skip_blanks();
+    if (text_.starts_with("u'") || text_.starts_with("u\"")) text_.remove_prefix(1);
     const std::string_view quote = accept("'") ? "'" : "\"";
     if (quote == "\"") expect(quote);
     const std::size_t length = text_.find(quote);
@@ -70,9 +74,7 @@ class Literal {
   }
 
  private:
-  void skip_blanks() {
-    while (!text_.empty() && (text_.front() == ' ' || text_.front() == '\n')) text_.remove_prefix(1);
-  }
+  void skip_blanks() { text_.remove_prefix(std::min(text_.find_first_not_of(" \t\f\r\n"), text_.size())); }
 
   std::int64_t extent() {
     skip_blanks();
@@ -82,6 +84,7 @@ class Literal {
     if (error != std::errc{}) fail("its shape is not a tuple of integers");
     if (value < 0) fail(fmt::format("its shape has the negative extent {}", value));
     text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
+    if (text_.starts_with('L') || text_.starts_with('l')) text_.remove_prefix(1);
     return value;
   }
 
@@ -89,12 +92,26 @@ class Literal {
   const std::string& origin_;
 };
 
+/// A dtype as numpy.dtype() takes it: kind and size, a letter or a name, behind a byte order.
+std::optional<StoredType> little_endian_type(std::string_view descr) {
+  static constexpr std::pair<std::string_view, StoredType> names[] = {
+      {"f8", StoredType::fp64},   {"d", StoredType::fp64},      {"float64", StoredType::fp64},
+      {"f4", StoredType::fp32},   {"f", StoredType::fp32},      {"float32", StoredType::fp32},
+      {"f2", StoredType::fp16},   {"e", StoredType::fp16},      {"float16", StoredType::fp16},
+      {"i4", StoredType::int32},  {"i", StoredType::int32},     {"int32", StoredType::int32},
+      {"i8", StoredType::int64},  {"q", StoredType::int64},     {"int64", StoredType::int64},
+      {"half", StoredType::fp16}, {"single", StoredType::fp32}, {"double", StoredType::fp64},
+      {"float", StoredType::fp64}};
+  const bool is_native = descr.starts_with('=') || descr.starts_with('|');  // as a little-endian machine reads it
+  if (is_native || descr.starts_with('<')) descr.remove_prefix(1);
+  for (const auto& [name, type] : names) {
+    if (descr == name) return type;
+  }
+  return std::nullopt;
+}
+
 StoredType type_of(std::string_view descr, const std::string& origin) {
-  if (descr == "<f8") return StoredType::fp64;
-  if (descr == "<f4") return StoredType::fp32;
-  if (descr == "<f2") return StoredType::fp16;
-  if (descr == "<i4") return StoredType::int32;
-  if (descr == "<i8") return StoredType::int64;
+  if (const auto type = little_endian_type(descr)) return *type;
   const bool object = descr.find('O') != descr.npos;
   const bool big_endian = descr.starts_with('>');
   refuse(fmt::format("{} has dtype '{}' ({}) convert it to little-endian float16, float32 or float64", origin, descr,

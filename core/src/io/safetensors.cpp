@@ -14,25 +14,26 @@ namespace {
 
 struct ElementType {
   StoredType type;
-  std::int64_t bytes;
+  std::int64_t bits;  ///< of an element; 0: not known
 };
 
-/// The types of the format, of which attention reads six.
-ElementType element_type(std::string_view dtype, const std::string& origin) {
-  if (dtype == "F64") return {StoredType::fp64, 8};
-  if (dtype == "F32") return {StoredType::fp32, 4};
-  if (dtype == "BF16") return {StoredType::bf16, 2};
-  if (dtype == "F16") return {StoredType::fp16, 2};
-  if (dtype == "I32") return {StoredType::int32, 4};
-  if (dtype == "I64") return {StoredType::int64, 8};
+/// The types of the format, of which attention reads six. What a later version adds is known by its name alone, and
+/// refused when it is asked for.
+ElementType element_type(std::string_view dtype) {
+  if (dtype == "F64") return {StoredType::fp64, 64};
+  if (dtype == "F32") return {StoredType::fp32, 32};
+  if (dtype == "BF16") return {StoredType::bf16, 16};
+  if (dtype == "F16") return {StoredType::fp16, 16};
+  if (dtype == "I32") return {StoredType::int32, 32};
+  if (dtype == "I64") return {StoredType::int64, 64};
   static constexpr std::pair<std::string_view, std::int64_t> others[] = {
-      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1},
-      {"U16", 2},  {"I16", 2}, {"U32", 4}, {"U64", 8},     {"C64", 8}};
-  for (const auto& [name, bytes] : others) {
-    if (dtype == name) return {StoredType::other, bytes};
+      {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"BOOL", 8},        {"U8", 8},      {"I8", 8},
+      {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"F8_E8M0", 8}, {"U16", 16},
+      {"I16", 16},    {"U32", 32},    {"U64", 64},        {"C64", 64}};
+  for (const auto& [name, bits] : others) {
+    if (dtype == name) return {StoredType::other, bits};
   }
-  refuse(fmt::format("{} has the unknown dtype '{}' (not one of the format's) store it as F16, BF16, F32 or F64",
-                     origin, dtype));
+  return {StoredType::other, 0};
 }
 
 /// Length of the header, from the first eight bytes.
@@ -74,17 +75,28 @@ void check_tiling(const std::map<std::string, SafetensorsEntry>& entries, std::i
   }
 }
 
-void check_entry(const SafetensorsEntry& entry, std::int64_t element_bytes, const std::string& origin) {
-  const auto bytes = checked_bytes(entry.shape, element_bytes);
-  if (!bytes) {
+/// Bytes of an entry's values; of an unknown type as many as its offsets say. Refuses what is no whole number of them.
+std::int64_t bytes_of(const SafetensorsEntry& entry, const std::string& origin) {
+  const std::int64_t bits_each = element_type(entry.dtype).bits;
+  const auto elements = checked_bytes(entry.shape, 1);
+  std::int64_t bits = 0;
+  if (!elements || __builtin_mul_overflow(*elements, bits_each, &bits)) {
     refuse(fmt::format("{} claims shape {} (its size passes 63 bits) the file is damaged", origin,
                        to_string(entry.shape)));
   }
-  if (entry.offsets.size() != 2 || entry.offsets[0] > entry.offsets[1] ||
-      entry.offsets[1] - entry.offsets[0] != *bytes) {
-    refuse(fmt::format("{} has data_offsets {} (shape {} of {} needs {} bytes) the file is damaged", origin,
-                       to_string(entry.offsets), to_string(entry.shape), entry.dtype, *bytes));
+  if (bits % 8 != 0) {
+    refuse(fmt::format("{} has {} elements of {} (they do not fill whole bytes) the file is damaged", origin, *elements,
+                       entry.dtype));
   }
+  return bits_each == 0 ? entry.offsets[1] - entry.offsets[0] : bits / 8;
+}
+
+void check_entry(const SafetensorsEntry& entry, const std::string& origin) {
+  const bool ordered = entry.offsets.size() == 2 && entry.offsets[0] <= entry.offsets[1];
+  if (ordered && entry.offsets[1] - entry.offsets[0] == bytes_of(entry, origin)) return;
+  refuse(fmt::format("{} has data_offsets {} (shape {} of {}{}) the file is damaged", origin, to_string(entry.offsets),
+                     to_string(entry.shape), entry.dtype,
+                     ordered ? fmt::format(" needs {} bytes", bytes_of(entry, origin)) : ""));
 }
 
 }  // namespace
@@ -97,17 +109,14 @@ std::map<std::string, StoredArray> read_safetensors(const std::filesystem::path&
   const auto entries =
       parse_safetensors_header({reinterpret_cast<const char*>(header.data()), header.size()}, file_name);
 
-  for (const auto& [name, entry] : entries) {
-    const std::string origin = file_name + ":" + name;
-    check_entry(entry, element_type(entry.dtype, origin).bytes, origin);
-  }
+  for (const auto& [name, entry] : entries) check_entry(entry, file_name + ":" + name);
   check_tiling(entries, static_cast<std::int64_t>(data.size()), file_name);
 
   std::map<std::string, StoredArray> arrays;
   for (const auto& [name, entry] : entries) {
     const std::string origin = file_name + ":" + name;
-    const StoredType type = element_type(entry.dtype, origin).type;
-    arrays.try_emplace(name, type, false, entry.shape, data.data() + entry.offsets[0], file.owner, origin);
+    const StoredType type = element_type(entry.dtype).type;
+    arrays.try_emplace(name, type, false, entry.shape, data.data() + entry.offsets[0], file.owner, origin, entry.dtype);
   }
   return arrays;
 }

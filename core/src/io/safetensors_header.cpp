@@ -75,12 +75,12 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
     fail(fmt::format("broken JSON at byte {}", position));
   }
 
- private:
   [[noreturn]] void fail(std::string_view why) const {
     refuse(
         fmt::format("{} is not a readable .safetensors file (its header: {}) write it with safetensors", origin_, why));
   }
 
+ private:
   std::map<std::string, SafetensorsEntry>& entries_;
   const std::string& origin_;
   int depth_ = 0;
@@ -93,6 +93,8 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
 std::map<std::string, SafetensorsEntry> parse_safetensors_header(std::string_view json, const std::string& origin) {
   std::map<std::string, SafetensorsEntry> entries;
   Reader reader(entries, origin);
+  // nlohmann's lexer takes one for the end, whatever follows.
+  if (const std::size_t zero = json.find('\0'); zero != json.npos) reader.fail(fmt::format("a zero byte at {}", zero));
   nlohmann::json::sax_parse(json, &reader);
   return entries;
 }

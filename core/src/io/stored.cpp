@@ -22,14 +22,15 @@ const std::byte* aligned(const std::byte* data, std::int64_t bytes, std::int64_t
   return data;
 }
 
-const char* name_of(StoredType type) {
+std::string name_of(StoredType type, const std::string& dtype) {
   switch (type) {
     case StoredType::int32:
       return "int32";
     case StoredType::int64:
       return "int64";
     case StoredType::other:
-      return "of a type that distattn does not read";
+      return dtype.empty() ? "of a type that distattn does not read"
+                           : fmt::format("of dtype '{}', which distattn does not read", dtype);
     default:
       return "floating-point";
   }
@@ -51,13 +52,14 @@ std::optional<std::int64_t> checked_bytes(std::span<const std::int64_t> shape, s
 std::string to_string(std::span<const std::int64_t> shape) { return fmt::format("({})", fmt::join(shape, ", ")); }
 
 StoredArray::StoredArray(StoredType type, bool fortran_order, std::vector<std::int64_t> shape, const std::byte* data,
-                         std::shared_ptr<const void> mapping, std::string origin)
+                         std::shared_ptr<const void> mapping, std::string origin, std::string dtype)
     : type_(type),
       fortran_order_(fortran_order),
       shape_(std::move(shape)),
       data_(data),
       mapping_(std::move(mapping)),
-      origin_(std::move(origin)) {
+      origin_(std::move(origin)),
+      dtype_(std::move(dtype)) {
   const auto bytes = checked_bytes(shape_, size_of(type_));
   DISTATTN_EXPECT(bytes.has_value());
   data_ = aligned(data_, *bytes, size_of(type_), mapping_);
@@ -82,7 +84,7 @@ ConstTensorView StoredArray::tensor() const {
     case StoredType::int64:
     case StoredType::other:
       refuse(fmt::format("{} is {} (attention needs floating-point numbers) store it as float16, float32 or float64",
-                         origin_, name_of(type_)));
+                         origin_, name_of(type_, dtype_)));
   }
   const std::size_t rank = shape_.size();
   if (rank != 3 && rank != 4) {
@@ -108,7 +110,7 @@ ConstTensorView StoredArray::tensor() const {
 std::vector<std::int64_t> StoredArray::integers() const {
   if (shape_.size() != 1 || (type_ != StoredType::int32 && type_ != StoredType::int64)) {
     refuse(fmt::format("{} is {} of shape {} (expected a list of int32) store it as a rank-1 int32 array", origin_,
-                       name_of(type_), to_string(shape_)));
+                       name_of(type_, dtype_), to_string(shape_)));
   }
   std::vector<std::int64_t> values(static_cast<std::size_t>(shape_[0]));
   if (type_ == StoredType::int64) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -16,13 +18,17 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
+/// An integer; one that no position reaches counts as no bound, whatever its size, as sys.maxsize does.
 std::int64_t bound(const json& value, std::int64_t unlimited, JsonFields& band, const char* name) {
   if (value.is_null()) return unlimited;
-  const bool too_large = value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{unbounded};
-  if (!value.is_number_integer() || too_large || value.get<std::int64_t>() < -unbounded) {
-    band.fail(name, "is not a pair of positions", "write two integers, null for no bound");
+  if (value.is_number_unsigned()) {
+    return static_cast<std::int64_t>(std::min(value.get<std::uint64_t>(), std::uint64_t{unbounded}));
   }
-  return value.get<std::int64_t>();
+  if (value.is_number_integer()) return std::max(value.get<std::int64_t>(), -unbounded);
+  constexpr auto largest = static_cast<double>(unbounded);  // past 64 bits nlohmann reads a double
+  const double real = value.is_number_float() ? value.get<double>() : 0;
+  if (std::abs(real) < largest) band.fail(name, "is not a pair of positions", "write two integers, null for no bound");
+  return real < 0 ? -unbounded : unbounded;
 }
 
 std::pair<std::int64_t, std::int64_t> range(JsonFields& band, const char* name) {

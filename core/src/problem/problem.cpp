@@ -21,20 +21,31 @@ void check_count(std::string_view what, std::int64_t value) {
   if (value < 1) refuse(fmt::format("{} is {} (a problem has at least one) give 1 or more", what, value));
 }
 
-void check_dim(std::string_view what, int dim) {
+void check_dim(std::string_view what, int dim, const std::string& with_padding = "") {
   if (8 <= dim && dim <= 256 && dim % 8 == 0) return;
-  const std::string advice =
-      dim > 256 ? "choose 256 or less" : fmt::format("pad it to {}", dim < 8 ? 8 : (dim + 7) / 8 * 8);
+  const std::string advice = dim > 256 ? "choose 256 or less"
+                                       : fmt::format("pad it to {} with zeros{}", dim < 8 ? 8 : (dim + 7) / 8 * 8,
+                                                     dim > 0 ? with_padding : "");
   refuse(fmt::format("{} is {} (kernels take 8 to 256, a multiple of 8) {}", what, dim, advice));
+}
+
+/// Zeros change no score, but the default scale changes with the number of elements.
+std::string scale_of_unpadded(const Problem& problem) {
+  if (problem.scale != 0) return "";
+  return fmt::format(" and give --scale {} (1/sqrt({}): the default follows the padded size)", problem.softmax_scale(),
+                     problem.head_dim);
 }
 
 void check_scale(const Problem& problem) {
   if (!std::isfinite(problem.scale)) refuse("scale is not finite (it multiplies every score) give a number");
   // Kernels raise 2, not e, to the scores: the scale times log2(e) must be a number too.
   constexpr double largest = std::numeric_limits<float>::max() / std::numbers::log2e;
-  if (problem.accumulator() == DType::fp64 || std::abs(problem.scale) <= largest) return;
-  refuse(fmt::format("scale is {} (scores are computed in fp32, which does not hold it) choose 2e38 or less",
-                     problem.scale));
+  constexpr double least = std::numeric_limits<float>::min();
+  if (problem.accumulator() == DType::fp64 || problem.scale == 0) return;
+  const double size = std::abs(problem.scale);
+  if (least <= size && size <= largest) return;
+  refuse(fmt::format("scale is {} (scores are computed in fp32, which does not hold it) choose {}", problem.scale,
+                     size > largest ? "2e38 or less" : "1.2e-38 or more"));
 }
 
 bool product_fits(std::initializer_list<std::int64_t> factors) {
@@ -58,7 +69,7 @@ void check(const Problem& problem) {
     refuse(fmt::format(
         "{} heads on {} kv-heads (each key head serves as many query heads) choose kv-heads that divide heads",
         problem.heads, problem.kv_heads));
-  check_dim("head-dim", problem.head_dim);
+  check_dim("head-dim", problem.head_dim, scale_of_unpadded(problem));
   check_dim("value-dim", problem.value_dim);
   if (problem.wire != DType::fp32 && problem.wire != DType::bf16 && problem.wire != problem.accumulator())
     refuse(fmt::format("wire type {} (partials and gradients travel as fp32 or bf16) choose one of these",

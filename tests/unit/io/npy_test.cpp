@@ -53,6 +53,26 @@ TEST_CASE("every version and float type of .npy is read", "[io]") {
   CHECK(array.tensor().shape == std::array<std::int64_t, 4>{1, 2, 3, 4});
 }
 
+TEST_CASE("headers are read in every spelling that numpy reads", "[io]") {
+  const std::string_view literal = GENERATE(
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (2L, 1L, 2L), }",     // Python 2
+      "{u'descr': u'<f4', u'fortran_order': False, u'shape': (2l, 1L, 2), }",  // the same with unicode_literals
+      "{'shape': (2, 1, 2), 'fortran_order': False, 'descr': '<f4'}",          // another order, no last comma
+      "{\"descr\":\"<f4\",\"fortran_order\":False,\"shape\":(2,1,2)}",         // other quotes, no blanks
+      " {\t'descr' :\t'<f4' ,\r\n 'fortran_order' : False , 'shape' : ( 2 , 1 , 2 , ) }\t \r\n\f ",
+      "{'descr': '=f4', 'fortran_order': False, 'shape': (2, 1, 2), }",
+      "{'descr': '|f4', 'fortran_order': False, 'shape': (2, 1, 2), }",
+      "{'descr': 'f4', 'fortran_order': False, 'shape': (2, 1, 2), }",
+      "{'descr': 'float32', 'fortran_order': False, 'shape': (2, 1, 2), }");
+  const int version = GENERATE(1, 2, 3);
+  INFO(literal);
+  const Scratch scratch;
+  const auto array = read_npy(scratch.write("q.npy", npy(literal, bytes_of({0.f, 1.f, 10.f, 11.f}), version)));
+  CHECK(array.type() == StoredType::fp32);
+  CHECK(array.shape() == std::vector<std::int64_t>{2, 1, 2});
+  CHECK(element(array.tensor(), 1, 0, 1) == 11.f);
+}
+
 TEST_CASE("both orders of .npy give the same elements", "[io]") {
   const Scratch scratch;
   const auto c = read_npy(scratch.write("c.npy", npy(header("<f4", "(2, 1, 2)"), bytes_of({0.f, 1.f, 10.f, 11.f}))));
@@ -129,7 +149,7 @@ TEST_CASE(".npy types that attention does not read are refused", "[io]") {
   CHECK_THAT(refusal_of(npy(header("|O", "(1, 1, 1)"), eight)), Contains("objects"));
   CHECK_THAT(refusal_of(npy("{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (2, 1, 1)}", eight)),
              Contains("structured"));
-  for (const char* descr : {"<c8", "<U2", "|i1", "|b1", "<f16", "", "float32", "|V4"}) {
+  for (const char* descr : {"<c8", "<U2", "|i1", "|b1", "<f16", "", "float128", "<", "=", "|V4"}) {
     INFO(descr);
     CHECK_THAT(refusal_of(npy(header(descr, "(1, 1, 2)"), eight)), Contains("not supported"));
   }
