@@ -8,6 +8,7 @@
 #include "distattn/error.hpp"
 #include "input_options.hpp"
 #include "launch_options.hpp"
+#include "narrowing.hpp"
 #include "option.hpp"
 #include "overwriting.hpp"
 #include "ranks.hpp"
@@ -125,6 +126,7 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
   const Passes passes = passes_of(*prepared.plan);
   check_places(options, passes);
   const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
+  check_values(world, sharding, inputs, passes);
   const Machine machine = machine_of(options.schedule);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
   note_other_backend(machine, chosen.backend);
@@ -152,10 +154,7 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
   if (pictures) pictures->commit(*prepared.plan, predictions, result);
   if (!errors || errors->within_tolerance()) return Outcome::fine;
   if (world.first() == 0) {
-    print_error(
-        fmt::format("the result is wrong (an error of {:.2e} is beyond the tolerance of {:.2e}) compare with "
-                    "--backend reference",
-                    errors->largest(), errors->tolerance));
+    print_error(fmt::format("the result is wrong ({}) compare with --backend reference", text_of(errors->worst())));
   }
   return Outcome::wrong_result;
 }

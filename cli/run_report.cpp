@@ -57,10 +57,13 @@ std::string pass_text(const PassReport& pass) {
 }
 
 std::string errors_text(const Errors& errors) {
-  std::string text = fmt::format("error     o {:.2e}, lse {:.2e}", errors.o, errors.lse);
-  if (errors.backward) text += fmt::format(", dq {:.2e}, dk {:.2e}, dv {:.2e}", errors.dq, errors.dk, errors.dv);
+  std::string text = "error     ";
+  for (const Result result : all_results) {
+    if (!errors.backward && pass_of(result) == Pass::backward) continue;
+    text += fmt::format("{}{} {:.2e}", result == Result::o ? "" : ", ", name_of(result), errors.of(result));
+  }
   return text + fmt::format(" against float64 (tolerance {:.2e}): {}\n", errors.tolerance,
-                            errors.within_tolerance() ? "ok" : "WRONG");
+                            errors.within_tolerance() ? "ok" : "WRONG, " + text_of(errors.worst()));
 }
 
 }  // namespace

@@ -43,9 +43,10 @@ struct Verdict {
   std::string backend;
   Pass pass = Pass::forward;
   double error = 0, tolerance = 0;
-  std::string failure;  ///< a case that did not run
+  std::string failure;  ///< of a case that did not run
+  std::string wrong;    ///< what is, and where
 
-  bool ok() const { return failure.empty() && error <= tolerance; }
+  bool ok() const { return failure.empty() && wrong.empty(); }
 };
 
 bool has_shape(const ValidateOptions& options) {
@@ -159,7 +160,8 @@ std::vector<Case> prove_all(World& world, const ValidateOptions& options, Skips&
 /// Runs a proved case on a backend and compares both passes with the oracle.
 std::vector<Verdict> run_case(World& world, const Case& made, const std::string& backend,
                               const ValidateOptions& options) {
-  Verdict forward{backend, Pass::forward, 0, 0, made.failure}, backward{backend, Pass::backward, 0, 0, made.failure};
+  Verdict forward{backend, Pass::forward, 0, 0, made.failure, ""},
+      backward{backend, Pass::backward, 0, 0, made.failure, ""};
   if (made.plan == nullptr) return {forward, backward};
   const Inputs inputs = Inputs::random(shape_of(made.problem), options.problem.seed);
   WorldOf ranks(world, made.ranks);
@@ -170,9 +172,11 @@ std::vector<Verdict> run_case(World& world, const Case& made, const std::string&
                                           .tensors = TensorPlace::host});
     const Errors errors = check_results(ranks.get(), made.plan->outline(Pass::forward).sharding, inputs, result.ranks,
                                         Passes::both, made.plan->counts(Pass::forward).steps);
-    forward.error = errors.largest(Pass::forward);
-    backward.error = errors.largest(Pass::backward);
-    forward.tolerance = backward.tolerance = errors.tolerance;
+    for (Verdict* const verdict : {&forward, &backward}) {
+      verdict->error = errors.largest(verdict->pass);
+      verdict->tolerance = errors.tolerance;
+      if (!errors.within_tolerance(verdict->pass)) verdict->wrong = text_of(errors.worst(verdict->pass));
+    }
   } catch (const Error& error) {
     if (!world.in_process()) throw;  // it has ended the run of the other processes
     forward.failure = backward.failure = error.what();
@@ -187,7 +191,7 @@ std::string text_of(const Case& made, const Verdict& verdict) {
   const Counts& counts = made.plan->counts(verdict.pass);
   return fmt::format("{} {:>9} bytes {:>3} steps  error {:.1e}  tolerance {:.1e}  {}\n", text,
                      largest(counts.bytes_sent), counts.steps, verdict.error, verdict.tolerance,
-                     verdict.ok() ? "ok" : "WRONG");
+                     verdict.ok() ? "ok" : "WRONG: " + verdict.wrong);
 }
 
 Json json_of(const Case& made, const Verdict& verdict) {
@@ -204,6 +208,7 @@ Json json_of(const Case& made, const Verdict& verdict) {
   json["error"] = verdict.failure.empty() ? number_or_null(verdict.error) : Json(nullptr);
   json["tolerance"] = verdict.tolerance;
   json["failure"] = verdict.failure.empty() ? Json(nullptr) : Json(verdict.failure);
+  json["wrong"] = verdict.wrong.empty() ? Json(nullptr) : Json(verdict.wrong);
   json["ok"] = verdict.ok();
   return json;
 }

@@ -5,8 +5,9 @@
 
 namespace distattn {
 
-ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
-                            const ConstTensorView& v, const ConstTensorView& d_o, int threads) {
+ExpectedResult expected_attention(const Problem& problem, const Rounding& rounding, const ConstTensorView& q,
+                                  const ConstTensorView& k, const ConstTensorView& v, const ConstTensorView& d_o,
+                                  int threads) {
   const auto bands = bands_of(problem.mask);
   const kernels::reference::WholeAttention whole{.q = q,
                                                  .k = k,
@@ -17,8 +18,22 @@ ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, co
                                                  .bands = bands,
                                                  .scale = problem.softmax_scale()};
   kernels::Team team(threads);
-  auto exact = kernels::reference::compute_exactly(whole, team);
-  return {std::move(exact.o), std::move(exact.lse), std::move(exact.dq), std::move(exact.dk), std::move(exact.dv)};
+  auto exact = kernels::reference::compute_exactly(
+      whole, team, {rounding.weight, rounding.score, rounding.sum, rounding.dot, rounding.underflow, rounding.least});
+  const auto norms = [](kernels::reference::RowNorms& of) {
+    return RowNorms{std::move(of.allowed), std::move(of.terms)};
+  };
+  return {{std::move(exact.o), std::move(exact.lse), std::move(exact.dq), std::move(exact.dk), std::move(exact.dv)},
+          norms(exact.o_norms),
+          norms(exact.lse_norms),
+          norms(exact.dq_norms),
+          norms(exact.dk_norms),
+          norms(exact.dv_norms)};
+}
+
+ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
+                            const ConstTensorView& v, const ConstTensorView& d_o, int threads) {
+  return expected_attention(problem, {}, q, k, v, d_o, threads).exact;
 }
 
 }  // namespace distattn

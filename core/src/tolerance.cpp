@@ -33,14 +33,28 @@ double score_deviation(const Problem& problem, double input_scale) {
 
 }  // namespace
 
-double tolerance(const Problem& problem, std::int64_t merges, double input_scale) {
+Rounding rounding_of(const Problem& problem, std::int64_t merges) {
+  const DType accumulator = problem.accumulator();
+  const double unit = unit_roundoff(accumulator);
+  const bool narrow = problem.dtype != accumulator, narrow_wire = problem.wire_type() != accumulator && merges > 0;
+  const double narrow_unit = narrow ? unit_roundoff(problem.dtype) : 0;
+  const double wire_unit = narrow_wire ? unit_roundoff(problem.wire_type()) : 0;
   const auto length = static_cast<std::uint64_t>(std::max(problem.seq_q, problem.seq_kv));
-  const double of_scores = 16.0 * std::max(0.0, score_deviation(problem, input_scale) - 1);
-  const double roundings =
-      32.0 + std::bit_width(length) + 2.0 * std::bit_width(static_cast<std::uint64_t>(merges)) + of_scores;
-  double error = roundings * 1.5 * unit_roundoff(problem.accumulator());
-  if (problem.dtype != problem.accumulator()) error += 2.0 * unit_roundoff(problem.dtype);
-  if (problem.wire_type() != problem.accumulator() && merges > 0) error += 2.0 * unit_roundoff(problem.wire_type());
+  const auto doublings = static_cast<double>(std::bit_width(static_cast<std::uint64_t>(merges)));
+  Rounding rounding;
+  rounding.weight = 1.5 * unit * (32.0 + static_cast<double>(std::bit_width(length)) + 2 * doublings) +
+                    2 * narrow_unit + 2 * wire_unit;
+  rounding.score = unit * (2 + doublings / 2);
+  rounding.sum = 4 * unit + wire_unit / 4;
+  rounding.dot = 8 * unit + 2 * narrow_unit;
+  rounding.underflow = problem.dtype == DType::fp16 ? 0x1p-24 : accumulator == DType::fp64 ? 0x1p-1022 : 0x1p-126;
+  rounding.least = accumulator == DType::fp64 ? 0x1p-1074 : 0x1p-149;
+  return rounding;
+}
+
+double tolerance(const Problem& problem, std::int64_t merges, double input_scale) {
+  const double steeper = std::max(0.0, score_deviation(problem, input_scale) - 1);
+  const double error = rounding_of(problem, merges).weight + 24 * unit_roundoff(problem.accumulator()) * steeper;
   return std::min(error, most_tolerated);
 }
 

@@ -1,7 +1,11 @@
 #include "kernels/reference/oracle.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cmath>
+
 #include "kernels/elementwise.hpp"
-#include "kernels/reference/reference.hpp"
+#include "kernels/reference/oracle_row.hpp"
 
 namespace distattn::kernels::reference {
 
@@ -9,98 +13,177 @@ namespace {
 
 const StopFlag never{false};
 
+/// Queries that a thread takes at a time, and whose terms of a key's gradient are summed by themselves.
+constexpr std::int64_t block_queries = 128;
+
 // [batch][head][token][dim] of a tensor whose axes are batch, sequence, heads, dim.
 std::array<std::int64_t, 4> by_head(const std::array<std::int64_t, 4>& axes) {
   return {axes[0], axes[2], axes[1], axes[3]};
 }
 
-std::vector<double> packed(const ConstTensorView& tensor, Team& team) {
-  const auto [batch, sequence, heads, dim] = tensor.shape;
-  std::vector<double> values(static_cast<std::size_t>(batch * sequence * heads * dim));
-  const RearrangeArgs args{.shape = by_head(tensor.shape),
-                           .into_dtype = DType::fp64,
-                           .into = values.data(),
-                           .into_strides = {heads * sequence * dim, sequence * dim, dim, 1},
-                           .from_dtype = tensor.dtype,
-                           .from = tensor.data,
-                           .from_strides = by_head(tensor.strides)};
-  rearrange({&args, 1}, team, never);
-  return values;
+/// An input in float64, head by head, and the norms of its rows.
+struct Packed {
+  Packed(const ConstTensorView& tensor, Team& team) : heads(tensor.heads()), tokens(tensor.sequence()), dim(0) {
+    if (tensor.data == nullptr) return;
+    dim = static_cast<int>(tensor.head_dim());
+    values.resize(static_cast<std::size_t>(tensor.batch() * tokens * heads * dim));
+    const RearrangeArgs args{.shape = by_head(tensor.shape),
+                             .into_dtype = DType::fp64,
+                             .into = values.data(),
+                             .into_strides = {heads * tokens * dim, tokens * dim, dim, 1},
+                             .from_dtype = tensor.dtype,
+                             .from = tensor.data,
+                             .from_strides = by_head(tensor.strides)};
+    rearrange({&args, 1}, team, never);
+    norms.resize(static_cast<std::size_t>(tensor.batch() * tokens * heads));
+    for (std::size_t row = 0; row < norms.size(); ++row) {
+      norms[row] = finite_norm(values.data() + row * static_cast<std::size_t>(dim), dim);
+    }
+  }
+
+  std::int64_t row(std::int64_t b, std::int64_t head, std::int64_t token) const {
+    return (b * heads + head) * tokens + token;
+  }
+  const double* at(std::int64_t row) const { return values.data() + row * dim; }
+
+  std::int64_t heads, tokens;
+  int dim;
+  std::vector<double> values, norms;
+};
+
+/// The bands that reach each block of queries: none is looked at where it shows nothing.
+std::vector<std::vector<Band>> bands_by_block(const WholeAttention& attention) {
+  const std::int64_t blocks = (attention.queries.count + block_queries - 1) / block_queries;
+  std::vector<std::vector<Band>> lists(static_cast<std::size_t>(blocks));
+  for (const Band& band : attention.bands) {
+    const IndexRange rows = band_rows(band, attention.queries);
+    if (rows.empty()) continue;
+    for (std::int64_t block = rows.begin / block_queries; block <= (rows.end - 1) / block_queries; ++block) {
+      lists[static_cast<std::size_t>(block)].push_back(band);
+    }
+  }
+  return lists;
 }
 
-std::vector<double> unpacked(const std::vector<double>& values, const ConstTensorView& like, std::int64_t dim,
-                             Team& team) {
-  const auto [batch, sequence, heads, own_dim] = like.shape;
-  std::vector<double> result(values.size());
-  const RearrangeArgs args{.shape = {batch, heads, sequence, dim},
-                           .into_dtype = DType::fp64,
-                           .into = result.data(),
-                           .into_strides = {sequence * heads * dim, dim, heads * dim, 1},
-                           .from_dtype = DType::fp64,
-                           .from = values.data(),
-                           .from_strides = {heads * sequence * dim, sequence * dim, dim, 1}};
-  rearrange({&args, 1}, team, never);
-  return result;
-}
+class Oracle {
+ public:
+  Oracle(const WholeAttention& attention, Team& team, const Rounding& rounding)
+      : attention_(attention),
+        team_(team),
+        rounding_(rounding),
+        q_(attention.q, team),
+        k_(attention.k, team),
+        v_(attention.v, team),
+        d_o_(attention.d_o, team),
+        bands_(bands_by_block(attention)) {}
+
+  Exact compute() {
+    const std::int64_t rows = attention_.q.batch() * q_.heads * q_.tokens;
+    const std::int64_t key_rows = attention_.q.batch() * k_.heads * k_.tokens;
+    resize(exact_.o, exact_.o_norms, rows, v_.dim);
+    resize(exact_.lse, exact_.lse_norms, rows, 1);
+    if (has_gradients()) {
+      resize(exact_.dq, exact_.dq_norms, rows, q_.dim);
+      resize(exact_.dk, exact_.dk_norms, key_rows, k_.dim);
+      resize(exact_.dv, exact_.dv_norms, key_rows, v_.dim);
+      for (int thread = 0; thread < team_.size(); ++thread) gradients_.emplace_back(k_.tokens, k_.dim, v_.dim);
+    }
+    for (std::int64_t b = 0; b < attention_.q.batch(); ++b) {
+      for (std::int64_t kv = 0; kv < k_.heads; ++kv) compute_group(b, kv);
+    }
+    return std::move(exact_);
+  }
+
+ private:
+  bool has_gradients() const { return d_o_.dim != 0; }
+
+  static void resize(std::vector<double>& values, RowNorms& norms, std::int64_t rows, int dim) {
+    values.resize(static_cast<std::size_t>(rows * dim));
+    norms.allowed.resize(static_cast<std::size_t>(rows));
+    norms.terms.resize(static_cast<std::size_t>(rows));
+  }
+
+  /// The query heads of one key head. Which thread takes which rows is fixed, and so is the order of every sum.
+  void compute_group(std::int64_t b, std::int64_t kv) {
+    const std::int64_t row = k_.row(b, kv, 0), group = q_.heads / k_.heads, blocks = std::ssize(bands_);
+    const OracleKeys keys{k_.at(row), v_.at(row), k_.norms.data() + row, v_.norms.data() + row,
+                          k_.dim,     v_.dim,     attention_.scale};
+    team_.run([&](int thread) {
+      OracleRow oracle(keys, rounding_);
+      KeyGradients* const gradients = has_gradients() ? &gradients_[static_cast<std::size_t>(thread)] : nullptr;
+      if (gradients != nullptr) gradients->clear();
+      for (std::int64_t item = thread; item < group * blocks; item += team_.size()) {
+        compute_block(oracle, b, kv * group + item % group, item / group, gradients);
+        if (gradients != nullptr) gradients->flush();
+      }
+    });
+    if (!has_gradients()) return;
+    team_.run([&](int thread) {
+      const IndexRange share{k_.tokens * thread / team_.size(), k_.tokens * (thread + 1) / team_.size()};
+      for (std::size_t other = 1; other < gradients_.size(); ++other) gradients_[0].add(gradients_[other], share);
+      for (std::int64_t j = share.begin; j < share.end; ++j) finish_key(b, kv, j);
+    });
+  }
+
+  void compute_block(OracleRow& oracle, std::int64_t b, std::int64_t head, std::int64_t block,
+                     KeyGradients* gradients) {
+    std::vector<IndexRange> seen;
+    const std::int64_t end = std::min((block + 1) * block_queries, q_.tokens);
+    for (std::int64_t i = block * block_queries; i < end; ++i) {
+      seen.clear();
+      for (const Band& band : bands_[static_cast<std::size_t>(block)]) {
+        const IndexRange range = band_keys(band, attention_.queries.at(i), attention_.keys);
+        if (!range.empty()) seen.push_back(range);
+      }
+      const std::int64_t in = q_.row(b, head, i), out = (b * q_.tokens + i) * q_.heads + head;
+      OracleQuery query{.q = q_.at(in),
+                        .d_o = has_gradients() ? d_o_.at(in) : nullptr,
+                        .o = exact_.o.data() + out * v_.dim,
+                        .lse = exact_.lse.data() + in,
+                        .dq = has_gradients() ? exact_.dq.data() + out * q_.dim : nullptr};
+      oracle.compute(query, seen, gradients);
+      set(exact_.o_norms, out, query.o_allowed, query.o_terms);
+      set(exact_.lse_norms, out, query.lse_allowed, std::isfinite(*query.lse) ? std::abs(*query.lse) : 0);
+      if (has_gradients()) set(exact_.dq_norms, out, query.dq_allowed, query.dq_terms);
+    }
+  }
+
+  static void set(RowNorms& norms, std::int64_t row, double allowed, double terms) {
+    norms.allowed[static_cast<std::size_t>(row)] = allowed;
+    norms.terms[static_cast<std::size_t>(row)] = terms;
+  }
+
+  void finish_key(std::int64_t b, std::int64_t kv, std::int64_t j) {
+    const KeyGradients& all = gradients_.front();
+    const KeySums& sums = all.sums[static_cast<std::size_t>(j)];
+    const std::int64_t out = (b * k_.tokens + j) * k_.heads + kv;
+    double* const dk = std::copy_n(all.dk.data() + j * k_.dim, k_.dim, exact_.dk.data() + out * k_.dim) - k_.dim;
+    double* const dv = std::copy_n(all.dv.data() + j * v_.dim, v_.dim, exact_.dv.data() + out * v_.dim) - v_.dim;
+    const double common = sums.weights > 0 ? sums.weight_errors / sums.weights : 0;
+    const double scale = std::abs(attention_.scale), least = rounding_.least;
+    set(exact_.dk_norms, out,
+        scale * (std::sqrt(sums.dk_errors) + rounding_.sum * sums.dk_sizes + least * sums.query_norms) +
+            common * finite_norm(dk, k_.dim) + least * std::sqrt(k_.dim) * (4 + sums.queries),
+        scale * std::sqrt(sums.dk_terms));
+    set(exact_.dv_norms, out,
+        std::hypot(std::sqrt(sums.dv_errors), common * finite_norm(dv, v_.dim)) + rounding_.sum * sums.dv_sizes +
+            least * std::sqrt(v_.dim) * (4 + sums.queries),
+        std::sqrt(sums.dv_terms));
+  }
+
+  const WholeAttention& attention_;
+  Team& team_;
+  const Rounding& rounding_;
+  const Packed q_, k_, v_, d_o_;
+  const std::vector<std::vector<Band>> bands_;
+  std::vector<KeyGradients> gradients_;
+  Exact exact_;
+};
 
 }  // namespace
 
-Exact compute_exactly(const WholeAttention& attention, Team& team) {
-  const auto q = packed(attention.q, team), k = packed(attention.k, team), v = packed(attention.v, team);
-  const int heads = static_cast<int>(attention.q.heads()), kv_heads = static_cast<int>(attention.k.heads());
-  const TileShape shape{.dtype = DType::fp64,
-                        .batch = attention.q.batch(),
-                        .heads = {.q_count = heads, .kv_count = kv_heads, .per_kv = heads / kv_heads},
-                        .head_dim = static_cast<int>(attention.q.head_dim()),
-                        .value_dim = static_cast<int>(attention.v.head_dim()),
-                        .scale = attention.scale};
-  std::vector<double> dk(k.size()), dv(v.size());
-  const std::int64_t queries = attention.queries.count, keys = attention.keys.count;
-  const KeySide side{.k = packed_rows(k.data(), kv_heads, keys, shape.head_dim),
-                     .v = packed_rows(v.data(), kv_heads, keys, shape.value_dim),
-                     .keys = attention.keys,
-                     .bands = attention.bands,
-                     .dk = packed_rows(dk.data(), kv_heads, keys, shape.head_dim),
-                     .dv = packed_rows(dv.data(), kv_heads, keys, shape.value_dim)};
-  const std::int64_t rows = shape.batch * heads * queries;
-  std::vector<double> o(static_cast<std::size_t>(rows * shape.value_dim));
-  Exact exact;
-  exact.lse.resize(static_cast<std::size_t>(rows));
-  const AttendArgs forward{.shape = shape,
-                           .q = packed_rows(q.data(), heads, queries, shape.head_dim),
-                           .queries = attention.queries,
-                           .keys = {&side, 1},
-                           .o = packed_rows(o.data(), heads, queries, shape.value_dim),
-                           .lse = exact.lse.data()};
-  attend({&forward, 1}, team, never);
-  exact.o = unpacked(o, attention.q, shape.value_dim, team);
-  if (attention.d_o.data == nullptr) return exact;
-
-  const auto d_o = packed(attention.d_o, team);
-  std::vector<double> delta_rows(exact.lse.size()), dq(q.size());
-  const DeltaArgs row_sums{.dtype = DType::fp64,
-                           .accumulator = DType::fp64,
-                           .rows = rows,
-                           .dim = shape.value_dim,
-                           .o = o.data(),
-                           .o_stride = shape.value_dim,
-                           .d_o = d_o.data(),
-                           .d_o_stride = shape.value_dim,
-                           .delta = delta_rows.data()};
-  delta({&row_sums, 1}, team, never);
-  const AttendBackwardArgs backward{.shape = shape,
-                                    .q = packed_rows(q.data(), heads, queries, shape.head_dim),
-                                    .d_o = packed_rows(d_o.data(), heads, queries, shape.value_dim),
-                                    .lse = exact.lse.data(),
-                                    .delta = delta_rows.data(),
-                                    .queries = attention.queries,
-                                    .keys = {&side, 1},
-                                    .dq = packed_rows(dq.data(), heads, queries, shape.head_dim)};
-  attend_backward({&backward, 1}, team, never);
-  exact.dq = unpacked(dq, attention.q, shape.head_dim, team);
-  exact.dk = unpacked(dk, attention.k, shape.head_dim, team);
-  exact.dv = unpacked(dv, attention.k, shape.value_dim, team);
-  return exact;
+Exact compute_exactly(const WholeAttention& attention, Team& team, const Rounding& rounding) {
+  return Oracle(attention, team, rounding).compute();
 }
 
 }  // namespace distattn::kernels::reference

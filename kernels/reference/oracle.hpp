@@ -1,5 +1,6 @@
 #pragma once
-/// A whole attention in float64, unsharded: what every other result is compared with.
+/// A whole attention in float64, unsharded: what every other result is compared with, and how far rounding may carry
+/// each row of another from it.
 
 #include <span>
 #include <vector>
@@ -19,12 +20,31 @@ struct WholeAttention {
   double scale = 1;
 };
 
-/// Dense [batch, sequence, heads, dim] as the inputs; lse [batch, heads, sequence]. Gradients are empty without d_o.
-struct Exact {
-  std::vector<double> o, lse, dq, dk, dv;
+/// How what computes the attention in other types rounds, as shares (distattn/tolerance.hpp has them by problem).
+struct Rounding {
+  double weight = 0;     ///< of each softmax weight, whatever its score
+  double score = 0;      ///< of |score| + |scale|·|q|·|k| / 4 + |LSE|: as much, and so another share of its weight
+  double sum = 0;        ///< of the magnitudes that a sum adds, however little is left of them
+  double dot = 0;        ///< of a product dO·v or dO·o
+  double underflow = 0;  ///< weights below this may count for nothing
+  double least = 0;      ///< the smallest number, which what is smaller rounds to or from
 };
 
-/// Computes with all threads of `team`. Memory: inputs and results once more in float64.
-Exact compute_exactly(const WholeAttention& attention, Team& team);
+/// By row of a result, in the order of its rows.
+struct RowNorms {
+  std::vector<double> allowed;  ///< the largest L2 norm of a row's error
+  std::vector<double> terms;    ///< root of the squared norms of what sums up to the row, which may cancel in it
+};
+
+/// Dense [batch, sequence, heads, dim] as the inputs; lse [batch, heads, sequence], its norms [batch, sequence, heads].
+/// Gradients are empty without d_o.
+struct Exact {
+  std::vector<double> o, lse, dq, dk, dv;
+  RowNorms o_norms, lse_norms, dq_norms, dk_norms, dv_norms;
+};
+
+/// Computes with all threads of `team`, in time that grows with the visible pairs. Memory: inputs and results once more
+/// in float64, and for each thread the gradients of one key head.
+Exact compute_exactly(const WholeAttention& attention, Team& team, const Rounding& rounding = {});
 
 }  // namespace distattn::kernels::reference

@@ -1,5 +1,6 @@
 #pragma once
-/// How far a result may be from float64 before it is wrong: one function for every test, check and gate.
+/// How far a result may be from float64 before it is wrong: one source for every test, check and gate.
+/// docs/mathematics.md derives it under "How far rounding may go".
 
 #include <cstdint>
 
@@ -8,14 +9,26 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// Largest relative L2 error of o, dq, dk and dv, and largest error of lse as a share of max(1, |lse|), of an attention
-/// whose results were merged `merges` times. What rounds: sums of up to `seq_kv` terms in blocks (a logarithm of their
-/// number), each merge once, and where 16-bit elements or a 16-bit wire are used, what is rounded to them. Scores round
-/// by as much as they are large, and exp() turns that into an error of each weight: scores of a deviation above 1 allow
-/// for it in proportion. That deviation is scale · √head_dim · `input_scale`, which is rms(q) · rms(k). Never above
-/// 0.5, which a result of zeros misses by half: scores so large that their rounding alone takes more have no result to
-/// judge. Where terms cancel, as in dS = P ∘ (dP − delta), what rounds is as large as they are: such an error is to be
-/// judged beside them.
+/// How what computes a problem rounds, as shares of what is rounded. What rounds: sums of up to `seq_kv` terms in
+/// blocks (a logarithm of their number), each merge once, and where 16-bit elements or a 16-bit wire are used, what is
+/// rounded to them.
+struct Rounding {
+  double weight = 0;     ///< of each softmax weight, whatever its score
+  double score = 0;      ///< of |score| + |scale|·|q|·|k| / 4 + |LSE|: as much, and so another share of its weight
+  double sum = 0;        ///< of the magnitudes that a sum adds, however little is left of them
+  double dot = 0;        ///< of a product dO·v or dO·o
+  double underflow = 0;  ///< weights below this may count for nothing
+  double least = 0;      ///< the smallest number of the accumulator
+};
+
+/// Of an attention whose results were merged `merges` times.
+Rounding rounding_of(const Problem& problem, std::int64_t merges);
+
+/// Largest relative L2 error of o, dq, dk and dv over whole tensors, and largest error of lse as a share of
+/// max(1, |lse|), where inputs are random: q and k of a deviation whose product is `input_scale`. Scores round by as
+/// much as they are large: those of a deviation above 1 allow for it in proportion. Never above 0.5, which a result of
+/// zeros misses by half: scores so large that their rounding alone takes more have no result to judge. Any inputs, row
+/// by row, are judge.hpp's matter.
 double tolerance(const Problem& problem, std::int64_t merges, double input_scale = 1);
 
 }  // namespace distattn

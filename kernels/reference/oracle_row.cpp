@@ -1,0 +1,214 @@
+#include "kernels/reference/oracle_row.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "kernels/reference/loops.hpp"
+
+namespace distattn::kernels::reference {
+namespace {
+
+/// Keys whose terms are summed by themselves before they are added to a row.
+constexpr std::int64_t summed_keys = 128;
+
+/// A weight that rounding alone can halve or double has no value to judge; results of zeros shall not pass for it.
+constexpr double most_of_a_weight = 0.5;
+
+double square(double x) { return x * x; }
+
+}  // namespace
+
+double finite_norm(const double* row, int dim) {
+  double squares = 0;
+  for (int x = 0; x < dim; ++x) squares += std::isfinite(row[x]) ? square(row[x]) : 0;
+  return std::sqrt(squares);
+}
+
+void KeySums::add(const KeySums& other) {
+  for (double KeySums::*each :
+       {&KeySums::weights, &KeySums::weight_errors, &KeySums::dk_errors, &KeySums::dv_errors, &KeySums::dk_sizes,
+        &KeySums::dv_sizes, &KeySums::dk_terms, &KeySums::dv_terms, &KeySums::queries, &KeySums::query_norms}) {
+    this->*each += other.*each;
+  }
+}
+
+void KeySums::add_weight(double weight, double error, double d_o_norm) {
+  queries += 1;
+  if (!std::isfinite(weight)) return;
+  weights += weight;
+  weight_errors += error;
+  dv_errors += square(error * d_o_norm);
+  dv_sizes += weight * d_o_norm;
+  dv_terms += square(weight * d_o_norm);
+}
+
+KeyGradients::KeyGradients(std::int64_t keys, int head_dim, int value_dim)
+    : dk(static_cast<std::size_t>(keys * head_dim)),
+      dv(static_cast<std::size_t>(keys * value_dim)),
+      sums(static_cast<std::size_t>(keys)),
+      head_dim_(head_dim),
+      value_dim_(value_dim),
+      block_dk_(dk.size()),
+      block_dv_(dv.size()),
+      touched_{keys, 0} {}
+
+void KeyGradients::clear() {
+  std::fill(dk.begin(), dk.end(), 0.0);
+  std::fill(dv.begin(), dv.end(), 0.0);
+  std::fill(sums.begin(), sums.end(), KeySums());
+}
+
+void KeyGradients::flush() {
+  if (touched_.empty()) return;
+  const auto move = [&](std::vector<double>& from, std::vector<double>& into, int dim) {
+    for (std::int64_t i = touched_.begin * dim; i < touched_.end * dim; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      into[at] += from[at];
+      from[at] = 0;
+    }
+  };
+  move(block_dk_, dk, head_dim_);
+  move(block_dv_, dv, value_dim_);
+  touched_ = {std::ssize(sums), 0};
+}
+
+void KeyGradients::add(const KeyGradients& other, IndexRange keys) {
+  add_scaled(dk.data() + keys.begin * head_dim_, 1.0, other.dk.data() + keys.begin * head_dim_,
+             static_cast<int>(keys.end - keys.begin) * head_dim_);
+  add_scaled(dv.data() + keys.begin * value_dim_, 1.0, other.dv.data() + keys.begin * value_dim_,
+             static_cast<int>(keys.end - keys.begin) * value_dim_);
+  for (std::int64_t j = keys.begin; j < keys.end; ++j) {
+    sums[static_cast<std::size_t>(j)].add(other.sums[static_cast<std::size_t>(j)]);
+  }
+}
+
+void OracleRow::compute(OracleQuery& query, std::span<const IndexRange> seen, KeyGradients* gradients) {
+  attend(query, seen);
+  if (*query.lse == -INFINITY) return;
+  bound_forward(query);
+  if (gradients != nullptr) differentiate(query, *gradients);
+}
+
+void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
+  pairs_.clear();
+  double top = -INFINITY;
+  for (const IndexRange& range : seen) {
+    for (std::int64_t j = range.begin; j < range.end; ++j) {
+      const double score = keys_.scale * dot<double>(query.q, keys_.k + j * keys_.head_dim, keys_.head_dim);
+      if (score > top || score != score) top = score;
+      pairs_.push_back({j, score});
+    }
+  }
+  const int dim = keys_.value_dim;
+  std::fill_n(query.o, dim, 0.0);
+  *query.lse = top;
+  if (top == -INFINITY) return;
+  block_.resize(static_cast<std::size_t>(dim));
+  double sum = 0, block_sum = 0;
+  const auto add_block = [&] {
+    sum += block_sum;
+    add_scaled(query.o, 1.0, block_.data(), dim);
+    std::fill(block_.begin(), block_.end(), block_sum = 0);
+  };
+  std::fill(block_.begin(), block_.end(), 0.0);
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    pairs_[i].weight = std::exp(pairs_[i].score - top);
+    block_sum += pairs_[i].weight;
+    add_scaled(block_.data(), pairs_[i].weight, keys_.v + pairs_[i].key * dim, dim);
+    if ((i + 1) % summed_keys == 0) add_block();
+  }
+  add_block();
+  for (int x = 0; x < dim; ++x) query.o[x] /= sum;
+  *query.lse = top + std::log(sum);
+  for (Pair& pair : pairs_) pair.weight /= sum;
+}
+
+/// o = Σ P v: errors of weights are independent of each other, but for what they have in common, which is a share of o.
+void OracleRow::bound_forward(OracleQuery& query) {
+  const double of_query = std::abs(keys_.scale) * finite_norm(query.q, keys_.head_dim);
+  const double of_lse = std::isfinite(*query.lse) ? std::abs(*query.lse) : 0;
+  double errors = 0, sizes = 0, terms = 0;
+  weight_errors_ = 0;
+  for (Pair& pair : pairs_) {
+    const double p = pair.weight, size = keys_.v_norms[pair.key];
+    if (!(p > 0)) continue;
+    const double terms_of_score = of_query * keys_.k_norms[pair.key] / 4;
+    const double share = rounding_.weight + rounding_.score * (std::abs(pair.score) + terms_of_score + of_lse);
+    pair.error = p * std::min(most_of_a_weight, share) + std::min(p, rounding_.underflow);
+    weight_errors_ += pair.error;
+    errors += square(pair.error * size);
+    sizes += p * size;
+    terms += square(p * size);
+  }
+  const double o_norm = finite_norm(query.o, keys_.value_dim);
+  const auto count = static_cast<double>(pairs_.size());
+  query.o_allowed = std::sqrt(errors + square(weight_errors_ * o_norm)) + rounding_.sum * sizes +
+                    rounding_.least * std::sqrt(keys_.value_dim) * (4 + count);
+  query.o_terms = std::sqrt(terms);
+  query.lse_allowed = weight_errors_ + rounding_.weight;
+}
+
+/// delta = dO·o = Σ P (dO·v), off by the errors of the weights that made o and by its own sum.
+double OracleRow::bound_delta(const OracleQuery& query, double& delta, double& delta_size) {
+  const int dim = keys_.value_dim;
+  delta = dot<double>(query.o, query.d_o, dim);
+  double squares = 0;
+  for (int x = 0; x < dim; ++x) squares += square(query.o[x] * query.d_o[x]);
+  delta_size = std::max(std::abs(delta), std::sqrt(squares));
+  const double of_query = finite_norm(query.d_o, dim) / std::sqrt(dim);
+  double errors = 0, sizes = 0;
+  for (Pair& pair : pairs_) {
+    pair.product = dot<double>(query.d_o, keys_.v + pair.key * dim, dim);
+    pair.size = std::abs(pair.product) + of_query * keys_.v_norms[pair.key];
+    errors += square(pair.error * pair.product);
+    sizes += pair.weight * pair.size;
+  }
+  return std::sqrt(errors) + rounding_.sum * sizes + rounding_.dot * delta_size;
+}
+
+/// dS = P (dP − delta), dQ = scale Σ dS k, dK = scale Σ dS q, dV = Σ P dO. delta's error is one for all keys of a
+/// query.
+void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
+  const int head_dim = keys_.head_dim, value_dim = keys_.value_dim;
+  double delta = 0, delta_size = 0;
+  const double delta_error = bound_delta(query, delta, delta_size);
+  const double q_norm = finite_norm(query.q, head_dim), d_o_norm = finite_norm(query.d_o, value_dim);
+  std::vector<double>& block = block_;
+  block.assign(static_cast<std::size_t>(head_dim), 0.0);
+  std::fill_n(query.dq, head_dim, 0.0);
+  double errors = 0, sizes = 0, keys = 0, weighted_keys = 0, terms = 0;
+  for (std::size_t i = 0; i < pairs_.size(); ++i) {
+    const Pair& pair = pairs_[i];
+    const double p = pair.weight, ds = p * (pair.product - delta), size = keys_.k_norms[pair.key];
+    add_scaled(block.data(), keys_.scale * ds, keys_.k + pair.key * head_dim, head_dim);
+    add_scaled(gradients.block_dk_.data() + pair.key * head_dim, keys_.scale * ds, query.q, head_dim);
+    add_scaled(gradients.block_dv_.data() + pair.key * value_dim, p, query.d_o, value_dim);
+    gradients.touched_ = {std::min(gradients.touched_.begin, pair.key), std::max(gradients.touched_.end, pair.key + 1)};
+    if ((i + 1) % summed_keys == 0 || i + 1 == pairs_.size()) {
+      add_scaled(query.dq, 1.0, block.data(), head_dim);
+      std::fill(block.begin(), block.end(), 0.0);
+    }
+    KeySums& sums = gradients.sums[static_cast<std::size_t>(pair.key)];
+    sums.add_weight(p, pair.error, d_o_norm);
+    if (!std::isfinite(ds)) continue;  // nor is what it reaches
+    const double error = pair.error * std::abs(pair.product - delta) + p * rounding_.dot * pair.size + rounding_.least;
+    errors += square(error * size);
+    sizes += std::abs(ds) * size;
+    keys += size;
+    weighted_keys += p * size;
+    terms += square(ds * size);
+    sums.dk_errors += (square(error) + square(p * delta_error)) * square(q_norm);
+    sums.dk_sizes += std::abs(ds) * q_norm;
+    sums.dk_terms += (square(ds) + square(p * delta_size)) * square(q_norm);
+    sums.query_norms += q_norm;
+  }
+  const double scale = std::abs(keys_.scale);
+  query.dq_allowed =
+      scale * (std::sqrt(errors) + delta_error * weighted_keys + rounding_.sum * sizes + rounding_.least * keys) +
+      weight_errors_ * finite_norm(query.dq, head_dim) +
+      rounding_.least * std::sqrt(head_dim) * (4 + static_cast<double>(pairs_.size()));
+  query.dq_terms = scale * std::sqrt(terms + square(delta_size * weighted_keys));
+}
+
+}  // namespace distattn::kernels::reference

@@ -1,0 +1,89 @@
+#pragma once
+/// The oracle's arithmetic: one query row and what it adds to the keys that it sees (docs/mathematics.md has the
+/// formulas, and under "How far rounding may go" those of the norms).
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/reference/oracle.hpp"
+
+namespace distattn::kernels::reference {
+
+/// L2 norm of the elements that are finite: one infinity shall not excuse what lies beside it.
+double finite_norm(const double* row, int dim);
+
+/// Rows of one sequence and key head, and their norms; `d_o` null without gradients.
+struct OracleKeys {
+  const double *k, *v;
+  const double *k_norms, *v_norms;
+  int head_dim, value_dim;
+  double scale;
+};
+
+/// A query row: what it is made of, and where its results go. Without gradients dq is null.
+struct OracleQuery {
+  const double *q, *d_o;
+  double *o, *lse, *dq;
+  double o_allowed = 0, o_terms = 0, lse_allowed = 0, dq_allowed = 0, dq_terms = 0;
+};
+
+/// What the queries so far add to one key's gradients, beside the gradients themselves.
+struct KeySums {
+  double weights = 0, weight_errors = 0;  ///< P and its errors
+  double dk_errors = 0, dv_errors = 0;    ///< squares of independent errors
+  double dk_sizes = 0, dv_sizes = 0;      ///< magnitudes of what is added
+  double dk_terms = 0, dv_terms = 0;      ///< their squares
+  double queries = 0, query_norms = 0;    ///< how many see the key, and how large they are
+
+  void add_weight(double weight, double error, double d_o_norm);
+  void add(const KeySums& other);
+};
+
+/// One thread's share of the gradients of a key head's keys. Sums over blocks of queries, and then over blocks.
+class KeyGradients {
+ public:
+  KeyGradients(std::int64_t keys, int head_dim, int value_dim);
+  void clear();
+  /// Ends a block of queries.
+  void flush();
+  void add(const KeyGradients& other, IndexRange keys);
+
+  std::vector<double> dk, dv;
+  std::vector<KeySums> sums;
+
+ private:
+  friend class OracleRow;
+  int head_dim_, value_dim_;
+  std::vector<double> block_dk_, block_dv_;
+  IndexRange touched_;
+};
+
+/// Computes rows one after the other; keeps its scratch.
+class OracleRow {
+ public:
+  OracleRow(const OracleKeys& keys, const Rounding& rounding) : keys_(keys), rounding_(rounding) {}
+
+  /// The key ranges that the query sees, of which no two share a key. `gradients` null: forward only.
+  void compute(OracleQuery& query, std::span<const IndexRange> seen, KeyGradients* gradients);
+
+ private:
+  struct Pair {
+    std::int64_t key;
+    double score, weight = 0, error = 0;  ///< P, and how far off it may be
+    double product = 0, size = 0;         ///< dO·v, and how large what it sums is
+  };
+
+  void attend(OracleQuery& query, std::span<const IndexRange> seen);
+  void bound_forward(OracleQuery& query);
+  double bound_delta(const OracleQuery& query, double& delta, double& delta_size);
+  void differentiate(OracleQuery& query, KeyGradients& gradients);
+
+  const OracleKeys& keys_;
+  const Rounding& rounding_;
+  std::vector<Pair> pairs_;
+  std::vector<double> block_;
+  double weight_errors_ = 0;  ///< of the row's weights together
+};
+
+}  // namespace distattn::kernels::reference

@@ -1,0 +1,187 @@
+#!/usr/bin/env python3
+"""--check: ordinary results are right on any number of ranks, whatever their magnitude; and what is off is seen where it
+is, however little it weighs.
+
+usage: check.py DISTATTN
+"""
+import json
+import math
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+from array import array
+from random import Random
+
+DISTATTN = os.path.abspath(sys.argv[1])
+NAMES = ("q", "k", "v", "do")
+
+
+def write_npy(path, values, shape):
+    header = str({"descr": "<f4", "fortran_order": False, "shape": shape}).encode().ljust(117) + b"\n"
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header + array("f", values).tobytes())
+
+
+def read_npy(path):
+    with open(path, "rb") as file:
+        data = file.read()
+    return array("f", data[10 + struct.unpack("<H", data[8:10])[0]:])
+
+
+def run(folder, *options):
+    command = [DISTATTN, "run", *(word for name in NAMES for word in (f"--{name}", f"{name}.npy")), "--backward", "--check",
+               "--json", "--threads", "1", *options]
+    done = subprocess.run(command, cwd=folder, text=True, capture_output=True, timeout=60)
+    assert done.returncode in (0, 1), (options, done.returncode, done.stderr)
+    errors = json.loads(done.stdout)["error"]
+    assert (done.returncode == 0) == all(each["ok"] for each in errors["worst"]), (done.returncode, errors)
+    if done.returncode == 0:  # whole tensors are then right as well
+        assert all(errors[name] is None or errors[name] <= errors["tolerance"] for name in ("o", "dq", "dk", "dv")), errors
+    return done, errors
+
+
+def right(folder, *options):
+    done, errors = run(folder, *options)
+    assert done.returncode == 0, (options, done.stderr, errors)
+    return errors
+
+
+def inputs(folder, shape, make):
+    for name in NAMES:
+        write_npy(os.path.join(folder, f"{name}.npy"), make(name, math.prod(shape)), shape)
+
+
+def gaussian(seed, **scales):
+    def make(name, count):
+        random = Random(f"{seed} {name}")
+        return [random.gauss(0, 1) * scales.get(name, 1) for _ in range(count)]
+    return make
+
+
+def ranks_and_magnitudes():
+    """Scores from 0 to thousands, results from 1e-30 to 1e15, on 1 to 64 ranks."""
+    with tempfile.TemporaryDirectory() as folder:
+        for of_q, of_v, of_do in ((1, 1, 1), (1e-3, 1e-30, 1e-3), (4, 100, 1e-6), (16, 1, 1), (64, 1e15, 1e8), (1e3, 1, 1)):
+            inputs(folder, (96, 2, 16), gaussian(1, q=of_q, k=min(of_q, 16), v=of_v, do=of_do))
+            for ranks, schedule in ((1, "ring"), (2, "zigzag-ring"), (5, "ring/burst"), (16, "striped-ring"), (64, "ring"),
+                                    (4, "balanced"), (6, "attention2d")):
+                right(folder, "--ranks", str(ranks), "--schedule", schedule)
+            for dtype in ("bf16", "fp16"):
+                if dtype == "bf16" or of_v == 1:
+                    right(folder, "--ranks", "4", "--schedule", "zigzag-ring", "--dtype", dtype)
+            right(folder, "--ranks", "4", "--schedule", "zigzag-ring", "--wire", "bf16")
+
+
+def kinds_of_inputs():
+    """What gradients cancel in, and what sums cancel in."""
+    shape, random = (64, 1, 32), Random(3)
+    kinds = {
+        "all the same": lambda name, count: [2.0] * count,
+        "ones": lambda name, count: [1.0] * count,
+        "signs in turn": lambda name, count: [(-1.0) ** (i // 32) for i in range(count)],
+        "a half against the other": lambda name, count: [1.0 if name == "q" or i < count // 2 else -1.0 for i in range(count)],
+        "a bias in the keys": lambda name, count: [random.gauss(0, 1) + (300 if name == "k" and i % 32 == 3 else 0)
+                                                   for i in range(count)],
+        "few that are large": lambda name, count: [random.gauss(0, 1) * (1000 if i % 97 == 0 else 1) for i in range(count)],
+        "zeros": lambda name, count: [0.0] * count,
+    }
+    for kind, make in kinds.items():
+        with tempfile.TemporaryDirectory() as folder:
+            inputs(folder, shape, make)
+            for options in ([], ["--window", "0,0"], ["--mask", "full"], ["--cu-seqlens", "0,1,2,40,64"],
+                            ["--window", "5,-1", "--sinks", "2"]):
+                for ranks in ("1", "4", "7"):
+                    try:
+                        right(folder, "--ranks", ranks, "--schedule", "zigzag-ring", *options)
+                    except AssertionError as error:
+                        raise AssertionError(kind) from error
+
+
+def padding():
+    """Documents of padding, filled with something large, beside ordinary ones."""
+    ordinary = gaussian(0)
+    for pad in (4, 16, 64):
+        with tempfile.TemporaryDirectory() as folder:
+            inputs(folder, (60 + pad, 1, 64), lambda name, count: [*ordinary(name, 60 * 64), *[100.0] * (pad * 64)])
+            for ranks in ("1", "3"):
+                right(folder, "--cu-seqlens", f"0,60,{60 + pad}", "--ranks", ranks)
+
+
+def attention(values, tokens, dim):
+    """o and dv in float64, of one head and a causal mask."""
+    q, k, v, do = ([row[i * dim:(i + 1) * dim] for i in range(tokens)] for row in (values[name] for name in NAMES))
+    o, dv = [], [[0.0] * dim for _ in range(tokens)]
+    for i in range(tokens):
+        scores = [sum(a * b for a, b in zip(q[i], k[j])) / math.sqrt(dim) for j in range(i + 1)]
+        weights = [math.exp(score - max(scores)) for score in scores]
+        weights = [weight / math.fsum(weights) for weight in weights]
+        o += [math.fsum(weight * v[j][x] for j, weight in enumerate(weights)) for x in range(dim)]
+        for j, weight in enumerate(weights):
+            for x in range(dim):
+                dv[j][x] += weight * do[i][x]
+    return o, [x for row in dv for x in row]
+
+
+def relative(got, want):
+    return math.sqrt(math.fsum((a - b) ** 2 for a, b in zip(got, want)) / math.fsum(b * b for b in want))
+
+
+def denormals():
+    """The error that is said is the error that there is, also of numbers that processors may take for zeros."""
+    tokens, dim = 24, 16
+    for name, result, place in (("v", "o", 0), ("do", "dv", 1)):
+        for size in (1.0, 1e-30, 1e-36, 1e-38, 1e-40):
+            with tempfile.TemporaryDirectory() as folder:
+                inputs(folder, (tokens, 1, dim), gaussian(7, **{name: size}))
+                done, errors = run(folder, "--out", "out")
+                values = {each: read_npy(os.path.join(folder, f"{each}.npy")) for each in NAMES}
+                want = attention(values, tokens, dim)[place]
+                got = relative(read_npy(os.path.join(folder, f"out/{result}.npy")), want)
+                assert math.isclose(errors[result], got, rel_tol=0.02, abs_tol=1e-7), (name, size, errors[result], got)
+                assert (done.returncode == 1) if got > 0.01 else (done.returncode == 0), (name, size, got, done.stderr)
+
+
+def places():
+    """Of packed documents one is of numbers that weigh nothing beside the others: it is right, or it is named."""
+    with tempfile.TemporaryDirectory() as folder:
+        ordinary = gaussian(4)
+        inputs(folder, (60, 2, 16), lambda name, count: [x * (1e-41 if name == "v" and 640 <= i < 1280 else 1)
+                                                         for i, x in enumerate(ordinary(name, count))])
+        done, errors = run(folder, "--cu-seqlens", "0,20,40,60", "--ranks", "2")
+        off = [each for each in errors["worst"] if not each["ok"]]
+        for each in off:
+            assert each["document"] == 1 and 0.5 < each["error"], errors
+        assert not off or "document 1, tokens 20 to 39" in done.stderr, done.stderr
+        assert {each["result"] for each in errors["worst"]} == {"o", "lse", "dq", "dk", "dv"}
+
+
+def infinities():
+    """They go where they should: results that hold them are right."""
+    with tempfile.TemporaryDirectory() as folder:
+        ordinary = gaussian(5)
+        for name, value in (("v", math.inf), ("q", math.nan), ("k", -math.inf), ("do", math.nan)):
+            inputs(folder, (24, 2, 16), lambda each, count: [value if each == name and i == 200 else x
+                                                             for i, x in enumerate(ordinary(each, count))])
+            right(folder, "--ranks", "2", "--schedule", "zigzag-ring", "--cu-seqlens", "0,12,24")
+
+
+def commands():
+    """validate and bench judge alike."""
+    for command in (["validate", "--ranks", "2,3", "--schedule", "ring,burst", "--backend", "reference"],
+                    ["bench", "-c", "-n", "1", "-w", "0", "--schedule", "ring", "--backward"]):
+        done = subprocess.run([DISTATTN, *command, "--seq", "64", "--heads", "2", "--head-dim", "16", "--documents", "pile",
+                               "--json"], text=True, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        rows = json.loads(done.stdout)
+        assert rows and all(row["ok"] for row in rows), rows
+    done = subprocess.run([DISTATTN, "bench", "-c", "-n", "1", "-w", "0", "--seq", "64", "--heads", "2", "--head-dim", "16",
+                           "--schedule", "ring", "-o", "csv"], text=True, capture_output=True, timeout=60)
+    head, row = done.stdout.splitlines()
+    assert "error.o" in head and "worst" not in head and head.count(",") == row.count(","), done.stdout
+
+
+for check in (ranks_and_magnitudes, kinds_of_inputs, padding, denormals, places, infinities, commands):
+    check()
+    print(check.__name__, "fine")
