@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "backends/registration.hpp"
+#include "backends/running_clock.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn {
@@ -111,6 +112,7 @@ std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const Bootstrap
   }
   BootstrapOptions asked = options;
   asked.timeout_s = backends::checked_timeout(options.timeout_s);
+  const backends::RunningClock::Keeper while_they_meet;
   return found.make_bootstrap(asked);
 }
 

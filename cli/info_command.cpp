@@ -2,6 +2,7 @@
 #include <nlohmann/json.hpp>
 
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "app.hpp"
@@ -9,6 +10,7 @@
 #include "cpu_features.hpp"
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"
+#include "distattn/launch.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/version.hpp"
@@ -20,7 +22,7 @@ namespace distattn::cli {
 namespace {
 
 struct InfoOptions {
-  bool json = false, matrix = false;
+  bool json = false, matrix = false, why_this_launcher = false;
 };
 
 constexpr std::pair<BackendKind, const char*> kinds[] = {{BackendKind::device, "backends"},
@@ -88,17 +90,67 @@ std::string info_text() {
   return text + columns.text();
 }
 
+std::optional<int> known(int ranks) { return ranks > 0 ? std::optional(ranks) : std::nullopt; }
+
+Json number_of(int ranks) { return known(ranks) ? Json(ranks) : Json(nullptr); }
+
+Json launcher_json(const LaunchFindings& findings) {
+  Json json = versioned_object();
+  json["bootstrap"] = findings.bootstrap.empty() ? Json(nullptr) : Json(findings.bootstrap);
+  json["why"] = findings.why;
+  json["rank"] = findings.rank;
+  json["ranks"] = number_of(findings.ranks);
+  json["local_rank"] = findings.local_ranks > 0 ? Json(findings.local_rank) : Json(nullptr);
+  json["local_ranks"] = number_of(findings.local_ranks);
+  json["variables"] = Json::object();
+  for (const auto& [name, value] : findings.variables) json["variables"][name] = value;
+  json["bootstraps"] = Json::array();
+  for (const auto& [name, chosen, why] : findings.bootstraps) {
+    json["bootstraps"].push_back({{"name", name}, {"chosen", chosen}, {"why", why}});
+  }
+  return json;
+}
+
+std::string launcher_text(const LaunchFindings& findings) {
+  std::string text = findings.bootstrap.empty() ? fmt::format("no bootstrap: {}\n", findings.why)
+                                                : fmt::format("{}: {}\n", findings.bootstrap, findings.why);
+  const auto place = [](const char* what, int rank, int ranks) {
+    return known(ranks) ? fmt::format("{} {} of {}", what, rank, ranks)
+                        : fmt::format("{} known when the ranks have met", what);
+  };
+  if (!findings.bootstrap.empty()) {
+    text += fmt::format("{}; {}\n", place("rank", findings.rank, findings.ranks),
+                        place("on its node", findings.local_rank, findings.local_ranks));
+  }
+  Columns ways({"bootstrap", "taken", "why"});
+  for (const auto& [name, chosen, why] : findings.bootstraps) ways.add({name, chosen ? "yes" : "no", why});
+  text += "\n" + ways.text() + "\n";
+  if (findings.variables.empty()) return text + "no variable of a launcher is set\n";
+  Columns variables({"variable", "value"});
+  for (const auto& [name, value] : findings.variables) variables.add({name, value});
+  return text + variables.text();
+}
+
 }  // namespace
 
 Command add_info_command(App& root) {
   auto* const app = root.add_subcommand("info", "What is built, what is usable here, and why not");
   const auto options = std::make_shared<InfoOptions>();
   auto* const json = app->add_flag("--json", options->json, "As one JSON object");
-  app->add_flag("--matrix", options->matrix, "What is supported: schedules by mask, backends by type and head_dim")
-      ->excludes(json);
+  auto* const matrix =
+      app->add_flag("--matrix", options->matrix, "What is supported: schedules by mask, backends by type and head_dim")
+          ->excludes(json);
+  app->add_flag(
+         "--why-this-launcher", options->why_this_launcher,
+         "How ranks would find each other here: the bootstrap taken and why, what others lack, the variables seen")
+      ->excludes(matrix);
   return {app, [options] {
             if (options->matrix) {
               print(support_matrix());
+            } else if (options->why_this_launcher && options->json) {
+              print_json(launcher_json(launch_findings()));
+            } else if (options->why_this_launcher) {
+              print(launcher_text(launch_findings()));
             } else if (options->json) {
               print_json(info_json());
             } else {

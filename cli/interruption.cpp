@@ -31,6 +31,7 @@ constexpr int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGT
 struct Ending {
   std::atomic<int> signal{0};
   std::atomic<const char*> lost_file{nullptr};  // of a fault: the mapped file that is shorter than it was
+  std::atomic<const Error*> gone{nullptr};      // instead of a signal: whom this process lived for
   std::atomic<bool> discarded{false};
 };
 
@@ -79,6 +80,7 @@ void tell_fault(int signal, siginfo_t* info, void* /*context*/) {
 
 /// What an ended run says.
 Error reason(int signal) {
+  if (const Error* const gone = ending.gone) return *gone;
   if (const char* const file = ending.lost_file) {
     return {ErrorKind::environment,
             fmt::format("cannot read {} (it became shorter while it was read) leave it as it is until the end", file)};
@@ -115,7 +117,8 @@ void wait_and_end() {
   const auto files = discard_partial_files();
   for (const auto& action : actions().list) action(error);
   print_error(error.what());
-  const bool faulty = error.kind() == ErrorKind::environment && signal != SIGXCPU && ending.lost_file == nullptr;
+  const bool faulty = error.kind() == ErrorKind::environment && signal != SIGXCPU && ending.lost_file == nullptr &&
+                      ending.gone == nullptr;
   ending.discarded = true;
   if (faulty) pause_ms(5000);  // that thread ends the process, as the fault does
   ::_exit(exit_code(error.kind()));
@@ -172,6 +175,15 @@ void watch_for_interruption() {
 
 void let_interruption_end() {
   if (ending.signal == 0) return;
+  while (true) pause_ms(1000);
+}
+
+void end_without_launcher(const Error& gone) {
+  constexpr int no_signal = -1;
+  if (begin_to_end(no_signal)) {
+    ending.gone = new Error(gone);  // for as long as the process lives
+    ::sem_post(&came);
+  }
   while (true) pause_ms(1000);
 }
 

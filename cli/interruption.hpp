@@ -16,6 +16,9 @@ void watch_for_interruption();
 /// Where that has begun, does not return: the process says one thing only.
 void let_interruption_end();
 
+/// Ends the process as an interruption does, with the code of that error, because nobody waits for this rank any more.
+[[noreturn]] void end_without_launcher(const Error& gone);
+
 /// Something more to do, with what is then said, on that thread, as long as this object lives.
 class AtInterruption {
  public:

@@ -1,7 +1,9 @@
 /// distattn: parses the command line, runs one command, and turns errors into exit codes.
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <cstdio>
 #include <filesystem>
 #include <new>
 #include <system_error>
@@ -13,6 +15,7 @@
 #include "distattn/io.hpp"
 #include "distattn/launch.hpp"
 #include "exit_code.hpp"
+#include "distattn/thread.hpp"
 #include "interruption.hpp"
 #include "option.hpp"
 #include "output.hpp"
@@ -113,4 +116,11 @@ int run_reporting_errors(int argc, char** argv) {
 }  // namespace
 }  // namespace distattn::cli
 
-int main(int argc, char** argv) { return distattn::cli::run_reporting_errors(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = distattn::cli::run_reporting_errors(argc, argv);
+  if (code != 0 && distattn::calls_left_behind() > 0) {
+    std::fflush(nullptr);
+    ::_exit(code);
+  }
+  return code;
+}

@@ -1,16 +1,42 @@
 #include "ranks.hpp"
 
+#include <string>
+#include <string_view>
+
 #include "console.hpp"
 #include "distattn/error.hpp"
+#include "distattn/io.hpp"
 #include "interruption.hpp"
 #include "output.hpp"
 
 namespace distattn::cli {
+namespace {
+
+/// The library's advice, which knows no options, as this program's.
+Error with_options_named(const Error& error) {
+  std::string text = error.what();
+  for (const std::string_view advice : {" bootstrap inproc", " bootstrap file:"}) {
+    const std::size_t at = text.find(advice);
+    if (at != text.npos) text.insert(at + 1, "--");
+  }
+  return {error.kind(), text};
+}
+
+World find_ranks(const LaunchOptions& options, int asked) {
+  try {
+    return World({options.bootstrap, options.transport, asked, options.timeout_s, end_without_launcher});
+  } catch (const Error& error) {
+    throw with_options_named(error);
+  }
+}
+
+}  // namespace
 
 Outcome with_ranks(const LaunchOptions& options, const std::vector<std::int64_t>& ranks,
                    const std::function<Outcome(World&)>& body) {
+  wait_for_pipes(options.timeout_s);
   const int asked = ranks.empty() ? 0 : static_cast<int>(ranks.front());
-  World world({options.bootstrap, options.transport, asked, options.timeout_s});
+  World world = find_ranks(options, asked);
   print_here(world.first() == 0);
   if (world.first() != 0) set_verbosity(Verbosity::quiet);
   const AtInterruption end_all([&world](const Error& error) { world.abort(error); });

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "backends/cuda/driver.hpp"
+#include "backends/patient_call.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::backends::cuda {
@@ -265,8 +266,15 @@ Gpus look_for_gpus() {
 
 }  // namespace
 
+/// Drivers whose GPUs or helpers are broken answer late, or never.
 const Gpus& find_gpus() {
-  static const Gpus gpus = look_for_gpus();
+  static const Gpus gpus = [] {
+    constexpr auto enough = std::chrono::seconds(60);
+    const RunningClock::Keeper keeps_time;
+    PatientCall<Gpus> call("look for GPUs", look_for_gpus);
+    if (call.returns_before(RunningClock::now() + enough)) return call.take();
+    return Gpus{0, "the NVIDIA driver has not answered within 60 s: see nvidia-smi and the system's log", "unknown"};
+  }();
   return gpus;
 }
 

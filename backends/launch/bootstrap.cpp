@@ -1,5 +1,6 @@
 #include "backends/launch/bootstrap.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
@@ -30,10 +31,10 @@ Listening listen_for_ranks(bool one_node, const Variables& variables) {
   return listening;
 }
 
-ProcessBootstrap::ProcessBootstrap(std::string name, const Place& place, const Socket& listener,
-                                   const std::string& token, double timeout_s)
+ProcessBootstrap::ProcessBootstrap(std::string name, const Place& place, const Socket& listener, const RunKey& run,
+                                   double timeout_s)
     : name_(std::move(name)), place_(place) {
-  Gathered gathered = gather_ranks(listener, place.size, token, after_seconds(timeout_s));
+  Gathered gathered = gather_ranks(listener, place.size, run, after_seconds(timeout_s));
   channel_ = std::make_unique<ControlChannel>(place.rank, place.size, std::move(gathered.sockets), timeout_s);
   if (!gathered.failure) return;
   channel_->abort(*gathered.failure);
@@ -46,6 +47,17 @@ ProcessBootstrap::ProcessBootstrap(std::string name, const Place& place, const s
   std::vector<Socket> sockets;
   sockets.push_back(join_ranks(place, look, after_seconds(timeout_s)));
   channel_ = std::make_unique<ControlChannel>(place.rank, place.size, std::move(sockets), timeout_s);
+}
+
+/// A collective of all, whatever each has been told: launchers may tell some ranks more than others.
+void ProcessBootstrap::find_nodes() {
+  const std::string mine = node_identity();
+  const auto nodes = allgather(std::as_bytes(std::span(mine)));
+  if (place_.local_size > 0) return;
+  const auto own = static_cast<std::size_t>(place_.rank);
+  place_.local_size = static_cast<int>(std::count(nodes.begin(), nodes.end(), nodes[own]));
+  if (place_.local_rank > 0) return;  // said by itself
+  place_.local_rank = static_cast<Rank>(std::count(nodes.begin(), nodes.begin() + place_.rank, nodes[own]));
 }
 
 }  // namespace distattn::backends::launch

@@ -17,10 +17,12 @@ namespace distattn::backends::launch {
 class ProcessBootstrap : public Bootstrap {
  public:
   /// Rank 0: waits on `listener` for the others. When they do not all come, those that have are told why.
-  ProcessBootstrap(std::string name, const Place& place, const Socket& listener, const std::string& token,
-                   double timeout_s);
+  ProcessBootstrap(std::string name, const Place& place, const Socket& listener, const RunKey& run, double timeout_s);
   /// Another rank: looks for rank 0.
   ProcessBootstrap(std::string name, const Place& place, const std::function<Whereabouts()>& look, double timeout_s);
+
+  /// A collective that finds out who shares a node, where the launcher did not say.
+  void find_nodes();
 
   std::string_view name() const override { return name_; }
   Rank rank() const override { return place_.rank; }

@@ -18,9 +18,9 @@ using std::chrono::duration_cast;
 using std::chrono::milliseconds;
 
 /// Rank 0 says nothing while it waits for others to come: who waits for rank 0 lets it judge first.
-constexpr Clock::duration lead_margin = milliseconds(750);
+constexpr RunningClock::duration lead_margin = milliseconds(750);
 
-Clock::duration seconds(double s) { return duration_cast<Clock::duration>(duration<double>(s)); }
+RunningClock::duration seconds(double s) { return duration_cast<Clock::duration>(duration<double>(s)); }
 
 }  // namespace
 
@@ -30,8 +30,8 @@ ControlChannel::ControlChannel(Rank rank, int size, std::vector<Socket> sockets,
       timeout_(seconds(timeout_s)),
       interval_(seconds(std::clamp(timeout_s / 10, 0.05, 0.5))),
       left_(sockets.size()),
-      liveness_(size, Clock::now() + (rank == 0 ? Clock::duration() : lead_margin)),
-      heard_from_lead_(Clock::now() + lead_margin),
+      liveness_(size, RunningClock::now() + (rank == 0 ? RunningClock::duration() : lead_margin)),
+      heard_from_lead_(RunningClock::now() + lead_margin),
       brought_(static_cast<std::size_t>(size)),
       has_brought_(static_cast<std::size_t>(size)),
       wakeup_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
@@ -117,7 +117,7 @@ void ControlChannel::throw_failure() const { throw error_of(*failure_); }
 
 void ControlChannel::check(Rank peer, Clock::time_point since) {
   const std::scoped_lock lock(mutex_);
-  check_held(peer, since);
+  check_held(peer, RunningClock::at(since));
 }
 
 bool ControlChannel::hears() const noexcept {
@@ -125,23 +125,27 @@ bool ControlChannel::hears() const noexcept {
   return !lead_is_silent();
 }
 
-bool ControlChannel::lead_is_silent() const { return !leads() && Clock::now() - heard_from_lead_ > 3 * interval_; }
+bool ControlChannel::lead_is_silent() const {
+  return !leads() && RunningClock::now() - heard_from_lead_ > 3 * interval_;
+}
 
 /// A peer that waits for this rank in turn is as silent as the one that keeps both of them waiting, which is not to be
 /// blamed while it works.
 Rank ControlChannel::check_any(std::span<const Rank> peers, Clock::time_point since) {
   const std::scoped_lock lock(mutex_);
+  const auto begun = RunningClock::at(since);
   const auto progress = [&](Rank peer) { return liveness_.progress(liveness_.culprit(peer, rank_)); };
   const auto earlier = [&](Rank a, Rank b) { return progress(a) < progress(b); };
   const Rank latest = *std::max_element(peers.begin(), peers.end(), earlier);
-  const bool goes_on = !failure_ && !lead_is_silent() && Clock::now() - std::max(since, progress(latest)) <= timeout_;
-  if (!goes_on) check_held(*std::min_element(peers.begin(), peers.end(), earlier), since);
+  const auto idle = RunningClock::now() - std::max(begun, progress(latest));
+  const bool goes_on = !failure_ && !lead_is_silent() && idle <= timeout_;
+  if (!goes_on) check_held(*std::min_element(peers.begin(), peers.end(), earlier), begun);
   return latest;
 }
 
-void ControlChannel::check_held(Rank peer, Clock::time_point since) {
+void ControlChannel::check_held(Rank peer, RunningClock::time_point since) {
   if (failure_) throw_failure();
-  const auto now = Clock::now();
+  const auto now = RunningClock::now();
   // What others do is known from rank 0: while that is silent, nobody else can be blamed.
   const bool silent = lead_is_silent();
   Rank culprit = silent ? 0 : liveness_.culprit(peer);
@@ -167,7 +171,7 @@ std::optional<Rank> ControlChannel::first_missing() const {
 ControlChannel::Gathered ControlChannel::allgather(std::span<const std::byte> mine) {
   std::unique_lock lock(mutex_);
   if (failure_) throw_failure();
-  const auto since = Clock::now();
+  const auto since = RunningClock::now();
   in_collective_ = true;
   if (leads()) {
     take_contribution(0, mine);

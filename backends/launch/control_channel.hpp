@@ -38,6 +38,7 @@ class ControlChannel final : public Control {
   void arrived(Lane lane) noexcept override;
   void check(Rank peer, Clock::time_point since) override;
   Rank check_any(std::span<const Rank> peers, Clock::time_point since) override;
+  Clock::duration timeout() const noexcept override { return timeout_; }
   bool hears() const noexcept override;
   void abort(const Error& error) noexcept override;
   void on_failure(std::function<void(const Error&)> listener) override;
@@ -71,12 +72,13 @@ class ControlChannel final : public Control {
   [[noreturn]] void throw_failure() const;
   Error error_of(const Failure& failure) const;
   bool lead_is_silent() const;
-  void check_held(Rank peer, Clock::time_point since);
+  void check_held(Rank peer, RunningClock::time_point since);
   std::optional<Rank> first_missing() const;
   void finish_collective();
   void flush();
   void wake() noexcept;
 
+  const RunningClock::Keeper keeps_time_;
   const Rank rank_;
   const int size_;
   const Clock::duration timeout_, interval_;
@@ -91,7 +93,7 @@ class ControlChannel final : public Control {
   std::vector<Connection> peers_;
   std::vector<char> left_;  // said farewell
   Liveness liveness_;
-  Clock::time_point heard_from_lead_;
+  RunningClock::time_point heard_from_lead_;
   std::optional<Failure> failure_;
   bool told_listener_ = false;
   Gathered brought_;  // rank 0: of the collective that is under way

@@ -24,18 +24,18 @@ struct TableEntry {
 }  // namespace
 
 void ControlChannel::serve() {
-  auto next_beat = Clock::now();
-  std::optional<Clock::time_point> end;
+  auto next_beat = RunningClock::now();
+  std::optional<RunningClock::time_point> end;
   while (true) {
     {
       const std::scoped_lock lock(mutex_);
-      if (!closing_ && Clock::now() >= next_beat) {
+      if (!closing_ && RunningClock::now() >= next_beat) {
         beat();
-        next_beat = Clock::now() + interval_;
+        next_beat = RunningClock::now() + interval_;
       }
       flush();
-      if (closing_ && !end) end = Clock::now() + farewell_time;
-      if (end && (Clock::now() >= *end || !linger())) return;
+      if (closing_ && !end) end = RunningClock::now() + farewell_time;
+      if (end && (RunningClock::now() >= *end || !linger())) return;
     }
     wait_for_sockets();
     receive();
@@ -89,7 +89,7 @@ void ControlChannel::receive() {
 }
 
 void ControlChannel::take(Rank from, FrameKind kind, std::span<const std::byte> payload) {
-  if (!leads()) heard_from_lead_ = Clock::now();
+  if (!leads()) heard_from_lead_ = RunningClock::now();
   switch (kind) {
     case FrameKind::contribution:
       take_contribution(from, payload);
@@ -105,7 +105,7 @@ void ControlChannel::take(Rank from, FrameKind kind, std::span<const std::byte> 
       break;
     }
     case FrameKind::heartbeat:
-      liveness_.heard(from, PayloadReader(payload).value<Status>(), Clock::now());
+      liveness_.heard(from, PayloadReader(payload).value<Status>(), RunningClock::now());
       break;
     case FrameKind::table:
       take_table(payload);
@@ -123,7 +123,7 @@ void ControlChannel::take_table(std::span<const std::byte> payload) {
   PayloadReader reader(payload);
   for (Rank rank = 0; rank < size_; ++rank) {
     const auto entry = reader.value<TableEntry>();
-    liveness_.told(rank, entry.status, Clock::now() - microseconds(entry.progress_age_us));
+    liveness_.told(rank, entry.status, RunningClock::now() - microseconds(entry.progress_age_us));
   }
 }
 
@@ -152,10 +152,10 @@ void ControlChannel::beat() {
     peers_[0].queue(FrameKind::heartbeat, payload.done());
     return;
   }
-  liveness_.heard(0, own_status(), Clock::now());
+  liveness_.heard(0, own_status(), RunningClock::now());
   PayloadWriter table;
   for (Rank rank = 0; rank < size_; ++rank) {
-    const auto age = duration_cast<microseconds>(Clock::now() - liveness_.progress(rank)).count();
+    const auto age = duration_cast<microseconds>(RunningClock::now() - liveness_.progress(rank)).count();
     table.value(TableEntry{liveness_.status(rank), age});
   }
   for (Connection& peer : peers_) peer.queue(FrameKind::table, table.done());

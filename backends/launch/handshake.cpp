@@ -52,7 +52,8 @@ Digest client_proof(const std::string& token, const Hello& hello, const Nonce& s
   append(message, std::string_view("a rank"));
   append(message, hello.nonce);
   append(message, server);
-  append(message, std::array{claim.rank, claim.size});
+  append(message, std::array{claim.rank, claim.size, claim.insists});
+  append(message, claim.command);
   return hmac_sha256(token, message);
 }
 

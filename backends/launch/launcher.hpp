@@ -23,18 +23,22 @@ std::optional<int> own_port(const Variables& variables);
 /// What a launcher's variables say.
 struct Surroundings {
   std::string launcher;
-  Place place;
+  Place place;                       ///< local_size 0: known when the ranks have met
+  bool loopback = false;             ///< the host is called as only this machine calls it
   std::string host;                  ///< of rank 0
   std::vector<int> ports;            ///< where rank 0 listens: the first of them that is free
   std::optional<std::string> token;  ///< nothing: a file of this user, which all ranks on one node can read
   std::string start;                 ///< tells this run's file from those of others at the same port; empty: unknown
-  bool one_node() const { return place.local_size == place.size; }
+  bool one_node() const { return place.local_size == 0 ? loopback : place.local_size == place.size; }
 };
 
-/// Nothing where the variables of that launcher are not there. Both throw Error(environment) naming the variable that
+/// Nothing where the variables of that launcher are not there; those of torchrun are MASTER_ADDR, MASTER_PORT and a
+/// rank and size of anybody's. All throw Error(environment) naming the variable that
 /// is wrong, or missing.
 std::optional<Surroundings> torchrun_surroundings(const Variables& variables);
 std::optional<Surroundings> slurm_surroundings(const Variables& variables);
+/// Those of Open MPI's mpirun, which serves each rank of PMIx once, and so one run of a script.
+std::optional<Surroundings> mpirun_surroundings(const Variables& variables);
 
 /// Throws Error(usage) unless `asked` ranks, 0 for any number, are those that were started. To be called before ranks
 /// meet, so that all say the same.

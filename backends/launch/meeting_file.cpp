@@ -1,7 +1,6 @@
 #include "backends/launch/meeting_file.hpp"
 
 #include <fcntl.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -9,7 +8,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <numeric>
 #include <sstream>
 #include <utility>
@@ -18,6 +16,7 @@
 
 #include "backends/launch/handshake.hpp"
 #include "backends/launch/launcher.hpp"
+#include "backends/launch/processes.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -26,23 +25,10 @@ constexpr auto longest_pause = std::chrono::milliseconds(50);
 constexpr const char* timed_out = "timeout";
 constexpr const char* unknown = "unknown";
 
-/// When a process of this namespace began, in the system's clock ticks. Nothing if it has ended, whether or not its
-/// parent has noticed.
+/// When a process of this namespace began; nothing if it has ended.
 std::optional<std::string> birth_of(int pid) {
-  std::ifstream file(fmt::format("/proc/{}/stat", pid));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) {
-    return ::kill(pid, 0) != 0 && errno == ESRCH ? std::nullopt : std::optional<std::string>(unknown);
-  }
-  std::istringstream words(text.substr(name_end + 1));
-  std::string state, word;
-  words >> state;
-  if (state == "Z" || state == "X") return std::nullopt;
-  constexpr int between = 18;  // fields of proc(5): state is the third, starttime the twenty-second
-  for (int i = 0; i <= between; ++i) words >> word;
-  return word;
+  const auto process = process_of(pid);
+  return process ? std::optional(process->born) : std::nullopt;
 }
 
 /// A process that cannot be seen from here is not known to be gone: containers that share a network have pids of their
@@ -97,8 +83,12 @@ MeetingFile::MeetingFile(std::string path, int size, std::optional<Rank> wish, C
   if (wish && *wish >= size)
     refuse(fmt::format("DISTATTN_RANK={} is no rank of {} (ranks count from 0) correct it", *wish, size));
   while (true) {
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
     if (fd_ < 0) fail_on(path_, "opened");
+    struct stat info {};
+    if (::fstat(fd_, &info) == 0 && !S_ISREG(info.st_mode)) {
+      refuse(fmt::format("{} is no meeting point of ranks (it is not a regular file) name another file", path_));
+    }
     if (claim(size, wish, deadline)) return;
     ::close(std::exchange(fd_, -1));
   }

@@ -3,16 +3,19 @@
 
 #include <condition_variable>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include <fmt/core.h>
 
 #include "backends/launch/bootstrap.hpp"
 #include "backends/launch/handshake.hpp"
 #include "backends/launch/launcher.hpp"
+#include "backends/patient_call.hpp"
 #include "backends/registration.hpp"
 
 namespace distattn::backends::launch {
@@ -20,7 +23,7 @@ namespace {
 
 constexpr const char* address_key = "distattn.rank0";
 
-[[noreturn]] void fail(const char* what, pmix_status_t status) {
+[[noreturn]] void fail(const std::string& what, pmix_status_t status) {
   throw Error(ErrorKind::environment, fmt::format("{} failed ({}) start the ranks with mpirun, or srun --mpi=pmix",
                                                   what, PMIx_Error_string(status)));
 }
@@ -29,37 +32,59 @@ void check(const char* what, pmix_status_t status) {
   if (status != PMIX_SUCCESS) fail(what, status);
 }
 
+Error too_late(const char* what) {
+  return {ErrorKind::timeout,
+          fmt::format("{} has not returned within the timeout (the PMIx server does not answer) look "
+                      "whether the launcher still runs, or give a longer timeout",
+                      what)};
+}
+
+/// What a call of PMIx returns, which waits for the server.
+pmix_status_t answered(const char* what, Clock::time_point deadline, std::function<pmix_status_t()> call) {
+  return call_before<pmix_status_t>(deadline, "ask PMIx", std::move(call), [what] { return too_late(what); });
+}
+
 /// This process as a client of the server that started it: from the first run to the end of the process, because a
 /// client that has ended does not come back, and the server takes an end before the last run's for a failure.
 class Client {
  public:
-  static Client& of_process() {
-    static Client client;
-    return client;
+  /// Null, and why in `why`, where the server knows nothing of this rank: it serves each once, and forgets it when a
+  /// program that has asked it ends.
+  static Client* of_process(Clock::time_point deadline, std::string& why) {
+    static std::mutex mutex;
+    static std::unique_ptr<Client> client;
+    const std::scoped_lock lock(mutex);
+    if (client) return client.get();
+    auto self = std::make_shared<pmix_proc_t>();
+    const auto begin = [self] { return PMIx_Init(self.get(), nullptr, 0); };
+    const pmix_status_t status = answered("PMIx_Init", deadline, begin);
+    if (status != PMIX_SUCCESS) {
+      why = fmt::format("PMIx_Init failed: {}", PMIx_Error_string(status));
+      return nullptr;
+    }
+    client = std::make_unique<Client>(*self);
+    const pmix_status_t known = client->ask(deadline);
+    if (known == PMIX_SUCCESS) return client.get();
+    if (known != PMIX_ERR_NOT_FOUND) fail("PMIx_Get of this rank's place", known);
+    why = "its server has forgotten this rank";
+    return nullptr;
   }
 
-  Client() { check("PMIx_Init", PMIx_Init(&self_, nullptr, 0)); }
+  explicit Client(const pmix_proc_t& self) : self_(self) {}
   ~Client() {
     if (::getpid() == process_) PMIx_Finalize(nullptr, 0);  // a fork that exits is not the server's client
   }
   Client(const Client&) = delete;
   Client& operator=(const Client&) = delete;
 
-  Place place() {
-    Place place;
-    place.rank = static_cast<Rank>(self_.rank);
-    place.size = static_cast<int>(number(PMIX_JOB_SIZE, PMIX_RANK_WILDCARD));
-    place.local_size = static_cast<int>(number(PMIX_LOCAL_SIZE, PMIX_RANK_WILDCARD));
-    place.local_rank = static_cast<Rank>(number(PMIX_LOCAL_RANK, self_.rank));
-    return place;
-  }
-  void put(const std::string& text) {
+  const Place& place() const { return place_; }
+  void put(const std::string& text, Clock::time_point deadline) {
     pmix_value_t value;
     PMIX_VALUE_CONSTRUCT(&value);
     PMIX_VALUE_LOAD(&value, text.c_str(), PMIX_STRING);
     check("PMIx_Put", PMIx_Put(PMIX_GLOBAL, address_key, &value));
     PMIX_VALUE_DESTRUCT(&value);
-    check("PMIx_Commit", PMIx_Commit());
+    check("PMIx_Commit", answered("PMIx_Commit", deadline, [] { return PMIx_Commit(); }));
   }
   /// Returns when all ranks have come here.
   void fence(Clock::time_point deadline) {
@@ -77,31 +102,51 @@ class Client {
     if (!status) {
       throw Error(ErrorKind::timeout, fmt::format("not all of {} ranks have come (rank {} has waited for the timeout) "
                                                   "look for those that hang, or give a longer timeout",
-                                                  place().size, self_.rank));
+                                                  place_.size, self_.rank));
     }
     check("PMIx_Fence_nb", *status);
   }
-  std::string text_of_rank_zero() {
-    pmix_value_t* value = get(address_key, 0);
-    const std::string text = value->type == PMIX_STRING ? value->data.string : "";
-    PMIX_VALUE_RELEASE(value);
-    return text;
+  std::string text_of_rank_zero(Clock::time_point deadline) {
+    const auto text = std::make_shared<std::string>();
+    const auto ask = [self = self_, text] {
+      pmix_value_t* value = nullptr;
+      const pmix_status_t status = get(self, address_key, 0, value);
+      if (status == PMIX_SUCCESS && value->type == PMIX_STRING) *text = value->data.string;
+      if (status == PMIX_SUCCESS) PMIX_VALUE_RELEASE(value);
+      return status;
+    };
+    check("PMIx_Get of rank 0's address", answered("PMIx_Get", deadline, ask));
+    return *text;
   }
 
  private:
-  pmix_value_t* get(const char* key, pmix_rank_t rank) {
+  static pmix_status_t get(const pmix_proc_t& self, const char* key, pmix_rank_t rank, pmix_value_t*& value) {
     pmix_proc_t who;
-    PMIX_PROC_LOAD(&who, self_.nspace, rank);
-    pmix_value_t* value = nullptr;
+    PMIX_PROC_LOAD(&who, self.nspace, rank);
     const pmix_status_t status = PMIx_Get(&who, key, nullptr, 0, &value);
-    if (status != PMIX_SUCCESS || value == nullptr) fail(fmt::format("PMIx_Get of {}", key).c_str(), status);
-    return value;
+    return status == PMIX_SUCCESS && value == nullptr ? PMIX_ERR_NOT_FOUND : status;
   }
-  std::uint32_t number(const char* key, pmix_rank_t rank) {
-    pmix_value_t* value = get(key, rank);
-    const std::uint32_t found = value->type == PMIX_UINT16 ? value->data.uint16 : value->data.uint32;
+  static pmix_status_t number(const pmix_proc_t& self, const char* key, pmix_rank_t rank, int& number) {
+    pmix_value_t* value = nullptr;
+    const pmix_status_t status = get(self, key, rank, value);
+    if (status != PMIX_SUCCESS) return status;
+    number = static_cast<int>(value->type == PMIX_UINT16 ? value->data.uint16 : value->data.uint32);
     PMIX_VALUE_RELEASE(value);
-    return found;
+    return status;
+  }
+  /// Where this rank is among the others.
+  pmix_status_t ask(Clock::time_point deadline) {
+    const auto found = std::make_shared<Place>();
+    const auto look = [self = self_, found] {
+      found->rank = static_cast<Rank>(self.rank);
+      pmix_status_t status = number(self, PMIX_JOB_SIZE, PMIX_RANK_WILDCARD, found->size);
+      if (status == PMIX_SUCCESS) status = number(self, PMIX_LOCAL_SIZE, PMIX_RANK_WILDCARD, found->local_size);
+      if (status == PMIX_SUCCESS) status = number(self, PMIX_LOCAL_RANK, self.rank, found->local_rank);
+      return status;
+    };
+    const pmix_status_t status = answered("PMIx_Get", deadline, look);
+    if (status == PMIX_SUCCESS) place_ = *found;
+    return status;
   }
 
   /// Of which the server says when it is over, on a thread of its own.
@@ -135,29 +180,52 @@ class Client {
   };
 
   const pid_t process_ = ::getpid();
-  pmix_proc_t self_{};
+  const pmix_proc_t self_;
+  Place place_;
 };
 
 }  // namespace
 
+/// By the variables of what lies around PMIx. Throws where they do not do.
+static std::unique_ptr<Bootstrap> meet_without_server(int ranks, double timeout_s, const std::string& why) {
+  auto around = mpirun_surroundings(process_variable);
+  if (!around) around = slurm_surroundings(process_variable);
+  if (!around) {
+    throw Error(ErrorKind::environment,
+                fmt::format("PMIx serves this rank no more (an earlier program of the same script was its client; {}) "
+                            "start each run with an mpirun or srun of its own, set DISTATTN_ADDRESS to the host of "
+                            "rank 0, or give bootstrap file:PATH",
+                            why));
+  }
+  check_size(ranks, "pmix", around->place.size);
+  around->launcher = "pmix";
+  return meet_at_port(*around, timeout_s);
+}
+
+/// A server of PMIx serves each rank one program after the other at best. Where mpirun's variables say all that it
+/// could, it is not asked: then a script may have several runs, one after the other or at once.
 static std::unique_ptr<Bootstrap> meet_through_pmix(int ranks, double timeout_s) {
+  const auto variables_do = mpirun_surroundings(process_variable);
+  if (variables_do && variables_do->one_node()) return meet_without_server(ranks, timeout_s, "");
   const auto all_come_by = after_seconds(timeout_s);
-  Client& client = Client::of_process();
-  const Place place = client.place();
+  std::string why;
+  Client* const client = Client::of_process(all_come_by, why);
+  if (client == nullptr) return meet_without_server(ranks, timeout_s, why);
+  const Place place = client->place();
   check_size(ranks, "pmix", place.size);
   if (place.rank == 0) {
     const Listening listening = listen_for_ranks(place.local_size == place.size, process_variable);
     const std::string token = process_variable("DISTATTN_TOKEN").value_or(draw_token());
     std::string text = token;
     for (const Endpoint& endpoint : listening.endpoints) text += fmt::format(" {} {}", endpoint.host, endpoint.port);
-    client.put(text);
-    client.fence(all_come_by);
+    client->put(text, all_come_by);
+    client->fence(all_come_by);
     return std::make_unique<ProcessBootstrap>("pmix", place, listening.socket, token, timeout_s);
   }
-  client.fence(all_come_by);
-  std::istringstream words(client.text_of_rank_zero());
+  client->fence(all_come_by);
+  std::istringstream words(client->text_of_rank_zero(all_come_by));
   Whereabouts where;
-  words >> where.token;
+  words >> where.run.token;
   for (Endpoint endpoint; words >> endpoint.host >> endpoint.port;) where.endpoints.push_back(endpoint);
   return std::make_unique<ProcessBootstrap>(
       "pmix", place, [&] { return where; }, timeout_s);

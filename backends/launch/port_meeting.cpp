@@ -13,6 +13,7 @@
 #include "backends/launch/handshake.hpp"
 #include "backends/launch/launcher.hpp"
 #include "backends/launch/meeting_file.hpp"
+#include "backends/launch/processes.hpp"
 #include "distattn/io.hpp"
 
 namespace distattn::backends::launch {
@@ -105,6 +106,11 @@ Socket listen_on_first_free(const std::vector<int>& ports, Reach reach) {
                                                   ports.front(), ports.back()));
 }
 
+std::unique_ptr<Bootstrap> met(std::unique_ptr<ProcessBootstrap> ranks) {
+  ranks->find_nodes();
+  return ranks;
+}
+
 }  // namespace
 
 std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double timeout_s) {
@@ -119,13 +125,13 @@ std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double
   if (surroundings.place.rank == 0) {
     const Socket listener =
         listen_on_first_free(surroundings.ports, surroundings.one_node() ? Reach::this_machine : Reach::any);
-    const std::string token = surroundings.token ? *surroundings.token : file.write();
-    return std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, listener, token, timeout_s);
+    const RunKey run(surroundings.token ? *surroundings.token : file.write(), command_identity());
+    return met(std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, listener, run, timeout_s));
   }
   const auto look = [&] {
     Whereabouts where;
-    where.token = surroundings.token ? *surroundings.token : file.read();
-    if (where.token.empty()) {
+    where.run = RunKey(surroundings.token ? *surroundings.token : file.read(), command_identity());
+    if (where.run.token.empty()) {
       where.unknown = file.path() + " has no token of it";
       return where;
     }
@@ -133,7 +139,7 @@ std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double
     for (const int port : surroundings.ports) where.endpoints.push_back({host, port});
     return where;
   };
-  return std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, look, timeout_s);
+  return met(std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, look, timeout_s));
 }
 
 }  // namespace distattn::backends::launch

@@ -13,9 +13,10 @@ namespace distattn::backends::launch {
 namespace {
 
 constexpr auto handshake_time = std::chrono::seconds(5);
-constexpr auto grace = std::chrono::seconds(1);      // past the deadline, for a rank that has found rank 0 at last
-constexpr auto last_call = std::chrono::seconds(2);  // for ranks still to come, when it is known that the run fails
-constexpr std::size_t most_strangers = 256;          // connections that have not proved anything yet
+constexpr auto grace = std::chrono::seconds(1);          // past the deadline, for a rank that has found rank 0 at last
+constexpr auto last_call = std::chrono::seconds(2);      // for ranks still to come, when it is known that the run fails
+constexpr auto choosing_time = std::chrono::seconds(3);  // before a rank 0 with another command will do
+constexpr std::size_t most_strangers = 256;              // connections that have not proved anything yet
 
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
@@ -71,8 +72,8 @@ class Newcomer {
 /// Rank 0 while it waits for the others.
 class Gathering {
  public:
-  Gathering(const Socket& listener, int size, const std::string& token)
-      : listener_(listener), size_(size), token_(token), sockets_(static_cast<std::size_t>(size)) {}
+  Gathering(const Socket& listener, int size, const RunKey& run)
+      : listener_(listener), size_(size), run_(run), sockets_(static_cast<std::size_t>(size)) {}
 
   Gathered run(Clock::time_point deadline) {
     std::optional<Error> failure;
@@ -116,7 +117,7 @@ class Gathering {
 
   void hear() {
     for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
-      const Newcomer::State state = newcomer->advance(token_);
+      const Newcomer::State state = newcomer->advance(run_.token);
       if (state == Newcomer::State::claimed) seat(*newcomer);
       const bool leaves = state != Newcomer::State::pending || newcomer->late();
       newcomer = leaves ? newcomers_.erase(newcomer) : std::next(newcomer);
@@ -130,8 +131,15 @@ class Gathering {
       answer.verdict = Verdict::no_such_rank;
     else if (sockets_[rank])
       answer.verdict = Verdict::rank_taken;
+    const bool of_another = newcomer.claim().command != run_.command;
+    // Its own rank 0 may be at another port: one that has the seat, or has not come yet, is the right one here.
+    if (of_another && answer.verdict == Verdict::rank_taken) answer.verdict = Verdict::other_command;
+    if (of_another && answer.verdict == Verdict::accepted && newcomer.claim().insists == 0) {
+      answer.verdict = Verdict::other_command;
+    }
     if (answer.verdict != Verdict::accepted) {
-      turned_away_ = fmt::format(", and has turned away a rank {} of {}", rank, newcomer.claim().size);
+      turned_away_ = fmt::format(", and has turned away a rank {} of {}{}", rank, newcomer.claim().size,
+                                 answer.verdict == Verdict::other_command ? " with another command" : "");
     }
     const bool told = send_some(newcomer.socket(), bytes_of(answer)) == sizeof answer;
     if (told && answer.verdict == Verdict::accepted) sockets_[rank] = newcomer.take();
@@ -162,7 +170,7 @@ class Gathering {
 
   const Socket& listener_;
   const int size_;
-  const std::string& token_;
+  const RunKey& run_;
   std::vector<Socket> sockets_;
   int gone_ = 0;
   std::string turned_away_;  // the last of them
@@ -170,19 +178,23 @@ class Gathering {
   std::vector<pollfd> entries_;
 };
 
-enum class Attempt : std::uint8_t { failed, joined };
+enum class Attempt : std::uint8_t { failed, other_command, joined };
 
-Attempt greet_rank_zero(const Socket& socket, const Place& place, const std::string& token,
+Attempt greet_rank_zero(const Socket& socket, const Place& place, const RunKey& run, bool insists,
                         Clock::time_point deadline) {
   Hello hello;
   hello.nonce = draw_nonce();
   Challenge challenge;
   if (!send_all(socket, bytes_of(hello), deadline) || !receive_all(socket, bytes_of(challenge), deadline))
     return Attempt::failed;
-  if (!same(challenge.proof, server_proof(token, hello, challenge.nonce))) return Attempt::failed;
+  if (!same(challenge.proof, server_proof(run.token, hello, challenge.nonce))) return Attempt::failed;
 
-  Claim claim{static_cast<std::uint32_t>(place.rank), static_cast<std::uint32_t>(place.size), {}};
-  claim.proof = client_proof(token, hello, challenge.nonce, claim);
+  Claim claim{static_cast<std::uint32_t>(place.rank),
+              static_cast<std::uint32_t>(place.size),
+              insists ? 1u : 0u,
+              run.command,
+              {}};
+  claim.proof = client_proof(run.token, hello, challenge.nonce, claim);
   Answer answer;
   if (!send_all(socket, bytes_of(claim), deadline) || !receive_all(socket, bytes_of(answer), deadline))
     return Attempt::failed;
@@ -197,7 +209,7 @@ Attempt greet_rank_zero(const Socket& socket, const Place& place, const std::str
                                              "each once",
                                              place.rank, place.rank));
   }
-  return Attempt::joined;
+  return answer.verdict == Verdict::other_command ? Attempt::other_command : Attempt::joined;
 }
 
 /// What came of looking for rank 0: each reason once, with the first endpoint that it was found at.
@@ -215,12 +227,14 @@ class Findings {
 
 }  // namespace
 
-Gathered gather_ranks(const Socket& listener, int size, const std::string& token, Clock::time_point deadline) {
-  return Gathering(listener, size, token).run(deadline);
+Gathered gather_ranks(const Socket& listener, int size, const RunKey& run, Clock::time_point deadline) {
+  return Gathering(listener, size, run).run(deadline);
 }
 
 Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, Clock::time_point deadline) {
   std::string found = "which is too short to look once";
+  const auto begun = Clock::now();
+  const auto insists_from = begun + std::min<Clock::duration>(choosing_time, (deadline - begun) / 4);
   for (Patience patience(std::chrono::milliseconds(200)); Clock::now() < deadline; patience.pause()) {
     const Whereabouts where = look();
     Findings findings;
@@ -233,8 +247,13 @@ Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, 
       --left;
       std::string why;
       auto socket = connect_to(endpoint.host, endpoint.port, std::min(deadline, enough), &why);
-      if (socket && greet_rank_zero(*socket, place, where.token, enough) == Attempt::joined) return std::move(*socket);
-      findings.add(endpoint, socket ? "no rank 0 of this run answers" : why);
+      if (socket) {
+        const Attempt attempt = greet_rank_zero(*socket, place, where.run, now >= insists_from, enough);
+        if (attempt == Attempt::joined) return std::move(*socket);
+        why = attempt == Attempt::other_command ? "a run with another command meets there"
+                                                : "no rank 0 of this run answers";
+      }
+      findings.add(endpoint, why);
     }
     found = where.endpoints.empty() ? where.unknown : findings.text();
   }

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "backends/launch/handshake.hpp"
 #include "backends/launch/socket.hpp"
 #include "distattn/error.hpp"
 #include "distattn/types.hpp"
@@ -35,6 +36,8 @@ struct Place {
   int size = 1;
   Rank local_rank = 0;
   int local_size = 1;
+
+  bool operator==(const Place&) const = default;
 };
 
 /// What rank 0 has after waiting: a connection to each other rank, by rank; and why some are missing.
@@ -43,22 +46,22 @@ struct Gathered {
   std::optional<Error> failure;
 };
 
-/// Waits on `listener` until all other ranks have proved that they know `token`. Whoever cannot is dropped: strangers,
+/// Waits on `listener` until all other ranks have proved that they are of `run`. Whoever cannot is dropped: strangers,
 /// garbage and slow writers cost a rank nothing but its place in the queue.
-Gathered gather_ranks(const Socket& listener, int size, const std::string& token, Clock::time_point deadline);
+Gathered gather_ranks(const Socket& listener, int size, const RunKey& run, Clock::time_point deadline);
 
 struct Endpoint {
   std::string host;
   int port = 0;
 };
-/// Where rank 0 may be listening, and the token, as known at this moment; asked again until a connection is made.
+/// Where rank 0 may be listening, and the run, as known at this moment; asked again until a connection is made.
 struct Whereabouts {
   std::vector<Endpoint> endpoints;
-  std::string token;
+  RunKey run;
   std::string unknown = {};  ///< why there are no endpoints
 };
 
-/// A connection to rank 0, which has proved that it knows the token. Throws Error(timeout) when rank 0 was not there
+/// A connection to rank 0, which has proved that it is of this run. Throws Error(timeout) when rank 0 was not there
 /// before the deadline and Error(peer) when it refuses this rank.
 Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, Clock::time_point deadline);
 

@@ -18,6 +18,7 @@
 
 #include <fmt/core.h>
 
+#include "backends/launch/host_names.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::backends::launch {
@@ -88,8 +89,15 @@ bool met_itself(const Socket& socket) {
 }
 
 /// 0, or why there is no connection.
-int connect_before(Clock::time_point deadline, const Socket& socket, const addrinfo& address) {
-  if (::connect(socket.fd(), address.ai_addr, address.ai_addrlen) != 0 && errno != EINPROGRESS) return errno;
+int connect_before(Clock::time_point deadline, const Socket& socket, const addrinfo& host, int port) {
+  sockaddr_storage at{};
+  std::memcpy(&at, host.ai_addr, std::min<std::size_t>(host.ai_addrlen, sizeof at));
+  in_port_t& its_port = host.ai_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(at).sin6_port
+                                                   : reinterpret_cast<sockaddr_in&>(at).sin_port;
+  its_port = htons(static_cast<std::uint16_t>(port));
+  if (::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&at), host.ai_addrlen) != 0 && errno != EINPROGRESS) {
+    return errno;
+  }
   if (!wait_for(socket, POLLOUT, deadline)) return ETIMEDOUT;
   int error = 0;
   socklen_t size = sizeof error;
@@ -144,18 +152,15 @@ std::optional<Socket> accept_from(const Socket& listener) {
 }
 
 std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_point deadline, std::string* why) {
-  const auto say = [why](const char* reason) {
+  const auto say = [why](const std::string& reason) {
     if (why != nullptr) *why = reason;
   };
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0) {
-    say(::gai_strerror(error));
+  std::string unknown;
+  const auto addresses = look_up(host, deadline, unknown);
+  if (!addresses) {
+    say(unknown);
     return std::nullopt;
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> addresses(found, ::freeaddrinfo);
   int left = 0;
   for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) ++left;
   for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next, --left) {
@@ -163,7 +168,7 @@ std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_
     const auto share = now + (deadline - now) / left;  // one that never answers leaves time for the others
     Socket socket(::socket(one->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
     if (!socket) check_files_left(errno);
-    const int error = socket ? connect_before(share, socket, *one) : errno;
+    const int error = socket ? connect_before(share, socket, *one, port) : errno;
     if (error == 0) {
       send_at_once(socket);
       return socket;

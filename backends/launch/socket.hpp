@@ -10,9 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "backends/running_clock.hpp"
+
 namespace distattn::backends::launch {
 
-using Clock = std::chrono::steady_clock;
+using Clock = RunningClock;
 
 /// Owns a file descriptor; −1: none.
 class Socket {
@@ -43,7 +45,7 @@ int port_of(const Socket& socket);
 /// opened.
 std::optional<Socket> accept_from(const Socket& listener);
 /// Tries every address of `host` until one accepts; each has a share of the time. Nothing when none did before the
-/// deadline, and in `why`, if given, what came of the last.
+/// deadline, or no name server said an address, and in `why`, if given, what came of the last.
 std::optional<Socket> connect_to(const std::string& host, int port, Clock::time_point deadline,
                                  std::string* why = nullptr);
 /// Numeric addresses of this machine's interfaces that are up, without loopback and those of one link: IPv4, then IPv6.

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "backends/launch/launcher.hpp"
+#include "backends/launch/rank_variables.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -44,6 +45,8 @@ void check_place(const Place& place, const char* launcher) {
                   place.rank, place.size, place.local_rank, place.local_size, launcher));
 }
 
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
 /// The folder that torchrun's agent makes for the workers of one start, each of which has a file for its errors in one
 /// of its own there. Empty where it made none.
 std::string folder_of_start(const Variables& variables) {
@@ -68,6 +71,12 @@ std::vector<int> ports_of(const Variables& variables, const std::string& name, i
   std::vector<int> ports(static_cast<std::size_t>(last - first + 1));
   std::iota(ports.begin(), ports.end(), first);
   return ports;
+}
+
+/// For a run of that name, where its launcher names no port.
+int port_for(const std::string& run) {
+  constexpr std::size_t first_port = 20000, range = 10000;
+  return static_cast<int>(first_port + std::hash<std::string>()(run) % range);
 }
 
 /// "node[07-09,12],other" names node07 first, "rack[0-1]_blade[2-3]" rack0_blade2.
@@ -129,24 +138,24 @@ std::optional<int> own_port(const Variables& variables) {
 
 void check_size(int asked, const std::string& launcher, int started) {
   if (asked == 0 || asked == started) return;
-  refuse(fmt::format("{} ranks are asked for (by {} come {}) leave out their number, or start as many", asked, launcher,
-                     started));
+  refuse(
+      fmt::format("{} ranks are asked for (by {} come {}) leave out their number, start as many, or take bootstrap "
+                  "inproc for threads of each process",
+                  asked, launcher, started));
 }
 
 std::optional<Surroundings> torchrun_surroundings(const Variables& variables) {
-  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}) {
-    if (!variables(name)) return std::nullopt;
-  }
-  constexpr const char* launcher = "torchrun";
+  const auto host = variables("MASTER_ADDR");
+  if (!host || !variables("MASTER_PORT")) return std::nullopt;
+  const auto here = numbered(variables);
+  if (!here) return std::nullopt;
   Surroundings found;
-  found.launcher = launcher;
-  found.place = {required_number(variables, launcher, "RANK"), required_number(variables, launcher, "WORLD_SIZE"),
-                 required_number(variables, launcher, "LOCAL_RANK"),
-                 required_number(variables, launcher, "LOCAL_WORLD_SIZE")};
-  check_place(found.place, launcher);
-  found.host = variables("DISTATTN_ADDRESS").value_or(required(variables, launcher, "MASTER_ADDR"));
+  found.launcher = "torchrun";
+  found.place = here->place;
+  found.loopback = is_loopback(*host);
+  found.host = variables("DISTATTN_ADDRESS").value_or(*host);
   const bool agent_listens = variables("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  const int master_port = required_number(variables, launcher, "MASTER_PORT");
+  const int master_port = *number_in(variables, "MASTER_PORT");
   found.ports =
       ports_of(variables, agent_listens ? "MASTER_PORT+1" : "MASTER_PORT", master_port + (agent_listens ? 1 : 0));
   found.token = variables("DISTATTN_TOKEN");
@@ -154,7 +163,7 @@ std::optional<Surroundings> torchrun_surroundings(const Variables& variables) {
   // torchrun calls runs "none" that nobody named. How often it has started the workers anew is no part of the name:
   // each node's agent counts for itself.
   if (const auto run = variables("TORCHELASTIC_RUN_ID"); !found.token && run && *run != "none") {
-    found.token = fmt::format("torchrun {} {} {}", *run, found.host, master_port);
+    found.token = fmt::format("torchrun {} {} {}", *run, *host, master_port);
   }
   return found;
 }
@@ -178,10 +187,26 @@ std::optional<Surroundings> slurm_surroundings(const Variables& variables) {
   found.host = variables("DISTATTN_ADDRESS")
                    .value_or(first_host(nodes ? *nodes : required(variables, launcher, "SLURM_NODELIST")));
   const std::string job = required(variables, launcher, "SLURM_JOB_ID") + "." + *step;
-  constexpr std::size_t first_port = 20000, range = 10000;
-  found.ports =
-      ports_of(variables, "SLURM_JOB_ID", static_cast<int>(first_port + std::hash<std::string>()(job) % range));
+  found.ports = ports_of(variables, "SLURM_JOB_ID", port_for(job));
   found.token = variables("DISTATTN_TOKEN").value_or("slurm " + job);
+  return found;
+}
+
+std::optional<Surroundings> mpirun_surroundings(const Variables& variables) {
+  const auto space = variables("PMIX_NAMESPACE"), secret = variables("OMPI_MCA_orte_precondition_transports");
+  const auto here = variables("OMPI_COMM_WORLD_RANK") && variables("OMPI_COMM_WORLD_LOCAL_SIZE")
+                        ? numbered([&](const std::string& name) {
+                            return name.starts_with("OMPI_") ? variables(name) : std::nullopt;
+                          })
+                        : std::nullopt;
+  if (!space || !secret || !here) return std::nullopt;
+  Surroundings found;
+  found.launcher = "pmix";
+  found.place = here->place;
+  found.host = variables("DISTATTN_ADDRESS").value_or("");
+  found.ports = ports_of(variables, "PMIX_NAMESPACE", port_for(*space));
+  found.token = variables("DISTATTN_TOKEN").value_or(fmt::format("mpirun {} {}", *space, *secret));
+  if (!found.one_node() && found.host.empty()) return std::nullopt;
   return found;
 }
 

@@ -6,12 +6,16 @@
 #include <chrono>
 #include <cstring>
 #include <exception>
+#include <mutex>
+#include <optional>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "backends/launch/choice.hpp"
 #include "backends/launch/core_share.hpp"
 #include "backends/launch/launcher.hpp"
+#include "backends/launch/launcher_watch.hpp"
 #include "backends/registration.hpp"
 #include "distattn/host_resources.hpp"
 #include "distattn/inproc.hpp"
@@ -24,27 +28,11 @@ using namespace backends::launch;
 
 constexpr std::string_view file_prefix = "file:";
 
-/// One of several processes, and nothing says how it may find the others: alone it would do again what each of them
-/// does.
-void refuse_to_be_one_of_several() {
-  for (const auto& [rank, size] : {std::pair("RANK", "WORLD_SIZE"), {"PMI_RANK", "PMI_SIZE"}}) {
-    if (!process_variable(rank) || number_in(process_variable, size).value_or(1) <= 1) continue;
-    throw Error(ErrorKind::environment,
-                fmt::format("{}={} of {}={} cannot find the others (MASTER_ADDR and MASTER_PORT are not both set) set "
-                            "them, or give a bootstrap: file:PATH, or inproc for each alone",
-                            rank, *process_variable(rank), size, *process_variable(size)));
-  }
-}
-
-/// What the environment says about who started this process: of several launchers, the last.
-std::string launcher_here() {
-  // Processes that mpirun or srun started run torchrun, not the other way round.
-  if (process_variable("TORCHELASTIC_RUN_ID") && torchrun_surroundings(process_variable)) return "torchrun";
-  if (process_variable("PMIX_NAMESPACE") && process_variable("PMIX_RANK")) return "pmix";
-  if (torchrun_surroundings(process_variable)) return "torchrun";
-  if (slurm_surroundings(process_variable)) return "slurm";
-  refuse_to_be_one_of_several();
-  return "inproc";
+/// A transport between processes has a use for a launcher even if it started one alone.
+std::string bootstrap_for(const LaunchOptions& options) {
+  if (!options.bootstrap.empty()) return options.bootstrap;
+  const bool of_threads = options.transport.empty() || options.transport == "inproc";
+  return (of_threads ? choose(process_variable) : started_by(process_variable)).bootstrap;
 }
 
 std::unique_ptr<Bootstrap> meet(const std::string& name, const LaunchOptions& options) {
@@ -69,19 +57,10 @@ int agreed_cores(Bootstrap& bootstrap) {
   return fair_cores(claims, static_cast<std::size_t>(bootstrap.rank()));
 }
 
-/// Rank and size, without asking anybody. PMIx has no variable for the size, but those who start processes with it do.
+/// Rank and size, without asking anybody.
 Place place_in_environment() {
   try {
-    const std::string launcher = launcher_here();
-    if (launcher == "torchrun") return torchrun_surroundings(process_variable)->place;
-    if (launcher == "slurm") return slurm_surroundings(process_variable)->place;
-    Place place;
-    if (launcher == "inproc") return place;
-    place.rank = number_in(process_variable, "PMIX_RANK").value_or(0);
-    for (const char* name : {"SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE"}) {
-      place.size = number_in(process_variable, name).value_or(place.size);
-    }
-    return place;
+    return *choose(process_variable).place;
   } catch (const Error&) {
     return {};  // variables that contradict each other: whoever needs them will say so
   }
@@ -92,19 +71,72 @@ Place place_in_environment() {
 Rank rank_in_environment() { return place_in_environment().rank; }
 int ranks_in_environment() { return std::max(1, place_in_environment().size); }
 
+LaunchFindings launch_findings() {
+  LaunchFindings findings;
+  findings.variables = seen_variables(process_variable);
+  const std::vector<Candidate> all = candidates(process_variable);
+  try {
+    const Candidate chosen = choose(process_variable);
+    findings.bootstrap = chosen.bootstrap;
+    findings.why = chosen.why;
+    findings.rank = chosen.place->rank;
+    findings.ranks = chosen.place->size;
+    findings.local_rank = chosen.place->local_rank;
+    findings.local_ranks = chosen.place->local_size;
+  } catch (const Error& error) {
+    findings.why = error.what();
+  }
+  for (const Candidate& one : all) {
+    const bool chosen = one.bootstrap == findings.bootstrap;
+    findings.bootstraps.push_back({one.bootstrap, chosen, chosen ? findings.why : one.why});
+  }
+  findings.bootstraps.push_back({"file", false, "taken on request alone: bootstrap file:PATH"});
+  return findings;
+}
+
 struct World::State {
   std::string bootstrap_name, transport_name;
   int ranks = 1, cores = 1;
   std::unique_ptr<Bootstrap> bootstrap;  // null: all ranks are here
   std::unique_ptr<Transport> transport;
   std::atomic<bool> failed = false;
+
+  std::mutex mutex;  // guards the two below
+  Control* control = nullptr;
+  std::optional<Error> launcher_gone;
+  std::function<void(const Error&)> tell;
+  std::optional<LauncherWatch> watch;  // last: it uses the others
+
+  /// Shells that run under a launcher, perhaps for long after it, may start threads of their own.
+  void watch_launcher() {
+    auto launcher = find_launcher(process_variable);
+    if (!launcher || (bootstrap_name == "inproc" && !launcher->is_parent)) return;
+    watch.emplace(*std::move(launcher), [this](const Error& error) { lose_launcher(error); });
+  }
+  void lose_launcher(const Error& error) {
+    failed = true;
+    {
+      const std::scoped_lock lock(mutex);
+      launcher_gone = error;
+      if (control != nullptr) control->abort(error);
+    }
+    if (tell) tell(error);
+  }
+  void take(std::unique_ptr<Bootstrap> met) {
+    bootstrap = std::move(met);
+    ranks = bootstrap->size();
+    const std::scoped_lock lock(mutex);
+    control = bootstrap->control();
+    if (launcher_gone) control->abort(*launcher_gone);
+  }
 };
 
 World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
   if (options.ranks < 0) refuse(fmt::format("{} ranks (0: as many as were started) give some", options.ranks));
   backends::checked_timeout(options.timeout_s);
-  const std::string name = options.bootstrap.empty() ? launcher_here() : options.bootstrap;
+  const std::string name = bootstrap_for(options);
   state_->bootstrap_name = name.substr(0, name.find(':'));
+  state_->tell = options.launcher_gone;
   if (name == "inproc") {
     if (!options.transport.empty() && options.transport != "inproc") {
       refuse(
@@ -115,13 +147,14 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
     state_->ranks = std::max(1, options.ranks);
     state_->cores = std::max(1, usable_cores() / state_->ranks);
     state_->transport_name = "inproc";
+    state_->watch_launcher();
     return;
   }
   if (options.transport == "inproc") {
     refuse(fmt::format("transport inproc does not connect processes (started by {}) leave it out", name));
   }
-  state_->bootstrap = meet(name, options);
-  state_->ranks = state_->bootstrap->size();
+  state_->watch_launcher();
+  state_->take(meet(name, options));
   try {
     state_->cores = agreed_cores(*state_->bootstrap);
     state_->transport = make_transport(options.transport, *state_->bootstrap);
@@ -134,7 +167,9 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
 }
 
 World::~World() {
-  if (!state_ || !state_->bootstrap || state_->failed || std::uncaught_exceptions() > 0) return;
+  if (!state_) return;
+  state_->watch.reset();  // launchers may end when their ranks are about to
+  if (!state_->bootstrap || state_->failed || std::uncaught_exceptions() > 0) return;
   try {
     state_->bootstrap->barrier();
     state_->transport.reset();  // while all others still answer

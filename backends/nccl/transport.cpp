@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 
+#include "backends/running_clock.hpp"
+
 namespace distattn::backends::nccl {
 namespace {
 
@@ -71,6 +73,30 @@ class ClosingWatch final : public cuda::Watch {
 
   const cuda::Ending& ending_;
   const Clock::time_point until_ = Clock::now() + closing_time;
+};
+
+/// While communicators start, which nothing else bounds: NCCL looks for ways to other ranks for as long as it takes.
+class StartingWatch final : public cuda::Watch {
+ public:
+  StartingWatch(const cuda::Ending& ending, Control* control)
+      : ending_(ending),
+        until_(RunningClock::now() + (control != nullptr ? control->timeout() : Control::Clock::duration(longest))) {}
+
+  bool ended() const override { return ending_.ended(); }
+  void look() const override {
+    ending_.look();
+    if (RunningClock::now() < until_) return;
+    throw Error(ErrorKind::timeout,
+                "NCCL has not joined the ranks within the timeout (some cannot be reached, or hang) see "
+                "NCCL_SOCKET_IFNAME and NCCL_DEBUG=WARN, or give a longer timeout");
+  }
+
+ private:
+  static constexpr auto longest = std::chrono::hours(24 * 365);
+
+  const RunningClock::Keeper keeps_time_;
+  const cuda::Ending& ending_;
+  const RunningClock::time_point until_;
 };
 
 }  // namespace
@@ -142,8 +168,9 @@ NcclTransport::NcclTransport(const Library& library, cuda::Driver& driver, Boots
   expect_gpus_of_their_own(driver, bootstrap);
   // Who reports a failure while communicators start must not find this half made, nor gone where one does not.
   if (control_ != nullptr) control_->on_failure([ending = ending_](const Error& error) { ending->end(error); });
-  near_.emplace(library, driver, shared_id(library, bootstrap), rank_, size_, *ending_);
-  if (lanes == Lanes::both) far_.emplace(library, driver, shared_id(library, bootstrap), rank_, size_, *ending_);
+  const StartingWatch starts(*ending_, control_);
+  near_.emplace(library, driver, shared_id(library, bootstrap), rank_, size_, starts);
+  if (lanes == Lanes::both) far_.emplace(library, driver, shared_id(library, bootstrap), rank_, size_, starts);
   on_failure(nullptr);
 }
 

@@ -51,7 +51,7 @@ ExchangeLane::~ExchangeLane() {
   try {
     control_.check(rank_, Clock::now());
   } catch (const Error&) {
-    worker_.leave({});
+    worker_->leave({});
   }
 }
 
@@ -98,14 +98,14 @@ void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, const 
     wait(step);
   } catch (...) {
     ended_ = true;
-    worker_.leave(std::span(messages_).first(count_));
+    worker_->leave(std::span(messages_).first(count_));
     throw;
   }
 }
 
 bool ExchangeLane::serve() {
   const std::unique_lock lock(mutex_, std::try_to_lock);
-  return lock && !ended_ && worker_.progress();
+  return lock && !ended_ && worker_->progress();
 }
 
 void ExchangeLane::list(std::span<const Packet> packets, const RegisteredMemory* memory) {
@@ -151,12 +151,12 @@ void ExchangeLane::post(const Step& step) {
       Message& message = messages_[i];
       if (message.outgoing != outgoing) continue;
       if (outgoing)
-        worker_.send(message, tag(step, rank_));
+        worker_->send(message, tag(step, rank_));
       else
-        worker_.receive(message, tag(step, message.peer));
+        worker_->receive(message, tag(step, message.peer));
     }
   }
-  worker_.flush(flushing_);
+  worker_->flush(flushing_);
 }
 
 void ExchangeLane::wait(const Step& step) {
@@ -168,7 +168,7 @@ void ExchangeLane::wait(const Step& step) {
   while (true) {
     while (next < count_ && messages_[next].done) check_arrived(step, messages_[next++]);
     if (next == count_ && flushing_.done) break;
-    if (worker_.progress()) {
+    if (worker_->progress()) {
       moved = true;
       idle_.reset();
     } else {
@@ -186,7 +186,7 @@ void ExchangeLane::wait(const Step& step) {
     }
   }
   if (flushing_.status != UCS_OK) {
-    fail_connection(step, worker_.failed_peer() >= 0 ? worker_.failed_peer() : peers_.front(), flushing_.status);
+    fail_connection(step, worker_->failed_peer() >= 0 ? worker_->failed_peer() : peers_.front(), flushing_.status);
   }
   await(-1);
   finish();
@@ -209,7 +209,7 @@ void ExchangeLane::look(const Step& step, std::size_t next, Clock::time_point si
   } else {
     await(check_any(since), true);
   }
-  if (worker_.failed_peer() >= 0) fail_connection(step, worker_.failed_peer(), worker_.failure());
+  if (worker_->failed_peer() >= 0) fail_connection(step, worker_->failed_peer(), worker_->failure());
   if (next < count_ && !messages_[next].outgoing) look_for_other_steps(step, messages_[next]);
 }
 
@@ -218,7 +218,7 @@ void ExchangeLane::look(const Step& step, std::size_t next, Clock::time_point si
 void ExchangeLane::look_for_other_steps(const Step& step, const Message& awaited) {
   constexpr std::uint64_t of_sender = (std::uint64_t{1} << sender_bits) - 1;
   std::uint64_t found = 0;
-  if (!worker_.unexpected(static_cast<std::uint64_t>(awaited.peer), of_sender, found) || awaited.done) return;
+  if (!worker_->unexpected(static_cast<std::uint64_t>(awaited.peer), of_sender, found) || awaited.done) return;
   fail(step, awaited,
        fmt::format("rank {} sent what belongs to its step {}: they run different programs", awaited.peer,
                    found >> (due_bits + sender_bits)));

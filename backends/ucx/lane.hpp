@@ -3,7 +3,9 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "backends/exchange.hpp"
@@ -21,15 +23,15 @@ class ExchangeLane {
  public:
   using Clock = Control::Clock;
 
-  ExchangeLane(const Context& context, Lane lane, Rank rank, Control& control, Pieces pieces)
-      : worker_(context), lane_(lane), rank_(rank), control_(control), pieces_(pieces) {}
+  ExchangeLane(std::unique_ptr<Worker> worker, Lane lane, Rank rank, Control& control, Pieces pieces)
+      : worker_(std::move(worker)), lane_(lane), rank_(rank), control_(control), pieces_(pieces) {}
 
   /// After a failure without the courtesies of a good end.
   ~ExchangeLane();
   ExchangeLane(const ExchangeLane&) = delete;
   ExchangeLane& operator=(const ExchangeLane&) = delete;
 
-  Worker& worker() { return worker_; }
+  Worker& worker() { return *worker_; }
 
   /// Returns when all messages of the step have been exchanged. Throws Error naming rank, step and edge.
   void exchange(const Step& step, const BufferTable& buffers, const RegisteredMemory* memory);
@@ -61,7 +63,7 @@ class ExchangeLane {
   std::uint64_t tag(const Step& step, Rank sender) const;
 
   std::mutex mutex_;  // held by who uses the worker
-  Worker worker_;
+  const std::unique_ptr<Worker> worker_;
   const Lane lane_;
   const Rank rank_;
   Control& control_;

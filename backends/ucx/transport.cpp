@@ -36,11 +36,11 @@ UcxTransport::UcxTransport(Bootstrap& bootstrap, ucs_memory_type_t gpu_memory)
       size_(bootstrap.size()),
       control_(control_of(bootstrap)),
       segments_(bootstrap),
-      context_(size_, segments_.path()),
+      set_up_(SetUp::before(RunningClock::now() + control_.timeout(), rank_, size_, segments_.path(), control_)),
       gpu_memory_(gpu_memory),
-      reaches_gpus_(all_reach(gpu_memory, context_, bootstrap)),
-      near_(context_, Lane::near, rank_, control_, reaches_gpus_ ? Pieces::alone : Pieces::in_lists),
-      far_(context_, Lane::far, rank_, control_, reaches_gpus_ ? Pieces::alone : Pieces::in_lists) {
+      reaches_gpus_(all_reach(gpu_memory, *set_up_.context, bootstrap)),
+      near_(std::move(set_up_.near), Lane::near, rank_, control_, reaches_gpus_ ? Pieces::alone : Pieces::in_lists),
+      far_(std::move(set_up_.far), Lane::far, rank_, control_, reaches_gpus_ ? Pieces::alone : Pieces::in_lists) {
   near_.worker().set_addresses(exchange_addresses(bootstrap, near_.worker()));
   far_.worker().set_addresses(exchange_addresses(bootstrap, far_.worker()));
   segments_.settle();
@@ -98,8 +98,10 @@ const RegisteredMemory* UcxTransport::registered(BufferTable& buffers) const {
   if (memory.empty()) return nullptr;
   buffers.make_current();
   const ucs_memory_type_t type = buffers.space() == MemorySpace::host ? UCS_MEMORY_TYPE_HOST : gpu_memory_;
-  const auto make = [&] { return std::make_shared<RegisteredMemory>(context_, memory.data(), memory.size(), type); };
-  return static_cast<const RegisteredMemory*>(buffers.kept_for(context_.get(), make));
+  const auto make = [&] {
+    return std::make_shared<RegisteredMemory>(*set_up_.context, memory.data(), memory.size(), type);
+  };
+  return static_cast<const RegisteredMemory*>(buffers.kept_for(set_up_.context->get(), make));
 }
 
 }  // namespace distattn::backends::ucx
@@ -115,7 +117,7 @@ Registration register_ucx() {
       {}};
   registration.make_transport = [](Bootstrap& bootstrap) { return std::make_unique<ucx::UcxTransport>(bootstrap); };
   registration.findings = [] {
-    const bool direct = ucx::Context(1, "").reaches(UCS_MEMORY_TYPE_CUDA);
+    const bool direct = ucx::reaches_gpus();
     return direct ? "sends GPU memory as it lies" : "built without CUDA: GPU memory goes through pinned host memory";
   };
   return registration;

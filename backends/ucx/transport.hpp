@@ -5,6 +5,7 @@
 
 #include "backends/ucx/lane.hpp"
 #include "backends/ucx/segment_folder.hpp"
+#include "backends/ucx/set_up.hpp"
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
 
@@ -38,7 +39,7 @@ class UcxTransport final : public Transport {
   const int size_;
   Control& control_;
   SegmentFolder segments_;
-  Context context_;
+  SetUp set_up_;  ///< without its workers, which the lanes have
   const ucs_memory_type_t gpu_memory_;
   const bool reaches_gpus_;
   ExchangeLane near_, far_;

@@ -82,13 +82,13 @@ TEST_CASE("computing is progress, however long; awaiting a silent rank is not") 
     }
     const auto bootstrap = port.meet(rank);
     Control& control = *bootstrap->control();
-    const auto since = Clock::now();
+    const auto since = Control::Clock::now();
     if (rank == 0) {  // works for longer than the timeout, then awaits the silent one
       control.computing(4);
       std::this_thread::sleep_for(std::chrono::milliseconds(900));
       control.resting();
       control.awaiting(Lane::near, 2);
-      for (const auto begin = Clock::now();;)
+      for (const auto begin = Control::Clock::now();;)
         control.check(2, begin), std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
     control.resting();  // awaits the working one all the time
@@ -129,8 +129,8 @@ TEST_CASE("of several that may be awaited, those that wait in turn are not blame
     const std::vector<Rank> others{1, 2};
     control.resting();
     if (rank == 0) {
-      const auto since = Clock::now();
-      while (Clock::now() < since + std::chrono::milliseconds(1200)) {
+      const auto since = Control::Clock::now();
+      while (Control::Clock::now() < since + std::chrono::milliseconds(1200)) {
         awaited = control.check_any(others, since);
         control.awaiting(Lane::near, awaited);
         std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -143,7 +143,7 @@ TEST_CASE("of several that may be awaited, those that wait in turn are not blame
     comes_true(over);
     if (rank == 2) control.resting();
     if (rank == 2) control.awaiting(Lane::near, 1);
-    for (const auto since = Clock::now();;) {
+    for (const auto since = Control::Clock::now();;) {
       control.check(rank - 1, since);
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }

@@ -155,7 +155,7 @@ TEST_CASE("strangers, garbage and slow writers do no harm") {
       join_ranks(
           port.place(1),
           [&] {
-            return Whereabouts{port.where().endpoints, "a wrong token"};
+            return Whereabouts{port.where().endpoints, RunKey("a wrong token")};
           },
           after_seconds(0.5));
     } catch (const Error&) {

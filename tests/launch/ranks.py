@@ -13,8 +13,8 @@ BINARY = os.path.abspath(sys.argv[1])
 SCRATCH = pathlib.Path(tempfile.mkdtemp(prefix="distattn-ranks-"))
 MPIRUN = shutil.which("mpirun")
 
-LAUNCHERS = ("PMIX_", "PMI_", "OMPI_", "SLURM_", "TORCHELASTIC_", "DISTATTN_")
-NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+LAUNCHERS = ("PMIX_", "PMI_", "OMPI_", "SLURM_", "TORCHELASTIC_", "DISTATTN_", "FLUX_", "JSM_", "MV2_")
+NAMES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "JOB_COMPLETION_INDEX")
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(LAUNCHERS) and name not in NAMES}
 
 

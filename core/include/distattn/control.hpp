@@ -34,6 +34,8 @@ class Control {
     for (const Rank peer : peers) check(peer, since);
     return peers.front();
   }
+  /// For how long a rank may make no progress, such as while it sets up a library that others wait for.
+  virtual Clock::duration timeout() const noexcept { return std::chrono::hours(24 * 365); }
   /// Whether the failure of another rank would be heard at the moment; if not, whoever passes it on is in trouble.
   virtual bool hears() const noexcept { return true; }
   /// Ends the run of all ranks with `error`; the first such call of any rank counts.

@@ -102,8 +102,12 @@ class NpyWriter {
 /// A whole file. Throws Error(usage) when it cannot be read.
 std::string read_file(const std::filesystem::path& path);
 /// The same, or all that comes through a pipe. Throws Error(usage) too when it is more than `most_bytes`, or a device,
-/// which may have no end.
+/// which may have no end, and Error(timeout) as wait_for_pipes() says.
 std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t most_bytes);
+
+/// Longest time for which this process waits at a pipe through which nothing goes, because the other end is not there
+/// or does nothing. 60 s at first.
+void wait_for_pipes(double seconds);
 
 /// A text file that appears under its name only when complete; destroyed without commit(): nothing is left behind. A
 /// symbolic link is followed. What is no regular file (a pipe, a device, "/dev/stdout") stays, and is written to.

@@ -7,26 +7,48 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
+#include "distattn/error.hpp"
 
 #pragma GCC visibility push(default)
 namespace distattn {
 
 struct LaunchOptions {
-  /// "inproc", "pmix", "torchrun", "slurm" or "file:PATH". Empty: as the environment says.
+  /// "inproc", "pmix", "torchrun", "slurm" or "file:PATH". Empty: as the environment says; a launcher that started one
+  /// process alone counts as none, unless `transport` is one between processes.
   std::string bootstrap{};
   std::string transport{};  ///< empty: the best usable that connects these ranks
   int ranks = 0;            ///< 0: as many as the launcher started; 1 without one
   double timeout_s = 60;    ///< longest time without progress of an awaited rank: above 0, also infinity
+  /// Called, on a thread of the World, when the process that started the ranks (mpirun, torchrun or a step of srun) has
+  /// ended before them. The run of all ranks has ended then, as by abort(); whoever does not look ends here.
+  std::function<void(const Error&)> launcher_gone{};
 };
 
 /// Which rank a launcher's variables say that this process is, without asking anybody; 0 where they are not all there.
 Rank rank_in_environment();
 /// How many ranks they say that there are; 1 where they do not say.
 int ranks_in_environment();
+
+/// How the environment says that this process was started, for those who wonder.
+struct LaunchFindings {
+  struct Way {
+    std::string name;  ///< of a bootstrap
+    bool chosen = false;
+    std::string why;  ///< or what it lacks
+  };
+  std::string bootstrap;  ///< that World takes when nobody names one; empty: it throws, and `why` says what
+  std::string why;
+  Rank rank = 0, local_rank = 0;
+  int ranks = 1, local_ranks = 1;                              ///< 0: known when the ranks have met
+  std::vector<std::pair<std::string, std::string>> variables;  ///< that matter and are set; secrets by their length
+  std::vector<Way> bootstraps;                                 ///< in the order in which they are looked for
+};
+LaunchFindings launch_findings();
 
 /// The ranks of one run, as this process sees them. There may be several at a time, and new ones after others have
 /// ended or failed, made in one order on all ranks.

@@ -16,6 +16,7 @@
 #include <mutex>
 #include <utility>
 
+#include "core/src/io/pipe_end.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
 #include "distattn/words.hpp"
@@ -148,13 +149,14 @@ std::string read_file(const std::filesystem::path& path) {
 }
 
 std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t most_bytes) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) refuse_file(path, std::strerror(errno));
   const Descriptor descriptor{fd};
   struct stat status {};
   if (::fstat(fd, &status) != 0) refuse_file(path, std::strerror(errno));
   if (!S_ISREG(status.st_mode) && !S_ISFIFO(status.st_mode)) refuse_file(path, "neither a regular file nor a pipe");
-  std::string text = read_up_to(fd, most_bytes + 1, path);
+  std::string text =
+      S_ISFIFO(status.st_mode) ? read_pipe(fd, most_bytes + 1, path) : read_up_to(fd, most_bytes + 1, path);
   if (text.size() > most_bytes) {
     refuse(fmt::format("cannot read {} (it has more than {}) give a shorter one", path.string(),
                        bytes_in_words(static_cast<double>(most_bytes))));

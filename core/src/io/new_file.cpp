@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/src/io/partial_file.hpp"
+#include "core/src/io/pipe_end.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
 
@@ -73,16 +74,6 @@ bool names_standard_output(fs::path path) {
     path = path.parent_path() / fs::read_symlink(path, failure);
   }
   return false;
-}
-
-/// Writes all of it, at the descriptor's own position.
-void write_stream(int fd, std::string_view text, const fs::path& path) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) fail(path, errno);
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
 }
 
 }  // namespace
@@ -175,7 +166,7 @@ TextWriter::TextWriter(const fs::path& path) : state_(std::make_unique<State>())
     state_->file.emplace(path);
     return;
   }
-  state_->stream = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  state_->stream = open_to_write(path);
   if (state_->stream < 0) fail(path, errno);
 }
 
@@ -188,7 +179,7 @@ void TextWriter::commit(std::string_view text) {
     state_->file->write_at(0, text.data(), text.size());
     state_->file->commit();
   } else {
-    write_stream(state_->stream, text, state_->path);
+    write_pipe(state_->stream, text, state_->path);
     if (::close(std::exchange(state_->stream, -1)) != 0) fail(state_->path, errno);
   }
 }
