@@ -200,6 +200,29 @@ TEST_CASE("machines are written as they were read", "[machine]") {
   CHECK_FALSE(machine.describes("reference"));
 }
 
+TEST_CASE("links are those of the transport that was measured", "[machine]") {
+  json text = description();
+  text["transports"] = {{"ucx", {{"near", {{"bytes_per_s", 3e9}, {"latency_s", 1e-6}}}}},
+                        {"nccl",
+                         {{"near", {{"bytes_per_s", 4e11}, {"latency_s", 2e-6}}},
+                          {"far", {{"bytes_per_s", 5e10}, {"latency_s", 3e-6}, {"per", "rank"}}}}}};
+  const Machine machine = read(text), ucx = machine.over("ucx"), nccl = machine.over("nccl");
+  CHECK(machine_from_json(to_json(machine), "again") == machine);
+  CHECK(ucx.near == Link{3e9, 1e-6});
+  CHECK(ucx.far == machine.far);
+  CHECK(ucx.far_owner == machine.far_owner);
+  CHECK(nccl.far == Link{5e10, 3e-6});
+  CHECK(nccl.far_owner == LinkOwner::rank);
+  CHECK(machine.over("inproc") == machine);
+
+  const auto [path, words] =
+      GENERATE(table<std::string, std::string>({{"/transports/ucx/near/bytes_per_s", "transports.ucx.near.bytes_per_s"},
+                                                {"/transports/nccl/far/per", "transports.nccl.far.per"},
+                                                {"/transports/ucx/speed", "speed is unknown"}}));
+  text[json::json_pointer(path)] = -1;
+  CHECK_THAT(refusal_of(text), Contains(words) && Contains("m.json"));
+}
+
 TEST_CASE("every built-in machine says where its figures are from", "[machine]") {
   CHECK(built_in_machines() == std::vector<std::string>{"a100-pcie-ethernet", "a100-pcie-roce", "dgx-a100x2",
                                                         "dgx-h100x8", "ethernet-h100x64"});
@@ -328,5 +351,12 @@ TEST_CASE("what was measured stands in the description, the rest stays nominal",
   CHECK(machine.cores == nominal.cores);
   CHECK_THAT(describe_age(machine), Contains("less than an hour ago"));
   CHECK_THAT(machine.sources.at("near"), Contains("a backend"));
+  // Of processes links are measured, and no copies between threads.
+  measurements.copies = {};
+  measurements.transports["ucx"] = {.near = Link{2e9, 1e-6}};
+  const Machine of_processes = describe(measurements);
+  CHECK(of_processes.near == nominal.near);
+  CHECK(of_processes.sources.at("near") == nominal.sources.at("near"));
+  CHECK(of_processes.over("ucx").near == Link{2e9, 1e-6});
   CHECK(machine_from_json(to_json(machine), "again") == machine);
 }

@@ -26,11 +26,12 @@ struct Measurements {
   std::vector<Kernel> kernels;  ///< several of one kind and tile: the fastest counts
   TileCosts tiles;
   FewQueries few;
-  Link copies;                    ///< between ranks of one process
-  double memory_bytes_per_s = 0;  ///< of one thread that merges
-  std::string backend;            ///< that was measured
-  std::string what;               ///< backend, head dimension, heads: how it was measured
-  std::string when;               ///< as Machine::measured
+  Link copies;  ///< between ranks of one process; without bytes per second where not measured
+  std::map<std::string, MeasuredLinks> transports;  ///< between ranks that are processes
+  double memory_bytes_per_s = 0;                    ///< of one thread that merges
+  std::string backend;                              ///< that was measured
+  std::string what;                                 ///< backend, head dimension, heads: how it was measured
+  std::string when;                                 ///< as Machine::measured
 };
 
 /// nominal_machine() with every figure that was measured in its place; element types that were not keep theirs. Rates

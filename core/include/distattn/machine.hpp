@@ -88,11 +88,20 @@ struct Link {
 /// Whether every rank has a far link of its own or a node's ranks share one.
 enum class LinkOwner : std::uint8_t { rank, node };
 
+/// What connects ranks that are processes, as one transport was measured.
+struct MeasuredLinks {
+  std::optional<Link> near;  ///< nothing: no two ranks were on one node
+  std::optional<Link> far;   ///< nothing: all were on one
+  LinkOwner far_owner = LinkOwner::rank;
+  friend bool operator==(const MeasuredLinks&, const MeasuredLinks&) = default;
+};
+
 struct Machine {
   std::string name;
   int nodes = 1, ranks_per_node = 1;
   Link near, far;
   LinkOwner far_owner = LinkOwner::rank;
+  std::map<std::string, MeasuredLinks> transports;  ///< by transport, where near and far are not its links
   /// Of one device; where ranks compute on cores, of one thread. By DType, then Pass; absent: never stated.
   std::array<std::array<std::optional<KernelRates>, 2>, 4> rates;
   TileCosts tiles;
@@ -112,6 +121,8 @@ struct Machine {
   bool states(DType dtype) const { return rates[static_cast<std::size_t>(dtype)][0].has_value(); }
   /// Whether the figures are this backend's too.
   bool describes(std::string_view computing) const { return backend.empty() || backend == computing; }
+  /// The machine whose near and far links are those of this transport, where they were measured.
+  Machine over(std::string_view transport) const;
   /// Throws Error(usage) when the machine states no rates for this element type.
   const KernelRates& rates_of(DType dtype, Pass pass) const;
   /// Memory that one of `ranks` ranks may use.

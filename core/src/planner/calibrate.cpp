@@ -77,9 +77,11 @@ Machine describe(const Measurements& measurements) {
   machine.few = measurements.few;
   if (measurements.copies.bytes_per_s > 0) machine.near = measurements.copies;
   if (measurements.memory_bytes_per_s > 0) machine.memory_bytes_per_s = measurements.memory_bytes_per_s;
-  for (const char* const field : {"flops_per_s", "tiles", "near", "memory_bytes_per_s"}) {
-    machine.sources[field] = "measured here: " + measurements.what;
-  }
+  machine.transports = measurements.transports;
+  const std::string source = "measured here: " + measurements.what;
+  for (const char* const field : {"flops_per_s", "tiles", "memory_bytes_per_s"}) machine.sources[field] = source;
+  if (measurements.copies.bytes_per_s > 0) machine.sources["near"] = source;
+  if (!measurements.transports.empty()) machine.sources["transports"] = source;
   if (machine.few.queries > 0) machine.sources["few_queries"] = machine.sources["tiles"];
   return machine;
 }

@@ -55,6 +55,18 @@ const FewQueries::Rates* FewQueries::of(DType dtype, Pass pass, std::int64_t til
   return pass == Pass::forward && tile_queries <= queries && stated ? &*stated : nullptr;
 }
 
+Machine Machine::over(std::string_view transport) const {
+  Machine machine = *this;
+  const auto measured = transports.find(std::string(transport));
+  if (measured == transports.end()) return machine;
+  machine.near = measured->second.near.value_or(near);
+  if (measured->second.far) {
+    machine.far = *measured->second.far;
+    machine.far_owner = measured->second.far_owner;
+  }
+  return machine;
+}
+
 const KernelRates& Machine::rates_of(DType dtype, Pass pass) const {
   const auto& found = rates[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(pass)];
   if (!found) {

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <tuple>
+
 #include "core/src/json_fields.hpp"
 #include "distattn/error.hpp"
 #include "distattn/machine.hpp"
@@ -86,16 +88,37 @@ Link read_link(JsonFields& fields) {
   return {fields.number_above_zero("bytes_per_s"), fields.number_from_zero("latency_s")};
 }
 
-void read_links(JsonFields& top, Machine& machine) {
-  JsonFields near = top.object("near");
-  machine.near = read_link(near);
+Link read_near(JsonFields near) {
+  const Link link = read_link(near);
   near.finish();
-  JsonFields far = top.object("far");
-  machine.far = read_link(far);
+  return link;
+}
+
+std::pair<Link, LinkOwner> read_far(JsonFields far) {
+  const Link link = read_link(far);
   const std::string owner = far.text("per");
   if (owner != "rank" && owner != "node") far.fail("per", fmt::format("is '{}'", owner), "write \"rank\" or \"node\"");
-  machine.far_owner = owner == "rank" ? LinkOwner::rank : LinkOwner::node;
   far.finish();
+  return {link, owner == "rank" ? LinkOwner::rank : LinkOwner::node};
+}
+
+MeasuredLinks read_measured(JsonFields fields) {
+  MeasuredLinks links;
+  if (fields.find("near") != nullptr) links.near = read_near(fields.object("near"));
+  if (fields.find("far") != nullptr) std::tie(links.far, links.far_owner) = read_far(fields.object("far"));
+  fields.finish();
+  return links;
+}
+
+void read_links(JsonFields& top, Machine& machine) {
+  machine.near = read_near(top.object("near"));
+  std::tie(machine.far, machine.far_owner) = read_far(top.object("far"));
+  if (top.find("transports") == nullptr) return;
+  JsonFields transports = top.object("transports");
+  for (const auto& [name, links] : top.at("transports").items()) {
+    machine.transports[name] = read_measured(transports.object(name));
+  }
+  transports.finish();
 }
 
 TileCosts read_tiles(JsonFields fields) {
@@ -128,6 +151,24 @@ FewQueries read_few(JsonFields fields) {
   }
   fields.finish();
   return few;
+}
+
+Ordered to_json(const Link& link) { return {{"bytes_per_s", link.bytes_per_s}, {"latency_s", link.latency_s}}; }
+
+Ordered to_json(const Link& far, LinkOwner owner) {
+  Ordered fields = to_json(far);
+  fields["per"] = owner == LinkOwner::rank ? "rank" : "node";
+  return fields;
+}
+
+Ordered to_json(const std::map<std::string, MeasuredLinks>& transports) {
+  Ordered fields = Ordered::object();
+  for (const auto& [name, links] : transports) {
+    fields[name] = Ordered::object();
+    if (links.near) fields[name]["near"] = to_json(*links.near);
+    if (links.far) fields[name]["far"] = to_json(*links.far, links.far_owner);
+  }
+  return fields;
 }
 
 Ordered to_json(const TileCosts& tiles) {
@@ -210,17 +251,15 @@ std::string to_json(const Machine& machine) {
                  {"name", machine.name},
                  {"nodes", machine.nodes},
                  {"ranks_per_node", machine.ranks_per_node},
-                 {"near", {{"bytes_per_s", machine.near.bytes_per_s}, {"latency_s", machine.near.latency_s}}},
-                 {"far",
-                  {{"bytes_per_s", machine.far.bytes_per_s},
-                   {"latency_s", machine.far.latency_s},
-                   {"per", machine.far_owner == LinkOwner::rank ? "rank" : "node"}}},
+                 {"near", to_json(machine.near)},
+                 {"far", to_json(machine.far, machine.far_owner)},
                  {"flops_per_s", flops},
                  {"memory_bytes", machine.memory_bytes},
                  {"memory_bytes_per_s", machine.memory_bytes_per_s},
                  {"cores", machine.cores},
                  {"measured", machine.measured},
                  {"sources", machine.sources}};
+  if (!machine.transports.empty()) top["transports"] = to_json(machine.transports);
   if (!machine.backend.empty()) top["backend"] = machine.backend;
   if (machine.tiles != TileCosts()) top["tiles"] = to_json(machine.tiles);
   if (machine.few.queries > 0) top["few_queries"] = to_json(machine.few);
