@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "distattn/error.hpp"
 #include "distattn/version.hpp"
 #include "output.hpp"
 #include "validate_cases.hpp"
@@ -33,6 +34,24 @@ void add_tokens(Hash& hash, const Inputs& inputs, Tensor tensor) {
     inputs.read(tensor, look % batch, look * (tokens - 1) / (looks - 1), 0, heads, DType::fp64, row.data());
     hash.add(row);
   }
+}
+
+/// What `say` returns, or why it threw, as text.
+std::string said_or_refused(const std::function<Json()>& say) {
+  Json answer;
+  try {
+    answer = {{"said", say()}};
+  } catch (const Error& error) {
+    answer = {{"kind", static_cast<int>(error.kind())}, {"refused", error.what()}};
+  }
+  return answer.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Throws what was thrown there.
+Json unless_refused(std::string_view answer) {
+  const Json json = Json::parse(answer);
+  if (!json.contains("refused")) return json["said"];
+  throw Error(static_cast<ErrorKind>(json["kind"].get<int>()), json["refused"].get<std::string>());
 }
 
 }  // namespace
@@ -73,16 +92,24 @@ void agree_on_programs(World& world, const AttentionPlan& plan) {
   world.agree("its program", fmt::format("{:016x}", plan.fingerprint()));
 }
 
+std::string said_by_first(World& world, const std::function<std::string()>& say) {
+  if (world.in_process()) return say();
+  std::string answer;
+  if (world.first() == 0) answer = said_or_refused([&] { return Json(say()); });
+  return unless_refused(world.of_first(answer)).get<std::string>();
+}
+
 AttentionOptions decided_by_first(World& world, const std::function<AttentionOptions()>& decide) {
   if (world.in_process()) return decide();
-  std::string text;
+  std::string answer;
   if (world.first() == 0) {
-    const AttentionOptions mine = decide();
-    text = Json::array({mine.schedule, mine.own_mode, static_cast<int>(mine.mode), mine.routes.node_size,
-                        mine.routes.ahead, mine.backward})
-               .dump();
+    answer = said_or_refused([&] {
+      const AttentionOptions mine = decide();
+      return Json::array({mine.schedule, mine.own_mode, static_cast<int>(mine.mode), mine.routes.node_size,
+                          mine.routes.ahead, mine.backward});
+    });
   }
-  const Json json = Json::parse(world.of_first(text));
+  const Json json = unless_refused(world.of_first(answer));
   AttentionOptions options;
   options.schedule = json[0].get<std::string>();
   options.own_mode = json[1].get<bool>();
@@ -90,6 +117,17 @@ AttentionOptions decided_by_first(World& world, const std::function<AttentionOpt
   options.routes = {json[3].get<int>(), json[4].get<int>()};
   options.backward = json[5].get<bool>();
   return options;
+}
+
+void decided_by_all(World& world, const std::function<void()>& decide) {
+  if (world.in_process()) return decide();
+  const std::string mine = said_or_refused([&] {
+    decide();
+    return Json(true);
+  });
+  for (const auto& each : world.gather(std::as_bytes(std::span(mine)))) {
+    unless_refused({reinterpret_cast<const char*>(each.data()), each.size()});
+  }
 }
 
 }  // namespace distattn::cli

@@ -25,7 +25,14 @@ void agree_on_bytes(World& world, std::string_view what, std::span<const std::by
 /// Programs that were made elsewhere.
 void agree_on_programs(World& world, const AttentionPlan& plan);
 
-/// What `decide` returns on rank 0, which alone calls it: what depends on a rank's own machine must be decided once.
+// What depends on a rank's own machine or files must be decided once, or seen by all: ranks that went different ways
+// would wait for each other.
+
+/// What `say` returns on rank 0, which alone calls it. The Error that it throws there is thrown on every rank.
+std::string said_by_first(World& world, const std::function<std::string()>& say);
+/// The same for what attention_options() decides.
 AttentionOptions decided_by_first(World& world, const std::function<AttentionOptions()>& decide);
+/// Calls `decide` on every rank. Where it throws an Error on some, all throw that of the lowest of these.
+void decided_by_all(World& world, const std::function<void()>& decide);
 
 }  // namespace distattn::cli

@@ -6,16 +6,20 @@
 #include <array>
 #include <span>
 
+#include "agreement.hpp"
+#include "bench_gates.hpp"
 #include "bench_kernels.hpp"
 #include "bench_report.hpp"
 #include "bench_rows.hpp"
+#include "calibration_report.hpp"
 #include "command.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/launch.hpp"
+#include "distattn/machine.hpp"
 #include "distattn/registry.hpp"
-#include "distattn/words.hpp"
 #include "option.hpp"
+#include "ranks.hpp"
 #include "sharded_run.hpp"
 #include "values.hpp"
 
@@ -29,13 +33,12 @@ struct BenchOptions {
   BenchRequest request;
   std::vector<std::string> kernels;
   BenchForm form = BenchForm::md;
-  std::optional<double> least_gflops, most_ratio;
-  bool calibrate = false, json = false;
+  Gates gates;
+  bool json = false;
 };
 
 /// A problem with the shape that is measured where there is no schedule: whatever the options leave open is small.
-Problem kernel_problem(const ProblemOptions& options) {
-  ProblemOptions completed = options;
+Problem kernel_problem(ProblemOptions completed) {
   if (!completed.heads) completed.heads = completed.kv_heads.value_or(4);
   if (!completed.head_dim) completed.head_dim = 64;
   completed.mask = {};
@@ -45,7 +48,7 @@ Problem kernel_problem(const ProblemOptions& options) {
 }
 
 CalibrationOptions calibration_options(const BenchOptions& options) {
-  const Problem problem = kernel_problem(options.request.problem);
+  const Problem problem = kernel_problem(combinations(options.request.problem).front());
   CalibrationOptions calibration;
   calibration.backend = choose_backend(options.request.launch, problem, Passes::forward);
   calibration.provider = options.request.launch.provider;
@@ -57,118 +60,33 @@ CalibrationOptions calibration_options(const BenchOptions& options) {
   return calibration;
 }
 
-/// Measures and stores this machine.
-Calibration calibrate_here(const BenchOptions& options) {
-  require_calibration_folder();
+/// Measures this machine with all ranks of `world`; rank 0 stores what it is. Collective.
+Calibration calibrate_here(World& world, const BenchOptions& options) {
+  said_by_first(world, [] {
+    require_calibration_folder();
+    return std::string();
+  });
   Progress progress;
-  Calibration calibration{calibration_options(options), {}};
+  Calibration calibration;
+  decided_by_all(world, [&] { calibration.options = calibration_options(options); });
+  if (!world.in_process()) calibration.options.others = &world;
   calibration.measurements =
       calibrate(calibration.options, [&](const std::string& next) { progress.show("calibrating: " + next); });
-  store_calibration(describe(calibration.measurements));
+  said_by_first(world, [&] {
+    store(calibration.measurements);
+    return std::string();
+  });
   progress.done();
   note("stored in " + calibration_file().string());
   return calibration;
 }
 
-/// What a calibration measured, for people.
-std::string text_of(const Machine& machine, int head_dim) {
-  Columns columns({"tokens", "type", "pass", "full GFLOP/s", "causal GFLOP/s"});
-  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    for (const Pass pass : {Pass::forward, Pass::backward}) {
-      const KernelRates& rates = machine.rates_of(dtype, pass);
-      for (const RateCurve::Point& point : rates.full.points) {
-        columns.add({fmt::format("{:.0f}", point.tile), name_of(dtype), name_of(pass),
-                     fmt::format("{:.2f}", point.flops_per_s / 1e9),
-                     fmt::format("{:.2f}", rates.partial.at(point.tile) / 1e9)});
-      }
-    }
-  }
-  return fmt::format(
-      "{}, {} cores: {}\ncopies {}/s after {}, merges {}/s\na tile of one head {} forward, {} backward, a million "
-      "pairs {}, {}, besides the products of those that blocks of {} queries meet; of one thread:\n{}",
-      machine.name, machine.cores, describe_age(machine), bytes_in_words(machine.near.bytes_per_s),
-      seconds_in_words(machine.near.latency_s), bytes_in_words(machine.memory_bytes_per_s),
-      seconds_in_words(machine.tiles.seconds(Pass::forward, head_dim)),
-      seconds_in_words(machine.tiles.seconds(Pass::backward, head_dim)),
-      seconds_in_words(1e6 * machine.tiles.pair_s[0]), seconds_in_words(1e6 * machine.tiles.pair_s[1]),
-      machine.tiles.block, columns.text());
-}
-
-/// The rows that are farthest from their prediction, of those that have one.
-std::string worst_ratios(const std::vector<Json>& rows) {
-  const Json *least = nullptr, *most = nullptr;
-  const auto ratio = [](const Json* row) { return row->at("ratio_to_prediction").get<double>(); };
-  for (const Json& row : rows) {
-    if (row["ratio_to_prediction"].is_null()) continue;
-    if (least == nullptr || ratio(&row) < ratio(least)) least = &row;
-    if (most == nullptr || ratio(&row) > ratio(most)) most = &row;
-  }
-  if (least == nullptr) return "nothing is predicted";
-  const auto text = [&](const Json* row) {
-    return fmt::format("{:.2f} ({} {} on {} ranks)", ratio(row), row->at("schedule").get<std::string>(),
-                       row->at("pass").get<std::string>(), row->at("ranks").get<int>());
-  };
-  return fmt::format("measured/predicted from {} to {}", text(least), text(most));
-}
-
-/// Says which rows miss a gate.
-Outcome judge(const std::vector<Json>& rows, const BenchOptions& options) {
-  Outcome outcome = Outcome::fine;
-  const auto miss = [&](const Json& row, const std::string& why) {
-    outcome = Outcome::wrong_result;
-    print_error(fmt::format("{} {} on {} ranks, {} tokens: {}", row["schedule"].get<std::string>(),
-                            row["pass"].get<std::string>(), row["ranks"].get<int>(), row["seq"].get<std::int64_t>(),
-                            why));
-  };
-  for (const Json& row : rows) {
-    if (row["ok"].is_boolean() && !row["ok"].get<bool>())
-      miss(row, "wrong result (its error is beyond the tolerance) compare with --backend reference");
-    if (options.least_gflops && row["gflops"].get<double>() < *options.least_gflops) {
-      miss(row, fmt::format("{:.2f} GFLOP/s (--min-gflops {}) see whether the machine is busy",
-                            row["gflops"].get<double>(), *options.least_gflops));
-    }
-    if (!options.most_ratio) continue;
-    if (row["ratio_to_prediction"].is_null()) {
-      miss(row,
-           "no prediction (the machine states no rates of its type and backend) leave --max-ratio-to-prediction out");
-    } else if (row["ratio_to_prediction"].get<double>() > *options.most_ratio) {
-      miss(row,
-           fmt::format("{:.2f} times the prediction (--max-ratio-to-prediction {}) see whether the machine is busy",
-                       row["ratio_to_prediction"].get<double>(), *options.most_ratio));
-    }
-  }
-  return outcome;
-}
-
-/// Says which kernels are wrong. One that failed ends the command as it would have ended without the others.
-Outcome judge_variants(const std::vector<Json>& rows) {
-  const auto name_of_row = [](const Json& row) {
-    return fmt::format("{}, {}, head dimension {}/{}, {}", row["variant"].get<std::string>(),
-                       row["pass"].get<std::string>(), row["head_dim"].get<int>(), row["value_dim"].get<int>(),
-                       row["coverage"].get<std::string>());
-  };
-  Outcome outcome = Outcome::fine;
-  const Json* failed = nullptr;
-  for (const Json& row : rows) {
-    if (row["ok"] != false) continue;
-    if (row["failure"].is_string()) {
-      if (failed == nullptr) failed = &row;
-      continue;
-    }
-    outcome = Outcome::wrong_result;
-    print_error(
-        fmt::format("{}: wrong result (its error is beyond the tolerance) leave this kernel out", name_of_row(row)));
-  }
-  if (failed == nullptr) return outcome;
-  throw Error(ErrorKind::environment,
-              fmt::format("{}: {}", name_of_row(*failed), (*failed)["failure"].get<std::string>()));
-}
-
 Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
+  const ProblemOptions shape = only_combination(options.request.problem, "kernels are timed for one shape at a time");
   KernelRequest request{options.kernels, options.request.problem.seq, calibration_options(options)};
   if (request.tiles.empty()) request.tiles = {64, 128, 256, 512, 1024, 2048};
   for (const std::int64_t tile : request.tiles) within("--seq", tile, 1, largest_tile);
-  request.options.dtypes = {options.request.problem.dtype.value_or(DType::fp32)};
+  request.options.dtypes = {shape.dtype.value_or(DType::fp32)};
   request.options.runs = options.request.runs;
   Peaks peaks;
   const std::vector<Json> rows = kernel_rows(request, peaks);
@@ -185,20 +103,31 @@ void refuse_others(const App& app, std::span<const std::string_view> honoured, c
   }
 }
 
+constexpr const char* without_rows =
+    "with --calibrate alone (no row is measured without --seq) add --seq, or leave it out";
+
+/// Options that only ranks in other processes make sense of, where this process alone is calibrated.
+void check_meeting(const App& app, const World& world) {
+  if (!world.in_process()) return;
+  for (const char* const option : {"--ranks", "--bootstrap", "--transport", "--timeout"}) {
+    if (app.count(option) > 0) refuse(fmt::format("{} {}", option, without_rows));
+  }
+}
+
 /// Options that what is measured would ignore, depending on others.
 void check_honoured(const App& app, const BenchOptions& options) {
-  static constexpr std::array<std::string_view, 10> calibrating = {
-      "--calibrate", "--heads",    "--kv-heads",      "--head-dim", "--value-dim",
-      "--backend",   "--provider", "--deterministic", "-o",         "--json"};
+  static constexpr std::array<std::string_view, 14> calibrating = {
+      "--calibrate",     "--heads", "--kv-heads", "--head-dim", "--value-dim", "--backend",   "--provider",
+      "--deterministic", "-o",      "--json",     "--ranks",    "--bootstrap", "--transport", "--timeout"};
   static constexpr std::array<std::string_view, 11> moving = {
       "--kernel",   "--heads",         "--kv-heads", "--head-dim", "--value-dim", "--backend",
       "--provider", "--deterministic", "-n",         "-o",         "--json"};
-  if (options.calibrate && options.request.problem.seq.empty()) {
+  if (options.request.calibrate && options.request.problem.seq.empty()) {
     if (app.count("-o") > 0 && options.form == BenchForm::csv) {
       refuse("-o csv with --calibrate alone (without --seq there are no rows) add --seq, or choose md or json");
     }
-    refuse_others(app, calibrating,
-                  "with --calibrate alone (no row is measured without --seq) add --seq, or leave it out");
+    refuse_others(app, calibrating, without_rows);
+    only_combination(options.request.problem, "a calibration is of one shape");
   }
   const auto attends = [](const std::string& kernel) { return kernel.starts_with("attend"); };
   if (options.kernels.empty() || std::any_of(options.kernels.begin(), options.kernels.end(), attends)) return;
@@ -207,36 +136,51 @@ void check_honoured(const App& app, const BenchOptions& options) {
                             fmt::join(options.kernels, ",")));
 }
 
-/// Several processes would each measure on the cores of all.
+/// Kernels are timed on all cores of this process, which others would use as well.
 void check_alone(const LaunchOptions& launch) {
-  if (!launch.bootstrap.empty() || !launch.transport.empty()) return;
   const World world({"", "", 0, launch.timeout_s});
   if (world.in_process() || world.size() == 1) return;
-  refuse(
-      fmt::format("{} processes were started by {} (the ranks of bench are threads of one) start one, or use run "
-                  "with -n and -w",
-                  world.size(), world.bootstrap()));
+  refuse(fmt::format("--kernel in {} processes (started by {}; kernels are timed on the cores of one) start one",
+                     world.size(), world.bootstrap()));
 }
 
-Outcome bench(BenchOptions options) {
-  check_alone(options.request.launch);
-  const BenchForm form = options.json ? BenchForm::json : options.form;
-  if (!options.kernels.empty()) return bench_kernels(options, form);
-  if (options.calibrate) {
-    options.request.calibration = calibrate_here(options);
-    const Machine machine = describe(options.request.calibration->measurements);
+/// The rows, and the machine that they were predicted on. Collective.
+Outcome bench_schedules(World& world, const BenchOptions& options, BenchForm form) {
+  Peaks peaks;
+  const std::vector<Json> rows = bench_rows(world, options.request, peaks);
+  print(text_of(rows, form));
+  const Machine machine = machine_of(world, options.request.schedule);
+  note(fmt::format("predicted on {}, {}: {}", machine.name, describe_age(machine), worst_ratios(rows)));
+  Outcome outcome = Outcome::fine;
+  if (world.first() == 0) outcome = judge(rows, options.gates);
+  return world.of_first(outcome == Outcome::fine ? "fine" : "") == "fine" ? Outcome::fine : Outcome::wrong_result;
+}
+
+Outcome bench(const App& app, World& world, BenchOptions options, BenchForm form) {
+  rank_counts(world, options.request.schedule.ranks);  // refuses
+  agree_on_command(world, command_text(options.request));
+  if (options.request.calibrate) {
+    if (options.request.problem.seq.empty()) check_meeting(app, world);
+    options.request.calibration = calibrate_here(world, options);
     if (options.request.problem.seq.empty()) {
+      if (world.first() != 0) return Outcome::fine;
+      const Machine machine = find_machine("this");
       print(form == BenchForm::json ? to_json(machine) + "\n"
                                     : text_of(machine, options.request.calibration->options.head_dim));
       return Outcome::fine;
     }
   }
-  Peaks peaks;
-  const std::vector<Json> rows = bench_rows(options.request, peaks);
-  const Machine machine = machine_of(options.request.schedule);
-  print(text_of(rows, form));
-  note(fmt::format("predicted on {}, {}: {}", machine.name, describe_age(machine), worst_ratios(rows)));
-  return judge(rows, options);
+  return bench_schedules(world, options, form);
+}
+
+Outcome bench(const App& app, const BenchOptions& options) {
+  const BenchForm form = options.json ? BenchForm::json : options.form;
+  if (!options.kernels.empty()) {
+    check_alone(options.request.launch);
+    return bench_kernels(options, form);
+  }
+  return with_rank_counts(options.request.launch, options.request.schedule.ranks,
+                          [&](World& world) { return bench(app, world, options, form); });
 }
 
 double parse_positive(std::string_view option, std::string_view text) {
@@ -246,8 +190,9 @@ double parse_positive(std::string_view option, std::string_view text) {
 }
 
 void add_gates(App& app, BenchOptions& options) {
-  add_value(app, "--min-gflops", options.least_gflops, parse_positive, "Exit 1 when a row computes slower", "NUMBER");
-  add_value(app, "--max-ratio-to-prediction", options.most_ratio, parse_positive,
+  add_value(app, "--min-gflops", options.gates.least_gflops, parse_positive, "Exit 1 when a row computes slower",
+            "NUMBER");
+  add_value(app, "--max-ratio-to-prediction", options.gates.most_ratio, parse_positive,
             "Exit 1 when a row takes this many times its prediction", "NUMBER");
 }
 
@@ -283,21 +228,20 @@ Command add_bench_command(App& root) {
   const auto parse_runs = [](std::string_view option, std::string_view text) {
     return static_cast<int>(within(option, parse_size(option, text), option == "-w" ? 0 : 1, most_runs));
   };
-  add_problem_options(*app, request.problem, Several::yes);
-  add_seed_option(*app, request.problem);
+  add_problem_options(*app, request.problem);
+  add_seed_option(*app, request.problem.common);
   add_schedule_options(*app, request.schedule, Several::yes);
+  request.schedule.ranks.clear();  // as many as the launcher started, or 1
   add_launch_options(*app, request.launch);
-  app->get_option("--bootstrap")
-      ->type_name("inproc")
-      ->description("inproc: ranks that are measured are threads of this process");
-  app->get_option("--transport")->type_name("inproc")->description("inproc, for the same reason");
   app->add_flag("--backward", request.backward, "Forward, then backward");
   add_value(*app, "-n", request.runs, parse_runs, "Measured runs (default 10)", "N");
   add_value(*app, "-w", request.warmups, parse_runs, "Runs before them (default 2)", "N");
   app->add_flag("-c,--check", request.check, "Compare with float64; exit 1 past the tolerance");
   add_machine_option(*app, request.schedule);
-  app->add_flag("--calibrate", options->calibrate,
-                "Measure this machine first, store its description, and go on beside every row")
+  app->add_flag(
+         "--calibrate", request.calibrate,
+         "Measure this machine first, between processes their links too, store its description, and go on beside every "
+         "row")
       ->excludes(app->get_option("--machine"));
   add_gates(*app, *options);
   const auto parse_form = [](std::string_view option, std::string_view text) {
@@ -309,7 +253,7 @@ Command add_bench_command(App& root) {
   add_kernels(*app, *options);
   return {app, [app, options] {
             check_honoured(*app, *options);
-            return bench(*options);
+            return bench(*app, *options);
           }};
 }
 

@@ -40,7 +40,7 @@ class KernelBench {
       : options_(request.options),
         dtype_(request.options.dtypes.front()),
         peaks_(peaks),
-        cores_(busy_ranks(request.options.backend)) {}
+        cores_(busy_ranks(request.options)) {}
 
   void attend(std::int64_t tile) {
     for (const Coverage coverage : {Coverage::full, Coverage::partial}) {

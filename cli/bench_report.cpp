@@ -9,6 +9,7 @@
 #include <map>
 
 #include "distattn/words.hpp"
+#include "problem_fields.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -18,13 +19,13 @@ struct Column {
   const char* head;
   const char* field;
   std::string (*text)(const Json& value);
+  bool where_rows_differ = false;  ///< shown only if they do
 };
 
 double number(const Json& value) {
   return value.is_number() ? value.get<double>() : std::numeric_limits<double>::quiet_NaN();
 }
 
-std::string plain(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 std::string seconds(const Json& value) { return seconds_in_words(number(value)); }
 std::string bytes(const Json& value) { return bytes_in_words(number(value)); }
 std::string bytes_rate(const Json& value) { return bytes_in_words(number(value)) + "/s"; }
@@ -32,14 +33,24 @@ std::string percent(const Json& value) { return fmt::format("{:.1f} %", 100 * nu
 std::string hundredths(const Json& value) { return fmt::format("{:.2f}", number(value)); }
 std::string power_of_ten(const Json& value) { return fmt::format("{:.1e}", number(value)); }
 
-constexpr Column columns[] = {{"kernel", "kernel", plain},
-                              {"schedule", "schedule", plain},
-                              {"pass", "pass", plain},
-                              {"coverage", "coverage", plain},
-                              {"variant", "variant", plain},
-                              {"ranks", "ranks", plain},
-                              {"threads", "threads", plain},
-                              {"tokens", "seq", plain},
+constexpr Column columns[] = {{"kernel", "kernel", plain_text},
+                              {"schedule", "schedule", plain_text},
+                              {"pass", "pass", plain_text},
+                              {"coverage", "coverage", plain_text},
+                              {"variant", "variant", plain_text},
+                              {"ranks", "ranks", plain_text},
+                              {"threads", "threads", plain_text},
+                              {"tokens", "seq", plain_text},
+                              {"keys", "seq_kv", plain_text, true},
+                              {"mask", "mask", plain_text, true},
+                              {"batch", "batch", plain_text, true},
+                              {"heads", "heads", plain_text, true},
+                              {"key heads", "kv_heads", plain_text, true},
+                              {"head dim", "head_dim", plain_text, true},
+                              {"value dim", "value_dim", plain_text, true},
+                              {"type", "dtype", plain_text, true},
+                              {"wire", "wire", plain_text, true},
+                              {"mode", "mode", plain_text, true},
                               {"median", "median_s", seconds},
                               {"p10", "p10_s", seconds},
                               {"p90", "p90_s", seconds},
@@ -47,15 +58,15 @@ constexpr Column columns[] = {{"kernel", "kernel", plain},
                               {"GFLOP/s", "gflops", hundredths},
                               {"a rank", "gflops_per_rank", hundredths},
                               {"of peak", "share", percent},
-                              {"used", "used", plain},
-                              {"fastest", "fastest", plain},
+                              {"used", "used", plain_text},
+                              {"fastest", "fastest", plain_text},
                               {"sent max", "bytes_sent_max", bytes},
                               {"bytes", "bytes_per_s", bytes_rate},
                               {"exposed", "exposed_s", seconds},
                               {"predicted", "predicted_s", seconds},
                               {"measured/predicted", "ratio_to_prediction", hundredths},
                               {"error", "max_error", power_of_ten},
-                              {"#wrong", "wrong", plain}};
+                              {"#wrong", "wrong", plain_text}};
 
 /// A row's field; null where it has none. An error that is not finite has no number in JSON, but shows in `ok`.
 Json value_of(const Json& row, std::string_view field) {
@@ -65,15 +76,18 @@ Json value_of(const Json& row, std::string_view field) {
   return infinite ? Json(std::numeric_limits<double>::infinity()) : value;
 }
 
-bool any(const std::vector<Json>& rows, const char* field) {
-  return std::any_of(rows.begin(), rows.end(), [field](const Json& row) { return !value_of(row, field).is_null(); });
+bool is_shown(const Column& column, const std::vector<Json>& rows) {
+  return std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
+    const Json value = value_of(row, column.field);
+    return column.where_rows_differ ? value != value_of(rows.front(), column.field) : !value.is_null();
+  });
 }
 
 std::string markdown(const std::vector<Json>& rows) {
   std::vector<Column> shown;
   std::vector<std::string> heads;
   for (const Column& column : columns) {
-    if (!any(rows, column.field)) continue;
+    if (!is_shown(column, rows)) continue;
     shown.push_back(column);
     heads.emplace_back(column.head);
   }

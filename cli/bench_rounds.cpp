@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "distattn/simulate.hpp"
+#include "ranks.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -32,8 +33,15 @@ std::int64_t about(double tile) {
 /// Calibrates what one plan computes, and nothing else.
 class RowCalibration {
  public:
-  RowCalibration(const Calibration& calibration, const AttentionPlan& plan)
-      : calibration_(calibration), dtype_(plan.outline(Pass::forward).sharding.problem.dtype) {
+  RowCalibration(const Calibration& calibration, const RowRun& row)
+      : row_(row), calibration_(calibration), options_(calibration.options) {
+    const AttentionPlan& plan = *row.prepared.plan;
+    const Problem& problem = plan.outline(Pass::forward).sharding.problem;
+    dtype_ = problem.dtype;
+    options_.heads = problem.heads;
+    options_.kv_heads = problem.kv_heads;
+    options_.head_dim = problem.head_dim;
+    options_.value_dim = problem.value_dim;
     for (const Pass pass : passes) {
       for (Rank rank = 0; plan.has(pass) && rank < plan.ranks(); ++rank) {
         for (const auto& work : sketch(plan.outline(pass), plan.tiles(pass), rank, plan.program(pass, rank)).works) {
@@ -46,7 +54,7 @@ class RowCalibration {
   void sample() {
     Kernels& kernels = samples_.emplace_back();
     for (const auto& [tile, coverage] : tiles_) {
-      const Kernels one = sample_tiles(calibration_.options, dtype_, coverage, tile);
+      const Kernels one = sample_tiles(options_, dtype_, coverage, tile);
       kernels.insert(kernels.end(), one.begin(), one.end());
     }
   }
@@ -67,24 +75,27 @@ class RowCalibration {
       measurements.kernels.push_back(samples_.back()[kind]);
       measurements.kernels.back().seconds = median(std::move(seconds));
     }
-    return describe(measurements);
+    return machine_for(row_.world, describe(measurements), row_.schedule);
   }
   Machine machine() const { return machine(samples_.size()); }
 
  private:
   using Kernels = std::vector<Measurements::Kernel>;
 
+  const RowRun& row_;
   const Calibration& calibration_;
-  DType dtype_;
+  CalibrationOptions options_;  // with the row's heads
+  DType dtype_ = DType::fp32;
   std::set<std::pair<std::int64_t, Coverage>> tiles_;
   std::vector<Kernels> samples_;
 };
 
 }  // namespace
 
-Rounds measure_once(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
-                    const Machine& machine) {
-  Rounds rounds{run_sharded(world, prepared, inputs, options), predict(*prepared.plan, machine, options), {}};
+Rounds measure_once(const RowRun& row, const Machine& machine) {
+  Rounds rounds{run_sharded(row.world, row.prepared, row.inputs, row.options),
+                predict(*row.prepared.plan, machine, row.options),
+                {}};
   for (const Pass pass : passes) {
     rounds.ratios[static_cast<std::size_t>(pass)] =
         ratio_of(timing_of(rounds.result, pass), rounds.predictions.of(pass));
@@ -92,10 +103,10 @@ Rounds measure_once(World& world, const Prepared& prepared, const Inputs& inputs
   return rounds;
 }
 
-Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
-                          const Calibration& calibration) {
+Rounds measure_calibrated(const RowRun& row, const Calibration& calibration) {
   constexpr int runs_a_round = 2;
-  RowCalibration beside(calibration, *prepared.plan);
+  const auto& [world, prepared, inputs, options, schedule] = row;
+  RowCalibration beside(calibration, row);
   std::vector<Timing> forward, backward;
   std::array<std::vector<double>, 2> ratios;
   Rounds all;

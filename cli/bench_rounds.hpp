@@ -10,10 +10,19 @@
 
 namespace distattn::cli {
 
-/// A calibration of this machine that goes on while rows are measured.
+/// A calibration of this machine that goes on while rows are measured, over one world of ranks.
 struct Calibration {
   CalibrationOptions options;
   Measurements measurements;
+};
+
+/// What one row runs, and on whose ranks.
+struct RowRun {
+  World& world;
+  const Prepared& prepared;
+  const Inputs& inputs;
+  const RunOptions& options;
+  const ScheduleOptions& schedule;
 };
 
 struct Rounds {
@@ -24,14 +33,12 @@ struct Rounds {
   double ratio(Pass pass) const { return ratios[static_cast<std::size_t>(pass)]; }
 };
 
-/// Runs `prepared` as run_sharded does and predicts it on `machine`.
-Rounds measure_once(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
-                    const Machine& machine);
+/// Runs as run_sharded does and predicts it on `machine`. Collective, as is the other.
+Rounds measure_once(const RowRun& row, const Machine& machine);
 
 /// Runs in rounds of two, and calibrates the tiles of the row again before and after each: a machine that others share
 /// changes its speed from second to second. A ratio is the median over rounds of a round's median to its prediction
 /// from the samples around it; the predictions are from all samples. Rounds after the first are warmed up once at most.
-Rounds measure_calibrated(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options,
-                          const Calibration& calibration);
+Rounds measure_calibrated(const RowRun& row, const Calibration& calibration);
 
 }  // namespace distattn::cli

@@ -6,10 +6,13 @@
 
 #include <set>
 
+#include "agreement.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
-#include "distattn/host_resources.hpp"
+#include "node_cores.hpp"
+#include "ranks.hpp"
 #include "run_report.hpp"
+#include "validate_cases.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -42,21 +45,20 @@ Json row_of(const RunReport& report, Pass pass, const Peak& peak, double ratio) 
 
 class Bench {
  public:
-  Bench(const BenchRequest& request, Peaks& peaks) : request_(request), peaks_(peaks) {}
+  Bench(World& launched, const BenchRequest& request, Peaks& peaks)
+      : launched_(launched), request_(request), peaks_(peaks) {}
 
-  void measure_all(const Problem& problem) {
-    for (const std::int64_t count : request_.schedule.ranks) {
-      const int ranks = static_cast<int>(count), threads = choose_threads(request_.launch.threads, ranks);
-      const RunOptions options{choose_backend(request_.launch, problem, passes()),
-                               threads,
-                               request_.runs,
-                               request_.warmups,
-                               request_.launch.provider,
-                               request_.launch.gradient_order(),
-                               request_.launch.step_graphs()};
-      routes_of(request_.schedule, machine_of(request_.schedule), ranks);  // wrong ones are no reason to skip a row
-      for (const std::string& name : names_of(request_.schedule, problem, ranks))
-        measure(name, problem, ranks, options);
+  void measure_all() {
+    auto [problems, none] = problems_of(combinations(request_.problem));
+    skipped_ = std::move(none);
+    for (const ScheduleOptions& schedule : each_mode(request_.schedule)) {
+      for (const Problem& problem : problems) {
+        const std::string backend = backend_for(problem, problems.size() > 1);
+        for (const int ranks : backend.empty() ? std::vector<int>() : rank_counts(launched_, schedule.ranks)) {
+          WorldOf world(launched_, ranks);
+          measure_all(world.get(), problem, on_nodes_of(world.get(), schedule), backend);
+        }
+      }
     }
   }
 
@@ -72,9 +74,47 @@ class Bench {
  private:
   Passes passes() const { return request_.backward ? Passes::both : Passes::forward; }
 
+  /// Empty where none computes the problem, which is one of several.
+  std::string backend_for(const Problem& problem, bool of_several) {
+    std::string backend;
+    try {
+      decided_by_all(launched_, [&] { backend = choose_backend(request_.launch, problem, passes()); });
+    } catch (const Error& error) {
+      if (!of_several || error.kind() != ErrorKind::usage) throw;
+      skipped_.push_back(fmt::format("{}: {}", describe(problem), error.what()));
+      return "";
+    }
+    return backend;
+  }
+
+  void measure_all(World& world, const Problem& problem, const ScheduleOptions& schedule, const std::string& backend) {
+    const RunOptions options{backend,
+                             choose_threads(request_.launch.threads, world),
+                             request_.runs,
+                             request_.warmups,
+                             request_.launch.provider,
+                             request_.launch.gradient_order(),
+                             request_.launch.step_graphs()};
+    const Machine machine = machine_of(world, schedule);
+    routes_of(schedule, machine, world.size());  // wrong ones are no reason to skip a row
+    for (const std::string& name : names_of(schedule, problem, world.size())) {
+      progress_.show(
+          fmt::format("{} rows; now {} on {} ranks, {}", rows_.size(), name, world.size(), describe(problem)));
+      const auto prepared = prepared_or_skipped(world, name, problem, schedule, options.threads);
+      if (prepared) measure({world, *prepared, random_inputs(problem), options, schedule}, machine);
+    }
+    progress_.done();
+    if (backends_.insert(backend).second) note_other_backend(machine, backend);
+    note_crowd(world, options.threads);
+  }
+
+  Inputs random_inputs(const Problem& problem) const {
+    return Inputs::random(shape_of(problem), request_.problem.common.seed);
+  }
+
   /// Nothing, and the reason among the skipped, for what does not apply or needs more than --memory.
   std::optional<Prepared> prepared_or_skipped(World& world, const std::string& name, const Problem& problem,
-                                              int threads) {
+                                              const ScheduleOptions& schedule, int threads) {
     const auto skip = [&](const std::string& reason) {
       skipped_.push_back(fmt::format("{} on {} ranks: {}", name, world.size(), reason));
       return std::optional<Prepared>();
@@ -85,46 +125,44 @@ class Bench {
     }
     AttentionOptions resolved;
     try {
-      resolved = decided_options(world, name, problem, threads, request_.schedule, passes());
+      resolved = decided_options(world, name, problem, threads, schedule, passes());
     } catch (const Error& error) {
       if (name != "auto") throw;
       return skip(error.what());  // none of those that it chooses from fits
     }
     const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), resolved);
-    const std::string why = why_too_large(*plan, request_.schedule);
+    const std::string why = why_too_large(*plan, schedule);
     return why.empty() ? std::optional(Prepared{plan->name(), plan}) : skip(why);
   }
 
-  void measure(const std::string& name, const Problem& problem, int ranks, const RunOptions& options) {
-    progress_.show(fmt::format("{} rows; now {} on {} ranks, {} tokens", rows_.size(), name, ranks, problem.seq_q));
-    World world = World::of_threads(ranks);
-    const auto found = prepared_or_skipped(world, name, problem, options.threads);
-    if (!found) return;
-    const Prepared& prepared = *found;
-    const Inputs inputs = Inputs::random(shape_of(problem), request_.problem.seed);
-    const auto peak = [&] { return peaks_.measure(options.backend, problem.dtype, ranks * options.threads); };
+  void measure(const RowRun& row, const Machine& machine) {
+    const AttentionPlan& plan = *row.prepared.plan;
+    const Sharding& sharding = plan.outline(Pass::forward).sharding;
+    const auto peak = [&] {
+      return peaks_.measure(row.world, row.options.backend, sharding.problem.dtype, row.options.threads);
+    };
     peak();
-    const Machine machine = machine_of(request_.schedule);
-    const Rounds rounds = request_.calibration
-                              ? measure_calibrated(world, prepared, inputs, options, *request_.calibration)
-                              : measure_once(world, prepared, inputs, options, machine);
+    const Rounds rounds =
+        request_.calibration ? measure_calibrated(row, *request_.calibration) : measure_once(row, machine);
     const Peak best = peak();
     std::optional<Errors> errors;
     if (request_.check) {
-      errors = check_results(world, prepared.plan->outline(Pass::forward).sharding, inputs, rounds.result.ranks,
-                             passes(), prepared.plan->counts(Pass::forward).steps);
+      errors = check_results(row.world, sharding, row.inputs, rounds.result.ranks, passes(),
+                             plan.counts(Pass::forward).steps);
     }
-    const RunReport report{world, prepared, options, rounds.result, rounds.predictions, errors};
+    const RunReport report{row.world, row.prepared, row.options, rounds.result, rounds.predictions, errors};
     for (const Pass pass : {Pass::forward, Pass::backward}) {
-      if (prepared.plan->has(pass)) rows_.push_back(row_of(report, pass, best, rounds.ratio(pass)));
-    }
-    progress_.done();
-    if (backends_.insert(options.backend).second) note_other_backend(machine, options.backend);
-    if (ranks * options.threads > usable_cores() && crowded_.insert(ranks).second) {
-      note(fmt::format("{} ranks x {} threads share {} cores", ranks, options.threads, usable_cores()));
+      if (plan.has(pass)) rows_.push_back(row_of(report, pass, best, rounds.ratio(pass)));
     }
   }
 
+  void note_crowd(World& world, int threads) {
+    const NodeCores cores = node_cores(world, threads);
+    if (!cores.are_crowded() || !crowded_.insert(world.size()).second) return;
+    note(fmt::format("{} ranks x {} threads share {} cores", world.local_size(), threads, cores.cores));
+  }
+
+  World& launched_;
   const BenchRequest& request_;
   Peaks& peaks_;
   std::vector<Json> rows_;
@@ -136,20 +174,21 @@ class Bench {
 
 }  // namespace
 
-std::vector<Json> bench_rows(const BenchRequest& request, Peaks& peaks) {
-  for (const std::string& name : {request.launch.transport, request.launch.bootstrap}) {
-    if (!name.empty() && name != "inproc") {
-      refuse(
-          fmt::format("{} is not measured by bench (its ranks are threads of one process) use run -n with -w", name));
-    }
-  }
-  if (request.problem.seq.empty()) refuse("--seq is missing (the shape is not complete) add it");
-  Bench bench(request, peaks);
-  for (const std::int64_t seq : request.problem.seq) {
-    bench.measure_all(
-        problem_of(request.problem, shape_of(request.problem, seq), request.problem.dtype.value_or(DType::fp32)));
-  }
+std::vector<Json> bench_rows(World& launched, const BenchRequest& request, Peaks& peaks) {
+  Bench bench(launched, request, peaks);
+  bench.measure_all();
   return bench.rows();
+}
+
+std::string command_text(const BenchRequest& request) {
+  std::string text = fmt::format(
+      "{}{}, {}, -n {} -w {}{}{}, backend {}, provider {}{}{}, memory {}", fmt::join(request.schedule.schedules, ","),
+      given_text(request.schedule), request.backward ? "both passes" : "forward", request.runs, request.warmups,
+      request.check ? ", --check" : "", request.calibrate ? ", --calibrate" : "", request.launch.backend,
+      request.launch.provider, request.launch.deterministic ? ", --deterministic" : "",
+      request.launch.graphs ? ", --graphs" : "", request.schedule.memory_bytes.value_or(0));
+  for (const ProblemOptions& each : combinations(request.problem)) text += "; " + describe(each);
+  return text;
 }
 
 }  // namespace distattn::cli

@@ -7,22 +7,26 @@
 #include "launch_options.hpp"
 #include "output.hpp"
 #include "peaks.hpp"
-#include "problem_options.hpp"
+#include "problem_lists.hpp"
 #include "schedule_options.hpp"
 
 namespace distattn::cli {
 
 struct BenchRequest {
-  ProblemOptions problem;
+  ProblemLists problem;
   ScheduleOptions schedule;
   LaunchOptions launch;
   int runs = 10, warmups = 2;
-  bool backward = false, check = false;
+  bool backward = false, check = false, calibrate = false;
   std::optional<Calibration> calibration;  ///< goes on beside the runs of every row
 };
 
-/// An object for each pass of each schedule, in the order of the options: lengths, then ranks, then schedules. What
-/// does not apply or needs more than --memory is noted with the reason; throws Error(usage) where nothing is left.
-std::vector<Json> bench_rows(const BenchRequest& request, Peaks& peaks);
+/// An object for each pass of each schedule, in the order of the options: modes, shapes, then ranks, then schedules.
+/// What does not apply or needs more than --memory is noted with the reason; throws Error(usage) where nothing is left.
+/// All ranks of `launched` call it and return the same rows.
+std::vector<Json> bench_rows(World& launched, const BenchRequest& request, Peaks& peaks);
+
+/// What must be the same on all ranks for them to measure the same rows. Throws as bench_rows for shapes.
+std::string command_text(const BenchRequest& request);
 
 }  // namespace distattn::cli

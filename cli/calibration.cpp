@@ -9,62 +9,12 @@
 #include <memory>
 #include <optional>
 
+#include "calibration_runs.hpp"
 #include "distattn/host_resources.hpp"
 #include "distattn/registry.hpp"
-#include "distattn/simulate.hpp"
-#include "prepared.hpp"
-#include "sharded_run.hpp"
-#include "timing.hpp"
 
 namespace distattn::cli {
 namespace {
-
-Problem problem_of(const CalibrationOptions& options, DType dtype, std::int64_t tokens,
-                   Coverage coverage = Coverage::partial) {
-  Problem problem;
-  problem.seq_q = problem.seq_kv = tokens;
-  problem.heads = options.heads;
-  problem.kv_heads = options.kv_heads;
-  problem.head_dim = options.head_dim;
-  problem.value_dim = options.value_dim;
-  problem.dtype = dtype;
-  problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
-  return problem;
-}
-
-struct Measured {
-  std::shared_ptr<const AttentionPlan> plan;
-  RunResult result;
-
-  /// Every step of `lane` of a pass: calls each(rank, step, seconds).
-  template <class Each>
-  void for_each_step(Pass pass, Lane lane, Each each) const {
-    const Timeline& timeline = (pass == Pass::forward ? result.forward : result.backward).timeline;
-    for (const Span& span : timeline.spans) {
-      if (span.lane == lane) each(span.rank, span.step, span.end_s - span.start_s);
-    }
-  }
-};
-
-RunOptions run_options(const CalibrationOptions& options, int runs) {
-  return {.backend = options.backend,
-          .runs = runs,
-          .warmups = 1,
-          .provider = options.provider,
-          .gradient_order = options.gradient_order,
-          .variant = options.variant};
-}
-
-Measured measure(const CalibrationOptions& options, const Problem& problem, const std::string& schedule, int ranks,
-                 Passes passes, int runs = 1) {
-  AttentionOptions attention;
-  attention.schedule = schedule;
-  attention.backward = passes == Passes::both;
-  const auto plan = std::make_shared<const AttentionPlan>(problem, ranks, attention);
-  const Inputs inputs = Inputs::random(shape_of(problem), 0);
-  World world = World::of_threads(ranks);
-  return {plan, run_sharded(world, {schedule, plan}, inputs, run_options(options, runs))};
-}
 
 /// The mean over all ranks, each of which computes one tile.
 Measurements::Kernel kernel_of(const Measured& measured, Pass pass, Coverage coverage, std::int64_t tile, int block) {
@@ -85,15 +35,18 @@ Measurements::Kernel kernel_of(const Measured& measured, Pass pass, Coverage cov
 /// A document a rank: every rank computes one tile, and nothing is sent.
 std::vector<Measurements::Kernel> tiles_of_ranks(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                  std::int64_t tile, int runs) {
-  const int ranks = busy_ranks(options.backend);
+  const int ranks = busy_ranks(options);
   Problem problem = problem_of(options, dtype, tile * ranks, coverage);
   for (Rank rank = 0; rank <= ranks; ++rank) problem.mask.documents.push_back(tile * rank);
   const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
   const bool both = device->why_not(problem, Pass::backward).empty();
+  line_up(options);
   const Measured measured = measure(options, problem, "ring", ranks, both ? Passes::both : Passes::forward, runs);
   std::vector<Measurements::Kernel> kernels;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (measured.plan->has(pass)) kernels.push_back(kernel_of(measured, pass, coverage, tile, device->query_block()));
+    if (!measured.plan->has(pass)) continue;
+    kernels.push_back(kernel_of(measured, pass, coverage, tile, device->query_block()));
+    kernels.back().seconds = mean_of_all(options, kernels.back().seconds);
   }
   return kernels;
 }
@@ -105,45 +58,9 @@ void keep_faster(const std::vector<Measurements::Kernel>& kernels, std::vector<M
   }
 }
 
-/// Ranks of which each sees one token of its neighbour: everything travels and hardly anything is computed.
-Problem traffic(const CalibrationOptions& options, std::int64_t tokens_per_rank, int ranks) {
-  Problem problem = problem_of(options, DType::fp32, tokens_per_rank * ranks);
-  problem.mask.left = 1;
-  return problem;
-}
-
-/// Seconds of the quickest exchange, both of whose ends waited for nothing else.
-double exchange_seconds(const CalibrationOptions& options, std::int64_t tokens) {
-  double least = std::numeric_limits<double>::infinity();
-  for (int run = 0; run < options.runs; ++run) {
-    const Measured measured = measure(options, traffic(options, tokens, 2), "ring", 2, Passes::forward);
-    measured.for_each_step(Pass::forward, Lane::near, [&](Rank, StepId, double s) { least = std::min(least, s); });
-  }
-  return least;
-}
-
-/// What an exchange takes of a core besides its bytes: its rank's thread sleeps and wakes. Every rank sends its only
-/// token to every other, once in an exchange for each and once in one for all: the rest that runs take is the same.
-double wake_seconds(CalibrationOptions options) {
-  const int cores = busy_ranks(options.backend), ranks = std::max(8, 2 * cores);
-  options.heads = options.kv_heads = 1;
-  Problem problem = problem_of(options, DType::fp32, ranks);
-  problem.mask = full_mask();
-  constexpr int runs = 50;
-  const auto seconds = [&](const char* schedule) {
-    return measure(options, problem, schedule, ranks, Passes::forward, runs).result.forward.median_s;
-  };
-  const double more_exchanges = ranks * (ranks - 2.0);
-  std::vector<double> wakes;
-  for (int round = 0; round < options.runs; ++round) {
-    wakes.push_back((seconds("ring") - seconds("allgather")) * cores / more_exchanges);
-  }
-  return std::max(0.0, median(std::move(wakes)));
-}
-
 /// Seconds of a step in which each rank's queries see `keys` keys of its own: of the fastest run.
 double few_seconds(const CalibrationOptions& options, DType dtype, std::int64_t queries, std::int64_t keys) {
-  const int ranks = busy_ranks(options.backend);
+  const int ranks = busy_ranks(options);
   Problem problem = problem_of(options, dtype, keys * ranks);
   problem.seq_q = queries * ranks;
   std::vector<Band> bands;
@@ -155,19 +72,18 @@ double few_seconds(const CalibrationOptions& options, DType dtype, std::int64_t 
   constexpr int runs = 5;
   double least = std::numeric_limits<double>::infinity();
   for (int round = 0; round < options.runs; ++round) {
+    line_up(options);
     const Measured measured = measure(options, problem, "ring", ranks, Passes::forward, runs);
     double seconds = 0;
     measured.for_each_step(Pass::forward, Lane::compute, [&](Rank, StepId, double s) { seconds += s; });
     least = std::min(least, seconds / ranks);
   }
-  return least;
+  return mean_of_all(options, least);
 }
 
-std::int64_t touched_bytes(const AttentionPlan& plan, Rank rank, StepId step) {
-  const RankProgram program = plan.program(Pass::forward, rank);
-  return sketch(plan.outline(Pass::forward), plan.tiles(Pass::forward), rank, program)
-      .steps[static_cast<std::size_t>(step)]
-      .touched_bytes;
+/// Ranks that keep a node's cores busy, each with as many threads as it has of them.
+int ranks_of_node(const CalibrationOptions& options) {
+  return options.others == nullptr ? 1 : options.others->local_size();
 }
 
 /// The options with heads of another dimension; nothing where the device has no kernel for them.
@@ -219,8 +135,9 @@ class PairCosts {
 
 }  // namespace
 
-int busy_ranks(const std::string& backend) {
-  return make_device(backend, {1, 1})->space() == MemorySpace::host ? usable_cores() : 1;
+int busy_ranks(const CalibrationOptions& options) {
+  if (make_device(options.backend, {1, 1})->space() != MemorySpace::host) return 1;
+  return options.others == nullptr ? usable_cores() : options.others->cores();
 }
 
 std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
@@ -307,7 +224,7 @@ FewQueries measure_few(const CalibrationOptions& options, const TileCosts& costs
     };
     const double cached = bytes_per_s(cached_s, few_keys);
     const double uncached = bytes_per_s(few_seconds(own, dtype, 1, many_keys) / own.heads, many_keys);
-    const double node_bytes = key_bytes * own.heads * busy_ranks(options.backend);
+    const double node_bytes = key_bytes * own.heads * busy_ranks(options) * ranks_of_node(options);
     few.rates[static_cast<std::size_t>(dtype)] = {
         per_pair / std::max(pair_s - besides_s, pair_s / 2),
         {{{1, cached}, {node_bytes * few_keys, cached}, {node_bytes * many_keys, std::min(cached, uncached)}}}};
@@ -315,36 +232,8 @@ FewQueries measure_few(const CalibrationOptions& options, const TileCosts& costs
   return few;
 }
 
-Link measure_copies(const CalibrationOptions& options) {
-  constexpr std::int64_t few = 16, many = 2048;  // a message of usual size: much larger ones miss every cache
-  const double fixed_s = exchange_seconds(options, few), seconds = exchange_seconds(options, many);
-  const double bytes = 1.0 * many * options.kv_heads * (options.head_dim + options.value_dim) * sizeof(float);
-  return {bytes / std::max(seconds - fixed_s, seconds / 2), wake_seconds(options)};
-}
-
-/// Replies in which every row counts: rows that saw no key would be merged without being touched.
-double measure_merges(const CalibrationOptions& options) {
-  const int ranks = std::max(2, usable_cores());
-  constexpr std::int64_t tokens_per_rank = 2048;
-  Problem problem = problem_of(options, DType::fp32, tokens_per_rank * ranks);
-  problem.mask = full_mask();
-  double best = 0;
-  for (int run = 0; run < options.runs; ++run) {
-    const Measured measured = measure(options, problem, "burst", ranks, Passes::forward);
-    std::int64_t bytes = 0;
-    double seconds = 0;
-    measured.for_each_step(Pass::forward, Lane::compute, [&](Rank rank, StepId step, double s) {
-      const std::int64_t touched = touched_bytes(*measured.plan, rank, step);
-      bytes += touched;
-      seconds += touched > 0 ? s : 0;
-    });
-    if (seconds > 0) best = std::max(best, static_cast<double>(bytes) / seconds);
-  }
-  return best;
-}
-
 Measurements calibrate(const CalibrationOptions& options, const std::function<void(const std::string&)>& progress) {
-  const int cores = usable_cores();
+  const int cores = busy_ranks(options) * ranks_of_node(options);
   Measurements measurements;
   measurements.when = utc_now();
   measurements.backend = options.backend;
@@ -354,8 +243,12 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
   constexpr double budget_s = 45;
   PairCosts pairs;
   const auto began = std::chrono::steady_clock::now();
-  const auto spent_s = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
-  for (int done = 0; done < rounds && (done == 0 || spent_s() * (done + 1) / done < budget_s); ++done) {
+  const auto has_time_for = [&](int round) {
+    const double spent_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+    const bool enough = round == 0 || spent_s * (round + 1) / round < budget_s;
+    return options.others == nullptr ? enough : !options.others->of_first(enough ? "yes" : "").empty();
+  };
+  for (int done = 0; done < rounds && has_time_for(done); ++done) {
     for (const DType dtype : options.dtypes) {
       progress(fmt::format("tiles in {}, round {} of at most {}", name_of(dtype), done + 1, rounds));
       for (std::int64_t tile = 64; tile <= largest_calibrated_tile; tile *= 2) {
@@ -372,9 +265,27 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
   progress("tiles of few queries");
   measurements.few = measure_few(options, measurements.tiles);
   progress("copies and merges");
-  measurements.copies = measure_copies(options);
+  if (options.others == nullptr) {
+    measurements.copies = measure_copies(options);
+  } else {
+    measurements.transports[std::string(options.others->transport())] = measure_links(*options.others, options);
+  }
   measurements.memory_bytes_per_s = measure_merges(options);
   return measurements;
+}
+
+void store(const Measurements& measurements) {
+  Machine machine = describe(measurements);
+  try {
+    const Machine stored = find_machine("this");
+    for (const auto& [transport, links] : stored.transports) machine.transports.emplace(transport, links);
+    if (measurements.copies.bytes_per_s == 0 && !stored.measured.empty()) {
+      machine.near = stored.near;
+      if (stored.sources.contains("near")) machine.sources["near"] = stored.sources.at("near");
+    }
+  } catch (const Error&) {  // one that cannot be read is replaced
+  }
+  store_calibration(machine);
 }
 
 }  // namespace distattn::cli

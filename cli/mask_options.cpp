@@ -29,22 +29,40 @@ std::string parse_corpus(std::string_view option, std::string_view text) {
   return corpora[parse_word(option, text, words)];
 }
 
+constexpr const char* mask_help = "Which keys a query sees; a file lists bands (default causal)";
+constexpr const char* mask_kinds = "full|causal|prefix:K|block-causal:B|FILE.json";
+constexpr std::string_view prefix = "prefix:", block_causal = "block-causal:";
+
+/// The number behind a mask's name.
+std::int64_t number_of(std::string_view mask, std::string_view name) {
+  return parse_size(fmt::format("--mask {}", name.substr(0, name.size() - 1)), mask.substr(name.size()));
+}
+
+/// Refuses what is the name of no mask.
+std::string parse_mask(std::string_view option, std::string_view text) {
+  if (text.starts_with(prefix)) {
+    number_of(text, prefix);
+  } else if (text.starts_with(block_causal)) {
+    number_of(text, block_causal);
+  } else if (text != "full" && text != "causal" && !text.ends_with(".json")) {
+    refuse(
+        fmt::format("{} {} (unknown) choose one of full, causal, prefix:K, block-causal:B, FILE.json", option, text));
+  }
+  return std::string(text);
+}
+
 Mask base_mask(const MaskOptions& options, std::int64_t seq_kv) {
   const std::string& text = options.mask;
   if (text == "full") return full_mask();
   if (text == "causal") return causal_mask();
-  const std::size_t colon = text.find(':');
-  const std::string name = text.substr(0, colon);
-  if (colon != text.npos && name == "prefix") return prefix_mask(seq_kv, parse_size("--mask prefix", text.substr(7)));
-  if (colon != text.npos && name == "block-causal") {
-    const std::int64_t size = parse_size("--mask block-causal", text.substr(colon + 1));
-    if (size > 0 && seq_kv / size > most_blocks) {
-      refuse(fmt::format("--mask {} (more than {} blocks) choose larger ones", text, most_blocks));
-    }
-    return block_causal_mask(seq_kv, size);
-  }
+  if (text.starts_with(prefix)) return prefix_mask(seq_kv, number_of(text, prefix));
   if (options.is_file()) return mask_from_json(read_file(text), text);
-  refuse(fmt::format("--mask {} (unknown) choose one of full, causal, prefix:K, block-causal:B, FILE.json", text));
+  DISTATTN_EXPECT(text.starts_with(block_causal));
+  const std::int64_t size = number_of(text, block_causal);
+  if (size > 0 && seq_kv / size > most_blocks) {
+    refuse(fmt::format("--mask {} (more than {} blocks) choose larger ones", text, most_blocks));
+  }
+  return block_causal_mask(seq_kv, size);
 }
 
 std::vector<std::int64_t> cu_seqlens(const std::string& text, const NamedIntegers& named) {
@@ -68,15 +86,31 @@ std::string name_of(const MaskOptions& options, const Mask& mask) {
 
 }  // namespace
 
-void add_mask_options(App& app, MaskOptions& options) {
-  add_value(app, "--mask", options.mask, as_text, "Which keys a query sees; a file lists bands (default causal)",
-            "full|causal|prefix:K|block-causal:B|FILE.json");
+void add_mask_option(App& app, std::string& mask) {
+  add_value(app, "--mask", mask, parse_mask, mask_help, mask_kinds);
+}
+
+void add_mask_option(App& app, std::vector<std::string>& masks) {
+  const auto parse_masks = [](std::string_view option, std::string_view text) {
+    auto list = parse_list(option, text);
+    for (const std::string& mask : list) parse_mask(option, mask);
+    return list;
+  };
+  add_value(app, "--mask", masks, parse_masks, mask_help, std::string(mask_kinds) + "[,...]");
+}
+
+void add_window_options(App& app, MaskOptions& options) {
   add_value(app, "--window", options.window, parse_window, "Keys seen before and after a query; -1: all", "L,R");
   add_value(app, "--sinks", options.sinks, parse_size, "First keys that stay visible outside the window", "SIZE");
   add_value(app, "--cu-seqlens", options.cu_seqlens, as_text,
             "Where packed documents end: 0,11,12,37, or @NAME of the input file", "LIST");
   add_value(app, "--documents", options.documents, parse_corpus,
             "Packed documents as a corpus has them, drawn with the seed", one_of(document_corpora()));
+}
+
+void add_mask_options(App& app, MaskOptions& options) {
+  add_mask_option(app, options.mask);
+  add_window_options(app, options);
 }
 
 Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed, const NamedIntegers& named) {

@@ -5,6 +5,8 @@
 
 #include "distattn/host_resources.hpp"
 #include "distattn/registry.hpp"
+#include "gather.hpp"
+#include "node_cores.hpp"
 
 namespace distattn::cli {
 
@@ -23,6 +25,19 @@ Peak Peaks::measure(const std::string& backend, DType dtype, int threads) {
   PeakMeter& meter = found->second.meter;
   meter.measure();
   return {meter.flops_per_s(), found->second.bytes_per_s};
+}
+
+Peak Peaks::measure(World& world, const std::string& backend, DType dtype, int threads) {
+  if (world.in_process()) return measure(backend, dtype, world.size() * threads);
+  const double share = node_cores(world, std::min(threads, usable_cores())).share();  // all begin when all are here
+  const Peak here = measure(backend, dtype, threads);
+  Peak together{0, 0};
+  const Peak mine{here.flops_per_s * share, here.bytes_per_s};
+  for (const Peak& each : gather<Peak>(world, std::span(&mine, 1))) {
+    together.flops_per_s += each.flops_per_s;
+    together.bytes_per_s += each.bytes_per_s;
+  }
+  return together;
 }
 
 }  // namespace distattn::cli

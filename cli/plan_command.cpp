@@ -15,6 +15,7 @@
 #include "paper_report.hpp"
 #include "plan_rows.hpp"
 #include "prepared.hpp"
+#include "problem_fields.hpp"
 #include "step_plan.hpp"
 #include "values.hpp"
 
@@ -33,6 +34,7 @@ struct PlanOptions {
 Json json_of(const PlanRow& row) {
   Json json = Json::parse(to_json(row.plan));
   json["auto"] = row.automatic;
+  add_problem(*row.problem, json);
   return json;
 }
 
@@ -42,29 +44,43 @@ std::string routes_text(const Routes& routes) {
   return routes.ahead > 0 ? fmt::format("routed, ahead {}", routes.ahead) : "routed";
 }
 
-std::string table_text(const std::vector<PlanRow>& rows) {
-  Columns columns({"schedule", "pass", "ranks", "seq", "routes", "predicted", "steps", "messages", "sent max",
-                   "sent mean", "far max", "idle", "peak remote", "memory", "proof"});
-  for (const PlanRow& row : rows) {
+/// Beside the usual columns those in which problems differ, and the mode where several were asked for.
+std::string table_text(const std::vector<PlanRow>& rows, bool with_mode) {
+  std::vector<Json> fields;
+  for (const PlanRow& row : rows) fields.push_back(json_of(row));
+  std::vector<std::string> differing = differing_fields(fields);
+  std::erase(differing, "seq");
+  if (with_mode) differing.emplace_back("mode");
+  std::vector<std::string> heads = {"schedule", "pass", "ranks", "seq"};
+  heads.insert(heads.end(), differing.begin(), differing.end());
+  for (const char* const head : {"routes", "predicted", "steps", "messages", "sent max", "sent mean", "far max", "idle",
+                                 "peak remote", "memory", "proof"}) {
+    heads.emplace_back(head);
+  }
+  Columns columns(heads);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const PlanRow& row = rows[i];
     const PassPlan& plan = row.plan;
     const Counts& counts = plan.report.counts;
     const auto text = [](std::int64_t bytes) { return bytes_in_words(static_cast<double>(bytes)); };
-    columns.add({row.automatic ? plan.schedule + " (auto)" : plan.schedule, name_of(plan.pass),
-                 fmt::format("{}", plan.ranks), fmt::format("{}", plan.seq_q), routes_text(plan.routes),
-                 seconds_in_words(plan.predicted_s), fmt::format("{}", counts.steps),
-                 fmt::format("{}", counts.messages), text(largest(counts.bytes_sent)),
-                 bytes_in_words(mean(counts.bytes_sent)), text(largest(counts.bytes_far)),
-                 fmt::format("{:.4f}", plan.idle_ideal), text(largest(counts.peak_remote_bytes)),
-                 text(largest(counts.memory_bytes)), plan.report.proved() ? "proved" : "FAILED"});
+    std::vector<std::string> cells = {row.automatic ? plan.schedule + " (auto)" : plan.schedule, name_of(plan.pass),
+                                      fmt::format("{}", plan.ranks), fmt::format("{}", plan.seq_q)};
+    for (const std::string& field : differing) cells.push_back(plain_text(fields[i][field]));
+    for (std::string& cell : std::vector<std::string>{
+             routes_text(plan.routes), seconds_in_words(plan.predicted_s), fmt::format("{}", counts.steps),
+             fmt::format("{}", counts.messages), text(largest(counts.bytes_sent)),
+             bytes_in_words(mean(counts.bytes_sent)), text(largest(counts.bytes_far)),
+             fmt::format("{:.4f}", plan.idle_ideal), text(largest(counts.peak_remote_bytes)),
+             text(largest(counts.memory_bytes)), plan.report.proved() ? "proved" : "FAILED"}) {
+      cells.push_back(std::move(cell));
+    }
+    columns.add(std::move(cells));
   }
   return columns.text();
 }
 
 /// What other systems send for a whole layer, beside our attention.
-std::string baselines_text(const PlanRequest& request) {
-  const Problem problem = problem_of(request.problem, shape_of(request.problem, request.problem.seq.front()),
-                                     request.problem.dtype.value_or(DType::fp32));
-  const int ranks = static_cast<int>(request.schedule.ranks.front());
+std::string baselines_text(const Problem& problem, int ranks) {
   Columns columns({"published, one layer", "forward", "backward", "of what"});
   for (const Baseline& baseline : baselines(problem, ranks)) {
     columns.add({baseline.name, fmt::format("{:.4g}", baseline.forward), fmt::format("{:.4g}", baseline.backward),
@@ -118,8 +134,9 @@ Outcome run_step(const PlanOptions& options, bool scheduled) {
 Outcome run_plan(const PlanOptions& options) {
   if (!options.paper.empty()) return run_paper(options);
   const Machine machine = machine_of(options.request.schedule);
-  const auto [rows, skipped, choices] = plan_rows(options.request, machine);
+  const auto [rows, skipped, no_problems, choices] = plan_rows(options.request, machine);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
+  for (const std::string& none : no_problems) note("skipped " + none);
   note_skipped(skipped);
   for (const AutoChoice& choice : choices) note_choice(choice);
   std::vector<std::int64_t> needed;
@@ -130,7 +147,9 @@ Outcome run_plan(const PlanOptions& options) {
     for (const PlanRow& row : rows) array.push_back(json_of(row));
     print_json(array);
   } else {
-    print(table_text(rows) + baselines_text(options.request));
+    const ScheduleOptions& asked = options.request.schedule;
+    print(table_text(rows, asked.modes.size() > 1) +
+          baselines_text(*rows.front().problem, static_cast<int>(asked.ranks.front())));
   }
   bool proved = true;
   for (const PlanRow& row : rows) {
@@ -146,8 +165,8 @@ Command add_plan_command(App& root) {
   auto* const app = root.add_subcommand("plan", "What each schedule would cost, proved, without computing anything");
   const auto options = std::make_shared<PlanOptions>();
   options->request.schedule.schedules = {"all"};
-  add_problem_options(*app, options->request.problem, Several::yes);
-  add_seed_option(*app, options->request.problem)->needs(app->get_option("--documents"));
+  add_problem_options(*app, options->request.problem);
+  add_seed_option(*app, options->request.problem.common)->needs(app->get_option("--documents"));
   add_schedule_options(*app, options->request.schedule, Several::yes);
   add_machine_option(*app, options->request.schedule);
   app->add_flag("--backward", options->request.backward, "The backward pass too");

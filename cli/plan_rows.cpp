@@ -18,12 +18,16 @@ namespace {
 /// Plans one problem on some ranks.
 class Planner {
  public:
-  Planner(const PlanRequest& request, const Machine& machine, Problem problem, int ranks, PlanRows& rows)
-      : request_(request), machine_(machine), problem_(std::move(problem)), ranks_(ranks), rows_(rows) {}
+  Planner(const PlanRequest& request, const ScheduleOptions& schedule, const Machine& machine, PlanRows& rows)
+      : request_(request), schedule_(schedule), machine_(machine), rows_(rows) {}
 
-  void plan() {
+  /// The problem with this number among all.
+  void plan(std::shared_ptr<const Problem> problem, std::size_t number, int ranks) {
+    problem_ = std::move(problem);
+    number_ = number;
+    ranks_ = ranks;
     for (const Routes& routes : route_variants()) {
-      for (const std::string& name : names_of(request_.schedule, problem_, ranks_)) {
+      for (const std::string& name : names_of(schedule_, *problem_, ranks_)) {
         if (name == "auto") {
           choose(routes);
         } else {
@@ -37,16 +41,16 @@ class Planner {
   Passes passes() const { return request_.backward ? Passes::both : Passes::forward; }
 
   std::vector<Routes> route_variants() const {
-    const Routes routed = routes_of(request_.schedule, machine_, ranks_);
+    const Routes routed = routes_of(schedule_, machine_, ranks_);
     if (routed.node_size == 0 || request_.routes == RouteKinds::routed) return {routed};
     return request_.routes == RouteKinds::straight ? std::vector{Routes{}} : std::vector{Routes{}, routed};
   }
 
   void choose(const Routes& routes) {
-    const ChoiceLimits limits = choice_limits(request_.schedule, routes, machine_.threads_of_rank(ranks_), passes());
-    AutoChoice choice{problem_, ranks_, {}};
+    const ChoiceLimits limits = choice_limits(schedule_, routes, machine_.threads_of_rank(ranks_), passes());
+    AutoChoice choice{*problem_, ranks_, {}};
     try {
-      choice.ranking = rank_schedules(problem_, ranks_, machine_, limits);
+      choice.ranking = rank_schedules(*problem_, ranks_, machine_, limits);
     } catch (const Error& refused) {
       if (refused.kind() != ErrorKind::usage) throw;
       rows_.skipped.push_back({"auto", refused.what(), ranks_});  // none of those that it chooses from can be planned
@@ -58,7 +62,7 @@ class Planner {
 
   /// All passes of one schedule, or the reason why it does not apply, cannot be planned or does not fit --memory.
   void add(const std::string& name, const Routes& routes, bool automatic) {
-    auto planned = plan_schedule(name, problem_, ranks_, passes(), request_.schedule.mode, routes, machine_);
+    auto planned = plan_schedule(name, *problem_, ranks_, passes(), schedule_.mode, routes, machine_);
     if (auto* reason = std::get_if<std::string>(&planned)) {
       rows_.skipped.push_back({name, std::move(*reason), ranks_});
       return;
@@ -67,27 +71,30 @@ class Planner {
     std::vector<const Counts*> counts;
     for (const PassPlan& plan : plans) counts.push_back(&plan.report.counts);
     const std::int64_t needed = memory_side_by_side(counts);
-    if (request_.schedule.memory_bytes && needed > *request_.schedule.memory_bytes) {
+    if (schedule_.memory_bytes && needed > *schedule_.memory_bytes) {
       const char* const what = plans.size() > 1 ? "both passes need" : "forward needs";
       rows_.skipped.push_back({plans.front().schedule,
                                fmt::format("{} {} a rank", what, bytes_in_words(static_cast<double>(needed))), ranks_});
       return;
     }
-    for (PassPlan& plan : plans) rows_.rows.push_back({std::move(plan), automatic, needed});
+    for (PassPlan& plan : plans) rows_.rows.push_back({std::move(plan), problem_, number_, automatic, needed});
   }
 
   const PlanRequest& request_;
+  const ScheduleOptions& schedule_;
   const Machine& machine_;
-  Problem problem_;
-  int ranks_;
   PlanRows& rows_;
+  std::shared_ptr<const Problem> problem_;
+  std::size_t number_ = 0;
+  int ranks_ = 1;
 };
 
 bool better(const PlanRow& a, const PlanRow& b) {
   const auto key = [](const PlanRow& row) {
     const Counts& counts = row.plan.report.counts;
-    return std::tuple(row.plan.seq_q, row.plan.ranks, row.plan.pass, row.plan.predicted_s, largest(counts.bytes_sent),
-                      mean(counts.bytes_sent), row.plan.schedule, row.plan.routes.node_size);
+    return std::tuple(row.plan.seq_q, row.number, row.plan.ranks, row.plan.pass, row.plan.predicted_s,
+                      largest(counts.bytes_sent), mean(counts.bytes_sent), row.plan.schedule,
+                      row.plan.routes.node_size);
   };
   return key(a) < key(b);
 }
@@ -111,12 +118,13 @@ std::string text_of(const SkippedPlan& skipped) {
 PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
   PlanRows rows;
   if (request.routes == RouteKinds::straight) check_straight(request.schedule, machine);
-  if (request.problem.seq.empty()) refuse("--seq is missing (the shape is not complete) add it");
-  for (const std::int64_t seq : request.problem.seq) {
-    const Problem problem =
-        problem_of(request.problem, shape_of(request.problem, seq), request.problem.dtype.value_or(DType::fp32));
-    for (const std::int64_t ranks : request.schedule.ranks) {
-      Planner(request, machine, problem, static_cast<int>(ranks), rows).plan();
+  auto [problems, none] = problems_of(combinations(request.problem));
+  rows.no_problems = std::move(none);
+  for (const ScheduleOptions& schedule : each_mode(request.schedule)) {
+    Planner planner(request, schedule, machine, rows);
+    for (std::size_t i = 0; i < problems.size(); ++i) {
+      const auto problem = std::make_shared<const Problem>(problems[i]);
+      for (const std::int64_t ranks : schedule.ranks) planner.plan(problem, i, static_cast<int>(ranks));
     }
   }
   if (rows.rows.empty()) {

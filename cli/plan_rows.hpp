@@ -2,12 +2,13 @@
 /// The rows of `plan`: schedules × shapes × ranks × routes, planned, proved and predicted.
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "distattn/choose.hpp"
 #include "distattn/plan.hpp"
-#include "problem_options.hpp"
+#include "problem_lists.hpp"
 #include "schedule_options.hpp"
 
 namespace distattn::cli {
@@ -16,7 +17,7 @@ namespace distattn::cli {
 enum class RouteKinds : std::uint8_t { routed, straight, both };
 
 struct PlanRequest {
-  ProblemOptions problem;
+  ProblemLists problem;
   ScheduleOptions schedule;
   RouteKinds routes = RouteKinds::routed;
   bool backward = false;
@@ -31,6 +32,8 @@ struct AutoChoice {
 
 struct PlanRow {
   PassPlan plan;
+  std::shared_ptr<const Problem> problem;
+  std::size_t number = 0;         ///< of the problem among all
   bool automatic = false;         ///< auto chose it
   std::int64_t memory_bytes = 0;  ///< of a rank, for all passes that were asked for: a run holds their buffers together
 };
@@ -44,11 +47,12 @@ struct SkippedPlan {
 struct PlanRows {
   std::vector<PlanRow> rows;
   std::vector<SkippedPlan> skipped;
+  std::vector<std::string> no_problems;  ///< combinations of values that are none, and why
   std::vector<AutoChoice> choices;
 };
 
-/// Forward before backward; then by predicted time, bytes of the busiest rank, bytes, name. Throws Error(usage) where
-/// nothing is left, saying how much memory each schedule needs if that is why.
+/// By sequence, problem and ranks; forward before backward; then by predicted time, bytes of the busiest rank, bytes,
+/// name. Throws Error(usage) where nothing is left, saying how much memory each schedule needs if that is why.
 PlanRows plan_rows(const PlanRequest& request, const Machine& machine);
 
 /// Throws Error(usage) with the reasons of all that were skipped.

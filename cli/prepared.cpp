@@ -8,12 +8,12 @@
 #include "distattn/error.hpp"
 #include "distattn/words.hpp"
 #include "program_file.hpp"
+#include "ranks.hpp"
 
 namespace distattn::cli {
 
 AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
-                                   const ScheduleOptions& options, Passes passes) {
-  const Machine machine = machine_of(options);
+                                   const ScheduleOptions& options, Passes passes, const Machine& machine) {
   AttentionOptions resolved;
   resolved.schedule = name;
   resolved.own_mode = !options.mode.has_value();
@@ -30,8 +30,9 @@ AttentionOptions attention_options(const std::string& name, const Problem& probl
 
 AttentionOptions decided_options(World& world, const std::string& name, const Problem& problem, int threads,
                                  const ScheduleOptions& options, Passes passes) {
-  return decided_by_first(world,
-                          [&] { return attention_options(name, problem, world.size(), threads, options, passes); });
+  const auto machine = [&] { return machine_for(world, machine_of(options), options); };
+  return decided_by_first(
+      world, [&] { return attention_options(name, problem, world.size(), threads, options, passes, machine()); });
 }
 
 std::string why_too_large(const AttentionPlan& plan, const ScheduleOptions& options) {

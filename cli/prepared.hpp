@@ -17,9 +17,9 @@ struct Prepared {
 };
 
 /// What `name` and the options ask for, auto replaced by the schedule and routes that it stands for. `threads` is what
-/// a rank computes with: auto weighs it.
+/// a rank computes with: auto weighs it on `machine`.
 AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
-                                   const ScheduleOptions& options, Passes passes);
+                                   const ScheduleOptions& options, Passes passes, const Machine& machine);
 
 /// The same, decided by rank 0. Collective.
 AttentionOptions decided_options(World& world, const std::string& name, const Problem& problem, int threads,

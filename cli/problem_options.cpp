@@ -4,9 +4,11 @@
 
 #include <array>
 #include <limits>
+#include <span>
 
 #include "distattn/error.hpp"
 #include "option.hpp"
+#include "problem_lists.hpp"
 #include "values.hpp"
 
 namespace distattn::cli {
@@ -15,22 +17,73 @@ namespace {
 constexpr std::array<std::string_view, 4> dtype_names = {"fp64", "fp32", "bf16", "fp16"};
 constexpr std::array<std::string_view, 2> wire_names = {"fp32", "bf16"};
 
-DType parse_dtype(std::string_view option, std::string_view text) {
+std::int64_t positive(std::string_view option, std::int64_t value) {
+  return within(option, value, 1, std::numeric_limits<std::int64_t>::max());
+}
+
+// An option of one value or of a list, as what it is read into has one or several.
+
+void add_size(App& app, const char* name, std::optional<std::int64_t>& into, const char* help) {
+  const auto parse = [](std::string_view option, std::string_view text) {
+    return positive(option, parse_size(option, text));
+  };
+  add_value(app, name, into, parse, help, "SIZE");
+}
+
+void add_size(App& app, const char* name, std::vector<std::int64_t>& into, const char* help) {
+  const auto parse = [](std::string_view option, std::string_view text) {
+    auto values = parse_sizes(option, text);
+    for (const std::int64_t value : values) positive(option, value);
+    return values;
+  };
+  add_value(app, name, into, parse, help, "SIZES");
+}
+
+using Names = std::span<const std::string_view>;
+
+/// One of `names`, which are some of dtype_names.
+DType parse_dtype(std::string_view option, std::string_view text, Names names) {
+  parse_word(option, text, names);
   return static_cast<DType>(parse_word(option, text, dtype_names));
 }
 
-DType parse_wire(std::string_view option, std::string_view text) {
-  return parse_word(option, text, wire_names) == 0 ? DType::fp32 : DType::bf16;
+void add_dtype(App& app, const char* name, std::optional<DType>& into, const char* help, Names names) {
+  const auto parse = [names](std::string_view option, std::string_view text) {
+    return parse_dtype(option, text, names);
+  };
+  add_value(app, name, into, parse, help, one_of(names));
 }
 
-std::int64_t parse_positive(std::string_view option, std::string_view text) {
-  return within(option, parse_size(option, text), 1, std::numeric_limits<std::int64_t>::max());
+void add_dtype(App& app, const char* name, std::vector<DType>& into, const char* help, Names names) {
+  const auto parse = [names](std::string_view option, std::string_view text) {
+    std::vector<DType> values;
+    for (const std::string& item : parse_list(option, text)) values.push_back(parse_dtype(option, item, names));
+    return values;
+  };
+  add_value(app, name, into, parse, help, some_of(names));
 }
 
-double parse_scale(std::string_view option, std::string_view text) {
-  const double scale = parse_number(option, text);
-  if (scale == 0) refuse("--scale 0 (every score would be 0) leave it out for 1/sqrt(head-dim)");
-  return scale;
+/// Of ProblemOptions or ProblemLists.
+template <class Options>
+void add_shape_options(App& app, Options& options) {
+  add_size(app, "--seq", options.seq, "Queries, and keys unless --seq-kv says otherwise");
+  add_size(app, "--seq-kv", options.seq_kv, "Keys (default: --seq)");
+  add_size(app, "--batch", options.batch, "Sequences (default 1)");
+  add_size(app, "--heads", options.heads, "Query heads");
+  add_size(app, "--kv-heads", options.kv_heads, "Key and value heads (default: --heads)");
+  add_size(app, "--head-dim", options.head_dim, "Elements of a head");
+  add_size(app, "--value-dim", options.value_dim, "The same of values (default: --head-dim)");
+  add_dtype(app, "--dtype", options.dtype, "Computed with (default fp32)", dtype_names);
+  add_dtype(app, "--wire", options.wire, "Partials travel as (default fp32)", wire_names);
+}
+
+void add_scale_option(App& app, double& scale) {
+  const auto parse_scale = [](std::string_view option, std::string_view text) {
+    const double value = parse_number(option, text);
+    if (value == 0) refuse("--scale 0 (every score would be 0) leave it out for 1/sqrt(head-dim)");
+    return value;
+  };
+  add_value(app, "--scale", scale, parse_scale, "Of scores (default 1/sqrt(head-dim))", "NUMBER");
 }
 
 std::int64_t required(const std::optional<std::int64_t>& value, const char* option) {
@@ -51,25 +104,17 @@ int as_int(const char* what, std::int64_t value) {
 
 }  // namespace
 
-void add_problem_options(App& app, ProblemOptions& options, Several seq) {
-  const auto parse_seq = [seq](std::string_view option, std::string_view text) {
-    if (seq == Several::no) return std::vector{parse_positive(option, text)};
-    auto values = parse_sizes(option, text);
-    for (const std::int64_t value : values) within(option, value, 1, std::numeric_limits<std::int64_t>::max());
-    return values;
-  };
-  add_value(app, "--seq", options.seq, parse_seq, "Queries, and keys unless --seq-kv says otherwise",
-            seq == Several::yes ? "SIZES" : "SIZE");
-  add_value(app, "--seq-kv", options.seq_kv, parse_positive, "Keys (default: --seq)", "SIZE");
-  add_value(app, "--batch", options.batch, parse_positive, "Sequences (default 1)", "SIZE");
-  add_value(app, "--heads", options.heads, parse_positive, "Query heads", "SIZE");
-  add_value(app, "--kv-heads", options.kv_heads, parse_positive, "Key and value heads (default: --heads)", "SIZE");
-  add_value(app, "--head-dim", options.head_dim, parse_positive, "Elements of a head", "SIZE");
-  add_value(app, "--value-dim", options.value_dim, parse_positive, "The same of values (default: --head-dim)", "SIZE");
-  add_value(app, "--dtype", options.dtype, parse_dtype, "Computed with (default fp32)", one_of(dtype_names));
-  add_value(app, "--wire", options.wire, parse_wire, "Partials travel as (default fp32)", one_of(wire_names));
-  add_value(app, "--scale", options.scale, parse_scale, "Of scores (default 1/sqrt(head-dim))", "NUMBER");
+void add_problem_options(App& app, ProblemOptions& options) {
+  add_shape_options(app, options);
+  add_scale_option(app, options.scale);
   add_mask_options(app, options.mask);
+}
+
+void add_problem_options(App& app, ProblemLists& lists) {
+  add_shape_options(app, lists);
+  add_scale_option(app, lists.common.scale);
+  add_mask_option(app, lists.mask);
+  add_window_options(app, lists.common.mask);
 }
 
 Option* add_seed_option(App& app, ProblemOptions& options) {
@@ -97,7 +142,7 @@ Shape shape_of(const Problem& problem) {
 }
 
 void check_against(const ProblemOptions& options, const Shape& shape, const std::string& origin) {
-  if (!options.seq.empty()) check_one(options.seq.front(), shape.seq_q, "--seq", origin);
+  check_one(options.seq, shape.seq_q, "--seq", origin);
   check_one(options.seq_kv, shape.seq_kv, "--seq-kv", origin);
   check_one(options.batch, shape.batch, "--batch", origin);
   check_one(options.heads, shape.heads, "--heads", origin);
@@ -123,6 +168,14 @@ Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtyp
   problem.mask = mask_of(options.mask, shape.seq_kv, options.seed, named);
   check(problem);
   return problem;
+}
+
+void check_complete(const ProblemOptions& options) { shape_of(options, required(options.seq, "--seq")); }
+
+Problem problem_of(const ProblemOptions& options) {
+  check_complete(options);
+  const Shape shape = shape_of(options, *options.seq);
+  return problem_of(options, shape, options.dtype.value_or(DType::fp32));
 }
 
 }  // namespace distattn::cli

@@ -31,8 +31,7 @@ struct MaskOptions {
 };
 
 struct ProblemOptions {
-  std::vector<std::int64_t> seq;
-  std::optional<std::int64_t> seq_kv, batch, heads, kv_heads, head_dim, value_dim;
+  std::optional<std::int64_t> seq, seq_kv, batch, heads, kv_heads, head_dim, value_dim;
   std::optional<DType> dtype;
   std::optional<DType> wire;
   double scale = 0;
@@ -50,10 +49,19 @@ struct Shape {
 /// Reads a named list of integers from the input file: what @NAME stands for.
 using NamedIntegers = std::function<std::vector<std::int64_t>(const std::string& name)>;
 
-void add_problem_options(App& app, ProblemOptions& options, Several seq);
+void add_problem_options(App& app, ProblemOptions& options);
+/// --mask, of one or of a list; what is no mask is refused at once.
+void add_mask_option(App& app, std::string& mask);
+void add_mask_option(App& app, std::vector<std::string>& masks);
+/// --window, --sinks, --cu-seqlens, --documents.
+void add_window_options(App& app, MaskOptions& options);
+/// All of them for one mask.
 void add_mask_options(App& app, MaskOptions& options);
 /// --seed, for commands that draw something.
 Option* add_seed_option(App& app, ProblemOptions& options);
+
+/// Throws Error(usage) for a size that is missing.
+void check_complete(const ProblemOptions& options);
 
 /// The shape that the options give, with this sequence length. Throws Error(usage) for one that is missing.
 Shape shape_of(const ProblemOptions& options, std::int64_t seq);
@@ -66,5 +74,7 @@ Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed
 
 /// A checked problem.
 Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtype, const NamedIntegers& named = {});
+/// With the shape and the element type that the options say.
+Problem problem_of(const ProblemOptions& options);
 
 }  // namespace distattn::cli

@@ -1,8 +1,11 @@
 #include "ranks.hpp"
 
+#include <fmt/format.h>
+
 #include <string>
 #include <string_view>
 
+#include "agreement.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
@@ -46,6 +49,34 @@ Outcome with_ranks(const LaunchOptions& options, const std::vector<std::int64_t>
     world.abort(as_error(std::current_exception()));
     throw;
   }
+}
+
+std::vector<int> rank_counts(const World& launched, const std::vector<std::int64_t>& asked) {
+  if (launched.size() == 1 || launched.in_process())
+    return asked.empty() ? std::vector{1} : std::vector<int>(asked.begin(), asked.end());
+  if (asked.size() > 1) {
+    refuse(fmt::format("--ranks is a list ({} started {} ranks) leave it out", launched.bootstrap(), launched.size()));
+  }
+  return {launched.size()};
+}
+
+Outcome with_rank_counts(const LaunchOptions& options, const std::vector<std::int64_t>& ranks,
+                         const std::function<Outcome(World&)>& body) {
+  return with_ranks(options, ranks.size() == 1 ? ranks : std::vector<std::int64_t>(), body);
+}
+
+Machine machine_of(World& world, const ScheduleOptions& options) {
+  const std::string text = said_by_first(world, [&] { return to_json(machine_of(options)); });
+  return machine_for(world, machine_from_json(text, "the machine of rank 0"), options);
+}
+
+Machine machine_for(const World& world, Machine machine, const ScheduleOptions& options) {
+  machine = machine.over(world.transport());
+  const bool several = !world.in_process() && world.local_size() < world.size();
+  if (!several || options.machine) return machine;
+  machine.ranks_per_node = static_cast<int>(options.node_size.value_or(world.local_size()));
+  machine.nodes = (world.size() + machine.ranks_per_node - 1) / machine.ranks_per_node;
+  return machine;
 }
 
 ScheduleOptions on_nodes_of(const World& world, ScheduleOptions options) {

@@ -72,8 +72,8 @@ std::string command_text(const RunCommandOptions& options) {
 Job named_job(World& world, const RunCommandOptions& options) {
   const Passes passes = options.backward ? Passes::both : Passes::forward;
   const auto random_shape = [&] {
-    if (options.problem.seq.empty()) refuse("--seq is missing (--random needs a shape) add it");
-    return shape_of(options.problem, options.problem.seq.front());
+    if (!options.problem.seq) refuse("--seq is missing (--random needs a shape) add it");
+    return shape_of(options.problem, *options.problem.seq);
   };
   auto [inputs, named] = open_source(options.input, random_shape, options.problem.seed, options.backward);
   if (!options.input.random) check_against(options.problem, inputs.shape(), inputs.origin());
@@ -127,7 +127,7 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
   check_places(options, passes);
   const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
   check_values(world, sharding, inputs, passes);
-  const Machine machine = machine_of(options.schedule);
+  const Machine machine = machine_of(world, options.schedule);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
   note_other_backend(machine, chosen.backend);
   std::optional<ResultFiles> files;
@@ -183,7 +183,7 @@ Command add_run_command(App& root) {
   };
   auto* const app = root.add_subcommand("run", "One attention on real or random input");
   const auto options = std::make_shared<RunCommandOptions>();
-  add_problem_options(*app, options->problem, Several::no);
+  add_problem_options(*app, options->problem);
   add_schedule_options(*app, options->schedule, Several::no);
   options->schedule.ranks.clear();  // as many as the launcher started, or 1
   app->add_flag("--backward", options->backward, "Forward, then backward");

@@ -7,6 +7,7 @@
 
 #include "distattn/mask.hpp"
 #include "distattn/words.hpp"
+#include "problem_fields.hpp"
 
 namespace distattn::cli {
 
@@ -82,16 +83,7 @@ Json json_of(const RunReport& report) {
   json["graphs"] = report.options.step_graphs == StepGraphs::always;
   json["transport"] = report.world.transport();
   json["bootstrap"] = report.world.bootstrap();
-  json["dtype"] = name_of(problem.dtype);
-  json["wire"] = name_of(problem.wire_type());
-  json["mask"] = problem.mask.name;
-  json["batch"] = problem.batch;
-  json["seq"] = problem.seq_q;
-  json["seq_kv"] = problem.seq_kv;
-  json["heads"] = problem.heads;
-  json["kv_heads"] = problem.kv_heads;
-  json["head_dim"] = problem.head_dim;
-  json["value_dim"] = problem.value_dim;
+  add_problem(problem, json);
   add_pass(pass_of(report, Pass::forward), json);
   json["backward"] = false;
   if (plan.has(Pass::backward)) {

@@ -21,6 +21,12 @@ Mode parse_mode(std::string_view option, std::string_view text) {
   return static_cast<Mode>(parse_word(option, text, mode_names));
 }
 
+std::vector<Mode> parse_modes(std::string_view option, std::string_view text) {
+  std::vector<Mode> modes;
+  for (const std::string& item : parse_list(option, text)) modes.push_back(parse_mode(option, item));
+  return modes;
+}
+
 std::string schedule_help(Several several, const std::string& usual) {
   std::string help = "auto";
   for (const NamedSchedule& schedule : schedules()) help += ", " + schedule.grammar;
@@ -50,8 +56,12 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
   };
   add_value(app, "--schedule", options.schedules, parse_schedules, schedule_help(several, options.schedules.front()),
             several == Several::yes ? "NAMES" : "NAME");
-  add_value(app, "--mode", options.mode, parse_mode, "When messages travel (default: the schedule's own)",
-            one_of(mode_names));
+  const char* const mode_help = "When messages travel (default: the schedule's own)";
+  if (several == Several::yes) {
+    add_value(app, "--mode", options.modes, parse_modes, mode_help, some_of(mode_names));
+  } else {
+    add_value(app, "--mode", options.mode, parse_mode, mode_help, one_of(mode_names));
+  }
   add_value(app, "--ranks", options.ranks, parse_ranks,
             options.ranks == std::vector<std::int64_t>{1}
                 ? "Ranks that share the sequence (default: a launcher's, else 1)"
@@ -74,6 +84,13 @@ void add_machine_option(App& app, ScheduleOptions& options) {
             "Description of a machine, for predictions and auto: a file, " +
                 fmt::format("{}", fmt::join(built_in_machines(), ", ")) + ", this (default)",
             "FILE|NAME");
+}
+
+std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options) {
+  if (options.modes.empty()) return {options};
+  std::vector<ScheduleOptions> each(options.modes.size(), options);
+  for (std::size_t i = 0; i < each.size(); ++i) each[i].mode = options.modes[i];
+  return each;
 }
 
 Machine machine_of(const ScheduleOptions& options) {
@@ -102,6 +119,7 @@ Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ran
 std::string given_text(const ScheduleOptions& options) {
   std::string text;
   if (options.mode) text += fmt::format(", --mode {}", name_of(*options.mode));
+  for (const Mode mode : options.modes) text += fmt::format(", --mode {}", name_of(mode));
   if (options.node_size) text += fmt::format(", --node-size {}", *options.node_size);
   if (options.ahead) text += fmt::format(", --ahead {}", *options.ahead);
   return text;

@@ -18,6 +18,7 @@ class App;
 struct ScheduleOptions {
   std::vector<std::string> schedules = {"auto"};
   std::optional<Mode> mode;
+  std::vector<Mode> modes;  ///< where several may be given; empty: mode
   std::vector<std::int64_t> ranks = {1};
   std::optional<std::int64_t> node_size;
   std::optional<int> ahead;
@@ -30,6 +31,9 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several);
 void take_launched_ranks(const App& app, ScheduleOptions& options);
 /// --machine, which also serves programs that are read from a file.
 void add_machine_option(App& app, ScheduleOptions& options);
+
+/// The options once for each of several modes.
+std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options);
 
 /// What --machine names, else this machine. Where it has several nodes, --node-size says how large they are.
 Machine machine_of(const ScheduleOptions& options);

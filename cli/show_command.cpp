@@ -37,7 +37,7 @@ bool is_predicted(Format format) { return format == Format::svg || format == For
 /// A picture needs a shape even where nobody cares which: 1024 tokens a rank, and heads that many ranks can share.
 ProblemOptions with_usual_shape(ProblemOptions options, std::int64_t ranks) {
   constexpr std::int64_t tokens_per_rank = 1024, heads = 32, head_dim = 128;
-  if (options.seq.empty()) options.seq = {tokens_per_rank * ranks};
+  if (!options.seq) options.seq = tokens_per_rank * ranks;
   if (!options.heads) options.heads = options.kv_heads.value_or(heads);
   if (!options.head_dim) options.head_dim = head_dim;
   return options;
@@ -54,12 +54,11 @@ AttentionPlan plan_of(const ShowOptions& options) {
     return AttentionPlan(read_programs(options.program));
   }
   const std::int64_t ranks = options.schedule.ranks.front();
-  const ProblemOptions shaped = with_usual_shape(options.problem, ranks);
-  const Problem problem = problem_of(shaped, shape_of(shaped, shaped.seq.front()), shaped.dtype.value_or(DType::fp32));
+  const Problem problem = problem_of(with_usual_shape(options.problem, ranks));
   const Passes passes = options.backward ? Passes::both : Passes::forward;
   AttentionPlan plan(problem, static_cast<int>(ranks),
                      attention_options(options.schedule.schedules.front(), problem, static_cast<int>(ranks), 1,
-                                       options.schedule, passes));
+                                       options.schedule, passes, machine_of(options.schedule)));
   const std::string why = why_too_large(plan, options.schedule);
   if (!why.empty()) refuse(why + " choose another schedule or more ranks");
   return plan;
@@ -106,7 +105,7 @@ Outcome show(const ShowOptions& options) {
 Command add_show_command(App& root) {
   auto* const app = root.add_subcommand("show", "One schedule, step by step; with -v every operation of every rank");
   const auto options = std::make_shared<ShowOptions>();
-  add_problem_options(*app, options->problem, Several::no);
+  add_problem_options(*app, options->problem);
   add_seed_option(*app, options->problem)->needs(app->get_option("--documents"));
   add_schedule_options(*app, options->schedule, Several::no);
   for (const auto& [option, usual] : {std::pair("--seq", "1024 a rank"), {"--heads", "32"}, {"--head-dim", "128"}}) {

@@ -37,9 +37,11 @@ struct StepPlan {
   std::vector<SkippedPlan> skipped;
 };
 
+constexpr const char* one_problem = "a step is planned for one problem at a time";
+
 /// Everything but the schedule.
 step::StepSetting setting_of(const StepPlanRequest& request, const Machine& machine, std::int64_t sequence, int ranks) {
-  const ProblemOptions& problem = request.plan.problem;
+  const ProblemOptions problem = only_combination(request.plan.problem, one_problem);
   step::StepSetting setting;
   setting.shape = step::find_model(request.options.model);
   setting.sequence = sequence;
@@ -50,7 +52,7 @@ step::StepSetting setting_of(const StepPlanRequest& request, const Machine& mach
   };
   setting.ranks = ranks;
   setting.threads = machine.threads_of_rank(ranks);
-  setting.mode = request.plan.schedule.mode;
+  setting.mode = each_mode(request.plan.schedule).front().mode;
   setting.routes = routes_of(request.plan.schedule, machine, ranks);
   setting.dtype = problem.dtype.value_or(machine.cores == 0 ? DType::bf16 : DType::fp32);
   setting.wire = problem.wire.value_or(setting.wire);
@@ -133,6 +135,8 @@ class StepPlanner {
 
 StepPlan predict(const StepPlanRequest& request, const Machine& machine) {
   if (request.plan.problem.seq.empty()) refuse("--seq is missing (a step needs a sequence) add it");
+  if (request.plan.schedule.modes.size() > 1)
+    refuse(fmt::format("--mode has several values ({}) give one", one_problem));
   StepPlan plan;
   for (const std::int64_t sequence : request.plan.problem.seq) {
     for (const std::int64_t ranks : request.plan.schedule.ranks) {

@@ -2,17 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
-#include <optional>
+#include <map>
 
 #include "gather.hpp"
 
 namespace distattn::cli {
 namespace {
 
-/// Of one rank's call, on the clock of rank 0.
+/// Of one rank's call, on its node's clock: those of two nodes are never compared.
 struct Interval {
   double begin_s = 0, end_s = 0;
+  Rank node = 0;  ///< its first rank
 };
 
 /// [call][rank].
@@ -23,10 +23,10 @@ double seconds_of(std::chrono::steady_clock::time_point time) {
 }
 
 Intervals gather_intervals(World& world, const std::vector<RankCalls>& here) {
-  const double ahead_s = world.clock_ahead_s();
+  const Rank node = world.first() - world.local_rank();
   std::vector<Interval> mine;
   for (const RankCalls& rank : here) {
-    for (const Call& call : rank) mine.push_back({seconds_of(call.begin) - ahead_s, seconds_of(call.end) - ahead_s});
+    for (const Call& call : rank) mine.push_back({seconds_of(call.begin), seconds_of(call.end), node});
   }
   const std::vector<Interval> all = gather<Interval>(world, mine);
   const auto ranks = static_cast<std::size_t>(world.size()), calls = here.front().size();
@@ -36,18 +36,33 @@ Intervals gather_intervals(World& world, const std::vector<RankCalls>& here) {
   return intervals;
 }
 
-/// Seconds of every call: from when the last call had ended everywhere, or the first rank began, to the last end.
+/// From when the first rank of a node began to when its last one ended, by the node's first rank.
+std::map<Rank, Interval> by_node(const std::vector<Interval>& ranks) {
+  std::map<Rank, Interval> nodes;
+  for (const Interval& rank : ranks) {
+    Interval& node = nodes.emplace(rank.node, rank).first->second;
+    node.begin_s = std::min(node.begin_s, rank.begin_s);
+    node.end_s = std::max(node.end_s, rank.end_s);
+  }
+  return nodes;
+}
+
+/// Seconds of every call, of the node that takes longest: from when its ranks had ended the last call, or the first of
+/// them began, to the last end. All nodes begin a call together, behind a barrier.
 std::vector<double> call_seconds(const Intervals& calls) {
   std::vector<double> seconds;
-  double previous_end_s = -std::numeric_limits<double>::infinity();
+  std::map<Rank, Interval> previous;
   for (const std::vector<Interval>& ranks : calls) {
-    double begin_s = ranks.front().begin_s, end_s = ranks.front().end_s;
-    for (const Interval& rank : ranks) {
-      begin_s = std::min(begin_s, rank.begin_s);
-      end_s = std::max(end_s, rank.end_s);
+    std::map<Rank, Interval> nodes = by_node(ranks);
+    double longest_s = 0;
+    for (const auto& [node, interval] : nodes) {
+      const auto before = previous.find(node);
+      const double begin_s =
+          before == previous.end() ? interval.begin_s : std::max(interval.begin_s, before->second.end_s);
+      longest_s = std::max(longest_s, interval.end_s - begin_s);
     }
-    seconds.push_back(end_s - std::max(begin_s, previous_end_s));
-    previous_end_s = end_s;
+    seconds.push_back(longest_s);
+    previous = std::move(nodes);
   }
   return seconds;
 }
@@ -72,7 +87,7 @@ Timing summary(std::vector<double> seconds) {
   return timing;
 }
 
-/// All ranks' steps in one call.
+/// All ranks' steps in one call, which began on all nodes at once.
 Timeline timeline_of(World& world, const std::vector<RankCalls>& here, std::size_t call,
                      const std::vector<Interval>& intervals) {
   std::vector<Span> spans;
@@ -85,9 +100,10 @@ Timeline timeline_of(World& world, const std::vector<RankCalls>& here, std::size
   seconds = gather<double>(world, seconds);
   std::vector<Timeline> timelines(seconds.size());
   for (const Span& span : spans) timelines[static_cast<std::size_t>(span.rank)].spans.push_back(span);
+  const std::map<Rank, Interval> nodes = by_node(intervals);
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
     timelines[rank].seconds = seconds[rank];
-    begins_s.push_back(intervals[rank].begin_s);
+    begins_s.push_back(intervals[rank].begin_s - nodes.at(intervals[rank].node).begin_s);
   }
   return join(timelines, begins_s);
 }

@@ -13,6 +13,7 @@
 #include "option.hpp"
 #include "output.hpp"
 #include "prepared.hpp"
+#include "problem_lists.hpp"
 #include "ranks.hpp"
 #include "sharded_run.hpp"
 #include "validate_cases.hpp"
@@ -22,9 +23,9 @@ namespace distattn::cli {
 namespace {
 
 struct ValidateOptions {
-  ProblemOptions problem;
+  ProblemLists problem;
   ScheduleOptions schedule;
-  std::vector<std::string> masks, backends;
+  std::vector<std::string> backends;
   LaunchOptions launch;  // backends are several here
   bool backward = false, json = false;
 };
@@ -33,6 +34,7 @@ struct ValidateOptions {
 struct Case {
   Problem problem;
   std::string schedule;
+  std::optional<Mode> mode;  ///< that was asked for
   int ranks = 1;
   std::shared_ptr<const AttentionPlan> plan;  ///< null: the proof failed
   std::string failure;
@@ -49,52 +51,26 @@ struct Verdict {
   bool ok() const { return failure.empty() && wrong.empty(); }
 };
 
-bool has_shape(const ValidateOptions& options) {
-  const ProblemOptions& given = options.problem;
-  return !given.seq.empty() || given.seq_kv || given.batch || given.heads || given.kv_heads || given.head_dim ||
-         given.value_dim || given.dtype || given.wire || given.scale != 0 || !options.masks.empty() ||
-         given.mask != MaskOptions{};
-}
-
-/// Problems of the command line: every mask with every length; without a shape, the usual ones.
-std::vector<Problem> problems_of(const ValidateOptions& options) {
-  if (!has_shape(options)) return usual_problems();
-  ProblemOptions completed = options.problem;
-  if (completed.seq.empty()) completed.seq = {61};
-  if (!completed.heads) completed.heads = completed.kv_heads.value_or(6);
-  if (!completed.head_dim) completed.head_dim = 16;
-  std::vector<Problem> problems;
-  for (const std::string& mask : options.masks.empty() ? std::vector{completed.mask.mask} : options.masks) {
-    completed.mask.mask = mask;
-    for (const std::int64_t seq : completed.seq) {
-      problems.push_back(problem_of(completed, shape_of(completed, seq), completed.dtype.value_or(DType::fp32)));
-    }
+/// Problems of the command line; without a shape, the usual ones.
+Problems problems_of(const ValidateOptions& options) {
+  if (options.problem.is_empty()) return {usual_problems(), {}};
+  std::vector<ProblemOptions> each = combinations(options.problem);
+  for (ProblemOptions& completed : each) {
+    if (!completed.seq) completed.seq = 61;
+    if (!completed.heads) completed.heads = completed.kv_heads.value_or(6);
+    if (!completed.head_dim) completed.head_dim = 16;
   }
-  return problems;
+  return problems_of(each);
 }
-
-/// The world of `ranks` ranks: the launcher's, or threads.
-class WorldOf {
- public:
-  WorldOf(World& launched, int ranks) : launched_(launched) {
-    if (launched.in_process()) own_.emplace(World::of_threads(ranks));
-  }
-  World& get() { return own_ ? *own_ : launched_; }
-
- private:
-  World& launched_;
-  std::optional<World> own_;
-};
 
 /// Ranks that the `i`-th problem is tried on: those that a launcher started; all that were asked for; without being
 /// asked every third, so that each schedule meets each number of ranks with several problems, and still ends within a
 /// minute.
 std::vector<int> ranks_of(const World& world, const ValidateOptions& options, std::size_t i) {
-  if (!world.in_process()) return {world.size()};
-  if (!options.schedule.ranks.empty()) return {options.schedule.ranks.begin(), options.schedule.ranks.end()};
+  if (world.size() > 1 || !options.schedule.ranks.empty()) return rank_counts(world, options.schedule.ranks);
   std::vector<int> ranks;
   for (int count = 1; count <= 8; ++count) {
-    if (has_shape(options) || (static_cast<std::size_t>(count) + i) % 3 == 0) ranks.push_back(count);
+    if (!options.problem.is_empty() || (static_cast<std::size_t>(count) + i) % 3 == 0) ranks.push_back(count);
   }
   return ranks;
 }
@@ -102,6 +78,9 @@ std::vector<int> ranks_of(const World& world, const ValidateOptions& options, st
 /// Notes once what does not apply.
 class Skips {
  public:
+  void add(const std::vector<std::string>& what_and_why) {
+    for (const std::string& line : what_and_why) note("skipped " + line);
+  }
   void add(const std::string& what, const std::string& reason) {
     const std::string line = fmt::format("skipped {}: {}", what, reason);
     if (noted_.insert(line).second) note(line);
@@ -126,10 +105,9 @@ std::optional<Case> prove(World& ranks, const std::string& name, const Problem& 
   try {
     options = decided_options(ranks, name, problem, 1, schedule, Passes::both);
   } catch (const Error& error) {
-    if (!ranks.in_process()) throw;  // the other processes await what rank 0 decides
     return skip(error.what());
   }
-  Case made{problem, name, ranks.size(), nullptr, ""};
+  Case made{problem, name, schedule.mode, ranks.size(), nullptr, ""};
   try {
     made.plan = std::make_shared<const AttentionPlan>(problem, ranks.size(), options);
   } catch (const Error& error) {
@@ -140,17 +118,19 @@ std::optional<Case> prove(World& ranks, const std::string& name, const Problem& 
   return why.empty() ? std::optional(std::move(made)) : skip(why);
 }
 
-std::vector<Case> prove_all(World& world, const ValidateOptions& options, Skips& skips) {
-  const ScheduleOptions schedule = on_nodes_of(world, options.schedule);
+std::vector<Case> prove_all(World& world, const ValidateOptions& options, const std::vector<Problem>& problems,
+                            Skips& skips) {
+  const std::vector<ScheduleOptions> modes = each_mode(on_nodes_of(world, options.schedule));
   std::vector<Case> cases;
   Progress progress;
-  const std::vector<Problem> problems = problems_of(options);
   for (std::size_t i = 0; i < problems.size(); ++i) {
     for (const int ranks : ranks_of(world, options, i)) {
       for (const std::string& name : names_of(options.schedule, problems[i], ranks)) {
-        progress.show(fmt::format("proved {}: {} on {} ranks", cases.size(), name, ranks));
-        auto made = prove(WorldOf(world, ranks).get(), name, problems[i], schedule, skips);
-        if (made) cases.push_back(std::move(*made));
+        for (const ScheduleOptions& schedule : modes) {
+          progress.show(fmt::format("proved {}: {} on {} ranks", cases.size(), name, ranks));
+          auto made = prove(WorldOf(world, ranks).get(), name, problems[i], schedule, skips);
+          if (made) cases.push_back(std::move(*made));
+        }
       }
     }
   }
@@ -163,7 +143,7 @@ std::vector<Verdict> run_case(World& world, const Case& made, const std::string&
   Verdict forward{backend, Pass::forward, 0, 0, made.failure, ""},
       backward{backend, Pass::backward, 0, 0, made.failure, ""};
   if (made.plan == nullptr) return {forward, backward};
-  const Inputs inputs = Inputs::random(shape_of(made.problem), options.problem.seed);
+  const Inputs inputs = Inputs::random(shape_of(made.problem), options.problem.common.seed);
   WorldOf ranks(world, made.ranks);
   try {
     const RunResult result = run_sharded(ranks.get(), {made.schedule, made.plan}, inputs,
@@ -185,7 +165,8 @@ std::vector<Verdict> run_case(World& world, const Case& made, const std::string&
 }
 
 std::string text_of(const Case& made, const Verdict& verdict) {
-  std::string text = fmt::format("{:<18} P={} {:<10} {:<8} {:<46}", made.schedule, made.ranks, verdict.backend,
+  const std::string name = made.mode ? fmt::format("{}, {}", made.schedule, name_of(*made.mode)) : made.schedule;
+  std::string text = fmt::format("{:<18} P={} {:<10} {:<8} {:<46}", name, made.ranks, verdict.backend,
                                  name_of(verdict.pass), describe(made.problem));
   if (!verdict.failure.empty()) return fmt::format("{} FAILED: {}\n", text, verdict.failure);
   const Counts& counts = made.plan->counts(verdict.pass);
@@ -198,6 +179,7 @@ Json json_of(const Case& made, const Verdict& verdict) {
   Json json = versioned_object();
   json["schedule"] = made.schedule;
   json["pass"] = name_of(verdict.pass);
+  json["mode"] = made.plan != nullptr ? Json(name_of(made.plan->outline(verdict.pass).mode)) : Json(nullptr);
   json["ranks"] = made.ranks;
   json["backend"] = verdict.backend;
   json["case"] = describe(made.problem);
@@ -225,22 +207,21 @@ std::vector<std::string> backends_of(const ValidateOptions& options) {
 }
 
 /// What must be the same on all ranks for them to go through the same cases.
-std::string command_text(const ValidateOptions& options) {
-  std::string problems;
-  for (const Problem& problem : problems_of(options)) problems += "; " + describe(problem);
-  return fmt::format("{}{} on {}{}", fmt::join(options.schedule.schedules, ","), given_text(options.schedule),
-                     fmt::join(backends_of(options), ","), problems);
+std::string command_text(const ValidateOptions& options, const std::vector<Problem>& problems) {
+  std::string text = fmt::format("{}{} on {}", fmt::join(options.schedule.schedules, ","), given_text(options.schedule),
+                                 fmt::join(backends_of(options), ","));
+  for (const Problem& problem : problems) text += "; " + describe(problem);
+  return text;
 }
 
 Outcome validate(World& world, const ValidateOptions& options) {
-  if (!world.in_process() && options.schedule.ranks.size() > 1) {
-    refuse(fmt::format("--ranks is a list ({} started {} ranks) leave it out", world.bootstrap(), world.size()));
-  }
-  agree_on_command(world, command_text(options));
-  // One that cannot be read is no reason to skip schedules. (Of several processes rank 0 reads it, and refuses.)
-  if (world.in_process()) machine_of(options.schedule);
+  rank_counts(world, options.schedule.ranks);  // refuses
+  const Problems problems = problems_of(options);
+  agree_on_command(world, command_text(options, problems.all));
+  machine_of(world, options.schedule);  // one that cannot be read is no reason to skip schedules
   Skips skips;
-  const std::vector<Case> cases = prove_all(world, options, skips);
+  skips.add(problems.skipped);
+  const std::vector<Case> cases = prove_all(world, options, problems.all, skips);
   int passed = 0, failed = 0;
   Json json = Json::array();
   Progress progress;
@@ -287,11 +268,8 @@ Command add_validate_command(App& root) {
   const auto options = std::make_shared<ValidateOptions>();
   options->schedule.schedules = {"all"};
   options->schedule.ranks.clear();  // 1 to 8
-  add_problem_options(*app, options->problem, Several::yes);
-  app->remove_option(app->get_option("--mask"));
-  add_value(*app, "--mask", options->masks, parse_list, "Which keys a query sees; a file lists bands",
-            "full|causal|prefix:K|block-causal:B|FILE.json[,...]");
-  add_seed_option(*app, options->problem);
+  add_problem_options(*app, options->problem);
+  add_seed_option(*app, options->problem.common);
   add_schedule_options(*app, options->schedule, Several::yes);
   add_machine_option(*app, options->schedule);
   add_to_help(*app, "--ranks", " (default 1 to 8)");
@@ -307,9 +285,8 @@ Command add_validate_command(App& root) {
   app->add_flag("--backward", options->backward, "Both passes, as always here");
   app->add_flag("--json", options->json, "As a JSON array");
   return {app, [options] {
-            const std::vector<std::int64_t>& ranks = options->schedule.ranks;
-            return with_ranks(options->launch, ranks.size() == 1 ? ranks : std::vector<std::int64_t>(),
-                              [&](World& world) { return validate(world, *options); });
+            return with_rank_counts(options->launch, options->schedule.ranks,
+                                    [&](World& world) { return validate(world, *options); });
           }};
 }
 

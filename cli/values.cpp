@@ -35,8 +35,12 @@ void append_range(std::string_view option, std::string_view text, std::vector<st
     return;
   }
   const std::size_t star = text.find('*', dash);
+  const std::string_view end = text.substr(dash + 1, star == text.npos ? star : star - dash - 1);
+  if (end.empty() || star + 1 == text.size()) {
+    refuse_value(option, text, "not a range", "write it as low-high or low-high*factor");
+  }
   const std::int64_t first = parse_size(option, text.substr(0, dash));
-  const std::int64_t last = parse_size(option, text.substr(dash + 1, star == text.npos ? star : star - dash - 1));
+  const std::int64_t last = parse_size(option, end);
   const std::int64_t factor = star == text.npos ? 1 : parse_size(option, text.substr(star + 1));
   if (first > last) refuse_value(option, text, "the range runs backwards", "write it as low-high");
   if (star != text.npos && (factor < 2 || first < 1)) {

@@ -108,11 +108,6 @@ def options_are_compared():
         expect(all(code == 3 and differs in errors for code, _, errors in ends), own, ends)
 
 
-def benchmarks_are_of_one_process():
-    ends = under_torchrun(2, "bench", "--schedule", "ring", "--seq", "64", "--heads", "2", "--head-dim", "8", "-n", "1")
-    expect(all(code == 2 and "2 processes" in errors for code, _, errors in ends), ends)
-
-
 def who_never_comes_is_a_timeout():
     if not MPIRUN:
         return
@@ -195,7 +190,6 @@ def main():
     drawings_hold_all_ranks()
     programs_are_compared()
     options_are_compared()
-    benchmarks_are_of_one_process()
     who_never_comes_is_a_timeout()
     a_contradiction_is_usage()
     plans_are_for_those_that_were_started()

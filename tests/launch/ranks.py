@@ -60,16 +60,17 @@ def finish(processes, seconds=180):
     return ends
 
 
-def under_torchrun(ranks, *arguments):
-    """With the variables that torchrun sets, as if its agent owned the port."""
+def under_torchrun(ranks, *arguments, a_node=None, **variables):
+    """With the variables that torchrun sets, as if its agent owned the port; all ranks on one node, or so many on each."""
+    a_node = a_node or ranks
     with socket.socket() as agent:
         agent.bind(("127.0.0.1", 0))
         agent.listen()
         port = agent.getsockname()[1]
-        places = [{"RANK": str(r), "LOCAL_RANK": str(r), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(ranks),
+        places = [{"RANK": str(r), "LOCAL_RANK": str(r % a_node), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(a_node),
                    "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True",
                    "TORCHELASTIC_RUN_ID": "none"} for r in range(ranks)]
-        return finish([start([BINARY, *arguments], **place) for place in places])
+        return finish([start([BINARY, *arguments], **place, **variables) for place in places])
 
 
 def under_srun(ranks, *arguments):

@@ -353,7 +353,7 @@ TEST_CASE("what was measured stands in the description, the rest stays nominal",
   CHECK_THAT(machine.sources.at("near"), Contains("a backend"));
   // Of processes links are measured, and no copies between threads.
   measurements.copies = {};
-  measurements.transports["ucx"] = {.near = Link{2e9, 1e-6}};
+  measurements.transports["ucx"] = {Link{2e9, 1e-6}, std::nullopt};
   const Machine of_processes = describe(measurements);
   CHECK(of_processes.near == nominal.near);
   CHECK(of_processes.sources.at("near") == nominal.sources.at("near"));

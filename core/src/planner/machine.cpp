@@ -57,12 +57,12 @@ const FewQueries::Rates* FewQueries::of(DType dtype, Pass pass, std::int64_t til
 
 Machine Machine::over(std::string_view transport) const {
   Machine machine = *this;
-  const auto measured = transports.find(std::string(transport));
-  if (measured == transports.end()) return machine;
-  machine.near = measured->second.near.value_or(near);
-  if (measured->second.far) {
-    machine.far = *measured->second.far;
-    machine.far_owner = measured->second.far_owner;
+  const auto found = transports.find(std::string(transport));
+  if (found == transports.end()) return machine;
+  machine.near = found->second.near.value_or(near);
+  if (found->second.far) {
+    machine.far = *found->second.far;
+    machine.far_owner = found->second.far_owner;
   }
   return machine;
 }
