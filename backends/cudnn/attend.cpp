@@ -15,6 +15,7 @@ class CudnnAttend final : public cuda::PreparedAttend {
         o_(static_cast<float*>(
             kernels::packed_data(args.o, args.shape.heads.q_count, args.queries.count, args.shape.value_dim))),
         lse_(static_cast<float*>(args.lse)),
+        lse_low_(args.lse_low),
         carry_(args.carry),
         calls_(std::move(calls)),
         o_bytes_(aligned(static_cast<std::size_t>(rows_ * dim_) * sizeof(float))),
@@ -34,6 +35,7 @@ class CudnnAttend final : public cuda::PreparedAttend {
       stream.clear(o_, static_cast<std::size_t>(rows_ * dim_) * sizeof(float));
       hide_all(lse_, stream);
     }
+    if (!carry_ && lse_low_ != nullptr) stream.clear(lse_low_, static_cast<std::size_t>(rows_) * sizeof *lse_low_);
     for (const AttendCall& call : calls_) {
       const bool direct = first_is_direct && &call == &calls_.front();
       Operands operands = call.operands;
@@ -42,7 +44,13 @@ class CudnnAttend final : public cuda::PreparedAttend {
       if (!direct) hide_all(partial_lse, stream);
       call.plan->start(handle, operands, workspace);
       if (direct) continue;
-      gpu_.merge({.rows = rows_, .dim = dim_, .o = o_, .lse = lse_, .from_o = partial_o, .from_lse = partial_lse},
+      gpu_.merge({.rows = rows_,
+                  .dim = dim_,
+                  .o = o_,
+                  .lse = lse_,
+                  .lse_low = lse_low_,
+                  .from_o = partial_o,
+                  .from_lse = partial_lse},
                  stream);
     }
   }
@@ -57,6 +65,7 @@ class CudnnAttend final : public cuda::PreparedAttend {
   const std::int64_t rows_;
   float* const o_;
   float* const lse_;
+  std::uint16_t* const lse_low_;
   const bool carry_;
   const std::vector<AttendCall> calls_;
   const std::size_t o_bytes_, lse_bytes_;

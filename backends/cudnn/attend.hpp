@@ -17,7 +17,8 @@ struct AttendCall {
 };
 
 /// What starts a result and has all its rows, cuDNN writes there; everything else goes through scratch memory and is
-/// merged. `gpu` must outlive it.
+/// merged. cuDNN's statistics have no low part: that of its partials is 0, that of what they are merged into is kept.
+/// `gpu` must outlive it.
 std::unique_ptr<cuda::PreparedAttend> prepare_attend(const Gpu& gpu, const kernels::AttendArgs& args,
                                                      std::vector<AttendCall> calls);
 

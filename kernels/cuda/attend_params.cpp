@@ -36,6 +36,7 @@ QuerySegment query_segment(const AttendArgs& args) {
           .q = of_queries(args.q, shape, args.queries, shape.head_dim),
           .o = static_cast<float*>(of_queries(args.o, shape, args.queries, shape.value_dim)),
           .lse = static_cast<float*>(args.lse),
+          .lse_low = args.lse_low,
           .carry = args.carry};
 }
 
@@ -44,6 +45,7 @@ QuerySegment query_segment(const AttendBackwardArgs& args) {
   return {.run = args.queries,
           .q = of_queries(args.q, shape, args.queries, shape.head_dim),
           .lse = static_cast<float*>(const_cast<void*>(args.lse)),
+          .lse_low = const_cast<std::uint16_t*>(args.lse_low),
           .d_o = of_queries(args.d_o, shape, args.queries, shape.value_dim),
           .delta = static_cast<const float*>(args.delta),
           .dq = static_cast<float*>(of_queries(args.dq, shape, args.queries, shape.head_dim)),

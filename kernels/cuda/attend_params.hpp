@@ -18,6 +18,7 @@ struct QuerySegment {
   const void* q = nullptr;
   float* o = nullptr;         ///< forward only
   float* lse = nullptr;       ///< forward: written; backward: read
+  std::uint16_t* lse_low = nullptr;
   const void* d_o = nullptr;  ///< backward only, as are the next two
   const float* delta = nullptr;
   float* dq = nullptr;

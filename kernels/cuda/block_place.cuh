@@ -8,9 +8,6 @@
 
 namespace distattn::kernels::cuda {
 
-inline constexpr float log2_e = 1.4426950408889634f;
-inline constexpr float ln_2 = 0.6931471805599453f;
-
 /// Heads run fastest: blocks that start together share a key head's tiles in cache.
 struct BlockPlace {
   Block block;

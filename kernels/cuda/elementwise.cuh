@@ -6,7 +6,7 @@
 
 #include "distattn/partial.hpp"
 #include "kernels/cuda/elementwise.hpp"
-#include "kernels/cuda/primitives.cuh"
+#include "kernels/cuda/statistics.cuh"
 #include "kernels/element.hpp"
 
 namespace distattn::kernels::cuda {
@@ -37,18 +37,22 @@ __global__ void __launch_bounds__(elementwise_threads) merge_rows(const __grid_c
   for_each_row_of_warp(args.rows, [&](std::int64_t row, int lane) {
     auto* const lse_into = static_cast<float*>(args.lse) + row;
     // One lane reads for all: another may write before its neighbours have read.
-    float lse = lane == 0 ? prim::load_global(lse_into) : 0.0f;
-    lse = __shfl_sync(0xffffffffu, lse, 0);
-    const float from_lse = prim::load_global(static_cast<const float*>(args.from_lse) + row);
-    if (from_lse == -INFINITY) return;  // an empty side weighs nothing even where it holds no number
-    const MergeWeights<float> weights = merge_weights(lse, from_lse);
+    const float high = lane == 0 ? prim::load_global(lse_into) : 0.0f;
+    const float low = lane == 0 ? load_low(args.lse_low, row) : 0.0f;
+    const SplitLse<float> lse{__shfl_sync(0xffffffffu, high, 0), __shfl_sync(0xffffffffu, low, 0)};
+    const SplitLse<float> from_lse{prim::load_global(static_cast<const float*>(args.from_lse) + row),
+                                   load_low(args.from_lse_low, row)};
+    if (from_lse.high == -INFINITY) return;  // an empty side weighs nothing even where it holds no number
+    const SplitMergeWeights<float> weights = merge_weights(lse, from_lse);
     auto* const o = static_cast<float*>(args.o) + row * args.dim;
     const auto* const from = static_cast<const From*>(args.from_o) + row * args.dim;
     for (int x = lane; x < args.dim; x += 32) {
       const float scaled = weights.scale_b * prim::to_float(prim::load_global(from + x));
-      prim::store_global(o + x, lse == -INFINITY ? scaled : weights.scale_a * prim::load_global(o + x) + scaled);
+      prim::store_global(o + x, lse.high == -INFINITY ? scaled : weights.scale_a * prim::load_global(o + x) + scaled);
     }
-    if (lane == 0) prim::store_global(lse_into, weights.lse);
+    if (lane != 0) return;
+    prim::store_global(lse_into, weights.lse.high);
+    store_low(args.lse_low, row, weights.lse.low);
   });
 }
 

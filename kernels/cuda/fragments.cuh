@@ -138,9 +138,12 @@ __device__ __forceinline__ void add_product(float (&d)[m_count][n_count][4], con
   }
 }
 
-/// Two neighbouring values of a row of results.
+/// Neighbouring values, moved at once.
 struct alignas(8) Pair {
   float x, y;
+};
+struct alignas(16) Quad {
+  float x, y, z, w;
 };
 
 /// What the first of the four lanes of a row holds.

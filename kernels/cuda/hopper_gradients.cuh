@@ -55,7 +55,7 @@ __device__ __forceinline__ void weigh_tile(float (&s)[Shape::n_count][4], float 
                                            float unit, const TileMasks<Shape::n_count>& masks,
                                            const KeyBlockMemory<Shape>& memory, const Stage& stage) {
   constexpr int pieces = Shape::pieces_of_part;
-  const ColumnStatistics<4> lse(memory.lse(stage));
+  const ColumnStatistics<Quad, 2> lse(memory.lse(stage));
   prim::wait_for_products<1>(s);
   DISTATTN_UNROLL
   for (int part = 0; part < Shape::dv_parts; ++part) {
@@ -79,7 +79,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
   using DoTile = typename Shape::DoTile;
   HeadTileCursor next(p, place);
   if (!next.valid()) return;
-  const float unit = p.scale * log2_e;
+  const float unit = signed_unit_of_scores(p.scale);
   const bool leads_warp = threadIdx.x % 32 == 0;
   float s[Shape::n_count][4], dp[Shape::n_count][4];
   WeightsPart<Shape> weights;
@@ -102,7 +102,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
     prim::commit_products();
     if (leads_warp && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
     weigh_tile<Shape>(s, dp, dv[0], weights, unit, masks, memory, stage);
-    const ColumnStatistics<4> delta(memory.delta(stage));
+    const ColumnStatistics<Pair, 4> delta(memory.delta(stage));
     prim::wait_for_products<Shape::dv_order == DvOrder::after_ds ? 0 : 1>(dp);
     differentiate<Shape>(dp, s, delta);
     round_to_operand<Element>(ds, dp);

@@ -6,6 +6,7 @@
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/hopper_tiles.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/statistics.cuh"
 #include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
@@ -27,8 +28,8 @@ struct KeyBlockShape {
   using QTile = PanelTile<queries, head_dim>;
   using DoTile = PanelTile<queries, value_dim>;
   static constexpr int stage_bytes = QTile::bytes + DoTile::bytes;
-  static constexpr int statistic_bytes = queries * 4;
-  static constexpr int common_bytes = KTile::bytes + VTile::bytes + 2 * stage_bytes + 4 * statistic_bytes + 5 * 8;
+  static constexpr int lse_bytes = queries * 8, delta_bytes = queries * 4, statistic_bytes = lse_bytes + delta_bytes;
+  static constexpr int common_bytes = KTile::bytes + VTile::bytes + 2 * (stage_bytes + statistic_bytes) + 5 * 8;
 };
 
 /// Where everything lies in shared memory. Tiles that pass are there twice.
@@ -46,7 +47,7 @@ struct KeyBlockMemory {
         stages(v + Shape::VTile::bytes),
         own(stages + 2 * Shape::stage_bytes),
         statistics(own + Shape::own_bytes),
-        keys_filled(statistics + 4 * Shape::statistic_bytes),
+        keys_filled(statistics + 2 * Shape::statistic_bytes),
         filled(keys_filled + 8),
         emptied(filled + 16),
         end(emptied + 16) {}
@@ -56,11 +57,9 @@ struct KeyBlockMemory {
   }
   __device__ __forceinline__ std::uint32_t d_o(const Stage& stage) const { return q(stage) + Shape::QTile::bytes; }
   __device__ __forceinline__ std::uint32_t lse(const Stage& stage) const {
-    return statistics + stage.index * 2 * Shape::statistic_bytes;
+    return statistics + stage.index * Shape::statistic_bytes;
   }
-  __device__ __forceinline__ std::uint32_t delta(const Stage& stage) const {
-    return lse(stage) + Shape::statistic_bytes;
-  }
+  __device__ __forceinline__ std::uint32_t delta(const Stage& stage) const { return lse(stage) + Shape::lse_bytes; }
   /// One thread.
   __device__ __forceinline__ void init_barriers() const {
     prim::init_barrier(keys_filled, 1);
@@ -95,12 +94,13 @@ __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockP
     const int other = p.visits[next.tile.visit].other, column = next.tile.column;
     const QuerySegment& query = p.queries[other];
     const std::int64_t row = first_row(place.batch, p.heads.q_count, next.head, query.run) + column;
-    float lse[statistics], delta[statistics];  // loaded while the buffer is still in use
+    NaturalLse lse[statistics];  // loaded while the buffer is still in use
+    float delta[statistics];
     DISTATTN_UNROLL
     for (int i = 0; i < statistics; ++i) {
       const int at = lane + 32 * i;
       const bool valid = column + at < query.run.count;
-      lse[i] = valid ? prim::load_global(query.lse + row + at) : 0.0f;
+      lse[i] = valid ? load_natural(query, row + at) : NaturalLse{0, 0};
       delta[i] = valid ? prim::load_global(query.delta + row + at) : 0.0f;
     }
     stage.await_emptied(memory.emptied);
@@ -116,7 +116,8 @@ __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockP
     for (int i = 0; i < statistics; ++i) {
       if (Shape::tile.columns % 32 != 0 && lane + 32 * i >= Shape::tile.columns) break;
       const auto offset = static_cast<std::uint32_t>((lane + 32 * i) * 4);
-      prim::store_shared(memory.lse(stage) + offset, lse[i] * log2_e);
+      const Split split_lse = lse[i].least_in_log2();
+      prim::store_shared(memory.lse(stage) + 2 * offset, Pair{split_lse.top, split_lse.rest});
       prim::store_shared(memory.delta(stage) + offset, delta[i]);
     }
     prim::arrive(stage.of(memory.filled));
@@ -124,22 +125,23 @@ __device__ __forceinline__ void feed_queries(const AttendParams& p, const BlockP
   }
 }
 
-/// A statistic of the two columns that this lane holds of every piece. The first pieces' are loaded at once, before
-/// what they are used with is there; the others when they are used.
-template <int early>
+/// A statistic of the two columns that this lane holds of every piece: Pair, or Quad where it is Split. The first
+/// pieces' are loaded at once, before what they are used with is there; the others when they are used.
+template <class OfColumns, int early>
 struct ColumnStatistics {
   std::uint32_t columns;
-  Pair first[early];
+  OfColumns first[early];
 
   __device__ __forceinline__ explicit ColumnStatistics(std::uint32_t columns_) : columns(columns_) {
     DISTATTN_UNROLL
     for (int n = 0; n < early; ++n) first[n] = load(n);
   }
-  __device__ __forceinline__ Pair of(int n) const { return n < early ? first[n] : load(n); }
+  __device__ __forceinline__ OfColumns of(int n) const { return n < early ? first[n] : load(n); }
 
  private:
-  __device__ __forceinline__ Pair load(int n) const {
-    return prim::load_shared<Pair>(columns + static_cast<std::uint32_t>((8 * n + column_of()) * 4));
+  __device__ __forceinline__ OfColumns load(int n) const {
+    return prim::load_shared<OfColumns>(columns +
+                                        static_cast<std::uint32_t>((4 * n + column_of() / 2) * sizeof(OfColumns)));
   }
 };
 
@@ -147,13 +149,14 @@ struct ColumnStatistics {
 /// has lse -inf, but then no tile with it is visible throughout: the masks hide what it would weigh.
 template <class Shape, int early>
 __device__ __forceinline__ void weigh_columns(float (&s)[Shape::n_count][4], int first, int count,
-                                              const ColumnStatistics<early>& lse, float scale,
+                                              const ColumnStatistics<Quad, early>& lse, float unit,
                                               const TileMasks<Shape::n_count>& masks) {
   DISTATTN_UNROLL
   for (int n = first; n < first + count; ++n) {
-    const Pair top = lse.of(n);
+    const Quad two = lse.of(n);
+    const Split of_column[2] = {{two.x, two.y}, {two.z, two.w}};
     DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) s[n][i] = prim::ex2(fmaf(s[n][i], scale, i % 2 == 0 ? -top.x : -top.y));
+    for (int i = 0; i < 4; ++i) s[n][i] = weight_of(s[n][i], unit, of_column[i % 2]);
   }
   if (!masks.cut) return;
   DISTATTN_UNROLL
@@ -166,7 +169,7 @@ __device__ __forceinline__ void weigh_columns(float (&s)[Shape::n_count][4], int
 /// dp: from gradients of weights to gradients of scores.
 template <class Shape, int early>
 __device__ __forceinline__ void differentiate(float (&dp)[Shape::n_count][4], const float (&weights)[Shape::n_count][4],
-                                              const ColumnStatistics<early>& delta) {
+                                              const ColumnStatistics<Pair, early>& delta) {
   DISTATTN_UNROLL
   for (int n = 0; n < Shape::n_count; ++n) {
     const Pair sum = delta.of(n);

@@ -87,12 +87,12 @@ __device__ __forceinline__ void feed_keys(const AttendParams& p, const BlockPlac
 /// From products to weights. A row that sees nothing has lse -inf: only what is visible may have a weight.
 /// That this is a branch keeps the weights before the next wait.
 template <int n_count>
-__device__ __forceinline__ void weigh_rows(float (&s)[n_count][4], const RowStatistics& statistics, float scale,
+__device__ __forceinline__ void weigh_rows(float (&s)[n_count][4], const RowStatistics& statistics, float unit,
                                            const TileMasks<n_count>& masks) {
   DISTATTN_UNROLL
   for (int n = 0; n < n_count; ++n) {
     DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) s[n][i] = prim::ex2(fmaf(s[n][i], scale, -statistics.lse[i / 2]));
+    for (int i = 0; i < 4; ++i) s[n][i] = weight_of(s[n][i], unit, statistics.lse[i / 2]);
   }
   if (!masks.cut) return;
   DISTATTN_UNROLL
@@ -112,7 +112,7 @@ __device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::KTil
   using Element = typename Shape::Element;
   TileCursor next(p.visits, place.block);
   if (!next.valid()) return;
-  const float unit = p.scale * log2_e;
+  const float unit = signed_unit_of_scores(p.scale);
   const bool leads_warp = threadIdx.x % 32 == 0;
   float s[Shape::n_count][4], dp[Shape::n_count][4];
   std::uint32_t ds[Shape::n_count / 2][4];

@@ -154,9 +154,9 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
     prim::wait_for_products<1>(dv[0]);
     if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
     query_gradients.add_before(tile);
-    const ColumnStatistics<Shape::n_count> lse(memory.lse(stage));
+    const ColumnStatistics<Quad, Shape::n_count> lse(memory.lse(stage));
     prim::wait_for_products<0>(s);
-    weigh_columns<Shape>(s, 0, Shape::n_count, lse, p.scale * log2_e, masks);
+    weigh_columns<Shape>(s, 0, Shape::n_count, lse, signed_unit_of_scores(p.scale), masks);
     memory.hand_over(s, stage);
     round_to_operand<Element>(weights, s);
     prim::fence_products(dv[0], weights);
@@ -191,7 +191,7 @@ __device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::QTile::p
     prim::wait_for_products<1>(dk[0]);
     if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
     query_gradients.add_before(tile);
-    const ColumnStatistics<Shape::n_count> delta(memory.delta(stage));
+    const ColumnStatistics<Pair, Shape::n_count> delta(memory.delta(stage));
     memory.take_over(weights, stage);
     prim::wait_for_products<0>(dp);
     differentiate<Shape>(dp, weights, delta);

@@ -5,6 +5,7 @@
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/statistics.cuh"
 #include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
@@ -27,8 +28,8 @@ struct KeyGradientsShape {
   static constexpr int v_bytes = wants_dk ? SharedTile<value_dim>::bytes(tile.rows) : 0;
   static constexpr int q_bytes = SharedTile<head_dim>::bytes(tile.columns);
   static constexpr int do_bytes = SharedTile<value_dim>::bytes(tile.columns);
-  static constexpr int statistic_bytes = tile.columns * 4;
-  static constexpr int stage_bytes = q_bytes + do_bytes + 2 * statistic_bytes;
+  static constexpr int lse_bytes = tile.columns * 8, delta_bytes = tile.columns * 4;
+  static constexpr int stage_bytes = q_bytes + do_bytes + lse_bytes + delta_bytes;
   static constexpr int shared_bytes = k_bytes + v_bytes + 2 * stage_bytes;
 };
 
@@ -41,10 +42,11 @@ struct QueryStage {
     q = stages + static_cast<std::uint32_t>(tile % 2 * Shape::stage_bytes);
     d_o = q + Shape::q_bytes;
     lse = d_o + Shape::do_bytes;
-    delta = lse + Shape::statistic_bytes;
+    delta = lse + Shape::lse_bytes;
   }
 
-  __device__ __forceinline__ void copy(const AttendParams& p, const HeadTileCursor& next, int batch) const {
+  /// Starts to copy all but the lse of this thread's column, which it returns for put().
+  __device__ __forceinline__ NaturalLse copy(const AttendParams& p, const HeadTileCursor& next, int batch) const {
     using Element = typename Shape::Element;
     const QuerySegment& query = p.queries[next.tile.other];
     const int column = next.tile.column;
@@ -54,12 +56,17 @@ struct QueryStage {
     copy_tile<Shape::tile.columns, Shape::value_dim, Shape::threads>(
         d_o, static_cast<const Element*>(query.d_o) + row * p.value_dim, column, query.run.count, p.value_dim);
     const int thread = static_cast<int>(threadIdx.x);
-    if (thread >= Shape::tile.columns) return;
+    if (thread >= Shape::tile.columns) return {0, 0};
     const bool valid = column + thread < query.run.count;
     const std::int64_t at = valid ? row + column + thread : row;
-    const auto offset = static_cast<std::uint32_t>(thread * 4);
-    prim::copy_async_4(lse + offset, query.lse + at, valid);
-    prim::copy_async_4(delta + offset, query.delta + at, valid);
+    prim::copy_async_4(delta + static_cast<std::uint32_t>(thread * 4), query.delta + at, valid);
+    return valid ? load_natural(query, at) : NaturalLse{0, 0};
+  }
+  __device__ __forceinline__ void put(const NaturalLse& natural) const {
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread >= Shape::tile.columns) return;
+    const Split split_lse = natural.least_in_log2();
+    prim::store_shared(lse + static_cast<std::uint32_t>(thread * 8), Pair{split_lse.top, split_lse.rest});
   }
 };
 
@@ -67,17 +74,17 @@ struct QueryStage {
 /// sees nothing has lse -inf: only what is visible may have a weight.
 template <class Shape>
 __device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], float (&dp)[1][Shape::n_count][4],
-                                              const QueryStage<Shape>& stage, float scale,
+                                              const QueryStage<Shape>& stage, float unit,
                                               const TileMasks<Shape::n_count>& masks) {
   DISTATTN_UNROLL
   for (int n = 0; n < Shape::n_count; ++n) {
     const auto offset = static_cast<std::uint32_t>((8 * n + column_of()) * 4);
-    const Pair natural = prim::load_shared<Pair>(stage.lse + offset);
+    const Quad two = prim::load_shared<Quad>(stage.lse + 2 * offset);
     const Pair delta = prim::load_shared<Pair>(stage.delta + offset);
-    const float lse[2] = {natural.x * log2_e, natural.y * log2_e};
+    const Split lse[2] = {{two.x, two.y}, {two.z, two.w}};
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) {
-      s[0][n][i] = prim::ex2(fmaf(s[0][n][i], scale, -lse[i % 2]));
+      s[0][n][i] = weight_of(s[0][n][i], unit, lse[i % 2]);
       dp[0][n][i] = s[0][n][i] * (dp[0][n][i] - (i % 2 == 0 ? delta.x : delta.y));
     }
   }
@@ -104,7 +111,10 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
         v_tile, static_cast<const Element*>(key.v) + head_row() * p.value_dim, row_begin, key.run.count, p.value_dim);
   }
   HeadTileCursor next(p, place);
-  if (next.valid()) QueryStage<Shape>(stages, 0).copy(p, next, place.batch);
+  if (next.valid()) {
+    const QueryStage<Shape> first(stages, 0);
+    first.put(first.copy(p, next, place.batch));
+  }
   prim::commit_copies();
 
   const int warp_row = first_row_of_warp<1>();
@@ -117,15 +127,18 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
     prim::wait_for_copies<0>();
     __syncthreads();  // the current tile is everybody's, and nobody still reads the stage of the one before
     next.advance(p, place.block, Shape::tile.columns);
-    if (next.valid()) QueryStage<Shape>(stages, tile + 1).copy(p, next, place.batch);
+    const QueryStage<Shape> behind(stages, tile + 1);
+    NaturalLse lse_behind{0, 0};
+    if (next.valid()) lse_behind = behind.copy(p, next, place.batch);
     prim::commit_copies();
 
     float s[1][Shape::n_count][4], dp[1][Shape::n_count][4];
     clear(s);
     add_product_of_rows<Element, Shape::head_dim>(s, k_tile, warp_row, stage.q);
+    behind.put(lse_behind);
     clear(dp);
     if constexpr (Shape::wants_dk) add_product_of_rows<Element, Shape::value_dim>(dp, v_tile, warp_row, stage.d_o);
-    weigh_columns<Shape>(s, dp, stage, p.scale * log2_e, masks);
+    weigh_columns<Shape>(s, dp, stage, signed_unit_of_scores(p.scale), masks);
     if constexpr (Shape::wants_dv) add_product<Element, Shape::value_dim>(dv, s, stage.d_o);
     if constexpr (Shape::wants_dk) add_product<Element, Shape::head_dim>(dk, dp, stage.q);
   }

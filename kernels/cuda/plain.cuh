@@ -2,7 +2,8 @@
 /// Attention in fp32, as plain as it can be: a warp computes one row of its own side, its lanes 32 columns at a time.
 
 #include "kernels/cuda/block_place.cuh"
-#include "kernels/cuda/primitives.cuh"
+#include "kernels/cuda/fragments.cuh"
+#include "kernels/cuda/statistics.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -12,10 +13,6 @@ struct Plain {
   static constexpr int largest_dim = 256, per_lane = largest_dim / 32;
   static constexpr int row_bytes = largest_dim * 4;
   static constexpr int shared_bytes = 2 * warps * row_bytes;  ///< two rows a warp
-};
-
-struct alignas(16) Quad {
-  float x, y, z, w;
 };
 
 template <class Combine>
@@ -32,14 +29,19 @@ __device__ __forceinline__ void share_row(std::uint32_t into, const float* from,
   __syncwarp();
 }
 
+/// In eight interleaved sums. Passes have the two rows in either order, and the same product to the last bit.
 __device__ __forceinline__ float dot(std::uint32_t shared, const float* row, int dim) {
-  float sum = 0;
-  for (int x = 0; x < dim; x += 4) {
+  Quad even{}, odd{};
+  const auto add = [&](Quad& sums, int x) {
     const Quad a = prim::load_shared<Quad>(shared + static_cast<std::uint32_t>(x * 4));
     const Quad b = prim::load_global(reinterpret_cast<const Quad*>(row + x));
-    sum += a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w;
+    sums = {fmaf(a.x, b.x, sums.x), fmaf(a.y, b.y, sums.y), fmaf(a.z, b.z, sums.z), fmaf(a.w, b.w, sums.w)};
+  };
+  for (int x = 0; x < dim; x += 8) {
+    add(even, x);
+    add(odd, x + 4);
   }
-  return sum;
+  return ((even.x + odd.x) + (even.y + odd.y)) + ((even.z + odd.z) + (even.w + odd.w));
 }
 
 /// A row of results, element lane + 32·c in sums[c].
@@ -106,44 +108,43 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_c
   share_row(me.shared, static_cast<const float*>(query.q) + row * p.head_dim, p.head_dim);
 
   float* const o_out = query.o + row * p.value_dim;
-  float* const lse_out = query.lse + row;
   LaneRow o;
-  float top = query.carry && me.lane == 0 ? prim::load_global(lse_out) * log2_e : -INFINITY;
-  top = __shfl_sync(0xffffffffu, top, 0);
-  float sum = top == -INFINITY || me.lane != 0 ? 0.0f : 1.0f;
-  if (top != -INFINITY) o.for_each(p.value_dim, [&](float& value, int x) { value = prim::load_global(o_out + x); });
+  Split top = query.carry && me.lane == 0 ? load_lse(query, row) : no_score();
+  top = {__shfl_sync(0xffffffffu, top.top, 0), __shfl_sync(0xffffffffu, top.rest, 0)};
+  float sum = top.top == no_score().top || me.lane != 0 ? 0.0f : 1.0f;
+  if (top.top != no_score().top) o.for_each(p.value_dim, [&](float& value, int x) { value = prim::load_global(o_out + x); });
+  const float unit = unit_of_scores(p.scale);
 
   for (TileCursor tile(p.visits, place.block); tile.valid(); tile.advance(p.visits, Plain::tile.columns)) {
     const KeySegment& key = p.keys[p.visits[tile.visit].other];
     const std::int64_t first =
         first_row(place.batch, p.heads.kv_count, p.heads.kv_of(place.head), key.run) + tile.column;
     const std::uint32_t visible = visible_in(p, tile, query.run.at(me.row), key.run);
-    float score = -INFINITY;
+    float product = -INFINITY;
     if ((visible >> me.lane & 1u) != 0) {
       const float* const k = static_cast<const float*>(key.k) + (first + me.lane) * p.head_dim;
-      score = dot(me.shared, k, p.head_dim) * (p.scale * log2_e);
+      product = copysignf(1.0f, p.scale) * dot(me.shared, k, p.head_dim);
     }
-    const float largest = fmaxf(top, over_warp(score, [](float a, float b) { return fmaxf(a, b); }));
-    const float base = largest == -INFINITY ? 0.0f : largest;
-    const float rescale = prim::ex2(top - base), weight = prim::ex2(score - base);
-    top = largest;
-    sum = sum * rescale + weight;
-    o.for_each(p.value_dim, [&](float& value, int) { value *= rescale; });
+    const RunningTop next(top, over_warp(product, [](float a, float b) { return fmaxf(a, b); }), unit);
+    const float weight = prim::ex2(exponent_of(product, unit, next.top));
+    top = next.top;
+    sum = sum * next.rescale + weight;
+    o.for_each(p.value_dim, [&](float& value, int) { value *= next.rescale; });
     o.add(weight, visible, static_cast<const float*>(key.v) + first * p.value_dim, p.value_dim);
   }
 
   sum = over_warp(sum, [](float a, float b) { return a + b; });
   o.store(o_out, p.value_dim, sum == 0 ? 0.0f : 1.0f / sum, false);
   __syncwarp();
-  if (me.lane == 0) prim::store_global(lse_out, sum == 0 ? -INFINITY : (top + prim::lg2(sum)) * ln_2);
+  if (me.lane == 0) store_lse(query, row, top, sum);
 }
 
 /// Weight and gradient of one score, from its products and the statistics of its query.
 struct ScoreGradient {
   float weight = 0, ds = 0;
 
-  __device__ __forceinline__ void set(float score, float dp, float lse, float delta) {
-    weight = prim::ex2(score - lse * log2_e);
+  __device__ __forceinline__ void set(float product, float unit, const Split& lse, float dp, float delta) {
+    weight = weight_of(product, unit, lse);
     ds = weight * (dp - delta);
   }
 };
@@ -158,7 +159,8 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_query_gradient(const 
   const std::int64_t row = first_row(place.batch, p.heads.q_count, place.head, query.run) + me.row;
   share_row(me.shared, static_cast<const float*>(query.q) + row * p.head_dim, p.head_dim);
   share_row(me.shared + Plain::row_bytes, static_cast<const float*>(query.d_o) + row * p.value_dim, p.value_dim);
-  const float lse = prim::load_global(query.lse + row), delta = prim::load_global(query.delta + row);
+  const Split lse = load_natural(query, row).least_in_log2();
+  const float delta = prim::load_global(query.delta + row), unit = signed_unit_of_scores(p.scale);
 
   LaneRow dq;
   for (TileCursor tile(p.visits, place.block); tile.valid(); tile.advance(p.visits, Plain::tile.columns)) {
@@ -170,8 +172,8 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_query_gradient(const 
     const std::uint32_t visible = visible_in(p, tile, query.run.at(me.row), key.run);
     ScoreGradient mine;
     if ((visible >> me.lane & 1u) != 0) {
-      mine.set(dot(me.shared, k + me.lane * p.head_dim, p.head_dim) * (p.scale * log2_e),
-               dot(me.shared + Plain::row_bytes, v + me.lane * p.value_dim, p.value_dim), lse, delta);
+      mine.set(dot(me.shared, k + me.lane * p.head_dim, p.head_dim), unit, lse,
+               dot(me.shared + Plain::row_bytes, v + me.lane * p.value_dim, p.value_dim), delta);
     }
     dq.add(mine.ds, visible, k, p.head_dim);
   }
@@ -189,6 +191,7 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const _
   share_row(me.shared, static_cast<const float*>(key.k) + row * p.head_dim, p.head_dim);
   share_row(me.shared + Plain::row_bytes, static_cast<const float*>(key.v) + row * p.value_dim, p.value_dim);
 
+  const float unit = signed_unit_of_scores(p.scale);
   LaneRow dk, dv;
   for (HeadTileCursor at(p, place); at.valid(); at.advance(p, place.block, Plain::tile.columns)) {
     const QuerySegment& query = p.queries[p.visits[at.tile.visit].other];
@@ -198,9 +201,10 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const _
     const std::uint32_t visible = visible_in(p, at.tile, key.run.at(me.row), query.run);
     ScoreGradient mine;
     if ((visible >> me.lane & 1u) != 0) {
-      mine.set(dot(me.shared, q + me.lane * p.head_dim, p.head_dim) * (p.scale * log2_e),
+      mine.set(dot(me.shared, q + me.lane * p.head_dim, p.head_dim), unit,
+               load_natural(query, first + me.lane).least_in_log2(),
                dot(me.shared + Plain::row_bytes, d_o + me.lane * p.value_dim, p.value_dim),
-               prim::load_global(query.lse + first + me.lane), prim::load_global(query.delta + first + me.lane));
+               prim::load_global(query.delta + first + me.lane));
     }
     dv.add(mine.weight, visible, d_o, p.value_dim);
     dk.add(mine.ds, visible, q, p.head_dim);

@@ -2,7 +2,8 @@
 /// Everything that the CUDA kernels use beyond plain C++. Under nvcc thin wrappers of PTX; under a host compiler the
 /// same names on the emulator of tests/simt, so that the kernels' own source is tested where there is no GPU.
 ///
-///   ex2, lg2                      2^x and log2 x, approximate (2 ulp)
+///   ex2                           2^x, approximate (2 ulp)
+///   min_or_nan                    the smaller of two; NaN if one is
 ///   to_float, from_float, pack    elements to and from fp32, rounded to nearest even; two of them in a register
 ///   load_global, store_global     one element of global memory, or an aligned vector of them
 ///   add_global                    atomic fp32 addition

@@ -42,13 +42,13 @@ struct KeyStage {
 /// only what is visible may have a gradient.
 template <int n_count>
 __device__ __forceinline__ void differentiate_rows(float (&ds)[1][n_count][4], const float (&dp)[1][n_count][4],
-                                                   const RowStatistics& statistics, float scale,
+                                                   const RowStatistics& statistics, float unit,
                                                    const TileMasks<n_count>& masks) {
   DISTATTN_UNROLL
   for (int n = 0; n < n_count; ++n) {
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const float weight = prim::ex2(fmaf(ds[0][n][i], scale, -statistics.lse[i / 2]));
+      const float weight = weight_of(ds[0][n][i], unit, statistics.lse[i / 2]);
       ds[0][n][i] = weight * (dp[0][n][i] - statistics.delta[i / 2]);
     }
   }
@@ -95,7 +95,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid
     add_product_of_rows<Element, Shape::head_dim>(ds, q_tile, warp_row, stage.k);
     clear(dp);
     add_product_of_rows<Element, Shape::value_dim>(dp, do_tile, warp_row, stage.v);
-    differentiate_rows(ds, dp, statistics, p.scale * log2_e, masks);
+    differentiate_rows(ds, dp, statistics, signed_unit_of_scores(p.scale), masks);
     add_product<Element, Shape::head_dim>(dq, ds, stage.k);
   }
   prim::wait_for_copies<0>();

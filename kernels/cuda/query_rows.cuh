@@ -3,17 +3,18 @@
 
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/statistics.cuh"
 
 namespace distattn::kernels::cuda {
 
 /// The statistics of the two rows that a lane holds.
 struct RowStatistics {
-  float lse[2] = {0, 0};  ///< in units of log2
+  Split lse[2] = {{0, 0}, {0, 0}};  ///< in units of log2
   float delta[2] = {0, 0};
 
   __device__ __forceinline__ RowStatistics(const QuerySegment& query, std::int32_t row_begin, std::int64_t head_row) {
     for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
-      lse[half] = prim::load_global(query.lse + head_row + row) * log2_e;
+      lse[half] = load_natural(query, head_row + row).least_in_log2();
       delta[half] = prim::load_global(query.delta + head_row + row);
     });
   }

@@ -39,6 +39,11 @@ Tensors<T, Sum> tensors(const AttentionCase& c) {
   made.o = arrays(c.queries, c.query_heads(), c.value_dim, nan);
   made.lse = arrays(c.queries, c.query_heads(), 1, nan);
   made.whole_lse = arrays(c.queries, c.query_heads(), 1, nan);
+  if constexpr (std::is_same_v<Sum, float>) {
+    constexpr std::uint16_t fp16_nan = 0x7e00;
+    made.low = arrays(c.queries, c.query_heads(), 1, fp16_nan);
+    made.whole_low = arrays(c.queries, c.query_heads(), 1, fp16_nan);
+  }
   made.delta = arrays(c.queries, c.query_heads(), 1, nan);
   made.dq = arrays(c.queries, c.query_heads(), c.head_dim, nan);
   made.dk = arrays(c.keys, c.key_heads(), c.head_dim, nan);
@@ -88,6 +93,7 @@ std::vector<kernels::AttendArgs> Tensors<T, Sum>::forward(const AttentionCase& c
                           .keys = sides[i],
                           .o = query_rows(c, o, i, c.value_dim),
                           .lse = lse[i].data(),
+                          .lse_low = low.empty() ? nullptr : low[i].data(),
                           .carry = c.carry});
   }
   return operations;
@@ -102,6 +108,7 @@ std::vector<kernels::AttendBackwardArgs> Tensors<T, Sum>::backward(const Attenti
                           .q = query_rows(c, q, i, c.head_dim),
                           .d_o = query_rows(c, d_o, i, c.value_dim),
                           .lse = whole_lse[i].data(),
+                          .lse_low = whole_low.empty() ? nullptr : whole_low[i].data(),
                           .delta = delta[i].data(),
                           .queries = c.queries[i],
                           .keys = sides[i],
@@ -128,6 +135,16 @@ Attention<T>::Attention(const AttentionCase& which, unsigned seed)
   compute_exactly();
 }
 
+namespace {
+
+/// Of which the low part is no small share, so that it is missed where it is left out.
+void split_statistic(double value, float& high, std::uint16_t& low) {
+  high = kernels::rounded_to<Fp16>(value);
+  low = kernels::rounded_to<Fp16>(value - static_cast<double>(high)).bits;
+}
+
+}  // namespace
+
 template <class T>
 void Attention<T>::draw(unsigned seed) {
   std::mt19937 random(seed);
@@ -140,19 +157,52 @@ void Attention<T>::draw(unsigned seed) {
       }
     }
   };
+  const auto fill = [&](auto& elements, auto& exact, float value) {
+    for (std::size_t s = 0; s < elements.size(); ++s) {
+      for (std::size_t i = 0; i < elements[s].size(); ++i) exact[s][i] = elements[s][i] = kernels::rounded_to<T>(value);
+    }
+  };
   draw_into(actual_.q, exact_.q);
   draw_into(actual_.k, exact_.k);
   draw_into(actual_.v, exact_.v);
   draw_into(actual_.d_o, exact_.d_o);
+  if (case_.key_bias != 0) add_key_bias();
+  if (case_.all != 0) {
+    fill(actual_.q, exact_.q, case_.all);
+    fill(actual_.k, exact_.k, case_.all);
+    fill(actual_.v, exact_.v, 1);
+    fill(actual_.d_o, exact_.d_o, 1);
+  }
   if (!case_.carry) return;
   draw_into(actual_.o, exact_.o);
   draw_into(actual_.lse, exact_.lse);
-  for (std::size_t s = 0; s < actual_.lse.size(); ++s) {  // some rows carry nothing, whatever their o holds
-    for (std::size_t i = 0; i < actual_.lse[s].size(); i += 5) exact_.lse[s][i] = actual_.lse[s][i] = -INFINITY;
+  for (std::size_t s = 0; s < actual_.lse.size(); ++s) {
+    for (std::size_t i = 0; i < actual_.lse[s].size(); ++i) {
+      split_statistic(exact_.lse[s][i], actual_.lse[s][i], actual_.low[s][i]);
+    }
+    for (std::size_t i = 0; i < actual_.lse[s].size(); i += 5) {  // some rows carry nothing, whatever their o holds
+      exact_.lse[s][i] = actual_.lse[s][i] = -INFINITY;
+      actual_.low[s][i] = 0;
+    }
   }
   draw_into(actual_.dq, exact_.dq);
   draw_into(actual_.dk, exact_.dk);
   draw_into(actual_.dv, exact_.dv);
+}
+
+template <class T>
+void Attention<T>::add_key_bias() {
+  const auto dim = static_cast<std::size_t>(case_.head_dim);
+  for (std::size_t s = 0; s < actual_.k.size(); ++s) {
+    for (std::size_t row = 0; row < actual_.k[s].size(); row += dim) {
+      const auto add = [&](std::size_t x, float bias) {
+        actual_.k[s][row + x] = kernels::rounded_to<T>(static_cast<float>(actual_.k[s][row + x]) + bias);
+        exact_.k[s][row + x] = static_cast<float>(actual_.k[s][row + x]);
+      };
+      add(dim / 16 - 1, case_.key_bias);
+      add(dim / 2 + 8, -case_.key_bias / 2);
+    }
+  }
 }
 
 template <class T>
@@ -174,7 +224,7 @@ void Attention<T>::compute_exactly() {
         sum += o[x] * exact_.d_o[s][x];
       }
       actual_.delta[s][row] = static_cast<float>(exact_.delta[s][row] = sum);
-      actual_.whole_lse[s][row] = static_cast<float>(exact_.whole_lse[s][row]);
+      split_statistic(exact_.whole_lse[s][row], actual_.whole_lse[s][row], actual_.whole_low[s][row]);
     }
   }
   kernels::reference::attend(forward, team(), never);
@@ -198,6 +248,22 @@ void Attention<T>::clear_query_gradients() {
 }
 
 template <class T>
+void Attention<T>::take_statistics() {
+  const auto dim = static_cast<std::size_t>(case_.value_dim);
+  for (std::size_t s = 0; s < actual_.lse.size(); ++s) {
+    for (std::size_t row = 0; row < actual_.lse[s].size(); ++row) {
+      double sum = 0;
+      for (std::size_t x = row * dim; x < (row + 1) * dim; ++x) {
+        sum += static_cast<double>(actual_.o[s][x]) * static_cast<float>(actual_.d_o[s][x]);
+      }
+      actual_.delta[s][row] = static_cast<float>(sum);
+      actual_.whole_lse[s][row] = actual_.lse[s][row];
+      actual_.whole_low[s][row] = actual_.low[s][row];
+    }
+  }
+}
+
+template <class T>
 double Attention<T>::tolerance() const {
   distattn::Problem problem;
   problem.dtype = dtype();
@@ -211,7 +277,7 @@ double Attention<T>::forward_error() const {
   double worst = 0;
   for (std::size_t s = 0; s < actual_.o.size(); ++s) {
     worst = std::max(worst, worst_row(actual_.o[s].values(), exact_.o[s].values(), case_.value_dim));
-    worst = std::max(worst, worst_statistic(actual_.lse[s].values(), exact_.lse[s].values()));
+    worst = std::max(worst, worst_statistic(actual_.lse[s].values(), actual_.low[s].values(), exact_.lse[s].values()));
   }
   return worst;
 }
@@ -223,6 +289,18 @@ double Attention<T>::query_gradient_error() const {
     worst = std::max(worst, worst_row(actual_.dq[s].values(), exact_.dq[s].values(), case_.head_dim));
   }
   return worst;
+}
+
+template <class T>
+double Attention<T>::mean_query_gradient_error() const {
+  double error = 0, size = 0;
+  for (std::size_t s = 0; s < actual_.dq.size(); ++s) {
+    for (std::size_t i = 0; i < actual_.dq[s].size(); ++i) {
+      error += std::pow(static_cast<double>(actual_.dq[s][i]) - exact_.dq[s][i], 2);
+      size += std::pow(exact_.dq[s][i], 2);
+    }
+  }
+  return std::sqrt(error / size);
 }
 
 template <class T>
@@ -262,14 +340,16 @@ double worst_row(std::span<const float> actual, std::span<const double> exact, s
   return worst;
 }
 
-double worst_statistic(std::span<const float> actual, std::span<const double> exact) {
+double worst_statistic(std::span<const float> actual, std::span<const std::uint16_t> low,
+                       std::span<const double> exact) {
   double worst = 0;
   for (std::size_t i = 0; i < exact.size(); ++i) {
     if (std::isinf(exact[i])) {
-      if (static_cast<double>(actual[i]) != exact[i]) return INFINITY;
+      if (static_cast<double>(actual[i]) != exact[i] || low[i] != 0) return INFINITY;
       continue;
     }
-    const double error = std::abs(static_cast<double>(actual[i]) - exact[i]);
+    const double rest = static_cast<double>(distattn::fp16_to_float(low[i]));
+    const double error = std::abs(static_cast<double>(actual[i]) + rest - exact[i]);
     if (!(error >= 0)) return INFINITY;
     worst = std::max(worst, error);
   }

@@ -1,6 +1,7 @@
 #pragma once
 /// One attention of a test: segments and bands, random tensors of exact size, and the same thing in float64.
 
+#include <cstdint>
 #include <random>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct AttentionCase {
   std::int64_t batch = 1;
   bool carry = false;
   double scale_factor = 1.3;  ///< over 1/√head_dim
+  float key_bias = 0;         ///< added to an element of every key, half of it taken from another
+  float all = 0;              ///< if not 0: every element of q and k; those of v and dO are then 1
 
   std::int64_t query_heads() const { return batch * heads.q_count; }
   std::int64_t key_heads() const { return batch * heads.kv_count; }
@@ -39,6 +42,7 @@ struct Tensors {
   std::vector<Array<T>> q, d_o, k, v;
   std::vector<Array<Sum>> o, lse;                    // forward: carried in, or NaN
   std::vector<Array<Sum>> whole_lse, delta;          // backward: of the whole attention
+  std::vector<Array<std::uint16_t>> low, whole_low;  // of lse and whole_lse where Sum is float
   std::vector<Array<Sum>> dq, dk, dv;                // backward: carried in, or NaN
   std::vector<std::vector<Band>> bands;              // [query · keys + key]
   std::vector<std::vector<kernels::KeySide>> sides;  // [query]: what the arguments point to
@@ -61,6 +65,8 @@ class Attention {
   std::vector<kernels::AttendBackwardArgs> backward();
   /// For kernels that only add to dq: what is not carried becomes 0.
   void clear_query_gradients();
+  /// Backward is to start from what forward() has left, not from the exact statistics.
+  void take_statistics();
 
   /// Largest error of a row of o and of lse; of dq; of dk and dv. Infinite where something is NaN or was not written.
   double forward_error() const;
@@ -68,11 +74,15 @@ class Attention {
   double key_gradients_error() const;
   /// What an error may be.
   double tolerance() const;
+  /// The same of dq as a whole, relative to it.
+  double mean_query_gradient_error() const;
+  const Tensors<T, float>& results() const { return actual_; }
 
   static DType dtype();
 
  private:
   void draw(unsigned seed);
+  void add_key_bias();
   void compute_exactly();
 
   AttentionCase case_;
@@ -84,7 +94,8 @@ class Attention {
 /// Largest L2 error of a row of `dim`, relative to the row, to the mean row or to elements of 0.3, whichever is
 /// largest.
 double worst_row(std::span<const float> actual, std::span<const double> exact, std::int64_t dim);
-/// Largest absolute error; infinities must agree.
-double worst_statistic(std::span<const float> actual, std::span<const double> exact);
+/// Largest absolute error of actual + low, which are fp16; infinities must agree.
+double worst_statistic(std::span<const float> actual, std::span<const std::uint16_t> low,
+                       std::span<const double> exact);
 
 }  // namespace simt

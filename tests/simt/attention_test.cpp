@@ -1,11 +1,7 @@
 /// Every attention kernel against float64: odd sizes, all kinds of bands, element types and head dimensions.
 
-#include <algorithm>
-
 #include "catch.hpp"
-#include "kernels/cuda/attend_kernels.hpp"
-#include "simt/attention_case.hpp"
-#include "simt/place.hpp"
+#include "simt/attention_run.hpp"
 
 namespace {
 
@@ -13,31 +9,11 @@ using namespace distattn::kernels::cuda;
 using distattn::Band;
 using distattn::kernels::Bf16;
 using distattn::kernels::Fp16;
-using distattn::kernels::TileShape;
 using simt::Attention;
 using simt::AttentionCase;
-
-void launch(const AttendKernel& kernel, const AttendPlan& plan, std::uint64_t seed, unsigned most_blocks = ~0u) {
-  if (plan.grid() == 0) return;
-  const simt::Array<std::byte> bytes(plan.bytes());
-  REQUIRE(simt::run_kernels(seed, [&](Stream stream) {
-            return kernel.launch(plan.params(bytes.data(), nullptr), std::min(plan.grid(), most_blocks), stream);
-          }) == 0);
-  CHECK(simt::bank_conflicts() == 0);
-}
-
-template <class T>
-TileShape shape_of(const AttentionCase& c) {
-  return {Attention<T>::dtype(), c.batch, c.heads, c.head_dim, c.value_dim};
-}
-
-template <class T>
-const AttendKernel& kernel_for(TilePass pass, const AttentionCase& c, int architecture = 80,
-                               std::int64_t queries = AttendRequest{}.queries) {
-  const AttendKernel* kernel = find_attend_kernel({pass, shape_of<T>(c), queries}, {architecture});
-  REQUIRE(kernel != nullptr);
-  return *kernel;
-}
+using simt::kernel_for;
+using simt::launch;
+using simt::shape_of;
 
 template <class T>
 void check(const AttentionCase& c, unsigned seed) {

@@ -71,18 +71,47 @@ TEMPLATE_TEST_CASE("merging", "[simt]", float, Bf16, Fp16) {
   lse[0] = from_lse[1] = lse[2] = from_lse[2] = -INFINITY;
   lse[3] = 200;
   from_lse[4] = 200;
+  Array<std::uint16_t> low(rows), from_low(rows);
+  for (std::size_t i = 0; i < rows; ++i) {
+    if (i > 10) {  // of sizes whose low part is no small share of what the weights come from
+      lse[i] = 40000 + lse[i];
+      from_lse[i] = 40000 + from_lse[i];
+    }
+    low[i] = lse[i] == -INFINITY ? std::uint16_t{0} : kernels::rounded_to<Fp16>(lse[i] * 3e-8f).bits;
+    from_low[i] = from_lse[i] == -INFINITY ? std::uint16_t{0} : kernels::rounded_to<Fp16>(from_lse[i] * -2e-8f).bits;
+  }
   for (std::size_t x = 0; x < dim; ++x) {  // what an empty side holds does not count
     o[x] = NAN;
     from_o[dim + x] = kernels::rounded_to<TestType>(NAN);
   }
   Array<float> expected_o(o.values()), expected_lse(lse.values());
+  Array<std::uint16_t> expected_low(low.values());
   kernels::MergeArgs args{.rows = rows,
                           .dim = dim,
                           .o = o.data(),
                           .lse = lse.data(),
+                          .lse_low = low.data(),
                           .from_dtype = dtype<TestType>(),
                           .from_o = from_o.data(),
-                          .from_lse = from_lse.data()};
+                          .from_lse = from_lse.data(),
+                          .from_lse_low = from_low.data()};
+  CHECK(run(kernels::cuda::merge, args) == 0);
+  args.o = expected_o.data();
+  args.lse = expected_lse.data();
+  args.lse_low = expected_low.data();
+  kernels::merge({&args, 1}, team(), never);
+  check_equal(o, expected_o);
+  check_equal(lse, expected_lse);
+  for (std::size_t i = 0; i < rows; ++i) {
+    CAPTURE(i);
+    CHECK(distattn::fp16_to_float(low[i]) == Approx(distattn::fp16_to_float(expected_low[i])).margin(4e-7));
+  }
+
+  // The low parts may be missing.
+  args.o = o.data();
+  args.lse = lse.data();
+  args.lse_low = nullptr;
+  args.from_lse_low = nullptr;
   CHECK(run(kernels::cuda::merge, args) == 0);
   args.o = expected_o.data();
   args.lse = expected_lse.data();

@@ -44,6 +44,7 @@ SOURCES = {
     "tile_masks.cuh": [*AMPERE, *HOPPER],
     "block_place.cuh": [*AMPERE, *HOPPER, "plain.cu"],
     "work.hpp": [*AMPERE, *HOPPER, "plain.cu"],
+    "statistics.cuh": [*AMPERE, *HOPPER, "plain.cu"],
     "plain.cuh": ["plain.cu"],
     "elementwise.cuh": ["elementwise.cu"],
 }
@@ -116,7 +117,7 @@ class Mutant:
         tests = ["every mask"] if set(sources) - set(HOPPER) else []
         if set(sources) & set(HOPPER):
             tests += ["every mask on Hopper", "few thread blocks on Hopper", "query heads that share a block on Hopper"]
-        return ",".join(tests)
+        return ",".join([*tests, "[scores]"])
 
     def test(self, *command):
         done = subprocess.run([*command, "--abort"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
