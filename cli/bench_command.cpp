@@ -69,7 +69,7 @@ Calibration calibrate_here(World& world, const BenchOptions& options) {
   Progress progress;
   Calibration calibration;
   decided_by_all(world, [&] { calibration.options = calibration_options(options); });
-  if (!world.in_process()) calibration.options.others = &world;
+  if (world.size() > 1 && !world.in_process()) calibration.options.others = &world;
   calibration.measurements =
       calibrate(calibration.options, [&](const std::string& next) { progress.show("calibrating: " + next); });
   said_by_first(world, [&] {

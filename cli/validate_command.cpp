@@ -158,7 +158,7 @@ std::vector<Verdict> run_case(World& world, const Case& made, const std::string&
       if (!errors.within_tolerance(verdict->pass)) verdict->wrong = text_of(errors.worst(verdict->pass));
     }
   } catch (const Error& error) {
-    if (!world.in_process()) throw;  // it has ended the run of the other processes
+    if (!ranks.get().in_process()) throw;  // it has ended the run of the other processes
     forward.failure = backward.failure = error.what();
   }
   return {forward, backward};
