@@ -77,10 +77,8 @@ Json value_of(const Json& row, std::string_view field) {
 }
 
 bool is_shown(const Column& column, const std::vector<Json>& rows) {
-  return std::any_of(rows.begin(), rows.end(), [&](const Json& row) {
-    const Json value = value_of(row, column.field);
-    return column.where_rows_differ ? value != value_of(rows.front(), column.field) : !value.is_null();
-  });
+  if (column.where_rows_differ) return differ_in(rows, column.field);
+  return std::any_of(rows.begin(), rows.end(), [&](const Json& row) { return !value_of(row, column.field).is_null(); });
 }
 
 std::string markdown(const std::vector<Json>& rows) {

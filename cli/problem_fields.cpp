@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <map>
 
 namespace distattn::cli {
 
@@ -19,13 +20,23 @@ void add_problem(const Problem& problem, Json& json) {
   json["value_dim"] = problem.value_dim;
 }
 
+bool differ_in(const std::vector<Json>& rows, const std::string& field) {
+  static const std::map<std::string, std::string> follows = {
+      {"seq_kv", "seq"}, {"kv_heads", "heads"}, {"value_dim", "head_dim"}};
+  const auto value_of = [](const Json& row, const std::string& of) { return row.value(of, Json()); };
+  const auto any = [&](auto is) { return std::any_of(rows.begin(), rows.end(), is); };
+  const bool differ = any([&](const Json& row) { return value_of(row, field) != value_of(rows.front(), field); });
+  const auto followed = follows.find(field);
+  if (!differ || followed == follows.end()) return differ;
+  return any([&](const Json& row) { return value_of(row, field) != value_of(row, followed->second); });
+}
+
 std::vector<std::string> differing_fields(const std::vector<Json>& rows) {
-  Json first = Json::object();
-  add_problem({}, first);
+  Json problem = Json::object();
+  add_problem({}, problem);
   std::vector<std::string> fields;
-  for (const auto& [field, ignored] : first.items()) {
-    const auto differs = [&](const Json& row) { return row.at(field) != rows.front().at(field); };
-    if (std::any_of(rows.begin(), rows.end(), differs)) fields.push_back(field);
+  for (const auto& [field, ignored] : problem.items()) {
+    if (differ_in(rows, field)) fields.push_back(field);
   }
   return fields;
 }
