@@ -16,8 +16,8 @@ namespace distattn::kernels::cuda {
 struct QuerySegment {
   Run run;
   const void* q = nullptr;
-  float* o = nullptr;         ///< forward only
-  float* lse = nullptr;       ///< forward: written; backward: read
+  float* o = nullptr;    ///< forward only
+  float* lse = nullptr;  ///< forward: written; backward: read
   std::uint16_t* lse_low = nullptr;
   const void* d_o = nullptr;  ///< backward only, as are the next two
   const float* delta = nullptr;

@@ -57,14 +57,18 @@ struct LaneRow {
     }
   }
   /// += Σ weight · row over the visible columns; `rows` points to the tile's first, lane j has the weight of column j.
+  /// A tile is summed by itself: rounding grows with the number of tiles, not of columns.
   __device__ __forceinline__ void add(float weight, std::uint32_t visible, const float* rows, int dim) {
+    LaneRow tile;
     for (int j = 0; j < 32; ++j) {
       const float factor = __shfl_sync(0xffffffffu, weight, j);
       if ((visible >> j & 1u) == 0) continue;
-      for_each(dim, [&](float& sum, int x) {
+      tile.for_each(dim, [&](float& sum, int x) {
         sum += factor * prim::load_global(rows + static_cast<std::int64_t>(j) * dim + x);
       });
     }
+    DISTATTN_UNROLL
+    for (int c = 0; c < Plain::per_lane; ++c) sums[c] += tile.sums[c];
   }
   __device__ __forceinline__ void store(float* into, int dim, float scale, bool carry) {
     for_each(dim, [&](float& sum, int x) {
@@ -112,7 +116,8 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_c
   Split top = query.carry && me.lane == 0 ? load_lse(query, row) : no_score();
   top = {__shfl_sync(0xffffffffu, top.top, 0), __shfl_sync(0xffffffffu, top.rest, 0)};
   float sum = top.top == no_score().top || me.lane != 0 ? 0.0f : 1.0f;
-  if (top.top != no_score().top) o.for_each(p.value_dim, [&](float& value, int x) { value = prim::load_global(o_out + x); });
+  if (top.top != no_score().top)
+    o.for_each(p.value_dim, [&](float& value, int x) { value = prim::load_global(o_out + x); });
   const float unit = unit_of_scores(p.scale);
 
   for (TileCursor tile(p.visits, place.block); tile.valid(); tile.advance(p.visits, Plain::tile.columns)) {

@@ -4,6 +4,7 @@
 ///
 ///   ex2                           2^x, approximate (2 ulp)
 ///   min_or_nan                    the smaller of two; NaN if one is
+///   product                       of two, rounded also where it is added to: never a part of a fused operation
 ///   to_float, from_float, pack    elements to and from fp32, rounded to nearest even; two of them in a register
 ///   load_global, store_global     one element of global memory, or an aligned vector of them
 ///   add_global                    atomic fp32 addition

@@ -25,6 +25,7 @@ __device__ __forceinline__ float min_or_nan(float a, float b) {
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
   return smaller;
 }
+__device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
 
 __device__ __forceinline__ float to_float(Bf16 x) { return __uint_as_float(static_cast<std::uint32_t>(x.bits) << 16); }
 __device__ __forceinline__ float to_float(Fp16 x) {

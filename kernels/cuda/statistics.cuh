@@ -1,8 +1,8 @@
 #pragma once
 /// Log-sum-exps as two floats, and how every pass turns the product of a query and a key into a weight.
 ///
-/// Passes round alike: a product is summed in one order, times unit_of_scores() it is a score in units of log2, and
-/// a weight is 2^(score - lse), of which exponent_of() rounds nothing but the difference.
+/// Passes round alike: a product of two rows is summed in one order; times unit_of_scores() it is a score in units of
+/// log2, and a weight is 2^(score - lse), of which exponent_of() rounds nothing but the difference.
 
 #include <cfloat>
 #include <cmath>
@@ -24,7 +24,7 @@ __device__ __forceinline__ Split sum_of(float a, float b) {
 }
 /// a · b, exactly.
 __device__ __forceinline__ Split product_of(float a, float b) {
-  const float product = a * b;
+  const float product = prim::product(a, b);
   return {product, fmaf(a, b, -product)};
 }
 /// a · b to twice the precision of a float.
@@ -33,6 +33,7 @@ __device__ __forceinline__ Split product_of(const Split& a, const Split& b) {
   return sum_of(tops.top, fmaf(a.rest, b.top, fmaf(a.top, b.rest, tops.rest)));
 }
 
+/// A constant.
 __device__ __forceinline__ constexpr Split split(double value) {
   const auto top = static_cast<float>(value);
   return {top, static_cast<float>(value - static_cast<double>(top))};
@@ -45,11 +46,11 @@ __device__ __forceinline__ float unit_of_scores(float scale) { return fmaxf(fabs
 /// The same with the sign of the scale.
 __device__ __forceinline__ float signed_unit_of_scores(float scale) { return copysignf(unit_of_scores(scale), scale); }
 
-/// Of the score that a product is, over 2^lse: not above 0 if the score is not above lse.
+/// Of the weight, a power of 2, that a product's score has beside this lse: not above 0 if the score is not above it.
 __device__ __forceinline__ float exponent_of(float product, float unit, const Split& lse) {
   return fmaf(product, unit, -lse.top) - lse.rest;
 }
-/// The weight of a score in a row of this lse: never above 1, however large they are.
+/// That weight, and never more than 1.
 __device__ __forceinline__ float weight_of(float product, float unit, const Split& lse) {
   return prim::ex2(prim::min_or_nan(exponent_of(product, unit, lse), 0.0f));
 }

@@ -172,6 +172,7 @@ void Attention<T>::draw(unsigned seed) {
     fill(actual_.k, exact_.k, case_.all);
     fill(actual_.v, exact_.v, 1);
     fill(actual_.d_o, exact_.d_o, 1);
+    if (case_.key_step != 0) raise_keys();
   }
   if (!case_.carry) return;
   draw_into(actual_.o, exact_.o);
@@ -188,6 +189,18 @@ void Attention<T>::draw(unsigned seed) {
   draw_into(actual_.dq, exact_.dq);
   draw_into(actual_.dk, exact_.dk);
   draw_into(actual_.dv, exact_.dv);
+}
+
+template <class T>
+void Attention<T>::raise_keys() {
+  const auto dim = static_cast<std::size_t>(case_.head_dim);
+  for (std::size_t s = 0; s < actual_.k.size(); ++s) {
+    for (std::size_t i = 0; i < actual_.k[s].size(); ++i) {
+      const auto key = static_cast<float>(case_.keys[s].at(static_cast<std::int64_t>(i / dim)));
+      actual_.k[s][i] = kernels::rounded_to<T>(case_.all + case_.all * case_.key_step * key);
+      exact_.k[s][i] = static_cast<float>(actual_.k[s][i]);
+    }
+  }
 }
 
 template <class T>

@@ -31,6 +31,7 @@ struct AttentionCase {
   double scale_factor = 1.3;  ///< over 1/√head_dim
   float key_bias = 0;         ///< added to an element of every key, half of it taken from another
   float all = 0;              ///< if not 0: every element of q and k; those of v and dO are then 1
+  float key_step = 0;         ///< beside all: elements of the keys grow by this share of it from key to key
 
   std::int64_t query_heads() const { return batch * heads.q_count; }
   std::int64_t key_heads() const { return batch * heads.kv_count; }
@@ -82,6 +83,7 @@ class Attention {
 
  private:
   void draw(unsigned seed);
+  void raise_keys();
   void add_key_bias();
   void compute_exactly();
 

@@ -43,6 +43,14 @@ __global__ void smaller_of_neighbours(const __grid_constant__ Arguments args) {
   prim::store_global(args.out + i, bits_of(prim::min_or_nan(one, other)));
 }
 
+__global__ void product_of_neighbours(const __grid_constant__ Arguments args) {
+  const std::uint32_t i = index();
+  if (i + 1 >= args.count) return;
+  const float one = float_of(prim::load_global(args.in + i)), other = float_of(prim::load_global(args.in + i + 1));
+  const float product = prim::product(one, other);
+  prim::store_global(args.out + i, bits_of(product - 1));
+}
+
 template <class Element>
 __global__ void widen(const __grid_constant__ Arguments args) {
   const std::uint32_t i = index();
@@ -199,6 +207,7 @@ int start_each(void (*kernel)(Arguments), const Arguments& args, Stream stream) 
 
 int ex2(const Arguments& args, Stream stream) { return start_each(ex2_each, args, stream); }
 int min_or_nan(const Arguments& args, Stream stream) { return start_each(smaller_of_neighbours, args, stream); }
+int product(const Arguments& args, Stream stream) { return start_each(product_of_neighbours, args, stream); }
 int bf16_to_float(const Arguments& args, Stream stream) { return start_each(widen<Bf16>, args, stream); }
 int fp16_to_float(const Arguments& args, Stream stream) { return start_each(widen<Fp16>, args, stream); }
 int float_to_bf16(const Arguments& args, Stream stream) { return start_each(narrow<Bf16>, args, stream); }

@@ -27,6 +27,8 @@ using Kernel = int(const Arguments& args, Stream stream);
 int ex2(const Arguments& args, Stream stream);
 /// The smaller of an element and the next.
 int min_or_nan(const Arguments& args, Stream stream);
+/// The product of an element and the next, rounded, less 1.
+int product(const Arguments& args, Stream stream);
 /// Of 16-bit patterns in the low halves of `in`.
 int bf16_to_float(const Arguments& args, Stream stream);
 int fp16_to_float(const Arguments& args, Stream stream);

@@ -21,6 +21,7 @@ namespace distattn::kernels::cuda::prim {
 
 inline float ex2(float x) { return std::exp2(x); }
 inline float min_or_nan(float a, float b) { return a < b || a != a ? a : b; }
+inline float product(float a, float b) { return static_cast<float>(static_cast<double>(a) * static_cast<double>(b)); }
 
 inline float to_float(Bf16 x) { return bf16_to_float(x.bits); }
 inline float to_float(Fp16 x) { return fp16_to_float(x.bits); }

@@ -98,6 +98,16 @@ TEST_CASE("the smaller of two numbers, or NaN", "[primitives]") {
   }
 }
 
+TEST_CASE("products are rounded where they are added to", "[primitives]") {
+  Words in;
+  for (int i = 0; i < 200; ++i) in.push_back(bits_of(1 + static_cast<float>(i * i + 1) * 0x1p-23f));
+  const Words out = result_of(primitive::product, in, in.size());
+  for (std::size_t i = 0; i + 1 < in.size(); ++i) {
+    const double exact = static_cast<double>(float_of(in[i])) * static_cast<double>(float_of(in[i + 1]));
+    CHECK(float_of(out[i]) == static_cast<float>(exact) - 1.0f);
+  }
+}
+
 TEST_CASE("to_float, from_float and pack", "[primitives]") {
   check_widening(primitive::bf16_to_float, distattn::bf16_to_float);
   check_widening(primitive::fp16_to_float, distattn::fp16_to_float);

@@ -1,12 +1,15 @@
 /// Forward and backward round scores alike, and statistics lose nothing with the size of scores: what follows holds to
 /// the last bit, or where scores are in the hundreds, thousands and beyond.
 
+#include <cmath>
+
 #include "catch.hpp"
 #include "simt/attention_run.hpp"
 
 namespace {
 
 using namespace distattn::kernels::cuda;
+using distattn::Run;
 using distattn::kernels::Bf16;
 using distattn::kernels::Fp16;
 using simt::Attention;
@@ -111,8 +114,12 @@ namespace {
 /// Weights sum up to 1 in every row of the mask, and so what dv has of all rows.
 template <class T>
 void check_equals(float element, double at_most) {
-  const AttentionCase c{
-      .name = "equal keys", .queries = {{0, 70}}, .keys = in_pieces(72, 3), .bands = {{}}, .scale_factor = 1, .all = element};
+  const AttentionCase c{.name = "equal keys",
+                        .queries = {{0, 70}},
+                        .keys = in_pieces(72, 3),
+                        .bands = {{}},
+                        .scale_factor = 1,
+                        .all = element};
   INFO(name_of(Attention<T>::dtype()) << ", elements of " << element);
   for (const int architecture : generations<T>()) {
     for (const auto& passes : ways_backward(architecture)) {
@@ -131,6 +138,30 @@ void check_equals(float element, double at_most) {
 }
 
 }  // namespace
+
+TEST_CASE("the largest of scores that round to one is found", "[simt][scores]") {
+  // Products one bit apart, times what a product is in units of log2, may be one number. Here bits are worth thousands.
+  const AttentionCase c{.name = "products one bit apart",
+                        .queries = {{0, 60}},
+                        .keys = in_pieces(60, 20),
+                        .bands = {{.lo = 0}},
+                        .scale_factor = 1,
+                        .all = 160526,
+                        .key_step = 0x1p-23f};
+  Attention<float> attention(c, scores_seed);
+  attend_in_pieces(c, attention, 80);
+  differentiate(c, attention, 80, ways_backward(80)[0]);
+  for (const float o : attention.results().o[0].values()) CHECK(o == Approx(1));
+  for (const float lse : attention.results().lse[0].values()) CHECK(std::isfinite(lse));
+  double sum = 0;
+  for (const auto& dv : attention.results().dv) {
+    for (const float x : dv.values()) {
+      CHECK(x >= 0);
+      sum += static_cast<double>(x) / 64;
+    }
+  }
+  CHECK(sum >= 59.9);  // a weight that rounding takes from one key it gives to another or to both
+}
 
 TEST_CASE("weights are no larger than 1, however large scores are", "[simt][scores]") {
   check_equals<float>(3.7f, 1 + 1e-6);
@@ -171,8 +202,8 @@ TEST_CASE("a component that keys share costs no accuracy, however often statisti
       CHECK(e < 2e-5);
       for (const int architecture : generations<Bf16>()) {
         for (const auto& passes : ways_backward(architecture)) {
-        const double e = error_with_shared_component<Bf16>(bias, pieces, architecture, passes);
-        WARN("bf16 " << architecture << " " <<pieces << " " << bias << " " << e);
+          const double e = error_with_shared_component<Bf16>(bias, pieces, architecture, passes);
+          WARN("bf16 " << architecture << " " << pieces << " " << bias << " " << e);
         }
       }
     }
