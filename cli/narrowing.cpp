@@ -100,7 +100,7 @@ Losses losses_here(const World& world, const Sharding& sharding, const Inputs& i
 /// "k.npy[2, 0, 3] is 70000", with as many indices as the array has.
 std::string text_of(const StoredArray& array, const Lost& lost) {
   const std::array<std::int64_t, 4> place{lost.first.b, lost.first.token, lost.first.head, lost.first.x};
-  return fmt::format("{}[{}] is {}", array.origin(),
+  return fmt::format("{}[{}] is {:.7g}", array.origin(),
                      fmt::join(place.begin() + (array.has_batch() ? 0 : 1), place.end(), ", "), lost.value);
 }
 

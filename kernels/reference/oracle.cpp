@@ -148,9 +148,10 @@ class Oracle {
     }
   }
 
+  /// Nothing is allowed to, and no size is known of, rows that are not finite.
   static void set(RowNorms& norms, std::int64_t row, double allowed, double terms) {
-    norms.allowed[static_cast<std::size_t>(row)] = allowed;
-    norms.terms[static_cast<std::size_t>(row)] = terms;
+    norms.allowed[static_cast<std::size_t>(row)] = std::isnan(allowed) ? 0 : allowed;
+    norms.terms[static_cast<std::size_t>(row)] = std::isnan(terms) ? 0 : terms;
   }
 
   void finish_key(std::int64_t b, std::int64_t kv, std::int64_t j) {
