@@ -84,7 +84,7 @@ std::vector<ExchangeTime> time_exchanges(World& world, const CalibrationOptions&
                                                       .local_rank = bootstrap.local_rank(),
                                                       .provider = options.provider});
     Subgroup pair(transport, {std::min(rank, partner), std::max(rank, partner)});
-    RankTensors tensors(plan->outline(Pass::forward).sharding, pair.rank(), inputs, Passes::forward);
+    RankTensors tensors(plan->outline(Pass::forward).sharding, pair.rank(), inputs, Passes::forward, 1);
     Attention attention(plan, *device, pair);
     for (int run = 0; run <= runs; ++run) {  // the first is a warm-up
       bootstrap.barrier();

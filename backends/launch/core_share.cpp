@@ -45,11 +45,13 @@ CoreClaim own_claim() {
 
 std::vector<std::byte> to_bytes(const CoreClaim& claim) {
   const Head head{claim.quota, claim.quota_group, claim.processors.size(), claim.places ? 1u : 0u};
-  std::vector<std::byte> bytes;
-  const auto append = [&](const auto& piece) { bytes.insert(bytes.end(), piece.begin(), piece.end()); };
-  append(std::as_bytes(std::span(&head, 1)));
-  append(std::as_bytes(std::span(claim.processors)));
-  append(std::as_bytes(std::span(claim.machine)));
+  const std::size_t set_bytes = claim.processors.size() * sizeof(std::uint64_t);
+  std::vector<std::byte> bytes(sizeof head + set_bytes + claim.machine.size());
+  std::memcpy(bytes.data(), &head, sizeof head);
+  if (set_bytes > 0) std::memcpy(bytes.data() + sizeof head, claim.processors.data(), set_bytes);
+  if (!claim.machine.empty()) {
+    std::memcpy(bytes.data() + sizeof head + set_bytes, claim.machine.data(), claim.machine.size());
+  }
   return bytes;
 }
 

@@ -93,7 +93,7 @@ static_assert(offsetof(distattn_problem, bands_count) + sizeof(std::size_t) == s
 static_assert(offsetof(distattn_options, reserved) + sizeof(std::int32_t) == sizeof(distattn_options));
 static_assert(offsetof(distattn_launch, timeout_s) + sizeof(double) == sizeof(distattn_launch));
 static_assert(offsetof(distattn_callbacks, reserved) + sizeof(std::int32_t) == sizeof(distattn_callbacks));
-static_assert(offsetof(distattn_tensors, dv) + sizeof(void*) == sizeof(distattn_tensors));
+static_assert(offsetof(distattn_tensors, lse_low) + sizeof(void*) == sizeof(distattn_tensors));
 
 /// A struct of any version: members that an older caller does not have keep their default.
 template <class Struct>
