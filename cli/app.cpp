@@ -129,10 +129,10 @@ Option* App::add_optional_text(const std::string& names, std::function<void(cons
 
 void App::add_version(const std::string& name) { own(parsed_->set_version_flag(name, std::string())); }
 
-Option* App::add_config(const std::string& name, std::function<void(const std::string&)> check, ReadConfig read,
+Option* App::add_config(const std::string& name, std::function<std::string(const std::string&)> find, ReadConfig read,
                         const std::string& description) {
   parsed_->config_formatter(std::make_shared<ConfigReader>(std::move(read), *this));
-  return own(parsed_->set_config(name, "", description)->each(std::move(check)));
+  return own(parsed_->set_config(name, "", description)->transform(std::move(find), ""));
 }
 
 void App::take_everything() { parsed_->allow_extras()->fallthrough(false); }

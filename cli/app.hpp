@@ -78,8 +78,8 @@ class App {
   Option* add_optional_text(const std::string& names, std::function<void(const std::string&)> take,
                             const std::string& description);
   void add_version(const std::string& name);
-  /// A file of options; `check` sees its path first.
-  Option* add_config(const std::string& name, std::function<void(const std::string&)> check, ReadConfig read,
+  /// A file of options; `find` says of a path which one to read, as often as it is asked.
+  Option* add_config(const std::string& name, std::function<std::string(const std::string&)> find, ReadConfig read,
                      const std::string& description);
   /// Takes whatever follows, known or not.
   void take_everything();

@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <new>
 #include <system_error>
 
 #include "command.hpp"
 #include "config_file.hpp"
+#include "config_path.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
@@ -29,14 +29,6 @@ namespace {
 bool has_option(const App& app, const std::string& word) {
   const std::string name = word.starts_with("--") ? word.substr(0, word.find('=')) : word.substr(0, 2);
   return name.starts_with('-') && app.find_option(name) != nullptr;
-}
-
-/// What can be no file of options; whether it is one, reading it shows.
-void check_config_path(const std::string& path) {
-  std::error_code unknown;
-  if (std::filesystem::is_directory(not_empty("--config", path), unknown)) {
-    refuse(fmt::format("--config {} (a folder) name a TOML file", path));
-  }
 }
 
 /// A command line that names nothing to run, in our words. Help and version are no errors.
@@ -74,7 +66,8 @@ int run(int argc, char** argv) {
   bool quiet = false, verbose = false;
   auto* const quiet_flag = root.add_flag("-q,--quiet", quiet, "No progress and no notes on stderr");
   root.add_flag("-v,--verbose", verbose, "More notes on stderr")->excludes(quiet_flag);
-  root.add_config("--config", check_config_path, read_config, "Options from a TOML file; the command line wins")
+  const auto find_config = [&root](const std::string& path) { return config_path(path, root); };
+  root.add_config("--config", find_config, read_config, "Options from a TOML file; the command line wins")
       ->type_name("FILE");
   const std::vector<Command> commands = {
       add_run_command(root),  add_validate_command(root),   add_plan_command(root),

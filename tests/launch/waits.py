@@ -5,10 +5,8 @@ waits.py BINARY HANGING
 """
 
 import os
-import pathlib
 import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -162,10 +160,20 @@ def files_that_are_not_to_be_had():
              ("--tensors", [BINARY, "run", "--tensors", pipe], "not a regular file", 2),
              ("--mask", [*run, "--mask", f"{pipe}.json"], "pipe.json", 2),
              ("--machine", [*run, "--schedule", "auto", "--machine", pipe], "nothing came through the pipe", 4),
+             ("--config", [*run, "--config", pipe], "nothing came through the pipe", 4),
              ("--svg", [*run, "--svg", pipe], "nobody read from the pipe", 4))
     os.mkfifo(f"{pipe}.json")
     for what, command, words, code in files:
         ends_in_time(f"a pipe without another end as {what}", [start(command)], words, codes=(code,))
+    # A process at the other end is read, however late it comes.
+    late = start([*run, "--config", pipe, "--machine", f"{pipe}.json"])
+    time.sleep(0.5)
+    pipe.write_text("ranks = 2\nschedule = 'auto'\n")
+    time.sleep(0.3)
+    with open(f"{pipe}.json", "w", encoding="utf-8") as writer:
+        writer.write('{"nodes": 1')
+    [(code, _, errors)] = finish([late])
+    expect(code == 2 and "pipe.json" in errors, "half a machine:", code, errors)
 
 
 def suspended():
