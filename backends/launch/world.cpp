@@ -88,7 +88,11 @@ LaunchFindings launch_findings() {
   }
   for (const Candidate& one : all) {
     const bool chosen = one.bootstrap == findings.bootstrap;
-    findings.bootstraps.push_back({one.bootstrap, chosen, chosen ? findings.why : one.why});
+    const bool passed_over = !chosen && !one.wrong && one.bootstrap == "inproc";
+    findings.bootstraps.push_back({one.bootstrap, chosen,
+                                   chosen        ? findings.why
+                                   : passed_over ? "taken where no launcher started several processes, or on request"
+                                                 : one.why});
   }
   findings.bootstraps.push_back({"file", false, "taken on request alone: bootstrap file:PATH"});
   return findings;

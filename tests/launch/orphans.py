@@ -8,8 +8,8 @@ import time
 
 from ranks import BINARY, CLEAN, MPIRUN, SCRATCH, clean_up, expect, expect_nothing_left, free_port, leftovers, start
 
-RUN = (BINARY, "run", "--random", "--seq", "256", "--heads", "2", "--head-dim", "16", "--threads", "1", "--schedule",
-       "ring", "--backend", "reference", "-q", "-n", "10000000")
+RUN = (BINARY, "run", "--random", "--seq", "1024", "--heads", "4", "--head-dim", "64", "--threads", "1", "--schedule",
+       "ring", "--backend", "reference", "-q", "-n", "1000000")
 SECONDS = 30  # other tests run at the same time
 
 

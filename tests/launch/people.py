@@ -149,9 +149,9 @@ def what_is_missing_is_said():
 
 
 def the_choice_is_explained():
-    found = findings(**step_of(2), DISTATTN_TOKEN="a secret")
+    found = findings(**step_of(2), DISTATTN_TOKEN="sesame")
     expect((found["bootstrap"], found["ranks"], found["local_rank"], found["local_ranks"]) == ("slurm", 2, 0, 2), found)
-    expect(found["variables"]["SLURM_PROCID"] == "0" and "a secret" not in json.dumps(found), found)
+    expect(found["variables"]["SLURM_PROCID"] == "0" and "sesame" not in json.dumps(found), found)
     ways = {way["name"]: way for way in found["bootstraps"]}
     expect(ways["slurm"]["chosen"] and "PMIX_NAMESPACE" in ways["pmix"]["why"], ways)
     expect("MASTER_ADDR" in ways["torchrun"]["why"], ways)
