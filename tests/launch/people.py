@@ -84,6 +84,14 @@ def scripts_with_two_runs():
                        f"{one_run} --seed 1 & p=$!; {one_run} --seed 2 && wait $p"):
             code, output, errors = one([MPIRUN, *ALLOW, "-n", "2", "sh", "-c", script])
             expect(code == 0 and output.count("schedule") == script.count("--seed"), script, code, output, errors)
+        # A server of PMIx, which mpirun's variables spare otherwise, serves each rank once.
+        variables = " ".join(f"{name}={value}" for name, value in step_of(2).items())
+        as_step = variables.replace("PROCID=0", "PROCID=$R").replace("LOCALID=0", "LOCALID=$R")
+        asks = f"R=$OMPI_COMM_WORLD_RANK; unset OMPI_COMM_WORLD_SIZE; {one_run} && "
+        code, output, errors = one([MPIRUN, *ALLOW, "-n", "2", "sh", "-c", asks + f"export {as_step} && {one_run}"])
+        expect(code == 0 and output.count("schedule") == 2, code, output, errors)
+        code, output, errors = one([MPIRUN, *ALLOW, "-n", "2", "sh", "-c", asks + one_run])
+        expect(code == 3 and "PMIx serves this rank no more" in errors, code, output, errors)
         print("runs of one mpirun: each meets its own", flush=True)
     for round_ in range(3):
         both = [start([*RUN, "--seed", seed], **step_of(2, task)) for task in range(2) for seed in (1, 2)]

@@ -4,6 +4,7 @@ stopped together.
 waits.py BINARY HANGING
 """
 
+import fcntl
 import os
 import signal
 import socket
@@ -154,6 +155,11 @@ def files_that_are_not_to_be_had():
     os.mkfifo(pipe)
     ends_in_time("a meeting at a pipe", [start([BINARY, *RUN, "--ranks", 2, "--bootstrap", f"file:{pipe}"])],
                  "not a regular file", codes=(2,))
+    held = SCRATCH / "held"
+    with open(held, "w", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        ends_in_time("a meeting at a file that somebody holds",
+                     [start([BINARY, *RUN, "--ranks", 2, "--bootstrap", f"file:{held}"])], "stays locked")
     shape = ("--random", "--seq", "96", "--heads", "2", "--head-dim", "16")
     run = (BINARY, "run", *shape, "-q", "--timeout", TIMEOUT_S)
     files = (("--q", [BINARY, "run", "--q", pipe, "--k", pipe, "--v", pipe], "not a regular file", 2),
