@@ -36,7 +36,7 @@ constexpr Entry variables[] = {
      "What ranks show each other to be of one run (default: drawn, or the launcher's job); runs that are started by "
      "hand and meet at one port of a machine at a time need one each"},
     {"NO_COLOR", "No colours on a terminal; elsewhere there are none"},
-    {"XDG_CACHE_HOME", "distattn/machine.json in it is what bench --calibrate stored (default: ~/.cache)"}};
+    {"XDG_CACHE_HOME", "distattn/machine-HOST-CORES.json in it is what bench --calibrate stored (default: ~/.cache)"}};
 
 /// A test runs each.
 constexpr Entry examples[] = {

@@ -1,12 +1,16 @@
+#include <sched.h>
+
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 
 #include "catch.hpp"
 #include "distattn/calibrate.hpp"
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/machine.hpp"
 #include "unit/io/scratch.hpp"
 
@@ -260,6 +264,14 @@ TEST_CASE("this machine has nominal figures until it is calibrated", "[machine]"
   store_calibration(machine);
   CHECK(find_machine("this") == machine);
   CHECK(cache.scratch().file_count() == 1);
+  std::thread([] {  // bound to fewer cores than it was measured on
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+    if (usable_cores() < 2 || ::sched_setaffinity(0, sizeof one, &one) != 0) return;
+    CHECK(find_machine("this") == nominal_machine());
+  })
+      .join();
   CHECK_THAT(describe_age(machine), Contains("measured here") && Contains("days ago"));
 
   std::ofstream(calibration_file()) << "{";

@@ -152,7 +152,8 @@ Machine find_machine(const std::string& name_or_file);
 /// server, never measured here.
 Machine nominal_machine();
 
-/// Where the calibration of this machine is stored: $XDG_CACHE_HOME/distattn/machine.json, or under ~/.cache.
+/// Where the calibration of this machine is stored: $XDG_CACHE_HOME/distattn/machine-HOST-CORES.json, or under
+/// ~/.cache. One that was measured on fewer or more cores than this process may use is another's.
 std::filesystem::path calibration_file();
 /// Throws Error(environment) when no calibration can be stored: said before one is measured, not after.
 void require_calibration_folder();

@@ -1,6 +1,7 @@
 #include "core/src/planner/machine_store.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
@@ -26,6 +27,17 @@ fs::path environment_path(const char* variable) {
   return value != nullptr && *value == '/' ? fs::path(value) : fs::path();
 }
 
+/// Homes are shared by machines that are not alike.
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0 || *name == '\0') return "host";
+  std::string text = name;
+  for (char& c : text) {
+    if (c == '/') c = '_';
+  }
+  return text;
+}
+
 /// Seconds since the epoch of "2026-02-03T04:05:06Z", or 0.
 std::time_t time_of(const std::string& utc) {
   std::tm parts{};
@@ -36,11 +48,10 @@ std::time_t time_of(const std::string& utc) {
 }  // namespace
 
 fs::path calibration_file() {
-  if (const fs::path cache = environment_path("XDG_CACHE_HOME"); !cache.empty()) {
-    return cache / "distattn" / "machine.json";
-  }
+  const std::string name = fmt::format("machine-{}-{}.json", host_name(), usable_cores());
+  if (const fs::path cache = environment_path("XDG_CACHE_HOME"); !cache.empty()) return cache / "distattn" / name;
   const fs::path home = environment_path("HOME");
-  return home.empty() ? fs::path() : home / ".cache" / "distattn" / "machine.json";
+  return home.empty() ? fs::path() : home / ".cache" / "distattn" / name;
 }
 
 void require_calibration_folder() {
