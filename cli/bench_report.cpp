@@ -111,16 +111,14 @@ std::string cell(const Json& value) {
 
 using Fields = std::vector<std::pair<std::string, std::string>>;
 
-/// The fields of a row without objects in objects: "error.o". The backward pass has a row of its own; a list has no
-/// cell.
+/// The fields of a row without objects in objects: "error.o". The backward pass has a row of its own, a list of parts
+/// no cell.
 Fields flat(const Json& row) {
   Fields fields;
   for (const auto& [name, value] : row.items()) {
-    if (name == "backward") continue;
+    if (name == "backward" || name == "error_parts") continue;
     if (value.is_object()) {
-      for (const auto& [inner, each] : value.items()) {
-        if (!each.is_array()) fields.emplace_back(name + "." + inner, cell(each));
-      }
+      for (const auto& [inner, each] : value.items()) fields.emplace_back(name + "." + inner, cell(each));
     } else {
       fields.emplace_back(name, cell(value));
     }

@@ -165,14 +165,21 @@ std::string text_of(const ResultError& wrong) {
 
 Json json_of(const Errors& errors) {
   Json json;
-  Json worst = Json::array();
   for (const Result result : all_results) {
     const ResultError& each = errors.results[static_cast<std::size_t>(result)];
-    const bool computed = errors.backward || pass_of(result) == Pass::forward;
-    json[name_of(result)] = computed ? number_or_null(each.error) : Json(nullptr);
-    if (!computed) continue;
+    json[name_of(result)] = errors.has(result) ? number_or_null(each.error) : Json(nullptr);
+  }
+  json["tolerance"] = number_or_null(errors.tolerance);
+  return json;
+}
+
+Json parts_of(const Errors& errors) {
+  Json parts = Json::array();
+  for (const Result result : all_results) {
+    if (!errors.has(result)) continue;
+    const ResultError& each = errors.results[static_cast<std::size_t>(result)];
     const auto index = [](std::int64_t i) { return i < 0 ? Json(nullptr) : Json(i); };
-    worst.push_back({{"result", name_of(result)},
+    parts.push_back({{"result", name_of(result)},
                      {"where", each.where},
                      {"batch", each.worst.batch},
                      {"head", each.worst.head},
@@ -182,9 +189,7 @@ Json json_of(const Errors& errors) {
                      {"tolerance", number_or_null(each.worst.tolerance)},
                      {"ok", each.worst.excess <= 1}});
   }
-  json["tolerance"] = number_or_null(errors.tolerance);
-  json["worst"] = std::move(worst);
-  return json;
+  return parts;
 }
 
 }  // namespace distattn::cli

@@ -28,6 +28,7 @@ struct Errors {
   double largest_lse = 0;  ///< magnitude: LSEs of large scores round by as much more
   bool backward = false;
 
+  bool has(Result result) const { return backward || pass_of(result) == Pass::forward; }
   double of(Result result) const { return results[static_cast<std::size_t>(result)].error; }
   /// What tolerance bounds: every error, that of lse as a share of its magnitude where that is above 1.
   double largest() const { return std::max(largest(Pass::forward), largest(Pass::backward)); }
@@ -49,7 +50,9 @@ Errors check_results(World& world, const Sharding& sharding, const Inputs& input
 /// "dv of head 3: an error of 1.00e+00 is beyond the tolerance of 3.1e-06", where something is wrong.
 std::string text_of(const ResultError& wrong);
 
-/// {"o":…,"lse":…,"dq":…,"dk":…,"dv":…,"tolerance":…,"worst":[…]}
+/// {"o":…,"lse":…,"dq":…,"dk":…,"dv":…,"tolerance":…}
 Json json_of(const Errors& errors);
+/// The part of each result that is farthest off what it may be (docs/json.md: error_parts).
+Json parts_of(const Errors& errors);
 
 }  // namespace distattn::cli

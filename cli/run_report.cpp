@@ -91,6 +91,7 @@ Json json_of(const RunReport& report) {
     add_pass(pass_of(report, Pass::backward), json["backward"]);
   }
   json["error"] = report.errors ? json_of(*report.errors) : Json(nullptr);
+  json["error_parts"] = report.errors ? parts_of(*report.errors) : Json(nullptr);
   return json;
 }
 
