@@ -139,7 +139,7 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_c
   }
 
   sum = over_warp(sum, [](float a, float b) { return a + b; });
-  o.store(o_out, p.value_dim, sum == 0 ? 0.0f : 1.0f / sum, false);
+  o.for_each(p.value_dim, [&](float& value, int x) { prim::store_global(o_out + x, sum == 0 ? 0.0f : value / sum); });
   __syncwarp();
   if (me.lane == 0) store_lse(query, row, top, sum);
 }
