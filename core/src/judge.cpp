@@ -185,7 +185,7 @@ void Judge::add(std::span<const Part> parts) {
   }
 }
 
-/// The row that is farthest off, where it is so by itself, and else the part.
+/// The row that is farthest off, where the part is not wrong without it, and else the part.
 WorstPart Judge::worst_of(Result result, std::int64_t place) const {
   const auto i = static_cast<std::size_t>(first_part_[static_cast<std::size_t>(result)] + place);
   const Part& part = parts_[i];
@@ -195,16 +195,18 @@ WorstPart Judge::worst_of(Result result, std::int64_t place) const {
   WorstPart found{.batch = place / parts / row_heads, .head = place / parts % row_heads, .group = place % parts - 1};
   const double together = is_lse ? 0 : times(std::sqrt(part.squares), std::sqrt(bounds.allowed_squares));
   found.excess = std::max(together, part.worst_row);
-  if (part.worst_row > together) {
+  const bool is_most_of_it = 3 * square(part.worst_error) >= part.squares;
+  const bool alone = is_lse || (part.worst_row > together && (together <= 1 || is_most_of_it));
+  if (alone && part.worst_token >= 0) {
     const Row row = row_of(result, found.batch, found.head, part.worst_token);
     const double size = is_lse ? 1 : size_of(squares_of(row.exact), square(row.terms));
     found.token = part.worst_token;
     found.error = part.worst_error / size;
     found.tolerance = row.allowed * (is_lse ? 1 : row_alone) / size;
   } else {
-    const double size = is_lse ? 1 : size_of(bounds.exact_squares, bounds.term_squares);
-    found.error = (is_lse ? part.largest_error : std::sqrt(part.squares)) / size;
-    found.tolerance = (is_lse ? bounds.largest_allowed : std::sqrt(bounds.allowed_squares)) / size;
+    const double size = size_of(bounds.exact_squares, bounds.term_squares);
+    found.error = std::sqrt(part.squares) / size;
+    found.tolerance = std::sqrt(bounds.allowed_squares) / size;
   }
   return found;
 }

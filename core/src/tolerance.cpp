@@ -44,7 +44,7 @@ Rounding rounding_of(const Problem& problem, std::int64_t merges) {
   Rounding rounding;
   rounding.weight = 1.5 * unit * (32.0 + static_cast<double>(std::bit_width(length)) + 2 * doublings) +
                     2 * narrow_unit + 2 * wire_unit;
-  rounding.score = unit * (3 + doublings / 2);
+  rounding.score = unit * (2.5 + doublings / 2);
   rounding.sum = 4 * unit + wire_unit / 4;
   rounding.dot = 8 * unit + 2 * narrow_unit;
   rounding.underflow = problem.dtype == DType::fp16 ? 0x1p-24 : accumulator == DType::fp64 ? 0x1p-1022 : 0x1p-99;

@@ -146,7 +146,7 @@ void OracleRow::bound_forward(OracleQuery& query) {
   query.o_allowed = std::sqrt(errors + square(weight_errors_ * o_norm)) + rounding_.sum * sizes +
                     rounding_.least * std::sqrt(keys_.value_dim) * (4 + count);
   query.o_terms = std::sqrt(terms);
-  query.lse_allowed = 2 * weight_errors_ + rounding_.weight;  // one score alone has nothing to cancel against
+  query.lse_allowed = 2.5 * weight_errors_ + rounding_.weight;  // one score alone has nothing to cancel against
 }
 
 /// delta = dO·o = Σ P (dO·v), off by the errors of the weights that made o and by its own sum.
