@@ -1,5 +1,6 @@
 #include "backends/running_clock.hpp"
 
+#include <algorithm>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -19,7 +20,7 @@ constexpr auto longest_delay = std::chrono::milliseconds(250);  // a busy machin
 constexpr std::size_t most_stops = 256;                         // that are remembered one by one
 
 struct Stop {
-  Steady::time_point end;
+  Steady::time_point begin, end;  // the clock stands still between them
   Steady::duration missed_before;
 };
 
@@ -41,8 +42,12 @@ class Watchman {
     const std::scoped_lock lock(mutex_);
     see(Steady::now());
     auto missed = missed_;
-    for (auto stop = stops_.rbegin(); stop != stops_.rend() && stop->end > moment; ++stop) missed = stop->missed_before;
-    return RunningClock::time_point(moment.time_since_epoch() - missed);
+    auto lived = moment;
+    for (auto stop = stops_.rbegin(); stop != stops_.rend() && stop->end > moment; ++stop) {
+      missed = stop->missed_before;
+      lived = std::min(moment, stop->begin);
+    }
+    return RunningClock::time_point(lived.time_since_epoch() - missed);
   }
 
   void keep() {
@@ -83,7 +88,7 @@ class Watchman {
   void see(Steady::time_point now) {
     if (!seen_ || now <= *seen_) return;
     if (now - *seen_ > longest_delay) {
-      stops_.push_back({now, missed_});
+      stops_.push_back({*seen_ + tick, now, missed_});
       missed_ += now - *seen_ - tick;
       if (stops_.size() > most_stops) stops_.pop_front();
     }

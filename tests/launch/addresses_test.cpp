@@ -7,7 +7,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <vector>
 
 #include "backends/launch/socket.hpp"
@@ -37,11 +36,11 @@ Socket made(const sockaddr_in& address, int (*use)(int, const sockaddr*, socklen
 }  // namespace
 
 // Instead of the C library's, for the whole program.
-extern "C" int getaddrinfo(const char*, const char* port, const addrinfo*, addrinfo** found) {
+extern "C" int getaddrinfo(const char*, const char*, const addrinfo*, addrinfo** found) {
   static sockaddr_in addresses[2];
   static addrinfo entries[2];
   for (int i = 0; i < 2; ++i) {
-    addresses[i] = address_of(i == 0 ? "127.0.0.2" : "127.0.0.1", std::atoi(port));
+    addresses[i] = address_of(i == 0 ? "127.0.0.2" : "127.0.0.1", 0);
     entries[i] = {};
     entries[i].ai_family = AF_INET;
     entries[i].ai_addr = reinterpret_cast<sockaddr*>(&addresses[i]);
