@@ -110,7 +110,7 @@ TEST_CASE("who accepts and says nothing leaves time for the port where rank 0 is
 TEST_CASE("who does not find rank 0 says what there is instead") {
   const Socket silent = std::move(*listen_on(0, Reach::this_machine));
   const auto look_at = [&](const std::vector<Endpoint>& endpoints) {
-    const Whereabouts where{endpoints, "token", "nobody knows where it is"};
+    const Whereabouts where{endpoints, RunKey("token"), "nobody knows where it is"};
     return messages_of(1, [&](Rank) {
       join_ranks(
           {1, 2, 1, 2}, [&] { return where; }, after_seconds(0.2));
