@@ -1,6 +1,7 @@
 #pragma once
 /// Calls of libraries and file systems that may never return, and are then left to themselves.
 
+#include <chrono>
 #include <exception>
 #include <functional>
 #include <future>
@@ -55,8 +56,15 @@ class PatientCall {
 template <class Result>
 Result call_before(RunningClock::time_point deadline, const char* purpose, std::function<Result()> call,
                    const std::function<Error()>& late, const std::function<void()>& look = {}) {
+  constexpr auto farewell =
+      std::chrono::milliseconds(500);  // for a call that is about to return, and leaves nothing then
   PatientCall<Result> patient(purpose, std::move(call));
-  if (!patient.returns_before(deadline, look)) throw Error(late());
+  try {
+    if (!patient.returns_before(deadline, look)) throw Error(late());
+  } catch (...) {
+    patient.returns_before(RunningClock::now() + farewell);
+    throw;
+  }
   return patient.take();
 }
 
