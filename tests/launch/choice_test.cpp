@@ -109,7 +109,7 @@ TEST_CASE("mpirun's variables say enough for ranks of one node, and where the ho
   REQUIRE(found->token);
   CHECK(found->token->find("2a63501a7daa2750") != std::string::npos);
   Values two_nodes = of_mpirun(2);
-  two_nodes.insert_or_assign("OMPI_COMM_WORLD_LOCAL_SIZE", "1");
+  two_nodes.insert_or_assign("OMPI_COMM_WORLD_LOCAL_SIZE", std::string(1, '1'));
   CHECK_FALSE(mpirun_surroundings(variables(two_nodes)));
   two_nodes["DISTATTN_ADDRESS"] = "head";
   CHECK(mpirun_surroundings(variables(two_nodes))->host == "head");

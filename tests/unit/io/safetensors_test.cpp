@@ -70,22 +70,24 @@ TEST_CASE("tensors of other types lie beside those that are asked for", "[io]") 
 }
 
 TEST_CASE("every type of the format is known, and refused only when it is asked for", "[io]") {
-  const auto [dtype, bytes] = GENERATE(table<std::string, int>({{"F4", 4},
-                                                                {"F6_E2M3", 6},
-                                                                {"F6_E3M2", 6},
-                                                                {"F8_E5M2", 8},
-                                                                {"F8_E4M3", 8},
-                                                                {"F8_E4M3FNUZ", 8},
-                                                                {"F8_E5M2FNUZ", 8},
-                                                                {"F8_E8M0", 8},
-                                                                {"BOOL", 8},
-                                                                {"U8", 8},
-                                                                {"I8", 8},
-                                                                {"I16", 16},
-                                                                {"U16", 16},
-                                                                {"U32", 32},
-                                                                {"U64", 64},
-                                                                {"C64", 64}}));
+  const auto known = GENERATE(table<std::string, int>({{"F4", 4},
+                                                       {"F6_E2M3", 6},
+                                                       {"F6_E3M2", 6},
+                                                       {"F8_E5M2", 8},
+                                                       {"F8_E4M3", 8},
+                                                       {"F8_E4M3FNUZ", 8},
+                                                       {"F8_E5M2FNUZ", 8},
+                                                       {"F8_E8M0", 8},
+                                                       {"BOOL", 8},
+                                                       {"U8", 8},
+                                                       {"I8", 8},
+                                                       {"I16", 16},
+                                                       {"U16", 16},
+                                                       {"U32", 32},
+                                                       {"U64", 64},
+                                                       {"C64", 64}}));
+  const std::string& dtype = std::get<0>(known);
+  const int bytes = std::get<1>(known);
   const auto file = [&](int size) {
     return safetensors(object({q, entry("w", dtype, "[2,4]", fmt::format("[8,{}]", 8 + size))}),
                        std::string(8 + static_cast<std::size_t>(size), '\0'));
