@@ -97,6 +97,7 @@ class Bench {
                              request_.launch.step_graphs()};
     const Machine machine = machine_of(world, schedule);
     routes_of(schedule, machine, world.size());  // wrong ones are no reason to skip a row
+    const std::size_t before = rows_.size();
     for (const std::string& name : names_of(schedule, problem, world.size())) {
       progress_.show(
           fmt::format("{} rows; now {} on {} ranks, {}", rows_.size(), name, world.size(), describe(problem)));
@@ -105,7 +106,7 @@ class Bench {
     }
     progress_.done();
     if (backends_.insert(backend).second) note_other_backend(machine, backend);
-    note_crowd(world, options.threads);
+    if (rows_.size() > before) note_crowd(world, options.threads);
   }
 
   Inputs random_inputs(const Problem& problem) const {

@@ -46,7 +46,7 @@ Rounding rounding_of(const Problem& problem, std::int64_t merges) {
                     2 * narrow_unit + 2 * wire_unit;
   rounding.score = unit * (2.5 + doublings / 2);
   rounding.sum = 4 * unit + wire_unit / 4;
-  rounding.dot = 8 * unit + 2 * narrow_unit;
+  rounding.dot = 16 * unit + 2 * narrow_unit;
   rounding.underflow = problem.dtype == DType::fp16 ? 0x1p-24 : accumulator == DType::fp64 ? 0x1p-1022 : 0x1p-99;
   rounding.least = accumulator == DType::fp64 ? 0x1p-1074 : 0x1p-149;
   return rounding;

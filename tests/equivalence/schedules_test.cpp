@@ -165,7 +165,7 @@ TEST_CASE("gradients of keys that share a component are as good on many ranks as
       run.options.schedule = "ring";
       ExactResult alone = run_sharded(inputs, run);
       const double best = error_of_dq(alone, exact);
-      CHECK(best <= 2e-5);
+      CHECK(best <= 5e-5);
       for (const auto& [name, ranks] : {std::pair("zigzag-ring", 16),
                                         {"striped-ring", 8},
                                         {"burst", 8},

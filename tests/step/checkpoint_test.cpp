@@ -86,7 +86,7 @@ TEST_CASE("policies change memory and attention forwards, and no bit of loss or 
   REQUIRE(output.kept - layer.kept == offloaded.host);
   REQUIRE(none.compute > output.compute);
   REQUIRE(output.compute > layer.compute);
-  const std::size_t tokens = 24, o_and_lse = tokens * (32 + 4) * sizeof(double);
+  const std::size_t tokens = 24, o_and_lse = tokens * (32 + 4 + 4) * sizeof(double);
   REQUIRE(offloaded.host == 3 * o_and_lse);
   std::size_t everything = 32 + 30;  // the last layer's output and the gradient of its logits
   for (const Part part : checkpoint_policy("none").kept) {

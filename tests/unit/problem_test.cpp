@@ -45,7 +45,7 @@ TEST_CASE("shapes that nobody computes are refused") {
   require_refused([](Problem& p) { p.kv_heads = 5; }, "12 heads on 5 kv-heads");
   require_refused([](Problem& p) { p.head_dim = 0; }, "pad it to 8 with zeros");
   require_refused([](Problem& p) { p.head_dim = 100; },
-                  "pad it to 104 with zeros and give --scale 0.1 (1/sqrt(100): the default follows the padded size)");
+                  "pad it to 104 with zeros and give scale 0.1 (1/sqrt(100): the default follows the padded size)");
   require_refused([](Problem& p) { p.value_dim = 100; }, "pad it to 104 with zeros");
   require_refused([](Problem& p) { p.value_dim = 264; }, "choose 256 or less");
   require_refused([](Problem& p) { p.wire = DType::fp16; }, "wire type fp16");

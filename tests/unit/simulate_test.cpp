@@ -164,10 +164,10 @@ TEST_CASE("tiles touch the rows that see a key, the keys that are seen, and twic
     return bytes;
   };
   const std::int64_t q = 48 * 4, k = 48 * 2, half = 128 * 2, full = 128 * 4;  // rows of all heads; bf16 and fp32 rows
-  const std::int64_t o = full + 4;                                            // and lse
+  const std::int64_t o = full + 4 + 2;                                        // and lse, in two parts
   CHECK(touched(Pass::forward, causal_mask()) ==
         std::vector<std::int64_t>{q * half + k * 2 * half + q * o, q * half + k * 2 * half + 2 * q * o});
-  const std::int64_t gradients_in = q * (2 * half + 4 + 4), key_gradients = k * 2 * full;  // q, dO, lse, delta
+  const std::int64_t gradients_in = q * (2 * half + 4 + 2 + 4), key_gradients = k * 2 * full;  // q, dO, lse, delta
   CHECK(touched(Pass::backward, causal_mask()) ==
         std::vector<std::int64_t>{gradients_in + k * 2 * half + q * full + key_gradients,
                                   gradients_in + k * 2 * half + 2 * q * full + key_gradients});

@@ -81,8 +81,8 @@ class AttentionPlan {
 ///   attention output:       keep o and lse; recompute q, k, v from the layer's input, then backward(): the
 ///                           attention forward and its messages happen once (DistFlashAttn §3.3).
 ///   … offloaded:            as before, but o and lse rest in other memory and are copied back before backward().
-/// What goes for lse goes for lse_low (Bindings), where it is bound: bind it in both calls where scores are large, as in
-/// models whose keys have a bias. (o, lse) alone is good for what partial.hpp says.
+/// What goes for lse goes for lse_low (Bindings), where it is bound: bind it in both calls where scores are large, as
+/// in models whose keys have a bias. (o, lse) alone is good for what partial.hpp says.
 /// Every rank must choose alike, since each call is a collective.
 ///
 /// Decoding. A handle is for one length, and one serves all layers of a token. Where the layout is striped, tokens stay

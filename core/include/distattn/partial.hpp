@@ -7,8 +7,8 @@
 /// between ranks, and the result, with an LSE in two numbers where it is fp32 (SplitLse).
 ///
 /// What (o, lse) with an fp32 lse alone can promise: o within tolerance(), lse to the nearest float. Weights
-/// e^(score − lse) made from it are off by up to 6e-8·|lse|, all of a row alike: 3e-5 at 570, 6 % at a million; so are a
-/// backward pass's gradients, and outputs merged by it. With the low part neither grows with the size of scores.
+/// e^(score − lse) made from it are off by up to 6e-8·|lse|, all of a row alike: 3e-5 at 570, 6 % at a million; so are
+/// a backward pass's gradients, and outputs merged by it. With the low part neither grows with the size of scores.
 
 #include <cmath>
 

@@ -32,7 +32,7 @@ void check_dim(std::string_view what, int dim, const std::string& with_padding =
 /// Zeros change no score, but the default scale changes with the number of elements.
 std::string scale_of_unpadded(const Problem& problem) {
   if (problem.scale != 0) return "";
-  return fmt::format(" and give --scale {} (1/sqrt({}): the default follows the padded size)", problem.softmax_scale(),
+  return fmt::format(" and give scale {} (1/sqrt({}): the default follows the padded size)", problem.softmax_scale(),
                      problem.head_dim);
 }
 
