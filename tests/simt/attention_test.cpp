@@ -205,6 +205,7 @@ TEST_CASE("a negative scale", "[simt]") {
   const AttentionCase c{
       .name = "negative scale", .queries = {{0, 70}}, .keys = {{0, 150}}, .bands = {{.hi = 60}}, .scale_factor = -1.3};
   check<Bf16>(c, 15);
+  check<float>(c, 15);
   check_on_hopper<Bf16>(c, 15);
 }
 
