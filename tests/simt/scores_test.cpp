@@ -173,6 +173,21 @@ TEST_CASE("weights are no larger than 1, however large scores are", "[simt][scor
   check_equals<Bf16>(133120.0f, 72);
 }
 
+TEST_CASE("weights are numbers where scores are beyond what low parts of statistics hold", "[simt][scores]") {
+  for (const float element : {1.1e6f, 1.3e6f, 1.7e6f}) {
+    const AttentionCase c{.name = "far too large",
+                          .queries = {{0, 40}},
+                          .keys = {{0, 40}},
+                          .bands = {{.lo = 0, .hi = 0}},
+                          .scale_factor = 1,
+                          .all = element};
+    Attention<float> attention(c, scores_seed);
+    attend_in_pieces(c, attention, 80);
+    differentiate(c, attention, 80, ways_backward(80)[0]);
+    for (const float dv : attention.results().dv[0].values()) CHECK((dv >= 0 && dv <= 1));
+  }
+}
+
 namespace {
 
 /// Keys have a component that all tokens share, as those of models have that add a bias to them.
