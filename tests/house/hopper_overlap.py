@@ -11,7 +11,7 @@ from house import expect, run_well, skip
 WAIT, PRODUCTS, WEIGHT = r"WARPGROUP\.DEPBAR", r"WARPGROUP\.ARRIVE", r"MUFU\.EX2"
 LAST_WAIT, FILLED = WAIT + r".*0x0", r"SYNCS\.PHASECHK"
 SHARED_MATRICES, BOXES_FREE, ADDED = r"STSM", r"DEPBAR\.LE SB0", r"UTMAREDG"
-STATISTICS = r"\bLDS\.64"
+STATISTICS = r"\bLDS\.128"
 PRODUCER, LOADED, SHARED = r"USETMAXREG\.DEALLOC", r"\bLDG", r"\bSTS\b"
 PARTS = (WAIT, PRODUCTS, WEIGHT, FILLED, SHARED_MATRICES, BOXES_FREE, ADDED, STATISTICS, PRODUCER, LOADED, SHARED)
 
@@ -71,7 +71,7 @@ def check_the_check():
     expect(complaint_about([wait, "MUFU.EX2", last, "WARPGROUP.ARRIVE"]) is None, "what is well is complained about")
     for bad in ([wait, last, "MUFU.EX2", "WARPGROUP.ARRIVE"], [wait, last, "WARPGROUP.ARRIVE"], [last]):
         expect(complaint_about(bad), f"nobody complains about {bad}")
-    good = ["WARPGROUP.ARRIVE", "LDS.64", wait, "MUFU.EX2", "WARPGROUP.ARRIVE", "MUFU.EX2 ", last, "STSM.16.M88.4",
+    good = ["WARPGROUP.ARRIVE", "LDS.128", wait, "MUFU.EX2", "WARPGROUP.ARRIVE", "MUFU.EX2 ", last, "STSM.16.M88.4",
             "DEPBAR.LE SB0, 0x0", wait, "UTMAREDG", "SYNCS.PHASECHK", last, "USETMAXREG.DEALLOC", "LDG.E", "SYNCS.PHASECHK ", "STS [R1]"]
     expect(complaint_about_addition(good, True) is None, "what is well is complained about")
     for i in (1, 4, 5, 7, 8, 11):
