@@ -104,8 +104,15 @@ void compute(Transport& transport) {
   std::vector<float> lse(static_cast<std::size_t>(tokens * heads)), o(in.size());
   std::vector<float> dq(in.size()), dk(in.size()), dv(in.size());
   const auto view = [&](std::vector<float>& values) { return dense_view(values.data(), 1, tokens, heads, dim); };
-  const Bindings bindings{view(in), view(in), view(in), view(o), statistics_view(lse.data(), 1, heads, tokens),
-                          view(in), view(dq), view(dk), view(dv)};
+  const Bindings bindings{.q = view(in),
+                          .k = view(in),
+                          .v = view(in),
+                          .o = view(o),
+                          .lse = statistics_view(lse.data(), 1, heads, tokens),
+                          .d_o = view(in),
+                          .dq = view(dq),
+                          .dk = view(dk),
+                          .dv = view(dv)};
   while (true) {
     attention.forward(bindings);
     if (!one_way) attention.backward(bindings);

@@ -248,8 +248,8 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
  * tokens]; without batch where it is 1, if one likes.
  *
  * lse_low may be null: what a float32 lse cannot hold of its log-sum-exp, of which backward's weights are then off by
- * up to 6e-8 of |lse|, all of a row alike. Give it to both passes where scores are in the hundreds. A problem in fp64 has
- * none.
+ * up to 6e-8 of |lse|, all of a row alike. Give it to both passes where scores are in the hundreds. A problem in fp64
+ * has none.
  */
 typedef struct distattn_tensors {
   size_t struct_size;
