@@ -81,7 +81,15 @@ struct Tensors {
     for (Tensor* result : {&o, &lse, &dq, &dk, &dv}) result->fill(NAN);
   }
   Bindings bindings() const {
-    return {q.view(), k.view(), v.view(), o.view(), lse.view(), d_o.view(), dq.view(), dk.view(), dv.view()};
+    return {.q = q.view(),
+            .k = k.view(),
+            .v = v.view(),
+            .o = o.view(),
+            .lse = lse.view(),
+            .d_o = d_o.view(),
+            .dq = dq.view(),
+            .dk = dk.view(),
+            .dv = dv.view()};
   }
   std::vector<double> results() {
     std::vector<double> values;
