@@ -40,7 +40,8 @@ DISTATTN_INLINE std::uint16_t narrow_fp16(float value) {
   constexpr float most = 65504.f;
   value = value > most ? most : value < -most ? -most : value;
 #if defined(__F16C__)
-  return static_cast<std::uint16_t>(_cvtss_sh(value, _MM_FROUND_TO_NEAREST_INT));
+  // clang 14's _cvtss_sh is a macro with a literal of C99
+  return static_cast<std::uint16_t>(_mm_cvtsi128_si32(_mm_cvtps_ph(_mm_set_ss(value), _MM_FROUND_TO_NEAREST_INT)));
 #else
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const std::uint32_t sign = (bits >> 16) & 0x8000u, magnitude = bits & 0x7fffffffu;

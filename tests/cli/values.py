@@ -162,10 +162,10 @@ def numbers():
     refused(distattn(".", *RANDOM, "--scale", "1e-42"), "scale is 1e-42", "fp32")
     refused(distattn(".", *RANDOM, "--timeout", "inf"), "--timeout inf")
     refused(distattn(".", "run", "--random", "--seq", "16", "--heads", "2", "--head-dim", "59"), "pad it to 64",
-            f"--scale {1 / math.sqrt(59)!r}", "1/sqrt(59)")
+            f"give scale {1 / math.sqrt(59)!r}", "1/sqrt(59)")
     done = distattn(".", "run", "--random", "--seq", "16", "--heads", "2", "--head-dim", "59", "--scale", "0.1")
     refused(done, "pad it to 64")
-    assert "--scale" not in done.stderr
+    assert "give scale" not in done.stderr
 
 
 def twice():
