@@ -69,7 +69,7 @@ def under_torchrun(ranks, *arguments, a_node=None, **variables):
         port = agent.getsockname()[1]
         places = [{"RANK": str(r), "LOCAL_RANK": str(r % a_node), "WORLD_SIZE": str(ranks), "LOCAL_WORLD_SIZE": str(a_node),
                    "MASTER_ADDR": "localhost", "MASTER_PORT": str(port), "TORCHELASTIC_USE_AGENT_STORE": "True",
-                   "TORCHELASTIC_RUN_ID": "none"} for r in range(ranks)]
+                   "TORCHELASTIC_RUN_ID": "none" if a_node == ranks else f"nodes-{port}"} for r in range(ranks)]
         return finish([start([BINARY, *arguments], **place, **variables) for place in places])
 
 
