@@ -3,8 +3,11 @@
 set(DISTATTN_CUDA_ARCHITECTURES "80;90a-real" CACHE STRING
   "What the CUDA kernels are compiled for: 80 as code and as PTX for what comes after, 90a for Hopper")
 
+# packaging/setup.sh gives the reason: compiling kernels is a large part of a first build.
+set(DISTATTN_LEFT_OUT_CUDA "" CACHE STRING "Why CUDA is left out where DISTATTN_WITH_CUDA is AUTO; empty: it is not")
+
 set(_cuda_found OFF)
-if(NOT DISTATTN_WITH_CUDA STREQUAL "OFF")
+if(DISTATTN_WITH_CUDA STREQUAL "ON" OR NOT (DISTATTN_WITH_CUDA STREQUAL "OFF" OR DISTATTN_LEFT_OUT_CUDA))
   find_package(CUDAToolkit 12.3 QUIET)  # the first whose ptxas has the fence that a tensor map needs
   if(CUDAToolkit_FOUND AND TARGET CUDA::cudart_static)
     include(CheckLanguage)

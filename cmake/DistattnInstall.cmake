@@ -133,9 +133,10 @@ endfunction()
 
 # The manual and the completions are what the program itself prints.
 function(distattn_install_cli_documents)
-  if(CMAKE_CROSSCOMPILING)
+  if(CMAKE_CROSSCOMPILING AND NOT CMAKE_CROSSCOMPILING_EMULATOR)
     return()
   endif()
+  distattn_run_command(distattn)
   set(share "${PROJECT_BINARY_DIR}/share")
   set(written "")
   foreach(document IN ITEMS
@@ -146,7 +147,7 @@ function(distattn_install_cli_documents)
     separate_arguments(arguments UNIX_COMMAND "${CMAKE_MATCH_2}")
     cmake_path(GET file PARENT_PATH folder)
     file(MAKE_DIRECTORY "${folder}")
-    add_custom_command(OUTPUT "${file}" COMMAND distattn_cli ${arguments} > "${file}" VERBATIM
+    add_custom_command(OUTPUT "${file}" COMMAND ${distattn} ${arguments} > "${file}" VERBATIM
       DEPENDS distattn_cli COMMENT "Writing ${CMAKE_MATCH_1}")
     list(APPEND written "${file}")
   endforeach()

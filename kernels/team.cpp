@@ -17,16 +17,12 @@
 
 namespace distattn::kernels {
 
-namespace {
-
-struct Scratch {
-  Pages memory;
-  std::size_t bytes = 0;
-};
-
-}  // namespace
-
 struct Team::State {
+  struct Scratch {
+    Pages memory;
+    std::size_t bytes = 0;
+  };
+
   ~State() {
     quit = true;
     start_round();
@@ -117,7 +113,7 @@ void Team::run_erased(void (*body)(void*, int), void* context) {
 }
 
 std::byte* Team::scratch(int thread, std::size_t bytes) {
-  Scratch& own = state_->scratch[static_cast<std::size_t>(thread)];
+  State::Scratch& own = state_->scratch[static_cast<std::size_t>(thread)];
   if (own.bytes < bytes) {
     own = {};
     own.memory = allocate_pages(bytes);

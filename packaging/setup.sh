@@ -71,12 +71,20 @@ if [[ -n ${DISTATTN_STRICT:-} ]]; then
   for option in KOKKOS UCX PMIX BLAS; do strict+=("-DDISTATTN_WITH_$option=ON"); done
 fi
 
+# A first look where no GPU can be used does not wait for CUDA kernels; whoever builds everything gets them.
+quick=()
+if [[ $# -eq 0 ]]; then
+  quick=(-DDISTATTN_LEFT_OUT_CUDA=)
+elif [[ ! -e build/build.ninja && ! -e /dev/nvidiactl && ! -e /dev/dxg ]]; then
+  quick=("-DDISTATTN_LEFT_OUT_CUDA=no GPU was there when distattn was built, packaging/setup.sh builds it nevertheless")
+fi
+
 configure() {
   say "configuring (preset $preset)"
   if [[ -f $build/build.ninja ]]; then
-    cmake -S . -B "$build" "${strict[@]}"
+    cmake -S . -B "$build" "${strict[@]}" "${quick[@]}"
   else
-    cmake --preset "$preset" "${strict[@]}"
+    cmake --preset "$preset" "${strict[@]}" "${quick[@]}"
   fi
 }
 

@@ -23,7 +23,6 @@ namespace {
 
 constexpr auto longest_pause = std::chrono::milliseconds(50);
 constexpr const char* timed_out = "timeout";
-constexpr const char* unknown = "unknown";
 
 /// When a process of this namespace began; nothing if it has ended.
 std::optional<std::string> birth_of(int pid) {
@@ -36,7 +35,7 @@ std::optional<std::string> birth_of(int pid) {
 bool gone(const MeetingFile::Claim& claim) {
   if (claim.node != node_identity() || claim.pids != pid_namespace()) return false;
   const auto born = birth_of(claim.pid);
-  return !born || (*born != claim.born && *born != unknown && claim.born != unknown);
+  return !born || (*born != claim.born && *born != unknown_of_process && claim.born != unknown_of_process);
 }
 
 [[noreturn]] void fail_on(const std::string& path, const char* what) {
@@ -127,7 +126,7 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point de
   }
   own_ = claims_.size();
   append(fmt::format("claim {} {} {} {} {}\n", wish ? std::to_string(*wish) : "-", node_identity(), pid_namespace(),
-                     ::getpid(), birth_of(::getpid()).value_or(unknown)));
+                     ::getpid(), birth_of(::getpid()).value_or(unknown_of_process)));
   name_.emplace([this] { remove(); });
   return true;
 }

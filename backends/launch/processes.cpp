@@ -18,8 +18,6 @@
 namespace distattn::backends::launch {
 namespace {
 
-constexpr const char* unknown = "unknown";
-
 /// Variables that are of one rank alone, as its launcher set them. Those of torchrun are others' habit too, who write
 /// them by hand and are no launcher; its agent says more.
 std::vector<std::string> marks(const Variables& variables) try {
@@ -40,7 +38,7 @@ std::optional<Process> process_of(int pid) {
   const std::size_t name_begin = text.find('('), name_end = text.rfind(')');
   if (name_end == std::string::npos || name_begin >= name_end) {
     if (::kill(pid, 0) != 0 && errno == ESRCH) return std::nullopt;
-    return Process{pid, 0, unknown, unknown};
+    return Process{pid, 0, unknown_of_process, unknown_of_process};
   }
   Process found{pid, 0, text.substr(name_begin + 1, name_end - name_begin - 1), ""};
   std::istringstream words(text.substr(name_end + 1));

@@ -9,13 +9,16 @@
 
 namespace distattn::backends::launch {
 
+/// What cannot be seen of a process.
+inline constexpr const char* unknown_of_process = "unknown";
+
 struct Process {
   int pid = 0, parent = 0;
   std::string name;
   std::string born;  ///< in the system's clock ticks: numbers are given again
 };
 
-/// Nothing if it has ended, whether or not its parent has noticed; `born` is "unknown" where it cannot be seen.
+/// Nothing if it has ended, whether or not its parent has noticed; `born` may be unknown_of_process.
 std::optional<Process> process_of(int pid);
 /// A variable as that process was started with it; nothing also where that must not be known.
 std::optional<std::string> variable_of(int pid, const std::string& name);

@@ -10,7 +10,7 @@ namespace distattn::kernels::reference {
 namespace {
 
 /// Keys whose terms are summed by themselves before they are added to a row.
-constexpr std::int64_t summed_keys = 128;
+constexpr std::int64_t keys_a_sum = 128;
 
 /// A weight that rounding alone can halve or double has no value to judge; results of zeros shall not pass for it.
 constexpr double most_of_a_weight = 0.5;
@@ -116,7 +116,7 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
     pairs_[i].weight = std::exp(pairs_[i].score - top);
     block_sum += pairs_[i].weight;
     add_scaled(block_.data(), pairs_[i].weight, keys_.v + pairs_[i].key * dim, dim);
-    if ((i + 1) % summed_keys == 0) add_block();
+    if ((i + 1) % keys_a_sum == 0) add_block();
   }
   add_block();
   for (int x = 0; x < dim; ++x) query.o[x] /= sum;
@@ -185,7 +185,7 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
     add_scaled(gradients.block_dk_.data() + pair.key * head_dim, keys_.scale * ds, query.q, head_dim);
     add_scaled(gradients.block_dv_.data() + pair.key * value_dim, p, query.d_o, value_dim);
     gradients.touched_ = {std::min(gradients.touched_.begin, pair.key), std::max(gradients.touched_.end, pair.key + 1)};
-    if ((i + 1) % summed_keys == 0 || i + 1 == pairs_.size()) {
+    if ((i + 1) % keys_a_sum == 0 || i + 1 == pairs_.size()) {
       add_scaled(query.dq, 1.0, block.data(), head_dim);
       std::fill(block.begin(), block.end(), 0.0);
     }

@@ -10,20 +10,20 @@
 namespace distattn {
 namespace {
 
-constexpr std::string_view folder = "papers/";
+constexpr std::string_view paper_folder = "papers/";
 
 }  // namespace
 
 std::vector<std::string> paper_names() {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_files()) {
-    if (file.name.starts_with(folder)) names.emplace_back(file.name.substr(folder.size()));
+    if (file.name.starts_with(paper_folder)) names.emplace_back(file.name.substr(paper_folder.size()));
   }
   return names;
 }
 
 PaperTable compare_with_paper(const std::string& name) {
-  const auto text = embedded_file(std::string(folder) + name);
+  const auto text = embedded_file(std::string(paper_folder) + name);
   if (!text)
     refuse(fmt::format("no paper '{}' (its figures are not here) use {}", name, fmt::join(paper_names(), ", ")));
   const std::string origin = "paper " + name;

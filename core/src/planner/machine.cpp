@@ -15,7 +15,7 @@
 namespace distattn {
 namespace {
 
-constexpr std::string_view folder = "machines/";
+constexpr std::string_view machine_folder = "machines/";
 
 /// Of a description: thousands of times what a calibration writes.
 constexpr std::size_t most_bytes = 1 << 24;
@@ -86,7 +86,8 @@ int Machine::threads_of_rank(int ranks) const { return std::max(1, cores / on_a_
 std::vector<std::string> built_in_machines() {
   std::vector<std::string> names;
   for (const EmbeddedFile& file : embedded_files()) {
-    if (file.name.starts_with(folder) && file.name != nominal_file) names.emplace_back(file.name.substr(folder.size()));
+    if (file.name.starts_with(machine_folder) && file.name != nominal_file)
+      names.emplace_back(file.name.substr(machine_folder.size()));
   }
   return names;
 }
@@ -94,7 +95,8 @@ std::vector<std::string> built_in_machines() {
 Machine find_machine(const std::string& name_or_file) {
   if (name_or_file == "this") return stored_or_nominal_machine();
   for (const std::string& name : built_in_machines()) {
-    if (name == name_or_file) return machine_from_json(*embedded_file(std::string(folder) + name), "machine " + name);
+    if (name == name_or_file)
+      return machine_from_json(*embedded_file(std::string(machine_folder) + name), "machine " + name);
   }
   return machine_from_json(read_text(name_or_file), "machine file " + name_or_file);
 }

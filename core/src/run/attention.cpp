@@ -14,7 +14,6 @@
 #include "distattn/simulate.hpp"
 
 namespace distattn {
-namespace {
 
 /// A pass that was proved, lowered here or made elsewhere, and what its proof counted.
 struct ProvedPass {
@@ -32,6 +31,8 @@ struct ProvedPass {
     return lowering ? lowering->program(rank) : std::get<Schedule>(source).ranks[static_cast<std::size_t>(rank)];
   }
 };
+
+namespace {
 
 RecipePair resolve(const std::string& name, const Problem& problem, int ranks) {
   auto resolved = resolve_pair(name, problem, ranks);

@@ -1,0 +1,22 @@
+# The language that distattn is written in, and what of a packager's flags cannot hold for it.
+
+# A newer standard is kept, so that a whole distribution or project is compiled alike. 98 is the oldest, not the newest.
+if(NOT CMAKE_CXX_STANDARD MATCHES "^[23][0-9]$")
+  if(DEFINED CMAKE_CXX_STANDARD AND PROJECT_IS_TOP_LEVEL)
+    message(FATAL_ERROR "CMAKE_CXX_STANDARD=${CMAKE_CXX_STANDARD} is too old (distattn is written in C++20) leave it out, or "
+                        "give 20 or later")
+  endif()
+  set(CMAKE_CXX_STANDARD 20)
+endif()
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+# Exact rounding, infinities and denormals are part of what is computed, so -ffast-math among CMAKE_CXX_FLAGS does not hold
+# here. When linking, it would even flush the denormals of the whole process, which -Ofast cannot be kept from.
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang,AppleClang,IntelLLVM>:-fno-fast-math>)
+add_link_options($<$<LINK_LANG_AND_ID:CXX,GNU,Clang,AppleClang,IntelLLVM>:-fno-fast-math>)
+string(TOUPPER "${CMAKE_BUILD_TYPE}" _build_type)
+if("${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${_build_type}}" MATCHES "-Ofast")
+  message(FATAL_ERROR "-Ofast is among the compiler's flags (it gives up infinities and denormals, which exact attention "
+                      "computes with) use -O3")
+endif()
