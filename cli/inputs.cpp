@@ -11,10 +11,10 @@
 namespace distattn::cli {
 namespace {
 
-constexpr std::array<const char*, 4> names = {"q", "k", "v", "do"};  // by Tensor
+constexpr std::array<const char*, 4> tensor_names = {"q", "k", "v", "do"};  // by Tensor
 
 const StoredArray& array_of(const std::map<std::string, StoredArray>& arrays, Tensor tensor) {
-  const char* const name = names[static_cast<std::size_t>(tensor)];
+  const char* const name = tensor_names[static_cast<std::size_t>(tensor)];
   const auto found = arrays.find(name);
   if (found == arrays.end()) refuse(fmt::format("the input has no tensor {} (q, k and v are needed) add it", name));
   return found->second;
@@ -84,7 +84,7 @@ Inputs Inputs::random(const Shape& shape, std::uint64_t seed) {
 
 const StoredArray* Inputs::widest() const {
   const StoredArray* widest = nullptr;
-  for (const char* const name : names) {
+  for (const char* const name : tensor_names) {
     const auto found = arrays_.find(name);
     if (found == arrays_.end()) continue;
     const StoredArray& array = found->second;
@@ -94,7 +94,7 @@ const StoredArray* Inputs::widest() const {
 }
 
 const StoredArray* Inputs::stored(Tensor tensor) const {
-  const auto found = arrays_.find(names[static_cast<std::size_t>(tensor)]);
+  const auto found = arrays_.find(tensor_names[static_cast<std::size_t>(tensor)]);
   return found == arrays_.end() ? nullptr : &found->second;
 }
 

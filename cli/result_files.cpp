@@ -11,7 +11,7 @@
 namespace distattn::cli {
 namespace {
 
-constexpr std::array<const char*, 5> names = {"o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy"};
+constexpr std::array<const char*, 5> file_names = {"o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy"};
 
 /// The shape of each file; without batch where the input has none.
 std::vector<std::int64_t> file_shape(std::size_t file, const Inputs& inputs) {
@@ -113,8 +113,8 @@ bool make_folder(const std::filesystem::path& path) {
 
 std::vector<std::filesystem::path> result_paths(const std::filesystem::path& folder, Passes passes) {
   std::vector<std::filesystem::path> paths;
-  for (std::size_t file = 0; file < (passes == Passes::both ? names.size() : 2); ++file) {
-    paths.push_back(folder / names[file]);
+  for (std::size_t file = 0; file < (passes == Passes::both ? file_names.size() : 2); ++file) {
+    paths.push_back(folder / file_names[file]);
   }
   return paths;
 }

@@ -1,8 +1,5 @@
 # Rooms: object libraries that together make libdistattn.
 
-# Compiling several files of a room at once takes less than half of the time; a change of one then compiles its
-# neighbours, too. CMAKE_UNITY_BUILD decides, which the preset release sets.
-
 # distattn_room(<name> SOURCES ... [LINK ...]): an object library that sees core/include and its own LINK.
 function(distattn_room name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;LINK" ${ARGN})
@@ -20,7 +17,10 @@ function(distattn_room name)
 endfunction()
 
 function(distattn_warnings target)
-  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow>
+  # Files that are compiled together share their unnamed namespaces; builds that compile them apart look for shadows.
+  set(apart "$<NOT:$<BOOL:$<TARGET_PROPERTY:UNITY_BUILD>>>")
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic>
+    $<$<AND:$<COMPILE_LANGUAGE:CXX>,${apart}>:-Wshadow>
     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-Wall,-Wextra>)
   if(DISTATTN_WARNINGS_AS_ERRORS)
     target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:-Werror>

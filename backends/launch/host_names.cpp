@@ -12,12 +12,12 @@
 namespace distattn::backends::launch {
 namespace {
 
-struct Answer {
+struct NameAnswer {
   Addresses addresses;
   std::string unknown;
 };
 
-Answer ask(const std::string& host, int flags) {
+NameAnswer ask(const std::string& host, int flags) {
   addrinfo hints{};
   hints.ai_family = AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
@@ -32,7 +32,7 @@ Answer ask(const std::string& host, int flags) {
 /// Questions that are under way, each asked once at a time however often it is waited for.
 class Questions {
  public:
-  using Question = std::shared_ptr<PatientCall<Answer>>;
+  using Question = std::shared_ptr<PatientCall<NameAnswer>>;
 
   static Questions& of_process() {
     static auto* const questions = new Questions;  // never destroyed: threads may outlive main's statics
@@ -47,7 +47,7 @@ class Questions {
       open_.erase(under_way);  // its answer can be taken once
       return question;
     }
-    return std::make_shared<PatientCall<Answer>>("look up a host", [host] { return ask(host, 0); });
+    return std::make_shared<PatientCall<NameAnswer>>("look up a host", [host] { return ask(host, 0); });
   }
   void put_back(const std::string& host, Question question) {
     const std::scoped_lock lock(mutex_);
@@ -62,14 +62,14 @@ class Questions {
 }  // namespace
 
 Addresses look_up(const std::string& host, Clock::time_point deadline, std::string& unknown) {
-  if (const Answer numeric = ask(host, AI_NUMERICHOST); numeric.addresses) return numeric.addresses;
+  if (const NameAnswer numeric = ask(host, AI_NUMERICHOST); numeric.addresses) return numeric.addresses;
   const auto question = Questions::of_process().begin(host);
   if (!question->returns_before(deadline)) {
     Questions::of_process().put_back(host, question);
     unknown = "no name server has said its address yet";
     return nullptr;
   }
-  const Answer answer = question->take();
+  const NameAnswer answer = question->take();
   unknown = answer.unknown;
   return answer.addresses;
 }
