@@ -1,14 +1,13 @@
 """distattn as sources in another project, by FetchContent and by add_subdirectory: nothing but the library."""
 
 import pathlib
-import shutil
 import tempfile
 
 from house import CMAKE, SOURCE, expect, run_well
 
 # Without Kokkos and CUDA, unoptimised: this is about being a guest, and compiles the library once more.
 GUEST = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_CXX_FLAGS_DEBUG=-O0", "-DDISTATTN_WITH_KOKKOS=OFF",
-         "-DDISTATTN_WITH_CUDA=OFF", *(["-DCMAKE_CXX_COMPILER_LAUNCHER=ccache"] if shutil.which("ccache") else [])]
+         "-DDISTATTN_WITH_CUDA=OFF", "-DCMAKE_UNITY_BUILD=ON"]
 
 HOST = f"""cmake_minimum_required(VERSION 3.25)
 project(host LANGUAGES C CXX)
