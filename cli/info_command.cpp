@@ -136,13 +136,15 @@ std::string launcher_text(const LaunchFindings& findings) {
 Command add_info_command(App& root) {
   auto* const app = root.add_subcommand("info", "What is built, what is usable here, and why not");
   const auto options = std::make_shared<InfoOptions>();
-  auto* const json = app->add_flag("--json", options->json, "As one JSON object");
+  auto* const json = app->add_flag("--json", options->json, "As one JSON object", Group::output);
   auto* const matrix =
-      app->add_flag("--matrix", options->matrix, "What is supported: schedules by mask, backends by type and head_dim")
+      app->add_flag("--matrix", options->matrix, "What is supported: schedules by mask, backends by type and head_dim",
+                    Group::output)
           ->excludes(json);
   app->add_flag(
          "--why-this-launcher", options->why_this_launcher,
-         "How ranks would find each other here: the bootstrap taken and why, what others lack, the variables seen")
+         "How ranks would find each other here: the bootstrap taken and why, what others lack, the variables seen",
+         Group::output)
       ->excludes(matrix);
   return {app, [options] {
             if (options->matrix) {

@@ -1,4 +1,4 @@
-"""Manual and completions against what --help shows: every command and option is in them, and shells accept them.
+"""Manual and completions against what --help-all shows: every command and option is in them, and shells accept them.
 
 The manual's examples run, and its environment variables are those that the program reads.
 """
@@ -22,8 +22,8 @@ def words(text):
 def commands_and_options():
     """command -> its options, "" for the root, read from the help texts."""
     root = run_well(DISTATTN, "--help")
-    names = re.findall(r"^  (\w+) ", root.split("Subcommands:")[1], re.MULTILINE)
-    texts = {"": root.split("Subcommands:")[0], **{name: run_well(DISTATTN, name, "--help") for name in names}}
+    names = re.findall(r"^  (\w+) ", root, re.MULTILINE)
+    texts = {"": root, **{name: run_well(DISTATTN, name, "--help-all") for name in names}}
     return {name: words("\n".join(re.findall(r"^  (-[\w-]+(?:,-[\w-]+)*)", text, re.MULTILINE)).replace(",", " "))
             for name, text in texts.items()}
 
@@ -115,7 +115,8 @@ expect(bash_offers(scripts["bash"], "distattn completion z") == {"zsh"}, "bash d
 offers = {"--dtype": {"fp64", "fp32", "bf16", "fp16"}, "--wire": {"fp32", "bf16"}, "--mode": {"overlapped", "serial", "gathered"},
           "--documents": {"pile", "prolong64k", "prolong512k"}}
 for kind in ("backend", "transport", "bootstrap", "provider"):
-    offers["--" + kind] = {info["name"] for info in json.loads(run_well(DISTATTN, "info", "--json"))[kind + "s"]} - {"file"}
+    names = {info["name"] for info in json.loads(run_well(DISTATTN, "info", "--json"))[kind + "s"]}
+    offers["--" + kind] = {"file:" if name == "file" else name for name in names}
 for command, some in {"run": offers, "show": {"--format": {"text", "json", "svg", "trace"}},
                       "step": {"--checkpoint": {"none", "layer", "attention-output", "attention-output-host"}},
                       "plan": {"--checkpoint": {"none", "layer", "attention-output", "attention-output-host"},
