@@ -22,17 +22,17 @@ std::int64_t positive(std::string_view option, std::int64_t value) {
 }
 
 // An option of one value or of a list, as what it is read into has one or several.
+using Size = std::optional<std::int64_t>;
+using Sizes = std::vector<std::int64_t>;
 
-void add_size(App& app, const char* name, std::optional<std::int64_t>& into, const char* help,
-              Place place = Group::problem) {
+void add_size(App& app, const char* name, Size& into, const char* help, Place place = Group::problem) {
   const auto parse = [](std::string_view option, std::string_view text) {
     return positive(option, parse_size(option, text));
   };
   add_value(app, name, into, parse, help, "SIZE", place);
 }
 
-void add_size(App& app, const char* name, std::vector<std::int64_t>& into, const char* help,
-              Place place = Group::problem) {
+void add_size(App& app, const char* name, Sizes& into, const char* help, Place place = Group::problem) {
   const auto parse = [](std::string_view option, std::string_view text) {
     auto values = parse_sizes(option, text);
     for (const std::int64_t value : values) positive(option, value);
