@@ -40,11 +40,8 @@ Json json_of(const BackendInfo& info) {
 
 /// What predictions stand on; what is wrong with it is part of the answer.
 std::string calibration() {
-  try {
-    return describe_age(find_machine("this"));
-  } catch (const Error& error) {
-    return error.what();
-  }
+  const std::string age = describe_age(find_machine("this")), why_not = stored_calibration().why_not;
+  return why_not.empty() ? age : age + "; " + why_not;
 }
 
 Json info_json() {

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 
+#include "console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/launch.hpp"
 #include "option.hpp"
@@ -42,6 +44,15 @@ std::vector<std::string> schedule_forms_and_all() {
 std::string schedule_help(Several several, const std::string& usual) {
   return fmt::format("{}, or F/B{} (default {})", fmt::join(schedule_forms(), ", "),
                      several == Several::yes ? ", lists, all" : "", usual);
+}
+
+/// Predictions are others than the user may expect: said once, however often they are made.
+void note_unused_calibration() {
+  static std::once_flag noted;
+  std::call_once(noted, [] {
+    const std::string why_not = stored_calibration().why_not;
+    if (!why_not.empty()) note(why_not);
+  });
 }
 
 std::vector<std::string> machine_forms() {
@@ -112,7 +123,9 @@ std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options) {
 }
 
 Machine machine_of(const ScheduleOptions& options) {
-  Machine machine = find_machine(options.machine.value_or("this"));
+  const std::string name = options.machine.value_or("this");
+  if (name == "this") note_unused_calibration();
+  Machine machine = find_machine(name);
   if (options.node_size && machine.nodes > 1) {
     const int node_size = static_cast<int>(*options.node_size);
     // It stays one of several nodes: a single one takes any number of ranks.
