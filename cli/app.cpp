@@ -204,6 +204,13 @@ Parsed App::parse(int argc, char** argv) {
     return {Parsed::Kind::help_all, {}};
   } catch (const CLI::CallForVersion&) {
     return {Parsed::Kind::version, {}};
+  } catch (const Error&) {  // who asks for help does not have the rest right yet
+    const auto asked = [&](const CLI::Option* (CLI::App::*help)() const) {
+      return std::any_of(apps.begin(), apps.end(), [&](const CLI::App* app) { return (app->*help)()->count() > 0; });
+    };
+    if (asked(&CLI::App::get_help_all_ptr)) return {Parsed::Kind::help_all, {}};
+    if (asked(&CLI::App::get_help_ptr)) return {Parsed::Kind::help, {}};
+    throw;
   } catch (const CLI::ParseError& error) {
     return {Parsed::Kind::refused, error.what()};
   }

@@ -13,16 +13,10 @@
 namespace distattn::cli {
 namespace {
 
-/// Asked for once: a device takes its time to be looked at.
-const std::vector<BackendInfo>& known_backends() {
-  static const std::vector<BackendInfo> known = list_backends();
-  return known;
-}
-
 /// A registered name of that kind that is usable here.
 std::string usable(BackendKind kind, std::string_view option, std::string_view name) {
   std::string known;
-  for (const BackendInfo& info : known_backends()) {
+  for (const BackendInfo& info : list_backends()) {
     if (info.kind != kind) continue;
     if (info.name != name) {
       known += (known.empty() ? "" : ", ") + info.name;
@@ -56,10 +50,8 @@ std::string bootstrap_of(std::string_view option, std::string_view text) {
 
 Values known_names(BackendKind kind, const std::string& between) {
   const auto forms = [kind] {
-    std::vector<std::string> names;
-    for (const BackendInfo& info : known_backends()) {
-      if (info.kind == kind) names.push_back(kind == BackendKind::bootstrap ? form_of(info.name) : info.name);
-    }
+    std::vector<std::string> names = backend_names(kind);
+    if (kind == BackendKind::bootstrap) std::transform(names.begin(), names.end(), names.begin(), form_of);
     return names;
   };
   return {"", forms, between};

@@ -30,7 +30,7 @@ constexpr Place rarely(Group group) {
 }
 
 /// The words that a value may be, and their forms: "causal", "prefix:K", "burst[:zigzag]"; capitals stand for something
-/// else. Asked for when help or completions are written: some are found by looking at devices.
+/// else. Asked for when help or completions are written.
 using Forms = std::function<std::vector<std::string>()>;
 
 /// What an option takes.

@@ -120,6 +120,9 @@ def of_the_top():
 def anywhere():
     """Both at once is all; neither is moved by what stands beside it."""
     assert output("run", "--help", "--help-all") == output("run", "--help-all") == output("run", "--seq", "4", "--help-all")
+    for wrong in (["--mask", "nothing"], ["--seq", "-1"], ["--spin"], ["--schedule", "a,b"], ["--config", "/none"]):
+        assert output("run", *wrong, "--help") == output("run", "--help", *wrong) == output("run", "--help"), wrong
+        assert output("run", *wrong, "--help-all") == output("run", "--help-all"), wrong
     assert output("completion", "--help").startswith("A completion script"), "needs no shell"
 
 
