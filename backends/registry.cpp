@@ -1,6 +1,7 @@
 #include "distattn/registry.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "backends/registration.hpp"
 #include "backends/running_clock.hpp"
@@ -10,7 +11,7 @@ namespace distattn {
 namespace backends {
 
 // Each built backend defines its register_<name>(); no static initialisers, so that a static library keeps them.
-#define DISTATTN_BUILT(name) Registration register_##name();
+#define DISTATTN_BUILT(identifier, kind, name) Registration register_##identifier();
 #define DISTATTN_ABSENT(name, kind, why)
 #include "backends.def"
 #undef DISTATTN_BUILT
@@ -18,7 +19,7 @@ namespace backends {
 
 static std::vector<Registration> registrations() {
   std::vector<Registration> all;
-#define DISTATTN_BUILT(name) all.push_back(register_##name());
+#define DISTATTN_BUILT(identifier, kind, name) all.push_back(register_##identifier());
 #define DISTATTN_ABSENT(name, kind, why) all.push_back({{#name, BackendKind::kind, false, false, why, ""}, {}});
 #include "backends.def"
 #undef DISTATTN_BUILT
@@ -26,7 +27,23 @@ static std::vector<Registration> registrations() {
   return all;
 }
 
+static constexpr std::pair<BackendKind, const char*> names[] = {
+#define DISTATTN_BUILT(identifier, kind, name) {BackendKind::kind, name},
+#define DISTATTN_ABSENT(name, kind, why) {BackendKind::kind, #name},
+#include "backends.def"
+#undef DISTATTN_BUILT
+#undef DISTATTN_ABSENT
+};
+
 }  // namespace backends
+
+std::vector<std::string> backend_names(BackendKind kind) {
+  std::vector<std::string> of_kind;
+  for (const auto& [named, name] : backends::names) {
+    if (named == kind) of_kind.emplace_back(name);
+  }
+  return of_kind;
+}
 
 std::vector<BackendInfo> list_backends() {
   std::vector<BackendInfo> infos;

@@ -61,19 +61,13 @@ void let_last_win(CLI::App& app) {
 std::string Option::get_name() const { return parsed_->get_name(); }
 std::vector<std::string> Option::short_names() const { return parsed_->get_snames(); }
 std::vector<std::string> Option::long_names() const { return parsed_->get_lnames(); }
-const std::string& Option::get_description() const { return parsed_->get_description(); }
-std::string Option::get_type_name() const { return parsed_->get_type_name(); }
+bool Option::asks_for_help() const { return get_name().starts_with("--help"); }
 bool Option::takes_value() const { return parsed_->get_items_expected_max() > 0; }
 std::size_t Option::count() const { return parsed_->count(); }
 std::string Option::text() const { return count() == 0 ? std::string() : parsed_->as<std::string>(); }
 
 Option* Option::description(const std::string& text) {
-  parsed_->description(text);
-  return this;
-}
-
-Option* Option::type_name(const std::string& name) {
-  parsed_->type_name(name);
+  description_ = text;
   return this;
 }
 
@@ -96,43 +90,57 @@ App::App(const std::string& description, const std::string& name)
     : owned_(std::make_unique<CLI::App>(description, name)), parsed_(owned_.get()) {
   parsed_->require_subcommand(1);
   parsed_->fallthrough();
-  own(parsed_->get_help_ptr());
+  parsed_->set_help_all_flag("--help-all");  // commands inherit it
+  own_help();
 }
 
-App::App(App&, CLI::App& parsed) : parsed_(&parsed) { own(parsed_->get_help_ptr()); }
+App::App(App&, CLI::App& parsed) : parsed_(&parsed) { own_help(); }
 
 App::~App() = default;
 
-Option* App::own(CLI::Option* option) { return options_.emplace_back(std::make_unique<Option>(*option)).get(); }
+Option* App::own(CLI::Option* option, const std::string& description, Values values, Place place) {
+  // CLI11 says it where the value is missing.
+  if (option->get_items_expected_max() > 0) option->type_name(values.text.empty() ? "NAME" : values.text);
+  return options_.emplace_back(std::make_unique<Option>(*option, description, std::move(values), place)).get();
+}
+
+void App::own_help() {
+  own(parsed_->get_help_ptr(), "What is needed every day", "", Group::output);
+  own(parsed_->get_option("--help-all"), "All options, also those that are rarely needed", "", Group::output);
+}
 
 App* App::add_subcommand(const std::string& name, const std::string& description) {
   CLI::App* const added = parsed_->add_subcommand(name, description);
   return subcommands_.emplace_back(std::unique_ptr<App>(new App(*this, *added))).get();
 }
 
-Option* App::add_flag(const std::string& names, bool& into, const std::string& description) {
-  return own(parsed_->add_flag(names, into, description));
+Option* App::add_flag(const std::string& names, bool& into, const std::string& description, Place place) {
+  return own(parsed_->add_flag(names, into), description, "", place);
 }
 
 Option* App::add_text(const std::string& names, std::function<void(const std::string&)> take,
-                      const std::string& description) {
-  return own(parsed_->add_option_function<std::string>(names, std::move(take), description));
+                      const std::string& description, Values values, Place place) {
+  return own(parsed_->add_option_function<std::string>(names, std::move(take)), description, std::move(values), place);
 }
 
 Option* App::add_optional_text(const std::string& names, std::function<void(const std::string&)> take,
-                               const std::string& description) {
+                               const std::string& description, Values values, Place place) {
   const auto take_first = [take = std::move(take)](const std::vector<std::string>& words) {
     take(words.empty() ? "" : words.front());
   };
-  return own(parsed_->add_option_function<std::vector<std::string>>(names, take_first, description)->expected(0, 1));
+  return own(parsed_->add_option_function<std::vector<std::string>>(names, take_first)->expected(0, 1), description,
+             std::move(values), place);
 }
 
-void App::add_version(const std::string& name) { own(parsed_->set_version_flag(name, std::string())); }
+void App::add_version(const std::string& name) {
+  own(parsed_->set_version_flag(name, std::string()), "The version, and those of what it is built with", "",
+      Group::output);
+}
 
 Option* App::add_config(const std::string& name, std::function<std::string(const std::string&)> find, ReadConfig read,
-                        const std::string& description) {
+                        const std::string& description, Place place) {
   parsed_->config_formatter(std::make_shared<ConfigReader>(std::move(read), *this));
-  return own(parsed_->set_config(name, "", description)->transform(std::move(find), ""));
+  return own(parsed_->set_config(name, "")->transform(std::move(find), ""), description, "FILE", place);
 }
 
 void App::take_everything() { parsed_->allow_extras()->fallthrough(false); }
@@ -180,8 +188,6 @@ App* App::chosen() const {
 
 std::vector<std::string> App::remaining() const { return parsed_->remaining(true); }
 
-std::string App::help() const { return parsed_->help(owned_ ? "" : "distattn"); }
-
 Parsed App::parse(int argc, char** argv) {
   std::vector<CLI::App*> apps = {parsed_};
   for (const auto& command : subcommands_) apps.push_back(command->parsed_);
@@ -194,8 +200,17 @@ Parsed App::parse(int argc, char** argv) {
     return {};
   } catch (const CLI::CallForHelp&) {
     return {Parsed::Kind::help, {}};
+  } catch (const CLI::CallForAllHelp&) {
+    return {Parsed::Kind::help_all, {}};
   } catch (const CLI::CallForVersion&) {
     return {Parsed::Kind::version, {}};
+  } catch (const Error&) {  // who asks for help does not have the rest right yet
+    const auto asked = [&](const CLI::Option* (CLI::App::*help)() const) {
+      return std::any_of(apps.begin(), apps.end(), [&](const CLI::App* app) { return (app->*help)()->count() > 0; });
+    };
+    if (asked(&CLI::App::get_help_all_ptr)) return {Parsed::Kind::help_all, {}};
+    if (asked(&CLI::App::get_help_ptr)) return {Parsed::Kind::help, {}};
+    throw;
   } catch (const CLI::ParseError& error) {
     return {Parsed::Kind::refused, error.what()};
   }

@@ -191,12 +191,18 @@ double parse_positive(std::string_view option, std::string_view text) {
 
 void add_gates(App& app, BenchOptions& options) {
   add_value(app, "--min-gflops", options.gates.least_gflops, parse_positive, "Exit 1 when a row computes slower",
-            "NUMBER");
+            "NUMBER", rarely(Group::output));
   add_value(app, "--max-ratio-to-prediction", options.gates.most_ratio, parse_positive,
-            "Exit 1 when a row takes this many times its prediction", "NUMBER");
+            "Exit 1 when a row takes this many times its prediction", "NUMBER", rarely(Group::output));
 }
 
 /// What single kernels and calibrations do not honour.
+Values kernel_values() {
+  std::vector<std::string> names = kernel_names();
+  names.insert(names.begin(), "all");
+  return some_of(names);
+}
+
 void add_kernels(App& app, BenchOptions& options) {
   const auto parse_kernels = [](std::string_view option, std::string_view text) {
     const auto known = kernel_names();
@@ -207,13 +213,14 @@ void add_kernels(App& app, BenchOptions& options) {
   };
   auto* const kernel =
       add_value(app, "--kernel", options.kernels, parse_kernels, "Single kernels on all cores, tiles of --seq tokens",
-                "all|" + some_of(kernel_names()));
+                kernel_values(), rarely(Group::problem));
   for (const Option* const option : app.get_options()) {
-    static constexpr std::array<std::string_view, 13> honoured = {
-        "--help",    "--seq",      "--heads",         "--kv-heads", "--head-dim", "--value-dim", "--dtype",
-        "--backend", "--provider", "--deterministic", "-n",         "-o",         "--json"};
+    static constexpr std::array<std::string_view, 12> honoured = {
+        "--seq",     "--heads",    "--kv-heads",      "--head-dim", "--value-dim", "--dtype",
+        "--backend", "--provider", "--deterministic", "-n",         "-o",          "--json"};
     const std::string name = option->get_name();
-    const bool fits = option == kernel || std::find(honoured.begin(), honoured.end(), name) != honoured.end();
+    const bool fits = option == kernel || option->asks_for_help() ||
+                      std::find(honoured.begin(), honoured.end(), name) != honoured.end();
     if (!fits) kernel->excludes(app.get_option(name));
   }
 }
@@ -233,23 +240,24 @@ Command add_bench_command(App& root) {
   add_schedule_options(*app, request.schedule, Several::yes);
   request.schedule.ranks.clear();  // as many as the launcher started, or 1
   add_launch_options(*app, request.launch);
-  app->add_flag("--backward", request.backward, "Forward, then backward");
-  add_value(*app, "-n", request.runs, parse_runs, "Measured runs (default 10)", "N");
-  add_value(*app, "-w", request.warmups, parse_runs, "Runs before them (default 2)", "N");
-  app->add_flag("-c,--check", request.check, "Compare with float64; exit 1 past the tolerance");
+  app->add_flag("--backward", request.backward, "Forward, then backward", Group::problem);
+  add_value(*app, "-n", request.runs, parse_runs, "Measured runs (default 10)", "N", Group::output);
+  add_value(*app, "-w", request.warmups, parse_runs, "Runs before them (default 2)", "N", Group::output);
+  app->add_flag("-c,--check", request.check, "Compare with float64; exit 1 past the tolerance", Group::output);
   add_machine_option(*app, request.schedule);
   app->add_flag(
          "--calibrate", request.calibrate,
          "Measure this machine first, between processes their links too, store its description, and go on beside every "
-         "row")
+         "row",
+         Group::device)
       ->excludes(app->get_option("--machine"));
   add_gates(*app, *options);
   const auto parse_form = [](std::string_view option, std::string_view text) {
     return static_cast<BenchForm>(parse_word(option, text, forms));
   };
-  auto* const form =
-      add_value(*app, "-o", options->form, parse_form, "As Markdown, CSV or JSON (default md)", one_of(forms));
-  app->add_flag("--json", options->json, "As a JSON array: -o json")->excludes(form);
+  auto* const form = add_value(*app, "-o", options->form, parse_form, "As Markdown, CSV or JSON (default md)",
+                               one_of(forms), Group::output);
+  app->add_flag("--json", options->json, "As a JSON array: -o json", Group::output)->excludes(form);
   add_kernels(*app, *options);
   return {app, [app, options] {
             check_honoured(*app, *options);

@@ -276,14 +276,12 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
 
 void store(const Measurements& measurements) {
   Machine machine = describe(measurements);
-  try {
-    const Machine stored = find_machine("this");
-    for (const auto& [transport, links] : stored.transports) machine.transports.emplace(transport, links);
-    if (measurements.copies.bytes_per_s == 0 && !stored.measured.empty()) {
-      machine.near = stored.near;
-      if (stored.sources.contains("near")) machine.sources["near"] = stored.sources.at("near");
+  if (const std::optional<Machine> stored = stored_calibration().machine) {
+    for (const auto& [transport, links] : stored->transports) machine.transports.emplace(transport, links);
+    if (measurements.copies.bytes_per_s == 0 && !stored->measured.empty()) {
+      machine.near = stored->near;
+      if (stored->sources.contains("near")) machine.sources["near"] = stored->sources.at("near");
     }
-  } catch (const Error&) {  // one that cannot be read is replaced
   }
   store_calibration(machine);
 }

@@ -23,8 +23,8 @@ Command add_completion_command(App& root) {
   auto* const app = root.add_subcommand("completion", "A completion script for a shell");
   const auto shell = std::make_shared<std::string>();
   app->add_text(
-         "shell", [shell](const std::string& name) { *shell = name; }, "Which shell")
-      ->type_name(one_of(shell_names))
+         "shell", [shell](const std::string& name) { *shell = name; }, "Which shell", one_of(shell_names),
+         Group::output)
       ->required();
   return {app, [&root, shell] {
             print(shells[parse_word("shell", *shell, shell_names)].script(option_tree(root)));

@@ -25,13 +25,15 @@ std::vector<std::string> names_of(const std::vector<CommandEntry>& tree) {
   return names;
 }
 
-std::string bash_case(std::string_view pattern, const std::vector<std::string>& words) {
-  return fmt::format("    {}) words={} ;;\n", in_quotes(pattern), in_quotes(joined(words)));
+std::string bash_case(std::string_view pattern, const std::vector<std::string>& words, const std::string& between) {
+  const std::string several = between.empty() ? "" : " between=" + in_quotes(between);
+  return fmt::format("    {}) words={}{} ;;\n", in_quotes(pattern), in_quotes(joined(words)), several);
 }
 
 /// An option's value: one of its words, or a file, which bash finds by itself.
-std::string bash_value(std::string_view pattern, const std::vector<std::string>& choices) {
-  return choices.empty() ? fmt::format("    {}) return ;;\n", in_quotes(pattern)) : bash_case(pattern, choices);
+std::string bash_value(std::string_view pattern, const OptionEntry& option) {
+  if (option.choices.empty()) return fmt::format("    {}) return ;;\n", in_quotes(pattern));
+  return bash_case(pattern, option.choices, option.between);
 }
 
 /// Text inside one of zsh's option specifications.
@@ -44,14 +46,18 @@ std::string zsh_escaped(std::string_view text) {
   return out;
 }
 
+/// What completes a value; the blank in front keeps zsh from adding words of its own.
+std::string zsh_values(const OptionEntry& option) {
+  if (option.choices.empty()) return "_files";
+  return fmt::format(" _distattn_words \"{}\" {}{}", option.between, option.takes_file ? "files " : "words ",
+                     zsh_escaped(joined(option.choices)));
+}
+
 std::string zsh_options(const CommandEntry& command) {
   std::string text;
   for (const OptionEntry& option : command.options) {
     std::string argument;
-    if (!option.value.empty()) {
-      argument = fmt::format(":{}:{}", zsh_escaped(option.value),
-                             option.choices.empty() ? "_files" : fmt::format("({})", joined(option.choices)));
-    }
+    if (!option.value.empty()) argument = fmt::format(":{}:{}", zsh_escaped(option.value), zsh_values(option));
     if (option.names.empty()) text += fmt::format(" \\\n  {}", in_quotes("1" + argument));
     for (const std::string& name : option.names) {
       text +=
@@ -61,16 +67,19 @@ std::string zsh_options(const CommandEntry& command) {
   return text;
 }
 
+/// Words, or lists of them with fish's own function for those.
+std::string fish_values(const OptionEntry& option) {
+  const std::string words = joined(option.choices);
+  return option.between.starts_with(',') ? fmt::format("(__fish_complete_list , \"printf '%s\\n' {}\")", words) : words;
+}
+
 std::string fish_option(const std::string& condition, const OptionEntry& option) {
   std::string line = "complete -c distattn" + condition;
   for (const std::string& name : option.names) {
     line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
-  if (!option.choices.empty()) {
-    line += " -x -a " + in_quotes(joined(option.choices));
-  } else if (!option.value.empty()) {
-    line += " -r";
-  }
+  if (!option.value.empty()) line += option.takes_file ? " -r" : " -x";
+  if (!option.choices.empty()) line += " -a " + in_quotes(fish_values(option));
   return line + " -d " + in_quotes(option.description) + "\n";
 }
 
@@ -85,18 +94,30 @@ std::string bash_completion(const std::vector<CommandEntry>& tree) {
       words.insert(words.end(), option.names.begin(), option.names.end());
       if (option.names.empty()) words.insert(words.end(), option.choices.begin(), option.choices.end());
       if (option.value.empty()) continue;
-      for (const std::string& name : option.names)
-        after_option += bash_value(command.name + " " + name, option.choices);
+      for (const std::string& name : option.names) after_option += bash_value(command.name + " " + name, option);
     }
-    after_command += bash_case(command.name, words);
+    after_command += bash_case(command.name, words, "");
   }
   return fmt::format(R"(_distattn() {{
-  local current=${{COMP_WORDS[COMP_CWORD]}} previous=${{COMP_WORDS[COMP_CWORD - 1]}} command='' words='' i
+  local current previous command='' words='' between='' before='' glued='' i
+  local -a line=()
   COMPREPLY=()
-  for ((i = 1; i < COMP_CWORD; ++i)); do
-    case ${{COMP_WORDS[i]}} in
+  # Readline takes words apart at : and =; an option and its value stay two.
+  for i in "${{COMP_WORDS[@]:0:COMP_CWORD + 1}}"; do
+    case $i in
+    =) line+=('') glued=yes ;;
+    :) line[-1]+=: glued=yes ;;
+    *)
+      if [[ -n $glued ]]; then line[-1]+=$i; else line+=("$i"); fi
+      glued=''
+      ;;
+    esac
+  done
+  current=${{line[-1]}} previous=${{line[-2]-}}
+  for i in "${{line[@]:1:${{#line[@]}}-2}}"; do
+    case $i in
     {names})
-      command=${{COMP_WORDS[i]}}
+      command=$i
       break
       ;;
     esac
@@ -107,7 +128,11 @@ std::string bash_completion(const std::vector<CommandEntry>& tree) {
     case $command in
 {after_command}    esac
   fi
-  mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
+  # Of several values the last one is completed, and replaces what stands behind the last : alone.
+  [[ -z $between ]] || before=${{current%"${{current##*["$between"]}}"}}
+  mapfile -t COMPREPLY < <(compgen -P "$before" -W "$words" -- "${{current#"$before"}}")
+  [[ "${{COMPREPLY[*]}}" != *: ]] || compopt -o nospace 2>/dev/null
+  [[ $COMP_WORDBREAKS != *:* ]] || COMPREPLY=("${{COMPREPLY[@]#"${{current%"${{current##*:}}"}}"}}")
 }}
 complete -o default -F _distattn distattn
 )",
@@ -124,6 +149,18 @@ std::string zsh_completion(const std::vector<CommandEntry>& tree) {
   return fmt::format(R"(#compdef distattn
 local curcontext=$curcontext state line
 typeset -A opt_args
+_distattn_words() {{
+  local between=$1 files=$2 word
+  local -a whole open
+  shift 2
+  for word in $@; do
+    [[ $word == *: ]] && open+=($word) || whole+=($word)
+  done
+  [[ -n $between ]] && compset -P "*[$between]"
+  [[ $files == files ]] && _files
+  compadd -a whole
+  compadd -S '' -a open
+}}
 _arguments -C{options} \
   '1:command:->command' '*::argument:->argument'
 case $state in

@@ -40,11 +40,8 @@ Json json_of(const BackendInfo& info) {
 
 /// What predictions stand on; what is wrong with it is part of the answer.
 std::string calibration() {
-  try {
-    return describe_age(find_machine("this"));
-  } catch (const Error& error) {
-    return error.what();
-  }
+  const std::string age = describe_age(find_machine("this")), why_not = stored_calibration().why_not;
+  return why_not.empty() ? age : age + "; " + why_not;
 }
 
 Json info_json() {
@@ -136,13 +133,15 @@ std::string launcher_text(const LaunchFindings& findings) {
 Command add_info_command(App& root) {
   auto* const app = root.add_subcommand("info", "What is built, what is usable here, and why not");
   const auto options = std::make_shared<InfoOptions>();
-  auto* const json = app->add_flag("--json", options->json, "As one JSON object");
+  auto* const json = app->add_flag("--json", options->json, "As one JSON object", Group::output);
   auto* const matrix =
-      app->add_flag("--matrix", options->matrix, "What is supported: schedules by mask, backends by type and head_dim")
+      app->add_flag("--matrix", options->matrix, "What is supported: schedules by mask, backends by type and head_dim",
+                    Group::output)
           ->excludes(json);
   app->add_flag(
          "--why-this-launcher", options->why_this_launcher,
-         "How ranks would find each other here: the bootstrap taken and why, what others lack, the variables seen")
+         "How ranks would find each other here: the bootstrap taken and why, what others lack, the variables seen",
+         Group::output)
       ->excludes(matrix);
   return {app, [options] {
             if (options->matrix) {

@@ -35,12 +35,11 @@ void add_input_options(App& app, InputOptions& options) {
     const auto take = [&options, name](const std::string& path) {
       options.arrays.emplace(name, not_empty("--" + name, path));
     };
-    app.add_text("--" + name, take,
-                 fmt::format("{} as .npy: [batch, sequence, heads, head_dim], batch may be missing", name))
-        ->type_name("FILE");
+    app.add_text("--" + name, take, fmt::format("{} as .npy: [batch,] sequence, heads, head_dim", name), "FILE",
+                 Group::input);
   }
-  add_value(app, "--tensors", options.tensors, as_text, "q, k, v and do of a .safetensors file", "FILE");
-  app.add_flag("--random", options.random, "Normally distributed values of the given shape");
+  add_value(app, "--tensors", options.tensors, as_text, "q, k, v and do of a .safetensors file", "FILE", Group::input);
+  app.add_flag("--random", options.random, "Normally distributed values of the given shape", Group::input);
 }
 
 Source open_source(const InputOptions& options, const std::function<Shape()>& random_shape, std::uint64_t seed,

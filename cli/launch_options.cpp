@@ -32,19 +32,30 @@ std::string usable(BackendKind kind, std::string_view option, std::string_view n
   refuse(fmt::format("{} {} (unknown) choose one of {}", option, name, known));
 }
 
+/// As the option takes it: ranks meet at a file that somebody names.
+std::string form_of(const std::string& name) { return name == "file" ? "file:PATH" : name; }
+
 /// A bootstrap's name, "file" with the path behind it.
 std::string bootstrap_of(std::string_view option, std::string_view text) {
   const std::string name(text.substr(0, text.find(':')));
   usable(BackendKind::bootstrap, option, name);
   const bool has_path = text.size() > name.size() + 1;
   if ((name == "file") != has_path || (name != "file" && text != name)) {
-    refuse(fmt::format("{} {} (only file has a path, and needs one) give {}", option, text,
-                       name == "file" ? "file:PATH" : name));
+    refuse(fmt::format("{} {} (only file has a path, and needs one) give {}", option, text, form_of(name)));
   }
   return std::string(text);
 }
 
 }  // namespace
+
+Values known_names(BackendKind kind, const std::string& between) {
+  const auto forms = [kind] {
+    std::vector<std::string> names = backend_names(kind);
+    if (kind == BackendKind::bootstrap) std::transform(names.begin(), names.end(), names.begin(), form_of);
+    return names;
+  };
+  return {"", forms, between};
+}
 
 void add_meeting_options(App& app, LaunchOptions& options) {
   const auto parse_transport = [](std::string_view option, std::string_view text) {
@@ -57,13 +68,14 @@ void add_meeting_options(App& app, LaunchOptions& options) {
   };
   add_value(app, "--transport", options.transport, parse_transport,
             "What carries messages: inproc between threads; the others between processes (default: best usable)",
-            "inproc|ucx|nccl|nccl+ucx");
+            known_names(BackendKind::transport), Group::device);
   add_value(app, "--bootstrap", options.bootstrap, bootstrap_of,
-            "How ranks find each other (default: from the environment)", "inproc|pmix|torchrun|slurm|file:PATH");
+            "How ranks find each other (default: from the environment)", known_names(BackendKind::bootstrap),
+            rarely(Group::device));
   add_value(app, "--timeout", options.timeout_s, parse_timeout,
             "Longest time without progress of an awaited rank; computing is progress, and over NCCL a whole message "
             "(default 60)",
-            "SECONDS");
+            "SECONDS", rarely(Group::device));
 }
 
 void add_threads_option(App& app, LaunchOptions& options) {
@@ -71,7 +83,7 @@ void add_threads_option(App& app, LaunchOptions& options) {
     return static_cast<int>(within(option, parse_size(option, text), 1, DeviceOptions::most_threads));
   };
   add_value(app, "--threads", options.threads, parse_threads, "Threads a rank computes with (default: cores / ranks)",
-            "N");
+            "N", Group::device);
 }
 
 void add_launch_options(App& app, LaunchOptions& options) {
@@ -79,15 +91,18 @@ void add_launch_options(App& app, LaunchOptions& options) {
     return usable(BackendKind::device, option, text);
   };
   add_value(app, "--backend", options.backend, parse_backend, "What computes (default: best usable)",
-            "kokkos|reference|cuda");
+            known_names(BackendKind::device), Group::device);
   const auto parse_provider = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::provider, option, text);
   };
   add_value(app, "--provider", options.provider, parse_provider,
-            "Whose kernels compute on GPUs; cudnn rounds tiles' gradients to 16 bits (default own)", "own|cudnn");
+            "Whose kernels compute on GPUs; cudnn rounds tiles' gradients to 16 bits (default own)",
+            known_names(BackendKind::provider), rarely(Group::device));
   app.add_flag("--deterministic", options.deterministic,
-               "Gradients have the same bits in every run, on GPUs too, where that takes longer");
-  app.add_flag("--graphs", options.graphs, "Kernels of a step start as one CUDA graph (GPUs, own kernels)");
+               "Gradients have the same bits in every run, on GPUs too, where that takes longer",
+               rarely(Group::device));
+  app.add_flag("--graphs", options.graphs, "Kernels of a step start as one CUDA graph (GPUs, own kernels)",
+               rarely(Group::device));
   add_threads_option(app, options);
   add_meeting_options(app, options);
 }

@@ -5,6 +5,7 @@
 
 #include "distattn/launch.hpp"
 #include "distattn/registry.hpp"
+#include "option_help.hpp"
 #include "schedule_options.hpp"
 
 namespace distattn::cli {
@@ -22,6 +23,9 @@ struct LaunchOptions {
   GradientOrder gradient_order() const { return deterministic ? GradientOrder::fixed : GradientOrder::any; }
   StepGraphs step_graphs() const { return graphs ? StepGraphs::always : StepGraphs::never; }
 };
+
+/// The names that the registry has of a kind, built or not; `between` separates several.
+Values known_names(BackendKind kind, const std::string& between = "");
 
 /// --transport, --bootstrap, --timeout. What this build lacks is refused with the reason.
 void add_meeting_options(App& app, LaunchOptions& options);

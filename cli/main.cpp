@@ -14,8 +14,9 @@
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
 #include "distattn/launch.hpp"
-#include "exit_code.hpp"
 #include "distattn/thread.hpp"
+#include "exit_code.hpp"
+#include "help_text.hpp"
 #include "interruption.hpp"
 #include "option.hpp"
 #include "output.hpp"
@@ -34,8 +35,9 @@ bool has_option(const App& app, const std::string& word) {
 /// A command line that names nothing to run, in our words. Help and version are no errors.
 int report_parse(const App& root, const Parsed& parsed) {
   const App& app = root.chosen() == nullptr ? root : *root.chosen();
-  if (parsed.kind == Parsed::Kind::help) {
-    print(app.help());
+  if (parsed.kind == Parsed::Kind::help || parsed.kind == Parsed::Kind::help_all) {
+    const auto extent = parsed.kind == Parsed::Kind::help ? HelpExtent::daily : HelpExtent::all;
+    print(help_text(root, app, extent, columns_of_help()));
     return 0;
   }
   if (parsed.kind == Parsed::Kind::version) {
@@ -64,11 +66,11 @@ int run(int argc, char** argv) {
   App root("Exact attention over sharded sequences: planned, proved, run and checked.", "distattn");
   root.add_version("--version");
   bool quiet = false, verbose = false;
-  auto* const quiet_flag = root.add_flag("-q,--quiet", quiet, "No progress and no notes on stderr");
-  root.add_flag("-v,--verbose", verbose, "More notes on stderr")->excludes(quiet_flag);
+  auto* const quiet_flag = root.add_flag("-q,--quiet", quiet, "No progress and no notes on stderr", Group::output);
+  root.add_flag("-v,--verbose", verbose, "More notes on stderr", Group::output)->excludes(quiet_flag);
   const auto find_config = [&root](const std::string& path) { return config_path(path, root); };
-  root.add_config("--config", find_config, read_config, "Options from a TOML file; the command line wins")
-      ->type_name("FILE");
+  root.add_config("--config", find_config, read_config, "Options from a TOML file; the command line wins",
+                  Group::input);
   const std::vector<Command> commands = {
       add_run_command(root),  add_validate_command(root),   add_plan_command(root),
       add_show_command(root), add_bench_command(root),      add_step_command(root),

@@ -75,6 +75,17 @@ std::string option_text(const OptionEntry& option) {
   return fmt::format(".TP\n{}\n{}\n", names, escaped(option.description));
 }
 
+/// All of them, below the headings of --help-all.
+std::string options_text(const CommandEntry& command) {
+  std::string text;
+  for (std::size_t group = 0; group < group_names.size(); ++group) {
+    const std::vector<OptionEntry> options = options_below(static_cast<Group>(group), command);
+    if (!options.empty()) text += fmt::format(".PP\n.I {}\n", group_names[group]);
+    for (const OptionEntry& option : options) text += option_text(option);
+  }
+  return text;
+}
+
 std::string section(const char* heading, std::span<const Entry> entries) {
   std::string text = fmt::format(".SH {}\n", heading);
   for (const Entry& entry : entries) text += fmt::format(".TP\n{}\n{}\n", escaped(entry.term), escaped(entry.text));
@@ -87,11 +98,11 @@ std::string manual(const std::vector<CommandEntry>& tree) {
   text += ".SH NAME\ndistattn \\- distributed, memory\\-efficient, exact attention\n";
   text += ".SH SYNOPSIS\n.B distattn\n\\fICOMMAND\\fR [\\fIOPTIONS\\fR]\n";
   text += fmt::format(".SH DESCRIPTION\n{}\n.SH OPTIONS OF ALL COMMANDS\n", escaped(root.description));
-  for (const OptionEntry& option : root.options) text += option_text(option);
+  text += options_text(root);
   text += ".SH COMMANDS\n";
   for (std::size_t i = 1; i < tree.size(); ++i) {
     text += fmt::format(".SS distattn {}\n{}\n", escaped(tree[i].name), escaped(tree[i].description));
-    for (const OptionEntry& option : tree[i].options) text += option_text(option);
+    text += options_text(tree[i]);
   }
   text += section("EXIT STATUS", exits);
   text += section("ENVIRONMENT", variables);

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <array>
+
 #include "distattn/documents.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
@@ -29,9 +31,13 @@ std::string parse_corpus(std::string_view option, std::string_view text) {
   return corpora[parse_word(option, text, words)];
 }
 
-constexpr const char* mask_help = "Which keys a query sees; a file lists bands (default causal)";
-constexpr const char* mask_kinds = "full|causal|prefix:K|block-causal:B|FILE.json";
-constexpr std::string_view prefix = "prefix:", block_causal = "block-causal:";
+constexpr const char* mask_help = "Keys a query sees; FILE lists bands (default causal)";
+/// What --mask takes; capitals stand for a number, or for a file's name.
+constexpr std::array<std::string_view, 5> mask_forms = {"full", "causal", "prefix:K", "block-causal:B", "FILE.json"};
+
+/// What a mask with a number begins with: "prefix:" of "prefix:K"; empty where there is none.
+constexpr std::string_view beginning(std::string_view form) { return form.substr(0, form.find(':') + 1); }
+constexpr std::string_view prefix = beginning(mask_forms[2]), block_causal = beginning(mask_forms[3]);
 
 /// The number behind a mask's name.
 std::int64_t number_of(std::string_view mask, std::string_view name) {
@@ -40,13 +46,13 @@ std::int64_t number_of(std::string_view mask, std::string_view name) {
 
 /// Refuses what is the name of no mask.
 std::string parse_mask(std::string_view option, std::string_view text) {
-  if (text.starts_with(prefix)) {
-    number_of(text, prefix);
-  } else if (text.starts_with(block_causal)) {
-    number_of(text, block_causal);
-  } else if (text != "full" && text != "causal" && !text.ends_with(".json")) {
-    refuse(
-        fmt::format("{} {} (unknown) choose one of full, causal, prefix:K, block-causal:B, FILE.json", option, text));
+  for (const std::string_view form : mask_forms) {
+    const std::string_view name = beginning(form);
+    if (!name.empty() && text.starts_with(name)) number_of(text, name);
+    if (name.empty() ? text == form : text.starts_with(name)) return std::string(text);
+  }
+  if (!text.ends_with(".json")) {
+    refuse(fmt::format("{} {} (unknown) choose one of {}", option, text, fmt::join(mask_forms, ", ")));
   }
   return std::string(text);
 }
@@ -87,7 +93,7 @@ std::string name_of(const MaskOptions& options, const Mask& mask) {
 }  // namespace
 
 void add_mask_option(App& app, std::string& mask) {
-  add_value(app, "--mask", mask, parse_mask, mask_help, mask_kinds);
+  add_value(app, "--mask", mask, parse_mask, mask_help, one_of(mask_forms), Group::mask);
 }
 
 void add_mask_option(App& app, std::vector<std::string>& masks) {
@@ -96,16 +102,19 @@ void add_mask_option(App& app, std::vector<std::string>& masks) {
     for (const std::string& mask : list) parse_mask(option, mask);
     return list;
   };
-  add_value(app, "--mask", masks, parse_masks, mask_help, std::string(mask_kinds) + "[,...]");
+  add_value(app, "--mask", masks, parse_masks, mask_help, some_of(mask_forms), Group::mask);
 }
 
 void add_window_options(App& app, MaskOptions& options) {
-  add_value(app, "--window", options.window, parse_window, "Keys seen before and after a query; -1: all", "L,R");
-  add_value(app, "--sinks", options.sinks, parse_size, "First keys that stay visible outside the window", "SIZE");
-  add_value(app, "--cu-seqlens", options.cu_seqlens, as_text,
-            "Where packed documents end: 0,11,12,37, or @NAME of the input file", "LIST");
+  add_value(app, "--window", options.window, parse_window, "Keys seen before and after a query; -1: all", "L,R",
+            Group::mask);
+  add_value(app, "--sinks", options.sinks, parse_size, "First keys that stay visible outside the window", "SIZE",
+            Group::mask);
+  add_value(app, "--cu-seqlens", options.cu_seqlens, as_text, "Where packed documents end: 0,11,37, or @NAME, a tensor",
+            "LIST", Group::mask);
   add_value(app, "--documents", options.documents, parse_corpus,
-            "Packed documents as a corpus has them, drawn with the seed", one_of(document_corpora()));
+            "Packed documents as a corpus has them, drawn with the seed", one_of(document_corpora()),
+            rarely(Group::mask));
 }
 
 void add_mask_options(App& app, MaskOptions& options) {

@@ -3,9 +3,11 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "app.hpp"
 #include "distattn/error.hpp"
@@ -23,24 +25,29 @@ inline const std::string& not_empty(std::string_view option, const std::string& 
 /// Adds `names` ("-n,--runs"); when it is given, `into = parse("--runs", text)`; an empty text is refused. `into` must
 /// outlive the app.
 template <class T, class Parse>
-Option* add_value(App& app, const std::string& names, T& into, Parse parse, const std::string& help,
-                  const std::string& kind) {
+Option* add_value(App& app, const std::string& names, T& into, Parse parse, const std::string& help, Values values,
+                  Place place) {
   const std::string name = names.substr(names.rfind(',') + 1);
   const auto take = [&into, parse = std::move(parse), name](const std::string& text) {
     into = parse(name, not_empty(name, text));
   };
-  return app.add_text(names, take, help)->type_name(kind);
+  return app.add_text(names, take, help, std::move(values), place);
 }
 
 /// "a|b|c": one of `words`, as help shows it and completions offer it.
 template <class Words>
-std::string one_of(const Words& words) {
-  return fmt::format("{}", fmt::join(words, "|"));
+Values one_of(const Words& words) {
+  std::vector<std::string> all(std::begin(words), std::end(words));
+  const std::string text = fmt::format("{}", fmt::join(all, "|"));
+  return {text, [all = std::move(all)] { return all; }, ""};
 }
 /// "a|b|c[,...]": a list of them.
 template <class Words>
-std::string some_of(const Words& words) {
-  return one_of(words) + "[,...]";
+Values some_of(const Words& words) {
+  Values values = one_of(words);
+  values.text += "[,...]";
+  values.between = ",";
+  return values;
 }
 
 /// What one command says more of an option that several have.
@@ -49,10 +56,10 @@ inline void add_to_help(App& app, const char* option, const std::string& words) 
   described->description(described->get_description() + words);
 }
 
-/// `option` cannot stand with any option that `app` has so far, but for its help.
+/// `option` cannot stand with any option that `app` has so far, but for those that ask for help.
 inline void exclude_others(App& app, Option& option) {
   for (Option* const other : app.get_options()) {
-    if (other != &option && other->get_name() != "--help") option.excludes(other);
+    if (other != &option && !other->asks_for_help()) option.excludes(other);
   }
 }
 

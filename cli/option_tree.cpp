@@ -1,5 +1,8 @@
 #include "option_tree.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 #include <string_view>
@@ -8,12 +11,6 @@
 
 namespace distattn::cli {
 namespace {
-
-bool is_word(std::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](unsigned char c) {
-    return std::islower(c) != 0 || std::isdigit(c) != 0 || c == '-' || c == '+';
-  });
-}
 
 std::vector<std::string> split(std::string_view text, char between) {
   std::vector<std::string> parts;
@@ -25,25 +22,42 @@ std::vector<std::string> split(std::string_view text, char between) {
   }
 }
 
-/// "a|b|c" or "a|b|c[,...]" as its words, without those that stand for something else ("file:PATH"); nothing where it
-/// may be a file, which shells complete by themselves.
-std::vector<std::string> choices_of(const std::string& value) {
-  std::vector<std::string> choices = split(value.substr(0, value.find("[,")), '|');
-  if (choices.size() < 2 || value.find("FILE") != value.npos) return {};
-  std::erase_if(choices, [](const std::string& choice) { return !is_word(choice); });
-  return choices;
+bool is_capital(char c) { return std::isupper(static_cast<unsigned char>(c)) != 0; }
+
+/// What can be typed of a form: up to the first capital, which stands for something else. "usp:" of "usp:U", nothing of
+/// "FILE".
+std::string typed(std::string_view form) {
+  return std::string(form.begin(), std::find_if(form.begin(), form.end(), is_capital));
+}
+
+/// The words of a form: "burst" and "burst:zigzag" of "burst[:zigzag]".
+void append_words(const std::string& form, std::vector<std::string>& words) {
+  const std::size_t open = form.find('[');
+  const std::string name = form.substr(0, open);
+  words.push_back(typed(name));
+  if (open == form.npos || words.back() != name) return;  // after what a capital stands for nothing can be offered
+  for (const std::string& argument : split(form.substr(open + 2, form.size() - open - 3), '|'))
+    words.push_back(typed(name + form[open + 1] + argument));
+}
+
+std::vector<std::string> words_of(const std::vector<std::string>& forms) {
+  std::vector<std::string> words;
+  for (const std::string& form : forms) append_words(form, words);
+  std::erase_if(words, [](const std::string& word) { return word.empty(); });
+  return words;
 }
 
 OptionEntry entry_of(const Option& option) {
-  OptionEntry entry;
+  OptionEntry entry{{}, "", {}, option.values().between, false, option.get_description(), option.place()};
   for (const std::string& name : option.short_names()) entry.names.push_back("-" + name);
   for (const std::string& name : option.long_names()) entry.names.push_back("--" + name);
-  if (option.takes_value()) {
-    entry.choices = choices_of(option.get_type_name());
-    entry.value = entry.names.empty() ? option.get_name() : option.get_type_name();
-    if (entry.value.empty()) entry.value = "VALUE";
-  }
-  entry.description = option.get_description();
+  if (!option.takes_value()) return entry;
+  const std::vector<std::string> forms = option.values().forms ? option.values().forms() : std::vector<std::string>();
+  entry.choices = words_of(forms);
+  entry.value = option.values().text;
+  if (entry.value.empty())
+    entry.value = fmt::format("{}{}", fmt::join(forms, "|"), entry.between.empty() ? "" : "[,...]");
+  entry.takes_file = forms.empty() || entry.value.find("FILE") != entry.value.npos;
   return entry;
 }
 
@@ -54,6 +68,19 @@ CommandEntry entry_of(const App& app, const std::string& name) {
 }
 
 }  // namespace
+
+std::string term_of(const OptionEntry& option) {
+  const std::string names = fmt::format("{}", fmt::join(option.names, ","));
+  return names + (names.empty() || option.value.empty() ? "" : " ") + option.value;
+}
+
+std::vector<OptionEntry> options_below(Group heading, const CommandEntry& command) {
+  std::vector<OptionEntry> options;
+  for (const OptionEntry& option : command.options) {
+    if (option.place.group == heading) options.push_back(option);
+  }
+  return options;
+}
 
 std::vector<CommandEntry> option_tree(const App& root) {
   std::vector<CommandEntry> tree = {entry_of(root, "")};

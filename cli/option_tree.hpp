@@ -4,15 +4,21 @@
 #include <string>
 #include <vector>
 
+#include "option_help.hpp"
+
 namespace distattn::cli {
 
 class App;
 
 struct OptionEntry {
-  std::vector<std::string> names;    ///< with dashes, short ones first; empty for a positional argument
-  std::string value;                 ///< what it takes, as help shows it; empty for a flag
-  std::vector<std::string> choices;  ///< the words that it takes, where help lists them ("a|b|c")
+  std::vector<std::string> names;  ///< with dashes, short ones first; empty for a positional argument
+  std::string value;               ///< what it takes, as help shows it; empty for a flag
+  /// The words that it takes, where they can be listed; one that ends in a colon is followed by something else.
+  std::vector<std::string> choices;
+  std::string between;  ///< what separates several of them: ","
+  bool takes_file = false;
   std::string description;
+  Place place;
 };
 
 struct CommandEntry {
@@ -21,7 +27,12 @@ struct CommandEntry {
   std::vector<OptionEntry> options;
 };
 
-/// The root first, then its subcommands, in the order of help; nothing that help hides.
+/// The root first, then its subcommands, in the order of help.
 std::vector<CommandEntry> option_tree(const App& root);
+
+/// "-n,--runs N", as help shows it.
+std::string term_of(const OptionEntry& option);
+/// Those of `command` below a heading, in their order.
+std::vector<OptionEntry> options_below(Group heading, const CommandEntry& command);
 
 }  // namespace distattn::cli

@@ -169,21 +169,21 @@ Command add_plan_command(App& root) {
   add_seed_option(*app, options->request.problem.common)->needs(app->get_option("--documents"));
   add_schedule_options(*app, options->request.schedule, Several::yes);
   add_machine_option(*app, options->request.schedule);
-  app->add_flag("--backward", options->request.backward, "The backward pass too");
+  app->add_flag("--backward", options->request.backward, "The backward pass too", Group::problem);
   const auto parse_routes = [](std::string_view option, std::string_view text) {
     return static_cast<RouteKinds>(parse_word(option, text, route_words));
   };
   add_value(*app, "--routes", options->request.routes, parse_routes,
-            "routed: messages follow nodes; straight: from owner to user (default routed)", one_of(route_words));
-  exclude_others(*app,
-                 *add_value(*app, "--paper", options->paper, as_text,
-                            fmt::format("A paper's figures beside ours: {}", fmt::join(paper_names(), ", ")), "NAME"));
+            "routed: messages follow nodes; straight: from owner to user (default routed)", one_of(route_words),
+            rarely(Group::schedule));
+  exclude_others(*app, *add_value(*app, "--paper", options->paper, as_text, "A paper's figures beside ours",
+                                  one_of(paper_names()), rarely(Group::problem)));
   add_step_plan_options(*app, options->step);
   add_to_help(*app, "--dtype", "; of --step bf16, on cores fp32");
   for (const char* const answered : {"--checkpoint", "--state"}) {
     app->get_option("--paper")->excludes(app->get_option(answered));
   }
-  app->add_flag("--json", options->json, "As a JSON array");
+  app->add_flag("--json", options->json, "As a JSON array", Group::output);
   return {app, [app, options] {
             take_launched_ranks(*app, options->request.schedule);
             if (options->step.asked) return run_step(*options, app->count("--schedule") > 0);

@@ -22,21 +22,23 @@ std::int64_t positive(std::string_view option, std::int64_t value) {
 }
 
 // An option of one value or of a list, as what it is read into has one or several.
+using Size = std::optional<std::int64_t>;
+using Sizes = std::vector<std::int64_t>;
 
-void add_size(App& app, const char* name, std::optional<std::int64_t>& into, const char* help) {
+void add_size(App& app, const char* name, Size& into, const char* help, Place place = Group::problem) {
   const auto parse = [](std::string_view option, std::string_view text) {
     return positive(option, parse_size(option, text));
   };
-  add_value(app, name, into, parse, help, "SIZE");
+  add_value(app, name, into, parse, help, "SIZE", place);
 }
 
-void add_size(App& app, const char* name, std::vector<std::int64_t>& into, const char* help) {
+void add_size(App& app, const char* name, Sizes& into, const char* help, Place place = Group::problem) {
   const auto parse = [](std::string_view option, std::string_view text) {
     auto values = parse_sizes(option, text);
     for (const std::int64_t value : values) positive(option, value);
     return values;
   };
-  add_value(app, name, into, parse, help, "SIZES");
+  add_value(app, name, into, parse, help, "SIZES", place);
 }
 
 using Names = std::span<const std::string_view>;
@@ -47,20 +49,20 @@ DType parse_dtype(std::string_view option, std::string_view text, Names names) {
   return static_cast<DType>(parse_word(option, text, dtype_names));
 }
 
-void add_dtype(App& app, const char* name, std::optional<DType>& into, const char* help, Names names) {
+void add_dtype(App& app, const char* name, std::optional<DType>& into, const char* help, Names names, Place place) {
   const auto parse = [names](std::string_view option, std::string_view text) {
     return parse_dtype(option, text, names);
   };
-  add_value(app, name, into, parse, help, one_of(names));
+  add_value(app, name, into, parse, help, one_of(names), place);
 }
 
-void add_dtype(App& app, const char* name, std::vector<DType>& into, const char* help, Names names) {
+void add_dtype(App& app, const char* name, std::vector<DType>& into, const char* help, Names names, Place place) {
   const auto parse = [names](std::string_view option, std::string_view text) {
     std::vector<DType> values;
     for (const std::string& item : parse_list(option, text)) values.push_back(parse_dtype(option, item, names));
     return values;
   };
-  add_value(app, name, into, parse, help, some_of(names));
+  add_value(app, name, into, parse, help, some_of(names), place);
 }
 
 /// Of ProblemOptions or ProblemLists.
@@ -72,9 +74,9 @@ void add_shape_options(App& app, Options& options) {
   add_size(app, "--heads", options.heads, "Query heads");
   add_size(app, "--kv-heads", options.kv_heads, "Key and value heads (default: --heads)");
   add_size(app, "--head-dim", options.head_dim, "Elements of a head");
-  add_size(app, "--value-dim", options.value_dim, "The same of values (default: --head-dim)");
-  add_dtype(app, "--dtype", options.dtype, "Computed with (default fp32)", dtype_names);
-  add_dtype(app, "--wire", options.wire, "Partials travel as (default fp32)", wire_names);
+  add_size(app, "--value-dim", options.value_dim, "The same of values (default: --head-dim)", rarely(Group::problem));
+  add_dtype(app, "--dtype", options.dtype, "Computed with (default fp32)", dtype_names, Group::problem);
+  add_dtype(app, "--wire", options.wire, "Partials travel as (default fp32)", wire_names, rarely(Group::problem));
 }
 
 void add_scale_option(App& app, double& scale) {
@@ -83,7 +85,8 @@ void add_scale_option(App& app, double& scale) {
     if (value == 0) refuse("--scale 0 (every score would be 0) leave it out for 1/sqrt(head-dim)");
     return value;
   };
-  add_value(app, "--scale", scale, parse_scale, "Of scores (default 1/sqrt(head-dim))", "NUMBER");
+  add_value(app, "--scale", scale, parse_scale, "Of scores (default 1/sqrt(head-dim))", "NUMBER",
+            rarely(Group::problem));
 }
 
 std::int64_t required(const std::optional<std::int64_t>& value, const char* option) {
@@ -121,7 +124,8 @@ Option* add_seed_option(App& app, ProblemOptions& options) {
   const auto parse_seed = [](std::string_view option, std::string_view text) {
     return static_cast<std::uint64_t>(parse_size(option, text));
   };
-  return add_value(app, "--seed", options.seed, parse_seed, "Of random values and drawn documents (default 0)", "SIZE");
+  return add_value(app, "--seed", options.seed, parse_seed, "Of random values and drawn documents (default 0)", "SIZE",
+                   Group::input);
 }
 
 Shape shape_of(const ProblemOptions& options, std::int64_t seq) {

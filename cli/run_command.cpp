@@ -186,20 +186,23 @@ Command add_run_command(App& root) {
   add_problem_options(*app, options->problem);
   add_schedule_options(*app, options->schedule, Several::no);
   options->schedule.ranks.clear();  // as many as the launcher started, or 1
-  app->add_flag("--backward", options->backward, "Forward, then backward");
+  app->add_flag("--backward", options->backward, "Forward, then backward", Group::problem);
   exclude_others(*app, *add_value(*app, "--program", options->program, as_text,
-                                  "Run what show printed as JSON, proved first, instead of a named schedule", "FILE"));
+                                  "Run what show printed as JSON, proved first, instead of a named schedule", "FILE",
+                                  rarely(Group::schedule)));
   auto* const seed = add_seed_option(*app, options->problem);
   add_input_options(*app, options->input);
   add_launch_options(*app, options->launch);
-  add_value(*app, "-n", options->runs, parse_runs, "Measured runs (default 1)", "N");
-  add_value(*app, "-w", options->warmups, parse_runs, "Runs before them (default 0)", "N");
-  app->add_flag("--check", options->check, "Compare with float64; exit 1 past the tolerance");
-  add_value(*app, "--out", options->out, as_text, "Write o, lse and gradients as .npy into this folder", "FOLDER");
+  add_value(*app, "-n", options->runs, parse_runs, "Measured runs (default 1)", "N", Group::output);
+  add_value(*app, "-w", options->warmups, parse_runs, "Runs before them (default 0)", "N", Group::output);
+  app->add_flag("--check", options->check, "Compare with float64; exit 1 past the tolerance", Group::output);
+  add_value(*app, "--out", options->out, as_text, "Write o, lse and gradients as .npy into this folder", "FOLDER",
+            Group::output);
   add_machine_option(*app, options->schedule);
-  add_value(*app, "--svg", options->svg, as_text, "Draw the timeline, predicted above measured", "FILE");
-  add_value(*app, "--trace", options->trace, as_text, "Write the timeline as a trace for Perfetto", "FILE");
-  app->add_flag("--json", options->json, "As one JSON object");
+  add_value(*app, "--svg", options->svg, as_text, "Draw the timeline, predicted above measured", "FILE", Group::output);
+  add_value(*app, "--trace", options->trace, as_text, "Write the timeline as a trace for Perfetto", "FILE",
+            Group::output);
+  app->add_flag("--json", options->json, "As one JSON object", Group::output);
   return {app, [options, seed, config = root.get_option("--config")] {
             options->seeded = seed->count() > 0;
             options->config = config->text();

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 
+#include "console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/launch.hpp"
 #include "option.hpp"
@@ -27,10 +29,36 @@ std::vector<Mode> parse_modes(std::string_view option, std::string_view text) {
   return modes;
 }
 
+std::vector<std::string> schedule_forms() {
+  std::vector<std::string> forms = {"auto"};
+  for (const NamedSchedule& schedule : schedules()) forms.push_back(schedule.grammar);
+  return forms;
+}
+
+std::vector<std::string> schedule_forms_and_all() {
+  std::vector<std::string> forms = schedule_forms();
+  forms.emplace_back("all");
+  return forms;
+}
+
 std::string schedule_help(Several several, const std::string& usual) {
-  std::string help = "auto";
-  for (const NamedSchedule& schedule : schedules()) help += ", " + schedule.grammar;
-  return help + (several == Several::yes ? ", or F/B, lists, all" : ", or F/B") + " (default " + usual + ")";
+  return fmt::format("{}, or F/B{} (default {})", fmt::join(schedule_forms(), ", "),
+                     several == Several::yes ? ", lists, all" : "", usual);
+}
+
+/// Predictions are others than the user may expect: said once, however often they are made.
+void note_unused_calibration() {
+  static std::once_flag noted;
+  std::call_once(noted, [] {
+    const std::string why_not = stored_calibration().why_not;
+    if (!why_not.empty()) note(why_not);
+  });
+}
+
+std::vector<std::string> machine_forms() {
+  std::vector<std::string> forms = built_in_machines();
+  forms.insert(forms.end(), {"this", "FILE"});
+  return forms;
 }
 
 }  // namespace
@@ -54,25 +82,26 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
   const auto parse_ahead = [](std::string_view option, std::string_view text) {
     return static_cast<int>(within(option, parse_size(option, text), 0, most_ranks));
   };
-  add_value(app, "--schedule", options.schedules, parse_schedules, schedule_help(several, options.schedules.front()),
-            several == Several::yes ? "NAMES" : "NAME");
+  add_value(
+      app, "--schedule", options.schedules, parse_schedules, schedule_help(several, options.schedules.front()),
+      several == Several::yes ? Values{"NAMES", schedule_forms_and_all, ",/"} : Values{"NAME", schedule_forms, "/"},
+      Group::schedule);
   const char* const mode_help = "When messages travel (default: the schedule's own)";
   if (several == Several::yes) {
-    add_value(app, "--mode", options.modes, parse_modes, mode_help, some_of(mode_names));
+    add_value(app, "--mode", options.modes, parse_modes, mode_help, some_of(mode_names), rarely(Group::schedule));
   } else {
-    add_value(app, "--mode", options.mode, parse_mode, mode_help, one_of(mode_names));
+    add_value(app, "--mode", options.mode, parse_mode, mode_help, one_of(mode_names), rarely(Group::schedule));
   }
   add_value(app, "--ranks", options.ranks, parse_ranks,
-            options.ranks == std::vector<std::int64_t>{1}
-                ? "Ranks that share the sequence (default: a launcher's, else 1)"
-                : "Ranks that share the sequence",
-            several == Several::yes ? "SIZES" : "SIZE");
+            options.ranks == std::vector<std::int64_t>{1} ? "They share the sequence (default: a launcher's, else 1)"
+                                                          : "They share the sequence",
+            several == Several::yes ? "SIZES" : "SIZE", Group::schedule);
   add_value(app, "--node-size", options.node_size, parse_node_size,
-            "Ranks of a node, consecutive (default: those of --machine, else one node)", "SIZE");
+            "Ranks of a node, consecutive (default: those of --machine, else one node)", "SIZE", Group::schedule);
   add_value(app, "--ahead", options.ahead, parse_ahead, "Steps by which messages between nodes are posted early",
-            "SIZE");
-  add_value(app, "--memory", options.memory_bytes, parse_size,
-            "Most bytes that a rank's buffers may take, all passes together", "BYTES");
+            "SIZE", rarely(Group::schedule));
+  add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes of a rank's buffers, all passes together",
+            "BYTES", Group::device);
 }
 
 void take_launched_ranks(const App& app, ScheduleOptions& options) {
@@ -83,7 +112,7 @@ void add_machine_option(App& app, ScheduleOptions& options) {
   add_value(app, "--machine", options.machine, as_text,
             "Description of a machine, for predictions and auto: a file, " +
                 fmt::format("{}", fmt::join(built_in_machines(), ", ")) + ", this (default)",
-            "FILE|NAME");
+            Values{"FILE|NAME", machine_forms, ""}, Group::device);
 }
 
 std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options) {
@@ -94,7 +123,9 @@ std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options) {
 }
 
 Machine machine_of(const ScheduleOptions& options) {
-  Machine machine = find_machine(options.machine.value_or("this"));
+  const std::string name = options.machine.value_or("this");
+  if (name == "this") note_unused_calibration();
+  Machine machine = find_machine(name);
   if (options.node_size && machine.nodes > 1) {
     const int node_size = static_cast<int>(*options.node_size);
     // It stays one of several nodes: a single one takes any number of ranks.

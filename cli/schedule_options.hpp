@@ -35,7 +35,8 @@ void add_machine_option(App& app, ScheduleOptions& options);
 /// The options once for each of several modes.
 std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options);
 
-/// What --machine names, else this machine. Where it has several nodes, --node-size says how large they are.
+/// What --machine names, else this machine; a stored calibration that cannot be used is noted. Where it has several
+/// nodes, --node-size says how large they are.
 Machine machine_of(const ScheduleOptions& options);
 
 /// Nodes are --node-size's, else those of a machine that --machine names; straight where one has all ranks. Refuses

@@ -111,13 +111,14 @@ Command add_show_command(App& root) {
   for (const auto& [option, usual] : {std::pair("--seq", "1024 a rank"), {"--heads", "32"}, {"--head-dim", "128"}}) {
     add_to_help(*app, option, std::string(" (default ") + usual + ")");
   }
-  app->add_flag("--backward", options->backward, "The backward pass too");
-  auto* const program = add_value(*app, "--program", options->program, as_text,
-                                  "A schedule that show printed as JSON, proved before it is shown", "FILE");
+  app->add_flag("--backward", options->backward, "The backward pass too", Group::problem);
+  auto* const program =
+      add_value(*app, "--program", options->program, as_text,
+                "A schedule that show printed as JSON, proved before it is shown", "FILE", rarely(Group::schedule));
   exclude_others(*app, *program);
   add_value(*app, "--format", options->format, parse_format,
             "text: rows ranks, columns steps; svg: a predicted timeline; trace: the same for Perfetto (default text)",
-            one_of(format_names));
+            one_of(format_names), Group::output);
   add_machine_option(*app, options->schedule);
   return {app, [app, options] {
             take_launched_ranks(*app, options->schedule);

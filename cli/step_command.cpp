@@ -180,14 +180,17 @@ void add_model_options(App& app, StepOptions& options) {
   const auto parse_count = [](std::string_view option, std::string_view text) {
     return static_cast<int>(within(option, parse_size(option, text), 1, std::numeric_limits<int>::max()));
   };
-  add_value(app, "--layers", options.shape.layers, parse_count, "Layers of the decoder (default 2)", "N");
-  add_value(app, "--hidden", options.hidden, parse_positive, "Width of the residual stream", "SIZE");
+  add_value(app, "--layers", options.shape.layers, parse_count, "Layers of the decoder (default 2)", "N",
+            Group::problem);
+  add_value(app, "--hidden", options.hidden, parse_positive, "Width of the residual stream", "SIZE", Group::problem);
   add_value(app, "--ffn", options.ffn, parse_positive, "Width of the feed-forward part (default 8/3 of --hidden)",
-            "SIZE");
-  add_value(app, "--vocab", options.shape.vocab, parse_positive, "Tokens of the vocabulary (default 256)", "SIZE");
-  add_value(app, "--seq", options.sequence, parse_positive, "Tokens of the sequence", "SIZE");
-  add_value(app, "--heads", options.heads, parse_positive, "Query heads; they divide --hidden", "SIZE");
-  add_value(app, "--kv-heads", options.kv_heads, parse_positive, "Key and value heads (default: --heads)", "SIZE");
+            "SIZE", Group::problem);
+  add_value(app, "--vocab", options.shape.vocab, parse_positive, "Tokens of the vocabulary (default 256)", "SIZE",
+            Group::problem);
+  add_value(app, "--seq", options.sequence, parse_positive, "Tokens of the sequence", "SIZE", Group::problem);
+  add_value(app, "--heads", options.heads, parse_positive, "Query heads; they divide --hidden", "SIZE", Group::problem);
+  add_value(app, "--kv-heads", options.kv_heads, parse_positive, "Key and value heads (default: --heads)", "SIZE",
+            Group::problem);
 }
 
 std::vector<std::string_view> policy_names() {
@@ -208,20 +211,22 @@ Command add_step_command(App& root) {
   };
   const auto parse_seed = [](std::string_view option, std::string_view text) { return parse_size(option, text); };
   add_model_options(*app, *options);
-  add_value(*app, "--steps", options->steps, parse_steps, "Training steps (default 1)", "N");
+  add_value(*app, "--steps", options->steps, parse_steps, "Training steps (default 1)", "N", Group::problem);
   add_value(*app, "--checkpoint", options->checkpoint, as_text,
-            "What is kept from forward to backward (default attention-output)", one_of(policy_names()));
-  add_value(*app, "--text", options->text, as_text, "Trains on the bytes of this file (default: random tokens)",
-            "FILE");
-  add_value(*app, "--seed", options->seed, parse_seed, "Of weights, random tokens and drawn documents (default 0)",
-            "N");
+            "What is kept from forward to backward (default attention-output)", one_of(policy_names()),
+            Group::schedule);
+  add_value(*app, "--text", options->text, as_text, "Trains on the bytes of this file (default: random tokens)", "FILE",
+            Group::input);
+  add_value(*app, "--seed", options->seed, parse_seed, "Of weights, random tokens and drawn documents (default 0)", "N",
+            Group::input);
   add_mask_options(*app, options->mask);
   add_schedule_options(*app, options->schedule, Several::no);
   options->schedule.ranks.clear();  // as many as the launcher started, or 1
   add_machine_option(*app, options->schedule);
   add_launch_options(*app, options->launch);
-  app->add_flag("--verify", options->verify, "Compares every gradient with the unsharded step in float64");
-  app->add_flag("--json", options->json, "As a JSON array, one object a step");
+  app->add_flag("--verify", options->verify, "Compares every gradient with the unsharded step in float64",
+                Group::output);
+  app->add_flag("--json", options->json, "As a JSON array, one object a step", Group::output);
   return {app, [options] {
             const bool threads = options->launch.bootstrap == "inproc" || ranks_in_environment() == 1;
             step::load_blas(

@@ -1,6 +1,7 @@
 #include "step_plan.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -198,10 +199,20 @@ std::string text_of(const std::vector<Row>& rows) {
   return columns.text();
 }
 
+std::vector<std::string> model_names() {
+  std::vector<std::string> names;
+  for (const auto& model : step::built_in_models()) names.emplace_back(model.name);
+  return names;
+}
+
+/// Not of forms in the help: the model may be left out, or described.
+Values model_values() { return {"[MODEL]", model_names, ""}; }
+
 std::string model_help() {
-  std::string help = "A training step of this model instead, or with --paper its steps:";
-  for (const auto& model : step::built_in_models()) help += " " + std::string(model.name);
-  return help + ", or layers=4,hidden=256,heads=4[,kv-heads=,ffn=,vocab=]";
+  return fmt::format(
+      "A training step of this model instead, or with --paper its steps: {}, or "
+      "layers=4,hidden=256,heads=4[,kv-heads=,ffn=,vocab=]",
+      fmt::join(model_names(), " "));
 }
 
 }  // namespace
@@ -219,17 +230,17 @@ void add_step_plan_options(App& app, StepPlanOptions& options) {
     options.asked = true;
     options.model = name;
   };
-  auto* const model = app.add_optional_text("--step", take_model, model_help())->type_name("[MODEL]");
+  auto* const model = app.add_optional_text("--step", take_model, model_help(), model_values(), Group::problem);
   for (const char* answered :
        {"--heads", "--kv-heads", "--head-dim", "--value-dim", "--seq-kv", "--scale", "--backward", "--routes"}) {
     model->excludes(app.get_option(answered));
   }
   add_value(app, "--checkpoint", options.policies, parse_policies, "Policies of the step (default: all)",
-            some_of(policies_of({})))
+            some_of(policies_of({})), Group::schedule)
       ->needs(model);
   add_value(app, "--state", options.state, parse_state,
             "Weights and moments: sharded over ranks, or replicated as distattn step has them (default sharded)",
-            one_of(state_words))
+            one_of(state_words), rarely(Group::schedule))
       ->needs(model);
 }
 

@@ -279,11 +279,11 @@ Command add_validate_command(App& root) {
                 std::string(" (default: several, or ") + usual + " where some shape, type or mask is given)");
   }
   add_value(*app, "--backend", options->backends, parse_backends, "What computes (default: all that are usable)",
-            "kokkos|reference|cuda[,...]");
+            known_names(BackendKind::device, ","), Group::device);
   add_threads_option(*app, options->launch);
   add_meeting_options(*app, options->launch);
-  app->add_flag("--backward", options->backward, "Both passes, as always here");
-  app->add_flag("--json", options->json, "As a JSON array");
+  app->add_flag("--backward", options->backward, "Both passes, as always here", rarely(Group::problem));
+  app->add_flag("--json", options->json, "As a JSON array", Group::output);
   return {app, [options] {
             return with_rank_counts(options->launch, options->schedule.ranks,
                                     [&](World& world) { return validate(world, *options); });

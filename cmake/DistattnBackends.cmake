@@ -30,14 +30,19 @@ function(distattn_option name found what debian spack conda)
   set_property(GLOBAL APPEND PROPERTY DISTATTN_OPTION_SUMMARY "DISTATTN_WITH_${name}=${wish}: ${have} ${why}")
 endfunction()
 
-# distattn_backend(<name> <kind> <built> <why not>): one line of the registry, built or not.
+# distattn_backend(<name> <kind> <built> <why not> [<identifier>]): one line of the registry, built or not. A built one
+# defines register_<identifier>(), which is its name where no other kind has that.
 function(distattn_backend name kind built why)
   if(built)
     string(MAKE_C_IDENTIFIER "${name}" identifier)
-    set(line "DISTATTN_BUILT(${identifier})")
+    if(ARGC GREATER 4)
+      set(identifier "${ARGV4}")
+    endif()
+    set(line "DISTATTN_BUILT(${identifier}, ${kind}, \"${name}\")")
     set_property(GLOBAL APPEND PROPERTY DISTATTN_BUILT_BACKENDS ${name})
   else()
     set(line "DISTATTN_ABSENT(${name}, ${kind}, \"${why}\")")
+    set_property(GLOBAL APPEND_STRING PROPERTY DISTATTN_WHY_ABSENT "set(_distattn_why_no_${name} [==[${why}]==])\n")
   endif()
   set_property(GLOBAL APPEND PROPERTY DISTATTN_BACKEND_LINES "${line}")
 endfunction()

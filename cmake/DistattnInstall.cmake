@@ -107,6 +107,8 @@ function(distattn_install_package_files)
   set(generated "${PROJECT_BINARY_DIR}/package")
   distattn_static_dependencies(DISTATTN_FINDS DISTATTN_REQUIRES DISTATTN_LIBS)
   get_property(DISTATTN_BUILT_BACKENDS GLOBAL PROPERTY DISTATTN_BUILT_BACKENDS)
+  list(REMOVE_DUPLICATES DISTATTN_BUILT_BACKENDS)
+  get_property(DISTATTN_WHY_ABSENT GLOBAL PROPERTY DISTATTN_WHY_ABSENT)
 
   configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/distattnConfig.cmake.in"
     "${generated}/distattnConfig.cmake" INSTALL_DESTINATION "${folder}" PATH_VARS CMAKE_INSTALL_BINDIR)

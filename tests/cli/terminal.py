@@ -88,6 +88,19 @@ def tables_fit():
         assert all(word in text for word in whole.split("\n")[0].split() if columns >= 40), (columns, text)
 
 
+def help_fits():
+    """Lines of a terminal's width; very wide ones would be hard to read."""
+    for columns in (200, 120, 80, 40, 20, 7, 1):
+        for command in ("--help", "run --help", "plan --help-all", "--help-all"):
+            text = on_terminal(command, columns, None).replace("\r\n", "\n")
+            assert widest(text) <= min(columns, 120), (columns, command, widest(text))
+    assert widest(on_terminal("run --help", 120, None)) > 80
+    assert widest(on_terminal("run --help", 120, None, COLUMNS="50")) <= 50
+    piped = subprocess.run([DISTATTN, "run", "--help"], capture_output=True, text=True, timeout=60,
+                           env={**os.environ, "COLUMNS": "200"}).stdout
+    assert widest(piped) <= 80, "a pipe has no width"
+
+
 def names_cannot_write():
     """What stands in a message is text, whatever a terminal would make of it."""
     for evil in ("a\x1b[2Jb", "a\u009b2Jb", "a\u202eb", "a\rb"):
@@ -95,6 +108,6 @@ def names_cannot_write():
         assert not any(c in text.rstrip("\r\n") for c in "\x1b\u009b\u202e\r"), repr(text)
 
 
-for check in (progress_fits, terminals_that_cannot, tables_fit, names_cannot_write):
+for check in (progress_fits, terminals_that_cannot, tables_fit, help_fits, names_cannot_write):
     check()
     print(check.__name__, "fine")

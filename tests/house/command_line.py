@@ -1,4 +1,4 @@
-"""Manual and completions against what --help shows: every command and option is in them, and shells accept them.
+"""Manual and completions against what --help-all shows: every command and option is in them, and shells accept them.
 
 The manual's examples run, and its environment variables are those that the program reads.
 """
@@ -22,17 +22,59 @@ def words(text):
 def commands_and_options():
     """command -> its options, "" for the root, read from the help texts."""
     root = run_well(DISTATTN, "--help")
-    names = re.findall(r"^  (\w+) ", root.split("Subcommands:")[1], re.MULTILINE)
-    texts = {"": root.split("Subcommands:")[0], **{name: run_well(DISTATTN, name, "--help") for name in names}}
+    names = re.findall(r"^  (\w+) ", root, re.MULTILINE)
+    texts = {"": root, **{name: run_well(DISTATTN, name, "--help-all") for name in names}}
     return {name: words("\n".join(re.findall(r"^  (-[\w-]+(?:,-[\w-]+)*)", text, re.MULTILINE)).replace(",", " "))
             for name, text in texts.items()}
 
 
 def bash_offers(script, line):
-    """What bash offers for the last word of `line`."""
-    code = script + f'\nCOMP_WORDS=({line}); COMP_CWORD=$(({len(line.split())} - 1)); ' \
+    """What bash offers for the last word of `line`, which it takes apart as readline does: at = and :."""
+    line = line.replace("''", " ") if line.endswith("''") else line
+    parts = [part for word in line.split(" ") for part in (re.findall("[=:]|[^=:]+", word) or [""])]
+    parts = [part for part in parts[:-1] if part] + parts[-1:]
+    quoted = " ".join(f"'{part}'" for part in parts)
+    code = f"{script}\nCOMP_WORDS=({quoted}); COMP_CWORD={len(parts) - 1}; " \
         '_distattn; printf "%s\\n" "${COMPREPLY[@]}"'
-    return set(subprocess.run(["bash", "-c", code], text=True, capture_output=True, check=True).stdout.split())
+    done = subprocess.run(["bash", "-c", code], text=True, capture_output=True, check=True)
+    expect(not done.stderr, f"bash complains after {line}: {done.stderr}")
+    return set(done.stdout.split())
+
+
+def check_values(script):
+    """Names of schedules, machines and masks are those that the program itself takes, and bash completes parts of them."""
+    def refusal(*command):
+        done = run(DISTATTN, *command)
+        expect(done.returncode == 2, f"{command} is not refused: {done.stdout}")
+        return done.stdout
+
+    def typed(forms):
+        """"burst" and "burst:zigzag" of burst[:zigzag], "usp:" of usp:U."""
+        words = set()
+        for form in forms:
+            name, *arguments = re.split(r"\[:|\||\]", form)
+            words |= {re.sub("[A-Z].*", "", name)}
+            if not re.search("[A-Z]", name):
+                words |= {re.sub("[A-Z].*", "", f"{name}:{each}") for each in arguments if each}
+        return words - {""}
+
+    shape = ["--seq", "64", "--heads", "4", "--head-dim", "8"]
+    known = re.search(r"\(there are (.*)\) choose", refusal("show", "--schedule", "spiral", *shape))[1]
+    schedules = typed(known.split(", ")) | {"auto"}
+    expect({"ring", "burst", "burst:zigzag", "usp:", "attention2d", "attention2d:", "mesh:"} <= schedules, f"{schedules}")
+    machines = set(re.search(r"use (.*), this,", refusal("plan", "--machine", "/none", *shape))[1].split(", ")) | {"this"}
+    masks = typed(re.search(r"one of (.*)", refusal("plan", "--mask", "nothing", *shape))[1].split(", "))
+    for line, words in {
+        "run --schedule ''": schedules, "plan --schedule ''": schedules | {"all"}, "run --schedule=''": schedules,
+        "run --schedule burst:": {"zigzag"}, "run --schedule=burst:z": {"zigzag"}, "run --schedule ring/zig": {"ring/zigzag-ring"},
+        "plan --schedule burst:zigzag,zig": {"zigzag,zigzag-ring"}, "plan --schedule ring,us": {"ring,usp:"},
+        "plan --machine ''": machines, "run --machine dgx-h": {"dgx-h100x8"}, "run --machine ./": set(),
+        "run --mask ''": masks, "run --mask=pre": {"prefix:"}, "bench --mask causal,blo": {"causal,block-causal:"},
+        "bench --dtype fp32,b": {"fp32,bf16"}, "validate --backend ref": {"reference"},
+        "plan --paper dist": {"distflashattn"}, "plan --step llama-3": {"llama-3-8b"},
+    }.items():
+        offered = bash_offers(script, f"distattn {line}")
+        expect(offered == words, f"bash offers {sorted(offered)} after {line}, not {sorted(words)}")
 
 
 def check_variables(manual):
@@ -115,7 +157,8 @@ expect(bash_offers(scripts["bash"], "distattn completion z") == {"zsh"}, "bash d
 offers = {"--dtype": {"fp64", "fp32", "bf16", "fp16"}, "--wire": {"fp32", "bf16"}, "--mode": {"overlapped", "serial", "gathered"},
           "--documents": {"pile", "prolong64k", "prolong512k"}}
 for kind in ("backend", "transport", "bootstrap", "provider"):
-    offers["--" + kind] = {info["name"] for info in json.loads(run_well(DISTATTN, "info", "--json"))[kind + "s"]} - {"file"}
+    names = {info["name"] for info in json.loads(run_well(DISTATTN, "info", "--json"))[kind + "s"]}
+    offers["--" + kind] = {"file:" if name == "file" else name for name in names}
 for command, some in {"run": offers, "show": {"--format": {"text", "json", "svg", "trace"}},
                       "step": {"--checkpoint": {"none", "layer", "attention-output", "attention-output-host"}},
                       "plan": {"--checkpoint": {"none", "layer", "attention-output", "attention-output-host"},
@@ -128,5 +171,6 @@ for command, some in {"run": offers, "show": {"--format": {"text", "json", "svg"
         for choice in choices:  # one that help shows is one that is taken
             done = run(DISTATTN, command, option, choice)
             expect(f"{option} {choice} (unknown)" not in done.stdout, f"{command} {option} {choice}: {done.stdout}")
+check_values(scripts["bash"])
 expect("info" in bash_offers(scripts["bash"], "distattn in"), "bash does not complete a command")
 print(f"{len(tree) - 1} commands, {sum(map(len, tree.values()))} options, {ran} examples")

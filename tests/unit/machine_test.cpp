@@ -1,16 +1,10 @@
-#include <sched.h>
-
 #include <cmath>
-#include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <thread>
 #include <utility>
 
 #include "catch.hpp"
 #include "distattn/calibrate.hpp"
 #include "distattn/error.hpp"
-#include "distattn/host_resources.hpp"
 #include "distattn/machine.hpp"
 #include "unit/io/scratch.hpp"
 
@@ -40,17 +34,6 @@ Machine read(const json& text) { return machine_from_json(text.dump(), "m.json")
 std::string refusal_of(const json& text) {
   return refusal([&] { read(text); });
 }
-
-/// Lets this test's calibration live in a folder of its own.
-class CacheFolder {
- public:
-  CacheFolder() { ::setenv("XDG_CACHE_HOME", scratch_.path().c_str(), 1); }
-  ~CacheFolder() { ::unsetenv("XDG_CACHE_HOME"); }
-  const Scratch& scratch() const { return scratch_; }
-
- private:
-  Scratch scratch_;
-};
 
 }  // namespace
 
@@ -250,48 +233,6 @@ TEST_CASE("a machine that is neither known nor a file is refused with those that
   for (const char* const device : {"/dev/null", "/dev/zero"}) {
     CHECK_THAT(refusal([&] { find_machine(device); }), Contains("neither a regular file nor a pipe"));
   }
-}
-
-TEST_CASE("this machine has nominal figures until it is calibrated", "[machine]") {
-  const CacheFolder cache;
-  Machine machine = find_machine("this");
-  CHECK(machine == nominal_machine());
-  CHECK(machine.cores >= 1);
-  CHECK_THAT(describe_age(machine), Contains("never measured here"));
-
-  machine.measured = "2020-02-03T04:05:06Z";
-  machine.near.bytes_per_s = 12345e6;
-  store_calibration(machine);
-  CHECK(find_machine("this") == machine);
-  CHECK(cache.scratch().file_count() == 1);
-  std::thread([] {  // bound to fewer cores than it was measured on
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
-    if (usable_cores() < 2 || ::sched_setaffinity(0, sizeof one, &one) != 0) return;
-    CHECK(find_machine("this") == nominal_machine());
-  })
-      .join();
-  CHECK_THAT(describe_age(machine), Contains("measured here") && Contains("days ago"));
-
-  std::ofstream(calibration_file()) << "{";
-  CHECK_THAT(refusal([] { find_machine("this"); }), Contains("stored calibration") && Contains("bench --calibrate"));
-}
-
-TEST_CASE("a calibration that cannot be stored is an error of the environment", "[machine]") {
-  ::setenv("XDG_CACHE_HOME", "/proc", 1);
-  const auto refused = [](auto call) {
-    try {
-      call();
-      FAIL("can store under /proc");
-    } catch (const Error& error) {
-      CHECK(error.kind() == ErrorKind::environment);
-      CHECK_THAT(error.what(), Contains("/proc/distattn"));
-    }
-  };
-  refused([] { require_calibration_folder(); });
-  refused([] { store_calibration(nominal_machine()); });
-  ::unsetenv("XDG_CACHE_HOME");
 }
 
 TEST_CASE("measured rates that fall from a tile to a larger one are averaged", "[machine]") {

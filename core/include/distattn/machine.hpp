@@ -145,7 +145,8 @@ std::string to_json(const Machine& machine);
 /// Names of the machines that are built in; "this" is not among them.
 std::vector<std::string> built_in_machines();
 
-/// A built-in machine, "this" (the stored calibration, else nominal figures), or else a file. Throws Error(usage).
+/// A built-in machine, "this" (the stored calibration where it can be used, else nominal figures), or else a file.
+/// Throws Error(usage).
 Machine find_machine(const std::string& name_or_file);
 
 /// This machine with nominal figures: cores and memory as the operating system tells them, the rest typical of a
@@ -155,9 +156,20 @@ Machine nominal_machine();
 /// Where the calibration of this machine is stored: $XDG_CACHE_HOME/distattn/machine-HOST-CORES.json, or under
 /// ~/.cache. One that was measured on fewer or more cores than this process may use is another's.
 std::filesystem::path calibration_file();
-/// Throws Error(environment) when no calibration can be stored: said before one is measured, not after.
+
+/// What is stored there. One that cannot be used stops nobody: then there is no machine, and `why_not` says what is
+/// wrong and what mends it. Neither where nothing is stored.
+struct StoredCalibration {
+  std::optional<Machine> machine;
+  std::string why_not;
+};
+StoredCalibration stored_calibration();
+
+/// Makes room for a calibration: its folder, and nothing in its place that a file could not replace. Throws
+/// Error(environment) when none can be stored: said before one is measured, not after.
 void require_calibration_folder();
-/// Stores a calibration, whole or not at all. Throws Error(environment) when it cannot be written.
+/// Stores a calibration, whole or not at all, in place of whatever is there. Throws Error(environment) when it cannot
+/// be written.
 void store_calibration(const Machine& machine);
 
 /// "measured here 3 days ago", or why these are not this machine's figures.

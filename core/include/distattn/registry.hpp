@@ -31,6 +31,8 @@ struct BackendInfo {
   std::optional<ErrorKind> misconfigured = {};
 };
 
+/// The names of a kind's backends, best first, whether built or not. Looks at no device.
+std::vector<std::string> backend_names(BackendKind kind);
 /// Every backend that the project knows, best first within a kind.
 std::vector<BackendInfo> list_backends();
 

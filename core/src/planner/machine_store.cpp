@@ -1,15 +1,18 @@
 #include "core/src/planner/machine_store.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <ctime>
-#include <fstream>
-#include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "core/src/embedded.hpp"
 #include "distattn/error.hpp"
@@ -27,15 +30,33 @@ fs::path environment_path(const char* variable) {
   return value != nullptr && *value == '/' ? fs::path(value) : fs::path();
 }
 
-/// Homes are shared by machines that are not alike.
 std::string host_name() {
   char name[256] = {};
-  if (::gethostname(name, sizeof name - 1) != 0 || *name == '\0') return "host";
-  std::string text = name;
-  for (char& c : text) {
-    if (c == '/') c = '_';
+  return ::gethostname(name, sizeof name - 1) == 0 && *name != '\0' ? name : "host";
+}
+
+/// Of a stored description: thousands of times what a calibration writes.
+constexpr std::uintmax_t most_bytes = 1 << 24;
+
+/// Waits for nothing: what is no file is refused, as is what cannot be read.
+std::string stored_text(const fs::path& path) {
+  if (!fs::is_regular_file(path)) refuse("it is no regular file");
+  const std::uintmax_t bytes = fs::file_size(path);
+  if (bytes == 0) refuse("it is empty");
+  if (bytes > most_bytes) refuse("it is longer than any calibration");
+  if (::access(path.c_str(), R_OK) != 0) refuse(fmt::format("it cannot be read: {}", std::strerror(errno)));
+  return read_file(path);
+}
+
+/// Only a file is replaced by one: what else has its name goes first, a folder where it is empty.
+void remove_what_is_no_file(const fs::path& path) {
+  std::error_code failure;
+  if (fs::is_regular_file(path, failure) || !fs::exists(fs::symlink_status(path, failure))) return;
+  if (fs::remove(path, failure); failure) {
+    throw Error(ErrorKind::environment, fmt::format("cannot store the calibration in {} (what is there is no file: {}) "
+                                                    "move it away",
+                                                    path.string(), failure.message()));
   }
-  return text;
 }
 
 /// Seconds since the epoch of "2026-02-03T04:05:06Z", or 0.
@@ -47,8 +68,16 @@ std::time_t time_of(const std::string& utc) {
 
 }  // namespace
 
+// Homes are shared by machines that are not alike.
+std::string calibration_name(std::string_view host, int cores) {
+  std::string name(host);
+  const auto is_odd = [](unsigned char c) { return c >= 0x80 || (std::isalnum(c) == 0 && c != '-' && c != '.'); };
+  std::replace_if(name.begin(), name.end(), is_odd, '_');
+  return fmt::format("machine-{}-{}.json", name, cores);
+}
+
 fs::path calibration_file() {
-  const std::string name = fmt::format("machine-{}-{}.json", host_name(), usable_cores());
+  const std::string name = calibration_name(host_name(), usable_cores());
   if (const fs::path cache = environment_path("XDG_CACHE_HOME"); !cache.empty()) return cache / "distattn" / name;
   const fs::path home = environment_path("HOME");
   return home.empty() ? fs::path() : home / ".cache" / "distattn" / name;
@@ -69,6 +98,7 @@ void require_calibration_folder() {
                                                     "folder that you may write to",
                                                     folder.string(), failure.message()));
   }
+  remove_what_is_no_file(path);
 }
 
 void store_calibration(const Machine& machine) {
@@ -85,20 +115,26 @@ Machine nominal_machine() {
   return machine;
 }
 
-Machine stored_or_nominal_machine() {
+StoredCalibration stored_calibration() {
   const fs::path path = calibration_file();
-  std::ifstream file(path, std::ios::binary);
-  if (path.empty() || !file) return nominal_machine();
-  std::ostringstream text;
-  text << file.rdbuf();
+  struct stat status {};
+  // Where this user may not even look, nobody stored one for them.
+  if (path.empty() || ::lstat(path.c_str(), &status) != 0) return {};
   try {
-    return machine_from_json(text.str(), path.string());
-  } catch (const Error& error) {
+    Machine machine = machine_from_json(stored_text(path), "it");
+    if (machine.name == "it") machine.name = "this";
+    return {std::move(machine), ""};
+  } catch (const std::exception& error) {
     const std::string what = error.what();
-    throw Error(error.kind(), fmt::format("the stored calibration cannot be used ({}: {}) measure anew with distattn "
-                                          "bench --calibrate, or delete the file",
-                                          path.string(), what.substr(0, what.find(" ("))));
+    return {std::nullopt, fmt::format("the stored calibration is not used ({}: {}) measure anew with "
+                                      "distattn bench --calibrate, or delete it",
+                                      path.string(), what.substr(0, what.find(" (")))};
   }
+}
+
+Machine stored_or_nominal_machine() {
+  StoredCalibration stored = stored_calibration();
+  return stored.machine ? *std::move(stored.machine) : nominal_machine();
 }
 
 std::string describe_age(const Machine& machine) {
