@@ -18,7 +18,7 @@ namespace {
 constexpr std::string_view machine_folder = "machines/";
 
 /// Of a description: thousands of times what a calibration writes.
-constexpr std::size_t most_bytes = 1 << 24;
+constexpr std::size_t longest_machine = 1 << 24;
 
 std::string read_text(const std::string& path) {
   std::error_code ignored;
@@ -26,7 +26,7 @@ std::string read_text(const std::string& path) {
     refuse(fmt::format("no machine '{}' (neither built in nor a readable file) use {}, this, or a description's path",
                        path, fmt::join(built_in_machines(), ", ")));
   }
-  return read_file_or_pipe(path, most_bytes);
+  return read_file_or_pipe(path, longest_machine);
 }
 
 }  // namespace
