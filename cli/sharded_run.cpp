@@ -42,8 +42,7 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
   return calls;
 }
 
-/// Tensors and buffers of all ranks, and what the system gives this node and this process. A collective: no rank takes
-/// memory before all have seen what is free.
+/// Tensors and buffers of ranks against what the system gives them. Collective.
 void check_memory(World& world, const AttentionPlan& plan, Passes passes) {
   double needed = RankTensors::total_bytes(plan.outline(Pass::forward).sharding.problem, passes);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
@@ -51,8 +50,8 @@ void check_memory(World& world, const AttentionPlan& plan, Passes passes) {
     for (const std::int64_t bytes : plan.counts(pass).memory_bytes) needed += static_cast<double>(bytes);
   }
   const double of_rank = needed / world.size();
-  require_memory({of_rank * world.local_size(), of_rank * (world.in_process() ? world.size() : 1)}, "this run");
-  world.gather({});
+  require_memory(
+      world, [&](int ranks) { return of_rank * ranks; }, "this run");
 }
 
 bool has_provider(const BackendInfo& info, const std::string& provider) {
