@@ -105,12 +105,15 @@ class TokenFile {
 };
 
 Socket listen_on_first_free(const std::vector<int>& ports, Reach reach) {
+  std::string reasons;  // each once
   for (const int port : ports) {
-    if (auto socket = listen_on(port, reach)) return std::move(*socket);
+    std::string why;
+    if (auto socket = listen_on(port, reach, &why)) return std::move(*socket);
+    if (reasons.find(why) == std::string::npos) reasons += (reasons.empty() ? "" : ", ") + why;
   }
-  throw Error(ErrorKind::environment, fmt::format("rank 0 cannot listen on ports {} to {} (all are taken) set "
-                                                  "DISTATTN_PORT to a free one",
-                                                  ports.front(), ports.back()));
+  throw Error(ErrorKind::environment,
+              fmt::format("rank 0 cannot listen on ports {} to {} ({}) set DISTATTN_PORT to a free one", ports.front(),
+                          ports.back(), reasons));
 }
 
 std::unique_ptr<Bootstrap> met(std::unique_ptr<ProcessBootstrap> ranks) {

@@ -69,6 +69,7 @@ def faults_end_as_faults():
         with tempfile.TemporaryDirectory() as folder:
             process = start(LONG, folder, lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
             wait_for_files(folder, process)
+            time.sleep(0.1)  # a fault in the moment in which a file is made leaves it to the next run
             process.send_signal(number)
             errors = process.communicate(timeout=60)[1]
             assert process.returncode == -number, (process.returncode, errors)
@@ -100,6 +101,16 @@ def limits_end_a_run():
             command = LONG.replace("-n 100000", "")
             ends(start(command, folder, limited(resource.RLIMIT_FSIZE, size, size)), 3, "limit of file sizes")
             assert files(folder) == [], files(folder)
+    refused = 0
+    for most in range(5, 14):  # one of the files, whichever it is, cannot be opened
+        with tempfile.TemporaryDirectory() as folder:
+            done = start(LONG.replace("-n 100000", "--ranks 1"), folder, limited(resource.RLIMIT_NOFILE, most, most))
+            errors = done.communicate(timeout=60)[1]
+            if done.returncode == 3:
+                refused += 1
+                assert "cannot write" in errors and "raise the limit of open files" in errors, errors
+                assert files(folder) == [], files(folder)
+    assert refused > 0
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "plan")
         with open(result, "wb") as output:

@@ -3,6 +3,7 @@ are not all there."""
 
 import json
 import os
+import pathlib
 import time
 
 from ranks import (BINARY, MPIRUN, SCRATCH, clean_up, expect, expect_nothing_left, finish, free_port, leftovers, start)
@@ -173,6 +174,17 @@ def what_is_missing_is_said():
     expect(code == 0, errors)
 
 
+def ports_that_are_for_others():
+    """A port below 1024 is not taken, but not for everybody."""
+    first = int(pathlib.Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+    if first <= 88:
+        return print("ports of the administrator: skipped (everybody may have port 81 here)", flush=True)
+    nobody = os.geteuid() or 65534
+    ends = finish([start(RUN, before_exec=lambda: os.geteuid() == nobody or os.setuid(nobody), **by_hand(0, 2, 81))])
+    expect(ends[0][0] == 3 and "ports 81 to 88 (Permission denied)" in ends[0][2], ends)
+    return None
+
+
 def the_choice_is_explained():
     found = findings(**step_of(2), DISTATTN_TOKEN="sesame")
     expect((found["bootstrap"], found["ranks"], found["local_rank"], found["local_ranks"]) == ("slurm", 2, 0, 2), found)
@@ -195,6 +207,7 @@ def main():
     two_at_one_file()
     what_can_be_derived()
     what_is_missing_is_said()
+    ports_that_are_for_others()
     the_choice_is_explained()
     expect_nothing_left(before)
 

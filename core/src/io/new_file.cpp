@@ -28,6 +28,11 @@ namespace fs = std::filesystem;
 }
 
 [[noreturn]] void fail(const fs::path& path, int error) {
+  if (error == EMFILE || error == ENFILE) {
+    throw Error(ErrorKind::environment,
+                fmt::format("cannot write {} ({}) raise the limit of open files, as ulimit -n does", path.string(),
+                            std::strerror(error)));
+  }
   if (error != EFBIG) fail(path, std::strerror(error));
   throw Error(ErrorKind::environment,
               fmt::format("cannot write {} (it passes the limit of file sizes) raise ulimit -f, or "
