@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "distattn/error.hpp"
@@ -30,6 +31,18 @@ void require_memory(World& world, const std::function<double(int ranks)>& bytes_
                             whose, bytes_in_words(static_cast<double>(free))));
   }
   world.gather({});
+}
+
+std::int64_t memory_of_rank(const World& world) {
+  const HostResources host = host_resources();
+  constexpr std::int64_t unlimited = HostResources::unlimited;
+  std::int64_t bytes = host.process_bytes;
+  if (bytes < unlimited && world.in_process()) bytes /= world.size();
+  if (host.physical_bytes > 0) bytes = std::min(bytes, host.physical_bytes / world.ranks_on_machine());
+  for (const ControlGroup& group : host.groups) {
+    if (group.memory_bytes < unlimited) bytes = std::min(bytes, group.memory_bytes / world.ranks_in(group));
+  }
+  return bytes;
 }
 
 }  // namespace distattn::cli

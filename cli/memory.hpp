@@ -1,6 +1,7 @@
 #pragma once
 /// How much memory this process may still take, so that what cannot fit is refused before anything is allocated.
 
+#include <cstdint>
 #include <functional>
 #include <string_view>
 
@@ -13,5 +14,9 @@ namespace distattn::cli {
 /// here. `bytes_of`: what so many ranks are about to allocate. Collective: no rank takes memory before all have seen
 /// what is free.
 void require_memory(World& world, const std::function<double(int ranks)>& bytes_of, std::string_view what);
+
+/// Most that a rank of this process may have, whatever is in use now, where each of those that share a limit has as
+/// much of it. HostResources::unlimited where nothing limits it.
+std::int64_t memory_of_rank(const World& world);
 
 }  // namespace distattn::cli

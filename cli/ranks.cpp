@@ -8,8 +8,10 @@
 #include "agreement.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/io.hpp"
 #include "interruption.hpp"
+#include "memory.hpp"
 #include "output.hpp"
 
 namespace distattn::cli {
@@ -72,10 +74,15 @@ Machine machine_of(World& world, const ScheduleOptions& options) {
 
 Machine machine_for(const World& world, Machine machine, const ScheduleOptions& options) {
   machine = machine.over(world.transport());
-  const bool several = !world.in_process() && world.local_size() < world.size();
-  if (!several || options.machine) return machine;
-  machine.ranks_per_node = static_cast<int>(options.node_size.value_or(world.local_size()));
-  machine.nodes = (world.size() + machine.ranks_per_node - 1) / machine.ranks_per_node;
+  if (world.in_process() || options.machine) return machine;
+  if (world.local_size() < world.size()) {
+    machine.ranks_per_node = static_cast<int>(options.node_size.value_or(world.local_size()));
+    machine.nodes = (world.size() + machine.ranks_per_node - 1) / machine.ranks_per_node;
+  }
+  // Ranks may have limits of their own, which those of a node do not share.
+  const std::int64_t bytes = memory_of_rank(world);
+  if (machine.cores > 0 && bytes < HostResources::unlimited)
+    machine.memory_bytes = bytes * machine.on_a_node(world.size());
   return machine;
 }
 

@@ -104,7 +104,7 @@ class Least {
       // Groups above the mounted ones limit this one too.
       if (const std::int64_t bytes = statistic(folder, "hierarchical_memory_limit"); bytes > 0) lower(bytes);
     }
-    if (std::isinf(group_.quota) && group_.free_bytes == GroupLimits::unlimited) return;
+    if (std::isinf(group_.quota) && group_.memory_bytes == GroupLimits::unlimited) return;
     struct stat status {};
     if (::stat(folder.c_str(), &status) == 0) {
       group_.device = status.st_dev;
@@ -144,7 +144,9 @@ class Least {
     }
   }
   void lower(std::int64_t bytes) {
-    if (bytes < no_limit) limits_.memory_bytes = std::min(limits_.memory_bytes, bytes);
+    if (bytes >= no_limit) return;
+    group_.memory_bytes = std::min(group_.memory_bytes, bytes);
+    limits_.memory_bytes = std::min(limits_.memory_bytes, bytes);
   }
 
   static constexpr std::int64_t no_limit = std::int64_t{1} << 60;  // version 1 says it with a number beyond

@@ -146,14 +146,15 @@ def a_memory_limit_of_each_rank():
     """Of which the need of that rank alone is held; the limit of the group above holds that of all below it."""
     def limit(mebibytes):
         return [(("memory.limit_in_bytes", "memory.max"), mebibytes << 20)]
-    command = "run --random --seq 60K --heads 4 --head-dim 64 --mask full --window 8,0 --threads 1 --schedule ring -q"
+    shape = "run --random --seq 60K --heads 4 --head-dim 64 --mask full --window 8,0 --threads 1 -q --schedule"
     try:
-        for all_of_them, each, code in ((1000, 400, 0), (400, 380, 3), (1000, 200, 3)):
+        for all_of_them, each, code, schedule in ((1000, 400, 0, "ring"), (1000, 500, 0, "auto"), (400, 380, 3, "ring"),
+                                                  (1000, 200, 3, "ring")):
             with Nested("memory") as groups:
                 above = groups.add(limit(all_of_them))
                 own = [groups.add(limit(each), above) for _ in range(2)]
-                for done in ends_of_ranks(command, [{}] * 2, own):
-                    assert done[0] == code, (all_of_them, each, done)
+                for done in ends_of_ranks(f"{shape} {schedule}", [{}] * 2, own):
+                    assert done[0] == code, (all_of_them, each, schedule, done)
                     assert ("the limit of its control group leaves" in done[2]) == (code == 3), done
     except (OSError, StopIteration) as reason:
         print(f"limits below a limit: skipped ({reason})")

@@ -77,7 +77,7 @@ TEST_CASE("a quota is divided too among those that have quotas of their own belo
 }
 
 TEST_CASE("a claim travels as bytes", "[launch]") {
-  const CoreClaim sent{"machine", processors(70, 3), {ControlGroup{7, 42, 2.5, 1000}}, false};
+  const CoreClaim sent{"machine", processors(70, 3), {ControlGroup{7, 42, 2.5, 2000, 1000}}, false};
   const std::vector<std::byte> bytes = to_bytes(sent);
   const CoreClaim got = claim_from(bytes);
   CHECK(got.machine == sent.machine);

@@ -74,6 +74,7 @@ TEST_CASE("the least quota and memory limit on the way to the root count", "[res
   CHECK(limits.groups[0].free_bytes == 240 * MiB);
   CHECK(limits.groups[1].inode == tree.inode("job"));
   CHECK(limits.groups[1].quota == Approx(3.5));
+  CHECK(limits.groups[1].memory_bytes == 300 * MiB);
   CHECK(limits.groups[1].free_bytes == 100 * MiB);  // 300 − (260 − 60 of caches)
 }
 
@@ -90,9 +91,10 @@ TEST_CASE("control groups of version 1", "[resources]") {
   CHECK(tree.limits().processors == Approx(3.0));
   CHECK(tree.limits().memory_bytes == 120 * MiB);
   const std::vector<ControlGroup> groups = tree.limits().groups;
-  REQUIRE(groups.size() == 2);
-  CHECK(groups[0].free_bytes == 150 * MiB);
-  CHECK(groups[1].quota == Approx(3.0));
+  REQUIRE(groups.size() == 3);
+  CHECK(groups[0].memory_bytes == 120 * MiB);  // of a group above those that are mounted
+  CHECK(groups[1].free_bytes == 150 * MiB);
+  CHECK(groups[2].quota == Approx(3.0));
 }
 
 TEST_CASE("both versions at once", "[resources]") {

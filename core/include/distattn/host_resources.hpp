@@ -17,7 +17,8 @@ struct ControlGroup {
   std::uint64_t device = 0, inode = 0;  ///< of its folder: name it on this machine, also to other containers
   /// Processors' worth of time that it grants all its processes together. Infinity without a quota.
   double quota = std::numeric_limits<double>::infinity();
-  std::int64_t free_bytes = std::numeric_limits<std::int64_t>::max();  ///< of memory, that it leaves them now
+  std::int64_t memory_bytes = std::numeric_limits<std::int64_t>::max();  ///< most that it allows them together
+  std::int64_t free_bytes = std::numeric_limits<std::int64_t>::max();    ///< what it leaves them now
 };
 
 struct HostResources {
