@@ -1,12 +1,12 @@
 /// Ranks that find each other, here each on a thread of its own; and what happens when one does not come, or goes.
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <limits>
@@ -42,35 +42,32 @@ TEST_CASE("a port is taken or not whatever failed before") {
   CHECK(listen_on(0, Reach::this_machine));
 }
 
-TEST_CASE("of two runs that meet at one port, the second is told so and takes nothing from the first") {
+TEST_CASE("runs with equal commands that meet at one port get one process a rank each") {
   Surroundings place;
   place.launcher = "test";
-  place.place = {0, 2, 0, 2};
   {
     const Socket free = std::move(*listen_on(0, Reach::this_machine));
-    for (int port = port_of(free); place.ports.size() < 4; ++port) place.ports.push_back(port);
+    for (int port = port_of(free); place.ports.size() < 8; ++port) place.ports.push_back(port);
   }
   const auto folder = std::filesystem::temp_directory_path();
   const auto token =
       folder / ("distattn-" + std::to_string(::geteuid()) + "-" + std::to_string(place.ports.front()) + ".token");
   std::ofstream(token) << "of a run that did not end well";
-  const auto messages = messages_of(2, [&](Rank rank) {
+  constexpr int ranks = 3, runs = 3;
+  std::array<std::atomic<int>, runs> members{};
+  const auto messages = messages_of(ranks * runs, [&](Rank process) {
     Surroundings own = place;
-    own.place.rank = own.place.local_rank = rank;
-    if (rank == 1) {
-      const auto locked = [&] {
-        const Socket file(::open(token.c_str(), O_RDWR | O_CLOEXEC));
-        return file && ::flock(file.fd(), LOCK_EX | LOCK_NB) != 0;
-      };
-      while (!locked()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
-      for (int again = 0; again < 2; ++again) {
-        const std::string told = messages_of(1, [&](Rank) { meet_at_port(place, patience_s); })[0];
-        if (told.find("another run meets at port") != 0) throw std::runtime_error("told: " + told);
-      }
-    }
-    meet_at_port(own, patience_s)->barrier();
+    const Rank rank = process % ranks;
+    own.place = {rank, ranks, rank, ranks};
+    const auto bootstrap = meet_at_port(own, patience_s);
+    const int run = process / ranks;
+    const auto said = bootstrap->allgather(std::as_bytes(std::span(&run, 1)));
+    int of_first = 0;
+    std::memcpy(&of_first, said[0].data(), sizeof of_first);
+    ++members[static_cast<std::size_t>(of_first)];
   });
   for (const auto& message : messages) CHECK(message == "");
+  for (const auto& count : members) CHECK(count == ranks);
   CHECK(!std::filesystem::exists(token));
 }
 
