@@ -76,7 +76,7 @@ class Group:
             if not controllers and unified.exists() and controller in unified.read_text().split():
                 roots = {controller: "/sys/fs/cgroup"}
             if controller in roots and not above:
-                self.folder = pathlib.Path(f"{roots[controller]}{path}/distattn-test-{os.getpid()}")
+                self.folder = pathlib.Path(f"{roots[controller]}{path}/distattn-test-{os.getpid()}-{next(NUMBERS)}")
         if self.folder is None:
             raise OSError(f"no control group for {controller}")
         self.folder.mkdir()
@@ -148,6 +148,10 @@ def a_memory_limit_of_each_rank():
         return [(("memory.limit_in_bytes", "memory.max"), mebibytes << 20)]
     shape = "run --random --seq 60K --heads 4 --head-dim 64 --mask full --window 8,0 --threads 1 -q --schedule"
     try:
+        with Nested("memory") as groups:  # auto divides by those who share a limit too: half of it would fit none
+            own = [groups.add(limit(400)) for _ in range(2)]
+            for done in ends_of_ranks(f"{shape} auto".replace("60K", "150K"), [{}] * 2, own):
+                assert done[0] == 3 and "no schedule fits" not in done[2], done
         for all_of_them, each, code, schedule in ((1000, 400, 0, "ring"), (1000, 500, 0, "auto"), (400, 380, 3, "ring"),
                                                   (1000, 200, 3, "ring")):
             with Nested("memory") as groups:
