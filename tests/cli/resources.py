@@ -28,8 +28,8 @@ def ends_of_ranks(command, places, groups=None):
     """Exit code, output and errors of ranks that meet at a file, each with its variables, and in its control group."""
     with tempfile.TemporaryDirectory() as folder:
         command = f"{command} --ranks {len(places)} --bootstrap file:{folder}/meeting"
-        ranks = [subprocess.Popen([DISTATTN, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                                  env={**os.environ, "DISTATTN_RANK": str(rank), **place}, cwd=folder,
+        ranks = [subprocess.Popen([DISTATTN, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                                  text=True, env={**os.environ, "DISTATTN_RANK": str(rank), **place}, cwd=folder,
                                   preexec_fn=groups[rank].enter if groups else None)
                  for rank, place in enumerate(places)]
         outputs = [rank.communicate(timeout=60) for rank in ranks]
