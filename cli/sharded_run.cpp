@@ -42,19 +42,6 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
   return calls;
 }
 
-/// Tensors and buffers of all ranks, and what the system gives this node and this process. A collective: no rank takes
-/// memory before all have seen what is free.
-void check_memory(World& world, const AttentionPlan& plan, Passes passes) {
-  double needed = RankTensors::total_bytes(plan.outline(Pass::forward).sharding.problem, passes);
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (!plan.has(pass)) continue;
-    for (const std::int64_t bytes : plan.counts(pass).memory_bytes) needed += static_cast<double>(bytes);
-  }
-  const double of_rank = needed / world.size();
-  require_memory({of_rank * world.local_size(), of_rank * (world.in_process() ? world.size() : 1)}, "this run");
-  world.gather({});
-}
-
 bool has_provider(const BackendInfo& info, const std::string& provider) {
   return provider.empty() || std::find(info.providers.begin(), info.providers.end(), provider) != info.providers.end();
 }
@@ -77,6 +64,17 @@ std::string choose_backend(const LaunchOptions& asked, const Problem& problem, P
   }
   if (reasons.empty()) make_device(name, trial);  // says what is known
   refuse(fmt::format("no backend computes this ({}) see distattn info --matrix", reasons));
+}
+
+void check_memory(World& world, const AttentionPlan& plan, Passes passes) {
+  double needed = RankTensors::total_bytes(plan.outline(Pass::forward).sharding.problem, passes);
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (!plan.has(pass)) continue;
+    for (const std::int64_t bytes : plan.counts(pass).memory_bytes) needed += static_cast<double>(bytes);
+  }
+  const double of_rank = needed / world.size();
+  require_memory({of_rank * world.local_size(), of_rank * (world.in_process() ? world.size() : 1)}, "this run");
+  world.gather({});
 }
 
 RunResult run_sharded(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options) {

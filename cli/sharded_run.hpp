@@ -36,6 +36,10 @@ struct RunResult {
 /// Throws Error(usage) with what the named one, or all, say against it.
 std::string choose_backend(const LaunchOptions& asked, const Problem& problem, Passes passes);
 
+/// Tensors and buffers of all ranks, and what the system gives this node and this process: throws Error(environment)
+/// when it is not enough. A collective: no rank takes memory before all have seen what is free.
+void check_memory(World& world, const AttentionPlan& plan, Passes passes);
+
 /// Times are the same on every rank. Throws whatever a rank threw first, and Error(environment) when memory is not
 /// enough. Collective.
 RunResult run_sharded(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options);

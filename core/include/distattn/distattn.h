@@ -245,7 +245,7 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
 
 /**
  * A rank's own part: q, k, v, o and their gradients [batch, tokens, heads, head_dim], lse and lse_low [batch, heads,
- * tokens]; without batch where it is 1, if one likes.
+ * tokens]; without batch where it is 1, if one likes. lse is float32 or float64, of which float32 is used.
  *
  * lse_low may be null: what a float32 lse cannot hold of its log-sum-exp, of which backward's weights are then off by
  * up to 6e-8 of |lse|, all of a row alike. Give it to both passes where scores are in the hundreds. A problem in fp64
