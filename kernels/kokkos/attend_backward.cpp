@@ -62,6 +62,8 @@ class ColumnRunner {
               .k = rows_of_head(side.k, shape.dtype, batch_, kv_head_, column_.first),
               .v = rows_of_head(side.v, shape.dtype, batch_, kv_head_, column_.first),
               .keys = static_cast<int>(column_.count),
+              .segment = rows_of_head(side.k, shape.dtype, batch_, kv_head_, 0),
+              .segment_keys = side.keys.count,
               .dk = rows_of_head(side.dk, batch_, kv_head_, column_.first),
               .dv = rows_of_head(side.dv, batch_, kv_head_, column_.first),
               .carry = column_.carry};

@@ -22,36 +22,44 @@ inline int backward_chunk(int head_dim, int value_dim) {
   return bigger(backward_keys, keys / backward_keys * backward_keys);
 }
 
-/// Which operands have neither NaN nor infinity. Elsewhere a coefficient of 0 does not hide what a query does not see.
-struct Finite {
-  bool keys, queries, d_outputs;
+/// What is known of operands: which have neither NaN nor infinity (elsewhere a coefficient of 0 does not hide what a
+/// query does not see), and whether keys have something in common.
+struct Known {
+  bool finite_keys, finite_queries, finite_d_outputs;
+  bool shared;
 };
 
 /// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
 struct BackwardScratch {
-  float* keys;         // [key panel][head_dim][panel_width], times scale
+  float* shared;       // [head_dim] what the keys of the segment have in common
+  float* keys;         // [key panel][head_dim][panel_width], without what they share, times scale
   float* values;       // [key panel][value_dim][panel_width]
-  RowPanels key_rows;  // the same keys as they are
+  RowPanels key_rows;  // the same keys, not times scale
   RowPanels queries;
   RowPanels d_outputs;  // times e^−lse_low
   float* lse;           // [row]
+  float* shift;         // [row] what shared keys add to scores
+  float* d_score_sums;  // [row] of dS
   float* delta;         // [row], times scale·e^−lse_low
   RowPanels d_queries, d_keys, d_values;
   float* weights;   // P: [row][key]
   float* d_scores;  // dS: [row][key]
   float* widened;   // [row][dim]: where 16-bit rows are widened
-  Finite* finite;
+  Known* known;
   std::size_t bytes;
 
   BackwardScratch(std::byte* memory, int head_dim, int value_dim) {
     const int chunk = backward_chunk(head_dim, value_dim);
     Carver carve(memory);
+    shared = carve.floats(rounded_up(head_dim, sum_width));
     keys = carve.floats(chunk * head_dim);
     values = carve.floats(chunk * value_dim);
     key_rows = carve_rows(carve, chunk, head_dim);
     queries = carve_rows(carve, backward_rows, head_dim);
     d_outputs = carve_rows(carve, backward_rows, value_dim);
     lse = carve.floats(backward_rows);
+    shift = carve.floats(backward_rows);
+    d_score_sums = carve.floats(backward_rows);
     delta = carve.floats(backward_rows);
     d_queries = carve_rows(carve, backward_rows, head_dim);
     d_keys = carve_rows(carve, chunk, head_dim);
@@ -59,7 +67,7 @@ struct BackwardScratch {
     weights = carve.floats(backward_rows * backward_keys);
     d_scores = carve.floats(backward_rows * backward_keys);
     widened = carve.floats(backward_rows * bigger(head_dim, value_dim));
-    finite = reinterpret_cast<Finite*>(carve.floats(sizeof(Finite)));
+    known = reinterpret_cast<Known*>(carve.floats(sizeof(Known)));
     bytes = carve.bytes();
   }
 };

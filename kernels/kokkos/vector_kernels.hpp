@@ -37,10 +37,11 @@ struct AttendBlock {
   bool carry = false;
 };
 
-/// Keys of one head that the queries of a block see: query i of any head those with begin[i] ≤ index < end[i]. Both
-/// arrays have attend_rows() entries; those past the block's queries are 0.
+/// Keys of one head, `keys` of a segment, that the queries of a block see: query i of any head those with
+/// begin[i] ≤ index < end[i]. Both arrays have attend_rows() entries; those past the block's queries are 0.
 struct AttendPass {
   HeadRows<const void> k, v;
+  std::int64_t keys = 0;
   const std::int32_t* begin = nullptr;
   const std::int32_t* end = nullptr;
 };
@@ -75,13 +76,15 @@ struct FewHead {
 };
 
 /// A chunk of up to backward_chunk keys of one head, and where sums of its gradients are added, or written when not
-/// carry.
+/// carry. It is some of the `segment_keys` keys that `segment` begins with.
 struct BackwardChunk {
   DType dtype = DType::fp32;  ///< of k, v, q, d_o; not fp64
   int head_dim = 0, value_dim = 0;
   float scale = 1;
   HeadRows<const void> k, v;
   int keys = 0;
+  HeadRows<const void> segment;
+  std::int64_t segment_keys = 0;
   HeadRows<float> dk, dv;
   bool carry = false;
 };
