@@ -60,8 +60,15 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
     factors[i] = i < block.rows ? sum_of(-widened_low(block.lse_low, i)) : 0.f;
     scratch.lse[i] = i < block.rows ? block.lse[i] : 0.f;
     scratch.delta[i] = i < block.rows ? block.delta[i] * chunk.scale * factors[i] : 0.f;
-    scratch.shift[i] = scratch.d_score_sums[i] = 0.f;
+    scratch.shift[i] = scratch.sums[i] = scratch.squares[i] = 0.f;
   }
+  scratch.known->summed = scratch.known->shared;
+  for (int x = 0; x < chunk.head_dim; ++x) {
+    const float apart = block.apart == nullptr ? 0.f : block.apart[x];
+    scratch.apart[x] = scratch.shared[x] - apart;
+    scratch.known->summed = scratch.known->summed || apart != 0.f;
+  }
+  for (int x = chunk.head_dim; x < rounded_up(chunk.head_dim, lanes); ++x) scratch.apart[x] = 0.f;
   const HeadRows<const float> q = rows_of_block(block.q, chunk.head_dim);
   for (int i = 0; scratch.known->shared && i < block.rows; ++i) {
     scratch.shift[i] = shared_score(q.data + i * q.stride, chunk.head_dim, chunk.scale, scratch.shared);
@@ -166,13 +173,18 @@ inline void weigh_few(const BackwardChunk& chunk, const BackwardBlock& block, co
   }
 }
 
-/// Adds up dS of `count` keys, a multiple of vectors.
+/// Adds up dS of `count` keys, a multiple of vectors, and the squares of what it rounds by.
 inline void sum_d_scores(int rows, int count, const BackwardScratch& scratch) {
   for (int i = 0; i < rows; ++i) {
-    const float* const row = scratch.d_scores + i * backward_keys;
-    Vector sum = load(row);
-    for (int j = lanes; j < count; j += lanes) sum += load(row + j);
-    scratch.d_score_sums[i] += stdx::reduce(sum);
+    Vector sum = 0.f, squares = 0.f, weights = 0.f;
+    for (int j = i * backward_keys; j < i * backward_keys + count; j += lanes) {
+      const Vector d_score = load(scratch.d_scores + j), weight = load(scratch.weights + j);
+      sum += d_score;
+      squares += d_score * d_score;
+      weights += weight * weight;
+    }
+    scratch.sums[i] += stdx::reduce(sum);
+    scratch.squares[i] += stdx::reduce(squares + weights * (scratch.delta[i] * scratch.delta[i]));
   }
 }
 
@@ -235,20 +247,45 @@ inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block
           [&](int row, int at, Vector d_weight) {
             return load(scratch.weights + at) * (d_weight * chunk.scale - scratch.delta[row]);
           });
-    if (scratch.known->shared) sum_d_scores(keys.rows, rounded_up(end - key, panel_width), scratch);
+    if (scratch.known->summed) sum_d_scores(keys.rows, rounded_up(end - key, panel_width), scratch);
     add_gradients(chunk, keys, key, end, scratch);
   }
 }
 
-/// The result (+)= the block's dQ over the chunk.
+/// The result (+)= the block's dQ over the chunk, but for what it may be apart by.
 inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
-  if (!scratch.known->shared) return add_rows(scratch.d_queries, block.rows, chunk.head_dim, block.carry, block.dq);
+  if (!scratch.known->summed) return add_rows(scratch.d_queries, block.rows, chunk.head_dim, block.carry, block.dq);
   put_rows(scratch.d_queries, block.rows, chunk.head_dim, block.dq, [&](int i, int x, Vector sum, auto before) {
-    const Vector shared = load(scratch.shared + x);
+    const Vector apart = load(scratch.apart + x);
     const Vector some = block.carry ? before() + sum : sum;
-    return replace(same_lanes(shared, 0.f), shared * scratch.d_score_sums[i] + some, some);
+    return replace(same_lanes(apart, 0.f), apart * scratch.sums[i] + some, some);
   });
+  for (int i = 0; block.sums != nullptr && i < block.rows; ++i) {
+    block.sums[2 * i] += scratch.sums[i];
+    block.sums[2 * i + 1] += scratch.squares[i];
+  }
+}
+
+inline void backward_rows_begin(const BackwardRows& rows, std::byte* memory) {
+  const BackwardScratch scratch(memory, rows.head_dim, rows.value_dim);
+  find_shared_key(rows.segment, rows.dtype, rows.segment_keys, rows.head_dim, scratch.widened, scratch.shared);
+  std::copy_n(scratch.shared, rows.head_dim, rows.apart);
+  std::fill_n(rows.sums, 2 * rows.rows, 0.f);
+}
+
+inline void backward_rows_end(const BackwardRows& rows) {
+  constexpr float some_roundings = 0x1p-19f, least = 1e-24f, most = 1e24f;  // of squares that are neither lost nor ∞
+  for (int x = 0; x < rows.head_dim; ++x) {
+    if (rows.apart[x] == 0.f) continue;
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const float sum = rows.sums[2 * i], squares = rows.sums[2 * i + 1];
+      const bool judged = least < squares && squares < most;
+      if (judged && sum * sum <= some_roundings * some_roundings * squares) continue;
+      rows.dq.data[i * rows.dq.stride + x] += sum * rows.apart[x];
+    }
+    rows.apart[x] = 0.f;
+  }
 }
 
 inline void backward_sum_end(const BackwardChunk& chunk, std::byte* memory) {

@@ -23,10 +23,10 @@ inline int backward_chunk(int head_dim, int value_dim) {
 }
 
 /// What is known of operands: which have neither NaN nor infinity (elsewhere a coefficient of 0 does not hide what a
-/// query does not see), and whether keys have something in common.
+/// query does not see), whether keys have something in common, and whether sums of dS are asked for.
 struct Known {
   bool finite_keys, finite_queries, finite_d_outputs;
-  bool shared;
+  bool shared, summed;
 };
 
 /// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
@@ -39,7 +39,9 @@ struct BackwardScratch {
   RowPanels d_outputs;  // times e^−lse_low
   float* lse;           // [row]
   float* shift;         // [row] what shared keys add to scores
-  float* d_score_sums;  // [row] of dS
+  float* sums;          // [row] of dS
+  float* squares;       // [row] of dS and of P·delta, summed
+  float* apart;         // [head_dim] what the keys share, less what dQ may be apart by
   float* delta;         // [row], times scale·e^−lse_low
   RowPanels d_queries, d_keys, d_values;
   float* weights;   // P: [row][key]
@@ -59,7 +61,9 @@ struct BackwardScratch {
     d_outputs = carve_rows(carve, backward_rows, value_dim);
     lse = carve.floats(backward_rows);
     shift = carve.floats(backward_rows);
-    d_score_sums = carve.floats(backward_rows);
+    sums = carve.floats(backward_rows);
+    squares = carve.floats(backward_rows);
+    apart = carve.floats(rounded_up(head_dim, lanes));
     delta = carve.floats(backward_rows);
     d_queries = carve_rows(carve, backward_rows, head_dim);
     d_keys = carve_rows(carve, chunk, head_dim);
