@@ -269,9 +269,10 @@ inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& 
 
 inline void backward_rows_begin(const BackwardRows& rows, std::byte* memory) {
   const BackwardScratch scratch(memory, rows.head_dim, rows.value_dim);
-  find_shared_key(rows.segment, rows.dtype, rows.segment_keys, rows.head_dim, scratch.widened, scratch.shared);
+  const bool any =
+      find_shared_key(rows.segment, rows.dtype, rows.segment_keys, rows.head_dim, scratch.widened, scratch.shared);
   std::copy_n(scratch.shared, rows.head_dim, rows.apart);
-  std::fill_n(rows.sums, 2 * rows.rows, 0.f);
+  if (any) std::fill_n(rows.sums, 2 * rows.rows, 0.f);
 }
 
 inline void backward_rows_end(const BackwardRows& rows) {

@@ -61,8 +61,6 @@ struct AttendScratch {
     Carver carve(memory);
     queries = carve.floats(rows * head_dim);
     output = carve_rows(carve, rows, value_dim);
-    shared = carve.floats(rounded_up(head_dim, lanes));
-    shift = carve.floats(rows);
     top = carve.floats(rows);
     sum = carve.floats(rows);
     blocks = carve.floats(rows);
@@ -73,6 +71,8 @@ struct AttendScratch {
     values = carve_rows(carve, key_block, value_dim);
     scores = carve.floats(key_block * panel_width);
     widened = carve.floats(key_block * bigger(head_dim, value_dim));
+    shared = carve.floats(rounded_up(head_dim, lanes));
+    shift = carve.floats(rows);
     bytes = carve.bytes();
   }
 };
@@ -137,26 +137,6 @@ inline void begin_head(const AttendBlock& block, const AttendScratch& scratch) {
 inline void attend_begin(const AttendBlock& block, std::byte* memory) {
   for_each_head(block, AttendScratch(memory, block.head_dim, block.value_dim), begin_head);
 }
-
-/// What the queries of a panel see. The ranges themselves stay where they are.
-struct PanelKeys : KeyRanges {
-  SeenKeys panel;
-  SeenKeys vector[tile_vectors];         // by queries of a vector
-  SeenKeys sum[panel_width / sum_rows];  // by queries of a tile of sums
-
-  PanelKeys() = default;
-  PanelKeys(const std::int32_t* begins, const std::int32_t* ends)
-      : KeyRanges{begins, ends}, panel(seen_keys(begins, ends, panel_width)) {
-    for (int i = 0; i < panel_width; i += lanes) vector[i / lanes] = seen_keys(begin + i, end + i, lanes);
-    for (int i = 0; i < panel_width; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
-  }
-
-  DISTATTN_INLINE Bits hidden(int v, int key) const {
-    return outside(load_bits(begin + v * lanes), load_bits(end + v * lanes), Bits(key));
-  }
-  /// From the first to the last vector of queries that sees some of the `count` keys from `key` on.
-  Range seeing(int key, int count) const { return groups_seeing(vector, tile_vectors, key, count); }
-};
 
 /// Widens and packs keys [begin, end) of the block of keys that starts at `key`; begin is a multiple of tile_rows.
 /// Returns whether all values are finite.

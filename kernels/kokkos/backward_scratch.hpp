@@ -53,17 +53,12 @@ struct BackwardScratch {
   BackwardScratch(std::byte* memory, int head_dim, int value_dim) {
     const int chunk = backward_chunk(head_dim, value_dim);
     Carver carve(memory);
-    shared = carve.floats(rounded_up(head_dim, sum_width));
     keys = carve.floats(chunk * head_dim);
     values = carve.floats(chunk * value_dim);
     key_rows = carve_rows(carve, chunk, head_dim);
     queries = carve_rows(carve, backward_rows, head_dim);
     d_outputs = carve_rows(carve, backward_rows, value_dim);
     lse = carve.floats(backward_rows);
-    shift = carve.floats(backward_rows);
-    sums = carve.floats(backward_rows);
-    squares = carve.floats(backward_rows);
-    apart = carve.floats(rounded_up(head_dim, lanes));
     delta = carve.floats(backward_rows);
     d_queries = carve_rows(carve, backward_rows, head_dim);
     d_keys = carve_rows(carve, chunk, head_dim);
@@ -71,6 +66,11 @@ struct BackwardScratch {
     weights = carve.floats(backward_rows * backward_keys);
     d_scores = carve.floats(backward_rows * backward_keys);
     widened = carve.floats(backward_rows * bigger(head_dim, value_dim));
+    shared = carve.floats(rounded_up(head_dim, sum_width));
+    shift = carve.floats(backward_rows);
+    sums = carve.floats(backward_rows);
+    squares = carve.floats(backward_rows);
+    apart = carve.floats(rounded_up(head_dim, lanes));
     known = reinterpret_cast<Known*>(carve.floats(sizeof(Known)));
     bytes = carve.bytes();
   }
