@@ -18,35 +18,73 @@
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
+/// Packs keys without what is shared.
+inline void pack_keys(const BackwardChunk& chunk, const BackwardScratch& scratch) {
+  scratch.known->finite_keys = true;
+  for (int j = 0; j < chunk.keys; j += panel_width) {
+    const int count = smaller(panel_width, chunk.keys - j);
+    const int next = j + count, next_count = smaller(panel_width, chunk.keys - next);
+    Prefetch(rows_from(chunk.k, chunk.dtype, next), chunk.dtype, next_count, chunk.head_dim).all();
+    const HeadRows<const float> k =
+        widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, chunk.head_dim, scratch.widened);
+    pack_keys_transposed<panel_width>(k, count, chunk.head_dim, chunk.scale, scratch.shared,
+                                      scratch.keys + j * chunk.head_dim);
+    const bool finite = pack_rows(k, count, count, chunk.head_dim, scratch.key_rows.from(j),
+                                  [&](int, int x, Vector some) { return some - load(scratch.shared + x); });
+    scratch.known->finite_keys = scratch.known->finite_keys && finite;
+  }
+}
+
+/// Takes nothing out of keys from here on.
+inline void share_nothing(const BackwardChunk& chunk, const BackwardScratch& scratch) {
+  scratch.known->shared = false;
+  std::fill_n(scratch.shared, chunk.head_dim, 0.f);
+  pack_keys(chunk, scratch);
+}
+
 /// Packs a chunk of keys for any number of blocks of queries.
 inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) {
   const int head_dim = chunk.head_dim, value_dim = chunk.value_dim;
   const BackwardScratch scratch(memory, head_dim, value_dim);
-  scratch.known->finite_keys = true;
   std::fill_n(scratch.shared, rounded_up(head_dim, sum_width), 0.f);
   scratch.known->shared =
       find_shared_key(chunk.segment, chunk.dtype, chunk.segment_keys, head_dim, scratch.widened, scratch.shared);
+  pack_keys(chunk, scratch);
+  bool finite = scratch.known->finite_keys;
   for (int j = 0; j < chunk.keys; j += panel_width) {
     const int count = smaller(panel_width, chunk.keys - j);
     const int next = j + count, next_count = smaller(panel_width, chunk.keys - next);
-    Prefetch(rows_from(chunk.k, chunk.dtype, next), chunk.dtype, next_count, head_dim).all();
     Prefetch(rows_from(chunk.v, chunk.dtype, next), chunk.dtype, next_count, value_dim).all();
-    const HeadRows<const float> k =
-        widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, head_dim, scratch.widened);
-    pack_keys_transposed<panel_width>(k, count, head_dim, chunk.scale, scratch.shared, scratch.keys + j * head_dim);
-    const bool finite = pack_rows(k, count, count, head_dim, scratch.key_rows.from(j),
-                                  [&](int, int x, Vector some) { return some - load(scratch.shared + x); });
-    scratch.known->finite_keys = scratch.known->finite_keys && finite;
     const HeadRows<const float> v =
         widened(rows_from(chunk.v, chunk.dtype, j), chunk.dtype, count, value_dim, scratch.widened);
+    for (int i = 0; scratch.known->shared && finite && i < count; ++i) {
+      finite = is_finite(v.data + i * v.stride, value_dim);
+    }
     pack_transposed<panel_width>(v, count, value_dim, scratch.values + j * value_dim);
   }
+  if (scratch.known->shared && !finite) share_nothing(chunk, scratch);
 }
 
 inline void backward_sum_begin(const BackwardChunk& chunk, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   clear_rows(scratch.d_keys, chunk.keys, chunk.head_dim);
   clear_rows(scratch.d_values, chunk.keys, chunk.value_dim);
+}
+
+/// What shared keys add to a block's scores, and what its dQ is to be told of them.
+inline void shift_block(const BackwardChunk& chunk, const BackwardBlock& block, const BackwardScratch& scratch) {
+  scratch.known->summed = scratch.known->shared;
+  std::fill_n(scratch.apart, rounded_up(chunk.head_dim, lanes), 0.f);
+  for (int x = 0; x < chunk.head_dim; ++x) {
+    const float apart = block.apart == nullptr ? 0.f : block.apart[x];
+    scratch.apart[x] = scratch.shared[x] - apart;
+    scratch.known->summed = scratch.known->summed || apart != 0.f;
+  }
+  if (!scratch.known->shared) return;
+  const HeadRows<const float> q = widened(block.q, chunk.dtype, block.rows, chunk.head_dim, scratch.widened);
+  for (int i = 0; i < block.rows; ++i) {
+    scratch.shift[i] = shared_score(q.data + i * q.stride, chunk.head_dim, chunk.scale, scratch.shared);
+  }
 }
 
 inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
@@ -62,21 +100,15 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
     scratch.delta[i] = i < block.rows ? block.delta[i] * chunk.scale * factors[i] : 0.f;
     scratch.shift[i] = scratch.sums[i] = scratch.squares[i] = 0.f;
   }
-  scratch.known->summed = scratch.known->shared;
-  for (int x = 0; x < chunk.head_dim; ++x) {
-    const float apart = block.apart == nullptr ? 0.f : block.apart[x];
-    scratch.apart[x] = scratch.shared[x] - apart;
-    scratch.known->summed = scratch.known->summed || apart != 0.f;
-  }
-  for (int x = chunk.head_dim; x < rounded_up(chunk.head_dim, lanes); ++x) scratch.apart[x] = 0.f;
-  const HeadRows<const float> q = rows_of_block(block.q, chunk.head_dim);
-  for (int i = 0; scratch.known->shared && i < block.rows; ++i) {
-    scratch.shift[i] = shared_score(q.data + i * q.stride, chunk.head_dim, chunk.scale, scratch.shared);
-  }
-  scratch.known->finite_queries = pack_rows(q, block.rows, rows, chunk.head_dim, scratch.queries);
+  scratch.known->finite_queries =
+      pack_rows(rows_of_block(block.q, chunk.head_dim), block.rows, rows, chunk.head_dim, scratch.queries);
   scratch.known->finite_d_outputs =
       pack_rows(rows_of_block(block.d_o, chunk.value_dim), block.rows, rows, chunk.value_dim, scratch.d_outputs,
                 [&](int i, int, Vector some) { return some * factors[i]; });
+  const bool finite =
+      scratch.known->finite_queries && scratch.known->finite_d_outputs && is_finite(scratch.delta, rows);
+  if (scratch.known->shared && !finite) share_nothing(chunk, scratch);
+  shift_block(chunk, block, scratch);
   clear_rows(scratch.d_queries, rows, chunk.head_dim);
 }
 
@@ -256,6 +288,9 @@ inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block
 inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   if (!scratch.known->summed) return add_rows(scratch.d_queries, block.rows, chunk.head_dim, block.carry, block.dq);
+  for (int i = 0; i < block.rows; ++i) {  // a dQ that is no number is so whatever it is apart by
+    if (!is_finite(scratch.sums + i, 1)) scratch.sums[i] = 0.f;
+  }
   put_rows(scratch.d_queries, block.rows, chunk.head_dim, block.dq, [&](int i, int x, Vector sum, auto before) {
     const Vector apart = load(scratch.apart + x);
     const Vector some = block.carry ? before() + sum : sum;

@@ -329,13 +329,18 @@ inline void count_blocks(const AttendBlock& block, const AttendPass& pass, int f
 
 /// Finds what the keys of a pass have in common, and what it adds to the scores of each row.
 inline void share_key(const AttendBlock& block, const AttendPass& pass, const AttendScratch& scratch) {
-  const bool any = find_shared_key(pass.k, block.dtype, pass.keys, block.head_dim, scratch.widened, scratch.shared);
+  bool any = find_shared_key(pass.k, block.dtype, pass.keys, block.head_dim, scratch.widened, scratch.shared);
+  const auto row_of = [&](const AttendBlock& head, int i) {
+    return widened(rows_from(head.q, head.dtype, i), head.dtype, 1, head.head_dim, scratch.widened).data;
+  };
+  for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch&) {
+    for (int i = 0; any && i < head.queries; ++i) any = is_finite(row_of(head, i), head.head_dim);
+  });
+  if (!any) std::fill_n(scratch.shared, block.head_dim, 0.f);
   for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
     std::fill_n(own.shift, padded_queries(head), 0.f);
     for (int i = 0; any && i < head.queries; ++i) {
-      const HeadRows<const float> q =
-          widened(rows_from(head.q, head.dtype, i), head.dtype, 1, head.head_dim, own.widened);
-      own.shift[i] = shared_score(q.data, head.head_dim, head.scale, own.shared);
+      own.shift[i] = shared_score(row_of(head, i), head.head_dim, head.scale, own.shared);
     }
   });
 }

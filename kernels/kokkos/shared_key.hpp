@@ -17,7 +17,7 @@ inline constexpr int most_samples = 16;
 /// `into` has room for whole vectors, `buffer` for a key.
 inline bool find_shared_key(const HeadRows<const void>& keys, DType dtype, std::int64_t count, int dim, float* buffer,
                             float* into) {
-  alignas(64) float least[lanes], most[lanes];
+  alignas(64) float least[lanes] = {}, most[lanes] = {};
   const std::int64_t samples = std::min<std::int64_t>(count, most_samples);
   bool any = false;
   for (int x = 0; x < dim; x += lanes) {
@@ -32,13 +32,20 @@ inline bool find_shared_key(const HeadRows<const void>& keys, DType dtype, std::
       }
     }
     for (int lane = 0; lane < lanes; ++lane) {
-      const bool shared =
-          lane < some && samples > 0 && (most[lane] - least[lane]) * 4 <= __builtin_fabsf(most[lane] + least[lane]);
+      const float spread = (most[lane] - least[lane]) * 4, twice = __builtin_fabsf(most[lane] + least[lane]);
+      const bool shared = lane < some && samples > 0 && spread <= twice && twice < -minus_infinity;
       into[x + lane] = shared ? least[lane] / 2 + most[lane] / 2 : 0.f;
       any = any || into[x + lane] != 0.f;
     }
   }
   return any;
+}
+
+/// Whether the elements of a row are numbers. Where they are not, nothing may be taken out: ∞ − ∞ is NaN.
+inline bool is_finite(const float* row, int dim) {
+  float zeros = 0;
+  for (int x = 0; x < dim; ++x) zeros += row[x] * 0.f;
+  return zeros == 0.f;
 }
 
 /// What a shared key adds to the scores of a query.
