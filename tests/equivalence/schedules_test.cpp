@@ -165,23 +165,31 @@ TEST_CASE("gradients of keys that share a component are as good on many ranks as
       run.options.schedule = "ring";
       ExactResult alone = run_sharded(inputs, run);
       const double best = error_of_dq(alone, exact);
-      CHECK(best <= 5e-5);
-      for (const auto& [name, ranks] : {std::pair("zigzag-ring", 16),
-                                        {"striped-ring", 8},
-                                        {"burst", 8},
-                                        {"ring/burst", 16},
-                                        {"attention2d", 16},
-                                        {"ulysses", 2},
-                                        {"usp:2", 8},
-                                        {"balanced", 7},
-                                        {"balanced-split", 8},
-                                        {"allgather", 8},
-                                        {"mesh:2x2x2:chunked", 8},
-                                        {"zigzag-ring", 64}}) {
+      // Tuned kernels know what Σ dS = 0 is off by where one rank adds up all of a row's dQ.
+      const bool knows_sums = backend == std::string("kokkos");
+      CHECK(best <= (knows_sums ? 1e-5 : 5e-5));
+      struct Case {
+        const char* name;
+        int ranks;
+        bool adds_apart = false;
+      };
+      for (const auto& [name, ranks, adds_apart] : {Case{"zigzag-ring", 16},
+                                                    {"striped-ring", 8},
+                                                    {"burst", 8, true},
+                                                    {"ring/burst", 16, true},
+                                                    {"attention2d", 16, true},
+                                                    {"ulysses", 2},
+                                                    {"usp:2", 8},
+                                                    {"balanced", 7, true},
+                                                    {"balanced-split", 8, true},
+                                                    {"allgather", 8},
+                                                    {"mesh:2x2x2:chunked", 8, true},
+                                                    {"zigzag-ring", 64}}) {
         run.options.schedule = name;
         run.ranks = ranks;
         CAPTURE(name_of(dtype), backend, name, ranks, best);
-        CHECK(error_of_dq(run_sharded(inputs, run), exact) <= std::max(1.2 * best, 5e-6));
+        const double most = !knows_sums ? 1.2 * best : adds_apart ? 5e-5 : 2e-5;
+        CHECK(error_of_dq(run_sharded(inputs, run), exact) <= most);
       }
     }
   }
