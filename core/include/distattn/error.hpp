@@ -17,8 +17,8 @@ enum class ErrorKind {
   interrupted,  ///< the user or an abort ended the run (exit 130)
 };
 
-/// One line, worded "problem (why) suggestion"; ranks are named "rank N". What of a message (a file's bytes, a name)
-/// would end the line or move the cursor is spelled out: \x00.
+/// One line, worded "problem (why) suggestion"; ranks are named "rank N". Bytes of a file or a name that would end the
+/// line or move the cursor are spelled out in hexadecimal.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message);
