@@ -18,8 +18,10 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
                                                  .bands = bands,
                                                  .scale = problem.softmax_scale()};
   kernels::Team team(threads);
-  auto exact = kernels::reference::compute_exactly(
-      whole, team, {rounding.weight, rounding.score, rounding.sum, rounding.dot, rounding.underflow, rounding.least});
+  auto exact =
+      kernels::reference::compute_exactly(whole, team,
+                                          {rounding.weight, rounding.score, rounding.sum, rounding.dot,
+                                           rounding.underflow, rounding.least, rounding.element, rounding.sent});
   const auto norms = [](kernels::reference::RowNorms& of) {
     return RowNorms{std::move(of.allowed), std::move(of.terms)};
   };

@@ -164,11 +164,11 @@ class Oracle {
     const double scale = std::abs(attention_.scale), least = rounding_.least;
     set(exact_.dk_norms, out,
         scale * (std::sqrt(sums.dk_errors) + rounding_.sum * sums.dk_sizes + least * sums.query_norms) +
-            common * finite_norm(dk, k_.dim) + least * std::sqrt(k_.dim) * (4 + sums.queries),
+            common * finite_norm(dk, k_.dim) + (least * (4 + sums.queries) + rounding_.sent) * std::sqrt(k_.dim),
         scale * std::sqrt(sums.dk_terms));
     set(exact_.dv_norms, out,
         std::hypot(std::sqrt(sums.dv_errors), common * finite_norm(dv, v_.dim)) + rounding_.sum * sums.dv_sizes +
-            least * std::sqrt(v_.dim) * (4 + sums.queries),
+            (least * (4 + sums.queries) + rounding_.sent) * std::sqrt(v_.dim),
         std::sqrt(sums.dv_terms));
   }
 

@@ -15,6 +15,9 @@ constexpr std::int64_t keys_a_sum = 128;
 /// A weight that rounding alone can halve or double has no value to judge; results of zeros shall not pass for it.
 constexpr double most_of_a_weight = 0.5;
 
+/// exp() of it, squared, is still a number, and more than any weight.
+constexpr double most_exponent = 300;
+
 double square(double x) { return x * x; }
 
 }  // namespace
@@ -124,29 +127,60 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
   for (Pair& pair : pairs_) pair.weight /= sum;
 }
 
-/// o = Σ P v: errors of weights are independent of each other, but for what they have in common, which is a share of o.
-void OracleRow::bound_forward(OracleQuery& query) {
+/// How far rounding moves each weight: what it rounds itself, and what errors of scores take from one key and give to
+/// the others. Where one key has all of the weight there is nothing to move.
+void OracleRow::bound_weights(OracleQuery& query) {
   const double of_query = std::abs(keys_.scale) * finite_norm(query.q, keys_.head_dim);
-  const double of_lse = std::isfinite(*query.lse) ? std::abs(*query.lse) : 0;
-  double errors = 0, sizes = 0, terms = 0;
+  double largest = 0, of_scores = 0, own = 0;
+  for (Pair& pair : pairs_) {
+    if (!(pair.weight > 0)) continue;
+    pair.shift = rounding_.score * (std::abs(pair.score) + of_query * keys_.k_norms[pair.key] / 4);
+    largest = std::max(largest, pair.weight);
+    of_scores += pair.weight * pair.shift;
+  }
+  const double of_lse = rounding_.score * (std::isfinite(*query.lse) ? std::abs(*query.lse) : 0);
+  // A lse that no number holds is nearest to its largest score, which is one.
+  const double of_row = rounding_.weight + std::min({most_of_a_weight, of_lse, -std::log(largest)});
+  const double of_others = std::exp(std::min(of_scores, most_exponent));
+  double moved = 0;
+  for (Pair& pair : pairs_) {
+    const double p = pair.weight;
+    if (!(p > 0)) continue;
+    pair.own = p * of_row + std::min(p, rounding_.underflow);
+    pair.moved = std::min(p * of_others * std::expm1(std::min(pair.shift, most_exponent)),
+                          most_of_a_weight * std::max(p, largest / 8));
+    own += pair.own;
+    moved += pair.moved;
+  }
   weight_errors_ = 0;
   for (Pair& pair : pairs_) {
+    const double p = pair.weight;
+    if (!(p > 0)) continue;
+    pair.error = pair.own + (1 - p) * pair.moved + p * std::min(most_of_a_weight, std::max(0.0, moved - pair.moved));
+    weight_errors_ += pair.error;
+  }
+  query.lse_allowed = rounding_.weight + 2.5 * (own + of_scores + of_lse);  // nothing cancels in it
+}
+
+/// o = Σ P v: errors of weights are independent of each other, but for what they have in common, which is a share of o.
+/// That of a score moves o by its weight times v − o, which is at most (1 − P) |v| and all that the other keys add.
+void OracleRow::bound_forward(OracleQuery& query) {
+  bound_weights(query);
+  double errors = 0, sizes = 0, terms = 0;
+  for (const Pair& pair : pairs_) {
+    if (pair.weight > 0) sizes += pair.weight * keys_.v_norms[pair.key];
+  }
+  for (const Pair& pair : pairs_) {
     const double p = pair.weight, size = keys_.v_norms[pair.key];
     if (!(p > 0)) continue;
-    const double terms_of_score = of_query * keys_.k_norms[pair.key] / 4;
-    const double share = rounding_.weight + rounding_.score * (std::abs(pair.score) + terms_of_score + of_lse);
-    pair.error = p * std::min(most_of_a_weight, share) + std::min(p, rounding_.underflow);
-    weight_errors_ += pair.error;
-    errors += square(pair.error * size);
-    sizes += p * size;
+    const double from_o = (1 - p) * size + std::max(0.0, sizes - p * size);
+    errors += square(pair.own * size + pair.moved * from_o);
     terms += square(p * size);
   }
-  const double o_norm = finite_norm(query.o, keys_.value_dim);
-  const auto count = static_cast<double>(pairs_.size());
-  query.o_allowed = std::sqrt(errors + square(weight_errors_ * o_norm)) + rounding_.sum * sizes +
-                    rounding_.least * std::sqrt(keys_.value_dim) * (4 + count);
+  o_least_ = (rounding_.least * (4 + static_cast<double>(pairs_.size())) + rounding_.sent) * std::sqrt(keys_.value_dim);
+  query.o_allowed = std::sqrt(errors + square(weight_errors_ * finite_norm(query.o, keys_.value_dim))) +
+                    rounding_.sum * sizes + o_least_;
   query.o_terms = std::sqrt(terms);
-  query.lse_allowed = 2.5 * weight_errors_ + rounding_.weight;  // one score alone has nothing to cancel against
 }
 
 /// delta = dO·o = Σ P (dO·v), off by the errors of the weights that made o and by its own sum.
@@ -156,15 +190,15 @@ double OracleRow::bound_delta(const OracleQuery& query, double& delta, double& d
   double squares = 0;
   for (int x = 0; x < dim; ++x) squares += square(query.o[x] * query.d_o[x]);
   delta_size = std::max(std::abs(delta), std::sqrt(squares));
-  const double of_query = finite_norm(query.d_o, dim) / std::sqrt(dim);
+  const double d_o_norm = finite_norm(query.d_o, dim), of_query = d_o_norm / std::sqrt(dim);
   double errors = 0, sizes = 0;
   for (Pair& pair : pairs_) {
     pair.product = dot<double>(query.d_o, keys_.v + pair.key * dim, dim);
     pair.size = std::abs(pair.product) + of_query * keys_.v_norms[pair.key];
-    errors += square(pair.error * pair.product);
+    errors += square(pair.own * pair.product) + square(pair.moved * (pair.product - delta));
     sizes += pair.weight * pair.size;
   }
-  return std::sqrt(errors) + rounding_.sum * sizes + rounding_.dot * delta_size;
+  return std::sqrt(errors) + rounding_.sum * sizes + rounding_.dot * delta_size + o_least_ * d_o_norm;
 }
 
 /// dS = P (dP − delta), dQ = scale Σ dS k, dK = scale Σ dS q, dV = Σ P dO. delta's error is one for all keys of a
@@ -192,7 +226,8 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
     KeySums& sums = gradients.sums[static_cast<std::size_t>(pair.key)];
     sums.add_weight(p, pair.error, d_o_norm);
     if (!std::isfinite(ds)) continue;  // nor is what it reaches
-    const double error = pair.error * std::abs(pair.product - delta) + p * rounding_.dot * pair.size + rounding_.least;
+    const double error =
+        pair.error * std::abs(pair.product - delta) + p * rounding_.dot * pair.size + rounding_.element;
     errors += square(error * size);
     sizes += std::abs(ds) * size;
     keys += size;
@@ -207,7 +242,7 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   query.dq_allowed =
       scale * (std::sqrt(errors) + delta_error * weighted_keys + rounding_.sum * sizes + rounding_.least * keys) +
       weight_errors_ * finite_norm(query.dq, head_dim) +
-      rounding_.least * std::sqrt(head_dim) * (4 + static_cast<double>(pairs_.size()));
+      (rounding_.least * (4 + static_cast<double>(pairs_.size())) + rounding_.sent) * std::sqrt(head_dim);
   query.dq_terms = scale * std::sqrt(terms + square(delta_size * weighted_keys));
 }
 

@@ -70,11 +70,15 @@ class OracleRow {
  private:
   struct Pair {
     std::int64_t key;
-    double score, weight = 0, error = 0;  ///< P, and how far off it may be
-    double product = 0, size = 0;         ///< dO·v, and how large what it sums is
+    double score, weight = 0;      ///< P
+    double shift = 0;              ///< how far off the score may be
+    double own = 0, moved = 0;     ///< what P rounds itself; what the score's error adds before P is normalised
+    double error = 0;              ///< how far off P may be
+    double product = 0, size = 0;  ///< dO·v, and how large what it sums is
   };
 
   void attend(OracleQuery& query, std::span<const IndexRange> seen);
+  void bound_weights(OracleQuery& query);
   void bound_forward(OracleQuery& query);
   double bound_delta(const OracleQuery& query, double& delta, double& delta_size);
   void differentiate(OracleQuery& query, KeyGradients& gradients);
@@ -84,6 +88,7 @@ class OracleRow {
   std::vector<Pair> pairs_;
   std::vector<double> block_;
   double weight_errors_ = 0;  ///< of the row's weights together
+  double o_least_ = 0;        ///< what o may be off by however small it is
 };
 
 }  // namespace distattn::kernels::reference
