@@ -60,8 +60,9 @@ Rounding rounding_of(const Problem& problem, std::int64_t merges) {
   rounding.weight = 1.5 * unit * (32.0 + static_cast<double>(std::bit_width(length)) + 2 * doublings) +
                     2 * narrow_unit + 2 * wire_unit;
   rounding.score = unit * (2.5 + doublings / 2);
-  rounding.sum = 4 * unit + wire_unit / 4;
+  rounding.sum = 4 * unit + wire_unit / 2;
   rounding.dot = 16 * unit + 2 * narrow_unit;
+  rounding.delta = rounding.dot + 2 * wire_unit;
   rounding.underflow = problem.dtype == DType::fp16 ? smallest_number(problem.dtype)
                        : accumulator == DType::fp64 ? 0x1p-1022
                                                     : 0x1p-99;

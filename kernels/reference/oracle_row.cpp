@@ -12,13 +12,16 @@ namespace {
 /// Keys whose terms are summed by themselves before they are added to a row.
 constexpr std::int64_t keys_a_sum = 128;
 
-/// A weight that rounding alone can halve or double has no value to judge; results of zeros shall not pass for it.
-constexpr double most_of_a_weight = 0.5;
-
-/// exp() of it, squared, is still a number, and more than any weight.
-constexpr double most_exponent = 300;
+/// Of keys that are the same: together with what the others of them do to it, results may be half off. Their scores are
+/// the same too, and results of zeros shall not pass for a tie of large scores.
+constexpr double most_of_a_tie = 0.25;
 
 double square(double x) { return x * x; }
+
+/// What a weight of e^exponent gains when its score grows by `shift`, of all the weight that there is.
+double moved_by(double exponent, double shift) {
+  return shift < 1 ? std::exp(std::min(0.0, exponent)) * std::expm1(shift) : std::exp(std::min(0.0, exponent + shift));
+}
 
 }  // namespace
 
@@ -46,9 +49,10 @@ void KeySums::add_weight(double weight, double error, double d_o_norm) {
   dv_terms += square(weight * d_o_norm);
 }
 
-KeyGradients::KeyGradients(std::int64_t keys, int head_dim, int value_dim)
+KeyGradients::KeyGradients(std::int64_t keys, int head_dim, int value_dim, bool is_sent_narrow)
     : dk(static_cast<std::size_t>(keys * head_dim)),
       dv(static_cast<std::size_t>(keys * value_dim)),
+      alike(is_sent_narrow ? dk.size() : 0),
       sums(static_cast<std::size_t>(keys)),
       head_dim_(head_dim),
       value_dim_(value_dim),
@@ -59,6 +63,7 @@ KeyGradients::KeyGradients(std::int64_t keys, int head_dim, int value_dim)
 void KeyGradients::clear() {
   std::fill(dk.begin(), dk.end(), 0.0);
   std::fill(dv.begin(), dv.end(), 0.0);
+  std::fill(alike.begin(), alike.end(), 0.0);
   std::fill(sums.begin(), sums.end(), KeySums());
 }
 
@@ -79,6 +84,10 @@ void KeyGradients::flush() {
 void KeyGradients::add(const KeyGradients& other, IndexRange keys) {
   add_scaled(dk.data() + keys.begin * head_dim_, 1.0, other.dk.data() + keys.begin * head_dim_,
              static_cast<int>(keys.end - keys.begin) * head_dim_);
+  if (!alike.empty()) {
+    add_scaled(alike.data() + keys.begin * head_dim_, 1.0, other.alike.data() + keys.begin * head_dim_,
+               static_cast<int>(keys.end - keys.begin) * head_dim_);
+  }
   add_scaled(dv.data() + keys.begin * value_dim_, 1.0, other.dv.data() + keys.begin * value_dim_,
              static_cast<int>(keys.end - keys.begin) * value_dim_);
   for (std::int64_t j = keys.begin; j < keys.end; ++j) {
@@ -128,38 +137,42 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
 }
 
 /// How far rounding moves each weight: what it rounds itself, and what errors of scores take from one key and give to
-/// the others. Where one key has all of the weight there is nothing to move.
+/// the others. Where one key leads by more than scores round there is nothing to move.
 void OracleRow::bound_weights(OracleQuery& query) {
   const double of_query = std::abs(keys_.scale) * finite_norm(query.q, keys_.head_dim);
-  double largest = 0, of_scores = 0, own = 0;
+  const Pair* top = nullptr;
+  double of_scores = 0, own = 0, moved = 0;
   for (Pair& pair : pairs_) {
-    if (!(pair.weight > 0)) continue;
+    if (!pair.counts()) continue;
     pair.shift = rounding_.score * (std::abs(pair.score) + of_query * keys_.k_norms[pair.key] / 4);
-    largest = std::max(largest, pair.weight);
     of_scores += pair.weight * pair.shift;
+    if (top == nullptr || pair.score > top->score) top = &pair;
   }
   const double of_lse = rounding_.score * (std::isfinite(*query.lse) ? std::abs(*query.lse) : 0);
-  // A lse that no number holds is nearest to its largest score, which is one.
-  const double of_row = rounding_.weight + std::min({most_of_a_weight, of_lse, -std::log(largest)});
-  const double of_others = std::exp(std::min(of_scores, most_exponent));
-  double moved = 0;
+  // A row's largest score is a number: where its lse rounds to that, it is no farther off than the two are apart.
+  const double of_row = rounding_.weight + (top == nullptr ? 0 : std::min(of_lse, -std::log(top->weight)));
   for (Pair& pair : pairs_) {
-    const double p = pair.weight;
-    if (!(p > 0)) continue;
-    pair.own = p * of_row + std::min(p, rounding_.underflow);
-    pair.moved = std::min(p * of_others * std::expm1(std::min(pair.shift, most_exponent)),
-                          most_of_a_weight * std::max(p, largest / 8));
+    if (!pair.counts()) continue;
+    pair.own = pair.weight * of_row + std::min(pair.weight, rounding_.underflow);
+    pair.moved = moved_by(pair.score - *query.lse + of_scores, pair.shift);
+    if (&pair != top && is_same_key(pair, *top)) pair.moved = std::min(pair.moved, most_of_a_tie * pair.weight);
     own += pair.own;
     moved += pair.moved;
   }
   weight_errors_ = 0;
   for (Pair& pair : pairs_) {
-    const double p = pair.weight;
-    if (!(p > 0)) continue;
-    pair.error = pair.own + (1 - p) * pair.moved + p * std::min(most_of_a_weight, std::max(0.0, moved - pair.moved));
+    if (!pair.counts()) continue;
+    const double p = pair.weight, others = std::max(0.0, moved - pair.moved);
+    pair.error = pair.own + (1 - p) * pair.moved + p * std::min(1.0, others);
     weight_errors_ += pair.error;
   }
   query.lse_allowed = rounding_.weight + 2.5 * (own + of_scores + of_lse);  // nothing cancels in it
+}
+
+/// Equal keys have equal scores, however these round.
+bool OracleRow::is_same_key(const Pair& a, const Pair& b) const {
+  const double* const row = keys_.k + a.key * keys_.head_dim;
+  return a.score == b.score && std::equal(row, row + keys_.head_dim, keys_.k + b.key * keys_.head_dim);
 }
 
 /// o = Σ P v: errors of weights are independent of each other, but for what they have in common, which is a share of o.
@@ -168,11 +181,11 @@ void OracleRow::bound_forward(OracleQuery& query) {
   bound_weights(query);
   double errors = 0, sizes = 0, terms = 0;
   for (const Pair& pair : pairs_) {
-    if (pair.weight > 0) sizes += pair.weight * keys_.v_norms[pair.key];
+    if (pair.counts()) sizes += pair.weight * keys_.v_norms[pair.key];
   }
   for (const Pair& pair : pairs_) {
     const double p = pair.weight, size = keys_.v_norms[pair.key];
-    if (!(p > 0)) continue;
+    if (!pair.counts()) continue;
     const double from_o = (1 - p) * size + std::max(0.0, sizes - p * size);
     errors += square(pair.own * size + pair.moved * from_o);
     terms += square(p * size);
@@ -198,7 +211,8 @@ double OracleRow::bound_delta(const OracleQuery& query, double& delta, double& d
     errors += square(pair.own * pair.product) + square(pair.moved * (pair.product - delta));
     sizes += pair.weight * pair.size;
   }
-  return std::sqrt(errors) + rounding_.sum * sizes + rounding_.dot * delta_size + o_least_ * d_o_norm;
+  return std::sqrt(errors) + rounding_.sum * sizes + rounding_.delta * delta_size + o_least_ * d_o_norm +
+         rounding_.least * dim;
 }
 
 /// dS = P (dP − delta), dQ = scale Σ dS k, dK = scale Σ dS q, dV = Σ P dO. delta's error is one for all keys of a
@@ -226,14 +240,18 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
     KeySums& sums = gradients.sums[static_cast<std::size_t>(pair.key)];
     sums.add_weight(p, pair.error, d_o_norm);
     if (!std::isfinite(ds)) continue;  // nor is what it reaches
-    const double error =
-        pair.error * std::abs(pair.product - delta) + p * rounding_.dot * pair.size + rounding_.element;
+    const double most = std::min(1.0, p + pair.error);
+    const double error = pair.error * std::abs(pair.product - delta) +
+                         most * (rounding_.dot * pair.size + rounding_.least * value_dim) + rounding_.element;
     errors += square(error * size);
     sizes += std::abs(ds) * size;
     keys += size;
-    weighted_keys += p * size;
+    weighted_keys += most * size;
     terms += square(ds * size);
-    sums.dk_errors += (square(error) + square(p * delta_error)) * square(q_norm);
+    if (!gradients.alike.empty()) {
+      add_scaled(gradients.alike.data() + pair.key * head_dim, most * delta_size, query.q, head_dim);
+    }
+    sums.dk_errors += (square(error) + square(most * delta_error)) * square(q_norm);
     sums.dk_sizes += std::abs(ds) * q_norm;
     sums.dk_terms += (square(ds) + square(p * delta_size)) * square(q_norm);
     sums.query_norms += q_norm;
