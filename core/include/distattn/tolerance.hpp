@@ -20,7 +20,7 @@ struct Rounding {
   double delta = 0;      ///< of dO·o, parts of which may have been sent
   double underflow = 0;  ///< weights below this may count for nothing
   double least = 0;      ///< the smallest number of the accumulator
-  double element = 0;    ///< the smallest number of the tensors\' type: dS may be rounded to it
+  double element = 0;    ///< the smallest number of the tensors' type: dS may be rounded to it
   double sent = 0;       ///< what an element of a result may lose in all of its messages, however small it is
 };
 
