@@ -169,8 +169,9 @@ class Oracle {
         all.alike.empty() ? 0 : rounding_.delta * finite_norm(all.alike.data() + j * k_.dim, k_.dim);
     const double scale = std::abs(attention_.scale), least = rounding_.least;
     set(exact_.dk_norms, out,
-        scale * (std::sqrt(sums.dk_errors) + of_alike + rounding_.sum * sums.dk_sizes + least * sums.query_norms) +
-            common(dk, k_.dim) + (least * (4 + sums.queries) + rounding_.sent) * std::sqrt(k_.dim),
+        scale * (std::sqrt(sums.dk_errors) + of_alike + rounding_.sum * sums.dk_sizes) +
+            least * sums.query_norms * (1 + scale) + common(dk, k_.dim) +
+            (least * (4 + sums.queries) + rounding_.sent) * std::sqrt(k_.dim),
         scale * std::sqrt(sums.dk_terms));
     set(exact_.dv_norms, out,
         std::hypot(std::sqrt(sums.dv_errors), common(dv, v_.dim)) + rounding_.sum * sums.dv_sizes +

@@ -261,8 +261,8 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   }
   const double scale = std::abs(keys_.scale);
   query.dq_allowed =
-      scale * (std::sqrt(errors) + delta_error * weighted_keys + rounding_.sum * sizes + rounding_.least * keys) +
-      weight_errors_ * finite_norm(query.dq, head_dim) +
+      scale * (std::sqrt(errors) + delta_error * weighted_keys + rounding_.sum * sizes) +
+      rounding_.least * keys * (1 + scale) + weight_errors_ * finite_norm(query.dq, head_dim) +
       (rounding_.least * (4 + static_cast<double>(pairs_.size())) + rounding_.sent) * std::sqrt(head_dim);
   query.dq_terms = scale * std::sqrt(terms + square(delta_size * weighted_keys));
 }
