@@ -12,8 +12,8 @@ namespace {
 /// Keys whose terms are summed by themselves before they are added to a row.
 constexpr std::int64_t keys_a_sum = 128;
 
-/// Of keys that are the same: together with what the others of them do to it, results may be half off. Their scores are
-/// the same too, and results of zeros shall not pass for a tie of large scores.
+/// Of keys that are the same, and so are their scores: thrice this, which is what weight, LSE and the other keys may
+/// do, is less than a whole, and results of zeros do not pass for a tie of large scores.
 constexpr double most_of_a_tie = 0.25;
 
 double square(double x) { return x * x; }
@@ -152,13 +152,16 @@ void OracleRow::bound_weights(OracleQuery& query) {
     if (top == nullptr || pair.score > top->score) top = &pair;
   }
   const double of_lse = rounding_.score * (std::isfinite(*query.lse) ? std::abs(*query.lse) : 0);
+  const auto leads = [&](const Pair& pair) { return pair.counts() && is_same_key(pair, *top); };
+  const bool is_tie = std::count_if(pairs_.begin(), pairs_.end(), leads) > 1;
   // A row's largest score is a number: where its lse rounds to that, it is no farther off than the two are apart.
-  const double of_row = rounding_.weight + (top == nullptr ? 0 : std::min(of_lse, -std::log(top->weight)));
+  const double apart = top == nullptr ? 0 : std::min(of_lse, -std::log(top->weight));
+  const double of_row = rounding_.weight + (is_tie ? std::min(most_of_a_tie, apart) : apart);
   for (Pair& pair : pairs_) {
     if (!pair.counts()) continue;
     pair.own = pair.weight * of_row + std::min(pair.weight, rounding_.underflow);
     pair.moved = moved_by(pair.weight, pair.score - *query.lse, pair.shift, of_scores);
-    if (&pair != top && is_same_key(pair, *top)) pair.moved = std::min(pair.moved, most_of_a_tie * pair.weight);
+    if (is_tie && leads(pair)) pair.moved = std::min(pair.moved, most_of_a_tie * pair.weight);
     own += pair.own;
     moved += pair.moved;
   }

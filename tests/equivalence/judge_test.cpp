@@ -147,6 +147,42 @@ TEST_CASE("weights that are certain leave nothing to excuse, however large their
   CHECK(made.worst(result).excess > 1);
 }
 
+TEST_CASE("zeros do not pass for a tie, however large its scores", "[judge]") {
+  Case made(causal_mask());
+  for (std::vector<float>* const all : {&made.q, &made.k}) std::fill(all->begin(), all->end(), 4096.f);
+  for (std::vector<float>* const all : {&made.v, &made.d_o}) std::fill(all->begin(), all->end(), 1.f);
+  made.expect();
+  for (const Result each : all_results) CHECK(made.worst(each).excess <= 0.5);
+  for (const Result result : {Result::o, Result::dv}) {
+    for (std::int64_t token = 0; token < 384; ++token) std::fill_n(made.row(result, token, 1), 8, 0.0);
+    CAPTURE(name_of(result));
+    CHECK(made.worst(result).excess > 1);
+  }
+}
+
+TEST_CASE("either of two keys may win where scores round by more than they differ", "[judge]") {
+  Case made(causal_mask());
+  multiply(made.q, 0, made.q.size(), 1e9f);
+  std::copy_n(made.k.begin() + 2 * 2 * 16, 2 * 16, made.k.begin() + 3 * 2 * 16);  // token 3's are token 2's, nearly
+  for (int x = 0; x < 2 * 16; ++x) made.k[static_cast<std::size_t>(3 * 2 * 16 + x)] *= 1.0000001f;
+  made.expect();
+  int changed = 0;
+  for (std::int64_t token = 3; token < 384; ++token) {
+    const std::vector<double> won(made.row(Result::o, token, 0), made.row(Result::o, token, 0) + 8);
+    const float* const values = made.v.data();
+    for (const int key : {2, 3}) {
+      if (std::abs(won[0] - values[key * 2 * 8]) > 1e-6) continue;
+      std::copy_n(values + (5 - key) * 2 * 8, 8, made.row(Result::o, token, 0));
+      ++changed;
+      break;
+    }
+  }
+  CHECK(changed > 0);
+  CHECK(made.worst(Result::o).excess <= 1);
+  std::copy_n(made.v.data() + 9 * 2 * 8, 8, made.row(Result::o, 3, 0));  // of a token that this one does not see
+  CHECK(made.worst(Result::o).excess > 1);
+}
+
 TEST_CASE("a row that is a twentieth off and a head that is a hundredth off are found at any size of scores",
           "[judge]") {
   const float size = GENERATE(1.f, 10.f, 100.f, 1000.f);
