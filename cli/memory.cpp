@@ -2,28 +2,34 @@
 
 #include <fmt/format.h>
 
+#include <vector>
+
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"
 #include "distattn/words.hpp"
 
 namespace distattn::cli {
 
-void require_memory(const MemoryNeed& need, std::string_view what) {
+void require_memory(World& world, const std::function<double(int ranks)>& bytes_of, std::string_view what) {
   const HostResources host = host_resources();
   struct Bound {
-    double needed;
+    int ranks;
     std::int64_t free;
     const char* whose;
   };
-  for (const auto& [needed, free, whose] :
-       {Bound{need.node, host.physical_free_bytes, "the machine has"},
-        Bound{need.node, host.group_free_bytes, "the limit of its control group leaves"},
-        Bound{need.process, host.process_free_bytes, "ulimit -v or -d leaves it"}}) {
+  std::vector<Bound> bounds = {{world.ranks_on_machine(), host.physical_free_bytes, "the machine has"}};
+  for (const ControlGroup& group : host.groups) {
+    bounds.push_back({world.ranks_in(group), group.free_bytes, "the limit of its control group leaves"});
+  }
+  bounds.push_back({world.in_process() ? world.size() : 1, host.process_free_bytes, "ulimit -v or -d leaves it"});
+  for (const auto& [ranks, free, whose] : bounds) {
+    const double needed = bytes_of(ranks);
     if (needed <= static_cast<double>(free)) continue;
     throw Error(ErrorKind::environment,
                 fmt::format("{} needs {} of memory ({} {}) make the problem smaller", what, bytes_in_words(needed),
                             whose, bytes_in_words(static_cast<double>(free))));
   }
+  world.gather({});
 }
 
 }  // namespace distattn::cli

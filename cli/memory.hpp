@@ -1,17 +1,17 @@
 #pragma once
 /// How much memory this process may still take, so that what cannot fit is refused before anything is allocated.
 
+#include <functional>
 #include <string_view>
+
+#include "distattn/launch.hpp"
 
 namespace distattn::cli {
 
-/// Bytes of what is about to be allocated: by all ranks on this node together, and by this process.
-struct MemoryNeed {
-  double node, process;
-};
-
-/// Throws Error(environment) that says how much `what` needs, and what leaves less than that: the machine, this
-/// process's control groups or its own limits.
-void require_memory(const MemoryNeed& need, std::string_view what);
+/// Throws Error(environment) that says how much `what` needs, and what leaves less than that: the machine to all ranks
+/// on it, one of this process's control groups to those that it holds, or this process's own limits to those that live
+/// here. `bytes_of`: what so many ranks are about to allocate. Collective: no rank takes memory before all have seen
+/// what is free.
+void require_memory(World& world, const std::function<double(int ranks)>& bytes_of, std::string_view what);
 
 }  // namespace distattn::cli

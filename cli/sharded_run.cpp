@@ -73,8 +73,8 @@ void check_memory(World& world, const AttentionPlan& plan, Passes passes) {
     for (const std::int64_t bytes : plan.counts(pass).memory_bytes) needed += static_cast<double>(bytes);
   }
   const double of_rank = needed / world.size();
-  require_memory({of_rank * world.local_size(), of_rank * (world.in_process() ? world.size() : 1)}, "this run");
-  world.gather({});
+  require_memory(
+      world, [&](int ranks) { return of_rank * ranks; }, "this run");
 }
 
 RunResult run_sharded(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options) {

@@ -78,16 +78,16 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   return run;
 }
 
-/// Refuses what takes more than --memory or than this node has, before anything is allocated.
+/// Refuses what takes more than --memory or than the system gives these ranks, before anything is allocated.
+/// Collective.
 void check_memory(World& world, const step::TrainingRun& run, const ScheduleOptions& options) {
   const double needed = step::rank_bytes(run);
   if (options.memory_bytes && needed > static_cast<double>(*options.memory_bytes)) {
     refuse(fmt::format("a step needs {} a rank (--memory allows {}) use more ranks, or keep less with --checkpoint",
                        bytes_in_words(needed), bytes_in_words(static_cast<double>(*options.memory_bytes))));
   }
-  const double node = step::node_bytes(run, world.local_size());
-  require_memory({node, world.in_process() ? node : step::node_bytes(run, 1)}, "this step");
-  world.gather({});
+  require_memory(
+      world, [&](int ranks) { return step::node_bytes(run, ranks); }, "this step");
 }
 
 Json json_of(const step::StepReport& report, const std::optional<step::GradientError>& error) {

@@ -13,10 +13,11 @@ Clock::time_point after_seconds(double seconds) {
 
 Listening listen_for_ranks(bool one_node, const Variables& variables) {
   const int port = own_port(variables).value_or(0);
-  auto socket = listen_on(port, one_node ? Reach::this_machine : Reach::any);
+  std::string why;
+  auto socket = listen_on(port, one_node ? Reach::this_machine : Reach::any, &why);
   if (!socket) {
     throw Error(ErrorKind::environment,
-                fmt::format("rank 0 cannot listen on port {} (it is taken) set DISTATTN_PORT to a free one", port));
+                fmt::format("rank 0 cannot listen on port {} ({}) set DISTATTN_PORT to a free one", port, why));
   }
   const auto own = variables("DISTATTN_ADDRESS");
   const std::vector<std::string> hosts = one_node ? std::vector<std::string>{"127.0.0.1"}

@@ -16,11 +16,24 @@ bool has(const ProcessorSet& set, std::size_t processor) {
   return processor / 64 < set.size() && (set[processor / 64] >> (processor % 64) & 1) != 0;
 }
 
-/// In front of the words of the set and the name of the machine.
+/// In front of the words of the set, the groups and the name of the machine.
 struct Head {
-  double quota;
-  std::uint64_t quota_group, words, places;
+  std::uint64_t words, groups, places;
 };
+
+/// The first `count` values of `bytes`, which it takes away.
+template <class T>
+std::vector<T> take(std::span<const std::byte>& bytes, std::uint64_t count) {
+  if (count > bytes.size() / sizeof(T)) {
+    throw Error(ErrorKind::peer,
+                "a rank does not say which processors it may use (it runs another version) start all ranks with one "
+                "program");
+  }
+  std::vector<T> values(count);
+  if (count > 0) std::memcpy(values.data(), bytes.data(), count * sizeof(T));
+  bytes = bytes.subspan(count * sizeof(T));
+  return values;
+}
 
 /// Whether the kernel could ever have all of these: "0-127", or a list of such ranges.
 bool are_of_this_machine(const ProcessorSet& set) {
@@ -40,36 +53,44 @@ CoreClaim own_claim() {
   HostResources host = host_resources();
   while (!host.processors.empty() && host.processors.back() == 0) host.processors.pop_back();
   const bool places = are_of_this_machine(host.processors);
-  return {boot_identity(), std::move(host.processors), host.quota, host.quota_group, places};
+  return {boot_identity(), std::move(host.processors), std::move(host.groups), places};
 }
 
 std::vector<std::byte> to_bytes(const CoreClaim& claim) {
-  const Head head{claim.quota, claim.quota_group, claim.processors.size(), claim.places ? 1u : 0u};
-  const std::size_t set_bytes = claim.processors.size() * sizeof(std::uint64_t);
-  std::vector<std::byte> bytes(sizeof head + set_bytes + claim.machine.size());
-  std::memcpy(bytes.data(), &head, sizeof head);
-  if (set_bytes > 0) std::memcpy(bytes.data() + sizeof head, claim.processors.data(), set_bytes);
-  if (!claim.machine.empty()) {
-    std::memcpy(bytes.data() + sizeof head + set_bytes, claim.machine.data(), claim.machine.size());
-  }
+  const Head head{claim.processors.size(), claim.groups.size(), claim.places ? 1u : 0u};
+  const std::span<const std::byte> parts[] = {
+      std::as_bytes(std::span(&head, 1)), std::as_bytes(std::span(claim.processors)),
+      std::as_bytes(std::span(claim.groups)), std::as_bytes(std::span(claim.machine))};
+  std::size_t size = 0;
+  for (const auto& part : parts) size += part.size();
+  std::vector<std::byte> bytes(size);
+  auto end = bytes.begin();
+  for (const auto& part : parts) end = std::copy(part.begin(), part.end(), end);
   return bytes;
 }
 
 CoreClaim claim_from(std::span<const std::byte> bytes) {
-  Head head{};
-  const bool whole = bytes.size() >= sizeof head;
-  if (whole) std::memcpy(&head, bytes.data(), sizeof head);
-  if (!whole || head.words > (bytes.size() - sizeof head) / sizeof(std::uint64_t)) {
-    throw Error(ErrorKind::peer,
-                "a rank does not say which processors it may use (it runs another version) start all ranks with one "
-                "program");
-  }
-  CoreClaim claim{"", ProcessorSet(head.words), head.quota, head.quota_group, head.places != 0};
-  const std::size_t set_bytes = head.words * sizeof(std::uint64_t);
-  if (set_bytes > 0) std::memcpy(claim.processors.data(), bytes.data() + sizeof head, set_bytes);
-  const auto name = bytes.subspan(sizeof head + set_bytes);
-  claim.machine.assign(reinterpret_cast<const char*>(name.data()), name.size());
+  const Head head = take<Head>(bytes, 1).front();
+  CoreClaim claim;
+  claim.places = head.places != 0;
+  claim.processors = take<std::uint64_t>(bytes, head.words);
+  claim.groups = take<ControlGroup>(bytes, head.groups);
+  claim.machine.assign(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   return claim;
+}
+
+int count_on_machine(std::span<const CoreClaim> claims, std::size_t own) {
+  return static_cast<int>(std::count_if(claims.begin(), claims.end(),
+                                        [&](const CoreClaim& claim) { return claim.machine == claims[own].machine; }));
+}
+
+int count_in_group(std::span<const CoreClaim> claims, std::size_t own, const ControlGroup& group) {
+  return static_cast<int>(std::count_if(claims.begin(), claims.end(), [&](const CoreClaim& claim) {
+    return claim.machine == claims[own].machine &&
+           std::any_of(claim.groups.begin(), claim.groups.end(), [&](const ControlGroup& theirs) {
+             return theirs.device == group.device && theirs.inode == group.inode;
+           });
+  }));
 }
 
 int fair_cores(std::span<const CoreClaim> claims, std::size_t own) {
@@ -83,10 +104,9 @@ int fair_cores(std::span<const CoreClaim> claims, std::size_t own) {
     });
     cores += 1.0 / static_cast<double>(others + 1);
   }
-  const auto limited_alike = std::count_if(claims.begin(), claims.end(), [&](const CoreClaim& claim) {
-    return claim.machine == mine.machine && claim.quota_group == mine.quota_group;
-  });
-  cores = std::min(cores, mine.quota / static_cast<double>(limited_alike));
+  for (const ControlGroup& group : mine.groups) {
+    cores = std::min(cores, group.quota / count_in_group(claims, own, group));
+  }
   constexpr double rounding = 1e-9;  // thirds of twelve processors add up to four
   return std::max(1, static_cast<int>(std::floor(cores + rounding)));
 }

@@ -109,7 +109,7 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point de
     if (same_file(fd_, path_)) throw Error(*failure_);
     return false;
   }
-  if (token_.empty() || all_gone()) begin(size);
+  if (token_.empty() || all_gone()) begin(size);  // nobody else has come
   if (size_ != size) {
     refuse(fmt::format("{} is of a run of {} ranks (this one was started for {}) start all ranks alike", path_, size_,
                        size));
@@ -131,7 +131,9 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point de
   return true;
 }
 
-void MeetingFile::begin(int size) {
+/// A file that cannot be written does not stay.
+void MeetingFile::begin(int size) try {
+  const Discardable name([this] { remove(); });
   if (::ftruncate(fd_, 0) != 0) fail_on(path_, "emptied");
   claims_.clear();
   endpoints_.clear();
@@ -139,6 +141,9 @@ void MeetingFile::begin(int size) {
   size_ = size;
   token_ = draw_token();
   append(fmt::format("ranks {} {}\n", size, token_));
+} catch (...) {
+  remove();
+  throw;
 }
 
 bool MeetingFile::all_gone() const { return std::all_of(claims_.begin(), claims_.end(), gone); }

@@ -19,11 +19,12 @@
 namespace distattn::backends::launch {
 namespace {
 
-/// A token that only this user's processes on this machine can read. Rank 0 writes it, holds the file locked against
-/// other runs that would meet at the same port, and removes it at the end.
+/// A token that only this user's processes on this machine can read. The first rank 0 that meets at the port writes it;
+/// others that come while it meets share it, for what tells runs apart is their command. Each holds the file, and the
+/// last removes it.
 class TokenFile {
  public:
-  explicit TokenFile(const Surroundings& run) : port_(run.ports.front()), path_(path_for(port_, run.start)) {}
+  explicit TokenFile(const Surroundings& run) : path_(path_for(run.ports.front(), run.start)) {}
   ~TokenFile() {
     name_.reset();
     remove();
@@ -33,21 +34,11 @@ class TokenFile {
 
   const std::string& path() const { return path_; }
 
-  std::string write() {
-    do {
-      held_ = Socket(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-      if (!held_) fail(std::strerror(errno));
-      if (::flock(held_.fd(), LOCK_EX | LOCK_NB) != 0) refuse_lock(errno);
-    } while (!same_file(held_.fd(), path_));  // the run that had it has just removed it
-    struct stat info {};
-    if (::fstat(held_.fd(), &info) != 0 || info.st_uid != ::geteuid()) {
-      held_ = Socket();
-      fail("it belongs to somebody else");
+  std::string hold(Clock::time_point deadline) {
+    std::string token;
+    for (Patience patience(longest_pause); (token = try_to_hold()).empty(); patience.pause()) {
+      if (Clock::now() >= deadline) fail("it stays locked");
     }
-    std::string token = draw_token();
-    const bool whole = ::fchmod(held_.fd(), 0600) == 0 && ::ftruncate(held_.fd(), 0) == 0 &&
-                       ::write(held_.fd(), token.data(), token.size()) == static_cast<ssize_t>(token.size());
-    if (!whole) fail(std::strerror(errno));
     name_.emplace([this] { remove(); });
     return token;
   }
@@ -66,21 +57,38 @@ class TokenFile {
   }
 
  private:
+  static constexpr std::chrono::milliseconds longest_pause{20};
+
+  /// Empty where another run is writing or removing it just now. A file that nobody holds is a dead run's.
+  std::string try_to_hold() {
+    held_ = Socket(::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!held_) fail(std::strerror(errno));
+    struct stat info {};
+    if (::fstat(held_.fd(), &info) != 0 || info.st_uid != ::geteuid()) {
+      held_ = Socket();
+      fail("it belongs to somebody else");
+    }
+    if (lock(LOCK_EX) && same_file(held_.fd(), path_)) {
+      const std::string token = draw_token();
+      const bool whole = ::fchmod(held_.fd(), 0600) == 0 && ::ftruncate(held_.fd(), 0) == 0 &&
+                         ::pwrite(held_.fd(), token.data(), token.size(), 0) == static_cast<ssize_t>(token.size());
+      if (!whole) fail(std::strerror(errno));
+    }
+    // Between the two locks another run may have written its own.
+    return lock(LOCK_SH) && same_file(held_.fd(), path_) ? read() : "";
+  }
+  bool lock(int kind) {
+    if (::flock(held_.fd(), kind | LOCK_NB) == 0) return true;
+    if (errno != EWOULDBLOCK && errno != EINTR) fail(std::strerror(errno));
+    return false;
+  }
+  /// Only the last that holds it can lock it for itself.
   void remove() const {
-    if (held_ && same_file(held_.fd(), path_)) ::unlink(path_.c_str());
+    if (held_ && ::flock(held_.fd(), LOCK_EX | LOCK_NB) == 0 && same_file(held_.fd(), path_)) ::unlink(path_.c_str());
   }
   [[noreturn]] void fail(const char* why) {
     throw Error(ErrorKind::environment,
                 fmt::format("{} cannot be written ({}) set DISTATTN_TOKEN to the same text for all ranks", path_, why));
-  }
-  [[noreturn]] void refuse_lock(int error) {
-    held_ = Socket();
-    if (error != EWOULDBLOCK) fail(std::strerror(error));
-    throw Error(
-        ErrorKind::environment,
-        fmt::format("another run meets at port {} of this machine just now ({} is locked) give this one another "
-                    "port, or each a DISTATTN_TOKEN of its own",
-                    port_, path_));
   }
 
   static std::string path_for(int port, const std::string& start) {
@@ -91,19 +99,21 @@ class TokenFile {
            fmt::format("distattn-{}-{}{}.token", ::geteuid(), port, own);
   }
 
-  const int port_;
   const std::string path_;
   Socket held_;                      // the open file, with the lock
   std::optional<Discardable> name_;  // to be taken away if this process is interrupted
 };
 
 Socket listen_on_first_free(const std::vector<int>& ports, Reach reach) {
+  std::string reasons;  // each once
   for (const int port : ports) {
-    if (auto socket = listen_on(port, reach)) return std::move(*socket);
+    std::string why;
+    if (auto socket = listen_on(port, reach, &why)) return std::move(*socket);
+    if (reasons.find(why) == std::string::npos) reasons += (reasons.empty() ? "" : ", ") + why;
   }
-  throw Error(ErrorKind::environment, fmt::format("rank 0 cannot listen on ports {} to {} (all are taken) set "
-                                                  "DISTATTN_PORT to a free one",
-                                                  ports.front(), ports.back()));
+  throw Error(ErrorKind::environment,
+              fmt::format("rank 0 cannot listen on ports {} to {} ({}) set DISTATTN_PORT to a free one", ports.front(),
+                          ports.back(), reasons));
 }
 
 std::unique_ptr<Bootstrap> met(std::unique_ptr<ProcessBootstrap> ranks) {
@@ -125,7 +135,8 @@ std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double
   if (surroundings.place.rank == 0) {
     const Socket listener =
         listen_on_first_free(surroundings.ports, surroundings.one_node() ? Reach::this_machine : Reach::any);
-    const RunKey run(surroundings.token ? *surroundings.token : file.write(), command_identity());
+    const RunKey run(surroundings.token ? *surroundings.token : file.hold(after_seconds(timeout_s)),
+                     command_identity());
     return met(std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, listener, run, timeout_s));
   }
   const auto look = [&] {

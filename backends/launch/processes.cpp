@@ -5,11 +5,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <initializer_list>
 #include <iterator>
 #include <span>
 #include <sstream>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -18,15 +21,55 @@
 namespace distattn::backends::launch {
 namespace {
 
-/// Variables that are of one rank alone, as its launcher set them. Those of torchrun are others' habit too, who write
-/// them by hand and are no launcher; its agent says more.
-std::vector<std::string> marks(const Variables& variables) try {
-  if (variables("TORCHELASTIC_RUN_ID") && variables("LOCAL_RANK")) return {"TORCHELASTIC_RUN_ID", "LOCAL_RANK"};
-  if (variables("PMIX_NAMESPACE") && variables("PMIX_RANK")) return {"PMIX_NAMESPACE", "PMIX_RANK"};
-  if (slurm_surroundings(variables)) return {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"};
+/// Variables that are of one rank alone, as its launcher set them.
+struct Marks {
+  std::vector<std::string> names;
+  bool may_be_by_hand = false;  ///< written in a shell, which is no launcher where it lets the rank go
+};
+
+/// A rank alone, as in a Kubernetes job, names nobody who waits for its end; with a local rank somebody started
+/// several.
+Marks marks_in(const Variables& variables) try {
+  const auto set = [&](std::initializer_list<const char*> names) {
+    return std::all_of(names.begin(), names.end(), [&](const char* name) { return variables(name).has_value(); });
+  };
+  if (set({"TORCHELASTIC_RUN_ID", "LOCAL_RANK"})) return {{"TORCHELASTIC_RUN_ID", "LOCAL_RANK"}};
+  if (set({"PMIX_NAMESPACE", "PMIX_RANK"})) return {{"PMIX_NAMESPACE", "PMIX_RANK"}};
+  if (slurm_surroundings(variables)) return {{"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"}};
+  if (set({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) return {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}};
+  if (set({"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"})) return {{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}};
+  if (set({"FLUX_TASK_RANK", "FLUX_JOB_SIZE"})) return {{"FLUX_JOB_ID", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"}};
+  if (set({"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"})) return {{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}};
+  for (const char* const line : {"PMI_FD", "PMI_PORT"}) {  // to the proxy of Hydra, of MPICH and Intel MPI
+    if (set({"PMI_RANK", "PMI_SIZE", line})) return {{"PMI_RANK", "PMI_SIZE", line}};
+  }
+  if (set({"RANK", "WORLD_SIZE", "LOCAL_RANK"})) return {{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, true};
   return {};
 } catch (const Error&) {
   return {};  // variables that contradict each other: whoever needs them will say so
+}
+
+bool ignores_hangups(int pid) {
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("SigIgn:")) continue;
+    std::uint64_t signals = 0;
+    std::istringstream(line.substr(line.find(':') + 1)) >> std::hex >> signals;
+    return (signals >> (SIGHUP - 1) & 1) != 0;
+  }
+  return false;
+}
+
+bool is_shell(const Process& process) {
+  constexpr std::string_view shells[] = {"sh", "ash", "bash", "dash", "fish", "ksh", "mksh", "csh", "tcsh", "zsh"};
+  return std::find(std::begin(shells), std::end(shells), process.name) != std::end(shells);
+}
+
+/// nohup or setsid between the two: this process is to go on when that one ends. Where hangups are ignored everywhere,
+/// nohup cannot be seen: then it is a shell's word.
+bool was_let_go_by(const Process& process) {
+  if (::getsid(process.pid) != ::getsid(0)) return true;
+  return ignores_hangups(::getpid()) && (is_shell(process) || !ignores_hangups(process.pid));
 }
 
 }  // namespace
@@ -68,10 +111,11 @@ Digest command_identity() {
 }
 
 std::optional<Launcher> find_launcher(const Variables& variables) {
-  const std::vector<std::string> names = marks(variables);
-  if (names.empty()) return std::nullopt;
+  const Marks found = marks_in(variables);
+  const std::vector<std::string>& marks = found.names;
+  if (marks.empty()) return std::nullopt;
   const auto is_rank = [&](int pid) {
-    return std::all_of(names.begin(), names.end(),
+    return std::all_of(marks.begin(), marks.end(),
                        [&](const std::string& name) { return variable_of(pid, name) == variables(name); });
   };
   constexpr int first_of_all = 1;  // its end is that of the machine or container
@@ -79,7 +123,10 @@ std::optional<Launcher> find_launcher(const Variables& variables) {
   for (int pid = ::getppid(); pid > first_of_all; is_parent = false) {
     const auto above = process_of(pid);
     if (!above) return std::nullopt;
-    if (!is_rank(pid)) return Launcher{*above, is_parent};
+    if (!is_rank(pid)) {
+      if (found.may_be_by_hand && was_let_go_by(*above)) return std::nullopt;
+      return Launcher{*above, is_parent};
+    }
     pid = above->parent;
   }
   return std::nullopt;

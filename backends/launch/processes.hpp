@@ -27,8 +27,8 @@ std::optional<std::string> variable_of(int pid, const std::string& name);
 Digest command_identity();
 
 /// The process that started this one as a rank: the closest above it that was not itself started as that rank, as
-/// shells and scripts between the two were. Nothing without a launcher, or where it cannot be seen, as from a
-/// container.
+/// shells and scripts between the two were. Nothing without a launcher, where it cannot be seen, as from a container,
+/// or where RANK and LOCAL_RANK alone name it and nohup or setsid lets the rank outlive it.
 struct Launcher {
   Process process;
   bool is_parent = false;  ///< nothing lies between

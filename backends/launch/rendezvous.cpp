@@ -15,12 +15,18 @@ namespace {
 constexpr auto handshake_time = std::chrono::seconds(5);
 constexpr auto grace = std::chrono::seconds(1);          // past the deadline, for a rank that has found rank 0 at last
 constexpr auto last_call = std::chrono::seconds(2);      // for ranks still to come, when it is known that the run fails
-constexpr auto choosing_time = std::chrono::seconds(3);  // before a rank 0 with another command will do
+constexpr auto choosing_time = std::chrono::seconds(3);  // before a rank with another command will do, or none is left
 constexpr std::size_t most_strangers = 256;              // connections that have not proved anything yet
 
 template <class T>
 std::span<std::byte> bytes_of(T& value) {
   return std::as_writable_bytes(std::span(&value, 1));
+}
+
+/// Of a choice among runs that begins now.
+Clock::time_point end_of_choice(Clock::time_point deadline) {
+  const auto now = Clock::now();
+  return now + std::min<Clock::duration>(choosing_time, (deadline - now) / 4);
 }
 
 /// A connection that has not yet proved who it is.
@@ -76,6 +82,7 @@ class Gathering {
       : listener_(listener), size_(size), run_(run), sockets_(static_cast<std::size_t>(size)) {}
 
   Gathered run(Clock::time_point deadline) {
+    takes_others_from_ = end_of_choice(deadline);
     std::optional<Error> failure;
     while (missing() > 0 && Clock::now() < deadline) {
       wait(deadline);
@@ -134,9 +141,8 @@ class Gathering {
     const bool of_another = newcomer.claim().command != run_.command;
     // Its own rank 0 may be at another port: one that has the seat, or has not come yet, is the right one here.
     if (of_another && answer.verdict == Verdict::rank_taken) answer.verdict = Verdict::other_command;
-    if (of_another && answer.verdict == Verdict::accepted && newcomer.claim().insists == 0) {
-      answer.verdict = Verdict::other_command;
-    }
+    const bool waits = newcomer.claim().insists == 0 || Clock::now() < takes_others_from_;
+    if (of_another && answer.verdict == Verdict::accepted && waits) answer.verdict = Verdict::other_command;
     if (answer.verdict != Verdict::accepted) {
       turned_away_ = fmt::format(", and has turned away a rank {} of {}{}", rank, newcomer.claim().size,
                                  answer.verdict == Verdict::other_command ? " with another command" : "");
@@ -172,16 +178,18 @@ class Gathering {
   const int size_;
   const RunKey& run_;
   std::vector<Socket> sockets_;
+  Clock::time_point takes_others_from_;  // ranks with its own command may still come until then
   int gone_ = 0;
   std::string turned_away_;  // the last of them
   std::list<Newcomer> newcomers_;
   std::vector<pollfd> entries_;
 };
 
-enum class Attempt : std::uint8_t { failed, other_command, joined };
+enum class Attempt : std::uint8_t { failed, other_command, refused, joined };
 
+/// In `refusal`, why rank 0 refuses this rank: that of another run at the next port may not.
 Attempt greet_rank_zero(const Socket& socket, const Place& place, const RunKey& run, bool insists,
-                        Clock::time_point deadline) {
+                        Clock::time_point deadline, std::optional<Error>& refusal) {
   Hello hello;
   hello.nonce = draw_nonce();
   Challenge challenge;
@@ -199,15 +207,17 @@ Attempt greet_rank_zero(const Socket& socket, const Place& place, const RunKey& 
   if (!send_all(socket, bytes_of(claim), deadline) || !receive_all(socket, bytes_of(answer), deadline))
     return Attempt::failed;
   if (answer.verdict == Verdict::no_such_rank) {
-    throw Error(ErrorKind::peer,
-                fmt::format("rank {} of {} is not expected (rank 0 was started for {} ranks) start all "
-                            "ranks alike",
-                            place.rank, place.size, answer.size));
+    refusal.emplace(ErrorKind::peer,
+                    fmt::format("rank {} of {} is not expected (rank 0 was started for {} ranks) start "
+                                "all ranks alike",
+                                place.rank, place.size, answer.size));
+    return Attempt::refused;
   }
   if (answer.verdict == Verdict::rank_taken) {
-    throw Error(ErrorKind::peer, fmt::format("rank {} has already come (two processes were started as rank {}) start "
-                                             "each once",
-                                             place.rank, place.rank));
+    refusal.emplace(ErrorKind::peer, fmt::format("rank {} has already come (two processes were started as rank {}) "
+                                                 "start each once",
+                                                 place.rank, place.rank));
+    return Attempt::refused;
   }
   return answer.verdict == Verdict::other_command ? Attempt::other_command : Attempt::joined;
 }
@@ -233,11 +243,12 @@ Gathered gather_ranks(const Socket& listener, int size, const RunKey& run, Clock
 
 Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, Clock::time_point deadline) {
   std::string found = "which is too short to look once";
-  const auto begun = Clock::now();
-  const auto insists_from = begun + std::min<Clock::duration>(choosing_time, (deadline - begun) / 4);
+  const auto insists_from = end_of_choice(deadline);
   for (Patience patience(std::chrono::milliseconds(200)); Clock::now() < deadline; patience.pause()) {
     const Whereabouts where = look();
     Findings findings;
+    std::optional<Error> refusal;
+    const bool insists = Clock::now() >= insists_from;
     auto left = std::ssize(where.endpoints);
     for (const Endpoint& endpoint : where.endpoints) {
       // Who accepts and never answers, as a stopped rank 0 or a stranger, leaves time for the other endpoints.
@@ -248,13 +259,15 @@ Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, 
       std::string why;
       auto socket = connect_to(endpoint.host, endpoint.port, std::min(deadline, enough), &why);
       if (socket) {
-        const Attempt attempt = greet_rank_zero(*socket, place, where.run, now >= insists_from, enough);
+        const Attempt attempt = greet_rank_zero(*socket, place, where.run, insists, enough, refusal);
         if (attempt == Attempt::joined) return std::move(*socket);
         why = attempt == Attempt::other_command ? "a run with another command meets there"
+              : attempt == Attempt::refused     ? "a run that has no place for it meets there"
                                                 : "no rank 0 of this run answers";
       }
       findings.add(endpoint, why);
     }
+    if (refusal && insists) throw Error(*refusal);
     found = where.endpoints.empty() ? where.unknown : findings.text();
   }
   throw Error(ErrorKind::timeout,

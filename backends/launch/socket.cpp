@@ -124,11 +124,14 @@ Socket::~Socket() {
   if (fd_ >= 0) ::close(fd_);
 }
 
-std::optional<Socket> listen_on(int port, Reach reach) {
+std::optional<Socket> listen_on(int port, Reach reach, std::string* why) {
   Socket socket = reach == Reach::any ? bound(AF_INET6, port, reach) : bound(AF_INET, port, reach);
   if (!socket && reach == Reach::any && errno != EADDRINUSE) socket = bound(AF_INET, port, reach);
   if (socket) return socket;
-  if (errno == EADDRINUSE || errno == EACCES) return std::nullopt;
+  if (errno == EADDRINUSE || errno == EACCES) {
+    if (why != nullptr) *why = errno == EADDRINUSE ? "taken" : std::strerror(errno);
+    return std::nullopt;
+  }
   throw Error(ErrorKind::environment, fmt::format("rank 0 cannot listen on port {} ({}) set DISTATTN_PORT to another",
                                                   port, std::strerror(errno)));
 }

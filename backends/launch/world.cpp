@@ -48,13 +48,13 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Threads for the rank of this process, as all ranks bind and limit theirs. A collective.
-int agreed_cores(Bootstrap& bootstrap) {
+/// What each rank may use of its machine. A collective.
+std::vector<CoreClaim> all_claims(Bootstrap& bootstrap) {
   std::vector<CoreClaim> claims;
   for (const std::vector<std::byte>& theirs : bootstrap.allgather(to_bytes(own_claim()))) {
     claims.push_back(claim_from(theirs));
   }
-  return fair_cores(claims, static_cast<std::size_t>(bootstrap.rank()));
+  return claims;
 }
 
 /// Rank and size, without asking anybody.
@@ -102,6 +102,7 @@ struct World::State {
   std::string bootstrap_name, transport_name;
   int ranks = 1, cores = 1;
   std::unique_ptr<Bootstrap> bootstrap;  // null: all ranks are here
+  std::vector<CoreClaim> claims;         // by rank; none if all are here
   std::unique_ptr<Transport> transport;
   std::atomic<bool> failed = false;
 
@@ -160,7 +161,8 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
   state_->watch_launcher();
   state_->take(meet(name, options));
   try {
-    state_->cores = agreed_cores(*state_->bootstrap);
+    state_->claims = all_claims(*state_->bootstrap);
+    state_->cores = fair_cores(state_->claims, static_cast<std::size_t>(first()));
     state_->transport = make_transport(options.transport, *state_->bootstrap);
     state_->transport_name = state_->transport->name();
   } catch (...) {
@@ -190,6 +192,12 @@ Rank World::first() const { return in_process() ? 0 : state_->bootstrap->rank();
 int World::local_size() const { return in_process() ? state_->ranks : state_->bootstrap->local_size(); }
 Rank World::local_rank() const { return in_process() ? 0 : state_->bootstrap->local_rank(); }
 int World::cores() const { return state_->cores; }
+int World::ranks_on_machine() const {
+  return in_process() ? size() : count_on_machine(state_->claims, static_cast<std::size_t>(first()));
+}
+int World::ranks_in(const ControlGroup& group) const {
+  return in_process() ? size() : std::max(1, count_in_group(state_->claims, static_cast<std::size_t>(first()), group));
+}
 std::string_view World::bootstrap() const { return state_->bootstrap_name; }
 std::string_view World::transport() const { return state_->transport_name; }
 

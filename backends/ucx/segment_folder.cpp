@@ -73,7 +73,10 @@ SegmentFolder::~SegmentFolder() {
 }
 
 /// By its descriptor, so that the path can stay the same when the folder goes.
-std::string SegmentFolder::path() const { return folder_ < 0 ? "" : fmt::format("/proc/self/fd/{}", folder_); }
+std::string SegmentFolder::path() const {
+  const std::string path = fmt::format("/proc/self/fd/{}", folder_);
+  return folder_ >= 0 && ::access(path.c_str(), F_OK) == 0 ? path : "";
+}
 
 /// Another run that looks for dead ones may take the folder away before a rank holds it.
 void SegmentFolder::make() {

@@ -1,10 +1,15 @@
 #include "backends/ucx/worker.hpp"
 
+#include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <utility>
 
@@ -51,19 +56,33 @@ Layout lay_out(Message& message, ucp_request_param_t& param) {
   return {message.pieces[0].buffer, message.pieces[0].length};
 }
 
-/// What UCX says where shared memory is full.
+/// What UCX says where it gets no shared memory.
 bool lacks_memory(ucs_status_t status) {
   return status == UCS_ERR_NO_RESOURCE || status == UCS_ERR_NO_MEMORY || status == UCS_ERR_SHMEM_SEGMENT;
+}
+
+/// Why there may be none, and what helps. The kernel tells UCX, which does not tell us.
+std::pair<std::string, std::string> want_of_shared_memory(const struct statvfs& shared) {
+  const std::uint64_t free_bytes = std::uint64_t{shared.f_bavail} * shared.f_frsize;
+  rlimit size{};
+  if (::access("/dev/shm", W_OK | X_OK) != 0)
+    return {fmt::format("/dev/shm: {}", std::strerror(errno)), "make it writable"};
+  if (shared.f_files > 0 && shared.f_favail == 0)
+    return {"/dev/shm may have no more files", "mount it with more nr_inodes"};
+  if (::getrlimit(RLIMIT_FSIZE, &size) == 0 && size.rlim_cur < free_bytes) {
+    return {fmt::format("the limit of file sizes, {} bytes, holds for shared memory too", size.rlim_cur),
+            "raise ulimit -f"};
+  }
+  return {fmt::format("{} bytes are free in /dev/shm", free_bytes), "enlarge it, as docker run --shm-size does"};
 }
 
 void check_worker(ucs_status_t status) {
   struct statvfs shared {};
   if (!lacks_memory(status) || ::statvfs("/dev/shm", &shared) != 0) return check("ucp_worker_create", status);
-  throw Error(
-      ErrorKind::environment,
-      fmt::format("ucp_worker_create failed ({}; {} bytes are free in /dev/shm) enlarge it, as docker run --shm-size "
-                  "does, or do without by UCX_TLS=tcp,self",
-                  ucs_status_string(status), std::uint64_t{shared.f_bavail} * shared.f_frsize));
+  const auto [why, remedy] = want_of_shared_memory(shared);
+  throw Error(ErrorKind::environment,
+              fmt::format("ucp_worker_create failed ({}; {}) {}, or do without by UCX_TLS=tcp,self",
+                          ucs_status_string(status), why, remedy));
 }
 
 /// Still reachable at the end of the process, so that nobody takes it for a leak.

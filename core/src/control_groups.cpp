@@ -3,6 +3,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -94,6 +95,7 @@ class Least {
  public:
   /// What one group says, by the names of either version; what it does not say is no limit.
   void take(const fs::path& folder, bool unified) {
+    group_ = {};
     unified ? take_quota_2(folder) : take_quota_1(folder);
     if (unified) {
       take_memory(folder, {"memory.max", "memory.high"}, "memory.current", "");
@@ -102,6 +104,13 @@ class Least {
       // Groups above the mounted ones limit this one too.
       if (const std::int64_t bytes = statistic(folder, "hierarchical_memory_limit"); bytes > 0) lower(bytes);
     }
+    if (std::isinf(group_.quota) && group_.free_bytes == GroupLimits::unlimited) return;
+    struct stat status {};
+    if (::stat(folder.c_str(), &status) == 0) {
+      group_.device = status.st_dev;
+      group_.inode = status.st_ino;
+    }
+    limits_.groups.push_back(group_);
   }
 
   const GroupLimits& limits() const { return limits_; }
@@ -109,20 +118,17 @@ class Least {
  private:
   void take_quota_1(const fs::path& folder) {
     const auto quota = number_in(folder / "cpu.cfs_quota_us"), period = number_in(folder / "cpu.cfs_period_us");
-    if (quota && period) take_quota(*quota, *period, folder);
+    if (quota && period) take_quota(*quota, *period);
   }
   /// "150000 100000", or "max 100000".
   void take_quota_2(const fs::path& folder) {
     std::int64_t quota = 0, period = 0;
-    if (std::ifstream(folder / "cpu.max") >> quota >> period) take_quota(quota, period, folder);
+    if (std::ifstream(folder / "cpu.max") >> quota >> period) take_quota(quota, period);
   }
-  void take_quota(std::int64_t quota_us, std::int64_t period_us, const fs::path& folder) {
+  void take_quota(std::int64_t quota_us, std::int64_t period_us) {
     if (quota_us <= 0 || period_us <= 0) return;
-    const double processors = static_cast<double>(quota_us) / static_cast<double>(period_us);
-    if (processors >= limits_.processors) return;
-    limits_.processors = processors;
-    struct stat status {};
-    limits_.processors_group = ::stat(folder.c_str(), &status) == 0 ? status.st_ino : 0;
+    group_.quota = static_cast<double>(quota_us) / static_cast<double>(period_us);
+    limits_.processors = std::min(limits_.processors, group_.quota);
   }
 
   void take_memory(const fs::path& folder, std::initializer_list<const char*> names, const char* usage,
@@ -134,7 +140,7 @@ class Least {
       const std::int64_t caches =
           statistic(folder, prefix + "inactive_file") + statistic(folder, prefix + "active_file");
       const std::int64_t used = std::max<std::int64_t>(0, number_in(folder / usage).value_or(0) - caches);
-      limits_.free_bytes = std::min(limits_.free_bytes, std::max<std::int64_t>(0, *limit - used));
+      group_.free_bytes = std::min(group_.free_bytes, std::max<std::int64_t>(0, *limit - used));
     }
   }
   void lower(std::int64_t bytes) {
@@ -143,6 +149,7 @@ class Least {
 
   static constexpr std::int64_t no_limit = std::int64_t{1} << 60;  // version 1 says it with a number beyond
   GroupLimits limits_;
+  ControlGroup group_;  // the one that is being read
 };
 
 /// From the group itself up to the top of what is mounted.

@@ -4,6 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <vector>
+
+#include "distattn/host_resources.hpp"
 
 namespace distattn {
 
@@ -11,13 +14,12 @@ struct GroupLimits {
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
   double processors = std::numeric_limits<double>::infinity();  ///< worth of time
-  std::uint64_t processors_group = 0;                           ///< inode of the group that says so
   std::int64_t memory_bytes = unlimited;
-  std::int64_t free_bytes = unlimited;  ///< the least that a group leaves now; caches that can be dropped count as free
+  std::vector<ControlGroup> groups;  ///< those that limit anything; caches that can be dropped count as free
 };
 
-/// The least of all groups from the process's own to the highest that can be seen. `root` stands for "/", so that tests
-/// can bring their own /proc and /sys.
+/// The least of all groups from the process's own to the highest that can be seen, and each by itself. `root` stands
+/// for "/", so that tests can bring their own /proc and /sys.
 GroupLimits group_limits(const std::filesystem::path& root = "/");
 
 }  // namespace distattn

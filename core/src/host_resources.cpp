@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <fstream>
 #include <string>
+#include <utility>
 
 #include "core/src/control_groups.hpp"
 
@@ -80,11 +81,10 @@ std::int64_t HostResources::memory_bytes() const {
 HostResources host_resources() {
   HostResources host;
   host.processors = affinity();
-  const GroupLimits groups = group_limits();
-  host.quota = groups.processors;
-  host.quota_group = groups.processors_group;
-  host.group_bytes = groups.memory_bytes;
-  host.group_free_bytes = groups.free_bytes;
+  GroupLimits limits = group_limits();
+  host.quota = limits.processors;
+  host.group_bytes = limits.memory_bytes;
+  host.groups = std::move(limits.groups);
   add_memory(host);
   return host;
 }

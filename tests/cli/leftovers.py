@@ -69,6 +69,7 @@ def faults_end_as_faults():
         with tempfile.TemporaryDirectory() as folder:
             process = start(LONG, folder, lambda: resource.setrlimit(resource.RLIMIT_CORE, (0, 0)))
             wait_for_files(folder, process)
+            time.sleep(0.1)  # a fault in the moment in which a file is made leaves it to the next run
             process.send_signal(number)
             errors = process.communicate(timeout=60)[1]
             assert process.returncode == -number, (process.returncode, errors)
@@ -100,6 +101,20 @@ def limits_end_a_run():
             command = LONG.replace("-n 100000", "")
             ends(start(command, folder, limited(resource.RLIMIT_FSIZE, size, size)), 3, "limit of file sizes")
             assert files(folder) == [], files(folder)
+    refused = 0
+    for most in range(5, 14):  # one of the files, whichever it is, cannot be opened
+        with tempfile.TemporaryDirectory() as folder:
+            done = start(LONG.replace("-n 100000", "--ranks 1"), folder, limited(resource.RLIMIT_NOFILE, most, most))
+            errors = done.communicate(timeout=60)[1]
+            if done.returncode == 3:
+                refused += 1
+                assert "cannot write" in errors and "raise the limit of open files" in errors, errors
+                assert files(folder) == [], files(folder)
+    assert refused > 0
+    with tempfile.TemporaryDirectory() as folder:
+        command = LONG.replace("-n 100000", "") + " --ranks 2 --bootstrap file:meeting"
+        ends(start(command, folder, limited(resource.RLIMIT_FSIZE, 0, 0)), 3, "File too large")
+        assert files(folder) == [], files(folder)
     with tempfile.TemporaryDirectory() as folder:
         result = os.path.join(folder, "plan")
         with open(result, "wb") as output:
@@ -143,6 +158,20 @@ def planted_links_are_not_followed():
         with open(victim) as file:
             assert file.read() == "mine"
         assert files(folder) == ["victim"], files(folder)
+
+
+def folders_that_are_renamed():
+    """Unfinished files go out of the folder that they are in, whatever its name is by then."""
+    for number, code in ((None, 3), (signal.SIGTERM, 130)):
+        with tempfile.TemporaryDirectory() as folder:
+            os.mkdir(os.path.join(folder, "out"))
+            process = start(LONG.replace("-n 100000", "-n 100000" if number else "-n 1000"), folder)
+            wait_for_files(folder, process)
+            os.rename(os.path.join(folder, "out"), os.path.join(folder, "renamed"))
+            if number:
+                process.send_signal(number)
+            ends(process, code, "")
+            assert files(folder) == ["renamed"], files(folder)
 
 
 def same_process_numbers():
@@ -192,7 +221,7 @@ def inputs_that_shrink():
 
 
 checks = [signals_end_a_run, signals_end_a_run_that_begins, what_the_caller_ignores, dead_runs_are_cleaned_up,
-          planted_links_are_not_followed, same_process_numbers]
+          planted_links_are_not_followed, folders_that_are_renamed, same_process_numbers]
 if not SANITIZED:
     checks += [faults_end_as_faults, limits_end_a_run, inputs_that_shrink]
 for check in checks:

@@ -3,6 +3,7 @@
 
 usage: resources.py DISTATTN PROCESSORS (tests/cli/processors.c, built)
 """
+import itertools
 import json
 import os
 import pathlib
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 
+NUMBERS = itertools.count()
 DISTATTN, PROCESSORS = map(os.path.abspath, sys.argv[1:3])
 RUN = "run --random --seq 256 --heads 2 --head-dim 16 --backend reference --schedule ring --json -q"
 LARGE = "run --random --seq 200K --heads 4 --head-dim 64 --mask full --window 8,0 --threads 1 -q --out out"
@@ -22,14 +24,21 @@ def cores(before=None, **variables):
     return json.loads(done.stdout)["cpu"]["cores"]
 
 
-def threads_of_ranks(places):
-    """Threads of rank 0 among ranks that meet at a file, each with its variables."""
+def ends_of_ranks(command, places, groups=None):
+    """Exit code, output and errors of ranks that meet at a file, each with its variables, and in its control group."""
     with tempfile.TemporaryDirectory() as folder:
-        command = f"{RUN} --ranks {len(places)} --bootstrap file:{folder}/meeting"
-        ranks = [subprocess.Popen([DISTATTN, *command.split()], stdout=subprocess.PIPE, text=True,
-                                  env={**os.environ, "DISTATTN_RANK": str(rank), **place})
+        command = f"{command} --ranks {len(places)} --bootstrap file:{folder}/meeting"
+        ranks = [subprocess.Popen([DISTATTN, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                  env={**os.environ, "DISTATTN_RANK": str(rank), **place}, cwd=folder,
+                                  preexec_fn=groups[rank].enter if groups else None)
                  for rank, place in enumerate(places)]
-        return json.loads([rank.communicate(timeout=60)[0] for rank in ranks][0])["threads"]
+        outputs = [rank.communicate(timeout=60) for rank in ranks]
+        return [(rank.returncode, *output) for rank, output in zip(ranks, outputs)]
+
+
+def threads_of_ranks(places, groups=None):
+    """Of rank 0."""
+    return json.loads(ends_of_ranks(RUN, places, groups)[0][1])["threads"]
 
 
 def on(first, count, **more):
@@ -56,23 +65,27 @@ def ranks_of_one_machine():
 
 
 class Group:
-    """A control group of version 1 or 2, a level below the process's own."""
+    """A control group of version 1 or 2, a level below the process's own, or below another."""
 
-    def __init__(self, controller, settings):
-        self.folder = None
+    def __init__(self, controller, settings, above=None):
+        self.folder = above and above.folder / f"below-{next(NUMBERS)}"
         for line in pathlib.Path("/proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
             roots = {controller: f"/sys/fs/cgroup/{controller}"} if controller in controllers.split(",") else {}
             unified = pathlib.Path("/sys/fs/cgroup/cgroup.controllers")
             if not controllers and unified.exists() and controller in unified.read_text().split():
                 roots = {controller: "/sys/fs/cgroup"}
-            if controller in roots:
+            if controller in roots and not above:
                 self.folder = pathlib.Path(f"{roots[controller]}{path}/distattn-test-{os.getpid()}")
         if self.folder is None:
             raise OSError(f"no control group for {controller}")
         self.folder.mkdir()
-        for names, value in settings:
-            (self.folder / next(name for name in names if (self.folder / name).exists())).write_text(str(value))
+        try:
+            for names, value in settings:
+                (self.folder / next(name for name in names if (self.folder / name).exists())).write_text(str(value))
+        except (OSError, StopIteration):
+            self.remove()
+            raise
 
     def enter(self):
         (self.folder / "cgroup.procs").write_text(str(os.getpid()))
@@ -98,6 +111,54 @@ def control_groups():
         group.remove()
 
 
+class Nested:
+    """Groups of one controller, one below the other or side by side; removed in the end."""
+
+    def __init__(self, controller):
+        self.controller, self.groups = controller, []
+
+    def add(self, settings, above=None):
+        self.groups.append(Group(self.controller, settings, above))
+        return self.groups[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for group in reversed(self.groups):
+            group.remove()
+
+
+def a_quota_of_each_rank_below_one_of_all():
+    def quota(processors):
+        return [(("cpu.cfs_quota_us",), int(100000 * processors))]
+    try:
+        for each, threads in ((8, 3), (2.5, 2)):
+            with Nested("cpu") as groups:
+                above = groups.add(quota(12))
+                own = [groups.add(quota(each), above) for _ in range(4)]
+                assert threads_of_ranks([on(0, 64)] * 4, own) == threads, f"quotas of {each} below one of 12"
+    except (OSError, StopIteration) as reason:
+        print(f"quotas below a quota: skipped ({reason})")
+
+
+def a_memory_limit_of_each_rank():
+    """Of which the need of that rank alone is held; the limit of the group above holds that of all below it."""
+    def limit(mebibytes):
+        return [(("memory.limit_in_bytes", "memory.max"), mebibytes << 20)]
+    command = "run --random --seq 60K --heads 4 --head-dim 64 --mask full --window 8,0 --threads 1 --schedule ring -q"
+    try:
+        for all_of_them, each, code in ((1000, 400, 0), (400, 380, 3), (1000, 200, 3)):
+            with Nested("memory") as groups:
+                above = groups.add(limit(all_of_them))
+                own = [groups.add(limit(each), above) for _ in range(2)]
+                for done in ends_of_ranks(command, [{}] * 2, own):
+                    assert done[0] == code, (all_of_them, each, done)
+                    assert ("the limit of its control group leaves" in done[2]) == (code == 3), done
+    except (OSError, StopIteration) as reason:
+        print(f"limits below a limit: skipped ({reason})")
+
+
 def refused(before, words):
     """A schedule that is named, and one that is chosen by its memory."""
     with tempfile.TemporaryDirectory() as folder:
@@ -113,6 +174,7 @@ def limits_of_a_process():
         refused(lambda kind=kind: resource.setrlimit(kind, (700 << 20, 700 << 20)), "ulimit -v or -d leaves it")
 
 
-for check in (affinity, ranks_of_one_machine, control_groups, limits_of_a_process):
+for check in (affinity, ranks_of_one_machine, control_groups, a_quota_of_each_rank_below_one_of_all,
+              a_memory_limit_of_each_rank, limits_of_a_process):
     check()
     print(check.__name__, "fine")

@@ -1,5 +1,3 @@
-#include <limits>
-
 #include "backends/launch/core_share.hpp"
 #include "catch.hpp"
 #include "distattn/error.hpp"
@@ -9,8 +7,6 @@ using namespace distattn::backends::launch;
 
 namespace {
 
-constexpr double no_quota = std::numeric_limits<double>::infinity();
-
 /// The first `count` processors from `first` on.
 ProcessorSet processors(int first, int count) {
   ProcessorSet set(static_cast<std::size_t>(first + count + 63) / 64, 0);
@@ -18,9 +14,7 @@ ProcessorSet processors(int first, int count) {
   return set;
 }
 
-CoreClaim claim(ProcessorSet set, const std::string& machine = "here") {
-  return {machine, std::move(set), no_quota, 0, true};
-}
+CoreClaim claim(ProcessorSet set, const std::string& machine = "here") { return {machine, std::move(set), {}, true}; }
 
 std::vector<int> shares(const std::vector<CoreClaim>& claims) {
   std::vector<int> cores;
@@ -62,19 +56,38 @@ TEST_CASE("processors that a machine does not have are nobody else's", "[launch]
 TEST_CASE("a quota is divided among those whom it limits", "[launch]") {
   std::vector<CoreClaim> claims(4, claim(processors(0, 64)));
   for (std::size_t i = 0; i < 4; ++i)
-    claims[i] = {"here", processors(0, 64), i < 3 ? 7.5 : 5.0, i < 3 ? 11u : 12u, true};
+    claims[i] = {"here", processors(0, 64), {i < 3 ? ControlGroup{1, 11, 7.5} : ControlGroup{1, 12, 5.0}}, true};
   CHECK(shares(claims) == std::vector{2, 2, 2, 5});
+  claims[2].machine = "there";  // where other groups have these numbers
+  CHECK(shares(claims) == std::vector{3, 3, 7, 5});
+}
+
+TEST_CASE("a quota is divided too among those that have quotas of their own below it", "[launch]") {
+  const auto below_twelve = [](double quota) {
+    std::vector<CoreClaim> claims(4, claim(processors(0, 64)));
+    for (std::uint64_t i = 0; i < 4; ++i) claims[i].groups = {ControlGroup{1, 20 + i, quota}, ControlGroup{1, 9, 12.0}};
+    return claims;
+  };
+  CHECK(shares(below_twelve(8)) == std::vector{3, 3, 3, 3});
+  CHECK(shares(below_twelve(2.5)) == std::vector{2, 2, 2, 2});
+  CHECK(count_on_machine(below_twelve(8), 0) == 4);
+  CHECK(count_in_group(below_twelve(8), 1, ControlGroup{1, 9}) == 4);
+  CHECK(count_in_group(below_twelve(8), 1, ControlGroup{1, 21}) == 1);
+  CHECK(count_in_group(below_twelve(8), 1, ControlGroup{2, 9}) == 0);
 }
 
 TEST_CASE("a claim travels as bytes", "[launch]") {
-  const CoreClaim sent{"machine", processors(70, 3), 2.5, 42, false};
+  const CoreClaim sent{"machine", processors(70, 3), {ControlGroup{7, 42, 2.5, 1000}}, false};
   const std::vector<std::byte> bytes = to_bytes(sent);
   const CoreClaim got = claim_from(bytes);
   CHECK(got.machine == sent.machine);
   CHECK(got.processors == sent.processors);
-  CHECK(got.quota == sent.quota);
+  REQUIRE(got.groups.size() == 1);
+  CHECK(got.groups[0].quota == 2.5);
+  CHECK(got.groups[0].free_bytes == 1000);
   CHECK_FALSE(got.places);
-  CHECK(got.quota_group == sent.quota_group);
+  CHECK(got.groups[0].device == 7);
+  CHECK(got.groups[0].inode == 42);
   CHECK_THROWS_AS(claim_from({}), Error);
   CHECK_THROWS_AS(claim_from(std::span(bytes).first(30)), Error);
   CHECK_FALSE(own_claim().processors.empty());

@@ -6,6 +6,7 @@ import os
 import pathlib
 import resource
 import signal
+import subprocess
 import tempfile
 import time
 
@@ -174,9 +175,29 @@ def interrupted_while_they_meet():
 
 def too_few_files():
     """UCX 1.13 itself may abort then."""
-    few = {1: lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))}
-    ends = finish(start_ranks(2, "run", *SHAPE, before_exec=few))
-    expect(all(code == 3 and "more files of 12" in errors for code, _, errors in ends), ends)
+    for most, words in ((12, "more files of 12"), (8, "may open 0 more files of 8")):
+        few = {1: lambda most=most: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))}
+        ends = finish(start_ranks(2, "run", *SHAPE, before_exec=few))
+        expect(all(code == 3 and words in errors for code, _, errors in ends), ends)
+
+
+def without_shared_memory():
+    """The reason is the true one."""
+    def reason(words, prefix=lambda rank: (), before_exec=None):
+        ends = finish(start_ranks(2, "run", *SHAPE, prefix=prefix, before_exec=before_exec))
+        expect(all(code == 3 for code, _, _ in ends) and any(words in errors for _, _, errors in ends), words, ends)
+    small = {rank: lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16)) for rank in range(2)}
+    reason("65536 bytes, holds for shared memory too) raise ulimit -f", before_exec=small)
+    apart = ("unshare", "-m", "sh", "-c")
+    if subprocess.run([*apart, "mount -t tmpfs none /dev/shm"], capture_output=True, check=False).returncode != 0:
+        return print("file systems of their own: skipped (unshare -m is not allowed)", flush=True)
+    for options, words in (("ro", "/dev/shm: Read-only file system"), ("nr_inodes=1", "/dev/shm may have no more files")):
+        mount = f'mount -t tmpfs -o {options} none /dev/shm && exec "$@"'
+        reason(words, prefix=lambda rank, mount=mount: (*apart, mount, "sh"))
+    hidden = 'mount -t tmpfs none /proc && exec "$@"'  # who cannot count open files does not say that none are left
+    ends = finish(start_ranks(2, "run", *SHAPE, prefix=lambda rank: (*apart, hidden, "sh")))
+    expect(all("more files" not in errors for _, _, errors in ends), ends)
+    return None
 
 
 def main():
@@ -197,6 +218,7 @@ def main():
     one_of_several_is_not_alone()
     interrupted_while_they_meet()
     too_few_files()
+    without_shared_memory()
     expect_nothing_left(before)
 
 

@@ -87,6 +87,22 @@ def others_die():
     under("a step of srun", started_by_hand(slurm), 2)
 
 
+def those_who_say_less_die():
+    """Each starts two ranks with nothing but its variables, and an address to meet at."""
+    size = "WORLD_SIZE=2 LOCAL_WORLD_SIZE=2"
+    for what, variables in (("a launcher of RANK and LOCAL_RANK", f"RANK=$r LOCAL_RANK=$r {size}"),
+                            ("Flux", "FLUX_TASK_RANK=$r FLUX_JOB_SIZE=2 FLUX_TASK_LOCAL_ID=$r FLUX_JOB_ID=f1"),
+                            ("jsrun", "JSM_NAMESPACE_RANK=$r JSM_NAMESPACE_SIZE=2"),
+                            ("MVAPICH", "MV2_COMM_WORLD_RANK=$r MV2_COMM_WORLD_SIZE=2"),
+                            ("a launcher with PMI", "PMI_RANK=$r PMI_SIZE=2 PMI_FD=9"),
+                            ("Open MPI without PMIx", "OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=2")):
+        under(what, started_by_hand(f"{variables} MASTER_ADDR=localhost MASTER_PORT={free_port()}"), 2)
+    as_python = ("import os, subprocess, sys; v = {**os.environ, 'WORLD_SIZE': '2', 'MASTER_ADDR': 'localhost', "
+                 "'MASTER_PORT': sys.argv[1]}; [p.wait() for p in [subprocess.Popen(['sh', '-c', 'echo $$ > pid.$RANK; "
+                 "exec \"$@\"', 'sh', *sys.argv[2:]], env={**v, 'RANK': r, 'LOCAL_RANK': r}) for r in '01']]")
+    under("a launcher under nohup", ["nohup", sys.executable, "-c", as_python, str(free_port()), *RUN], 2)
+
+
 def what_no_launcher_started_goes_on():
     """A run in the background of a shell that ends, one whose variables were written by hand, and one of threads in the
     shell of an interactive step."""
@@ -109,13 +125,32 @@ def what_no_launcher_started_goes_on():
     print("without a launcher: goes on", flush=True)
 
 
+def what_a_shell_lets_go_goes_on():
+    """Ranks whose variables were written by hand, under nohup and setsid, or without a local rank."""
+    both = "RANK=$r WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT={}"
+    of_node = both + " LOCAL_RANK=$r LOCAL_WORLD_SIZE=2"
+    for what, variables in (("nohup", of_node + " nohup"), ("setsid", of_node + " setsid"), ("no local rank", both)):
+        shell = start(started_by_hand(variables.format(free_port())))
+        found = pids(2)
+        shell.kill()
+        shell.wait()
+        time.sleep(1.5)
+        still = [pid for pid in found if alive(pid)]
+        for pid in still:
+            os.kill(pid, signal.SIGKILL)
+        expect(still == found, "ranks that a shell let go by", what, "ended with it")
+    print("let go by a shell: goes on", flush=True)
+
+
 def main():
     if not sys.platform.startswith("linux"):
         return
     before = leftovers()
     mpirun_dies()
     others_die()
+    those_who_say_less_die()
     what_no_launcher_started_goes_on()
+    what_a_shell_lets_go_goes_on()
     expect_nothing_left(before)
 
 

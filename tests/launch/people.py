@@ -3,6 +3,7 @@ are not all there."""
 
 import json
 import os
+import pathlib
 import time
 
 from ranks import (BINARY, MPIRUN, SCRATCH, clean_up, expect, expect_nothing_left, finish, free_port, leftovers, start)
@@ -105,14 +106,31 @@ def scripts_with_two_runs():
     expect(all(code == 3 and "rank 1 differs from rank 0" in errors for code, _, errors in ends), ends)
 
 
-def two_at_one_port_or_file():
-    port = free_port()
-    first = start([*RUN, "--seed", "1", "--timeout", "8"], **by_hand(0, 2, port, LOCAL_RANK="0", LOCAL_WORLD_SIZE="2"))
+def several_at_one_port():
+    """Runs that begin at once where nothing but a port is said, and where a step has one token: three with commands of
+    their own, three with equal ones, of which each must get one process a rank. Long enough to be there together."""
+    def place(rank, port):
+        return by_hand(rank, 2, port, LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="2")
+    for who, there in (("a port", lambda rank, port: place(rank, port)), ("a step", lambda rank, _: step_of(2, rank))):
+        for seeds in ((1, 2, 3), (1, 1, 1)):
+            port = free_port()
+            ends = finish([start([*RUN, "-n", "200", "--seed", seed], **there(rank, port))
+                           for rank in range(2) for seed in seeds])
+            expect(all(code == 0 for code, _, _ in ends), who, "with seeds", seeds, ends)
+    port = free_port()  # and where one waits for its ranks, and a dead one has left its token
+    first = start([*RUN, "--seed", "1"], **place(0, port))
     time.sleep(1)
-    code, _, errors = one([*RUN, "--seed", "2"], **by_hand(0, 2, port, LOCAL_RANK="0", LOCAL_WORLD_SIZE="2"))
-    expect(code == 3 and f"another run meets at port {port}" in errors, code, errors)
-    last = start([*RUN, "--seed", "1", "--timeout", "8"], **by_hand(1, 2, port, LOCAL_RANK="1", LOCAL_WORLD_SIZE="2"))
+    dead = start([*RUN, "--seed", "4"], **place(0, port))
+    second = [start([*RUN, "--seed", "2"], **place(rank, port)) for rank in range(2)]
+    expect(all(code == 0 for code, _, _ in finish(second)), "the second run")
+    dead.kill()
+    dead.communicate()
+    last = start([*RUN, "--seed", "1"], **place(1, port))
     expect(all(code == 0 for code, _, _ in finish([first, last])), "the first run")
+    print("runs at one port: each meets its own", flush=True)
+
+
+def two_at_one_file():
     meeting = SCRATCH / "meeting"
     at_file = [*RUN, "--ranks", "2", "--bootstrap", f"file:{meeting}"]
     dead = start([*at_file, "--timeout", "60"], DISTATTN_RANK="0")
@@ -123,7 +141,7 @@ def two_at_one_port_or_file():
     for _ in range(2):  # at what a dead run has left, and again at once
         ends = finish([start(at_file, DISTATTN_RANK=str(rank)) for rank in range(2)])
         expect(all(code == 0 for code, _, _ in ends), ends)
-    print("one port, one file: told apart, or said", flush=True)
+    print("one file: what a dead run left is no harm", flush=True)
 
 
 def what_can_be_derived():
@@ -156,6 +174,17 @@ def what_is_missing_is_said():
     expect(code == 0, errors)
 
 
+def ports_that_are_for_others():
+    """A port below 1024 is not taken, but not for everybody."""
+    first = int(pathlib.Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
+    if first <= 88:
+        return print("ports of the administrator: skipped (everybody may have port 81 here)", flush=True)
+    nobody = os.geteuid() or 65534
+    ends = finish([start(RUN, before_exec=lambda: os.geteuid() == nobody or os.setuid(nobody), **by_hand(0, 2, 81))])
+    expect(ends[0][0] == 3 and "ports 81 to 88 (Permission denied)" in ends[0][2], ends)
+    return None
+
+
 def the_choice_is_explained():
     found = findings(**step_of(2), DISTATTN_TOKEN="sesame")
     expect((found["bootstrap"], found["ranks"], found["local_rank"], found["local_ranks"]) == ("slurm", 2, 0, 2), found)
@@ -174,9 +203,11 @@ def main():
     a_contradiction_stays_one()
     what_is_no_step()
     scripts_with_two_runs()
-    two_at_one_port_or_file()
+    several_at_one_port()
+    two_at_one_file()
     what_can_be_derived()
     what_is_missing_is_said()
+    ports_that_are_for_others()
     the_choice_is_explained()
     expect_nothing_left(before)
 

@@ -67,9 +67,14 @@ TEST_CASE("the least quota and memory limit on the way to the root count", "[res
                    {"job/step/task/memory.current", std::to_string(10 * MiB)}});
   const GroupLimits limits = tree.limits();
   CHECK(limits.processors == Approx(3.5));
-  CHECK(limits.processors_group == tree.inode("job"));
   CHECK(limits.memory_bytes == 250 * MiB);
-  CHECK(limits.free_bytes == 100 * MiB);  // 300 − (260 − 60 of caches), less than 250 − 10
+  REQUIRE(limits.groups.size() == 2);  // each counts for those whom it holds; job/step limits nothing
+  CHECK(limits.groups[0].inode == tree.inode("job/step/task"));
+  CHECK(limits.groups[0].quota == Approx(8.0));
+  CHECK(limits.groups[0].free_bytes == 240 * MiB);
+  CHECK(limits.groups[1].inode == tree.inode("job"));
+  CHECK(limits.groups[1].quota == Approx(3.5));
+  CHECK(limits.groups[1].free_bytes == 100 * MiB);  // 300 − (260 − 60 of caches)
 }
 
 TEST_CASE("control groups of version 1", "[resources]") {
@@ -84,7 +89,10 @@ TEST_CASE("control groups of version 1", "[resources]") {
                    {"memory/a/memory.usage_in_bytes", std::to_string(50 * MiB)}});
   CHECK(tree.limits().processors == Approx(3.0));
   CHECK(tree.limits().memory_bytes == 120 * MiB);
-  CHECK(tree.limits().free_bytes == 150 * MiB);
+  const std::vector<ControlGroup> groups = tree.limits().groups;
+  REQUIRE(groups.size() == 2);
+  CHECK(groups[0].free_bytes == 150 * MiB);
+  CHECK(groups[1].quota == Approx(3.0));
 }
 
 TEST_CASE("both versions at once", "[resources]") {
@@ -131,7 +139,7 @@ TEST_CASE("without control groups there is no limit", "[resources]") {
   const test::Scratch empty;
   CHECK(std::isinf(group_limits(empty.path()).processors));
   CHECK(group_limits(empty.path()).memory_bytes == none);
-  CHECK(group_limits(empty.path()).free_bytes == none);
+  CHECK(group_limits(empty.path()).groups.empty());
 }
 
 TEST_CASE("cores are processors, and no more than the quota rounded down", "[resources]") {

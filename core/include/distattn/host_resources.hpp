@@ -12,19 +12,27 @@ namespace distattn {
 /// count for nothing.
 using ProcessorSet = std::vector<std::uint64_t>;
 
+/// One of the control groups (cgroup v1, v2) that hold a process, with all others below it.
+struct ControlGroup {
+  std::uint64_t device = 0, inode = 0;  ///< of its folder: name it on this machine, also to other containers
+  /// Processors' worth of time that it grants all its processes together. Infinity without a quota.
+  double quota = std::numeric_limits<double>::infinity();
+  std::int64_t free_bytes = std::numeric_limits<std::int64_t>::max();  ///< of memory, that it leaves them now
+};
+
 struct HostResources {
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
   ProcessorSet processors;  ///< those that its threads may run on: its affinity, which a cpuset narrows too
-  /// Processors' worth of time that its control groups (cgroup v1, v2) grant it: the least on the way from its own
-  /// group to the root. Infinity without a quota.
+  /// Processors' worth of time that its control groups grant it: the least on the way from its own group to the root.
+  /// Infinity without a quota.
   double quota = std::numeric_limits<double>::infinity();
-  std::uint64_t quota_group = 0;  ///< names the group with that quota, on this machine; 0 without a quota
+  /// All of them that have a quota or a limit of memory, the process's own first. Each counts for those whom it holds.
+  std::vector<ControlGroup> groups;
 
   std::int64_t physical_bytes = 0;               ///< memory of the machine; 0: the system does not tell
   std::int64_t physical_free_bytes = unlimited;  ///< free, or held by caches that can be dropped
   std::int64_t group_bytes = unlimited;          ///< most that its control groups allow all their processes together
-  std::int64_t group_free_bytes = unlimited;     ///< what they leave now
   std::int64_t process_bytes = unlimited;        ///< most that it may map (`ulimit -v`, `ulimit -d`)
   std::int64_t process_free_bytes = unlimited;   ///< what that leaves now
 

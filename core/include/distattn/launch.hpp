@@ -13,6 +13,7 @@
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 
 #pragma GCC visibility push(default)
 namespace distattn {
@@ -76,6 +77,10 @@ class World {
   /// Threads for each rank of this process: its share of the processors that it may use, as HostResources counts them.
   /// A processor, or a control group's quota, that several ranks of a machine may use is divided among these alone.
   int cores() const;
+  /// Ranks on this machine, also those in other containers, which local_size() does not count where they have networks
+  /// of their own; and those of them that one of this process's control groups holds.
+  int ranks_on_machine() const;
+  int ranks_in(const ControlGroup& group) const;
   std::string_view bootstrap() const;
   std::string_view transport() const;
 

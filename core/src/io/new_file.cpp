@@ -12,7 +12,6 @@
 #include <string>
 #include <utility>
 
-#include "core/src/io/partial_file.hpp"
 #include "core/src/io/pipe_end.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
@@ -28,6 +27,11 @@ namespace fs = std::filesystem;
 }
 
 [[noreturn]] void fail(const fs::path& path, int error) {
+  if (error == EMFILE || error == ENFILE) {
+    throw Error(ErrorKind::environment,
+                fmt::format("cannot write {} ({}) raise the limit of open files, as ulimit -n does", path.string(),
+                            std::strerror(error)));
+  }
   if (error != EFBIG) fail(path, std::strerror(error));
   throw Error(ErrorKind::environment,
               fmt::format("cannot write {} (it passes the limit of file sizes) raise ulimit -f, or "
@@ -86,24 +90,31 @@ NewFile::NewFile(fs::path path) : path_(std::move(path)), tag_(new_tag()) {
     if (is_standard_output(*there)) fail(path_, "standard output goes there");
   }
   path_ = followed(std::move(path_));
+  hold_folder();
   remove_dead_partials(path_);
   partial_ = partial_path(path_, tag_);
   const auto make = [this] {
     fd_ = make_partial(partial_);
     if (fd_ < 0) fail(path_, errno);
   };
-  discardable_.emplace(make, [partial = partial_] { ::unlink(partial.c_str()); });
+  discardable_.emplace(make, [this] { folder_->remove(partial_); });
 }
 
 NewFile::NewFile(fs::path path, const std::string& tag)
     : path_(followed(std::move(path))), partial_(partial_path(path_, tag)), tag_(tag), joined_(true) {
+  hold_folder();
   fd_ = join_partial(partial_);
   if (fd_ < 0) fail(path_, errno);
-  discardable_.emplace([] {}, [partial = partial_] { ::unlink(partial.c_str()); });
+  discardable_.emplace([] {}, [this] { folder_->remove(partial_); });
+}
+
+void NewFile::hold_folder() {
+  folder_.emplace(path_);
+  if (!folder_->is_open()) fail(path_, errno);
 }
 
 NewFile::~NewFile() {
-  if (!done_ && !partial_.empty()) ::unlink(partial_.c_str());
+  if (!done_) folder_->remove(partial_);
   if (fd_ >= 0) ::close(fd_);
 }
 

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "core/src/io/partial_file.hpp"
 #include "distattn/io.hpp"
 
 namespace distattn {
@@ -36,8 +37,11 @@ class NewFile {
   void rename();
 
  private:
+  void hold_folder();
+
   std::filesystem::path path_, partial_;
   std::string tag_;
+  std::optional<HeldFolder> folder_;  // out of which the temporary file is removed
   std::optional<Discardable> discardable_;
   int fd_ = -1;
   bool joined_ = false, done_ = false;

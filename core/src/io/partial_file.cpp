@@ -78,6 +78,15 @@ int join_partial(const fs::path& partial) {
   return fd;
 }
 
+HeldFolder::HeldFolder(const fs::path& file) noexcept
+    : fd_(::open(file.has_parent_path() ? file.parent_path().c_str() : ".", O_PATH | O_DIRECTORY | O_CLOEXEC)) {}
+
+HeldFolder::~HeldFolder() {
+  if (fd_ >= 0) ::close(fd_);
+}
+
+void HeldFolder::remove(const fs::path& file) const noexcept { ::unlinkat(fd_, file.filename().c_str(), 0); }
+
 FolderLock::FolderLock(const fs::path& folder) noexcept
     : fd_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   constexpr auto pause = std::chrono::milliseconds(5);

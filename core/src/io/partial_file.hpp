@@ -20,6 +20,23 @@ int make_partial(const std::filesystem::path& partial);
 /// Opens the file that another process made and holds, to hold it too. Its descriptor, or −1 and errno.
 int join_partial(const std::filesystem::path& partial);
 
+/// The folder of a file, which stays the same whatever its name becomes.
+class HeldFolder {
+ public:
+  /// is_open() is false where it cannot be had, and errno says why.
+  explicit HeldFolder(const std::filesystem::path& file) noexcept;
+  ~HeldFolder();
+  HeldFolder(const HeldFolder&) = delete;
+  HeldFolder& operator=(const HeldFolder&) = delete;
+
+  bool is_open() const { return fd_ >= 0; }
+  /// Removes the file of that name in it.
+  void remove(const std::filesystem::path& file) const noexcept;
+
+ private:
+  int fd_;
+};
+
 /// Holds a folder, so that sets of files are renamed there one after the other; not for longer than some seconds.
 class FolderLock {
  public:
