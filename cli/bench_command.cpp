@@ -81,6 +81,8 @@ Calibration calibrate_here(World& world, const BenchOptions& options) {
   return calibration;
 }
 
+void print_as(BenchForm form, const std::string& text) { form == BenchForm::md ? print(text) : print_data(text); }
+
 Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   const ProblemOptions shape = only_combination(options.request.problem, "kernels are timed for one shape at a time");
   KernelRequest request{options.kernels, options.request.problem.seq, calibration_options(options)};
@@ -90,7 +92,7 @@ Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   request.options.runs = options.request.runs;
   Peaks peaks;
   const std::vector<Json> rows = kernel_rows(request, peaks);
-  print(text_of(rows, form));
+  print_as(form, text_of(rows, form));
   return judge_variants(rows);
 }
 
@@ -148,7 +150,7 @@ void check_alone(const LaunchOptions& launch) {
 Outcome bench_schedules(World& world, const BenchOptions& options, BenchForm form) {
   Peaks peaks;
   const std::vector<Json> rows = bench_rows(world, options.request, peaks);
-  print(text_of(rows, form));
+  print_as(form, text_of(rows, form));
   const Machine machine = machine_of(world, options.request.schedule);
   note(fmt::format("predicted on {}, {}: {}", machine.name, describe_age(machine), worst_ratios(rows)));
   Outcome outcome = Outcome::fine;
@@ -165,8 +167,8 @@ Outcome bench(const App& app, World& world, BenchOptions options, BenchForm form
     if (options.request.problem.seq.empty()) {
       if (world.first() != 0) return Outcome::fine;
       const Machine machine = find_machine("this");
-      print(form == BenchForm::json ? to_json(machine) + "\n"
-                                    : text_of(machine, options.request.calibration->options.head_dim));
+      print_as(form, form == BenchForm::json ? to_json(machine) + "\n"
+                                             : text_of(machine, options.request.calibration->options.head_dim));
       return Outcome::fine;
     }
   }

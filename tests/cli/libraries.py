@@ -59,6 +59,25 @@ def address_space_is_short():
         assert "address space" in call(STEP, 250).stderr
 
 
+def settings_of_other_programs():
+    """What is set for other programs of the same libraries, well or not, changes nothing."""
+    def result(**variables):
+        done = call(RUN, **variables)
+        assert done.returncode == 0 and done.stderr == "", (variables, done)
+        told = json.loads(done.stdout)
+        return {name: told[name] for name in told if not name.endswith("_s") and name != "gflops"}
+    alone = result()
+    for value in ("", "abc", "-1", "0", "99999999999999999999"):
+        for name in ("NUM_THREADS", "NUMA", "DEVICE_ID", "NUM_DEVICES", "RAND_DEVICES", "SKIP_DEVICE",
+                     "DISABLE_WARNINGS", "TUNE_INTERNALS", "MAP_DEVICE_ID_BY", "PRINT_CONFIGURATION", "TOOLS_LIBS",
+                     "TOOLS_ARGS", "PROFILE_LIBRARY"):
+            assert result(**{"KOKKOS_" + name: value}) == alone, (name, value)
+    for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "UCX_TLS", "UCX_NET_DEVICES", "NCCL_ALGO", "NCCL_DEBUG"):
+        assert result(**{name: "abc"}) == alone, name
+    for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS") if STEPS else ():
+        assert call(STEP, **{name: "-1"}).returncode == 0, name
+
+
 def results_stand_alone():
     """stdout is rank 0's, whatever libraries log, wherever they are told to."""
     if not any(transport["name"] == "ucx" and transport["usable"] for transport in INFO["transports"]):
@@ -102,7 +121,7 @@ def a_reader_that_takes_its_time():
     assert process.wait(timeout=60) == 0 and len(rows) > 100, (len(rows), process.stderr.read())
 
 
-for check in (blas_is_loaded_by_step_alone, address_space_is_short, results_stand_alone, standard_output_by_name,
+for check in (blas_is_loaded_by_step_alone, address_space_is_short, settings_of_other_programs, results_stand_alone, standard_output_by_name,
               a_reader_that_takes_its_time):
     check()
     print(check.__name__, "fine")
