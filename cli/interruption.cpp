@@ -161,8 +161,8 @@ void watch_for_interruption() {
   const auto take = [&](int signal) {
     struct sigaction current {};
     const bool free = ::sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_DFL;
-    // UCX takes SIGHUP for its debugger; a profiler needs the signal that it took.
-    if ((free || signal == SIGHUP) && !ignored_by_caller(signal)) ::sigaction(signal, &ours, nullptr);
+    // A profiler needs the signal that it took.
+    if (free && !ignored_by_caller(signal)) ::sigaction(signal, &ours, nullptr);
   };
   for (const int signal : endings) take(signal);
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) take(signal);
