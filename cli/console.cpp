@@ -78,9 +78,8 @@ void Progress::show(std::string_view text) {
   const std::size_t room = room_for_progress();
   const std::string line = cut(on_one_line(text), room);
   const std::size_t columns = columns_of(line);
-  const std::size_t rest = std::min(std::max(progress_columns, columns), room) - columns;
-  write_stderr("\r" + line + std::string(rest, ' '));
-  progress_columns = columns;
+  progress_columns = std::min(std::max(progress_columns, columns), room);  // blanks over what was longer stay in it
+  write_stderr("\r" + line + std::string(progress_columns - columns, ' '));
 }
 
 void Progress::done() {

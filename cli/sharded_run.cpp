@@ -52,9 +52,10 @@ std::string choose_backend(const LaunchOptions& asked, const Problem& problem, P
   const std::string& name = asked.backend;
   const DeviceOptions trial{.threads = 1, .provider = asked.provider, .step_graphs = asked.step_graphs()};
   std::string reasons;
-  for (const BackendInfo& info : list_backends()) {
-    const bool candidate = name.empty() ? info.usable || info.misconfigured : info.name == name;
-    if (info.kind != BackendKind::device || !candidate) continue;
+  for (const std::string& each : backend_names(BackendKind::device)) {
+    if (!name.empty() && each != name) continue;
+    const BackendInfo info = find_backend(BackendKind::device, each).value();
+    if (name.empty() && !info.usable && !info.misconfigured) continue;
     if (name.empty() && !has_provider(info, asked.provider)) continue;
     const auto device = make_device(info.name, trial);  // refuses one that is misconfigured
     std::string why = device->why_not(problem, Pass::forward);

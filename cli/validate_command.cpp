@@ -209,8 +209,9 @@ Json json_of(const Case& made, const Verdict& verdict) {
 std::vector<std::string> backends_of(const ValidateOptions& options) {
   if (!options.backends.empty()) return options.backends;
   std::vector<std::string> names;
-  for (const BackendInfo& info : list_backends()) {
-    if (info.kind != BackendKind::device || !(info.usable || info.misconfigured)) continue;
+  for (const std::string& name : backend_names(BackendKind::device)) {
+    const BackendInfo info = find_backend(BackendKind::device, name).value();
+    if (!info.usable && !info.misconfigured) continue;
     make_device(info.name, {1, 1});  // refuses one that is misconfigured
     names.push_back(info.name);
   }
