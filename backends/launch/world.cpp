@@ -192,6 +192,13 @@ Rank World::local_rank() const { return in_process() ? 0 : state_->bootstrap->lo
 int World::cores() const { return state_->cores; }
 std::string_view World::bootstrap() const { return state_->bootstrap_name; }
 std::string_view World::transport() const { return state_->transport_name; }
+Machine World::placed(const Machine& machine, int node_size) const {
+  Machine here = machine.over(transport());
+  if (in_process() || local_size() == size()) return here;
+  here.ranks_per_node = node_size > 0 ? node_size : local_size();
+  here.nodes = (size() + here.ranks_per_node - 1) / here.ranks_per_node;
+  return here;
+}
 
 void World::run(const std::function<void(Rank, Transport&, Bootstrap&)>& body) {
   if (in_process()) {

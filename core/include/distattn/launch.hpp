@@ -13,6 +13,7 @@
 #include "distattn/bootstrap.hpp"
 #include "distattn/engine.hpp"
 #include "distattn/error.hpp"
+#include "distattn/machine.hpp"
 
 #pragma GCC visibility push(default)
 namespace distattn {
@@ -78,6 +79,9 @@ class World {
   int cores() const;
   std::string_view bootstrap() const;
   std::string_view transport() const;
+  /// A machine as these ranks use it: with the links of their transport, and where they are on several nodes, with
+  /// these, of `node_size` ranks each; 0: of as many as this process's node has.
+  Machine placed(const Machine& machine, int node_size = 0) const;
 
   /// Calls `body` for every rank that lives here, each on a thread of its own where there are several, and returns
   /// when they have. All ranks must call it. A failure of any rank ends all; what is thrown is the failure that came
