@@ -1,10 +1,7 @@
 #include "distattn/launch.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <chrono>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -244,21 +241,6 @@ void World::agree(std::string_view what, std::string_view mine) {
     abort(error);
     throw error;
   }
-}
-
-double World::clock_ahead_s() {
-  struct Reading {
-    std::array<char, 64> machine{};
-    double now_s = 0;
-  } mine;
-  boot_identity().copy(mine.machine.data(), mine.machine.size() - 1);
-  gather({});  // so that all read their clocks at about the same time
-  mine.now_s = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  const auto all = gather(std::as_bytes(std::span(&mine, 1)));
-  Reading first;
-  DISTATTN_EXPECT(all[0].size() == sizeof first);
-  std::memcpy(&first, all[0].data(), sizeof first);
-  return mine.machine == first.machine ? 0 : mine.now_s - first.now_s;
 }
 
 }  // namespace distattn

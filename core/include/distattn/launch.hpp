@@ -102,9 +102,6 @@ class World {
   std::string of_first(std::string_view mine);
   /// Throws the same Error(peer) on every rank, naming one that differs, unless all ranks say the same about `what`.
   void agree(std::string_view what, std::string_view mine);
-  /// Seconds by which this process's steady clock is ahead of that of rank 0: exact on one machine, elsewhere to within
-  /// the time that a message takes.
-  double clock_ahead_s();
 
  private:
   struct State;
