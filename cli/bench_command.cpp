@@ -51,8 +51,7 @@ CalibrationOptions calibration_options(const BenchOptions& options) {
   const Problem problem = kernel_problem(combinations(options.request.problem).front());
   CalibrationOptions calibration;
   calibration.backend = choose_backend(options.request.launch, problem, Passes::forward);
-  calibration.provider = options.request.launch.provider;
-  calibration.gradient_order = options.request.launch.gradient_order();
+  calibration.device = options.request.launch.device_options(1);
   calibration.heads = problem.heads;
   calibration.kv_heads = problem.kv_heads;
   calibration.head_dim = problem.head_dim;
@@ -118,9 +117,10 @@ void check_meeting(const App& app, const World& world) {
 
 /// Options that what is measured would ignore, depending on others.
 void check_honoured(const App& app, const BenchOptions& options) {
-  static constexpr std::array<std::string_view, 14> calibrating = {
-      "--calibrate",     "--heads", "--kv-heads", "--head-dim", "--value-dim", "--backend",   "--provider",
-      "--deterministic", "-o",      "--json",     "--ranks",    "--bootstrap", "--transport", "--timeout"};
+  static constexpr std::array<std::string_view, 15> calibrating = {
+      "--calibrate", "--heads",    "--kv-heads",      "--head-dim",  "--value-dim",
+      "--backend",   "--provider", "--deterministic", "--graphs",    "-o",
+      "--json",      "--ranks",    "--bootstrap",     "--transport", "--timeout"};
   static constexpr std::array<std::string_view, 11> moving = {
       "--kernel",   "--heads",         "--kv-heads", "--head-dim", "--value-dim", "--backend",
       "--provider", "--deterministic", "-n",         "-o",         "--json"};

@@ -70,13 +70,9 @@ Machine machine_of(World& world, const ScheduleOptions& options) {
   return machine_for(world, machine_from_json(text, "the machine of rank 0"), options);
 }
 
-Machine machine_for(const World& world, Machine machine, const ScheduleOptions& options) {
-  machine = machine.over(world.transport());
-  const bool several = !world.in_process() && world.local_size() < world.size();
-  if (!several || options.machine) return machine;
-  machine.ranks_per_node = static_cast<int>(options.node_size.value_or(world.local_size()));
-  machine.nodes = (world.size() + machine.ranks_per_node - 1) / machine.ranks_per_node;
-  return machine;
+Machine machine_for(const World& world, const Machine& machine, const ScheduleOptions& options) {
+  if (options.machine) return machine.over(world.transport());
+  return world.placed(machine, static_cast<int>(options.node_size.value_or(0)));
 }
 
 ScheduleOptions on_nodes_of(const World& world, ScheduleOptions options) {

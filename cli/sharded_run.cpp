@@ -16,13 +16,10 @@ namespace {
 /// One rank, from its device to its last call.
 RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& tensors, const RunOptions& options,
                    Bootstrap& bootstrap) {
-  const auto device = make_device(options.backend, {.threads = options.threads,
-                                                    .local_ranks = bootstrap.local_size(),
-                                                    .local_rank = bootstrap.local_rank(),
-                                                    .provider = options.provider,
-                                                    .gradient_order = options.gradient_order,
-                                                    .step_graphs = options.step_graphs,
-                                                    .variant = options.variant});
+  DeviceOptions of_rank = options.device;
+  of_rank.local_ranks = bootstrap.local_size();
+  of_rank.local_rank = bootstrap.local_rank();
+  const auto device = make_device(options.backend, of_rank);
   Attention attention(prepared.plan, *device, transport);
   const Bindings bindings = tensors.bindings();
   std::optional<DeviceTensors> there;
@@ -50,7 +47,7 @@ bool has_provider(const BackendInfo& info, const std::string& provider) {
 
 std::string choose_backend(const LaunchOptions& asked, const Problem& problem, Passes passes) {
   const std::string& name = asked.backend;
-  const DeviceOptions trial{.threads = 1, .provider = asked.provider, .step_graphs = asked.step_graphs()};
+  const DeviceOptions trial = asked.device_options(1);
   std::string reasons;
   for (const std::string& each : backend_names(BackendKind::device)) {
     if (!name.empty() && each != name) continue;

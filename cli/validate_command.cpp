@@ -159,7 +159,7 @@ std::vector<Verdict> run_case(World& world, const Case& made, const std::string&
   try {
     const RunResult result = run_sharded(ranks.get(), {made.schedule, made.plan}, inputs,
                                          {.backend = backend,
-                                          .threads = choose_threads(options.launch.threads, ranks.get()),
+                                          .device = {.threads = choose_threads(options.launch.threads, ranks.get())},
                                           .tensors = TensorPlace::host});
     const Errors errors = check_results(ranks.get(), made.plan->outline(Pass::forward).sharding, inputs, result.ranks,
                                         Passes::both, made.plan->counts(Pass::forward).steps);

@@ -201,7 +201,8 @@ TEST_CASE("every schedule agrees with float64 in every mode and over nodes") {
       ShardedRun run;
       run.options.own_mode = false;
       run.options.mode = mode;
-      run.options.routes = routes;
+      run.options.node_size = routes.node_size;
+      run.options.ahead = routes.ahead;
       run.runs = 2;
       CHECK(check_all(small_problem(64, 64, 8, 2), 8, run) >= 5);
     }
@@ -225,7 +226,8 @@ TEST_CASE("random problems on random tables, routes and modes agree with float64
     run.options.schedule = random.pick(test::recipes_for(problem, ranks, random)).name;
     run.options.own_mode = false;
     run.options.mode = random.pick({Mode::overlapped, Mode::serial, Mode::gathered});
-    run.options.routes = {node_size, node_size > 0 ? static_cast<int>(random.between(0, 3)) : 0};
+    run.options.node_size = node_size;
+    run.options.ahead = 0 < node_size && node_size < ranks ? static_cast<int>(random.between(0, 3)) : 0;
     run.options.backward = true;
     const Inputs inputs(problem, seed);
     const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
