@@ -111,6 +111,7 @@ class Batches::Builder {
     args.queries = run(op.query);
     args.keys = sides;
     args.carry = op.start == Start::carry;
+    args.row_sums = row_sums(op);
     backwards_[level_].push_back({&op, sides.data(), nullptr});
   }
   void add(const Merge& op) {
@@ -177,6 +178,13 @@ class Batches::Builder {
     const auto parts = buffers_.parts(buffer);
     return part < parts.size() ? reinterpret_cast<std::uint16_t*>(parts[part].data) : nullptr;
   }
+  /// Kept beside a dquery for the kernels of hosts; null elsewhere.
+  float* row_sums(const AttendBackward& op) const {
+    if (buffers_.space() != MemorySpace::host || sharding_.problem.accumulator() != DType::fp32) return nullptr;
+    std::vector<float>& sums = into_.row_sums_[op.dquery];
+    sums.resize(static_cast<std::size_t>(kernels::row_sums_size(shape(op.query), run(op.query).count)));
+    return sums.data();
+  }
   const Value& value(BufferId buffer) const { return buffers_.decl(buffer).value; }
   const Run& run(BufferId query) const { return sharding_.queries[index(value(query).segment)].run; }
 
@@ -224,6 +232,9 @@ Batches::Batches(const BufferTable& buffers, const Placement& placement) {
   for (const Step& step : buffers.program().steps) {
     steps_.push_back(step.lane == Lane::compute ? builder.build(step) : std::vector<Batch>());
   }
+  std::map<BufferId, kernels::AttendBackwardArgs*> last;
+  for (const auto& [op, sides, args] : backwards_) last[op->dquery] = args;
+  for (const auto& [dquery, args] : last) args->last = true;
   bind(placement);
 }
 

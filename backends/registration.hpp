@@ -17,11 +17,14 @@ class Driver;
 using MakeProvider = std::function<std::unique_ptr<cuda::AttendProvider>(cuda::Driver&)>;
 
 struct Registration {
-  BackendInfo info;
+  BackendInfo info;  ///< what is known without looking: nothing is loaded for it
   std::function<std::unique_ptr<Device>(const DeviceOptions&, const MakeProvider&)> make_device;  ///< devices only
   std::function<std::unique_ptr<Transport>(Bootstrap&)> make_transport = {};  ///< transports between processes only
   std::function<std::unique_ptr<Bootstrap>(const BootstrapOptions&)> make_bootstrap = {};  ///< likewise
   MakeProvider make_provider = {};  ///< providers only, and not that of a device's own kernels
+  /// Loads the library behind it and completes `info`: whether it is usable, why (not), the loaded version. Empty:
+  /// nothing is to be loaded.
+  std::function<void(BackendInfo&)> look = {};
   /// More for info.why, which takes longer to find out. Throws Error where it cannot.
   std::function<std::string()> findings = {};
 };

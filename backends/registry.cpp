@@ -47,9 +47,10 @@ std::vector<std::string> backend_names(BackendKind kind) {
 
 std::vector<BackendInfo> list_backends() {
   std::vector<BackendInfo> infos;
-  for (const auto& registration : backends::registrations()) {
+  for (auto& registration : backends::registrations()) {
+    if (registration.look) registration.look(registration.info);
     BackendInfo& info = infos.emplace_back(registration.info);
-    if (!registration.findings) continue;
+    if (!registration.findings || !info.usable) continue;
     try {
       info.why += "; " + registration.findings();
     } catch (const Error& error) {
@@ -60,16 +61,36 @@ std::vector<BackendInfo> list_backends() {
   return infos;
 }
 
+std::optional<BackendInfo> find_backend(BackendKind kind, std::string_view name) {
+  for (auto& registration : backends::registrations()) {
+    BackendInfo& info = registration.info;
+    if (info.kind != kind || info.name != name) continue;
+    if (registration.look) registration.look(info);
+    return info;
+  }
+  return {};
+}
+
+std::vector<BackendInfo> built_backends() {
+  std::vector<BackendInfo> infos;
+  for (const auto& registration : backends::registrations()) {
+    if (registration.info.built) infos.push_back(registration.info);
+  }
+  return infos;
+}
+
 namespace {
 
 /// The registration of that kind and name, or the best usable one. `fits`: leaves out those that cannot be made.
 template <class Fits>
 backends::Registration chosen(BackendKind kind, std::string_view word, std::string_view name, Fits fits) {
-  std::string known;
-  for (const backends::Registration& registration : backends::registrations()) {
-    const BackendInfo& info = registration.info;
+  std::string known, reasons;
+  for (backends::Registration& registration : backends::registrations()) {
+    BackendInfo& info = registration.info;
     if (info.kind != kind) continue;
-    if (name.empty() ? (info.usable || info.misconfigured) && fits(registration) : info.name == name) {
+    const bool asked_for = name.empty() ? fits(registration) : info.name == name;
+    if (asked_for && registration.look) registration.look(info);
+    if (asked_for && (!name.empty() || info.usable || info.misconfigured)) {
       if (info.misconfigured) throw Error(*info.misconfigured, info.why);
       if (!info.usable) {
         throw Error(ErrorKind::environment, std::string(word) + " " + info.name + " cannot be used here (" + info.why +
@@ -78,10 +99,11 @@ backends::Registration chosen(BackendKind kind, std::string_view word, std::stri
       return registration;
     }
     known += (known.empty() ? "" : ", ") + info.name;
+    if (asked_for && info.built) reasons += "; " + info.name + ": " + info.why;
   }
   if (name.empty()) {
     throw Error(ErrorKind::environment,
-                "no " + std::string(word) + " is usable here (known: " + known + ") distattn info says why");
+                "no " + std::string(word) + " is usable here (known: " + known + reasons + ") distattn info says more");
   }
   refuse("no " + std::string(word) + " is called " + std::string(name) + " (known: " + known + ") choose one of these");
 }

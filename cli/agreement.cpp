@@ -105,8 +105,8 @@ AttentionOptions decided_by_first(World& world, const std::function<AttentionOpt
   if (world.first() == 0) {
     answer = said_or_refused([&] {
       const AttentionOptions mine = decide();
-      return Json::array({mine.schedule, mine.own_mode, static_cast<int>(mine.mode), mine.routes.node_size,
-                          mine.routes.ahead, mine.backward});
+      return Json::array(
+          {mine.schedule, mine.own_mode, static_cast<int>(mine.mode), mine.node_size, *mine.ahead, mine.backward});
     });
   }
   const Json json = unless_refused(world.of_first(answer));
@@ -114,7 +114,8 @@ AttentionOptions decided_by_first(World& world, const std::function<AttentionOpt
   options.schedule = json[0].get<std::string>();
   options.own_mode = json[1].get<bool>();
   options.mode = static_cast<Mode>(json[2].get<int>());
-  options.routes = {json[3].get<int>(), json[4].get<int>()};
+  options.node_size = json[3].get<int>();
+  options.ahead = json[4].get<int>();
   options.backward = json[5].get<bool>();
   return options;
 }

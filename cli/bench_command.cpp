@@ -51,8 +51,7 @@ CalibrationOptions calibration_options(const BenchOptions& options) {
   const Problem problem = kernel_problem(combinations(options.request.problem).front());
   CalibrationOptions calibration;
   calibration.backend = choose_backend(options.request.launch, problem, Passes::forward);
-  calibration.provider = options.request.launch.provider;
-  calibration.gradient_order = options.request.launch.gradient_order();
+  calibration.device = options.request.launch.device_options(1);
   calibration.heads = problem.heads;
   calibration.kv_heads = problem.kv_heads;
   calibration.head_dim = problem.head_dim;
@@ -81,6 +80,8 @@ Calibration calibrate_here(World& world, const BenchOptions& options) {
   return calibration;
 }
 
+void print_as(BenchForm form, const std::string& text) { form == BenchForm::md ? print(text) : print_data(text); }
+
 Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   const ProblemOptions shape = only_combination(options.request.problem, "kernels are timed for one shape at a time");
   KernelRequest request{options.kernels, options.request.problem.seq, calibration_options(options)};
@@ -90,7 +91,7 @@ Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   request.options.runs = options.request.runs;
   Peaks peaks;
   const std::vector<Json> rows = kernel_rows(request, peaks);
-  print(text_of(rows, form));
+  print_as(form, text_of(rows, form));
   return judge_variants(rows);
 }
 
@@ -116,9 +117,10 @@ void check_meeting(const App& app, const World& world) {
 
 /// Options that what is measured would ignore, depending on others.
 void check_honoured(const App& app, const BenchOptions& options) {
-  static constexpr std::array<std::string_view, 14> calibrating = {
-      "--calibrate",     "--heads", "--kv-heads", "--head-dim", "--value-dim", "--backend",   "--provider",
-      "--deterministic", "-o",      "--json",     "--ranks",    "--bootstrap", "--transport", "--timeout"};
+  static constexpr std::array<std::string_view, 15> calibrating = {
+      "--calibrate", "--heads",    "--kv-heads",      "--head-dim",  "--value-dim",
+      "--backend",   "--provider", "--deterministic", "--graphs",    "-o",
+      "--json",      "--ranks",    "--bootstrap",     "--transport", "--timeout"};
   static constexpr std::array<std::string_view, 11> moving = {
       "--kernel",   "--heads",         "--kv-heads", "--head-dim", "--value-dim", "--backend",
       "--provider", "--deterministic", "-n",         "-o",         "--json"};
@@ -148,7 +150,7 @@ void check_alone(const LaunchOptions& launch) {
 Outcome bench_schedules(World& world, const BenchOptions& options, BenchForm form) {
   Peaks peaks;
   const std::vector<Json> rows = bench_rows(world, options.request, peaks);
-  print(text_of(rows, form));
+  print_as(form, text_of(rows, form));
   const Machine machine = machine_of(world, options.request.schedule);
   note(fmt::format("predicted on {}, {}: {}", machine.name, describe_age(machine), worst_ratios(rows)));
   Outcome outcome = Outcome::fine;
@@ -165,8 +167,8 @@ Outcome bench(const App& app, World& world, BenchOptions options, BenchForm form
     if (options.request.problem.seq.empty()) {
       if (world.first() != 0) return Outcome::fine;
       const Machine machine = find_machine("this");
-      print(form == BenchForm::json ? to_json(machine) + "\n"
-                                    : text_of(machine, options.request.calibration->options.head_dim));
+      print_as(form, form == BenchForm::json ? to_json(machine) + "\n"
+                                             : text_of(machine, options.request.calibration->options.head_dim));
       return Outcome::fine;
     }
   }

@@ -19,8 +19,8 @@ Json kernel_row(const std::string& kernel, const CalibrationOptions& options, in
   Json row = versioned_object();
   row["kernel"] = kernel;
   row["backend"] = options.backend;
-  row["provider"] = options.provider.empty() ? Json(nullptr) : Json(options.provider);
-  row["deterministic"] = options.gradient_order == GradientOrder::fixed;
+  row["provider"] = options.device.provider.empty() ? Json(nullptr) : Json(options.device.provider);
+  row["deterministic"] = options.device.gradient_order == GradientOrder::fixed;
   row["heads"] = options.heads;
   row["kv_heads"] = options.kv_heads;
   row["head_dim"] = options.head_dim;
@@ -108,7 +108,7 @@ class KernelBench {
   /// What computes wrongly is not timed. A kernel that fails leaves the others their turn.
   void attend_with(const KernelVariant& variant, Pass pass, Coverage coverage, std::int64_t tile) {
     CalibrationOptions options = options_;
-    options.variant = variant.name;
+    options.device.variant = variant.name;
     const std::string name = variant.name.empty() ? "usual" : variant.name;
     progress_.show(fmt::format("{} {} tokens, {}", name_of(pass), tile, name));
     Measurements::Kernel measured{dtype_, pass, coverage, static_cast<double>(tile)};

@@ -88,25 +88,20 @@ class Bench {
   }
 
   void measure_all(World& world, const Problem& problem, const ScheduleOptions& schedule, const std::string& backend) {
-    const RunOptions options{backend,
-                             choose_threads(request_.launch.threads, world),
-                             request_.runs,
-                             request_.warmups,
-                             request_.launch.provider,
-                             request_.launch.gradient_order(),
-                             request_.launch.step_graphs()};
+    const int threads = choose_threads(request_.launch.threads, world);
+    const RunOptions options{backend, request_.launch.device_options(threads), request_.runs, request_.warmups};
     const Machine machine = machine_of(world, schedule);
     routes_of(schedule, machine, world.size());  // wrong ones are no reason to skip a row
     const std::size_t before = rows_.size();
     for (const std::string& name : names_of(schedule, problem, world.size())) {
       progress_.show(
           fmt::format("{} rows; now {} on {} ranks, {}", rows_.size(), name, world.size(), describe(problem)));
-      const auto prepared = prepared_or_skipped(world, name, problem, schedule, options.threads);
+      const auto prepared = prepared_or_skipped(world, name, problem, schedule, threads);
       if (prepared) measure({world, *prepared, random_inputs(problem), options, schedule}, machine);
     }
     progress_.done();
     if (backends_.insert(backend).second) note_other_backend(machine, backend);
-    if (rows_.size() > before) note_crowd(world, options.threads);
+    if (rows_.size() > before) note_crowd(world, threads);
   }
 
   Inputs random_inputs(const Problem& problem) const {
@@ -140,7 +135,7 @@ class Bench {
     const AttentionPlan& plan = *row.prepared.plan;
     const Sharding& sharding = plan.outline(Pass::forward).sharding;
     const auto peak = [&] {
-      return peaks_.measure(row.world, row.options.backend, sharding.problem.dtype, row.options.threads);
+      return peaks_.measure(row.world, row.options.backend, sharding.problem.dtype, row.options.device.threads);
     };
     peak();
     const Rounds rounds =

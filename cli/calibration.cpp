@@ -38,7 +38,7 @@ std::vector<Measurements::Kernel> tiles_of_ranks(const CalibrationOptions& optio
   const int ranks = busy_ranks(options);
   Problem problem = problem_of(options, dtype, tile * ranks, coverage);
   for (Rank rank = 0; rank <= ranks; ++rank) problem.mask.documents.push_back(tile * rank);
-  const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
+  const auto device = make_device(options.backend, options.device);
   const bool both = device->why_not(problem, Pass::backward).empty();
   line_up(options);
   const Measured measured = measure(options, problem, "ring", ranks, both ? Passes::both : Passes::forward, runs);
@@ -99,7 +99,7 @@ std::optional<CalibrationOptions> with_heads_of(int head_dim, CalibrationOptions
 class PairCosts {
  public:
   void measure(const CalibrationOptions& options) {
-    const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
+    const auto device = make_device(options.backend, options.device);
     const auto narrow = with_heads_of(32, options, *device), wide = with_heads_of(128, options, *device);
     if (!narrow || !wide) return;
     for (int run = 0; run < options.runs; ++run) {
@@ -133,10 +133,17 @@ class PairCosts {
   std::array<std::vector<double>, 2> seconds_;  // by Pass
 };
 
+/// ", provider cudnn, deterministic, with graphs": whatever is not as usual.
+std::string asked_of(const DeviceOptions& device) {
+  return fmt::format("{}{}{}", device.provider.empty() ? "" : ", provider " + device.provider,
+                     device.gradient_order == GradientOrder::fixed ? ", deterministic" : "",
+                     device.step_graphs == StepGraphs::always ? ", with graphs" : "");
+}
+
 }  // namespace
 
 int busy_ranks(const CalibrationOptions& options) {
-  if (make_device(options.backend, {1, 1})->space() != MemorySpace::host) return 1;
+  if (make_device(options.backend, options.device)->space() != MemorySpace::host) return 1;
   return options.others == nullptr ? usable_cores() : options.others->cores();
 }
 
@@ -156,8 +163,7 @@ std::vector<Measurements::Kernel> sample_tiles(const CalibrationOptions& options
 }
 
 std::vector<KernelVariant> tile_variants(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage) {
-  const auto device = make_device(
-      options.backend, {.threads = 1, .provider = options.provider, .gradient_order = options.gradient_order});
+  const auto device = make_device(options.backend, options.device);
   const Problem problem = problem_of(options, dtype, largest_calibrated_tile, coverage);
   if (!device->why_not(problem, pass).empty()) return {};
   auto variants = device->variants(problem, pass);
@@ -184,7 +190,7 @@ Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Co
 }
 
 void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs) {
-  const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
+  const auto device = make_device(options.backend, options.device);
   costs.block = device->query_block();
   for (const int head_dim : {32, 64, 128, 256}) {
     const auto one = with_heads_of(head_dim, options, *device);
@@ -203,7 +209,7 @@ void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs) {
 }
 
 FewQueries measure_few(const CalibrationOptions& options, const TileCosts& costs) {
-  const auto device = make_device(options.backend, {.threads = 1, .provider = options.provider});
+  const auto device = make_device(options.backend, options.device);
   FewQueries few{.queries = device->few_queries(), .rates = {}};
   if (few.queries == 0) return few;
   CalibrationOptions own = options, shared = options;  // heads with keys of their own, and all with the same keys
@@ -237,8 +243,8 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
   Measurements measurements;
   measurements.when = utc_now();
   measurements.backend = options.backend;
-  measurements.what = fmt::format("{}, {}/{} heads of {}, one thread on each of {} cores", options.backend,
-                                  options.heads, options.kv_heads, options.head_dim, cores);
+  measurements.what = fmt::format("{}{}, {}/{} heads of {}, one thread on each of {} cores", options.backend,
+                                  asked_of(options.device), options.heads, options.kv_heads, options.head_dim, cores);
   constexpr int rounds = 5;  // so that no tile is measured only while the machine is slower than at other times
   constexpr double budget_s = 45;
   PairCosts pairs;

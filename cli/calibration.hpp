@@ -13,9 +13,8 @@
 namespace distattn::cli {
 
 struct CalibrationOptions {
-  std::string backend, provider = {};
-  GradientOrder gradient_order = GradientOrder::any;
-  std::string variant = {};  ///< as in DeviceOptions
+  std::string backend;
+  DeviceOptions device = {.threads = 1};  ///< that is asked what it computes, and that is measured
   std::vector<DType> dtypes = {DType::fp32, DType::bf16, DType::fp16};
   int heads = 4, kv_heads = 4, head_dim = 64, value_dim = 64;
   int runs = 5;  ///< of which the fastest counts: whatever else runs here only slows them
@@ -31,7 +30,7 @@ constexpr std::int64_t largest_calibrated_tile = 2048;
 
 /// How many ranks keep this process's share of a machine busy, each with one thread: one a core, or one for a GPU.
 int busy_ranks(const CalibrationOptions& options);
-/// Forward, and backward where the provider computes it, on tiles of `tile` by `tile` tokens: means of all ranks.
+/// Forward, and backward where the device computes it, on tiles of `tile` by `tile` tokens: means of all ranks.
 std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                 std::int64_t tile);
 /// The same for the median of several runs, which take a few tenths of a second: what tiles take at this moment.

@@ -79,10 +79,10 @@ std::vector<ExchangeTime> time_exchanges(World& world, const CalibrationOptions&
       for (int run = 0; run <= runs; ++run) bootstrap.barrier();
       return;
     }
-    const auto device = make_device(options.backend, {.threads = 1,
-                                                      .local_ranks = bootstrap.local_size(),
-                                                      .local_rank = bootstrap.local_rank(),
-                                                      .provider = options.provider});
+    DeviceOptions of_rank = options.device;
+    of_rank.local_ranks = bootstrap.local_size();
+    of_rank.local_rank = bootstrap.local_rank();
+    const auto device = make_device(options.backend, of_rank);
     Subgroup pair(transport, {std::min(rank, partner), std::max(rank, partner)});
     RankTensors tensors(plan->outline(Pass::forward).sharding, pair.rank(), inputs, Passes::forward, 1);
     Attention attention(plan, *device, pair);

@@ -17,12 +17,7 @@ Problem problem_of(const CalibrationOptions& options, DType dtype, std::int64_t 
 }
 
 RunOptions run_options(const CalibrationOptions& options, int runs) {
-  return {.backend = options.backend,
-          .runs = runs,
-          .warmups = 1,
-          .provider = options.provider,
-          .gradient_order = options.gradient_order,
-          .variant = options.variant};
+  return {.backend = options.backend, .device = options.device, .runs = runs, .warmups = 1};
 }
 
 Measured measure(World& world, const CalibrationOptions& options, const Problem& problem, const std::string& schedule,

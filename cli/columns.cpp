@@ -1,8 +1,6 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <limits>
 #include <string_view>
 
 #include "distattn/error.hpp"
@@ -15,7 +13,7 @@ namespace {
 
 using Row = std::vector<std::string>;
 
-constexpr std::size_t gap = 2, unlimited = std::numeric_limits<std::size_t>::max();
+constexpr std::size_t gap = 2;
 
 std::string padded(const std::string& cell, std::size_t columns, bool right) {
   const std::string blanks(columns - columns_of(cell), ' ');
@@ -25,12 +23,6 @@ std::string padded(const std::string& cell, std::size_t columns, bool right) {
 bool is_number(std::string_view cell) {
   return cell == unknown_text ||
          (!cell.empty() && (cell.front() == '-' || (cell.front() >= '0' && cell.front() <= '9')));
-}
-
-/// Lines are as long as they are but on a terminal, which would break them anywhere.
-std::size_t width_of_output() {
-  const int fd = results_descriptor();
-  return ::isatty(fd) != 0 ? columns_of_terminal(fd) : unlimited;
 }
 
 /// A column of a block, and how wide it is there.
@@ -106,7 +98,7 @@ Columns::Widths Columns::widths() const {
 std::string Columns::text() const {
   const Widths shape = widths();
   std::string text;
-  for (const std::vector<Placed>& block : blocks(shape.columns, width_of_output())) {
+  for (const std::vector<Placed>& block : blocks(shape.columns, columns_of_lines(results_descriptor()))) {
     if (!text.empty()) text += "\n";
     for (const Row& row : rows_) text += lines_of(row, block, shape.right);
   }
@@ -126,7 +118,8 @@ std::string Columns::markdown() const {
     }
     if (r == 0) text += "|\n";
   }
-  return text;
+  const std::size_t line = columns_of(std::string_view(text).substr(0, text.find('\n')));
+  return line <= columns_of_lines(results_descriptor()) ? text : this->text();
 }
 
 }  // namespace distattn::cli

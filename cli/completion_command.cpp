@@ -27,7 +27,7 @@ Command add_completion_command(App& root) {
          Group::output)
       ->required();
   return {app, [&root, shell] {
-            print(shells[parse_word("shell", *shell, shell_names)].script(option_tree(root)));
+            print_data(shells[parse_word("shell", *shell, shell_names)].script(option_tree(root)));
             return Outcome::fine;
           }};
 }

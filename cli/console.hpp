@@ -1,7 +1,6 @@
 #pragma once
 /// Standard error: progress, notes and the one line of an error. Results go to standard output through output.hpp.
 
-#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -13,14 +12,15 @@ enum class Verbosity : std::uint8_t { quiet, normal, verbose };
 void set_verbosity(Verbosity verbosity);
 Verbosity verbosity();
 
-/// A line on stderr, unless quieter than `least`.
+/// A line on stderr, which a terminal shows as several if it is too long, unless quieter than `least`.
 void note(std::string_view text, Verbosity least = Verbosity::normal);
 
-/// "distattn: message" on one line whatever the message holds; red where a terminal shows colours.
+/// "distattn: message" on one line whatever the message holds, but where a terminal is narrower; red where it shows
+/// colours.
 void print_error(std::string_view message);
 
-/// A line that is overwritten by the next on a terminal, which it does not fill; done() clears it. Elsewhere a note,
-/// where more are asked for.
+/// A line that is overwritten by the next on a terminal, which it does not fill; done() and messages clear it.
+/// Elsewhere a note, where more are asked for.
 class Progress {
  public:
   Progress();
@@ -31,7 +31,6 @@ class Progress {
   void done();
 
  private:
-  std::size_t shown_ = 0;  // columns
   bool terminal_;
 };
 

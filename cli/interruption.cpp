@@ -159,14 +159,10 @@ void watch_for_interruption() {
   ours.sa_handler = tell;
   ours.sa_flags = SA_RESTART;
   const auto take = [&](int signal) {
-    if (ignored_by_caller(signal)) {
-      ::signal(signal, SIG_IGN);  // again: UCX takes SIGHUP for its debugger
-      return;
-    }
     struct sigaction current {};
     const bool free = ::sigaction(signal, nullptr, &current) == 0 && current.sa_handler == SIG_DFL;
     // A profiler needs the signal that it took.
-    if (free || signal == SIGHUP) ::sigaction(signal, &ours, nullptr);
+    if (free && !ignored_by_caller(signal)) ::sigaction(signal, &ours, nullptr);
   };
   for (const int signal : endings) take(signal);
   for (int signal = SIGRTMIN; signal <= SIGRTMAX; ++signal) take(signal);

@@ -1,6 +1,7 @@
 #include "launch_options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -15,21 +16,13 @@ namespace {
 
 /// A registered name of that kind that is usable here.
 std::string usable(BackendKind kind, std::string_view option, std::string_view name) {
-  std::string known;
-  for (const BackendInfo& info : list_backends()) {
-    if (info.kind != kind) continue;
-    if (info.name != name) {
-      known += (known.empty() ? "" : ", ") + info.name;
-    } else if (info.usable) {
-      return info.name;
-    } else if (info.misconfigured) {
-      throw Error(*info.misconfigured, info.why);
-    } else {
-      throw Error(ErrorKind::environment,
-                  fmt::format("{} {} cannot be used here ({}) see distattn info for others", option, name, info.why));
-    }
-  }
-  refuse(fmt::format("{} {} (unknown) choose one of {}", option, name, known));
+  const std::optional<BackendInfo> info = find_backend(kind, name);
+  if (!info)
+    refuse(fmt::format("{} {} (unknown) choose one of {}", option, name, fmt::join(backend_names(kind), ", ")));
+  if (info->usable) return info->name;
+  if (info->misconfigured) throw Error(*info->misconfigured, info->why);
+  throw Error(ErrorKind::environment,
+              fmt::format("{} {} cannot be used here ({}) see distattn info for others", option, name, info->why));
 }
 
 /// As the option takes it: ranks meet at a file that somebody names.

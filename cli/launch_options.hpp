@@ -20,8 +20,14 @@ struct LaunchOptions {
   double timeout_s = 60;
   bool deterministic = false, graphs = false;
 
-  GradientOrder gradient_order() const { return deterministic ? GradientOrder::fixed : GradientOrder::any; }
-  StepGraphs step_graphs() const { return graphs ? StepGraphs::always : StepGraphs::never; }
+  /// What a device is asked for, with so many threads: whoever asks whether it computes a problem, measures it or runs
+  /// on it does so with these.
+  DeviceOptions device_options(int of_threads) const {
+    return {.threads = of_threads,
+            .provider = provider,
+            .gradient_order = deterministic ? GradientOrder::fixed : GradientOrder::any,
+            .step_graphs = graphs ? StepGraphs::always : StepGraphs::never};
+  }
 };
 
 /// The names that the registry has of a kind, built or not; `between` separates several.

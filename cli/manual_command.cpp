@@ -122,7 +122,7 @@ std::string manual(const std::vector<CommandEntry>& tree) {
 Command add_manual_command(App& root) {
   auto* const app = root.add_subcommand("manual", "The manual as a man page (pipe it to man -l -)");
   return {app, [&root] {
-            print(manual(option_tree(root)));
+            print_data(manual(option_tree(root)));
             return Outcome::fine;
           }};
 }

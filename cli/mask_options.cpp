@@ -78,7 +78,9 @@ std::vector<std::int64_t> cu_seqlens(const std::string& text, const NamedInteger
     return ends;
   }
   if (!named) refuse(fmt::format("--cu-seqlens {} (no input file holds it) list the numbers", text));
-  return named(text.substr(1));
+  std::vector<std::int64_t> ends = named(text.substr(1));
+  if (ends.empty()) refuse(fmt::format("--cu-seqlens {} (it has no number) give 0 and where each document ends", text));
+  return ends;
 }
 
 std::string name_of(const MaskOptions& options, const Mask& mask) {

@@ -11,7 +11,7 @@ namespace distattn::cli {
 
 /// Throws Error(environment) that says how much `what` needs, and what leaves less than that: the machine to all ranks
 /// on it, one of this process's control groups to those that it holds, or this process's own limits to those that live
-/// here. `bytes_of`: what so many ranks are about to allocate. Collective: no rank takes memory before all have seen
+/// here. `bytes_of`: what `ranks` ranks are about to allocate. Collective: no rank takes memory before all have seen
 /// what is free.
 void require_memory(World& world, const std::function<double(int ranks)>& bytes_of, std::string_view what);
 

@@ -12,6 +12,7 @@
 
 #include "distattn/error.hpp"
 #include "standard_streams.hpp"
+#include "terminal.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -28,7 +29,9 @@ Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : 
 
 void print_here(bool here) { prints_here = here; }
 
-void print(std::string_view text) {
+void print(std::string_view text) { print_data(fitted(text, columns_of_lines(results_descriptor()))); }
+
+void print_data(std::string_view text) {
   if (!prints_here) return;
   const int fd = results_descriptor();
   while (!text.empty()) {
@@ -46,6 +49,6 @@ void print(std::string_view text) {
 }
 
 std::string json_text(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
-void print_json(const Json& json) { print(json_text(json)); }
+void print_json(const Json& json) { print_data(json_text(json)); }
 
 }  // namespace distattn::cli

@@ -18,8 +18,11 @@ Json number_or_null(double value);
 /// Whether this process writes to standard output: one of a run's does.
 void print_here(bool here);
 
-/// All output of a command passes here. Throws Error(environment) when stdout cannot take it.
+/// All output of a command passes here: what people read, on a terminal in lines that fit. Throws Error(environment)
+/// when stdout cannot take it.
 void print(std::string_view text);
+/// What programs read: JSON, scripts, files. As it is everywhere.
+void print_data(std::string_view data);
 /// Indented, with an end of line. File names may hold any bytes: U+FFFD stands for those that are no UTF-8.
 std::string json_text(const Json& json);
 void print_json(const Json& json);
@@ -31,7 +34,7 @@ class Columns {
   void add(std::vector<std::string> cells);
   /// For a terminal that is too narrow in blocks of columns, one below the other.
   std::string text() const;
-  /// The same as a table in Markdown.
+  /// The same as a table in Markdown, where that fits.
   std::string markdown() const;
 
  private:

@@ -47,7 +47,7 @@ class Planner {
   }
 
   void choose(const Routes& routes) {
-    const ChoiceLimits limits = choice_limits(schedule_, routes, machine_.threads_of_rank(ranks_), passes());
+    const ChoiceLimits limits = limits_of(asked_options(schedule_, passes()), routes, machine_, ranks_);
     AutoChoice choice{*problem_, ranks_, {}};
     try {
       choice.ranking = rank_schedules(*problem_, ranks_, machine_, limits);

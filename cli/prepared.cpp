@@ -14,17 +14,13 @@ namespace distattn::cli {
 
 AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
                                    const ScheduleOptions& options, Passes passes, const Machine& machine) {
-  AttentionOptions resolved;
-  resolved.schedule = name;
-  resolved.own_mode = !options.mode.has_value();
-  resolved.mode = options.mode.value_or(Mode::overlapped);
-  resolved.routes = routes_of(options, machine, ranks);
-  resolved.backward = passes == Passes::both;
-  if (name != "auto") return resolved;
-  const Choice choice =
-      choose_schedule(problem, ranks, machine, choice_limits(options, resolved.routes, threads, passes));
-  resolved.schedule = choice.name;
-  resolved.routes = choice.routes;
+  routes_of(options, machine, ranks);  // refuses wrong ones in this program's words
+  AttentionOptions asked = asked_options(options, passes);
+  asked.schedule = name;
+  asked.threads = threads;
+  asked.machine = machine;
+  AttentionOptions resolved = decided(problem, ranks, std::move(asked));
+  resolved.memory_bytes = AttentionOptions().memory_bytes;  // why_too_large() says it in this program's words
   return resolved;
 }
 

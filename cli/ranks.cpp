@@ -72,18 +72,13 @@ Machine machine_of(World& world, const ScheduleOptions& options) {
   return machine_for(world, machine_from_json(text, "the machine of rank 0"), options);
 }
 
-Machine machine_for(const World& world, Machine machine, const ScheduleOptions& options) {
-  machine = machine.over(world.transport());
-  if (world.in_process() || options.machine) return machine;
-  if (world.local_size() < world.size()) {
-    machine.ranks_per_node = static_cast<int>(options.node_size.value_or(world.local_size()));
-    machine.nodes = (world.size() + machine.ranks_per_node - 1) / machine.ranks_per_node;
-  }
-  // Ranks may have limits of their own, which those of a node do not share.
-  const std::int64_t bytes = memory_of_rank(world);
-  if (machine.cores > 0 && bytes < HostResources::unlimited)
-    machine.memory_bytes = bytes * machine.on_a_node(world.size());
-  return machine;
+Machine machine_for(const World& world, const Machine& machine, const ScheduleOptions& options) {
+  if (options.machine) return machine.over(world.transport());
+  Machine here = world.placed(machine, static_cast<int>(options.node_size.value_or(0)));
+  // Ranks in processes may have limits of their own, which those of a node do not share.
+  const std::int64_t bytes = world.in_process() ? HostResources::unlimited : memory_of_rank(world);
+  if (here.cores > 0 && bytes < HostResources::unlimited) here.memory_bytes = bytes * here.on_a_node(world.size());
+  return here;
 }
 
 ScheduleOptions on_nodes_of(const World& world, ScheduleOptions options) {

@@ -39,7 +39,7 @@ Outcome with_rank_counts(const LaunchOptions& options, const std::vector<std::in
 /// nodes where they are on several. Collective.
 Machine machine_of(World& world, const ScheduleOptions& options);
 /// The same of a machine that is known to all.
-Machine machine_for(const World& world, Machine machine, const ScheduleOptions& options);
+Machine machine_for(const World& world, const Machine& machine, const ScheduleOptions& options);
 
 /// The options with nodes as the launcher placed the ranks, where it used several and nobody said otherwise.
 ScheduleOptions on_nodes_of(const World& world, ScheduleOptions options);

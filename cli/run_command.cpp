@@ -52,12 +52,8 @@ DType dtype_of(const RunCommandOptions& options, const Inputs& inputs) {
 
 RunOptions run_options(const RunCommandOptions& options, const World& world, const Problem& problem, Passes passes) {
   return {choose_backend(options.launch, problem, passes),
-          choose_threads(options.launch.threads, world),
-          static_cast<int>(options.runs),
-          static_cast<int>(options.warmups),
-          options.launch.provider,
-          options.launch.gradient_order(),
-          options.launch.step_graphs()};
+          options.launch.device_options(choose_threads(options.launch.threads, world)), static_cast<int>(options.runs),
+          static_cast<int>(options.warmups)};
 }
 
 /// What must be the same on all ranks for them to go through the same collectives.
@@ -81,7 +77,7 @@ Job named_job(World& world, const RunCommandOptions& options) {
   agree_on_problem(world, problem);
   agree_on_inputs(world, inputs, options.backward);
   const RunOptions chosen = run_options(options, world, problem, passes);
-  Prepared prepared = prepare(world, options.schedule.schedules.front(), problem, chosen.threads,
+  Prepared prepared = prepare(world, options.schedule.schedules.front(), problem, chosen.device.threads,
                               on_nodes_of(world, options.schedule), passes);
   return {std::move(inputs), std::move(prepared), chosen};
 }

@@ -37,8 +37,8 @@ Predictions predict(const AttentionPlan& plan, const Machine& machine, const Run
   const DType dtype = plan.outline(Pass::forward).sharding.problem.dtype;
   Predictions predictions{machine.name, std::nullopt, std::nullopt};
   if (!machine.states(dtype) || !machine.describes(options.backend)) return predictions;
-  predictions.forward = plan.predict(Pass::forward, machine, options.threads);
-  if (plan.has(Pass::backward)) predictions.backward = plan.predict(Pass::backward, machine, options.threads);
+  predictions.forward = plan.predict(Pass::forward, machine, options.device.threads);
+  if (plan.has(Pass::backward)) predictions.backward = plan.predict(Pass::backward, machine, options.device.threads);
   return predictions;
 }
 

@@ -76,11 +76,11 @@ Json json_of(const RunReport& report) {
   Json json = versioned_object();
   json["schedule"] = report.prepared.name;
   json["ranks"] = outline.sharding.ranks;
-  json["threads"] = report.options.threads;
+  json["threads"] = report.options.device.threads;
   json["backend"] = report.options.backend;
-  json["provider"] = report.options.provider.empty() ? Json(nullptr) : Json(report.options.provider);
-  json["deterministic"] = report.options.gradient_order == GradientOrder::fixed;
-  json["graphs"] = report.options.step_graphs == StepGraphs::always;
+  json["provider"] = report.options.device.provider.empty() ? Json(nullptr) : Json(report.options.device.provider);
+  json["deterministic"] = report.options.device.gradient_order == GradientOrder::fixed;
+  json["graphs"] = report.options.device.step_graphs == StepGraphs::always;
   json["transport"] = report.world.transport();
   json["bootstrap"] = report.world.bootstrap();
   add_problem(problem, json);
@@ -99,9 +99,9 @@ std::string text_of(const RunReport& report) {
   const AttentionPlan& plan = *report.prepared.plan;
   const Outline& outline = plan.outline(Pass::forward);
   const Problem& problem = outline.sharding.problem;
-  std::string text =
-      fmt::format("schedule  {} ({}), {} ranks x {} threads, {} over {}\n", report.prepared.name, name_of(outline.mode),
-                  outline.sharding.ranks, report.options.threads, report.options.backend, report.world.transport());
+  std::string text = fmt::format("schedule  {} ({}), {} ranks x {} threads, {} over {}\n", report.prepared.name,
+                                 name_of(outline.mode), outline.sharding.ranks, report.options.device.threads,
+                                 report.options.backend, report.world.transport());
   text += fmt::format("problem   batch {}, {} queries, {} keys, {}/{} heads of {}, {}, mask {}\n", problem.batch,
                       problem.seq_q, problem.seq_kv, problem.heads, problem.kv_heads, problem.head_dim,
                       name_of(problem.dtype), problem.mask.name);

@@ -125,26 +125,29 @@ std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options) {
 Machine machine_of(const ScheduleOptions& options) {
   const std::string name = options.machine.value_or("this");
   if (name == "this") note_unused_calibration();
-  Machine machine = find_machine(name);
-  if (options.node_size && machine.nodes > 1) {
-    const int node_size = static_cast<int>(*options.node_size);
-    // It stays one of several nodes: a single one takes any number of ranks.
-    machine.nodes = std::max(2, (machine.ranks() + node_size - 1) / node_size);
-    machine.ranks_per_node = node_size;
-  }
-  return machine;
+  return find_machine(name).in_nodes_of(static_cast<int>(options.node_size.value_or(0)));
+}
+
+AttentionOptions asked_options(const ScheduleOptions& options, Passes passes) {
+  AttentionOptions asked;
+  asked.own_mode = !options.mode.has_value();
+  asked.mode = options.mode.value_or(asked.mode);
+  asked.node_size = static_cast<int>(options.node_size.value_or(0));
+  asked.ahead = options.ahead;
+  asked.backward = passes == Passes::both;
+  asked.memory_bytes = options.memory_bytes.value_or(asked.memory_bytes);
+  return asked;
 }
 
 Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ranks) {
-  const bool machine_has_nodes = options.machine && machine.nodes > 1;
-  const std::int64_t node_size = options.node_size.value_or(machine_has_nodes ? machine.ranks_per_node : 0);
-  const int ahead = options.ahead.value_or(0);
-  if (0 < node_size && node_size < ranks) return {static_cast<int>(node_size), ahead};
-  if (ahead > 0) {
-    refuse(fmt::format("--ahead {} (one node has {} ranks: nothing travels between nodes) {}", ahead, ranks,
-                       node_size == 0 ? "add --node-size" : "use more ranks, or smaller nodes"));
+  try {
+    return distattn::routes_of(asked_options(options, Passes::forward), machine, ranks);
+  } catch (const Error& error) {
+    std::string text = fmt::format("--{}", error.what());
+    const std::string_view advice = " node_size";
+    if (const std::size_t at = text.find(advice); at != text.npos) text.replace(at, advice.size(), " --node-size");
+    throw Error(error.kind(), text);
   }
-  return {};
 }
 
 std::string given_text(const ScheduleOptions& options) {
@@ -154,17 +157,6 @@ std::string given_text(const ScheduleOptions& options) {
   if (options.node_size) text += fmt::format(", --node-size {}", *options.node_size);
   if (options.ahead) text += fmt::format(", --ahead {}", *options.ahead);
   return text;
-}
-
-ChoiceLimits choice_limits(const ScheduleOptions& options, const Routes& routes, int threads, Passes passes) {
-  ChoiceLimits limits;
-  limits.passes = passes;
-  limits.node_size = routes.node_size;
-  limits.ahead = options.ahead;
-  limits.mode = options.mode;
-  limits.memory_bytes = options.memory_bytes.value_or(limits.memory_bytes);
-  limits.threads = threads;
-  return limits;
 }
 
 std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks) {

@@ -6,8 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "distattn/choose.hpp"
-#include "distattn/lower.hpp"
+#include "distattn/attention.hpp"
 #include "distattn/table.hpp"
 #include "problem_options.hpp"
 
@@ -39,15 +38,14 @@ std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options);
 /// nodes, --node-size says how large they are.
 Machine machine_of(const ScheduleOptions& options);
 
-/// Nodes are --node-size's, else those of a machine that --machine names; straight where one has all ranks. Refuses
-/// --ahead without nodes that it could be ahead between.
+/// What --mode, --node-size, --ahead and --memory ask of the library, for a schedule and a machine that are still to be
+/// named.
+AttentionOptions asked_options(const ScheduleOptions& options, Passes passes);
+/// The library's routes_of(), which here names options when it refuses.
 Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ranks);
 
 /// What was given of --mode, --node-size and --ahead, for ranks to compare; empty: nothing.
 std::string given_text(const ScheduleOptions& options);
-
-/// What auto must respect.
-ChoiceLimits choice_limits(const ScheduleOptions& options, const Routes& routes, int threads, Passes passes);
 
 /// The names that the options mean for a problem: "all" spelt out.
 std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks);

@@ -16,13 +16,10 @@ namespace {
 /// One rank, from its device to its last call.
 RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& tensors, const RunOptions& options,
                    Bootstrap& bootstrap) {
-  const auto device = make_device(options.backend, {.threads = options.threads,
-                                                    .local_ranks = bootstrap.local_size(),
-                                                    .local_rank = bootstrap.local_rank(),
-                                                    .provider = options.provider,
-                                                    .gradient_order = options.gradient_order,
-                                                    .step_graphs = options.step_graphs,
-                                                    .variant = options.variant});
+  DeviceOptions of_rank = options.device;
+  of_rank.local_ranks = bootstrap.local_size();
+  of_rank.local_rank = bootstrap.local_rank();
+  const auto device = make_device(options.backend, of_rank);
   Attention attention(prepared.plan, *device, transport);
   const Bindings bindings = tensors.bindings();
   std::optional<DeviceTensors> there;
@@ -42,18 +39,6 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
   return calls;
 }
 
-/// Tensors and buffers of ranks against what the system gives them. Collective.
-void check_memory(World& world, const AttentionPlan& plan, Passes passes) {
-  double needed = RankTensors::total_bytes(plan.outline(Pass::forward).sharding.problem, passes);
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (!plan.has(pass)) continue;
-    for (const std::int64_t bytes : plan.counts(pass).memory_bytes) needed += static_cast<double>(bytes);
-  }
-  const double of_rank = needed / world.size();
-  require_memory(
-      world, [&](int ranks) { return of_rank * ranks; }, "this run");
-}
-
 bool has_provider(const BackendInfo& info, const std::string& provider) {
   return provider.empty() || std::find(info.providers.begin(), info.providers.end(), provider) != info.providers.end();
 }
@@ -62,11 +47,12 @@ bool has_provider(const BackendInfo& info, const std::string& provider) {
 
 std::string choose_backend(const LaunchOptions& asked, const Problem& problem, Passes passes) {
   const std::string& name = asked.backend;
-  const DeviceOptions trial{.threads = 1, .provider = asked.provider, .step_graphs = asked.step_graphs()};
+  const DeviceOptions trial = asked.device_options(1);
   std::string reasons;
-  for (const BackendInfo& info : list_backends()) {
-    const bool candidate = name.empty() ? info.usable || info.misconfigured : info.name == name;
-    if (info.kind != BackendKind::device || !candidate) continue;
+  for (const std::string& each : backend_names(BackendKind::device)) {
+    if (!name.empty() && each != name) continue;
+    const BackendInfo info = find_backend(BackendKind::device, each).value();
+    if (name.empty() && !info.usable && !info.misconfigured) continue;
     if (name.empty() && !has_provider(info, asked.provider)) continue;
     const auto device = make_device(info.name, trial);  // refuses one that is misconfigured
     std::string why = device->why_not(problem, Pass::forward);
@@ -76,6 +62,17 @@ std::string choose_backend(const LaunchOptions& asked, const Problem& problem, P
   }
   if (reasons.empty()) make_device(name, trial);  // says what is known
   refuse(fmt::format("no backend computes this ({}) see distattn info --matrix", reasons));
+}
+
+void check_memory(World& world, const AttentionPlan& plan, Passes passes) {
+  double needed = RankTensors::total_bytes(plan.outline(Pass::forward).sharding.problem, passes);
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (!plan.has(pass)) continue;
+    for (const std::int64_t bytes : plan.counts(pass).memory_bytes) needed += static_cast<double>(bytes);
+  }
+  const double of_rank = needed / world.size();
+  require_memory(
+      world, [&](int ranks) { return of_rank * ranks; }, "this run");
 }
 
 RunResult run_sharded(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options) {

@@ -18,12 +18,8 @@ enum class TensorPlace : std::uint8_t { device, host };
 
 struct RunOptions {
   std::string backend;
-  int threads = 1;  ///< of a rank
+  DeviceOptions device = {.threads = 1};  ///< of every rank, whose place is filled in
   int runs = 1, warmups = 0;
-  std::string provider = {};  ///< as in DeviceOptions
-  GradientOrder gradient_order = GradientOrder::any;
-  StepGraphs step_graphs = StepGraphs::never;
-  std::string variant = {};
   TensorPlace tensors = TensorPlace::device;
 };
 
@@ -32,9 +28,14 @@ struct RunResult {
   std::vector<RankTensors> ranks;  ///< those of this process
 };
 
-/// The backend that is asked for, or the best usable one that computes `problem`, with the provider that is asked for.
+/// The backend that is asked for, or the best usable one that computes `problem`, with all that is asked of its
+/// device.
 /// Throws Error(usage) with what the named one, or all, say against it.
 std::string choose_backend(const LaunchOptions& asked, const Problem& problem, Passes passes);
+
+/// Tensors and buffers of all ranks, and what the system gives this node and this process: throws Error(environment)
+/// when it is not enough. A collective: no rank takes memory before all have seen what is free.
+void check_memory(World& world, const AttentionPlan& plan, Passes passes);
 
 /// Times are the same on every rank. Throws whatever a rank threw first, and Error(environment) when memory is not
 /// enough. Collective.

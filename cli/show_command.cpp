@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 
 #include "command.hpp"
@@ -12,6 +13,8 @@
 #include "problem_options.hpp"
 #include "program_file.hpp"
 #include "schedule_options.hpp"
+#include "standard_streams.hpp"
+#include "terminal.hpp"
 #include "values.hpp"
 
 namespace distattn::cli {
@@ -87,14 +90,17 @@ Outcome show(const ShowOptions& options) {
   }
   switch (options.format) {
     case Format::text:
-      for (const Schedule& program : programs) print(to_text(program, verbosity() == Verbosity::verbose));
+      for (const Schedule& program : programs) {
+        const std::size_t columns = std::min(columns_of_lines(results_descriptor()), usual_table_columns);
+        print(to_text(program, verbosity() == Verbosity::verbose, columns));
+      }
       break;
     case Format::json:
-      print(programs_json(programs));
+      print_data(programs_json(programs));
       break;
     case Format::svg:
     case Format::trace:
-      print(picture_of(plan, programs, options));
+      print_data(picture_of(plan, programs, options));
       break;
   }
   return Outcome::fine;

@@ -64,13 +64,11 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   check(run.problem);
   run.policy = &step::checkpoint_policy(options.checkpoint);
   agree_on_problem(world, run.problem);
-  run.threads = choose_threads(options.launch.threads, world);
+  run.device = options.launch.device_options(choose_threads(options.launch.threads, world));
   run.backend = choose_backend(options.launch, run.problem, Passes::both);
-  run.provider = options.launch.provider;
-  run.gradient_order = options.launch.gradient_order();
-  run.step_graphs = options.launch.step_graphs();
-  const AttentionOptions attention = decided_options(world, options.schedule.schedules.front(), run.problem,
-                                                     run.threads, on_nodes_of(world, options.schedule), Passes::both);
+  const AttentionOptions attention =
+      decided_options(world, options.schedule.schedules.front(), run.problem, run.device.threads,
+                      on_nodes_of(world, options.schedule), Passes::both);
   run.plan = std::make_shared<const AttentionPlan>(run.problem, world.size(), attention);
   run.steps = static_cast<int>(options.steps);
   run.seed = static_cast<std::uint64_t>(options.seed);

@@ -18,6 +18,7 @@
 #include "option.hpp"
 #include "output.hpp"
 #include "paper_report.hpp"
+#include "prepared.hpp"
 #include "values.hpp"
 
 namespace distattn::cli {
@@ -69,11 +70,10 @@ std::vector<std::string> schedules_of(const StepPlanRequest& request, const step
 
 /// `auto` by the attention of one layer, both passes.
 void choose(const StepPlanRequest& request, const Machine& machine, step::StepSetting& setting) {
-  const Choice choice =
-      choose_schedule(step::attention_problem_of(setting), setting.ranks, machine,
-                      choice_limits(request.plan.schedule, setting.routes, setting.threads, Passes::both));
-  setting.schedule = choice.name;
-  setting.routes = choice.routes;
+  const AttentionOptions chosen = attention_options("auto", step::attention_problem_of(setting), setting.ranks,
+                                                    setting.threads, request.plan.schedule, Passes::both, machine);
+  setting.schedule = chosen.schedule;
+  setting.routes = {chosen.node_size, *chosen.ahead};
 }
 
 std::vector<std::string> policies_of(const StepPlanOptions& options) {

@@ -1,5 +1,7 @@
 #include "terminal.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -60,6 +62,13 @@ std::size_t fitting(std::string_view text, std::size_t columns) {
   return bytes;
 }
 
+/// Where a line that is too long goes on.
+std::size_t indent_of(std::string_view line, std::size_t columns) {
+  const std::size_t part = line.find_first_not_of(' ', std::min(line.find("  "), line.size()));
+  const std::size_t label = columns_of(line.substr(0, part));
+  return label <= columns / 3 ? label : std::min<std::size_t>(2, columns / 8);
+}
+
 std::string_view variable(const char* name) {
   const char* const value = std::getenv(name);
   return value != nullptr ? value : "";
@@ -88,6 +97,8 @@ std::size_t columns_of_terminal(int fd) {
   return columns > 0 ? columns : 80;
 }
 
+std::size_t columns_of_lines(int fd) { return ::isatty(fd) != 0 ? columns_of_terminal(fd) : any_length; }
+
 std::size_t columns_of(std::string_view text) {
   std::size_t columns = 0;
   while (!text.empty()) columns += width(take(text).code);
@@ -100,20 +111,44 @@ std::string cut(std::string_view text, std::size_t columns) {
   return std::string(text.substr(0, fitting(text, columns - 1))) + "…";
 }
 
-std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns, std::size_t indent) {
   std::vector<std::string> lines;
-  while (columns_of(text) > columns) {
-    std::size_t end = std::max<std::size_t>(fitting(text, columns), 1);
+  std::size_t hung = 0;
+  const auto add = [&](std::string_view line) {
+    line = line.substr(0, line.find_last_not_of(' ') + 1);
+    lines.push_back(std::string(line.empty() ? 0 : hung, ' ').append(line));
+    hung = indent;
+  };
+  while (columns_of(text) > columns - hung) {
+    std::size_t end = std::max<std::size_t>(fitting(text, columns - hung), 1);
     if (text[end] != ' ') {
-      const std::size_t blank = text.rfind(' ', end);
-      if (blank != text.npos && blank > 0) end = blank;
+      const std::size_t blank = text.rfind(' ', end), word = text.find_first_not_of(' ');
+      if (blank != text.npos && blank > word) end = blank;
     }
-    lines.emplace_back(text.substr(0, end));
+    add(text.substr(0, end));
     text.remove_prefix(end);
     while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
   }
-  lines.emplace_back(text);
+  if (!text.empty() || lines.empty()) add(text);
   return lines;
+}
+
+std::string fitted(std::string_view text, std::size_t columns) {
+  std::string whole;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view line = text.substr(0, end);
+    if (columns_of(line) > columns) {
+      const std::size_t indent = indent_of(line, columns);
+      while (line.starts_with(' ') && line.find_first_not_of(' ') > indent) line.remove_prefix(1);
+      whole += fmt::format("{}", fmt::join(wrapped(line, columns, indent), "\n"));
+    } else {
+      whole += line;
+    }
+    if (end < text.size()) whole += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return whole;
 }
 
 std::string without_controls(std::string_view text) {

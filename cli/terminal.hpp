@@ -2,6 +2,7 @@
 /// What a terminal understands, how wide it is, and how wide text is on it.
 
 #include <cstddef>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,12 +18,20 @@ bool shows_colours(int fd);
 /// change.
 std::size_t columns_of_terminal(int fd);
 
+/// How long a line may be that is written there. Programs that read a pipe or a file find lines as they are.
+inline constexpr std::size_t any_length = std::numeric_limits<std::size_t>::max();
+std::size_t columns_of_lines(int fd);
+
 /// Columns that a terminal shows of UTF-8 text: letters of East Asia take two, accents that are put on others none.
 std::size_t columns_of(std::string_view text);
 /// Its beginning, in so many columns at most; "…" stands for what is left out.
 std::string cut(std::string_view text, std::size_t columns);
-/// Lines of at most so many columns, at least 1, broken between words where that is possible.
-std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
+/// Lines of at most so many columns, at least 1, broken between words where that is possible; `indent` blanks, fewer
+/// than columns, before those that go on.
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns, std::size_t indent = 0);
+/// The same for every line of a text; lines go on below the second part of one that begins with a short label or
+/// blanks, else a little to the right.
+std::string fitted(std::string_view text, std::size_t columns);
 
 /// What a terminal could take for something else than text, as blanks: control characters, also of eight bits, and
 /// those that change the direction of writing.

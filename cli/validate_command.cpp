@@ -137,6 +137,17 @@ std::vector<Case> prove_all(World& world, const ValidateOptions& options, const 
   return cases;
 }
 
+/// Why this machine cannot try a case; nothing if it can. Ranks that are processes end together instead.
+std::string why_no_memory(World& world, const Case& made) {
+  if (made.plan == nullptr || !world.in_process()) return "";
+  try {
+    check_memory(WorldOf(world, made.ranks).get(), *made.plan, Passes::both);
+    return "";
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
 /// Runs a proved case on a backend and compares both passes with the oracle.
 std::vector<Verdict> run_case(World& world, const Case& made, const std::string& backend,
                               const ValidateOptions& options) {
@@ -148,7 +159,7 @@ std::vector<Verdict> run_case(World& world, const Case& made, const std::string&
   try {
     const RunResult result = run_sharded(ranks.get(), {made.schedule, made.plan}, inputs,
                                          {.backend = backend,
-                                          .threads = choose_threads(options.launch.threads, ranks.get()),
+                                          .device = {.threads = choose_threads(options.launch.threads, ranks.get())},
                                           .tensors = TensorPlace::host});
     const Errors errors = check_results(ranks.get(), made.plan->outline(Pass::forward).sharding, inputs, result.ranks,
                                         Passes::both, made.plan->counts(Pass::forward).steps);
@@ -198,8 +209,9 @@ Json json_of(const Case& made, const Verdict& verdict) {
 std::vector<std::string> backends_of(const ValidateOptions& options) {
   if (!options.backends.empty()) return options.backends;
   std::vector<std::string> names;
-  for (const BackendInfo& info : list_backends()) {
-    if (info.kind != BackendKind::device || !(info.usable || info.misconfigured)) continue;
+  for (const std::string& name : backend_names(BackendKind::device)) {
+    const BackendInfo info = find_backend(BackendKind::device, name).value();
+    if (!info.usable && !info.misconfigured) continue;
     make_device(info.name, {1, 1});  // refuses one that is misconfigured
     names.push_back(info.name);
   }
@@ -228,7 +240,8 @@ Outcome validate(World& world, const ValidateOptions& options) {
   for (const std::string& backend : backends_of(options)) {
     const auto device = make_device(backend, {1, 1});
     for (const Case& made : cases) {
-      const std::string why = device->why_not(made.problem, Pass::backward);
+      std::string why = device->why_not(made.problem, Pass::backward);
+      if (why.empty()) why = why_no_memory(world, made);
       if (!why.empty()) {
         skips.add(fmt::format("{} on {}", describe(made.problem), backend), why);
         continue;

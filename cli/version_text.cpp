@@ -9,8 +9,8 @@ namespace distattn::cli {
 
 std::string version_text() {
   std::string text = fmt::format("distattn {} ({})", version(), commit());
-  for (const BackendInfo& info : list_backends()) {
-    if (info.built && !info.version.empty()) text += fmt::format("\n{}: {}", info.name, info.version);
+  for (const BackendInfo& info : built_backends()) {
+    if (!info.version.empty()) text += fmt::format("\n{}: {}", info.name, info.version);
   }
   return text;
 }

@@ -16,7 +16,6 @@ set(DISTATTN_LINK_DEPENDENCIES
   "Threads::Threads|Threads|"
   "Kokkos::kokkos|Kokkos|"
   "PkgConfig::PMIX||pmix"
-  "PkgConfig::UCX||ucx"
   "CUDA::cudart_static|CUDAToolkit|")
 
 # The line of DISTATTN_LINK_DEPENDENCIES for a link item, split into `out`.

@@ -117,7 +117,17 @@ struct AttendBackwardArgs {
   std::span<const KeySide> keys;
   Rows dq{};
   bool carry = false;  ///< of dq
+  /// Null, or memory for row_sums_size() floats that a caller keeps beside dq from list to list, zeros at first, for
+  /// kernels that use it. dq is what it should be once the list that is the `last` of it is done, and may be apart from
+  /// that by the sum of dS times a component that keys share before.
+  float* row_sums = nullptr;
+  bool last = false;
 };
+
+/// Of every row two, and of every head head_dim.
+constexpr std::int64_t row_sums_size(const TileShape& shape, std::int64_t queries) {
+  return shape.batch * shape.heads.q_count * (2 * queries + shape.head_dim);
+}
 
 /// into ⊕= from: `rows` partials of `dim` values. The o of `from` may be 16-bit (wire); statistics never are.
 struct MergeArgs {

@@ -4,21 +4,29 @@
 namespace distattn::backends {
 
 Registration register_cuda() {
-  const cuda::Gpus& gpus = cuda::find_gpus();
-  const bool usable = gpus.count > 0;
-  const std::string why =
-      gpus.why + (usable ? "; transports that reach host memory alone go through pinned memory" : "");
-  return {{"cuda", BackendKind::device, true, usable, why, gpus.version, {"own", "cudnn"}},
-          [](const DeviceOptions& options, const MakeProvider& make_provider) {
-            cuda::Driver& driver = cuda::driver_for(options.local_rank);
-            return make_cuda_device(driver, options, make_provider ? make_provider(driver) : nullptr);
-          }};
+  Registration registration{
+      {"cuda", BackendKind::device, true, false, "", "runtime " + cuda::runtime_version(), {"own", "cudnn"}},
+      [](const DeviceOptions& options, const MakeProvider& make_provider) {
+        cuda::Driver& driver = cuda::driver_for(options.local_rank);
+        return make_cuda_device(driver, options, make_provider ? make_provider(driver) : nullptr);
+      }};
+  registration.look = [](BackendInfo& info) {
+    const cuda::Gpus& gpus = cuda::find_gpus();
+    info.usable = gpus.count > 0;
+    info.why = gpus.why + (info.usable ? "; transports that reach host memory alone go through pinned memory" : "");
+    info.version += ", driver " + gpus.driver_version;
+  };
+  return registration;
 }
 
 Registration register_own() {
-  const cuda::Gpus& gpus = cuda::find_gpus();
-  const bool usable = gpus.count > 0;
-  return {{"own", BackendKind::provider, true, usable, usable ? "kernels of this project" : gpus.why, ""}, {}};
+  Registration registration{{"own", BackendKind::provider, true, false, "", ""}, {}};
+  registration.look = [](BackendInfo& info) {
+    const cuda::Gpus& gpus = cuda::find_gpus();
+    info.usable = gpus.count > 0;
+    info.why = info.usable ? "kernels of this project" : gpus.why;
+  };
+  return registration;
 }
 
 }  // namespace distattn::backends

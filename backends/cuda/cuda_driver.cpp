@@ -243,8 +243,7 @@ Gpus look_for_gpus() {
   Gpus gpus;
   int driver = 0;
   cudaDriverGetVersion(&driver);
-  gpus.version =
-      fmt::format("runtime {}, driver {}", version_text(CUDART_VERSION), driver == 0 ? "none" : version_text(driver));
+  gpus.driver_version = driver == 0 ? "none" : version_text(driver);
   const cudaError_t status = cudaGetDeviceCount(&gpus.count);
   if (status == cudaSuccess && gpus.count > 0) {
     cudaDeviceProp first{};
@@ -277,6 +276,8 @@ const Gpus& find_gpus() {
   }();
   return gpus;
 }
+
+std::string runtime_version() { return version_text(CUDART_VERSION); }
 
 Driver& driver_for(int local_rank) {
   static std::mutex mutex;

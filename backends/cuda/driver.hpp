@@ -73,10 +73,12 @@ class Driver {
 /// What the machine has: GPUs, or why none can be used.
 struct Gpus {
   int count = 0;
-  std::string why;      ///< none can be used, or what was found
-  std::string version;  ///< of the runtime built with and the driver loaded
+  std::string why;  ///< none can be used, or what was found
+  std::string driver_version;
 };
 const Gpus& find_gpus();
+/// Of CUDA, that this was built with.
+std::string runtime_version();
 
 /// The driver of the GPU that a rank of this machine uses: ranks take them in turn. Made once and kept.
 Driver& driver_for(int local_rank);

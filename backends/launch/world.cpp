@@ -1,10 +1,7 @@
 #include "distattn/launch.hpp"
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <chrono>
-#include <cstring>
 #include <exception>
 #include <mutex>
 #include <optional>
@@ -200,6 +197,13 @@ int World::ranks_in(const ControlGroup& group) const {
 }
 std::string_view World::bootstrap() const { return state_->bootstrap_name; }
 std::string_view World::transport() const { return state_->transport_name; }
+Machine World::placed(const Machine& machine, int node_size) const {
+  Machine here = machine.over(transport());
+  if (in_process() || local_size() == size()) return here;
+  here.ranks_per_node = node_size > 0 ? node_size : local_size();
+  here.nodes = (size() + here.ranks_per_node - 1) / here.ranks_per_node;
+  return here;
+}
 
 void World::run(const std::function<void(Rank, Transport&, Bootstrap&)>& body) {
   if (in_process()) {
@@ -245,21 +249,6 @@ void World::agree(std::string_view what, std::string_view mine) {
     abort(error);
     throw error;
   }
-}
-
-double World::clock_ahead_s() {
-  struct Reading {
-    std::array<char, 64> machine{};
-    double now_s = 0;
-  } mine;
-  boot_identity().copy(mine.machine.data(), mine.machine.size() - 1);
-  gather({});  // so that all read their clocks at about the same time
-  mine.now_s = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  const auto all = gather(std::as_bytes(std::span(&mine, 1)));
-  Reading first;
-  DISTATTN_EXPECT(all[0].size() == sizeof first);
-  std::memcpy(&first, all[0].data(), sizeof first);
-  return mine.machine == first.machine ? 0 : mine.now_s - first.now_s;
 }
 
 }  // namespace distattn

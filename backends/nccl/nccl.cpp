@@ -6,26 +6,28 @@ namespace distattn::backends {
 namespace {
 
 /// Usable where there is a GPU and NCCL's library; `what` it does then.
-BackendInfo info_of(const char* name, const char* what) {
-  BackendInfo info{
-      name, BackendKind::transport, true, false, "", "built with " + nccl::version_text(NCCL_VERSION_CODE)};
-  try {
-    const nccl::Library& library = nccl::load_library();
-    info.version += ", loaded " + library.version;
-    if (!library.keeps_order) info.version += " (keeps no order: near and far exchanges take turns)";
-    const cuda::Gpus& gpus = cuda::find_gpus();
-    info.usable = gpus.count > 0;
-    info.why = info.usable ? what : gpus.why;
-  } catch (const Error& error) {
-    info.why = error.what();
-  }
-  return info;
+Registration transport_of(const char* name, const char* what) {
+  Registration registration{
+      {name, BackendKind::transport, true, false, "", "built with " + nccl::version_text(NCCL_VERSION_CODE)}, {}};
+  registration.look = [what](BackendInfo& info) {
+    try {
+      const nccl::Library& library = nccl::load_library();
+      info.version += ", loaded " + library.version;
+      if (!library.keeps_order) info.version += " (keeps no order: near and far exchanges take turns)";
+      const cuda::Gpus& gpus = cuda::find_gpus();
+      info.usable = gpus.count > 0;
+      info.why = info.usable ? what : gpus.why;
+    } catch (const Error& error) {
+      info.why = error.what();
+    }
+  };
+  return registration;
 }
 
 }  // namespace
 
 Registration register_nccl() {
-  Registration registration{info_of("nccl", "ranks in different processes, each with a GPU of its own"), {}};
+  Registration registration = transport_of("nccl", "ranks in different processes, each with a GPU of its own");
   registration.make_transport = [](Bootstrap& bootstrap) {
     return std::make_unique<nccl::NcclTransport>(nccl::load_library(), cuda::driver_for(bootstrap.local_rank()),
                                                  bootstrap);
@@ -34,7 +36,7 @@ Registration register_nccl() {
 }
 
 Registration register_nccl_ucx() {
-  Registration registration{info_of("nccl+ucx", "nccl between near ranks, ucx between far ones"), {}};
+  Registration registration = transport_of("nccl+ucx", "nccl between near ranks, ucx between far ones");
   registration.make_transport = [](Bootstrap& bootstrap) {
     return std::make_unique<nccl::SplitTransport>(nccl::load_library(), cuda::driver_for(bootstrap.local_rank()),
                                                   bootstrap, distattn::make_transport("ucx", bootstrap));

@@ -18,8 +18,16 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
                                                  .bands = bands,
                                                  .scale = problem.softmax_scale()};
   kernels::Team team(threads);
-  auto exact = kernels::reference::compute_exactly(
-      whole, team, {rounding.weight, rounding.score, rounding.sum, rounding.dot, rounding.underflow, rounding.least});
+  const kernels::reference::Rounding same{.weight = rounding.weight,
+                                          .score = rounding.score,
+                                          .sum = rounding.sum,
+                                          .dot = rounding.dot,
+                                          .delta = rounding.delta,
+                                          .underflow = rounding.underflow,
+                                          .least = rounding.least,
+                                          .element = rounding.element,
+                                          .sent = rounding.sent};
+  auto exact = kernels::reference::compute_exactly(whole, team, same);
   const auto norms = [](kernels::reference::RowNorms& of) {
     return RowNorms{std::move(of.allowed), std::move(of.terms)};
   };

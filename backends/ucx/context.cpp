@@ -1,7 +1,6 @@
 #include "backends/ucx/context.hpp"
 
 #include <sys/resource.h>
-#include <ucs/config/global_opts.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +9,8 @@
 #include <system_error>
 
 #include <fmt/core.h>
+
+#include "backends/ucx/library.hpp"
 
 namespace distattn::backends::ucx {
 namespace {
@@ -30,7 +31,7 @@ constexpr Setting settings[] = {{"UCX_MM_ERROR_HANDLING", "MM_ERROR_HANDLING", "
 /// not known.
 void set(ucp_config_t* config, const Setting& setting) {
   if (std::getenv(setting.variable) != nullptr) return;
-  const ucs_status_t status = ucp_config_modify(config, setting.name, setting.value);
+  const ucs_status_t status = library().config_modify(config, setting.name, setting.value);
   if (status != UCS_ERR_NO_ELEM && status != UCS_ERR_INVALID_PARAM) check("ucp_config_modify", status);
 }
 
@@ -57,16 +58,17 @@ void expect_files_to_be_left() {
 void check(const char* what, ucs_status_t status) {
   if (status == UCS_OK) return;
   throw Error(ErrorKind::environment, fmt::format("{} failed ({}) see UCX_TLS and UCX_NET_DEVICES, or ucx_info -d",
-                                                  what, ucs_status_string(status)));
+                                                  what, library().status_string(status)));
 }
 
 Context::Context(int ranks, const std::string& segments) {
   expect_files_to_be_left();
   // What UCX logs when a peer dies says less than our own error, in several lines.
-  if (std::getenv("UCX_LOG_LEVEL") == nullptr) check("UCX_LOG_LEVEL", ucs_global_opts_set_value("LOG_LEVEL", "fatal"));
+  if (std::getenv("UCX_LOG_LEVEL") == nullptr)
+    check("UCX_LOG_LEVEL", library().global_opts_set_value("LOG_LEVEL", "fatal"));
   ucp_config_t* config = nullptr;
-  check("ucp_config_read", ucp_config_read(nullptr, nullptr, &config));
-  const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> release(config, &ucp_config_release);
+  check("ucp_config_read", library().config_read(nullptr, nullptr, &config));
+  const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> release(config, library().config_release);
   for (const Setting& setting : settings) set(config, setting);
   // Where a user's settings let peers open segments by name, a folder that goes is of no use.
   if (!segments.empty() && std::getenv("UCX_POSIX_USE_PROC_LINK") == nullptr) {
@@ -79,12 +81,12 @@ Context::Context(int ranks, const std::string& segments) {
   params.mt_workers_shared = 1;
   params.estimated_num_eps = static_cast<std::size_t>(ranks);
   ucp_context_h context = nullptr;
-  check("ucp_init", ucp_init(&params, config, &context));
-  context_.reset(context, &ucp_cleanup);
+  check("ucp_init", library().init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context));
+  context_.reset(context, library().cleanup);
 
   ucp_context_attr_t built{};
   built.field_mask = UCP_ATTR_FIELD_THREAD_MODE | UCP_ATTR_FIELD_MEMORY_TYPES;
-  check("ucp_context_query", ucp_context_query(context, &built));
+  check("ucp_context_query", library().context_query(context, &built));
   if (built.thread_mode != UCS_THREAD_MODE_MULTI) {
     throw Error(ErrorKind::environment,
                 "this UCX cannot serve several threads (it was built without --enable-mt) install one that can, with "
@@ -101,15 +103,15 @@ RegisteredMemory::RegisteredMemory(const Context& context, void* memory, std::si
   params.address = memory;
   params.length = bytes;
   params.memory_type = type;
-  const ucs_status_t status = ucp_mem_map(context_.get(), &params, &handle_);
+  const ucs_status_t status = library().mem_map(context_.get(), &params, &handle_);
   if (status == UCS_OK) return;
   if (type == UCS_MEMORY_TYPE_HOST) check("ucp_mem_map", status);
   throw Error(ErrorKind::environment,
               fmt::format("ucp_mem_map of {} bytes of a GPU failed ({}) set UCX_TLS=^cuda, and messages go through "
                           "host memory",
-                          bytes, ucs_status_string(status)));
+                          bytes, library().status_string(status)));
 }
 
-RegisteredMemory::~RegisteredMemory() { ucp_mem_unmap(context_.get(), handle_); }
+RegisteredMemory::~RegisteredMemory() { library().mem_unmap(context_.get(), handle_); }
 
 }  // namespace distattn::backends::ucx

@@ -231,7 +231,7 @@ void ExchangeLane::check_arrived(const Step& step, const Message& message) {
          fmt::format("rank {} sent {} bytes where {} are expected: they run different programs", message.peer,
                      message.status == UCS_OK ? std::to_string(message.received) : "more", message.bytes));
   }
-  if (message.status != UCS_OK) fail(step, message, ucs_status_string(message.status));
+  if (message.status != UCS_OK) fail(step, message, library().status_string(message.status));
 }
 
 void ExchangeLane::finish() {
@@ -247,7 +247,7 @@ void ExchangeLane::fail_connection(const Step& step, Rank peer, ucs_status_t sta
   Message broken;
   broken.peer = peer;
   broken.outgoing = true;
-  fail(step, broken, fmt::format("the connection broke: {}", ucs_status_string(status)));
+  fail(step, broken, fmt::format("the connection broke: {}", library().status_string(status)));
 }
 
 /// The network notices a death at about the same time as the control channel, which knows more about it: also whether

@@ -109,12 +109,17 @@ const RegisteredMemory* UcxTransport::registered(BufferTable& buffers) const {
 namespace distattn::backends {
 
 Registration register_ucx() {
-  unsigned major = 0, minor = 0, release = 0;
-  ucp_get_version(&major, &minor, &release);
-  Registration registration{
-      {"ucx", BackendKind::transport, true, true, "ranks in different processes",
-       fmt::format("built with {}.{}, loaded {}.{}.{}", UCP_API_MAJOR, UCP_API_MINOR, major, minor, release)},
-      {}};
+  Registration registration{{"ucx", BackendKind::transport, true, true, "ranks in different processes",
+                             fmt::format("built with {}.{}", UCP_API_MAJOR, UCP_API_MINOR)},
+                            {}};
+  registration.look = [](BackendInfo& info) {
+    try {
+      info.version += ", loaded " + ucx::library().version;
+    } catch (const Error& error) {
+      info.usable = false;
+      info.why = error.what();
+    }
+  };
   registration.make_transport = [](Bootstrap& bootstrap) { return std::make_unique<ucx::UcxTransport>(bootstrap); };
   registration.findings = [] {
     const bool direct = ucx::reaches_gpus();

@@ -82,7 +82,7 @@ void check_worker(ucs_status_t status) {
   const auto [why, remedy] = want_of_shared_memory(shared);
   throw Error(ErrorKind::environment,
               fmt::format("ucp_worker_create failed ({}; {}) {}, or do without by UCX_TLS=tcp,self",
-                          ucs_status_string(status), why, remedy));
+                          library().status_string(status), why, remedy));
 }
 
 /// Still reachable at the end of the process, so that nobody takes it for a leak.
@@ -99,7 +99,7 @@ Worker::Worker(const Context& context) : context_(context.share()) {
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
-  check_worker(ucp_worker_create(context.get(), &params, &worker_));
+  check_worker(library().worker_create(context.get(), &params, &worker_));
 }
 
 Worker::~Worker() {
@@ -108,16 +108,16 @@ Worker::~Worker() {
     return;
   }
   close_all();
-  ucp_worker_destroy(worker_);
+  library().worker_destroy(worker_);
 }
 
 Worker::Address Worker::address() const {
   ucp_address_t* address = nullptr;
   std::size_t bytes = 0;
-  check("ucp_worker_get_address", ucp_worker_get_address(worker_, &address, &bytes));
+  check("ucp_worker_get_address", library().worker_get_address(worker_, &address, &bytes));
   const auto* first = reinterpret_cast<const std::byte*>(address);
   Address copy(first, first + bytes);
-  ucp_worker_release_address(worker_, address);
+  library().worker_release_address(worker_, address);
   return copy;
 }
 
@@ -136,7 +136,7 @@ ucp_ep_h Worker::endpoint(Rank peer) {
     const auto& failed = *static_cast<Endpoint*>(argument);
     failed.worker->lost(failed.peer, status);
   };
-  const ucs_status_t status = ucp_ep_create(worker_, &params, &endpoint.handle);
+  const ucs_status_t status = library().ep_create(worker_, &params, &endpoint.handle);
   if (status != UCS_OK) lost(peer, status);
   return endpoint.handle;
 }
@@ -162,7 +162,7 @@ void Worker::post(Message& message, void* request) {
 }
 
 void Worker::release(Message& message) {
-  if (message.done && message.request != nullptr) ucp_request_free(std::exchange(message.request, nullptr));
+  if (message.done && message.request != nullptr) library().request_free(std::exchange(message.request, nullptr));
 }
 
 void Worker::send(Message& message, std::uint64_t tag) {
@@ -171,7 +171,7 @@ void Worker::send(Message& message, std::uint64_t tag) {
   ucp_request_param_t param = parameters(message);
   const Layout layout = lay_out(message, param);
   param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<Message*>(user), status, 0); };
-  post(message, ucp_tag_send_nbx(to, layout.buffer, layout.count, tag, &param));
+  post(message, library().tag_send_nbx(to, layout.buffer, layout.count, tag, &param));
 }
 
 void Worker::receive(Message& message, std::uint64_t tag) {
@@ -181,25 +181,25 @@ void Worker::receive(Message& message, std::uint64_t tag) {
     completed(*static_cast<Message*>(user), status, info->length);
   };
   constexpr std::uint64_t whole = ~std::uint64_t{0};
-  post(message, ucp_tag_recv_nbx(worker_, layout.buffer, layout.count, tag, whole, &param));
+  post(message, library().tag_recv_nbx(worker_, layout.buffer, layout.count, tag, whole, &param));
 }
 
 void Worker::flush(Message& flushing) {
   ucp_request_param_t param = parameters(flushing);
   param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<Message*>(user), status, 0); };
-  post(flushing, ucp_worker_flush_nbx(worker_, &param));
+  post(flushing, library().worker_flush_nbx(worker_, &param));
 }
 
 bool Worker::unexpected(std::uint64_t tag, std::uint64_t mask, std::uint64_t& found) {
   ucp_tag_recv_info_t info{};
-  if (ucp_tag_probe_nb(worker_, tag, mask, 0, &info) == nullptr) return false;
+  if (library().tag_probe_nb(worker_, tag, mask, 0, &info) == nullptr) return false;
   found = info.sender_tag;
   return true;
 }
 
 void Worker::leave(std::span<const Message> messages) {
   for (const Message& message : messages) {
-    if (under_way(message) && !message.outgoing) ucp_request_cancel(worker_, message.request);
+    if (under_way(message) && !message.outgoing) library().request_cancel(worker_, message.request);
   }
   left_ = true;
 }
@@ -210,7 +210,7 @@ void Worker::close_all() {
     Message& closing = closings_.emplace_back();
     ucp_request_param_t param = parameters(closing);
     param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<Message*>(user), status, 0); };
-    post(closing, ucp_ep_close_nbx(std::exchange(endpoint.handle, nullptr), &param));
+    post(closing, library().ep_close_nbx(std::exchange(endpoint.handle, nullptr), &param));
   }
   const auto deadline = Clock::now() + closing_time;
   const auto open = [](const Message& closing) { return !closing.done; };

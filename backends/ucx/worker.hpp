@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/ucx/context.hpp"
+#include "backends/ucx/library.hpp"
 #include "distattn/types.hpp"
 
 namespace distattn::backends::ucx {
@@ -47,7 +48,7 @@ class Worker {
   /// Of a message that is done: gives its request back.
   static void release(Message& message);
   /// Whether anything moved.
-  bool progress() { return ucp_worker_progress(worker_) != 0; }
+  bool progress() { return library().worker_progress(worker_) != 0; }
 
   /// A rank whose endpoint has failed, and why; −1: none.
   Rank failed_peer() const { return failed_peer_; }

@@ -25,7 +25,7 @@ void train_rank(const TrainingRun& run, const TokenSource& tokens, Trainer& trai
     std::optional<GradientError> error;
     const auto inspect = [&] {
       if (rank == 0 && run.verify == Verify::yes)
-        error = verify_step(run, tokens, trainer, step, run.threads * local_ranks);
+        error = verify_step(run, tokens, trainer, step, run.device.threads * local_ranks);
     };
     const StepReport report = trainer.run_step(inspect);
     if (rank == 0) on_step(report, error);
@@ -67,12 +67,10 @@ void load_blas(int callers) { kernels::dense::load_blas(callers); }
 
 void run_training(World& world, const TrainingRun& run, const TokenSource& tokens, const StepSink& on_step) {
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
-    const auto device = make_device(run.backend, {.threads = run.threads,
-                                                  .local_ranks = bootstrap.local_size(),
-                                                  .local_rank = bootstrap.local_rank(),
-                                                  .provider = run.provider,
-                                                  .gradient_order = run.gradient_order,
-                                                  .step_graphs = run.step_graphs});
+    DeviceOptions of_rank = run.device;
+    of_rank.local_ranks = bootstrap.local_size();
+    of_rank.local_rank = bootstrap.local_rank();
+    const auto device = make_device(run.backend, of_rank);
     Attention attention(run.plan, *device, transport);
     Trainer trainer(run.shape, *run.policy, tokens, run.seed, attention, bootstrap);
     train_rank(run, tokens, trainer, rank, world.local_size(), on_step);

@@ -23,10 +23,8 @@ struct TrainingRun {
   Problem problem;  ///< attention_problem() of the shape, with the mask
   const CheckpointPolicy* policy = nullptr;
   std::shared_ptr<const AttentionPlan> plan;  ///< of the problem
-  std::string backend, provider;              ///< no provider: the backend's own choice
-  GradientOrder gradient_order = GradientOrder::any;
-  StepGraphs step_graphs = StepGraphs::never;
-  int threads = 1;  ///< of a rank's attention
+  std::string backend;
+  DeviceOptions device = {.threads = 1};  ///< of every rank's attention; its place is filled in
   int steps = 1;
   std::uint64_t seed = 0;
   Verify verify = Verify::no;

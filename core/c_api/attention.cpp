@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "distattn/attention.hpp"
@@ -97,8 +98,14 @@ AttentionOptions options_of(const distattn_options& given) {
   if (given.schedule != nullptr) options.schedule = given.schedule;
   options.own_mode = given.mode == DISTATTN_OWN_MODE;
   if (!options.own_mode) options.mode = mode_of(given.mode);
-  options.routes = {given.node_size, given.ahead};
+  options.node_size = given.node_size;
+  if (given.ahead != 0) options.ahead = given.ahead;
   options.backward = given.backward != 0;
+  if (given.memory_bytes < 0) {
+    refuse("memory_bytes is " + std::to_string(given.memory_bytes) + " (a size) give 0 or more");
+  }
+  if (given.memory_bytes > 0) options.memory_bytes = given.memory_bytes;
+  if (given.machine != nullptr) options.machine = given.machine;
   return options;
 }
 
@@ -130,28 +137,41 @@ DeviceOptions device_options_of(const distattn_options& given, const distattn_co
   return options;
 }
 
+/// The same for ranks that compute with a device: auto weighs its threads, and where the ranks were placed.
+AttentionOptions options_of(const distattn_options& given, const DeviceOptions& device, const distattn_comm& comm) {
+  AttentionOptions options = options_of(given);
+  options.threads = device.threads;
+  const bool here = given.machine == nullptr || std::string_view(given.machine) == "this";
+  if (here && comm.world != nullptr && options.schedule == "auto") {
+    options.machine = comm.world->placed(find_machine("this"), given.node_size);
+  }
+  return options;
+}
+
+std::string machine_named(const distattn_options& given, const char* machine) {
+  const std::string options = given.machine != nullptr ? given.machine : "", asked = machine != nullptr ? machine : "";
+  if (!options.empty() && !asked.empty() && options != asked) {
+    refuse("machine is " + asked + ", and " + options + " in the options (one is planned for) name one");
+  }
+  return !asked.empty() ? asked : !options.empty() ? options : "this";
+}
+
 /// Plans the passes that the options ask for, with auto's choice where they name no schedule.
-std::vector<PassPlan> plans_of(const Problem& problem, const AttentionOptions& options, int ranks,
-                               const Machine& machine) {
-  check(problem);
-  const Passes passes = options.backward ? Passes::both : Passes::forward;
-  const std::optional<Mode> mode = options.own_mode ? std::nullopt : std::optional(options.mode);
-  std::string name = options.schedule;
-  if (name == "auto") {
-    ChoiceLimits limits;
-    limits.passes = passes;
-    limits.node_size = options.routes.node_size;
-    limits.ahead = options.routes.ahead;
-    limits.mode = mode;
-    limits.threads = machine.threads_of_rank(ranks);
-    name = choose_schedule(problem, ranks, machine, limits).name;
-  }
-  auto planned = plan_schedule(name, problem, ranks, passes, mode, options.routes, machine);
+std::vector<PassPlan> plans_of(const Problem& problem, AttentionOptions options, int ranks, const Machine& machine) {
+  options.machine = machine;
+  const AttentionOptions how = decided(problem, ranks, options);
+  auto planned = plan_schedule(how.schedule, problem, ranks, how.backward ? Passes::both : Passes::forward,
+                               how.own_mode ? std::nullopt : std::optional(how.mode), {how.node_size, *how.ahead},
+                               machine.in_nodes_of(options.node_size));
   if (const auto* reason = std::get_if<std::string>(&planned)) {
-    refuse("schedule " + name + " does not apply to this problem on " + std::to_string(ranks) + " ranks (" + *reason +
-           ") choose another, or auto");
+    refuse("schedule " + how.schedule + " does not apply to this problem on " + std::to_string(ranks) + " ranks (" +
+           *reason + ") choose another, or auto");
   }
-  return std::get<std::vector<PassPlan>>(std::move(planned));
+  auto plans = std::get<std::vector<PassPlan>>(std::move(planned));
+  std::vector<const Counts*> counts;
+  for (const PassPlan& plan : plans) counts.push_back(&plan.report.counts);
+  check_memory(plans.front().schedule, counts, how.memory_bytes);
+  return plans;
 }
 
 const Attention& attention_of(const distattn_attention* handle) { return required(handle, "attention").attention; }
@@ -214,9 +234,10 @@ distattn_status distattn_attention_create(const distattn_problem* problem, const
     c_api::required(comm, "comm");
     comm->ending->check();
     const distattn_options given = c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
-    auto device = make_device(given.backend != nullptr ? given.backend : "", c_api::device_options_of(given, *comm));
+    const DeviceOptions device_options = c_api::device_options_of(given, *comm);
+    auto device = make_device(given.backend != nullptr ? given.backend : "", device_options);
     const Problem whole = c_api::problem_of(problem);
-    const AttentionOptions how = c_api::options_of(given);
+    const AttentionOptions how = c_api::options_of(given, device_options, *comm);
     Attention made = c_api::collective(*comm->ending, [&] { return Attention(whole, how, *device, *comm->transport); });
     handle = new distattn_attention{std::move(device), std::move(made), comm->ending};
   });
@@ -230,7 +251,7 @@ distattn_status distattn_plan_json(const distattn_problem* problem, const distat
     const distattn_options given = c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
     std::string text;
     for (const PassPlan& plan : c_api::plans_of(c_api::problem_of(problem), c_api::options_of(given), ranks,
-                                                find_machine(machine != nullptr ? machine : "this"))) {
+                                                find_machine(c_api::machine_named(given, machine)))) {
       text += text.empty() ? '[' : ',';
       text += to_json(plan);
     }

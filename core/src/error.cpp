@@ -6,6 +6,26 @@
 #include "distattn/thread.hpp"
 
 namespace distattn {
+namespace {
+
+std::string without_controls(const std::string& message) {
+  std::string line;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte >= 0x20 && byte != 0x7f) {
+      line += c;
+      continue;
+    }
+    char spelled[5];
+    std::snprintf(spelled, sizeof spelled, "\\x%02x", static_cast<unsigned>(byte));
+    line += spelled;
+  }
+  return line;
+}
+
+}  // namespace
+
+Error::Error(ErrorKind kind, const std::string& message) : std::runtime_error(without_controls(message)), kind_(kind) {}
 
 Error as_error(const std::exception_ptr& cause) {
   try {

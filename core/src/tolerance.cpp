@@ -25,6 +25,21 @@ double unit_roundoff(DType dtype) {
   return 1;
 }
 
+/// Denormal numbers count: it is the distance between those.
+double smallest_number(DType dtype) {
+  switch (dtype) {
+    case DType::fp64:
+      return 0x1p-1074;
+    case DType::fp32:
+      return 0x1p-149;
+    case DType::bf16:
+      return 0x1p-133;
+    case DType::fp16:
+      return 0x1p-24;
+  }
+  return 0;
+}
+
 /// Standard deviation of the scores: 1 at the usual scale, of inputs of unit variance.
 double score_deviation(const Problem& problem, double input_scale) {
   const double usual = std::sqrt(static_cast<double>(problem.head_dim));
@@ -45,10 +60,15 @@ Rounding rounding_of(const Problem& problem, std::int64_t merges) {
   rounding.weight = 1.5 * unit * (32.0 + static_cast<double>(std::bit_width(length)) + 2 * doublings) +
                     2 * narrow_unit + 2 * wire_unit;
   rounding.score = unit * (2.5 + doublings / 2);
-  rounding.sum = 4 * unit + wire_unit / 4;
+  rounding.sum = 4 * unit + wire_unit / 2;
   rounding.dot = 16 * unit + 2 * narrow_unit;
-  rounding.underflow = problem.dtype == DType::fp16 ? 0x1p-24 : accumulator == DType::fp64 ? 0x1p-1022 : 0x1p-99;
-  rounding.least = accumulator == DType::fp64 ? 0x1p-1074 : 0x1p-149;
+  rounding.delta = rounding.dot + 2 * wire_unit;
+  rounding.underflow = problem.dtype == DType::fp16 ? smallest_number(problem.dtype)
+                       : accumulator == DType::fp64 ? 0x1p-1022
+                                                    : 0x1p-99;
+  rounding.least = smallest_number(accumulator);
+  rounding.element = smallest_number(problem.dtype);
+  rounding.sent = narrow_wire ? static_cast<double>(merges) * smallest_number(problem.wire_type()) : 0;
   return rounding;
 }
 

@@ -114,6 +114,7 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
     kernels.attend_pass(rows,
                         {.k = rows_of_head(side.k, shape.dtype, b, kv, 0),
                          .v = rows_of_head(side.v, shape.dtype, b, kv, 0),
+                         .keys = side.keys.count,
                          .begin = begin.data(),
                          .end = end.data()},
                         scratch, stop);

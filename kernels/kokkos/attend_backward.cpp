@@ -32,6 +32,16 @@ void await_turn(std::int32_t& count, std::int32_t turn, const StopFlag& stop) {
 
 void end_turn(std::int32_t& count) { std::atomic_ref<std::int32_t>(count).fetch_add(1, std::memory_order_release); }
 
+/// Where the sums of a head's rows lie, [batch][head][token][2], and behind all of them what its dQ may be apart by.
+float* sums_of(const AttendBackwardArgs& args, std::int64_t head) {
+  return args.row_sums == nullptr ? nullptr : args.row_sums + 2 * head * args.queries.count;
+}
+float* apart_of(const AttendBackwardArgs& args, std::int64_t head) {
+  return args.row_sums == nullptr
+             ? nullptr
+             : sums_of(args, args.shape.batch * args.shape.heads.q_count) + head * args.shape.head_dim;
+}
+
 /// Blocks of queries over which dK and dV are summed before the sum is added to the results: what fp32 loses grows with
 /// the number of terms.
 constexpr int summed_blocks = 16;
@@ -62,6 +72,8 @@ class ColumnRunner {
               .k = rows_of_head(side.k, shape.dtype, batch_, kv_head_, column_.first),
               .v = rows_of_head(side.v, shape.dtype, batch_, kv_head_, column_.first),
               .keys = static_cast<int>(column_.count),
+              .segment = rows_of_head(side.k, shape.dtype, batch_, kv_head_, 0),
+              .segment_keys = side.keys.count,
               .dk = rows_of_head(side.dk, batch_, kv_head_, column_.first),
               .dv = rows_of_head(side.dv, batch_, kv_head_, column_.first),
               .carry = column_.carry};
@@ -119,7 +131,8 @@ class ColumnRunner {
     const KeySide& side = args.keys[static_cast<std::size_t>(meeting.side)];
     const DType dtype = args.shape.dtype;
     const Run queries = part_of(args.queries, row, rows);
-    const std::int64_t at = (std::int64_t{batch_} * args.shape.heads.q_count + head) * args.queries.count + row;
+    const std::int64_t q_head = std::int64_t{batch_} * args.shape.heads.q_count + head;
+    const std::int64_t at = q_head * args.queries.count + row;
     const std::int64_t next_row = std::max<std::int64_t>(0, row - kernels_.backward_rows);
     const BackwardBlock block{.q = rows_of_head(args.q, dtype, batch_, head, row),
                               .d_o = rows_of_head(args.d_o, dtype, batch_, head, row),
@@ -130,6 +143,8 @@ class ColumnRunner {
                               .few = args.queries.count <= kernels_.few_queries,
                               .dq = rows_of_head(args.dq, batch_, head, row),
                               .carry = args.carry || meeting.turn > 0,
+                              .sums = args.row_sums == nullptr ? nullptr : args.row_sums + 2 * at,
+                              .apart = apart_of(args, q_head),
                               .next_q = rows_of_head(args.q, dtype, batch_, head, next_row),
                               .next_d_o = rows_of_head(args.d_o, dtype, batch_, head, next_row),
                               .next_rows = static_cast<int>(row - next_row)};
@@ -186,6 +201,31 @@ class ColumnRunner {
   const StopFlag& stop_;
 };
 
+/// Calls each(rows) for all rows of every head of an operation that keeps sums.
+template <class Each>
+void for_each_head(const AttendBackwardArgs& args, Each each) {
+  const auto has_keys = [](const KeySide& side) { return side.keys.count > 0; };
+  const auto side = std::ranges::find_if(args.keys, has_keys);
+  if (args.row_sums == nullptr) return;
+  const bool any = side != args.keys.end();
+  const TileShape& shape = args.shape;
+  const std::int64_t count = shape.heads.q_count;
+  for (std::int64_t head = 0; head < shape.batch * count; ++head) {
+    const auto keys = [&] {
+      return rows_of_head(side->k, shape.dtype, head / count, shape.heads.kv_of(static_cast<int>(head % count)), 0);
+    };
+    each(BackwardRows{.dtype = shape.dtype,
+                      .head_dim = shape.head_dim,
+                      .value_dim = shape.value_dim,
+                      .dq = rows_of_head(args.dq, head / count, head % count, 0),
+                      .rows = args.queries.count,
+                      .sums = sums_of(args, head),
+                      .apart = apart_of(args, head),
+                      .segment = any ? keys() : HeadRows<const void>(),
+                      .segment_keys = any ? side->keys.count : 0});
+  }
+}
+
 }  // namespace
 
 void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop) {
@@ -204,6 +244,11 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
 
   // Before anybody waits for another: a thread without memory would never come to its turn.
   team.run([&](int thread) { team.scratch(thread, with_ranges); });
+  for (const AttendBackwardArgs& args : operations) {
+    if (args.carry) continue;
+    for_each_head(args,
+                  [&](const BackwardRows& rows) { kernels.backward_rows_begin(rows, team.scratch(0, with_ranges)); });
+  }
   if (!made.cleared.empty()) {
     launch(team, static_cast<std::int64_t>(made.cleared.size()), stop,
            [&](int, std::int64_t i) { clear(made.cleared[static_cast<std::size_t>(i)]); });
@@ -213,6 +258,9 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
                  bytes, stop)
         .run();
   });
+  for (const AttendBackwardArgs& args : operations) {
+    if (args.last) for_each_head(args, kernels.backward_rows_end);
+  }
 }
 
 }  // namespace distattn::kernels::kokkos

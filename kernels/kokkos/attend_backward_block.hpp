@@ -4,43 +4,87 @@
 /// S = Q·(scale·K)ᵀ and dP = dO·Vᵀ have keys along the lanes; P = e^(S − lse) and dS = scale·P∘(dP − delta) are made
 /// from them in registers. The factor e^−lse_low of P is in dO and delta. Then dV += Pᵀ·dO, dK += dSᵀ·Q and dQ += dS·K
 /// have the head dimension along the lanes. So the queries, which every chunk of keys meets anew, serve all products as
-/// they lie; only keys and values, packed once, are transposed.
+/// they lie; only keys and values, packed once, are transposed. Keys are K without what all of them share, which enters
+/// with S and dQ as a whole (shared_key.hpp).
 
 #include "kernels/kokkos/backward_scratch.hpp"
 #include "kernels/kokkos/lane_scores.hpp"
 #include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/product.hpp"
+#include "kernels/kokkos/shared_key.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
 #include "kernels/kokkos/visible.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
+/// Packs keys without what is shared.
+inline void pack_keys(const BackwardChunk& chunk, const BackwardScratch& scratch) {
+  scratch.known->finite_keys = true;
+  for (int j = 0; j < chunk.keys; j += panel_width) {
+    const int count = smaller(panel_width, chunk.keys - j);
+    const int next = j + count, next_count = smaller(panel_width, chunk.keys - next);
+    Prefetch(rows_from(chunk.k, chunk.dtype, next), chunk.dtype, next_count, chunk.head_dim).all();
+    const HeadRows<const float> k =
+        widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, chunk.head_dim, scratch.widened);
+    pack_keys_transposed<panel_width>(k, count, chunk.head_dim, chunk.scale, scratch.shared,
+                                      scratch.keys + j * chunk.head_dim);
+    const bool finite = pack_rows(k, count, count, chunk.head_dim, scratch.key_rows.from(j),
+                                  [&](int, int x, Vector some) { return some - load(scratch.shared + x); });
+    scratch.known->finite_keys = scratch.known->finite_keys && finite;
+  }
+}
+
+/// Takes nothing out of keys from here on.
+inline void share_nothing(const BackwardChunk& chunk, const BackwardScratch& scratch) {
+  scratch.known->shared = false;
+  std::fill_n(scratch.shared, chunk.head_dim, 0.f);
+  pack_keys(chunk, scratch);
+}
+
 /// Packs a chunk of keys for any number of blocks of queries.
 inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) {
   const int head_dim = chunk.head_dim, value_dim = chunk.value_dim;
   const BackwardScratch scratch(memory, head_dim, value_dim);
-  scratch.finite->keys = true;
+  std::fill_n(scratch.shared, rounded_up(head_dim, sum_width), 0.f);
+  scratch.known->shared =
+      find_shared_key(chunk.segment, chunk.dtype, chunk.segment_keys, head_dim, scratch.widened, scratch.shared);
+  pack_keys(chunk, scratch);
+  bool finite = scratch.known->finite_keys;
   for (int j = 0; j < chunk.keys; j += panel_width) {
     const int count = smaller(panel_width, chunk.keys - j);
     const int next = j + count, next_count = smaller(panel_width, chunk.keys - next);
-    Prefetch(rows_from(chunk.k, chunk.dtype, next), chunk.dtype, next_count, head_dim).all();
     Prefetch(rows_from(chunk.v, chunk.dtype, next), chunk.dtype, next_count, value_dim).all();
-    const HeadRows<const float> k =
-        widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, head_dim, scratch.widened);
-    pack_transposed<panel_width>(k, count, head_dim, chunk.scale, scratch.keys + j * head_dim);
-    const bool finite = pack_rows(k, count, count, head_dim, scratch.key_rows.from(j));
-    scratch.finite->keys = scratch.finite->keys && finite;
     const HeadRows<const float> v =
         widened(rows_from(chunk.v, chunk.dtype, j), chunk.dtype, count, value_dim, scratch.widened);
-    pack_transposed<panel_width>(v, count, value_dim, 1.f, scratch.values + j * value_dim);
+    for (int i = 0; scratch.known->shared && finite && i < count; ++i) {
+      finite = is_finite(v.data + i * v.stride, value_dim);
+    }
+    pack_transposed<panel_width>(v, count, value_dim, scratch.values + j * value_dim);
   }
+  if (scratch.known->shared && !finite) share_nothing(chunk, scratch);
 }
 
 inline void backward_sum_begin(const BackwardChunk& chunk, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   clear_rows(scratch.d_keys, chunk.keys, chunk.head_dim);
   clear_rows(scratch.d_values, chunk.keys, chunk.value_dim);
+}
+
+/// What shared keys add to a block's scores, and what its dQ is to be told of them.
+inline void shift_block(const BackwardChunk& chunk, const BackwardBlock& block, const BackwardScratch& scratch) {
+  scratch.known->summed = scratch.known->shared;
+  std::fill_n(scratch.apart, rounded_up(chunk.head_dim, lanes), 0.f);
+  for (int x = 0; x < chunk.head_dim; ++x) {
+    const float apart = block.apart == nullptr ? 0.f : block.apart[x];
+    scratch.apart[x] = scratch.shared[x] - apart;
+    scratch.known->summed = scratch.known->summed || apart != 0.f;
+  }
+  if (!scratch.known->shared) return;
+  const HeadRows<const float> q = widened(block.q, chunk.dtype, block.rows, chunk.head_dim, scratch.widened);
+  for (int i = 0; i < block.rows; ++i) {
+    scratch.shift[i] = shared_score(q.data + i * q.stride, chunk.head_dim, chunk.scale, scratch.shared);
+  }
 }
 
 inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
@@ -54,11 +98,17 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
     factors[i] = i < block.rows ? sum_of(-widened_low(block.lse_low, i)) : 0.f;
     scratch.lse[i] = i < block.rows ? block.lse[i] : 0.f;
     scratch.delta[i] = i < block.rows ? block.delta[i] * chunk.scale * factors[i] : 0.f;
+    scratch.shift[i] = scratch.sums[i] = scratch.squares[i] = 0.f;
   }
-  scratch.finite->queries =
+  scratch.known->finite_queries =
       pack_rows(rows_of_block(block.q, chunk.head_dim), block.rows, rows, chunk.head_dim, scratch.queries);
-  scratch.finite->d_outputs = pack_rows(rows_of_block(block.d_o, chunk.value_dim), block.rows, rows, chunk.value_dim,
-                                        scratch.d_outputs, [&](int i, Vector some) { return some * factors[i]; });
+  scratch.known->finite_d_outputs =
+      pack_rows(rows_of_block(block.d_o, chunk.value_dim), block.rows, rows, chunk.value_dim, scratch.d_outputs,
+                [&](int i, int, Vector some) { return some * factors[i]; });
+  const bool finite =
+      scratch.known->finite_queries && scratch.known->finite_d_outputs && is_finite(scratch.delta, rows);
+  if (scratch.known->shared && !finite) share_nothing(chunk, scratch);
+  shift_block(chunk, block, scratch);
   clear_rows(scratch.d_queries, rows, chunk.head_dim);
 }
 
@@ -113,14 +163,14 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
       visit_tile<backward_keys>(
           seen.all(j, panel_width), seen.seen_vectors(j), into + at, 0.f, [&]<int Vectors, bool Masked>(int from) {
             const auto place = [&](int i, int v) { return at + i * backward_keys + (from + v) * lanes; };
-            score_product<tile_rows, Vectors, sum_width, 1, panel_width, sum_width>(
-                dim, rows.at(row, 0), panels + j * dim + from * lanes, rows.panel_stride(),
-                [&](int i, int v) { return into + place(i, v); },
+            product<tile_rows, Vectors, sum_width, 1, panel_width>(
+                dim, rows.at(row, 0), panels + j * dim + from * lanes, [](int, int) { return Vector(0.f); },
                 [&](int i, int v, Vector sum) {
                   Vector made = make(row + i, place(i, v), sum);
                   if constexpr (Masked) made = replace(keys.hidden(row + i, j + (from + v) * lanes), made, 0.f);
                   store(into + place(i, v), made);
-                });
+                },
+                sum_width, rows.panel_stride());
           });
     }
   }
@@ -136,10 +186,13 @@ inline void weigh_few(const BackwardChunk& chunk, const BackwardBlock& block, co
     for (int j = 0; j < padded; j += lanes) store(scratch.weights + i + j, 0.f);
   }
   for (int j = key; j < end; j += few_keys) {
+    const int count = smaller(few_keys, end - j);
+    const HeadRows<const float> k =
+        widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, chunk.head_dim, scratch.widened);
     for (int row = 0; row < block.rows; ++row) {
       score_lanes<1>(
           chunk.head_dim,
-          [&](int which, int x, auto) { return load(scratch.key_rows.at(smaller(j + which, end - 1), x)); },
+          [&](int which, int x, auto load_key) { return load_key(k.data + smaller(which, count - 1) * k.stride + x); },
           [&](int, int x) { return load(scratch.queries.at(row, x)) * chunk.scale; },
           [&](int, Quad scores) { store_quad(scratch.weights + row * backward_keys + j - key, scores); });
     }
@@ -149,6 +202,21 @@ inline void weigh_few(const BackwardChunk& chunk, const BackwardBlock& block, co
       float* const at = scratch.weights + row * backward_keys + j;
       store(at, replace(keys.hidden(row, key + j), weight_of(load(at), scratch.lse[row]), 0.f));
     }
+  }
+}
+
+/// Adds up dS of `count` keys, a multiple of vectors, and the squares of what it rounds by.
+inline void sum_d_scores(int rows, int count, const BackwardScratch& scratch) {
+  for (int i = 0; i < rows; ++i) {
+    Vector sum = 0.f, squares = 0.f, weights = 0.f;
+    for (int j = i * backward_keys; j < i * backward_keys + count; j += lanes) {
+      const Vector d_score = load(scratch.d_scores + j), weight = load(scratch.weights + j);
+      sum += d_score;
+      squares += d_score * d_score;
+      weights += weight * weight;
+    }
+    scratch.sums[i] += stdx::reduce(sum);
+    scratch.squares[i] += stdx::reduce(squares + weights * (scratch.delta[i] * scratch.delta[i]));
   }
 }
 
@@ -166,28 +234,28 @@ inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int
   const auto key_sees = [&](int j, int row) { return keys.sees(row, key + j); };
   const auto query_sees = [&](int row, int j) { return keys.sees(row, key + j); };
   const bool all = keys.block.all(key, end - key);
-  const Finite& finite = *scratch.finite;
+  const Known& known = *scratch.known;
   const RowSums<1, backward_keys> d_values{.ranges = of_keys,
                                            .count = end - key,
                                            .dim = chunk.value_dim,
                                            .coefficients = scratch.weights,
                                            .terms = scratch.d_outputs,
                                            .into = scratch.d_values.from(key)};
-  add_terms(d_values, all || finite.d_outputs, key_sees, Kept());
+  add_terms(d_values, all || known.finite_d_outputs, key_sees, Kept());
   const RowSums<1, backward_keys> d_keys{.ranges = of_keys,
                                          .count = end - key,
                                          .dim = chunk.head_dim,
                                          .coefficients = scratch.d_scores,
                                          .terms = scratch.queries,
                                          .into = scratch.d_keys.from(key)};
-  add_terms(d_keys, all || finite.queries, key_sees, Kept());
+  add_terms(d_keys, all || known.finite_queries, key_sees, Kept());
   const RowSums<backward_keys, 1> d_queries{.ranges = of_queries,
                                             .count = keys.rows,
                                             .dim = chunk.head_dim,
                                             .coefficients = scratch.d_scores,
                                             .terms = scratch.key_rows.from(key),
                                             .into = scratch.d_queries};
-  add_terms(d_queries, all || finite.keys, query_sees, Kept());
+  add_terms(d_queries, all || known.finite_keys, query_sees, Kept());
 }
 
 inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
@@ -205,20 +273,55 @@ inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block
       weigh_few(chunk, block, keys, key, end, scratch);
     } else {
       score(keys, key, end, chunk.head_dim, scratch.queries, scratch.keys, scratch.weights, next,
-            [&](int row, int, Vector sum) { return weight_of(sum, scratch.lse[row]); });
+            [&](int row, int, Vector sum) { return weight_of(sum + scratch.shift[row], scratch.lse[row]); });
     }
     score(keys, key, end, chunk.value_dim, scratch.d_outputs, scratch.values, scratch.d_scores, next,
           [&](int row, int at, Vector d_weight) {
             return load(scratch.weights + at) * (d_weight * chunk.scale - scratch.delta[row]);
           });
+    if (scratch.known->summed) sum_d_scores(keys.rows, rounded_up(end - key, panel_width), scratch);
     add_gradients(chunk, keys, key, end, scratch);
   }
 }
 
-/// The result (+)= the block's dQ over the chunk.
+/// The result (+)= the block's dQ over the chunk, but for what it may be apart by.
 inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
-  add_rows(scratch.d_queries, block.rows, chunk.head_dim, block.carry, block.dq);
+  if (!scratch.known->summed) return add_rows(scratch.d_queries, block.rows, chunk.head_dim, block.carry, block.dq);
+  for (int i = 0; i < block.rows; ++i) {  // a dQ that is no number is so whatever it is apart by
+    if (!is_finite(scratch.sums + i, 1)) scratch.sums[i] = 0.f;
+  }
+  put_rows(scratch.d_queries, block.rows, chunk.head_dim, block.dq, [&](int i, int x, Vector sum, auto before) {
+    const Vector apart = load(scratch.apart + x);
+    const Vector some = block.carry ? before() + sum : sum;
+    return replace(same_lanes(apart, 0.f), apart * scratch.sums[i] + some, some);
+  });
+  for (int i = 0; block.sums != nullptr && i < block.rows; ++i) {
+    block.sums[2 * i] += scratch.sums[i];
+    block.sums[2 * i + 1] += scratch.squares[i];
+  }
+}
+
+inline void backward_rows_begin(const BackwardRows& rows, std::byte* memory) {
+  const BackwardScratch scratch(memory, rows.head_dim, rows.value_dim);
+  const bool any =
+      find_shared_key(rows.segment, rows.dtype, rows.segment_keys, rows.head_dim, scratch.widened, scratch.shared);
+  std::copy_n(scratch.shared, rows.head_dim, rows.apart);
+  if (any) std::fill_n(rows.sums, 2 * rows.rows, 0.f);
+}
+
+inline void backward_rows_end(const BackwardRows& rows) {
+  constexpr float some_roundings = 0x1p-19f, least = 1e-24f, most = 1e24f;  // of squares that are neither lost nor ∞
+  for (int x = 0; x < rows.head_dim; ++x) {
+    if (rows.apart[x] == 0.f) continue;
+    for (std::int64_t i = 0; i < rows.rows; ++i) {
+      const float sum = rows.sums[2 * i], squares = rows.sums[2 * i + 1];
+      const bool judged = least < squares && squares < most;
+      if (judged && sum * sum <= some_roundings * some_roundings * squares) continue;
+      rows.dq.data[i * rows.dq.stride + x] += sum * rows.apart[x];
+    }
+    rows.apart[x] = 0.f;
+  }
 }
 
 inline void backward_sum_end(const BackwardChunk& chunk, std::byte* memory) {

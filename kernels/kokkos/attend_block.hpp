@@ -5,8 +5,9 @@
 ///
 /// For each panel of queries and block of keys: Sᵀ = (scale·K)·Qᵀ, Pᵀ = e^(Sᵀ − top), O = e^(old − top)·O + P·V, the
 /// last with the head dimension along the lanes: values are taken as they lie. Scores are rounded as in a backward pass
-/// (score_product, of scaled keys): a gradient is a difference of terms that only the same weights let cancel. They are
-/// nowhere taken to base 2: a row that sees one key has its score as lse, to the last bit, however large that is.
+/// (of scaled keys, without what they share, which is added at the end): a gradient is a difference of terms that only
+/// the same weights let cancel. They are nowhere taken to base 2: a row that sees one key has its score as lse, to the
+/// last bit, however large that is.
 ///
 /// A row's sums begin anew when they have become long; what they were is settled, together with a carry. Rounding grows
 /// with the blocks of keys in a sum and with the sums, not with the keys.
@@ -15,6 +16,7 @@
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/product.hpp"
 #include "kernels/kokkos/row_panels.hpp"
+#include "kernels/kokkos/shared_key.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
 #include "kernels/kokkos/visible.hpp"
 
@@ -40,13 +42,15 @@ inline int padded_queries(const AttendBlock& block) { return rounded_up(block.qu
 struct AttendScratch {
   float* queries;  // [panel][head_dim][panel_width]
   RowPanels output;
+  float* shared;       // [head_dim] what the keys of the pass have in common
+  float* shift;        // [row] what that adds to scores
   float* top;          // [row] largest score so far
   float* sum;          // [row] Σ e^(score − top)
   float* blocks;       // [row] of keys in the sum
   float* settled_top;  // [row] as top and sum, of what is settled: its output stands in o
   float* settled_sum;
   float* settled_unit;  // [row] what both count in: e^lse_low of a carry, 1 once sums were added
-  float* keys;          // [tile][head_dim][tile_rows], times scale
+  float* keys;          // [tile][head_dim][tile_rows], without what they share, times scale
   RowPanels values;
   float* scores;   // [key_block][panel_width]
   float* widened;  // [key_block][dim]: where 16-bit rows are widened
@@ -67,6 +71,8 @@ struct AttendScratch {
     values = carve_rows(carve, key_block, value_dim);
     scores = carve.floats(key_block * panel_width);
     widened = carve.floats(key_block * bigger(head_dim, value_dim));
+    shared = carve.floats(rounded_up(head_dim, lanes));
+    shift = carve.floats(rows);
     bytes = carve.bytes();
   }
 };
@@ -86,8 +92,8 @@ struct AttendHead {
     const int row = head * padded_queries(all);
     scratch.queries += row * all.head_dim;
     scratch.output = shared.output.from(row);
-    for (float** state : {&scratch.top, &scratch.sum, &scratch.blocks, &scratch.settled_top, &scratch.settled_sum,
-                          &scratch.settled_unit}) {
+    for (float** state : {&scratch.shift, &scratch.top, &scratch.sum, &scratch.blocks, &scratch.settled_top,
+                          &scratch.settled_sum, &scratch.settled_unit}) {
       *state += row;
     }
   }
@@ -117,7 +123,7 @@ inline void begin_head(const AttendBlock& block, const AttendScratch& scratch) {
     Prefetch(rows_from(block.q, block.dtype, next), block.dtype, next_rows, block.head_dim).all();
     const HeadRows<const float> q =
         widened(rows_from(block.q, block.dtype, row), block.dtype, rows, block.head_dim, scratch.widened);
-    pack_transposed<panel_width>(q, rows, block.head_dim, 1.f, scratch.queries + row * block.head_dim);
+    pack_transposed<panel_width>(q, rows, block.head_dim, scratch.queries + row * block.head_dim);
   }
   begin_sums(block, 0, padded_queries(block), scratch);
   for (int i = 0; i < block.queries; ++i) {
@@ -132,26 +138,6 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
   for_each_head(block, AttendScratch(memory, block.head_dim, block.value_dim), begin_head);
 }
 
-/// What the queries of a panel see. The ranges themselves stay where they are.
-struct PanelKeys : KeyRanges {
-  SeenKeys panel;
-  SeenKeys vector[tile_vectors];         // by queries of a vector
-  SeenKeys sum[panel_width / sum_rows];  // by queries of a tile of sums
-
-  PanelKeys() = default;
-  PanelKeys(const std::int32_t* begins, const std::int32_t* ends)
-      : KeyRanges{begins, ends}, panel(seen_keys(begins, ends, panel_width)) {
-    for (int i = 0; i < panel_width; i += lanes) vector[i / lanes] = seen_keys(begin + i, end + i, lanes);
-    for (int i = 0; i < panel_width; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
-  }
-
-  DISTATTN_INLINE Bits hidden(int v, int key) const {
-    return outside(load_bits(begin + v * lanes), load_bits(end + v * lanes), Bits(key));
-  }
-  /// From the first to the last vector of queries that sees some of the `count` keys from `key` on.
-  Range seeing(int key, int count) const { return groups_seeing(vector, tile_vectors, key, count); }
-};
-
 /// Widens and packs keys [begin, end) of the block of keys that starts at `key`; begin is a multiple of tile_rows.
 /// Returns whether all values are finite.
 inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
@@ -160,8 +146,8 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
   const HeadRows<const float> k =
       widened(rows_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
   for (int j = 0; j < count; j += tile_rows) {
-    pack_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim,
-                               block.scale, scratch.keys + (begin - key + j) * block.head_dim);
+    pack_keys_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim,
+                                    block.scale, scratch.shared, scratch.keys + (begin - key + j) * block.head_dim);
   }
   const HeadRows<const float> v =
       widened(rows_from(pass.v, block.dtype, begin), block.dtype, count, block.value_dim, scratch.widened);
@@ -169,18 +155,19 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
 }
 
 /// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
-/// −∞. Raises `top` to the largest.
+/// −∞. `shift` is in every score of a query. Raises `top` to the largest.
 template <int Vectors, bool Masked>
 DISTATTN_INLINE void score_tile(int head_dim, const float* tile, const float* queries, const PanelKeys& keys, int from,
-                                int key, float* scores, float* top) {
+                                int key, const float* shift, float* scores, float* top) {
   Vector largest[Vectors];
-  const auto at = [&](int i, int v) { return scores + i * panel_width + (from + v) * lanes; };
-  score_product<tile_rows, Vectors, 1, tile_rows, panel_width, none>(
-      head_dim, tile, queries + from * lanes, 0, at, [&](int i, int v, Vector score) {
+  product<tile_rows, Vectors, 1, tile_rows, panel_width>(
+      head_dim, tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
+      [&](int i, int v, Vector sum) {
+        Vector score = sum + load(shift + (from + v) * lanes);
         if constexpr (Masked) score = replace(keys.hidden(from + v, key + i), score, minus_infinity);
         // Loaded no earlier: where there are 16 registers, the product takes them all.
         largest[v] = larger(score, i == 0 ? load(top + (from + v) * lanes) : largest[v]);
-        store(at(i, v), score);
+        store(scores + i * panel_width + (from + v) * lanes, score);
       });
   for (int v = 0; v < Vectors; ++v) store(top + (from + v) * lanes, largest[v]);
 }
@@ -251,7 +238,7 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
     visit_tile<panel_width>(keys.panel.all(key, tile_rows), keys.seeing(key, tile_rows), scores, minus_infinity,
                             [&]<int Vectors, bool Masked>(int from) {
                               score_tile<Vectors, Masked>(block.head_dim, scratch.keys + j * block.head_dim, queries,
-                                                          keys, from, key, scores, top);
+                                                          keys, from, key, scratch.shift + row, scores, top);
                             });
   }
   alignas(64) float rescale[panel_width];
@@ -309,7 +296,7 @@ inline void settle(const AttendBlock& block, int first, int last, const AttendSc
     store_first(taken + i, take, count);
   }
   put_rows(scratch.output.from(first), last - first, block.value_dim,
-           {block.o.data + first * block.o.stride, block.o.stride}, [&](int i, Vector output, auto before) {
+           {block.o.data + first * block.o.stride, block.o.stride}, [&](int i, int, Vector output, auto before) {
              const float keep = kept[first + i], take = taken[first + i];
              const bool empty = scratch.sum[first + i] == 0.f;
              if (keep < 0.f) return empty ? Vector(0.f) : output * take;
@@ -340,6 +327,24 @@ inline void count_blocks(const AttendBlock& block, const AttendPass& pass, int f
   }
 }
 
+/// Finds what the keys of a pass have in common, and what it adds to the scores of each row.
+inline void share_key(const AttendBlock& block, const AttendPass& pass, const AttendScratch& scratch) {
+  bool any = find_shared_key(pass.k, block.dtype, pass.keys, block.head_dim, scratch.widened, scratch.shared);
+  const auto row_of = [&](const AttendBlock& head, int i) {
+    return widened(rows_from(head.q, head.dtype, i), head.dtype, 1, head.head_dim, scratch.widened).data;
+  };
+  for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch&) {
+    for (int i = 0; any && i < head.queries; ++i) any = is_finite(row_of(head, i), head.head_dim);
+  });
+  if (!any) std::fill_n(scratch.shared, block.head_dim, 0.f);
+  for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
+    std::fill_n(own.shift, padded_queries(head), 0.f);
+    for (int i = 0; any && i < head.queries; ++i) {
+      own.shift[i] = shared_score(row_of(head, i), head.head_dim, head.scale, own.shared);
+    }
+  });
+}
+
 inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
   PanelKeys panels[most_panels];  // the same for every head
@@ -349,6 +354,7 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
     first = smaller(first, keys.panel.first);
     last = bigger(last, keys.panel.last);
   }
+  if (first < last) share_key(block, pass, scratch);
   // Blocks of keys begin at multiples of key_block whatever the queries see: a query's sums do not depend on its
   // neighbours.
   for (int key = first / key_block * key_block; key < last; key += key_block) {

@@ -22,25 +22,32 @@ inline int backward_chunk(int head_dim, int value_dim) {
   return bigger(backward_keys, keys / backward_keys * backward_keys);
 }
 
-/// Which operands have neither NaN nor infinity. Elsewhere a coefficient of 0 does not hide what a query does not see.
-struct Finite {
-  bool keys, queries, d_outputs;
+/// What is known of operands: which have neither NaN nor infinity (elsewhere a coefficient of 0 does not hide what a
+/// query does not see), whether keys have something in common, and whether sums of dS are asked for.
+struct Known {
+  bool finite_keys, finite_queries, finite_d_outputs;
+  bool shared, summed;
 };
 
 /// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
 struct BackwardScratch {
-  float* keys;         // [key panel][head_dim][panel_width], times scale
+  float* shared;       // [head_dim] what the keys of the segment have in common
+  float* keys;         // [key panel][head_dim][panel_width], without what they share, times scale
   float* values;       // [key panel][value_dim][panel_width]
-  RowPanels key_rows;  // the same keys as they are
+  RowPanels key_rows;  // the same keys, not times scale
   RowPanels queries;
   RowPanels d_outputs;  // times e^−lse_low
   float* lse;           // [row]
+  float* shift;         // [row] what shared keys add to scores
+  float* sums;          // [row] of dS
+  float* squares;       // [row] of dS and of P·delta, summed
+  float* apart;         // [head_dim] what the keys share, less what dQ may be apart by
   float* delta;         // [row], times scale·e^−lse_low
   RowPanels d_queries, d_keys, d_values;
   float* weights;   // P: [row][key]
   float* d_scores;  // dS: [row][key]
   float* widened;   // [row][dim]: where 16-bit rows are widened
-  Finite* finite;
+  Known* known;
   std::size_t bytes;
 
   BackwardScratch(std::byte* memory, int head_dim, int value_dim) {
@@ -59,7 +66,12 @@ struct BackwardScratch {
     weights = carve.floats(backward_rows * backward_keys);
     d_scores = carve.floats(backward_rows * backward_keys);
     widened = carve.floats(backward_rows * bigger(head_dim, value_dim));
-    finite = reinterpret_cast<Finite*>(carve.floats(sizeof(Finite)));
+    shared = carve.floats(rounded_up(head_dim, sum_width));
+    shift = carve.floats(backward_rows);
+    sums = carve.floats(backward_rows);
+    squares = carve.floats(backward_rows);
+    apart = carve.floats(rounded_up(head_dim, lanes));
+    known = reinterpret_cast<Known*>(carve.floats(sizeof(Known)));
     bytes = carve.bytes();
   }
 };

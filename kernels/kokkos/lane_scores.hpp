@@ -1,6 +1,6 @@
 #pragma once
 /// Scores of few queries, with the head dimension along the lanes: keys are multiplied as they lie. Both passes make
-/// the scores of operations that have few queries here: they round otherwise than those of score_product.
+/// the scores of operations that have few queries here: they round otherwise than those of blocks.
 
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/tile_shape.hpp"

@@ -3,9 +3,12 @@
 #include <Kokkos_Core.hpp>
 #include <atomic>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <utility>
 #include <vector>
+
+extern char** environ;
 
 namespace distattn::kernels::kokkos {
 
@@ -74,11 +77,35 @@ class Instance {
 
 #endif
 
+/// The environment without KOKKOS_*, which are meant for other programs, and some of which end this one where they
+/// cannot be read. Another thread that looks up a variable meanwhile finds it: a list takes the place of another, and
+/// none is ever freed or changed.
+class WithoutSettings {
+ public:
+  WithoutSettings() {
+    for (char** variable = before_; variable != nullptr && *variable != nullptr; ++variable) {
+      if (std::strncmp(*variable, "KOKKOS_", 7) != 0) kept_.push_back(*variable);
+    }
+    kept_.push_back(nullptr);
+    environ = kept_.data();
+  }
+  ~WithoutSettings() {
+    if (environ == kept_.data()) environ = before_;  // else somebody has added a variable, and must keep it
+  }
+  WithoutSettings(const WithoutSettings&) = delete;
+  WithoutSettings& operator=(const WithoutSettings&) = delete;
+
+ private:
+  char** const before_ = environ;
+  std::vector<char*>& kept_ = *new std::vector<char*>;
+};
+
 void initialize_once() {
   static std::once_flag once;
   std::call_once(once, [] {
     if (!Kokkos::is_initialized()) {
       int no_arguments = 0;
+      const WithoutSettings alone;
       Kokkos::initialize(no_arguments, nullptr);
       std::atexit([] {
         if (Kokkos::is_initialized()) Kokkos::finalize();

@@ -141,10 +141,10 @@ DISTATTN_INLINE Fours<Quad> load_quads(const float* from, std::ptrdiff_t stride,
   return quads;
 }
 
-/// into[x·Width + i] = factor · row i, element x, for i < rows; zeros for rows ≤ i < Width. dim is a multiple of 4.
-template <int Width>
-inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim, float factor, float* into) {
-  const Quad factors = {factor, factor, factor, factor};
+/// into[x·Width + i] = changed(x, row i, element x), of four rows at a time, for i < rows; of nothing or zeros for
+/// rows ≤ i < Width. dim is a multiple of 4.
+template <int Width, class Changed>
+inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim, float* into, Changed changed) {
   if (rows < Width) std::memset(into, 0, static_cast<std::size_t>(Width) * dim * sizeof(float));
   // A line of every row before the next: what that writes stays in the first-level cache.
   constexpr int line = 16;
@@ -153,10 +153,26 @@ inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim
     for (int i = 0; i < rows; i += 4) {
       for (int x = first; x < last; x += 4) {
         const Fours<Quad> four = transposed(load_quads(from.data + i * from.stride + x, from.stride, rows - i));
-        for (int r = 0; r < 4; ++r) store_quad(into + (x + r) * Width + i, four.row[r] * factors);
+        for (int r = 0; r < 4; ++r) store_quad(into + (x + r) * Width + i, changed(x + r, four.row[r]));
       }
     }
   }
+}
+
+template <int Width>
+inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim, float* into) {
+  pack_transposed<Width>(from, rows, dim, into, [](int, Quad some) { return some; });
+}
+
+/// Keys as scores need them: what remains without `shared`, times scale.
+template <int Width>
+inline void pack_keys_transposed(const HeadRows<const float>& from, int rows, int dim, float scale, const float* shared,
+                                 float* into) {
+  const Quad factor = {scale, scale, scale, scale};
+  pack_transposed<Width>(from, rows, dim, into, [&](int x, Quad some) {
+    const float less = shared[x];
+    return (some - Quad{less, less, less, less}) * factor;
+  });
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -1,8 +1,6 @@
 #pragma once
 /// The one inner loop behind every matrix product of attention.
 
-#include <cstddef>
-
 #include "kernels/kokkos/tile_shape.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
@@ -40,9 +38,12 @@ DISTATTN_INLINE void multiply_add(int depth, const float* __restrict a, const fl
 }
 
 /// C[Rows][Vectors·lanes] = init + Σ_k a[i·RowStride + k·DepthStride] · b[k·PanelStride + x], handed to
-/// done(row, vector, sum) from registers. `a` is broadcast element by element; `b` is a panel of whole vectors.
+/// done(row, vector, sum) from registers. `a` is broadcast element by element; `b` is a panel of whole vectors. Where
+/// `run` is less than the depth, every `run` steps of it lie together in `a`, `jump` floats from one such run's
+/// beginning to the next one's.
 template <int Rows, int Vectors, int RowStride, int DepthStride, int PanelStride, class Init, class Done>
-DISTATTN_INLINE void product(int depth, const float* a, const float* b, Init init, Done done) {
+DISTATTN_INLINE void product(int depth, const float* a, const float* b, Init init, Done done, int run = 0x7fffffff,
+                             int jump = 0) {
   leave_registers();
   Vector sums[Rows][Vectors];
 #pragma GCC unroll 16
@@ -50,57 +51,15 @@ DISTATTN_INLINE void product(int depth, const float* a, const float* b, Init ini
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) sums[i][v] = init(i, v);
   }
-  multiply_add<Rows, Vectors, RowStride, DepthStride, PanelStride>(depth, a, b, sums);
+  for (;; a += jump, b += run * PanelStride) {
+    const int steps = smaller(run, depth);
+    multiply_add<Rows, Vectors, RowStride, DepthStride, PanelStride>(steps, a, b, sums);
+    if ((depth -= steps) == 0) break;
+  }
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {
 #pragma GCC unroll 8
     for (int v = 0; v < Vectors; ++v) done(i, v, sums[i][v]);
-  }
-}
-
-/// Terms of a score that are summed by themselves: where a few are large, as those of a key's component that all tokens
-/// share, every addition to their sum rounds as they do.
-inline constexpr int score_run = 16;
-
-/// The same for scores, from 0 on, in runs. The sum of the first runs waits at at(row, vector). Every kernel with
-/// panels of keys or queries makes its scores here, and so every pass has the same ones. Where `Run` is less than the
-/// depth, every Run steps of it lie together in `a`, `jump` floats from one such run's beginning to the next one's.
-template <int Rows, int Vectors, int RowStride, int DepthStride, int PanelStride, int Run, class At, class Done>
-DISTATTN_INLINE void score_product(int depth, const float* a, const float* b, std::ptrdiff_t jump, At at, Done done) {
-  constexpr int piece = smaller(score_run, Run);
-  leave_registers();
-  for (int first = 0;; first += score_run) {
-    const int last = smaller(depth, first + score_run);
-    Vector sums[Rows][Vectors];
-#pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sums[i][v] = 0.f;
-    }
-    for (int k = first; k < last; k += piece) {
-      multiply_add<Rows, Vectors, RowStride, DepthStride, PanelStride>(
-          smaller(piece, last - k), a + k / Run * jump + k % Run * DepthStride, b + k * PanelStride, sums);
-    }
-    if (first > 0) {
-#pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 8
-        for (int v = 0; v < Vectors; ++v) sums[i][v] = load(at(i, v)) + sums[i][v];
-      }
-    }
-    if (last == depth) {
-#pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 8
-        for (int v = 0; v < Vectors; ++v) done(i, v, sums[i][v]);
-      }
-      return;
-    }
-#pragma GCC unroll 16
-    for (int i = 0; i < Rows; ++i) {
-#pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) store(at(i, v), sums[i][v]);
-    }
   }
 }
 

@@ -32,10 +32,10 @@ DISTATTN_INLINE void ask_ahead(const HeadRows<const float>& rows, int row, int c
 
 /// A row's elements as they are.
 struct Unchanged {
-  DISTATTN_INLINE Vector operator()(int, Vector some) const { return some; }
+  DISTATTN_INLINE Vector operator()(int, int, Vector some) const { return some; }
 };
 
-/// Copies rows, changed(row, elements) of them, with zeros for count ≤ row < padded. Returns whether all are finite.
+/// Copies rows, changed(row, x, elements) of them, with zeros for count ≤ row < padded. Returns whether all are finite.
 template <class Changed = Unchanged>
 inline bool pack_rows(const HeadRows<const float>& from, int count, int padded, int dim, const RowPanels& into,
                       Changed changed = {}) {
@@ -49,7 +49,7 @@ inline bool pack_rows(const HeadRows<const float>& from, int count, int padded, 
       for (int v = 0; v < sum_vectors; ++v) {
         const int at = x + v * lanes;
         if (at >= dim) break;
-        const Vector some = changed(i, load_first(row + at, dim - at));
+        const Vector some = changed(i, at, load_first(row + at, dim - at));
         zeros[v] += some * 0.f;
         store(into.at(i, at), some);
       }
@@ -83,7 +83,7 @@ inline void clear_rows(const RowPanels& rows, int count, int dim) {
   }
 }
 
-/// into[row] = put(row, rows[row], before), `before` being a call for what is there.
+/// into[row] = put(row, x, rows[row], before) from x on, `before` being a call for what is there.
 template <class Put>
 DISTATTN_INLINE void put_rows(const RowPanels& rows, int count, int dim, const HeadRows<float>& into, Put put) {
   for (int i = 0; i < count; ++i) {
@@ -91,14 +91,14 @@ DISTATTN_INLINE void put_rows(const RowPanels& rows, int count, int dim, const H
     float* row = into.data + i * into.stride;
     for (int x = 0; x < dim; x += lanes) {
       const auto before = [&] { return load_first(row + x, dim - x); };
-      store_first(row + x, put(i, load(rows.at(i, x)), before), dim - x);
+      store_first(row + x, put(i, x, load(rows.at(i, x)), before), dim - x);
     }
   }
 }
 
 /// into (+)= rows.
 inline void add_rows(const RowPanels& rows, int count, int dim, bool carry, const HeadRows<float>& into) {
-  put_rows(rows, count, dim, into, [&](int, Vector sum, auto before) { return carry ? before() + sum : sum; });
+  put_rows(rows, count, dim, into, [&](int, int, Vector sum, auto before) { return carry ? before() + sum : sum; });
 }
 
 /// Sums of rows: into[r][x] = start(r, into[r][x]) + Σ_k coefficients[r·RowStride + k·TermStride] · terms[k][x].

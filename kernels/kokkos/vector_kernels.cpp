@@ -35,6 +35,8 @@ const VectorKernels vector_kernels{
     .backward_pass = backward_pass,
     .backward_block_end = backward_block_end,
     .backward_sum_end = backward_sum_end,
+    .backward_rows_begin = backward_rows_begin,
+    .backward_rows_end = backward_rows_end,
 };
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

@@ -37,10 +37,11 @@ struct AttendBlock {
   bool carry = false;
 };
 
-/// Keys of one head that the queries of a block see: query i of any head those with begin[i] ≤ index < end[i]. Both
-/// arrays have attend_rows() entries; those past the block's queries are 0.
+/// Keys of one head, `keys` of a segment, that the queries of a block see: query i of any head those with
+/// begin[i] ≤ index < end[i]. Both arrays have attend_rows() entries; those past the block's queries are 0.
 struct AttendPass {
   HeadRows<const void> k, v;
+  std::int64_t keys = 0;
   const std::int32_t* begin = nullptr;
   const std::int32_t* end = nullptr;
 };
@@ -75,13 +76,15 @@ struct FewHead {
 };
 
 /// A chunk of up to backward_chunk keys of one head, and where sums of its gradients are added, or written when not
-/// carry.
+/// carry. It is some of the `segment_keys` keys that `segment` begins with.
 struct BackwardChunk {
   DType dtype = DType::fp32;  ///< of k, v, q, d_o; not fp64
   int head_dim = 0, value_dim = 0;
   float scale = 1;
   HeadRows<const void> k, v;
   int keys = 0;
+  HeadRows<const void> segment;
+  std::int64_t segment_keys = 0;
   HeadRows<float> dk, dv;
   bool carry = false;
 };
@@ -97,8 +100,21 @@ struct BackwardBlock {
   bool few = false;
   HeadRows<float> dq;
   bool carry = false;
+  float* sums = nullptr;         ///< two a row: of dS, and of squares of what it rounds by; or null
+  const float* apart = nullptr;  ///< [head_dim]: dQ is apart by it times the sum of dS
   HeadRows<const void> next_q, next_d_o;
   int next_rows = 0;
+};
+
+/// All rows of a head's dQ with what is kept beside them, as in BackwardBlock, and keys of a segment.
+struct BackwardRows {
+  DType dtype = DType::fp32;  ///< of keys
+  int head_dim = 0, value_dim = 0;
+  HeadRows<float> dq;
+  std::int64_t rows = 0;
+  float *sums = nullptr, *apart = nullptr;
+  HeadRows<const void> segment;
+  std::int64_t segment_keys = 0;
 };
 
 struct VectorKernels {
@@ -141,6 +157,10 @@ struct VectorKernels {
                         const std::int32_t* end, std::byte* scratch, const StopFlag& stop);
   void (*backward_block_end)(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* scratch);
   void (*backward_sum_end)(const BackwardChunk& chunk, std::byte* scratch);
+  /// Before anything is added to the rows: lets dQ be apart by what the keys share. Once all is added: makes dQ what it
+  /// should be. Rounding is not: what is left of Σ dS = 0 when a row has seen all its keys counts for nothing.
+  void (*backward_rows_begin)(const BackwardRows& rows, std::byte* scratch);
+  void (*backward_rows_end)(const BackwardRows& rows);
 };
 
 /// One for each instruction set that this build has code for.

@@ -56,6 +56,26 @@ struct KeyRanges {
   bool sees(int query, int key) const { return begin[query] <= key && key < end[query]; }
 };
 
+/// What the queries of a panel see. The ranges themselves stay where they are.
+struct PanelKeys : KeyRanges {
+  SeenKeys panel;
+  SeenKeys vector[tile_vectors];         // by queries of a vector
+  SeenKeys sum[panel_width / sum_rows];  // by queries of a tile of sums
+
+  PanelKeys() = default;
+  PanelKeys(const std::int32_t* begins, const std::int32_t* ends)
+      : KeyRanges{begins, ends}, panel(seen_keys(begins, ends, panel_width)) {
+    for (int i = 0; i < panel_width; i += lanes) vector[i / lanes] = seen_keys(begin + i, end + i, lanes);
+    for (int i = 0; i < panel_width; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
+  }
+
+  DISTATTN_INLINE Bits hidden(int v, int key) const {
+    return outside(load_bits(begin + v * lanes), load_bits(end + v * lanes), Bits(key));
+  }
+  /// From the first to the last vector of queries that sees some of the `count` keys from `key` on.
+  Range seeing(int key, int count) const { return groups_seeing(vector, tile_vectors, key, count); }
+};
+
 /// Calls tile.operator()<Vectors, Masked>(from) for the vectors `some` of a tile of scores, masked unless `all` of it
 /// is seen. The other vectors are filled with `nothing`.
 template <int Stride, class Tile>

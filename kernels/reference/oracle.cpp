@@ -86,7 +86,9 @@ class Oracle {
       resize(exact_.dq, exact_.dq_norms, rows, q_.dim);
       resize(exact_.dk, exact_.dk_norms, key_rows, k_.dim);
       resize(exact_.dv, exact_.dv_norms, key_rows, v_.dim);
-      for (int thread = 0; thread < team_.size(); ++thread) gradients_.emplace_back(k_.tokens, k_.dim, v_.dim);
+      for (int thread = 0; thread < team_.size(); ++thread) {
+        gradients_.emplace_back(k_.tokens, k_.dim, v_.dim, rounding_.sent > 0);
+      }
     }
     for (std::int64_t b = 0; b < attention_.q.batch(); ++b) {
       for (std::int64_t kv = 0; kv < k_.heads; ++kv) compute_group(b, kv);
@@ -160,15 +162,20 @@ class Oracle {
     const std::int64_t out = (b * k_.tokens + j) * k_.heads + kv;
     double* const dk = std::copy_n(all.dk.data() + j * k_.dim, k_.dim, exact_.dk.data() + out * k_.dim) - k_.dim;
     double* const dv = std::copy_n(all.dv.data() + j * v_.dim, v_.dim, exact_.dv.data() + out * v_.dim) - v_.dim;
-    const double common = sums.weights > 0 ? sums.weight_errors / sums.weights : 0;
+    const auto common = [&](const double* gradient, int dim) {
+      return sums.weights > 0 ? sums.weight_errors * (finite_norm(gradient, dim) / sums.weights) : 0;
+    };
+    const double of_alike =
+        all.alike.empty() ? 0 : rounding_.delta * finite_norm(all.alike.data() + j * k_.dim, k_.dim);
     const double scale = std::abs(attention_.scale), least = rounding_.least;
     set(exact_.dk_norms, out,
-        scale * (std::sqrt(sums.dk_errors) + rounding_.sum * sums.dk_sizes + least * sums.query_norms) +
-            common * finite_norm(dk, k_.dim) + least * std::sqrt(k_.dim) * (4 + sums.queries),
+        scale * (std::sqrt(sums.dk_errors) + of_alike + rounding_.sum * sums.dk_sizes) +
+            least * sums.query_norms * (1 + scale) + common(dk, k_.dim) +
+            (least * (4 + sums.queries) + rounding_.sent) * std::sqrt(k_.dim),
         scale * std::sqrt(sums.dk_terms));
     set(exact_.dv_norms, out,
-        std::hypot(std::sqrt(sums.dv_errors), common * finite_norm(dv, v_.dim)) + rounding_.sum * sums.dv_sizes +
-            least * std::sqrt(v_.dim) * (4 + sums.queries),
+        std::hypot(std::sqrt(sums.dv_errors), common(dv, v_.dim)) + rounding_.sum * sums.dv_sizes +
+            (least * (4 + sums.queries) + rounding_.sent) * std::sqrt(v_.dim),
         std::sqrt(sums.dv_terms));
   }
 

@@ -12,10 +12,19 @@ namespace {
 /// Keys whose terms are summed by themselves before they are added to a row.
 constexpr std::int64_t keys_a_sum = 128;
 
-/// A weight that rounding alone can halve or double has no value to judge; results of zeros shall not pass for it.
-constexpr double most_of_a_weight = 0.5;
+/// Of keys that are the same, and so are their scores: thrice this, which is what weight, LSE and the other keys may
+/// do, is less than a whole, and results of zeros do not pass for a tie of large scores.
+constexpr double most_of_a_tie = 0.25;
 
 double square(double x) { return x * x; }
+
+/// What a weight of e^exponent gains when its score grows by `shift` and those that hold the row's weight fall by
+/// `others`, of all the weight that there is.
+double moved_by(double weight, double exponent, double shift, double others) {
+  if (shift + others < 1.0 / 16) return weight * shift * (1 + 2 * (shift + others));  // a little more, and far quicker
+  if (shift < 1) return std::exp(std::min(0.0, exponent + others)) * std::expm1(shift);
+  return std::exp(std::min(0.0, exponent + others + shift));
+}
 
 }  // namespace
 
@@ -43,9 +52,10 @@ void KeySums::add_weight(double weight, double error, double d_o_norm) {
   dv_terms += square(weight * d_o_norm);
 }
 
-KeyGradients::KeyGradients(std::int64_t keys, int head_dim, int value_dim)
+KeyGradients::KeyGradients(std::int64_t keys, int head_dim, int value_dim, bool is_sent_narrow)
     : dk(static_cast<std::size_t>(keys * head_dim)),
       dv(static_cast<std::size_t>(keys * value_dim)),
+      alike(is_sent_narrow ? dk.size() : 0),
       sums(static_cast<std::size_t>(keys)),
       head_dim_(head_dim),
       value_dim_(value_dim),
@@ -56,6 +66,7 @@ KeyGradients::KeyGradients(std::int64_t keys, int head_dim, int value_dim)
 void KeyGradients::clear() {
   std::fill(dk.begin(), dk.end(), 0.0);
   std::fill(dv.begin(), dv.end(), 0.0);
+  std::fill(alike.begin(), alike.end(), 0.0);
   std::fill(sums.begin(), sums.end(), KeySums());
 }
 
@@ -76,6 +87,10 @@ void KeyGradients::flush() {
 void KeyGradients::add(const KeyGradients& other, IndexRange keys) {
   add_scaled(dk.data() + keys.begin * head_dim_, 1.0, other.dk.data() + keys.begin * head_dim_,
              static_cast<int>(keys.end - keys.begin) * head_dim_);
+  if (!alike.empty()) {
+    add_scaled(alike.data() + keys.begin * head_dim_, 1.0, other.alike.data() + keys.begin * head_dim_,
+               static_cast<int>(keys.end - keys.begin) * head_dim_);
+  }
   add_scaled(dv.data() + keys.begin * value_dim_, 1.0, other.dv.data() + keys.begin * value_dim_,
              static_cast<int>(keys.end - keys.begin) * value_dim_);
   for (std::int64_t j = keys.begin; j < keys.end; ++j) {
@@ -124,29 +139,67 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
   for (Pair& pair : pairs_) pair.weight /= sum;
 }
 
-/// o = Σ P v: errors of weights are independent of each other, but for what they have in common, which is a share of o.
-void OracleRow::bound_forward(OracleQuery& query) {
+/// How far rounding moves each weight: what it rounds itself, and what errors of scores take from one key and give to
+/// the others. Where one key leads by more than scores round there is nothing to move.
+void OracleRow::bound_weights(OracleQuery& query) {
   const double of_query = std::abs(keys_.scale) * finite_norm(query.q, keys_.head_dim);
-  const double of_lse = std::isfinite(*query.lse) ? std::abs(*query.lse) : 0;
-  double errors = 0, sizes = 0, terms = 0;
+  const Pair* top = nullptr;
+  double of_scores = 0, own = 0, moved = 0;
+  for (Pair& pair : pairs_) {
+    if (!pair.counts()) continue;
+    pair.shift = rounding_.score * (std::abs(pair.score) + of_query * keys_.k_norms[pair.key] / 4);
+    of_scores += pair.weight * pair.shift;
+    if (top == nullptr || pair.score > top->score) top = &pair;
+  }
+  const double of_lse = rounding_.score * (std::isfinite(*query.lse) ? std::abs(*query.lse) : 0);
+  const auto leads = [&](const Pair& pair) { return pair.counts() && is_same_key(pair, *top); };
+  const bool is_tie = std::count_if(pairs_.begin(), pairs_.end(), leads) > 1;
+  // A row's largest score is a number: where its lse rounds to that, it is no farther off than the two are apart.
+  const double apart = top == nullptr ? 0 : std::min(of_lse, -std::log(top->weight));
+  const double of_row = rounding_.weight + (is_tie ? std::min(most_of_a_tie, apart) : apart);
+  for (Pair& pair : pairs_) {
+    if (!pair.counts()) continue;
+    pair.own = pair.weight * of_row + std::min(pair.weight, rounding_.underflow);
+    pair.moved = moved_by(pair.weight, pair.score - *query.lse, pair.shift, of_scores);
+    if (is_tie && leads(pair)) pair.moved = std::min(pair.moved, most_of_a_tie * pair.weight);
+    own += pair.own;
+    moved += pair.moved;
+  }
   weight_errors_ = 0;
   for (Pair& pair : pairs_) {
-    const double p = pair.weight, size = keys_.v_norms[pair.key];
-    if (!(p > 0)) continue;
-    const double terms_of_score = of_query * keys_.k_norms[pair.key] / 4;
-    const double share = rounding_.weight + rounding_.score * (std::abs(pair.score) + terms_of_score + of_lse);
-    pair.error = p * std::min(most_of_a_weight, share) + std::min(p, rounding_.underflow);
+    if (!pair.counts()) continue;
+    const double p = pair.weight, others = std::max(0.0, moved - pair.moved);
+    pair.error = pair.own + (1 - p) * pair.moved + p * std::min(1.0, others);
     weight_errors_ += pair.error;
-    errors += square(pair.error * size);
-    sizes += p * size;
+  }
+  query.lse_allowed = rounding_.weight + 2.5 * (own + of_scores + of_lse);  // nothing cancels in it
+}
+
+/// Equal keys have equal scores, however these round.
+bool OracleRow::is_same_key(const Pair& a, const Pair& b) const {
+  const double* const row = keys_.k + a.key * keys_.head_dim;
+  return a.score == b.score && std::equal(row, row + keys_.head_dim, keys_.k + b.key * keys_.head_dim);
+}
+
+/// o = Σ P v: errors of weights are independent of each other, but for what they have in common, which is a share of o.
+/// That of a score moves o by its weight times v − o, which is at most (1 − P) |v| and all that the other keys add.
+void OracleRow::bound_forward(OracleQuery& query) {
+  bound_weights(query);
+  double errors = 0, sizes = 0, terms = 0;
+  for (const Pair& pair : pairs_) {
+    if (pair.counts()) sizes += pair.weight * keys_.v_norms[pair.key];
+  }
+  for (const Pair& pair : pairs_) {
+    const double p = pair.weight, size = keys_.v_norms[pair.key];
+    if (!pair.counts()) continue;
+    const double from_o = (1 - p) * size + std::max(0.0, sizes - p * size);
+    errors += square(pair.own * size + pair.moved * from_o);
     terms += square(p * size);
   }
-  const double o_norm = finite_norm(query.o, keys_.value_dim);
-  const auto count = static_cast<double>(pairs_.size());
-  query.o_allowed = std::sqrt(errors + square(weight_errors_ * o_norm)) + rounding_.sum * sizes +
-                    rounding_.least * std::sqrt(keys_.value_dim) * (4 + count);
+  o_least_ = (rounding_.least * (4 + static_cast<double>(pairs_.size())) + rounding_.sent) * std::sqrt(keys_.value_dim);
+  query.o_allowed = std::sqrt(errors + square(weight_errors_ * finite_norm(query.o, keys_.value_dim))) +
+                    rounding_.sum * sizes + o_least_;
   query.o_terms = std::sqrt(terms);
-  query.lse_allowed = 2.5 * weight_errors_ + rounding_.weight;  // one score alone has nothing to cancel against
 }
 
 /// delta = dO·o = Σ P (dO·v), off by the errors of the weights that made o and by its own sum.
@@ -156,15 +209,16 @@ double OracleRow::bound_delta(const OracleQuery& query, double& delta, double& d
   double squares = 0;
   for (int x = 0; x < dim; ++x) squares += square(query.o[x] * query.d_o[x]);
   delta_size = std::max(std::abs(delta), std::sqrt(squares));
-  const double of_query = finite_norm(query.d_o, dim) / std::sqrt(dim);
+  const double d_o_norm = finite_norm(query.d_o, dim), of_query = d_o_norm / std::sqrt(dim);
   double errors = 0, sizes = 0;
   for (Pair& pair : pairs_) {
     pair.product = dot<double>(query.d_o, keys_.v + pair.key * dim, dim);
     pair.size = std::abs(pair.product) + of_query * keys_.v_norms[pair.key];
-    errors += square(pair.error * pair.product);
+    errors += square(pair.own * pair.product) + square(pair.moved * (pair.product - delta));
     sizes += pair.weight * pair.size;
   }
-  return std::sqrt(errors) + rounding_.sum * sizes + rounding_.dot * delta_size;
+  return std::sqrt(errors) + rounding_.sum * sizes + rounding_.delta * delta_size + o_least_ * d_o_norm +
+         rounding_.least * dim;
 }
 
 /// dS = P (dP − delta), dQ = scale Σ dS k, dK = scale Σ dS q, dV = Σ P dO. delta's error is one for all keys of a
@@ -192,22 +246,27 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
     KeySums& sums = gradients.sums[static_cast<std::size_t>(pair.key)];
     sums.add_weight(p, pair.error, d_o_norm);
     if (!std::isfinite(ds)) continue;  // nor is what it reaches
-    const double error = pair.error * std::abs(pair.product - delta) + p * rounding_.dot * pair.size + rounding_.least;
+    const double most = std::min(1.0, p + pair.error);
+    const double error = pair.error * std::abs(pair.product - delta) +
+                         most * (rounding_.dot * pair.size + rounding_.least * value_dim) + rounding_.element;
     errors += square(error * size);
     sizes += std::abs(ds) * size;
     keys += size;
-    weighted_keys += p * size;
+    weighted_keys += most * size;
     terms += square(ds * size);
-    sums.dk_errors += (square(error) + square(p * delta_error)) * square(q_norm);
+    if (!gradients.alike.empty()) {
+      add_scaled(gradients.alike.data() + pair.key * head_dim, most * delta_size, query.q, head_dim);
+    }
+    sums.dk_errors += (square(error) + square(most * delta_error)) * square(q_norm);
     sums.dk_sizes += std::abs(ds) * q_norm;
     sums.dk_terms += (square(ds) + square(p * delta_size)) * square(q_norm);
     sums.query_norms += q_norm;
   }
   const double scale = std::abs(keys_.scale);
   query.dq_allowed =
-      scale * (std::sqrt(errors) + delta_error * weighted_keys + rounding_.sum * sizes + rounding_.least * keys) +
-      weight_errors_ * finite_norm(query.dq, head_dim) +
-      rounding_.least * std::sqrt(head_dim) * (4 + static_cast<double>(pairs_.size()));
+      scale * (std::sqrt(errors) + delta_error * weighted_keys + rounding_.sum * sizes) +
+      rounding_.least * keys * (1 + scale) + weight_errors_ * finite_norm(query.dq, head_dim) +
+      (rounding_.least * (4 + static_cast<double>(pairs_.size())) + rounding_.sent) * std::sqrt(head_dim);
   query.dq_terms = scale * std::sqrt(terms + square(delta_size * weighted_keys));
 }
 

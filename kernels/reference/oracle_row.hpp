@@ -2,6 +2,7 @@
 /// The oracle's arithmetic: one query row and what it adds to the keys that it sees (docs/mathematics.md has the
 /// formulas, and under "How far rounding may go" those of the norms).
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -43,13 +44,16 @@ struct KeySums {
 /// One thread's share of the gradients of a key head's keys. Sums over blocks of queries, and then over blocks.
 class KeyGradients {
  public:
-  KeyGradients(std::int64_t keys, int head_dim, int value_dim);
+  /// `is_sent_narrow`: what is alike is wanted.
+  KeyGradients(std::int64_t keys, int head_dim, int value_dim, bool is_sent_narrow);
   void clear();
   /// Ends a block of queries.
   void flush();
   void add(const KeyGradients& other, IndexRange keys);
 
   std::vector<double> dk, dv;
+  /// Σ P |delta| q, or empty: what errors of delta come to where all rows of o are rounded alike, as equal rows are.
+  std::vector<double> alike;
   std::vector<KeySums> sums;
 
  private:
@@ -70,11 +74,18 @@ class OracleRow {
  private:
   struct Pair {
     std::int64_t key;
-    double score, weight = 0, error = 0;  ///< P, and how far off it may be
-    double product = 0, size = 0;         ///< dO·v, and how large what it sums is
+    double score, weight = 0;   ///< P
+    double shift = 0;           ///< how far off the score may be
+    double own = 0, moved = 0;  ///< what P rounds itself; what the score's error adds before P is normalised
+    double error = 0;           ///< how far off P may be
+    bool counts() const { return weight >= 0 && std::isfinite(score); }
+
+    double product = 0, size = 0;  ///< dO·v, and how large what it sums is
   };
 
   void attend(OracleQuery& query, std::span<const IndexRange> seen);
+  bool is_same_key(const Pair& a, const Pair& b) const;
+  void bound_weights(OracleQuery& query);
   void bound_forward(OracleQuery& query);
   double bound_delta(const OracleQuery& query, double& delta, double& delta_size);
   void differentiate(OracleQuery& query, KeyGradients& gradients);
@@ -84,6 +95,7 @@ class OracleRow {
   std::vector<Pair> pairs_;
   std::vector<double> block_;
   double weight_errors_ = 0;  ///< of the row's weights together
+  double o_least_ = 0;        ///< what o may be off by however small it is
 };
 
 }  // namespace distattn::kernels::reference

@@ -78,6 +78,11 @@ TEST_CASE("misuse is a status and a message, never an exception") {
   create([&] { attempt.options.cuda_stream = &attempt; }, "a stream for a device of the host");
   create([&] { attempt.options.node_size = -1; }, "routes with -1 ranks a node");
   create([&] { attempt.options.node_size = 1, attempt.options.ahead = -2; }, "-2 steps early");
+  create([&] { attempt.options.ahead = 2; }, "nothing travels between nodes");
+  create([&] { attempt.options.memory_bytes = -5; }, "memory_bytes is -5");
+  create([&] { attempt.options.memory_bytes = 1; }, "ring needs ");
+  create([&] { attempt.options.machine = "abacus"; }, "no machine 'abacus'");
+  create([&] { attempt.options.machine = "abacus", attempt.options.schedule = nullptr; }, "no machine 'abacus'");
   const distattn_band band = {0, tokens, 0, tokens, 0, tokens};
   const std::int64_t ends[] = {0, tokens};
   const auto with_band = [&](auto change) {
@@ -188,6 +193,18 @@ TEST_CASE("a caller of an older header keeps its meaning") {
   options.struct_size = offsetof(distattn_options, threads);
   options.threads = -7;
   CHECK(distattn_run_ranks(2, attend, &options) == DISTATTN_OK);
+  options = options_for("ring");
+  options.struct_size = offsetof(distattn_options, machine);
+  options.machine = "abacus";
+  options.memory_bytes = -1;
+  CHECK(distattn_run_ranks(2, attend, &options) == DISTATTN_OK);
+}
+
+TEST_CASE("auto chooses for a machine that is named, and ranks on it agree") {
+  distattn_options options = options_for("auto");
+  options.machine = "dgx-a100x2";
+  options.node_size = 2;
+  CHECK(distattn_run_ranks(4, attend, &options) == DISTATTN_OK);
 }
 
 TEST_CASE("what a float LSE cannot hold comes with the forward pass and goes with the backward pass, if one likes") {
@@ -317,6 +334,15 @@ TEST_CASE("plans come as JSON, without ranks") {
   char* text = nullptr;
   CHECK(distattn_plan_json(&problem, &options, 0, nullptr, &text) == DISTATTN_USAGE);
   CHECK(distattn_plan_json(&problem, &options, 2, "abacus", &text) == DISTATTN_USAGE);
+  options.machine = "dgx-h100x8";
+  CHECK(distattn_plan_json(&problem, &options, 2, "dgx-a100x2", &text) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("dgx-h100x8 in the options"));
+  CHECK(plan(2, "dgx-h100x8") == plan(2, nullptr));
+  options.machine = nullptr;
+  options.memory_bytes = 1;
+  CHECK(distattn_plan_json(&problem, &options, 2, "dgx-h100x8", &text) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("no schedule fits 1 B a rank"));
+  options.memory_bytes = 0;
   options.schedule = "ulysses";
   CHECK(distattn_plan_json(&problem, &options, 7, nullptr, &text) == DISTATTN_USAGE);
   CHECK_THAT(message(), contains_text("ulysses"));

@@ -152,6 +152,7 @@ OPTIONS = [
     ([*RUN, "--documents", "encyclopaedia"], USAGE),
     ([*RUN, "--backend", "abacus"], USAGE),
     ([*RUN, "--backend", "reference", "--graphs"], USAGE),
+    (["bench", "--calibrate", "--backend", "reference", "--graphs"], USAGE),
     (["bench", "--backend", "reference", "--kernel", "attend", "--seq", "64", "--graphs"], USAGE),
     ([*RUN, "--transport", "pigeon"], USAGE),
     ([*RUN, "--mode", "sideways"], USAGE),

@@ -156,6 +156,16 @@ def check_columns(cache):
            f"columns are shifted: {done.stdout}")
 
 
+def check_device_options(cache):
+    """What the device does not know is refused before anything is measured or stored, with rows and without."""
+    for rows in ([], ["--seq", "96", "--schedule", "ring"]):
+        done = bench(cache, "--calibrate", "--backend", "reference", "--graphs", *SMALL_HEADS, *rows)
+        expect(done.returncode == 2 and "graphs for a device of the host" in done.stderr,
+               f"graphs on cores: exit {done.returncode}: {done.stderr}")
+    stored = os.path.join(cache, "distattn")
+    expect(not os.path.exists(stored) or not os.listdir(stored), "a calibration that was refused is stored")
+
+
 def check_calibration(cache):
     """Stored, read again, and used: the same prediction from the store and from what was printed."""
     before = rows_of(cache, *SHAPE, "--schedule", "ring")
@@ -186,7 +196,10 @@ def check_calibration(cache):
                               env={**os.environ, "XDG_CACHE_HOME": cache})
         expect("measured here" in said.stdout + said.stderr, f"{command[0]} does not say when this was measured")
     done = bench(cache, "--calibrate", *SMALL_HEADS, "--seq", "96", "-n", "3", "--schedule", "ring", "--ranks", "2",
-                 "--backward")
+                 "--backward", "--deterministic")
+    with open(stored, encoding="utf-8") as file:
+        how = json.load(file)["sources"]
+    expect(any(f"{measured}, deterministic, " in source for source in how.values()), f"measured as asked for: {how}")
     expect(done.returncode == 0, f"a calibration beside rows exits {done.returncode}: {done.stderr}")
     expect(re.search(r"measured/predicted from [\d.]+ \(ring \w+ on 2 ranks\) to [\d.]+ \(ring", done.stderr),
            f"no ratios after a calibration: {done.stderr}")
@@ -197,7 +210,7 @@ def check_calibration(cache):
 
 with tempfile.TemporaryDirectory() as folder:
     for check in (check_rows, check_order, check_forms, check_gates, check_memory, check_infinite, check_kernels,
-                  check_failing_kernels, check_columns, check_calibration):
+                  check_failing_kernels, check_columns, check_device_options, check_calibration):
         check(folder)
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)

@@ -146,6 +146,35 @@ def denormals():
                 assert done.returncode == 0 or not all(each["ok"] for each in errors["parts"]), done
 
 
+def large_scores():
+    """Scores of which fp32 holds few digits: results are as right as these are, and LSE is as near as its type lets it be."""
+    for options in (["--scale", "1e6"], ["--scale", "-1e9", "--ranks", "5", "--schedule", "ring"]):
+        done = subprocess.run([DISTATTN, "run", "--random", "--seq", "24", "--heads", "2", "--head-dim", "16", "--backward",
+                               "--check", *options], text=True, capture_output=True, timeout=60)
+        assert done.returncode == 0, (options, done.stderr)
+    for tokens, of_q in ((1, 12345.678), (64, 12345.678), (64, 4096.0)):
+        with tempfile.TemporaryDirectory() as folder:
+            inputs(folder, (tokens, 1, 64), lambda name, count: [of_q if name in "qk" else 1.0] * count)
+            for options in ([], ["--window", "0,0"], ["--mask", "full"]):
+                for ranks in ("1", "3"):
+                    right(folder, "--ranks", ranks, *options)
+                    right(folder, "--ranks", ranks, "--backend", "reference", *options)
+    with tempfile.TemporaryDirectory() as folder:
+        inputs(folder, (64, 2, 16), gaussian(8, q=2000, k=2000))
+        for ranks in ("1", "4", "16"):
+            right(folder, "--ranks", ranks, "--schedule", "ring")
+
+
+def small_on_wires():
+    """Numbers of which a 16-bit wire holds few bits, or none."""
+    for size in (1e-37, 1e-39, 1e-40):
+        for small in ({"do": size}, {"v": size}, {"v": size, "do": size}):
+            with tempfile.TemporaryDirectory() as folder:
+                inputs(folder, (64, 2, 16), gaussian(9, **small))
+                for ranks, schedule in (("1", "ring"), ("2", "ring"), ("7", "burst"), ("16", "zigzag-ring")):
+                    right(folder, "--ranks", ranks, "--schedule", schedule, "--wire", "bf16")
+
+
 def places():
     """Of packed documents one is of numbers that weigh nothing beside the others: it is right, or it is named."""
     with tempfile.TemporaryDirectory() as folder:
@@ -185,6 +214,7 @@ def commands():
     assert "error.o" in head and "parts" not in head and head.count(",") == row.count(","), done.stdout
 
 
-for check in (ranks_and_magnitudes, kinds_of_inputs, padding, denormals, places, infinities, commands):
+for check in (ranks_and_magnitudes, kinds_of_inputs, padding, denormals, large_scores, small_on_wires, places, infinities,
+              commands):
     check()
     print(check.__name__, "fine")

@@ -6,6 +6,7 @@ usage: libraries.py DISTATTN
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,14 @@ def call(command, megabytes=None, **variables):
 
 INFO = json.loads(call("info --json").stdout)
 STEPS = INFO["step"]["built"]
+USES_UCX = any(each["name"] == "ucx" and each["usable"] for each in INFO["transports"])
+
+
+def two_processes(folder, more="", **variables):
+    """Two ranks that meet at a file in that folder."""
+    command = f"{RUN} --ranks 2 --bootstrap file:{folder}/meeting {more}"
+    return [subprocess.Popen([DISTATTN, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                             env={**os.environ, **variables, "DISTATTN_RANK": str(rank)}) for rank in (0, 1)]
 
 
 def loaded(command):
@@ -47,6 +56,52 @@ def blas_is_loaded_by_step_alone():
     assert file is None or any(os.path.realpath(library) == file for library in mine), (file, mine)
 
 
+def transports_are_loaded_by_who_uses_them():
+    """Nothing of UCX, NCCL or cuDNN for what is computed in one process, or not at all."""
+    shape = "--seq 64 --heads 2 --head-dim 16"
+    commands = ("--version", f"{RUN} --backend reference --ranks 2", f"plan --ranks 2 {shape} -q",
+                f"show --schedule ring --ranks 2 {shape}", "info --why-this-launcher",
+                f"validate --backend reference --schedule ring --ranks 2 {shape} -q")
+    others = ("libuc", "nccl", "cudnn", "ibverbs", "rdmacm")
+    with tempfile.TemporaryDirectory() as folder:
+        for command in commands:
+            wrong = [library for library in loaded(command) if any(name in library for name in others)]
+            assert not wrong, (command, wrong)
+            for log in ("/nonexistent/x", folder + "/log-%p"):
+                done = call(command, UCX_LOG_FILE=log)
+                assert done.returncode == 0 and done.stderr == "", (command, log, done)
+        assert not os.listdir(folder), os.listdir(folder)
+        if not USES_UCX:
+            print("the log of UCX: skipped (it is not usable here)")
+            return
+        assert any("libucp" in library for library in loaded("info"))
+        with open(f"{folder}/read-only", "w", encoding="ascii") as file:
+            os.chmod(file.name, 0o444)
+        for log in ("/nonexistent/x", "file:/nonexistent/x", "/dev/null/x:1G") + ((f"{folder}/read-only",) if os.geteuid() else ()):
+            told = json.loads(call("info --json", UCX_LOG_FILE=log).stdout)
+            ucx = next(each for each in told["transports"] if each["name"] == "ucx")
+            assert not ucx["usable"] and "UCX_LOG_FILE" in ucx["why"], ucx
+            for process, code in zip(two_processes(folder, UCX_LOG_FILE=log), (3, 3)):
+                _, told = process.communicate(timeout=60)
+                assert process.returncode == code and told.count("\n") <= 1, (log, process.returncode, told)
+                assert "UCX_LOG_FILE" in told or not told, (log, told)
+
+
+def signals_stay_ours():
+    """UCX takes some while it is loaded: SIGHUP for its debugger, and those of faults."""
+    if not USES_UCX:
+        print("signals beside UCX: skipped (it is not usable here)")
+        return
+    for number, code in ((signal.SIGHUP, 130), (signal.SIGSEGV, -signal.SIGSEGV)):
+        with tempfile.TemporaryDirectory() as folder:
+            ranks = two_processes(folder, "-n 1000000")
+            time.sleep(2)
+            ranks[0].send_signal(number)
+            _, told = ranks[0].communicate(timeout=60)
+            assert ranks[0].returncode == code and told.count("\n") == 1, (number, ranks[0].returncode, told)
+            ranks[1].communicate(timeout=60)
+
+
 def address_space_is_short():
     """The process ends, well or with one line, and in time."""
     for megabytes in (150, 200, 260, 300, 400, 600):
@@ -59,19 +114,34 @@ def address_space_is_short():
         assert "address space" in call(STEP, 250).stderr
 
 
+def settings_of_other_programs():
+    """What is set for other programs of the same libraries, well or not, changes nothing."""
+    def result(**variables):
+        done = call(RUN, **variables)
+        assert done.returncode == 0 and done.stderr == "", (variables, done)
+        told = json.loads(done.stdout)
+        return {name: told[name] for name in told if not name.endswith("_s") and name != "gflops"}
+    alone = result()
+    for value in ("", "abc", "-1", "0", "99999999999999999999"):
+        for name in ("NUM_THREADS", "NUMA", "DEVICE_ID", "NUM_DEVICES", "RAND_DEVICES", "SKIP_DEVICE",
+                     "DISABLE_WARNINGS", "TUNE_INTERNALS", "MAP_DEVICE_ID_BY", "PRINT_CONFIGURATION", "TOOLS_LIBS",
+                     "TOOLS_ARGS", "PROFILE_LIBRARY"):
+            assert result(**{"KOKKOS_" + name: value}) == alone, (name, value)
+    for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "UCX_TLS", "UCX_NET_DEVICES", "NCCL_ALGO", "NCCL_DEBUG"):
+        assert result(**{name: "abc"}) == alone, name
+    for name in ("OPENBLAS_NUM_THREADS", "GOTO_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS") if STEPS else ():
+        assert call(STEP, **{name: "-1"}).returncode == 0, name
+
+
 def results_stand_alone():
     """stdout is rank 0's, whatever libraries log, wherever they are told to."""
-    if not any(transport["name"] == "ucx" and transport["usable"] for transport in INFO["transports"]):
+    if not USES_UCX:
         print("the log of UCX: skipped (it is not usable here)")
         return
     for log in ({"UCX_LOG_LEVEL": "info"}, {"UCX_LOG_LEVEL": "info", "UCX_LOG_FILE": "stdout"},
                 {"UCX_NO_SUCH_SETTING": "1", "UCX_LOG_LEVEL": "warn"}):
         with tempfile.TemporaryDirectory() as folder:
-            command = f"{RUN} --ranks 2 --bootstrap file:{folder}/meeting"
-            ranks = [subprocess.Popen([DISTATTN, *command.split()], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                      text=True, env={**os.environ, **log, "DISTATTN_RANK": str(rank)})
-                     for rank in (0, 1)]
-            (first, told), (second, _) = [rank.communicate(timeout=60) for rank in ranks]
+            (first, told), (second, _) = [rank.communicate(timeout=60) for rank in two_processes(folder, **log)]
             assert json.loads(first)["ranks"] == 2 and second == "", (log, first, second)
             assert "UCX" in told, (log, told)
 
@@ -102,7 +172,7 @@ def a_reader_that_takes_its_time():
     assert process.wait(timeout=60) == 0 and len(rows) > 100, (len(rows), process.stderr.read())
 
 
-for check in (blas_is_loaded_by_step_alone, address_space_is_short, results_stand_alone, standard_output_by_name,
+for check in (blas_is_loaded_by_step_alone, transports_are_loaded_by_who_uses_them, signals_stay_ours, address_space_is_short, settings_of_other_programs, results_stand_alone, standard_output_by_name,
               a_reader_that_takes_its_time):
     check()
     print(check.__name__, "fine")

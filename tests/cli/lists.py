@@ -71,6 +71,14 @@ def check_rest_is_skipped():
     expect(none.stderr.count("\n") == 1 and "7 heads on 3 kv-heads" in none.stderr and not none.stdout, none.stderr)
 
 
+def check_large():
+    """A case that this machine has no memory for is left out, not wrong; with none left there is nothing to say."""
+    common = ("validate", "--schedule", "ring", "--ranks", "2", "--backend", "reference", "--seq", "24", "--head-dim", "16")
+    rows, notes = json_of(*common, "--heads", "2,1G")
+    expect(len(rows) == 2 and all(row["ok"] for row in rows) and "TiB of memory" in notes, f"{rows} {notes}")
+    expect("no case is left" in distattn(*common, "--heads", "1G", code=2).stderr, "a case without memory was tried")
+
+
 def check_plan():
     arguments = ("plan", "--machine", "dgx-h100x8", "--ranks", "2,4", "--seq", "1K-4K*2", "--heads", "8,3", "--kv-heads", "2",
                  "--head-dim", "64,128", "--dtype", "bf16,fp16", "--mask", "causal,full", "--schedule", "ring")
@@ -97,7 +105,7 @@ def check_bench():
 
 with tempfile.TemporaryDirectory() as scratch:
     check_validate(scratch)
-    for check in (check_modes, check_rest_is_skipped, check_plan, check_bench):
+    for check in (check_modes, check_rest_is_skipped, check_large, check_plan, check_bench):
         check()
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How many threads a rank takes, and how much memory: affinity, control groups and limits.
 
-usage: resources.py DISTATTN PROCESSORS (tests/cli/processors.c, built)
+usage: resources.py DISTATTN PROCESSORS THREADS_TAKEN (tests/cli/processors.c and threads_taken.cpp, built)
 """
 import itertools
 import json
@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 NUMBERS = itertools.count()
-DISTATTN, PROCESSORS = map(os.path.abspath, sys.argv[1:3])
+DISTATTN, PROCESSORS, THREADS_TAKEN = map(os.path.abspath, sys.argv[1:4])
 RUN = "run --random --seq 256 --heads 2 --head-dim 16 --backend reference --schedule ring --json -q"
 LARGE = "run --random --seq 200K --heads 4 --head-dim 64 --mask full --window 8,0 --threads 1 -q --out out"
 
@@ -22,6 +22,18 @@ def cores(before=None, **variables):
     done = subprocess.run([DISTATTN, "info", "--json"], capture_output=True, text=True, preexec_fn=before, timeout=60,
                           env={**os.environ, **variables}, check=True)
     return json.loads(done.stdout)["cpu"]["cores"]
+
+
+def cores_of_all(before=None, **variables):
+    """What the command, the library and the C API take to be one rank's cores: one number."""
+    env = {**os.environ, **variables}
+    run = subprocess.run([DISTATTN, *RUN.split()], capture_output=True, text=True, preexec_fn=before, timeout=60, env=env,
+                         check=True)
+    taken = subprocess.run([THREADS_TAKEN], capture_output=True, text=True, preexec_fn=before, timeout=60, env=env,
+                           check=True)
+    all_of_them = {cores(before, **variables), json.loads(run.stdout)["threads"], *map(int, taken.stdout.split())}
+    assert len(all_of_them) == 1, all_of_them
+    return all_of_them.pop()
 
 
 def ends_of_ranks(command, places, groups=None):
@@ -47,8 +59,8 @@ def on(first, count, **more):
 
 def affinity():
     one = min(os.sched_getaffinity(0))
-    assert cores(lambda: os.sched_setaffinity(0, {one})) == 1
-    assert cores(**on(0, 16)) == 16
+    assert cores_of_all(lambda: os.sched_setaffinity(0, {one})) == 1
+    assert cores_of_all(**on(0, 16)) == 16
     assert cores(**on(0, 1500, KERNEL="2048")) == 1500
     assert cores(**on(1100, 3, KERNEL="8192")) == 3
 
@@ -62,6 +74,18 @@ def ranks_of_one_machine():
     inside = subprocess.run([DISTATTN, *RUN.split(), "--ranks", "4"], capture_output=True, text=True, check=True,
                             env={**os.environ, **on(0, 16)})
     assert json.loads(inside.stdout)["threads"] == 4, "threads of one process"
+
+
+def crowd(before):
+    """What bench says of ranks that have fewer cores than threads together, each a process."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = f"bench --seq 64 --heads 1 --head-dim 8 --backend reference --schedule ring -n 1 -w 0 --ranks 4 " \
+                  f"--threads 1 --bootstrap file:{folder}/meeting"
+        ranks = [subprocess.Popen([DISTATTN, *command.split()], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+                                  text=True, preexec_fn=before, env={**os.environ, "DISTATTN_RANK": str(rank)})
+                 for rank in range(4)]
+        said = [rank.communicate(timeout=60)[1] for rank in ranks][0]
+    return next((line.split(": ", 1)[-1] for line in said.splitlines() if " share " in line), said)
 
 
 class Group:
@@ -100,7 +124,8 @@ def control_groups():
     except (OSError, StopIteration) as reason:
         print(f"a control group's quota: skipped ({reason})")
     else:
-        assert cores(group.enter) == 1, "a quota of one processor"
+        assert cores_of_all(group.enter) == 1, "a quota of one processor"
+        assert crowd(group.enter) == "4 ranks x 1 threads share 1 cores", "processes that share a quota"
         group.remove()
     try:
         group = Group("memory", [(("memory.limit_in_bytes", "memory.max"), 120 << 20)])

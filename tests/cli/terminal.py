@@ -4,6 +4,7 @@
 usage: terminal.py DISTATTN
 """
 import fcntl
+import json
 import os
 import pty
 import struct
@@ -88,6 +89,57 @@ def tables_fit():
         assert all(word in text for word in whole.split("\n")[0].split() if columns >= 40), (columns, text)
 
 
+def lines_fit():
+    """Those of every command, results and messages; JSON is for programs, and a pipe has no width."""
+    shape = "--seq 96 --heads 2 --head-dim 16"
+    run = f"run --random {shape} --schedule ring --ranks 2 --threads 1 --check --backward -q"
+    bench = f"bench {shape} --schedule ring,burst --ranks 2 --threads 1 -n 1 -q"
+    results = (run, bench, WORK + " -q", "info", "info --matrix", "info --why-this-launcher", "--version", PLAN + " -q",
+               f"show {shape} --schedule ring --ranks 16", f"show {shape} --schedule burst --ranks 4 --backward -v")
+    long = ["plan", "--seq", "1K", "--mask", "x" * 70 + " " + "y" * 30]
+    messages = ("run --random --seq 96 --heads 2 --head-dim 16 --schedule nothing", ["plan", "a b " * 60], long,
+                PLAN + ",balanced --mask full -v")
+    for columns in (120, 80, 40, 20):
+        for command, output in [(each, None) for each in results] + [(each, subprocess.DEVNULL) for each in messages]:
+            text = on_terminal(command, columns, output).replace("\x1b[31m", "").replace("\x1b[0m", "")
+            assert text.strip() and widest(text) <= columns, (command, columns, widest(text), text)
+    assert "|" not in on_terminal(bench, 80, None), "a table is broken within its cells"
+    piped = subprocess.run([DISTATTN, *messages[0].split()], capture_output=True, text=True, timeout=60)
+    assert piped.stderr.count("\n") == 1 and widest(piped.stderr) > 120, piped
+    narrow = on_terminal(messages[0], 40).replace("\x1b[31m", "").replace("\x1b[0m", "").replace("\r", "")
+    assert "".join(narrow.split()) == "".join(piped.stderr.split()), (narrow, piped.stderr)
+    assert all(line.startswith("  ") for line in narrow.rstrip("\n").split("\n")[1:]), narrow
+    objects = on_terminal(run + " --json", 20, None).replace("\r\n", "\n")
+    assert json.loads(objects)["ranks"] == 2 and widest(objects) > 20, objects
+
+
+def messages_end_progress():
+    """Ctrl-C says why on a line of its own."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+    names = {name: value for name, value in os.environ.items() if name not in ("CI", "COLUMNS")}
+    process = subprocess.Popen([DISTATTN, "validate", "-v"], stdin=slave, stdout=subprocess.DEVNULL, stderr=slave,
+                               start_new_session=True, env={**names, "TERM": "xterm", "NO_COLOR": "1"},
+                               preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
+    text = ""
+    while "proved" not in text:
+        text += os.read(master, 65536).decode()
+    os.write(master, b"\x03")
+    os.close(slave)
+    while True:
+        try:
+            text += os.read(master, 65536).decode()
+        except OSError:
+            break
+    assert process.wait(timeout=60) == 130
+    os.close(master)
+    before, message = text.split("distattn: interrupted")
+    assert before.endswith("\r"), before[-200:]
+    shown, blanks = before.rstrip("\r").split("\r")[-2:]
+    assert not blanks.strip() and len(blanks) >= len(shown.rstrip()), (shown, blanks)
+    assert message.endswith("\r\n"), message
+
+
 def help_fits():
     """Lines of a terminal's width; very wide ones would be hard to read."""
     for columns in (200, 120, 80, 40, 20, 7, 1):
@@ -108,6 +160,6 @@ def names_cannot_write():
         assert not any(c in text.rstrip("\r\n") for c in "\x1b\u009b\u202e\r"), repr(text)
 
 
-for check in (progress_fits, terminals_that_cannot, tables_fit, help_fits, names_cannot_write):
+for check in (progress_fits, terminals_that_cannot, tables_fit, lines_fit, messages_end_progress, help_fits, names_cannot_write):
     check()
     print(check.__name__, "fine")

@@ -134,6 +134,34 @@ def types_of_others():
                     fine(done)
 
 
+def bytes_in_messages():
+    """What a file holds does not cut a line, nor begin another."""
+    with tempfile.TemporaryDirectory() as folder:
+        for within, spelled in (("\0", "\\x00"), ("\n", "\\x0a"), ("\x1b[31m", "\\x1b[31m")):
+            literal = f"{{'descr': '<f4{within}', 'fortran_order': False, 'shape': (6, 1, 8)}}"
+            write_inputs(folder, q={"values": ordinary(), "header": literal})
+            refused(distattn(folder, *FILES), f"dtype '<f4{spelled}'", "convert it to")
+
+
+def documents_of_files():
+    """A list without a number is none."""
+    size = ELEMENTS * 4
+    with tempfile.TemporaryDirectory() as folder:
+        for ends, fits in (([], False), ([0, 2, 6], True)):
+            header = {n: {"dtype": "F32", "shape": list(SHAPE), "data_offsets": [i * size, (i + 1) * size]}
+                      for i, n in enumerate("qkv")}
+            header["ends"] = {"dtype": "I32", "shape": [len(ends)], "data_offsets": [3 * size, 3 * size + 4 * len(ends)]}
+            text = json.dumps(header).encode()
+            with open(os.path.join(folder, "t.safetensors"), "wb") as file:
+                file.write(struct.pack("<Q", len(text)) + text + struct.pack(f"<{ELEMENTS}f", *ordinary()) * 3 +
+                           struct.pack(f"<{len(ends)}i", *ends))
+            done = distattn(folder, "run", "--tensors", "t.safetensors", "--cu-seqlens", "@ends", "--json")
+            if fits:
+                assert "documents 2" in json.loads(fine(done).stdout)["mask"]
+            else:
+                refused(done, "--cu-seqlens @ends", "no number")
+
+
 RANDOM = ["run", "--random", "--seq", "16", "--heads", "2", "--head-dim", "8", "--threads", "1"]
 
 
@@ -212,6 +240,7 @@ def zero_bytes():
         refused(distattn(folder, *FILES), "goes on after the closing brace")
 
 
-for check in (overflow, underflow, headers, types_of_others, masks, numbers, twice, zero_bytes):
+for check in (overflow, underflow, headers, types_of_others, bytes_in_messages, documents_of_files, masks, numbers, twice,
+              zero_bytes):
     check()
     print(check.__name__, "fine")

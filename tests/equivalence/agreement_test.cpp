@@ -76,8 +76,8 @@ TEST_CASE("no handle is made where a rank's plan is another than rank 0's") {
       [](Request& r) { r.problem.scale = 0.25; },
       [](Request& r) { r.problem.dtype = DType::bf16; },
       [](Request& r) { r.problem.seq_q = 47; },
-      [](Request& r) { r.options.routes.node_size = 1; },
-      [](Request& r) { r.options.routes.node_size = 2; },
+      [](Request& r) { r.options.node_size = 1; },
+      [](Request& r) { r.options.node_size = 2; },
   };
   for (const auto& change : changes) {
     CHECK_THAT(error_when_last_asks(change), contains_text("rank 2 differs from rank 0"));
@@ -125,6 +125,30 @@ TEST_CASE("rank 0 of the transport chooses what auto means") {
   // In the turned group rank 1 comes first.
   const auto followed = schedules_made([](Rank rank) { return rank == 1 ? "striped-ring" : "auto"; });
   CHECK(followed == std::array<std::string, ranks>{"striped-ring", "striped-ring", "striped-ring"});
+}
+
+TEST_CASE("rank 0 chooses the routes too, on its machine") {
+  constexpr std::size_t all = 16;
+  std::array<std::uint64_t, all> fingerprints{};
+  std::array<int, all> ahead{};
+  run_ranks(all, [&](Rank rank, Transport& transport) {
+    Request request = usual();
+    request.problem.seq_q = request.problem.seq_kv = 4096;
+    request.problem.heads = request.problem.kv_heads = 8;
+    request.problem.head_dim = request.problem.value_dim = 64;
+    request.problem.mask = full_mask();
+    request.options.schedule = "auto";
+    request.options.machine = rank == 0 ? "dgx-a100x2" : "a machine that nobody describes";
+    const auto device = make_device("reference", {.threads = 1});
+    const Attention attention(request.problem, request.options, *device, transport);
+    fingerprints[static_cast<std::size_t>(rank)] = attention.plan().fingerprint();
+    ahead[static_cast<std::size_t>(rank)] = attention.plan().routes().ahead;
+  });
+  CHECK(ahead[0] > 0);
+  for (std::size_t rank = 1; rank < all; ++rank) {
+    CHECK(fingerprints[rank] == fingerprints[0]);
+    CHECK(ahead[rank] == ahead[0]);
+  }
 }
 
 TEST_CASE("when rank 0 finds no schedule, all ranks hear why and the transport stays whole") {

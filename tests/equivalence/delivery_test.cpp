@@ -39,7 +39,8 @@ TEST_CASE("two hundred delivery orders give the same bits") {
       {"mesh:1x2x3:zigzag", {}}, {"balanced-split", {}}, {"zigzag-ring", {3, 2}}, {"mesh:2x3x1:chunked", {2, 1}}};
   for (const auto& [name, routes] : cases) {
     run.options.schedule = name;
-    run.options.routes = routes;
+    run.options.node_size = routes.node_size;
+    run.options.ahead = routes.ahead;
     run.inproc.delivery_seed.reset();
     const ExactResult undisturbed = run_sharded(inputs, run);
     for (std::uint64_t seed = 0; seed < 50; ++seed) {

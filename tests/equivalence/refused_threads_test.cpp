@@ -61,7 +61,7 @@ TEST_CASE("ranks whose threads are refused end with an error, wherever that happ
   const Problem problem = problem_of(40);
   AttentionOptions options;
   options.schedule = "zigzag-ring";
-  options.routes.node_size = 1;  // a far lane
+  options.node_size = 1;  // a far lane
   const auto plan = std::make_shared<const AttentionPlan>(problem, 2, options);
   const auto make_all = [&] {
     run_ranks(2, [&](Rank, Transport& transport) {

@@ -165,23 +165,31 @@ TEST_CASE("gradients of keys that share a component are as good on many ranks as
       run.options.schedule = "ring";
       ExactResult alone = run_sharded(inputs, run);
       const double best = error_of_dq(alone, exact);
-      CHECK(best <= 5e-5);
-      for (const auto& [name, ranks] : {std::pair("zigzag-ring", 16),
-                                        {"striped-ring", 8},
-                                        {"burst", 8},
-                                        {"ring/burst", 16},
-                                        {"attention2d", 16},
-                                        {"ulysses", 2},
-                                        {"usp:2", 8},
-                                        {"balanced", 7},
-                                        {"balanced-split", 8},
-                                        {"allgather", 8},
-                                        {"mesh:2x2x2:chunked", 8},
-                                        {"zigzag-ring", 64}}) {
+      // Tuned kernels know what Σ dS = 0 is off by where one rank adds up all of a row's dQ.
+      const bool knows_sums = backend == std::string("kokkos");
+      CHECK(best <= (knows_sums ? 1e-5 : 5e-5));
+      struct Case {
+        const char* name;
+        int ranks;
+        bool adds_apart = false;
+      };
+      for (const auto& [name, ranks, adds_apart] : {Case{"zigzag-ring", 16},
+                                                    {"striped-ring", 8},
+                                                    {"burst", 8, true},
+                                                    {"ring/burst", 16, true},
+                                                    {"attention2d", 16, true},
+                                                    {"ulysses", 2},
+                                                    {"usp:2", 8},
+                                                    {"balanced", 7, true},
+                                                    {"balanced-split", 8, true},
+                                                    {"allgather", 8},
+                                                    {"mesh:2x2x2:chunked", 8, true},
+                                                    {"zigzag-ring", 64}}) {
         run.options.schedule = name;
         run.ranks = ranks;
         CAPTURE(name_of(dtype), backend, name, ranks, best);
-        CHECK(error_of_dq(run_sharded(inputs, run), exact) <= std::max(1.2 * best, 5e-6));
+        const double most = !knows_sums ? 1.2 * best : adds_apart ? 5e-5 : 2e-5;
+        CHECK(error_of_dq(run_sharded(inputs, run), exact) <= most);
       }
     }
   }
@@ -193,7 +201,8 @@ TEST_CASE("every schedule agrees with float64 in every mode and over nodes") {
       ShardedRun run;
       run.options.own_mode = false;
       run.options.mode = mode;
-      run.options.routes = routes;
+      run.options.node_size = routes.node_size;
+      run.options.ahead = routes.ahead;
       run.runs = 2;
       CHECK(check_all(small_problem(64, 64, 8, 2), 8, run) >= 5);
     }
@@ -217,7 +226,8 @@ TEST_CASE("random problems on random tables, routes and modes agree with float64
     run.options.schedule = random.pick(test::recipes_for(problem, ranks, random)).name;
     run.options.own_mode = false;
     run.options.mode = random.pick({Mode::overlapped, Mode::serial, Mode::gathered});
-    run.options.routes = {node_size, node_size > 0 ? static_cast<int>(random.between(0, 3)) : 0};
+    run.options.node_size = node_size;
+    run.options.ahead = 0 < node_size && node_size < ranks ? static_cast<int>(random.between(0, 3)) : 0;
     run.options.backward = true;
     const Inputs inputs(problem, seed);
     const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);

@@ -143,7 +143,8 @@ TEST_CASE("both lanes end where both wait for another rank") {
   const auto fail = of_standin<decltype(standin_fail)>("standin_fail");
   for (const int group : {1, 2, 3, 4}) {
     ShardedRun run = run_of("ring", 4);
-    run.options.routes = {2, 1};
+    run.options.node_size = 2;
+    run.options.ahead = 1;
     fail(1, group, false);
     CAPTURE(group);
     CHECK(failure_of(run).find("network error") != std::string::npos);

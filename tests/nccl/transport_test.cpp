@@ -33,7 +33,8 @@ void check_every_schedule(const test::NcclWorld& world) {
     if (!std::holds_alternative<Recipe>(resolve_schedule(name, problem, 4))) continue;
     for (const int node_size : {0, 2}) {
       ShardedRun run = run_of(name, 4, world);
-      run.options.routes = {node_size, node_size / 2};
+      run.options.node_size = node_size;
+      run.options.ahead = node_size / 2;
       CAPTURE(name, node_size);
       CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 16));
     }
@@ -73,7 +74,7 @@ TEST_CASE("host memory that far messages pass through is pinned before the first
        {Case{1, MemorySpace::host, true}, Case{2, MemorySpace::host, false}, Case{1, MemorySpace::cuda, false}}) {
     AttentionOptions options;
     options.schedule = "ring";
-    options.routes.node_size = node_size;
+    options.node_size = node_size;
     std::array<std::size_t, 2> pinned{}, needed{};
     const auto prepare = [&](Rank rank, Transport& transport) {
       const auto device = make_device("cuda", {});
@@ -108,7 +109,7 @@ TEST_CASE("rows that gather do so in one collective each, everything else is sen
     ShardedRun run = run_of(one.schedule, one.ranks);
     run.options.own_mode = false;
     run.options.mode = Mode::gathered;
-    run.options.routes.node_size = one.node_size;
+    run.options.node_size = one.node_size;
     run.runs = 2;
     const int before = gathers(one.members);
     CAPTURE(one.schedule, one.ranks, one.causal);
@@ -186,7 +187,8 @@ TEST_CASE("a group of ranks attends over NCCL") {
   const std::vector<Rank> members = {3, 0, 4, 1};
   for (const auto& far : far_transports) {
     ShardedRun run = run_of("mesh:2x2x1:zigzag", 4);
-    run.options.routes = {2, 1};
+    run.options.node_size = 2;
+    run.options.ahead = 1;
     run.runs = 2;
     run.world = [&](int, const test::RankBody& body) {
       const test::RankBody grouped = [&](Rank rank, Transport& whole) {

@@ -67,7 +67,8 @@ TEST_CASE("messages pass through pinned memory where a transport reaches no othe
     if (!std::holds_alternative<Recipe>(resolve_schedule(name, problem, 4))) continue;
     ShardedRun run = run_of(name, 4);
     run.runs = 2;
-    run.options.routes = {2, 1};
+    run.options.node_size = 2;
+    run.options.ahead = 1;
     run.world = [](int ranks, const auto& body) {
       run_ranks(ranks, [&](Rank rank, Transport& transport) {
         test::OneMemory host_only(transport);

@@ -47,7 +47,8 @@ TEST_CASE("every schedule runs with messages between GPUs over UCX") {
       test::ShardedRun run;
       run.options.schedule = name;
       run.options.backward = true;
-      run.options.routes = {node_size, node_size / 2};
+      run.options.node_size = node_size;
+      run.options.ahead = node_size / 2;
       run.ranks = ranks;
       run.runs = 2;
       run.world = test::run_ucx_ranks;

@@ -71,6 +71,46 @@ TEST_CASE("programs of an unsound sharding are refused before they are looked at
   CHECK(error_after([](Schedule& s) { s.outline.sharding.groups.clear(); }).find("groups hold 0 of 2") == 0);
 }
 
+TEST_CASE("nodes are the machine's unless their size is given, and ahead needs them") {
+  AttentionOptions options;
+  options.schedule = "ring";
+  const auto routes = [&](int ranks) { return AttentionPlan(small_problem(), ranks, options).routes(); };
+  CHECK(routes(16).node_size == 0);
+  options.machine = "dgx-a100x2";
+  CHECK(routes(16).node_size == 8);
+  CHECK(routes(8).node_size == 0);
+  options.ahead = 2;
+  CHECK(routes(16).ahead == 2);
+  CHECK_THROWS_WITH(routes(8), contains_text("ahead 2 (one node has 8 ranks: nothing travels between nodes)"));
+  options.node_size = 2;
+  CHECK(routes(8).node_size == 2);
+  options.machine = find_machine("dgx-h100x8");
+  CHECK(routes(8).node_size == 2);
+}
+
+TEST_CASE("what auto chose makes the same plan when it is named") {
+  AttentionOptions options;
+  options.machine = "dgx-a100x2";
+  options.backward = true;
+  const AttentionPlan chosen(small_problem(), 16, options);
+  options.schedule = chosen.name();
+  options.node_size = chosen.routes().node_size;
+  options.ahead = chosen.routes().ahead;
+  options.machine = "";
+  CHECK(AttentionPlan(small_problem(), 16, options).fingerprint() == chosen.fingerprint());
+}
+
+TEST_CASE("a schedule that needs more memory than it may have is refused") {
+  AttentionOptions options;
+  options.schedule = "ring";
+  options.backward = true;
+  const AttentionPlan plan(small_problem(), 2, options);
+  options.memory_bytes = memory_side_by_side({&plan.counts(Pass::forward), &plan.counts(Pass::backward)});
+  CHECK_NOTHROW(AttentionPlan(small_problem(), 2, options));
+  --options.memory_bytes;
+  CHECK_THROWS_WITH(AttentionPlan(small_problem(), 2, options), contains_text("ring needs "));
+}
+
 TEST_CASE("a plan takes another's place") {
   static_assert(std::is_nothrow_move_assignable_v<Attention>);
   AttentionOptions options;

@@ -230,6 +230,9 @@ TEST_CASE("Tensors that are not the rank's shard are refused before anything beg
   ++rig.bindings.q.data;
   CHECK(message_of([&] { executor.run(rig.bindings); }).find("rank 0's q begins between two boundaries") == 0);
   --rig.bindings.q.data;
+  rig.bindings.lse.dtype = DType::fp16;
+  CHECK(message_of([&] { executor.run(rig.bindings); }).find("rank 0's lse is fp16") == 0);
+  rig.bindings.lse.dtype = DType::fp32;
   executor.run(rig.bindings);
   CHECK_FALSE(rig.log.submitted.empty());
 }

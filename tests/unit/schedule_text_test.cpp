@@ -6,7 +6,7 @@ using namespace distattn;
 namespace {
 
 std::string text_of(std::string_view name, int ranks, bool details, Pass pass = Pass::forward,
-                    Mask mask = causal_mask()) {
+                    Mask mask = causal_mask(), std::size_t columns = usual_table_columns) {
   const Problem problem{.seq_q = 16 * ranks,
                         .seq_kv = 16 * ranks,
                         .heads = 16,
@@ -17,7 +17,7 @@ std::string text_of(std::string_view name, int ranks, bool details, Pass pass = 
                         .mask = std::move(mask)};
   const Recipe recipe = std::get<Recipe>(resolve_schedule(name, problem, ranks));
   const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
-  return to_text(lower(Lowering(recipe.name, tiles, recipe.table(tiles, 0), pass, recipe.mode)), details);
+  return to_text(lower(Lowering(recipe.name, tiles, recipe.table(tiles, 0), pass, recipe.mode)), details, columns);
 }
 
 bool has(const std::string& text, const std::string& line) {
@@ -54,6 +54,7 @@ TEST_CASE("a wide table continues in panels") {
   for (std::size_t begin = 0, end; (end = ring.find('\n', begin)) != std::string::npos; begin = end + 1)
     longest = std::max(longest, end - begin);
   CHECK(longest <= 120 + 16);  // bytes: the dots of sixteen cells are two each
+  CHECK(has(text_of("ring", 16, false, Pass::forward, causal_mask(), 31), "rank  step 4   step 5   step 6"));
 }
 
 TEST_CASE("details list segments, buffers, steps and what they wait for") {

@@ -3,10 +3,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
+#include "distattn/choose.hpp"
 #include "distattn/engine.hpp"
 #include "distattn/execute.hpp"
 #include "distattn/lower.hpp"
@@ -20,20 +24,40 @@
 namespace distattn {
 
 struct AttentionOptions {
-  /// "F" or "F/B" (table.hpp), or what rank_schedules finds best on the machine at hand, as far as it was calibrated.
-  /// An Attention has rank 0 choose for all; a plan by itself is for whoever makes it.
+  /// "F" or "F/B" (table.hpp), or what rank_schedules finds best on `machine`, as far as that was calibrated. An
+  /// Attention has rank 0 choose for all; a plan by itself is for whoever makes it.
   std::string schedule = "auto";
   bool own_mode = true;  ///< use each schedule's own mode instead of `mode`
   Mode mode = Mode::overlapped;
-  Routes routes{};
-  bool backward = false;  ///< prepare the backward pass too
+  int node_size = 0;           ///< as in Routes; 0: the machine's, where it has several nodes
+  std::optional<int> ahead{};  ///< as in Routes; nothing: auto searches it, for a named schedule 0
+  bool backward = false;       ///< prepare the backward pass too
+  /// Of a rank's buffers, both passes together: auto chooses what fits, any other schedule is refused beyond it.
+  std::int64_t memory_bytes = std::numeric_limits<std::int64_t>::max();
+  int threads = 0;  ///< that a rank computes with, for auto to weigh; 0: its share of the machine's cores
+  /// A machine, or its name or file (find_machine), which is read when it is needed: where rank 0 chooses for all, on
+  /// rank 0 alone. Empty: this machine, and for a named schedule one node. World::placed() describes one that ranks of
+  /// a launcher share.
+  std::variant<std::string, Machine> machine;
 };
+
+/// The routes that the options ask for on a machine: between its nodes unless `node_size` says otherwise, straight
+/// where one node has all ranks. Throws Error(usage) for `ahead` without nodes that messages could travel between.
+Routes routes_of(const AttentionOptions& options, const Machine& machine, int ranks);
+/// What auto must respect on a machine, with routes_of() or others.
+ChoiceLimits limits_of(const AttentionOptions& options, const Routes& routes, const Machine& machine, int ranks);
+/// The options with everything decided that they leave open: a schedule's name, node_size, ahead, and no machine. This
+/// is what `auto` means everywhere. Throws Error(usage) as routes_of and rank_schedules do.
+AttentionOptions decided(const Problem& problem, int ranks, AttentionOptions options);
+/// Throws Error(usage) where a rank's buffers of these passes need more.
+void check_memory(const std::string& name, const std::vector<const Counts*>& passes, std::int64_t memory_bytes);
 
 /// A schedule resolved, lowered and proved for all ranks: the same for each, so that ranks in one process share one.
 /// Immutable after construction; safe to share between threads.
 class AttentionPlan {
  public:
-  /// Throws Error(usage) when the schedule does not apply, or a program of any rank fails its proof.
+  /// Throws Error(usage) when the schedule does not apply or needs too much memory, or a program of any rank fails its
+  /// proof.
   AttentionPlan(const Problem& problem, int ranks, const AttentionOptions& options);
   /// From programs that were made elsewhere: a forward pass, and perhaps a backward pass of the same problem with the
   /// same owners of its tokens.
@@ -46,6 +70,9 @@ class AttentionPlan {
   int ranks() const;
   /// The schedules of the two passes as "F" or "F/B".
   std::string name() const;
+  /// Given with name() as node_size and ahead, they make the same plan again. Of programs that were made elsewhere
+  /// `ahead` is not known, and 0.
+  Routes routes() const;
   /// False for a backward pass that the options did not ask for; what follows must not be called for it.
   bool has(Pass pass) const;
   const Outline& outline(Pass pass) const;
@@ -89,7 +116,7 @@ class AttentionPlan {
 /// with their ranks while the sequence grows, in place: a rank binds the first key_tokens() of its cache. With any
 /// other layout, plan for the cache's capacity and hide the rest by band_mask({{.lo = capacity − length}}): queries
 /// hold the capacity's last positions. auto searches anew for every handle, which costs more than planning does: name
-/// what it chose first, AttentionPlan::name().
+/// what it chose first, AttentionPlan::name() and routes().
 ///
 /// Failures. A call whose tensors are missing or not the rank's shard throws Error(usage) before it begins: nothing was
 /// sent, everything is as before, and ranks whose call did begin wait for this one's. It may call again; if it does

@@ -105,8 +105,8 @@ typedef struct distattn_options {
   size_t struct_size;
   const char* schedule; /**< "F" or "F/B", as `distattn plan` lists them; null: "auto", which rank 0 chooses for all */
   int32_t mode;         /**< a distattn_mode */
-  int32_t node_size;    /**< ranks per node, consecutive; 0: one node; not below */
-  int32_t ahead;        /**< steps that messages between nodes may be posted early, from 0 */
+  int32_t node_size;    /**< ranks per node, consecutive; 0: the machine's, if one with nodes is named; not below */
+  int32_t ahead;        /**< steps that messages between nodes may be posted early; 0: auto searches it, others none */
   int32_t backward;     /**< prepare the backward pass too */
   const char* backend;  /**< that computes; null: the best usable */
   int32_t threads;      /**< that a rank computes with; 0: its share of the cores that it may use */
@@ -132,14 +132,20 @@ typedef struct distattn_options {
   void* cuda_stream;
   int32_t deterministic; /**< gradients have the same bits in every run, where that takes longer too */
   int32_t reserved;      /**< 0 */
+  /**
+   * That auto chooses for, and that says what a node is: a name or file as of `distattn plan --machine`, which for auto
+   * rank 0 alone reads. Null: this machine, and for auto the nodes on which a launcher started the ranks.
+   */
+  const char* machine;
+  int64_t memory_bytes; /**< that a rank's buffers may take, both passes together; 0: what the machine has */
 } distattn_options;
 
 #define DISTATTN_OPTIONS_INIT \
-  { sizeof(distattn_options), NULL, DISTATTN_OWN_MODE, 0, 0, 0, NULL, 0, 0, NULL, NULL, NULL, -1, NULL, 0, 0 }
+  { sizeof(distattn_options), NULL, DISTATTN_OWN_MODE, 0, 0, 0, NULL, 0, 0, NULL, NULL, NULL, -1, NULL, 0, 0, NULL, 0 }
 
 /**
  * What both passes (or, without options.backward, the forward pass) would cost on `ranks` ranks of a machine, which
- * is a name or file as of `distattn plan --machine`, or null for this one: the array that `distattn plan --json`
+ * is a name or file as of `distattn plan --machine`, or null for options.machine: the array that `distattn plan --json`
  * prints. Plans and proves without a communicator and without tensors. Give the text back with distattn_text_free().
  */
 DISTATTN_API distattn_status distattn_plan_json(const distattn_problem* problem, const distattn_options* options,
@@ -245,7 +251,7 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
 
 /**
  * A rank's own part: q, k, v, o and their gradients [batch, tokens, heads, head_dim], lse and lse_low [batch, heads,
- * tokens]; without batch where it is 1, if one likes.
+ * tokens]; without batch where it is 1, if one likes. lse is float32 or float64, of which float32 is used.
  *
  * lse_low may be null: what a float32 lse cannot hold of its log-sum-exp, of which backward's weights are then off by
  * up to 6e-8 of |lse|, all of a row alike. Give it to both passes where scores are in the hundreds. A problem in fp64

@@ -21,8 +21,9 @@ namespace distattn {
 
 /// One rank's tensors: its own shards, its segments' tokens one after the other in the order of segments, all heads.
 /// lse, lse_low: as statistics_view. Forward reads q, k, v and writes o, lse; backward reads q, k, v, d_o, o, lse
-/// and writes dq, dk, dv. Element types may differ from the problem's: they are converted on the way. Each may lie in
-/// any memory that Device::takes(), with any strides as long as no two elements of a result lie in one place.
+/// and writes dq, dk, dv. Element types may differ from the problem's: they are converted on the way; lse has fp32 at
+/// least. Each may lie in any memory that Device::takes(), with any strides as long as no two elements of a result lie
+/// in one place.
 ///
 /// lse_low may be left out: what an fp32 lse cannot hold of its log-sum-exp. Forward writes it and backward reads it
 /// where it is given. Without it backward's weights are off by up to 6e-8 of |lse|, all of a row alike; partial.hpp. A

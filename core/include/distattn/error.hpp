@@ -17,10 +17,11 @@ enum class ErrorKind {
   interrupted,  ///< the user or an abort ended the run (exit 130)
 };
 
-/// One line, worded "problem (why) suggestion"; ranks are named "rank N".
+/// One line, worded "problem (why) suggestion"; ranks are named "rank N". Bytes of a file or a name that would end the
+/// line or move the cursor are spelled out in hexadecimal.
 class Error : public std::runtime_error {
  public:
-  Error(ErrorKind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Error(ErrorKind kind, const std::string& message);
   ErrorKind kind() const noexcept { return kind_; }
 
  private:

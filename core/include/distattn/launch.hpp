@@ -14,6 +14,7 @@
 #include "distattn/engine.hpp"
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"
+#include "distattn/machine.hpp"
 
 #pragma GCC visibility push(default)
 namespace distattn {
@@ -83,6 +84,9 @@ class World {
   int ranks_in(const ControlGroup& group) const;
   std::string_view bootstrap() const;
   std::string_view transport() const;
+  /// A machine as these ranks use it: with the links of their transport, and where they are on several nodes, with
+  /// these, of `node_size` ranks each; 0: of as many as this process's node has.
+  Machine placed(const Machine& machine, int node_size = 0) const;
 
   /// Calls `body` for every rank that lives here, each on a thread of its own where there are several, and returns
   /// when they have. All ranks must call it. A failure of any rank ends all; what is thrown is the failure that came
@@ -103,9 +107,6 @@ class World {
   std::string of_first(std::string_view mine);
   /// Throws the same Error(peer) on every rank, naming one that differs, unless all ranks say the same about `what`.
   void agree(std::string_view what, std::string_view mine);
-  /// Seconds by which this process's steady clock is ahead of that of rank 0: exact on one machine, elsewhere to within
-  /// the time that a message takes.
-  double clock_ahead_s();
 
  private:
   struct State;

@@ -33,8 +33,13 @@ struct BackendInfo {
 
 /// The names of a kind's backends, best first, whether built or not. Looks at no device.
 std::vector<std::string> backend_names(BackendKind kind);
-/// Every backend that the project knows, best first within a kind.
+/// Every backend that the project knows, best first within a kind. Loads the libraries of all and asks the devices.
 std::vector<BackendInfo> list_backends();
+/// One of them, which alone is loaded; none where no backend of that kind has the name.
+std::optional<BackendInfo> find_backend(BackendKind kind, std::string_view name);
+/// Those that are built, with the versions that they were built with. Nothing is loaded to say so, nor is it known
+/// what is usable.
+std::vector<BackendInfo> built_backends();
 
 /// Memory for a rank's buffers: so many bytes on a boundary of 64, of the device's own space, given back when nobody
 /// holds it. May throw.

@@ -192,8 +192,11 @@ bool is_far(const Outline& outline, Rank a, Rank b);
 /// "kv(g0, 5)", "o(g0, 3)<-2"
 std::string to_string(const Value& value);
 
-/// Text form: rows ranks, columns steps, as DistFlashAttn's Figure 1, then every step of every rank with `details`.
-std::string to_text(const Schedule& schedule, bool details);
+/// How wide a table is that people read, where no terminal says it.
+inline constexpr std::size_t usual_table_columns = 120;
+/// Text form: rows ranks, columns steps, as DistFlashAttn's Figure 1, then every step of every rank with `details`. The
+/// table continues in further panels where it is wider than that many columns.
+std::string to_text(const Schedule& schedule, bool details, std::size_t columns = usual_table_columns);
 /// JSON form; reads back with schedule_from_json. Throws Error(usage) naming the field that is wrong.
 std::string to_json(const Schedule& schedule);
 Schedule schedule_from_json(std::string_view text);

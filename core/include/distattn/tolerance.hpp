@@ -14,11 +14,14 @@ namespace distattn {
 /// rounded to them.
 struct Rounding {
   double weight = 0;     ///< of each softmax weight, whatever its score
-  double score = 0;      ///< of |score| + |scale|·|q|·|k| / 4 + |LSE|: as much, and so another share of its weight
+  double score = 0;      ///< of a score: of |score| + |scale|·|q|·|k| / 4; of what a weight is made with: of |LSE|
   double sum = 0;        ///< of the magnitudes that a sum adds, however little is left of them
-  double dot = 0;        ///< of a product dO·v or dO·o
+  double dot = 0;        ///< of a product dO·v
+  double delta = 0;      ///< of dO·o, parts of which may have been sent
   double underflow = 0;  ///< weights below this may count for nothing
   double least = 0;      ///< the smallest number of the accumulator
+  double element = 0;    ///< the smallest number of the tensors' type: dS may be rounded to it
+  double sent = 0;       ///< what an element of a result may lose in all of its messages, however small it is
 };
 
 /// Of an attention whose results were merged `merges` times.

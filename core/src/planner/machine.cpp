@@ -67,6 +67,14 @@ Machine Machine::over(std::string_view transport) const {
   return machine;
 }
 
+Machine Machine::in_nodes_of(int node_size) const {
+  Machine machine = *this;
+  if (nodes == 1 || node_size <= 0) return machine;
+  machine.nodes = std::max(2, (ranks() + node_size - 1) / node_size);
+  machine.ranks_per_node = node_size;
+  return machine;
+}
+
 const KernelRates& Machine::rates_of(DType dtype, Pass pass) const {
   const auto& found = rates[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(pass)];
   if (!found) {

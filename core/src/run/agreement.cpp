@@ -13,6 +13,7 @@ namespace distattn {
 
 struct Agreement::Message {
   std::uint64_t fingerprint = 0;
+  Routes routes;
   ErrorKind kind{};
   bool failed = false;
   std::array<char, longest_schedule + 1> text{};  // the schedule, or the failure
@@ -88,11 +89,12 @@ void Agreement::exchange(Message& message) {
   }
 }
 
-void Agreement::announce(std::uint64_t fingerprint, const std::string& schedule) {
+void Agreement::announce(const Decision& decision) {
   Message message;
-  message.fingerprint = fingerprint;
-  DISTATTN_EXPECT(schedule.size() <= longest_schedule);
-  message.write(schedule);
+  message.fingerprint = decision.fingerprint;
+  message.routes = decision.routes;
+  DISTATTN_EXPECT(decision.schedule.size() <= longest_schedule);
+  message.write(decision.schedule);
   exchange(message);
 }
 
@@ -108,7 +110,7 @@ Agreement::Decision Agreement::hear() {
   Message message;
   exchange(message);
   if (message.failed) throw Error(message.kind, message.text.data());
-  return {message.fingerprint, message.text.data()};
+  return {message.fingerprint, message.text.data(), message.routes};
 }
 
 void Agreement::compare(const Decision& first, std::uint64_t mine) {

@@ -7,6 +7,7 @@
 
 #include "distattn/engine.hpp"
 #include "distattn/error.hpp"
+#include "distattn/lower.hpp"
 
 namespace distattn {
 
@@ -15,7 +16,7 @@ namespace distattn {
 class Agreement {
  public:
   /// Characters of a schedule's name.
-  static constexpr std::size_t longest_schedule = 1007;
+  static constexpr std::size_t longest_schedule = 999;
 
   Agreement(Device& device, Transport& transport) : device_(device), transport_(transport) {}
 
@@ -23,15 +24,17 @@ class Agreement {
   /// run either: the executor says so.
   bool possible() const;
 
-  /// Rank 0: its plan's fingerprint, and its schedule for those who left that open.
-  void announce(std::uint64_t fingerprint, const std::string& schedule);
-  /// Rank 0: there is no plan.
-  void announce(const Error& failure);
-
+  /// Rank 0's plan: its fingerprint, and its schedule and routes for those who left them open.
   struct Decision {
     std::uint64_t fingerprint = 0;
     std::string schedule;
+    Routes routes;
   };
+
+  /// Rank 0.
+  void announce(const Decision& decision);
+  /// Rank 0: there is no plan.
+  void announce(const Error& failure);
   /// Every other rank. Throws the failure that rank 0 announced.
   Decision hear();
 

@@ -10,8 +10,8 @@
 #include "core/src/parallel.hpp"
 #include "core/src/run/agreement.hpp"
 #include "core/src/schedule/digest.hpp"
-#include "distattn/choose.hpp"
 #include "distattn/simulate.hpp"
+#include "distattn/words.hpp"
 
 namespace distattn {
 
@@ -88,46 +88,102 @@ void check_name(const std::string& name) {
                      name.size(), Agreement::longest_schedule));
 }
 
-/// What auto stands for on this machine.
-std::string chosen_schedule(const Problem& problem, int ranks, const AttentionOptions& options) {
-  const Machine machine = find_machine("this");
-  ChoiceLimits limits;
-  limits.passes = options.backward ? Passes::both : Passes::forward;
-  limits.node_size = options.routes.node_size;
-  limits.ahead = options.routes.ahead;
-  if (!options.own_mode) limits.mode = options.mode;
-  limits.threads = machine.threads_of_rank(ranks);
-  return choose_schedule(problem, ranks, machine, limits).name;
+void check_ranks(int ranks) {
+  if (ranks < 1) refuse(fmt::format("{} ranks (there is one at least) plan for some", ranks));
+}
+
+/// Nothing where a named schedule is asked for and no machine that could have nodes.
+std::optional<Machine> machine_of(const AttentionOptions& options) {
+  const auto* const name = std::get_if<std::string>(&options.machine);
+  if (name == nullptr) return std::get<Machine>(options.machine);
+  if (name->empty() && options.schedule != "auto") return {};
+  return find_machine(name->empty() ? "this" : *name);
 }
 
 constexpr std::size_t index(Pass pass) { return static_cast<std::size_t>(pass); }
 
 }  // namespace
 
+Routes routes_of(const AttentionOptions& options, const Machine& machine, int ranks) {
+  const int ahead = options.ahead.value_or(0);
+  if (options.node_size < 0 || ahead < 0) return {options.node_size, ahead};  // Lowering refuses them
+  const bool machine_says = options.node_size == 0 && machine.nodes > 1;
+  const int node_size = machine_says ? machine.ranks_per_node : options.node_size;
+  if (0 < node_size && node_size < ranks) return {node_size, ahead};
+  if (ahead > 0) {
+    refuse(fmt::format("ahead {} (one node has {} ranks: nothing travels between nodes) {}", ahead, ranks,
+                       node_size == 0 ? "add node_size" : "use more ranks, or smaller nodes"));
+  }
+  return {};
+}
+
+ChoiceLimits limits_of(const AttentionOptions& options, const Routes& routes, const Machine& machine, int ranks) {
+  ChoiceLimits limits;
+  limits.passes = options.backward ? Passes::both : Passes::forward;
+  limits.node_size = routes.node_size;
+  limits.ahead = options.ahead;
+  if (!options.own_mode) limits.mode = options.mode;
+  limits.memory_bytes = options.memory_bytes;
+  limits.threads = options.threads > 0 ? options.threads : machine.threads_of_rank(ranks);
+  return limits;
+}
+
+void check_memory(const std::string& name, const std::vector<const Counts*>& passes, std::int64_t memory_bytes) {
+  const std::int64_t needed = memory_side_by_side(passes);
+  if (needed <= memory_bytes) return;
+  refuse(fmt::format("{} needs {} a rank (memory_bytes allows {}) choose another schedule or more ranks", name,
+                     bytes_in_words(static_cast<double>(needed)), bytes_in_words(static_cast<double>(memory_bytes))));
+}
+
+AttentionOptions decided(const Problem& problem, int ranks, AttentionOptions options) {
+  check_ranks(ranks);
+  check(problem);
+  const Machine machine = machine_of(options).value_or(Machine()).in_nodes_of(options.node_size);
+  Routes routes = routes_of(options, machine, ranks);
+  if (options.schedule == "auto") {
+    Choice choice = choose_schedule(problem, ranks, machine, limits_of(options, routes, machine, ranks));
+    options.schedule = std::move(choice.name);
+    routes = choice.routes;
+  }
+  options.node_size = routes.node_size;
+  options.ahead = routes.ahead;
+  options.machine = "";
+  return options;
+}
+
 struct AttentionPlan::State {
   std::array<std::optional<ProvedPass>, 2> passes;
+  Routes routes;
 
   const ProvedPass& at(Pass pass) const {
     DISTATTN_EXPECT(passes[index(pass)].has_value());
     return *passes[index(pass)];
   }
+
+  std::vector<const Counts*> counts() const {
+    std::vector<const Counts*> all;
+    for (const auto& pass : passes) {
+      if (pass) all.push_back(&pass->counts);
+    }
+    return all;
+  }
 };
 
 AttentionPlan::AttentionPlan(const Problem& problem, int ranks, const AttentionOptions& options)
     : state_(std::make_unique<State>()) {
-  if (ranks < 1) refuse(fmt::format("{} ranks (there is one at least) plan for some", ranks));
-  check(problem);
-  const std::string name = options.schedule == "auto" ? chosen_schedule(problem, ranks, options) : options.schedule;
-  const RecipePair recipes = resolve(name, problem, ranks);
+  const AttentionOptions how = decided(problem, ranks, options);
+  state_->routes = {how.node_size, *how.ahead};
+  const RecipePair recipes = resolve(how.schedule, problem, ranks);
   const auto add = [&](const Recipe& recipe, Pass pass) {
     const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
-    Lowering lowering(recipe.name, tiles, recipe.table(tiles, options.routes.node_size), pass,
-                      options.own_mode ? recipe.mode : options.mode, options.routes);
+    Lowering lowering(recipe.name, tiles, recipe.table(tiles, how.node_size), pass,
+                      how.own_mode ? recipe.mode : how.mode, state_->routes);
     state_->passes[index(pass)].emplace(prove(std::move(lowering), tiles));
   };
   add(recipes.forward, Pass::forward);
-  if (options.backward) add(recipes.backward, Pass::backward);
+  if (how.backward) add(recipes.backward, Pass::backward);
   check_name(this->name());
+  check_memory(this->name(), state_->counts(), how.memory_bytes);
 }
 AttentionPlan::AttentionPlan(std::vector<Schedule> schedules) : state_(std::make_unique<State>()) {
   for (Schedule& schedule : schedules) {
@@ -141,6 +197,7 @@ AttentionPlan::AttentionPlan(std::vector<Schedule> schedules) : state_(std::make
   }
   if (!has(Pass::forward)) refuse("no program of the forward pass (the backward pass needs its results) give one");
   if (has(Pass::backward)) check_pair(outline(Pass::forward).sharding, outline(Pass::backward).sharding);
+  state_->routes.node_size = outline(Pass::forward).node_size;
   check_name(name());
 }
 AttentionPlan::~AttentionPlan() = default;
@@ -153,6 +210,7 @@ std::string AttentionPlan::name() const {
   if (!has(Pass::backward) || outline(Pass::backward).name == forward) return forward;
   return forward + "/" + outline(Pass::backward).name;
 }
+Routes AttentionPlan::routes() const { return state_->routes; }
 bool AttentionPlan::has(Pass pass) const { return state_->passes[index(pass)].has_value(); }
 const Outline& AttentionPlan::outline(Pass pass) const { return state_->at(pass).outline(); }
 const Tiles& AttentionPlan::tiles(Pass pass) const { return *state_->at(pass).tiles; }
@@ -190,7 +248,7 @@ std::shared_ptr<const AttentionPlan> agreed(std::shared_ptr<const AttentionPlan>
   Agreement agreement(device, transport);
   if (!agreement.possible()) return plan;
   if (transport.rank() == 0)
-    agreement.announce(plan->fingerprint(), plan->name());
+    agreement.announce({plan->fingerprint(), plan->name(), plan->routes()});
   else
     agreement.compare(agreement.hear(), plan->fingerprint());
   return plan;
@@ -205,6 +263,10 @@ std::shared_ptr<const AttentionPlan> plan_chosen_by_first(const Problem& problem
   if (transport.rank() != 0) {
     const Agreement::Decision first = agreement.hear();
     options.schedule = first.schedule;
+    options.node_size = first.routes.node_size;
+    options.ahead = first.routes.ahead;
+    options.machine = "";
+    options.memory_bytes = AttentionOptions().memory_bytes;  // rank 0's counted
     auto plan = made();
     agreement.compare(first, plan->fingerprint());
     return plan;
@@ -216,7 +278,7 @@ std::shared_ptr<const AttentionPlan> plan_chosen_by_first(const Problem& problem
     agreement.announce(as_error(std::current_exception()));
     throw;
   }
-  agreement.announce(plan->fingerprint(), plan->name());
+  agreement.announce({plan->fingerprint(), plan->name(), plan->routes()});
   return plan;
 }
 

@@ -69,6 +69,10 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
   const Shape k{problem.batch, keys, problem.kv_heads, problem.head_dim};
   const Shape v{problem.batch, keys, problem.kv_heads, problem.value_dim};
 
+  if (bindings.lse.data != nullptr && size_of(bindings.lse.dtype) < size_of(DType::fp32)) {
+    refuse(fmt::format("rank {}'s lse is {} (weights would be off by as much as it rounds) give one in fp32", rank,
+                       name_of(bindings.lse.dtype)));
+  }
   const bool has_low = bindings.lse_low.data != nullptr;
   if (has_low && !problem.has_low_lse()) {
     refuse(fmt::format("rank {} was given lse_low (an LSE in fp64 has no low part) leave it out", rank));

@@ -13,7 +13,6 @@
 namespace distattn {
 namespace {
 
-constexpr std::size_t panel_width = 120;
 constexpr std::size_t most_items = 4;  // products in one cell, before it only says how many tiles there are
 
 using Indices = std::set<std::size_t>;
@@ -121,7 +120,7 @@ void append_row(std::string& out, const std::string& head, std::size_t head_widt
 
 }  // namespace
 
-std::string tile_grid(const Schedule& schedule) {
+std::string tile_grid(const Schedule& schedule, std::size_t panel_width) {
   const std::vector<Column> columns = columns_of(schedule);
   if (columns.empty()) return "no tile is visible\n";
   const std::size_t head_width = std::max<std::size_t>(4, fmt::format("{}", schedule.ranks.size()).size());

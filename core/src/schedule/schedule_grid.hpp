@@ -7,7 +7,7 @@
 
 namespace distattn {
 
-/// Rows ranks, columns steps that compute something; wide tables continue in further panels.
-std::string tile_grid(const Schedule& schedule);
+/// Rows ranks, columns steps that compute something; in further panels where that is wider than `panel_width`.
+std::string tile_grid(const Schedule& schedule, std::size_t panel_width);
 
 }  // namespace distattn

@@ -118,8 +118,8 @@ std::string segment_list(const char* name, const std::vector<Segment>& segments)
 
 }  // namespace
 
-std::string to_text(const Schedule& schedule, bool details) {
-  std::string text = headline(schedule) + '\n' + tile_grid(schedule);
+std::string to_text(const Schedule& schedule, bool details, std::size_t columns) {
+  std::string text = headline(schedule) + '\n' + tile_grid(schedule, columns);
   if (!details) return text;
   text +=
       '\n' + segment_list("q", schedule.outline.sharding.queries) + segment_list("k", schedule.outline.sharding.keys);
