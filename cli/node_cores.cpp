@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <functional>
-#include <map>
+#include <limits>
 
 #include "distattn/host_resources.hpp"
 #include "gather.hpp"
@@ -18,14 +18,14 @@ using CoreMask = std::array<std::uint64_t, 256>;
 struct Share {
   Rank node = 0;  ///< its first rank
   int threads = 0;
-  double quota = 0;
-  std::uint64_t quota_group = 0;
+  double quota = 0;  ///< its part of the quotas that hold it
   CoreMask mask{};
 };
 
 Share share_of(const World& world, int threads) {
   const HostResources host = host_resources();
-  Share mine{world.first() - world.local_rank(), threads, host.quota, host.quota_group, {}};
+  Share mine{world.first() - world.local_rank(), threads, std::numeric_limits<double>::infinity(), {}};
+  for (const ControlGroup& group : host.groups) mine.quota = std::min(mine.quota, group.quota / world.ranks_in(group));
   std::copy_n(host.processors.begin(), std::min(host.processors.size(), mine.mask.size()), mine.mask.begin());
   return mine;
 }
@@ -35,17 +35,17 @@ Share share_of(const World& world, int threads) {
 NodeCores node_cores(World& world, int threads) {
   if (world.in_process()) return {usable_cores(), world.size() * threads};
   const Share mine = share_of(world, threads);
-  HostResources together{.processors = ProcessorSet(mine.mask.size()), .quota = 0};
-  std::map<std::uint64_t, double> quotas;  // of each control group once, however many ranks it limits
+  HostResources together;
+  together.processors.resize(mine.mask.size());
+  together.quota = 1e-9;  // parts of a quota add up to it but for rounding
   NodeCores node{0, 0};
   for (const Share& share : gather<Share>(world, std::span(&mine, 1))) {
     if (share.node != mine.node) continue;
     node.threads += share.threads;
-    quotas[share.quota_group] = share.quota;
+    together.quota += share.quota;
     std::transform(share.mask.begin(), share.mask.end(), together.processors.begin(), together.processors.begin(),
                    std::bit_or<>());
   }
-  for (const auto& [group, quota] : quotas) together.quota += quota;
   node.cores = together.cores();
   return node;
 }
