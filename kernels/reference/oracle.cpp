@@ -87,7 +87,7 @@ class Oracle {
       resize(exact_.dk, exact_.dk_norms, key_rows, k_.dim);
       resize(exact_.dv, exact_.dv_norms, key_rows, v_.dim);
       for (int thread = 0; thread < team_.size(); ++thread) {
-        gradients_.emplace_back(k_.tokens, k_.dim, v_.dim, rounding_.sent > 0);
+        gradients_.emplace_back(k_.tokens, k_.dim, v_.dim);
       }
     }
     for (std::int64_t b = 0; b < attention_.q.batch(); ++b) {
@@ -165,8 +165,7 @@ class Oracle {
     const auto common = [&](const double* gradient, int dim) {
       return sums.weights > 0 ? sums.weight_errors * (finite_norm(gradient, dim) / sums.weights) : 0;
     };
-    const double of_alike =
-        all.alike.empty() ? 0 : rounding_.delta * finite_norm(all.alike.data() + j * k_.dim, k_.dim);
+    const double of_alike = rounding_.delta * finite_norm(all.alike.data() + j * k_.dim, k_.dim);
     const double scale = std::abs(attention_.scale), least = rounding_.least;
     set(exact_.dk_norms, out,
         scale * (std::sqrt(sums.dk_errors) + of_alike + rounding_.sum * sums.dk_sizes) +

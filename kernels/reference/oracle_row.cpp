@@ -52,10 +52,10 @@ void KeySums::add_weight(double weight, double error, double d_o_norm) {
   dv_terms += square(weight * d_o_norm);
 }
 
-KeyGradients::KeyGradients(std::int64_t keys, int head_dim, int value_dim, bool is_sent_narrow)
+KeyGradients::KeyGradients(std::int64_t keys, int head_dim, int value_dim)
     : dk(static_cast<std::size_t>(keys * head_dim)),
       dv(static_cast<std::size_t>(keys * value_dim)),
-      alike(is_sent_narrow ? dk.size() : 0),
+      alike(dk.size()),
       sums(static_cast<std::size_t>(keys)),
       head_dim_(head_dim),
       value_dim_(value_dim),
@@ -87,10 +87,8 @@ void KeyGradients::flush() {
 void KeyGradients::add(const KeyGradients& other, IndexRange keys) {
   add_scaled(dk.data() + keys.begin * head_dim_, 1.0, other.dk.data() + keys.begin * head_dim_,
              static_cast<int>(keys.end - keys.begin) * head_dim_);
-  if (!alike.empty()) {
-    add_scaled(alike.data() + keys.begin * head_dim_, 1.0, other.alike.data() + keys.begin * head_dim_,
-               static_cast<int>(keys.end - keys.begin) * head_dim_);
-  }
+  add_scaled(alike.data() + keys.begin * head_dim_, 1.0, other.alike.data() + keys.begin * head_dim_,
+             static_cast<int>(keys.end - keys.begin) * head_dim_);
   add_scaled(dv.data() + keys.begin * value_dim_, 1.0, other.dv.data() + keys.begin * value_dim_,
              static_cast<int>(keys.end - keys.begin) * value_dim_);
   for (std::int64_t j = keys.begin; j < keys.end; ++j) {
@@ -254,9 +252,7 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
     keys += size;
     weighted_keys += most * size;
     terms += square(ds * size);
-    if (!gradients.alike.empty()) {
-      add_scaled(gradients.alike.data() + pair.key * head_dim, most * delta_size, query.q, head_dim);
-    }
+    add_scaled(gradients.alike.data() + pair.key * head_dim, most * delta_size, query.q, head_dim);
     sums.dk_errors += (square(error) + square(most * delta_error)) * square(q_norm);
     sums.dk_sizes += std::abs(ds) * q_norm;
     sums.dk_terms += (square(ds) + square(p * delta_size)) * square(q_norm);

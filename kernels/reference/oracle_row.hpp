@@ -44,15 +44,14 @@ struct KeySums {
 /// One thread's share of the gradients of a key head's keys. Sums over blocks of queries, and then over blocks.
 class KeyGradients {
  public:
-  /// `is_sent_narrow`: what is alike is wanted.
-  KeyGradients(std::int64_t keys, int head_dim, int value_dim, bool is_sent_narrow);
+  KeyGradients(std::int64_t keys, int head_dim, int value_dim);
   void clear();
   /// Ends a block of queries.
   void flush();
   void add(const KeyGradients& other, IndexRange keys);
 
   std::vector<double> dk, dv;
-  /// Σ P |delta| q, or empty: what errors of delta come to where all rows of o are rounded alike, as equal rows are.
+  /// Σ P |delta| q: what errors of dP − delta come to where all rows are rounded alike, as equal rows are.
   std::vector<double> alike;
   std::vector<KeySums> sums;
 

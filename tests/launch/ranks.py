@@ -93,7 +93,8 @@ def leftovers():
     segments = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")} if os.path.isdir("/dev/shm") else set()
     sysv = pathlib.Path("/proc/sysvipc/shm")
     if sysv.exists():
-        segments |= {"sysv " + line.split()[1] for line in sysv.read_text().splitlines()[1:]}
+        rows = [line.split() for line in sysv.read_text().splitlines()[1:]]
+        segments |= {"sysv " + row[1] for row in rows if not os.path.exists(f"/proc/{row[4]}")}  # its creator is gone
     tokens = pathlib.Path(tempfile.gettempdir()).glob(f"distattn-{os.geteuid()}-*.token")
     return segments | {str(token) for token in tokens}
 
