@@ -201,28 +201,44 @@ class ColumnRunner {
   const StopFlag& stop_;
 };
 
-/// Calls each(rows) for all rows of every head of an operation that keeps sums.
-template <class Each>
-void for_each_head(const AttendBackwardArgs& args, Each each) {
-  const auto has_keys = [](const KeySide& side) { return side.keys.count > 0; };
-  const auto side = std::ranges::find_if(args.keys, has_keys);
-  if (args.row_sums == nullptr) return;
-  const bool any = side != args.keys.end();
+/// All rows of a head of an operation that keeps sums.
+BackwardRows rows_of_whole_head(const AttendBackwardArgs& args, std::int64_t head) {
+  const std::int64_t count = args.shape.heads.q_count;
+  return {.dtype = args.shape.dtype,
+          .head_dim = args.shape.head_dim,
+          .value_dim = args.shape.value_dim,
+          .dq = rows_of_head(args.dq, head / count, head % count, 0),
+          .rows = args.queries.count,
+          .sums = sums_of(args, head),
+          .apart = apart_of(args, head),
+          .segment = {},
+          .segment_keys = 0};
+}
+
+/// Decides what the rows' dQ is apart by while the operation's keys are added.
+void begin_rows(const AttendBackwardArgs& args, const VectorKernels& kernels, std::byte* scratch) {
   const TileShape& shape = args.shape;
   const std::int64_t count = shape.heads.q_count;
-  for (std::int64_t head = 0; head < shape.batch * count; ++head) {
-    const auto keys = [&] {
-      return rows_of_head(side->k, shape.dtype, head / count, shape.heads.kv_of(static_cast<int>(head % count)), 0);
-    };
-    each(BackwardRows{.dtype = shape.dtype,
-                      .head_dim = shape.head_dim,
-                      .value_dim = shape.value_dim,
-                      .dq = rows_of_head(args.dq, head / count, head % count, 0),
-                      .rows = args.queries.count,
-                      .sums = sums_of(args, head),
-                      .apart = apart_of(args, head),
-                      .segment = any ? keys() : HeadRows<const void>(),
-                      .segment_keys = any ? side->keys.count : 0});
+  for (std::int64_t head = 0; args.row_sums != nullptr && head < shape.batch * count; ++head) {
+    BackwardRows rows = rows_of_whole_head(args, head);
+    bool begun = args.carry;
+    for (const KeySide& side : args.keys) {
+      if (side.keys.count == 0) continue;
+      rows.segment =
+          rows_of_head(side.k, shape.dtype, head / count, shape.heads.kv_of(static_cast<int>(head % count)), 0);
+      rows.segment_keys = side.keys.count;
+      (begun ? kernels.backward_rows_meet : kernels.backward_rows_begin)(rows, scratch);
+      begun = true;
+      if (!args.carry) rows.rows = 0;  // nothing was summed yet
+    }
+    if (!begun) kernels.backward_rows_begin(rows, scratch);
+  }
+}
+
+void end_rows(const AttendBackwardArgs& args, const VectorKernels& kernels) {
+  const std::int64_t heads = args.shape.batch * args.shape.heads.q_count;
+  for (std::int64_t head = 0; args.row_sums != nullptr && head < heads; ++head) {
+    kernels.backward_rows_end(rows_of_whole_head(args, head));
   }
 }
 
@@ -244,11 +260,7 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
 
   // Before anybody waits for another: a thread without memory would never come to its turn.
   team.run([&](int thread) { team.scratch(thread, with_ranges); });
-  for (const AttendBackwardArgs& args : operations) {
-    if (args.carry) continue;
-    for_each_head(args,
-                  [&](const BackwardRows& rows) { kernels.backward_rows_begin(rows, team.scratch(0, with_ranges)); });
-  }
+  for (const AttendBackwardArgs& args : operations) begin_rows(args, kernels, team.scratch(0, with_ranges));
   if (!made.cleared.empty()) {
     launch(team, static_cast<std::int64_t>(made.cleared.size()), stop,
            [&](int, std::int64_t i) { clear(made.cleared[static_cast<std::size_t>(i)]); });
@@ -259,7 +271,7 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
         .run();
   });
   for (const AttendBackwardArgs& args : operations) {
-    if (args.last) for_each_head(args, kernels.backward_rows_end);
+    if (args.last) end_rows(args, kernels);
   }
 }
 

@@ -310,6 +310,19 @@ inline void backward_rows_begin(const BackwardRows& rows, std::byte* memory) {
   if (any) std::fill_n(rows.sums, 2 * rows.rows, 0.f);
 }
 
+/// A dQ that is apart by what the next keys do not share is told of it now: beside smaller keys it would be all that
+/// is left.
+inline void backward_rows_meet(const BackwardRows& rows, std::byte* memory) {
+  const BackwardScratch scratch(memory, rows.head_dim, rows.value_dim);
+  find_shared_key(rows.segment, rows.dtype, rows.segment_keys, rows.head_dim, scratch.widened, scratch.shared);
+  for (int x = 0; x < rows.head_dim; ++x) {
+    const float apart = rows.apart[x];
+    if (__builtin_fabsf(scratch.shared[x] - apart) <= __builtin_fabsf(apart) / 4) continue;
+    for (std::int64_t i = 0; i < rows.rows; ++i) rows.dq.data[i * rows.dq.stride + x] += rows.sums[2 * i] * apart;
+    rows.apart[x] = 0.f;
+  }
+}
+
 inline void backward_rows_end(const BackwardRows& rows) {
   constexpr float some_roundings = 0x1p-19f, least = 1e-24f, most = 1e24f;  // of squares that are neither lost nor ∞
   for (int x = 0; x < rows.head_dim; ++x) {

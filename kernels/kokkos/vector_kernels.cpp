@@ -36,6 +36,7 @@ const VectorKernels vector_kernels{
     .backward_block_end = backward_block_end,
     .backward_sum_end = backward_sum_end,
     .backward_rows_begin = backward_rows_begin,
+    .backward_rows_meet = backward_rows_meet,
     .backward_rows_end = backward_rows_end,
 };
 

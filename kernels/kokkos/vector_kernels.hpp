@@ -157,9 +157,11 @@ struct VectorKernels {
                         const std::int32_t* end, std::byte* scratch, const StopFlag& stop);
   void (*backward_block_end)(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* scratch);
   void (*backward_sum_end)(const BackwardChunk& chunk, std::byte* scratch);
-  /// Before anything is added to the rows: lets dQ be apart by what the keys share. Once all is added: makes dQ what it
-  /// should be. Rounding is not: what is left of Σ dS = 0 when a row has seen all its keys counts for nothing.
+  /// Before anything is added to the rows: lets dQ be apart by what the keys share; before more keys are: by nothing
+  /// where these share something else. Once all is added: makes dQ what it should be. Rounding is not: what is left of
+  /// Σ dS = 0 when a row has seen all its keys counts for nothing.
   void (*backward_rows_begin)(const BackwardRows& rows, std::byte* scratch);
+  void (*backward_rows_meet)(const BackwardRows& rows, std::byte* scratch);
   void (*backward_rows_end)(const BackwardRows& rows);
 };
 
