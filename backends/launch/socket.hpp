@@ -38,8 +38,8 @@ class Socket {
 /// Which peers may reach a listener.
 enum class Reach : std::uint8_t { this_machine, any };
 
-/// Listens on `port` (0: a free one). Nothing when the port is taken or not for this user, and in `why`, if given, which;
-/// throws Error(environment) for other failures.
+/// Listens on `port` (0: a free one). Nothing when the port is taken or not for this user, and in `why`, if given,
+/// which; throws Error(environment) for other failures.
 std::optional<Socket> listen_on(int port, Reach reach, std::string* why = nullptr);
 int port_of(const Socket& socket);
 /// The next connection, if one is waiting. Like connect_to(), throws Error(environment) when no more files may be

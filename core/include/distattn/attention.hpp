@@ -38,7 +38,7 @@ struct AttentionOptions {
   /// A machine, or its name or file (find_machine), which is read when it is needed: where rank 0 chooses for all, on
   /// rank 0 alone. Empty: this machine, and for a named schedule one node. World::placed() describes one that ranks of
   /// a launcher share.
-  std::variant<std::string, Machine> machine;
+  std::variant<std::string, Machine> machine{};
 };
 
 /// The routes that the options ask for on a machine: between its nodes unless `node_size` says otherwise, straight
