@@ -82,7 +82,7 @@ class Instance {
 /// none is ever freed or changed.
 class WithoutSettings {
  public:
-  WithoutSettings() {
+  explicit WithoutSettings(std::vector<char*>& list) : kept_(list) {
     for (char** variable = before_; variable != nullptr && *variable != nullptr; ++variable) {
       if (std::strncmp(*variable, "KOKKOS_", 7) != 0) kept_.push_back(*variable);
     }
@@ -97,15 +97,16 @@ class WithoutSettings {
 
  private:
   char** const before_ = environ;
-  std::vector<char*>& kept_ = *new std::vector<char*>;
+  std::vector<char*>& kept_;
 };
 
 void initialize_once() {
   static std::once_flag once;
+  static auto* const variables = new std::vector<char*>;
   std::call_once(once, [] {
     if (!Kokkos::is_initialized()) {
       int no_arguments = 0;
-      const WithoutSettings alone;
+      const WithoutSettings alone(*variables);
       Kokkos::initialize(no_arguments, nullptr);
       std::atexit([] {
         if (Kokkos::is_initialized()) Kokkos::finalize();
