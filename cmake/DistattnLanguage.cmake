@@ -12,11 +12,17 @@ set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
 
 # Exact rounding, infinities and denormals are part of what is computed, so -ffast-math among CMAKE_CXX_FLAGS does not hold
-# here. When linking, it would even flush the denormals of the whole process, which -Ofast cannot be kept from.
-add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang,AppleClang,IntelLLVM>:-fno-fast-math>)
-add_link_options($<$<LINK_LANG_AND_ID:CXX,GNU,Clang,AppleClang,IntelLLVM>:-fno-fast-math>)
+# here. When linking, it would even flush the denormals of the whole process, which -Ofast cannot be kept from. clang
+# would forget with it how products and sums are to be joined, which kernels rely on.
+add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-fast-math>)
+add_link_options($<$<LINK_LANG_AND_ID:CXX,GNU>:-fno-fast-math>)
+
 string(TOUPPER "${CMAKE_BUILD_TYPE}" _build_type)
-if("${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${_build_type}}" MATCHES "-Ofast")
-  message(FATAL_ERROR "-Ofast is among the compiler's flags (it gives up infinities and denormals, which exact attention "
-                      "computes with) use -O3")
+set(_refused "-Ofast")
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  string(APPEND _refused "|-ffast-math")
+endif()
+if("${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${_build_type}}" MATCHES "(${_refused})")
+  message(FATAL_ERROR "${CMAKE_MATCH_1} is among the compiler's flags (it gives up infinities and denormals, which exact "
+                      "attention computes with) use -O3")
 endif()
