@@ -57,7 +57,7 @@ DISTATTN_INLINE void score_lanes(int dim, Key key, Query query, Done done) {
     for (int j = 0; j < few_keys; ++j) {
       const Vector some = key(j, x, load_key);
 #pragma GCC unroll 16
-      for (int i = 0; i < Rows; ++i) sums[i][j] = query(i, x) * some + sums[i][j];
+      for (int i = 0; i < Rows; ++i) sums[i][j] = fused(query(i, x), some, sums[i][j]);
     }
   });
 #pragma GCC unroll 16

@@ -30,7 +30,7 @@ DISTATTN_INLINE void multiply_add(int depth, const float* __restrict a, const fl
     for (int i = 0; i < Rows; ++i) {
       const Vector factor(a[i * RowStride]);
 #pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sums[i][v] = factor * panel[v] + sums[i][v];
+      for (int v = 0; v < Vectors; ++v) sums[i][v] = fused(factor, panel[v], sums[i][v]);
     }
     a += DepthStride;
     b += PanelStride;
