@@ -10,34 +10,23 @@ namespace {
 /// Half of what a result of zeros has.
 constexpr double most_tolerated = 0.5;
 
-/// Half the distance between 1 and the next number.
-double unit_roundoff(DType dtype) {
-  switch (dtype) {
-    case DType::fp64:
-      return 0x1p-53;
-    case DType::fp32:
-      return 0x1p-24;
-    case DType::bf16:
-      return 0x1p-8;
-    case DType::fp16:
-      return 0x1p-11;
-  }
-  return 1;
-}
+struct Precision {
+  double unit;      ///< half the distance between 1 and the next number
+  double smallest;  ///< number above 0; it is the distance between denormal ones
+};
 
-/// Denormal numbers count: it is the distance between those.
-double smallest_number(DType dtype) {
+Precision precision_of(DType dtype) {
   switch (dtype) {
     case DType::fp64:
-      return 0x1p-1074;
+      return {0x1p-53, 0x1p-1074};
     case DType::fp32:
-      return 0x1p-149;
+      return {0x1p-24, 0x1p-149};
     case DType::bf16:
-      return 0x1p-133;
+      return {0x1p-8, 0x1p-133};
     case DType::fp16:
-      return 0x1p-24;
+      return {0x1p-11, 0x1p-24};
   }
-  return 0;
+  return {1, 0};
 }
 
 /// Standard deviation of the scores: 1 at the usual scale, of inputs of unit variance.
@@ -50,10 +39,10 @@ double score_deviation(const Problem& problem, double input_scale) {
 
 Rounding rounding_of(const Problem& problem, std::int64_t merges) {
   const DType accumulator = problem.accumulator();
-  const double unit = unit_roundoff(accumulator);
+  const double unit = precision_of(accumulator).unit;
   const bool narrow = problem.dtype != accumulator, narrow_wire = problem.wire_type() != accumulator && merges > 0;
-  const double narrow_unit = narrow ? unit_roundoff(problem.dtype) : 0;
-  const double wire_unit = narrow_wire ? unit_roundoff(problem.wire_type()) : 0;
+  const double narrow_unit = narrow ? precision_of(problem.dtype).unit : 0;
+  const double wire_unit = narrow_wire ? precision_of(problem.wire_type()).unit : 0;
   const auto length = static_cast<std::uint64_t>(std::max(problem.seq_q, problem.seq_kv));
   const auto doublings = static_cast<double>(std::bit_width(static_cast<std::uint64_t>(merges)));
   Rounding rounding;
@@ -63,18 +52,18 @@ Rounding rounding_of(const Problem& problem, std::int64_t merges) {
   rounding.sum = 4 * unit + wire_unit / 2;
   rounding.dot = 16 * unit + 2 * narrow_unit;
   rounding.delta = rounding.dot + 2 * wire_unit;
-  rounding.underflow = problem.dtype == DType::fp16 ? smallest_number(problem.dtype)
+  rounding.underflow = problem.dtype == DType::fp16 ? precision_of(problem.dtype).smallest
                        : accumulator == DType::fp64 ? 0x1p-1022
                                                     : 0x1p-99;
-  rounding.least = smallest_number(accumulator);
-  rounding.element = smallest_number(problem.dtype);
-  rounding.sent = narrow_wire ? static_cast<double>(merges) * smallest_number(problem.wire_type()) : 0;
+  rounding.least = precision_of(accumulator).smallest;
+  rounding.element = precision_of(problem.dtype).smallest;
+  rounding.sent = narrow_wire ? static_cast<double>(merges) * precision_of(problem.wire_type()).smallest : 0;
   return rounding;
 }
 
 double tolerance(const Problem& problem, std::int64_t merges, double input_scale) {
   const double steeper = std::max(0.0, score_deviation(problem, input_scale) - 1);
-  const double error = rounding_of(problem, merges).weight + 24 * unit_roundoff(problem.accumulator()) * steeper;
+  const double error = rounding_of(problem, merges).weight + 24 * precision_of(problem.accumulator()).unit * steeper;
   return std::min(error, most_tolerated);
 }
 

@@ -123,7 +123,7 @@ struct Machine {
   bool describes(std::string_view computing) const { return backend.empty() || backend == computing; }
   /// The machine whose near and far links are those of this transport, where they were measured.
   Machine over(std::string_view transport) const;
-  /// The machine with nodes of so many ranks, where it has several nodes and unless that is 0; it keeps several: a
+  /// The machine with nodes of `node_size` ranks, where it has several nodes and unless that is 0. It keeps several: a
   /// single one takes any number of ranks.
   Machine in_nodes_of(int node_size) const;
   /// Throws Error(usage) when the machine states no rates for this element type.
