@@ -115,8 +115,8 @@ void wait_and_end() {
   // does not get past its own AtInterruption, waits for that.
   const std::lock_guard lock(actions().mutex);
   const auto files = discard_partial_files();
+  print_error(error.what());  // before the actions: a thread with a fault may hold what they wait for
   for (const auto& action : actions().list) action(error);
-  print_error(error.what());
   const bool faulty = error.kind() == ErrorKind::environment && signal != SIGXCPU && ending.lost_file == nullptr &&
                       ending.gone == nullptr;
   ending.discarded = true;

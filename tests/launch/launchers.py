@@ -7,6 +7,7 @@ import pathlib
 import resource
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 
@@ -175,10 +176,13 @@ def interrupted_while_they_meet():
 
 def too_few_files():
     """UCX 1.13 itself may abort then."""
+    if "sanitized" in sys.argv:  # it looks into objects through a pipe, and calls those wrong that it has none for
+        return print("too few files: skipped (a sanitizer needs files of its own)", flush=True)
     for most, words in ((12, "more files of 12"), (8, "may open 0 more files of 8")):
         few = {1: lambda most=most: resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))}
         ends = finish(start_ranks(2, "run", *SHAPE, before_exec=few))
         expect(all(code == 3 and words in errors for code, _, errors in ends), ends)
+    return None
 
 
 def without_shared_memory():
