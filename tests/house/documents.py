@@ -51,7 +51,10 @@ for document in documents:
                 for line in fence["body"].replace("\\\n", "").splitlines():
                     output_of(line, folder)
                     commands += 1
-    for link in re.findall(r"\]\((?!https?:)([^)#\s]+)", FENCE.sub("", text)):
+    prose = FENCE.sub("", text)
+    named = dict(re.findall(r"^\[([^\]]+)\]: (\S+)$", prose, re.M))
+    expect(set(re.findall(r"\[(\w+\.hpp)\](?![(:])", prose)) <= set(named), f"{document.name} names a header without its link")
+    for link in re.findall(r"\]\((?!https?:)([^)#\s]+)", prose) + list(named.values()):
         expect((document.parent / link).exists(), f"{document.name} links to {link}, which is not there")
         links += 1
 
