@@ -77,7 +77,7 @@ def tables(command):
         details[name] = by_schedule(setups, routes)
         choices += [choice(f"{name}, {head}", seconds, routes) for head, seconds in setups]
     heads = ["", "auto chooses", "ms"] + [paper for paper, _ in PAPERS]
-    return {"README.md": {"choices": table(heads, choices)}, "docs/schedules.md": details}
+    return {"docs/schedules.md": {"choices": table(heads, choices), **details}}
 
 
 def section(name):
