@@ -1,5 +1,5 @@
 #pragma once
-/// Which buffers operations touch, for everything that orders or groups operations or places their values.
+/// Which buffers an operation touches: for code that orders operations, groups them, or places their values.
 
 #include <functional>
 #include <utility>
@@ -50,9 +50,9 @@ void for_each_access(const Op& op, Visit visit) {
   std::visit(AccessVisitor<Visit>{std::move(visit)}, op);
 }
 
-/// By buffer: whether cores had better use it where it lies in a caller's tensor than pack it first. Attention's tiles
-/// alone touch it, and its rows do not meet so many others that packing them once costs less than reading rows that lie
-/// apart again and again. `pairs` counts the visible pairs of two segments.
+/// For each buffer: whether CPU kernels should read it in place, in the caller's tensor, rather than pack it first.
+/// True if only attention's tiles touch it, and if its rows are read so few times that reading rows that lie apart
+/// costs less than packing them once. `pairs` counts the visible pairs of two segments.
 std::vector<bool> better_in_place(const Outline& outline, const RankProgram& program,
                                   const std::function<std::int64_t(SegmentId query, SegmentId key)>& pairs);
 

@@ -1,5 +1,5 @@
 #pragma once
-/// What other systems send, as formulas: schedules of a whole layer, which no table of tiles can say.
+/// What other systems send, as formulas. They shard a whole layer, which a table of attention tiles cannot express.
 
 #include <string>
 #include <vector>
@@ -22,7 +22,7 @@ std::vector<Baseline> baselines(const Problem& problem, int ranks);
 
 /// Heads that head parallelism computes when it pads `heads` to a multiple of `ranks` (DistFlashAttn §4.3).
 constexpr int padded_heads(int heads, int ranks) { return (heads + ranks - 1) / ranks * ranks; }
-/// How much work padding adds, as a share of what `heads` take: 15 heads beside 33 are 0.4545 (DistFlashAttn §4.3).
+/// Work that padding adds, as a share of the work of `heads`: 15 added to 33 heads are 0.4545 (DistFlashAttn §4.3).
 constexpr double padded_share(int heads, int ranks) {
   return static_cast<double>(padded_heads(heads, ranks) - heads) / heads;
 }

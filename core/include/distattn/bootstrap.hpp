@@ -1,5 +1,5 @@
 #pragma once
-/// How ranks find each other: rank, size, an exchange of bytes, a barrier. Everything else is built on it.
+/// How ranks find each other: rank, size, an exchange of bytes, a barrier. Transports are set up with it.
 
 #include <cstddef>
 #include <span>
@@ -22,10 +22,10 @@ class Bootstrap {
   virtual int size() const = 0;
   virtual Rank local_rank() const = 0;
   virtual int local_size() const = 0;  ///< ranks on this node: consecutive
-  /// Everybody's bytes, by rank; lengths may differ.
+  /// All-gathers: the bytes of every rank, by rank. Lengths may differ.
   virtual std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> mine) = 0;
   virtual void barrier() = 0;
-  /// Null where ranks share a process: what ends one ends all.
+  /// Null if the ranks share a process, where no channel is needed.
   virtual Control* control() { return nullptr; }
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-/// A rank's tensors in the memory of its device, for many calls on the same ones.
+/// A rank's tensors copied to the memory of its device, for many calls on the same tensors.
 
 #include <memory>
 #include <utility>
@@ -10,17 +10,17 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// A device takes tensors in host memory too, but then copies them there and back in every call.
+/// Saves copies: a device that is given tensors in host memory copies them to its own memory and back in every call.
 class DeviceTensors {
  public:
-  /// Copies what `host` has of tensors in host memory, results with the values that they hold; others stay where they
-  /// are, and so do all on a device that computes in host memory. Device and tensors must outlive it. Throws
-  /// Error(environment) where they do not fit.
+  /// Copies the tensors of `host` that are in host memory, results with the values that they hold. Other tensors stay
+  /// where they are, and so do all tensors if the device computes in host memory. Device and tensors must outlive this
+  /// object. Throws Error(environment) if they do not fit.
   DeviceTensors(Device& device, const Bindings& host);
 
-  /// The same tensors with the same strides, where the device computes on them as they lie.
+  /// The same tensors with the same strides, in memory that the device computes on directly.
   const Bindings& bindings() const { return bindings_; }
-  /// Copies results into the tensors that the constructor was given, with whatever lies between their elements.
+  /// Copies results back into the tensors that the constructor was given, including the bytes between their elements.
   void fetch();
 
  private:

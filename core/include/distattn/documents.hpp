@@ -12,11 +12,11 @@ namespace distattn {
 /// The corpora that documents can be drawn from: "pile", "prolong64k", "prolong512k".
 std::vector<std::string> document_corpora();
 
-/// cu_seqlens 0, …, tokens of documents drawn one after another; the last is cut where the sequence ends. The same on
-/// every platform for the same (corpus, tokens, seed), and a longer sequence begins as a shorter one does.
-/// Lengths in a histogram's bin fall off as 1/length² (tails of text are steeper than flat); those of the bin from 0
-/// are uniform from 1 on. Throws Error(usage) for a corpus that is not there or tokens < 1.
-/// Source: the histograms published with LongCA-bench (ICLR 2026).
+/// Draws documents one after another and returns their cu_seqlens 0, …, tokens; the last document is cut at the end of
+/// the sequence. The result depends on (corpus, tokens, seed) alone, on every platform, and a longer sequence begins
+/// like a shorter one. Within a bin of the histogram, lengths are distributed as 1/length², because the tail of text
+/// lengths is not flat; in the bin that starts at 0 they are uniform from 1 on. Throws Error(usage) for an unknown
+/// corpus or tokens < 1. Source: the histograms published with LongCA-bench (ICLR 2026).
 std::vector<std::int64_t> draw_documents(std::string_view corpus, std::int64_t tokens, std::uint64_t seed);
 
 }  // namespace distattn

@@ -11,7 +11,7 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// One timeline: "predicted" or "measured". It must outlive the panel.
+/// One timeline with its title, "predicted" or "measured". The timeline must outlive the panel.
 struct Panel {
   std::string title;
   const Timeline* timeline = nullptr;
@@ -23,14 +23,14 @@ struct Drawing {
   std::vector<Panel> panels;
 };
 
-/// A page of SVG: drawings one below the other, each with its panels on one scale of time; in a panel a row a rank,
-/// with its compute, near and far lanes. Tiles have the colour of the rank that owns their keys, under an edge in the
-/// colour of the rank that owns their queries where it is another one; what is left of a compute lane is idle. Pointing
-/// at an exchange shows its messages, pointing at anything says what it is.
+/// One page of SVG. Drawings are below each other; the panels of one share a scale of time. Each rank has a row with
+/// its compute, near and far lanes. Tiles have the colour of the rank that owns their keys, and, if another rank owns
+/// their queries, an edge in that rank's colour; the rest of a compute lane is idle time. Tooltips describe every
+/// element, and list the messages of an exchange.
 std::string to_svg(std::span<const Drawing> drawings);
 
-/// The same as trace events for Perfetto and chrome://tracing: a process a rank and panel, a thread a lane, an arrow a
-/// message.
+/// The same as trace events for Perfetto and chrome://tracing: each rank of a panel is a process, each lane a thread,
+/// each message an arrow.
 std::string to_trace(std::span<const Drawing> drawings);
 
 }  // namespace distattn

@@ -17,8 +17,8 @@ enum class ErrorKind {
   interrupted,  ///< the user or an abort ended the run (exit 130)
 };
 
-/// One line, worded "problem (why) suggestion"; ranks are named "rank N". Bytes of a file or a name that would end the
-/// line or move the cursor are spelled out in hexadecimal.
+/// Its message is one line, "problem (why) suggestion"; ranks are named "rank N". Control characters, as in names of
+/// files, are written in hexadecimal.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message);
@@ -28,7 +28,7 @@ class Error : public std::runtime_error {
   ErrorKind kind_;
 };
 
-/// The Error inside `cause`; any other exception becomes ErrorKind::environment with what it says.
+/// The Error inside `cause`. Any other exception becomes one of ErrorKind::environment with the same message.
 Error as_error(const std::exception_ptr& cause);
 
 [[noreturn]] inline void refuse(const std::string& message) { throw Error(ErrorKind::usage, message); }
@@ -41,6 +41,7 @@ namespace detail {
 }  // namespace distattn
 #pragma GCC visibility pop
 
-/// States what must hold here if the code is right. Kept in every build: none stands in an inner loop.
+/// Aborts unless the condition holds, which it does if the code is right. Active in every build; not used in inner
+/// loops.
 #define DISTATTN_EXPECT(condition) \
   ((condition) ? static_cast<void>(0) : ::distattn::detail::expectation_failed(#condition, __FILE__, __LINE__))

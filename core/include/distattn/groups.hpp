@@ -1,5 +1,5 @@
 #pragma once
-/// What a mask keeps apart: packed documents, or groups of bands that share no query and no key.
+/// The parts of a problem that a mask separates: packed documents, or groups of bands that share no query and no key.
 
 #include <cstdint>
 #include <vector>
@@ -10,16 +10,16 @@
 namespace distattn {
 
 struct MaskGroups {
-  /// From the first to behind the last position of either side.
+  /// Ranges from the first position to one past the last.
   struct Group {
     IndexRange queries, keys;
   };
-  std::vector<Group> groups;  ///< documents in their order, empty ones too; else by first query
-  /// By token, counted from the first: the group that it belongs to, or -1 where it sees nothing or nothing sees it.
+  std::vector<Group> groups;  ///< documents in order, including empty ones; without documents, by first query
+  /// For each token, counted from the first: its group, or -1 for a query that sees nothing or a key that nothing sees.
   std::vector<std::int32_t> of_query, of_key;
 };
 
-/// In time that grows with the tokens and with n log n of n bands.
+/// Takes time O(tokens + n log n) for n bands.
 MaskGroups groups_of(const Problem& problem);
 
 }  // namespace distattn

@@ -1,5 +1,5 @@
 #pragma once
-/// What this process may use of its machine: processors and memory. Read anew in every call. Any thread.
+/// The processors and memory of this machine that the process may use. Read again in every call. Any thread.
 
 #include <cstdint>
 #include <limits>
@@ -8,45 +8,47 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// Processors by the kernel's numbers: bit i % 64 of word i / 64 is set for processor i. Words of zeros at the end
-/// count for nothing.
+/// Processors by the kernel's numbers: bit i % 64 of word i / 64 is set for processor i. Zero words at the end are
+/// ignored.
 using ProcessorSet = std::vector<std::uint64_t>;
 
-/// One of the control groups (cgroup v1, v2) that hold a process, with all others below it.
+/// One of the control groups (cgroup v1 or v2) that hold a process. It holds the groups below it too.
 struct ControlGroup {
-  std::uint64_t device = 0, inode = 0;  ///< of its folder: name it on this machine, also to other containers
-  /// Processors' worth of time that it grants all its processes together. Infinity without a quota.
+  std::uint64_t device = 0,
+                inode = 0;  ///< those of its folder: they identify it on this machine, also for other containers
+  /// CPU quota that all of its processes share, in processors. Infinity without a quota.
   double quota = std::numeric_limits<double>::infinity();
-  std::int64_t memory_bytes = std::numeric_limits<std::int64_t>::max();  ///< most that it allows them together
-  std::int64_t free_bytes = std::numeric_limits<std::int64_t>::max();    ///< what it leaves them now
+  std::int64_t memory_bytes = std::numeric_limits<std::int64_t>::max();  ///< limit that its processes share
+  std::int64_t free_bytes = std::numeric_limits<std::int64_t>::max();    ///< what is left of it now
 };
 
 struct HostResources {
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-  ProcessorSet processors;  ///< those that its threads may run on: its affinity, which a cpuset narrows too
-  /// Processors' worth of time that its control groups grant it: the least on the way from its own group to the root.
-  /// Infinity without a quota.
+  ProcessorSet processors;  ///< processors that its threads may run on: its affinity, already narrowed by cpusets
+  /// CPU quota of its control groups, in processors: the least from its own group up to the root. Infinity without a
+  /// quota.
   double quota = std::numeric_limits<double>::infinity();
-  /// All of them that have a quota or a limit of memory, the process's own first. Each counts for those whom it holds.
+  /// All control groups that hold it and have a quota or a memory limit, the process's own first. Each limits the
+  /// processes that it holds.
   std::vector<ControlGroup> groups;
 
-  std::int64_t physical_bytes = 0;               ///< memory of the machine; 0: the system does not tell
-  std::int64_t physical_free_bytes = unlimited;  ///< free, or held by caches that can be dropped
-  std::int64_t group_bytes = unlimited;          ///< most that its control groups allow all their processes together
-  std::int64_t process_bytes = unlimited;        ///< most that it may map (`ulimit -v`, `ulimit -d`)
-  std::int64_t process_free_bytes = unlimited;   ///< what that leaves now
+  std::int64_t physical_bytes = 0;               ///< memory of the machine; 0: unknown
+  std::int64_t physical_free_bytes = unlimited;  ///< free memory, including caches that can be dropped
+  std::int64_t group_bytes = unlimited;          ///< least limit of its control groups, shared by all their processes
+  std::int64_t process_bytes = unlimited;        ///< address space that it may map (`ulimit -v`, `ulimit -d`)
+  std::int64_t process_free_bytes = unlimited;   ///< what is left of it now
 
-  /// Threads that can compute at once: its processors, and no more than its quota rounded down, because a thread beyond
-  /// that stops all of them for the rest of every period. At least 1.
+  /// Threads that can compute at the same time: the number of its processors, but at most its quota rounded down,
+  /// because with more threads all of them are stopped for the rest of each quota period. At least 1.
   int cores() const;
-  /// The least of physical_bytes and all limits.
+  /// The minimum of physical_bytes and all limits.
   std::int64_t memory_bytes() const;
 };
 
 HostResources host_resources();
 
-/// The same two figures alone.
+/// cores() and memory_bytes() of host_resources().
 int usable_cores();
 std::int64_t usable_memory_bytes();
 

@@ -1,5 +1,6 @@
 #pragma once
-/// Results against the exact answer: by row, and by head and document, so that nothing hides behind what is larger.
+/// Compares results with the exact answer by row, and by head and document, so that errors in small parts do not
+/// disappear next to large ones.
 
 #include <array>
 #include <cstdint>
@@ -24,51 +25,52 @@ constexpr Pass pass_of(Result result) {
   return result == Result::o || result == Result::lse ? Pass::forward : Pass::backward;
 }
 
-/// The part of a result that is farthest from what it may be.
+/// The part of a result whose error is largest relative to its tolerance.
 struct WorstPart {
-  std::int64_t batch = 0, head = 0;  ///< of the keys for dk and dv
-  std::int64_t group = -1;           ///< of MaskGroups; -1: tokens that see nothing
-  std::int64_t token = -1;           ///< one row of the group; -1: all of it
-  /// Of the part: relative L2 (lse: absolute), and the largest that it may be.
+  std::int64_t batch = 0, head = 0;  ///< for dk and dv, the key head
+  std::int64_t group = -1;           ///< index into MaskGroups::groups; -1: tokens that see nothing
+  std::int64_t token = -1;           ///< one row of the group; -1: the whole group
+  /// Error of the part, relative in L2 (lse: absolute), and its tolerance.
   double error = 0, tolerance = 0;
-  double excess =
-      0;  ///< error / tolerance: above 1 it is wrong; infinite where a NaN or an infinity is not as it should
+  /// error / tolerance: wrong above 1; infinite if a NaN or an infinity differs from the exact result.
+  double excess = 0;
 };
 
-/// How one result, or a part of it, compares.
+/// The comparison of one result, or of a part of it.
 struct Comparison {
-  double squares = 0;                                                ///< of errors
-  double exact_squares = 0;                                          ///< of what it should be, where that is finite
-  double term_squares = 0;                                           ///< of what sums up to it
-  double allowed_squares = 0;                                        ///< of the largest errors of its rows
-  double largest_error = 0, largest_exact = 0, largest_allowed = 0;  ///< of single elements, allowed of rows
-  std::int64_t wrong = 0;  ///< elements of wrong rows that are farther off than their row allows on average
+  double squares = 0;          ///< sum of squared errors
+  double exact_squares = 0;    ///< sum of squares of the exact result where it is finite
+  double term_squares = 0;     ///< sum of squares of the terms that add up to it
+  double allowed_squares = 0;  ///< sum of squares of the largest errors that its rows may have
+  double largest_error = 0, largest_exact = 0, largest_allowed = 0;  ///< of single elements; largest_allowed of rows
+  std::int64_t wrong = 0;  ///< elements of wrong rows whose error exceeds the row's average allowance
   WorstPart worst;
 
-  /// Relative L2 error; the largest absolute one of lse. What cancels by more than half counts as half of its terms.
+  /// Relative L2 error; for lse the largest absolute error. A result of which more than half cancels is compared with
+  /// half of its terms instead.
   double error(Result result) const;
-  /// What error() may be for all parts to be right: lse as a share of max(1, its magnitude).
+  /// The largest error() for which every part is right; for lse as a share of max(1, |lse|).
   double tolerance(Result result) const;
   void add(const Comparison& other);
 };
 
-/// Of one problem: takes computed rows in any order, and judges what it was given.
+/// Judges the results of one problem. Takes computed rows in any order, and judges those that it was given.
 class Judge {
  public:
-  /// All are kept as references. `groups` are those of `problem`.
+  /// Keeps references to its arguments. `groups` must be groups_of(problem).
   Judge(const Problem& problem, const MaskGroups& groups, const ExpectedResult& expected);
 
-  /// A row of `dtype`, dense. `token` counts from the tensor's first. Each row is given once.
+  /// Adds a dense row of elements of `dtype`. `token` counts from the tensor's first. Give each row once.
   void add(Result result, std::int64_t batch, std::int64_t token, std::int64_t head, const std::byte* row, DType dtype);
 
-  /// What the rows of one head and group came to: to be put together where several processes have rows.
+  /// Sums over the rows of one head and group, to be combined when several processes have rows.
   struct Part {
-    std::int64_t place = 0;  ///< which part
+    std::int64_t place = 0;  ///< index of the part
     double squares = 0, largest_error = 0;
-    double worst_row = 0, worst_error = 0;  ///< how often the error of a row is what it may be, and that error
+    double worst_row = 0, worst_error = 0;  ///< error / tolerance of the worst row, and its error
     std::int64_t worst_token = -1, wrong = 0;
   };
-  std::vector<Part> parts() const;  ///< of those that were given rows
+  std::vector<Part> parts() const;  ///< of the parts that were given rows
   void add(std::span<const Part> parts);
   void clear();  ///< forgets all rows
 

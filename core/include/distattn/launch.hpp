@@ -20,92 +20,94 @@
 namespace distattn {
 
 struct LaunchOptions {
-  /// "inproc", "pmix", "torchrun", "slurm" or "file:PATH". Empty: as the environment says; a launcher that started one
-  /// process alone counts as none, unless `transport` is one between processes.
+  /// "inproc", "pmix", "torchrun", "slurm" or "file:PATH". Empty: determined from the environment; a launcher that
+  /// started a single process counts as none, unless `transport` is one between processes.
   std::string bootstrap{};
   std::string transport{};  ///< empty: the best usable that connects these ranks
   int ranks = 0;            ///< 0: as many as the launcher started; 1 without one
   double timeout_s = 60;    ///< longest time without progress of an awaited rank: above 0, also infinity
-  /// Called, on a thread of the World, when the process that started the ranks (mpirun, torchrun or a step of srun) has
-  /// ended before them. The run of all ranks has ended then, as by abort(); whoever does not look ends here.
+  /// Called on a thread of the World when the process that started the ranks (mpirun, torchrun or a step of srun) has
+  /// ended before them. By then the run of all ranks has been ended, as by abort(); ranks that would not notice should
+  /// be ended here.
   std::function<void(const Error&)> launcher_gone{};
 };
 
-/// Which rank a launcher's variables say that this process is, without asking anybody; 0 where they are not all there.
+/// The rank of this process by a launcher's variables alone; 0 if they are incomplete.
 Rank rank_in_environment();
-/// How many ranks they say that there are; 1 where they do not say.
+/// The number of ranks by the same variables; 1 if they do not say.
 int ranks_in_environment();
 
-/// How the environment says that this process was started, for those who wonder.
+/// How this process was started, as far as the environment shows.
 struct LaunchFindings {
   struct Way {
-    std::string name;  ///< of a bootstrap
+    std::string name;  ///< bootstrap
     bool chosen = false;
-    std::string why;  ///< or what it lacks
+    std::string why;  ///< why it was chosen, or what it lacks
   };
-  std::string bootstrap;  ///< that World takes when nobody names one; empty: it throws, and `why` says what
+  std::string bootstrap;  ///< what World uses by default; empty: World throws, and `why` has its message
   std::string why;
   Rank rank = 0, local_rank = 0;
-  int ranks = 1, local_ranks = 1;                              ///< 0: known when the ranks have met
-  std::vector<std::pair<std::string, std::string>> variables;  ///< that matter and are set; secrets by their length
-  std::vector<Way> bootstraps;                                 ///< in the order in which they are looked for
+  int ranks = 1, local_ranks = 1;  ///< 0: not known before the ranks have met
+  std::vector<std::pair<std::string, std::string>>
+      variables;                ///< those that matter and are set; of secrets, the length
+  std::vector<Way> bootstraps;  ///< in the order in which they are tried
 };
 LaunchFindings launch_findings();
 
-/// The ranks of one run, as this process sees them. There may be several at a time, and new ones after others have
-/// ended or failed, made in one order on all ranks.
+/// The ranks of one run, as this process sees them. Several Worlds may exist at a time, and new ones may follow those
+/// that ended or failed, if all ranks create them in the same order.
 class World {
  public:
-  /// Finds the other ranks. Throws Error(usage) when the launcher started another number of ranks than `ranks`,
-  /// Error(environment) when the bootstrap or the transport is not usable here, Error(timeout) or Error(peer) when
-  /// ranks do not come.
+  /// Finds the other ranks. Throws Error(usage) if the launcher started a number of ranks other than `ranks`,
+  /// Error(environment) if the bootstrap or the transport is not usable here, Error(timeout) or Error(peer) if ranks do
+  /// not come.
   explicit World(const LaunchOptions& options);
   /// Ranks that are threads of this process, whatever the environment says.
   static World of_threads(int ranks) { return World({"inproc", "inproc", ranks}); }
-  /// After a run that did not fail, waits until all ranks are here.
+  /// After a run that did not fail, waits until all ranks have come here.
   ~World();
   World(World&&) noexcept;
 
   int size() const;
-  /// All ranks are threads of this process.
+  /// Whether all ranks are threads of this process.
   bool in_process() const;
-  /// The lowest rank of this process: the only one unless all are here.
+  /// The lowest rank of this process: its only rank unless in_process().
   Rank first() const;
   int local_size() const;  ///< ranks on this node
-  /// first() among the ranks on its node: what DeviceOptions::local_rank is to be, so that a rank computes on the GPU
-  /// that its transport sends from.
+  /// Index of first() among the ranks on its node. Use it as DeviceOptions::local_rank, so that a rank computes on the
+  /// GPU that its transport sends from.
   Rank local_rank() const;
-  /// Threads for each rank of this process: its share of the processors that it may use, as HostResources counts them.
-  /// A processor, or a control group's quota, that several ranks of a machine may use is divided among these alone.
+  /// Threads for each rank of this process: its share of the processors that it may use (HostResources). A processor or
+  /// a quota that several ranks of a machine may use is divided among those ranks only.
   int cores() const;
-  /// Ranks on this machine, also those in other containers, which local_size() does not count where they have networks
-  /// of their own; and those of them that one of this process's control groups holds.
+  /// The number of ranks on this machine, including those in containers with networks of their own, which local_size()
+  /// does not count; and how many of them one of this process's control groups holds.
   int ranks_on_machine() const;
   int ranks_in(const ControlGroup& group) const;
   std::string_view bootstrap() const;
   std::string_view transport() const;
-  /// A machine as these ranks use it: with the links of their transport, and where they are on several nodes, with
-  /// these, of `node_size` ranks each; 0: of as many as this process's node has.
+  /// The machine as these ranks use it: with the links of their transport, and, if they are on several nodes, with that
+  /// many nodes of `node_size` ranks each (0: as many as this process's node has).
   Machine placed(const Machine& machine, int node_size = 0) const;
 
-  /// Calls `body` for every rank that lives here, each on a thread of its own where there are several, and returns
-  /// when they have. All ranks must call it. A failure of any rank ends all; what is thrown is the failure that came
-  /// first, or says whose it was.
+  /// Calls `body` for every rank of this process, each on its own thread if there are several, and returns when all
+  /// calls have returned. All ranks must call it. The failure of a rank ends the run of all ranks; throws the first
+  /// failure, or an error that names the rank that failed.
   void run(const std::function<void(Rank, Transport&, Bootstrap&)>& body);
 
-  /// This process's end of what connects the ranks, for those who cannot wait inside run(). Must not be called where
-  /// all ranks are threads of this process.
+  /// This process's transport, for callers that cannot wait inside run(). Must not be called if in_process().
   Transport& endpoint();
 
   /// Ends the run of all ranks with `error`. Any thread.
   void abort(const Error& error) noexcept;
 
-  /// Everybody's bytes, by process, in the order of ranks: one entry where all ranks are here. A collective of
-  /// processes, outside of run(), as are the two below.
+  /// All-gathers bytes between processes: one entry for each process, in the order of ranks; a single one if
+  /// in_process(). A collective, to be called outside run(), as are the two functions below.
   std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine);
-  /// What the process of rank 0 says.
+  /// Broadcasts the text of the process that has rank 0.
   std::string of_first(std::string_view mine);
-  /// Throws the same Error(peer) on every rank, naming one that differs, unless all ranks say the same about `what`.
+  /// Throws the same Error(peer) on every rank, which names a rank that differs, unless `mine` is equal on all ranks.
+  /// `what` describes it in the message.
   void agree(std::string_view what, std::string_view mine);
 
  private:

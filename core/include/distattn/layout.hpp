@@ -14,7 +14,7 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// A run of positions owned by one rank: the atom of every schedule.
+/// A run of positions owned by one rank: the unit that schedules move and compute.
 struct Segment {
   Run run;
   Rank owner = 0;
@@ -39,24 +39,24 @@ struct Layout {
   friend bool operator==(const Layout&, const Layout&) = default;
 };
 
-/// N need not divide by P: cut points are ⌊N·k/n⌋. Segments may be empty. Positions start at 0.
+/// Positions start at 0. `tokens` need not be divisible: cut points are ⌊tokens·k/n⌋, and segments may be empty.
 std::vector<Segment> block_segments(std::int64_t tokens, int ranks, int split = 1);
-/// Of 2P blocks, rank p owns p and 2P−1−p.
+/// Of 2P blocks, rank p owns blocks p and 2P−1−p.
 std::vector<Segment> zigzag_segments(std::int64_t tokens, int ranks);
 /// Rank p owns every P-th token from p on.
 std::vector<Segment> striped_segments(std::int64_t tokens, int ranks);
-/// Mask-aware: per_rank equal chunks a rank, heaviest first to the rank with the least work that has room.
-/// `first` is the position of the first token.
+/// Cuts the sequence into `per_rank` equal chunks for each rank and deals them out by visible pairs: the heaviest
+/// first, each to the rank with the least work that has room. `first` is the position of the first token.
 std::vector<Segment> chunked_segments(std::int64_t tokens, int ranks, const BandIndex& mask, int per_rank = 4,
                                       std::int64_t first = 0);
-/// Segments that reach across `position` become two: attention sinks travel alone.
+/// Cuts segments that reach across `position` in two, so that attention sinks are sent separately.
 std::vector<Segment> cut_segments(std::vector<Segment> segments, std::int64_t position);
 
-/// Group u of `groups` holds the u-th consecutive run of query heads, the first heads mod groups one more.
-/// Throws Error(usage) when groups > heads.
+/// Group u of `groups` holds the u-th consecutive run of query heads; the first (heads mod groups) groups hold one head
+/// more. Throws Error(usage) when groups > heads.
 std::vector<HeadGroup> head_groups(int heads, int kv_heads, int groups);
 
-/// A problem laid over ranks: who owns what. Plain data; positions are absolute.
+/// A problem and which rank owns which of its tokens. Plain data; positions are absolute.
 struct Sharding {
   Problem problem;
   int ranks = 1;
@@ -68,17 +68,17 @@ struct Sharding {
 /// The sharding of a checked problem. Throws Error(usage) as head_groups does.
 Sharding shard(const Problem& problem, int ranks, Layout layout, int groups = 1);
 
-/// Throws Error(usage) unless the problem is sound, the segments hold every position once and belong to the ranks, and
-/// the groups hold every query head once with its key heads. What shard() returns is always so.
+/// Throws Error(usage) unless the problem is valid, every position is in one segment, owners are ranks, and every query
+/// head is in one group with its key head. What shard() returns always passes.
 void check(const Sharding& sharding);
 
 /// How many positions `rank` owns.
 std::int64_t owned_tokens(std::span<const Segment> segments, Rank rank);
-/// Positions that `rank` owns, in the order of its local tensors: what a data loader feeds and RoPE rotates by.
+/// Positions that `rank` owns, in the order of its local tensors: what a data loader reads and RoPE needs.
 std::vector<std::int64_t> positions(std::span<const Segment> segments, Rank rank);
 
-/// A sharding with its lookups: segments by owner and which pairs of segments have a visible pair of positions.
-/// Immutable after construction; safe to share between threads. Keeps its own copy of the sharding.
+/// A sharding with lookups: segments by owner, and which pairs of segments have a visible pair of positions. Immutable
+/// after construction; safe to share between threads. Keeps its own copy of the sharding.
 class Tiles {
  public:
   explicit Tiles(Sharding sharding);
@@ -102,9 +102,10 @@ class Tiles {
     if (!pairs_.empty()) return pairs_[index(i) * sharding_.keys.size() + index(j)];
     return mask_.pairs(query(i).run, key(j).run);
   }
-  /// As BandIndex has them for the tile (i, j). Where every tile of a stride meets tens of thousands of documents, they
-  /// are estimated from its pairs, because predictions want them of every tile: never too few queries and keys, and met
-  /// pairs that are off by less than a factor of two over all tiles.
+  /// BandIndex::reach() and met_pairs() for the tile (i, j). With strided segments and tens of thousands of documents,
+  /// where every tile touches all of them, they are estimated from the pair count, because predictions query every
+  /// tile: query and key counts are then upper bounds, and the sum of computed pairs over all tiles is within a factor
+  /// of two.
   BandIndex::Reach reach(SegmentId i, SegmentId j) const;
   std::int64_t met_pairs(SegmentId i, SegmentId j, int block) const;
   /// Whether some query sees a key at a later position.
@@ -114,7 +115,7 @@ class Tiles {
   Sharding sharding_;
   BandIndex mask_;
   std::vector<std::vector<SegmentId>> queries_of_, keys_of_;
-  std::vector<std::int64_t> pairs_;  // of all tiles, where counting them one by one would be slow; else empty
+  std::vector<std::int64_t> pairs_;  // of all tiles if counting them one by one would be slow, otherwise empty
   std::vector<std::uint64_t> live_;
   bool looks_ahead_ = false, estimates_ = false;
 };

@@ -1,5 +1,5 @@
 #pragma once
-/// How long collectives of a whole group take on a machine's links.
+/// Time that collectives of a whole group take on a machine's links.
 
 #include <algorithm>
 
@@ -16,14 +16,15 @@ inline double node_bytes_per_s(const Machine& machine) {
   return machine.far.bytes_per_s * (machine.far_owner == LinkOwner::rank ? machine.ranks_per_node : 1);
 }
 
-/// Gathers, scatters and sums: rings pass `bytes` through every rank and once over every node's connection.
+/// All-gathers, reduce-scatters and all-reduces as rings: `bytes` pass through every rank and once over every node's
+/// connection.
 inline double ring_seconds(double bytes, int ranks, const Machine& machine) {
   if (ranks == 1) return 0;
   if (within_node(ranks, machine)) return bytes / machine.near.bytes_per_s;
   return bytes / std::min(machine.near.bytes_per_s, node_bytes_per_s(machine));
 }
 
-/// All-to-alls: every rank sends `bytes`, an equal part to each other rank.
+/// All-to-alls: every rank sends `bytes` in all, in equal parts to the other ranks.
 inline double exchange_seconds(double bytes, int ranks, const Machine& machine) {
   if (ranks == 1) return 0;
   if (within_node(ranks, machine)) return bytes / machine.near.bytes_per_s;

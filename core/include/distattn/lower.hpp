@@ -1,5 +1,6 @@
 #pragma once
-/// From a table to programs (docs/mathematics.md): messages, merges, buffers, lifetimes. Once for all schedules.
+/// Derives programs from a table (docs/mathematics.md): messages, merges, buffers, lifetimes. One implementation serves
+/// all schedules.
 
 #include <cstdint>
 #include <memory>
@@ -13,14 +14,14 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// How values find their way. node_size > 0: a value enters a node once and is passed on inside it, partial results
-/// merge inside a node before one leaves, and messages between nodes are posted up to `ahead` steps early.
+/// The routes of messages. node_size > 0: a value enters a node once and is passed on inside it, partial results are
+/// merged inside a node before one result leaves it, and messages between nodes are posted up to `ahead` steps early.
 struct Routes {
-  int node_size = 0;  ///< consecutive ranks; 0, or as many as there are: one node
-  int ahead = 0;      ///< steps, from 0
+  int node_size = 0;  ///< consecutive ranks that form a node; 0, or the number of ranks: one node
+  int ahead = 0;      ///< in steps, at least 0
 };
 
-/// Of a schedule that has more messages than this process has memory to plan: others may have fewer.
+/// Thrown for a schedule with more messages than this process has memory to plan; other schedules may need fewer.
 class TooManyMessages : public Error {
  public:
   TooManyMessages(const std::string& schedule, int ranks, const std::string& reason)
@@ -34,8 +35,8 @@ class TooManyMessages : public Error {
   std::string reason_;
 };
 
-/// The whole exchange of one schedule, and a builder of programs rank by rank: messages are kept, tiles never, so
-/// that a thousand ranks plan in seconds. program() is const and may be called from several threads.
+/// The messages of one schedule, from which programs are built rank by rank. Messages are kept, tiles are not, so that
+/// a schedule of a thousand ranks is planned in seconds. program() is const and may be called from several threads.
 class Lowering {
  public:
   /// Throws Error(usage) for routes below 0, and TooManyMessages.
@@ -52,7 +53,7 @@ class Lowering {
   std::unique_ptr<State> state_;
 };
 
-/// All programs at once.
+/// The programs of all ranks.
 Schedule lower(const Lowering& lowering);
 
 }  // namespace distattn

@@ -1,5 +1,5 @@
 #pragma once
-/// Machines as data: what predictions and the automatic choice of a schedule rest on.
+/// Machines as data, for predictions and for the automatic choice of a schedule.
 
 #include <array>
 #include <cstdint>
@@ -16,8 +16,8 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// FLOP/s by tile: what a kernel reaches on a square tile whose side has so many tokens, and on others like it
-/// (ProgramSketch::Work::square_tile).
+/// FLOP/s by tile size: the rate of a kernel on square tiles with a given side in tokens, and on tiles that are like
+/// them (ProgramSketch::Work::square_tile).
 struct RateCurve {
   struct Point {
     double tile = 0;  ///< tokens; 0 in the only point of a rate that does not depend on the tile
@@ -26,72 +26,71 @@ struct RateCurve {
   };
   std::vector<Point> points;  ///< by tile, at least one
 
-  /// Straight between points on a logarithmic scale of tiles; the last point's beyond it; before the first, in
-  /// proportion to the tile, as if a smaller tile took the first point's time per row.
+  /// Interpolates linearly in the logarithm of the tile; beyond the last point, the last rate; before the first, in
+  /// proportion to the tile, as if each row took the first point's time.
   double at(double tile) const;
   friend bool operator==(const RateCurve&, const RateCurve&) = default;
 };
 
-/// One pass's rates for one element type, counted in the pairs that kernels compute: 2·(d + dv) FLOPs forward,
-/// 2·(3d + 2dv) backward.
+/// Rates of one pass for one element type, per computed pair: 2·(d + dv) FLOPs forward, 2·(3d + 2dv) backward.
 struct KernelRates {
   RateCurve full;     ///< tiles without a mask
-  RateCurve partial;  ///< tiles that the mask's edge runs through
+  RateCurve partial;  ///< tiles that the mask covers in part
   friend bool operator==(const KernelRates&, const KernelRates&) = default;
 };
 
-/// What tiles take besides the products of their visible pairs.
+/// Costs of tiles other than the products of their visible pairs.
 struct TileCosts {
   struct Point {
     double head_dim = 0, seconds = 0;
     friend bool operator==(const Point&, const Point&) = default;
   };
-  /// As many pairs are computed as if a kernel took so many queries at a time, all of which met every key that one of
-  /// them sees (BandIndex::met_pairs).
+  /// Granularity of masking, in queries: within a group of this many, a key that is visible to one is computed for all
+  /// (BandIndex::met_pairs).
   int block = 1;
-  /// By Pass: of one tile of one head, whatever its size, by head dimension; empty: nothing.
+  /// By Pass: fixed time of one tile of one head, by head dimension; empty: 0.
   std::array<std::vector<Point>, 2> points;
-  /// By Pass: seconds of one computed pair, whatever its head dimension (softmax); 0: they are part of the rates.
+  /// By Pass: seconds for each computed pair, for any head dimension (softmax); 0: included in the rates.
   std::array<double, 2> pair_s{};
 
-  /// Straight between points, the first point's before it, in proportion to the dimension beyond the last one.
+  /// Interpolates linearly; before the first point, its value; beyond the last point, in proportion to the dimension.
   double seconds(Pass pass, double head_dim) const;
   friend bool operator==(const TileCosts&, const TileCosts&) = default;
 };
 
-/// Forward tiles of few queries, as while tokens are decoded: their query heads read a key head together, and bringing
-/// keys and values takes as much time as multiplying them.
+/// Forward tiles with few queries, as in decoding: the query heads of a key head are computed together, and reading
+/// keys and values takes as long as the products.
 struct FewQueries {
   struct Rates {
-    double flops_per_s = 0;  ///< in the pairs that are visible
-    /// Bytes of keys and values that are seen, by how many of them a node's ranks read in a step: few stay in caches.
+    double flops_per_s = 0;  ///< per visible pair
+    /// Rate of reading the keys and values that are seen, by the bytes that a node's ranks read in a step: few bytes
+    /// stay in caches.
     RateCurve key_bytes_per_s;
     friend bool operator==(const Rates&, const Rates&) = default;
   };
-  int queries = 0;                            ///< of a tile at most; 0: tiles of few queries are like others
-  std::array<std::optional<Rates>, 4> rates;  ///< by DType; absent: the same
+  int queries = 0;                            ///< largest number of queries of such a tile; 0: there are none
+  std::array<std::optional<Rates>, 4> rates;  ///< by DType; absent: like other tiles
 
-  /// Nothing where a tile of so many queries is like others.
+  /// Null if a tile with `tile_queries` queries is not such a tile.
   const Rates* of(DType dtype, Pass pass, std::int64_t tile_queries) const;
   friend bool operator==(const FewQueries&, const FewQueries&) = default;
 };
 
-/// A port: one direction of a rank's, or of a node's, connection. Where ranks compute on cores, the near link is a core
-/// that copies: bytes are its work, and the latency of a rank's exchange, whose thread sleeps and wakes once for all it
-/// sends and receives.
+/// One direction of a rank's or a node's connection. If ranks compute on cores, the near link is a core that copies:
+/// bytes_per_s is its rate, and latency_s the time to wake a rank's exchange thread, once for all messages of a step.
 struct Link {
   double bytes_per_s = 0;
   double latency_s = 0;
   friend bool operator==(const Link&, const Link&) = default;
 };
 
-/// Whether every rank has a far link of its own or a node's ranks share one.
+/// Whether each rank has its own far link or the ranks of a node share one.
 enum class LinkOwner : std::uint8_t { rank, node };
 
-/// What connects ranks that are processes, as one transport was measured.
+/// Measured links of one transport between processes.
 struct MeasuredLinks {
-  std::optional<Link> near;  ///< nothing: no two ranks were on one node
-  std::optional<Link> far;   ///< nothing: all were on one
+  std::optional<Link> near;  ///< absent: no two ranks were on one node
+  std::optional<Link> far;   ///< absent: all ranks were on one node
   LinkOwner far_owner = LinkOwner::rank;
   friend bool operator==(const MeasuredLinks&, const MeasuredLinks&) = default;
 };
@@ -101,34 +100,34 @@ struct Machine {
   int nodes = 1, ranks_per_node = 1;
   Link near, far;
   LinkOwner far_owner = LinkOwner::rank;
-  std::map<std::string, MeasuredLinks> transports;  ///< by transport, where near and far are not its links
-  /// Of one device; where ranks compute on cores, of one thread. By DType, then Pass; absent: never stated.
+  std::map<std::string, MeasuredLinks> transports;  ///< links of transports that differ from near and far
+  /// Rates of one device or, if ranks compute on cores, of one thread. By DType, then Pass; absent: not stated.
   std::array<std::array<std::optional<KernelRates>, 2>, 4> rates;
   TileCosts tiles;
   FewQueries few;
-  std::int64_t memory_bytes = 0;  ///< of one rank's device; where ranks compute on cores, of the node
-  int cores = 0;                  ///< of a node, shared by its ranks' threads; 0: every rank has a device of its own
-  double memory_bytes_per_s = 0;  ///< of a rank, or a thread on cores, that merges; 0: merging costs nothing
-  std::map<std::string, std::string> sources;  ///< by field: where its figure is from
-  std::string measured;  ///< UTC time of calibration, "2026-02-03T04:05:06Z"; empty: never measured here
-  std::string backend;   ///< whose kernels were measured; empty: the figures stand for any
+  std::int64_t memory_bytes = 0;  ///< memory of one rank's device or, if ranks compute on cores, of a node
+  int cores = 0;                  ///< cores of a node, shared by its ranks; 0: every rank has its own device
+  double memory_bytes_per_s = 0;  ///< rate of merging, of a rank or, on cores, a thread; 0: free
+  std::map<std::string, std::string> sources;  ///< source of each figure, by field
+  std::string measured;  ///< UTC time of calibration, "2026-02-03T04:05:06Z"; empty: not measured here
+  std::string backend;   ///< backend that was measured; empty: the figures hold for any
 
   int ranks() const { return nodes * ranks_per_node; }
-  /// Ranks fill nodes in their order; a single node takes any number.
+  /// Ranks fill nodes in order; a single node takes any number of ranks.
   int node_of(Rank rank) const { return nodes == 1 ? 0 : rank / ranks_per_node; }
-  /// Of `ranks` ranks, those that are on the first node, the fullest.
+  /// How many of `ranks` ranks are on the first node, which has most.
   int on_a_node(int ranks) const { return nodes == 1 || ranks < ranks_per_node ? ranks : ranks_per_node; }
   bool states(DType dtype) const { return rates[static_cast<std::size_t>(dtype)][0].has_value(); }
-  /// Whether the figures are this backend's too.
+  /// Whether the figures hold for this backend.
   bool describes(std::string_view computing) const { return backend.empty() || backend == computing; }
-  /// The machine whose near and far links are those of this transport, where they were measured.
+  /// The machine with the measured links of this transport, if there are any, as near and far.
   Machine over(std::string_view transport) const;
-  /// The machine with nodes of `node_size` ranks, where it has several nodes and unless that is 0. It keeps several: a
-  /// single one takes any number of ranks.
+  /// The machine with nodes of `node_size` ranks, unless that is 0 or the machine has one node. It keeps several nodes,
+  /// because a single one would take any number of ranks.
   Machine in_nodes_of(int node_size) const;
   /// Throws Error(usage) when the machine states no rates for this element type.
   const KernelRates& rates_of(DType dtype, Pass pass) const;
-  /// Memory that one of `ranks` ranks may use.
+  /// Memory that each of `ranks` ranks may use.
   std::int64_t memory_of_rank(int ranks) const;
   /// Threads of each of `ranks` ranks on the cores: cores / ranks of a node, at least 1.
   int threads_of_rank(int ranks) const;
@@ -148,34 +147,32 @@ std::string to_json(const Machine& machine);
 /// Names of the machines that are built in; "this" is not among them.
 std::vector<std::string> built_in_machines();
 
-/// A built-in machine, "this" (the stored calibration where it can be used, else nominal figures), or else a file.
-/// Throws Error(usage).
+/// A built-in machine, "this" (the stored calibration if it can be used, otherwise nominal figures), or a file. Throws
+/// Error(usage).
 Machine find_machine(const std::string& name_or_file);
 
-/// This machine with nominal figures: cores and memory as the operating system tells them, the rest typical of a
-/// server, never measured here.
+/// This machine with nominal figures: cores and memory from the operating system, the rest typical of a server.
 Machine nominal_machine();
 
 /// Where the calibration of this machine is stored: $XDG_CACHE_HOME/distattn/machine-HOST-CORES.json, or under
-/// ~/.cache. One that was measured on fewer or more cores than this process may use is another's.
+/// ~/.cache. A calibration for another number of cores than this process may use has another name.
 std::filesystem::path calibration_file();
 
-/// What is stored there. One that cannot be used stops nobody: then there is no machine, and `why_not` says what is
-/// wrong and what mends it. Neither where nothing is stored.
+/// The stored calibration. If it cannot be used, `machine` is absent and `why_not` says what is wrong and how to mend
+/// it; nothing is thrown. Both are empty if nothing is stored.
 struct StoredCalibration {
   std::optional<Machine> machine;
   std::string why_not;
 };
 StoredCalibration stored_calibration();
 
-/// Makes room for a calibration: its folder, and nothing in its place that a file could not replace. Throws
-/// Error(environment) when none can be stored: said before one is measured, not after.
+/// Creates the folder of the calibration. Throws Error(environment) if a calibration could not be stored there. Call it
+/// before measuring.
 void require_calibration_folder();
-/// Stores a calibration, whole or not at all, in place of whatever is there. Throws Error(environment) when it cannot
-/// be written.
+/// Stores a calibration atomically in place of an earlier one. Throws Error(environment) when it cannot be written.
 void store_calibration(const Machine& machine);
 
-/// "measured here 3 days ago", or why these are not this machine's figures.
+/// "measured here 3 days ago", or why the figures are not this machine's.
 std::string describe_age(const Machine& machine);
 
 }  // namespace distattn

@@ -1,5 +1,5 @@
 #pragma once
-/// Masks: what users say, and the disjoint bands that everything else uses (docs/mathematics.md).
+/// Masks as users describe them, and the disjoint bands that the rest of the library uses (docs/mathematics.md).
 
 #include <cstdint>
 #include <span>
@@ -18,15 +18,15 @@ namespace distattn {
 /// or exactly the given bands. Positions are absolute; queries hold the last seq_q of seq_kv positions.
 struct Mask {
   bool causal = true;
-  std::int64_t left = -1;                 ///< sliding window towards earlier keys; −1: unlimited
-  std::int64_t right = -1;                ///< … towards later keys; −1: unlimited
+  std::int64_t left = -1;                 ///< sliding window over earlier keys; −1: unlimited
+  std::int64_t right = -1;                ///< … over later keys; −1: unlimited
   std::int64_t sinks = 0;                 ///< the first keys that stay visible outside the window
   std::vector<std::int64_t> documents{};  ///< cu_seqlens: 0, …, seq_kv, never falling; empty: one document
   std::vector<Band> given{};              ///< explicit bands within ±unbounded; excludes window, sinks and documents
   bool explicit_bands = false;            ///< `given` is the mask (and may be empty: nothing is visible)
-  std::string name{};                     ///< how the user wrote it, for reports
+  std::string name{};                     ///< the user's notation, for reports
 
-  /// Whether both say the same in the same way, whatever their names.
+  /// Compares all members except the name.
   friend bool operator==(const Mask& a, const Mask& b) {
     const auto said = [](const Mask& mask) {
       return std::tie(mask.causal, mask.left, mask.right, mask.sinks, mask.documents, mask.given, mask.explicit_bands);
@@ -39,15 +39,15 @@ Mask full_mask();
 Mask causal_mask();
 /// The first `prefix` tokens see each other both ways; the rest is causal.
 Mask prefix_mask(std::int64_t seq_kv, std::int64_t prefix);
-/// Blocks (video frames) of `size` tokens see themselves both ways and all earlier blocks.
+/// Each block (video frame) of `size` tokens sees itself both ways, and all earlier blocks.
 Mask block_causal_mask(std::int64_t seq_kv, std::int64_t size);
 /// Explicit bands; throws Error(usage) naming two of them if they overlap. Bounds past ±unbounded mean unbounded.
 Mask band_mask(std::vector<Band> bands);
-/// Bands as users write them in a file, half-open ranges and inclusive differences, null for no bound:
+/// Bands as users write them in a file: half-open ranges, inclusive differences, null for no bound:
 /// [{"q":[0,512],"k":[0,512],"diff":[0,null]}]. Throws Error(usage), naming `origin`, as band_mask does.
 Mask mask_from_json(std::string_view text, const std::string& origin);
 
-/// Throws Error(usage) where options contradict each other or documents do not fit seq_kv.
+/// Throws Error(usage) if options contradict each other or documents do not fit seq_kv.
 void check(const Mask& mask, std::int64_t seq_kv);
 
 /// The mask as disjoint bands, ordered by first query.
@@ -56,29 +56,31 @@ std::vector<Band> bands_of(const Mask& mask);
 /// Two bands that share a pair, as indices into `bands`, or {-1, -1}. O(n log n).
 std::pair<std::ptrdiff_t, std::ptrdiff_t> overlapping_bands(std::span<const Band> bands);
 
-/// Finds the bands that a tile touches without looking at those it does not: of thousands of packed documents, those
-/// between a tile's first query and its last, which are all where queries are strided. Immutable after construction;
-/// safe to share between threads.
+/// Finds the bands that a tile touches without visiting all others. Of thousands of packed documents it visits those
+/// between a tile's first query and its last; with strided queries these are all. Immutable after construction; safe to
+/// share between threads.
 class BandIndex {
  public:
   BandIndex() = default;
   explicit BandIndex(std::vector<Band> bands);
 
   std::span<const Band> bands() const { return bands_; }
-  /// The bands that may reach some of `queries`, in order.
+  /// The bands that may cover some of `queries`, in order.
   std::span<const Band> reaching(const Run& queries) const;
   /// Appends to `out` every band that has a visible pair in queries × keys, in order.
   void touching(const Run& queries, const Run& keys, std::vector<Band>& out) const;
   /// Number of visible pairs of queries × keys.
   std::int64_t pairs(const Run& queries, const Run& keys) const;
-  /// Pairs that a kernel computes which takes `block` queries at a time, band by band: all of them meet every key that
-  /// one of them sees. The last block counts as a whole one; block 1 gives pairs().
+  /// Pairs computed by a kernel that processes `block` queries at a time, band by band: every query of a block is
+  /// evaluated against every key visible to any query of that block. The last block counts as a whole one; block 1
+  /// gives pairs().
   std::int64_t met_pairs(const Run& queries, const Run& keys, int block) const;
-  /// How many of `queries` see a key of `keys`, and how many of these one of them sees.
+  /// How many of `queries` see a key of `keys`, and how many of `keys` are seen by one of them.
   struct Reach {
     std::int64_t queries = 0, keys = 0;
   };
-  /// Never too few; too many where several bands reach the same ones, or a band slips through between strides.
+  /// Upper bounds: too large if several bands cover the same queries or keys, or if a band falls between strided
+  /// positions.
   Reach reach(const Run& queries, const Run& keys) const;
   /// Whether queries × keys has a visible pair.
   bool any(const Run& queries, const Run& keys) const;

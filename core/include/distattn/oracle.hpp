@@ -1,5 +1,5 @@
 #pragma once
-/// The exact answer: a whole attention in float64, unsharded, in obvious loops. What every result is compared with.
+/// The exact answer that results are compared with: a whole attention in float64, unsharded, in plain loops.
 
 #include <vector>
 
@@ -10,25 +10,24 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// Dense [batch, sequence, heads, dim] as the inputs; lse [batch, heads, sequence].
+/// Dense tensors [batch, sequence, heads, dim], as the inputs; lse is [batch, heads, sequence].
 struct ExactResult {
   std::vector<double> o, lse;
   std::vector<double> dq, dk, dv;  ///< empty unless d_o was given
 };
 
-/// Computes with `threads` threads, in memory of inputs and results once more in float64. The inputs may have any
-/// element type; the problem's element types are not looked at. `d_o` without data: forward only. Denormal numbers
-/// count as any others.
+/// Computes with `threads` threads and allocates inputs and results once in float64. The inputs may have any element
+/// type; the problem's element types are ignored. `d_o` without data: forward only. Denormal numbers are not flushed.
 ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
                             const ConstTensorView& v, const ConstTensorView& d_o, int threads);
 
-/// L2 norms by row of a result, [batch, sequence, heads].
+/// L2 norms for each row of a result, [batch, sequence, heads].
 struct RowNorms {
-  std::vector<double> allowed;  ///< the largest of an error of the row (lse: of its absolute value)
-  std::vector<double> terms;    ///< root of the squared norms of what sums up to the row, which may cancel in it
+  std::vector<double> allowed;  ///< largest norm of a row's error (lse: largest absolute error)
+  std::vector<double> terms;    ///< root of the summed squared norms of the terms that add up to the row and may cancel
 };
 
-/// What results should be, and how far off rounding may leave each of their rows.
+/// The exact results, and how far off rounding may leave each of their rows.
 struct ExpectedResult {
   ExactResult exact;
   RowNorms o, lse, dq, dk, dv;

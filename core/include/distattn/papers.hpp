@@ -1,5 +1,5 @@
 #pragma once
-/// Papers' published figures beside ours.
+/// Compares papers' published figures with ours.
 
 #include <cstdint>
 #include <functional>
@@ -11,12 +11,12 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// What a figure of ours is; of a ratio, what the weaker of its parts is.
+/// How a figure of ours was obtained; for a ratio, the weaker of its two parts.
 enum class PaperKind : std::uint8_t {
   counted,     ///< exact: from programs, or from a model's sizes
-  modelled,    ///< a closed formula for a system that is not built here
+  modelled,    ///< a closed formula for a system that is not implemented here
   predicted,   ///< simulated programs, or a step's model, on a described machine
-  calibrated,  ///< as predicted, on a machine that was fitted to this very figure: no prediction
+  calibrated,  ///< like predicted, but on a machine that was fitted to this figure, so that it is no prediction
   absent,      ///< not computed here
 };
 constexpr std::string_view name_of(PaperKind kind) {
@@ -24,48 +24,48 @@ constexpr std::string_view name_of(PaperKind kind) {
   return names[static_cast<std::size_t>(kind)];
 }
 
-/// What a published figure says about the quantity.
+/// Whether a published figure is the quantity's value or a bound on it.
 enum class PaperBound : std::uint8_t { equal, at_least, at_most };
 constexpr std::string_view name_of(PaperBound bound) {
   constexpr std::string_view names[] = {"equal", "at least", "at most"};
   return names[static_cast<std::size_t>(bound)];
 }
 
-/// The relative differences that an explanation accounts for: both ends below 0, or both above it.
+/// The range of relative differences that an explanation accounts for; both ends have the same sign.
 struct PaperClaim {
   double least = 0, most = 0;
   friend bool operator==(const PaperClaim&, const PaperClaim&) = default;
 };
 
-/// Figures nearer than this share need no explanation.
+/// Relative differences below this need no explanation.
 inline constexpr double paper_agreement = 0.03;
 
 struct PaperRow {
   std::string what, where;  ///< the quantity; table, figure or section of the paper
-  double published = 0;     ///< NaN: it gives no number here
+  double published = 0;     ///< NaN: the paper gives no number
   PaperBound bound = PaperBound::equal;
   double ours = 0;  ///< NaN: absent
   PaperKind kind = PaperKind::counted;
   std::string unit;
-  std::string note;                 ///< why they differ, where they do; why one of them is missing
+  std::string note;                 ///< why the figures differ, or why one is missing
   std::optional<PaperClaim> claim;  ///< the difference that the note explains
 
-  /// ours / published - 1: NaN where one of them is missing; ours itself where 0 was published.
+  /// ours / published - 1; NaN if one is missing; `ours` if 0 was published.
   double relative_difference() const { return published != 0 ? ours / published - 1 : ours; }
-  /// Whether ours is the published figure, to within paper_agreement, or keeps its bound.
+  /// Whether our figure equals the published one to within paper_agreement, or keeps its bound.
   bool agrees() const;
-  /// Whether nothing is left to be explained: figures differ as the claim says, or agree where there is none, or one of
-  /// them is missing and the note says why.
+  /// Whether nothing is left to explain: the difference is within the claim; or there is no claim and the figures
+  /// agree; or one is missing and the note says why.
   bool explained() const;
 };
 
 struct PaperTable {
   std::string title, source;
-  std::string scope;  ///< what of the paper is not here, and why
+  std::string scope;  ///< which figures of the paper are left out, and why
   std::vector<PaperRow> rows;
 };
 
-/// A quantity's value and what it is.
+/// A quantity's value and how it was obtained.
 struct PaperValue {
   double value = 0;
   PaperKind kind = PaperKind::counted;
@@ -90,8 +90,8 @@ PaperTable read_paper(std::string_view text, const std::string& origin,
 /// "attention2d", "burstattention", "distflashattn"
 std::vector<std::string> paper_names();
 
-/// The paper's attention-only figures. Plans, proves and simulates: every row's own quantity is computed from the
-/// schedules. Throws Error(usage) with the names there are for one that is not.
+/// Compares the paper's figures on attention alone. Plans, proves and simulates: our quantity of every row is computed
+/// from schedules. Throws Error(usage) for an unknown name, listing the known ones.
 PaperTable compare_with_paper(const std::string& name);
 
 }  // namespace distattn

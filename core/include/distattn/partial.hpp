@@ -6,9 +6,9 @@
 /// associative up to rounding; right only for disjoint key sets. The same pair is a kernel's carry, what travels
 /// between ranks, and the result, with an LSE in two numbers where it is fp32 (SplitLse).
 ///
-/// What (o, lse) with an fp32 lse alone can promise: o within tolerance(), lse to the nearest float. Weights
-/// e^(score − lse) made from it are off by up to 6e-8·|lse|, all of a row alike: 3e-5 at 570, 6 % at a million; so are
-/// a backward pass's gradients, and outputs merged by it. With the low part neither grows with the size of scores.
+/// With an fp32 lse alone, o is within tolerance() and lse is the nearest float. Weights e^(score − lse) computed from
+/// it are off by up to 6e-8·|lse|, equally for a whole row: 3e-5 at 570, 6 % at a million. So are the gradients of a
+/// backward pass, and outputs that are merged with it. With the low part the errors do not grow with the scores.
 
 #include <cmath>
 
@@ -23,8 +23,8 @@ struct MergeWeights {
   Real scale_a, scale_b, lse;
 };
 
-/// Two empty sides give the identity, never NaN; a NaN statistic propagates. Scores of −∞ count for nothing, so that a
-/// row which has no others is empty too.
+/// Two empty sides give the identity, never NaN; a NaN statistic propagates. Scores of −∞ have no weight, so that a row
+/// whose scores are all −∞ counts as empty.
 template <class Real>
 DISTATTN_HOST_DEVICE inline MergeWeights<Real> merge_weights(Real lse_a, Real lse_b) {
   const Real top = lse_a > lse_b || lse_a != lse_a ? lse_a : lse_b;
@@ -33,14 +33,14 @@ DISTATTN_HOST_DEVICE inline MergeWeights<Real> merge_weights(Real lse_a, Real ls
   return {a / sum, b / sum, top + std::log(sum)};
 }
 
-/// A log-sum-exp as the sum of two numbers: the nearest Real and what that cannot hold, which is 0 beside a `high` that
-/// is no finite number. An fp32 `high` alone is up to 6e-8 of its size away, and so is every weight e^(score − lse).
+/// A log-sum-exp as the sum of two numbers: the nearest Real and the remainder, which is 0 if `high` is not finite. The
+/// relative error of an fp32 `high` alone is up to 6e-8, and that of every weight e^(score − lse) up to 6e-8·|lse|.
 template <class Real>
 struct SplitLse {
   Real high = -INFINITY, low = 0;
 };
 
-/// high + low as such a pair, where |low| is not many times |high|.
+/// Normalises high + low, where |low| is at most a few times |high|.
 template <class Real>
 DISTATTN_HOST_DEVICE inline SplitLse<Real> split_lse(Real high, Real low) {
   const Real sum = high + low;
@@ -55,7 +55,8 @@ struct SplitMergeWeights {
   SplitLse<Real> lse;
 };
 
-/// The same of statistics in two numbers: merged in any order and number they lose nothing with their size.
+/// The same for statistics in two numbers. However many are merged, in any order, the error does not grow with their
+/// size.
 template <class Real>
 DISTATTN_HOST_DEVICE inline SplitMergeWeights<Real> merge_weights(const SplitLse<Real>& a, const SplitLse<Real>& b) {
   const bool a_is_top = a.high > b.high || (a.high == b.high && a.low >= b.low) || a.high != a.high;

@@ -1,5 +1,5 @@
 #pragma once
-/// What this machine's cores reach at most: what a figure is a share of.
+/// Measures the peak rates of this machine's cores, which other rates are given as a share of.
 
 #include <memory>
 #include <string>
@@ -9,7 +9,8 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// Measures on the same threads as often as one likes: the speed of shared machines changes from minute to minute.
+/// Measures on the same threads any number of times, because the speed of shared machines changes from minute to
+/// minute.
 class PeakMeter {
  public:
   /// For elements of `dtype`, on `threads` threads at once, no more than there are cores.
@@ -17,14 +18,14 @@ class PeakMeter {
   ~PeakMeter();
   PeakMeter(PeakMeter&&) noexcept;
 
-  /// A few milliseconds in the fastest instruction's loop; keeps the best.
+  /// Runs the fastest instruction's loop for a few milliseconds. The best result is kept.
   void measure();
-  /// FLOP/s of all threads together in a loop of multiply-adds on registers alone, in seconds that they run: what other
-  /// programs take is not counted. The best so far.
+  /// FLOP/s of all threads together in a loop of multiply-adds on registers, per second of their CPU time, so that time
+  /// taken by other programs does not count. The best so far.
   double flops_per_s() const;
   /// The instruction that was fastest when the meter was made.
   const std::string& instruction() const;
-  /// Bytes a second that all threads together read in sequence from memory behind the caches. Takes a second or so.
+  /// Bytes per second that all threads together read sequentially from memory outside the caches. Takes about a second.
   double read_bytes_per_s();
 
  private:

@@ -1,5 +1,6 @@
 #pragma once
-/// Random tensors whose values depend on (seed, tensor, position) only: the same on any number of ranks.
+/// Random tensors whose values depend on (seed, tensor, position) alone, so that they are the same on any number of
+/// ranks.
 
 #include <cstddef>
 #include <cstdint>
@@ -9,7 +10,7 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// The inputs of an attention, each a stream of its own.
+/// The inputs of an attention; each is an independent stream.
 enum class RandomTensor : std::uint8_t { q, k, v, d_o };
 
 /// Element `index` (flat, of the dense [batch, sequence, heads, head_dim] tensor): standard normal, |x| < 8.3.

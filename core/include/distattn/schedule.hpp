@@ -1,5 +1,5 @@
 #pragma once
-/// Schedules as plain data: what each rank does in each step, in which buffers. Printable, serialisable, provable.
+/// Schedules as plain data: what each rank does in each step, and in which buffers.
 
 #include <array>
 #include <cstddef>
@@ -21,15 +21,14 @@ namespace distattn {
 ///  output:     o, lse, lse_low        — a partial (partial.hpp)
 ///  dquery:     dq
 ///  dkey_value: dk, dv
-/// lse_low is what an fp32 lse cannot hold, in fp16; where statistics are fp64 there is none.
+/// lse_low is the remainder of an fp32 lse, in fp16; fp64 statistics have none.
 enum class ValueKind : std::uint8_t { query, key_value, output, dquery, dkey_value };
 const char* name_of(ValueKind kind);
 
 constexpr bool is_input(ValueKind kind) { return kind == ValueKind::query || kind == ValueKind::key_value; }
 constexpr bool is_key_side(ValueKind kind) { return kind == ValueKind::key_value || kind == ValueKind::dkey_value; }
 
-/// One segment's value for one head group. Results also name whose contribution they are: the rank that accumulated
-/// them, −1 for inputs.
+/// One segment's tensors for one head group. `contributor` is the rank that accumulated a result; −1 for inputs.
 struct Value {
   ValueKind kind = ValueKind::query;
   int group = 0;
@@ -38,23 +37,23 @@ struct Value {
   friend auto operator<=>(const Value&, const Value&) = default;
 };
 
-/// A piece of memory with a lifetime. Buffers whose lifetimes do not meet share a slot.
+/// Memory for one value, with a lifetime. Buffers with disjoint lifetimes may share a slot.
 struct BufferDecl {
   Value value;
-  DType dtype = DType::fp32;  ///< of its elements; statistics are kept in the accumulator's type
-  std::size_t bytes = 0;      ///< with the parts' alignment
-  int slot = 0;               ///< into RankProgram::slots
+  DType dtype = DType::fp32;  ///< element type; statistics have the accumulator's type
+  std::size_t bytes = 0;      ///< including the parts' alignment
+  int slot = 0;               ///< index into RankProgram::slots
   friend bool operator==(const BufferDecl&, const BufferDecl&) = default;
 };
 
-/// Whether a kernel starts from nothing or from what the buffer holds.
+/// Whether a kernel overwrites its output buffer or adds to what it holds.
 enum class Start : std::uint8_t { fresh, carry };
 
 /// A key segment's part of an attend: its values, and in the backward pass where its gradients go.
 struct KeyChunk {
   BufferId key_value{};
   BufferId dkey_value{};       ///< backward only
-  Start start = Start::fresh;  ///< of dkey_value; backward only
+  Start start = Start::fresh;  ///< how dkey_value starts; backward only
   friend bool operator==(const KeyChunk&, const KeyChunk&) = default;
 };
 
@@ -75,71 +74,72 @@ struct Attend {
   Start start = Start::fresh;
   friend bool operator==(const Attend&, const Attend&) = default;
 };
-/// The same tiles' gradients, from the global LSE and delta of the query side.
+/// Gradients of the same tiles, from the global LSE and delta of the query side.
 struct AttendBackward {
   BufferId query{}, dquery{};
   std::vector<KeyChunk> keys;
-  Start start = Start::fresh;  ///< of dquery
+  Start start = Start::fresh;  ///< how dquery starts
   friend bool operator==(const AttendBackward&, const AttendBackward&) = default;
 };
-/// into = into ⊕ from: partials (o, lse).
+/// into = into ⊕ from, for partial results (o, lse).
 struct Merge {
   BufferId into{}, from{};
   friend bool operator==(const Merge&, const Merge&) = default;
 };
-/// into = into + from: gradients.
+/// into = into + from, for gradients.
 struct Accumulate {
   BufferId into{}, from{};
   friend bool operator==(const Accumulate&, const Accumulate&) = default;
 };
-/// A result in the wire's element type; statistics keep theirs.
+/// Converts a result to the wire's element type; statistics keep theirs.
 struct Convert {
   BufferId into{}, from{};
   friend bool operator==(const Convert&, const Convert&) = default;
 };
-/// The identity: (0, −∞) for an output, 0 for gradients.
+/// Sets a buffer to the identity: (0, −∞) for an output, 0 for gradients.
 struct Clear {
   BufferId buffer{};
   friend bool operator==(const Clear&, const Clear&) = default;
 };
 
-/// Visited without a default branch: a new operation does not compile until everything knows it.
+/// Visit it without a default branch, so that code which does not handle a new operation fails to compile.
 using Op = std::variant<Send, Recv, Attend, AttendBackward, Merge, Accumulate, Convert, Clear>;
 
-/// Messages of a step that are one all-gather: every member of a row sends its buffer to all others. The buffers stand
-/// in the order of their owners, this rank's own among them, and lie side by side in slots of one size, so that a
-/// library's collective can fill them where they are. The operations list these messages too: a transport that knows no
-/// collectives takes no notice.
+/// Messages of a step that form one all-gather: every member of a row of ranks sends its buffer to all others.
+/// `buffers` are ordered by owner and include this rank's own; they are adjacent in memory and of equal size, so that a
+/// collective can fill them in place. The step's operations list these messages too, so that a transport without
+/// collectives can ignore this.
 struct Gather {
   std::vector<BufferId> buffers;
   friend bool operator==(const Gather&, const Gather&) = default;
 };
 
-/// Operations that start together. `number` is the step of the table on every rank; an exchange's messages
-/// have all arrived when it ends, and are first used after step `due` (number, but for far messages posted early).
-/// Messages of one (number, lane, due) form one group, in the order (peer, value) on both sides; no tags are needed.
+/// Operations that start together. `number` is the step of the table, on every rank. When an exchange ends, all of its
+/// messages have arrived; they are first used after step `due`, which equals `number` except for far messages that are
+/// posted early. Messages of one (number, lane, due) form one group, in the order (peer, value) on both sides, so that
+/// no tags are needed.
 struct Step {
   int number = 0;
   int due = 0;
   Lane lane = Lane::compute;
   std::vector<Op> ops;
-  std::vector<StepId> after;  ///< steps of other lanes that must have ended; those of its own lane precede it anyway
-  std::vector<Gather> gathers = {};  ///< in one order on all ranks that share some
+  std::vector<StepId> after;  ///< steps of other lanes that must end first; earlier steps of its own lane always do
+  std::vector<Gather> gathers = {};  ///< in the same order on all ranks that share some
   friend bool operator==(const Step&, const Step&) = default;
 };
 
-/// Everything one rank does. Own inputs and results have buffers too; they are filled before the first step and read
-/// after the last. Steps stand in an order in which they could run one by one.
+/// Everything one rank does. A rank's own inputs and results have buffers too, filled before the first step and read
+/// after the last. The order of `steps` is one in which they could run one by one.
 struct RankProgram {
   std::vector<BufferDecl> buffers;
-  std::vector<std::size_t> slots;  ///< bytes of each
+  std::vector<std::size_t> slots;  ///< size of each in bytes
   std::vector<Step> steps;
   friend bool operator==(const RankProgram&, const RankProgram&) = default;
 };
 
-/// What all ranks' programs share.
+/// What the programs of all ranks have in common.
 struct Outline {
-  std::string name;  ///< of the schedule
+  std::string name;  ///< the schedule's name
   Sharding sharding;
   Pass pass = Pass::forward;
   Mode mode = Mode::overlapped;
@@ -151,8 +151,8 @@ struct Schedule {
   std::vector<RankProgram> ranks;
 };
 
-/// Throws Error(usage) unless the sharding is sound (layout.hpp) and has as many ranks as there are `programs`: then
-/// programs can be looked at, and verify() says whether they are right.
+/// Throws Error(usage) unless the sharding is valid (layout.hpp) and has `programs` ranks. Other functions require this
+/// of an outline; verify() says whether its programs are right.
 void check(const Outline& outline, std::size_t programs);
 
 /// A part of a value's buffer.
@@ -162,9 +162,9 @@ struct PartShape {
   std::int64_t tokens = 0;
   int dim = 0;  ///< 1 for statistics
   DType dtype = DType::fp32;
-  std::size_t bytes = 0;  ///< without alignment: what travels
+  std::size_t bytes = 0;  ///< without padding: what a message carries
 };
-/// A value has five parts at most: a list without memory of its own, because plans make one for millions of buffers.
+/// At most five parts, stored without an allocation, because plans make millions of these lists.
 class PartShapes {
  public:
   std::size_t size() const { return count_; }
@@ -179,28 +179,28 @@ class PartShapes {
 };
 /// The parts of `value` with elements of `dtype`, in the order of ValueKind's description.
 PartShapes parts_of(const Outline& outline, const Value& value, DType dtype);
-/// Bytes of a buffer for `value`: its parts, each up to the next multiple of 64.
+/// Bytes of a buffer for `value`: its parts, each rounded up to a multiple of 64.
 std::size_t buffer_bytes(const Outline& outline, const Value& value, DType dtype);
 /// Bytes that a message with `value` carries: the parts without padding.
 std::size_t message_bytes(const Outline& outline, const Value& value, DType dtype);
 /// Element type of a value in its own buffer: the problem's for inputs, the accumulator's for results.
 DType dtype_of(const Outline& outline, ValueKind kind);
-/// Who owns a value's segment.
+/// The owner of a value's segment.
 Rank owner_of(const Outline& outline, const Value& value);
 /// Whether two ranks are on different nodes.
 bool is_far(const Outline& outline, Rank a, Rank b);
 /// "kv(g0, 5)", "o(g0, 3)<-2"
 std::string to_string(const Value& value);
 
-/// How wide a table is that people read, where no terminal says it.
+/// Width of a text table if it is not printed on a terminal.
 inline constexpr std::size_t usual_table_columns = 120;
-/// Text form: rows ranks, columns steps, as DistFlashAttn's Figure 1, then every step of every rank with `details`. The
-/// table continues in further panels where it is wider than that many columns.
+/// Text form: a table with a row for each rank and a column for each step, like DistFlashAttn's Figure 1; with
+/// `details` followed by every step of every rank. A table wider than `columns` is continued below.
 std::string to_text(const Schedule& schedule, bool details, std::size_t columns = usual_table_columns);
 /// JSON form; reads back with schedule_from_json. Throws Error(usage) naming the field that is wrong.
 std::string to_json(const Schedule& schedule);
 Schedule schedule_from_json(std::string_view text);
-/// One schedule, or a list of them: a forward and a backward one, as `distattn show` prints both passes.
+/// One schedule or a list of two, forward and backward, as `distattn show` prints both passes.
 std::vector<Schedule> schedules_from_json(std::string_view text);
 
 }  // namespace distattn

@@ -10,8 +10,8 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// Borrowed memory; strides count elements. A [sequence, heads, head_dim] tensor has shape[0] = 1.
-/// Statistics (LSE: [batch, heads, sequence]) are viewed with head_dim 1 and permuted strides.
+/// Does not own its memory; strides count elements. A [sequence, heads, head_dim] tensor has shape[0] = 1. Statistics
+/// (LSE: [batch, heads, sequence]) are viewed with head_dim 1 and permuted strides.
 template <class Byte>
 struct BasicTensorView {
   Byte* data = nullptr;
@@ -40,7 +40,7 @@ struct BasicTensorView {
 using TensorView = BasicTensorView<std::byte>;
 using ConstTensorView = BasicTensorView<const std::byte>;
 
-/// From the lowest to behind the highest byte of a tensor's elements; strides may be negative.
+/// The bytes from a tensor's lowest element to one past its highest; strides may be negative.
 struct Extent {
   const std::byte* begin = nullptr;
   const std::byte* end = nullptr;
@@ -66,7 +66,7 @@ BasicTensorView<Byte> dense_view(Byte* data, DType dtype, std::int64_t batch, st
           {sequence * heads * head_dim, heads * head_dim, head_dim, 1}};
 }
 
-/// The same of fp32 elements.
+/// The same for fp32 elements.
 inline TensorView dense_view(float* data, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
                              std::int64_t head_dim) {
   return dense_view(reinterpret_cast<std::byte*>(data), DType::fp32, batch, sequence, heads, head_dim);
@@ -77,7 +77,7 @@ inline ConstTensorView dense_view(const float* data, std::int64_t batch, std::in
   return dense_view(reinterpret_cast<const std::byte*>(data), DType::fp32, batch, sequence, heads, head_dim);
 }
 
-/// Dense [batch, heads, sequence] statistics, seen as [batch, sequence, heads, 1].
+/// Dense [batch, heads, sequence] statistics, viewed as [batch, sequence, heads, 1].
 template <class Byte>
 BasicTensorView<Byte> statistics_view(Byte* data, DType dtype, std::int64_t batch, std::int64_t heads,
                                       std::int64_t sequence) {

@@ -1,5 +1,5 @@
 #pragma once
-/// Threads, which the system may refuse.
+/// Threads: the error when the system refuses one, and calls that were left behind.
 
 #include <string>
 #include <system_error>
@@ -9,11 +9,12 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// What to throw then: "rank 3 gets no thread to exchange messages (…) use fewer ranks or threads".
+/// The error to throw when the system refuses a thread: "rank 3 gets no thread to exchange messages (…) use fewer ranks
+/// or threads".
 Error no_thread(const std::string& who, const std::string& purpose, const std::system_error& refused);
 
-/// Calls of libraries that did not return in time and still run, each on a thread of its own. A process that fails
-/// while there are some should end by _exit(): they may not stand the end of what they use.
+/// The number of library calls that did not return in time and still run, each on its own thread. A process that fails
+/// while there are any should end with _exit(), because they may crash when what they use is destroyed.
 int calls_left_behind() noexcept;
 
 }  // namespace distattn

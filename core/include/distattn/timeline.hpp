@@ -1,5 +1,5 @@
 #pragma once
-/// What happened when, on every rank and lane: measured by execute, predicted by simulate, drawn by the same code.
+/// When each step ran, on every rank and lane: measured by the executor or predicted by simulate().
 
 #include <cstdint>
 #include <span>
@@ -22,16 +22,16 @@ struct Span {
 
 struct Timeline {
   std::vector<Span> spans;  ///< by rank, then by start
-  double seconds = 0;       ///< until the last rank has its results
-  /// Seconds in which a rank's compute lane had nothing running, summed over ranks, as a share of ranks · seconds.
+  double seconds = 0;       ///< time until the last rank has its results
+  /// Time in which a rank's compute lane was idle, summed over ranks, as a share of ranks · seconds.
   double idle_share(int ranks) const;
-  /// Exposed communication: seconds in which a rank's compute lane has nothing running while one of its exchanges is
-  /// under way, on average over ranks.
+  /// Exposed communication: seconds in which a rank's compute lane is idle while one of its exchanges is in progress,
+  /// averaged over ranks.
   double exposed_s(int ranks) const;
 };
 
-/// All ranks' timelines as one: rank r's, measured on its own, began at begins_s[r] on a common clock. Time 0 is when
-/// the first of them began.
+/// Joins the timelines of all ranks. That of rank r, measured from its own start, began at begins_s[r] on a common
+/// clock. Time 0 is the earliest start.
 Timeline join(std::span<const Timeline> ranks, std::span<const double> begins_s);
 
 }  // namespace distattn

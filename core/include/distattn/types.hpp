@@ -1,5 +1,5 @@
 #pragma once
-/// Ids, element types and enumerations that everything else is written in.
+/// Ids, element types and enumerations used throughout the library.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,7 @@ namespace distattn {
 /// Position of a process or thread in the group that shares one attention, 0 … ranks-1.
 using Rank = int;
 
-/// Strong indices: each counts one kind of thing and converts to nothing by itself.
+/// Strong indices: each counts one kind of thing, with no implicit conversion.
 enum class SegmentId : std::int32_t {};  ///< into Sharding::queries or Sharding::keys
 enum class BufferId : std::int32_t {};   ///< into RankProgram::buffers
 enum class StepId : std::int32_t {};     ///< into RankProgram::steps
@@ -43,7 +43,7 @@ DISTATTN_HOST_DEVICE constexpr std::size_t size_of(DType dtype) {
   return 0;
 }
 
-/// Type of results, statistics and gradients for inputs of `dtype`: fp64 for fp64, else fp32.
+/// Type of results, statistics and gradients for inputs of `dtype`: fp64 for fp64, otherwise fp32.
 DISTATTN_HOST_DEVICE constexpr DType accumulator_of(DType dtype) {
   return dtype == DType::fp64 ? DType::fp64 : DType::fp32;
 }
@@ -64,12 +64,12 @@ enum class MemorySpace : std::uint8_t { host, cuda };
 /// Forward computes (o, lse); backward computes (dq, dk, dv).
 enum class Pass : std::uint8_t { forward, backward };
 
-/// A rank works on three things side by side; steps of one lane run in order.
+/// The three concurrent lanes of a rank; steps of one lane run in order.
 enum class Lane : std::uint8_t { compute, near, far };
 inline constexpr std::size_t lane_count = 3;
 
 /// How a table becomes programs.
-///  overlapped: an exchange runs beside the tiles of its step;
+///  overlapped: an exchange runs while the tiles of its step are computed;
 ///  serial:     the same program, but a step's tiles also wait for that step's exchange (an ablation);
 ///  gathered:   all inputs first, then all tiles, then all replies.
 enum class Mode : std::uint8_t { overlapped, serial, gathered };

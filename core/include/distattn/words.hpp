@@ -1,14 +1,14 @@
 #pragma once
-/// Quantities as people read them.
+/// Formats quantities for people.
 
 #include <string>
 
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// "1.50 MiB"; "–" for what is not known.
+/// "1.50 MiB"; "–" if unknown (NaN).
 std::string bytes_in_words(double bytes);
-/// "12.300 ms"; "–" for what is not known.
+/// "12.300 ms"; "–" if unknown (NaN).
 std::string seconds_in_words(double seconds);
 
 }  // namespace distattn
