@@ -105,8 +105,8 @@ Option* App::own(CLI::Option* option, const std::string& description, Values val
 }
 
 void App::own_help() {
-  own(parsed_->get_help_ptr(), "What is needed every day", "", Group::output);
-  own(parsed_->get_option("--help-all"), "All options, also those that are rarely needed", "", Group::output);
+  own(parsed_->get_help_ptr(), "The options needed every day", "", Group::output);
+  own(parsed_->get_option("--help-all"), "All options, including rarely needed ones", "", Group::output);
 }
 
 App* App::add_subcommand(const std::string& name, const std::string& description) {
@@ -133,7 +133,7 @@ Option* App::add_optional_text(const std::string& names, std::function<void(cons
 }
 
 void App::add_version(const std::string& name) {
-  own(parsed_->set_version_flag(name, std::string()), "The version, and those of what it is built with", "",
+  own(parsed_->set_version_flag(name, std::string()), "The version, and the versions of what it was built with", "",
       Group::output);
 }
 

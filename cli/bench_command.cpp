@@ -231,7 +231,7 @@ void add_kernels(App& app, BenchOptions& options) {
 
 Command add_bench_command(App& root) {
   auto* const app =
-      root.add_subcommand("bench", "How fast schedules run, beside the machine's peak and the prediction");
+      root.add_subcommand("bench", "How fast schedules run, compared with the machine's peak and the prediction");
   const auto options = std::make_shared<BenchOptions>();
   BenchRequest& request = options->request;
   const auto parse_runs = [](std::string_view option, std::string_view text) {
@@ -244,13 +244,13 @@ Command add_bench_command(App& root) {
   add_launch_options(*app, request.launch);
   app->add_flag("--backward", request.backward, "Forward, then backward", Group::problem);
   add_value(*app, "-n", request.runs, parse_runs, "Measured runs (default 10)", "N", Group::output);
-  add_value(*app, "-w", request.warmups, parse_runs, "Runs before them (default 2)", "N", Group::output);
+  add_value(*app, "-w", request.warmups, parse_runs, "Warm-up runs before them (default 2)", "N", Group::output);
   app->add_flag("-c,--check", request.check, "Compare with float64; exit 1 past the tolerance", Group::output);
   add_machine_option(*app, request.schedule);
   app->add_flag(
          "--calibrate", request.calibrate,
-         "Measure this machine first, between processes their links too, store its description, and go on beside every "
-         "row",
+         "Measure this machine first (between processes also their links), store its description, and measure it again "
+         "around every row",
          Group::device)
       ->excludes(app->get_option("--machine"));
   add_gates(*app, *options);

@@ -66,7 +66,7 @@ void add_meeting_options(App& app, LaunchOptions& options) {
             "How ranks find each other (default: from the environment)", known_names(BackendKind::bootstrap),
             rarely(Group::device));
   add_value(app, "--timeout", options.timeout_s, parse_timeout,
-            "Longest time without progress of an awaited rank; computing is progress, and over NCCL a whole message "
+            "How long an awaited rank may make no progress; computing is progress, and over NCCL only a whole message "
             "(default 60)",
             "SECONDS", rarely(Group::device));
 }
@@ -92,9 +92,8 @@ void add_launch_options(App& app, LaunchOptions& options) {
             "Whose kernels compute on GPUs; cudnn rounds tiles' gradients to 16 bits (default own)",
             known_names(BackendKind::provider), rarely(Group::device));
   app.add_flag("--deterministic", options.deterministic,
-               "Gradients have the same bits in every run, on GPUs too, where that takes longer",
-               rarely(Group::device));
-  app.add_flag("--graphs", options.graphs, "Kernels of a step start as one CUDA graph (GPUs, own kernels)",
+               "Gradients have the same bits in every run; on GPUs this takes longer", rarely(Group::device));
+  app.add_flag("--graphs", options.graphs, "Start the kernels of a step as one CUDA graph (GPUs, own kernels)",
                rarely(Group::device));
   add_threads_option(app, options);
   add_meeting_options(app, options);

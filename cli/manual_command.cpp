@@ -29,7 +29,7 @@ constexpr Entry exits[] = {
 constexpr Entry variables[] = {
     {"DISTATTN_ISA",
      "Kernels of the CPU backend: avx512, avx2 or generic (default: the widest that the processor has)"},
-    {"DISTATTN_ADDRESS", "Where other nodes reach rank 0 (default: as the launcher says, else its own addresses)"},
+    {"DISTATTN_ADDRESS", "Where other nodes reach rank 0 (default: as the launcher says, otherwise its own addresses)"},
     {"DISTATTN_PORT", "The port on which rank 0 listens (default: any, or next to the launcher's)"},
     {"DISTATTN_RANK", "This process's rank, where ranks meet at a file (default: in the order in which they come)"},
     {"DISTATTN_TOKEN",

@@ -176,10 +176,10 @@ Command add_plan_command(App& root) {
   add_value(*app, "--routes", options->request.routes, parse_routes,
             "routed: messages follow nodes; straight: from owner to user (default routed)", one_of(route_words),
             rarely(Group::schedule));
-  exclude_others(*app, *add_value(*app, "--paper", options->paper, as_text, "A paper's figures beside ours",
+  exclude_others(*app, *add_value(*app, "--paper", options->paper, as_text, "A paper's figures next to ours",
                                   one_of(paper_names()), rarely(Group::problem)));
   add_step_plan_options(*app, options->step);
-  add_to_help(*app, "--dtype", "; of --step bf16, on cores fp32");
+  add_to_help(*app, "--dtype", "; with --step bf16, on cores fp32");
   for (const char* const answered : {"--checkpoint", "--state"}) {
     app->get_option("--paper")->excludes(app->get_option(answered));
   }

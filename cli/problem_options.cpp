@@ -73,10 +73,12 @@ void add_shape_options(App& app, Options& options) {
   add_size(app, "--batch", options.batch, "Sequences (default 1)");
   add_size(app, "--heads", options.heads, "Query heads");
   add_size(app, "--kv-heads", options.kv_heads, "Key and value heads (default: --heads)");
-  add_size(app, "--head-dim", options.head_dim, "Elements of a head");
-  add_size(app, "--value-dim", options.value_dim, "The same of values (default: --head-dim)", rarely(Group::problem));
-  add_dtype(app, "--dtype", options.dtype, "Computed with (default fp32)", dtype_names, Group::problem);
-  add_dtype(app, "--wire", options.wire, "Partials travel as (default fp32)", wire_names, rarely(Group::problem));
+  add_size(app, "--head-dim", options.head_dim, "Dimension of a head's queries and keys");
+  add_size(app, "--value-dim", options.value_dim, "Dimension of a head's values (default: --head-dim)",
+           rarely(Group::problem));
+  add_dtype(app, "--dtype", options.dtype, "Element type of q, k and v (default fp32)", dtype_names, Group::problem);
+  add_dtype(app, "--wire", options.wire, "Element type of partial results in messages (default fp32)", wire_names,
+            rarely(Group::problem));
 }
 
 void add_scale_option(App& app, double& scale) {
@@ -85,7 +87,7 @@ void add_scale_option(App& app, double& scale) {
     if (value == 0) refuse("--scale 0 (every score would be 0) leave it out for 1/sqrt(head-dim)");
     return value;
   };
-  add_value(app, "--scale", scale, parse_scale, "Of scores (default 1/sqrt(head-dim))", "NUMBER",
+  add_value(app, "--scale", scale, parse_scale, "Factor of the scores (default 1/sqrt(head-dim))", "NUMBER",
             rarely(Group::problem));
 }
 
@@ -124,8 +126,8 @@ Option* add_seed_option(App& app, ProblemOptions& options) {
   const auto parse_seed = [](std::string_view option, std::string_view text) {
     return static_cast<std::uint64_t>(parse_size(option, text));
   };
-  return add_value(app, "--seed", options.seed, parse_seed, "Of random values and drawn documents (default 0)", "SIZE",
-                   Group::input);
+  return add_value(app, "--seed", options.seed, parse_seed, "Seed of random values and drawn documents (default 0)",
+                   "SIZE", Group::input);
 }
 
 Shape shape_of(const ProblemOptions& options, std::int64_t seq) {

@@ -184,13 +184,13 @@ Command add_run_command(App& root) {
   options->schedule.ranks.clear();  // as many as the launcher started, or 1
   app->add_flag("--backward", options->backward, "Forward, then backward", Group::problem);
   exclude_others(*app, *add_value(*app, "--program", options->program, as_text,
-                                  "Run what show printed as JSON, proved first, instead of a named schedule", "FILE",
-                                  rarely(Group::schedule)));
+                                  "Run a program that show printed as JSON, proved first, instead of a named schedule",
+                                  "FILE", rarely(Group::schedule)));
   auto* const seed = add_seed_option(*app, options->problem);
   add_input_options(*app, options->input);
   add_launch_options(*app, options->launch);
   add_value(*app, "-n", options->runs, parse_runs, "Measured runs (default 1)", "N", Group::output);
-  add_value(*app, "-w", options->warmups, parse_runs, "Runs before them (default 0)", "N", Group::output);
+  add_value(*app, "-w", options->warmups, parse_runs, "Warm-up runs before them (default 0)", "N", Group::output);
   app->add_flag("--check", options->check, "Compare with float64; exit 1 past the tolerance", Group::output);
   add_value(*app, "--out", options->out, as_text, "Write o, lse and gradients as .npy into this folder", "FOLDER",
             Group::output);

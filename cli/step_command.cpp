@@ -215,8 +215,8 @@ Command add_step_command(App& root) {
             Group::schedule);
   add_value(*app, "--text", options->text, as_text, "Trains on the bytes of this file (default: random tokens)", "FILE",
             Group::input);
-  add_value(*app, "--seed", options->seed, parse_seed, "Of weights, random tokens and drawn documents (default 0)", "N",
-            Group::input);
+  add_value(*app, "--seed", options->seed, parse_seed, "Seed of weights, random tokens and drawn documents (default 0)",
+            "N", Group::input);
   add_mask_options(*app, options->mask);
   add_schedule_options(*app, options->schedule, Several::no);
   options->schedule.ranks.clear();  // as many as the launcher started, or 1

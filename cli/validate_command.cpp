@@ -288,14 +288,14 @@ Command add_validate_command(App& root) {
   add_to_help(*app, "--ranks", " (default 1 to 8)");
   // Without any shape, element type or mask there are many of each.
   for (const auto& [option, usual] : {std::pair("--seq", "61"), {"--heads", "6"}, {"--head-dim", "16"}}) {
-    add_to_help(*app, option,
-                std::string(" (default: several, or ") + usual + " where some shape, type or mask is given)");
+    add_to_help(*app, option, std::string(" (default: several, or ") + usual + " if a shape, type or mask is given)");
   }
   add_value(*app, "--backend", options->backends, parse_backends, "What computes (default: all that are usable)",
             known_names(BackendKind::device, ","), Group::device);
   add_threads_option(*app, options->launch);
   add_meeting_options(*app, options->launch);
-  app->add_flag("--backward", options->backward, "Both passes, as always here", rarely(Group::problem));
+  app->add_flag("--backward", options->backward, "Has no effect: validate always checks both passes",
+                rarely(Group::problem));
   app->add_flag("--json", options->json, "As a JSON array", Group::output);
   return {app, [options] {
             return with_rank_counts(options->launch, options->schedule.ranks,
