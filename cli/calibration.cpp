@@ -94,8 +94,8 @@ std::optional<CalibrationOptions> with_heads_of(int head_dim, CalibrationOptions
 }
 
 /// What a pair takes besides its FLOPs, from a tile with heads of two dimensions: seconds grow with FLOPs in a straight
-/// line. A machine that changes its speed between its two points would tilt the line: both are measured in one breath,
-/// and of all such lines the median counts.
+/// line. Both points are measured back to back, because a change of the machine's speed between them would distort the
+/// slope; the median over repetitions is used.
 class PairCosts {
  public:
   void measure(const CalibrationOptions& options) {

@@ -3,10 +3,10 @@
 
 namespace distattn::cli {
 
-/// Done before any library is set up. A stream that the caller closed stays one that cannot be used: its number would
-/// otherwise be that of the next file, into which output would go. Standard output is moved to results_descriptor(),
-/// and what libraries write to theirs goes to standard error. A reader that has gone, and the limit of file sizes, make
-/// writing an error instead of ending the process, whose unfinished files would stay.
+/// To be called before any library is set up. A stream that the caller closed stays unusable: otherwise the next file
+/// opened would get its descriptor, and output would be written into that file. Standard output is moved to
+/// results_descriptor(), so that what libraries write to it goes to standard error. A closed pipe, or the limit of file
+/// sizes, makes writing fail instead of ending the process, whose unfinished files would stay.
 void hold_standard_streams();
 
 /// Where results go: standard output as the caller gave it.

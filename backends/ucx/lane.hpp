@@ -18,7 +18,7 @@ namespace distattn::backends::ucx {
 /// How the pieces of a message travel. UCX takes lists of pieces in host memory alone, and both ends must do the same.
 enum class Pieces : bool { in_lists, alone };
 
-/// Used by one thread at a time, but where something else is said.
+/// Not thread-safe, except where noted.
 class ExchangeLane {
  public:
   using Clock = Control::Clock;
@@ -26,7 +26,7 @@ class ExchangeLane {
   ExchangeLane(std::unique_ptr<Worker> worker, Lane lane, Rank rank, Control& control, Pieces pieces)
       : worker_(std::move(worker)), lane_(lane), rank_(rank), control_(control), pieces_(pieces) {}
 
-  /// After a failure without the courtesies of a good end.
+  /// After a failure: skips the orderly shutdown.
   ~ExchangeLane();
   ExchangeLane(const ExchangeLane&) = delete;
   ExchangeLane& operator=(const ExchangeLane&) = delete;
@@ -35,12 +35,12 @@ class ExchangeLane {
 
   /// Returns when all messages of the step have been exchanged. Throws Error naming rank, step and edge.
   void exchange(const Step& step, const BufferTable& buffers, const RegisteredMemory* memory);
-  /// Any thread, between exchanges: does for others what they need of this rank, such as to accept a connection.
-  /// Whether there was anything to do.
+  /// Any thread, between exchanges: serves other ranks, as by accepting a connection. Returns whether there was
+  /// anything to do.
   bool serve();
-  /// The run is over for another reason: exchange() looks at this flag all the time.
+  /// Set to end exchange(), which polls it, when the run has ended for another reason.
   std::atomic<bool>& ended() { return ended_; }
-  /// Any thread: whether the lane waits for a message, and a failure with the words for which.
+  /// Any thread: whether the lane waits for a message, and `error` extended by the message that it waits for.
   bool waits() const { return awaited_ >= 0; }
   Error seen_from_here(const Error& error) const;
 

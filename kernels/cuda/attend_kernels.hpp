@@ -1,5 +1,5 @@
 #pragma once
-/// The attention kernels that exist, as a table: what is looked up is what runs, and a miss can say what there is.
+/// The attention kernels as a table: the kernel that is found is the one that runs, and an error can list the others.
 
 #include <span>
 #include <string>
@@ -12,48 +12,48 @@
 
 namespace distattn::kernels::cuda {
 
-/// What of a device decides which kernels it runs.
+/// Device properties that kernel selection depends on.
 struct Capability {
   int architecture = 0;                                   ///< compute capability, as 90
-  std::size_t block_shared_bytes = std::size_t{1} << 62;  ///< that a block may ask for: less on small GPUs
+  std::size_t block_shared_bytes = std::size_t{1} << 62;  ///< most that a block may use
 };
 
 struct AttendKernel {
   TilePass pass{};
   DType dtype{};
-  int head_dim = 0, value_dim = 0;  ///< largest that it computes
+  int head_dim = 0, value_dim = 0;  ///< largest dimensions that it computes
   int architecture = 0;             ///< lowest compute capability, as 80
-  int last_architecture = 1000;     ///< highest: what is written for one generation does not run on the next
-  std::size_t shared_bytes = 0;     ///< of a block
-  TileSize tile;                    ///< its lists are made for
+  int last_architecture = 1000;     ///< highest: some kernels run on one generation only
+  std::size_t shared_bytes = 0;     ///< shared memory of a block
+  TileSize tile;                    ///< tile size that its lists are made for
   Owner owner{};
   /// Without a grid the kernel is only loaded.
   int (*launch)(const AttendParams& params, unsigned grid, Stream stream) = nullptr;
-  DescribeTensors describe = nullptr;  ///< for its plans; null if it needs no maps
-  std::string name = {};               ///< pass and tile, as "forward 128x128": none else of its family has it
-  bool on_request = false;  ///< taken where a choice or the caller names it, not for being the first that fits
+  DescribeTensors describe = nullptr;  ///< makes its tensor maps; null if it needs none
+  std::string name = {};               ///< pass and tile, as "forward 128x128"; unique in its family
+  bool on_request = false;             ///< taken only if a choice or the caller names it
 };
 
-/// All kernels: those of one generation before those of many, then tightest first among those of one pass and dtype.
+/// All kernels: those for one generation before those for several, then, for a pass and dtype, the tightest first.
 std::span<const AttendKernel> attend_kernels();
 
 /// What one launch computes.
 struct AttendRequest {
   TilePass pass{};
   TileShape shape;
-  std::int64_t queries = std::int64_t{1} << 62;  ///< that its operations have at most
-  Coverage coverage = Coverage::partial;         ///< full: each of them sees all of its keys
-  std::string_view name = {};                    ///< of the kernel to take where one of the family has it
+  std::int64_t queries = std::int64_t{1} << 62;  ///< most queries of one of its operations
+  Coverage coverage = Coverage::partial;         ///< full: every query sees all keys
+  std::string_view name = {};                    ///< kernel to take if the family has it
 };
 
-/// The kernel for a request; null if there is none. Its family is that of the first that fits: of one pass, element
-/// type, generation and dimensions. Of the family that one is taken which is named, or that `choices` names, or the
-/// first. A kernel whose blocks take several heads is the first for operations of no more queries than a block takes of
-/// each: with one head its block would be half empty. For those there is no other choice than by name.
+/// The kernel for a request; null if there is none. Its family is that of the first kernel that fits: one pass, element
+/// type, generation and dimensions. Within that family, picks the kernel named by the request, otherwise the one
+/// in `choices`, otherwise the first. A kernel whose blocks take several heads comes first for operations with no more
+/// queries than a block takes of each head: blocks of one head would be half empty. Only a request overrides that.
 const AttendKernel* find_attend_kernel(const AttendRequest& request, const Capability& capability,
                                        std::span<const AttendChoice> choices = attend_choices());
 
-/// All that may be named for a request.
+/// The kernels that a request may name.
 std::vector<const AttendKernel*> attend_family(const AttendRequest& request, const Capability& capability);
 
 /// Why find_attend_kernel finds nothing, naming what exists; empty if it finds something for every pass.

@@ -70,7 +70,7 @@ class Judge {
     double worst_row = 0, worst_error = 0;  ///< error / tolerance of the worst row, and its error
     std::int64_t worst_token = -1, wrong = 0;
   };
-  std::vector<Part> parts() const;  ///< of the parts that were given rows
+  std::vector<Part> parts() const;  ///< those that were given rows
   void add(std::span<const Part> parts);
   void clear();  ///< forgets all rows
 
