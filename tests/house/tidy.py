@@ -1,5 +1,6 @@
 """The house is in order: who includes whom, file and function length, dead files, words that do not belong."""
 
+import os
 import pathlib
 import re
 import sys
@@ -191,6 +192,23 @@ def dead_files(texts):
             yield f"{path}: nobody includes it"
 
 
+def odd_names(names):
+    """Names that not every shell, archive and web page can hold: a program that opens freed memory makes such files."""
+    for name in names:
+        if not re.fullmatch(rb"[A-Za-z0-9._+-]+", name):
+            yield f"{ascii(os.fsdecode(name))} is no name of a file of this project (plain ASCII, no blanks)"
+
+
+def names_in_tree():
+    """Whether git knows a file or not: what a test has just left behind is seen too."""
+    source = os.fsencode(SOURCE)
+    yield from os.listdir(source)
+    for room in (*ROOMS, ".ci"):
+        for _, folders, files in os.walk(os.path.join(source, room.encode())):
+            folders[:] = [folder for folder in folders if folder not in (b"__pycache__", b"build")]
+            yield from folders + files
+
+
 def read_tree():
     texts = {}
     for room in ROOMS:
@@ -238,6 +256,9 @@ def check_the_checks():
     expect(complaints_about("backends/nccl/a.cpp", sound) == [], "the edge from nccl to the CUDA event is refused")
     dead = dead_files({"cli/a.cpp": "", "cli/a.hpp": "", "cli/CMakeLists.txt": "b.cpp"})
     expect(len(list(dead)) == 2, "dead files live")
+    for odd in (b"\x10\xde\x61\xb3[U", b"\xc3\xa9.md", b"a b.md", b"a\n.md", b"-\x1b[31m"):
+        expect(list(odd_names([b"a.md", b".ci", odd, b"A-b_1+2.py"])) != [], f"{odd!r} is a fine name")
+    expect(not list(odd_names([b"a.md", b".ci", b"A-b_1+2.py"])), "plain names are odd")
 
 
 def main():
@@ -246,6 +267,7 @@ def main():
     expect(len(texts) > 100, f"only {len(texts)} files found under {SOURCE}")
     found = [complaint for path, text in texts.items() for complaint in complaints_about(path, text)]
     found += dead_files(texts)
+    found += odd_names(names_in_tree())
     for complaint in found:
         print(complaint)
     if found:
