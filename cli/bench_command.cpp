@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
@@ -90,7 +89,7 @@ Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   request.options.dtypes = {shape.dtype.value_or(DType::fp32)};
   request.options.runs = options.request.runs;
   Peaks peaks;
-  const std::vector<Json> rows = kernel_rows(request, peaks);
+  const std::vector<KernelRow> rows = kernel_rows(request, peaks);
   print_as(form, text_of(rows, form));
   return judge_variants(rows);
 }
@@ -149,7 +148,7 @@ void check_alone(const LaunchOptions& launch) {
 /// The rows, and the machine that they were predicted on. Collective.
 Outcome bench_schedules(World& world, const BenchOptions& options, BenchForm form) {
   Peaks peaks;
-  const std::vector<Json> rows = bench_rows(world, options.request, peaks);
+  const std::vector<BenchRow> rows = bench_rows(world, options.request, peaks);
   print_as(form, text_of(rows, form));
   const Machine machine = machine_of(world, options.request.schedule);
   note(fmt::format("predicted on {}, {}: {}", machine.name, describe_age(machine), worst_ratios(rows)));

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/rows/bench.hpp"
 #include "command.hpp"
-#include "output.hpp"
 
 namespace distattn::cli {
 
@@ -15,10 +15,10 @@ struct Gates {
 };
 
 /// The rows that are farthest from their prediction, of those that have one.
-std::string worst_ratios(const std::vector<Json>& rows);
+std::string worst_ratios(const std::vector<BenchRow>& rows);
 /// Says which rows miss a gate or are wrong.
-Outcome judge(const std::vector<Json>& rows, const Gates& gates);
+Outcome judge(const std::vector<BenchRow>& rows, const Gates& gates);
 /// Says which kernels are wrong. One that failed ends the command as it would have ended without the others.
-Outcome judge_variants(const std::vector<Json>& rows);
+Outcome judge_variants(const std::vector<KernelRow>& rows);
 
 }  // namespace distattn::cli

@@ -1,10 +1,9 @@
 #include "bench_kernels.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <limits>
+#include <cmath>
 #include <optional>
 #include <span>
 
@@ -15,22 +14,17 @@
 namespace distattn::cli {
 namespace {
 
-Json kernel_row(const std::string& kernel, const CalibrationOptions& options, int threads) {
-  Json row = versioned_object();
-  row["kernel"] = kernel;
-  row["backend"] = options.backend;
-  row["provider"] = options.device.provider.empty() ? Json(nullptr) : Json(options.device.provider);
-  row["deterministic"] = options.device.gradient_order == GradientOrder::fixed;
-  row["heads"] = options.heads;
-  row["kv_heads"] = options.kv_heads;
-  row["head_dim"] = options.head_dim;
-  row["value_dim"] = options.value_dim;
-  row["threads"] = threads;
-  for (const char* const field :
-       {"pass", "coverage", "dtype", "seq", "gflops", "peak_gflops", "share", "bytes_per_s", "peak_bytes_per_s",
-        "latency_s", "part", "variant", "used", "error", "max_error", "ok", "failure", "fastest"}) {
-    row[field] = nullptr;
-  }
+KernelRow kernel_row(const std::string& kernel, const CalibrationOptions& options, int threads) {
+  KernelRow row;
+  row.kernel = kernel;
+  row.backend = options.backend;
+  if (!options.device.provider.empty()) row.provider = options.device.provider;
+  row.deterministic = options.device.gradient_order == GradientOrder::fixed;
+  row.heads = options.heads;
+  row.kv_heads = options.kv_heads;
+  row.head_dim = options.head_dim;
+  row.value_dim = options.value_dim;
+  row.threads = threads;
   return row;
 }
 
@@ -74,34 +68,34 @@ class KernelBench {
 
   void merge() {
     progress_.show("merge");
-    Json row = kernel_row("merge", options_, cores_);
-    row["bytes_per_s"] = measure_merges(options_) * cores_;
+    KernelRow row = kernel_row("merge", options_, cores_);
+    row.bytes_per_s = measure_merges(options_) * cores_;
     add_bytes(std::move(row));
   }
 
   void copy() {
     progress_.show("copy");
     const Link link = measure_copies(options_);
-    Json row = kernel_row("copy", options_, 1);
-    row["bytes_per_s"] = link.bytes_per_s;
-    row["latency_s"] = link.latency_s;
+    KernelRow row = kernel_row("copy", options_, 1);
+    row.bytes_per_s = link.bytes_per_s;
+    row.latency_s = link.latency_s;
     add_bytes(std::move(row));
   }
 
-  std::vector<Json> rows() { return std::move(rows_); }
+  std::vector<KernelRow> rows() { return std::move(rows_); }
 
  private:
-  Json attend_row(const char* name, const CalibrationOptions& options, const Measurements::Kernel& kernel,
-                  const Peak& best) {
+  KernelRow attend_row(const char* name, const CalibrationOptions& options, const Measurements::Kernel& kernel,
+                       const Peak& best) {
     const double flops_per_s = kernel.flops_per_s() * cores_;
-    Json row = kernel_row(name, options, cores_);
-    row["pass"] = name_of(kernel.pass);
-    row["coverage"] = kernel.coverage == Coverage::full ? "full" : "causal";
-    row["dtype"] = name_of(dtype_);
-    row["seq"] = static_cast<std::int64_t>(kernel.tile);
-    row["gflops"] = number_or_null(flops_per_s / 1e9);
-    row["peak_gflops"] = number_or_null(best.flops_per_s / 1e9);
-    row["share"] = number_or_null(flops_per_s / best.flops_per_s);
+    KernelRow row = kernel_row(name, options, cores_);
+    row.pass = kernel.pass;
+    row.coverage = kernel.coverage == Coverage::full ? "full" : "causal";
+    row.dtype = dtype_;
+    row.seq = static_cast<std::int64_t>(kernel.tile);
+    row.gflops = flops_per_s / 1e9;
+    row.peak_gflops = best.flops_per_s / 1e9;
+    row.share = flops_per_s / best.flops_per_s;
     return row;
   }
 
@@ -112,10 +106,9 @@ class KernelBench {
     const std::string name = variant.name.empty() ? "usual" : variant.name;
     progress_.show(fmt::format("{} {} tokens, {}", name_of(pass), tile, name));
     Measurements::Kernel measured{dtype_, pass, coverage, static_cast<double>(tile)};
-    constexpr double unknown = std::numeric_limits<double>::quiet_NaN();
-    Peak best{unknown, unknown};
+    Peak best{unknown_number, unknown_number};
     std::optional<Errors> errors;
-    std::string failure;
+    std::optional<std::string> failure;
     try {
       errors = check_tiles(options, dtype_, pass, coverage);
       best = peak();
@@ -128,32 +121,31 @@ class KernelBench {
       if (error.kind() != ErrorKind::environment) throw;
       failure = error.what();
     }
-    Json row = attend_row("attend-variants", options, measured, best);
-    row["part"] = variant.part;
-    row["variant"] = name;
-    row["used"] = variant.used;
-    row["error"] = errors ? json_of(*errors) : Json(nullptr);
-    row["max_error"] = errors ? number_or_null(errors->largest(pass)) : Json(nullptr);
-    row["failure"] = failure.empty() ? Json(nullptr) : Json(failure);
-    row["ok"] = failure.empty() && errors->within_tolerance(pass);
+    KernelRow row = attend_row("attend-variants", options, measured, best);
+    row.part = variant.part;
+    row.variant = name;
+    row.used = variant.used;
+    if (errors) row.error = row_of(*errors);
+    if (errors) row.max_error = errors->largest(pass);
+    row.failure = failure;
+    row.ok = !failure && errors->within_tolerance(pass);
     rows_.push_back(std::move(row));
   }
 
   /// Of the rows of a pass and coverage: in each of its parts.
-  static void mark_fastest(std::span<Json> rows) {
-    for (Json& row : rows) {
-      row["fastest"] =
-          row["gflops"].is_number() && std::none_of(rows.begin(), rows.end(), [&](const Json& other) {
-            return other["part"] == row["part"] && other["gflops"].is_number() && other["gflops"] > row["gflops"];
-          });
+  static void mark_fastest(std::span<KernelRow> rows) {
+    for (KernelRow& row : rows) {
+      row.fastest = std::isfinite(row.gflops) && std::none_of(rows.begin(), rows.end(), [&](const KernelRow& other) {
+                      return other.part == row.part && other.gflops > row.gflops;
+                    });
     }
   }
 
   Peak peak() { return peaks_.measure(options_.backend, dtype_, cores_); }
 
-  void add_bytes(Json row) {
-    row["dtype"] = name_of(DType::fp32);
-    row["peak_bytes_per_s"] = number_or_null(peak().bytes_per_s);
+  void add_bytes(KernelRow row) {
+    row.dtype = DType::fp32;
+    row.peak_bytes_per_s = peak().bytes_per_s;
     rows_.push_back(std::move(row));
   }
 
@@ -161,7 +153,7 @@ class KernelBench {
   DType dtype_;
   Peaks& peaks_;
   int cores_;
-  std::vector<Json> rows_;
+  std::vector<KernelRow> rows_;
   Progress progress_;
 };
 
@@ -169,7 +161,7 @@ class KernelBench {
 
 std::vector<std::string> kernel_names() { return {"attend", "attend-variants", "merge", "copy"}; }
 
-std::vector<Json> kernel_rows(const KernelRequest& request, Peaks& peaks) {
+std::vector<KernelRow> kernel_rows(const KernelRequest& request, Peaks& peaks) {
   KernelBench bench(request, peaks);
   for (const std::string& kernel : request.kernels) {
     if (kernel == "merge") bench.merge();

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "calibration.hpp"
-#include "output.hpp"
+#include "cli/rows/bench.hpp"
 #include "peaks.hpp"
 
 namespace distattn::cli {
@@ -21,7 +21,7 @@ struct KernelRequest {
 /// ranks.
 std::vector<std::string> kernel_names();
 
-/// An object for each, all cores busy.
-std::vector<Json> kernel_rows(const KernelRequest& request, Peaks& peaks);
+/// A row for each, all cores busy.
+std::vector<KernelRow> kernel_rows(const KernelRequest& request, Peaks& peaks);
 
 }  // namespace distattn::cli

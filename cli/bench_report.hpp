@@ -4,13 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "output.hpp"
+#include "cli/rows/bench.hpp"
 
 namespace distattn::cli {
 
 enum class BenchForm : std::uint8_t { md, csv, json };
 
 /// All rows in one form; text forms show their tables' most telling columns (md) or every number (csv).
-std::string text_of(const std::vector<Json>& rows, BenchForm form);
+std::string text_of(const std::vector<BenchRow>& rows, BenchForm form);
+std::string text_of(const std::vector<KernelRow>& rows, BenchForm form);
 
 }  // namespace distattn::cli

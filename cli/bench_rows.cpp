@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
+#include <cmath>
 #include <set>
 
 #include "agreement.hpp"
@@ -17,29 +17,32 @@
 namespace distattn::cli {
 namespace {
 
-/// One pass of a run as an object: run's fields, those of this pass on top, and what only bench measures.
-Json row_of(const RunReport& report, Pass pass, const Peak& peak, double ratio) {
-  const AttentionPlan& plan = *report.prepared.plan;
-  const PassReport passed = pass_of(report, pass);
-  const Timing& timing = passed.timing;
-  Json row = json_of(report);
-  add_pass(passed, row);
-  row["pass"] = name_of(pass);
-  row["runs"] = report.options.runs;
-  row["least_s"] = timing.least_s;
-  row["p10_s"] = timing.p10_s;
-  row["p90_s"] = timing.p90_s;
-  row["gflops_per_rank"] = number_or_null(passed.gflops() / plan.ranks());
-  row["peak_gflops"] = number_or_null(peak.flops_per_s / 1e9);
-  row["share"] = number_or_null(passed.gflops() * 1e9 / peak.flops_per_s);
-  row["bytes_per_s"] = mean(passed.counts().bytes_sent) * plan.ranks() / timing.median_s;
-  row["peak_bytes_per_s"] = number_or_null(peak.bytes_per_s);
-  row["exposed_s"] = timing.timeline.exposed_s(plan.ranks());
-  row["idle"] = timing.timeline.idle_share(plan.ranks());
-  row["ratio_to_prediction"] = number_or_null(ratio);
-  row["max_error"] = report.errors ? number_or_null(report.errors->largest(pass)) : Json(nullptr);
-  row["wrong"] = report.errors ? Json(report.errors->wrong(pass)) : Json(nullptr);
-  row["ok"] = report.errors ? Json(report.errors->within_tolerance(pass)) : Json(nullptr);
+double known(double value) { return std::isfinite(value) ? value : unknown_number; }
+
+/// One pass of a run: run's fields, those of this pass on top, and what only bench measures.
+BenchRow row_of(const RunReport& report, Pass pass, const Peak& peak, double ratio) {
+  const int ranks = report.prepared.plan->ranks();
+  const Timing& timing = report.timing(pass);
+  BenchRow row;
+  static_cast<RunRow&>(row) = row_of(report);
+  row.figures = row_of(report, pass);
+  row.pass = pass;
+  row.runs = report.options.runs;
+  row.least_s = timing.least_s;
+  row.p10_s = timing.p10_s;
+  row.p90_s = timing.p90_s;
+  row.gflops_per_rank = row.figures.gflops / ranks;
+  row.peak_gflops = peak.flops_per_s / 1e9;
+  row.share = row.figures.gflops * 1e9 / peak.flops_per_s;
+  row.bytes_per_s = row.figures.bytes_sent_mean * ranks / timing.median_s;
+  row.peak_bytes_per_s = peak.bytes_per_s;
+  row.exposed_s = timing.timeline.exposed_s(ranks);
+  row.idle = timing.timeline.idle_share(ranks);
+  row.ratio_to_prediction = known(ratio);
+  if (!report.errors) return row;
+  row.max_error = report.errors->largest(pass);
+  row.wrong = report.errors->wrong(pass);
+  row.ok = report.errors->within_tolerance(pass);
   return row;
 }
 
@@ -62,7 +65,7 @@ class Bench {
     }
   }
 
-  std::vector<Json> rows() {
+  std::vector<BenchRow> rows() {
     if (rows_.empty()) {
       refuse(fmt::format("no schedule is left to measure ({}) choose another schedule, other ranks or more memory",
                          fmt::join(skipped_, "; ")));
@@ -161,7 +164,7 @@ class Bench {
   World& launched_;
   const BenchRequest& request_;
   Peaks& peaks_;
-  std::vector<Json> rows_;
+  std::vector<BenchRow> rows_;
   std::vector<std::string> skipped_;
   std::set<std::string> backends_;  // that rows computed with
   std::set<int> crowded_;           // numbers of ranks that have more threads than cores
@@ -170,7 +173,7 @@ class Bench {
 
 }  // namespace
 
-std::vector<Json> bench_rows(World& launched, const BenchRequest& request, Peaks& peaks) {
+std::vector<BenchRow> bench_rows(World& launched, const BenchRequest& request, Peaks& peaks) {
   Bench bench(launched, request, peaks);
   bench.measure_all();
   return bench.rows();

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "bench_rounds.hpp"
+#include "cli/rows/bench.hpp"
 #include "launch_options.hpp"
-#include "output.hpp"
 #include "peaks.hpp"
 #include "problem_lists.hpp"
 #include "schedule_options.hpp"
@@ -21,10 +21,10 @@ struct BenchRequest {
   std::optional<Calibration> calibration;  ///< goes on beside the runs of every row
 };
 
-/// An object for each pass of each schedule, in the order of the options: modes, shapes, then ranks, then schedules.
+/// A row for each pass of each schedule, in the order of the options: modes, shapes, then ranks, then schedules.
 /// What does not apply or needs more than --memory is noted with the reason; throws Error(usage) where nothing is left.
 /// All ranks of `launched` call it and return the same rows.
-std::vector<Json> bench_rows(World& launched, const BenchRequest& request, Peaks& peaks);
+std::vector<BenchRow> bench_rows(World& launched, const BenchRequest& request, Peaks& peaks);
 
 /// What must be the same on all ranks for them to measure the same rows. Throws as bench_rows for shapes.
 std::string command_text(const BenchRequest& request);

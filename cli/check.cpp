@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <span>
 
 #include "distattn/host_resources.hpp"
@@ -163,31 +162,26 @@ std::string text_of(const ResultError& wrong) {
                      wrong.worst.tolerance);
 }
 
-Json json_of(const Errors& errors) {
-  Json json;
-  for (const Result result : all_results) {
-    const ResultError& each = errors.results[static_cast<std::size_t>(result)];
-    json[name_of(result)] = errors.has(result) ? number_or_null(each.error) : Json(nullptr);
-  }
-  json["tolerance"] = number_or_null(errors.tolerance);
-  return json;
+ErrorRow row_of(const Errors& errors) {
+  ErrorRow row;
+  row.o = errors.of(Result::o);
+  row.lse = errors.of(Result::lse);
+  row.tolerance = errors.tolerance;
+  if (!errors.backward) return row;
+  row.dq = errors.of(Result::dq);
+  row.dk = errors.of(Result::dk);
+  row.dv = errors.of(Result::dv);
+  return row;
 }
 
-Json parts_of(const Errors& errors) {
-  Json parts = Json::array();
+std::vector<ErrorPart> parts_of(const Errors& errors) {
+  std::vector<ErrorPart> parts;
+  const auto known = [](std::int64_t index) { return index < 0 ? std::nullopt : std::optional(index); };
   for (const Result result : all_results) {
     if (!errors.has(result)) continue;
-    const ResultError& each = errors.results[static_cast<std::size_t>(result)];
-    const auto index = [](std::int64_t i) { return i < 0 ? Json(nullptr) : Json(i); };
-    parts.push_back({{"result", name_of(result)},
-                     {"where", each.where},
-                     {"batch", each.worst.batch},
-                     {"head", each.worst.head},
-                     {"document", index(each.worst.group)},
-                     {"token", index(each.worst.token)},
-                     {"error", number_or_null(each.worst.error)},
-                     {"tolerance", number_or_null(each.worst.tolerance)},
-                     {"ok", each.worst.excess <= 1}});
+    const auto& [error, worst, wrong, where] = errors.results[static_cast<std::size_t>(result)];
+    parts.push_back({name_of(result), where, worst.batch, worst.head, known(worst.group), known(worst.token),
+                     worst.error, worst.tolerance, worst.excess <= 1});
   }
   return parts;
 }

@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "cli/rows/run.hpp"
 #include "distattn/judge.hpp"
 #include "distattn/launch.hpp"
 #include "inputs.hpp"
-#include "output.hpp"
 #include "rank_tensors.hpp"
 
 namespace distattn::cli {
@@ -50,9 +50,8 @@ Errors check_results(World& world, const Sharding& sharding, const Inputs& input
 /// "dv of head 3: an error of 1.00e+00 is beyond the tolerance of 3.1e-06", where something is wrong.
 std::string text_of(const ResultError& wrong);
 
-/// {"o":…,"lse":…,"dq":…,"dk":…,"dv":…,"tolerance":…}
-Json json_of(const Errors& errors);
-/// The part of each result that is farthest off what it may be (docs/json.md: error_parts).
-Json parts_of(const Errors& errors);
+ErrorRow row_of(const Errors& errors);
+/// One for each result that there is.
+std::vector<ErrorPart> parts_of(const Errors& errors);
 
 }  // namespace distattn::cli

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/src/fields.hpp"
 #include "distattn/error.hpp"
 #include "output.hpp"
 #include "standard_streams.hpp"

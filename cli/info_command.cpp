@@ -1,11 +1,12 @@
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <cmath>
 #include <optional>
 #include <utility>
 
 #include "app.hpp"
+#include "cli/rows/info.hpp"
+#include "cli/rows/tables.hpp"
 #include "command.hpp"
 #include "cpu_features.hpp"
 #include "distattn/error.hpp"
@@ -15,7 +16,6 @@
 #include "distattn/registry.hpp"
 #include "distattn/version.hpp"
 #include "distattn/words.hpp"
-#include "output.hpp"
 #include "support_matrix.hpp"
 
 namespace distattn::cli {
@@ -25,17 +25,8 @@ struct InfoOptions {
   bool json = false, matrix = false, why_this_launcher = false;
 };
 
-constexpr std::pair<BackendKind, const char*> kinds[] = {{BackendKind::device, "backends"},
-                                                         {BackendKind::transport, "transports"},
-                                                         {BackendKind::bootstrap, "bootstraps"},
-                                                         {BackendKind::provider, "providers"}};
-
-Json json_of(const BackendInfo& info) {
-  return {{"name", info.name},
-          {"built", info.built},
-          {"usable", info.usable},
-          {"why", info.why},
-          {"version", info.version.empty() ? Json(nullptr) : Json(info.version)}};
+std::optional<std::string> unless_empty(const std::string& text) {
+  return text.empty() ? std::nullopt : std::optional(text);
 }
 
 /// What predictions stand on; what is wrong with it is part of the answer.
@@ -44,44 +35,49 @@ std::string calibration() {
   return why_not.empty() ? age : age + "; " + why_not;
 }
 
-Json info_json() {
-  Json json = versioned_object();
-  json["version"] = version();
-  json["commit"] = commit();
-  const HostResources host = host_resources();
-  json["cpu"] = {{"isa", cpu_isa()}, {"cores", host.cores()}, {"quota", number_or_null(host.quota)}};
-  json["memory_bytes"] = host.memory_bytes() < HostResources::unlimited ? Json(host.memory_bytes()) : Json(nullptr);
-  json["calibrated"] = calibration();
-  const StepLibrary blas = step_library();
-  json["step"] = {{"built", blas.why_not.empty()},
-                  {"blas", blas.name.empty() ? Json(nullptr) : Json(blas.name)},
-                  {"file", blas.file.empty() ? Json(nullptr) : Json(blas.file)},
-                  {"why", blas.why_not}};
-  for (const auto& [kind, key] : kinds) {
-    json[key] = Json::array();
-    for (const BackendInfo& info : list_backends()) {
-      if (info.kind == kind) json[key].push_back(json_of(info));
-    }
+std::vector<BackendRow> backend_rows(BackendKind kind) {
+  std::vector<BackendRow> rows;
+  for (const BackendInfo& info : list_backends()) {
+    if (info.kind == kind) rows.push_back({info.name, info.built, info.usable, info.why, unless_empty(info.version)});
   }
-  return json;
+  return rows;
+}
+
+InfoRow info_row() {
+  const HostResources host = host_resources();
+  const StepLibrary blas = step_library();
+  InfoRow row;
+  row.version = version();
+  row.commit = commit();
+  row.cpu = {cpu_isa(), host.cores(), host.quota};
+  if (host.memory_bytes() < HostResources::unlimited) row.memory_bytes = host.memory_bytes();
+  row.calibrated = calibration();
+  row.step = {blas.why_not.empty(), unless_empty(blas.name), unless_empty(blas.file), blas.why_not};
+  row.backends = backend_rows(BackendKind::device);
+  row.transports = backend_rows(BackendKind::transport);
+  row.bootstraps = backend_rows(BackendKind::bootstrap);
+  row.providers = backend_rows(BackendKind::provider);
+  return row;
 }
 
 std::string info_text() {
-  const HostResources host = host_resources();
-  std::string text =
-      fmt::format("distattn {} ({})\ncpu: {}, {} cores{}, {} of memory; for predictions: {}\n", version(), commit(),
-                  cpu_isa(), host.cores(), std::isfinite(host.quota) ? fmt::format(" (quota {})", host.quota) : "",
-                  bytes_in_words(static_cast<double>(host.memory_bytes())), calibration());
-  const StepLibrary blas = step_library();
-  text += blas.why_not.empty() ? fmt::format("step loads {} ({})\n\n", blas.name,
-                                             blas.file.empty() ? "wherever the loader finds it" : blas.file)
-                               : fmt::format("step is not built ({})\n\n", blas.why_not);
+  const InfoRow row = info_row();
+  const double quota = row.cpu.quota;
+  std::string text = fmt::format(
+      "distattn {} ({})\ncpu: {}, {} cores{}, {} of memory; for predictions: {}\n", row.version, row.commit,
+      row.cpu.isa, row.cpu.cores, std::isfinite(quota) ? fmt::format(" (quota {})", quota) : "",
+      bytes_in_words(static_cast<double>(row.memory_bytes.value_or(HostResources::unlimited))), row.calibrated);
+  text += row.step.built ? fmt::format("step loads {} ({})\n\n", row.step.blas.value_or(""),
+                                       row.step.file.value_or("wherever the loader finds it"))
+                         : fmt::format("step is not built ({})\n\n", row.step.why);
   Columns columns({"kind", "name", "built", "usable", "version", "why"});
-  for (const auto& [kind, key] : kinds) {
-    for (const BackendInfo& info : list_backends()) {
-      if (info.kind != kind) continue;
-      columns.add({std::string(key, std::string_view(key).size() - 1), info.name, info.built ? "yes" : "no",
-                   info.usable ? "yes" : "no", info.version, info.why});
+  for (const auto& [kind, rows] : {std::pair("backend", row.backends),
+                                   {"transport", row.transports},
+                                   {"bootstrap", row.bootstraps},
+                                   {"provider", row.providers}}) {
+    for (const BackendRow& each : rows) {
+      columns.add({kind, each.name, each.built ? "yes" : "no", each.usable ? "yes" : "no", each.version.value_or(""),
+                   each.why});
     }
   }
   return text + columns.text();
@@ -89,23 +85,17 @@ std::string info_text() {
 
 std::optional<int> known(int ranks) { return ranks > 0 ? std::optional(ranks) : std::nullopt; }
 
-Json number_of(int ranks) { return known(ranks) ? Json(ranks) : Json(nullptr); }
-
-Json launcher_json(const LaunchFindings& findings) {
-  Json json = versioned_object();
-  json["bootstrap"] = findings.bootstrap.empty() ? Json(nullptr) : Json(findings.bootstrap);
-  json["why"] = findings.why;
-  json["rank"] = findings.rank;
-  json["ranks"] = number_of(findings.ranks);
-  json["local_rank"] = findings.local_ranks > 0 ? Json(findings.local_rank) : Json(nullptr);
-  json["local_ranks"] = number_of(findings.local_ranks);
-  json["variables"] = Json::object();
-  for (const auto& [name, value] : findings.variables) json["variables"][name] = value;
-  json["bootstraps"] = Json::array();
-  for (const auto& [name, chosen, why] : findings.bootstraps) {
-    json["bootstraps"].push_back({{"name", name}, {"chosen", chosen}, {"why", why}});
-  }
-  return json;
+LauncherRow row_of(const LaunchFindings& findings) {
+  LauncherRow row;
+  row.bootstrap = unless_empty(findings.bootstrap);
+  row.why = findings.why;
+  row.rank = findings.rank;
+  row.ranks = known(findings.ranks);
+  row.local_ranks = known(findings.local_ranks);
+  if (row.local_ranks) row.local_rank = findings.local_rank;
+  row.variables = findings.variables;
+  for (const auto& [name, chosen, why] : findings.bootstraps) row.bootstraps.push_back({name, chosen, why});
+  return row;
 }
 
 std::string launcher_text(const LaunchFindings& findings) {
@@ -147,11 +137,11 @@ Command add_info_command(App& root) {
             if (options->matrix) {
               print(support_matrix());
             } else if (options->why_this_launcher && options->json) {
-              print_json(launcher_json(launch_findings()));
+              print_json(row_json(row_of(launch_findings())));
             } else if (options->why_this_launcher) {
               print(launcher_text(launch_findings()));
             } else if (options->json) {
-              print_json(info_json());
+              print_json(row_json(info_row()));
             } else {
               print(info_text());
             }

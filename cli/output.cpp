@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <string_view>
 
@@ -24,8 +23,6 @@ bool prints_here = true;
 }  // namespace
 
 Json versioned_object() { return {{"schema_version", schema_version}}; }
-
-Json number_or_null(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
 
 void print_here(bool here) { prints_here = here; }
 

@@ -12,9 +12,6 @@ using Json = nlohmann::ordered_json;
 /// An object that begins with the version of its form.
 Json versioned_object();
 
-/// A finite number, else null.
-Json number_or_null(double value);
-
 /// Whether this process writes to standard output: one of a run's does.
 void print_here(bool here);
 
@@ -46,8 +43,5 @@ class Columns {
 
   std::vector<std::vector<std::string>> rows_;
 };
-
-/// What stands for a value that is not known.
-inline constexpr const char* unknown_text = "–";
 
 }  // namespace distattn::cli

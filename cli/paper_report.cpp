@@ -1,9 +1,10 @@
 #include "paper_report.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <cmath>
+
+#include "output.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -35,26 +36,10 @@ std::string why(const PaperRow& row) {
 
 }  // namespace
 
-Json paper_json(const PaperTable& table) {
-  Json rows = Json::array();
-  for (const PaperRow& row : table.rows) {
-    Json json = versioned_object();
-    json["paper"] = table.title;
-    json["what"] = row.what;
-    json["where"] = row.where;
-    json["unit"] = row.unit;
-    json["published"] = number_or_null(row.published);
-    json["ours"] = number_or_null(row.ours);
-    json["relative_difference"] = number_or_null(row.relative_difference());
-    json["note"] = row.note;
-    json["bound"] = name_of(row.bound);
-    json["ours_is"] = name_of(row.kind);
-    json["claimed_least"] = row.claim ? Json(row.claim->least) : Json(nullptr);
-    json["claimed_most"] = row.claim ? Json(row.claim->most) : Json(nullptr);
-    json["explained"] = row.explained();
-    rows.push_back(std::move(json));
-  }
-  return rows;
+std::vector<PaperFigure> figures_of(const PaperTable& table) {
+  std::vector<PaperFigure> figures;
+  for (const PaperRow& row : table.rows) figures.push_back({table.title, row});
+  return figures;
 }
 
 std::string paper_text(const PaperTable& table) {

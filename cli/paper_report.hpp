@@ -3,13 +3,12 @@
 
 #include <string>
 
+#include "cli/rows/plan.hpp"
 #include "distattn/papers.hpp"
-#include "output.hpp"
 
 namespace distattn::cli {
 
-/// An array, one object a figure; null where nothing was published.
-Json paper_json(const PaperTable& table);
+std::vector<PaperFigure> figures_of(const PaperTable& table);
 std::string paper_text(const PaperTable& table);
 
 }  // namespace distattn::cli

@@ -1,21 +1,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
 
+#include "cli/rows/tables.hpp"
 #include "command.hpp"
 #include "console.hpp"
 #include "distattn/baselines.hpp"
 #include "distattn/error.hpp"
 #include "distattn/words.hpp"
 #include "option.hpp"
-#include "output.hpp"
 #include "paper_report.hpp"
 #include "plan_rows.hpp"
 #include "prepared.hpp"
-#include "problem_fields.hpp"
 #include "step_plan.hpp"
 #include "values.hpp"
 
@@ -31,52 +29,52 @@ struct PlanOptions {
   bool json = false;
 };
 
-Json json_of(const PlanRow& row) {
-  Json json = Json::parse(to_json(row.plan));
-  json["auto"] = row.automatic;
-  add_problem(*row.problem, json);
-  return json;
-}
-
 /// "routed, ahead 3" or "straight"
 std::string routes_text(const Routes& routes) {
   if (routes.node_size == 0) return "straight";
   return routes.ahead > 0 ? fmt::format("routed, ahead {}", routes.ahead) : "routed";
 }
 
-/// Beside the usual columns those in which problems differ, and the mode where several were asked for.
+constexpr Column plan_columns[] = {{"schedule", "shown schedule"},
+                                   {"pass", "pass"},
+                                   {"ranks", "ranks"},
+                                   {"seq", "seq"},
+                                   {"dtype", "dtype", Shown::where_rows_differ},
+                                   {"wire", "wire", Shown::where_rows_differ},
+                                   {"mask", "mask", Shown::where_rows_differ},
+                                   {"batch", "batch", Shown::where_rows_differ},
+                                   {"seq_kv", "seq_kv", Shown::where_rows_differ},
+                                   {"heads", "heads", Shown::where_rows_differ},
+                                   {"kv_heads", "kv_heads", Shown::where_rows_differ},
+                                   {"head_dim", "head_dim", Shown::where_rows_differ},
+                                   {"value_dim", "value_dim", Shown::where_rows_differ},
+                                   {"mode", "asked mode", Shown::where_known},
+                                   {"routes", "routes"},
+                                   {"predicted", "predicted_s"},
+                                   {"steps", "steps"},
+                                   {"messages", "messages"},
+                                   {"sent max", "bytes_sent_max"},
+                                   {"sent mean", "bytes_sent_mean"},
+                                   {"far max", "bytes_far_max"},
+                                   {"idle", "idle_ideal"},
+                                   {"peak remote", "peak_remote_bytes"},
+                                   {"memory", "memory_bytes"},
+                                   {"proof", "proof"}};
+
+/// The mode is shown where several were asked for.
 std::string table_text(const std::vector<PlanRow>& rows, bool with_mode) {
-  std::vector<Json> fields;
-  for (const PlanRow& row : rows) fields.push_back(json_of(row));
-  std::vector<std::string> differing = differing_fields(fields);
-  std::erase(differing, "seq");
-  if (with_mode) differing.emplace_back("mode");
-  std::vector<std::string> heads = {"schedule", "pass", "ranks", "seq"};
-  heads.insert(heads.end(), differing.begin(), differing.end());
-  for (const char* const head : {"routes", "predicted", "steps", "messages", "sent max", "sent mean", "far max", "idle",
-                                 "peak remote", "memory", "proof"}) {
-    heads.emplace_back(head);
-  }
-  Columns columns(heads);
+  FieldsOfRows fields = fields_of_rows(rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const PlanRow& row = rows[i];
-    const PassPlan& plan = row.plan;
-    const Counts& counts = plan.report.counts;
-    const auto text = [](std::int64_t bytes) { return bytes_in_words(static_cast<double>(bytes)); };
-    std::vector<std::string> cells = {row.automatic ? plan.schedule + " (auto)" : plan.schedule, name_of(plan.pass),
-                                      fmt::format("{}", plan.ranks), fmt::format("{}", plan.seq_q)};
-    for (const std::string& field : differing) cells.push_back(plain_text(fields[i][field]));
-    for (std::string& cell : std::vector<std::string>{
-             routes_text(plan.routes), seconds_in_words(plan.predicted_s), fmt::format("{}", counts.steps),
-             fmt::format("{}", counts.messages), text(largest(counts.bytes_sent)),
-             bytes_in_words(mean(counts.bytes_sent)), text(largest(counts.bytes_far)),
-             fmt::format("{:.4f}", plan.idle_ideal), text(largest(counts.peak_remote_bytes)),
-             text(largest(counts.memory_bytes)), plan.report.proved() ? "proved" : "FAILED"}) {
-      cells.push_back(std::move(cell));
-    }
-    columns.add(std::move(cells));
+    const PassPlan& plan = rows[i].plan;
+    const auto add = [&](const char* name, std::string text) {
+      fields[i].push_back({{name, units::none, ""}, nullptr, std::move(text)});
+    };
+    add("shown schedule", plan.schedule + (rows[i].automatic ? " (auto)" : ""));
+    add("asked mode", with_mode ? name_of(plan.mode) : unknown_text);
+    add("routes", routes_text(plan.routes));
+    add("proof", plan.report.proved() ? "proved" : "FAILED");
   }
-  return columns.text();
+  return table_of(fields, plan_columns).text();
 }
 
 /// What other systems send for a whole layer, beside our attention.
@@ -111,7 +109,7 @@ void note_choice(const AutoChoice& choice) {
 Outcome run_paper(const PlanOptions& options) {
   const PaperTable table = compare_with_paper(options.paper);
   if (options.json) {
-    print_json(paper_json(table));
+    print_json(rows_json(figures_of(table)));
   } else {
     print(paper_text(table));
   }
@@ -143,9 +141,7 @@ Outcome run_plan(const PlanOptions& options) {
   for (const PlanRow& row : rows) needed.push_back(row.memory_bytes);
   note_memory(needed, machine);
   if (options.json) {
-    Json array = Json::array();
-    for (const PlanRow& row : rows) array.push_back(json_of(row));
-    print_json(array);
+    print_json(rows_json(rows));
   } else {
     const ScheduleOptions& asked = options.request.schedule;
     print(table_text(rows, asked.modes.size() > 1) +

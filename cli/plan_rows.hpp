@@ -2,12 +2,11 @@
 /// The rows of `plan`: schedules × shapes × ranks × routes, planned, proved and predicted.
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
+#include "cli/rows/plan.hpp"
 #include "distattn/choose.hpp"
-#include "distattn/plan.hpp"
 #include "problem_lists.hpp"
 #include "schedule_options.hpp"
 
@@ -28,14 +27,6 @@ struct AutoChoice {
   Problem problem;
   int ranks = 1;
   std::vector<Choice> ranking;
-};
-
-struct PlanRow {
-  PassPlan plan;
-  std::shared_ptr<const Problem> problem;
-  std::size_t number = 0;         ///< of the problem among all
-  bool automatic = false;         ///< auto chose it
-  std::int64_t memory_bytes = 0;  ///< of a rank, for all passes that were asked for: a run holds their buffers together
 };
 
 /// A schedule that does not apply, has too many messages to plan or needs too much memory, and why.

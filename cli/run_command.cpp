@@ -1,8 +1,8 @@
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "agreement.hpp"
 #include "check.hpp"
+#include "cli/rows/tables.hpp"
 #include "command.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
@@ -143,7 +143,7 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
   const Predictions predictions = predict(*prepared.plan, machine, chosen);
   const RunReport report{world, prepared, chosen, result, predictions, errors};
   if (options.json) {
-    print_json(json_of(report));
+    print_json(row_json(row_of(report)));
   } else {
     print(text_of(report));
   }

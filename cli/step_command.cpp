@@ -1,10 +1,11 @@
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <limits>
 
 #include "agreement.hpp"
+#include "cli/rows/step.hpp"
+#include "cli/rows/tables.hpp"
 #include "cli/step/training_run.hpp"
 #include "command.hpp"
 #include "console.hpp"
@@ -13,7 +14,6 @@
 #include "launch_options.hpp"
 #include "memory.hpp"
 #include "option.hpp"
-#include "output.hpp"
 #include "prepared.hpp"
 #include "problem_options.hpp"
 #include "ranks.hpp"
@@ -88,42 +88,28 @@ void check_memory(World& world, const step::TrainingRun& run, const ScheduleOpti
       world, [&](int ranks) { return step::node_bytes(run, ranks); }, "this step");
 }
 
-Json json_of(const step::StepReport& report, const std::optional<step::GradientError>& error) {
-  Json json = versioned_object();
-  json["step"] = report.step;
-  json["loss"] = number_or_null(report.loss);
-  json["grad_norm"] = number_or_null(report.grad_norm);
-  json["seconds"] = report.seconds;
-  json["forward_s"] = report.forward_s;
-  json["backward_s"] = report.backward_s;
-  json["attention_s"] = report.attention_s;
-  json["gradient_s"] = report.gradient_s;
-  json["optimizer_s"] = report.optimizer_s;
-  json["attention_forwards"] = report.attention_forwards;
-  json["attention_backwards"] = report.attention_backwards;
-  json["forward_bytes"] = report.forward_bytes;
-  json["backward_bytes"] = report.backward_bytes;
-  json["gradient_bytes"] = report.gradient_bytes;
-  json["bytes_sent_max"] = report.bytes_sent_max;
-  json["peak_activation_bytes"] = report.peak_activation_bytes;
-  json["peak_offloaded_bytes"] = report.peak_offloaded_bytes;
-  json["peak_memory_bytes"] = report.peak_memory_bytes;
-  json["gradient_error"] = error ? number_or_null(error->largest) : Json(nullptr);
-  return json;
-}
+constexpr Column training_columns[] = {{"step", "step"},
+                                       {"loss", "loss"},
+                                       {"grad norm", "grad_norm"},
+                                       {"seconds", "seconds"},
+                                       {"forward", "forward_s"},
+                                       {"backward", "backward_s"},
+                                       {"attention", "attention_s"},
+                                       {"calls", "calls"},
+                                       {"sent max", "bytes_sent_max"},
+                                       {"kept", "peak_activation_bytes"},
+                                       {"gradient error", "worst gradient"}};
 
-std::vector<std::string> row_of(const step::StepReport& report, const std::optional<step::GradientError>& error) {
-  return {fmt::format("{}", report.step),
-          fmt::format("{:.5f}", report.loss),
-          fmt::format("{:.4g}", report.grad_norm),
-          seconds_in_words(report.seconds),
-          seconds_in_words(report.forward_s),
-          seconds_in_words(report.backward_s),
-          seconds_in_words(report.attention_s),
-          fmt::format("{}+{}", report.attention_forwards, report.attention_backwards),
-          bytes_in_words(static_cast<double>(report.bytes_sent_max)),
-          bytes_in_words(static_cast<double>(report.peak_activation_bytes)),
-          error ? fmt::format("{:.1e} ({})", error->largest, error->parameter) : "–"};
+std::string text_of(const std::vector<StepRow>& rows) {
+  FieldsOfRows fields = fields_of_rows(rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& [report, error, parameter] = rows[i];
+    fields[i].push_back(calls_cell(report));
+    fields[i].push_back({{"worst gradient", units::none, ""},
+                         nullptr,
+                         error ? fmt::format("{:.1e} ({})", *error, parameter) : unknown_text});
+  }
+  return table_of(fields, training_columns).text();
 }
 
 std::string why_wrong(int step, const step::GradientError& error) {
@@ -149,22 +135,21 @@ Outcome run_step(World& world, const StepOptions& options) {
   const auto tokens = options.text.empty() ? step::TokenSource::random(run.problem.seq_q, run.shape.vocab, run.seed)
                                            : step::TokenSource::text(options.text, run.problem.seq_q, run.shape.vocab);
   agree_on_bytes(world, "the text that it trains on", std::as_bytes(tokens.bytes()));
-  Json json = Json::array();
-  Columns columns({"step", "loss", "grad norm", "seconds", "forward", "backward", "attention", "calls", "sent max",
-                   "kept", "gradient error"});
+  std::vector<StepRow> rows;
   std::string wrong;  // which gradient first passed its tolerance, and by how much
   Progress progress;
   step::run_training(world, run, tokens, [&](const auto& report, const auto& error) {
     progress.show(fmt::format("step {} of {}: loss {:.4f}", report.step + 1, run.steps, report.loss));
-    if (options.json) json.push_back(json_of(report, error));
-    if (!options.json) columns.add(row_of(report, error));
+    rows.push_back({report, std::nullopt, ""});
+    if (error) rows.back().gradient_error = error->largest;
+    if (error) rows.back().worst_parameter = error->parameter;
     if (error && wrong.empty() && !(error->largest <= step::gradient_tolerance)) wrong = why_wrong(report.step, *error);
   });
   progress.done();
   if (options.json) {
-    print_json(json);
+    print_json(rows_json(rows));
   } else {
-    print(columns.text());
+    print(text_of(rows));
   }
   if (wrong.empty()) return Outcome::fine;
   print_error(wrong);

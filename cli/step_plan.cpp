@@ -2,13 +2,14 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
 #include <optional>
 #include <tuple>
 
+#include "cli/rows/step.hpp"
+#include "cli/rows/tables.hpp"
 #include "cli/step/models.hpp"
 #include "cli/step/papers.hpp"
 #include "cli/step/sequence_search.hpp"
@@ -16,7 +17,6 @@
 #include "distattn/error.hpp"
 #include "distattn/words.hpp"
 #include "option.hpp"
-#include "output.hpp"
 #include "paper_report.hpp"
 #include "prepared.hpp"
 #include "values.hpp"
@@ -26,16 +26,8 @@ namespace {
 
 constexpr std::array<std::string_view, 2> state_words = {"replicated", "sharded"};
 
-struct Row {
-  std::string schedule, policy;
-  int ranks = 1;
-  std::int64_t sequence = 0;
-  step::StepPrediction step;
-  std::optional<std::int64_t> largest_sequence;  ///< nothing: not known
-};
-
 struct StepPlan {
-  std::vector<Row> rows;
+  std::vector<StepPlanRow> rows;
   std::vector<SkippedPlan> skipped;
 };
 
@@ -123,8 +115,9 @@ class StepPlanner {
         plan_.skipped.push_back({fmt::format("{} under {}", setting.schedule, name),
                                  fmt::format("{} tokens need {}", setting.sequence, need), setting.ranks});
       } else {
-        plan_.rows.push_back(
-            {setting.schedule, name, setting.ranks, setting.sequence, step, sequences.longest(policy)});
+        plan_.rows.push_back({request_.options.model, machine_.name, setting.schedule, name,
+                              std::string(state_words[static_cast<std::size_t>(request_.options.state)]), setting.ranks,
+                              setting.sequence, step, sequences.longest(policy)});
       }
     }
   }
@@ -147,56 +140,30 @@ StepPlan predict(const StepPlanRequest& request, const Machine& machine) {
   if (plan.rows.empty())
     refuse_all("no step is left to plan", plan.skipped,
                "choose another schedule, other ranks, more memory, or keep less with --checkpoint");
-  const auto key = [](const Row& row) { return std::tuple(row.sequence, row.ranks, row.step.seconds); };
-  std::stable_sort(plan.rows.begin(), plan.rows.end(), [&](const Row& a, const Row& b) { return key(a) < key(b); });
+  const auto key = [](const StepPlanRow& row) { return std::tuple(row.sequence, row.ranks, row.step.seconds); };
+  std::stable_sort(plan.rows.begin(), plan.rows.end(),
+                   [&](const StepPlanRow& a, const StepPlanRow& b) { return key(a) < key(b); });
   return plan;
 }
 
-Json json_of(const Row& row, const StepPlanOptions& options, const Machine& machine) {
-  const step::StepPrediction& step = row.step;
-  Json json = versioned_object();
-  json["model"] = options.model;
-  json["machine"] = machine.name;
-  json["schedule"] = row.schedule;
-  json["checkpoint"] = row.policy;
-  json["state"] = state_words[static_cast<std::size_t>(options.state)];
-  json["ranks"] = row.ranks;
-  json["seq"] = row.sequence;
-  json["seconds"] = step.seconds;
-  json["forward_s"] = step.forward_s;
-  json["backward_s"] = step.backward_s;
-  json["attention_s"] = step.attention_s;
-  json["gradient_s"] = step.gradient_s;
-  json["optimizer_s"] = step.optimizer_s;
-  json["attention_forwards"] = step.attention_forwards;
-  json["attention_backwards"] = step.attention_backwards;
-  json["forward_bytes"] = step.forward_bytes;
-  json["backward_bytes"] = step.backward_bytes;
-  json["gradient_bytes"] = step.gradient_bytes;
-  json["bytes_sent_max"] = step.bytes_sent_max;
-  json["peak_activation_bytes"] = step.peak_activation_bytes;
-  json["peak_offloaded_bytes"] = step.peak_offloaded_bytes;
-  json["peak_memory_bytes"] = step.peak_memory_bytes;
-  json["state_bytes"] = step.state_bytes;
-  json["memory_bytes"] = step.memory_bytes;
-  json["largest_seq"] = row.largest_sequence ? Json(*row.largest_sequence) : Json(nullptr);
-  return json;
-}
+constexpr Column step_columns[] = {{"checkpoint", "checkpoint"},
+                                   {"schedule", "schedule"},
+                                   {"ranks", "ranks"},
+                                   {"seq", "seq"},
+                                   {"predicted", "seconds"},
+                                   {"forward", "forward_s"},
+                                   {"backward", "backward_s"},
+                                   {"attention", "attention_s"},
+                                   {"calls", "calls"},
+                                   {"sent max", "bytes_sent_max"},
+                                   {"kept", "peak_activation_bytes"},
+                                   {"memory", "memory_bytes"},
+                                   {"largest seq", "largest_seq"}};
 
-std::string text_of(const std::vector<Row>& rows) {
-  const auto bytes = [](std::int64_t count) { return bytes_in_words(static_cast<double>(count)); };
-  Columns columns({"checkpoint", "schedule", "ranks", "seq", "predicted", "forward", "backward", "attention", "calls",
-                   "sent max", "kept", "memory", "largest seq"});
-  for (const Row& row : rows) {
-    const step::StepPrediction& step = row.step;
-    columns.add({row.policy, row.schedule, fmt::format("{}", row.ranks), fmt::format("{}", row.sequence),
-                 seconds_in_words(step.seconds), seconds_in_words(step.forward_s), seconds_in_words(step.backward_s),
-                 seconds_in_words(step.attention_s),
-                 fmt::format("{}+{}", step.attention_forwards, step.attention_backwards), bytes(step.bytes_sent_max),
-                 bytes(step.peak_activation_bytes), bytes(step.memory_bytes),
-                 row.largest_sequence ? fmt::format("{}", *row.largest_sequence) : unknown_text});
-  }
-  return columns.text();
+std::string text_of(const std::vector<StepPlanRow>& rows) {
+  FieldsOfRows fields = fields_of_rows(rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) fields[i].push_back(calls_cell(rows[i].step));
+  return table_of(fields, step_columns).text();
 }
 
 std::vector<std::string> model_names() {
@@ -251,12 +218,10 @@ void print_step_plan(const StepPlanRequest& request, bool json) {
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
   note_skipped(skipped);
   std::vector<std::int64_t> needed;
-  for (const Row& row : rows) needed.push_back(row.step.memory_bytes);
+  for (const StepPlanRow& row : rows) needed.push_back(row.step.memory_bytes);
   note_memory(needed, machine);
   if (json) {
-    Json array = Json::array();
-    for (const Row& row : rows) array.push_back(json_of(row, request.options, machine));
-    print_json(array);
+    print_json(rows_json(rows));
   } else {
     print(text_of(rows));
   }
@@ -265,7 +230,7 @@ void print_step_plan(const StepPlanRequest& request, bool json) {
 void print_step_paper(const std::string& paper, bool json) {
   const PaperTable table = step::compare_steps_with_paper(paper);
   if (json) {
-    print_json(paper_json(table));
+    print_json(rows_json(figures_of(table)));
   } else {
     print(paper_text(table));
   }

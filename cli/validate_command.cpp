@@ -1,17 +1,18 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <nlohmann/json.hpp>
 
+#include <array>
 #include <set>
 
 #include "agreement.hpp"
 #include "check.hpp"
+#include "cli/rows/tables.hpp"
+#include "cli/rows/validation.hpp"
 #include "command.hpp"
 #include "console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/registry.hpp"
 #include "option.hpp"
-#include "output.hpp"
 #include "prepared.hpp"
 #include "problem_lists.hpp"
 #include "ranks.hpp"
@@ -38,17 +39,6 @@ struct Case {
   int ranks = 1;
   std::shared_ptr<const AttentionPlan> plan;  ///< null: the proof failed
   std::string failure;
-};
-
-/// One line of the result: one pass of a case on a backend.
-struct Verdict {
-  std::string backend;
-  Pass pass = Pass::forward;
-  double error = 0, tolerance = 0;
-  std::string failure;  ///< of a case that did not run
-  std::string wrong;    ///< what is, and where
-
-  bool ok() const { return failure.empty() && wrong.empty(); }
 };
 
 /// Problems of the command line; without a shape, the usual ones.
@@ -148,12 +138,30 @@ std::string why_no_memory(World& world, const Case& made) {
   }
 }
 
+ValidationRow row_of(const Case& made, const std::string& backend, Pass pass) {
+  ValidationRow row;
+  row.schedule = made.schedule;
+  row.pass = pass;
+  row.ranks = made.ranks;
+  row.backend = backend;
+  row.problem = describe(made.problem);
+  row.proved = made.plan != nullptr;
+  if (!row.proved) {
+    row.failure = made.failure;
+    return row;
+  }
+  const Counts& counts = made.plan->counts(pass);
+  row.mode = made.plan->outline(pass).mode;
+  row.steps = counts.steps;
+  row.bytes_sent_max = largest(counts.bytes_sent);
+  return row;
+}
+
 /// Runs a proved case on a backend and compares both passes with the oracle.
-std::vector<Verdict> run_case(World& world, const Case& made, const std::string& backend,
-                              const ValidateOptions& options) {
-  Verdict forward{backend, Pass::forward, 0, 0, made.failure, ""},
-      backward{backend, Pass::backward, 0, 0, made.failure, ""};
-  if (made.plan == nullptr) return {forward, backward};
+std::array<ValidationRow, 2> run_case(World& world, const Case& made, const std::string& backend,
+                                      const ValidateOptions& options) {
+  std::array rows{row_of(made, backend, Pass::forward), row_of(made, backend, Pass::backward)};
+  if (made.plan == nullptr) return rows;
   const Inputs inputs = Inputs::random(shape_of(made.problem), options.problem.common.seed);
   WorldOf ranks(world, made.ranks);
   try {
@@ -163,47 +171,25 @@ std::vector<Verdict> run_case(World& world, const Case& made, const std::string&
                                           .tensors = TensorPlace::host});
     const Errors errors = check_results(ranks.get(), made.plan->outline(Pass::forward).sharding, inputs, result.ranks,
                                         Passes::both, made.plan->counts(Pass::forward).steps);
-    for (Verdict* const verdict : {&forward, &backward}) {
-      verdict->error = errors.largest(verdict->pass);
-      verdict->tolerance = errors.tolerance;
-      if (!errors.within_tolerance(verdict->pass)) verdict->wrong = text_of(errors.worst(verdict->pass));
+    for (ValidationRow& row : rows) {
+      row.error = errors.largest(row.pass);
+      row.tolerance = errors.tolerance;
+      if (!errors.within_tolerance(row.pass)) row.wrong = text_of(errors.worst(row.pass));
     }
   } catch (const Error& error) {
     if (!ranks.get().in_process()) throw;  // it has ended the run of the other processes
-    forward.failure = backward.failure = error.what();
+    for (ValidationRow& row : rows) row.failure = error.what();
   }
-  return {forward, backward};
+  return rows;
 }
 
-std::string text_of(const Case& made, const Verdict& verdict) {
-  const std::string name = made.mode ? fmt::format("{}, {}", made.schedule, name_of(*made.mode)) : made.schedule;
-  std::string text = fmt::format("{:<18} P={} {:<10} {:<8} {:<46}", name, made.ranks, verdict.backend,
-                                 name_of(verdict.pass), describe(made.problem));
-  if (!verdict.failure.empty()) return fmt::format("{} FAILED: {}\n", text, verdict.failure);
-  const Counts& counts = made.plan->counts(verdict.pass);
-  return fmt::format("{} {:>9} bytes {:>3} steps  error {:.1e}  tolerance {:.1e}  {}\n", text,
-                     largest(counts.bytes_sent), counts.steps, verdict.error, verdict.tolerance,
-                     verdict.ok() ? "ok" : "WRONG: " + verdict.wrong);
-}
-
-Json json_of(const Case& made, const Verdict& verdict) {
-  Json json = versioned_object();
-  json["schedule"] = made.schedule;
-  json["pass"] = name_of(verdict.pass);
-  json["mode"] = made.plan != nullptr ? Json(name_of(made.plan->outline(verdict.pass).mode)) : Json(nullptr);
-  json["ranks"] = made.ranks;
-  json["backend"] = verdict.backend;
-  json["case"] = describe(made.problem);
-  json["proved"] = made.plan != nullptr;
-  const Counts* const counts = made.plan != nullptr ? &made.plan->counts(verdict.pass) : nullptr;
-  json["steps"] = counts != nullptr ? Json(counts->steps) : Json(nullptr);
-  json["bytes_sent_max"] = counts != nullptr ? Json(largest(counts->bytes_sent)) : Json(nullptr);
-  json["error"] = verdict.failure.empty() ? number_or_null(verdict.error) : Json(nullptr);
-  json["tolerance"] = verdict.tolerance;
-  json["failure"] = verdict.failure.empty() ? Json(nullptr) : Json(verdict.failure);
-  json["wrong"] = verdict.wrong.empty() ? Json(nullptr) : Json(verdict.wrong);
-  json["ok"] = verdict.ok();
-  return json;
+std::string text_of(const ValidationRow& row, std::optional<Mode> asked) {
+  const std::string name = asked ? fmt::format("{}, {}", row.schedule, name_of(*asked)) : row.schedule;
+  std::string text =
+      fmt::format("{:<18} P={} {:<10} {:<8} {:<46}", name, row.ranks, row.backend, name_of(row.pass), row.problem);
+  if (row.failure) return fmt::format("{} FAILED: {}\n", text, *row.failure);
+  return fmt::format("{} {:>9} bytes {:>3} steps  error {:.1e}  tolerance {:.1e}  {}\n", text, *row.bytes_sent_max,
+                     *row.steps, row.error, row.tolerance, row.ok() ? "ok" : "WRONG: " + *row.wrong);
 }
 
 std::vector<std::string> backends_of(const ValidateOptions& options) {
@@ -235,7 +221,7 @@ Outcome validate(World& world, const ValidateOptions& options) {
   skips.add(problems.skipped);
   const std::vector<Case> cases = prove_all(world, options, problems.all, skips);
   int passed = 0, failed = 0;
-  Json json = Json::array();
+  std::vector<ValidationRow> rows;
   Progress progress;
   for (const std::string& backend : backends_of(options)) {
     const auto device = make_device(backend, {1, 1});
@@ -248,20 +234,17 @@ Outcome validate(World& world, const ValidateOptions& options) {
       }
       progress.show(fmt::format("{} passed, {} failed: {} on {} ranks of {}, {}", passed, failed, made.schedule,
                                 made.ranks, backend, describe(made.problem)));
-      for (const Verdict& verdict : run_case(world, made, backend, options)) {
-        ++(verdict.ok() ? passed : failed);
+      for (ValidationRow& row : run_case(world, made, backend, options)) {
+        ++(row.ok() ? passed : failed);
         progress.done();
-        if (options.json) {
-          json.push_back(json_of(made, verdict));
-        } else {
-          print(text_of(made, verdict));
-        }
+        if (!options.json) print(text_of(row, made.mode));
+        rows.push_back(std::move(row));
       }
     }
   }
   if (passed + failed == 0) refuse("no case is left (every one was skipped) choose other schedules, ranks or shapes");
   if (options.json) {
-    print_json(json);
+    print_json(rows_json(rows));
   } else {
     print(fmt::format("{} passed, {} failed\n", passed, failed));
   }

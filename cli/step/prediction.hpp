@@ -9,6 +9,7 @@
 
 #include "cli/step/checkpoint.hpp"
 #include "cli/step/model.hpp"
+#include "cli/step/step_costs.hpp"
 #include "cli/step/work.hpp"
 #include "distattn/lower.hpp"
 #include "distattn/machine.hpp"
@@ -63,16 +64,6 @@ struct AttentionCost {
 
 /// Throws Error(usage) as recipes_of does.
 AttentionCost attention_cost(const StepSetting& setting, const Machine& machine);
-
-/// Names and meanings are those of StepReport (trainer.hpp).
-struct StepPrediction {
-  double seconds = 0, forward_s = 0, backward_s = 0, attention_s = 0, gradient_s = 0, optimizer_s = 0;
-  std::int64_t attention_forwards = 0, attention_backwards = 0;
-  std::int64_t forward_bytes = 0, backward_bytes = 0, gradient_bytes = 0, bytes_sent_max = 0;
-  std::int64_t peak_activation_bytes = 0, peak_offloaded_bytes = 0, peak_memory_bytes = 0;
-  std::int64_t state_bytes = 0;   ///< weights, gradients and moments of a rank
-  std::int64_t memory_bytes = 0;  ///< all of a rank's: activations, attention buffers, state
-};
 
 StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
                             const Machine& machine);

@@ -1,12 +1,11 @@
 #include "distattn/plan.hpp"
 
-#include <cmath>
-
 #include <fmt/core.h>
 #include <nlohmann/json.hpp>
 
 #include "core/src/parallel.hpp"
 #include "core/src/planner/described.hpp"
+#include "core/src/planner/plan_fields.hpp"
 
 namespace distattn {
 namespace {
@@ -88,31 +87,8 @@ std::variant<std::vector<PassPlan>, std::string> plan_schedule(std::string_view 
 }
 
 std::string to_json(const PassPlan& plan) {
-  using Json = nlohmann::ordered_json;
-  const Counts& counts = plan.report.counts;
-  Json json;
-  json["schema_version"] = 1;
-  json["schedule"] = plan.schedule;
-  json["pass"] = name_of(plan.pass);
-  json["mode"] = name_of(plan.mode);
-  json["ranks"] = plan.ranks;
-  json["seq"] = plan.seq_q;
-  json["node_size"] = plan.routes.node_size > 0 ? Json(plan.routes.node_size) : Json(nullptr);
-  json["ahead"] = plan.routes.ahead;
-  json["steps"] = counts.steps;
-  json["messages"] = counts.messages;
-  json["messages_coalesced"] = counts.messages_coalesced;
-  json["tiles"] = counts.tiles;
-  json["bytes_sent_max"] = largest(counts.bytes_sent);
-  json["bytes_sent_mean"] = mean(counts.bytes_sent);
-  json["bytes_far_max"] = largest(counts.bytes_far);
-  json["bytes_far_mean"] = mean(counts.bytes_far);
-  json["idle_ideal"] = plan.idle_ideal;
-  json["peak_remote_values"] = largest(counts.peak_remote_values);
-  json["peak_remote_bytes"] = largest(counts.peak_remote_bytes);
-  json["memory_bytes"] = largest(counts.memory_bytes);
-  json["predicted_s"] = std::isfinite(plan.predicted_s) ? Json(plan.predicted_s) : Json(nullptr);
-  json["proved"] = plan.report.proved();
+  nlohmann::ordered_json json{{"schema_version", 1}};
+  json.update(RowFields::json_of(plan));
   return json.dump();
 }
 

@@ -1,0 +1,104 @@
+#pragma once
+/// The rows of `bench`.
+
+#include "cli/rows/run.hpp"
+
+namespace distattn::cli {
+
+/// One pass of a run, timed and compared.
+struct BenchRow : RunRow {
+  Pass pass = Pass::forward;
+  int runs = 1;
+  double least_s = 0, p10_s = 0, p90_s = 0;
+  double gflops_per_rank = unknown_number, peak_gflops = unknown_number, share = unknown_number;
+  double bytes_per_s = 0, peak_bytes_per_s = unknown_number;
+  double exposed_s = 0, idle = 0;
+  double ratio_to_prediction = unknown_number;
+  double max_error = unknown_number;
+  std::optional<std::int64_t> wrong;
+  std::optional<bool> ok;
+};
+
+inline void fields_of(const BenchRow& row, RowFields& field) {
+  fields_of(static_cast<const RunRow&>(row), field);
+  field({"pass", units::none, "The pass: forward or backward."}, row.pass);
+  field({"runs", units::none, "Runs that were timed, each from a barrier to the end of the slowest rank."}, row.runs);
+  field({"least_s", units::seconds, "Time of the fastest run."}, row.least_s);
+  field({"p10_s", units::seconds, "Time that a tenth of the runs do not exceed."}, row.p10_s);
+  field({"p90_s", units::seconds, "Time that nine tenths of the runs do not exceed."}, row.p90_s);
+  field({"gflops_per_rank", units::gflops, "Rate of one rank."}, row.gflops_per_rank);
+  field({"peak_gflops", units::gflops, "What the cores of all ranks reach in registers at the same time."},
+        row.peak_gflops);
+  field({"share", units::share, "gflops / peak_gflops."}, row.share);
+  field({"bytes_per_s", units::bytes_per_s, "Bytes of all messages, divided by the median time."}, row.bytes_per_s);
+  field({"peak_bytes_per_s", units::bytes_per_s, "What the cores read from memory."}, row.peak_bytes_per_s);
+  field({"exposed_s", units::seconds,
+         "Time in which a rank only waited for messages, by its own clock, on average over ranks."},
+        row.exposed_s);
+  field({"idle", units::idle_share, "Share of time in which a rank did not compute."}, row.idle);
+  field({"ratio_to_prediction", units::ratio,
+         "median_s / predicted_s. With --calibrate the median over rounds of two runs, each divided by its prediction "
+         "from the calibration before and after it."},
+        row.ratio_to_prediction);
+  field({"max_error", units::error,
+         "Largest error of this pass, of lse as a share of max(1, its magnitude); null without --check, or with ok "
+         "false where it is not finite."},
+        row.max_error);
+  field({"wrong", units::none, "Number of wrong elements, null without --check."}, row.wrong);
+  field({"ok", units::none, "Whether every row, head and document is within its tolerance, null without --check."},
+        row.ok);
+}
+
+/// A single kernel, timed on all cores.
+struct KernelRow {
+  std::string kernel, backend;
+  std::optional<std::string> provider;
+  bool deterministic = false;
+  int heads = 1, kv_heads = 1, head_dim = 1, value_dim = 1, threads = 1;
+  std::optional<Pass> pass;
+  std::optional<std::string> coverage;
+  DType dtype = DType::fp32;
+  std::optional<std::int64_t> seq;
+  double gflops = unknown_number, peak_gflops = unknown_number, share = unknown_number;
+  double bytes_per_s = unknown_number, peak_bytes_per_s = unknown_number, latency_s = unknown_number;
+  std::optional<std::string> part, variant;
+  std::optional<bool> used;
+  std::optional<ErrorRow> error;
+  double max_error = unknown_number;
+  std::optional<bool> ok;
+  std::optional<std::string> failure;
+  std::optional<bool> fastest;
+};
+
+inline void fields_of(const KernelRow& row, RowFields& field) {
+  field({"kernel", units::none, "attend, attend-variants, merge or copy."}, row.kernel);
+  field({"backend", units::none, "What computed."}, row.backend);
+  field({"provider", units::none, "Whose kernels computed, null without --provider."}, row.provider);
+  field({"deterministic", units::none, "Whether --deterministic asked for gradients of the same bits in every run."},
+        row.deterministic);
+  head_fields(row.heads, row.kv_heads, row.head_dim, row.value_dim, field);
+  field({"threads", units::none, "Threads that computed."}, row.threads);
+  field({"pass", units::none, "Of attend: forward or backward."}, row.pass);
+  field({"coverage", units::none, "Of attend: full or causal tiles."}, row.coverage);
+  field({"dtype", units::none, "Element type."}, row.dtype);
+  field({"seq", units::tokens, "Of attend: side of the tile."}, row.seq);
+  field({"gflops", units::gflops, "Rate of all threads together."}, row.gflops);
+  field({"peak_gflops", units::gflops, "What the cores reach in registers at the same time."}, row.peak_gflops);
+  field({"share", units::share, "gflops / peak_gflops."}, row.share);
+  field({"bytes_per_s", units::bytes_per_s, "Bytes that merges read and write, or that copies move."}, row.bytes_per_s);
+  field({"peak_bytes_per_s", units::bytes_per_s, "What the cores read from memory."}, row.peak_bytes_per_s);
+  field({"latency_s", units::seconds, "Of copy: time that an exchange takes whatever its size."}, row.latency_s);
+  field({"part", units::none, "Of attend-variants: what of the pass the kernel computes."}, row.part);
+  field({"variant", units::none, "Of attend-variants: which kernel."}, row.variant);
+  field({"used", units::none, "Of attend-variants: whether this kernel is the one that runs."}, row.used);
+  field({"error", units::none, "Of attend-variants: errors against float64, as those of a run."}, row.error);
+  field({"max_error", units::error, "Of attend-variants: the largest error of this pass."}, row.max_error);
+  field({"ok", units::none, "Of attend-variants: whether the result is right; only such a kernel is timed."}, row.ok);
+  field({"failure", units::none,
+         "Of attend-variants: why the kernel could not be compared or timed. It counts as wrong, and the other kernels "
+         "still have their turn."},
+        row.failure);
+  field({"fastest", units::none, "Of attend-variants: whether no kernel of this part is faster."}, row.fastest);
+}
+
+}  // namespace distattn::cli

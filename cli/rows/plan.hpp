@@ -1,0 +1,61 @@
+#pragma once
+/// The rows of `plan`, but for `plan --step`.
+
+#include <memory>
+#include <string>
+
+#include "cli/rows/problem.hpp"
+#include "core/src/planner/plan_fields.hpp"
+#include "distattn/papers.hpp"
+
+namespace distattn::cli {
+
+/// One pass of one schedule.
+struct PlanRow {
+  PassPlan plan;
+  std::shared_ptr<const Problem> problem;
+  std::size_t number = 0;         ///< of the problem among all
+  bool automatic = false;         ///< auto chose it
+  std::int64_t memory_bytes = 0;  ///< of a rank, for all passes that were asked for: a run holds their buffers together
+};
+
+inline void fields_of(const PlanRow& row, RowFields& field) {
+  fields_of(row.plan, field);
+  field({"auto", units::none, "Whether auto chose the schedule."}, row.automatic);
+  type_fields(*row.problem, field);
+  size_fields(*row.problem, field);
+}
+
+/// One published figure and ours.
+struct PaperFigure {
+  std::string paper;
+  PaperRow row;
+};
+
+inline void fields_of(const PaperFigure& figure, RowFields& field) {
+  const PaperRow& row = figure.row;
+  const auto& claim = row.claim;
+  field({"paper", units::none, "Title of the paper."}, figure.paper);
+  field({"what", units::none, "The figure, in words."}, row.what);
+  field({"where", units::none, "Table, figure or section of the paper."}, row.where);
+  field({"unit", units::none, "Unit of both figures, empty for a ratio."}, row.unit);
+  field({"published", units::none, "The published figure, null if the paper gives none."}, row.published);
+  field({"ours", units::none, "Our figure, null if it is absent."}, row.ours);
+  field({"relative_difference", units::ratio, "(ours - published) / published."}, row.relative_difference());
+  field({"note", units::none, "Why the figures differ, or why one of them is missing."}, row.note);
+  field({"bound", units::none, "What the published figure says about the quantity: equal, at least or at most."},
+        row.bound);
+  field({"ours_is", units::none,
+         "counted: exact; modelled: a formula for another system; predicted: on a described machine; calibrated: on a "
+         "machine that was fitted to this figure; absent: not computed."},
+        row.kind);
+  field({"claimed_least", units::ratio, "Least relative difference that the note accounts for, or null."},
+        claim ? claim->least : unknown_number);
+  field({"claimed_most", units::ratio, "Largest relative difference that the note accounts for, or null."},
+        claim ? claim->most : unknown_number);
+  field({"explained", units::none,
+         "Whether the difference is in this range, or within 3 % where the note accounts for none."},
+        row.explained());
+}
+
+}  // namespace distattn::cli
