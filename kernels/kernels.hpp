@@ -35,10 +35,10 @@ struct HostKernels {
   const char* name = "";
   /// Why a shape cannot be computed, naming what can; empty if it can.
   std::string (*why_not)(const TileShape& shape) = nullptr;
-  /// At the edges of bands as many pairs are computed unseen as if so many queries at a time met every key that one of
-  /// them sees.
+  /// Granularity of masking, in queries: within a group of this many, a key visible to one is computed for all
+  /// (BandIndex::met_pairs).
   int (*query_block)() = nullptr;
-  /// Operations of so many queries at most read keys once for all query heads of a key head.
+  /// Operations with at most this many queries read keys once for all query heads of a key head.
   int (*few_queries)() = [] { return 0; };
   HostKernel<AttendArgs> attend = nullptr;
   HostKernel<AttendBackwardArgs> attend_backward = nullptr;

@@ -24,8 +24,8 @@ inline void fields_of(const BenchRow& row, RowFields& field) {
   field({"pass", units::none, "The pass: forward or backward."}, row.pass);
   field({"runs", units::none, "Runs that were timed, each from a barrier to the end of the slowest rank."}, row.runs);
   field({"least_s", units::seconds, "Time of the fastest run."}, row.least_s);
-  field({"p10_s", units::seconds, "Time that a tenth of the runs do not exceed."}, row.p10_s);
-  field({"p90_s", units::seconds, "Time that nine tenths of the runs do not exceed."}, row.p90_s);
+  field({"p10_s", units::seconds, "10th percentile of the times of the runs."}, row.p10_s);
+  field({"p90_s", units::seconds, "90th percentile of the times of the runs."}, row.p90_s);
   field({"gflops_per_rank", units::gflops, "Rate of one rank."}, row.gflops_per_rank);
   field({"peak_gflops", units::gflops, "What the cores of all ranks reach in registers at the same time."},
         row.peak_gflops);
@@ -78,27 +78,28 @@ inline void fields_of(const KernelRow& row, RowFields& field) {
         row.deterministic);
   head_fields(row.heads, row.kv_heads, row.head_dim, row.value_dim, field);
   field({"threads", units::none, "Threads that computed."}, row.threads);
-  field({"pass", units::none, "Of attend: forward or backward."}, row.pass);
-  field({"coverage", units::none, "Of attend: full or causal tiles."}, row.coverage);
+  field({"pass", units::none, "For attend: forward or backward."}, row.pass);
+  field({"coverage", units::none, "For attend: full or causal tiles."}, row.coverage);
   field({"dtype", units::none, "Element type."}, row.dtype);
-  field({"seq", units::tokens, "Of attend: side of the tile."}, row.seq);
+  field({"seq", units::tokens, "For attend: side of the tile."}, row.seq);
   field({"gflops", units::gflops, "Rate of all threads together."}, row.gflops);
   field({"peak_gflops", units::gflops, "What the cores reach in registers at the same time."}, row.peak_gflops);
   field({"share", units::share, "gflops / peak_gflops."}, row.share);
   field({"bytes_per_s", units::bytes_per_s, "Bytes that merges read and write, or that copies move."}, row.bytes_per_s);
   field({"peak_bytes_per_s", units::bytes_per_s, "What the cores read from memory."}, row.peak_bytes_per_s);
-  field({"latency_s", units::seconds, "Of copy: time that an exchange takes whatever its size."}, row.latency_s);
-  field({"part", units::none, "Of attend-variants: what of the pass the kernel computes."}, row.part);
-  field({"variant", units::none, "Of attend-variants: which kernel."}, row.variant);
-  field({"used", units::none, "Of attend-variants: whether this kernel is the one that runs."}, row.used);
-  field({"error", units::none, "Of attend-variants: errors against float64, as those of a run."}, row.error);
-  field({"max_error", units::error, "Of attend-variants: the largest error of this pass."}, row.max_error);
-  field({"ok", units::none, "Of attend-variants: whether the result is right; only such a kernel is timed."}, row.ok);
-  field({"failure", units::none,
-         "Of attend-variants: why the kernel could not be compared or timed. It counts as wrong, and the other kernels "
-         "still have their turn."},
-        row.failure);
-  field({"fastest", units::none, "Of attend-variants: whether no kernel of this part is faster."}, row.fastest);
+  field({"latency_s", units::seconds, "For copy: time of an exchange of any size."}, row.latency_s);
+  field({"part", units::none, "For attend-variants: the part of the pass that the kernel computes."}, row.part);
+  field({"variant", units::none, "For attend-variants: which kernel."}, row.variant);
+  field({"used", units::none, "For attend-variants: whether this kernel is the one that runs."}, row.used);
+  field({"error", units::none, "For attend-variants: errors against float64, as those of a run."}, row.error);
+  field({"max_error", units::error, "For attend-variants: the largest error of this pass."}, row.max_error);
+  field({"ok", units::none, "For attend-variants: whether the result is right; only such a kernel is timed."}, row.ok);
+  field(
+      {"failure", units::none,
+       "For attend-variants: why the kernel could not be compared or timed. It counts as wrong, and the other kernels "
+       "still have their turn."},
+      row.failure);
+  field({"fastest", units::none, "For attend-variants: whether no kernel of this part is faster."}, row.fastest);
 }
 
 }  // namespace distattn::cli

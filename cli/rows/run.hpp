@@ -20,7 +20,7 @@ inline void fields_of(const ErrorRow& row, RowFields& field) {
   field({"dk", units::error, "Relative error of the keys' gradient, null without a backward pass."}, row.dk);
   field({"dv", units::error, "Relative error of the values' gradient, null without a backward pass."}, row.dv);
   field({"tolerance", units::error,
-         "What these errors may be if every part is right. Where more than half of the terms cancels, errors are "
+         "What these errors may be if every part is right. If more than half of the terms cancels, errors are "
          "relative to half of the terms."},
         row.tolerance);
 }
@@ -40,9 +40,9 @@ inline void fields_of(const ErrorPart& row, RowFields& field) {
   field({"batch", units::none, "Sequence of the batch, from 0."}, row.batch);
   field({"head", units::none, "Query head, or key head of dk and dv, from 0."}, row.head);
   field({"document", units::none,
-         "Document, from 0; the group of bands where there are no documents; null for tokens that see nothing."},
+         "Document, from 0; the group of bands if there are no documents; null for tokens that see nothing."},
         row.document);
-  field({"token", units::none, "Token, null where the part is all tokens of the document."}, row.token);
+  field({"token", units::none, "Token, null if the part is all tokens of the document."}, row.token);
   field({"error", units::error, "Error of the part."}, row.error);
   field({"tolerance", units::error, "What the error of the part may be."}, row.tolerance);
   field({"ok", units::none, "Whether the error is within that."}, row.ok);
@@ -57,7 +57,7 @@ struct PassRow {
 };
 
 inline void fields_of(const PassRow& row, RowFields& field) {
-  field({"mode", units::none, "How messages and computing go together: overlapped, serial or gathered."}, row.mode);
+  field({"mode", units::none, "How messages and computing overlap: overlapped, serial or gathered."}, row.mode);
   field({"steps", units::none, "Number of steps."}, row.steps);
   field({"messages", units::none, "Messages of all ranks."}, row.messages);
   field({"bytes_sent_max", units::bytes, "Bytes that the busiest rank sends."}, row.bytes_sent_max);
@@ -89,7 +89,7 @@ struct RunRow {
 };
 
 inline void fields_of(const RunRow& row, RowFields& field) {
-  field({"schedule", units::none, "The schedule: F/B where the passes differ."}, row.schedule);
+  field({"schedule", units::none, "The schedule; F/B if the passes differ."}, row.schedule);
   field({"ranks", units::none, "Number of ranks."}, row.ranks);
   field({"threads", units::none, "Threads of a rank."}, row.threads);
   field({"backend", units::none, "What computed."}, row.backend);

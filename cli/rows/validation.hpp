@@ -25,9 +25,9 @@ struct ValidationRow {
 };
 
 inline void fields_of(const ValidationRow& row, RowFields& field) {
-  field({"schedule", units::none, "The schedule: F/B where the passes differ."}, row.schedule);
+  field({"schedule", units::none, "The schedule; F/B if the passes differ."}, row.schedule);
   field({"pass", units::none, "The pass: forward or backward."}, row.pass);
-  field({"mode", units::none, "How messages and computing go together, null if the proof failed."}, row.mode);
+  field({"mode", units::none, "How messages and computing overlap, null if the proof failed."}, row.mode);
   field({"ranks", units::none, "Number of ranks."}, row.ranks);
   field({"backend", units::none, "What computed."}, row.backend);
   field({"case", units::none, "The problem, in words."}, row.problem);

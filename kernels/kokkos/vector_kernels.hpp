@@ -118,9 +118,8 @@ struct BackwardRows {
 };
 
 struct VectorKernels {
-  int attend_panel;  ///< queries that are computed side by side
-  /// At the edges of bands as many pairs are computed unseen as if so many queries at a time met every key that one
-  /// of them sees: what tiles of several shapes come to.
+  int attend_panel;  ///< queries that are computed together
+  /// HostKernels::query_block, on average over tiles of several shapes.
   int query_block;
   /// Most rows of a block, each of whose heads begins with a panel, and bytes of scratch that it needs (64-byte
   /// aligned).
@@ -130,10 +129,10 @@ struct VectorKernels {
   void (*attend_pass)(const AttendBlock& block, const AttendPass& pass, std::byte* scratch, const StopFlag& stop);
   void (*attend_end)(const AttendBlock& block, std::byte* scratch);
 
-  /// Operations of so many queries at most are done in blocks of few_rows rows at most: for each block and piece of its
-  /// keys few_begin and any number of passes with the same scratch and sums, then few_end of all its sums, which lie
-  /// one after the other. A pass is over keys [first, last) of several blocks of one sequence, whose query i sees
-  /// begin[i] ≤ index < end[i] of them in every block. Pieces had better end at multiples of few_keys.
+  /// Operations with at most few_queries queries are done in blocks of at most few_rows rows: for each block and piece
+  /// of its keys few_begin and any number of passes with the same scratch and sums, then few_end of all its sums, which
+  /// lie one after the other. A pass is over keys [first, last) of several blocks of one sequence, whose query i sees
+  /// begin[i] ≤ index < end[i] of them in every block. Pieces should end at multiples of few_keys.
   int few_queries, few_rows, few_keys;
   std::size_t (*few_scratch)(int rows, int head_dim, int value_dim);
   std::size_t (*few_sums)(int rows, int value_dim);

@@ -11,12 +11,12 @@ namespace distattn {
 inline void fields_of(const PassPlan& plan, RowFields& field) {
   const Counts& counts = plan.report.counts;
   const int node_size = plan.routes.node_size;
-  field({"schedule", units::none, "The schedule: F/B where the passes differ."}, plan.schedule);
+  field({"schedule", units::none, "The schedule; F/B if the passes differ."}, plan.schedule);
   field({"pass", units::none, "The pass: forward or backward."}, plan.pass);
-  field({"mode", units::none, "How messages and computing go together: overlapped, serial or gathered."}, plan.mode);
+  field({"mode", units::none, "How messages and computing overlap: overlapped, serial or gathered."}, plan.mode);
   field({"ranks", units::none, "Number of ranks."}, plan.ranks);
   field({"seq", units::tokens, "Queries of a sequence."}, plan.seq_q);
-  field({"node_size", units::none, "Ranks of a node, null where messages go straight."},
+  field({"node_size", units::none, "Ranks of a node, null if messages go straight."},
         node_size > 0 ? std::optional(node_size) : std::nullopt);
   field({"ahead", units::none, "Steps by which messages between nodes are posted early."}, plan.routes.ahead);
   field({"steps", units::none, "Number of steps."}, counts.steps);
