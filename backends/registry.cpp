@@ -27,20 +27,12 @@ static std::vector<Registration> registrations() {
   return all;
 }
 
-static constexpr std::pair<BackendKind, const char*> names[] = {
-#define DISTATTN_BUILT(identifier, kind, name) {BackendKind::kind, name},
-#define DISTATTN_ABSENT(name, kind, why) {BackendKind::kind, #name},
-#include "backends.def"
-#undef DISTATTN_BUILT
-#undef DISTATTN_ABSENT
-};
-
 }  // namespace backends
 
-std::vector<std::string> backend_names(BackendKind kind) {
-  std::vector<std::string> of_kind;
-  for (const auto& [named, name] : backends::names) {
-    if (named == kind) of_kind.emplace_back(name);
+std::vector<BackendInfo> known_backends(BackendKind kind) {
+  std::vector<BackendInfo> of_kind;
+  for (auto& registration : backends::registrations()) {
+    if (registration.info.kind == kind) of_kind.push_back(std::move(registration.info));
   }
   return of_kind;
 }
@@ -148,6 +140,9 @@ std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const Bootstrap
   const auto found = chosen(BackendKind::bootstrap, "bootstrap", name, between_processes);
   if (!between_processes(found)) {
     refuse("bootstrap " + found.info.name + " does not join processes (its ranks share one) choose another");
+  }
+  if (found.info.argument.empty() && !options.argument.empty()) {
+    refuse("bootstrap " + found.info.name + " takes no " + options.argument + " (its name says all) leave it out");
   }
   BootstrapOptions asked = options;
   asked.timeout_s = backends::checked_timeout(options.timeout_s);

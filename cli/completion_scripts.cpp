@@ -32,8 +32,8 @@ std::string bash_case(std::string_view pattern, const std::vector<std::string>& 
 
 /// An option's value: one of its words, or a file, which bash finds by itself.
 std::string bash_value(std::string_view pattern, const OptionEntry& option) {
-  if (option.choices.empty()) return fmt::format("    {}) return ;;\n", in_quotes(pattern));
-  return bash_case(pattern, option.choices, option.between);
+  if (option.words.empty()) return fmt::format("    {}) return ;;\n", in_quotes(pattern));
+  return bash_case(pattern, option.words, option.between);
 }
 
 /// Text inside one of zsh's option specifications.
@@ -48,9 +48,9 @@ std::string zsh_escaped(std::string_view text) {
 
 /// What completes a value; the blank in front keeps zsh from adding words of its own.
 std::string zsh_values(const OptionEntry& option) {
-  if (option.choices.empty()) return "_files";
+  if (option.words.empty()) return "_files";
   return fmt::format(" _distattn_words \"{}\" {}{}", option.between, option.takes_file ? "files " : "words ",
-                     zsh_escaped(joined(option.choices)));
+                     zsh_escaped(joined(option.words)));
 }
 
 std::string zsh_options(const CommandEntry& command) {
@@ -69,7 +69,7 @@ std::string zsh_options(const CommandEntry& command) {
 
 /// Words, or lists of them with fish's own function for those.
 std::string fish_values(const OptionEntry& option) {
-  const std::string words = joined(option.choices);
+  const std::string words = joined(option.words);
   return option.between.starts_with(',') ? fmt::format("(__fish_complete_list , \"printf '%s\\n' {}\")", words) : words;
 }
 
@@ -79,7 +79,7 @@ std::string fish_option(const std::string& condition, const OptionEntry& option)
     line += name.starts_with("--") ? " -l " + name.substr(2) : " -s " + name.substr(1);
   }
   if (!option.value.empty()) line += option.takes_file ? " -r" : " -x";
-  if (!option.choices.empty()) line += " -a " + in_quotes(fish_values(option));
+  if (!option.words.empty()) line += " -a " + in_quotes(fish_values(option));
   return line + " -d " + in_quotes(option.description) + "\n";
 }
 
@@ -92,7 +92,7 @@ std::string bash_completion(const std::vector<CommandEntry>& tree) {
     if (command.name.empty()) words = names_of(tree);
     for (const OptionEntry& option : command.options) {
       words.insert(words.end(), option.names.begin(), option.names.end());
-      if (option.names.empty()) words.insert(words.end(), option.choices.begin(), option.choices.end());
+      if (option.names.empty()) words.insert(words.end(), option.words.begin(), option.words.end());
       if (option.value.empty()) continue;
       for (const std::string& name : option.names) after_option += bash_value(command.name + " " + name, option);
     }

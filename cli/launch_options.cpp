@@ -14,45 +14,49 @@
 namespace distattn::cli {
 namespace {
 
-/// A registered name of that kind that is usable here.
-std::string usable(BackendKind kind, std::string_view option, std::string_view name) {
+std::string names_of(BackendKind kind) {
+  std::vector<std::string> names;
+  for (const BackendInfo& info : known_backends(kind)) names.push_back(info.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// A backend of that kind that is usable here.
+BackendInfo usable(BackendKind kind, std::string_view option, std::string_view name) {
   const std::optional<BackendInfo> info = find_backend(kind, name);
-  if (!info)
-    refuse(fmt::format("{} {} (unknown) choose one of {}", option, name, fmt::join(backend_names(kind), ", ")));
-  if (info->usable) return info->name;
+  if (!info) refuse(fmt::format("{} {} (unknown) choose one of {}", option, name, names_of(kind)));
+  if (info->usable) return *info;
   if (info->misconfigured) throw Error(*info->misconfigured, info->why);
   throw Error(ErrorKind::environment,
               fmt::format("{} {} cannot be used here ({}) see distattn info for others", option, name, info->why));
 }
 
-/// As the option takes it: ranks meet at a file that somebody names.
-std::string form_of(const std::string& name) { return name == "file" ? "file:PATH" : name; }
+/// As options take it.
+OptionChoice choice_of(const BackendInfo& info) {
+  return info.argument.empty() ? OptionChoice(info.name) : begun(info.name + ":", info.argument);
+}
 
-/// A bootstrap's name, "file" with the path behind it.
+/// A bootstrap's name, with what must follow it.
 std::string bootstrap_of(std::string_view option, std::string_view text) {
-  const std::string name(text.substr(0, text.find(':')));
-  usable(BackendKind::bootstrap, option, name);
-  const bool has_path = text.size() > name.size() + 1;
-  if ((name == "file") != has_path || (name != "file" && text != name)) {
-    refuse(fmt::format("{} {} (only file has a path, and needs one) give {}", option, text, form_of(name)));
-  }
-  return std::string(text);
+  const BackendInfo info = usable(BackendKind::bootstrap, option, text.substr(0, text.find(':')));
+  const bool complete = info.argument.empty() ? text == info.name : text.size() > info.name.size() + 1;
+  if (complete) return std::string(text);
+  refuse(fmt::format("{} {} (its form is {}) give it", option, text, choice_of(info).form));
 }
 
 }  // namespace
 
 Values known_names(BackendKind kind, const std::string& between) {
-  const auto forms = [kind] {
-    std::vector<std::string> names = backend_names(kind);
-    if (kind == BackendKind::bootstrap) std::transform(names.begin(), names.end(), names.begin(), form_of);
-    return names;
+  const auto choices = [kind] {
+    OptionChoices all;
+    for (const BackendInfo& info : known_backends(kind)) all.push_back(choice_of(info));
+    return all;
   };
-  return {"", forms, between};
+  return {"", choices, between};
 }
 
 void add_meeting_options(App& app, LaunchOptions& options) {
   const auto parse_transport = [](std::string_view option, std::string_view text) {
-    return usable(BackendKind::transport, option, text);
+    return usable(BackendKind::transport, option, text).name;
   };
   const auto parse_timeout = [](std::string_view option, std::string_view text) {
     const double seconds = parse_number(option, text);
@@ -81,12 +85,12 @@ void add_threads_option(App& app, LaunchOptions& options) {
 
 void add_launch_options(App& app, LaunchOptions& options) {
   const auto parse_backend = [](std::string_view option, std::string_view text) {
-    return usable(BackendKind::device, option, text);
+    return usable(BackendKind::device, option, text).name;
   };
   add_value(app, "--backend", options.backend, parse_backend, "What computes (default: best usable)",
             known_names(BackendKind::device), Group::device);
   const auto parse_provider = [](std::string_view option, std::string_view text) {
-    return usable(BackendKind::provider, option, text);
+    return usable(BackendKind::provider, option, text).name;
   };
   add_value(app, "--provider", options.provider, parse_provider,
             "Whose kernels compute on GPUs; cudnn rounds tiles' gradients to 16 bits (default own)",

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <array>
 
 #include "distattn/documents.hpp"
 #include "distattn/error.hpp"
@@ -33,11 +32,11 @@ std::string parse_corpus(std::string_view option, std::string_view text) {
 
 constexpr const char* mask_help = "Keys a query sees; FILE lists bands (default causal)";
 /// What --mask takes; capitals stand for a number, or for a file's name.
-constexpr std::array<std::string_view, 5> mask_forms = {"full", "causal", "prefix:K", "block-causal:B", "FILE.json"};
-
-/// What a mask with a number begins with: "prefix:" of "prefix:K"; empty where there is none.
-constexpr std::string_view beginning(std::string_view form) { return form.substr(0, form.find(':') + 1); }
-constexpr std::string_view prefix = beginning(mask_forms[2]), block_causal = beginning(mask_forms[3]);
+constexpr std::string_view prefix = "prefix:", block_causal = "block-causal:";
+OptionChoices mask_choices() {
+  return {std::string("full"), std::string("causal"), begun(std::string(prefix), "K"),
+          begun(std::string(block_causal), "B"), any_file("FILE.json")};
+}
 
 /// The number behind a mask's name.
 std::int64_t number_of(std::string_view mask, std::string_view name) {
@@ -46,13 +45,17 @@ std::int64_t number_of(std::string_view mask, std::string_view name) {
 
 /// Refuses what is the name of no mask.
 std::string parse_mask(std::string_view option, std::string_view text) {
-  for (const std::string_view form : mask_forms) {
-    const std::string_view name = beginning(form);
-    if (!name.empty() && text.starts_with(name)) number_of(text, name);
-    if (name.empty() ? text == form : text.starts_with(name)) return std::string(text);
+  std::vector<std::string> forms;
+  for (const OptionChoice& choice : mask_choices()) {
+    forms.push_back(choice.form);
+    for (const std::string& word : choice.words) {
+      const bool with_number = word.ends_with(':');
+      if (with_number && text.starts_with(word)) number_of(text, word);
+      if (with_number ? text.starts_with(word) : text == word) return std::string(text);
+    }
   }
   if (!text.ends_with(".json")) {
-    refuse(fmt::format("{} {} (unknown) choose one of {}", option, text, fmt::join(mask_forms, ", ")));
+    refuse(fmt::format("{} {} (unknown) choose one of {}", option, text, fmt::join(forms, ", ")));
   }
   return std::string(text);
 }
@@ -95,7 +98,7 @@ std::string name_of(const MaskOptions& options, const Mask& mask) {
 }  // namespace
 
 void add_mask_option(App& app, std::string& mask) {
-  add_value(app, "--mask", mask, parse_mask, mask_help, one_of(mask_forms), Group::mask);
+  add_value(app, "--mask", mask, parse_mask, mask_help, one_of(mask_choices()), Group::mask);
 }
 
 void add_mask_option(App& app, std::vector<std::string>& masks) {
@@ -104,7 +107,7 @@ void add_mask_option(App& app, std::vector<std::string>& masks) {
     for (const std::string& mask : list) parse_mask(option, mask);
     return list;
   };
-  add_value(app, "--mask", masks, parse_masks, mask_help, some_of(mask_forms), Group::mask);
+  add_value(app, "--mask", masks, parse_masks, mask_help, some_of(mask_choices()), Group::mask);
 }
 
 void add_window_options(App& app, MaskOptions& options) {

@@ -1,9 +1,6 @@
 #pragma once
 /// An option whose text one function takes apart.
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,20 +31,24 @@ Option* add_value(App& app, const std::string& names, T& into, Parse parse, cons
   return app.add_text(names, take, help, std::move(values), place);
 }
 
-/// "a|b|c": one of `words`, as help shows it and completions offer it.
+/// Words as choices.
 template <class Words>
-Values one_of(const Words& words) {
-  std::vector<std::string> all(std::begin(words), std::end(words));
-  const std::string text = fmt::format("{}", fmt::join(all, "|"));
-  return {text, [all = std::move(all)] { return all; }, ""};
+OptionChoices choices_of(const Words& words) {
+  OptionChoices all;
+  for (const auto& word : words) all.emplace_back(std::string(word));
+  return all;
 }
-/// "a|b|c[,...]": a list of them.
-template <class Words>
-Values some_of(const Words& words) {
-  Values values = one_of(words);
-  values.text += "[,...]";
-  values.between = ",";
-  return values;
+inline OptionChoices choices_of(OptionChoices choices) { return choices; }
+/// One of `all`, words or choices, or where `between` separates them several.
+template <class All>
+Values one_of(const All& all, const std::string& between = "") {
+  const OptionChoices choices = choices_of(all);
+  return {text_of(choices, between), [choices] { return choices; }, between};
+}
+/// A list of them.
+template <class All>
+Values some_of(const All& all) {
+  return one_of(all, ",");
 }
 
 /// What one command says more of an option that several have.

@@ -13,9 +13,8 @@ class App;
 struct OptionEntry {
   std::vector<std::string> names;  ///< with dashes, short ones first; empty for a positional argument
   std::string value;               ///< what it takes, as help shows it; empty for a flag
-  /// The words that it takes, where they can be listed; one that ends in a colon is followed by something else.
-  std::vector<std::string> choices;
-  std::string between;  ///< what separates several of them: ","
+  std::vector<std::string> words;  ///< that it takes, where they can be listed, as OptionChoice::words
+  std::string between;             ///< what separates several of them: ","
   bool takes_file = false;
   std::string description;
   Place place;

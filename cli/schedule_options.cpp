@@ -29,21 +29,33 @@ std::vector<Mode> parse_modes(std::string_view option, std::string_view text) {
   return modes;
 }
 
-std::vector<std::string> schedule_forms() {
-  std::vector<std::string> forms = {"auto"};
-  for (const NamedSchedule& schedule : schedules()) forms.push_back(schedule.grammar);
-  return forms;
+OptionChoice choice_of(const NamedSchedule& schedule) {
+  const ScheduleArguments& takes = schedule.takes;
+  OptionChoice choice{schedule.grammar(), {}, false};
+  if (takes.required.empty()) choice.words.push_back(schedule.name);
+  if (!takes.required.empty() || !takes.optional.empty()) choice.words.push_back(schedule.name + ":");
+  if (!takes.required.empty()) return choice;
+  for (const std::string& word : takes.words) choice.words.push_back(schedule.name + ":" + word);
+  return choice;
 }
 
-std::vector<std::string> schedule_forms_and_all() {
-  std::vector<std::string> forms = schedule_forms();
-  forms.emplace_back("all");
-  return forms;
+OptionChoices schedule_choices() {
+  OptionChoices choices = {std::string("auto")};
+  for (const NamedSchedule& schedule : schedules()) choices.push_back(choice_of(schedule));
+  return choices;
+}
+
+OptionChoices schedule_choices_and_all() {
+  OptionChoices choices = schedule_choices();
+  choices.emplace_back(std::string("all"));
+  return choices;
 }
 
 std::string schedule_help(Several several, const std::string& usual) {
-  return fmt::format("{}, or F/B{} (default {})", fmt::join(schedule_forms(), ", "),
-                     several == Several::yes ? ", lists, all" : "", usual);
+  std::vector<std::string> forms;
+  for (const OptionChoice& choice : schedule_choices()) forms.push_back(choice.form);
+  return fmt::format("{}, or F/B{} (default {})", fmt::join(forms, ", "), several == Several::yes ? ", lists, all" : "",
+                     usual);
 }
 
 /// Predictions are others than the user may expect: said once, however often they are made.
@@ -55,10 +67,10 @@ void note_unused_calibration() {
   });
 }
 
-std::vector<std::string> machine_forms() {
-  std::vector<std::string> forms = built_in_machines();
-  forms.insert(forms.end(), {"this", "FILE"});
-  return forms;
+OptionChoices machine_choices() {
+  OptionChoices choices = choices_of(built_in_machines());
+  choices.insert(choices.end(), {std::string("this"), any_file("FILE")});
+  return choices;
 }
 
 }  // namespace
@@ -84,7 +96,7 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
   };
   add_value(
       app, "--schedule", options.schedules, parse_schedules, schedule_help(several, options.schedules.front()),
-      several == Several::yes ? Values{"NAMES", schedule_forms_and_all, ",/"} : Values{"NAME", schedule_forms, "/"},
+      several == Several::yes ? Values{"NAMES", schedule_choices_and_all, ",/"} : Values{"NAME", schedule_choices, "/"},
       Group::schedule);
   const char* const mode_help = "When messages travel (default: the schedule's own)";
   if (several == Several::yes) {
@@ -93,16 +105,14 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
     add_value(app, "--mode", options.mode, parse_mode, mode_help, one_of(mode_names), rarely(Group::schedule));
   }
   add_value(app, "--ranks", options.ranks, parse_ranks,
-            options.ranks == std::vector<std::int64_t>{1}
-                ? "Ranks that share the sequence (default: a launcher's, otherwise 1)"
-                : "Ranks that share the sequence",
+            options.ranks == std::vector<std::int64_t>{1} ? "They share the sequence (default: a launcher's, else 1)"
+                                                          : "They share the sequence",
             several == Several::yes ? "SIZES" : "SIZE", Group::schedule);
   add_value(app, "--node-size", options.node_size, parse_node_size,
-            "Consecutive ranks that form a node (default: as --machine says, otherwise one node)", "SIZE",
-            Group::schedule);
-  add_value(app, "--ahead", options.ahead, parse_ahead, "How many steps early messages between nodes are posted",
+            "Ranks of a node, consecutive (default: those of --machine, else one node)", "SIZE", Group::schedule);
+  add_value(app, "--ahead", options.ahead, parse_ahead, "Steps by which messages between nodes are posted early",
             "SIZE", rarely(Group::schedule));
-  add_value(app, "--memory", options.memory_bytes, parse_size, "Limit for a rank's buffers, all passes together",
+  add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes of a rank's buffers, all passes together",
             "BYTES", Group::device);
 }
 
@@ -114,7 +124,7 @@ void add_machine_option(App& app, ScheduleOptions& options) {
   add_value(app, "--machine", options.machine, as_text,
             "Description of a machine, for predictions and auto: a file, " +
                 fmt::format("{}", fmt::join(built_in_machines(), ", ")) + ", this (default)",
-            Values{"FILE|NAME", machine_forms, ""}, Group::device);
+            Values{"FILE|NAME", machine_choices, ""}, Group::device);
 }
 
 std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options) {

@@ -49,9 +49,9 @@ std::string choose_backend(const LaunchOptions& asked, const Problem& problem, P
   const std::string& name = asked.backend;
   const DeviceOptions trial = asked.device_options(1);
   std::string reasons;
-  for (const std::string& each : backend_names(BackendKind::device)) {
-    if (!name.empty() && each != name) continue;
-    const BackendInfo info = find_backend(BackendKind::device, each).value();
+  for (const BackendInfo& known : known_backends(BackendKind::device)) {
+    if (!name.empty() && known.name != name) continue;
+    const BackendInfo info = find_backend(BackendKind::device, known.name).value();
     if (name.empty() && !info.usable && !info.misconfigured) continue;
     if (name.empty() && !has_provider(info, asked.provider)) continue;
     const auto device = make_device(info.name, trial);  // refuses one that is misconfigured

@@ -172,8 +172,8 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-/// Not of forms in the help: the model may be left out, or described.
-Values model_values() { return {"[MODEL]", model_names, ""}; }
+/// Help does not list them: the model may be left out, or described.
+Values model_values() { return {"[MODEL]", [] { return choices_of(model_names()); }, ""}; }
 
 std::string model_help() {
   return fmt::format(

@@ -92,8 +92,8 @@ std::string schedules_by_mask() {
 std::string backends_by_type() {
   Columns table({"backend", "dtype", "8", "64", "96", "128", "192/128", "256"});
   Reasons reasons;
-  for (const std::string& name : backend_names(BackendKind::device)) {
-    const BackendInfo info = find_backend(BackendKind::device, name).value();
+  for (const BackendInfo& known : known_backends(BackendKind::device)) {
+    const BackendInfo info = find_backend(BackendKind::device, known.name).value();
     const auto device = info.usable ? make_device(info.name, {.threads = 1}) : nullptr;
     for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
       std::vector<std::string> cells = {info.name, name_of(dtype)};

@@ -195,8 +195,8 @@ std::string text_of(const ValidationRow& row, std::optional<Mode> asked) {
 std::vector<std::string> backends_of(const ValidateOptions& options) {
   if (!options.backends.empty()) return options.backends;
   std::vector<std::string> names;
-  for (const std::string& name : backend_names(BackendKind::device)) {
-    const BackendInfo info = find_backend(BackendKind::device, name).value();
+  for (const BackendInfo& known : known_backends(BackendKind::device)) {
+    const BackendInfo info = find_backend(BackendKind::device, known.name).value();
     if (!info.usable && !info.misconfigured) continue;
     make_device(info.name, {1, 1});  // refuses one that is misconfigured
     names.push_back(info.name);

@@ -23,22 +23,11 @@ namespace {
 
 using namespace backends::launch;
 
-constexpr std::string_view file_prefix = "file:";
-
 /// A transport between processes has a use for a launcher even if it started one alone.
 std::string bootstrap_for(const LaunchOptions& options) {
   if (!options.bootstrap.empty()) return options.bootstrap;
   const bool of_threads = options.transport.empty() || options.transport == "inproc";
   return (of_threads ? choose(process_variable) : started_by(process_variable)).bootstrap;
-}
-
-std::unique_ptr<Bootstrap> meet(const std::string& name, const LaunchOptions& options) {
-  if (name == "file") return meet(std::string(file_prefix), options);
-  if (!name.starts_with(file_prefix)) return make_bootstrap(name, {"", options.ranks, options.timeout_s});
-  if (options.ranks < 1)
-    refuse("bootstrap file: needs a number of ranks (a file does not know how many will come) give it");
-  if (name == file_prefix) refuse("bootstrap file: has no path (ranks meet at a file that all can write) name one");
-  return make_bootstrap("file", {name.substr(file_prefix.size()), options.ranks, options.timeout_s});
 }
 
 std::string_view text_of(const std::vector<std::byte>& bytes) {
@@ -136,8 +125,8 @@ struct World::State {
 World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
   if (options.ranks < 0) refuse(fmt::format("{} ranks (0: as many as were started) give some", options.ranks));
   backends::checked_timeout(options.timeout_s);
-  const std::string name = bootstrap_for(options);
-  state_->bootstrap_name = name.substr(0, name.find(':'));
+  const std::string asked = bootstrap_for(options), name = asked.substr(0, asked.find(':'));
+  state_->bootstrap_name = name;
   state_->tell = options.launcher_gone;
   if (name == "inproc") {
     if (!options.transport.empty() && options.transport != "inproc") {
@@ -156,7 +145,8 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
     refuse(fmt::format("transport inproc does not connect processes (started by {}) leave it out", name));
   }
   state_->watch_launcher();
-  state_->take(meet(name, options));
+  const std::string argument = asked.substr(std::min(asked.size(), name.size() + 1));
+  state_->take(make_bootstrap(name, {argument, options.ranks, options.timeout_s}));
   try {
     state_->claims = all_claims(*state_->bootstrap);
     state_->cores = fair_cores(state_->claims, static_cast<std::size_t>(first()));

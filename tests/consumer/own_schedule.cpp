@@ -17,7 +17,6 @@ Table forward_ring(std::shared_ptr<const Tiles> tiles) {
 
 int main() {
   register_schedule({.name = "forward-ring",
-                     .grammar = "forward-ring",
                      .resolve = [](std::string_view, const Problem&, int) -> RecipeOrReason {
                        return Recipe{.name = "forward-ring",
                                      .layout = {LayoutKind::zigzag, 1},

@@ -186,6 +186,15 @@ TEST_CASE("all names every fixed schedule and the meshes that fit") {
                                           "mesh:2x1x2:zigzag", "mesh:4x1x1:zigzag"});
 }
 
+TEST_CASE("how each schedule is written follows from what it takes") {
+  std::vector<std::string> written;
+  for (const NamedSchedule& schedule : schedules()) written.push_back(schedule.grammar());
+  CHECK(written == std::vector<std::string>{"ring", "zigzag-ring", "striped-ring", "burst[:zigzag]",
+                                            "attention2d[:RxC]", "ulysses", "usp:U", "allgather", "balanced",
+                                            "balanced-split", "mesh:UxRxC[:block|zigzag|striped|chunked]"});
+  CHECK(NamedSchedule{"mine", {"N", "M", {"x"}}, {}, {}}.grammar() == "mine:N[:M|x]");
+}
+
 TEST_CASE("a schedule of one's own is used by its name") {
   const auto resolve = [](std::string_view, const Problem&, int) -> RecipeOrReason {
     const auto everything_at_home = [](std::shared_ptr<const Tiles> tiles, int) {
@@ -193,10 +202,10 @@ TEST_CASE("a schedule of one's own is used by its name") {
     };
     return Recipe{"mine", {}, 1, Mode::overlapped, everything_at_home};
   };
-  register_schedule({"mine", "mine", resolve});
+  register_schedule({"mine", {}, resolve});
   CHECK(schedules().back().name == "mine");
   CHECK(grid_of("mine", problem_of(8), 2) == grid_of("burst", problem_of(8), 2));
   CHECK(all_schedule_names(problem_of(8), 2).back() == "mine");
-  CHECK_THROWS_WITH(register_schedule({"mine", "mine", resolve}), contains_text("already registered"));
-  CHECK_THROWS_AS(register_schedule({"a:b", "a:b", resolve}), Error);
+  CHECK_THROWS_WITH(register_schedule({"mine", {}, resolve}), contains_text("already registered"));
+  CHECK_THROWS_AS(register_schedule({"a:b", {}, resolve}), Error);
 }

@@ -27,12 +27,14 @@ struct BackendInfo {
   std::string why;                          ///< why it is not usable, or what it found; never empty when not usable
   std::string version;                      ///< of the library behind it: built and loaded, where it has one
   std::vector<std::string> providers = {};  ///< devices only: those that DeviceOptions may name
+  std::string argument = {};                ///< what must follow the name behind a colon, as "PATH"; empty: nothing
   /// Not usable because a variable of its own is set wrongly, and what of it `why` is: nothing else takes its place.
   std::optional<ErrorKind> misconfigured = {};
 };
 
-/// The names of a kind's backends, best first, whether built or not. Looks at no device.
-std::vector<std::string> backend_names(BackendKind kind);
+/// The backends of a kind, best first, whether built or not, as they are known without looking: no library is loaded and
+/// no device asked, so that `usable` may be false where find_backend() says true.
+std::vector<BackendInfo> known_backends(BackendKind kind);
 /// Every backend that the project knows, best first within a kind. Loads the libraries of all and asks the devices.
 std::vector<BackendInfo> list_backends();
 /// One of them, which alone is loaded; none where no backend of that kind has the name.
@@ -80,9 +82,9 @@ struct DeviceOptions {
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options);
 
 struct BootstrapOptions {
-  std::string path{};     ///< "file" only
-  int ranks = 0;          ///< that must come, "file" needs to know; 0: as many as the launcher started
-  double timeout_s = 60;  ///< longest time without progress of an awaited rank: above 0, also infinity
+  std::string argument{};  ///< what BackendInfo::argument asks for: the path of "file"
+  int ranks = 0;           ///< that must come, "file" needs to know; 0: as many as the launcher started
+  double timeout_s = 60;   ///< longest time without progress of an awaited rank: above 0, also infinity
 };
 
 /// Finds the other ranks. Throws as make_device, Error(usage) for a timeout that is none or where the launcher started

@@ -68,14 +68,24 @@ struct Recipe {
 /// A recipe, or the reason why this schedule does not apply.
 using RecipeOrReason = std::variant<Recipe, std::string>;
 
+/// What may follow a schedule's name, each part behind a colon.
+struct ScheduleArguments {
+  std::string required{};            ///< numbers, as capitals: "UxRxC"; empty: none
+  std::string optional{};            ///< numbers that may be left out; empty: none
+  std::vector<std::string> words{};  ///< one of these may come last: "zigzag"
+};
+
 /// A family of schedules under one name; `arguments` is what follows the colon ("2x2x2:zigzag"), or empty.
 struct NamedSchedule {
   std::string name;
-  std::string grammar;  ///< as shown in help: "mesh:UxRxC[:block|zigzag|striped|chunked]"
+  ScheduleArguments takes{};
   /// Throws Error(usage) for arguments that the grammar does not know.
   std::function<RecipeOrReason(std::string_view arguments, const Problem&, int ranks)> resolve;
   /// The arguments that "all" tries; without it, none at all: the bare name.
   std::function<std::vector<std::string>(const Problem&, int ranks)> usual_arguments{};
+
+  /// How it is written: "mesh:UxRxC[:block|zigzag|striped|chunked]".
+  std::string grammar() const;
 };
 
 /// Every registered schedule, in the order of registration.

@@ -12,7 +12,16 @@
 namespace distattn {
 namespace {
 
-constexpr const char* mesh_grammar = "mesh:UxRxC[:block|zigzag|striped|chunked]";
+constexpr LayoutKind mesh_layouts[] = {LayoutKind::block, LayoutKind::zigzag, LayoutKind::striped, LayoutKind::chunked};
+
+ScheduleArguments burst_arguments() { return {.words = {"zigzag"}}; }
+ScheduleArguments attention2d_arguments() { return {.optional = "RxC"}; }
+ScheduleArguments usp_arguments() { return {.required = "U"}; }
+ScheduleArguments mesh_arguments() {
+  ScheduleArguments takes{.required = "UxRxC"};
+  for (const LayoutKind kind : mesh_layouts) takes.words.emplace_back(name_of(kind));
+  return takes;
+}
 
 using TableMaker = std::function<Table(std::shared_ptr<const Tiles>, int node_size)>;
 
@@ -49,9 +58,10 @@ int rows_near_square(int ranks) {
   return std::int64_t{4} * ranks < sum * sum ? below : above;
 }
 
-[[noreturn]] void refuse_arguments(std::string_view schedule, std::string_view arguments, std::string_view grammar) {
+[[noreturn]] void refuse_arguments(std::string_view schedule, std::string_view arguments,
+                                   const ScheduleArguments& takes = {}) {
   refuse(fmt::format("schedule {}{}{} is not understood (its form is {}) write it so", schedule,
-                     arguments.empty() ? "" : ":", arguments, grammar));
+                     arguments.empty() ? "" : ":", arguments, grammar_of(schedule, takes)));
 }
 
 /// "2x4x1" as `count` sizes of at least 1, or nothing.
@@ -71,7 +81,7 @@ std::optional<std::vector<int>> parse_sizes(std::string_view text, std::size_t c
 }
 
 std::optional<LayoutKind> parse_layout(std::string_view text) {
-  for (const LayoutKind kind : {LayoutKind::block, LayoutKind::zigzag, LayoutKind::striped, LayoutKind::chunked})
+  for (const LayoutKind kind : mesh_layouts)
     if (text == name_of(kind)) return kind;
   return std::nullopt;
 }
@@ -80,10 +90,10 @@ std::optional<LayoutKind> parse_layout(std::string_view text) {
 NamedSchedule fixed(std::string name, LayoutKind layout, MeshShape (*shape_of)(int ranks),
                     Mode mode = Mode::overlapped) {
   const auto resolve = [=](std::string_view arguments, const Problem& problem, int ranks) -> RecipeOrReason {
-    if (!arguments.empty()) refuse_arguments(name, arguments, name);
+    if (!arguments.empty()) refuse_arguments(name, arguments);
     return mesh_recipe(name, layout, shape_of(ranks), problem, ranks, mode);
   };
-  return {name, name, resolve, {}};
+  return {name, {}, resolve, {}};
 }
 
 MeshShape one_row_each(int ranks) { return {1, ranks, 1}; }
@@ -92,7 +102,7 @@ MeshShape one_group_each(int ranks) { return {ranks, 1, 1}; }
 
 RecipeOrReason resolve_burst(std::string_view arguments, const Problem& problem, int ranks) {
   if (arguments.empty()) return mesh_recipe("burst", LayoutKind::block, one_column_each(ranks), problem, ranks);
-  if (arguments != "zigzag") refuse_arguments("burst", arguments, "burst[:zigzag]");
+  if (arguments != "zigzag") refuse_arguments("burst", arguments, burst_arguments());
   return mesh_recipe("burst:zigzag", LayoutKind::zigzag, one_column_each(ranks), problem, ranks);
 }
 
@@ -101,7 +111,7 @@ RecipeOrReason resolve_attention2d(std::string_view arguments, const Problem& pr
   if (arguments.empty())
     return mesh_recipe("attention2d", LayoutKind::striped, {1, rows, ranks / rows}, problem, ranks);
   const auto sizes = parse_sizes(arguments, 2);
-  if (!sizes) refuse_arguments("attention2d", arguments, "attention2d[:RxC]");
+  if (!sizes) refuse_arguments("attention2d", arguments, attention2d_arguments());
   const MeshShape shape{1, (*sizes)[0], (*sizes)[1]};
   return mesh_recipe(fmt::format("attention2d:{}x{}", shape.rows, shape.columns), LayoutKind::striped, shape, problem,
                      ranks);
@@ -109,7 +119,7 @@ RecipeOrReason resolve_attention2d(std::string_view arguments, const Problem& pr
 
 RecipeOrReason resolve_usp(std::string_view arguments, const Problem& problem, int ranks) {
   const auto sizes = parse_sizes(arguments, 1);
-  if (!sizes) refuse_arguments("usp", arguments, "usp:U");
+  if (!sizes) refuse_arguments("usp", arguments, usp_arguments());
   const int groups = (*sizes)[0];
   if (ranks % groups != 0)
     return fmt::format("{} head groups do not divide {} rank{}", groups, ranks, ranks == 1 ? "" : "s");
@@ -120,7 +130,7 @@ RecipeOrReason resolve_mesh(std::string_view arguments, const Problem& problem, 
   const std::size_t colon = arguments.find(':');
   const auto sizes = parse_sizes(arguments.substr(0, colon), 3);
   const auto layout = colon == std::string_view::npos ? LayoutKind::zigzag : parse_layout(arguments.substr(colon + 1));
-  if (!sizes || !layout) refuse_arguments("mesh", arguments, mesh_grammar);
+  if (!sizes || !layout) refuse_arguments("mesh", arguments, mesh_arguments());
   const MeshShape shape{(*sizes)[0], (*sizes)[1], (*sizes)[2]};
   return mesh_recipe(fmt::format("mesh:{}:{}", to_string(shape), name_of(*layout)), *layout, shape, problem, ranks);
 }
@@ -151,7 +161,7 @@ std::vector<std::string> usual_meshes(const Problem& problem, int ranks) {
 /// DistFlashAttn's Algorithm 2 gives a rank's helpers the keys that come earlier, token by token of one sequence.
 NamedSchedule helper_schedule(std::string name, Layout layout, Table (*table)(std::shared_ptr<const Tiles>)) {
   const auto resolve = [=](std::string_view arguments, const Problem& problem, int) -> RecipeOrReason {
-    if (!arguments.empty()) refuse_arguments(name, arguments, name);
+    if (!arguments.empty()) refuse_arguments(name, arguments);
     if (problem.seq_q != problem.seq_kv)
       return fmt::format("{} pairs query and key shards of one sequence, there are {} queries and {} keys", name,
                          problem.seq_q, problem.seq_kv);
@@ -159,7 +169,7 @@ NamedSchedule helper_schedule(std::string name, Layout layout, Table (*table)(st
     return Recipe{name, layout, 1, Mode::overlapped,
                   [table](std::shared_ptr<const Tiles> tiles, int) { return table(std::move(tiles)); }};
   };
-  return {name, name, resolve, {}};
+  return {name, {}, resolve, {}};
 }
 
 }  // namespace
@@ -193,17 +203,17 @@ std::vector<NamedSchedule> published_schedules() {
       fixed("ring", LayoutKind::block, one_row_each),
       fixed("zigzag-ring", LayoutKind::zigzag, one_row_each),
       fixed("striped-ring", LayoutKind::striped, one_row_each),
-      {"burst", "burst[:zigzag]", resolve_burst,
+      {"burst", burst_arguments(), resolve_burst,
        [](const Problem&, int) {
          return std::vector<std::string>{"", "zigzag"};
        }},
-      {"attention2d", "attention2d[:RxC]", resolve_attention2d, {}},
+      {"attention2d", attention2d_arguments(), resolve_attention2d, {}},
       fixed("ulysses", LayoutKind::block, one_group_each),
-      {"usp", "usp:U", resolve_usp, usual_usp},
+      {"usp", usp_arguments(), resolve_usp, usual_usp},
       fixed("allgather", LayoutKind::zigzag, one_row_each, Mode::gathered),
       helper_schedule("balanced", {LayoutKind::block, 1}, balanced),
       helper_schedule("balanced-split", {LayoutKind::block, 2}, balanced_split),
-      {"mesh", mesh_grammar, resolve_mesh, usual_meshes},
+      {"mesh", mesh_arguments(), resolve_mesh, usual_meshes},
   };
 }
 

@@ -2,6 +2,7 @@
 /// The schedules that distattn brings along.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "distattn/table.hpp"
@@ -10,6 +11,9 @@ namespace distattn {
 
 /// In the order in which help lists them.
 std::vector<NamedSchedule> published_schedules();
+
+/// How a schedule is written that takes these arguments: "burst[:zigzag]".
+std::string grammar_of(std::string_view name, const ScheduleArguments& takes);
 
 /// The name under which a mesh is best known: "zigzag-ring" rather than "mesh:1x8x1:zigzag".
 std::string name_of_mesh(const MeshShape& shape, LayoutKind layout);

@@ -24,7 +24,7 @@ const NamedSchedule* find_schedule(std::string_view name) {
 
 std::string known_names() {
   std::vector<std::string> names;
-  for (const NamedSchedule& schedule : registry()) names.push_back(schedule.grammar);
+  for (const NamedSchedule& schedule : registry()) names.push_back(schedule.grammar());
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
@@ -40,6 +40,15 @@ std::string to_string(const Layout& layout) {
 }
 
 }  // namespace
+
+std::string grammar_of(std::string_view name, const ScheduleArguments& takes) {
+  std::vector<std::string> may_follow = takes.words;
+  if (!takes.optional.empty()) may_follow.insert(may_follow.begin(), takes.optional);
+  return fmt::format("{}{}{}", name, takes.required.empty() ? "" : ":" + takes.required,
+                     may_follow.empty() ? "" : fmt::format("[:{}]", fmt::join(may_follow, "|")));
+}
+
+std::string NamedSchedule::grammar() const { return grammar_of(name, takes); }
 
 const std::vector<NamedSchedule>& schedules() { return registry(); }
 
@@ -61,7 +70,7 @@ RecipeOrReason resolve_schedule(std::string_view name, const Problem& problem, i
     refuse(fmt::format("schedule {} is not known (there are {}) choose one of these", name, known_names()));
   if (colon == std::string_view::npos) return schedule->resolve({}, problem, ranks);
   if (colon + 1 == name.size())
-    refuse(fmt::format("schedule {} ends in a colon (arguments follow it) its form is {}", name, schedule->grammar));
+    refuse(fmt::format("schedule {} ends in a colon (arguments follow it) its form is {}", name, schedule->grammar()));
   return schedule->resolve(name.substr(colon + 1), problem, ranks);
 }
 
