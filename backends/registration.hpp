@@ -3,10 +3,15 @@
 
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "distattn/registry.hpp"
 
 namespace distattn::backends {
+
+namespace launch {
+struct LauncherVariables;
+}
 
 namespace cuda {
 class AttendProvider;
@@ -28,6 +33,9 @@ struct Registration {
   /// More for info.why, which takes longer to find out. Throws Error where it cannot.
   std::function<std::string()> findings = {};
 };
+
+/// What bootstraps say of their launchers, in the order of the registry.
+std::vector<const launch::LauncherVariables*> launchers();
 
 /// Seconds that clocks can count, also for infinity; Error(usage) for what is not above 0.
 double checked_timeout(double seconds);

@@ -13,18 +13,34 @@ namespace backends {
 // Each built backend defines its register_<name>(); no static initialisers, so that a static library keeps them.
 #define DISTATTN_BUILT(identifier, kind, name) Registration register_##identifier();
 #define DISTATTN_ABSENT(name, kind, why)
+#define DISTATTN_LAUNCHER(identifier) const launch::LauncherVariables& launcher_##identifier();
 #include "backends.def"
 #undef DISTATTN_BUILT
 #undef DISTATTN_ABSENT
+#undef DISTATTN_LAUNCHER
 
 static std::vector<Registration> registrations() {
   std::vector<Registration> all;
 #define DISTATTN_BUILT(identifier, kind, name) all.push_back(register_##identifier());
 #define DISTATTN_ABSENT(name, kind, why) all.push_back({{#name, BackendKind::kind, false, false, why, ""}, {}});
+#define DISTATTN_LAUNCHER(identifier)
 #include "backends.def"
 #undef DISTATTN_BUILT
 #undef DISTATTN_ABSENT
+#undef DISTATTN_LAUNCHER
   return all;
+}
+
+std::vector<const launch::LauncherVariables*> launchers() {
+  return {
+#define DISTATTN_BUILT(identifier, kind, name)
+#define DISTATTN_ABSENT(name, kind, why)
+#define DISTATTN_LAUNCHER(identifier) &launcher_##identifier(),
+#include "backends.def"
+#undef DISTATTN_BUILT
+#undef DISTATTN_ABSENT
+#undef DISTATTN_LAUNCHER
+  };
 }
 
 }  // namespace backends

@@ -47,6 +47,12 @@ function(distattn_backend name kind built why)
   set_property(GLOBAL APPEND PROPERTY DISTATTN_BACKEND_LINES "${line}")
 endfunction()
 
+# distattn_launcher(<bootstrap>): it says whether a launcher of its own started this process, built or not, in
+# launcher_<bootstrap>().
+function(distattn_launcher name)
+  set_property(GLOBAL APPEND PROPERTY DISTATTN_BACKEND_LINES "DISTATTN_LAUNCHER(${name})")
+endfunction()
+
 # Writes backends.def for backends/registry.cpp.
 function(distattn_write_registry file)
   get_property(lines GLOBAL PROPERTY DISTATTN_BACKEND_LINES)

@@ -1,10 +1,13 @@
 #pragma once
 /// Ways to be started as a rank among others. Each says whether this process was, and finds the others.
 
+#include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backends/launch/rendezvous.hpp"
@@ -32,13 +35,42 @@ struct Surroundings {
   bool one_node() const { return place.local_size == 0 ? loopback : place.local_size == place.size; }
 };
 
-/// Nothing where the variables of that launcher are not there; those of torchrun are MASTER_ADDR, MASTER_PORT and a
-/// rank and size of anybody's. All throw Error(environment) naming the variable that
-/// is wrong, or missing.
-std::optional<Surroundings> torchrun_surroundings(const Variables& variables);
-std::optional<Surroundings> slurm_surroundings(const Variables& variables);
-/// Those of Open MPI's mpirun, which serves each rank of PMIx once, and so one run of a script.
-std::optional<Surroundings> mpirun_surroundings(const Variables& variables);
+/// Whether a launcher started this process.
+struct Started {
+  std::string why;               ///< it did, or what it lacks
+  std::optional<Place> place{};  ///< nothing: it did not; a size of 0: known when the ranks have met
+};
+inline Started by_nobody(std::string why) { return {std::move(why), {}}; }
+
+/// Where several launchers are around a process, one within another, the nearest to it counts.
+enum class Nearness : std::uint8_t {
+  nobody,
+  address,   ///< an address, which a script may have set, and numbers of anybody's
+  step,      ///< a step of a resource manager
+  own_rank,  ///< an address, and a rank of this process's own
+  server,    ///< a server that started this process itself
+  agent      ///< a program that starts ranks anew when they fail, itself a rank of another launcher perhaps
+};
+
+/// What a bootstrap says of those who start ranks for it. Known whether or not it is built: ranks that it could join
+/// must not run each for itself.
+struct LauncherVariables {
+  const char* bootstrap;
+  std::vector<const char*> names;  ///< that it looks at, beside those in which ranks are numbered (rank_variables.hpp)
+  std::vector<const char*> marks;  ///< all of them are of one rank alone, as its launcher set them
+  Nearness (*nearness)(const Variables& variables);
+  /// Throws Error(environment) where the variables contradict each other.
+  Started (*started)(const Variables& variables);
+};
+using Launchers = std::vector<const LauncherVariables*>;
+
+/// "MASTER_ADDR and MASTER_PORT are not set": those of `names` that are not.
+std::string lacking(const Variables& variables, std::initializer_list<const char*> names);
+
+/// Where ranks may meet: at DISTATTN_PORT, otherwise at `usual`, which `name` says, or one of the few behind it.
+std::vector<int> ports_of(const Variables& variables, const std::string& name, int usual);
+/// For a run of that name, where its launcher names no port.
+int port_for(const std::string& run);
 
 /// Throws Error(usage) unless `asked` ranks, 0 for any number, are those that were started. To be called before ranks
 /// meet, so that all say the same.

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <initializer_list>
 #include <iterator>
 #include <span>
 #include <sstream>
@@ -21,30 +20,39 @@
 namespace distattn::backends::launch {
 namespace {
 
-/// Variables that are of one rank alone, as its launcher set them.
+/// Variables that are all of one rank alone, as its launcher set them.
 struct Marks {
-  std::vector<std::string> names;
+  std::vector<const char*> names;
   bool may_be_by_hand = false;  ///< written in a shell, which is no launcher where it lets the rank go
 };
 
-/// A rank alone, as in a Kubernetes job, names nobody who waits for its end; with a local rank somebody started
-/// several.
-Marks marks_in(const Variables& variables) try {
-  const auto set = [&](std::initializer_list<const char*> names) {
-    return std::all_of(names.begin(), names.end(), [&](const char* name) { return variables(name).has_value(); });
-  };
-  if (set({"TORCHELASTIC_RUN_ID", "LOCAL_RANK"})) return {{"TORCHELASTIC_RUN_ID", "LOCAL_RANK"}};
-  if (set({"PMIX_NAMESPACE", "PMIX_RANK"})) return {{"PMIX_NAMESPACE", "PMIX_RANK"}};
-  if (slurm_surroundings(variables)) return {{"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID"}};
-  if (set({"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"})) return {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}};
-  if (set({"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"})) return {{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}};
-  if (set({"FLUX_TASK_RANK", "FLUX_JOB_SIZE"})) return {{"FLUX_JOB_ID", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"}};
-  if (set({"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"})) return {{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}};
-  for (const char* const line : {"PMI_FD", "PMI_PORT"}) {  // to the proxy of Hydra, of MPICH and Intel MPI
-    if (set({"PMI_RANK", "PMI_SIZE", line})) return {{"PMI_RANK", "PMI_SIZE", line}};
+bool are_set(const std::vector<const char*>& names, const Variables& variables) {
+  return std::all_of(names.begin(), names.end(), [&](const char* name) { return variables(name).has_value(); });
+}
+
+/// Those of launchers that no bootstrap knows. A rank alone, as in a Kubernetes job, names nobody who waits for its end;
+/// with a local rank somebody started several.
+Marks marks_of_others(const Variables& variables) {
+  static const Marks known[] = {
+      {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}},
+      {{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}},
+      {{"FLUX_JOB_ID", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"}},
+      {{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}},
+      {{"PMI_RANK", "PMI_SIZE", "PMI_FD"}},  // to the proxy of Hydra, of MPICH and Intel MPI
+      {{"PMI_RANK", "PMI_SIZE", "PMI_PORT"}},
+      {{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, true}};
+  const auto set = std::find_if(std::begin(known), std::end(known),
+                                [&](const Marks& marks) { return are_set(marks.names, variables); });
+  return set == std::end(known) ? Marks() : *set;
+}
+
+Marks marks_in(const Launchers& launchers, const Variables& variables) try {
+  const LauncherVariables* nearest = nullptr;
+  for (const LauncherVariables* launcher : launchers) {
+    if (!are_set(launcher->marks, variables) || !launcher->started(variables).place) continue;
+    if (nearest == nullptr || launcher->nearness(variables) > nearest->nearness(variables)) nearest = launcher;
   }
-  if (set({"RANK", "WORLD_SIZE", "LOCAL_RANK"})) return {{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, true};
-  return {};
+  return nearest != nullptr ? Marks{nearest->marks} : marks_of_others(variables);
 } catch (const Error&) {
   return {};  // variables that contradict each other: whoever needs them will say so
 }
@@ -110,13 +118,13 @@ Digest command_identity() {
   return sha256(std::as_bytes(std::span(text)));
 }
 
-std::optional<Launcher> find_launcher(const Variables& variables) {
-  const Marks found = marks_in(variables);
-  const std::vector<std::string>& marks = found.names;
+std::optional<Launcher> find_launcher(const Launchers& launchers, const Variables& variables) {
+  const Marks found = marks_in(launchers, variables);
+  const std::vector<const char*>& marks = found.names;
   if (marks.empty()) return std::nullopt;
   const auto is_rank = [&](int pid) {
     return std::all_of(marks.begin(), marks.end(),
-                       [&](const std::string& name) { return variable_of(pid, name) == variables(name); });
+                       [&](const char* name) { return variable_of(pid, name) == variables(name); });
   };
   constexpr int first_of_all = 1;  // its end is that of the machine or container
   bool is_parent = true;

@@ -33,6 +33,6 @@ struct Launcher {
   Process process;
   bool is_parent = false;  ///< nothing lies between
 };
-std::optional<Launcher> find_launcher(const Variables& variables);
+std::optional<Launcher> find_launcher(const Launchers& launchers, const Variables& variables);
 
 }  // namespace distattn::backends::launch

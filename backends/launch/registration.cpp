@@ -1,38 +1,24 @@
-#include "backends/registration.hpp"
-
-#include "backends/launch/launcher.hpp"
+#include "backends/launch/by_variables.hpp"
 
 namespace distattn::backends {
-namespace {
 
-using Surroundings = std::optional<launch::Surroundings> (*)(const launch::Variables&);
-
-/// A launcher that says everything in variables; usable where it started this process.
-Registration variables_of(const char* name, Surroundings surroundings, const char* variables) {
+Registration launch::by_variables(const char* name, std::optional<Surroundings> (*surroundings)(const Variables&),
+                                  const char* variables) {
   bool started = false;
   std::string why = std::string(variables) + " are not set";
   try {
-    started = surroundings(launch::process_variable).has_value();
+    started = surroundings(process_variable).has_value();
   } catch (const Error& error) {
     why = error.what();
   }
   Registration registration{{name, BackendKind::bootstrap, true, started, started ? "started this process" : why, ""},
                             {}};
   registration.make_bootstrap = [surroundings](const BootstrapOptions& options) {
-    const launch::Surroundings here = surroundings(launch::process_variable).value();
-    launch::check_size(options.ranks, here.launcher, here.place.size);
-    return launch::meet_at_port(here, options.timeout_s);
+    const Surroundings here = surroundings(process_variable).value();
+    check_size(options.ranks, here.launcher, here.place.size);
+    return meet_at_port(here, options.timeout_s);
   };
   return registration;
-}
-
-}  // namespace
-
-Registration register_torchrun() {
-  return variables_of("torchrun", launch::torchrun_surroundings, "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
-}
-Registration register_slurm() {
-  return variables_of("slurm", launch::slurm_surroundings, "SLURM_PROCID, SLURM_NTASKS and SLURM_STEP_ID");
 }
 
 Registration register_file() {

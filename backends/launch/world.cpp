@@ -22,12 +22,13 @@ namespace distattn {
 namespace {
 
 using namespace backends::launch;
+using backends::launchers;
 
 /// A transport between processes has a use for a launcher even if it started one alone.
 std::string bootstrap_for(const LaunchOptions& options) {
   if (!options.bootstrap.empty()) return options.bootstrap;
   const bool of_threads = options.transport.empty() || options.transport == "inproc";
-  return (of_threads ? choose(process_variable) : started_by(process_variable)).bootstrap;
+  return (of_threads ? choose(launchers(), process_variable) : started_by(launchers(), process_variable)).bootstrap;
 }
 
 std::string_view text_of(const std::vector<std::byte>& bytes) {
@@ -46,7 +47,7 @@ std::vector<CoreClaim> all_claims(Bootstrap& bootstrap) {
 /// Rank and size, without asking anybody.
 Place place_in_environment() {
   try {
-    return *choose(process_variable).place;
+    return *choose(launchers(), process_variable).place;
   } catch (const Error&) {
     return {};  // variables that contradict each other: whoever needs them will say so
   }
@@ -59,10 +60,10 @@ int ranks_in_environment() { return std::max(1, place_in_environment().size); }
 
 LaunchFindings launch_findings() {
   LaunchFindings findings;
-  findings.variables = seen_variables(process_variable);
-  const std::vector<Candidate> all = candidates(process_variable);
+  findings.variables = seen_variables(launchers(), process_variable);
+  const std::vector<Candidate> all = candidates(launchers(), process_variable);
   try {
-    const Candidate chosen = choose(process_variable);
+    const Candidate chosen = choose(launchers(), process_variable);
     findings.bootstrap = chosen.bootstrap;
     findings.why = chosen.why;
     findings.rank = chosen.place->rank;
@@ -80,7 +81,12 @@ LaunchFindings launch_findings() {
                                    : passed_over ? "taken where no launcher started several processes, or on request"
                                                  : one.why});
   }
-  findings.bootstraps.push_back({"file", false, "taken on request alone: bootstrap file:PATH"});
+  for (const BackendInfo& info : known_backends(BackendKind::bootstrap)) {
+    const bool asked = std::any_of(all.begin(), all.end(), [&](const auto& one) { return one.bootstrap == info.name; });
+    if (asked) continue;
+    const std::string form = info.argument.empty() ? info.name : info.name + ":" + info.argument;
+    findings.bootstraps.push_back({info.name, false, "taken on request alone: bootstrap " + form});
+  }
   return findings;
 }
 
@@ -100,7 +106,7 @@ struct World::State {
 
   /// Shells that run under a launcher, perhaps for long after it, may start threads of their own.
   void watch_launcher() {
-    auto launcher = find_launcher(process_variable);
+    auto launcher = find_launcher(launchers(), process_variable);
     if (!launcher || (bootstrap_name == "inproc" && !launcher->is_parent)) return;
     watch.emplace(*std::move(launcher), [this](const Error& error) { lose_launcher(error); });
   }

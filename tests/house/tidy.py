@@ -29,6 +29,9 @@ INCLUDES = {
                  r"backends/[a-z0-9_]+\.hpp$", r"backends\.def$"],
     "backends/host": [r"kernels/(pages.hpp|reference/)"],  # the host device with the reference kernels
     "backends/kokkos": [r"backends/host/", r"kernels/kokkos/"],
+    "backends/torchrun": [r"backends/launch/"],  # bootstraps meet as all processes do
+    "backends/slurm": [r"backends/launch/"],
+    "backends/pmix": [r"backends/(launch|slurm)/"],  # srun is a server of PMIx too
     "backends/oracle": [r"kernels/reference/"],
     "backends/peak": [r"kernels/peak/"],
     "backends/cuda": [r"kernels/cuda/"],
@@ -54,7 +57,7 @@ PACKAGES = {
     r"cu(da|blas|rand|pti)": ("kernels/cuda", "backends/cuda", "backends/nccl", "tests"),
     r"nccl": ("backends/nccl", "tests"),
     r"uc[pst]/": ("backends/ucx", "tests"),
-    r"(pmix|mpi)\b": ("backends/launch", "tests"),
+    r"(pmix|mpi)\b": ("backends/pmix", "tests"),
     r"(cblas|openblas)": ("kernels/dense", "tests"),
     r"(CLI|toml\+\+)/": ("cli", "tests"),
     r"(fmt|nlohmann)/": ("core/src", "backends", "cli", "tests"),

@@ -4,11 +4,15 @@
 
 #include "backends/launch/choice.hpp"
 #include "backends/launch/rank_variables.hpp"
+#include "backends/pmix/mpirun.hpp"
+#include "backends/registration.hpp"
+#include "backends/torchrun/torchrun.hpp"
 #include "catch.hpp"
 #include "distattn/error.hpp"
 
 using namespace distattn;
 using namespace distattn::backends::launch;
+using distattn::backends::launchers;
 
 namespace {
 
@@ -45,7 +49,7 @@ Values of_mpirun(int ranks) {
 
 const Values address{{"MASTER_ADDR", "head"}, {"MASTER_PORT", "29500"}};
 
-std::string chosen(const Values& values) { return choose(variables(values)).bootstrap; }
+std::string chosen(const Values& values) { return choose(launchers(), variables(values)).bootstrap; }
 
 }  // namespace
 
@@ -57,15 +61,15 @@ TEST_CASE("a launcher of one process is none, one of several is taken") {
   CHECK(chosen(of_mpirun(2)) == "pmix");
   CHECK(chosen(both(address, {{"RANK", "0"}, {"WORLD_SIZE", "1"}})) == "inproc");
   CHECK(chosen(both(address, {{"RANK", "0"}, {"WORLD_SIZE", "2"}})) == "torchrun");
-  CHECK(started_by(variables(of_slurm(1))).bootstrap == "slurm");
+  CHECK(started_by(launchers(), variables(of_slurm(1))).bootstrap == "slurm");
 }
 
 TEST_CASE("of launchers within each other the innermost counts") {
   CHECK(chosen(both(of_mpirun(4), of_slurm(1))) == "pmix");  // mpirun within a step of one task a node
-  CHECK(*choose(variables(both(of_mpirun(4), of_slurm(1)))).place == Place{0, 4, 0, 4});
+  CHECK(*choose(launchers(), variables(both(of_mpirun(4), of_slurm(1)))).place == Place{0, 4, 0, 4});
   Values step = both(of_slurm(3), of_mpirun(1));  // srun --mpi=pmix from the shell of an mpirun
   step["PMIX_NAMESPACE"] = "slurm.pmix.812.0";
-  CHECK(choose(variables(step)).place->size == 3);
+  CHECK(choose(launchers(), variables(step)).place->size == 3);
   const Values torch = both(address, {{"RANK", "1"}, {"WORLD_SIZE", "2"}});
   CHECK(chosen(both(torch, of_mpirun(2))) == "pmix");
   CHECK(chosen(both(both(torch, {{"TORCHELASTIC_RUN_ID", "none"}}), of_mpirun(2))) == "torchrun");
@@ -115,8 +119,28 @@ TEST_CASE("mpirun's variables say enough for ranks of one node, and where the ho
   CHECK(mpirun_surroundings(variables(two_nodes))->host == "head");
 }
 
+TEST_CASE("a bootstrap says itself whether it started this process, and how near its launcher is") {
+  static constexpr auto started = [](const Variables& all) {
+    return all("KITE_RANK") ? Started{"a kite", Place{1, 2, 0, 0}} : by_nobody("no kite");
+  };
+  const LauncherVariables kite{.bootstrap = "kite",
+                               .names = {"KITE_RANK", "KITE_STRING"},
+                               .marks = {"KITE_RANK"},
+                               .nearness = [](const Variables&) { return Nearness::server; },
+                               .started = [](const Variables& all) { return started(all); }};
+  Launchers with_kite = launchers();
+  with_kite.push_back(&kite);
+  const Values flying{{"KITE_RANK", "1"}, {"KITE_STRING", "long"}};
+  CHECK(choose(with_kite, variables(flying)).bootstrap == "kite");
+  CHECK(choose(with_kite, variables(both(flying, of_slurm(2)))).bootstrap == "kite");
+  CHECK(choose(with_kite, variables(both(flying, of_mpirun(2)))).bootstrap == "pmix");  // as near, and first in the list
+  CHECK(choose(launchers(), variables(flying)).bootstrap == "inproc");
+  CHECK(seen_variables(with_kite, variables(flying)).back() == std::pair<std::string, std::string>("KITE_STRING", "long"));
+  CHECK(candidates(with_kite, variables({})).back().bootstrap == "inproc");
+}
+
 TEST_CASE("secrets are counted, not shown") {
-  const auto seen = seen_variables(variables({{"DISTATTN_TOKEN", "open sesame"}, {"RANK", "3"}}));
+  const auto seen = seen_variables(launchers(), variables({{"DISTATTN_TOKEN", "open sesame"}, {"RANK", "3"}}));
   REQUIRE(seen.size() == 2);
   CHECK(seen[0] == std::pair<std::string, std::string>("RANK", "3"));
   CHECK(seen[1].second == "(a secret of 11 characters)");

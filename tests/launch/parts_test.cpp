@@ -5,6 +5,8 @@
 #include "backends/launch/launcher.hpp"
 #include "backends/launch/liveness.hpp"
 #include "backends/launch/sha256.hpp"
+#include "backends/slurm/slurm.hpp"
+#include "backends/torchrun/torchrun.hpp"
 #include "catch.hpp"
 #include "distattn/error.hpp"
 

@@ -1,0 +1,85 @@
+#include "backends/torchrun/torchrun.hpp"
+
+#include <filesystem>
+
+#include <fmt/core.h>
+
+#include "backends/launch/by_variables.hpp"
+#include "backends/launch/rank_variables.hpp"
+
+namespace distattn::backends::launch {
+namespace {
+
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+
+/// The folder that torchrun's agent makes for the workers of one start, each of which has a file for its errors in one
+/// of its own there. Empty where it made none.
+std::string folder_of_start(const Variables& variables) {
+  const std::filesystem::path file = variables("TORCHELASTIC_ERROR_FILE").value_or("");
+  const bool of_own = file.parent_path().filename() == variables("LOCAL_RANK").value_or("");
+  return of_own ? file.parent_path().parent_path().string() : "";
+}
+
+Started by_torchrun(const Variables& variables) {
+  if (const auto found = torchrun_surroundings(variables)) {
+    return {fmt::format("{}, and MASTER_ADDR and MASTER_PORT are set", words_for(*numbered(variables))), found->place};
+  }
+  if (const auto here = numbered(variables)) {
+    return by_nobody(words_for(*here) + ", but " + lacking(variables, {"MASTER_ADDR", "MASTER_PORT"}));
+  }
+  return by_nobody(lacking(variables, {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}));
+}
+
+/// Processes that mpirun or srun started run torchrun, not the other way round. Without a rank of the process's own, a
+/// script may have set the address for something else.
+Nearness nearness_of_torchrun(const Variables& variables) {
+  if (variables("TORCHELASTIC_RUN_ID")) return Nearness::agent;
+  return variables("RANK") ? Nearness::own_rank : Nearness::address;
+}
+
+}  // namespace
+
+std::optional<Surroundings> torchrun_surroundings(const Variables& variables) {
+  const auto host = variables("MASTER_ADDR");
+  if (!host || !variables("MASTER_PORT")) return std::nullopt;
+  const auto here = numbered(variables);
+  if (!here) return std::nullopt;
+  Surroundings found;
+  found.launcher = "torchrun";
+  found.place = here->place;
+  found.loopback = is_loopback(*host);
+  found.host = variables("DISTATTN_ADDRESS").value_or(*host);
+  const bool agent_listens = variables("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  const int master_port = *number_in(variables, "MASTER_PORT");
+  found.ports =
+      ports_of(variables, agent_listens ? "MASTER_PORT+1" : "MASTER_PORT", master_port + (agent_listens ? 1 : 0));
+  found.token = variables("DISTATTN_TOKEN");
+  found.start = folder_of_start(variables);
+  // torchrun calls runs "none" that nobody named. How often it has started the workers anew is no part of the name:
+  // each node's agent counts for itself.
+  if (const auto run = variables("TORCHELASTIC_RUN_ID"); !found.token && run && *run != "none") {
+    found.token = fmt::format("torchrun {} {} {}", *run, *host, master_port);
+  }
+  return found;
+}
+
+}  // namespace distattn::backends::launch
+
+namespace distattn::backends {
+
+const launch::LauncherVariables& launcher_torchrun() {
+  static const launch::LauncherVariables variables{
+      .bootstrap = "torchrun",
+      .names = {"MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE"},
+      .marks = {"TORCHELASTIC_RUN_ID", "LOCAL_RANK"},
+      .nearness = launch::nearness_of_torchrun,
+      .started = launch::by_torchrun};
+  return variables;
+}
+
+Registration register_torchrun() {
+  return launch::by_variables("torchrun", launch::torchrun_surroundings,
+                              "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
+}
+
+}  // namespace distattn::backends
