@@ -13,20 +13,12 @@ namespace launch {
 struct LauncherVariables;
 }
 
-namespace cuda {
-class AttendProvider;
-class Driver;
-}  // namespace cuda
-
-/// Empty: the device computes with its own kernels.
-using MakeProvider = std::function<std::unique_ptr<cuda::AttendProvider>(cuda::Driver&)>;
-
 struct Registration {
   BackendInfo info;  ///< what is known without looking: nothing is loaded for it
-  std::function<std::unique_ptr<Device>(const DeviceOptions&, const MakeProvider&)> make_device;  ///< devices only
+  /// Devices, and providers: the device that BackendInfo::device names, computing with their kernels.
+  std::function<std::unique_ptr<Device>(const DeviceOptions&)> make_device;
   std::function<std::unique_ptr<Transport>(Bootstrap&)> make_transport = {};  ///< transports between processes only
   std::function<std::unique_ptr<Bootstrap>(const BootstrapOptions&)> make_bootstrap = {};  ///< likewise
-  MakeProvider make_provider = {};  ///< providers only, and not that of a device's own kernels
   /// Loads the library behind it and completes `info`: whether it is usable, why (not), the loaded version. Empty:
   /// nothing is to be loaded.
   std::function<void(BackendInfo&)> look = {};

@@ -28,6 +28,12 @@ static std::vector<Registration> registrations() {
 #undef DISTATTN_BUILT
 #undef DISTATTN_ABSENT
 #undef DISTATTN_LAUNCHER
+  for (const Registration& provider : all) {
+    for (Registration& device : all) {
+      const bool computes = device.info.kind == BackendKind::device && device.info.name == provider.info.device;
+      if (computes) device.info.providers.push_back(provider.info.name);
+    }
+  }
   return all;
 }
 
@@ -134,11 +140,9 @@ std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& 
            " (ranks of a machine count from 0, and there is one at least) set local_rank and local_ranks");
   }
   const std::string& provider = options.provider;
-  backends::MakeProvider make_provider;
-  if (!provider.empty()) {
-    const auto any = [](const auto&) { return true; };
-    make_provider = chosen(BackendKind::provider, "provider", provider, any).make_provider;
-  }
+  const auto any = [](const auto&) { return true; };
+  std::optional<backends::Registration> provided;
+  if (!provider.empty()) provided = chosen(BackendKind::provider, "provider", provider, any);
   const auto has_provider = [&](const backends::Registration& r) {
     const std::vector<std::string>& known = r.info.providers;
     return provider.empty() || std::find(known.begin(), known.end(), provider) != known.end();
@@ -148,7 +152,7 @@ std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& 
     refuse("backend " + found.info.name + " has no provider " + provider + " (it computes with kernels of one kind) " +
            "leave it out");
   }
-  return found.make_device(options, make_provider);
+  return (provided ? *provided : found).make_device(options);
 }
 
 std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const BootstrapOptions& options) {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-
 #include "distattn/documents.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"

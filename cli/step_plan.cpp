@@ -173,7 +173,9 @@ std::vector<std::string> model_names() {
 }
 
 /// Help does not list them: the model may be left out, or described.
-Values model_values() { return {"[MODEL]", [] { return choices_of(model_names()); }, ""}; }
+Values model_values() {
+  return {"[MODEL]", [] { return choices_of(model_names()); }, ""};
+}
 
 std::string model_help() {
   return fmt::format(

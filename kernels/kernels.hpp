@@ -51,7 +51,5 @@ struct HostKernels {
 
 /// Obvious loops in every element type; with fp64 the oracle.
 const HostKernels& reference_kernels();
-/// Tuned for the vector instructions of this processor. Not there in builds without Kokkos.
-const HostKernels& kokkos_kernels();
 
 }  // namespace distattn::kernels

@@ -3,13 +3,13 @@
 
 namespace distattn::backends {
 
+static std::unique_ptr<Device> make_with_own_kernels(const DeviceOptions& options) {
+  return make_cuda_device(cuda::driver_for(options.local_rank), options);
+}
+
 Registration register_cuda() {
-  Registration registration{
-      {"cuda", BackendKind::device, true, false, "", "runtime " + cuda::runtime_version(), {"own", "cudnn"}},
-      [](const DeviceOptions& options, const MakeProvider& make_provider) {
-        cuda::Driver& driver = cuda::driver_for(options.local_rank);
-        return make_cuda_device(driver, options, make_provider ? make_provider(driver) : nullptr);
-      }};
+  Registration registration{{"cuda", BackendKind::device, true, false, "", "runtime " + cuda::runtime_version()},
+                            make_with_own_kernels};
   registration.look = [](BackendInfo& info) {
     const cuda::Gpus& gpus = cuda::find_gpus();
     info.usable = gpus.count > 0;
@@ -20,7 +20,8 @@ Registration register_cuda() {
 }
 
 Registration register_own() {
-  Registration registration{{"own", BackendKind::provider, true, false, "", ""}, {}};
+  Registration registration{{.name = "own", .kind = BackendKind::provider, .built = true, .device = "cuda"},
+                            make_with_own_kernels};
   registration.look = [](BackendInfo& info) {
     const cuda::Gpus& gpus = cuda::find_gpus();
     info.usable = gpus.count > 0;

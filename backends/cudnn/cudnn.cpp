@@ -1,3 +1,4 @@
+#include "backends/cuda/device.hpp"
 #include "backends/cudnn/provider.hpp"
 #include "backends/registration.hpp"
 #include "distattn/error.hpp"
@@ -5,7 +6,12 @@
 namespace distattn::backends {
 
 Registration register_cudnn() {
-  Registration registration{{"cudnn", BackendKind::provider, true, false, "", ""}, {}};
+  Registration registration{{.name = "cudnn", .kind = BackendKind::provider, .built = true, .device = "cuda"},
+                            [](const DeviceOptions& options) {
+                              cuda::Driver& driver = cuda::driver_for(options.local_rank);
+                              return make_cuda_device(driver, options,
+                                                      cudnn::make_provider(cudnn::load_library(), driver));
+                            }};
   registration.look = [](BackendInfo& info) {
     try {
       info.version = cudnn::load_library().version;
@@ -16,7 +22,6 @@ Registration register_cudnn() {
       info.why = error.what();
     }
   };
-  registration.make_provider = [](cuda::Driver& driver) { return cudnn::make_provider(cudnn::load_library(), driver); };
   return registration;
 }
 

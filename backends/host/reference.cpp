@@ -5,9 +5,7 @@ namespace distattn::backends {
 
 Registration register_reference() {
   return {{"reference", BackendKind::device, true, true, "obvious loops in every element type", ""},
-          [](const DeviceOptions& options, const MakeProvider&) {
-            return make_host_device(kernels::reference_kernels(), options);
-          }};
+          [](const DeviceOptions& options) { return make_host_device(kernels::reference_kernels(), options); }};
 }
 
 }  // namespace distattn::backends

@@ -1,3 +1,4 @@
+#include "kernels/kokkos/kokkos.hpp"
 #include "backends/host/device.hpp"
 #include "backends/registration.hpp"
 #include "kernels/kokkos/launch.hpp"
@@ -14,9 +15,7 @@ Registration register_kokkos() {
     info.misconfigured = error.kind();
     info.why = error.what();
   }
-  return {info, [](const DeviceOptions& options, const MakeProvider&) {
-            return make_host_device(kernels::kokkos_kernels(), options);
-          }};
+  return {info, [](const DeviceOptions& options) { return make_host_device(kernels::kokkos_kernels(), options); }};
 }
 
 }  // namespace distattn::backends

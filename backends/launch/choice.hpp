@@ -28,7 +28,6 @@ Candidate choose(const Launchers& launchers, const Variables& variables);
 Candidate started_by(const Launchers& launchers, const Variables& variables);
 
 /// Variables that candidates() looks at and that are set, in order; secrets by their length.
-std::vector<std::pair<std::string, std::string>> seen_variables(const Launchers& launchers,
-                                                                const Variables& variables);
+std::vector<std::pair<std::string, std::string>> seen_variables(const Launchers& launchers, const Variables& variables);
 
 }  // namespace distattn::backends::launch

@@ -30,17 +30,16 @@ bool are_set(const std::vector<const char*>& names, const Variables& variables) 
   return std::all_of(names.begin(), names.end(), [&](const char* name) { return variables(name).has_value(); });
 }
 
-/// Those of launchers that no bootstrap knows. A rank alone, as in a Kubernetes job, names nobody who waits for its end;
-/// with a local rank somebody started several.
+/// Those of launchers that no bootstrap knows. A rank alone, as in a Kubernetes job, names nobody who waits for its
+/// end; with a local rank somebody started several.
 Marks marks_of_others(const Variables& variables) {
-  static const Marks known[] = {
-      {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}},
-      {{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}},
-      {{"FLUX_JOB_ID", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"}},
-      {{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}},
-      {{"PMI_RANK", "PMI_SIZE", "PMI_FD"}},  // to the proxy of Hydra, of MPICH and Intel MPI
-      {{"PMI_RANK", "PMI_SIZE", "PMI_PORT"}},
-      {{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, true}};
+  static const Marks known[] = {{{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"}},
+                                {{"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"}},
+                                {{"FLUX_JOB_ID", "FLUX_TASK_RANK", "FLUX_JOB_SIZE"}},
+                                {{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}},
+                                {{"PMI_RANK", "PMI_SIZE", "PMI_FD"}},  // to the proxy of Hydra, of MPICH and Intel MPI
+                                {{"PMI_RANK", "PMI_SIZE", "PMI_PORT"}},
+                                {{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, true}};
   const auto set = std::find_if(std::begin(known), std::end(known),
                                 [&](const Marks& marks) { return are_set(marks.names, variables); });
   return set == std::end(known) ? Marks() : *set;

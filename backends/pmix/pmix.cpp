@@ -15,8 +15,8 @@
 #include "backends/launch/bootstrap.hpp"
 #include "backends/launch/handshake.hpp"
 #include "backends/launch/launcher.hpp"
-#include "backends/pmix/mpirun.hpp"
 #include "backends/patient_call.hpp"
+#include "backends/pmix/mpirun.hpp"
 #include "backends/registration.hpp"
 #include "backends/slurm/slurm.hpp"
 

@@ -13,8 +13,7 @@ namespace {
 
 std::string required(const Variables& variables, const std::string& name) {
   if (auto value = variables(name)) return *value;
-  throw Error(ErrorKind::environment,
-              fmt::format("{} is not set (started by srun, which sets it) set it", name));
+  throw Error(ErrorKind::environment, fmt::format("{} is not set (started by srun, which sets it) set it", name));
 }
 
 int required_number(const Variables& variables, const std::string& name) {
@@ -102,8 +101,8 @@ std::optional<Surroundings> slurm_surroundings(const Variables& variables) {
                  required_number(variables, "SLURM_LOCALID"), local_size.value_or(0)};
   check_place(found.place);
   const auto nodes = variables("SLURM_STEP_NODELIST");
-  found.host = variables("DISTATTN_ADDRESS")
-                   .value_or(first_host(nodes ? *nodes : required(variables, "SLURM_NODELIST")));
+  found.host =
+      variables("DISTATTN_ADDRESS").value_or(first_host(nodes ? *nodes : required(variables, "SLURM_NODELIST")));
   const std::string job = required(variables, "SLURM_JOB_ID") + "." + *step;
   found.ports = ports_of(variables, "SLURM_JOB_ID", port_for(job));
   found.token = variables("DISTATTN_TOKEN").value_or("slurm " + job);

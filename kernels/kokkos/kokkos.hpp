@@ -5,9 +5,15 @@
 
 #include "kernels/kernels.hpp"
 
-namespace distattn::kernels::kokkos {
+namespace distattn::kernels {
+
+/// Tuned for the vector instructions of this processor.
+const HostKernels& kokkos_kernels();
+
+namespace kokkos {
 
 void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop);
 void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop);
 
-}  // namespace distattn::kernels::kokkos
+}  // namespace kokkos
+}  // namespace distattn::kernels

@@ -63,6 +63,11 @@ PACKAGES = {
     r"(fmt|nlohmann)/": ("core/src", "backends", "cli", "tests"),
 }
 
+# Backends of somebody else's make: those that the registry lists, but for the project's own.
+VENDORS = sorted({word for file in (SOURCE / "backends").glob("*/CMakeLists.txt")
+                  for name in re.findall(r"^ *distattn_backend\(([a-z+]+) ", file.read_text(), re.M)
+                  for word in name.split("+")} - {"file", "inproc", "own", "reference"})
+
 WORDS = [
     (r"\b(TO" r"DO|FIX" r"ME|HA" r"CK|XX" r"X)\b", "do it, or leave it out and say so"),
     (r"(?<![\w.$}])/(home|work|root|Users|mnt)/\w", "no path of one machine"),
@@ -110,11 +115,18 @@ def floor_complaints(path, text):
 
 
 def vendor_complaints(path, text):
-    """Core names no vendor; where memory lies (MemorySpace) it must say."""
-    if path.startswith("core/") and pathlib.PurePosixPath(path).suffix in CODE:
-        code = re.sub(r"//.*", "", text)
-        for word in set(re.findall(r"kokkos|nccl|\bucx|pmix|\bmpi\b|openblas", code, re.I)):
+    """Core names no vendor, nor does a header that several backends share; where memory lies (MemorySpace) they must
+    say."""
+    if pathlib.PurePosixPath(path).suffix not in CODE:
+        return
+    code = re.sub(r"//.*", "", text)
+    if path.startswith("core/"):
+        for word in set(re.findall(r"kokkos|nccl|cudnn|\bucx|pmix|\bmpi\b|openblas", code, re.I)):
             yield f"names {word}; core names no vendor"
+    if re.fullmatch(r"core/(include/distattn|src/.*)/[a-z_0-9]+\.hpp|(backends|kernels)/(launch/)?[a-z_0-9]+\.hpp", path):
+        code = re.sub(r"MemorySpace::cuda|enum class MemorySpace .*|__CUDACC__", "", code)
+        for word in set(re.findall(rf"(?<![a-z])(?:{'|'.join(VENDORS)})", code, re.I)):
+            yield f"names {word}, which is one backend's own; headers that all share name none"
 
 
 def option_complaints(path, text):
@@ -258,6 +270,8 @@ def check_the_checks():
         expect(any(complaint in found for found in complaints_about(path, text)),
                f"nobody says '{complaint}' of {text!r}")
     sound = '#include "backends/cuda/event.hpp"\n#include "distattn/engine.hpp"\n#include <nccl.h>\n'
+    expect(not list(vendor_complaints("backends/a.hpp", "MemorySpace::cuda  // as CUDA has it\n")), "a memory space is refused")
+    expect({"cuda", "cudnn", "kokkos", "nccl", "pmix", "slurm", "torchrun", "ucx"} == set(VENDORS), f"vendors: {VENDORS}")
     expect(complaints_about("backends/nccl/a.cpp", sound) == [], "the edge from nccl to the CUDA event is refused")
     dead = dead_files({"cli/a.cpp": "", "cli/a.hpp": "", "cli/CMakeLists.txt": "b.cpp"})
     expect(len(list(dead)) == 2, "dead files live")

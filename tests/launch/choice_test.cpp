@@ -133,9 +133,11 @@ TEST_CASE("a bootstrap says itself whether it started this process, and how near
   const Values flying{{"KITE_RANK", "1"}, {"KITE_STRING", "long"}};
   CHECK(choose(with_kite, variables(flying)).bootstrap == "kite");
   CHECK(choose(with_kite, variables(both(flying, of_slurm(2)))).bootstrap == "kite");
-  CHECK(choose(with_kite, variables(both(flying, of_mpirun(2)))).bootstrap == "pmix");  // as near, and first in the list
+  CHECK(choose(with_kite, variables(both(flying, of_mpirun(2)))).bootstrap ==
+        "pmix");  // as near, and first in the list
   CHECK(choose(launchers(), variables(flying)).bootstrap == "inproc");
-  CHECK(seen_variables(with_kite, variables(flying)).back() == std::pair<std::string, std::string>("KITE_STRING", "long"));
+  CHECK(seen_variables(with_kite, variables(flying)).back() ==
+        std::pair<std::string, std::string>("KITE_STRING", "long"));
   CHECK(candidates(with_kite, variables({})).back().bootstrap == "inproc");
 }
 

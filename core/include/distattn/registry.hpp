@@ -27,13 +27,14 @@ struct BackendInfo {
   std::string why;                          ///< why it is not usable, or what it found; never empty when not usable
   std::string version;                      ///< of the library behind it: built and loaded, where it has one
   std::vector<std::string> providers = {};  ///< devices only: those that DeviceOptions may name
+  std::string device = {};                  ///< providers only: that which computes with its kernels
   std::string argument = {};                ///< what must follow the name behind a colon, as "PATH"; empty: nothing
   /// Not usable because a variable of its own is set wrongly, and what of it `why` is: nothing else takes its place.
   std::optional<ErrorKind> misconfigured = {};
 };
 
-/// The backends of a kind, best first, whether built or not, as they are known without looking: no library is loaded and
-/// no device asked, so that `usable` may be false where find_backend() says true.
+/// The backends of a kind, best first, whether built or not, as they are known without looking: no library is loaded
+/// and no device asked, so that `usable` may be false where find_backend() says true.
 std::vector<BackendInfo> known_backends(BackendKind kind);
 /// Every backend that the project knows, best first within a kind. Loads the libraries of all and asks the devices.
 std::vector<BackendInfo> list_backends();
@@ -70,7 +71,7 @@ struct DeviceOptions {
   /// A cudaStream_t of the caller's to compute on; null: the device's own, which does not wait for the legacy default
   /// stream. Who works there gives cudaStreamLegacy.
   void* stream = nullptr;
-  std::string provider = {};  ///< of forward tiles, as "cudnn"; empty: the device's usual one
+  std::string provider = {};  ///< of BackendInfo::providers: whose kernels compute tiles; empty: the device's usual
   GradientOrder gradient_order = GradientOrder::any;
   StepGraphs step_graphs = StepGraphs::never;  ///< GPUs only, not with a provider
   std::string variant = {};  ///< of Device::variants(), for the pass that has it; empty: those that are used

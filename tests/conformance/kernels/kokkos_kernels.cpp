@@ -5,6 +5,7 @@
 #include "catch.hpp"
 #include "conformance/kernels/suite.hpp"
 #include "distattn/error.hpp"
+#include "kernels/kokkos/kokkos.hpp"
 #include "kernels/kokkos/select.hpp"
 
 using namespace distattn;
