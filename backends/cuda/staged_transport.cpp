@@ -31,8 +31,8 @@ bool begins_pass(const Step& step, const BufferTable& buffers) {
 }  // namespace
 
 StagedTransport::StagedTransport(Driver& driver, Transport& over)
-    : driver_(driver),
-      over_(over),
+    : ForwardingTransport(over),
+      driver_(driver),
       near_{driver.make_stream(StreamPriority::high), {}},
       far_{driver.make_stream(StreamPriority::high), {}} {}
 
@@ -44,7 +44,7 @@ StagedTransport::~StagedTransport() {
 Event StagedTransport::submit(const Step& step, BufferTable& buffers, std::span<const Event> after) {
   try {
     BufferTable& host = to_host(step, buffers, after);
-    over_.submit(step, host, {}).wait();
+    over().submit(step, host, {}).wait();
     return to_device(step, buffers, host);
   } catch (...) {
     return Event::failed(std::current_exception());
@@ -95,13 +95,13 @@ BufferTable& StagedTransport::twin_of(const BufferTable& buffers) {
 
 void StagedTransport::abort(const Error& error) noexcept {
   ending_->end(error);
-  over_.abort(error);
+  over().abort(error);
 }
 
-/// Listens itself only while somebody does: it may go before `over_`.
+/// Listens itself only while somebody does: it may go before the other transport.
 void StagedTransport::on_failure(std::function<void(const Error&)> listener) {
-  if (!listener) return over_.on_failure(nullptr);
-  over_.on_failure([this, listener = std::move(listener)](const Error& error) {
+  if (!listener) return over().on_failure(nullptr);
+  over().on_failure([this, listener = std::move(listener)](const Error& error) {
     ending_->end(error);
     listener(error);
   });

@@ -12,22 +12,17 @@ namespace distattn::backends::cuda {
 /// Every program's memory has a twin in pinned host memory, as large: what a step sends is copied there before, and
 /// what it receives is copied back behind. submit() blocks its lane until the messages have been exchanged; copies
 /// are ordered with kernels on the GPU.
-class StagedTransport final : public Transport {
+class StagedTransport final : public ForwardingTransport {
  public:
   /// Both must outlive it.
   StagedTransport(Driver& driver, Transport& over);
   /// Copies may be under way when a run has failed.
   ~StagedTransport() override;
 
-  std::string_view name() const override { return over_.name(); }
-  Rank rank() const override { return over_.rank(); }
-  int size() const override { return over_.size(); }
   bool reaches(MemorySpace space) const override { return space == MemorySpace::cuda; }
-  void prepare(BufferTable& buffers) override { over_.prepare(twin_of(buffers)); }
+  void prepare(BufferTable& buffers) override { over().prepare(twin_of(buffers)); }
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
   void abort(const Error& error) noexcept override;
-  void computing(int number) noexcept override { over_.computing(number); }
-  void resting() noexcept override { over_.resting(); }
   void on_failure(std::function<void(const Error&)> listener) override;
 
  private:
@@ -49,7 +44,6 @@ class StagedTransport final : public Transport {
   LaneState& state_of(Lane lane) { return lane == Lane::far ? far_ : near_; }
 
   Driver& driver_;
-  Transport& over_;
   const std::shared_ptr<Ending> ending_ = std::make_shared<Ending>();
   LaneState near_, far_;
   std::mutex mutex_;  // guards twins_

@@ -38,8 +38,10 @@ Registration register_nccl() {
 Registration register_nccl_ucx() {
   Registration registration = transport_of("nccl+ucx", "nccl between near ranks, ucx between far ones");
   registration.make_transport = [](Bootstrap& bootstrap) {
-    return std::make_unique<nccl::SplitTransport>(nccl::load_library(), cuda::driver_for(bootstrap.local_rank()),
-                                                  bootstrap, distattn::make_transport("ucx", bootstrap));
+    auto far = distattn::make_transport("ucx", bootstrap);
+    cuda::Driver& driver = cuda::driver_for(bootstrap.local_rank());
+    auto near = std::make_unique<nccl::NcclTransport>(nccl::load_library(), driver, bootstrap, nccl::Lanes::near);
+    return std::make_unique<nccl::SplitTransport>(driver, std::move(near), std::move(far));
   };
   return registration;
 }

@@ -226,6 +226,16 @@ def names_in_tree():
             yield from folders + files
 
 
+def forwarding_complaints(text):
+    """A transport over another one passes on every virtual function: most have a default, so that nothing else would
+    say that one is forgotten."""
+    bodies = {name: body for name, body in re.findall(r"^class (\w+)[^;{]*\{(.*?)^\};", text, re.M | re.S)}
+    virtuals = re.findall(r"virtual [^;{~]*?(\w+)\(", bodies["Engine"] + bodies["Transport"])
+    for name in virtuals:
+        if not re.search(rf"\b{name}\([^;]*override", bodies["ForwardingTransport"]):
+            yield f"core/include/distattn/engine.hpp: ForwardingTransport does not pass on {name}()"
+
+
 def read_tree():
     texts = {}
     for room in ROOMS:
@@ -278,6 +288,10 @@ def check_the_checks():
     for odd in (b"\x10\xde\x61\xb3[U", b"\xc3\xa9.md", b"a b.md", b"a\n.md", b"-\x1b[31m"):
         expect(list(odd_names([b"a.md", b".ci", odd, b"A-b_1+2.py"])) != [], f"{odd!r} is a fine name")
     expect(not list(odd_names([b"a.md", b".ci", b"A-b_1+2.py"])), "plain names are odd")
+    engine = ("class Engine {\n  virtual ~Engine() = default;\n  virtual void stop() = 0;\n};\n"
+              "class Transport : public Engine {\n  virtual void rest() {}\n};\n"
+              "class ForwardingTransport : public Transport {\n  void stop() override { over_.stop(); }\n};\n")
+    expect([complaint.split()[-1] for complaint in forwarding_complaints(engine)] == ["rest()"], "rest() is forgotten")
 
 
 def main():
@@ -287,6 +301,7 @@ def main():
     found = [complaint for path, text in texts.items() for complaint in complaints_about(path, text)]
     found += dead_files(texts)
     found += odd_names(names_in_tree())
+    found += forwarding_complaints(texts["core/include/distattn/engine.hpp"])
     for complaint in found:
         print(complaint)
     if found:

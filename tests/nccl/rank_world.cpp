@@ -123,7 +123,9 @@ void run_nccl_ranks(int ranks, const RankBody& body, const NcclWorld& world) {
     try {
       if (world.far) {
         auto far = std::make_unique<OneMemory>(inproc, *world.far);
-        backends::nccl::SplitTransport transport(library, *gpu, bootstrap, std::move(far));
+        auto near =
+            std::make_unique<backends::nccl::NcclTransport>(library, *gpu, bootstrap, backends::nccl::Lanes::near);
+        backends::nccl::SplitTransport transport(*gpu, std::move(near), std::move(far));
         body(rank, transport);
       } else {
         backends::nccl::NcclTransport transport(library, *gpu, bootstrap);

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "distattn/error.hpp"
@@ -189,6 +190,33 @@ class Transport : public Engine {
   /// nobody. Returns when no call of an earlier listener is under way. A transport that learns of failures in submit()
   /// alone calls nobody.
   virtual void on_failure(std::function<void(const Error&)> listener) { static_cast<void>(listener); }
+};
+
+/// A transport over another one, to which it passes on whatever a derived class does not do otherwise. (A test of the
+/// house sees to it that nothing is forgotten.)
+class ForwardingTransport : public Transport {
+ public:
+  /// `over` must outlive it.
+  explicit ForwardingTransport(Transport& over) : over_(over) {}
+
+  std::string_view name() const override { return over_.name(); }
+  Rank rank() const override { return over_.rank(); }
+  int size() const override { return over_.size(); }
+  bool reaches(MemorySpace space) const override { return over_.reaches(space); }
+  void prepare(BufferTable& buffers) override { over_.prepare(buffers); }
+  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
+    return over_.submit(step, buffers, after);
+  }
+  void abort(const Error& error) noexcept override { over_.abort(error); }
+  void computing(int number) noexcept override { over_.computing(number); }
+  void resting() noexcept override { over_.resting(); }
+  void on_failure(std::function<void(const Error&)> listener) override { over_.on_failure(std::move(listener)); }
+
+ protected:
+  Transport& over() const { return over_; }
+
+ private:
+  Transport& over_;
 };
 
 }  // namespace distattn

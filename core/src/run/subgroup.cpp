@@ -29,7 +29,7 @@ std::vector<Rank> checked(std::vector<Rank> members, const Transport& whole) {
 }  // namespace
 
 Subgroup::Subgroup(Transport& whole, std::vector<Rank> members)
-    : whole_(whole), members_(checked(std::move(members), whole)) {
+    : ForwardingTransport(whole), members_(checked(std::move(members), whole)) {
   const auto own = std::find(members_.begin(), members_.end(), whole.rank());
   rank_ = static_cast<Rank>(own - members_.begin());
 }
@@ -41,7 +41,7 @@ Event Subgroup::submit(const Step& step, BufferTable& buffers, std::span<const E
     if (auto* send = std::get_if<Send>(&op)) send->to = members_[static_cast<std::size_t>(send->to)];
     if (auto* receive = std::get_if<Recv>(&op)) receive->from = members_[static_cast<std::size_t>(receive->from)];
   }
-  return whole_.submit(renamed, buffers, after);
+  return over().submit(renamed, buffers, after);
 }
 
 }  // namespace distattn
