@@ -33,36 +33,6 @@ std::shared_ptr<std::byte> allocate_memory(std::size_t bytes, Rank rank) {
   return {pages.release(), kernels::FreePages()};
 }
 
-/// A program's memory with everything that its steps need.
-class HostBuffers final : public BufferTable {
- public:
-  HostBuffers(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, int threads)
-      : BufferTable(outline, program, rank, MemorySpace::host, memory(slots_bytes(program))),
-        placement(*this),
-        batches(*this, placement),
-        staging(*this, {delta_rows, threads, memory}, &placement) {}
-
-  Placement placement;
-  Batches batches;
-  mutable Staging staging;  // its lists of arguments are scratch
-};
-
-class HostStagingKernels final : public StagingKernels {
- public:
-  HostStagingKernels(const kernels::HostKernels& kernels, kernels::Team& team, const kernels::StopFlag& stop)
-      : kernels_(kernels), team_(team), stop_(stop) {}
-
-  void rearrange(std::span<const kernels::RearrangeArgs> list) override { kernels_.rearrange(list, team_, stop_); }
-  void delta(std::span<const kernels::DeltaArgs> list) override { kernels_.delta(list, team_, stop_); }
-  void accumulate(std::span<const kernels::AccumulateArgs> list) override { kernels_.accumulate(list, team_, stop_); }
-  void clear(void* into, std::size_t bytes) override { std::memset(into, 0, bytes); }
-
- private:
-  const kernels::HostKernels& kernels_;
-  kernels::Team& team_;
-  const kernels::StopFlag& stop_;
-};
-
 template <class T>
 void fill(const FillArgs& args) {
   std::fill_n(static_cast<T*>(args.into), args.count, static_cast<T>(args.value));
@@ -86,88 +56,126 @@ void fill_all(std::span<const FillArgs> operations) {
   }
 }
 
-class HostDevice final : public Device {
+/// A device's kernels and threads, which its programs use in turn, and what ends them.
+class Workers final : public StagingKernels {
  public:
-  HostDevice(const kernels::HostKernels& kernels, int threads, Allocator allocator)
-      : kernels_(kernels), team_(threads), allocator_(std::move(allocator)) {}
+  Workers(const kernels::HostKernels& kernels, int threads) : kernels_(kernels), team_(threads) {}
 
-  std::string_view name() const override { return kernels_.name; }
-  MemorySpace space() const override { return MemorySpace::host; }
+  const kernels::HostKernels& kernels() const { return kernels_; }
+  int threads() const { return team_.size(); }
 
-  int query_block() const override { return kernels_.query_block(); }
-  int few_queries() const override { return kernels_.few_queries(); }
+  void compute(std::span<const kernels::AttendArgs> list) { in_turn(kernels_.attend, list); }
+  void compute(std::span<const kernels::AttendBackwardArgs> list) { in_turn(kernels_.attend_backward, list); }
+  void compute(std::span<const kernels::MergeArgs> list) { in_turn(kernels_.merge, list); }
+  void compute(std::span<const kernels::AccumulateArgs> list) { in_turn(kernels_.accumulate, list); }
+  void compute(std::span<const kernels::ConvertArgs> list) { in_turn(kernels_.convert, list); }
+  static void compute(std::span<const FillArgs> list) { fill_all(list); }
+  void rearrange(std::span<const kernels::RearrangeArgs> list) override { in_turn(kernels_.rearrange, list); }
+  void delta(std::span<const kernels::DeltaArgs> list) override { in_turn(kernels_.delta, list); }
+  void accumulate(std::span<const kernels::AccumulateArgs> list) override { in_turn(kernels_.accumulate, list); }
+  void clear(void* into, std::size_t bytes) override { std::memset(into, 0, bytes); }
 
-  std::string why_not(const Problem& problem, Pass) const override {
-    return kernels_.why_not({problem.dtype,
-                             problem.batch,
-                             {problem.heads, problem.kv_heads, 0, 0, problem.heads_per_kv()},
-                             problem.head_dim,
-                             problem.value_dim,
-                             problem.softmax_scale()});
-  }
-
-  std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
-    const Allocator memory = [this, rank](std::size_t bytes) {
-      return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_memory(bytes, rank);
-    };
-    return std::make_unique<HostBuffers>(outline, program, rank, memory, team_.size());
-  }
-
-  Event load(const Bindings& bindings, BufferTable& buffers) override {
-    HostStagingKernels kernels(kernels_, team_, stop_);
-    auto& own = dynamic_cast<HostBuffers&>(buffers);
-    own.staging.load(bindings, kernels);
-    own.batches.bind(own.placement);
-    throw_if_aborted();
-    return {};
-  }
-  Event store(const BufferTable& buffers, const Bindings& bindings, std::span<const Event> steps) override {
-    for (const Event& step : steps) step.wait();
-    HostStagingKernels kernels(kernels_, team_, stop_);
-    dynamic_cast<const HostBuffers&>(buffers).staging.store(bindings, kernels);
-    throw_if_aborted();
-    return {};
-  }
-
-  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
-    try {
-      for (const Event& event : after) event.wait();
-      for (const Batch& batch : dynamic_cast<HostBuffers&>(buffers).batches.of(buffers.index_of(step))) {
-        std::visit([this](const auto& operations) { compute(operations); }, batch);
-        throw_if_aborted();
-      }
-      return {};
-    } catch (...) {
-      return Event::failed(std::make_exception_ptr(error_at(buffers.rank(), step, std::current_exception())));
-    }
-  }
-
-  void abort(const Error& error) noexcept override {
+  void end(const Error& error) noexcept {
     const std::scoped_lock lock(mutex_);
     if (!reason_) reason_ = error;
     stop_ = true;
   }
-
- private:
-  void compute(std::span<const kernels::AttendArgs> list) { kernels_.attend(list, team_, stop_); }
-  void compute(std::span<const kernels::AttendBackwardArgs> list) { kernels_.attend_backward(list, team_, stop_); }
-  void compute(std::span<const kernels::MergeArgs> list) { kernels_.merge(list, team_, stop_); }
-  void compute(std::span<const kernels::AccumulateArgs> list) { kernels_.accumulate(list, team_, stop_); }
-  void compute(std::span<const kernels::ConvertArgs> list) { kernels_.convert(list, team_, stop_); }
-  void compute(std::span<const FillArgs> list) { fill_all(list); }
-
-  void throw_if_aborted() const {
+  void throw_if_ended() const {
     if (!stop_.load(std::memory_order_relaxed)) return;
     const std::scoped_lock lock(mutex_);
     throw Error(reason_->kind(), fmt::format("ended ({})", reason_->what()));
   }
 
+ private:
+  template <class Args>
+  void in_turn(kernels::HostKernel<Args> kernel, std::span<const Args> list) {
+    const std::scoped_lock turn(turn_);
+    kernel(list, team_, stop_);
+  }
+
   const kernels::HostKernels& kernels_;
+  std::mutex turn_;  // guards team_
   kernels::Team team_;
-  const Allocator allocator_;
   kernels::StopFlag stop_{false};
-  mutable std::mutex mutex_;
+  mutable std::mutex mutex_;  // guards reason_
   std::optional<Error> reason_;
+};
+
+class HostProgram final : public DeviceProgram {
+ public:
+  HostProgram(const Outline& outline, const RankProgram& program, Rank rank, const Allocator& memory, Workers& workers)
+      : DeviceProgram(outline, program, rank, MemorySpace::host, memory(slots_bytes(program))),
+        workers_(workers),
+        placement_(*this),
+        batches_(*this, placement_),
+        staging_(*this, {delta_rows, workers.threads(), memory}, &placement_) {}
+
+  Event load(const Bindings& bindings) override {
+    workers_.throw_if_ended();
+    staging_.load(bindings, workers_);
+    batches_.bind(placement_);
+    workers_.throw_if_ended();
+    return {};
+  }
+  Event submit(const Step& step, std::span<const Event> after) override {
+    try {
+      for (const Event& event : after) event.wait();
+      for (const Batch& batch : batches_.of(index_of(step))) {
+        std::visit([this](const auto& operations) { workers_.compute(operations); }, batch);
+        workers_.throw_if_ended();
+      }
+      return {};
+    } catch (...) {
+      return Event::failed(std::make_exception_ptr(error_at(rank(), step, std::current_exception())));
+    }
+  }
+  Event store(const Bindings& bindings, std::span<const Event> steps) override {
+    for (const Event& step : steps) step.wait();
+    workers_.throw_if_ended();
+    staging_.store(bindings, workers_);
+    workers_.throw_if_ended();
+    return {};
+  }
+
+ private:
+  Workers& workers_;
+  Placement placement_;
+  Batches batches_;
+  Staging staging_;
+};
+
+class HostDevice final : public Device {
+ public:
+  HostDevice(const kernels::HostKernels& kernels, int threads, Allocator allocator)
+      : workers_(kernels, threads), allocator_(std::move(allocator)) {}
+
+  std::string_view name() const override { return workers_.kernels().name; }
+  MemorySpace space() const override { return MemorySpace::host; }
+
+  int query_block() const override { return workers_.kernels().query_block(); }
+  int few_queries() const override { return workers_.kernels().few_queries(); }
+
+  std::string why_not(const Problem& problem, Pass) const override {
+    return workers_.kernels().why_not({problem.dtype,
+                                       problem.batch,
+                                       {problem.heads, problem.kv_heads, 0, 0, problem.heads_per_kv()},
+                                       problem.head_dim,
+                                       problem.value_dim,
+                                       problem.softmax_scale()});
+  }
+
+  std::unique_ptr<DeviceProgram> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
+    const Allocator memory = [this, rank](std::size_t bytes) {
+      return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_memory(bytes, rank);
+    };
+    return std::make_unique<HostProgram>(outline, program, rank, memory, workers_);
+  }
+
+  void abort(const Error& error) noexcept override { workers_.end(error); }
+
+ private:
+  Workers workers_;
+  const Allocator allocator_;
 };
 
 }  // namespace

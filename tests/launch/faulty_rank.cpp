@@ -45,7 +45,7 @@ void fail(const Fault& fault) {
   if (fault.kind == "throw") throw std::runtime_error("a kernel failed");
 }
 
-/// Computes as another device does, until it fails.
+/// Computes as another device of the host does, until it fails.
 class FaultyDevice final : public Device {
  public:
   FaultyDevice(std::unique_ptr<Device> device, Fault fault) : device_(std::move(device)), fault_(std::move(fault)) {}
@@ -53,28 +53,43 @@ class FaultyDevice final : public Device {
   std::string_view name() const override { return device_->name(); }
   MemorySpace space() const override { return device_->space(); }
   std::string why_not(const Problem& problem, Pass pass) const override { return device_->why_not(problem, pass); }
-  std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
-    return device_->allocate(outline, program, rank);
-  }
-  Event load(const Bindings& bindings, BufferTable& buffers) override { return device_->load(bindings, buffers); }
-  Event store(const BufferTable& buffers, const Bindings& bindings, std::span<const Event> steps) override {
-    return device_->store(buffers, bindings, steps);
+  std::unique_ptr<DeviceProgram> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
+    return std::make_unique<FaultyProgram>(device_->allocate(outline, program, rank), fault_, calls_);
   }
   void abort(const Error& error) noexcept override { device_->abort(error); }
 
-  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
-    if (name_of(buffers.outline().pass) != fault_.pass || step.number != fault_.step || ++calls_ != fault_.call) {
-      return device_->submit(step, buffers, after);
-    }
-    try {
-      fail(fault_);
-      return device_->submit(step, buffers, after);
-    } catch (...) {
-      return Event::failed(std::make_exception_ptr(error_at(buffers.rank(), step, std::current_exception())));
-    }
-  }
-
  private:
+  /// In the memory of the program that computes.
+  class FaultyProgram final : public DeviceProgram {
+   public:
+    FaultyProgram(std::unique_ptr<DeviceProgram> whole, const Fault& fault, int& calls)
+        : DeviceProgram(whole->outline(), whole->program(), whole->rank(), whole->space(), whole->owner()),
+          whole_(std::move(whole)),
+          fault_(fault),
+          calls_(calls) {}
+
+    Event load(const Bindings& bindings) override { return whole_->load(bindings); }
+    Event store(const Bindings& bindings, std::span<const Event> steps) override {
+      return whole_->store(bindings, steps);
+    }
+    Event submit(const Step& step, std::span<const Event> after) override {
+      if (name_of(outline().pass) != fault_.pass || step.number != fault_.step || ++calls_ != fault_.call) {
+        return whole_->submit(step, after);
+      }
+      try {
+        fail(fault_);
+        return whole_->submit(step, after);
+      } catch (...) {
+        return Event::failed(std::make_exception_ptr(error_at(rank(), step, std::current_exception())));
+      }
+    }
+
+   private:
+    const std::unique_ptr<DeviceProgram> whole_;
+    const Fault& fault_;
+    int& calls_;
+  };
+
   std::unique_ptr<Device> device_;
   Fault fault_;
   int calls_ = 0;

@@ -46,7 +46,7 @@ class ManualState final : public Event::State {
   Event::Clock::time_point at_{};
 };
 
-/// What both engines of one rank were asked, in the order in which they were asked.
+/// What device and transport of one rank were asked, in the order in which they were asked.
 struct Log {
   std::mutex mutex;
   std::vector<const Step*> submitted;
@@ -59,12 +59,16 @@ struct Log {
 };
 
 /// Runs nothing: notes each step and does what the test says about it.
-template <class Base>
-class ScriptedEngine : public Base {
+class Script {
  public:
-  explicit ScriptedEngine(Log& log) : log_(log) {}
+  explicit Script(Log& log) : log_(log) {}
 
-  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
+  using Action = std::function<Event(std::span<const Event>)>;
+  std::map<std::size_t, Action> script;  // by index of the step
+  ManualState ended;                     // complete once aborted
+
+ protected:
+  Event run(const Step& step, const BufferTable& buffers, std::span<const Event> after) {
     {
       const std::scoped_lock lock(log_.mutex);
       log_.submitted.push_back(&step);
@@ -73,7 +77,7 @@ class ScriptedEngine : public Base {
     for (const Event& event : after) event.wait();
     return {};
   }
-  void abort(const Error& error) noexcept override {
+  void end(const Error& error) noexcept {
     {
       const std::scoped_lock lock(log_.mutex);
       log_.aborts.push_back(error.what());
@@ -81,47 +85,56 @@ class ScriptedEngine : public Base {
     ended.complete(std::make_exception_ptr(Error(ErrorKind::peer, "ended")));
   }
 
-  using Action = std::function<Event(std::span<const Event>)>;
-  std::map<std::size_t, Action> script;  // by index of the step
-  ManualState ended;                     // complete once aborted
-
  private:
   Log& log_;
 };
 
-class ScriptedDevice final : public ScriptedEngine<Device> {
+class ScriptedDevice final : public Device, public Script {
  public:
-  using ScriptedEngine::ScriptedEngine;
+  using Script::Script;
   std::string_view name() const override { return "scripted"; }
   MemorySpace space() const override { return MemorySpace::host; }
   std::string why_not(const Problem&, Pass) const override { return why; }
-  std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
-    const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(std::aligned_alloc(64, slots_bytes(program) + 64)),
-                                            std::free);
-    return std::make_unique<BufferTable>(outline, program, rank, space(), memory);
+  std::unique_ptr<DeviceProgram> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
+    return std::make_unique<Program>(*this, outline, program, rank);
   }
-  Event load(const Bindings&, BufferTable&) override {
-    ++loads;
-    if (on_load) on_load();
-    return loaded;
-  }
-  Event store(const BufferTable&, const Bindings&, std::span<const Event> steps) override {
-    ++stores;
-    if (on_store) return on_store(steps);
-    for (const Event& step : steps) step.wait();
-    return {};
-  }
+  void abort(const Error& error) noexcept override { end(error); }
 
   std::string why;
   std::function<void()> on_load;
   Event loaded;
   Action on_store;
   int loads = 0, stores = 0;
+
+ private:
+  class Program final : public DeviceProgram {
+   public:
+    Program(ScriptedDevice& device, const Outline& outline, const RankProgram& program, Rank rank)
+        : DeviceProgram(outline, program, rank, MemorySpace::host,
+                        {static_cast<std::byte*>(std::aligned_alloc(64, slots_bytes(program) + 64)), std::free}),
+          device_(device) {}
+
+    Event load(const Bindings&) override {
+      ++device_.loads;
+      if (device_.on_load) device_.on_load();
+      return device_.loaded;
+    }
+    Event submit(const Step& step, std::span<const Event> after) override { return device_.run(step, *this, after); }
+    Event store(const Bindings&, std::span<const Event> steps) override {
+      ++device_.stores;
+      if (device_.on_store) return device_.on_store(steps);
+      for (const Event& step : steps) step.wait();
+      return {};
+    }
+
+   private:
+    ScriptedDevice& device_;
+  };
 };
 
-class ScriptedTransport final : public ScriptedEngine<Transport> {
+class ScriptedTransport final : public Transport, public Script {
  public:
-  using ScriptedEngine::ScriptedEngine;
+  using Script::Script;
   std::string_view name() const override { return "scripted"; }
   Rank rank() const override { return 0; }
   int size() const override { return 2; }
@@ -130,6 +143,10 @@ class ScriptedTransport final : public ScriptedEngine<Transport> {
     prepared.push_back(&buffers);
     if (on_prepare) on_prepare();
   }
+  Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override {
+    return run(step, buffers, after);
+  }
+  void abort(const Error& error) noexcept override { end(error); }
   void computing(int number) noexcept override { last_number = std::max(last_number, number); }
   void on_failure(std::function<void(const Error&)> to) override { listener = std::move(to); }
 

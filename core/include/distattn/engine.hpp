@@ -37,7 +37,7 @@ struct Bindings {
 };
 
 /// A rank program's memory: one block in some memory space, slots inside it, and where every buffer's parts lie.
-/// Outline and program must outlive it. A device may derive from it to keep what it prepared for the program.
+/// Outline and program must outlive it.
 class BufferTable {
  public:
   /// A part of a buffer, where it lies.
@@ -106,17 +106,25 @@ std::string place_of(Rank rank, const Step& step);
 /// as_error(cause) with the place in front.
 Error error_at(Rank rank, const Step& step, const std::exception_ptr& cause);
 
-/// Something that runs steps of its lanes. Steps of one lane are submitted in order, one at a time, though not always
-/// from the same thread; steps of two lanes perhaps at once, from different threads.
-class Engine {
+/// A rank's program on a device: its memory, and what the device prepared for it. The device, the outline and the
+/// program must outlive it. A run is load(), the program's compute steps and store(). Runs of one program follow each
+/// other; those of several programs may overlap, from different threads.
+class DeviceProgram : public BufferTable {
  public:
-  virtual ~Engine() = default;
-  /// Starts `step` only after every event in `after`; may block the calling lane to ensure it. A failure is stored
-  /// in the event and names rank and step.
-  virtual Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) = 0;
-  /// Ends all work with `error`: every pending event completes with it, kernels look once per tile. The engine is of no
-  /// use any more. Any thread.
-  virtual void abort(const Error& error) noexcept = 0;
+  using BufferTable::BufferTable;
+  /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O). The first step of
+  /// each lane is submitted after what this returns. Steps may read and write the tensors themselves instead, so that
+  /// they must stay as they are until store() has completed.
+  virtual Event load(const Bindings& bindings) = 0;
+  /// Starts a compute step only after every event in `after`; may block the calling thread to ensure it. Steps are
+  /// submitted in order, one at a time, though not always from the same thread. A failure is stored in the event and
+  /// names rank and step.
+  virtual Event submit(const Step& step, std::span<const Event> after) = 0;
+  /// Once all of `steps`, the program's in order, have ended: unpacks this rank's results into the tensors that load()
+  /// was given; gradients of key heads that groups share are summed in group order.
+  /// A failure of either is thrown, or stored in the event. Nothing of theirs touches the tensors any more when they
+  /// have thrown, or wait() on what they returned has returned or thrown.
+  virtual Event store(const Bindings& bindings, std::span<const Event> steps) = 0;
 };
 
 class Transport;
@@ -128,10 +136,10 @@ struct KernelVariant {
   bool used = false;  ///< unless another is named
 };
 
-/// Works for one run at a time, from load() until what store() returned has completed, whichever of its tables that is
-/// for.
-class Device : public Engine {
+/// What computes the steps of programs. Called by one thread at a time, except abort().
+class Device {
  public:
+  virtual ~Device() = default;
   virtual std::string_view name() const = 0;
   virtual MemorySpace space() const = 0;
   /// Whether tensors that it is given may lie there: in its own memory, or on the host.
@@ -152,17 +160,11 @@ class Device : public Engine {
   virtual std::shared_ptr<std::byte> allocate_tensor(std::size_t bytes);
   /// Copies between that memory and the host's, or within either; returns when done. Not during a run.
   virtual void copy(std::byte* into, const std::byte* from, std::size_t bytes);
-  /// Memory for a program of `rank`, made before the run; both arguments must outlive it.
-  virtual std::unique_ptr<BufferTable> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
-  /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O). The first step of
-  /// each lane is submitted after what this returns. Steps may read and write the tensors themselves instead, so that
-  /// they must stay as they are until store() has completed.
-  virtual Event load(const Bindings& bindings, BufferTable& buffers) = 0;
-  /// Once all of `steps`, the program's in order, have ended: unpacks this rank's results into the tensors that load()
-  /// was given; gradients of key heads that groups share are summed in group order.
-  /// A failure of either is thrown, or stored in the event. Nothing of theirs touches the tensors any more when they
-  /// have thrown, or wait() on what they returned has returned or thrown.
-  virtual Event store(const BufferTable& buffers, const Bindings& bindings, std::span<const Event> steps) = 0;
+  /// A program of `rank`, made ready before its first run; both arguments must outlive it, as the device must.
+  virtual std::unique_ptr<DeviceProgram> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
+  /// Ends all work of all programs with `error`: every pending event completes with it, kernels look once per tile. The
+  /// device is of no use any more. Any thread.
+  virtual void abort(const Error& error) noexcept = 0;
   /// A transport for this device's memory over one that reaches host memory alone, which must outlive it; null where
   /// there is none.
   virtual std::unique_ptr<Transport> staged(Transport& over) {
@@ -172,8 +174,9 @@ class Device : public Engine {
 };
 
 /// Carries the messages of one run at a time.
-class Transport : public Engine {
+class Transport {
  public:
+  virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
@@ -183,6 +186,13 @@ class Transport : public Engine {
   /// take longer than a step. The executor calls it once for a program that exchanges anything; a step does it for a
   /// table that nobody prepared.
   virtual void prepare(BufferTable& buffers) { static_cast<void>(buffers); }
+  /// Starts an exchange only after every event in `after`; may block the calling lane to ensure it. Steps of one lane
+  /// are submitted in order, one at a time, though not always from the same thread; steps of two lanes perhaps at once,
+  /// from different threads. A failure is stored in the event and names rank and step.
+  virtual Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) = 0;
+  /// Ends all exchanges with `error`: every pending event completes with it. The transport is of no use any more. Any
+  /// thread.
+  virtual void abort(const Error& error) noexcept = 0;
   /// Told by the executor, for heartbeats: the compute lane has begun a step, or waits for another lane.
   virtual void computing(int number) noexcept { static_cast<void>(number); }
   virtual void resting() noexcept {}

@@ -56,7 +56,7 @@ struct Executor::State {
   const RankProgram& program;
   const Rank rank;
   Device& device;
-  std::unique_ptr<BufferTable> buffers;
+  std::unique_ptr<DeviceProgram> buffers;
   const std::unique_ptr<Transport> staged;  // where the caller's does not reach the device's memory
   Transport& transport;
   std::array<std::vector<std::size_t>, lane_count> steps_of;
@@ -138,7 +138,7 @@ void Executor::State::end_lanes() {
 void Executor::State::compute(const Bindings& bindings) noexcept {
   loaded = stored = Event();
   guarded([&] {
-    loaded = device.load(bindings, *buffers);
+    loaded = buffers->load(bindings);
     begin();
   });
   for (const std::size_t number : steps_of[index(Lane::compute)]) {
@@ -149,7 +149,7 @@ void Executor::State::compute(const Bindings& bindings) noexcept {
   }
   if (reach(whole)) {
     guarded([&] {
-      stored = device.store(*buffers, bindings, events);
+      stored = buffers->store(bindings, events);
       // In the order of steps, so that the first that does not end is one that nothing before it holds up.
       for (const Event& event : events) event.wait();
     });
@@ -242,8 +242,7 @@ void Executor::State::run_step(std::size_t number) {
   for (const StepId id : step.after) after.push_back(events[index(id)]);
 
   started[number] = Clock::now();
-  Engine& engine = step.lane == Lane::compute ? static_cast<Engine&>(device) : transport;
-  Event event = engine.submit(step, *buffers, after);
+  Event event = step.lane == Lane::compute ? buffers->submit(step, after) : transport.submit(step, *buffers, after);
   ended[number] = Clock::now();
   if (event.done()) event.wait();
   events[number] = std::move(event);
