@@ -130,6 +130,20 @@ double backends::checked_timeout(double seconds) {
   return std::min(seconds, years);
 }
 
+std::string describe(const DeviceOptions& options) {
+  const GpuOptions& gpu = options.gpu;
+  std::string text;
+  const auto add = [&text](bool is_unusual, const std::string& words) {
+    if (is_unusual) text += (text.empty() ? "" : ", ") + words;
+  };
+  add(!gpu.provider.empty(), "provider " + gpu.provider);
+  add(options.gradient_order != GradientOrder::any, "deterministic");
+  add(gpu.step_graphs != StepGraphs::never, "graphs");
+  add(!gpu.variant.empty(), "variant " + gpu.variant);
+  add(gpu.stream != nullptr, "a stream");
+  return text;
+}
+
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options) {
   if (options.threads < 0 || options.threads > DeviceOptions::most_threads) {
     refuse("a device of " + std::to_string(options.threads) + " threads (0: its share, at most " +
@@ -139,7 +153,7 @@ std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& 
     refuse("a device of rank " + std::to_string(options.local_rank) + " among " + std::to_string(options.local_ranks) +
            " (ranks of a machine count from 0, and there is one at least) set local_rank and local_ranks");
   }
-  const std::string& provider = options.provider;
+  const std::string& provider = options.gpu.provider;
   const auto any = [](const auto&) { return true; };
   std::optional<backends::Registration> provided;
   if (!provider.empty()) provided = chosen(BackendKind::provider, "provider", provider, any);

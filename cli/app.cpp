@@ -118,6 +118,12 @@ Option* App::add_flag(const std::string& names, bool& into, const std::string& d
   return own(parsed_->add_flag(names, into), description, "", place);
 }
 
+Option* App::add_flag(const std::string& names, std::function<void(bool)> take, const std::string& description,
+                      Place place) {
+  const auto take_count = [take = std::move(take)](std::int64_t count) { take(count > 0); };
+  return own(parsed_->add_flag_function(names, take_count), description, "", place);
+}
+
 Option* App::add_text(const std::string& names, std::function<void(const std::string&)> take,
                       const std::string& description, Values values, Place place) {
   return own(parsed_->add_option_function<std::string>(names, std::move(take)), description, std::move(values), place);

@@ -79,6 +79,8 @@ class App {
   App* add_subcommand(const std::string& name, const std::string& description);
   /// true or false; anything else is refused.
   Option* add_flag(const std::string& names, bool& into, const std::string& description, Place place);
+  Option* add_flag(const std::string& names, std::function<void(bool)> take, const std::string& description,
+                   Place place);
   /// An option with a value, or an argument where `names` has no dashes.
   Option* add_text(const std::string& names, std::function<void(const std::string&)> take,
                    const std::string& description, Values values, Place place);

@@ -18,7 +18,7 @@ KernelRow kernel_row(const std::string& kernel, const CalibrationOptions& option
   KernelRow row;
   row.kernel = kernel;
   row.backend = options.backend;
-  if (!options.device.provider.empty()) row.provider = options.device.provider;
+  if (!options.device.gpu.provider.empty()) row.provider = options.device.gpu.provider;
   row.deterministic = options.device.gradient_order == GradientOrder::fixed;
   row.heads = options.heads;
   row.kv_heads = options.kv_heads;
@@ -102,7 +102,7 @@ class KernelBench {
   /// What computes wrongly is not timed. A kernel that fails leaves the others their turn.
   void attend_with(const KernelVariant& variant, Pass pass, Coverage coverage, std::int64_t tile) {
     CalibrationOptions options = options_;
-    options.device.variant = variant.name;
+    options.device.gpu.variant = variant.name;
     const std::string name = variant.name.empty() ? "usual" : variant.name;
     progress_.show(fmt::format("{} {} tokens, {}", name_of(pass), tile, name));
     Measurements::Kernel measured{dtype_, pass, coverage, static_cast<double>(tile)};

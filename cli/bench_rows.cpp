@@ -91,7 +91,7 @@ class Bench {
   }
 
   void measure_all(World& world, const Problem& problem, const ScheduleOptions& schedule, const std::string& backend) {
-    const int threads = choose_threads(request_.launch.threads, world);
+    const int threads = choose_threads(request_.launch.device.threads, world);
     const RunOptions options{backend, request_.launch.device_options(threads), request_.runs, request_.warmups};
     const Machine machine = machine_of(world, schedule);
     routes_of(schedule, machine, world.size());  // wrong ones are no reason to skip a row
@@ -180,12 +180,11 @@ std::vector<BenchRow> bench_rows(World& launched, const BenchRequest& request, P
 }
 
 std::string command_text(const BenchRequest& request) {
-  std::string text = fmt::format(
-      "{}{}, {}, -n {} -w {}{}{}, backend {}, provider {}{}{}, memory {}", fmt::join(request.schedule.schedules, ","),
-      given_text(request.schedule), request.backward ? "both passes" : "forward", request.runs, request.warmups,
-      request.check ? ", --check" : "", request.calibrate ? ", --calibrate" : "", request.launch.backend,
-      request.launch.provider, request.launch.deterministic ? ", --deterministic" : "",
-      request.launch.graphs ? ", --graphs" : "", request.schedule.memory_bytes.value_or(0));
+  std::string text =
+      fmt::format("{}{}, {}, -n {} -w {}{}{}, backend {} ({}), memory {}", fmt::join(request.schedule.schedules, ","),
+                  given_text(request.schedule), request.backward ? "both passes" : "forward", request.runs,
+                  request.warmups, request.check ? ", --check" : "", request.calibrate ? ", --calibrate" : "",
+                  request.launch.backend, describe(request.launch.device), request.schedule.memory_bytes.value_or(0));
   for (const ProblemOptions& each : combinations(request.problem)) text += "; " + describe(each);
   return text;
 }

@@ -133,11 +133,10 @@ class PairCosts {
   std::array<std::vector<double>, 2> seconds_;  // by Pass
 };
 
-/// ", provider cudnn, deterministic, with graphs": whatever is not as usual.
+/// ", provider cudnn, deterministic, graphs": whatever is not as usual.
 std::string asked_of(const DeviceOptions& device) {
-  return fmt::format("{}{}{}", device.provider.empty() ? "" : ", provider " + device.provider,
-                     device.gradient_order == GradientOrder::fixed ? ", deterministic" : "",
-                     device.step_graphs == StepGraphs::always ? ", with graphs" : "");
+  const std::string words = describe(device);
+  return words.empty() ? "" : ", " + words;
 }
 
 }  // namespace

@@ -43,6 +43,12 @@ std::string bootstrap_of(std::string_view option, std::string_view text) {
   refuse(fmt::format("{} {} (its form is {}) give it", option, text, choice_of(info).form));
 }
 
+/// What a flag does that chooses `value`.
+template <class T>
+std::function<void(bool)> given_as(T value, T& into) {
+  return [value, usual = into, &into](bool given) { into = given ? value : usual; };
+}
+
 }  // namespace
 
 Values known_names(BackendKind kind, const std::string& between) {
@@ -70,7 +76,7 @@ void add_meeting_options(App& app, LaunchOptions& options) {
             "How ranks find each other (default: from the environment)", known_names(BackendKind::bootstrap),
             rarely(Group::device));
   add_value(app, "--timeout", options.timeout_s, parse_timeout,
-            "How long an awaited rank may make no progress; computing is progress, and over NCCL only a whole message "
+            "Longest time without progress of an awaited rank; computing is progress, and over NCCL a whole message "
             "(default 60)",
             "SECONDS", rarely(Group::device));
 }
@@ -79,8 +85,8 @@ void add_threads_option(App& app, LaunchOptions& options) {
   const auto parse_threads = [](std::string_view option, std::string_view text) {
     return static_cast<int>(within(option, parse_size(option, text), 1, DeviceOptions::most_threads));
   };
-  add_value(app, "--threads", options.threads, parse_threads, "Threads a rank computes with (default: cores / ranks)",
-            "N", Group::device);
+  add_value(app, "--threads", options.device.threads, parse_threads,
+            "Threads a rank computes with (default: cores / ranks)", "N", Group::device);
 }
 
 void add_launch_options(App& app, LaunchOptions& options) {
@@ -92,13 +98,14 @@ void add_launch_options(App& app, LaunchOptions& options) {
   const auto parse_provider = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::provider, option, text).name;
   };
-  add_value(app, "--provider", options.provider, parse_provider,
+  add_value(app, "--provider", options.device.gpu.provider, parse_provider,
             "Whose kernels compute on GPUs; cudnn rounds tiles' gradients to 16 bits (default own)",
             known_names(BackendKind::provider), rarely(Group::device));
-  app.add_flag("--deterministic", options.deterministic,
-               "Gradients have the same bits in every run; on GPUs this takes longer", rarely(Group::device));
-  app.add_flag("--graphs", options.graphs, "Start the kernels of a step as one CUDA graph (GPUs, own kernels)",
+  app.add_flag("--deterministic", given_as(GradientOrder::fixed, options.device.gradient_order),
+               "Gradients have the same bits in every run, on GPUs too, where that takes longer",
                rarely(Group::device));
+  app.add_flag("--graphs", given_as(StepGraphs::always, options.device.gpu.step_graphs),
+               "Kernels of a step start as one CUDA graph (GPUs, own kernels)", rarely(Group::device));
   add_threads_option(app, options);
   add_meeting_options(app, options);
 }

@@ -14,19 +14,16 @@ class App;
 
 struct LaunchOptions {
   std::string backend;               ///< empty: the best usable
-  std::string provider;              ///< of forward tiles; empty: the backend's usual one
   std::string transport, bootstrap;  ///< empty: what fits the environment
-  int threads = 0;                   ///< of a rank; 0: cores / ranks
   double timeout_s = 60;
-  bool deterministic = false, graphs = false;
+  DeviceOptions device;  ///< as asked for; 0 threads: cores / ranks
 
-  /// What a device is asked for, with so many threads: whoever asks whether it computes a problem, measures it or runs
-  /// on it does so with these.
-  DeviceOptions device_options(int of_threads) const {
-    return {.threads = of_threads,
-            .provider = provider,
-            .gradient_order = deterministic ? GradientOrder::fixed : GradientOrder::any,
-            .step_graphs = graphs ? StepGraphs::always : StepGraphs::never};
+  /// What a device is asked for, with that many threads: whoever asks whether it computes a problem, measures it or
+  /// runs on it does so with these.
+  DeviceOptions device_options(int threads) const {
+    DeviceOptions with_threads = device;
+    with_threads.threads = threads;
+    return with_threads;
   }
 };
 

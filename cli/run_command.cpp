@@ -52,8 +52,8 @@ DType dtype_of(const RunCommandOptions& options, const Inputs& inputs) {
 
 RunOptions run_options(const RunCommandOptions& options, const World& world, const Problem& problem, Passes passes) {
   return {choose_backend(options.launch, problem, passes),
-          options.launch.device_options(choose_threads(options.launch.threads, world)), static_cast<int>(options.runs),
-          static_cast<int>(options.warmups)};
+          options.launch.device_options(choose_threads(options.launch.device.threads, world)),
+          static_cast<int>(options.runs), static_cast<int>(options.warmups)};
 }
 
 /// What must be the same on all ranks for them to go through the same collectives.

@@ -67,9 +67,9 @@ RunRow row_of(const RunReport& report) {
   row.ranks = plan.ranks();
   row.threads = device.threads;
   row.backend = report.options.backend;
-  if (!device.provider.empty()) row.provider = device.provider;
+  if (!device.gpu.provider.empty()) row.provider = device.gpu.provider;
   row.deterministic = device.gradient_order == GradientOrder::fixed;
-  row.graphs = device.step_graphs == StepGraphs::always;
+  row.graphs = device.gpu.step_graphs == StepGraphs::always;
   row.transport = report.world.transport();
   row.bootstrap = report.world.bootstrap();
   row.problem = plan.outline(Pass::forward).sharding.problem;

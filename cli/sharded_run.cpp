@@ -53,7 +53,7 @@ std::string choose_backend(const LaunchOptions& asked, const Problem& problem, P
     if (!name.empty() && known.name != name) continue;
     const BackendInfo info = find_backend(BackendKind::device, known.name).value();
     if (name.empty() && !info.usable && !info.misconfigured) continue;
-    if (name.empty() && !has_provider(info, asked.provider)) continue;
+    if (name.empty() && !has_provider(info, asked.device.gpu.provider)) continue;
     const auto device = make_device(info.name, trial);  // refuses one that is misconfigured
     std::string why = device->why_not(problem, Pass::forward);
     if (why.empty() && passes == Passes::both) why = device->why_not(problem, Pass::backward);

@@ -64,7 +64,7 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   check(run.problem);
   run.policy = &step::checkpoint_policy(options.checkpoint);
   agree_on_problem(world, run.problem);
-  run.device = options.launch.device_options(choose_threads(options.launch.threads, world));
+  run.device = options.launch.device_options(choose_threads(options.launch.device.threads, world));
   run.backend = choose_backend(options.launch, run.problem, Passes::both);
   const AttentionOptions attention =
       decided_options(world, options.schedule.schedules.front(), run.problem, run.device.threads,

@@ -165,10 +165,11 @@ std::array<ValidationRow, 2> run_case(World& world, const Case& made, const std:
   const Inputs inputs = Inputs::random(shape_of(made.problem), options.problem.common.seed);
   WorldOf ranks(world, made.ranks);
   try {
-    const RunResult result = run_sharded(ranks.get(), {made.schedule, made.plan}, inputs,
-                                         {.backend = backend,
-                                          .device = {.threads = choose_threads(options.launch.threads, ranks.get())},
-                                          .tensors = TensorPlace::host});
+    const RunResult result =
+        run_sharded(ranks.get(), {made.schedule, made.plan}, inputs,
+                    {.backend = backend,
+                     .device = {.threads = choose_threads(options.launch.device.threads, ranks.get())},
+                     .tensors = TensorPlace::host});
     const Errors errors = check_results(ranks.get(), made.plan->outline(Pass::forward).sharding, inputs, result.ranks,
                                         Passes::both, made.plan->counts(Pass::forward).steps);
     for (ValidationRow& row : rows) {

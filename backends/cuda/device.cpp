@@ -78,9 +78,10 @@ struct Common {
   Common(Driver& on, const DeviceOptions& options, std::unique_ptr<AttendProvider> tiles)
       : driver(on),
         provider(std::move(tiles)),
-        choice{on.capability(), options.gradient_order, options.variant},
-        step_graphs(options.step_graphs),
-        stream(options.stream != nullptr ? on.adopt_stream(options.stream) : on.make_stream(StreamPriority::normal)),
+        choice{on.capability(), options.gradient_order, options.gpu.variant},
+        step_graphs(options.gpu.step_graphs),
+        stream(options.gpu.stream != nullptr ? on.adopt_stream(options.gpu.stream)
+                                             : on.make_stream(StreamPriority::normal)),
         abort_stream(on.make_stream(StreamPriority::high)),
         stop(on.allocate(sizeof(int), MemorySpace::cuda)),
         raised(on.allocate(sizeof(int), MemorySpace::host)) {
@@ -287,11 +288,11 @@ class CudaDevice final : public Device {
 std::unique_ptr<Device> make_cuda_device(Driver& driver, const DeviceOptions& options,
                                          std::unique_ptr<AttendProvider> provider) {
   const auto kernels = kernels::cuda::attend_kernels();
-  if (!options.variant.empty() &&
-      std::none_of(kernels.begin(), kernels.end(), [&](const auto& k) { return k.name == options.variant; })) {
-    refuse("no CUDA kernel is called " + options.variant + " (Device::variants names those of a problem)");
+  if (!options.gpu.variant.empty() &&
+      std::none_of(kernels.begin(), kernels.end(), [&](const auto& k) { return k.name == options.gpu.variant; })) {
+    refuse("no CUDA kernel is called " + options.gpu.variant + " (Device::variants names those of a problem)");
   }
-  if (options.step_graphs != StepGraphs::never && provider != nullptr) {
+  if (options.gpu.step_graphs != StepGraphs::never && provider != nullptr) {
     refuse("graphs of a provider's kernels (not every provider's can be recorded) take provider own, or no graphs");
   }
   return std::make_unique<CudaDevice>(driver, options, std::move(provider));

@@ -181,11 +181,10 @@ class HostDevice final : public Device {
 }  // namespace
 
 std::unique_ptr<Device> make_host_device(const kernels::HostKernels& kernels, const DeviceOptions& options) {
-  if (!options.variant.empty()) refuse("no kernel of the host is a variant " + options.variant + " (it has none)");
-  if (options.step_graphs != StepGraphs::never) {
-    refuse("graphs for a device of the host (they are CUDA's) leave them out, or choose backend cuda");
+  if (options.gpu != GpuOptions{}) {
+    refuse(fmt::format("{} for a device of the host (GPUs alone know that) leave it out, or choose a backend of GPUs",
+                       describe({.gpu = options.gpu})));
   }
-  if (options.stream != nullptr) refuse("a stream for a device of the host (it computes on threads) leave it out");
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, usable_cores() / std::max(1, options.local_ranks));
   return std::make_unique<HostDevice>(kernels, threads, options.allocator);

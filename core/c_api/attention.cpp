@@ -132,7 +132,7 @@ DeviceOptions device_options_of(const distattn_options& given, const distattn_co
   options.local_ranks = given.local_ranks > 0 ? given.local_ranks : comm.local_ranks;
   options.allocator = allocator_of(given);
   options.local_rank = given.local_rank >= 0 ? given.local_rank : comm.local_rank;
-  options.stream = given.cuda_stream;
+  options.gpu.stream = given.cuda_stream;
   options.gradient_order = given.deterministic != 0 ? GradientOrder::fixed : GradientOrder::any;
   return options;
 }

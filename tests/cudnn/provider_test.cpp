@@ -172,7 +172,8 @@ TEST_CASE("what cuDNN does not compute is refused") {
   CHECK(ordered->why_not(small_problem(), Pass::forward).empty());
   CHECK_THAT(ordered->why_not(small_problem(), Pass::backward), contains_text("take provider own"));
   CHECK_THAT(device->why_not(small_problem(DType::fp32), Pass::forward), contains_text("fp32"));
-  CHECK_THROWS_WITH(make_device("cuda", {.step_graphs = StepGraphs::always}), contains_text("take provider own"));
+  CHECK_THROWS_WITH(make_device("cuda", {.gpu = {.step_graphs = StepGraphs::always}}),
+                    contains_text("take provider own"));
 }
 
 TEST_CASE("a library that is missing, or is not cuDNN, is named") {

@@ -101,7 +101,7 @@ TEST_CASE("who listens only after another rank has failed hears of it at once") 
 TEST_CASE("a host device has no variants and refuses their names") {
   CHECK(backends::make_host_device(kernels::reference_kernels(), {})->variants(small_problem(), Pass::forward).empty());
   try {
-    backends::make_host_device(kernels::reference_kernels(), {.variant = "128x96"});
+    backends::make_host_device(kernels::reference_kernels(), {.gpu = {.variant = "128x96"}});
     FAIL("a variant that does not exist was ignored");
   } catch (const Error& error) {
     CHECK(error.kind() == ErrorKind::usage);

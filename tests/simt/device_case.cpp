@@ -16,8 +16,8 @@ namespace distattn {
 std::unique_ptr<Device> make_device(std::string_view, const DeviceOptions& options) {
   DeviceOptions all = options;
   all.gradient_order = simt::asked.gradient_order;
-  all.step_graphs = simt::asked.step_graphs;
-  all.variant = simt::asked.variant;
+  all.gpu.step_graphs = simt::asked.gpu.step_graphs;
+  all.gpu.variant = simt::asked.gpu.variant;
   return backends::cuda::make_cuda_device(*simt::gpu, all);
 }
 

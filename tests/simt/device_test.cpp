@@ -281,7 +281,7 @@ TEST_CASE("a caller's stream orders the device among the caller's own work", "[s
   };
   run_ranks(1, [&](Rank, Transport& transport) {
     DeviceOptions device_options;
-    device_options.stream = stream->handle();
+    device_options.gpu.stream = stream->handle();
     const auto device = backends::cuda::make_cuda_device(*gpu, device_options);
     AttentionOptions options;
     options.schedule = "ring";

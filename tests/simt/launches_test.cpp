@@ -50,9 +50,9 @@ TEST_CASE("all kernels among which there is a choice compute the same", "[simt]"
       for (const KernelVariant& each : make_device("cuda", {})->variants(problem, pass)) {
         CAPTURE(each.name, head_dim);
         used[each.part] += each.used ? 1 : 0;
-        asked.variant = each.name;
+        asked.gpu.variant = each.name;
         check(problem, run_of("ring", 1), 90);
-        asked.variant.clear();
+        asked.gpu.variant.clear();
         ++compared;
       }
       for (const auto& [part, count] : used) {
@@ -63,9 +63,9 @@ TEST_CASE("all kernels among which there is a choice compute the same", "[simt]"
   }
   asked.gradient_order = GradientOrder::any;
   CHECK(compared > 10);
-  asked.variant = "64x1";
+  asked.gpu.variant = "64x1";
   CHECK_THROWS_AS(make_device("cuda", {}), Error);
-  asked.variant.clear();
+  asked.gpu.variant.clear();
 }
 
 TEST_CASE("what no kernel computes is refused, naming what exists", "[simt]") {
@@ -94,7 +94,7 @@ TEST_CASE("kernels are loaded before the first step", "[simt]") {
 }
 
 TEST_CASE("kernels of a step start as one graph, run after run", "[simt]") {
-  asked.step_graphs = StepGraphs::always;
+  asked.gpu.step_graphs = StepGraphs::always;
   const Problem problem = problem_of(DType::bf16, 37, 4, 2, 16, 24);
   for (const char* const schedule : {"zigzag-ring/burst:zigzag", "balanced", "mesh:2x1x2", "ulysses"}) {
     ShardedRun run = run_of(schedule, std::string_view(schedule) == "mesh:2x1x2" ? 4 : 2);
@@ -116,7 +116,7 @@ TEST_CASE("kernels of a step start as one graph, run after run", "[simt]") {
   gpu->fail_when("start attention", 1);
   CHECK_THROWS_WITH(run_sharded(Inputs(problem, device_seed), run_of("ring", 1)),
                     contains_text("could not start attention"));
-  asked.step_graphs = StepGraphs::never;
+  asked.gpu.step_graphs = StepGraphs::never;
   check(problem, run_of("balanced", 2));
   CHECK(gpu->graphs() == 0);
 }

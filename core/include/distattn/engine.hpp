@@ -132,7 +132,7 @@ class Transport;
 /// A kernel of a device that has several for the same tiles.
 struct KernelVariant {
   std::string part;   ///< of a pass: kernels of one part are in each other's place
-  std::string name;   ///< for DeviceOptions::variant
+  std::string name;   ///< for GpuOptions::variant
   bool used = false;  ///< unless another is named
 };
 

@@ -20,13 +20,13 @@ namespace distattn {
 enum class BackendKind : std::uint8_t { device, transport, bootstrap, provider };
 
 struct BackendInfo {
-  std::string name;
+  std::string name = {};
   BackendKind kind = BackendKind::device;
   bool built = false;
   bool usable = false;
-  std::string why;                          ///< why it is not usable, or what it found; never empty when not usable
-  std::string version;                      ///< of the library behind it: built and loaded, where it has one
-  std::vector<std::string> providers = {};  ///< devices only: those that DeviceOptions may name
+  std::string why = {};                     ///< why it is not usable, or what it found; never empty when not usable
+  std::string version = {};                 ///< of the library behind it: built and loaded, where it has one
+  std::vector<std::string> providers = {};  ///< devices only: those that GpuOptions may name
   std::string device = {};                  ///< providers only: that which computes with its kernels
   std::string argument = {};                ///< what must follow the name behind a colon, as "PATH"; empty: nothing
   /// Not usable because a variable of its own is set wrongly, and what of it `why` is: nothing else takes its place.
@@ -58,6 +58,18 @@ enum class GradientOrder : std::uint8_t {
 /// is made, so that a repeated pass asks the driver once a step.
 enum class StepGraphs : std::uint8_t { never, always };
 
+/// What GPUs alone understand; other devices refuse whatever of it is not as usual.
+struct GpuOptions {
+  /// A cudaStream_t of the caller's to compute on; null: the device's own, which does not wait for the legacy default
+  /// stream. Pass cudaStreamLegacy to compute on that.
+  void* stream = nullptr;
+  std::string provider = {};  ///< of BackendInfo::providers: whose kernels compute tiles; empty: the device's usual
+  StepGraphs step_graphs = StepGraphs::never;  ///< not with a provider
+  std::string variant = {};  ///< of Device::variants(), for the pass that has it; empty: those that are used
+
+  friend bool operator==(const GpuOptions&, const GpuOptions&) = default;
+};
+
 struct DeviceOptions {
   static constexpr int most_threads = 4096;
 
@@ -68,14 +80,12 @@ struct DeviceOptions {
   /// This rank among those of its machine: which GPU it uses, where there are several. That is the CUDA runtime's
   /// current one in whatever thread has called the device, or a handle that computes on it; it is not set back.
   int local_rank = 0;
-  /// A cudaStream_t of the caller's to compute on; null: the device's own, which does not wait for the legacy default
-  /// stream. Who works there gives cudaStreamLegacy.
-  void* stream = nullptr;
-  std::string provider = {};  ///< of BackendInfo::providers: whose kernels compute tiles; empty: the device's usual
   GradientOrder gradient_order = GradientOrder::any;
-  StepGraphs step_graphs = StepGraphs::never;  ///< GPUs only, not with a provider
-  std::string variant = {};  ///< of Device::variants(), for the pass that has it; empty: those that are used
+  GpuOptions gpu = {};
 };
+
+/// How a device is to compute, as far as that is not as usual: "provider x, deterministic, graphs". Empty: as usual.
+std::string describe(const DeviceOptions& options);
 
 /// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason.
 /// An empty name means the best usable; one that is better but misconfigured is refused, not passed over. A provider
