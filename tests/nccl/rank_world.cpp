@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/nccl/split_transport.hpp"
+#include "backends/nccl/transport.hpp"
 #include "distattn/inproc.hpp"
 #include "launch/threads_meet.hpp"
 #include "tests/support/one_memory.hpp"
