@@ -1,5 +1,6 @@
 #pragma once
-/// Tables: the tiles that each rank computes in each step. All that a schedule's author writes (docs/mathematics.md).
+/// Tables: the tiles that each rank computes in each step, which is all that a schedule's author writes
+/// (docs/mathematics.md).
 
 #include <functional>
 #include <memory>
@@ -21,16 +22,15 @@ struct Tile {
   friend bool operator==(const Tile&, const Tile&) = default;
 };
 
-/// A generator, so that nothing of the size of all tiles is ever kept. `tiles(step, rank, sink)` calls sink once for
-/// each live tile, in a fixed order, and may be called from several threads.
+/// Generates tiles, so that a list of all tiles is never kept. `tiles(step, rank, sink)` calls `sink` once for each
+/// live tile, in a fixed order. May be called from several threads.
 struct Table {
   using Sink = std::function<void(const Tile&)>;
   int steps = 0;
   std::function<void(int step, Rank rank, const Sink& sink)> tiles;
 };
 
-/// What most tables are made of: calls sink for the live tiles of the queries that query_rank owns against the keys
-/// that key_rank owns.
+/// Building block of most tables: calls `sink` for the live tiles of query_rank's queries and key_rank's keys.
 inline void emit_tiles(const Tiles& tiles, int group, Rank query_rank, Rank key_rank, const Table::Sink& sink) {
   for (const SegmentId i : tiles.queries_of(query_rank))
     for (const SegmentId j : tiles.keys_of(key_rank))
@@ -44,24 +44,25 @@ struct MeshShape {
   friend bool operator==(const MeshShape&, const MeshShape&) = default;
 };
 
-/// Rank (u,r,c) computes, for head group u, the queries of row r against the keys of column c: own queries against
-/// the column's key shards, one a step, own first; then the row's other query shards against the keys at hand.
-/// One family holds Ring Attention (1×P×1), BurstAttention's backward (1×1×P), Attention2D (1×R×C), Ulysses (P×1×1),
-/// USP (U×P/U×1). node_size > 0: partners inside a node come first (LoongTrain's double ring).
+/// Rank (u,r,c) computes, for head group u, the queries of row r against the keys of column c: first its own queries
+/// against the column's key shards, one in each step, its own first; then the row's other query shards against the keys
+/// that have arrived. This family includes Ring Attention (1×P×1), BurstAttention's backward (1×1×P), Attention2D
+/// (1×R×C), Ulysses (P×1×1), USP (U×P/U×1). node_size > 0: partners inside a node come first (LoongTrain's double
+/// ring).
 Table mesh(std::shared_ptr<const Tiles> tiles, MeshShape shape, int node_size = 0);
 
-/// DistFlashAttn Algorithm 2, block layout, causal: ranks that have run out of own tiles help later ranks. Any P.
+/// DistFlashAttn Algorithm 2, block layout, causal: ranks that have no own tiles left help later ranks. Any P.
 Table balanced(std::shared_ptr<const Tiles> tiles);
 
 /// balanced() with the last step of even P shared between owner and helper; block layout with split 2.
 Table balanced_split(std::shared_ptr<const Tiles> tiles);
 
-/// What a schedule's name means for a problem on some ranks.
+/// The meaning of a schedule's name for a problem and a number of ranks.
 struct Recipe {
   std::string name;  ///< canonical, e.g. "mesh:2x2x2:zigzag"
   Layout layout;
   int groups = 1;                ///< head groups
-  Mode mode = Mode::overlapped;  ///< the schedule's own
+  Mode mode = Mode::overlapped;  ///< the schedule's default mode
   std::function<Table(std::shared_ptr<const Tiles>, int node_size)> table;
 };
 
@@ -81,7 +82,7 @@ struct NamedSchedule {
   ScheduleArguments takes{};
   /// Throws Error(usage) for arguments that the grammar does not know.
   std::function<RecipeOrReason(std::string_view arguments, const Problem&, int ranks)> resolve;
-  /// The arguments that "all" tries; without it, none at all: the bare name.
+  /// The arguments that "all" tries; if empty, only the bare name.
   std::function<std::vector<std::string>(const Problem&, int ranks)> usual_arguments{};
 
   /// How it is written: "mesh:UxRxC[:block|zigzag|striped|chunked]".
@@ -90,23 +91,23 @@ struct NamedSchedule {
 
 /// Every registered schedule, in the order of registration.
 const std::vector<NamedSchedule>& schedules();
-/// Adds a schedule of the caller's own, then usable by name everywhere. Throws Error(usage) for a name that is taken
-/// or holds one of ":/,". Not thread-safe: call before any run.
+/// Registers the caller's own schedule, which can then be used by name everywhere. Throws Error(usage) for a name that
+/// is taken or contains one of ":/,". Not thread-safe: call it before any run.
 void register_schedule(NamedSchedule schedule);
 
-/// Resolves "name[:arguments]". A name that nobody registered throws Error(usage) listing those that are.
+/// Resolves "name[:arguments]". Throws Error(usage) for an unknown name, listing the known ones.
 RecipeOrReason resolve_schedule(std::string_view name, const Problem& problem, int ranks);
 
 /// A forward and a backward table of one layout, written F/B ("ring/burst").
 struct RecipePair {
   Recipe forward, backward;
 };
-/// Resolves "F" or "F/B"; a pair of different layouts is a reason. Head groups may differ: all tokens stay where they
-/// are.
+/// Resolves "F" or "F/B", or returns why not, such as for passes of different layouts. Head groups may differ, because
+/// tokens stay with their owners.
 std::variant<RecipePair, std::string> resolve_pair(std::string_view name, const Problem& problem, int ranks);
 
-/// The names that "all" stands for: every fixed name, attention2d at its default, usp and mesh with U in 2, 4, 8 where
-/// they divide the ranks and fit the heads. Not all of them apply; resolve_schedule says why not.
+/// The names that "all" stands for: every fixed name, attention2d at its default, usp and mesh with U = 2, 4, 8 if that
+/// divides the ranks and fits the heads. Not all of them apply; resolve_schedule says why not.
 std::vector<std::string> all_schedule_names(const Problem& problem, int ranks);
 
 }  // namespace distattn
