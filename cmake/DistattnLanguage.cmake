@@ -1,15 +1,19 @@
 # The language that distattn is written in, and what of a packager's flags cannot hold for it.
 
 # A newer standard is kept, so that a whole distribution or project is compiled alike. 98 is the oldest, not the newest.
-if(NOT CMAKE_CXX_STANDARD MATCHES "^[23][0-9]$")
-  if(DEFINED CMAKE_CXX_STANDARD AND PROJECT_IS_TOP_LEVEL)
-    message(FATAL_ERROR "CMAKE_CXX_STANDARD=${CMAKE_CXX_STANDARD} is too old (distattn is written in C++20) leave it out, or "
-                        "give 20 or later")
+# CUDA has one of its own: without it CMake gives it that of C++, and asks nvcc for what it may not have yet.
+foreach(language CXX CUDA)
+  if(NOT CMAKE_${language}_STANDARD MATCHES "^[23][0-9]$")
+    if(DEFINED CMAKE_${language}_STANDARD AND PROJECT_IS_TOP_LEVEL)
+      message(FATAL_ERROR "CMAKE_${language}_STANDARD=${CMAKE_${language}_STANDARD} is too old (distattn is written in "
+                          "C++20) leave it out, or give 20 or later")
+    endif()
+    set(CMAKE_${language}_STANDARD 20)
   endif()
-  set(CMAKE_CXX_STANDARD 20)
-endif()
+endforeach()
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CUDA_EXTENSIONS OFF)
 
 # Exact rounding, infinities and denormals are part of what is computed, so -ffast-math among CMAKE_CXX_FLAGS does not hold
 # here. When linking, it would even flush the denormals of the whole process, which -Ofast cannot be kept from. To clang

@@ -57,6 +57,25 @@ def standards_are_kept(scratch):
     for old in ("98", "14", "17"):
         refused(scratch / "old", f"CMAKE_CXX_STANDARD={old} is too old (distattn is written in C++20)",
                 f"-DCMAKE_CXX_STANDARD={old}")
+    refused(scratch / "old", "CMAKE_CUDA_STANDARD=17 is too old", "-DCMAKE_CUDA_STANDARD=17")
+
+
+def kernels_keep_their_standard(scratch):
+    """CMake gives CUDA the standard of C++, which nvcc need not have: of the tests too, which are then turned off."""
+    folder = scratch / "newer"
+    options = ("-G", "Ninja", "-DCMAKE_CXX_STANDARD=23")
+    output = run_well(CMAKE, "-S", SOURCE, "-B", folder, *options)
+    found = {"cu": set(), "cpp": set()}
+    for line in commands(folder, "all").splitlines():
+        for language, of in ((" -x cu ", "cu"), (".cpp.o ", "cpp")):
+            if language in line:
+                found[of].update(re.findall(r" -std=(\S+)", line))
+    with_cuda = {"c++20"} if "DISTATTN_WITH_CUDA=AUTO: ON" in output else set()
+    expect(found["cu"] == with_cuda and found["cpp"] <= {"c++23", "c++2b"}, f"the standards {found} are used")
+    for testing in ("OFF", "ON", "OFF"):
+        run_well(CMAKE, "-S", SOURCE, "-B", folder, *options, f"-DBUILD_TESTING={testing}")
+        tests = "test_unit_mask" in run_well("ninja", "-C", folder, "-t", "targets", "all")
+        expect(tests == (testing == "ON"), f"BUILD_TESTING={testing}, and tests are built: {tests}")
 
 
 def unsafe_mathematics_is_kept_out(scratch):
@@ -83,6 +102,6 @@ def what_is_left_out_says_why(scratch):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for test in (the_command_runs_without_rpaths, standards_are_kept, unsafe_mathematics_is_kept_out,
-                 caches_are_asked_for, what_is_left_out_says_why):
+    for test in (the_command_runs_without_rpaths, standards_are_kept, kernels_keep_their_standard,
+                 unsafe_mathematics_is_kept_out, caches_are_asked_for, what_is_left_out_says_why):
         test(pathlib.Path(folder))
