@@ -67,6 +67,7 @@ class Literal {
       if (extents.size() > max_axes) fail(fmt::format("its shape has more than {} axes", max_axes));
       if (!accept(",")) {
         expect(")");
+        if (extents.size() == 1) fail("its shape is a number in parentheses, not a tuple: a comma is missing");
         break;
       }
     }
@@ -82,6 +83,8 @@ class Literal {
     const auto [end, error] = std::from_chars(text_.data(), text_.data() + text_.size(), value);
     if (error == std::errc::result_out_of_range) fail("an extent of its shape passes 63 bits");
     if (error != std::errc{}) fail("its shape is not a tuple of integers");
+    // To Python 2 it was octal, later ones refuse it; zeros alone are 0 to all of them.
+    if (value != 0 && *text_.data() == '0') fail("an extent of its shape begins with a zero");
     if (value < 0) fail(fmt::format("its shape has the negative extent {}", value));
     text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
     if (text_.starts_with('L') || text_.starts_with('l')) text_.remove_prefix(1);

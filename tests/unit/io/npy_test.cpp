@@ -138,6 +138,11 @@ TEST_CASE(".npy shapes that cannot be are refused", "[io]") {
   CHECK_THAT(refusal_of(npy(header("<f4", "(1000000000000, 8, 64)"), "")), Contains("truncated"));
   CHECK_THAT(refusal_of(npy(header("<f4", "(2.5, 1, 1)"), "")), Contains("','") || Contains("')'"));
   CHECK_THAT(refusal_of(npy(header("<f4", "[2, 1, 1]"), "")), Contains("'('"));
+  // Neither is one to numpy: 06 was 6 or octal by Python's version, and (2) is a number.
+  for (const char* const shape : {"(06, 2, 8)", "(1, 02L)", "(1, 010)"})
+    CHECK_THAT(refusal_of(npy(header("<f4", shape), "")), Contains("begins with a zero"));
+  CHECK_THAT(refusal_of(npy(header("<f4", "(2)"), std::string(8, '\0'))), Contains("comma is missing"));
+  CHECK_THAT(refusal_of(npy(header("<f4", "(00, 0, 1)"), std::string(4, '\0'))), Contains("longer"));
   std::string ones = "(";
   for (int i = 0; i < 40; ++i) ones += "1, ";
   CHECK_THAT(refusal_of(npy(header("<f4", ones + ")"), std::string(4, '\0'))), Contains("axes"));
