@@ -1,4 +1,4 @@
-"""The guides under docs say what the source says: error texts, environment variables, headers and checklists."""
+"""The guides under docs say what the source says: error texts, environment variables, and where the pages are."""
 
 import re
 
@@ -37,7 +37,19 @@ def check_variables():
     return len(told)
 
 
+def check_pages():
+    """The README stays a page that leads to the others, and CONTRIBUTING has an example of all that is added often."""
+    readme, contributing = (SOURCE / "README.md").read_text(), (SOURCE / "CONTRIBUTING.md").read_text()
+    lines = readme.count("\n")
+    expect(lines <= 130, f"README.md has {lines} lines (at most 130): move what is not needed at first sight to docs")
+    for page in sorted((SOURCE / "docs").glob("*.md")):
+        expect(f"(docs/{page.name}" in readme, f"README.md leads nobody to docs/{page.name}")
+    for what in ("schedule", "mask", "kernel", "option", "device", "backend"):
+        expect(re.search(rf"^## Adding an? {what}\b", contributing, re.M), f"CONTRIBUTING.md does not add a {what}")
+
+
 quotes = check_troubleshooting()
+check_pages()
 variables = check_variables()
 expect(not is_printed("rank … is late", 'fmt::format("rank {} is gone", rank)'), "any error would do")
 expect(is_printed("rank … is gone (", 'fmt::format("rank {} is gone ({})", rank)'), "no error would do")
