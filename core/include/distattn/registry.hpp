@@ -1,5 +1,5 @@
 #pragma once
-/// What is built, what is usable here, and why not (design: each backend registers itself, also when it is not built).
+/// Which backends are built, which are usable here, and why not. Each registers itself, even if it is not built.
 
 #include <cstddef>
 #include <functional>
@@ -16,7 +16,7 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// A provider is whose kernels a device computes tiles with, where it has a choice.
+/// A provider supplies the tile kernels of a device that offers a choice.
 enum class BackendKind : std::uint8_t { device, transport, bootstrap, provider };
 
 struct BackendInfo {
@@ -24,48 +24,47 @@ struct BackendInfo {
   BackendKind kind = BackendKind::device;
   bool built = false;
   bool usable = false;
-  std::string why = {};                     ///< why it is not usable, or what it found; never empty when not usable
-  std::string version = {};                 ///< of the library behind it: built and loaded, where it has one
-  std::vector<std::string> providers = {};  ///< devices only: those that GpuOptions may name
-  std::string device = {};                  ///< providers only: that which computes with its kernels
-  std::string argument = {};                ///< what must follow the name behind a colon, as "PATH"; empty: nothing
-  /// Not usable because a variable of its own is set wrongly, and what of it `why` is: nothing else takes its place.
+  std::string why = {};                     ///< why it is not usable (never empty then), or what it found
+  std::string version = {};                 ///< version of the library behind it, if any: built and loaded
+  std::vector<std::string> providers = {};  ///< devices only: providers that GpuOptions may name
+  std::string device = {};                  ///< providers only: the device that computes with its kernels
+  std::string argument = {};  ///< argument that must follow the name and a colon, e.g. "PATH"; empty: none
+  /// Set if the backend is unusable because its own environment variable is invalid; `why` explains. Such a backend is
+  /// reported as an error, never skipped in favour of another.
   std::optional<ErrorKind> misconfigured = {};
 };
 
-/// The backends of a kind, best first, whether built or not, as they are known without looking: no library is loaded
-/// and no device asked, so that `usable` may be false where find_backend() says true.
+/// The backends of a kind, best first, whether built or not. Loads no library and queries no device, so that `usable`
+/// may be false for a backend that find_backend() reports as usable.
 std::vector<BackendInfo> known_backends(BackendKind kind);
-/// Every backend that the project knows, best first within a kind. Loads the libraries of all and asks the devices.
+/// Every known backend, best first within a kind. Loads all their libraries and queries the devices.
 std::vector<BackendInfo> list_backends();
-/// One of them, which alone is loaded; none where no backend of that kind has the name.
+/// One backend, whose library alone is loaded; absent if no backend of that kind has the name.
 std::optional<BackendInfo> find_backend(BackendKind kind, std::string_view name);
-/// Those that are built, with the versions that they were built with. Nothing is loaded to say so, nor is it known
-/// what is usable.
+/// The backends that are built, with the versions they were built with. Loads nothing and does not say what is usable.
 std::vector<BackendInfo> built_backends();
 
-/// Memory for a rank's buffers: so many bytes on a boundary of 64, of the device's own space, given back when nobody
-/// holds it. May throw.
+/// Returns `bytes` bytes in the device's memory space, 64-byte aligned, freed with the last reference. May throw.
 using Allocator = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
 
-/// In which order a device may add up what several of its threads contribute to one gradient.
+/// The order in which several threads of a device may add to one gradient.
 enum class GradientOrder : std::uint8_t {
-  any,   ///< the fastest: last bits may differ from run to run
+  any,   ///< the fastest order: last bits may differ from run to run
   fixed  ///< the same bits in every run
 };
 
-/// Whether kernels of a step start as one CUDA graph, where there are several. It is recorded when a program's memory
-/// is made, so that a repeated pass asks the driver once a step.
+/// Whether the kernels of a step with several start as one CUDA graph. It is recorded when a program's memory is
+/// allocated, so that a step is one call of the driver.
 enum class StepGraphs : std::uint8_t { never, always };
 
-/// What GPUs alone understand; other devices refuse whatever of it is not as usual.
+/// Options for GPUs only; other devices refuse any that differs from its default.
 struct GpuOptions {
-  /// A cudaStream_t of the caller's to compute on; null: the device's own, which does not wait for the legacy default
-  /// stream. Pass cudaStreamLegacy to compute on that.
+  /// A cudaStream_t of the caller to compute on; null: the device's own, which does not wait for the legacy default
+  /// stream. Pass cudaStreamLegacy to compute on the latter.
   void* stream = nullptr;
-  std::string provider = {};  ///< of BackendInfo::providers: whose kernels compute tiles; empty: the device's usual
-  StepGraphs step_graphs = StepGraphs::never;  ///< not with a provider
-  std::string variant = {};  ///< of Device::variants(), for the pass that has it; empty: those that are used
+  std::string provider = {};                   ///< one of BackendInfo::providers; empty: the default
+  StepGraphs step_graphs = StepGraphs::never;  ///< must be `never` with a provider
+  std::string variant = {};  ///< name in Device::variants(), for the pass that has it; empty: the defaults
 
   friend bool operator==(const GpuOptions&, const GpuOptions&) = default;
 };
@@ -73,36 +72,36 @@ struct GpuOptions {
 struct DeviceOptions {
   static constexpr int most_threads = 4096;
 
-  int threads =
-      0;  ///< a rank computes with; 0: usable_cores() / local_ranks, at least 1. Who has a World asks its cores()
-  int local_ranks = 1;       ///< ranks that share this process's cores
-  Allocator allocator = {};  ///< of a caller that plans its memory; empty: the device's own
-  /// This rank among those of its machine: which GPU it uses, where there are several. That is the CUDA runtime's
-  /// current one in whatever thread has called the device, or a handle that computes on it; it is not set back.
+  /// Threads of a rank; 0: usable_cores() / local_ranks, at least 1. With a World, use World::cores().
+  int threads = 0;
+  int local_ranks = 1;       ///< number of ranks that share this process's cores
+  Allocator allocator = {};  ///< allocates the buffers; empty: the device does
+  /// Index of this rank on its machine, which selects a GPU if there are several. Calls on the device, or on a handle
+  /// that computes on it, make that GPU current in the calling thread and leave it so.
   int local_rank = 0;
   GradientOrder gradient_order = GradientOrder::any;
   GpuOptions gpu = {};
 };
 
-/// How a device is to compute, as far as that is not as usual: "provider x, deterministic, graphs". Empty: as usual.
+/// The options that differ from their defaults, in words: "provider x, deterministic, graphs". Empty if none does.
 std::string describe(const DeviceOptions& options);
 
-/// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason.
-/// An empty name means the best usable; one that is better but misconfigured is refused, not passed over. A provider
-/// that the device does not have is an unknown name.
+/// Throws Error(usage) for an unknown name, Error(environment) for one that is not usable, with the reason. An empty
+/// name selects the best usable one; a better one that is misconfigured is an error, not skipped. A provider that the
+/// device does not have counts as an unknown name.
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options);
 
 struct BootstrapOptions {
-  std::string argument{};  ///< what BackendInfo::argument asks for: the path of "file"
-  int ranks = 0;           ///< that must come, "file" needs to know; 0: as many as the launcher started
+  std::string argument{};  ///< as BackendInfo::argument requires: the path for "file"
+  int ranks = 0;           ///< number of ranks, which "file" needs; 0: as many as the launcher started
   double timeout_s = 60;   ///< longest time without progress of an awaited rank: above 0, also infinity
 };
 
-/// Finds the other ranks. Throws as make_device, Error(usage) for a timeout that is none or where the launcher started
-/// another number of ranks, Error(timeout) or Error(peer) where they do not come.
+/// Finds the other ranks. Throws as make_device does; Error(usage) for an invalid timeout or if the launcher started
+/// another number of ranks; Error(timeout) or Error(peer) if ranks do not come.
 std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const BootstrapOptions& options);
 
-/// A transport between the processes of `bootstrap`; a collective. Throws as make_device.
+/// Makes a transport between the processes of `bootstrap`; a collective. Throws as make_device does.
 std::unique_ptr<Transport> make_transport(std::string_view name, Bootstrap& bootstrap);
 
 }  // namespace distattn

@@ -1,5 +1,6 @@
 #pragma once
-/// Some of a transport's ranks as a transport of their own, so that groups of ranks attend side by side.
+/// Some of a transport's ranks as a transport of their own, so that groups of ranks can compute attentions
+/// concurrently.
 
 #include <array>
 #include <span>
@@ -10,13 +11,13 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// Passes every step on to the whole transport, with the ranks that those are called there. Groups that share ranks
-/// may take turns, in the same order on all ranks that they share. What ends one group's exchange ends the whole
-/// transport's; failures name the ranks of the whole.
+/// Forwards each step to the parent transport, with ranks translated to the parent's numbering. Groups that share ranks
+/// may take turns, in the same order on all shared ranks. A failure of one group's exchange ends the parent transport
+/// too; errors name ranks of the parent.
 class Subgroup final : public ForwardingTransport {
  public:
   /// The group's rank i is rank members[i] of `whole`, which must outlive the group. Throws Error(usage) unless the
-  /// members are different ranks of `whole` and its own is one of them. Every member must give the same list.
+  /// members are distinct ranks of `whole` and include its own. Every member must pass the same list.
   Subgroup(Transport& whole, std::vector<Rank> members);
 
   Rank rank() const override { return rank_; }
@@ -26,7 +27,7 @@ class Subgroup final : public ForwardingTransport {
  private:
   const std::vector<Rank> members_;
   Rank rank_ = 0;
-  std::array<Step, lane_count> renamed_;  // each lane's last step as the whole has it; keeps its memory
+  std::array<Step, lane_count> renamed_;  // each lane's last step in the parent's numbering; keeps its memory
 };
 
 }  // namespace distattn
