@@ -61,15 +61,11 @@ PassRow row_of(const RunReport& report, Pass pass) {
 
 RunRow row_of(const RunReport& report) {
   const AttentionPlan& plan = *report.prepared.plan;
-  const DeviceOptions& device = report.options.device;
   RunRow row;
   row.schedule = report.prepared.name;
   row.ranks = plan.ranks();
-  row.threads = device.threads;
+  row.device = report.options.device;
   row.backend = report.options.backend;
-  if (!device.gpu.provider.empty()) row.provider = device.gpu.provider;
-  row.deterministic = device.gradient_order == GradientOrder::fixed;
-  row.graphs = device.gpu.step_graphs == StepGraphs::always;
   row.transport = report.world.transport();
   row.bootstrap = report.world.bootstrap();
   row.problem = plan.outline(Pass::forward).sharding.problem;
@@ -84,7 +80,7 @@ std::string text_of(const RunReport& report) {
   const RunRow row = row_of(report);
   const Problem& problem = row.problem;
   std::string text = fmt::format("schedule  {} ({}), {} ranks x {} threads, {} over {}\n", row.schedule,
-                                 name_of(row.figures.mode), row.ranks, row.threads, row.backend, row.transport);
+                                 name_of(row.figures.mode), row.ranks, row.device.threads, row.backend, row.transport);
   text += fmt::format("problem   batch {}, {} queries, {} keys, {}/{} heads of {}, {}, mask {}\n", problem.batch,
                       problem.seq_q, problem.seq_kv, problem.heads, problem.kv_heads, problem.head_dim,
                       name_of(problem.dtype), problem.mask.name);

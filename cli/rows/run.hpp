@@ -4,6 +4,7 @@
 #include <string>
 
 #include "cli/rows/problem.hpp"
+#include "distattn/registry.hpp"
 
 namespace distattn::cli {
 
@@ -76,10 +77,9 @@ inline void fields_of(const PassRow& row, RowFields& field) {
 /// What was run, and what came of it.
 struct RunRow {
   std::string schedule;
-  int ranks = 1, threads = 1;
+  int ranks = 1;
   std::string backend;
-  std::optional<std::string> provider;
-  bool deterministic = false, graphs = false;
+  DeviceOptions device;  ///< of each rank
   std::string transport, bootstrap;
   Problem problem;
   PassRow figures;  ///< of the forward pass; in a row of `bench` of the row's pass
@@ -88,15 +88,23 @@ struct RunRow {
   std::optional<std::vector<ErrorPart>> error_parts;
 };
 
+/// How a device was to compute.
+inline void device_fields(const DeviceOptions& device, RowFields& field) {
+  const std::string& provider = device.gpu.provider;
+  field({"provider", units::none, "Whose kernels computed, null without --provider."},
+        provider.empty() ? std::nullopt : std::optional(provider));
+  field({"deterministic", units::none, "Whether --deterministic asked for gradients of the same bits in every run."},
+        device.gradient_order == GradientOrder::fixed);
+  field({"graphs", units::none, "Whether --graphs asked for steps that start as one CUDA graph."},
+        device.gpu.step_graphs == StepGraphs::always);
+}
+
 inline void fields_of(const RunRow& row, RowFields& field) {
   field({"schedule", units::none, "The schedule; F/B if the passes differ."}, row.schedule);
   field({"ranks", units::none, "Number of ranks."}, row.ranks);
-  field({"threads", units::none, "Threads of a rank."}, row.threads);
+  field({"threads", units::none, "Threads of a rank."}, row.device.threads);
   field({"backend", units::none, "What computed."}, row.backend);
-  field({"provider", units::none, "Whose kernels computed, null without --provider."}, row.provider);
-  field({"deterministic", units::none, "Whether --deterministic asked for gradients of the same bits in every run."},
-        row.deterministic);
-  field({"graphs", units::none, "Whether --graphs asked for steps that start as one CUDA graph."}, row.graphs);
+  device_fields(row.device, field);
   field({"transport", units::none, "What carried messages."}, row.transport);
   field({"bootstrap", units::none, "How ranks found each other."}, row.bootstrap);
   type_fields(row.problem, field);
