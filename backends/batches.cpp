@@ -57,6 +57,19 @@ class Levels {
 
 }  // namespace
 
+kernels::TileShape shape_of(const Problem& problem, const HeadGroup& group) {
+  return {.dtype = problem.dtype,
+          .batch = problem.batch,
+          .heads = {group.q_count, group.kv_count, group.q0, group.kv0, problem.heads_per_kv()},
+          .head_dim = problem.head_dim,
+          .value_dim = problem.value_dim,
+          .scores = problem.resolved_scores()};
+}
+
+kernels::TileShape shape_of(const Problem& problem) {
+  return shape_of(problem, {.q0 = 0, .q_count = problem.heads, .kv0 = 0, .kv_count = problem.kv_heads});
+}
+
 /// Turns operations into arguments, all but where attention's operands lie.
 class Batches::Builder {
  public:
@@ -189,14 +202,7 @@ class Batches::Builder {
   const Run& run(BufferId query) const { return sharding_.queries[index(value(query).segment)].run; }
 
   kernels::TileShape shape(BufferId query) const {
-    const Problem& problem = sharding_.problem;
-    const HeadGroup& group = sharding_.groups[static_cast<std::size_t>(value(query).group)];
-    return {problem.dtype,
-            problem.batch,
-            {group.q_count, group.kv_count, group.q0, group.kv0, problem.heads_per_kv()},
-            problem.head_dim,
-            problem.value_dim,
-            problem.softmax_scale()};
+    return shape_of(sharding_.problem, sharding_.groups[static_cast<std::size_t>(value(query).group)]);
   }
 
   std::span<kernels::KeySide> keys(BufferId query, const std::vector<KeyChunk>& chunks) {

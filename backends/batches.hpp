@@ -13,6 +13,11 @@
 
 namespace distattn::backends {
 
+/// What all tiles of a problem have in common, for a group of its heads.
+kernels::TileShape shape_of(const Problem& problem, const HeadGroup& group);
+/// The same for all heads.
+kernels::TileShape shape_of(const Problem& problem);
+
 /// `count` elements at `into` become `value`.
 struct FillArgs {
   DType dtype = DType::fp32;

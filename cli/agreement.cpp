@@ -67,9 +67,11 @@ void agree_on_problem(World& world, const Problem& problem) {
   for (const Band& band : bands_of(problem.mask)) {
     for (const std::int64_t bound : {band.q0, band.q1, band.k0, band.k1, band.lo, band.hi}) mask.add(bound);
   }
-  world.agree("the problem",
-              fmt::format("{}, values of {}, wire {}, scale {}, mask {}", describe(problem), problem.value_dim,
-                          name_of(problem.wire_type()), problem.softmax_scale(), mask.text()));
+  std::string scores;
+  const Scores resolved = problem.resolved_scores();
+  fields_of(resolved, [&](const char* name, const auto& value) { scores += fmt::format(", {} {}", name, value); });
+  world.agree("the problem", fmt::format("{}, values of {}, wire {}{}, mask {}", describe(problem), problem.value_dim,
+                                         name_of(problem.wire_type()), scores, mask.text()));
 }
 
 void agree_on_inputs(World& world, const Inputs& inputs, bool with_backward) {

@@ -44,7 +44,7 @@ void check_files(const std::vector<ProblemOptions>& combinations) {
 
 bool ProblemLists::is_empty() const {
   const auto lists = counts();
-  return common.scale == 0 && common.mask == MaskOptions{} &&
+  return common.scores == Scores{} && common.mask == MaskOptions{} &&
          std::all_of(lists.begin(), lists.end(), [](const auto& list) { return list.second == 0; });
 }
 

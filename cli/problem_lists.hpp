@@ -11,7 +11,7 @@
 namespace distattn::cli {
 
 struct ProblemLists {
-  ProblemOptions common;  ///< what is the same for all: windows, documents, scale, seed
+  ProblemOptions common;  ///< what is the same for all: windows, documents, scores, seed
   std::vector<std::int64_t> seq, seq_kv, batch, heads, kv_heads, head_dim, value_dim;
   std::vector<DType> dtype, wire;
   std::vector<std::string> mask;

@@ -81,13 +81,13 @@ void add_shape_options(App& app, Options& options) {
             rarely(Group::problem));
 }
 
-void add_scale_option(App& app, double& scale) {
+void add_score_options(App& app, Scores& scores) {
   const auto parse_scale = [](std::string_view option, std::string_view text) {
     const double value = parse_number(option, text);
     if (value == 0) refuse("--scale 0 (every score would be 0) leave it out for 1/sqrt(head-dim)");
     return value;
   };
-  add_value(app, "--scale", scale, parse_scale, "Factor of the scores (default 1/sqrt(head-dim))", "NUMBER",
+  add_value(app, "--scale", scores.scale, parse_scale, "Factor of the scores (default 1/sqrt(head-dim))", "NUMBER",
             rarely(Group::problem));
 }
 
@@ -111,13 +111,13 @@ int as_int(const char* what, std::int64_t value) {
 
 void add_problem_options(App& app, ProblemOptions& options) {
   add_shape_options(app, options);
-  add_scale_option(app, options.scale);
+  add_score_options(app, options.scores);
   add_mask_options(app, options.mask);
 }
 
 void add_problem_options(App& app, ProblemLists& lists) {
   add_shape_options(app, lists);
-  add_scale_option(app, lists.common.scale);
+  add_score_options(app, lists.common.scores);
   add_mask_option(app, lists.mask);
   add_window_options(app, lists.common.mask);
 }
@@ -169,7 +169,7 @@ Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtyp
   problem.dtype = dtype;
   if (options.wire && dtype == DType::fp64) refuse("--wire with fp64 (partials of fp64 travel as fp64) leave it out");
   problem.wire = options.wire.value_or(problem.wire);
-  problem.scale = options.scale;
+  problem.scores = options.scores;
   check(problem);  // sizes first: a mask may be as large as the sequence
   problem.mask = mask_of(options.mask, shape.seq_kv, options.seed, named);
   check(problem);

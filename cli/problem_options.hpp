@@ -34,7 +34,7 @@ struct ProblemOptions {
   std::optional<std::int64_t> seq, seq_kv, batch, heads, kv_heads, head_dim, value_dim;
   std::optional<DType> dtype;
   std::optional<DType> wire;
-  double scale = 0;
+  Scores scores;
   MaskOptions mask;
   std::uint64_t seed = 0;  ///< of drawn documents and random values
 };

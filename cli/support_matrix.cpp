@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "distattn/features.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/table.hpp"
 #include "output.hpp"
@@ -95,12 +96,12 @@ std::string backends_by_type() {
   for (const BackendInfo& known : known_backends(BackendKind::device)) {
     const BackendInfo info = find_backend(BackendKind::device, known.name).value();
     const auto device = info.usable ? make_device(info.name, {.threads = 1}) : nullptr;
-    for (const DType dtype : {DType::fp64, DType::fp32, DType::bf16, DType::fp16}) {
-      std::vector<std::string> cells = {info.name, name_of(dtype)};
+    for (const Feature feature : all_features().list()) {
+      std::vector<std::string> cells = {info.name, name_of(feature)};
       for (const auto& [head_dim, value_dim] :
            {std::pair(8, 8), {64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
         Problem problem = example(causal_mask());
-        problem.dtype = dtype;
+        ask_for(feature, problem);
         problem.head_dim = head_dim;
         problem.value_dim = value_dim;
         cells.push_back(reasons.cell(device != nullptr ? device->why_not(problem, Pass::backward) : info.why));

@@ -53,7 +53,7 @@ std::vector<Problem> usual_problems() {
   Problem long_values = problem_of({1, 45, 45, 4, 2, 24}, causal_mask());
   long_values.value_dim = 16;
   Problem scaled = problem_of({1, 48, 48, 3, 3, 8}, full_mask());
-  scaled.scale = 0.7;
+  scaled.scores.scale = 0.7;
   return {problem_of({1, 64, 64, 8, 8, 16}, causal_mask()),
           problem_of({1, 61, 61, 6, 2, 16}, full_mask()),
           problem_of({2, 37, 53, 5, 5, 24}, causal_mask()),
@@ -79,7 +79,10 @@ std::string describe(const Problem& problem) {
                   problem.heads, problem.kv_heads, problem.head_dim, name_of(problem.dtype));
   if (problem.value_dim != problem.head_dim) text += fmt::format(" values {}", problem.value_dim);
   if (problem.wire != DType::fp32) text += fmt::format(" wire {}", name_of(problem.wire));
-  return problem.scale == 0 ? text : text + fmt::format(" scale {}", problem.scale);
+  fields_of(problem.scores, [&](const char* name, const auto& value) {
+    if (value != 0) text += fmt::format(" {} {}", name, value);
+  });
+  return text;
 }
 
 }  // namespace distattn::cli

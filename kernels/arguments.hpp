@@ -18,6 +18,8 @@
 
 #include "distattn/band.hpp"
 #include "distattn/error.hpp"
+#include "distattn/features.hpp"
+#include "distattn/scores.hpp"
 #include "distattn/types.hpp"
 
 namespace distattn::kernels {
@@ -71,15 +73,17 @@ Void* packed_data(const BasicRows<Void>& rows, std::int64_t heads, std::int64_t 
   return rows.data;
 }
 
-/// Shapes and scale that the tiles of one operation share.
+/// Shapes and scores that the tiles of one operation share.
 struct TileShape {
   DType dtype = DType::fp32;
   std::int64_t batch = 1;
   Heads heads;
   int head_dim = 0, value_dim = 0;
-  double scale = 1;
+  Scores scores{1};
   friend bool operator==(const TileShape&, const TileShape&) = default;
 };
+
+inline Features features_of(const TileShape& shape) { return features_of(shape.dtype, shape.scores); }
 
 /// One key segment: k [batch][kv_count][keys.count][head_dim], v likewise with value_dim, and the bands of the mask
 /// that touch queries × keys (disjoint, in order; none: nothing is visible).

@@ -33,8 +33,8 @@ using HostKernel = void (*)(std::span<const Args> operations, Team& team, const 
 
 struct HostKernels {
   const char* name = "";
-  /// Why a shape cannot be computed, naming what can; empty if it can.
-  std::string (*why_not)(const TileShape& shape) = nullptr;
+  Features features;         ///< what the kernels compute; tiles that need more are refused
+  const char* instead = "";  ///< what to take for those, as the end of the message
   /// Granularity of masking, in queries: within a group of this many, a key visible to one is computed for all
   /// (BandIndex::met_pairs).
   int (*query_block)() = nullptr;

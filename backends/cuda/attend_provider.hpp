@@ -5,7 +5,6 @@
 #include <string>
 
 #include "backends/cuda/driver.hpp"
-#include "distattn/problem.hpp"
 #include "kernels/arguments.hpp"
 
 namespace distattn::backends::cuda {
@@ -24,8 +23,10 @@ class PreparedAttend {
 class AttendProvider {
  public:
   virtual ~AttendProvider() = default;
-  /// Why no tile of the problem's pass can be computed; empty if there may be tiles that can.
-  virtual std::string why_not(const Problem& problem, Pass pass) const = 0;
+  /// The features that it has in that pass.
+  virtual Features features(Pass pass) const = 0;
+  /// Why no tile of that shape can be computed; empty if there may be tiles that can.
+  virtual std::string why_not(const kernels::TileShape& shape, Pass pass) const = 0;
   /// Throws Error(usage) naming what it cannot express.
   virtual std::unique_ptr<PreparedAttend> prepare(const kernels::AttendArgs& args) = 0;
   /// Likewise; last bits of gradients may differ from run to run.

@@ -214,24 +214,15 @@ class CudaDevice final : public Device {
   std::string_view name() const override { return "cuda"; }
   MemorySpace space() const override { return MemorySpace::cuda; }
 
-  std::string why_not(const Problem& problem, Pass pass) const override {
-    if (common_.provider != nullptr) {
-      if (pass == Pass::backward && common_.choice.gradient_order == GradientOrder::fixed) {
-        return "this provider adds to gradients in any order (their last bits may differ from run to run) "
-               "take provider own for the same bits";
-      }
-      return common_.provider->why_not(problem, pass);
-    }
-    return kernels::cuda::why_no_attend_kernel(problem.dtype, problem.head_dim, problem.value_dim,
-                                               common_.choice.capability);
+  Features features(Pass pass) const override {
+    return common_.provider != nullptr ? common_.provider->features(pass)
+                                       : kernels::cuda::attend_features(pass, common_.choice.capability);
   }
 
   std::vector<KernelVariant> variants(const Problem& problem, Pass pass) const override {
     if (common_.provider != nullptr || !why_not(problem, pass).empty()) return {};
-    const kernels::Heads heads{problem.heads, problem.kv_heads, 0, 0, problem.heads_per_kv()};
     const TileWork work{
-        {problem.dtype, 1, heads, problem.head_dim, problem.value_dim},
-        problem.seq_q,
+        shape_of(problem), problem.seq_q,
         coverage_of(bands_of(problem.mask), {problem.first_query(), problem.seq_q}, {0, problem.seq_kv})};
     std::vector<KernelVariant> variants;
     for (const auto& request : tile_passes(pass, work, common_.choice)) {
@@ -269,6 +260,17 @@ class CudaDevice final : public Device {
   void abort(const Error& error) noexcept override { common_.end(error); }
 
  private:
+  std::string objection(const Problem& problem, Pass pass) const override {
+    if (common_.provider == nullptr) {
+      return kernels::cuda::why_no_attend_kernel(shape_of(problem), common_.choice.capability);
+    }
+    if (pass == Pass::backward && common_.choice.gradient_order == GradientOrder::fixed) {
+      return "this provider adds to gradients in any order (their last bits may differ from run to run) "
+             "take provider own for the same bits";
+    }
+    return common_.provider->why_not(shape_of(problem), pass);
+  }
+
   std::shared_ptr<std::byte> allocate_memory(std::size_t bytes, const RankProgram& program, Rank rank) {
     try {
       return common_.driver.allocate(std::max(bytes, std::size_t{1}), MemorySpace::cuda);

@@ -79,10 +79,11 @@ struct AttendPlan::Memory {
 
 void AttendPlan::start(Handle handle, const Operands& operands, void* workspace) const {
   DISTATTN_EXPECT(pass_ == Pass::forward);
+  const auto scale = static_cast<float>(operands.scores.scale);
   const Memory memory{{{Uid::q, operands.q},
                        {Uid::k, operands.k},
                        {Uid::v, operands.v},
-                       {Uid::scale, &operands.scale},
+                       {Uid::scale, &scale},
                        {Uid::o, operands.o},
                        {Uid::stats, operands.stats}}};
   start(handle, memory, workspace);
@@ -90,10 +91,11 @@ void AttendPlan::start(Handle handle, const Operands& operands, void* workspace)
 
 void AttendPlan::start(Handle handle, const GradientOperands& operands, void* workspace) const {
   DISTATTN_EXPECT(pass_ == Pass::backward);
+  const auto scale = static_cast<float>(operands.scores.scale);
   const Memory memory{{{Uid::q, operands.q},
                        {Uid::k, operands.k},
                        {Uid::v, operands.v},
-                       {Uid::scale, &operands.scale},
+                       {Uid::scale, &scale},
                        {Uid::o, operands.o},
                        {Uid::d_o, operands.d_o},
                        {Uid::stats, operands.stats},

@@ -5,6 +5,7 @@
 
 #include "backends/cudnn/attend_shape.hpp"
 #include "backends/cudnn/library.hpp"
+#include "distattn/scores.hpp"
 
 namespace distattn::backends::cudnn {
 
@@ -15,7 +16,7 @@ struct Operands {
   const void* v = nullptr;
   float* o = nullptr;      ///< fp32
   float* stats = nullptr;  ///< the log-sum-exp of scaled scores
-  float scale = 1;
+  Scores scores{1};
 };
 
 /// Those of a gradient: element types as the inputs' unless said otherwise.
@@ -31,7 +32,7 @@ struct GradientOperands {
   void* dq = nullptr;            ///< gradients are written, not added to
   void* dk = nullptr;
   void* dv = nullptr;
-  float scale = 1;
+  Scores scores{1};
 };
 
 /// What plans are made for: a handle of the GPU that shall run them, or the description of any GPU.

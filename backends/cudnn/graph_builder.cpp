@@ -22,7 +22,7 @@ GraphBuilder::GraphBuilder(const Library& library, const AttendShape& shape)
 void GraphBuilder::attention() {
   const Descriptor q = queries(Uid::q, shape_.head_dim), k = keys_transposed(Uid::k, shape_.head_dim);
   const Descriptor products = matmul(q, k, intermediate(DataType::fp32, score_dims_));
-  const Descriptor scores = pointwise(PointwiseMode::mul, products, value(Uid::scale, DataType::fp32));
+  const Descriptor scores = scores_of(products, value(Uid::scale, DataType::fp32));
   const Descriptor weights = softmax(masked(scores));
   const Dims v_strides = packed({shape_.batch, shape_.kv_heads, shape_.k_tokens, shape_.value_dim});
   const Descriptor v =
@@ -41,7 +41,7 @@ void GraphBuilder::gradients() {
   const Descriptor row_sums = delta(d_o);
 
   const Descriptor products = matmul(q, k, intermediate(DataType::fp32, score_dims_));
-  const Descriptor scores = pointwise(PointwiseMode::sub, pointwise(PointwiseMode::mul, products, scale), statistics());
+  const Descriptor scores = pointwise(PointwiseMode::sub, scores_of(products, scale), statistics());
   const Descriptor weights = intermediate(DataType::fp32, score_dims_);
   pointwise({.mode = PointwiseMode::exp}, masked(scores), nullptr, weights);
   key_gradient(Uid::dv, weights, d_o, shape_.value_dim);
@@ -49,9 +49,17 @@ void GraphBuilder::gradients() {
   const Descriptor d_weights = matmul(d_o, v, intermediate(DataType::fp32, score_dims_));
   const Descriptor d_scores =
       pointwise(PointwiseMode::mul, pointwise(PointwiseMode::sub, d_weights, row_sums), weights);
-  const Descriptor scaled = pointwise(PointwiseMode::mul, d_scores, scale);
-  key_gradient(Uid::dk, scaled, q, shape_.head_dim);
-  query_gradient(scaled, k);
+  const Descriptor d_products = product_gradients(d_scores, scale);
+  key_gradient(Uid::dk, d_products, q, shape_.head_dim);
+  query_gradient(d_products, k);
+}
+
+/// The map of scores, and its derivative.
+Descriptor GraphBuilder::scores_of(const Descriptor& products, const Descriptor& scale) {
+  return pointwise(PointwiseMode::mul, products, scale);
+}
+Descriptor GraphBuilder::product_gradients(const Descriptor& d_scores, const Descriptor& scale) {
+  return pointwise(PointwiseMode::mul, d_scores, scale);
 }
 
 Descriptor GraphBuilder::tensor(Uid uid, DataType type, const Dims& dims, const Dims& strides, Kind kind) {

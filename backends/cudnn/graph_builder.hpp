@@ -71,6 +71,8 @@ class GraphBuilder {
   Descriptor reduce(ReductionOperator how, const Descriptor& x, const Descriptor& y);
   Descriptor reshape(const Descriptor& x, const Descriptor& y);
 
+  Descriptor scores_of(const Descriptor& products, const Descriptor& scale);
+  Descriptor product_gradients(const Descriptor& d_scores, const Descriptor& scale);
   Descriptor masked(Descriptor scores);
   Descriptor visible_before_right(const Descriptor& scores);
   Descriptor visible_behind_left(const Descriptor& scores);

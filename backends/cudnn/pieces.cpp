@@ -109,9 +109,7 @@ std::string why_no_piece(const Piece& piece, Pass pass, std::size_t version) {
 }
 
 std::string why_no_tile(const kernels::TileShape& shape) {
-  if (shape.dtype != DType::bf16 && shape.dtype != DType::fp16) {
-    return fmt::format("cuDNN computes no attention in {} (it takes bf16 and fp16)", name_of(shape.dtype));
-  }
+  if (std::string why = why_missing("cuDNN", attend_features, features_of(shape)); !why.empty()) return why;
   for (const int dim : {shape.head_dim, shape.value_dim}) {
     if (dim % head_dim_step != 0 || dim > largest_head_dim) {
       return fmt::format("cuDNN computes no attention with head dimension {} (it takes multiples of {} up to {})", dim,

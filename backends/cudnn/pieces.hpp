@@ -27,6 +27,9 @@ std::vector<Piece> pieces_of(const Run& queries, const Run& keys, std::span<cons
 /// empty if it does. NVIDIA's own front end refuses or works around the same.
 std::string why_no_piece(const Piece& piece, Pass pass, std::size_t version);
 
+/// What cuDNN computes.
+inline constexpr Features attend_features{Feature::bf16, Feature::fp16};
+
 /// Why cuDNN computes no tile of this shape; empty if it does.
 std::string why_no_tile(const kernels::TileShape& shape);
 

@@ -18,12 +18,12 @@ class CudnnProvider final : public cuda::AttendProvider {
   CudnnProvider(const Library& library, cuda::Driver& driver)
       : architecture_(driver.capability().architecture), gpu_(library, driver) {}
 
-  std::string why_not(const Problem& problem, Pass pass) const override {
-    kernels::TileShape shape;
-    shape.dtype = problem.dtype;
-    shape.head_dim = problem.head_dim;
-    shape.value_dim = problem.value_dim;
-    return why_not(shape, pass);
+  Features features(Pass) const override { return attend_features; }
+
+  std::string why_not(const kernels::TileShape& shape, Pass pass) const override {
+    const std::string why = why_no_tile(shape);
+    if (!why.empty() || pass == Pass::forward) return why;
+    return why_no_gradients(shape.head_dim, shape.value_dim, architecture_, gpu_.library().get_version());
   }
 
   std::unique_ptr<cuda::PreparedAttend> prepare(const kernels::AttendArgs& args) override {
@@ -31,7 +31,7 @@ class CudnnProvider final : public cuda::AttendProvider {
     for_each_piece(args, [&](const kernels::KeySide& side, const Piece& piece) {
       const Inputs in = inputs_of(args, side, piece);
       calls.push_back({.plan = plan_for(args, side, piece),
-                       .operands = {.q = in.q, .k = in.k, .v = in.v, .scale = static_cast<float>(args.shape.scale)},
+                       .operands = {.q = in.q, .k = in.k, .v = in.v, .scores = args.shape.scores},
                        .whole = has_all(piece.rows, args.queries),
                        .first_row = piece.rows.begin});
     });
@@ -50,7 +50,7 @@ class CudnnProvider final : public cuda::AttendProvider {
                                     .v = in.v,
                                     .d_o = advanced(d_o, piece.rows.begin * shape.value_dim, shape.dtype),
                                     .stats = static_cast<const float*>(args.lse) + piece.rows.begin,
-                                    .scale = static_cast<float>(shape.scale)},
+                                    .scores = shape.scores},
                        .side = static_cast<std::size_t>(&side - args.keys.data()),
                        .first_row = piece.rows.begin,
                        .first_column = piece.columns.begin,
@@ -67,12 +67,6 @@ class CudnnProvider final : public cuda::AttendProvider {
     const void* k;
     const void* v;
   };
-
-  std::string why_not(const kernels::TileShape& shape, Pass pass) const {
-    const std::string why = why_no_tile(shape);
-    if (!why.empty() || pass == Pass::forward) return why;
-    return why_no_gradients(shape.head_dim, shape.value_dim, architecture_, gpu_.library().get_version());
-  }
 
   static bool has_all(const IndexRange& range, const Run& run) { return range.begin == 0 && range.end == run.count; }
 

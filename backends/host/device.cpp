@@ -155,14 +155,7 @@ class HostDevice final : public Device {
   int query_block() const override { return workers_.kernels().query_block(); }
   int few_queries() const override { return workers_.kernels().few_queries(); }
 
-  std::string why_not(const Problem& problem, Pass) const override {
-    return workers_.kernels().why_not({problem.dtype,
-                                       problem.batch,
-                                       {problem.heads, problem.kv_heads, 0, 0, problem.heads_per_kv()},
-                                       problem.head_dim,
-                                       problem.value_dim,
-                                       problem.softmax_scale()});
-  }
+  Features features(Pass) const override { return workers_.kernels().features; }
 
   std::unique_ptr<DeviceProgram> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
     const Allocator memory = [this, rank](std::size_t bytes) {
@@ -174,6 +167,11 @@ class HostDevice final : public Device {
   void abort(const Error& error) noexcept override { workers_.end(error); }
 
  private:
+  std::string objection(const Problem& problem, Pass pass) const override {
+    const std::string why = why_missing(name(), features(pass), features_of(problem));
+    return why.empty() ? why : why + workers_.kernels().instead;
+  }
+
   Workers workers_;
   const Allocator allocator_;
 };

@@ -16,7 +16,7 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
                                                  .queries = {problem.first_query(), problem.seq_q, 1},
                                                  .keys = {0, problem.seq_kv, 1},
                                                  .bands = bands,
-                                                 .scale = problem.softmax_scale()};
+                                                 .scores = problem.resolved_scores()};
   kernels::Team team(threads);
   const kernels::reference::Rounding same{.weight = rounding.weight,
                                           .score = rounding.score,

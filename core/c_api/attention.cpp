@@ -74,7 +74,7 @@ Problem problem_of(const distattn_problem* pointer) {
   problem.value_dim = given.value_dim != 0 ? given.value_dim : given.head_dim;
   problem.dtype = dtype_of(given.dtype, "dtype");
   problem.wire = dtype_of(given.wire, "wire");
-  problem.scale = given.scale;
+  problem.scores.scale = given.scale;
   problem.mask = mask_of(given);
   return problem;
 }

@@ -32,7 +32,7 @@ Precision precision_of(DType dtype) {
 /// Standard deviation of the scores: 1 at the usual scale, of inputs of unit variance.
 double score_deviation(const Problem& problem, double input_scale) {
   const double usual = std::sqrt(static_cast<double>(problem.head_dim));
-  return input_scale * (problem.scale == 0 ? 1 : std::abs(problem.scale) * usual);
+  return input_scale * (problem.scores.scale == 0 ? 1 : std::abs(problem.scores.scale) * usual);
 }
 
 }  // namespace

@@ -10,9 +10,10 @@
 namespace distattn::kernels::cuda {
 
 /// How the threads of a block share its tiles. head_dim and value_dim are the paddings of the real ones.
-template <class Element_, int head_dim_, int value_dim_>
+template <class Element_, int head_dim_, int value_dim_, class Map_ = LinearScores>
 struct AttendShape {
   using Element = Element_;
+  using Map = Map_;  ///< of scores
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr bool wide = head_dim > 128;
   static constexpr int warps = wide ? 8 : 4;
@@ -52,7 +53,8 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks) attend(const __
   SoftmaxRows<Shape> rows;
   start_rows(rows, p, query, row_begin, head_row());
   const int warp_row = first_row_of_warp<Shape::m_count>();
-  const float unit = unit_of_scores(p.scale);
+  const typename Shape::Map map(p.scores);
+  const float unit = map.rising_unit();
   while (at.valid()) {
     // Masks need no scores: they are made while there are none to hold.
     const TileMasks<Shape::n_count, Shape::m_count> masks(p, at, query.run, row_begin, p.keys[at.other].run);
@@ -69,7 +71,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks) attend(const __
     at.advance(p.visits, Shape::tile.columns);
     if (at.valid()) copy_keys<Shape>(k_tile, p, at, plane);
     prim::commit_copies();
-    mask_scores(s, p.scale, masks);
+    make_levels(s, map, masks);
     float rescale[Shape::m_count][2];
     rows.weigh(s, unit, rescale);
     rows.rescale_outputs(rescale);

@@ -36,7 +36,7 @@ bool runs_on(const Capability& capability, const AttendKernel& kernel) {
 const AttendKernel* first_that_fits(const AttendRequest& request, const Capability& capability) {
   const TileShape& shape = request.shape;
   const auto fits = [&](const AttendKernel& kernel) {
-    return !kernel.on_request && kernel.pass == request.pass && kernel.dtype == shape.dtype &&
+    return !kernel.on_request && kernel.pass == request.pass && features_of(shape).without(kernel.features).empty() &&
            runs_on(capability, kernel) && shape.head_dim <= kernel.head_dim && shape.value_dim <= kernel.value_dim &&
            (kernel.tile.heads == 1 ||
             (request.queries <= kernel.tile.rows && share_keys(shape.heads, kernel.tile.heads)));
@@ -51,7 +51,7 @@ std::vector<const AttendKernel*> family_of(const AttendKernel& first, const Head
                                            const Capability& capability) {
   std::vector<const AttendKernel*> family;
   for (const AttendKernel& kernel : attend_kernels()) {
-    if (kernel.pass == first.pass && kernel.dtype == first.dtype && kernel.architecture == first.architecture &&
+    if (kernel.pass == first.pass && kernel.features == first.features && kernel.architecture == first.architecture &&
         kernel.head_dim == first.head_dim && kernel.value_dim == first.value_dim && runs_on(capability, kernel) &&
         share_keys(heads, kernel.tile.heads)) {
       family.push_back(&kernel);
@@ -96,20 +96,29 @@ std::vector<const AttendKernel*> attend_family(const AttendRequest& request, con
   return first == nullptr ? std::vector<const AttendKernel*>{} : family_of(*first, request.shape.heads, capability);
 }
 
-std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, const Capability& capability) {
+Features attend_features(Pass pass, const Capability& capability) {
+  Features features;
+  for (const AttendKernel& kernel : attend_kernels()) {
+    const bool is_forward = kernel.pass == TilePass::forward;
+    if (is_forward == (pass == Pass::forward) && runs_on(capability, kernel)) features = features.with(kernel.features);
+  }
+  return features;
+}
+
+std::string why_no_attend_kernel(const TileShape& shape, const Capability& capability) {
   for (const TilePass pass : {TilePass::forward, TilePass::query_gradient, TilePass::key_gradients}) {
-    if (find_attend_kernel({pass, {dtype, 1, {}, head_dim, value_dim}}, capability) != nullptr) continue;
+    if (find_attend_kernel({pass, shape}, capability) != nullptr) continue;
     std::string existing;
     for (const AttendKernel& kernel : attend_kernels()) {
       if (kernel.pass != pass || kernel.on_request || kernel.tile.heads > 1) continue;
-      existing += std::string(existing.empty() ? "" : ", ") + name_of(kernel.dtype) + " " +
+      existing += std::string(existing.empty() ? "" : ", ") + names_of(kernel.features) + " " +
                   std::to_string(kernel.head_dim) + "/" + std::to_string(kernel.value_dim) + " from sm_" +
                   std::to_string(kernel.architecture) + " in " + std::to_string(kernel.shared_bytes) + " bytes";
     }
-    return std::string("no CUDA kernel for ") + name_of(dtype) + " with head dimension " + std::to_string(head_dim) +
-           "/" + std::to_string(value_dim) + " on sm_" + std::to_string(capability.architecture) + " in the " +
-           std::to_string(capability.block_shared_bytes) + " bytes of shared memory that a block may have (there are " +
-           existing + ")";
+    return "no CUDA kernel for " + names_of(features_of(shape)) + " with head dimension " +
+           std::to_string(shape.head_dim) + "/" + std::to_string(shape.value_dim) + " on sm_" +
+           std::to_string(capability.architecture) + " in the " + std::to_string(capability.block_shared_bytes) +
+           " bytes of shared memory that a block may have (there are " + existing + ")";
   }
   return "";
 }

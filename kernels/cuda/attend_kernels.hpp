@@ -20,7 +20,7 @@ struct Capability {
 
 struct AttendKernel {
   TilePass pass{};
-  DType dtype{};
+  Features features;                ///< what it computes; one element type is among them
   int head_dim = 0, value_dim = 0;  ///< largest dimensions that it computes
   int architecture = 0;             ///< lowest compute capability, as 80
   int last_architecture = 1000;     ///< highest: some kernels run on one generation only
@@ -34,7 +34,7 @@ struct AttendKernel {
   bool on_request = false;             ///< taken only if a choice or the caller names it
 };
 
-/// All kernels: those for one generation before those for several, then, for a pass and dtype, the tightest first.
+/// All kernels: those for one generation before those for several, then, for a pass and features, the tightest first.
 std::span<const AttendKernel> attend_kernels();
 
 /// What one launch computes.
@@ -46,8 +46,8 @@ struct AttendRequest {
   std::string_view name = {};                    ///< kernel to take if the family has it
 };
 
-/// The kernel for a request; null if there is none. Its family is that of the first kernel that fits: one pass, element
-/// type, generation and dimensions. Within that family, picks the kernel named by the request, otherwise the one
+/// The kernel for a request; null if there is none. Its family is that of the first kernel that fits: one pass,
+/// features, generation and dimensions. Within that family, picks the kernel named by the request, otherwise the one
 /// in `choices`, otherwise the first. A kernel whose blocks take several heads comes first for operations with no more
 /// queries than a block takes of each head: blocks of one head would be half empty. Only a request overrides that.
 const AttendKernel* find_attend_kernel(const AttendRequest& request, const Capability& capability,
@@ -56,7 +56,10 @@ const AttendKernel* find_attend_kernel(const AttendRequest& request, const Capab
 /// The kernels that a request may name.
 std::vector<const AttendKernel*> attend_family(const AttendRequest& request, const Capability& capability);
 
+/// What kernels compute in a pass on such a device, at some size or other.
+Features attend_features(Pass pass, const Capability& capability);
+
 /// Why find_attend_kernel finds nothing, naming what exists; empty if it finds something for every pass.
-std::string why_no_attend_kernel(DType dtype, int head_dim, int value_dim, const Capability& capability);
+std::string why_no_attend_kernel(const TileShape& shape, const Capability& capability);
 
 }  // namespace distattn::kernels::cuda

@@ -159,7 +159,7 @@ AttendParams AttendPlan::params(const std::byte* where, const int* stop) const {
           .batch = static_cast<std::int32_t>(shape_.batch),
           .head_dim = shape_.head_dim,
           .value_dim = shape_.value_dim,
-          .scale = static_cast<float>(shape_.scale),
+          .scores = Fp32Scores(shape_.scores),
           .heads = shape_.heads};
 }
 

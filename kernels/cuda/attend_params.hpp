@@ -48,6 +48,14 @@ using DescribeTensors = int (*)(const TileShape& shape, std::span<const QuerySeg
                                 std::span<QueryMaps> query_maps, std::span<const KeySegment> keys,
                                 std::span<KeyMaps> key_maps);
 
+/// Scores in the type that kernels compute them in (scores.cuh).
+struct Fp32Scores {
+  float scale = 0;
+
+  Fp32Scores() = default;
+  explicit Fp32Scores(const Scores& scores) : scale(static_cast<float>(scores.scale)) {}
+};
+
 /// A kernel's only argument, passed by value. The arrays are in device memory.
 struct AttendParams {
   const Block* blocks = nullptr;
@@ -61,7 +69,7 @@ struct AttendParams {
   std::int32_t block_count = 0;
   std::int32_t batch = 0;
   std::int32_t head_dim = 0, value_dim = 0;
-  float scale = 0;
+  Fp32Scores scores;
   Heads heads;
 };
 

@@ -23,9 +23,10 @@ struct HopperAttendTuning {
 };
 
 /// A block's threads and shared memory. head_dim and value_dim are the paddings of the real ones.
-template <class Element_, int head_dim_, int value_dim_, HopperAttendTuning tuning_>
+template <class Element_, int head_dim_, int value_dim_, HopperAttendTuning tuning_, class Map_ = LinearScores>
 struct HopperAttendShape {
   using Element = Element_;
+  using Map = Map_;  ///< of scores
   static constexpr HopperAttendTuning tuning = tuning_;
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr int m_count = 1;
@@ -166,10 +167,11 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
                                              std::int32_t row_origin, const QuerySegment& query,
                                              const HopperAttendMemory<Shape>& memory, int group, Passed& passed) {
   using Element = typename Shape::Element;
+  using Map = typename Shape::Map;
   TileCursor at(p.visits, place.block);
   if (!at.valid()) return;
   const bool leads_warp = threadIdx.x % 32 == 0;
-  const float unit = unit_of_scores(p.scale);
+  const float unit = Map(p.scores).rising_unit();
   float s[1][Shape::n_count][4], rescale[1][2];
   std::uint32_t weights[Shape::n_count / 2][4];
 
@@ -180,7 +182,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   };
   const auto weigh = [&](const Stage& stage, const TileMasks<Shape::n_count>& masks) {
     if (leads_warp) prim::arrive(stage.of(memory.k_emptied));
-    mask_scores(s, p.scale, masks);
+    make_levels(s, Map(p.scores), masks);
     rows.weigh(s, unit, rescale);
     // The weights are made while values are multiplied: nothing else tells ptxas that this pays.
     prim::keep_before_wait(rows.sum[0][0] + rows.sum[0][1]);

@@ -52,14 +52,15 @@ __device__ __forceinline__ void start_value_gradients(float (&dv)[Shape::DoTile:
 template <class Shape>
 __device__ __forceinline__ void weigh_tile(float (&s)[Shape::n_count][4], float (&dp)[Shape::n_count][4],
                                            float (&dv)[Shape::DoTile::pieces][4], WeightsPart<Shape>& weights,
-                                           float unit, const TileMasks<Shape::n_count>& masks,
-                                           const KeyBlockMemory<Shape>& memory, const Stage& stage) {
+                                           const typename Shape::Map& map, float unit,
+                                           const TileMasks<Shape::n_count>& masks, const KeyBlockMemory<Shape>& memory,
+                                           const Stage& stage) {
   constexpr int pieces = Shape::pieces_of_part;
   const ColumnStatistics<Quad, 2> lse(memory.lse(stage));
   prim::wait_for_products<1>(s);
   DISTATTN_UNROLL
   for (int part = 0; part < Shape::dv_parts; ++part) {
-    weigh_columns<Shape>(s, pieces * part, pieces, lse, unit, masks);
+    weigh_columns<Shape>(s, pieces * part, pieces, lse, map, unit, masks);
     if (part > 0) prim::wait_for_products<0>(dp, dv);  // the half before reads its weights until then
     round_to_operand<typename Shape::Element>(weights, s, pieces * part);
     if constexpr (Shape::dv_order != DvOrder::after_ds) start_value_gradients<Shape>(dv, weights, memory, stage, part);
@@ -79,7 +80,8 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
   using DoTile = typename Shape::DoTile;
   HeadTileCursor next(p, place);
   if (!next.valid()) return;
-  const float unit = signed_unit_of_scores(p.scale);
+  const typename Shape::Map map(p.scores);
+  const float unit = map.unit();
   const bool leads_warp = threadIdx.x % 32 == 0;
   float s[Shape::n_count][4], dp[Shape::n_count][4];
   WeightsPart<Shape> weights;
@@ -101,7 +103,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
                                                                                     memory.d_o(stage));
     prim::commit_products();
     if (leads_warp && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
-    weigh_tile<Shape>(s, dp, dv[0], weights, unit, masks, memory, stage);
+    weigh_tile<Shape>(s, dp, dv[0], weights, map, unit, masks, memory, stage);
     const ColumnStatistics<Pair, 4> delta(memory.delta(stage));
     prim::wait_for_products<Shape::dv_order == DvOrder::after_ds ? 0 : 1>(dp);
     differentiate<Shape>(dp, s, delta);
@@ -159,7 +161,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_gradients(const __gr
   const std::int64_t head_row = first_row(place.batch, p.heads.kv_count, place.head, key.run);
   for_each_row<1>(place.block.row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     float* const dk_row = key.dk + (head_row + row) * p.head_dim + column_of();
-    store_row(dk_row, dk[0], half, p.head_dim, p.scale, key.carry);
+    store_row(dk_row, dk[0], half, p.head_dim, typename Shape::Map(p.scores).factor(), key.carry);
     float* const dv_row = key.dv + (head_row + row) * p.value_dim + column_of();
     store_row(dv_row, dv[0], half, p.value_dim, 1.0f, key.carry);
   });

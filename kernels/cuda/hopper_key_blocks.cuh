@@ -6,7 +6,7 @@
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/hopper_tiles.cuh"
 #include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/statistics.cuh"
+#include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
@@ -16,6 +16,7 @@ namespace distattn::kernels::cuda {
 template <class Element_, int head_dim_, int value_dim_, int keys, int queries>
 struct KeyBlockShape {
   using Element = Element_;
+  using Map = LinearScores;  ///< of scores: gradients need no levels, which weights replace
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr int groups = 2;  ///< warpgroups that multiply; behind them the one that copies
   static constexpr int consumers = groups * 128, threads = consumers + 128;
@@ -149,14 +150,14 @@ struct ColumnStatistics {
 /// has lse -inf, but then no tile with it is visible throughout: the masks hide what it would weigh.
 template <class Shape, int early>
 __device__ __forceinline__ void weigh_columns(float (&s)[Shape::n_count][4], int first, int count,
-                                              const ColumnStatistics<Quad, early>& lse, float unit,
-                                              const TileMasks<Shape::n_count>& masks) {
+                                              const ColumnStatistics<Quad, early>& lse, const typename Shape::Map& map,
+                                              float unit, const TileMasks<Shape::n_count>& masks) {
   DISTATTN_UNROLL
   for (int n = first; n < first + count; ++n) {
     const Quad two = lse.of(n);
     const Split of_column[2] = {{two.x, two.y}, {two.z, two.w}};
     DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) s[n][i] = weight_of(s[n][i], unit, of_column[i % 2]);
+    for (int i = 0; i < 4; ++i) s[n][i] = weight_of(map.level(s[n][i]), unit, of_column[i % 2]);
   }
   if (!masks.cut) return;
   DISTATTN_UNROLL
@@ -166,10 +167,11 @@ __device__ __forceinline__ void weigh_columns(float (&s)[Shape::n_count][4], int
   }
 }
 
-/// dp: from gradients of weights to gradients of scores.
+/// dp: from gradients of weights to gradients of products but for the factor.
 template <class Shape, int early>
 __device__ __forceinline__ void differentiate(float (&dp)[Shape::n_count][4], const float (&weights)[Shape::n_count][4],
                                               const ColumnStatistics<Pair, early>& delta) {
+  static_assert(Shape::Map::is_linear);
   DISTATTN_UNROLL
   for (int n = 0; n < Shape::n_count; ++n) {
     const Pair sum = delta.of(n);

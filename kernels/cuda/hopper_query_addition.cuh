@@ -106,13 +106,14 @@ struct QueryGradientAdder {
     const int first = stored_piece(static_cast<int>(threadIdx.x) % 32, 0), floats = 8 * first + column_of();
     const std::uint32_t begin = swizzled_chunk(memory.dq(first_box), row_of<1>(0, 0) % 64, floats / 4) +
                                 static_cast<std::uint32_t>(floats % 4 * 4);
+    const float factor = typename Shape::Map(p.scores).factor();
     DISTATTN_UNROLL
     for (int n = 0; n < pieces; ++n) {
       const std::uint32_t into =
           chunks_on(begin, 2 * (n % 4)) + static_cast<std::uint32_t>(n / 4 * Shape::dq_box_bytes);
       const auto value = [&](int i) {
         const float here = dq[n][i], there = dq[n ^ 2][i];  // registers have no address to choose
-        return (first == 0 ? here : there) * p.scale;
+        return (first == 0 ? here : there) * factor;
       };
       prim::store_shared(into, Pair{value(0), value(1)});
       prim::store_shared(into + 8 * box_row_bytes, Pair{value(2), value(3)});

@@ -12,6 +12,7 @@ namespace distattn::kernels::cuda {
 template <class Element_, int head_dim_, int value_dim_, int columns>
 struct HopperQueryGradientShape {
   using Element = Element_;
+  using Map = LinearScores;  ///< of scores: gradients need no levels, which weights replace
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr int groups = 2;  ///< warpgroups that multiply, each 64 rows; behind them the one that copies
   static constexpr int consumers = groups * 128, threads = consumers + 128;
@@ -86,13 +87,14 @@ __device__ __forceinline__ void feed_keys(const AttendParams& p, const BlockPlac
 
 /// From products to weights. A row that sees nothing has lse -inf: only what is visible may have a weight.
 /// That this is a branch keeps the weights before the next wait.
-template <int n_count>
-__device__ __forceinline__ void weigh_rows(float (&s)[n_count][4], const RowStatistics& statistics, float unit,
-                                           const TileMasks<n_count>& masks) {
+template <class Map, int n_count>
+__device__ __forceinline__ void weigh_rows(float (&s)[n_count][4], const RowStatistics& statistics, const Map& map,
+                                           float unit, const TileMasks<n_count>& masks) {
+  static_assert(Map::is_linear);
   DISTATTN_UNROLL
   for (int n = 0; n < n_count; ++n) {
     DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) s[n][i] = weight_of(s[n][i], unit, statistics.lse[i / 2]);
+    for (int i = 0; i < 4; ++i) s[n][i] = weight_of(map.level(s[n][i]), unit, statistics.lse[i / 2]);
   }
   if (!masks.cut) return;
   DISTATTN_UNROLL
@@ -112,7 +114,8 @@ __device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::KTil
   using Element = typename Shape::Element;
   TileCursor next(p.visits, place.block);
   if (!next.valid()) return;
-  const float unit = signed_unit_of_scores(p.scale);
+  const typename Shape::Map map(p.scores);
+  const float unit = map.unit();
   const bool leads_warp = threadIdx.x % 32 == 0;
   float s[Shape::n_count][4], dp[Shape::n_count][4];
   std::uint32_t ds[Shape::n_count / 2][4];
@@ -132,7 +135,7 @@ __device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::KTil
     prim::commit_products();
     prim::wait_for_products<1>(s, dq[0]);
     if (leads_warp && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
-    weigh_rows(s, statistics, unit, masks);
+    weigh_rows(s, statistics, map, unit, masks);
     prim::wait_for_products<0>(dp);
     DISTATTN_UNROLL
     for (int n = 0; n < Shape::n_count; ++n) {
@@ -168,7 +171,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_query_gradient(const
   float dq[1][Shape::KTile::pieces][4];
   clear(dq);
   differentiate_queries<Shape>(dq, p, place, query, RowStatistics(query, row_begin, head_row), memory, group);
-  store_query_gradient(dq, p, query, row_begin, head_row);
+  store_query_gradient<typename Shape::Map>(dq, p, query, row_begin, head_row);
 }
 
 /// Describes what hopper_query_gradient copies.

@@ -41,7 +41,7 @@ inline std::string kernel_name(TilePass pass, const TileSize& tile) {
 template <class Shape>
 AttendKernel instance(TilePass pass, int architecture, int (*launch)(const AttendParams&, unsigned, Stream)) {
   return {.pass = pass,
-          .dtype = dtype_of_element<typename Shape::Element>,
+          .features = Features{feature_of(dtype_of_element<typename Shape::Element>)}.with(Shape::Map::features),
           .head_dim = Shape::head_dim,
           .value_dim = Shape::value_dim,
           .architecture = architecture,

@@ -5,7 +5,7 @@
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/statistics.cuh"
+#include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
@@ -13,9 +13,11 @@ namespace distattn::kernels::cuda {
 /// Which gradients one kernel computes: registers do not hold both of the widest heads.
 enum class KeyGradients : std::uint8_t { both, of_keys, of_values };
 
-template <class Element_, int head_dim_, int value_dim_, KeyGradients gradients_ = KeyGradients::both>
+template <class Element_, int head_dim_, int value_dim_, KeyGradients gradients_ = KeyGradients::both,
+          class Map_ = LinearScores>
 struct KeyGradientsShape {
   using Element = Element_;
+  using Map = Map_;  ///< of scores
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr bool wants_dk = gradients_ != KeyGradients::of_values;
   static constexpr bool wants_dv = gradients_ != KeyGradients::of_keys;
@@ -70,12 +72,13 @@ struct QueryStage {
   }
 };
 
-/// From products to weights (in s) and the gradients of scores (in dp). Statistics belong to columns here. A query that
-/// sees nothing has lse -inf: only what is visible may have a weight.
+/// From products to weights (in s) and the products' gradients but for the factor (in dp). Statistics belong to columns
+/// here. A query that sees nothing has lse -inf: only what is visible may have a weight.
 template <class Shape>
 __device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], float (&dp)[1][Shape::n_count][4],
-                                              const QueryStage<Shape>& stage, float unit,
+                                              const QueryStage<Shape>& stage, const typename Shape::Map& map,
                                               const TileMasks<Shape::n_count>& masks) {
+  const float unit = map.unit();
   DISTATTN_UNROLL
   for (int n = 0; n < Shape::n_count; ++n) {
     const auto offset = static_cast<std::uint32_t>((8 * n + column_of()) * 4);
@@ -84,8 +87,9 @@ __device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], 
     const Split lse[2] = {{two.x, two.y}, {two.z, two.w}};
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) {
-      s[0][n][i] = weight_of(s[0][n][i], unit, lse[i % 2]);
-      dp[0][n][i] = s[0][n][i] * (dp[0][n][i] - (i % 2 == 0 ? delta.x : delta.y));
+      const float level = map.level(s[0][n][i]);
+      s[0][n][i] = weight_of(level, unit, lse[i % 2]);
+      dp[0][n][i] = map.gradient(s[0][n][i] * (dp[0][n][i] - (i % 2 == 0 ? delta.x : delta.y)), level);
     }
   }
   masks.hide(s, 0.0f);
@@ -95,6 +99,7 @@ __device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_constant__ AttendParams p) {
   using Element = typename Shape::Element;
+  using Map = typename Shape::Map;
   if (prim::any_thread(prim::raised(p.stop))) return;
   DISTATTN_SHARED_MEMORY(memory);
   const std::uint32_t k_tile = prim::shared_address(memory), v_tile = k_tile + Shape::k_bytes;
@@ -138,7 +143,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
     behind.put(lse_behind);
     clear(dp);
     if constexpr (Shape::wants_dk) add_product_of_rows<Element, Shape::value_dim>(dp, v_tile, warp_row, stage.d_o);
-    weigh_columns<Shape>(s, dp, stage, signed_unit_of_scores(p.scale), masks);
+    weigh_columns<Shape>(s, dp, stage, Map(p.scores), masks);
     if constexpr (Shape::wants_dv) add_product<Element, Shape::value_dim>(dv, s, stage.d_o);
     if constexpr (Shape::wants_dk) add_product<Element, Shape::head_dim>(dk, dp, stage.q);
   }
@@ -146,7 +151,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
   for_each_row<1>(row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     if constexpr (Shape::wants_dk) {
       float* const into = key.dk + (head_row() + row) * p.head_dim + column_of();
-      store_row(into, dk[0], half, p.head_dim, p.scale, key.carry);
+      store_row(into, dk[0], half, p.head_dim, Map(p.scores).factor(), key.carry);
     }
     if constexpr (Shape::wants_dv) {
       float* const into = key.dv + (head_row() + row) * p.value_dim + column_of();

@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"
-#include "kernels/cuda/statistics.cuh"
+#include "kernels/cuda/scores.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -101,6 +101,7 @@ struct WarpRow {
   }
 };
 
+template <class Map>
 __global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_constant__ AttendParams p) {
   if (prim::any_thread(prim::raised(p.stop))) return;
   DISTATTN_SHARED_MEMORY(memory);
@@ -118,20 +119,21 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_c
   float sum = top.top == no_score().top || me.lane != 0 ? 0.0f : 1.0f;
   if (top.top != no_score().top)
     o.for_each(p.value_dim, [&](float& value, int x) { value = prim::load_global(o_out + x); });
-  const float unit = unit_of_scores(p.scale);
+  const Map map(p.scores);
+  const float unit = map.rising_unit();
 
   for (TileCursor tile(p.visits, place.block); tile.valid(); tile.advance(p.visits, Plain::tile.columns)) {
     const KeySegment& key = p.keys[p.visits[tile.visit].other];
     const std::int64_t first =
         first_row(place.batch, p.heads.kv_count, p.heads.kv_of(place.head), key.run) + tile.column;
     const std::uint32_t visible = visible_in(p, tile, query.run.at(me.row), key.run);
-    float product = -INFINITY;
+    float level = -INFINITY;
     if ((visible >> me.lane & 1u) != 0) {
       const float* const k = static_cast<const float*>(key.k) + (first + me.lane) * p.head_dim;
-      product = copysignf(1.0f, p.scale) * dot(me.shared, k, p.head_dim);
+      level = map.rising(dot(me.shared, k, p.head_dim));
     }
-    const RunningTop next(top, over_warp(product, [](float a, float b) { return fmaxf(a, b); }), unit);
-    const float weight = prim::ex2(exponent_of(product, unit, next.top));
+    const RunningTop next(top, over_warp(level, [](float a, float b) { return fmaxf(a, b); }), unit);
+    const float weight = prim::ex2(exponent_of(level, unit, next.top));
     top = next.top;
     sum = sum * next.rescale + weight;
     o.for_each(p.value_dim, [&](float& value, int) { value *= next.rescale; });
@@ -144,16 +146,20 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_c
   if (me.lane == 0) store_lse(query, row, top, sum);
 }
 
-/// Weight and gradient of one score, from its products and the statistics of its query.
+/// Weight of one score and its product's gradient but for the factor, from products and the statistics of its query.
 struct ScoreGradient {
   float weight = 0, ds = 0;
 
-  __device__ __forceinline__ void set(float product, float unit, const Split& lse, float dp, float delta) {
-    weight = weight_of(product, unit, lse);
-    ds = weight * (dp - delta);
+  template <class Map>
+  __device__ __forceinline__ void set(const Map& map, float unit, float product, const Split& lse, float dp,
+                                      float delta) {
+    const float level = map.level(product);
+    weight = weight_of(level, unit, lse);
+    ds = map.gradient(weight * (dp - delta), level);
   }
 };
 
+template <class Map>
 __global__ void __launch_bounds__(Plain::threads, 1) plain_query_gradient(const __grid_constant__ AttendParams p) {
   if (prim::any_thread(prim::raised(p.stop))) return;
   DISTATTN_SHARED_MEMORY(memory);
@@ -165,7 +171,9 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_query_gradient(const 
   share_row(me.shared, static_cast<const float*>(query.q) + row * p.head_dim, p.head_dim);
   share_row(me.shared + Plain::row_bytes, static_cast<const float*>(query.d_o) + row * p.value_dim, p.value_dim);
   const Split lse = load_natural(query, row).least_in_log2();
-  const float delta = prim::load_global(query.delta + row), unit = signed_unit_of_scores(p.scale);
+  const float delta = prim::load_global(query.delta + row);
+  const Map map(p.scores);
+  const float unit = map.unit();
 
   LaneRow dq;
   for (TileCursor tile(p.visits, place.block); tile.valid(); tile.advance(p.visits, Plain::tile.columns)) {
@@ -177,14 +185,15 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_query_gradient(const 
     const std::uint32_t visible = visible_in(p, tile, query.run.at(me.row), key.run);
     ScoreGradient mine;
     if ((visible >> me.lane & 1u) != 0) {
-      mine.set(dot(me.shared, k + me.lane * p.head_dim, p.head_dim), unit, lse,
+      mine.set(map, unit, dot(me.shared, k + me.lane * p.head_dim, p.head_dim), lse,
                dot(me.shared + Plain::row_bytes, v + me.lane * p.value_dim, p.value_dim), delta);
     }
     dq.add(mine.ds, visible, k, p.head_dim);
   }
-  dq.store(query.dq + row * p.head_dim, p.head_dim, p.scale, query.carry);
+  dq.store(query.dq + row * p.head_dim, p.head_dim, Map(p.scores).factor(), query.carry);
 }
 
+template <class Map>
 __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const __grid_constant__ AttendParams p) {
   if (prim::any_thread(prim::raised(p.stop))) return;
   DISTATTN_SHARED_MEMORY(memory);
@@ -196,7 +205,8 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const _
   share_row(me.shared, static_cast<const float*>(key.k) + row * p.head_dim, p.head_dim);
   share_row(me.shared + Plain::row_bytes, static_cast<const float*>(key.v) + row * p.value_dim, p.value_dim);
 
-  const float unit = signed_unit_of_scores(p.scale);
+  const Map map(p.scores);
+  const float unit = map.unit();
   LaneRow dk, dv;
   for (HeadTileCursor at(p, place); at.valid(); at.advance(p, place.block, Plain::tile.columns)) {
     const QuerySegment& query = p.queries[p.visits[at.tile.visit].other];
@@ -206,7 +216,7 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const _
     const std::uint32_t visible = visible_in(p, at.tile, key.run.at(me.row), query.run);
     ScoreGradient mine;
     if ((visible >> me.lane & 1u) != 0) {
-      mine.set(dot(me.shared, q + me.lane * p.head_dim, p.head_dim), unit,
+      mine.set(map, unit, dot(me.shared, q + me.lane * p.head_dim, p.head_dim),
                load_natural(query, first + me.lane).least_in_log2(),
                dot(me.shared + Plain::row_bytes, d_o + me.lane * p.value_dim, p.value_dim),
                prim::load_global(query.delta + first + me.lane));
@@ -214,7 +224,7 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const _
     dv.add(mine.weight, visible, d_o, p.value_dim);
     dk.add(mine.ds, visible, q, p.head_dim);
   }
-  dk.store(key.dk + row * p.head_dim, p.head_dim, p.scale, key.carry);
+  dk.store(key.dk + row * p.head_dim, p.head_dim, Map(p.scores).factor(), key.carry);
   dv.store(key.dv + row * p.value_dim, p.value_dim, 1.0f, key.carry);
 }
 

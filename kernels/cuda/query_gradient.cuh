@@ -8,9 +8,10 @@
 
 namespace distattn::kernels::cuda {
 
-template <class Element_, int head_dim_, int value_dim_>
+template <class Element_, int head_dim_, int value_dim_, class Map_ = LinearScores>
 struct QueryGradientShape {
   using Element = Element_;
+  using Map = Map_;  ///< of scores
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr int warps = head_dim > 192 ? 4 : 8;
   static constexpr int threads = warps * 32;
@@ -38,18 +39,19 @@ struct KeyStage {
   }
 };
 
-/// ds: from products to gradients of scores, of which dp has those of weights. A row that sees nothing has lse -inf:
-/// only what is visible may have a gradient.
-template <int n_count>
+/// ds: from products to their gradients but for the factor, of which dp has those of weights. A row that sees nothing
+/// has lse -inf: only what is visible may have a gradient.
+template <class Map, int n_count>
 __device__ __forceinline__ void differentiate_rows(float (&ds)[1][n_count][4], const float (&dp)[1][n_count][4],
-                                                   const RowStatistics& statistics, float unit,
+                                                   const RowStatistics& statistics, const Map& map,
                                                    const TileMasks<n_count>& masks) {
+  const float unit = map.unit();
   DISTATTN_UNROLL
   for (int n = 0; n < n_count; ++n) {
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const float weight = weight_of(ds[0][n][i], unit, statistics.lse[i / 2]);
-      ds[0][n][i] = weight * (dp[0][n][i] - statistics.delta[i / 2]);
+      const float level = map.level(ds[0][n][i]), weight = weight_of(level, unit, statistics.lse[i / 2]);
+      ds[0][n][i] = map.gradient(weight * (dp[0][n][i] - statistics.delta[i / 2]), level);
     }
   }
   masks.hide(ds, 0.0f);
@@ -95,11 +97,11 @@ __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid
     add_product_of_rows<Element, Shape::head_dim>(ds, q_tile, warp_row, stage.k);
     clear(dp);
     add_product_of_rows<Element, Shape::value_dim>(dp, do_tile, warp_row, stage.v);
-    differentiate_rows(ds, dp, statistics, signed_unit_of_scores(p.scale), masks);
+    differentiate_rows(ds, dp, statistics, typename Shape::Map(p.scores), masks);
     add_product<Element, Shape::head_dim>(dq, ds, stage.k);
   }
   prim::wait_for_copies<0>();
-  store_query_gradient(dq, p, query, row_begin, head_row());
+  store_query_gradient<typename Shape::Map>(dq, p, query, row_begin, head_row());
 }
 
 template <class Shape>

@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/statistics.cuh"
+#include "kernels/cuda/scores.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -20,13 +20,13 @@ struct RowStatistics {
   }
 };
 
-template <int pieces>
+template <class Map, int pieces>
 __device__ __forceinline__ void store_query_gradient(const float (&dq)[1][pieces][4], const AttendParams& p,
                                                      const QuerySegment& query, std::int32_t row_begin,
                                                      std::int64_t head_row) {
   for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
     float* const into = query.dq + (head_row + row) * p.head_dim + column_of();
-    store_row(into, dq[0], half, p.head_dim, p.scale, query.carry);
+    store_row(into, dq[0], half, p.head_dim, Map(p.scores).factor(), query.carry);
   });
 }
 

@@ -3,26 +3,17 @@
 
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/rows.cuh"
+#include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/statistics.cuh"
 #include "kernels/cuda/tile_masks.cuh"
 
 namespace distattn::kernels::cuda {
 
-/// Where nothing is visible products become -inf. The sign of the scale is moved to them, so that the largest product
-/// makes the largest score.
-template <int m_count, int n_count>
-__device__ __forceinline__ void mask_scores(float (&s)[m_count][n_count][4], float scale,
+/// From products to rising levels, -inf where nothing is visible.
+template <class Map, int m_count, int n_count>
+__device__ __forceinline__ void make_levels(float (&s)[m_count][n_count][4], const Map& map,
                                             const TileMasks<n_count, m_count>& masks) {
-  if (scale < 0) {
-    DISTATTN_UNROLL
-    for (int m = 0; m < m_count; ++m) {
-      DISTATTN_UNROLL
-      for (int n = 0; n < n_count; ++n) {
-        DISTATTN_UNROLL
-        for (int i = 0; i < 4; ++i) s[m][n][i] = -s[m][n][i];
-      }
-    }
-  }
+  map.make_rising(s);
   masks.hide(s, -INFINITY);
 }
 
@@ -34,7 +25,7 @@ struct SoftmaxRows {
   float sum[m_count][2];  ///< of 2^(score - top), over the columns of this lane
   float o[m_count][o_count][4];
 
-  /// Turns products into weights 2^(score - top), none above 1: a score is its product times `unit` > 0. Sums are
+  /// Turns levels into weights 2^(score - top), none above 1: a score is its level times `unit` > 0. Sums are
   /// rescaled to the new top; outputs are still to be, by `rescale`.
   __device__ __forceinline__ void weigh(float (&s)[m_count][Shape::n_count][4], float unit,
                                         float (&rescale)[m_count][2]) {

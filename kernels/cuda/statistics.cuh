@@ -1,8 +1,9 @@
 #pragma once
-/// Log-sum-exps as two floats, and how every pass turns the product of a query and a key into a weight.
+/// Log-sum-exps as two floats, and how every pass turns a score into a weight.
 ///
-/// Passes round alike: a product of two rows is summed in one order; times unit_of_scores() it is a score in units of
-/// log2, and a weight is 2^(score - lse), of which exponent_of() rounds nothing but the difference.
+/// Passes round alike: a product of two rows is summed in one order; what scores.cuh makes of it, a level, is times its
+/// unit a score in units of log2, and a weight is 2^(score - lse), of which exponent_of() rounds nothing but the
+/// difference.
 
 #include <cfloat>
 #include <cmath>
@@ -41,31 +42,26 @@ __device__ __forceinline__ constexpr Split split(double value) {
 __device__ __forceinline__ constexpr Split log2_of_e() { return split(1.4426950408889634074); }
 __device__ __forceinline__ constexpr Split log_of_2() { return split(0.69314718055994530942); }
 
-/// What a product of 1 is in units of log2, but for the sign of the scale. Times -inf it is -inf.
-__device__ __forceinline__ float unit_of_scores(float scale) { return fmaxf(fabsf(scale) * log2_of_e().top, FLT_MIN); }
-/// The same with the sign of the scale.
-__device__ __forceinline__ float signed_unit_of_scores(float scale) { return copysignf(unit_of_scores(scale), scale); }
-
-/// Of the weight, a power of 2, that a product's score has beside this lse: not above 0 if the score is not above it.
-__device__ __forceinline__ float exponent_of(float product, float unit, const Split& lse) {
-  return fmaf(product, unit, -lse.top) - lse.rest;
+/// Of the weight, a power of 2, that a level's score has beside this lse: not above 0 if the score is not above it.
+__device__ __forceinline__ float exponent_of(float level, float unit, const Split& lse) {
+  return fmaf(level, unit, -lse.top) - lse.rest;
 }
 /// That weight, and never more than 1.
-__device__ __forceinline__ float weight_of(float product, float unit, const Split& lse) {
-  return prim::ex2(prim::min_or_nan(exponent_of(product, unit, lse), 0.0f));
+__device__ __forceinline__ float weight_of(float level, float unit, const Split& lse) {
+  return prim::ex2(prim::min_or_nan(exponent_of(level, unit, lse), 0.0f));
 }
 
 /// Of a row that has seen nothing: below every score, and a number, so that differences from it are none of two
 /// infinities.
 __device__ __forceinline__ constexpr Split no_score() { return {-FLT_MAX, 0}; }
 
-/// The largest score of a row so far, as the next tile's largest product changes it; -inf: there is none.
+/// The largest score of a row so far, as the next tile's largest rising level changes it; -inf: there is none.
 struct RunningTop {
   Split top;
   float rescale;  ///< of what was relative to the top before
 
-  __device__ __forceinline__ RunningTop(const Split& before, float product, float unit) : top(before) {
-    const Split score = product_of(product, unit);
+  __device__ __forceinline__ RunningTop(const Split& before, float level, float unit) : top(before) {
+    const Split score = product_of(level, unit);
     if (score.top > top.top || (score.top == top.top && score.rest > top.rest)) top = score;
     rescale = prim::ex2((before.top - top.top) + (before.rest - top.rest));
   }

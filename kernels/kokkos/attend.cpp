@@ -90,7 +90,7 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
   const AttendBlock rows{.dtype = shape.dtype,
                          .head_dim = shape.head_dim,
                          .value_dim = shape.value_dim,
-                         .scale = static_cast<float>(shape.scale),
+                         .scores = shape.scores,
                          .queries = block.rows,
                          .heads = item.heads,
                          .q = rows_of_head(args.q, shape.dtype, b, h, block.first),

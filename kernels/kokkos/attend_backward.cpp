@@ -68,7 +68,7 @@ class ColumnRunner {
     chunk_ = {.dtype = shape.dtype,
               .head_dim = shape.head_dim,
               .value_dim = shape.value_dim,
-              .scale = static_cast<float>(shape.scale),
+              .scores = shape.scores,
               .k = rows_of_head(side.k, shape.dtype, batch_, kv_head_, column_.first),
               .v = rows_of_head(side.v, shape.dtype, batch_, kv_head_, column_.first),
               .keys = static_cast<int>(column_.count),

@@ -1,33 +1,36 @@
 #pragma once
 /// Gradients of one block of queries against a chunk of keys (FlashAttention-2, Algorithm 2).
 ///
-/// S = Q·(scale·K)ᵀ and dP = dO·Vᵀ have keys along the lanes; P = e^(S − lse) and dS = scale·P∘(dP − delta) are made
-/// from them in registers. The factor e^−lse_low of P is in dO and delta. Then dV += Pᵀ·dO, dK += dSᵀ·Q and dQ += dS·K
+/// S = map(Q·(factor·K)ᵀ) (kernels/scores.hpp) and dP = dO·Vᵀ have keys along the lanes; P = e^(S − lse) and dS =
+/// factor·P∘(dP − delta), the gradient of products, are made from them in registers. The factor e^−lse_low of P is in
+/// dO and delta. Then dV += Pᵀ·dO, dK += dSᵀ·Q and dQ += dS·K
 /// have the head dimension along the lanes. So the queries, which every chunk of keys meets anew, serve all products as
 /// they lie; only keys and values, packed once, are transposed. Keys are K without what all of them share, which enters
 /// with S and dQ as a whole (shared_key.hpp).
 
 #include "kernels/kokkos/backward_scratch.hpp"
-#include "kernels/kokkos/lane_scores.hpp"
+#include "kernels/kokkos/lane_products.hpp"
 #include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/product.hpp"
 #include "kernels/kokkos/shared_key.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
 #include "kernels/kokkos/visible.hpp"
+#include "kernels/scores.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
 /// Packs keys without what is shared.
 inline void pack_keys(const BackwardChunk& chunk, const BackwardScratch& scratch) {
   scratch.known->finite_keys = true;
+  const auto factor = factor_of<float>(chunk.scores);
   for (int j = 0; j < chunk.keys; j += panel_width) {
     const int count = smaller(panel_width, chunk.keys - j);
     const int next = j + count, next_count = smaller(panel_width, chunk.keys - next);
     Prefetch(rows_from(chunk.k, chunk.dtype, next), chunk.dtype, next_count, chunk.head_dim).all();
     const HeadRows<const float> k =
         widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, chunk.head_dim, scratch.widened);
-    pack_keys_transposed<panel_width>(k, count, chunk.head_dim, chunk.scale, scratch.shared,
+    pack_keys_transposed<panel_width>(k, count, chunk.head_dim, factor, scratch.shared,
                                       scratch.keys + j * chunk.head_dim);
     const bool finite = pack_rows(k, count, count, chunk.head_dim, scratch.key_rows.from(j),
                                   [&](int, int x, Vector some) { return some - load(scratch.shared + x); });
@@ -71,7 +74,7 @@ inline void backward_sum_begin(const BackwardChunk& chunk, std::byte* memory) {
   clear_rows(scratch.d_values, chunk.keys, chunk.value_dim);
 }
 
-/// What shared keys add to a block's scores, and what its dQ is to be told of them.
+/// What shared keys add to a block's products, and what its dQ is to be told of them.
 inline void shift_block(const BackwardChunk& chunk, const BackwardBlock& block, const BackwardScratch& scratch) {
   scratch.known->summed = scratch.known->shared;
   std::fill_n(scratch.apart, rounded_up(chunk.head_dim, lanes), 0.f);
@@ -82,8 +85,9 @@ inline void shift_block(const BackwardChunk& chunk, const BackwardBlock& block, 
   }
   if (!scratch.known->shared) return;
   const HeadRows<const float> q = widened(block.q, chunk.dtype, block.rows, chunk.head_dim, scratch.widened);
+  const auto factor = factor_of<float>(chunk.scores);
   for (int i = 0; i < block.rows; ++i) {
-    scratch.shift[i] = shared_score(q.data + i * q.stride, chunk.head_dim, chunk.scale, scratch.shared);
+    scratch.shift[i] = shared_product(q.data + i * q.stride, chunk.head_dim, factor, scratch.shared);
   }
 }
 
@@ -94,10 +98,11 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
     return widened(from, chunk.dtype, block.rows, dim, scratch.widened);
   };
   float* const factors = scratch.weights;  // nobody needs those yet
+  const auto factor = factor_of<float>(chunk.scores);
   for (int i = 0; i < rows; ++i) {
     factors[i] = i < block.rows ? sum_of(-widened_low(block.lse_low, i)) : 0.f;
     scratch.lse[i] = i < block.rows ? block.lse[i] : 0.f;
-    scratch.delta[i] = i < block.rows ? block.delta[i] * chunk.scale * factors[i] : 0.f;
+    scratch.delta[i] = i < block.rows ? block.delta[i] * factor * factors[i] : 0.f;
     scratch.shift[i] = scratch.sums[i] = scratch.squares[i] = 0.f;
   }
   scratch.known->finite_queries =
@@ -178,9 +183,24 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
 
 DISTATTN_INLINE Vector weight_of(Vector score, float lse) { return exp(lesser(Vector(0.f), score - lse)); }
 
+/// A map that needs scores for gradients finds them where these go: among dS, until that is made.
+template <class Map>
+DISTATTN_INLINE void keep_score(const Map&, Vector score, float* at) {
+  if constexpr (!Map::is_linear) store(at, score);
+}
+template <class Map>
+DISTATTN_INLINE Vector gradient_of_kept(const Map& map, Vector d_score, const float* at) {
+  if constexpr (Map::is_linear) {
+    return d_score;
+  } else {
+    return map.gradient(d_score, load(at));
+  }
+}
+
 /// The weights of a block whose operation has few queries, rounded as the forward pass of such rounds scores.
-inline void weigh_few(const BackwardChunk& chunk, const BackwardBlock& block, const BlockKeys& keys, int key, int end,
-                      const BackwardScratch& scratch) {
+template <class Map>
+inline void weigh_few(const Map& map, const BackwardChunk& chunk, const BackwardBlock& block, const BlockKeys& keys,
+                      int key, int end, const BackwardScratch& scratch) {
   const int padded = rounded_up(end - key, panel_width);
   for (int i = 0; i < keys.rows * backward_keys; i += backward_keys) {
     for (int j = 0; j < padded; j += lanes) store(scratch.weights + i + j, 0.f);
@@ -190,17 +210,19 @@ inline void weigh_few(const BackwardChunk& chunk, const BackwardBlock& block, co
     const HeadRows<const float> k =
         widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, chunk.head_dim, scratch.widened);
     for (int row = 0; row < block.rows; ++row) {
-      score_lanes<1>(
+      multiply_lanes<1>(
           chunk.head_dim,
           [&](int which, int x, auto load_key) { return load_key(k.data + smaller(which, count - 1) * k.stride + x); },
-          [&](int, int x) { return load(scratch.queries.at(row, x)) * chunk.scale; },
-          [&](int, Quad scores) { store_quad(scratch.weights + row * backward_keys + j - key, scores); });
+          [&](int, int x) { return load(scratch.queries.at(row, x)) * map.factor(); },
+          [&](int, Quad products) { store_quad(scratch.weights + row * backward_keys + j - key, products); });
     }
   }
   for (int row = 0; row < block.rows; ++row) {
     for (int j = 0; j < padded; j += lanes) {
       float* const at = scratch.weights + row * backward_keys + j;
-      store(at, replace(keys.hidden(row, key + j), weight_of(load(at), scratch.lse[row]), 0.f));
+      const Vector score = map.score(load(at));
+      keep_score(map, score, scratch.d_scores + row * backward_keys + j);
+      store(at, replace(keys.hidden(row, key + j), weight_of(score, scratch.lse[row]), 0.f));
     }
   }
 }
@@ -258,8 +280,10 @@ inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int
   add_terms(d_queries, all || known.finite_keys, query_sees, Kept());
 }
 
-inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
-                          const std::int32_t* end_of, std::byte* memory, const StopFlag& stop) {
+template <class Map>
+inline void differentiate(const Map& map, const BackwardChunk& chunk, const BackwardBlock& block,
+                          const std::int32_t* begin, const std::int32_t* end_of, std::byte* memory,
+                          const StopFlag& stop) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   const BlockKeys keys(begin, end_of, block.rows);
   NextRows next{{rows_of(block.dq), DType::fp32, block.rows, chunk.head_dim},
@@ -270,18 +294,29 @@ inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block
     const int end = smaller(keys.block.last, key + backward_keys);
     next.due = key + backward_keys >= keys.block.last;
     if (block.few) {
-      weigh_few(chunk, block, keys, key, end, scratch);
+      weigh_few(map, chunk, block, keys, key, end, scratch);
     } else {
       score(keys, key, end, chunk.head_dim, scratch.queries, scratch.keys, scratch.weights, next,
-            [&](int row, int, Vector sum) { return weight_of(sum + scratch.shift[row], scratch.lse[row]); });
+            [&](int row, int at, Vector sum) {
+              const Vector score = map.score(sum + scratch.shift[row]);
+              keep_score(map, score, scratch.d_scores + at);
+              return weight_of(score, scratch.lse[row]);
+            });
     }
     score(keys, key, end, chunk.value_dim, scratch.d_outputs, scratch.values, scratch.d_scores, next,
           [&](int row, int at, Vector d_weight) {
-            return load(scratch.weights + at) * (d_weight * chunk.scale - scratch.delta[row]);
+            const Vector d_score = load(scratch.weights + at) * (d_weight * map.factor() - scratch.delta[row]);
+            return gradient_of_kept(map, d_score, scratch.d_scores + at);
           });
     if (scratch.known->summed) sum_d_scores(keys.rows, rounded_up(end - key, panel_width), scratch);
     add_gradients(chunk, keys, key, end, scratch);
   }
+}
+
+inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
+                          const std::int32_t* end, std::byte* memory, const StopFlag& stop) {
+  with_scores<float>(chunk.scores,
+                     [&](const auto& map) { differentiate(map, chunk, block, begin, end, memory, stop); });
 }
 
 /// The result (+)= the block's dQ over the chunk, but for what it may be apart by.

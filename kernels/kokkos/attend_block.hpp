@@ -3,11 +3,11 @@
 /// Algorithm 1), with queries along the lanes of vectors, so that the softmax has no horizontal operation and all its
 /// state is whole vectors.
 ///
-/// For each panel of queries and block of keys: Sᵀ = (scale·K)·Qᵀ, Pᵀ = e^(Sᵀ − top), O = e^(old − top)·O + P·V, the
-/// last with the head dimension along the lanes: values are taken as they lie. Scores are rounded as in a backward pass
-/// (of scaled keys, without what they share, which is added at the end): a gradient is a difference of terms that only
-/// the same weights let cancel. They are nowhere taken to base 2: a row that sees one key has its score as lse, to the
-/// last bit, however large that is.
+/// For each panel of queries and block of keys: Sᵀ = map((factor·K)·Qᵀ) (kernels/scores.hpp), Pᵀ = e^(Sᵀ − top),
+/// O = e^(old − top)·O + P·V, the last with the head dimension along the lanes: values are taken as they lie. Scores
+/// are rounded as in a backward pass (of scaled keys, without what they share, which is added at the end): a gradient
+/// is a difference of terms that only the same weights let cancel. They are nowhere taken to base 2: a row that sees
+/// one key has its score as lse, to the last bit, however large that is.
 ///
 /// A row's sums begin anew when they have become long; what they were is settled, together with a carry. Rounding grows
 /// with the blocks of keys in a sum and with the sums, not with the keys.
@@ -19,6 +19,7 @@
 #include "kernels/kokkos/shared_key.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
 #include "kernels/kokkos/visible.hpp"
+#include "kernels/scores.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
@@ -43,14 +44,14 @@ struct AttendScratch {
   float* queries;  // [panel][head_dim][panel_width]
   RowPanels output;
   float* shared;       // [head_dim] what the keys of the pass have in common
-  float* shift;        // [row] what that adds to scores
+  float* shift;        // [row] what that adds to products
   float* top;          // [row] largest score so far
   float* sum;          // [row] Σ e^(score − top)
   float* blocks;       // [row] of keys in the sum
   float* settled_top;  // [row] as top and sum, of what is settled: its output stands in o
   float* settled_sum;
   float* settled_unit;  // [row] what both count in: e^lse_low of a carry, 1 once sums were added
-  float* keys;          // [tile][head_dim][tile_rows], without what they share, times scale
+  float* keys;          // [tile][head_dim][tile_rows], without what they share, times the scores' factor
   RowPanels values;
   float* scores;   // [key_block][panel_width]
   float* widened;  // [key_block][dim]: where 16-bit rows are widened
@@ -143,11 +144,12 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
 inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
                       const AttendScratch& scratch) {
   const int count = end - begin;
+  const auto factor = factor_of<float>(block.scores);
   const HeadRows<const float> k =
       widened(rows_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
   for (int j = 0; j < count; j += tile_rows) {
     pack_keys_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim,
-                                    block.scale, scratch.shared, scratch.keys + (begin - key + j) * block.head_dim);
+                                    factor, scratch.shared, scratch.keys + (begin - key + j) * block.head_dim);
   }
   const HeadRows<const float> v =
       widened(rows_from(pass.v, block.dtype, begin), block.dtype, count, block.value_dim, scratch.widened);
@@ -155,15 +157,16 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
 }
 
 /// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
-/// −∞. `shift` is in every score of a query. Raises `top` to the largest.
-template <int Vectors, bool Masked>
-DISTATTN_INLINE void score_tile(int head_dim, const float* tile, const float* queries, const PanelKeys& keys, int from,
-                                int key, const float* shift, float* scores, float* top) {
+/// −∞. `shift` is in every product of a query. Raises `top` to the largest.
+template <int Vectors, bool Masked, class Map>
+DISTATTN_INLINE void score_tile(const Map& map, int head_dim, const float* tile, const float* queries,
+                                const PanelKeys& keys, int from, int key, const float* shift, float* scores,
+                                float* top) {
   Vector largest[Vectors];
   product<tile_rows, Vectors, 1, tile_rows, panel_width>(
       head_dim, tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
       [&](int i, int v, Vector sum) {
-        Vector score = sum + load(shift + (from + v) * lanes);
+        Vector score = map.score(sum + load(shift + (from + v) * lanes));
         if constexpr (Masked) score = replace(keys.hidden(from + v, key + i), score, minus_infinity);
         // Loaded no earlier: where there are 16 registers, the product takes them all.
         largest[v] = larger(score, i == 0 ? load(top + (from + v) * lanes) : largest[v]);
@@ -225,8 +228,9 @@ struct Upcoming {
 };
 
 /// One panel of queries against keys [first, last) of the block of packed keys that starts at `block_key`.
-inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first, int last,
-                         bool finite, const AttendScratch& scratch, Upcoming& next) {
+template <class Map>
+inline void attend_panel(const Map& map, const AttendBlock& block, const PanelKeys& keys, int row, int block_key,
+                         int first, int last, bool finite, const AttendScratch& scratch, Upcoming& next) {
   const float* queries = scratch.queries + row * block.head_dim;
   alignas(64) float top[panel_width];
   for (int v = 0; v < tile_vectors; ++v) store(top + v * lanes, minus_infinity);
@@ -237,8 +241,8 @@ inline void attend_panel(const AttendBlock& block, const PanelKeys& keys, int ro
     const int key = block_key + j;
     visit_tile<panel_width>(keys.panel.all(key, tile_rows), keys.seeing(key, tile_rows), scores, minus_infinity,
                             [&]<int Vectors, bool Masked>(int from) {
-                              score_tile<Vectors, Masked>(block.head_dim, scratch.keys + j * block.head_dim, queries,
-                                                          keys, from, key, scratch.shift + row, scores, top);
+                              score_tile<Vectors, Masked>(map, block.head_dim, scratch.keys + j * block.head_dim,
+                                                          queries, keys, from, key, scratch.shift + row, scores, top);
                             });
   }
   alignas(64) float rescale[panel_width];
@@ -327,7 +331,7 @@ inline void count_blocks(const AttendBlock& block, const AttendPass& pass, int f
   }
 }
 
-/// Finds what the keys of a pass have in common, and what it adds to the scores of each row.
+/// Finds what the keys of a pass have in common, and what it adds to the products of each row.
 inline void share_key(const AttendBlock& block, const AttendPass& pass, const AttendScratch& scratch) {
   bool any = find_shared_key(pass.k, block.dtype, pass.keys, block.head_dim, scratch.widened, scratch.shared);
   const auto row_of = [&](const AttendBlock& head, int i) {
@@ -340,12 +344,14 @@ inline void share_key(const AttendBlock& block, const AttendPass& pass, const At
   for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
     std::fill_n(own.shift, padded_queries(head), 0.f);
     for (int i = 0; any && i < head.queries; ++i) {
-      own.shift[i] = shared_score(row_of(head, i), head.head_dim, head.scale, own.shared);
+      own.shift[i] = shared_product(row_of(head, i), head.head_dim, factor_of<float>(head.scores), own.shared);
     }
   });
 }
 
-inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
+template <class Map>
+inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPass& pass, std::byte* memory,
+                        const StopFlag& stop) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
   PanelKeys panels[most_panels];  // the same for every head
   int first = none, last = 0;
@@ -374,10 +380,14 @@ inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::b
       for (int row = 0; row < head.queries; row += panel_width) {
         const PanelKeys& keys = panels[row / panel_width];
         const Range seen = keys.panel.within(key, end);
-        if (!seen.empty()) attend_panel(head, keys, row, key, seen.from, seen.to, finite, own, next);
+        if (!seen.empty()) attend_panel(map, head, keys, row, key, seen.from, seen.to, finite, own, next);
       }
     });
   }
+}
+
+inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
+  with_scores<float>(block.scores, [&](const auto& map) { attend_keys(map, block, pass, memory, stop); });
 }
 
 /// Writes (o, lse). A query that saw no key keeps its carry, or gets (0, −∞).

@@ -3,16 +3,18 @@
 /// Bringing keys and values from memory is then what takes time. All query heads of a key head take them together, so
 /// that they come once; both are multiplied where they lie, for several key heads by turns.
 ///
-/// For each row and block of keys: s = K·(scale·q), p = e^(s − top), o = e^(old − top)·o + p·V.
+/// For each row and block of keys: s = map(K·(factor·q)), which is kernels/scores.hpp's, p = e^(s − top),
+/// o = e^(old − top)·o + p·V.
 
 #include <algorithm>
 #include <span>
 
-#include "kernels/kokkos/lane_scores.hpp"
+#include "kernels/kokkos/lane_products.hpp"
 #include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/scratch.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
+#include "kernels/scores.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
 
@@ -45,7 +47,7 @@ struct FewSums {
 
 struct FewScratch {
   int query_stride;
-  float* queries;  // [row][query_stride], times scale, zeros behind head_dim
+  float* queries;  // [row][query_stride], times the scores' factor, zeros behind head_dim
   float* scores;   // [row][key_block]
   float* output;   // [row][value_dim, rounded up] of one block of keys
   float* widened;  // where 16-bit rows are widened
@@ -69,13 +71,14 @@ inline FewScratch scratch_of(const FewBlock& block, std::byte* memory) {
 inline void few_begin(const FewBlock& block, std::byte* memory, std::byte* sums_memory) {
   const FewScratch scratch = scratch_of(block, memory);
   const FewSums sums(sums_memory, block.rows(), block.value_dim);
+  const auto factor = factor_of<float>(block.scores);
   for (int i = 0; i < block.rows(); ++i) {
     const HeadRows<const void> head = rows_from({block.q.data, block.q_head}, block.dtype, i / block.queries);
     const HeadRows<const float> q = widened(rows_from({head.data, block.q.stride}, block.dtype, i % block.queries),
                                             block.dtype, 1, block.head_dim, scratch.widened);
     float* const query = scratch.queries + i * scratch.query_stride;
     for (int x = 0; x < block.head_dim; x += lanes) {
-      store(query + x, load_first(q.data + x, block.head_dim - x) * block.scale);
+      store(query + x, load_first(q.data + x, block.head_dim - x) * factor);
     }
     for (int x = 0; x < block.value_dim; x += lanes) store(sums.row(i) + x, 0.f);
     sums.top[i] = minus_infinity;
@@ -101,8 +104,8 @@ DISTATTN_INLINE void for_each_tile(std::span<const FewHead> heads, int first, in
   }
 }
 
-/// Scores of the keys [first, last) into scratch.scores from `at` on; more keys follow until `last_key`.
-inline void score_keys(const FewHead& head, int first, int last, int last_key, int at) {
+/// Products of the keys [first, last) into scratch.scores from `at` on; more keys follow until `last_key`.
+inline void multiply_keys(const FewHead& head, int first, int last, int last_key, int at) {
   const FewBlock& block = head.block;
   const FewScratch scratch = scratch_of(block, head.scratch);
   for (int key = first; key < last; key += few_keys, at += few_keys) {
@@ -114,10 +117,10 @@ inline void score_keys(const FewHead& head, int first, int last, int last_key, i
         const float* const queries = scratch.queries + row * scratch.query_stride;
         const float* rows[few_keys];
         for (int j = 0; j < few_keys; ++j) rows[j] = k.data + smaller(j, count - 1) * k.stride;
-        score_lanes<Rows>(
+        multiply_lanes<Rows>(
             block.head_dim, [&](int j, int x, auto load_key) { return load_key(rows[j] + x); },
             [&](int i, int x) { return load(queries + i * scratch.query_stride + x); },
-            [&](int i, Quad scores) { store_quad(scratch.scores + (row + i) * key_block + at, scores); });
+            [&](int i, Quad products) { store_quad(scratch.scores + (row + i) * key_block + at, products); });
       });
     }
   }
@@ -165,6 +168,13 @@ DISTATTN_INLINE void add_weighted(const HeadRows<const float>& v, int dim, const
   });
 }
 
+/// Makes scores of `count` products, rounded up to whole vectors.
+template <class Map>
+DISTATTN_INLINE void make_scores(const Map& map, float* products, int count) {
+  if constexpr (Map::is_linear) return;
+  for (int j = 0; j < count; j += lanes) store(products + j, map.score(load(products + j)));
+}
+
 /// The weights of `count` keys, of which query i sees those in seen[i], and zeros for their values. What there is in
 /// sums so far then belongs to the new top.
 inline void weigh_keys(const FewHead& head, int count, const Range* seen) {
@@ -175,6 +185,7 @@ inline void weigh_keys(const FewHead& head, int count, const Range* seen) {
   for (int i = 0; i < block.rows(); ++i) {
     const Range& range = seen[i % block.queries];
     float* const scores = scratch.scores + i * key_block;
+    with_scores<float>(block.scores, [&](const auto& map) { make_scores(map, scores, count); });
     std::fill(scores, scores + (range.empty() ? end : range.from), minus_infinity);
     if (!range.empty()) std::fill(scores + range.to, scores + end, minus_infinity);
     const float factor = weigh(scores, count, sums.top[i], sums.sum[i]);
@@ -242,7 +253,7 @@ inline void few_pass(std::span<const FewHead> heads, int first, int last, const 
       seen[i] = {bigger(pass.begin[i], begin) - begin, smaller(pass.end[i], end) - begin};
     }
     for_each_tile(heads, begin, end, [&](const FewHead& head, int key, int tile_end) {
-      score_keys(head, key, tile_end, last, key - begin);
+      multiply_keys(head, key, tile_end, last, key - begin);
     });
     for (const FewHead& head : heads) weigh_keys(head, end - begin, seen);
     for_each_tile(heads, begin, end, [&](const FewHead& head, int key, int tile_end) {

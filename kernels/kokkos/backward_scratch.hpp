@@ -32,17 +32,17 @@ struct Known {
 /// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
 struct BackwardScratch {
   float* shared;       // [head_dim] what the keys of the segment have in common
-  float* keys;         // [key panel][head_dim][panel_width], without what they share, times scale
+  float* keys;         // [key panel][head_dim][panel_width], without what they share, times the scores' factor
   float* values;       // [key panel][value_dim][panel_width]
-  RowPanels key_rows;  // the same keys, not times scale
+  RowPanels key_rows;  // the same keys, without that factor
   RowPanels queries;
   RowPanels d_outputs;  // times e^−lse_low
   float* lse;           // [row]
-  float* shift;         // [row] what shared keys add to scores
+  float* shift;         // [row] what shared keys add to products
   float* sums;          // [row] of dS
   float* squares;       // [row] of dS and of P·delta, summed
   float* apart;         // [head_dim] what the keys share, less what dQ may be apart by
-  float* delta;         // [row], times scale·e^−lse_low
+  float* delta;         // [row], times factor·e^−lse_low
   RowPanels d_queries, d_keys, d_values;
   float* weights;   // P: [row][key]
   float* d_scores;  // dS: [row][key]

@@ -138,7 +138,7 @@ FewBlock FewPlan::rows_of(const Block& block) const {
   return {.dtype = shape.dtype,
           .head_dim = shape.head_dim,
           .value_dim = shape.value_dim,
-          .scale = static_cast<float>(shape.scale),
+          .scores = shape.scores,
           .queries = static_cast<int>(args.queries.count),
           .heads = block.heads,
           .q = q,

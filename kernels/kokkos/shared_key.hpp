@@ -1,7 +1,7 @@
 #pragma once
-/// What the keys of a segment have in common, as a bias gives it to them. It adds as much to all scores of a query, and
-/// nothing to dQ = Σ dS·k but what rounding makes of Σ dS = 0: taken out of the keys, it rounds once a score and once a
-/// block of queries, not with every product.
+/// What the keys of a segment have in common, as a bias gives it to them. It adds as much to all products of a query,
+/// and nothing to dQ = Σ dS·k but what rounding makes of Σ dS = 0: taken out of the keys, it rounds once a score and
+/// once a block of queries, not with every product.
 
 #include <algorithm>
 
@@ -48,13 +48,13 @@ inline bool is_finite(const float* row, int dim) {
   return zeros == 0.f;
 }
 
-/// What a shared key adds to the scores of a query.
-inline float shared_score(const float* q, int dim, float scale, const float* shared) {
+/// What a shared key adds to a query's products, which have the factor of scores (kernels/scores.hpp).
+inline float shared_product(const float* q, int dim, float factor, const float* shared) {
   double sum = 0;
   for (int x = 0; x < dim; ++x) {
     if (shared[x] != 0.f) sum += static_cast<double>(q[x]) * static_cast<double>(shared[x]);
   }
-  return static_cast<float>(sum * static_cast<double>(scale));
+  return static_cast<float>(sum * static_cast<double>(factor));
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

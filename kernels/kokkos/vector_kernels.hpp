@@ -25,7 +25,7 @@ struct HeadRows {
 struct AttendBlock {
   DType dtype = DType::fp32;  ///< of q, k, v; not fp64
   int head_dim = 0, value_dim = 0;
-  float scale = 1;
+  Scores scores{1};
   int queries = 0, heads = 1;
   HeadRows<const void> q;
   std::int64_t q_head = 0;
@@ -54,7 +54,7 @@ inline constexpr int most_pieces = 64;
 struct FewBlock {
   DType dtype = DType::fp32;  ///< of q, k, v; not fp64
   int head_dim = 0, value_dim = 0;
-  float scale = 1;
+  Scores scores{1};
   int queries = 0, heads = 0;
   HeadRows<const void> q;
   std::int64_t q_head = 0;
@@ -80,7 +80,7 @@ struct FewHead {
 struct BackwardChunk {
   DType dtype = DType::fp32;  ///< of k, v, q, d_o; not fp64
   int head_dim = 0, value_dim = 0;
-  float scale = 1;
+  Scores scores{1};
   HeadRows<const void> k, v;
   int keys = 0;
   HeadRows<const void> segment;

@@ -15,10 +15,11 @@ namespace {
 constexpr std::int64_t summed_keys = 128;
 
 /// One query and the keys of one head that a band shows it.
-template <class Element>
+template <class Element, class Map>
 struct QueryKeys {
   using Sum = AccumulatorOf<Element>;
   const TileShape& shape;
+  const Map& map;
   const Element* q;
   const KeySide& side;
   std::int64_t b;
@@ -46,7 +47,7 @@ struct QueryKeys {
     Sum scores[summed_keys];
     Sum top = -INFINITY;
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
-      const Sum score = scores[j - keys.begin] = score_of(shape, q, row_of<Element>(side.k, b, kv, j));
+      const Sum score = scores[j - keys.begin] = score_of(map, q, row_of<Element>(side.k, b, kv, j), shape.head_dim);
       if (score > top || score != score) top = score;
     }
     std::fill_n(o, shape.value_dim, Sum(0));
@@ -65,8 +66,8 @@ struct QueryKeys {
   }
 };
 
-template <class Element>
-void attend_query(const AttendArgs& args, std::int64_t b, int h, std::int64_t i) {
+template <class Element, class Map>
+void attend_query(const AttendArgs& args, const Map& map, std::int64_t b, int h, std::int64_t i) {
   using Sum = AccumulatorOf<Element>;
   const TileShape& shape = args.shape;
   const auto* q = row_of<Element>(args.q, b, h, i);
@@ -85,9 +86,9 @@ void attend_query(const AttendArgs& args, std::int64_t b, int h, std::int64_t i)
     for (const Band& band : side.bands) {
       const IndexRange visible = band_keys(band, args.queries.at(i), side.keys);
       if (visible.empty()) continue;
-      const QueryKeys<Element> seen{shape, q, side, b, shape.heads.kv_of(h)};
+      const QueryKeys<Element, Map> seen{shape, map, q, side, b, shape.heads.kv_of(h)};
       const SplitLse<Sum> part_lse = seen.attend(visible, part.data());
-      lse = QueryKeys<Element>::merge(o, lse, part.data(), part_lse, shape.value_dim);
+      lse = QueryKeys<Element, Map>::merge(o, lse, part.data(), part_lse, shape.value_dim);
     }
   }
   static_cast<Sum*>(args.lse)[row] = lse.high;
@@ -98,10 +99,10 @@ void attend_query(const AttendArgs& args, std::int64_t b, int h, std::int64_t i)
 
 void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop) {
   for (const auto& args : operations) {
-    with_element(args.shape.dtype, [&]<class Element>(Element) {
+    with_element_and_scores(args.shape, [&]<class Element>(Element, const auto& map) {
       const std::int64_t heads = args.shape.heads.q_count, tokens = args.queries.count;
       for_each_item(team, args.shape.batch * heads * tokens, stop, [&](std::int64_t row) {
-        attend_query<Element>(args, row / (heads * tokens), static_cast<int>(row / tokens % heads), row % tokens);
+        attend_query<Element>(args, map, row / (heads * tokens), static_cast<int>(row / tokens % heads), row % tokens);
       });
     });
   }

@@ -26,13 +26,13 @@ void add_rows(const Rows& rows, std::int64_t b, int head, IndexRange tokens, int
 
 /// Some queries of one head and what a band shows them of a key segment: the formulas of docs/mathematics.md, line by
 /// line.
-template <class Element>
+template <class Element, class Map>
 class BackwardBlock {
  public:
   using Sum = AccumulatorOf<Element>;
 
-  BackwardBlock(const AttendBackwardArgs& args, const KeySide& side, std::int64_t b, int h)
-      : args_(args), side_(side), b_(b), h_(h), kv_(args.shape.heads.kv_of(h)) {}
+  BackwardBlock(const AttendBackwardArgs& args, const Map& map, const KeySide& side, std::int64_t b, int h)
+      : args_(args), map_(map), side_(side), b_(b), h_(h), kv_(args.shape.heads.kv_of(h)) {}
 
   void add(const Band& band, IndexRange queries) {
     IndexRange seeing{queries.end, 0}, keys{side_.keys.count, 0};
@@ -71,13 +71,13 @@ class BackwardBlock {
     const auto* k = row_of<Element>(side_.k, b_, kv_, j);
     const auto* v = row_of<Element>(side_.v, b_, kv_, j);
     const Sum delta = static_cast<const Sum*>(args_.delta)[row(i)];
-    const Sum scale = static_cast<Sum>(shape_.scale);
     const Sum low = static_cast<Sum>(stored_low(args_.lse_low, row(i)));
-    const Sum p = std::exp(std::min(score_of(shape_, q, k) - lse(i) - low, Sum(0)));
-    const Sum ds = p * (dot<Sum>(d_o, v, shape_.value_dim) - delta);
+    const Sum score = score_of(map_, q, k, shape_.head_dim);
+    const Sum p = std::exp(std::min(score - lse(i) - low, Sum(0)));
+    const Sum ds = map_.gradient(p * (dot<Sum>(d_o, v, shape_.value_dim) - delta), score);
     add_scaled(dv_.data() + at_column * shape_.value_dim, p, d_o, shape_.value_dim);
-    add_scaled(dq_.data() + at_row * shape_.head_dim, scale * ds, k, shape_.head_dim);
-    add_scaled(dk_.data() + at_column * shape_.head_dim, scale * ds, q, shape_.head_dim);
+    add_scaled(dq_.data() + at_row * shape_.head_dim, map_.factor() * ds, k, shape_.head_dim);
+    add_scaled(dk_.data() + at_column * shape_.head_dim, map_.factor() * ds, q, shape_.head_dim);
   }
 
   /// Zeros, and so it leaves them; kept by the thread.
@@ -89,6 +89,7 @@ class BackwardBlock {
   }
 
   const AttendBackwardArgs& args_;
+  const Map& map_;
   const TileShape& shape_ = args_.shape;
   const KeySide& side_;
   const std::int64_t b_;
@@ -105,8 +106,8 @@ void clear_rows(const Rows& rows, std::int64_t b, int head, std::int64_t count, 
 }
 
 // All operations' share of one key head: nothing that another key head's share writes.
-template <class Element>
-void attend_backward_head(const AttendBackwardArgs& args, std::int64_t b, int kv) {
+template <class Element, class Map>
+void attend_backward_head(const AttendBackwardArgs& args, const Map& map, std::int64_t b, int kv) {
   using Sum = AccumulatorOf<Element>;
   const TileShape& shape = args.shape;
   for (const KeySide& side : args.keys) {
@@ -118,7 +119,7 @@ void attend_backward_head(const AttendBackwardArgs& args, std::int64_t b, int kv
     if (shape.heads.kv_of(h) != kv) continue;
     if (!args.carry) clear_rows<Sum>(args.dq, b, h, args.queries.count, shape.head_dim);
     for (const KeySide& side : args.keys) {
-      BackwardBlock<Element> block(args, side, b, h);
+      BackwardBlock<Element, Map> block(args, map, side, b, h);
       for (const Band& band : side.bands) {
         for (std::int64_t i = 0; i < args.queries.count; i += tile_side) {
           block.add(band, {i, std::min(i + tile_side, args.queries.count)});
@@ -132,10 +133,10 @@ void attend_backward_head(const AttendBackwardArgs& args, std::int64_t b, int kv
 
 void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop) {
   for (const auto& args : operations) {
-    with_element(args.shape.dtype, [&]<class Element>(Element) {
+    with_element_and_scores(args.shape, [&]<class Element>(Element, const auto& map) {
       const int heads = args.shape.heads.kv_count;
       for_each_item(team, args.shape.batch * heads, stop, [&](std::int64_t item) {
-        attend_backward_head<Element>(args, item / heads, static_cast<int>(item % heads));
+        attend_backward_head<Element>(args, map, item / heads, static_cast<int>(item % heads));
       });
     });
   }

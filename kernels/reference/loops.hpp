@@ -5,6 +5,7 @@
 
 #include "kernels/arguments.hpp"
 #include "kernels/element.hpp"
+#include "kernels/scores.hpp"
 
 namespace distattn::kernels::reference {
 
@@ -31,10 +32,17 @@ Sum dot(const A* a, const B* b, int dim) {
 
 /// Both passes make their scores here. This room is compiled without contraction, which would leave the product
 /// unrounded where a sum takes it.
-template <class Element>
-auto score_of(const TileShape& shape, const Element* q, const Element* k) {
-  using Sum = AccumulatorOf<Element>;
-  return static_cast<Sum>(shape.scale) * dot<Sum>(q, k, shape.head_dim);
+template <class Element, class Map>
+auto score_of(const Map& map, const Element* q, const Element* k, int dim) {
+  return map.score(map.factor() * dot<AccumulatorOf<Element>>(q, k, dim));
+}
+
+/// Calls call(element, map) with a tile's element type and map of scores.
+template <class Call>
+void with_element_and_scores(const TileShape& shape, Call call) {
+  with_element(shape.dtype, [&]<class Element>(Element element) {
+    with_scores<AccumulatorOf<Element>>(shape.scores, [&](const auto& map) { call(element, map); });
+  });
 }
 
 /// into[x] += factor·values[x].

@@ -109,7 +109,7 @@ class Oracle {
   void compute_group(std::int64_t b, std::int64_t kv) {
     const std::int64_t row = k_.row(b, kv, 0), group = q_.heads / k_.heads, blocks = std::ssize(bands_);
     const OracleKeys keys{k_.at(row), v_.at(row), k_.norms.data() + row, v_.norms.data() + row,
-                          k_.dim,     v_.dim,     attention_.scale};
+                          k_.dim,     v_.dim,     attention_.scores};
     team_.run([&](int thread) {
       OracleRow oracle(keys, rounding_);
       KeyGradients* const gradients = has_gradients() ? &gradients_[static_cast<std::size_t>(thread)] : nullptr;
@@ -166,7 +166,7 @@ class Oracle {
       return sums.weights > 0 ? sums.weight_errors * (finite_norm(gradient, dim) / sums.weights) : 0;
     };
     const double of_alike = rounding_.delta * finite_norm(all.alike.data() + j * k_.dim, k_.dim);
-    const double scale = std::abs(attention_.scale), least = rounding_.least;
+    const double scale = std::abs(attention_.scores.scale), least = rounding_.least;
     set(exact_.dk_norms, out,
         scale * (std::sqrt(sums.dk_errors) + of_alike + rounding_.sum * sums.dk_sizes) +
             least * sums.query_norms * (1 + scale) + common(dk, k_.dim) +

@@ -17,7 +17,7 @@ struct WholeAttention {
   ConstTensorView q, k, v, d_o;
   Run queries, keys;
   std::span<const Band> bands;
-  double scale = 1;
+  Scores scores{1};
 };
 
 /// How what computes the attention in other types rounds, as shares (distattn/tolerance.hpp has them by problem).

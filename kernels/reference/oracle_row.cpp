@@ -18,6 +18,14 @@ constexpr double most_of_a_tie = 0.25;
 
 double square(double x) { return x * x; }
 
+double score_of(const Scores& scores, double product) {
+  return with_scores<double>(scores, [&](const auto& map) { return map.score(map.factor() * product); });
+}
+/// Of the product behind a score.
+double gradient_of(const Scores& scores, double d_score, double score) {
+  return with_scores<double>(scores, [&](const auto& map) { return map.factor() * map.gradient(d_score, score); });
+}
+
 /// What a weight of e^exponent gains when its score grows by `shift` and those that hold the row's weight fall by
 /// `others`, of all the weight that there is.
 double moved_by(double weight, double exponent, double shift, double others) {
@@ -108,7 +116,7 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
   double top = -INFINITY;
   for (const IndexRange& range : seen) {
     for (std::int64_t j = range.begin; j < range.end; ++j) {
-      const double score = keys_.scale * dot<double>(query.q, keys_.k + j * keys_.head_dim, keys_.head_dim);
+      const double score = score_of(keys_.scores, dot<double>(query.q, keys_.k + j * keys_.head_dim, keys_.head_dim));
       if (score > top || score != score) top = score;
       pairs_.push_back({j, score});
     }
@@ -140,7 +148,7 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
 /// How far rounding moves each weight: what it rounds itself, and what errors of scores take from one key and give to
 /// the others. Where one key leads by more than scores round there is nothing to move.
 void OracleRow::bound_weights(OracleQuery& query) {
-  const double of_query = std::abs(keys_.scale) * finite_norm(query.q, keys_.head_dim);
+  const double of_query = std::abs(keys_.scores.scale) * finite_norm(query.q, keys_.head_dim);
   const Pair* top = nullptr;
   double of_scores = 0, own = 0, moved = 0;
   for (Pair& pair : pairs_) {
@@ -233,8 +241,9 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     const Pair& pair = pairs_[i];
     const double p = pair.weight, ds = p * (pair.product - delta), size = keys_.k_norms[pair.key];
-    add_scaled(block.data(), keys_.scale * ds, keys_.k + pair.key * head_dim, head_dim);
-    add_scaled(gradients.block_dk_.data() + pair.key * head_dim, keys_.scale * ds, query.q, head_dim);
+    const double d_product = gradient_of(keys_.scores, ds, pair.score);
+    add_scaled(block.data(), d_product, keys_.k + pair.key * head_dim, head_dim);
+    add_scaled(gradients.block_dk_.data() + pair.key * head_dim, d_product, query.q, head_dim);
     add_scaled(gradients.block_dv_.data() + pair.key * value_dim, p, query.d_o, value_dim);
     gradients.touched_ = {std::min(gradients.touched_.begin, pair.key), std::max(gradients.touched_.end, pair.key + 1)};
     if ((i + 1) % keys_a_sum == 0 || i + 1 == pairs_.size()) {
@@ -258,7 +267,7 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
     sums.dk_terms += (square(ds) + square(p * delta_size)) * square(q_norm);
     sums.query_norms += q_norm;
   }
-  const double scale = std::abs(keys_.scale);
+  const double scale = std::abs(keys_.scores.scale);
   query.dq_allowed =
       scale * (std::sqrt(errors) + delta_error * weighted_keys + rounding_.sum * sizes) +
       rounding_.least * keys * (1 + scale) + weight_errors_ * finite_norm(query.dq, head_dim) +

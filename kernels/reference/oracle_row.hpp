@@ -19,7 +19,7 @@ struct OracleKeys {
   const double *k, *v;
   const double *k_norms, *v_norms;
   int head_dim, value_dim;
-  double scale;
+  Scores scores;
 };
 
 /// A query row: what it is made of, and where its results go. Without gradients dq is null.

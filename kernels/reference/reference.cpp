@@ -7,7 +7,7 @@ namespace distattn::kernels {
 const HostKernels& reference_kernels() {
   static constexpr HostKernels kernels{
       .name = "reference",
-      .why_not = [](const TileShape&) { return std::string(); },
+      .features = element_types,
       .query_block = [] { return 1; },
       .attend = reference::attend,
       .attend_backward = reference::attend_backward,

@@ -138,7 +138,7 @@ TEST_CASE("a band that cuts queries and keys of different strides is refused, ot
 
 TEST_CASE("shapes that cuDNN does not take are named") {
   const auto why = [](DType dtype, int head_dim, kernels::Heads heads) {
-    return backends::cudnn::why_no_tile({dtype, 1, heads, head_dim, 64, 1});
+    return backends::cudnn::why_no_tile({dtype, 1, heads, head_dim, 64, {1}});
   };
   CHECK(why(DType::bf16, 64, {}).empty());
   CHECK(why(DType::fp16, 256, {.q_count = 6, .kv_count = 2, .q0 = 6, .kv0 = 2, .per_kv = 3}).empty());

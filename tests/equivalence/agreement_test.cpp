@@ -73,7 +73,7 @@ TEST_CASE("no handle is made where a rank's plan is another than rank 0's") {
       [](Request& r) { r.options.backward = true; },
       [](Request& r) { r.options.own_mode = false, r.options.mode = Mode::serial; },
       [](Request& r) { r.problem.mask = full_mask(); },
-      [](Request& r) { r.problem.scale = 0.25; },
+      [](Request& r) { r.problem.scores.scale = 0.25; },
       [](Request& r) { r.problem.dtype = DType::bf16; },
       [](Request& r) { r.problem.seq_q = 47; },
       [](Request& r) { r.options.node_size = 1; },

@@ -127,7 +127,7 @@ TEST_CASE("host devices agree with float64 at every scale, and with no other sca
     for (const double deviation : {0.5, 1.0, 4.0, 16.0, 64.0}) {
       Problem problem = small_problem(192, 192, 2, 1);
       problem.head_dim = problem.value_dim = 128;
-      problem.scale = deviation / std::sqrt(128.0);
+      problem.scores.scale = deviation / std::sqrt(128.0);
       const Inputs inputs(problem, seed);
       ShardedRun run;
       run.backend = info.name;
@@ -137,13 +137,13 @@ TEST_CASE("host devices agree with float64 at every scale, and with no other sca
       const ExactResult results = run_sharded(inputs, run);
       const auto error_against = [&](double scale) {
         Problem other = problem;
-        other.scale = scale;
+        other.scores.scale = scale;
         return test::largest_error(results,
                                    exact_attention(other, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1));
       };
       CAPTURE(info.name, deviation);
-      CHECK(error_against(problem.scale) <= tolerance(problem, 8));
-      CHECK(error_against(problem.scale * 1.002) > 4 * tolerance(problem, 8));
+      CHECK(error_against(problem.scores.scale) <= tolerance(problem, 8));
+      CHECK(error_against(problem.scores.scale * 1.002) > 4 * tolerance(problem, 8));
     }
   }
 }

@@ -23,7 +23,7 @@ INCLUDES = {
     "core/include/distattn": [r"distattn/"],
     "core/c_api": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
     "core/src": [r"distattn/", r"core/src/", r"commit\.hpp$"],
-    "kernels": [r"distattn/(band|partial|types|float16|error|tensor)\.hpp$", r"kernels/[a-z0-9_]+\.hpp$"],
+    "kernels": [r"distattn/(band|error|features|float16|partial|scores|tensor|types)\.hpp$", r"kernels/[a-z0-9_]+\.hpp$"],
     "kernels/cuda": [r"simt/(hopper_)?primitives\.hpp$"],  # without a CUDA compiler the emulator stands in for the device
     "backends": [r"distattn/", r"kernels/(arguments|kernels|team)\.hpp$",
                  r"backends/[a-z0-9_]+\.hpp$", r"backends\.def$"],

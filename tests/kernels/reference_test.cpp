@@ -43,7 +43,7 @@ struct Inputs {
             .queries = {seq_kv - seq_q, seq_q, 1},
             .keys = {0, seq_kv, 1},
             .bands = bands,
-            .scale = 0.4};
+            .scores = {0.4}};
   }
 
   // Σ d_o ∘ o: what the gradients are of.

@@ -52,7 +52,8 @@ class FaultyDevice final : public Device {
 
   std::string_view name() const override { return device_->name(); }
   MemorySpace space() const override { return device_->space(); }
-  std::string why_not(const Problem& problem, Pass pass) const override { return device_->why_not(problem, pass); }
+  Features features(Pass pass) const override { return device_->features(pass); }
+  std::string objection(const Problem& problem, Pass pass) const override { return device_->why_not(problem, pass); }
   std::unique_ptr<DeviceProgram> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
     return std::make_unique<FaultyProgram>(device_->allocate(outline, program, rank), fault_, calls_);
   }

@@ -17,7 +17,7 @@ kernels::Team& team() {
 }
 
 kernels::TileShape shape_of(const AttentionCase& c, DType dtype, double scale) {
-  return {dtype, c.batch, c.heads, c.head_dim, c.value_dim, scale};
+  return {dtype, c.batch, c.heads, c.head_dim, c.value_dim, {scale}};
 }
 
 /// An array for each segment: `heads` × its tokens × dim.

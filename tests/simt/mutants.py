@@ -44,6 +44,7 @@ SOURCES = {
     "tile_masks.cuh": [*AMPERE, *HOPPER],
     "block_place.cuh": [*AMPERE, *HOPPER, "plain.cu"],
     "work.hpp": [*AMPERE, *HOPPER, "plain.cu"],
+    "scores.cuh": [*AMPERE, *HOPPER, "plain.cu"],
     "statistics.cuh": [*AMPERE, *HOPPER, "plain.cu"],
     "plain.cuh": ["plain.cu"],
     "elementwise.cuh": ["elementwise.cu"],

@@ -213,13 +213,13 @@ TEST_CASE("the tightest kernel is chosen, and a miss says what exists", "[simt]"
   }
   CHECK(find_attend_kernel({TilePass::forward, {DType::fp64, 1, {}, 64, 64}}, {90}) == nullptr);
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    for (int dim = 8; dim <= 256; dim += 8) CHECK(why_no_attend_kernel(dtype, dim, dim, {80}).empty());
+    for (int dim = 8; dim <= 256; dim += 8) CHECK(why_no_attend_kernel({dtype, 1, {}, dim, dim}, {80}).empty());
   }
   for (const AttendKernel& each : attend_kernels()) CHECK((each.shared_bytes > 0 && each.shared_bytes <= 227 * 1024));
   CHECK(find_attend_kernel({TilePass::forward, {DType::bf16, 1, {}, 64, 64}}, {89, 99 * 1024}) != nullptr);
   CHECK(find_attend_kernel({TilePass::forward, {DType::bf16, 1, {}, 256, 256}}, {89, 99 * 1024}) != nullptr);
   CHECK(find_attend_kernel({TilePass::query_gradient, {DType::bf16, 1, {}, 256, 256}}, {89, 99 * 1024}) == nullptr);
-  const std::string why = why_no_attend_kernel(DType::fp64, 64, 32, {90});
+  const std::string why = why_no_attend_kernel({DType::fp64, 1, {}, 64, 32}, {90});
   CHECK(why.find("fp64 with head dimension 64/32 on sm_90") != std::string::npos);
   CHECK(why.find("bf16 192/128 from sm_80") != std::string::npos);
 }

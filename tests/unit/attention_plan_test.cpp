@@ -54,7 +54,14 @@ TEST_CASE("programs of two passes belong together when they share problem and ow
   CHECK_NOTHROW(AttentionPlan({program(Pass::backward, renamed), program(Pass::forward)}));
 
   require_different_problems([](Problem& p) { p.mask = full_mask(); });
-  require_different_problems([](Problem& p) { p.scale = 0.5; });
+  for (int field = 0, fields = 1; field < fields; ++field) {
+    require_different_problems([&](Problem& p) {
+      fields = 0;
+      fields_of(p.scores, [&](const char*, auto& value) {
+        if (fields++ == field) value = 0.5;
+      });
+    });
+  }
   require_different_problems([](Problem& p) { p.dtype = DType::bf16; });
   require_different_problems([](Problem& p) { p.wire = DType::bf16; });
   REQUIRE_THROWS_WITH(AttentionPlan({program(Pass::forward), program(Pass::backward, small_problem(), "zigzag-ring")}),

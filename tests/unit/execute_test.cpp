@@ -43,6 +43,25 @@ TEST_CASE("A transport prepares a program's memory before the first run, where t
   CHECK(rig.transport.prepared.size() == 2);
 }
 
+TEST_CASE("A device refuses what a problem needs and it lacks, unless it has better words") {
+  Rig rig;
+  const auto refusal = [&] {
+    return message_of([&] { Executor(rig.outline, rig.program, 0, rig.device, rig.transport); });
+  };
+  const Features needed = features_of(rig.outline.sharding.problem);
+  for (const Feature feature : needed.list()) {
+    rig.device.computed = all_features().without({feature});
+    CHECK_THAT(refusal(), contains_text("scripted computes"));
+    CHECK_THAT(refusal(), contains_text(name_of(feature)));
+  }
+  rig.device.why = "no room";
+  CHECK(refusal() == "no room");
+  rig.device.computed = needed;
+  CHECK(refusal() == "no room");
+  rig.device.why.clear();
+  CHECK_NOTHROW(Executor(rig.outline, rig.program, 0, rig.device, rig.transport));
+}
+
 TEST_CASE("The timeline holds every step in its order of start, and none before what it waits for") {
   Rig rig;
   auto exchange = std::make_shared<ManualState>();

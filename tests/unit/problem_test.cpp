@@ -28,7 +28,7 @@ TEST_CASE("derived figures of a problem") {
   CHECK(problem.heads_per_kv() == 3);
   CHECK(problem.first_query() == 16);
   CHECK(problem.softmax_scale() == Approx(1 / std::sqrt(192.0)));
-  problem.scale = 0.5;
+  problem.scores.scale = 0.5;
   CHECK(problem.softmax_scale() == 0.5);
   CHECK(problem.wire_type() == DType::fp32);
   problem.dtype = DType::fp64;
@@ -49,9 +49,9 @@ TEST_CASE("shapes that nobody computes are refused") {
   require_refused([](Problem& p) { p.value_dim = 100; }, "pad it to 104 with zeros");
   require_refused([](Problem& p) { p.value_dim = 264; }, "choose 256 or less");
   require_refused([](Problem& p) { p.wire = DType::fp16; }, "wire type fp16");
-  require_refused([](Problem& p) { p.scale = std::numeric_limits<double>::infinity(); }, "scale");
-  require_refused([](Problem& p) { p.scale = -1e39; }, "scale is -1e+39 (scores are computed in fp32");
-  require_refused([](Problem& p) { p.scale = 1e-39; }, "scale is 1e-39 (scores are computed in fp32");
+  require_refused([](Problem& p) { p.scores.scale = std::numeric_limits<double>::infinity(); }, "scale");
+  require_refused([](Problem& p) { p.scores.scale = -1e39; }, "scale is -1e+39 (scores are computed in fp32");
+  require_refused([](Problem& p) { p.scores.scale = 1e-39; }, "scale is 1e-39 (scores are computed in fp32");
   require_refused([](Problem& p) { p.batch = std::int64_t{1} << 55; }, "overflow");
   require_refused([](Problem& p) { p.batch = 1 << 10, p.heads = 1 << 30, p.seq_kv = 1 << 24; }, "overflow");
   require_refused([](Problem& p) { p.seq_q = p.seq_kv = std::int64_t{1} << 32; }, "a sequence has 2147483647 at most");
@@ -60,11 +60,11 @@ TEST_CASE("shapes that nobody computes are refused") {
 
 TEST_CASE("float64 holds scales that fp32 does not") {
   Problem problem = sound();
-  problem.scale = 1e39;
+  problem.scores.scale = 1e39;
   problem.dtype = DType::fp64;
   CHECK_NOTHROW(check(problem));
   problem.dtype = DType::bf16;
-  problem.scale = 1e38;
+  problem.scores.scale = 1e38;
   CHECK_NOTHROW(check(problem));
 }
 

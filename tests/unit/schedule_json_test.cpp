@@ -19,7 +19,7 @@ Schedule schedule_of(std::string_view name, int ranks, Pass pass, Mask mask = ca
                         .value_dim = 16,
                         .dtype = DType::bf16,
                         .wire = DType::bf16,
-                        .scale = 0.1,
+                        .scores = {.scale = 0.1},
                         .mask = std::move(mask)};
   const Recipe recipe = std::get<Recipe>(resolve_schedule(name, problem, ranks));
   const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
@@ -59,7 +59,7 @@ TEST_CASE("schedules read back as they were") {
     CHECK(read.outline.sharding.queries == schedule.outline.sharding.queries);
     CHECK(read.outline.sharding.keys == schedule.outline.sharding.keys);
     CHECK(read.outline.sharding.groups == schedule.outline.sharding.groups);
-    CHECK(read.outline.sharding.problem.scale == schedule.outline.sharding.problem.scale);
+    CHECK(read.outline.sharding.problem.scores.scale == schedule.outline.sharding.problem.scores.scale);
     CHECK(to_json(read) == text);
     for (const Finding& finding : verify(read).findings) FAIL(finding.message);
   };

@@ -94,12 +94,14 @@ class ScriptedDevice final : public Device, public Script {
   using Script::Script;
   std::string_view name() const override { return "scripted"; }
   MemorySpace space() const override { return MemorySpace::host; }
-  std::string why_not(const Problem&, Pass) const override { return why; }
+  Features features(Pass) const override { return computed; }
+  std::string objection(const Problem&, Pass) const override { return why; }
   std::unique_ptr<DeviceProgram> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
     return std::make_unique<Program>(*this, outline, program, rank);
   }
   void abort(const Error& error) noexcept override { end(error); }
 
+  Features computed = all_features();
   std::string why;
   std::function<void()> on_load;
   Event loaded;

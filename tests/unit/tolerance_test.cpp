@@ -27,25 +27,25 @@ TEST_CASE("the tolerance follows what rounds", "[tolerance]") {
 
   Problem usual = problem, flat = problem, steep = problem;
   for (Problem* const scaled : {&usual, &flat, &steep}) scaled->head_dim = 64;
-  usual.scale = 0.125;
-  flat.scale = 0.01;
+  usual.scores.scale = 0.125;
+  flat.scores.scale = 0.01;
   CHECK(tolerance(usual, 4) == fp32);
   CHECK(tolerance(flat, 4) == fp32);
-  steep.scale = 0.25;
+  steep.scores.scale = 0.25;
   CHECK(tolerance(steep, 4) > fp32);
-  steep.scale = -2;
+  steep.scores.scale = -2;
   CHECK(tolerance(steep, 4) > 3 * fp32);
   CHECK(tolerance(steep, 4) < 10 * fp32);
 
   CHECK(tolerance(usual, 4, 0.1) == fp32);
   CHECK(tolerance(usual, 4, 2) == tolerance(problem, 4, 2));
   CHECK(tolerance(usual, 4, 16) == Approx([&] {
-          steep.scale = 2;
+          steep.scores.scale = 2;
           return tolerance(steep, 4);
         }()));
 
   for (const double scale : {1e6, -1e38}) {
-    steep.scale = scale;
+    steep.scores.scale = scale;
     CHECK(tolerance(steep, 4) <= 0.5);
   }
   CHECK(tolerance(usual, 4, 1e9) <= 0.5);

@@ -14,6 +14,7 @@
 
 #include "distattn/error.hpp"
 #include "distattn/event.hpp"
+#include "distattn/features.hpp"
 #include "distattn/schedule.hpp"
 #include "distattn/tensor.hpp"
 
@@ -144,8 +145,11 @@ class Device {
   virtual MemorySpace space() const = 0;
   /// Whether tensors that it is given may lie there: in its own memory, or on the host.
   virtual bool takes(MemorySpace tensors) const { return tensors == space() || tensors == MemorySpace::host; }
-  /// Why this device cannot compute `problem`, naming what it can; empty if it can.
-  virtual std::string why_not(const Problem& problem, Pass pass) const = 0;
+  /// The features that its kernels have in that pass. A problem that needs another one is refused.
+  virtual Features features(Pass pass) const = 0;
+  /// Why this device cannot compute `problem`, naming what it can; empty if it can. It can if it has all
+  /// features that the problem needs and raises no objection.
+  std::string why_not(const Problem& problem, Pass pass) const;
   /// Kernels among which this device has a choice for tiles of `pass`; empty where it has none.
   virtual std::vector<KernelVariant> variants(const Problem& problem, Pass pass) const {
     static_cast<void>(problem), static_cast<void>(pass);
@@ -170,6 +174,13 @@ class Device {
   virtual std::unique_ptr<Transport> staged(Transport& over) {
     static_cast<void>(over);
     return nullptr;
+  }
+
+ protected:
+  /// Any other reason not to compute a problem, as its sizes; or a better text for a missing feature.
+  virtual std::string objection(const Problem& problem, Pass pass) const {
+    static_cast<void>(problem), static_cast<void>(pass);
+    return "";
   }
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "distattn/mask.hpp"
+#include "distattn/scores.hpp"
 #include "distattn/types.hpp"
 
 #pragma GCC visibility push(default)
@@ -19,11 +20,19 @@ struct Problem {
   int value_dim = 0;          ///< of values and outputs
   DType dtype = DType::fp32;  ///< of q, k, v, do as computed with and sent
   DType wire = DType::fp32;   ///< of partials and gradients on the wire (fp64 computes keep fp64)
-  double scale = 0;           ///< 0: 1/√head_dim
+  Scores scores{};
   Mask mask{};
 
   int heads_per_kv() const { return heads / kv_heads; }
-  double softmax_scale() const { return scale != 0 ? scale : 1.0 / std::sqrt(static_cast<double>(head_dim)); }
+  double softmax_scale() const {
+    return scores.scale != 0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
+  }
+  /// The scores with defaults filled in, as kernels take them.
+  Scores resolved_scores() const {
+    Scores resolved = scores;
+    resolved.scale = softmax_scale();
+    return resolved;
+  }
   DType accumulator() const { return accumulator_of(dtype); }
   /// Whether statistics have a low part (partial.hpp): those of fp64 need none.
   bool has_low_lse() const { return accumulator() == DType::fp32; }

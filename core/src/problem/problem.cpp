@@ -31,20 +31,21 @@ void check_dim(std::string_view what, int dim, const std::string& with_padding =
 
 /// Zeros change no score, but the default scale changes with the number of elements.
 std::string scale_of_unpadded(const Problem& problem) {
-  if (problem.scale != 0) return "";
+  if (problem.scores.scale != 0) return "";
   return fmt::format(" and give scale {} (1/sqrt({}): the default follows the padded size)", problem.softmax_scale(),
                      problem.head_dim);
 }
 
-void check_scale(const Problem& problem) {
-  if (!std::isfinite(problem.scale)) refuse("scale is not finite (it multiplies every score) give a number");
+void check_scores(const Scores& scores, DType accumulator) {
+  const double scale = scores.scale;
+  if (!std::isfinite(scale)) refuse("scale is not finite (it multiplies every score) give a number");
   // Kernels raise 2, not e, to the scores: the scale times log2(e) must be a number too.
   constexpr double largest = std::numeric_limits<float>::max() / std::numbers::log2e;
   constexpr double least = std::numeric_limits<float>::min();
-  if (problem.accumulator() == DType::fp64 || problem.scale == 0) return;
-  const double size = std::abs(problem.scale);
+  if (accumulator == DType::fp64 || scale == 0) return;
+  const double size = std::abs(scale);
   if (least <= size && size <= largest) return;
-  refuse(fmt::format("scale is {} (scores are computed in fp32, which does not hold it) choose {}", problem.scale,
+  refuse(fmt::format("scale is {} (scores are computed in fp32, which does not hold it) choose {}", scale,
                      size > largest ? "2e38 or less" : "1.2e-38 or more"));
 }
 
@@ -74,7 +75,7 @@ void check(const Problem& problem) {
   if (problem.wire != DType::fp32 && problem.wire != DType::bf16 && problem.wire != problem.accumulator())
     refuse(fmt::format("wire type {} (partials and gradients travel as fp32 or bf16) choose one of these",
                        name_of(problem.wire)));
-  check_scale(problem);
+  check_scores(problem.scores, problem.accumulator());
   const std::int64_t tokens = std::max(problem.seq_q, problem.seq_kv);
   const std::int64_t dim = std::max(problem.head_dim, problem.value_dim);
   if (tokens > longest_sequence)

@@ -16,6 +16,11 @@ constexpr std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1
 
 }  // namespace
 
+std::string Device::why_not(const Problem& problem, Pass pass) const {
+  const std::string why = objection(problem, pass);
+  return why.empty() ? why_missing(name(), features(pass), features_of(problem)) : why;
+}
+
 std::shared_ptr<std::byte> Device::allocate_tensor(std::size_t bytes) {
   DISTATTN_EXPECT(space() == MemorySpace::host);
   auto* const memory = static_cast<std::byte*>(std::aligned_alloc(alignment, aligned(std::max(bytes, alignment))));

@@ -75,7 +75,7 @@ void fields_of(Fields<Problem> auto& problem, Visit&& visit) {
   visit("value_dim", problem.value_dim, Range::from_one);
   visit("dtype", problem.dtype);
   visit("wire", problem.wire);
-  visit("scale", problem.scale);
+  fields_of(problem.scores, visit);
   visit("mask", problem.mask);
 }
 

@@ -13,7 +13,7 @@ constexpr Band causal{.lo = 0};
 
 kernels::TileShape shape(int heads, int kv_heads, int head_dim, int value_dim, DType dtype = DType::fp32,
                          std::int64_t batch = 1) {
-  return {dtype, batch, {heads, kv_heads, 0, 0, heads / kv_heads}, head_dim, value_dim, 1 / std::sqrt(head_dim)};
+  return {dtype, batch, {heads, kv_heads, 0, 0, heads / kv_heads}, head_dim, value_dim, {1 / std::sqrt(head_dim)}};
 }
 
 TileCase single(std::string name, kernels::TileShape of, Run queries, Run keys, std::vector<Band> bands) {
@@ -100,7 +100,7 @@ void add_shapes(std::vector<TileCase>& cases) {
                            {0, 200, 1}, {causal}));
   }
   auto negative = shape(1, 1, 32, 32);
-  negative.scale = -0.3;
+  negative.scores.scale = -0.3;
   cases.push_back(single("negative scale", negative, {0, 100, 1}, {0, 100, 1}, {causal}));
 }
 

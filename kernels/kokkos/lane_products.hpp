@@ -1,6 +1,6 @@
 #pragma once
-/// Scores of few queries, with the head dimension along the lanes: keys are multiplied as they lie. Both passes make
-/// the scores of operations that have few queries here: they round otherwise than those of blocks.
+/// Products of few queries, with the head dimension along the lanes: keys are multiplied as they lie. Both passes make
+/// those of operations that have few queries here: they round otherwise than those of blocks.
 
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/tile_shape.hpp"
@@ -42,10 +42,10 @@ DISTATTN_INLINE Quad sums_of_lanes(const Vector* four) {
   return sum_of_quads((columns.row[0] + columns.row[1]) + (columns.row[2] + columns.row[3]));
 }
 
-/// Scores of few_keys keys against `Rows` queries, which are scaled: key(j, x, load) and query(row, x) are their
-/// elements from x on; done(row, scores) takes a query's.
+/// Products of few_keys keys and `Rows` queries, which have the scores' factor: key(j, x, load) and query(row, x) are
+/// their elements from x on; done(row, products) takes a query's.
 template <int Rows, class Key, class Query, class Done>
-DISTATTN_INLINE void score_lanes(int dim, Key key, Query query, Done done) {
+DISTATTN_INLINE void multiply_lanes(int dim, Key key, Query query, Done done) {
   Vector sums[Rows][few_keys];
 #pragma GCC unroll 16
   for (int i = 0; i < Rows; ++i) {

@@ -1,0 +1,76 @@
+#include "distattn/features.hpp"
+
+#include <array>
+
+#include <fmt/core.h>
+
+#include "distattn/problem.hpp"
+
+namespace distattn {
+namespace {
+
+struct Description {
+  const char* name;
+  bool (*is_needed)(DType dtype, const Scores& scores);
+  void (*ask)(Problem& problem);
+};
+
+template <DType dtype>
+constexpr Description elements{name_of(dtype), [](DType needed, const Scores&) { return needed == dtype; },
+                               [](Problem& problem) { problem.dtype = dtype; }};
+
+/// By Feature.
+constexpr std::array descriptions{elements<DType::fp64>, elements<DType::fp32>, elements<DType::bf16>,
+                                  elements<DType::fp16>};
+static_assert(descriptions.size() == feature_count);
+
+const Description& description_of(Feature feature) { return descriptions.at(index(feature)); }
+
+}  // namespace
+
+const char* name_of(Feature feature) { return description_of(feature).name; }
+
+std::vector<Feature> Features::list() const {
+  std::vector<Feature> all;
+  for (int i = 0; i < feature_count; ++i) {
+    if (has(static_cast<Feature>(i))) all.push_back(static_cast<Feature>(i));
+  }
+  return all;
+}
+
+Features all_features() {
+  Features all;
+  for (int i = 0; i < feature_count; ++i) all = all.with({static_cast<Feature>(i)});
+  return all;
+}
+
+Features features_of(DType dtype, const Scores& scores) {
+  Features needed;
+  for (const Feature feature : all_features().list()) {
+    if (description_of(feature).is_needed(dtype, scores)) needed = needed.with({feature});
+  }
+  return needed;
+}
+
+Features features_of(const Problem& problem) { return features_of(problem.dtype, problem.scores); }
+
+void ask_for(Feature feature, Problem& problem) { description_of(feature).ask(problem); }
+
+std::string names_of(Features features) {
+  const std::vector<Feature> all = features.list();
+  std::string text;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    text += i == 0 ? "" : i + 1 < all.size() ? ", " : " and ";
+    text += name_of(all[i]);
+  }
+  return text;
+}
+
+std::string why_missing(std::string_view who, Features has, Features needed) {
+  const Features missing = needed.without(has), others = missing.without(element_types);
+  if (missing.empty()) return "";
+  if (!others.empty()) return fmt::format("{} computes no {}", who, names_of(others));
+  return fmt::format("{} computes {}, not {}", who, names_of(has.among(element_types)), names_of(missing));
+}
+
+}  // namespace distattn

@@ -1,0 +1,53 @@
+#pragma once
+/// How every pass turns the product of a query and a key into a score, and the gradient of a score into that of the
+/// product.
+///
+/// A map of scores turns a product into a level; the level times the map's unit is the score, in units of log2. A
+/// forward pass looks for the largest score of a row, so it takes rising levels, whose unit is above 0: the scores are
+/// the same to the last bit. gradient(d, level) times factor() is the gradient of the product, given the gradient d of
+/// its score. Kernels multiply by the factor once, when they store their sums.
+
+#include <cfloat>
+#include <cmath>
+
+#include "kernels/cuda/statistics.cuh"
+
+namespace distattn::kernels::cuda {
+
+/// score = scale · product: levels are products, and gradients need no levels.
+class LinearScores {
+ public:
+  static constexpr bool is_linear = true;
+  static constexpr Features features{};  ///< what tiles with such scores need
+
+  __device__ __forceinline__ explicit LinearScores(const Fp32Scores& scores) : scale_(scores.scale) {}
+
+  /// At least FLT_MIN, so that a level of -inf makes a score of -inf.
+  __device__ __forceinline__ float rising_unit() const { return fmaxf(fabsf(scale_) * log2_of_e().top, FLT_MIN); }
+  __device__ __forceinline__ float unit() const { return copysignf(rising_unit(), scale_); }
+
+  __device__ __forceinline__ float level(float product) const { return product; }
+  __device__ __forceinline__ float rising(float product) const { return copysignf(1.0f, scale_) * product; }
+  /// The same for a tile of products, in place.
+  template <int m_count, int n_count>
+  __device__ __forceinline__ void make_rising(float (&s)[m_count][n_count][4]) const {
+    if (scale_ < 0) {
+      DISTATTN_UNROLL
+      for (int m = 0; m < m_count; ++m) {
+        DISTATTN_UNROLL
+        for (int n = 0; n < n_count; ++n) {
+          DISTATTN_UNROLL
+          for (int i = 0; i < 4; ++i) s[m][n][i] = -s[m][n][i];
+        }
+      }
+    }
+  }
+
+  __device__ __forceinline__ float factor() const { return scale_; }
+  __device__ __forceinline__ float gradient(float d_score, float) const { return d_score; }
+
+ private:
+  float scale_;
+};
+
+}  // namespace distattn::kernels::cuda
