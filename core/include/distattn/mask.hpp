@@ -37,7 +37,8 @@ struct Mask {
 
 Mask full_mask();
 Mask causal_mask();
-/// The first `prefix` tokens see each other both ways; the rest is causal.
+/// The first `prefix` tokens see each other both ways; the rest is causal. With more queries than keys, those before
+/// the first key see nothing, the prefix included.
 Mask prefix_mask(std::int64_t seq_kv, std::int64_t prefix);
 /// Each block (video frame) of `size` tokens sees itself both ways, and all earlier blocks.
 Mask block_causal_mask(std::int64_t seq_kv, std::int64_t size);
