@@ -81,6 +81,7 @@ Columns::Columns(std::vector<std::string> heads) : rows_{std::move(heads)} {}
 
 void Columns::add(std::vector<std::string> cells) {
   DISTATTN_EXPECT(cells.size() == rows_.front().size());
+  for (std::string& cell : cells) cell = printable(cell);
   rows_.push_back(std::move(cells));
 }
 
@@ -107,14 +108,21 @@ std::string Columns::text() const {
 }
 
 std::string Columns::markdown() const {
-  const Widths shape = widths();
+  Columns escaped = *this;
+  for (Row& row : escaped.rows_) {
+    for (std::string& cell : row) {
+      for (std::size_t bar = 0; (bar = cell.find('|', bar)) != cell.npos; bar += 2) cell.insert(bar, 1, '\\');
+    }
+  }
+  const std::vector<Row>& rows = escaped.rows_;
+  const Widths shape = escaped.widths();
   std::string text;
-  for (std::size_t r = 0; r < rows_.size(); ++r) {
-    for (std::size_t c = 0; c < rows_[r].size(); ++c) {
-      text += fmt::format("| {} ", padded(rows_[r][c], shape.columns[c], shape.right[c]));
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    for (std::size_t c = 0; c < rows[r].size(); ++c) {
+      text += fmt::format("| {} ", padded(rows[r][c], shape.columns[c], shape.right[c]));
     }
     text += "|\n";
-    for (std::size_t c = 0; r == 0 && c < rows_[r].size(); ++c) {
+    for (std::size_t c = 0; r == 0 && c < rows[r].size(); ++c) {
       text += fmt::format("|{:-<{}}{}", "", shape.columns[c] + 1, shape.right[c] ? ":" : "-");
     }
     if (r == 0) text += "|\n";

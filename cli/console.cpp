@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <cstdio>
 #include <mutex>
@@ -16,13 +14,6 @@ namespace distattn::cli {
 namespace {
 
 Verbosity chosen_verbosity = Verbosity::normal;
-
-/// File names, tensor names and what stands in files may hold anything; a terminal must not see it.
-std::string on_one_line(std::string_view text) {
-  using nlohmann::json;
-  const std::string as_utf8 = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
-  return without_controls(json::parse(as_utf8).get<std::string>());
-}
 
 std::mutex writing;                // the thread that waits for signals writes too
 std::size_t progress_columns = 0;  // of the line that stands on the terminal
@@ -61,12 +52,12 @@ void set_verbosity(Verbosity verbosity) { chosen_verbosity = verbosity; }
 Verbosity verbosity() { return chosen_verbosity; }
 
 void note(std::string_view text, Verbosity least) {
-  if (chosen_verbosity >= least) write_message(on_one_line(text));
+  if (chosen_verbosity >= least) write_message(printable(text));
 }
 
 void print_error(std::string_view message) {
   constexpr std::string_view name = "distattn:";
-  write_message(fmt::format("{} {}", name, on_one_line(message)), shows_colours(STDERR_FILENO) ? name.size() : 0);
+  write_message(fmt::format("{} {}", name, printable(message)), shows_colours(STDERR_FILENO) ? name.size() : 0);
 }
 
 Progress::Progress() : terminal_(chosen_verbosity >= Verbosity::normal && can_overwrite(STDERR_FILENO)) {}
@@ -76,7 +67,7 @@ void Progress::show(std::string_view text) {
   if (!terminal_) return note(text, Verbosity::verbose);
   const std::lock_guard lock(writing);
   const std::size_t room = room_for_progress();
-  const std::string line = cut(on_one_line(text), room);
+  const std::string line = cut(printable(text), room);
   const std::size_t columns = columns_of(line);
   progress_columns = std::min(std::max(progress_columns, columns), room);  // blanks over what was longer stay in it
   write_stderr("\r" + line + std::string(progress_columns - columns, ' '));

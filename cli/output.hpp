@@ -28,6 +28,7 @@ void print_json(const Json& json);
 class Columns {
  public:
   explicit Columns(std::vector<std::string> heads);
+  /// Cells may hold any bytes, as names do.
   void add(std::vector<std::string> cells);
   /// For a terminal that is too narrow in blocks of columns, one below the other.
   std::string text() const;

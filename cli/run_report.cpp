@@ -4,6 +4,7 @@
 
 #include "distattn/mask.hpp"
 #include "distattn/words.hpp"
+#include "terminal.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -83,7 +84,7 @@ std::string text_of(const RunReport& report) {
                                  name_of(row.figures.mode), row.ranks, row.device.threads, row.backend, row.transport);
   text += fmt::format("problem   batch {}, {} queries, {} keys, {}/{} heads of {}, {}, mask {}\n", problem.batch,
                       problem.seq_q, problem.seq_kv, problem.heads, problem.kv_heads, problem.head_dim,
-                      name_of(problem.dtype), problem.mask.name);
+                      name_of(problem.dtype), printable(problem.mask.name));
   text += pass_text(row.figures, Pass::forward);
   if (const auto* const backward = std::get_if<PassRow>(&row.backward)) text += pass_text(*backward, Pass::backward);
   return report.errors ? text + errors_text(*report.errors) : text;

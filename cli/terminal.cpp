@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <charconv>
@@ -151,10 +152,13 @@ std::string fitted(std::string_view text, std::size_t columns) {
   return whole;
 }
 
-std::string without_controls(std::string_view text) {
+std::string printable(std::string_view text) {
+  using nlohmann::json;
+  const std::string written = json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+  const auto utf8 = json::parse(written).get<std::string>();
   std::string plain;
-  while (!text.empty()) {
-    const Character next = take(text);
+  for (std::string_view rest = utf8; !rest.empty();) {
+    const Character next = take(rest);
     if (in(controls, next.code)) {
       plain += ' ';
     } else {

@@ -33,8 +33,9 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t columns, std
 /// blanks, else a little to the right.
 std::string fitted(std::string_view text, std::size_t columns);
 
-/// What a terminal could take for something else than text, as blanks: control characters, also of eight bits, and
-/// those that change the direction of writing.
-std::string without_controls(std::string_view text);
+/// Names of files and tensors, and what stands in files, as every message, table and list shows them: on one line, as
+/// UTF-8 (U+FFFD for what is none), with blanks for what a terminal could take for something else than text: control
+/// characters, also of eight bits, and those that change the direction of writing.
+std::string printable(std::string_view text);
 
 }  // namespace distattn::cli

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -17,6 +18,7 @@
 #include "problem_lists.hpp"
 #include "ranks.hpp"
 #include "sharded_run.hpp"
+#include "terminal.hpp"
 #include "validate_cases.hpp"
 #include "values.hpp"
 
@@ -74,10 +76,18 @@ class Skips {
   void add(const std::string& what, const std::string& reason) {
     const std::string line = fmt::format("skipped {}: {}", what, reason);
     if (noted_.insert(line).second) note(line);
+    if (std::find(reasons_.begin(), reasons_.end(), reason) == reasons_.end()) reasons_.push_back(reason);
+  }
+  /// For who has silenced the notes: the first reason, and how many others there are.
+  std::string reasons() const {
+    if (reasons_.empty()) return "";
+    const std::string others = reasons_.size() > 1 ? fmt::format(", and {} other reasons", reasons_.size() - 1) : "";
+    return fmt::format(": {}{}", reasons_.front(), others);
   }
 
  private:
   std::set<std::string> noted_;
+  std::vector<std::string> reasons_;
 };
 
 /// Proves a schedule on all ranks of a world. What does not apply or needs more than --memory is skipped.
@@ -188,8 +198,8 @@ std::string text_of(const ValidationRow& row, std::optional<Mode> asked) {
   const std::string name = asked ? fmt::format("{}, {}", row.schedule, name_of(*asked)) : row.schedule;
   std::string text =
       fmt::format("{:<18} P={} {:<10} {:<8} {:<46}", name, row.ranks, row.backend, name_of(row.pass), row.problem);
-  if (row.failure) return fmt::format("{} FAILED: {}\n", text, *row.failure);
-  return fmt::format("{} {:>9} bytes {:>3} steps  error {:.1e}  tolerance {:.1e}  {}\n", text, *row.bytes_sent_max,
+  if (row.failure) return fmt::format("{} FAILED: {}", text, *row.failure);
+  return fmt::format("{} {:>9} bytes {:>3} steps  error {:.1e}  tolerance {:.1e}  {}", text, *row.bytes_sent_max,
                      *row.steps, row.error, row.tolerance, row.ok() ? "ok" : "WRONG: " + *row.wrong);
 }
 
@@ -238,12 +248,13 @@ Outcome validate(World& world, const ValidateOptions& options) {
       for (ValidationRow& row : run_case(world, made, backend, options)) {
         ++(row.ok() ? passed : failed);
         progress.done();
-        if (!options.json) print(text_of(row, made.mode));
+        if (!options.json) print(printable(text_of(row, made.mode)) + "\n");
         rows.push_back(std::move(row));
       }
     }
   }
-  if (passed + failed == 0) refuse("no case is left (every one was skipped) choose other schedules, ranks or shapes");
+  if (rows.empty())
+    refuse(fmt::format("no case is left (every one was skipped{}) choose other values", skips.reasons()));
   if (options.json) {
     print_json(rows_json(rows));
   } else {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "cli/terminal.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
@@ -34,7 +35,7 @@ std::string csv_cell(const Json& value) {
   if (value.is_null()) return "";
   if (!value.is_string()) return value.dump();
   std::string quoted = "\"";
-  for (const char c : value.get<std::string>()) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  for (const char c : printable(value.get<std::string>())) quoted += c == '"' ? "\"\"" : std::string(1, c);
   return quoted + "\"";
 }
 

@@ -76,7 +76,10 @@ def check_large():
     common = ("validate", "--schedule", "ring", "--ranks", "2", "--backend", "reference", "--seq", "24", "--head-dim", "16")
     rows, notes = json_of(*common, "--heads", "2,1G")
     expect(len(rows) == 2 and all(row["ok"] for row in rows) and "TiB of memory" in notes, f"{rows} {notes}")
-    expect("no case is left" in distattn(*common, "--heads", "1G", code=2).stderr, "a case without memory was tried")
+    for why, arguments in (("TiB of memory", ("--heads", "1G")), ("memory", ("--heads", "2", "--memory", "1"))):
+        none = distattn(*common, *arguments, "-q", code=2)
+        expect("no case is left" in none.stderr and why in none.stderr, f"{arguments} are refused with {none.stderr}")
+        expect("choose other values" in none.stderr and none.stderr.count("\n") == 1, none.stderr)
 
 
 def check_plan():

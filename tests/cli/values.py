@@ -240,7 +240,31 @@ def zero_bytes():
         refused(distattn(folder, *FILES), "goes on after the closing brace")
 
 
+def odd_names():
+    """A file may have any name: results show it on one line, as UTF-8, and without what a terminal obeys."""
+    names = ("a\nb.json", "a\x1b[31mb.json", "a\rb.json", "a\xe2\x80\xaeb.json", "a\xc2\x9b31mb.json",
+             "a\xff\xfe.json", "a\"b\"|c.json")
+    shape = ["--seq", "16", "--heads", "2", "--head-dim", "8", "--schedule", "ring", "--ranks", "2"]
+    commands = (["run", "--random"], ["validate", "--backend", "reference"], ["plan"],
+                *(["bench", "-n", "1", "-w", "0", "--threads", "1", "-o", form] for form in ("csv", "md")))
+    with tempfile.TemporaryDirectory() as folder:
+        for command in commands:
+            lines = set()
+            for name in ("plain.json", *names):
+                file = name.encode("latin-1")
+                with open(os.path.join(os.fsencode(folder), file), "w") as mask:
+                    mask.write('[{"q": [0, 16], "k": [0, 16], "diff": [0, null]}]')
+                done = subprocess.run([DISTATTN, *command, *shape, "--mask", file], cwd=folder, capture_output=True,
+                                      timeout=60)
+                assert done.returncode == 0, (command, file, done.stderr)
+                text = (done.stdout + done.stderr).decode()  # UTF-8, or this fails
+                odd = [c for c in text if c != "\n" and (ord(c) < 32 or 127 <= ord(c) < 160 or c == "\u202e")]
+                assert not odd, (command, file, odd, text)
+                lines.add(done.stdout.count(b"\n"))
+            assert len(lines) == 1, (command, lines)
+
+
 for check in (overflow, underflow, headers, types_of_others, bytes_in_messages, documents_of_files, masks, numbers, twice,
-              zero_bytes):
+              zero_bytes, odd_names):
     check()
     print(check.__name__, "fine")

@@ -38,7 +38,7 @@ INCLUDES = {
     "backends/nccl": [r"backends/cuda/"],        # the edges across backends: its event,
     "backends/cudnn": [r"backends/cuda/", r"kernels/cuda/"],  # and what it computes with
     "cli": [r"distattn/", r"[a-z0-9_]+\.hpp$", r"core/src/fields\.hpp$"],
-    "cli/rows": [r"cli/(output|step/step_costs)\.hpp$",
+    "cli/rows": [r"cli/((output|terminal)|step/step_costs)\.hpp$",
                  r"core/src/planner/plan_fields\.hpp$"],  # the rows that the C API has too
     "cli/step": [r"kernels/dense/",              # what surrounds the attention in a training step,
                  r"cli/values\.hpp$"],           # and how sizes are written
