@@ -44,7 +44,7 @@ def check_pages():
     expect(lines <= 130, f"README.md has {lines} lines (at most 130): move what is not needed at first sight to docs")
     for page in sorted((SOURCE / "docs").glob("*.md")):
         expect(f"(docs/{page.name}" in readme, f"README.md leads nobody to docs/{page.name}")
-    for what in ("schedule", "mask", "kernel", "option", "device", "backend"):
+    for what in ("schedule", "mask", "kernel", "feature", "option", "device", "backend"):
         expect(re.search(rf"^## Adding an? {what}\b", contributing, re.M), f"CONTRIBUTING.md does not add a {what}")
 
 

@@ -16,10 +16,10 @@ struct Problem {
   std::int64_t batch = 1;
   std::int64_t seq_q = 0, seq_kv = 0;
   int heads = 1, kv_heads = 1;
-  int head_dim = 0;           ///< of queries and keys: 8 … 256, a multiple of 8
-  int value_dim = 0;          ///< of values and outputs
-  DType dtype = DType::fp32;  ///< of q, k, v, do as computed with and sent
-  DType wire = DType::fp32;   ///< of partials and gradients on the wire (fp64 computes keep fp64)
+  int head_dim = 0;           ///< dimension of queries and keys: 8 … 256, a multiple of 8
+  int value_dim = 0;          ///< dimension of values and outputs, likewise
+  DType dtype = DType::fp32;  ///< element type in which q, k, v, do are used and sent
+  DType wire = DType::fp32;   ///< type of partials and gradients in messages (fp64 if dtype is)
   Scores scores{};
   Mask mask{};
 
@@ -34,17 +34,17 @@ struct Problem {
     return resolved;
   }
   DType accumulator() const { return accumulator_of(dtype); }
-  /// Whether statistics have a low part (partial.hpp): those of fp64 need none.
+  /// Whether statistics have a low part (partial.hpp); fp64 statistics do not.
   bool has_low_lse() const { return accumulator() == DType::fp32; }
   DType wire_type() const { return dtype == DType::fp64 ? DType::fp64 : wire; }
-  /// Position of the first query: queries hold the last positions (negative when there are more of them than keys).
+  /// Position of the first query: queries hold the last positions (negative if there are more queries than keys).
   std::int64_t first_query() const { return seq_kv - seq_q; }
   friend bool operator==(const Problem&, const Problem&) = default;
 };
 
-/// Throws Error(usage) for what no backend computes: zero or negative sizes, heads that do not divide, head dimensions
-/// outside 8 … 256 or not multiples of 8, sizes whose bytes overflow 63 bits, a scale that the accumulator does not
-/// hold.
+/// Throws Error(usage) for problems that no backend computes: zero or negative sizes, heads that do not divide, head
+/// dimensions outside 8 … 256 or not multiples of 8, sizes in bytes that overflow 63 bits, a scale that the accumulator
+/// cannot represent.
 void check(const Problem& problem);
 
 /// Whether some query sees a key at a later position.
