@@ -31,7 +31,7 @@ constexpr std::int64_t most_runs = 1'000'000, largest_tile = 1 << 16;
 struct BenchOptions {
   BenchRequest request;
   std::vector<std::string> kernels;
-  BenchForm form = BenchForm::md;
+  BenchForm form = BenchForm::fitting;
   Gates gates;
   bool json = false;
 };
@@ -79,7 +79,7 @@ Calibration calibrate_here(World& world, const BenchOptions& options) {
   return calibration;
 }
 
-void print_as(BenchForm form, const std::string& text) { form == BenchForm::md ? print(text) : print_data(text); }
+void print_as(BenchForm form, const std::string& text) { form == BenchForm::fitting ? print(text) : print_data(text); }
 
 Outcome bench_kernels(const BenchOptions& options, BenchForm form) {
   const ProblemOptions shape = only_combination(options.request.problem, "kernels are timed for one shape at a time");

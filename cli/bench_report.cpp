@@ -54,7 +54,9 @@ template <class Row>
 std::string text_as(const std::vector<Row>& rows, std::span<const Column> columns, BenchForm form) {
   if (form == BenchForm::json) return json_text(rows_json(rows));
   const FieldsOfRows fields = fields_of_rows(rows);
-  return form == BenchForm::csv ? csv_of(fields, "backward") : table_of(fields, columns).markdown();
+  if (form == BenchForm::csv) return csv_of(fields, "backward");
+  const auto table = table_of(fields, columns);
+  return form == BenchForm::md ? table.markdown() : table.fitting();
 }
 
 }  // namespace

@@ -8,9 +8,10 @@
 
 namespace distattn::cli {
 
-enum class BenchForm : std::uint8_t { md, csv, json };
+/// `fitting`: Markdown, or on a terminal that is too narrow for it blocks of columns.
+enum class BenchForm : std::uint8_t { md, csv, json, fitting };
 
-/// All rows in one form; text forms show their tables' most telling columns (md) or every number (csv).
+/// All rows in one form; text forms show their tables' most telling columns (md, fitting) or every number (csv).
 std::string text_of(const std::vector<BenchRow>& rows, BenchForm form);
 std::string text_of(const std::vector<KernelRow>& rows, BenchForm form);
 

@@ -127,8 +127,13 @@ std::string Columns::markdown() const {
     }
     if (r == 0) text += "|\n";
   }
-  const std::size_t line = columns_of(std::string_view(text).substr(0, text.find('\n')));
-  return line <= columns_of_lines(results_descriptor()) ? text : this->text();
+  return text;
+}
+
+std::string Columns::fitting() const {
+  const std::string table = markdown();
+  const std::size_t line = columns_of(std::string_view(table).substr(0, table.find('\n')));
+  return line <= columns_of_lines(results_descriptor()) ? table : text();
 }
 
 }  // namespace distattn::cli

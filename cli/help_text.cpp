@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -136,7 +135,7 @@ std::string help_text(const App& root, const App& command, HelpExtent extent, st
 
 std::size_t columns_of_help() {
   const int fd = results_descriptor();
-  return ::isatty(fd) != 0 ? std::min(columns_of_terminal(fd), most_columns) : usual_columns;
+  return is_terminal(fd) ? std::min(columns_of_terminal(fd), most_columns) : usual_columns;
 }
 
 }  // namespace distattn::cli

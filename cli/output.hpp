@@ -32,8 +32,10 @@ class Columns {
   void add(std::vector<std::string> cells);
   /// For a terminal that is too narrow in blocks of columns, one below the other.
   std::string text() const;
-  /// The same as a table in Markdown, where that fits.
+  /// The same as a table in Markdown, however wide.
   std::string markdown() const;
+  /// Markdown where that fits, otherwise text().
+  std::string fitting() const;
 
  private:
   struct Widths {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <utility>
+
+#include "distattn/launch.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -77,9 +80,16 @@ std::string_view variable(const char* name) {
 
 }  // namespace
 
+bool is_terminal(int fd) {
+  if (::isatty(fd) == 0) return false;
+  static const bool launched = !launch_findings().variables.empty();
+  // The terminal of srun --pty, and of ranks started by hand, is that of their session.
+  return !launched || ::tcgetsid(fd) >= 0;
+}
+
 bool can_overwrite(int fd) {
   const std::string_view terminal = variable("TERM"), integration = variable("CI");
-  return ::isatty(fd) != 0 && !terminal.empty() && terminal != "dumb" &&
+  return is_terminal(fd) && !terminal.empty() && terminal != "dumb" &&
          (integration.empty() || integration == "0" || integration == "false");
 }
 
@@ -98,7 +108,7 @@ std::size_t columns_of_terminal(int fd) {
   return columns > 0 ? columns : 80;
 }
 
-std::size_t columns_of_lines(int fd) { return ::isatty(fd) != 0 ? columns_of_terminal(fd) : any_length; }
+std::size_t columns_of_lines(int fd) { return is_terminal(fd) ? columns_of_terminal(fd) : any_length; }
 
 std::size_t columns_of(std::string_view text) {
   std::size_t columns = 0;

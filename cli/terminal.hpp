@@ -9,6 +9,9 @@
 
 namespace distattn::cli {
 
+/// Whether the descriptor is a terminal that somebody looks at. A pseudo-terminal that a launcher gives its ranks, as
+/// Open MPI does wherever its own output goes, is none.
+bool is_terminal(int fd);
 /// Whether the descriptor is a terminal on which a line can be written over. A log, a terminal that says it is dumb or
 /// nothing, and what continuous integration shows later (CI) cannot.
 bool can_overwrite(int fd);

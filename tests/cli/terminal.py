@@ -18,14 +18,20 @@ WORK = "validate --ranks 1,2 --seq 33 --backend reference --schedule ring,burst 
 PLAN = "plan --seq 4K --heads 8 --head-dim 64 --ranks 4 --schedule ring,zigzag-ring --machine dgx-h100x8"
 
 
-def on_terminal(command, columns, output=subprocess.DEVNULL, **variables):
-    """What a terminal of that width got: of stderr, or of stdout where `output` is None."""
+def on_terminal(command, columns, output=subprocess.DEVNULL, of_session=False, **variables):
+    """What a terminal of that width got: of stderr, or of stdout where `output` is None. `of_session`: it is the one at
+    which somebody has logged in."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     names = {name: value for name, value in os.environ.items() if name not in ("CI", "NO_COLOR", "COLUMNS")}
     arguments = command if isinstance(command, list) else command.split()
+
+    def take():
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
     process = subprocess.Popen([DISTATTN, *arguments], stdin=slave, stdout=slave if output is None else output,
-                               stderr=subprocess.DEVNULL if output is None else slave, env={**names, "TERM": "xterm", **variables})
+                               stderr=subprocess.DEVNULL if output is None else slave, env={**names, "TERM": "xterm", **variables},
+                               start_new_session=of_session, preexec_fn=take if of_session else None)
     os.close(slave)
     text = b""
     while True:
@@ -113,6 +119,28 @@ def lines_fit():
     assert json.loads(objects)["ranks"] == 2 and widest(objects) > 20, objects
 
 
+def launchers_terminals_are_none():
+    """Open MPI gives its ranks pseudo-terminals, whatever its own output goes to; that of srun --pty is one."""
+    by_mpirun = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
+    by_hand = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "localhost", "MASTER_PORT": "29500"}
+    whole = subprocess.run([DISTATTN, *PLAN.split()], capture_output=True, text=True, timeout=60).stdout
+    for variables in (by_mpirun, by_hand):
+        assert on_terminal(PLAN, 40, None, **variables).replace("\r\n", "\n") == whole
+        text = on_terminal(WORK, 40, **variables)
+        assert "\r" not in text.replace("\r\n", "\n") and "\x1b" not in text, text
+        assert on_terminal("plan --seq nothing", 20, **variables).count("\n") == 1
+        assert widest(on_terminal("run --help", 200, None, **variables)) <= 80
+        assert widest(on_terminal(PLAN, 40, None, True, **variables)) <= 40
+
+
+def what_is_asked_for_is_written():
+    """A table in Markdown is one wherever it goes."""
+    bench = "bench --seq 96 --heads 2 --head-dim 16 --schedule ring,burst --ranks 2 --threads 1 -n 1 -q"
+    for columns in (200, 80, 20):
+        lines = on_terminal(bench + " -o md", columns, None).replace("\r\n", "\n").rstrip("\n").split("\n")
+        assert len(lines) == 4 and all(line[0] == line[-1] == "|" for line in lines), lines
+
+
 def messages_end_progress():
     """Ctrl-C says why on a line of its own."""
     master, slave = pty.openpty()
@@ -160,6 +188,7 @@ def names_cannot_write():
         assert not any(c in text.rstrip("\r\n") for c in "\x1b\u009b\u202e\r"), repr(text)
 
 
-for check in (progress_fits, terminals_that_cannot, tables_fit, lines_fit, messages_end_progress, help_fits, names_cannot_write):
+for check in (progress_fits, terminals_that_cannot, tables_fit, lines_fit, launchers_terminals_are_none,
+              what_is_asked_for_is_written, messages_end_progress, help_fits, names_cannot_write):
     check()
     print(check.__name__, "fine")
