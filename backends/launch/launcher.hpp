@@ -18,6 +18,8 @@ namespace distattn::backends::launch {
 /// Reads environment variables; tests bring their own.
 using Variables = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> process_variable(const std::string& name);
+/// Whether a variable is set in this process, but to nothing: for process_variable() it is not.
+bool is_empty(const std::string& name);
 /// A variable that is a number ≥ 0; nothing if it is not set. Throws Error(environment) for anything else.
 std::optional<int> number_in(const Variables& variables, const std::string& name);
 /// DISTATTN_PORT, if it is set. Throws Error(environment) unless it is a port, or 0.
@@ -27,7 +29,7 @@ std::optional<int> own_port(const Variables& variables);
 struct Surroundings {
   std::string launcher;
   Place place;                       ///< local_size 0: known when the ranks have met
-  bool loopback = false;             ///< the host is called as only this machine calls it
+  bool loopback = false;             ///< the host is called as only this machine calls it, and no secret lets others in
   std::string host;                  ///< of rank 0
   std::vector<int> ports;            ///< where rank 0 listens: the first of them that is free
   std::optional<std::string> token;  ///< nothing: a file of this user, which all ranks on one node can read

@@ -116,6 +116,15 @@ Socket listen_on_first_free(const std::vector<int>& ports, Reach reach) {
                           ports.back(), reasons));
 }
 
+/// Rank 0 when it hears nothing of the others, which it could not where they are on other machines.
+Error with_reach(const Error& error, const Surroundings& surroundings) {
+  if (error.kind() != ErrorKind::timeout || surroundings.place.local_size != 0 || !surroundings.loopback) return error;
+  return {error.kind(),
+          fmt::format("{}; it listens to this machine alone, as MASTER_ADDR names it: if others are on other machines, "
+                      "set DISTATTN_TOKEN to the same secret for all ranks",
+                      error.what())};
+}
+
 std::unique_ptr<Bootstrap> met(std::unique_ptr<ProcessBootstrap> ranks) {
   ranks->find_nodes();
   return ranks;
@@ -137,7 +146,12 @@ std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double
         listen_on_first_free(surroundings.ports, surroundings.one_node() ? Reach::this_machine : Reach::any);
     const RunKey run(surroundings.token ? *surroundings.token : file.hold(after_seconds(timeout_s)),
                      command_identity());
-    return met(std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, listener, run, timeout_s));
+    try {
+      return met(
+          std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, listener, run, timeout_s));
+    } catch (const Error& error) {
+      throw with_reach(error, surroundings);
+    }
   }
   const auto look = [&] {
     Whereabouts where;

@@ -39,6 +39,7 @@ Marks marks_of_others(const Variables& variables) {
                                 {{"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"}},
                                 {{"PMI_RANK", "PMI_SIZE", "PMI_FD"}},  // to the proxy of Hydra, of MPICH and Intel MPI
                                 {{"PMI_RANK", "PMI_SIZE", "PMI_PORT"}},
+                                {{"PMI_RANK", "PMI_SIZE"}, true},  // as of Cray's PALS, which tells of no line
                                 {{"RANK", "WORLD_SIZE", "LOCAL_RANK"}, true}};
   const auto set = std::find_if(std::begin(known), std::end(known),
                                 [&](const Marks& marks) { return are_set(marks.names, variables); });

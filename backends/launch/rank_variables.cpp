@@ -25,6 +25,7 @@ std::optional<int> optional_number(const Variables& variables, const char* name)
 }  // namespace
 
 std::optional<Numbered> numbered(const Variables& variables) {
+  std::optional<Numbered> alone;
   for (const RankVariables& by : known) {
     if (!variables(by.rank) || !variables(by.size)) continue;
     Numbered found{&by, {*number_in(variables, by.rank), *number_in(variables, by.size), 0, 0}};
@@ -33,13 +34,17 @@ std::optional<Numbered> numbered(const Variables& variables) {
     place.local_size = optional_number(variables, by.local_size).value_or(place.size == 1 ? 1 : 0);
     const bool has_place = place.rank < place.size && (place.local_size == 0 || place.local_rank < place.local_size) &&
                            place.local_size <= place.size && place.local_rank < place.size;
+    // A script may have exported a rank and a size of its own to several processes, which somebody else numbers.
+    const bool may_be_of_script = &by == known && place.size == 1 && !variables("TORCHELASTIC_RUN_ID");
+    if (has_place && may_be_of_script) alone = found;
+    if (has_place && alone && place.size == 1) continue;
     if (has_place) return found;
     throw Error(ErrorKind::environment,
                 fmt::format("rank {} of {}, {} of {} on its node, is no place (the variables of {} contradict each "
                             "other) start it anew",
                             place.rank, place.size, place.local_rank, place.local_size, by.who));
   }
-  return std::nullopt;
+  return alone;
 }
 
 std::vector<std::string> rank_variable_names() {

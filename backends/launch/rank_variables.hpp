@@ -15,7 +15,8 @@ struct RankVariables {
   const char *rank, *size, *local_rank, *local_size;
 };
 
-/// Of whoever numbered this process among several, or says that it is alone: the first whose rank and size are set.
+/// Of whoever numbered this process among several, or says that it is alone: the first whose rank and size are set, but
+/// RANK of WORLD_SIZE=1 only where nobody else says several.
 /// Throws Error(environment) for a number that is none, or a rank where the size is not above it.
 struct Numbered {
   const RankVariables* by = nullptr;

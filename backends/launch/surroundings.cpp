@@ -4,7 +4,7 @@
 #include <functional>
 #include <numeric>
 
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include "backends/launch/launcher.hpp"
 
@@ -24,6 +24,11 @@ void check_port(const std::string& name, int port) {
 std::optional<std::string> process_variable(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value != nullptr && *value != '\0' ? std::optional<std::string>(value) : std::nullopt;
+}
+
+bool is_empty(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value != nullptr && *value == '\0';
 }
 
 std::optional<int> number_in(const Variables& variables, const std::string& name) {
@@ -53,13 +58,15 @@ void check_size(int asked, const std::string& launcher, int started) {
 }
 
 std::string lacking(const Variables& variables, std::initializer_list<const char*> names) {
-  std::string text;
-  int count = 0;
+  std::vector<std::string> unset, empty;
   for (const char* name : names) {
-    if (variables(name)) continue;
-    text += fmt::format("{}{}", count++ == 0 ? "" : ", ", name);
+    if (!variables(name)) (is_empty(name) ? empty : unset).emplace_back(name);
   }
-  return text + (count == 1 ? " is not set" : " are not set");
+  const auto say = [](const std::vector<std::string>& which, const char* what) {
+    if (which.empty()) return std::string();
+    return fmt::format("{} {} {}", fmt::join(which, ", "), which.size() == 1 ? "is" : "are", what);
+  };
+  return say(unset, "not set") + (unset.empty() || empty.empty() ? "" : ", ") + say(empty, "empty");
 }
 
 std::vector<int> ports_of(const Variables& variables, const std::string& name, int usual) {

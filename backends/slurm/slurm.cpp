@@ -13,7 +13,8 @@ namespace {
 
 std::string required(const Variables& variables, const std::string& name) {
   if (auto value = variables(name)) return *value;
-  throw Error(ErrorKind::environment, fmt::format("{} is not set (started by srun, which sets it) set it", name));
+  throw Error(ErrorKind::environment,
+              fmt::format("{} (started by srun, which sets it) set it", lacking(variables, {name.c_str()})));
 }
 
 int required_number(const Variables& variables, const std::string& name) {

@@ -1,5 +1,9 @@
 #include "backends/torchrun/torchrun.hpp"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
+#include <cctype>
 #include <filesystem>
 
 #include <fmt/core.h>
@@ -10,7 +14,23 @@
 namespace distattn::backends::launch {
 namespace {
 
-bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.starts_with("127."); }
+/// "[::1]" is ::1, as it stands in front of a port.
+std::string without_brackets(const std::string& host) {
+  const bool has_both = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  return has_both ? host.substr(1, host.size() - 2) : host;
+}
+
+bool is_loopback(std::string host) {
+  constexpr unsigned loopback_net = 127;
+  in_addr four{};
+  in6_addr six{};
+  if (::inet_pton(AF_INET, host.c_str(), &four) == 1) return ntohl(four.s_addr) >> 24 == loopback_net;
+  if (::inet_pton(AF_INET6, host.c_str(), &six) == 1)
+    return IN6_IS_ADDR_LOOPBACK(&six) || (IN6_IS_ADDR_V4MAPPED(&six) && six.s6_addr[12] == loopback_net);
+  if (host.ends_with('.')) host.pop_back();
+  for (char& letter : host) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return host == "localhost" || host == "localhost.localdomain" || host == "ip6-localhost" || host == "ip6-loopback";
+}
 
 /// The folder that torchrun's agent makes for the workers of one start, each of which has a file for its errors in one
 /// of its own there. Empty where it made none.
@@ -31,10 +51,11 @@ Started by_torchrun(const Variables& variables) {
 }
 
 /// Processes that mpirun or srun started run torchrun, not the other way round. Without a rank of the process's own, a
-/// script may have set the address for something else.
+/// script may have set the address for something else; and what says that there is one rank may have been exported to
+/// every task of a step, each of which would be a run of its own.
 Nearness nearness_of_torchrun(const Variables& variables) {
   if (variables("TORCHELASTIC_RUN_ID")) return Nearness::agent;
-  return variables("RANK") ? Nearness::own_rank : Nearness::address;
+  return variables("RANK") && variables("WORLD_SIZE") != "1" ? Nearness::own_rank : Nearness::address;
 }
 
 }  // namespace
@@ -47,13 +68,15 @@ std::optional<Surroundings> torchrun_surroundings(const Variables& variables) {
   Surroundings found;
   found.launcher = "torchrun";
   found.place = here->place;
-  found.loopback = is_loopback(*host);
-  found.host = variables("DISTATTN_ADDRESS").value_or(*host);
+  found.token = variables("DISTATTN_TOKEN");
+  found.host = without_brackets(variables("DISTATTN_ADDRESS").value_or(*host));
+  // The master of a PyTorchJob is told localhost, and its workers the name of a service.
+  found.loopback = is_loopback(found.host) && !found.token;
+  if (is_loopback(found.host)) found.host = "127.0.0.1";
   const bool agent_listens = variables("TORCHELASTIC_USE_AGENT_STORE") == "True";
   const int master_port = *number_in(variables, "MASTER_PORT");
   found.ports =
       ports_of(variables, agent_listens ? "MASTER_PORT+1" : "MASTER_PORT", master_port + (agent_listens ? 1 : 0));
-  found.token = variables("DISTATTN_TOKEN");
   found.start = folder_of_start(variables);
   // torchrun calls runs "none" that nobody named. How often it has started the workers anew is no part of the name:
   // each node's agent counts for itself.

@@ -74,6 +74,10 @@ TEST_CASE("of launchers within each other the innermost counts") {
   CHECK(chosen(both(torch, of_mpirun(2))) == "pmix");
   CHECK(chosen(both(both(torch, {{"TORCHELASTIC_RUN_ID", "none"}}), of_mpirun(2))) == "torchrun");
   CHECK(chosen(both(both(address, {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}), of_slurm(2))) == "slurm");
+  const Values one_of_script = both(address, {{"RANK", "0"}, {"WORLD_SIZE", "1"}});
+  CHECK(chosen(both(one_of_script, of_slurm(2))) == "slurm");
+  CHECK(chosen(both(both(one_of_script, {{"TORCHELASTIC_RUN_ID", "none"}}), of_slurm(2))) == "inproc");
+  CHECK(chosen(both(one_of_script, {{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}})) == "torchrun");
 }
 
 TEST_CASE("a rank and a size of anybody's are enough where there is an address") {

@@ -95,6 +95,7 @@ def those_who_say_less_die():
                             ("jsrun", "JSM_NAMESPACE_RANK=$r JSM_NAMESPACE_SIZE=2"),
                             ("MVAPICH", "MV2_COMM_WORLD_RANK=$r MV2_COMM_WORLD_SIZE=2"),
                             ("a launcher with PMI", "PMI_RANK=$r PMI_SIZE=2 PMI_FD=9"),
+                            ("a launcher with PMI that names no line", "PMI_RANK=$r PMI_SIZE=2"),
                             ("Open MPI without PMIx", "OMPI_COMM_WORLD_RANK=$r OMPI_COMM_WORLD_SIZE=2")):
         under(what, started_by_hand(f"{variables} MASTER_ADDR=localhost MASTER_PORT={free_port()}"), 2)
     as_python = ("import os, subprocess, sys; v = {**os.environ, 'WORLD_SIZE': '2', 'MASTER_ADDR': 'localhost', "

@@ -4,6 +4,7 @@ are not all there."""
 import json
 import os
 import pathlib
+import socket
 import time
 
 from ranks import (BINARY, MPIRUN, SCRATCH, clean_up, expect, expect_nothing_left, finish, free_port, leftovers, start)
@@ -174,6 +175,42 @@ def what_is_missing_is_said():
     expect(code == 0, errors)
 
 
+def tables_are_as_in_a_file():
+    """Open MPI gives its ranks pseudo-terminals, wherever its own output goes."""
+    if not MPIRUN:
+        return
+    validate = (BINARY, "validate", "--seq", "24", "--heads", "2", "--head-dim", "16", "--schedule", "ring", "-q",
+                "--backend", "reference", "--threads", "1")
+    code, output, errors = one([MPIRUN, *ALLOW, "-n", "2", *validate])
+    alone = one([*validate, "--ranks", "2"])[1]
+    expect(code == 0 and output.count("\n") == alone.count("\n"), output, alone, errors)
+
+
+def a_master_that_is_told_localhost():
+    """As in a PyTorchJob, whose workers are told the name of its service."""
+    port, token = free_port(), {"DISTATTN_TOKEN": "sesame"}
+    elsewhere = [at for at in socket.gethostbyname_ex(socket.gethostname())[2] if not at.startswith("127.")]
+    if elsewhere:
+        places = [by_hand(0, 2, port, **token), {**by_hand(1, 2, port, **token), "MASTER_ADDR": elsewhere[0]}]
+        ends = finish([start(RUN, **place) for place in places])
+        expect(all(code == 0 for code, _, _ in ends), ends)
+    code, _, errors = one([*RUN, "--timeout", "2"], **by_hand(0, 2, free_port()))
+    expect(code == 4 and "this machine alone" in errors and "set DISTATTN_TOKEN" in errors, code, errors)
+    port = free_port()
+    ends = finish([start(RUN, **{**by_hand(rank, 2, port), "MASTER_ADDR": name})
+                   for rank, name in enumerate(("[::1]", "LOCALHOST."))])
+    expect(all(code == 0 for code, _, _ in ends), ends)
+    code, _, errors = one(RUN, **{**by_hand(0, 2, port), "MASTER_ADDR": ""})
+    expect(code == 3 and "MASTER_ADDR is empty" in errors, code, errors)
+
+
+def a_size_that_a_script_has_exported():
+    """To each task of a step, which would be runs of one rank that know nothing of each other."""
+    exported = by_hand(0, 1, free_port())
+    ends = finish([start([*RUN, "--json"], **step_of(2, task), **exported) for task in range(2)])
+    expect(all(code == 0 for code, _, _ in ends) and json.loads(ends[0][1])["ranks"] == 2 and not ends[1][1], ends)
+
+
 def ports_that_are_for_others():
     """A port below 1024 is not taken, but not for everybody."""
     first = int(pathlib.Path("/proc/sys/net/ipv4/ip_unprivileged_port_start").read_text())
@@ -207,6 +244,9 @@ def main():
     two_at_one_file()
     what_can_be_derived()
     what_is_missing_is_said()
+    tables_are_as_in_a_file()
+    a_master_that_is_told_localhost()
+    a_size_that_a_script_has_exported()
     ports_that_are_for_others()
     the_choice_is_explained()
     expect_nothing_left(before)
