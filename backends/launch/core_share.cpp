@@ -6,6 +6,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "backends/identity.hpp"
 #include "backends/launch/launcher.hpp"
 #include "distattn/error.hpp"
 

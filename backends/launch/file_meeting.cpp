@@ -1,7 +1,4 @@
-#include <unistd.h>
-
 #include <algorithm>
-#include <fstream>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -9,29 +6,13 @@
 
 #include <fmt/core.h>
 
+#include "backends/identity.hpp"
 #include "backends/launch/bootstrap.hpp"
 #include "backends/launch/launcher.hpp"
 #include "backends/launch/meeting_file.hpp"
 #include "backends/patient_call.hpp"
 
 namespace distattn::backends::launch {
-
-std::string boot_identity() {
-  std::string boot = "unknown";
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  return boot;
-}
-
-namespace {
-
-/// Name of one of this process's namespaces, as "net:[4026531840]".
-std::string namespace_of(const char* kind) {
-  char name[64] = {};
-  const ssize_t length = ::readlink((std::string("/proc/self/ns/") + kind).c_str(), name, sizeof name - 1);
-  return length > 0 ? std::string(name, static_cast<std::size_t>(length)) : std::string(kind) + ":unknown";
-}
-
-}  // namespace
 
 std::string node_identity() { return boot_identity() + "/" + namespace_of("net"); }
 std::string pid_namespace() { return namespace_of("pid"); }

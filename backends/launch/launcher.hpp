@@ -84,8 +84,6 @@ std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double
 std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const Variables& variables,
                                         double timeout_s);
 
-/// Names the machine, as long as it runs: processes with the same share its clock.
-std::string boot_identity();
 /// Names the machine, and the network namespace in it: ranks of one node reach each other by loopback.
 std::string node_identity();
 /// The same where process numbers mean the same processes.

@@ -61,7 +61,7 @@ void check(const char* what, ucs_status_t status) {
                                                   what, library().status_string(status)));
 }
 
-Context::Context(int ranks, const std::string& segments) {
+Context::Context(int ranks, const std::optional<std::string>& segments) {
   expect_files_to_be_left();
   // What UCX logs when a peer dies says less than our own error, in several lines.
   if (std::getenv("UCX_LOG_LEVEL") == nullptr)
@@ -71,9 +71,10 @@ Context::Context(int ranks, const std::string& segments) {
   const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> release(config, library().config_release);
   for (const Setting& setting : settings) set(config, setting);
   // Where a user's settings let peers open segments by name, a folder that goes is of no use.
-  if (!segments.empty() && std::getenv("UCX_POSIX_USE_PROC_LINK") == nullptr) {
-    for (const char* name : {"POSIX_DIR", "DIR"}) set(config, {"UCX_POSIX_DIR", name, segments.c_str()});
+  if (segments && !segments->empty() && std::getenv("UCX_POSIX_USE_PROC_LINK") == nullptr) {
+    for (const char* name : {"POSIX_DIR", "DIR"}) set(config, {"UCX_POSIX_DIR", name, segments->c_str()});
   }
+  if (!segments) set(config, {"UCX_TLS", "TLS", "^sm"});
 
   ucp_params_t params{};
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;

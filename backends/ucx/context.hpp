@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "distattn/error.hpp"
@@ -17,8 +18,8 @@ void check(const char* what, ucs_status_t status);
 /// One process's UCX, set up so that a peer's death is noticed over every transport, shared memory too.
 class Context {
  public:
-  /// `segments`: where shared memory is made; empty: where UCX likes.
-  Context(int ranks, const std::string& segments);
+  /// `segments`: where shared memory is made; empty: where UCX likes; nothing: nowhere, unless a user says otherwise.
+  Context(int ranks, const std::optional<std::string>& segments);
 
   ucp_context_h get() const { return context_.get(); }
   /// Whether it sends from and receives into such memory.

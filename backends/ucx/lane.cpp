@@ -1,5 +1,6 @@
 #include "backends/ucx/lane.hpp"
 
+#include <cstdlib>
 #include <string>
 #include <thread>
 #include <utility>
@@ -37,6 +38,15 @@ class Stream {
   int looks_ = 0;  // at which it moved
   Control::Clock::time_point since_;
 };
+
+/// "; here UCX_TLS=self": what a user has chosen.
+std::string own_choice() {
+  std::string chosen;
+  for (const char* name : {"UCX_TLS", "UCX_NET_DEVICES"}) {
+    if (const char* const value = std::getenv(name)) chosen += fmt::format("; here {}={}", name, value);
+  }
+  return chosen;
+}
 
 }  // namespace
 
@@ -257,6 +267,12 @@ void ExchangeLane::fail(const Step& step, const Message& message, const std::str
   while (Clock::now() < begin + verdict_time || !control_.hears()) {
     check(message.peer, begin);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  if (why.find(library().status_string(UCS_ERR_UNREACHABLE)) != std::string::npos) {
+    throw Error(ErrorKind::environment,
+                fmt::format("{}, {}: {} (UCX has no transport that both ranks use{}) set UCX_TLS and UCX_NET_DEVICES "
+                            "alike on all ranks, as UCX_TLS=tcp,self, or unset them",
+                            place_of(rank_, step), edge(message.peer, message.outgoing), why, own_choice()));
   }
   throw Error(ErrorKind::peer,
               fmt::format("{}, {}: {} (rank {} failed or its connection broke) see its own output",

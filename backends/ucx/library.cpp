@@ -62,6 +62,14 @@ void expect_log_to_open() {
                                                   variable, set, std::strerror(errno)));
 }
 
+/// UCX says of a hidden /proc that input or output failed.
+void expect_machine_to_have_a_name() {
+  constexpr const char* file = "/proc/sys/kernel/random/boot_id";
+  if (::access(file, R_OK) == 0) return;
+  throw Error(ErrorKind::environment, fmt::format("UCX cannot tell machines apart ({}: {}) let this process see /proc",
+                                                  file, std::strerror(errno)));
+}
+
 /// Global, as if it were linked: what is loaded before it, to trace its calls, stands before it. The folder that it was
 /// built with is for those who have not said where their libraries are.
 void open_library() {
@@ -86,6 +94,7 @@ void find(const char* name, Function& function) {
 }
 
 Library load() {
+  expect_machine_to_have_a_name();
   expect_log_to_open();
   open_library();
   Library library;

@@ -27,8 +27,8 @@ Error late() {
 
 }  // namespace
 
-SetUp SetUp::before(RunningClock::time_point deadline, Rank rank, int ranks, const std::string& segments,
-                    Control& control) {
+SetUp SetUp::before(RunningClock::time_point deadline, Rank rank, int ranks,
+                     const std::optional<std::string>& segments, Control& control) {
   const auto make = [ranks, segments] {
     SetUp made;
     made.context = std::make_unique<Context>(ranks, segments);

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "backends/registration.hpp"
+#include "backends/ucx/shared_memory.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn::backends::ucx {
@@ -36,7 +37,8 @@ UcxTransport::UcxTransport(Bootstrap& bootstrap, ucs_memory_type_t gpu_memory)
       size_(bootstrap.size()),
       control_(control_of(bootstrap)),
       segments_(bootstrap),
-      set_up_(SetUp::before(RunningClock::now() + control_.timeout(), rank_, size_, segments_.path(), control_)),
+      set_up_(SetUp::before(RunningClock::now() + control_.timeout(), rank_, size_,
+                            can_share_memory(bootstrap) ? std::optional(segments_.path()) : std::nullopt, control_)),
       gpu_memory_(gpu_memory),
       reaches_gpus_(all_reach(gpu_memory, *set_up_.context, bootstrap)),
       near_(std::move(set_up_.near), Lane::near, rank_, control_, reaches_gpus_ ? Pieces::alone : Pieces::in_lists),

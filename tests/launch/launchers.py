@@ -188,7 +188,7 @@ def too_few_files():
 def without_shared_memory():
     """The reason is the true one."""
     def reason(words, prefix=lambda rank: (), before_exec=None):
-        ends = finish(start_ranks(2, "run", *SHAPE, prefix=prefix, before_exec=before_exec))
+        ends = finish(start_ranks(2, "run", *SHAPE, prefix=prefix, before_exec=before_exec, UCX_TLS="sm,self"))
         expect(all(code == 3 for code, _, _ in ends) and any(words in errors for _, _, errors in ends), words, ends)
     small = {rank: lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16)) for rank in range(2)}
     reason("65536 bytes, holds for shared memory too) raise ulimit -f", before_exec=small)
@@ -200,8 +200,32 @@ def without_shared_memory():
         reason(words, prefix=lambda rank, mount=mount: (*apart, mount, "sh"))
     hidden = 'mount -t tmpfs none /proc && exec "$@"'  # who cannot count open files does not say that none are left
     ends = finish(start_ranks(2, "run", *SHAPE, prefix=lambda rank: (*apart, hidden, "sh")))
-    expect(all("more files" not in errors for _, _, errors in ends), ends)
+    expect(all(code == 3 and "let this process see /proc" in errors and "UCX  ERROR" not in errors
+               for code, _, errors in ends), ends)
     return None
+
+
+def ranks_in_namespaces_of_their_own():
+    """One in a container, another on its host: each has other numbers for processes, or other segments."""
+    kinds = {"processes": ("unshare", "-p", "-f", "--mount-proc"), "segments": ("unshare", "-i"),
+             "files of shared memory": ("unshare", "-m", "sh", "-c", 'mount -t tmpfs none /dev/shm && exec "$@"', "sh")}
+    for what, apart in kinds.items():
+        if subprocess.run([*apart, "true"], capture_output=True, check=False).returncode != 0:
+            print(what, "of their own: skipped (unshare is not allowed)", flush=True)
+            continue
+        for inside in ((0,), (1,), (0, 1)):
+            ends = finish(start_ranks(2, "run", *SHAPE, prefix=lambda rank, them=inside: apart if rank in them else ()))
+            expect(all(code == 0 for code, _, _ in ends), what, inside, ends)
+    print("ranks in namespaces of their own: meet and exchange", flush=True)
+
+
+def transports_that_do_not_meet():
+    """No rank has failed there."""
+    for words in (("self", "self"), ("tcp", "posix,self")):
+        ends = finish(start_ranks(2, "run", *SHAPE, only={rank: {"UCX_TLS": words[rank]} for rank in range(2)}))
+        told = [errors for code, _, errors in ends if "no transport that both ranks use" in errors]
+        expect(all(code == 3 for code, _, _ in ends) and told, words, ends)
+        expect(any(f"UCX_TLS={word}" in errors for word in words for errors in told), words, ends)
 
 
 def main():
@@ -223,6 +247,8 @@ def main():
     interrupted_while_they_meet()
     too_few_files()
     without_shared_memory()
+    ranks_in_namespaces_of_their_own()
+    transports_that_do_not_meet()
     expect_nothing_left(before)
 
 
