@@ -20,6 +20,7 @@
 #include "interruption.hpp"
 #include "option.hpp"
 #include "output.hpp"
+#include "stack.hpp"
 #include "standard_streams.hpp"
 #include "version_text.hpp"
 
@@ -93,8 +94,6 @@ int report(const std::string& message, int code) {
 }
 
 int run_reporting_errors(int argc, char** argv) {
-  hold_standard_streams();
-  set_standard_output(results_descriptor());
   try {
     watch_for_interruption();
     return run(argc, argv);
@@ -108,11 +107,21 @@ int run_reporting_errors(int argc, char** argv) {
   }
 }
 
+int run_on_enough_stack(int argc, char** argv) {
+  hold_standard_streams();
+  set_standard_output(results_descriptor());
+  try {
+    return with_enough_stack([=] { return run_reporting_errors(argc, argv); });
+  } catch (const Error& error) {
+    return report(error.what(), exit_code(error.kind()));
+  }
+}
+
 }  // namespace
 }  // namespace distattn::cli
 
 int main(int argc, char** argv) {
-  const int code = distattn::cli::run_reporting_errors(argc, argv);
+  const int code = distattn::cli::run_on_enough_stack(argc, argv);
   if (code != 0 && distattn::calls_left_behind() > 0) {
     std::fflush(nullptr);
     ::_exit(code);

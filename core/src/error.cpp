@@ -1,8 +1,11 @@
 #include "distattn/error.hpp"
 
 #include <cstdio>
+#include <cstdint>
 #include <cstdlib>
+#include <string>
 
+#include "distattn/host_resources.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn {
@@ -40,8 +43,16 @@ Error as_error(const std::exception_ptr& cause) {
 }
 
 Error no_thread(const std::string& who, const std::string& purpose, const std::system_error& refused) {
-  return {ErrorKind::environment,
-          who + " gets no thread to " + purpose + " (" + refused.what() + ") use fewer ranks or threads"};
+  const std::string what = who + " gets no thread to " + purpose + " (" + refused.what();
+  // A thread's stack is the first large piece of memory that most processes ask for.
+  constexpr std::int64_t stack_bytes = std::int64_t{8} << 20;
+  const HostResources host = host_resources();
+  if (host.process_free_bytes < stack_bytes) {
+    return {ErrorKind::environment,
+            what + "; ulimit -v or -d leaves " + std::to_string(host.process_free_bytes >> 10) +
+                " KiB, which is too little for its stack) raise that limit"};
+  }
+  return {ErrorKind::environment, what + ") use fewer ranks or threads, or raise the limit of them, as ulimit -u does"};
 }
 
 }  // namespace distattn

@@ -204,7 +204,26 @@ def limits_of_a_process():
         refused(lambda kind=kind: resource.setrlimit(kind, (700 << 20, 700 << 20)), "ulimit -v or -d leaves it")
 
 
-for check in (affinity, ranks_of_one_machine, control_groups, a_quota_of_each_rank_below_one_of_all,
+def limited(command, kind, bytes_):
+    return subprocess.run([DISTATTN, *command.split()], capture_output=True, text=True, timeout=60,
+                          preexec_fn=lambda: resource.setrlimit(kind, (bytes_, bytes_)))
+
+
+def small_stacks():
+    """Libraries and their threads need more than some sites let a process have."""
+    for kilobytes in (64, 256):
+        for command in ("info", "--version", RUN + " --ranks 2"):
+            done = limited(command, resource.RLIMIT_STACK, kilobytes << 10)
+            assert done.returncode == 0, (kilobytes, command, done)
+
+
+def no_room_for_threads():
+    done = limited("info", resource.RLIMIT_DATA, 20000 << 10)
+    assert done.returncode in (0, 3) and done.stderr.count("\n") <= 1, done
+    assert done.returncode == 0 or ("ulimit -v or -d" in done.stderr and "fewer ranks" not in done.stderr), done
+
+
+for check in (small_stacks, no_room_for_threads, affinity, ranks_of_one_machine, control_groups, a_quota_of_each_rank_below_one_of_all,
               a_memory_limit_of_each_rank, limits_of_a_process):
     check()
     print(check.__name__, "fine")

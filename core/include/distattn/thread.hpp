@@ -10,7 +10,7 @@
 namespace distattn {
 
 /// The error to throw when the system refuses a thread: "rank 3 gets no thread to exchange messages (…) use fewer ranks
-/// or threads".
+/// or threads, …", or raise the limit of memory, if that is what leaves no room for its stack.
 Error no_thread(const std::string& who, const std::string& purpose, const std::system_error& refused);
 
 /// The number of library calls that did not return in time and still run, each on its own thread. A process that fails
