@@ -128,6 +128,7 @@ class StepPlanner {
 };
 
 StepPlan predict(const StepPlanRequest& request, const Machine& machine) {
+  step::find_model(request.options.model);  // refuses a name that is none, whatever else is missing
   if (request.plan.problem.seq.empty()) refuse("--seq is missing (a step needs a sequence) add it");
   if (request.plan.schedule.modes.size() > 1)
     refuse(fmt::format("--mode has several values ({}) give one", one_problem));
