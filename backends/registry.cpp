@@ -108,7 +108,7 @@ backends::Registration chosen(BackendKind kind, std::string_view word, std::stri
       if (info.misconfigured) throw Error(*info.misconfigured, info.why);
       if (!info.usable) {
         throw Error(ErrorKind::environment, std::string(word) + " " + info.name + " cannot be used here (" + info.why +
-                                                ") choose another; distattn info lists them");
+                                                "): choose another; distattn info lists them");
       }
       return registration;
     }
@@ -116,16 +116,17 @@ backends::Registration chosen(BackendKind kind, std::string_view word, std::stri
     if (asked_for && info.built) reasons += "; " + info.name + ": " + info.why;
   }
   if (name.empty()) {
-    throw Error(ErrorKind::environment,
-                "no " + std::string(word) + " is usable here (known: " + known + reasons + ") distattn info says more");
+    throw Error(ErrorKind::environment, "no " + std::string(word) + " is usable here (known: " + known + reasons +
+                                            "): distattn info says more");
   }
-  refuse("no " + std::string(word) + " is called " + std::string(name) + " (known: " + known + ") choose one of these");
+  refuse("no " + std::string(word) + " is called " + std::string(name) + " (known: " + known +
+         "): choose one of these");
 }
 
 }  // namespace
 
 double backends::checked_timeout(double seconds) {
-  if (!(seconds > 0)) refuse("the timeout is not above 0 (no rank is that fast) give seconds");
+  if (!(seconds > 0)) refuse("the timeout is not above 0 (no rank is that fast): give seconds");
   constexpr double years = 1e8;  // as good as for ever, and clocks can count so far
   return std::min(seconds, years);
 }
@@ -147,11 +148,11 @@ std::string describe(const DeviceOptions& options) {
 std::unique_ptr<Device> make_device(std::string_view name, const DeviceOptions& options) {
   if (options.threads < 0 || options.threads > DeviceOptions::most_threads) {
     refuse("a device of " + std::to_string(options.threads) + " threads (0: its share, at most " +
-           std::to_string(DeviceOptions::most_threads) + ") give some");
+           std::to_string(DeviceOptions::most_threads) + "): give some");
   }
   if (options.local_ranks < 1 || options.local_rank < 0) {
     refuse("a device of rank " + std::to_string(options.local_rank) + " among " + std::to_string(options.local_ranks) +
-           " (ranks of a machine count from 0, and there is one at least) set local_rank and local_ranks");
+           " (ranks of a machine count from 0, and there is one at least): set local_rank and local_ranks");
   }
   const std::string& provider = options.gpu.provider;
   const auto any = [](const auto&) { return true; };
@@ -173,10 +174,10 @@ std::unique_ptr<Bootstrap> make_bootstrap(std::string_view name, const Bootstrap
   const auto between_processes = [](const backends::Registration& r) { return r.make_bootstrap != nullptr; };
   const auto found = chosen(BackendKind::bootstrap, "bootstrap", name, between_processes);
   if (!between_processes(found)) {
-    refuse("bootstrap " + found.info.name + " does not join processes (its ranks share one) choose another");
+    refuse("bootstrap " + found.info.name + " does not join processes (its ranks share one): choose another");
   }
   if (found.info.argument.empty() && !options.argument.empty()) {
-    refuse("bootstrap " + found.info.name + " takes no " + options.argument + " (its name says all) leave it out");
+    refuse("bootstrap " + found.info.name + " takes no " + options.argument + " (its name says all): leave it out");
   }
   BootstrapOptions asked = options;
   asked.timeout_s = backends::checked_timeout(options.timeout_s);
@@ -188,7 +189,7 @@ std::unique_ptr<Transport> make_transport(std::string_view name, Bootstrap& boot
   const auto between_processes = [](const backends::Registration& r) { return r.make_transport != nullptr; };
   const auto found = chosen(BackendKind::transport, "transport", name, between_processes);
   if (!between_processes(found)) {
-    refuse("transport " + found.info.name + " does not connect processes (its ranks share one) choose another");
+    refuse("transport " + found.info.name + " does not connect processes (its ranks share one): choose another");
   }
   return found.make_transport(bootstrap);
 }

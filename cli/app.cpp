@@ -40,7 +40,7 @@ void check_flags(CLI::App& app) {
     if (option->get_items_expected_max() > 0) continue;
     option->check([name = option->get_name()](const std::string& text) {
       if (text != "true" && text != "false") {
-        refuse(fmt::format("{} {} (neither true nor false) write {} alone", name, text, name));
+        refuse(fmt::format("{} {} (neither true nor false): write {} alone", name, text, name));
       }
       return std::string();
     });

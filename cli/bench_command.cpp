@@ -104,7 +104,7 @@ void refuse_others(const App& app, std::span<const std::string_view> honoured, c
 }
 
 constexpr const char* without_rows =
-    "with --calibrate alone (no row is measured without --seq) add --seq, or leave it out";
+    "with --calibrate alone (no row is measured without --seq): add --seq, or leave it out";
 
 /// Options that only ranks in other processes make sense of, where this process alone is calibrated.
 void check_meeting(const App& app, const World& world) {
@@ -125,7 +125,7 @@ void check_honoured(const App& app, const BenchOptions& options) {
       "--provider", "--deterministic", "-n",         "-o",         "--json"};
   if (options.request.calibrate && options.request.problem.seq.empty()) {
     if (app.count("-o") > 0 && options.form == BenchForm::csv) {
-      refuse("-o csv with --calibrate alone (without --seq there are no rows) add --seq, or choose md or json");
+      refuse("-o csv with --calibrate alone (without --seq there are no rows): add --seq, or choose md or json");
     }
     refuse_others(app, calibrating, without_rows);
     only_combination(options.request.problem, "a calibration is of one shape");
@@ -133,7 +133,7 @@ void check_honoured(const App& app, const BenchOptions& options) {
   const auto attends = [](const std::string& kernel) { return kernel.starts_with("attend"); };
   if (options.kernels.empty() || std::any_of(options.kernels.begin(), options.kernels.end(), attends)) return;
   refuse_others(app, moving,
-                fmt::format("with --kernel {} (which moves fp32 of sizes of its own) leave it out, or add attend",
+                fmt::format("with --kernel {} (which moves fp32 of sizes of its own): leave it out, or add attend",
                             fmt::join(options.kernels, ",")));
 }
 
@@ -141,7 +141,7 @@ void check_honoured(const App& app, const BenchOptions& options) {
 void check_alone(const LaunchOptions& launch) {
   const World world({"", "", 0, launch.timeout_s});
   if (world.in_process() || world.size() == 1) return;
-  refuse(fmt::format("--kernel in {} processes (started by {}; kernels are timed on the cores of one) start one",
+  refuse(fmt::format("--kernel in {} processes (started by {}; kernels are timed on the cores of one): start one",
                      world.size(), world.bootstrap()));
 }
 
@@ -186,7 +186,7 @@ Outcome bench(const App& app, const BenchOptions& options) {
 
 double parse_positive(std::string_view option, std::string_view text) {
   const double value = parse_number(option, text);
-  if (value <= 0) refuse(fmt::format("{} {} (not above 0) give a positive number", option, text));
+  if (value <= 0) refuse(fmt::format("{} {} (not above 0): give a positive number", option, text));
   return value;
 }
 

@@ -33,19 +33,19 @@ Outcome judge(const std::vector<BenchRow>& rows, const Gates& gates) {
   };
   for (const BenchRow& row : rows) {
     if (row.ok == false) {
-      miss(row, "wrong result (its error is beyond the tolerance) compare with --backend reference");
+      miss(row, "wrong result (its error is beyond the tolerance): compare with --backend reference");
     }
     if (gates.least_gflops && row.figures.gflops < *gates.least_gflops) {
-      miss(row, fmt::format("{:.2f} GFLOP/s (--min-gflops {}) see whether the machine is busy", row.figures.gflops,
+      miss(row, fmt::format("{:.2f} GFLOP/s (--min-gflops {}): see whether the machine is busy", row.figures.gflops,
                             *gates.least_gflops));
     }
     if (!gates.most_ratio) continue;
     if (std::isnan(row.ratio_to_prediction)) {
       miss(row,
-           "no prediction (the machine states no rates of its type and backend) leave --max-ratio-to-prediction out");
+           "no prediction (the machine states no rates of its type and backend): leave --max-ratio-to-prediction out");
     } else if (row.ratio_to_prediction > *gates.most_ratio) {
       miss(row,
-           fmt::format("{:.2f} times the prediction (--max-ratio-to-prediction {}) see whether the machine is busy",
+           fmt::format("{:.2f} times the prediction (--max-ratio-to-prediction {}): see whether the machine is busy",
                        row.ratio_to_prediction, *gates.most_ratio));
     }
   }
@@ -67,7 +67,7 @@ Outcome judge_variants(const std::vector<KernelRow>& rows) {
     }
     outcome = Outcome::wrong_result;
     print_error(
-        fmt::format("{}: wrong result (its error is beyond the tolerance) leave this kernel out", name_of_row(row)));
+        fmt::format("{}: wrong result (its error is beyond the tolerance): leave this kernel out", name_of_row(row)));
   }
   if (failed == nullptr) return outcome;
   throw Error(ErrorKind::environment, fmt::format("{}: {}", name_of_row(*failed), *failed->failure));

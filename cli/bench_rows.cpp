@@ -67,7 +67,7 @@ class Bench {
 
   std::vector<BenchRow> rows() {
     if (rows_.empty()) {
-      refuse(fmt::format("no schedule is left to measure ({}) choose another schedule, other ranks or more memory",
+      refuse(fmt::format("no schedule is left to measure ({}): choose another schedule, other ranks or more memory",
                          fmt::join(skipped_, "; ")));
     }
     for (const std::string& reason : skipped_) note("skipped " + reason);

@@ -32,7 +32,7 @@ std::string bash_case(std::string_view pattern, const std::vector<std::string>& 
 
 /// An option's value: one of its words, or a file, which bash finds by itself.
 std::string bash_value(std::string_view pattern, const OptionEntry& option) {
-  if (option.words.empty()) return fmt::format("    {}) return ;;\n", in_quotes(pattern));
+  if (option.words.empty()) return fmt::format("    {}): return ;;\n", in_quotes(pattern));
   return bash_case(pattern, option.words, option.between);
 }
 

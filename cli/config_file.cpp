@@ -15,7 +15,7 @@ namespace {
 
 [[noreturn]] void fail(const toml::source_region& where, std::string_view why,
                        std::string_view suggestion = "write TOML: name = value, text in quotes") {
-  refuse(fmt::format("--config, line {} ({}) {}", where.begin.line, why, suggestion));
+  refuse(fmt::format("--config, line {} ({}): {}", where.begin.line, why, suggestion));
 }
 
 /// All of it: options are short, and a device may never end.
@@ -24,8 +24,8 @@ std::string text_of(std::istream& input) {
   std::string text(most_bytes + 1, '\0');
   input.read(text.data(), static_cast<std::streamsize>(text.size()));
   text.resize(static_cast<std::size_t>(input.gcount()));
-  if (input.bad()) refuse("--config (reading the file failed) name a readable one");
-  if (text.size() > most_bytes) refuse("--config (the file is longer than 1 MiB) name one of options");
+  if (input.bad()) refuse("--config (reading the file failed): name a readable one");
+  if (text.size() > most_bytes) refuse("--config (the file is longer than 1 MiB): name one of options");
   return text;
 }
 

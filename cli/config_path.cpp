@@ -22,7 +22,7 @@ constexpr std::size_t most_bytes = 1 << 20;
 std::string path_of(const std::string& text) {
   const int fd = ::memfd_create("options", MFD_CLOEXEC);
   if (fd < 0 || ::write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size())) {
-    throw Error(ErrorKind::environment, "--config (the system keeps nothing that comes through a pipe) name a file");
+    throw Error(ErrorKind::environment, "--config (the system keeps nothing that comes through a pipe): name a file");
   }
   return fmt::format("/proc/self/fd/{}", fd);
 }
@@ -37,7 +37,7 @@ void wait_as_asked(const App& root) {
 std::string config_path(const std::string& path, const App& root) {
   std::error_code unknown;
   const auto status = std::filesystem::status(not_empty("--config", path), unknown);
-  if (std::filesystem::is_directory(status)) refuse(fmt::format("--config {} (a folder) name a TOML file", path));
+  if (std::filesystem::is_directory(status)) refuse(fmt::format("--config {} (a folder): name a TOML file", path));
   if (!std::filesystem::is_fifo(status)) return path;
   static std::map<std::string, std::string> read;  // the path is asked for again and again, the pipe has all once
   const auto known = read.find(path);

@@ -12,7 +12,7 @@ Source from_tensors(const std::string& path, bool with_backward) {
   auto arrays = read_safetensors(path);
   const auto named = [arrays, path](const std::string& name) {
     const auto found = arrays.find(name);
-    if (found == arrays.end()) refuse(fmt::format("@{} (not a tensor of {}) name one of its tensors", name, path));
+    if (found == arrays.end()) refuse(fmt::format("@{} (not a tensor of {}): name one of its tensors", name, path));
     return found->second.integers();
   };
   if (!with_backward) arrays.erase("do");
@@ -21,7 +21,7 @@ Source from_tensors(const std::string& path, bool with_backward) {
 
 Source from_npy(const std::map<std::string, std::string>& paths, bool with_backward) {
   if (paths.contains("do") && !with_backward) {
-    refuse("--do without --backward (a forward pass reads no gradient) add --backward or leave it out");
+    refuse("--do without --backward (a forward pass reads no gradient): add --backward or leave it out");
   }
   std::map<std::string, StoredArray> arrays;
   for (const auto& [name, path] : paths) arrays.emplace(name, read_npy(path));
@@ -46,7 +46,7 @@ Source open_source(const InputOptions& options, const std::function<Shape()>& ra
                    bool with_backward) {
   const int kinds = (options.arrays.empty() ? 0 : 1) + (options.tensors.empty() ? 0 : 1) + (options.random ? 1 : 0);
   if (kinds != 1) {
-    refuse(fmt::format("{} (one kind is needed) give --q --k --v, or --tensors, or --random with a shape",
+    refuse(fmt::format("{} (one kind is needed): give --q --k --v, or --tensors, or --random with a shape",
                        kinds == 0 ? "no input" : "several kinds of input"));
   }
   if (options.random) return {Inputs::random(random_shape(), seed), {}};

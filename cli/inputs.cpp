@@ -16,7 +16,7 @@ constexpr std::array<const char*, 4> tensor_names = {"q", "k", "v", "do"};  // b
 const StoredArray& array_of(const std::map<std::string, StoredArray>& arrays, Tensor tensor) {
   const char* const name = tensor_names[static_cast<std::size_t>(tensor)];
   const auto found = arrays.find(name);
-  if (found == arrays.end()) refuse(fmt::format("the input has no tensor {} (q, k and v are needed) add it", name));
+  if (found == arrays.end()) refuse(fmt::format("the input has no tensor {} (q, k and v are needed): add it", name));
   return found->second;
 }
 
@@ -27,14 +27,15 @@ std::string text_of(const StoredArray& array) {
 /// Refuses two arrays that differ along an axis on which they must agree.
 void check_equal(const StoredArray& a, const StoredArray& b, std::size_t axis, const char* what) {
   if (a.tensor().shape[axis] == b.tensor().shape[axis]) return;
-  refuse(fmt::format("{} and {} differ in {} (they must agree) check that they belong together", text_of(a), text_of(b),
-                     what));
+  refuse(fmt::format("{} and {} differ in {} (they must agree): check that they belong together", text_of(a),
+                     text_of(b), what));
 }
 
 void check_together(const StoredArray& q, const StoredArray& k, const StoredArray& v) {
   for (const StoredArray* other : {&k, &v}) {
     if (other->has_batch() != q.has_batch()) {
-      refuse(fmt::format("{} and {} differ in rank (with and without batch) reshape one", text_of(q), text_of(*other)));
+      refuse(
+          fmt::format("{} and {} differ in rank (with and without batch): reshape one", text_of(q), text_of(*other)));
     }
     check_equal(q, *other, 0, "batch");
   }
@@ -45,7 +46,7 @@ void check_together(const StoredArray& q, const StoredArray& k, const StoredArra
 
 void check_gradient(const StoredArray& d_o, const StoredArray& q, const StoredArray& v) {
   if (d_o.has_batch() != q.has_batch()) {
-    refuse(fmt::format("{} and {} differ in rank (with and without batch) reshape one", text_of(d_o), text_of(q)));
+    refuse(fmt::format("{} and {} differ in rank (with and without batch): reshape one", text_of(d_o), text_of(q)));
   }
   check_equal(d_o, q, 0, "batch");
   check_equal(d_o, q, 1, "sequence");

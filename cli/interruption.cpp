@@ -83,16 +83,16 @@ Error reason(int signal) {
   if (const Error* const gone = ending.gone) return *gone;
   if (const char* const file = ending.lost_file) {
     return {ErrorKind::environment,
-            fmt::format("cannot read {} (it became shorter while it was read) leave it as it is until the end", file)};
+            fmt::format("cannot read {} (it became shorter while it was read): leave it as it is until the end", file)};
   }
   if (signal == SIGXCPU) {
-    return {ErrorKind::environment, "ended (the limit of CPU time is reached) raise it, as ulimit -t does"};
+    return {ErrorKind::environment, "ended (the limit of CPU time is reached): raise it, as ulimit -t does"};
   }
   const char* const name = ::sigabbrev_np(signal);
   const std::string what = name != nullptr ? fmt::format("SIG{}", name) : fmt::format("signal {}", signal);
   if (std::find(std::begin(faults), std::end(faults), signal) != std::end(faults)) {
     return {ErrorKind::environment,
-            fmt::format("ended by {} (a fault of the program or of a library) report it", what)};
+            fmt::format("ended by {} (a fault of the program or of a library): report it", what)};
   }
   return {ErrorKind::interrupted, fmt::format("interrupted (by {}) nothing unfinished is left", what)};
 }

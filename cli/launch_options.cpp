@@ -23,11 +23,11 @@ std::string names_of(BackendKind kind) {
 /// A backend of that kind that is usable here.
 BackendInfo usable(BackendKind kind, std::string_view option, std::string_view name) {
   const std::optional<BackendInfo> info = find_backend(kind, name);
-  if (!info) refuse(fmt::format("{} {} (unknown) choose one of {}", option, name, names_of(kind)));
+  if (!info) refuse(fmt::format("{} {} (unknown): choose one of {}", option, name, names_of(kind)));
   if (info->usable) return *info;
   if (info->misconfigured) throw Error(*info->misconfigured, info->why);
   throw Error(ErrorKind::environment,
-              fmt::format("{} {} cannot be used here ({}) see distattn info for others", option, name, info->why));
+              fmt::format("{} {} cannot be used here ({}): see distattn info for others", option, name, info->why));
 }
 
 /// As options take it.
@@ -40,7 +40,7 @@ std::string bootstrap_of(std::string_view option, std::string_view text) {
   const BackendInfo info = usable(BackendKind::bootstrap, option, text.substr(0, text.find(':')));
   const bool complete = info.argument.empty() ? text == info.name : text.size() > info.name.size() + 1;
   if (complete) return std::string(text);
-  refuse(fmt::format("{} {} (its form is {}) give it", option, text, choice_of(info).form));
+  refuse(fmt::format("{} {} (its form is {}): give it", option, text, choice_of(info).form));
 }
 
 /// What a flag does that chooses `value`.
@@ -66,7 +66,7 @@ void add_meeting_options(App& app, LaunchOptions& options) {
   };
   const auto parse_timeout = [](std::string_view option, std::string_view text) {
     const double seconds = parse_number(option, text);
-    if (seconds <= 0) refuse(fmt::format("{} {} (nothing is that fast) give seconds above 0", option, text));
+    if (seconds <= 0) refuse(fmt::format("{} {} (nothing is that fast): give seconds above 0", option, text));
     return seconds;
   };
   add_value(app, "--transport", options.transport, parse_transport,

@@ -54,12 +54,12 @@ int report_parse(const App& root, const Parsed& parsed) {
   } else if (!extras.empty()) {
     const std::string& extra = extras.front();
     if (has_option(app, extra)) {  // behind the command it would have been read
-      print_error(fmt::format("{} (it stands before the command) write it behind: {} {}", extra, name, extra));
+      print_error(fmt::format("{} (it stands before the command): write it behind: {} {}", extra, name, extra));
       return usage_exit;
     }
     problem = fmt::format("{} (not an option of {})", extra, name);
   }
-  print_error(fmt::format("{} see {} --help", problem, name));
+  print_error(fmt::format("{}: see {} --help", problem, name));
   return usage_exit;
 }
 
@@ -100,9 +100,9 @@ int run_reporting_errors(int argc, char** argv) {
   } catch (const Error& error) {
     return report(error.what(), exit_code(error.kind()));
   } catch (const std::bad_alloc&) {
-    return report("out of memory (an allocation was refused) choose a smaller problem", environment_exit);
+    return report("out of memory (an allocation was refused): choose a smaller problem", environment_exit);
   } catch (const std::exception& error) {
-    return report(fmt::format("{} (from the system) see distattn info for what is usable here", error.what()),
+    return report(fmt::format("{} (from the system): see distattn info for what is usable here", error.what()),
                   environment_exit);
   }
 }

@@ -19,7 +19,7 @@ std::vector<std::int64_t> parse_window(std::string_view option, std::string_view
   for (const std::string& item : parse_list(option, text)) {
     sides.push_back(item == "-1" ? -1 : parse_size(option, item));
   }
-  if (sides.size() != 2) refuse(fmt::format("{} {} (not two numbers) write it as L,R; -1 is unlimited", option, text));
+  if (sides.size() != 2) refuse(fmt::format("{} {} (not two numbers): write it as L,R; -1 is unlimited", option, text));
   return sides;
 }
 
@@ -54,7 +54,7 @@ std::string parse_mask(std::string_view option, std::string_view text) {
     }
   }
   if (!text.ends_with(".json")) {
-    refuse(fmt::format("{} {} (unknown) choose one of {}", option, text, fmt::join(forms, ", ")));
+    refuse(fmt::format("{} {} (unknown): choose one of {}", option, text, fmt::join(forms, ", ")));
   }
   return std::string(text);
 }
@@ -68,7 +68,7 @@ Mask base_mask(const MaskOptions& options, std::int64_t seq_kv) {
   DISTATTN_EXPECT(text.starts_with(block_causal));
   const std::int64_t size = number_of(text, block_causal);
   if (size > 0 && seq_kv / size > most_blocks) {
-    refuse(fmt::format("--mask {} (more than {} blocks) choose larger ones", text, most_blocks));
+    refuse(fmt::format("--mask {} (more than {} blocks): choose larger ones", text, most_blocks));
   }
   return block_causal_mask(seq_kv, size);
 }
@@ -79,9 +79,10 @@ std::vector<std::int64_t> cu_seqlens(const std::string& text, const NamedInteger
     for (const std::string& item : parse_list("--cu-seqlens", text)) ends.push_back(parse_size("--cu-seqlens", item));
     return ends;
   }
-  if (!named) refuse(fmt::format("--cu-seqlens {} (no input file holds it) list the numbers", text));
+  if (!named) refuse(fmt::format("--cu-seqlens {} (no input file holds it): list the numbers", text));
   std::vector<std::int64_t> ends = named(text.substr(1));
-  if (ends.empty()) refuse(fmt::format("--cu-seqlens {} (it has no number) give 0 and where each document ends", text));
+  if (ends.empty())
+    refuse(fmt::format("--cu-seqlens {} (it has no number): give 0 and where each document ends", text));
   return ends;
 }
 
@@ -134,7 +135,7 @@ Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed
   }
   mask.sinks = options.sinks;
   if (options.cu_seqlens && !options.documents.empty()) {
-    refuse("--cu-seqlens with --documents (both say where documents end) give one");
+    refuse("--cu-seqlens with --documents (both say where documents end): give one");
   }
   if (options.cu_seqlens) mask.documents = cu_seqlens(*options.cu_seqlens, named);
   if (!options.documents.empty()) mask.documents = draw_documents(options.documents, seq_kv, seed);

@@ -27,7 +27,7 @@ void require_memory(World& world, const std::function<double(int ranks)>& bytes_
     const double needed = bytes_of(ranks);
     if (needed <= static_cast<double>(free)) continue;
     throw Error(ErrorKind::environment,
-                fmt::format("{} needs {} of memory ({} {}) make the problem smaller", what, bytes_in_words(needed),
+                fmt::format("{} needs {} of memory ({} {}): make the problem smaller", what, bytes_in_words(needed),
                             whose, bytes_in_words(static_cast<double>(free))));
   }
   world.gather({});

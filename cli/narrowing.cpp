@@ -126,7 +126,7 @@ void check_values(World& world, const Sharding& sharding, const Inputs& inputs, 
     const Lost& lost = sums[t].to_infinity;
     if (lost.count == 0) continue;
     refuse(fmt::format(
-        "{}{} ({} ends at {:.6g}) {}", text_of(*inputs.stored(tensors[t]), lost), others_of(lost), name_of(dtype),
+        "{}{} ({} ends at {:.6g}): {}", text_of(*inputs.stored(tensors[t]), lost), others_of(lost), name_of(dtype),
         range.largest,
         dtype == DType::fp16 ? "give --dtype bf16 or fp32" : "divide by a power of 2, or compute in a wider type"));
   }

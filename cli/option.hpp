@@ -14,7 +14,7 @@ namespace distattn::cli {
 /// `text`, refused where it is empty: it would read as an option that was not given.
 inline const std::string& not_empty(std::string_view option, const std::string& text) {
   if (text.empty()) {
-    refuse(std::string(option) + " '' (an empty value says nothing) give one, or leave the option out");
+    refuse(std::string(option) + " '' (an empty value says nothing): give one, or leave the option out");
   }
   return text;
 }

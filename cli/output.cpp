@@ -40,7 +40,7 @@ void print_data(std::string_view text) {
       ::poll(&room, 1, -1);
     } else if (errno != EINTR) {
       throw Error(ErrorKind::environment,
-                  fmt::format("cannot write to standard output ({}) send it elsewhere", std::strerror(errno)));
+                  fmt::format("cannot write to standard output ({}): send it elsewhere", std::strerror(errno)));
     }
   }
 }

@@ -14,7 +14,7 @@ void refuse_overwriting(const std::vector<std::filesystem::path>& read,
     for (const auto& input : read) {
       std::error_code missing;  // what is not there cannot be overwritten
       if (!std::filesystem::equivalent(input, output, missing)) continue;
-      refuse(fmt::format("{} would be overwritten (it is read as {}) write to another place", output.string(),
+      refuse(fmt::format("{} would be overwritten (it is read as {}): write to another place", output.string(),
                          input.string()));
     }
   }

@@ -121,7 +121,7 @@ Outcome run_step(const PlanOptions& options, bool scheduled) {
     print_step_plan({options.step, options.request, scheduled}, options.json);
   } else {
     if (!options.step.model.empty()) {
-      refuse(fmt::format("--step {} with --paper {} (a paper's steps are those of its own models) leave one out",
+      refuse(fmt::format("--step {} with --paper {} (a paper's steps are those of its own models): leave one out",
                          options.step.model, options.paper));
     }
     print_step_paper(options.paper, options.json);

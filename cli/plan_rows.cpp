@@ -101,11 +101,12 @@ bool better(const PlanRow& a, const PlanRow& b) {
 
 /// Straight routes know no nodes: only a machine can have them.
 void check_straight(const ScheduleOptions& options, const Machine& machine) {
-  if (options.ahead) refuse(fmt::format("--ahead {} (straight routes have one lane) leave it out", *options.ahead));
+  if (options.ahead) refuse(fmt::format("--ahead {} (straight routes have one lane): leave it out", *options.ahead));
   if (options.node_size && machine.nodes == 1) {
-    refuse(fmt::format(
-        "--node-size {} (straight routes know no nodes, and machine {} is one) leave it out, or name another --machine",
-        *options.node_size, machine.name));
+    refuse(
+        fmt::format("--node-size {} (straight routes know no nodes, and machine {} is one): leave it out, or name "
+                    "another --machine",
+                    *options.node_size, machine.name));
   }
 }
 
@@ -137,7 +138,7 @@ PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
 void refuse_all(const std::string& problem, const std::vector<SkippedPlan>& skipped, const std::string& suggestion) {
   std::vector<std::string> reasons;
   for (const SkippedPlan& each : skipped) reasons.push_back(text_of(each));
-  refuse(fmt::format("{} ({}) {}", problem, fmt::join(reasons, "; "), suggestion));
+  refuse(fmt::format("{} ({}): {}", problem, fmt::join(reasons, "; "), suggestion));
 }
 
 void note_skipped(const std::vector<SkippedPlan>& skipped) {

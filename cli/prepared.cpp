@@ -49,7 +49,7 @@ Prepared prepare(World& world, const std::string& name, const Problem& problem, 
   const AttentionOptions resolved = decided_options(world, name, problem, threads, options, passes);
   const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), resolved);
   const std::string why = why_too_large(*plan, options);
-  if (!why.empty()) refuse(why + " choose another schedule or more ranks");
+  if (!why.empty()) refuse(why + ": choose another schedule or more ranks");
   return {plan->name(), plan};
 }
 

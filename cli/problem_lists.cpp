@@ -20,7 +20,7 @@ void multiply(std::vector<ProblemOptions>& all, const std::vector<T>& values, Se
   if (values.empty()) return;
   if (all.size() * values.size() > most_combinations) {
     refuse(
-        fmt::format("more than {} shapes (every value of a list is combined with every value of the others) shorten "
+        fmt::format("more than {} shapes (every value of a list is combined with every value of the others): shorten "
                     "the lists",
                     most_combinations));
   }
@@ -96,7 +96,7 @@ std::vector<ProblemOptions> combinations(const ProblemLists& lists) {
 ProblemOptions only_combination(ProblemLists lists, const std::string& why) {
   lists.seq.clear();
   for (const auto& [option, count] : lists.counts()) {
-    if (count > 1) refuse(fmt::format("{} has {} values ({}) give one", option, count, why));
+    if (count > 1) refuse(fmt::format("{} has {} values ({}): give one", option, count, why));
   }
   return combinations(lists).front();
 }
@@ -118,7 +118,7 @@ Problems problems_of(const std::vector<ProblemOptions>& combinations) {
     constexpr std::size_t named = 3;
     const std::size_t more = problems.skipped.size() - std::min(named, problems.skipped.size());
     problems.skipped.resize(problems.skipped.size() - more);
-    refuse(fmt::format("no shape is left ({}{}) choose other values", fmt::join(problems.skipped, "; "),
+    refuse(fmt::format("no shape is left ({}{}): choose other values", fmt::join(problems.skipped, "; "),
                        more > 0 ? fmt::format("; and {} more", more) : ""));
   }
   return problems;

@@ -84,7 +84,7 @@ void add_shape_options(App& app, Options& options) {
 void add_score_options(App& app, Scores& scores) {
   const auto parse_scale = [](std::string_view option, std::string_view text) {
     const double value = parse_number(option, text);
-    if (value == 0) refuse("--scale 0 (every score would be 0) leave it out for 1/sqrt(head-dim)");
+    if (value == 0) refuse("--scale 0 (every score would be 0): leave it out for 1/sqrt(head-dim)");
     return value;
   };
   add_value(app, "--scale", scores.scale, parse_scale, "Factor of the scores (default 1/sqrt(head-dim))", "NUMBER",
@@ -92,14 +92,14 @@ void add_score_options(App& app, Scores& scores) {
 }
 
 std::int64_t required(const std::optional<std::int64_t>& value, const char* option) {
-  if (!value) refuse(fmt::format("{} is missing (the shape is not complete) add it", option));
+  if (!value) refuse(fmt::format("{} is missing (the shape is not complete): add it", option));
   return *value;
 }
 
 void check_one(const std::optional<std::int64_t>& given, std::int64_t actual, const char* option,
                const std::string& origin) {
   if (given && *given != actual) {
-    refuse(fmt::format("{} {} contradicts {} (which has {}) leave the option out", option, *given, origin, actual));
+    refuse(fmt::format("{} {} contradicts {} (which has {}): leave the option out", option, *given, origin, actual));
   }
 }
 
@@ -167,7 +167,7 @@ Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtyp
   problem.head_dim = as_int("head-dim", shape.head_dim);
   problem.value_dim = as_int("value-dim", shape.value_dim);
   problem.dtype = dtype;
-  if (options.wire && dtype == DType::fp64) refuse("--wire with fp64 (partials of fp64 travel as fp64) leave it out");
+  if (options.wire && dtype == DType::fp64) refuse("--wire with fp64 (partials of fp64 travel as fp64): leave it out");
   problem.wire = options.wire.value_or(problem.wire);
   problem.scores = options.scores;
   check(problem);  // sizes first: a mask may be as large as the sequence

@@ -57,7 +57,7 @@ std::vector<int> rank_counts(const World& launched, const std::vector<std::int64
   if (launched.size() == 1 || launched.in_process())
     return asked.empty() ? std::vector{1} : std::vector<int>(asked.begin(), asked.end());
   if (asked.size() > 1) {
-    refuse(fmt::format("--ranks is a list ({} started {} ranks) leave it out", launched.bootstrap(), launched.size()));
+    refuse(fmt::format("--ranks is a list ({} started {} ranks): leave it out", launched.bootstrap(), launched.size()));
   }
   return {launched.size()};
 }

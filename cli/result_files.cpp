@@ -103,7 +103,7 @@ bool make_folder(const std::filesystem::path& path) {
   std::error_code error;
   const bool made = std::filesystem::create_directory(path, error);
   if (!made && !std::filesystem::is_directory(path)) {
-    throw Error(ErrorKind::environment, fmt::format("cannot make the folder {} ({}) choose another with --out",
+    throw Error(ErrorKind::environment, fmt::format("cannot make the folder {} ({}): choose another with --out",
                                                     path.string(), error ? error.message() : "a file has this name"));
   }
   return made;

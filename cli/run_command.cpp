@@ -46,7 +46,7 @@ DType dtype_of(const RunCommandOptions& options, const Inputs& inputs) {
   const StoredArray* const widest = inputs.widest();
   if (widest == nullptr || widest->tensor().dtype != DType::fp64) return DType::fp32;
   if (options.launch.backend == "reference") return DType::fp64;
-  refuse(fmt::format("{} is float64 (it would be rounded) add --dtype fp32, or --backend reference to keep it",
+  refuse(fmt::format("{} is float64 (it would be rounded): add --dtype fp32, or --backend reference to keep it",
                      widest->origin()));
 }
 
@@ -68,7 +68,7 @@ std::string command_text(const RunCommandOptions& options) {
 Job named_job(World& world, const RunCommandOptions& options) {
   const Passes passes = options.backward ? Passes::both : Passes::forward;
   const auto random_shape = [&] {
-    if (!options.problem.seq) refuse("--seq is missing (--random needs a shape) add it");
+    if (!options.problem.seq) refuse("--seq is missing (--random needs a shape): add it");
     return shape_of(options.problem, *options.problem.seq);
   };
   auto [inputs, named] = open_source(options.input, random_shape, options.problem.seed, options.backward);
@@ -92,7 +92,7 @@ Job program_job(World& world, const RunCommandOptions& options, Prepared prepare
                       .inputs;
   if (inputs.shape() != shape) {
     refuse(
-        fmt::format("{} does not fit {} (which is for batch {}, {} queries, {} keys, {}/{} heads of {}) show one "
+        fmt::format("{} does not fit {} (which is for batch {}, {} queries, {} keys, {}/{} heads of {}): show one "
                     "for this shape",
                     inputs.origin(), options.program, shape.batch, shape.seq_q, shape.seq_kv, shape.heads,
                     shape.kv_heads, shape.head_dim));
@@ -150,7 +150,7 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
   if (pictures) pictures->commit(*prepared.plan, predictions, result);
   if (!errors || errors->within_tolerance()) return Outcome::fine;
   if (world.first() == 0) {
-    print_error(fmt::format("the result is wrong ({}) compare with --backend reference", text_of(errors->worst())));
+    print_error(fmt::format("the result is wrong ({}): compare with --backend reference", text_of(errors->worst())));
   }
   return Outcome::wrong_result;
 }
@@ -158,7 +158,7 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
 /// On as many ranks as the options, a program or a launcher say.
 Outcome run(const RunCommandOptions& options) {
   if (options.seeded && !options.input.random && options.problem.mask.documents.empty()) {
-    refuse(fmt::format("--seed {} (nothing is drawn: values are read, and no --documents are asked for) leave it out",
+    refuse(fmt::format("--seed {} (nothing is drawn: values are read, and no --documents are asked for): leave it out",
                        options.problem.seed));
   }
   std::optional<Prepared> program;

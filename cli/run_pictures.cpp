@@ -45,7 +45,7 @@ Predictions predict(const AttentionPlan& plan, const Machine& machine, const Run
 void note_other_backend(const Machine& machine, const std::string& backend) {
   if (machine.describes(backend)) return;
   note(
-      fmt::format("nothing is predicted for backend {} (machine {} was measured with {}) measure it with bench "
+      fmt::format("nothing is predicted for backend {} (machine {} was measured with {}): measure it with bench "
                   "--calibrate --backend {}",
                   backend, machine.name, machine.backend, backend));
 }
@@ -58,12 +58,12 @@ PictureFiles::PictureFiles(const std::string& svg, const std::string& trace,
   for (const std::string& picture : {svg, trace}) {
     for (const auto& other : others) {
       if (picture.empty() || place(picture) != place(other)) continue;
-      refuse(fmt::format("the picture {} is a result of --out too (one would replace the other) name another file",
+      refuse(fmt::format("the picture {} is a result of --out too (one would replace the other): name another file",
                          picture));
     }
   }
   if (!svg.empty() && !trace.empty() && place(svg) == place(trace)) {
-    refuse(fmt::format("--svg and --trace are both {} (one would replace the other) name two files", svg));
+    refuse(fmt::format("--svg and --trace are both {} (one would replace the other): name two files", svg));
   }
   if (!svg.empty()) svg_.emplace(svg);
   if (!trace.empty()) trace_.emplace(trace);

@@ -79,7 +79,7 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
   const auto parse_schedules = [several](std::string_view option, std::string_view text) {
     auto names = parse_list(option, text);
     if (several == Several::no && (names.size() != 1 || text == "all")) {
-      refuse(fmt::format("{} {} (one schedule is run at a time) name one", option, text));
+      refuse(fmt::format("{} {} (one schedule is run at a time): name one", option, text));
     }
     return names;
   };

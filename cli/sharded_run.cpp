@@ -61,7 +61,7 @@ std::string choose_backend(const LaunchOptions& asked, const Problem& problem, P
     reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", info.name, why);
   }
   if (reasons.empty()) make_device(name, trial);  // says what is known
-  refuse(fmt::format("no backend computes this ({}) see distattn info --matrix", reasons));
+  refuse(fmt::format("no backend computes this ({}): see distattn info --matrix", reasons));
 }
 
 void check_memory(World& world, const AttentionPlan& plan, Passes passes) {

@@ -50,7 +50,7 @@ AttentionPlan plan_of(const ShowOptions& options) {
   if (!options.program.empty()) {
     if (options.schedule.machine && !is_predicted(options.format)) {
       refuse(
-          fmt::format("--machine {} with --program {} (only --format svg and trace predict what a program takes) "
+          fmt::format("--machine {} with --program {} (only --format svg and trace predict what a program takes): "
                       "leave it out",
                       *options.schedule.machine, options.program));
     }
@@ -63,7 +63,7 @@ AttentionPlan plan_of(const ShowOptions& options) {
                      attention_options(options.schedule.schedules.front(), problem, static_cast<int>(ranks), 1,
                                        options.schedule, passes, machine_of(options.schedule)));
   const std::string why = why_too_large(plan, options.schedule);
-  if (!why.empty()) refuse(why + " choose another schedule or more ranks");
+  if (!why.empty()) refuse(why + ": choose another schedule or more ranks");
   return plan;
 }
 

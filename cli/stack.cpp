@@ -46,7 +46,7 @@ int with_enough_stack(const std::function<int()>& body) {
     std::thread([&] { result = body(); }).join();
   } catch (const std::system_error& refused) {
     throw Error(ErrorKind::environment,
-                fmt::format("the stack may have less than {} KiB, and there is no other ({}) raise ulimit -s",
+                fmt::format("the stack may have less than {} KiB, and there is no other ({}): raise ulimit -s",
                             least_stack >> 10, refused.what()));
   }
   return result;

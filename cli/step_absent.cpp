@@ -11,7 +11,7 @@ Command add_step_command(App& root) {
   app->take_everything();  // whatever it is given, the reason is what counts
   return {app, []() -> Outcome {
             throw Error(ErrorKind::environment,
-                        "step is not built (" DISTATTN_WHY_NOT_STEP ") configure distattn again with a BLAS");
+                        "step is not built (" DISTATTN_WHY_NOT_STEP "): configure distattn again with a BLAS");
           }};
 }
 

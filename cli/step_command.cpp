@@ -38,7 +38,7 @@ struct StepOptions {
 };
 
 std::int64_t required(const std::optional<std::int64_t>& value, const char* option) {
-  if (!value) refuse(fmt::format("{} is missing (a step needs a model and a sequence) add it", option));
+  if (!value) refuse(fmt::format("{} is missing (a step needs a model and a sequence): add it", option));
   return *value;
 }
 
@@ -81,7 +81,7 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
 void check_memory(World& world, const step::TrainingRun& run, const ScheduleOptions& options) {
   const double needed = step::rank_bytes(run);
   if (options.memory_bytes && needed > static_cast<double>(*options.memory_bytes)) {
-    refuse(fmt::format("a step needs {} a rank (--memory allows {}) use more ranks, or keep less with --checkpoint",
+    refuse(fmt::format("a step needs {} a rank (--memory allows {}): use more ranks, or keep less with --checkpoint",
                        bytes_in_words(needed), bytes_in_words(static_cast<double>(*options.memory_bytes))));
   }
   require_memory(
@@ -114,7 +114,7 @@ std::string text_of(const std::vector<StepRow>& rows) {
 
 std::string why_wrong(int step, const step::GradientError& error) {
   return fmt::format(
-      "the gradient of {} is wrong in step {} (an error of {:.2e} is beyond the tolerance of {:.2e}) "
+      "the gradient of {} is wrong in step {} (an error of {:.2e} is beyond the tolerance of {:.2e}): "
       "compare with --backend reference",
       error.parameter, step, error.largest, step::gradient_tolerance);
 }

@@ -129,9 +129,9 @@ class StepPlanner {
 
 StepPlan predict(const StepPlanRequest& request, const Machine& machine) {
   step::find_model(request.options.model);  // refuses a name that is none, whatever else is missing
-  if (request.plan.problem.seq.empty()) refuse("--seq is missing (a step needs a sequence) add it");
+  if (request.plan.problem.seq.empty()) refuse("--seq is missing (a step needs a sequence): add it");
   if (request.plan.schedule.modes.size() > 1)
-    refuse(fmt::format("--mode has several values ({}) give one", one_problem));
+    refuse(fmt::format("--mode has several values ({}): give one", one_problem));
   StepPlan plan;
   for (const std::int64_t sequence : request.plan.problem.seq) {
     for (const std::int64_t ranks : request.plan.schedule.ranks) {
@@ -215,7 +215,7 @@ void add_step_plan_options(App& app, StepPlanOptions& options) {
 }
 
 void print_step_plan(const StepPlanRequest& request, bool json) {
-  if (request.options.model.empty()) refuse("--step names no model (and no --paper is given) name one");
+  if (request.options.model.empty()) refuse("--step names no model (and no --paper is given): name one");
   const Machine machine = machine_of(request.plan.schedule);
   const auto [rows, skipped] = predict(request, machine);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));

@@ -254,7 +254,7 @@ Outcome validate(World& world, const ValidateOptions& options) {
     }
   }
   if (rows.empty())
-    refuse(fmt::format("no case is left (every one was skipped{}) choose other values", skips.reasons()));
+    refuse(fmt::format("no case is left (every one was skipped{}): choose other values", skips.reasons()));
   if (options.json) {
     print_json(rows_json(rows));
   } else {

@@ -16,7 +16,7 @@ constexpr std::size_t most_values = 10'000;
 
 [[noreturn]] void refuse_value(std::string_view option, std::string_view text, std::string_view why,
                                std::string_view suggestion) {
-  refuse(fmt::format("{} {} ({}) {}", option, text.empty() ? "''" : text, why, suggestion));
+  refuse(fmt::format("{} {} ({}): {}", option, text.empty() ? "''" : text, why, suggestion));
 }
 
 std::optional<std::int64_t> unit_of(std::string_view suffix) {
@@ -102,7 +102,7 @@ std::vector<std::string> parse_list(std::string_view option, std::string_view te
 
 std::int64_t within(std::string_view option, std::int64_t value, std::int64_t lowest, std::int64_t highest) {
   if (value < lowest || value > highest) {
-    refuse(fmt::format("{} {} (out of range) choose {} to {}", option, value, lowest, highest));
+    refuse(fmt::format("{} {} (out of range): choose {} to {}", option, value, lowest, highest));
   }
   return value;
 }

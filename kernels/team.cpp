@@ -88,7 +88,7 @@ Team::Team(int threads) : state_(std::make_unique<State>()) {
   } catch (const std::system_error& refused) {
     throw Error(ErrorKind::environment, "only " + std::to_string(state_->workers.size() + 1) + " of " +
                                             std::to_string(threads) + " threads could be started (" + refused.what() +
-                                            ") ask for fewer");
+                                            "): ask for fewer");
   }
 }
 

@@ -293,7 +293,7 @@ fi
 steps=("$@")
 for step in "${steps[@]}"; do
   if [[ " ${all_steps[*]} " != *" $step "* ]]; then
-    echo "gpu-check: no step is called $step (there are ${all_steps[*]}) choose among these" >&2
+    echo "gpu-check: no step is called $step (there are ${all_steps[*]}): choose among these" >&2
     exit 2
   fi
 done

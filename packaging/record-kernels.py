@@ -135,7 +135,7 @@ def main():
     try:
         text, count = table_of(json.loads(pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
-        fail(f"cannot read {sys.argv[1]} ({type(error).__name__}: {error}) give report.json of packaging/gpu-check.sh")
+        fail(f"cannot read {sys.argv[1]} ({type(error).__name__}: {error}): give report.json of packaging/gpu-check.sh")
     unfinished = table.with_suffix(".unfinished")
     unfinished.write_text(text, encoding="utf-8")
     os.replace(unfinished, table)

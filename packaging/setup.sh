@@ -58,7 +58,7 @@ install_missing() {
   if ! as_root apt-get -q -y -o DPkg::Lock::Timeout=300 install --no-install-recommends "${missing[@]}" \
     </dev/null >>"$log" 2>&1; then
     cat "$log" >&2
-    echo "installation failed (apt's messages above) install by hand: apt-get install ${missing[*]}" >&2
+    echo "installation failed (apt's messages above): install by hand: apt-get install ${missing[*]}" >&2
     exit 3
   fi
   rm -f "$log"

@@ -265,7 +265,7 @@ class CudaDevice final : public Device {
       return kernels::cuda::why_no_attend_kernel(shape_of(problem), common_.choice.capability);
     }
     if (pass == Pass::backward && common_.choice.gradient_order == GradientOrder::fixed) {
-      return "this provider adds to gradients in any order (their last bits may differ from run to run) "
+      return "this provider adds to gradients in any order (their last bits may differ from run to run): "
              "take provider own for the same bits";
     }
     return common_.provider->why_not(shape_of(problem), pass);
@@ -295,7 +295,7 @@ std::unique_ptr<Device> make_cuda_device(Driver& driver, const DeviceOptions& op
     refuse("no CUDA kernel is called " + options.gpu.variant + " (Device::variants names those of a problem)");
   }
   if (options.gpu.step_graphs != StepGraphs::never && provider != nullptr) {
-    refuse("graphs of a provider's kernels (not every provider's can be recorded) take provider own, or no graphs");
+    refuse("graphs of a provider's kernels (not every provider's can be recorded): take provider own, or no graphs");
   }
   return std::make_unique<CudaDevice>(driver, options, std::move(provider));
 }

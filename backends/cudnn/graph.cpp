@@ -68,7 +68,7 @@ AttendPlan::AttendPlan(const Library& library, const AttendShape& shape, const T
     return;
   }
   throw Error(ErrorKind::environment,
-              "cuDNN has no kernel for this attention (none of its engines takes the graph) "
+              "cuDNN has no kernel for this attention (none of its engines takes the graph): "
               "take provider own");
 }
 

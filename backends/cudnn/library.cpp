@@ -19,7 +19,7 @@ template <class Function>
 void find(void* library, const std::string& file, const char* name, Function& function) {
   function = reinterpret_cast<Function>(dlsym(library, name));
   if (function == nullptr) {
-    throw Error(ErrorKind::environment, fmt::format("{} has no {} (it is older than cuDNN {} or something else) "
+    throw Error(ErrorKind::environment, fmt::format("{} has no {} (it is older than cuDNN {} or something else): "
                                                     "install a newer cuDNN",
                                                     file, name, version_text(oldest_version)));
   }
@@ -29,7 +29,7 @@ Library load(const std::string& file) {
   void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* const why = dlerror();
-    throw Error(ErrorKind::environment, fmt::format("cuDNN cannot be loaded ({}) install cuDNN 9, or add its folder "
+    throw Error(ErrorKind::environment, fmt::format("cuDNN cannot be loaded ({}): install cuDNN 9, or add its folder "
                                                     "to LD_LIBRARY_PATH",
                                                     why != nullptr ? why : file.c_str()));
   }
@@ -49,7 +49,7 @@ Library load(const std::string& file) {
   const std::size_t version = library.get_version();
   library.version = version_text(version);
   if (version < oldest_version) {
-    throw Error(ErrorKind::environment, fmt::format("cuDNN {} is too old ({} is needed) install a newer one",
+    throw Error(ErrorKind::environment, fmt::format("cuDNN {} is too old ({} is needed): install a newer one",
                                                     library.version, version_text(oldest_version)));
   }
   return library;

@@ -56,7 +56,7 @@ std::optional<Piece> piece_of(const Run& queries, const Run& keys, const Band& b
   if (rows.stride != columns.stride) {
     refuse(
         fmt::format("cuDNN cannot express this tile (queries in steps of {} meet keys in steps of {}, and the mask "
-                    "cuts them) take provider own, or another schedule",
+                    "cuts them): take provider own, or another schedule",
                     rows.stride, columns.stride));
   }
   bound(band, rows, columns, piece);
@@ -91,17 +91,17 @@ std::string why_no_piece(const Piece& piece, Pass pass, std::size_t version) {
   const std::int64_t rows = count_of(piece.rows), columns = count_of(piece.columns);
   if (version == faulty_windows && piece.left && piece.right != 0 && columns > right_columns) {
     return fmt::format(
-        "cuDNN 9.14.0 computes windows that are not causal wrongly over more than {} keys (these are {}) "
+        "cuDNN 9.14.0 computes windows that are not causal wrongly over more than {} keys (these are {}): "
         "install a newer one, or take provider own",
         right_columns, columns);
   }
   if (pass == Pass::forward) return "";
   if (rows == 1 && columns == 1) {
-    return "cuDNN computes no gradients of a single pair (it wants more queries or keys) take provider own";
+    return "cuDNN computes no gradients of a single pair (it wants more queries or keys): take provider own";
   }
   if (version <= last_faulty_gradients && columns % column_step != 0) {
     return fmt::format(
-        "cuDNN up to 9.15.0 computes gradients wrongly where keys are no multiple of {} (these are {}) "
+        "cuDNN up to 9.15.0 computes gradients wrongly where keys are no multiple of {} (these are {}): "
         "install a newer one, or take provider own",
         column_step, columns);
   }

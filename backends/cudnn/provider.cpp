@@ -73,7 +73,7 @@ class CudnnProvider final : public cuda::AttendProvider {
   /// Calls visit(side, piece), having refused what cuDNN cannot express.
   template <class Args, class Visit>
   void for_each_piece(const Args& args, Visit visit) {
-    if (const std::string why = why_not(args.shape, pass_of(args)); !why.empty()) refuse(why + " take provider own");
+    if (const std::string why = why_not(args.shape, pass_of(args)); !why.empty()) refuse(why + ": take provider own");
     for (const kernels::KeySide& side : args.keys) {
       for (const Piece& piece : pieces_of(args.queries, side.keys, side.bands)) {
         const std::string why = why_no_piece(piece, pass_of(args), gpu_.library().get_version());

@@ -26,7 +26,7 @@ std::shared_ptr<std::byte> allocate_memory(std::size_t bytes, Rank rank) {
   kernels::Pages pages = kernels::allocate_pages(bytes);
   if (pages == nullptr) {
     throw Error(ErrorKind::environment,
-                fmt::format("rank {} cannot allocate {} bytes for its buffers (out of memory) use more ranks or a "
+                fmt::format("rank {} cannot allocate {} bytes for its buffers (out of memory): use more ranks or a "
                             "schedule with fewer remote values",
                             rank, bytes));
   }
@@ -180,7 +180,7 @@ class HostDevice final : public Device {
 
 std::unique_ptr<Device> make_host_device(const kernels::HostKernels& kernels, const DeviceOptions& options) {
   if (options.gpu != GpuOptions{}) {
-    refuse(fmt::format("{} for a device of the host (GPUs alone know that) leave it out, or choose a backend of GPUs",
+    refuse(fmt::format("{} for a device of the host (GPUs alone know that): leave it out, or choose a backend of GPUs",
                        describe({.gpu = options.gpu})));
   }
   const int threads =

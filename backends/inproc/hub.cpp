@@ -153,13 +153,13 @@ std::string Port::disagreement(const Pair& pair) const {
   if (from.step_->number != to.step_->number) {
     return fmt::format(
         "rank {} sends to rank {} in step {} what that rank expects in step {} (they run different "
-        "programs) give all ranks the same input and options",
+        "programs): give all ranks the same input and options",
         from.rank_, to.rank_, from.step_->number, to.step_->number);
   }
   if (pair.source->packet->bytes != pair.target->packet->bytes) {
     return fmt::format(
         "rank {} sends {} bytes to rank {} in step {}, where {} are expected (they run different "
-        "programs) give all ranks the same input and options",
+        "programs): give all ranks the same input and options",
         from.rank_, pair.source->packet->bytes, to.rank_, from.step_->number, pair.target->packet->bytes);
   }
   return {};

@@ -18,7 +18,7 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&)>& body, con
 
 void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)>& body, const InprocOptions& options) {
   if (ranks < 1)
-    refuse(fmt::format("{} ranks cannot share an attention (at least one must compute) ask for more", ranks));
+    refuse(fmt::format("{} ranks cannot share an attention (at least one must compute): ask for more", ranks));
   backends::inproc::Hub hub(ranks);
   backends::inproc::Meeting meeting(ranks);
   std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));

@@ -17,7 +17,7 @@ Listening listen_for_ranks(bool one_node, const Variables& variables) {
   auto socket = listen_on(port, one_node ? Reach::this_machine : Reach::any, &why);
   if (!socket) {
     throw Error(ErrorKind::environment,
-                fmt::format("rank 0 cannot listen on port {} ({}) set DISTATTN_PORT to a free one", port, why));
+                fmt::format("rank 0 cannot listen on port {} ({}): set DISTATTN_PORT to a free one", port, why));
   }
   const auto own = variables("DISTATTN_ADDRESS");
   const std::vector<std::string> hosts = one_node ? std::vector<std::string>{"127.0.0.1"}
@@ -25,7 +25,7 @@ Listening listen_for_ranks(bool one_node, const Variables& variables) {
                                                   : own_addresses();
   if (hosts.empty()) {
     throw Error(ErrorKind::environment,
-                "rank 0 has no address at which other machines reach it (no network is up) set DISTATTN_ADDRESS");
+                "rank 0 has no address at which other machines reach it (no network is up): set DISTATTN_ADDRESS");
   }
   Listening listening{std::move(*socket), {}};
   for (const std::string& host : hosts) listening.endpoints.push_back({host, port_of(listening.socket)});

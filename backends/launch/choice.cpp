@@ -16,17 +16,18 @@ Candidate of_nobody(const Variables& variables) {
   Candidate here{"inproc", "no launcher started this process: its ranks are threads", Place{}, {}};
   const auto several = numbered(variables);
   if (several && several->place.size > 1) {
-    here.wrong = Error(
-        ErrorKind::environment,
-        fmt::format("{} (by {}) cannot find the others ({}, PMIX_NAMESPACE neither) set MASTER_ADDR and MASTER_PORT to "
-                    "a host and a free port of rank 0, or give bootstrap file:PATH, or inproc for each alone",
-                    words_for(*several), several->by->who, lacking(variables, {"MASTER_ADDR", "MASTER_PORT"})));
+    here.wrong =
+        Error(ErrorKind::environment,
+              fmt::format(
+                  "{} (by {}) cannot find the others ({}, PMIX_NAMESPACE neither): set MASTER_ADDR and MASTER_PORT to "
+                  "a host and a free port of rank 0, or give bootstrap file:PATH, or inproc for each alone",
+                  words_for(*several), several->by->who, lacking(variables, {"MASTER_ADDR", "MASTER_PORT"})));
     return here;
   }
   const auto size = number_in(variables, "WORLD_SIZE");
   if (!several && size.value_or(1) > 1 && variables("MASTER_ADDR") && variables("MASTER_PORT")) {
     here.wrong = Error(ErrorKind::environment,
-                       fmt::format("WORLD_SIZE={} says nothing of which rank this is (RANK is not set) set it to 0 to "
+                       fmt::format("WORLD_SIZE={} says nothing of which rank this is (RANK is not set): set it to 0 to "
                                    "{}, or give bootstrap inproc",
                                    *size, *size - 1));
   }

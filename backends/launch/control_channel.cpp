@@ -154,7 +154,7 @@ void ControlChannel::check_held(Rank peer, RunningClock::time_point since) {
   if (now - progress <= timeout_) return;
   const int step = liveness_.status(culprit).step;
   fail({rank_, ErrorKind::timeout,
-        fmt::format("rank {} made no progress for {:.3g} s ({}; rank {} waits for rank {}) give a longer timeout if "
+        fmt::format("rank {} made no progress for {:.3g} s ({}; rank {} waits for rank {}): give a longer timeout if "
                     "it is only slow",
                     culprit, duration<double>(timeout_).count(),
                     step < 0 ? "no step of it was known yet" : fmt::format("it was in step {}", step), rank_, peer)});

@@ -141,7 +141,7 @@ void ControlChannel::take_failure(std::span<const std::byte> payload) {
 void ControlChannel::lose(Rank peer) {
   const int step = liveness_.status(peer).step;
   fail({peer, ErrorKind::peer,
-        fmt::format("rank {} is gone (its process ended or its connection broke; {}) look at its own output", peer,
+        fmt::format("rank {} is gone (its process ended or its connection broke; {}): look at its own output", peer,
                     step < 0 ? "no step of it was known yet" : fmt::format("it was in step {}", step))});
 }
 

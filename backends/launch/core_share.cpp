@@ -27,7 +27,7 @@ template <class T>
 std::vector<T> take(std::span<const std::byte>& bytes, std::uint64_t count) {
   if (count > bytes.size() / sizeof(T)) {
     throw Error(ErrorKind::peer,
-                "a rank does not say which processors it may use (it runs another version) start all ranks with one "
+                "a rank does not say which processors it may use (it runs another version): start all ranks with one "
                 "program");
   }
   std::vector<T> values(count);

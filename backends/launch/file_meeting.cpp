@@ -26,7 +26,7 @@ template <class Result>
 Result on_file(const std::string& path, Clock::time_point deadline, std::function<Result()> call) {
   const auto late = [&path] {
     return Error(ErrorKind::timeout, fmt::format("{} is not to be had within the timeout (its file system does not "
-                                                 "answer) name a file elsewhere",
+                                                 "answer): name a file elsewhere",
                                                  path));
   };
   return call_before<Result>(deadline + margin, "use a file", std::move(call), late);

@@ -19,7 +19,7 @@ void append(std::vector<std::byte>& to, const Bytes& bytes) {
 
 void draw(std::span<std::byte> into) {
   if (::getrandom(into.data(), into.size(), 0) != static_cast<ssize_t>(into.size())) {
-    throw Error(ErrorKind::environment, "the system gives no random numbers (getrandom failed) set DISTATTN_TOKEN");
+    throw Error(ErrorKind::environment, "the system gives no random numbers (getrandom failed): set DISTATTN_TOKEN");
   }
 }
 

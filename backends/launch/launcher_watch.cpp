@@ -60,7 +60,7 @@ void LauncherWatch::watch(const std::stop_token& stop) const {
     ended = entries[0].revents != 0 || (!process_ && !alive());
   }
   if (!ended) return;
-  gone_({ErrorKind::peer, fmt::format("the launcher is gone ({}, process {}, ended before its ranks) start them anew",
+  gone_({ErrorKind::peer, fmt::format("the launcher is gone ({}, process {}, ended before its ranks): start them anew",
                                       launcher_.process.name, launcher_.process.pid)});
 }
 

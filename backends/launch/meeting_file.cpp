@@ -40,7 +40,7 @@ bool gone(const MeetingFile::Claim& claim) {
 
 [[noreturn]] void fail_on(const std::string& path, const char* what) {
   throw Error(ErrorKind::environment,
-              fmt::format("{} cannot be {} ({}) name another file", path, what, std::strerror(errno)));
+              fmt::format("{} cannot be {} ({}): name another file", path, what, std::strerror(errno)));
 }
 
 /// Holds the file for one process at a time, each for moments: one that is stopped just then must not stop the others.
@@ -52,7 +52,7 @@ class Lock {
       if (errno != EWOULDBLOCK && errno != EINTR) fail_on(path, "locked");
       if (Clock::now() < deadline + grace) continue;
       throw Error(ErrorKind::timeout,
-                  fmt::format("{} stays locked (a rank that came to it has stopped) continue or end "
+                  fmt::format("{} stays locked (a rank that came to it has stopped): continue or end "
                               "its process, or name another file",
                               path));
     }
@@ -80,13 +80,13 @@ bool same_file(int fd, const std::string& path) {
 MeetingFile::MeetingFile(std::string path, int size, std::optional<Rank> wish, Clock::time_point deadline)
     : MeetingFile(std::move(path), size) {
   if (wish && *wish >= size)
-    refuse(fmt::format("DISTATTN_RANK={} is no rank of {} (ranks count from 0) correct it", *wish, size));
+    refuse(fmt::format("DISTATTN_RANK={} is no rank of {} (ranks count from 0): correct it", *wish, size));
   while (true) {
     fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
     if (fd_ < 0) fail_on(path_, "opened");
     struct stat info {};
     if (::fstat(fd_, &info) == 0 && !S_ISREG(info.st_mode)) {
-      refuse(fmt::format("{} is no meeting point of ranks (it is not a regular file) name another file", path_));
+      refuse(fmt::format("{} is no meeting point of ranks (it is not a regular file): name another file", path_));
     }
     if (claim(size, wish, deadline)) return;
     ::close(std::exchange(fd_, -1));
@@ -111,18 +111,19 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point de
   }
   if (token_.empty() || all_gone()) begin(size);  // nobody else has come
   if (size_ != size) {
-    refuse(fmt::format("{} is of a run of {} ranks (this one was started for {}) start all ranks alike", path_, size_,
+    refuse(fmt::format("{} is of a run of {} ranks (this one was started for {}): start all ranks alike", path_, size_,
                        size));
   }
   if (claims_.size() == static_cast<std::size_t>(size)) {
     refuse(
-        fmt::format("{} ranks have already come to {} (this one is too many) start each once, or remove the file "
+        fmt::format("{} ranks have already come to {} (this one is too many): start each once, or remove the file "
                     "if it is of an earlier run",
                     size, path_));
   }
   const auto wished = [&](const Claim& claim) { return claim.wish == wish; };
   if (wish && std::any_of(claims_.begin(), claims_.end(), wished)) {
-    refuse(fmt::format("rank {} has already come (two processes have DISTATTN_RANK={}) start each once", *wish, *wish));
+    refuse(
+        fmt::format("rank {} has already come (two processes have DISTATTN_RANK={}): start each once", *wish, *wish));
   }
   own_ = claims_.size();
   append(fmt::format("claim {} {} {} {} {}\n", wish ? std::to_string(*wish) : "-", node_identity(), pid_namespace(),
@@ -186,7 +187,7 @@ void MeetingFile::read() {
       std::getline(words >> how >> std::ws, why);
       failure_.emplace(how == timed_out ? ErrorKind::timeout : ErrorKind::peer, why);
     } else {
-      refuse(fmt::format("{} is no meeting point of ranks (\"{}\" stands in it) name another file", path_,
+      refuse(fmt::format("{} is no meeting point of ranks (\"{}\" stands in it): name another file", path_,
                          line.substr(0, 40)));
     }
   }
@@ -202,7 +203,7 @@ void MeetingFile::fail(const Error& failure) {
 void MeetingFile::fail_for_want_of(const Claim& lost) {
   const auto rank = lost.wish ? fmt::format("rank {}", *lost.wish) : "a rank";
   fail({ErrorKind::peer,
-        fmt::format("{} is gone (process {} ended before the run began) look at its own output", rank, lost.pid)});
+        fmt::format("{} is gone (process {} ended before the run began): look at its own output", rank, lost.pid)});
 }
 
 Place MeetingFile::wait_for_all(Clock::time_point deadline) {
@@ -214,10 +215,10 @@ Place MeetingFile::wait_for_all(Clock::time_point deadline) {
     const auto lost = std::find_if(claims_.begin(), claims_.end(), gone);
     if (lost != claims_.end()) fail_for_want_of(*lost);
     if (Clock::now() >= deadline) {
-      fail(
-          {ErrorKind::timeout, fmt::format("{} did not come to {} (waited for the timeout) start all {} ranks, or give "
-                                           "a longer timeout",
-                                           missing(), path_, size_)});
+      fail({ErrorKind::timeout,
+            fmt::format("{} did not come to {} (waited for the timeout): start all {} ranks, or give "
+                        "a longer timeout",
+                        missing(), path_, size_)});
     }
   }
 
@@ -248,7 +249,7 @@ std::vector<std::size_t> MeetingFile::order() const {
     std::sort(claims.begin(), claims.end(),
               [&](std::size_t a, std::size_t b) { return *claims_[a].wish < *claims_[b].wish; });
   } else {
-    refuse(fmt::format("{} of {} ranks have DISTATTN_RANK (all or none must) set it for all", wishes, size_));
+    refuse(fmt::format("{} of {} ranks have DISTATTN_RANK (all or none must): set it for all", wishes, size_));
   }
   return claims;
 }

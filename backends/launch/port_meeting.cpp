@@ -87,8 +87,9 @@ class TokenFile {
     if (held_ && ::flock(held_.fd(), LOCK_EX | LOCK_NB) == 0 && same_file(held_.fd(), path_)) ::unlink(path_.c_str());
   }
   [[noreturn]] void fail(const char* why) {
-    throw Error(ErrorKind::environment,
-                fmt::format("{} cannot be written ({}) set DISTATTN_TOKEN to the same text for all ranks", path_, why));
+    throw Error(
+        ErrorKind::environment,
+        fmt::format("{} cannot be written ({}): set DISTATTN_TOKEN to the same text for all ranks", path_, why));
   }
 
   static std::string path_for(int port, const std::string& start) {
@@ -112,7 +113,7 @@ Socket listen_on_first_free(const std::vector<int>& ports, Reach reach) {
     if (reasons.find(why) == std::string::npos) reasons += (reasons.empty() ? "" : ", ") + why;
   }
   throw Error(ErrorKind::environment,
-              fmt::format("rank 0 cannot listen on ports {} to {} ({}) set DISTATTN_PORT to a free one", ports.front(),
+              fmt::format("rank 0 cannot listen on ports {} to {} ({}): set DISTATTN_PORT to a free one", ports.front(),
                           ports.back(), reasons));
 }
 
@@ -137,7 +138,7 @@ std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double
     throw Error(
         ErrorKind::environment,
         fmt::format("{} gave this run no name of its own (ranks on several machines prove by it that they belong "
-                    "together) set DISTATTN_TOKEN to the same secret for all ranks",
+                    "together): set DISTATTN_TOKEN to the same secret for all ranks",
                     surroundings.launcher));
   }
   TokenFile file(surroundings);

@@ -41,7 +41,7 @@ std::optional<Numbered> numbered(const Variables& variables) {
     if (has_place) return found;
     throw Error(ErrorKind::environment,
                 fmt::format("rank {} of {}, {} of {} on its node, is no place (the variables of {} contradict each "
-                            "other) start it anew",
+                            "other): start it anew",
                             place.rank, place.size, place.local_rank, place.local_size, by.who));
   }
   return alone;

@@ -27,9 +27,9 @@ Registration register_file() {
   registration.info.argument = "PATH";
   registration.make_bootstrap = [](const BootstrapOptions& options) {
     if (options.ranks < 1)
-      refuse("bootstrap file: needs a number of ranks (a file does not know how many will come) give it");
+      refuse("bootstrap file: needs a number of ranks (a file does not know how many will come): give it");
     if (options.argument.empty())
-      refuse("bootstrap file: has no path (ranks meet at a file that all can write) name one");
+      refuse("bootstrap file: has no path (ranks meet at a file that all can write): name one");
     return launch::meet_at_file(options.argument, options.ranks, launch::process_variable, options.timeout_s);
   };
   return registration;

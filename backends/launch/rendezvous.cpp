@@ -158,7 +158,7 @@ class Gathering {
         ++gone_;
         return Error(
             ErrorKind::peer,
-            fmt::format("rank {} is gone (its process ended before the run began) look at its own output", rank));
+            fmt::format("rank {} is gone (its process ended before the run began): look at its own output", rank));
       }
     }
     return std::nullopt;
@@ -169,9 +169,10 @@ class Gathering {
     for (std::size_t rank = 1; rank < sockets_.size(); ++rank) {
       if (!sockets_[rank]) names += fmt::format("{}rank {}", names.empty() ? "" : ", ", rank);
     }
-    return {ErrorKind::timeout, fmt::format("{} did not come (rank 0 has waited for the timeout{}) start all {} ranks, "
-                                            "or give a longer timeout",
-                                            names, turned_away_, size_)};
+    return {ErrorKind::timeout,
+            fmt::format("{} did not come (rank 0 has waited for the timeout{}): start all {} ranks, "
+                        "or give a longer timeout",
+                        names, turned_away_, size_)};
   }
 
   const Socket& listener_;
@@ -208,13 +209,13 @@ Attempt greet_rank_zero(const Socket& socket, const Place& place, const RunKey& 
     return Attempt::failed;
   if (answer.verdict == Verdict::no_such_rank) {
     refusal.emplace(ErrorKind::peer,
-                    fmt::format("rank {} of {} is not expected (rank 0 was started for {} ranks) start "
+                    fmt::format("rank {} of {} is not expected (rank 0 was started for {} ranks): start "
                                 "all ranks alike",
                                 place.rank, place.size, answer.size));
     return Attempt::refused;
   }
   if (answer.verdict == Verdict::rank_taken) {
-    refusal.emplace(ErrorKind::peer, fmt::format("rank {} has already come (two processes were started as rank {}) "
+    refusal.emplace(ErrorKind::peer, fmt::format("rank {} has already come (two processes were started as rank {}): "
                                                  "start each once",
                                                  place.rank, place.rank));
     return Attempt::refused;
@@ -270,10 +271,11 @@ Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, 
     if (refusal && insists) throw Error(*refusal);
     found = where.endpoints.empty() ? where.unknown : findings.text();
   }
-  throw Error(ErrorKind::timeout,
-              fmt::format("rank 0 was not found (rank {} has looked for it for the timeout; {}) start all {} ranks, or "
-                          "give a longer timeout",
-                          place.rank, found, place.size));
+  throw Error(
+      ErrorKind::timeout,
+      fmt::format("rank 0 was not found (rank {} has looked for it for the timeout; {}): start all {} ranks, or "
+                  "give a longer timeout",
+                  place.rank, found, place.size));
 }
 
 }  // namespace distattn::backends::launch

@@ -74,7 +74,7 @@ void check_files_left(int error) {
   if (error != EMFILE && error != ENFILE) return;
   throw Error(
       ErrorKind::environment,
-      fmt::format("no connection to another rank can be opened ({}) raise the limit of open files, as ulimit -n "
+      fmt::format("no connection to another rank can be opened ({}): raise the limit of open files, as ulimit -n "
                   "does",
                   std::strerror(error)));
 }
@@ -132,7 +132,7 @@ std::optional<Socket> listen_on(int port, Reach reach, std::string* why) {
     if (why != nullptr) *why = errno == EADDRINUSE ? "taken" : std::strerror(errno);
     return std::nullopt;
   }
-  throw Error(ErrorKind::environment, fmt::format("rank 0 cannot listen on port {} ({}) set DISTATTN_PORT to another",
+  throw Error(ErrorKind::environment, fmt::format("rank 0 cannot listen on port {} ({}): set DISTATTN_PORT to another",
                                                   port, std::strerror(errno)));
 }
 

@@ -129,7 +129,7 @@ struct World::State {
 };
 
 World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
-  if (options.ranks < 0) refuse(fmt::format("{} ranks (0: as many as were started) give some", options.ranks));
+  if (options.ranks < 0) refuse(fmt::format("{} ranks (0: as many as were started): give some", options.ranks));
   backends::checked_timeout(options.timeout_s);
   const std::string asked = bootstrap_for(options), name = asked.substr(0, asked.find(':'));
   state_->bootstrap_name = name;
@@ -137,7 +137,7 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
   if (name == "inproc") {
     if (!options.transport.empty() && options.transport != "inproc") {
       refuse(
-          fmt::format("transport {} does not connect threads of one process (they use inproc) start the ranks with a "
+          fmt::format("transport {} does not connect threads of one process (they use inproc): start the ranks with a "
                       "launcher, or take bootstrap file:PATH",
                       options.transport));
     }
@@ -148,7 +148,7 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
     return;
   }
   if (options.transport == "inproc") {
-    refuse(fmt::format("transport inproc does not connect processes (started by {}) leave it out", name));
+    refuse(fmt::format("transport inproc does not connect processes (started by {}): leave it out", name));
   }
   state_->watch_launcher();
   const std::string argument = asked.substr(std::min(asked.size(), name.size() + 1));
@@ -238,10 +238,11 @@ void World::agree(std::string_view what, std::string_view mine) {
   const auto all = gather(std::as_bytes(std::span(mine)));
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    const Error error(ErrorKind::peer,
-                      fmt::format("rank {} differs from rank 0 in {} ({} against {}) give all ranks the same input and "
-                                  "options",
-                                  rank, what, text_of(all[rank]), text_of(all[0])));
+    const Error error(
+        ErrorKind::peer,
+        fmt::format("rank {} differs from rank 0 in {} ({} against {}): give all ranks the same input and "
+                    "options",
+                    rank, what, text_of(all[rank]), text_of(all[0])));
     abort(error);
     throw error;
   }

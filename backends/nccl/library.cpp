@@ -22,7 +22,7 @@ void find(void* library, const std::string& file, const char* name, Function& fu
   function = reinterpret_cast<Function>(dlsym(library, name));
   if (function == nullptr) {
     throw Error(ErrorKind::environment,
-                fmt::format("{} has no {} (it is older than NCCL {} or something else) install a newer NCCL", file,
+                fmt::format("{} has no {} (it is older than NCCL {} or something else): install a newer NCCL", file,
                             name, version_text(oldest_version)));
   }
 }
@@ -48,7 +48,7 @@ Library load(const std::string& file) {
   if (handle == nullptr) {
     const char* const why = dlerror();
     throw Error(ErrorKind::environment,
-                fmt::format("NCCL cannot be loaded ({}) install libnccl2, or add its folder to LD_LIBRARY_PATH",
+                fmt::format("NCCL cannot be loaded ({}): install libnccl2, or add its folder to LD_LIBRARY_PATH",
                             why != nullptr ? why : file.c_str()));
   }
   Library library;
@@ -70,7 +70,7 @@ Library load(const std::string& file) {
   library.check(library.get_version(&version), "say its version");
   library.version = version_text(version);
   if (version < oldest_version) {
-    throw Error(ErrorKind::environment, fmt::format("NCCL {} is too old ({} is needed) install a newer one",
+    throw Error(ErrorKind::environment, fmt::format("NCCL {} is too old ({} is needed): install a newer one",
                                                     library.version, version_text(oldest_version)));
   }
   library.keeps_order = version >= ordered_version && was_asked_for_order();

@@ -29,7 +29,7 @@ void expect_gpus_of_their_own(const cuda::Driver& driver, Bootstrap& bootstrap) 
     const auto [first, added] = users.try_emplace(text_of(all[static_cast<std::size_t>(rank)]), rank);
     if (added) continue;
     refuse(
-        fmt::format("ranks {} and {} would share a GPU ({}, and NCCL needs one for each rank) start no more ranks "
+        fmt::format("ranks {} and {} would share a GPU ({}, and NCCL needs one for each rank): start no more ranks "
                     "on a machine than it has GPUs, or take transport ucx",
                     first->second, rank, first->first));
   }
@@ -87,7 +87,7 @@ class StartingWatch final : public cuda::Watch {
     ending_.look();
     if (RunningClock::now() < until_) return;
     throw Error(ErrorKind::timeout,
-                "NCCL has not joined the ranks within the timeout (some cannot be reached, or hang) see "
+                "NCCL has not joined the ranks within the timeout (some cannot be reached, or hang): see "
                 "NCCL_SOCKET_IFNAME and NCCL_DEBUG=WARN, or give a longer timeout");
   }
 

@@ -26,7 +26,7 @@ namespace {
 constexpr const char* address_key = "distattn.rank0";
 
 [[noreturn]] void fail(const std::string& what, pmix_status_t status) {
-  throw Error(ErrorKind::environment, fmt::format("{} failed ({}) start the ranks with mpirun, or srun --mpi=pmix",
+  throw Error(ErrorKind::environment, fmt::format("{} failed ({}): start the ranks with mpirun, or srun --mpi=pmix",
                                                   what, PMIx_Error_string(status)));
 }
 
@@ -36,7 +36,7 @@ void check(const char* what, pmix_status_t status) {
 
 Error too_late(const char* what) {
   return {ErrorKind::timeout,
-          fmt::format("{} has not returned within the timeout (the PMIx server does not answer) look "
+          fmt::format("{} has not returned within the timeout (the PMIx server does not answer): look "
                       "whether the launcher still runs, or give a longer timeout",
                       what)};
 }
@@ -102,7 +102,7 @@ class Client {
     }
     const auto status = fence->wait(deadline);
     if (!status) {
-      throw Error(ErrorKind::timeout, fmt::format("not all of {} ranks have come (rank {} has waited for the timeout) "
+      throw Error(ErrorKind::timeout, fmt::format("not all of {} ranks have come (rank {} has waited for the timeout): "
                                                   "look for those that hang, or give a longer timeout",
                                                   place_.size, self_.rank));
     }
@@ -194,7 +194,7 @@ static std::unique_ptr<Bootstrap> meet_without_server(int ranks, double timeout_
   if (!around) around = slurm_surroundings(process_variable);
   if (!around) {
     throw Error(ErrorKind::environment,
-                fmt::format("PMIx serves this rank no more (an earlier program of the same script was its client; {}) "
+                fmt::format("PMIx serves this rank no more (an earlier program of the same script was its client; {}): "
                             "start each run with an mpirun or srun of its own, set DISTATTN_ADDRESS to the host of "
                             "rank 0, or give bootstrap file:PATH",
                             why));

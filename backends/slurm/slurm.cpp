@@ -14,7 +14,7 @@ namespace {
 std::string required(const Variables& variables, const std::string& name) {
   if (auto value = variables(name)) return *value;
   throw Error(ErrorKind::environment,
-              fmt::format("{} (started by srun, which sets it) set it", lacking(variables, {name.c_str()})));
+              fmt::format("{} (started by srun, which sets it): set it", lacking(variables, {name.c_str()})));
 }
 
 int required_number(const Variables& variables, const std::string& name) {
@@ -29,7 +29,7 @@ void check_place(const Place& place) {
   }
   throw Error(
       ErrorKind::environment,
-      fmt::format("rank {} of {}, {} of {} on its node, is no place (the variables of srun contradict each other) "
+      fmt::format("rank {} of {}, {} of {} on its node, is no place (the variables of srun contradict each other): "
                   "start it anew",
                   place.rank, place.size, place.local_rank, place.local_size));
 }

@@ -49,7 +49,7 @@ void expect_files_to_be_left() {
   const std::int64_t left = none_left ? 0 : std::max<std::int64_t>(0, most - std::distance(begin(open), end(open)));
   if (left >= needed) return;
   throw Error(ErrorKind::environment,
-              fmt::format("UCX may open {} more files of {} (it needs about {}) raise the limit, as ulimit -n does",
+              fmt::format("UCX may open {} more files of {} (it needs about {}): raise the limit, as ulimit -n does",
                           left, most, needed));
 }
 
@@ -57,7 +57,7 @@ void expect_files_to_be_left() {
 
 void check(const char* what, ucs_status_t status) {
   if (status == UCS_OK) return;
-  throw Error(ErrorKind::environment, fmt::format("{} failed ({}) see UCX_TLS and UCX_NET_DEVICES, or ucx_info -d",
+  throw Error(ErrorKind::environment, fmt::format("{} failed ({}): see UCX_TLS and UCX_NET_DEVICES, or ucx_info -d",
                                                   what, library().status_string(status)));
 }
 
@@ -90,7 +90,7 @@ Context::Context(int ranks, const std::optional<std::string>& segments) {
   check("ucp_context_query", library().context_query(context, &built));
   if (built.thread_mode != UCS_THREAD_MODE_MULTI) {
     throw Error(ErrorKind::environment,
-                "this UCX cannot serve several threads (it was built without --enable-mt) install one that can, with "
+                "this UCX cannot serve several threads (it was built without --enable-mt): install one that can, with "
                 "Spack ucx+thread_multiple");
   }
   memory_types_ = built.memory_types;
@@ -108,7 +108,7 @@ RegisteredMemory::RegisteredMemory(const Context& context, void* memory, std::si
   if (status == UCS_OK) return;
   if (type == UCS_MEMORY_TYPE_HOST) check("ucp_mem_map", status);
   throw Error(ErrorKind::environment,
-              fmt::format("ucp_mem_map of {} bytes of a GPU failed ({}) set UCX_TLS=^cuda, and messages go through "
+              fmt::format("ucp_mem_map of {} bytes of a GPU failed ({}): set UCX_TLS=^cuda, and messages go through "
                           "host memory",
                           bytes, library().status_string(status)));
 }

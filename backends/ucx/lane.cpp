@@ -270,12 +270,12 @@ void ExchangeLane::fail(const Step& step, const Message& message, const std::str
   }
   if (why.find(library().status_string(UCS_ERR_UNREACHABLE)) != std::string::npos) {
     throw Error(ErrorKind::environment,
-                fmt::format("{}, {}: {} (UCX has no transport that both ranks use{}) set UCX_TLS and UCX_NET_DEVICES "
+                fmt::format("{}, {}: {} (UCX has no transport that both ranks use{}): set UCX_TLS and UCX_NET_DEVICES "
                             "alike on all ranks, as UCX_TLS=tcp,self, or unset them",
                             place_of(rank_, step), edge(message.peer, message.outgoing), why, own_choice()));
   }
   throw Error(ErrorKind::peer,
-              fmt::format("{}, {}: {} (rank {} failed or its connection broke) see its own output",
+              fmt::format("{}, {}: {} (rank {} failed or its connection broke): see its own output",
                           place_of(rank_, step), edge(message.peer, message.outgoing), why, message.peer));
 }
 

@@ -58,7 +58,7 @@ void expect_log_to_open() {
   const bool exists = complete && ::access(file.c_str(), F_OK) == 0;
   if (folder.native().find('%') != std::string::npos) return;
   if (::access(exists ? file.c_str() : folder.c_str(), exists ? W_OK : W_OK | X_OK) == 0) return;
-  throw Error(ErrorKind::environment, fmt::format("{}={} cannot be written ({}) name a file that can, or unset it",
+  throw Error(ErrorKind::environment, fmt::format("{}={} cannot be written ({}): name a file that can, or unset it",
                                                   variable, set, std::strerror(errno)));
 }
 
@@ -81,7 +81,7 @@ void open_library() {
     if (why.empty()) why = told != nullptr ? told : file;
   }
   throw Error(ErrorKind::environment,
-              fmt::format("UCX cannot be loaded ({}) install it, or add its folder to LD_LIBRARY_PATH", why));
+              fmt::format("UCX cannot be loaded ({}): install it, or add its folder to LD_LIBRARY_PATH", why));
 }
 
 template <class Function>
@@ -89,7 +89,7 @@ void find(const char* name, Function& function) {
   function = reinterpret_cast<Function>(::dlsym(RTLD_DEFAULT, name));
   if (function != nullptr) return;
   throw Error(ErrorKind::environment,
-              fmt::format("{} has no {} (it is older than UCX {}.{}, which distattn was built with) install that",
+              fmt::format("{} has no {} (it is older than UCX {}.{}, which distattn was built with): install that",
                           library_name, name, UCP_API_MAJOR, UCP_API_MINOR));
 }
 

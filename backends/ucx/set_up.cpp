@@ -19,16 +19,17 @@ std::string free_ports() {
 }
 
 Error late() {
-  return {ErrorKind::timeout,
-          fmt::format("UCX is not set up within the timeout (it waits for a device{}) see UCX_TLS and UCX_NET_DEVICES, "
-                      "widen net.ipv4.ip_local_port_range if its ports are taken, or give a longer timeout",
-                      free_ports())};
+  return {
+      ErrorKind::timeout,
+      fmt::format("UCX is not set up within the timeout (it waits for a device{}): see UCX_TLS and UCX_NET_DEVICES, "
+                  "widen net.ipv4.ip_local_port_range if its ports are taken, or give a longer timeout",
+                  free_ports())};
 }
 
 }  // namespace
 
-SetUp SetUp::before(RunningClock::time_point deadline, Rank rank, int ranks,
-                     const std::optional<std::string>& segments, Control& control) {
+SetUp SetUp::before(RunningClock::time_point deadline, Rank rank, int ranks, const std::optional<std::string>& segments,
+                    Control& control) {
   const auto make = [ranks, segments] {
     SetUp made;
     made.context = std::make_unique<Context>(ranks, segments);

@@ -15,7 +15,7 @@ namespace {
 Control& control_of(Bootstrap& bootstrap) {
   Control* control = bootstrap.control();
   if (control != nullptr) return *control;
-  refuse(fmt::format("transport ucx does not connect the ranks of bootstrap {} (they share a process) use inproc",
+  refuse(fmt::format("transport ucx does not connect the ranks of bootstrap {} (they share a process): use inproc",
                      bootstrap.name()));
 }
 

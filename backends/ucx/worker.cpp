@@ -81,7 +81,7 @@ void check_worker(ucs_status_t status) {
   if (!lacks_memory(status) || ::statvfs("/dev/shm", &shared) != 0) return check("ucp_worker_create", status);
   const auto [why, remedy] = want_of_shared_memory(shared);
   throw Error(ErrorKind::environment,
-              fmt::format("ucp_worker_create failed ({}; {}) {}, or do without by UCX_TLS=tcp,self",
+              fmt::format("ucp_worker_create failed ({}; {}): {}, or do without by UCX_TLS=tcp,self",
                           library().status_string(status), why, remedy));
 }
 

@@ -43,7 +43,7 @@ const CheckpointPolicy& checkpoint_policy(std::string_view name) {
     if (policy.name == name) return policy;
     known += (known.empty() ? "" : ", ") + std::string(policy.name);
   }
-  refuse("checkpoint policy '" + std::string(name) + "' is not known (known: " + known + ") choose one of these");
+  refuse("checkpoint policy '" + std::string(name) + "' is not known (known: " + known + "): choose one of these");
 }
 
 template <class T>

@@ -12,7 +12,7 @@ namespace {
 constexpr double weight_deviation = 0.02;
 
 void require_positive(std::int64_t value, const char* name) {
-  if (value <= 0) refuse(std::string(name) + " is " + std::to_string(value) + " (it must be positive) give 1 or more");
+  if (value <= 0) refuse(std::string(name) + " is " + std::to_string(value) + " (it must be positive): give 1 or more");
 }
 
 /// Names and shapes, without offsets.
@@ -52,16 +52,16 @@ void check(const ModelShape& shape) {
   require_positive(shape.kv_heads, "kv-heads");
   if (shape.hidden % shape.heads != 0) {
     refuse("heads " + std::to_string(shape.heads) + " do not divide hidden " + std::to_string(shape.hidden) +
-           " (every head has hidden/heads dimensions) choose a divisor");
+           " (every head has hidden/heads dimensions): choose a divisor");
   }
   if (shape.heads % shape.kv_heads != 0) {
     refuse("kv-heads " + std::to_string(shape.kv_heads) + " do not divide heads " + std::to_string(shape.heads) +
-           " (query heads share key heads evenly) choose a divisor");
+           " (query heads share key heads evenly): choose a divisor");
   }
   if (state_bytes_per_parameter * parameter_count(shape) >= 0x1p63) {
     refuse("layers " + std::to_string(shape.layers) + " with hidden " + std::to_string(shape.hidden) + ", ffn " +
            std::to_string(shape.ffn) + " and vocab " + std::to_string(shape.vocab) +
-           " (sizes overflow 63 bits) choose less");
+           " (sizes overflow 63 bits): choose less");
   }
 }
 

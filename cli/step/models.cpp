@@ -39,7 +39,7 @@ constexpr NamedModel models[] = {
 /// "hidden=256": a word and the number behind it.
 std::pair<std::string, std::int64_t> read_field(const std::string& field) {
   const std::size_t equals = field.find('=');
-  if (equals == field.npos) refuse("model field '" + field + "' (no number) write a word, '=' and a size: layers=4");
+  if (equals == field.npos) refuse("model field '" + field + "' (no number): write a word, '=' and a size: layers=4");
   const std::string name = field.substr(0, equals), words = "model field " + name;
   const std::int64_t value = cli::parse_size(words, field.substr(equals + 1));
   return {name, cli::within(words, value, 1, std::numeric_limits<int>::max())};
@@ -52,10 +52,10 @@ ModelShape read_model(std::string_view text) {
     const auto [name, value] = read_field(field);
     if (std::find(names.begin(), names.end(), name) == names.end()) {
       refuse("model field '" + name +
-             "' is unknown (no size of a model) choose layers, hidden, heads, kv-heads, ffn or vocab");
+             "' is unknown (no size of a model): choose layers, hidden, heads, kv-heads, ffn or vocab");
     }
     if (!fields.emplace(name, value).second) {
-      refuse("model field '" + name + "' is given twice (a model has one) leave one out");
+      refuse("model field '" + name + "' is given twice (a model has one): leave one out");
     }
   }
   ModelShape shape;
@@ -80,7 +80,7 @@ ModelShape find_model(std::string_view name) {
   std::string known;
   for (const NamedModel& model : models) known += (known.empty() ? "" : ", ") + std::string(model.name);
   refuse("model '" + std::string(name) + "' is not built in (known: " + known +
-         ") choose one of these, or spell it out: layers=4,hidden=256,heads=4");
+         "): choose one of these, or spell it out: layers=4,hidden=256,heads=4");
 }
 
 }  // namespace distattn::step

@@ -19,7 +19,7 @@ namespace {
 using nlohmann::json;
 
 [[noreturn]] void not_understood(const std::string& what, const json& fields) {
-  refuse("a paper's data has an unknown " + what + " (" + fields.dump() + ") correct it");
+  refuse("a paper's data has an unknown " + what + " (" + fields.dump() + "): correct it");
 }
 
 void require_known(const json& fields) {

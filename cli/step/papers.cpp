@@ -12,7 +12,7 @@ PaperTable compare_steps_with_paper(const std::string& name) {
     if (file.name == name) return read_paper(file.text, "steps of paper " + name, paper_figure);
     known += (known.empty() ? "" : ", ") + std::string(file.name);
   }
-  refuse("no paper '" + name + "' (its steps are not here) use " + known);
+  refuse("no paper '" + name + "' (its steps are not here): use " + known);
 }
 
 }  // namespace distattn::step

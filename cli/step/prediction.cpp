@@ -15,7 +15,7 @@ namespace {
 /// A count of bytes.
 std::int64_t whole(double value) {
   if (value >= 0x1p63)
-    refuse("a rank's bytes of this step (sizes overflow 63 bits) choose a smaller model or sequence");
+    refuse("a rank's bytes of this step (sizes overflow 63 bits): choose a smaller model or sequence");
   return static_cast<std::int64_t>(std::llround(value));
 }
 
@@ -58,7 +58,7 @@ Problem attention_problem_of(const StepSetting& setting) {
 RecipePair recipes_of(const StepSetting& setting, const Problem& problem) {
   auto resolved = resolve_pair(setting.schedule, problem, setting.ranks);
   if (const auto* reason = std::get_if<std::string>(&resolved)) {
-    refuse("schedule " + setting.schedule + " does not apply (" + *reason + ") choose another");
+    refuse("schedule " + setting.schedule + " does not apply (" + *reason + "): choose another");
   }
   return std::get<RecipePair>(std::move(resolved));
 }

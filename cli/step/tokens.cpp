@@ -21,7 +21,7 @@ constexpr std::size_t most_bytes = std::size_t{1} << 30;
 TokenSource::TokenSource(std::int64_t sequence, std::int64_t vocab, std::uint64_t seed)
     : sequence_(sequence), vocab_(vocab), seed_(seed) {
   if (sequence < 2) {
-    refuse("seq is " + std::to_string(sequence) + " (the loss needs a token and its successor) choose at least 2");
+    refuse("seq is " + std::to_string(sequence) + " (the loss needs a token and its successor): choose at least 2");
   }
 }
 
@@ -36,12 +36,12 @@ TokenSource TokenSource::text(const std::filesystem::path& path, std::int64_t se
   source.bytes_.assign(bytes.begin(), bytes.end());
   if (source.bytes_.size() < 2) {
     refuse(name + " has " + std::to_string(source.bytes_.size()) +
-           " bytes (the loss needs a token and its successor) give a longer one");
+           " bytes (the loss needs a token and its successor): give a longer one");
   }
   const int largest = *std::max_element(source.bytes_.begin(), source.bytes_.end());
   if (largest >= vocab) {
     refuse(name + " has byte " + std::to_string(largest) + " (the vocabulary ends at " + std::to_string(vocab - 1) +
-           ") use --vocab 256");
+           "): use --vocab 256");
   }
   return source;
 }

@@ -31,14 +31,14 @@ DType dtype_of(std::int32_t dtype, const char* name) {
     case DISTATTN_FP16:
       return DType::fp16;
   }
-  refuse(std::string(name) + " is " + std::to_string(dtype) + " (no distattn_dtype) choose one");
+  refuse(std::string(name) + " is " + std::to_string(dtype) + " (no distattn_dtype): choose one");
 }
 
 template <class T>
 std::span<const T> list_of(const T* first, std::size_t count, const char* name) {
   if (first == nullptr && count > 0) {
     refuse(std::string(name) + " is null and has " + std::to_string(count) +
-           " entries (a list or none) pass its address, or a count of 0");
+           " entries (a list or none): pass its address, or a count of 0");
   }
   return {first, count};
 }
@@ -51,7 +51,7 @@ Mask mask_of(const distattn_problem& given) {
   }
   const auto documents = list_of(given.cu_seqlens, given.cu_seqlens_count, "cu_seqlens");
   if (given.cu_seqlens != nullptr && documents.empty()) {
-    refuse("cu_seqlens has no entry (it lists 0, ..., seq_kv) pass them, or null");
+    refuse("cu_seqlens has no entry (it lists 0, ..., seq_kv): pass them, or null");
   }
   Mask mask = given.bands != nullptr ? band_mask(std::move(bands)) : given.causal != 0 ? causal_mask() : full_mask();
   mask.left = given.window_left;
@@ -90,7 +90,7 @@ Mode mode_of(std::int32_t mode) {
     case DISTATTN_OWN_MODE:
       break;
   }
-  refuse("mode is " + std::to_string(mode) + " (no distattn_mode) choose one");
+  refuse("mode is " + std::to_string(mode) + " (no distattn_mode): choose one");
 }
 
 AttentionOptions options_of(const distattn_options& given) {
@@ -102,7 +102,7 @@ AttentionOptions options_of(const distattn_options& given) {
   if (given.ahead != 0) options.ahead = given.ahead;
   options.backward = given.backward != 0;
   if (given.memory_bytes < 0) {
-    refuse("memory_bytes is " + std::to_string(given.memory_bytes) + " (a size) give 0 or more");
+    refuse("memory_bytes is " + std::to_string(given.memory_bytes) + " (a size): give 0 or more");
   }
   if (given.memory_bytes > 0) options.memory_bytes = given.memory_bytes;
   if (given.machine != nullptr) options.machine = given.machine;
@@ -112,7 +112,7 @@ AttentionOptions options_of(const distattn_options& given) {
 Allocator allocator_of(const distattn_options& given) {
   if (given.allocate == nullptr && given.release == nullptr) return {};
   if (given.allocate == nullptr || given.release == nullptr) {
-    refuse("options have one of allocate and release (memory comes and goes) set both or neither");
+    refuse("options have one of allocate and release (memory comes and goes): set both or neither");
   }
   return [allocate = given.allocate, release = given.release, user = given.user](std::size_t bytes) {
     auto* const memory = static_cast<std::byte*>(allocate(user, bytes));
@@ -123,9 +123,9 @@ Allocator allocator_of(const distattn_options& given) {
 
 DeviceOptions device_options_of(const distattn_options& given, const distattn_comm& comm) {
   if (given.local_ranks < 0)
-    refuse("local_ranks is " + std::to_string(given.local_ranks) + " (a count) give 0 or more");
+    refuse("local_ranks is " + std::to_string(given.local_ranks) + " (a count): give 0 or more");
   if (given.local_rank < -1) {
-    refuse("local_rank is " + std::to_string(given.local_rank) + " (a rank, or -1 for the launcher's) give one");
+    refuse("local_rank is " + std::to_string(given.local_rank) + " (a rank, or -1 for the launcher's): give one");
   }
   DeviceOptions options;
   options.threads = given.threads == 0 && given.local_ranks == 0 ? comm.cores : given.threads;
@@ -151,7 +151,7 @@ AttentionOptions options_of(const distattn_options& given, const DeviceOptions& 
 std::string machine_named(const distattn_options& given, const char* machine) {
   const std::string options = given.machine != nullptr ? given.machine : "", asked = machine != nullptr ? machine : "";
   if (!options.empty() && !asked.empty() && options != asked) {
-    refuse("machine is " + asked + ", and " + options + " in the options (one is planned for) name one");
+    refuse("machine is " + asked + ", and " + options + " in the options (one is planned for): name one");
   }
   return !asked.empty() ? asked : !options.empty() ? options : "this";
 }
@@ -165,7 +165,7 @@ std::vector<PassPlan> plans_of(const Problem& problem, AttentionOptions options,
                                machine.in_nodes_of(options.node_size));
   if (const auto* reason = std::get_if<std::string>(&planned)) {
     refuse("schedule " + how.schedule + " does not apply to this problem on " + std::to_string(ranks) + " ranks (" +
-           *reason + ") choose another, or auto");
+           *reason + "): choose another, or auto");
   }
   auto plans = std::get<std::vector<PassPlan>>(std::move(planned));
   std::vector<const Counts*> counts;
@@ -178,14 +178,14 @@ const Attention& attention_of(const distattn_attention* handle) { return require
 
 bool is_query_side(std::int32_t side) {
   if (side != DISTATTN_QUERIES && side != DISTATTN_KEYS) {
-    refuse("side is " + std::to_string(side) + " (no distattn_side) choose one");
+    refuse("side is " + std::to_string(side) + " (no distattn_side): choose one");
   }
   return side == DISTATTN_QUERIES;
 }
 
 Pass pass_of(std::int32_t pass) {
   if (pass != DISTATTN_FORWARD && pass != DISTATTN_BACKWARD) {
-    refuse("pass is " + std::to_string(pass) + " (no distattn_pass) choose one");
+    refuse("pass is " + std::to_string(pass) + " (no distattn_pass): choose one");
   }
   return pass == DISTATTN_FORWARD ? Pass::forward : Pass::backward;
 }
@@ -193,7 +193,7 @@ Pass pass_of(std::int32_t pass) {
 /// The handle's plan, which has that pass.
 const AttentionPlan& plan_of(const Attention& attention, Pass pass) {
   if (!attention.plan().has(pass)) {
-    refuse("the handle has no backward pass (options.backward was 0) create it with 1");
+    refuse("the handle has no backward pass (options.backward was 0): create it with 1");
   }
   return attention.plan();
 }
@@ -247,7 +247,7 @@ distattn_status distattn_plan_json(const distattn_problem* problem, const distat
                                    const char* machine, char** json) {
   return c_api::guarded([&] {
     char*& planned = c_api::result(json, "json");
-    if (ranks < 1) refuse(std::to_string(ranks) + " ranks (there is one at least) plan for some");
+    if (ranks < 1) refuse(std::to_string(ranks) + " ranks (there is one at least): plan for some");
     const distattn_options given = c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
     std::string text;
     for (const PassPlan& plan : c_api::plans_of(c_api::problem_of(problem), c_api::options_of(given), ranks,

@@ -28,7 +28,7 @@ class CallbackTransport final : public Transport {
                                              group.sends.size(), group.receives.data(), group.receives.size());
       if (failed != 0) {
         throw Error(ErrorKind::peer, "the exchange callback returned " + std::to_string(failed) +
-                                         " (its messages did not go through) see the communicator behind it");
+                                         " (its messages did not go through): see the communicator behind it");
       }
       return {};
     } catch (...) {
@@ -100,7 +100,7 @@ std::unique_ptr<distattn_comm> launched(const LaunchOptions& options) {
   }
   if (world->size() > 1) {
     refuse(std::to_string(world->size()) +
-           " ranks without a launcher (one process is one rank here) start it with mpirun, srun or torchrun, or call "
+           " ranks without a launcher (one process is one rank here): start it with mpirun, srun or torchrun, or call "
            "distattn_run_ranks()");
   }
   return over(std::make_unique<CallbackTransport>(nobody()), 0, 1);
@@ -111,9 +111,9 @@ distattn_callbacks checked(const distattn_callbacks* given) {
   const distattn_callbacks callbacks = read(given, DISTATTN_CALLBACKS_INIT, "distattn_callbacks");
   if (callbacks.size < 1 || callbacks.rank < 0 || callbacks.rank >= callbacks.size) {
     refuse("rank " + std::to_string(callbacks.rank) + " of " + std::to_string(callbacks.size) +
-           " (ranks count from 0) set rank and size");
+           " (ranks count from 0): set rank and size");
   }
-  if (callbacks.exchange == nullptr) refuse("exchange is null (messages need it) set the callback");
+  if (callbacks.exchange == nullptr) refuse("exchange is null (messages need it): set the callback");
   return callbacks;
 }
 
@@ -122,7 +122,7 @@ void check(distattn_status status, Rank rank) {
   if (status == DISTATTN_OK) return;
   const std::string message = distattn_message();
   throw BodyFailure(status, message.empty() ? "rank " + std::to_string(rank) + " returned status " +
-                                                  std::to_string(status) + " (its body failed) see there"
+                                                  std::to_string(status) + " (its body failed): see there"
                                             : message);
 }
 
@@ -158,7 +158,7 @@ distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* memb
     c_api::required(members, "members");
     if (const int ranks = whole->transport->size(); count > static_cast<std::size_t>(ranks)) {
       refuse("a group of " + std::to_string(count) + " ranks (among " + std::to_string(ranks) +
-             ") list different ranks, the own among them, alike on all of them");
+             "): list different ranks, the own among them, alike on all of them");
     }
     auto group = std::make_unique<Subgroup>(*whole->transport, std::vector<Rank>(members, members + count));
     auto made = c_api::over(std::move(group), whole->local_rank, whole->local_ranks, whole->cores);
@@ -185,7 +185,7 @@ void distattn_comm_free(distattn_comm* comm) { delete comm; }
 distattn_status distattn_run_ranks(int32_t ranks, distattn_status (*body)(void* user, distattn_comm* comm),
                                    void* user) {
   return c_api::guarded([&] {
-    if (body == nullptr) refuse("body is null (each rank runs it) pass a function");
+    if (body == nullptr) refuse("body is null (each rank runs it): pass a function");
     run_ranks(ranks, [&](Rank rank, Transport& transport) {
       distattn_comm comm{nullptr, nullptr, &transport, rank, ranks};
       c_api::check(body(user, &comm), rank);

@@ -77,7 +77,7 @@ char* text_copy(const std::string& text);
 
 template <class T>
 const T& required(const T* pointer, const char* name) {
-  if (pointer == nullptr) refuse(std::string(name) + " is null (it is needed) pass its address");
+  if (pointer == nullptr) refuse(std::string(name) + " is null (it is needed): pass its address");
   return *pointer;
 }
 
@@ -103,13 +103,13 @@ Struct read(const Struct* given, const Struct& defaults, const char* name) {
   const std::size_t size = given->struct_size;
   if (size < sizeof size || size > sizeof(Struct) || size % alignof(Struct) != 0) {
     refuse(std::string(name) + ".struct_size is " + std::to_string(size) + " (this library knows up to " +
-           std::to_string(sizeof(Struct)) + ") start from its INIT value, and link the library of your header");
+           std::to_string(sizeof(Struct)) + "): start from its INIT value, and link the library of your header");
   }
   std::memcpy(&result, given, size);
   if constexpr (requires { result.reserved; }) {
     if (result.reserved != 0) {
       refuse(std::string(name) + ".reserved is " + std::to_string(result.reserved) +
-             " (it means nothing yet) start from its INIT value");
+             " (it means nothing yet): start from its INIT value");
     }
   }
   return result;

@@ -59,11 +59,11 @@ distattn_status status_of_exception() noexcept {
       message = error.what();
       return status_of(error.kind());
     } catch (const std::bad_alloc&) {
-      message = "out of memory (an allocation was refused) choose a smaller problem";
+      message = "out of memory (an allocation was refused): choose a smaller problem";
     } catch (const std::exception& error) {
       message = error.what();
     } catch (...) {
-      message = "something that is no exception was thrown (by a callback) throw none";
+      message = "something that is no exception was thrown (by a callback): throw none";
     }
   } catch (...) {
     message.clear();  // Not even the message could be stored.

@@ -24,7 +24,7 @@ DType dtype_of(const distattn_tensor& tensor, const char* name) {
     if (code == dl_bfloat && bits == 16) return DType::bf16;
   }
   refuse_tensor(name, "has DLPack type code " + std::to_string(code) + " of " + std::to_string(bits) + " bits",
-                "(not supported) pass float64, float32, float16 or bfloat16");
+                "(not supported): pass float64, float32, float16 or bfloat16");
 }
 
 MemorySpace space_of(const distattn_tensor& tensor, const char* name) {
@@ -37,7 +37,7 @@ MemorySpace space_of(const distattn_tensor& tensor, const char* name) {
       return MemorySpace::cuda;
     default:
       refuse_tensor(name, "lies on DLPack device " + std::to_string(tensor.device.device_type),
-                    "(not supported) pass host or CUDA memory");
+                    "(not supported): pass host or CUDA memory");
   }
 }
 
@@ -45,10 +45,10 @@ TensorView view_of(const distattn_tensor& tensor, const char* name, int full_ran
   const int rank = tensor.ndim;
   if (rank != full_rank && rank != full_rank - 1) {
     refuse_tensor(name, "has " + std::to_string(rank) + " dimensions",
-                  full_rank == 4 ? "(shape) pass [batch, tokens, heads, head_dim] or [tokens, heads, head_dim]"
-                                 : "(shape) pass [batch, heads, tokens] or [heads, tokens]");
+                  full_rank == 4 ? "(shape): pass [batch, tokens, heads, head_dim] or [tokens, heads, head_dim]"
+                                 : "(shape): pass [batch, heads, tokens] or [heads, tokens]");
   }
-  if (tensor.shape == nullptr) refuse_tensor(name, "has no shape", "(null) point to its extents");
+  if (tensor.shape == nullptr) refuse_tensor(name, "has no shape", "(null): point to its extents");
   std::int64_t shape[4] = {1, 1, 1, 1}, strides[4] = {0, 0, 0, 0};
   std::uint64_t dense = 1;  // wraps: extents that are not the rank's own are refused later
   for (int i = rank - 1; i >= 0; --i) {

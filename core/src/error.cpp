@@ -1,7 +1,7 @@
 #include "distattn/error.hpp"
 
-#include <cstdio>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -48,11 +48,11 @@ Error no_thread(const std::string& who, const std::string& purpose, const std::s
   constexpr std::int64_t stack_bytes = std::int64_t{8} << 20;
   const HostResources host = host_resources();
   if (host.process_free_bytes < stack_bytes) {
-    return {ErrorKind::environment,
-            what + "; ulimit -v or -d leaves " + std::to_string(host.process_free_bytes >> 10) +
-                " KiB, which is too little for its stack) raise that limit"};
+    return {ErrorKind::environment, what + "; ulimit -v or -d leaves " + std::to_string(host.process_free_bytes >> 10) +
+                                        " KiB, which is too little for its stack): raise that limit"};
   }
-  return {ErrorKind::environment, what + ") use fewer ranks or threads, or raise the limit of them, as ulimit -u does"};
+  return {ErrorKind::environment,
+          what + "): use fewer ranks or threads, or raise the limit of them, as ulimit -u does"};
 }
 
 }  // namespace distattn

@@ -26,7 +26,7 @@ class TreeBuilder final : public nlohmann::json_sax<json> {
   bool end_object() override { return close(); }
   bool end_array() override { return close(); }
   bool key(std::string& key) override {
-    if (open_.back()->contains(key)) refuse(fmt::format("'{}' appears twice ({}) keep one", key, origin_));
+    if (open_.back()->contains(key)) refuse(fmt::format("'{}' appears twice ({}): keep one", key, origin_));
     key_ = key;
     return true;
   }
@@ -39,9 +39,9 @@ class TreeBuilder final : public nlohmann::json_sax<json> {
   bool binary(json::binary_t& value) override { return add(json::binary(std::move(value))); }
   bool parse_error(std::size_t position, const std::string&, const json::exception& error) override {
     if (dynamic_cast<const json::out_of_range*>(&error) != nullptr) {
-      refuse(fmt::format("a number is out of range ({}) write one that fits a double", origin_));
+      refuse(fmt::format("a number is out of range ({}): write one that fits a double", origin_));
     }
-    refuse(fmt::format("not JSON at byte {} ({}) correct it there", position, origin_));
+    refuse(fmt::format("not JSON at byte {} ({}): correct it there", position, origin_));
   }
 
  private:
@@ -60,7 +60,7 @@ class TreeBuilder final : public nlohmann::json_sax<json> {
   bool open(json empty) {
     constexpr std::size_t deepest = 64;
     if (open_.size() == deepest) {
-      refuse(fmt::format("lists and objects nest more than {} deep ({}) flatten it", deepest, origin_));
+      refuse(fmt::format("lists and objects nest more than {} deep ({}): flatten it", deepest, origin_));
     }
     open_.push_back(&put(std::move(empty)));
     return true;
@@ -80,7 +80,7 @@ void refuse_zero_byte(std::string_view text, const std::string& origin) {
   const std::size_t at = text.find('\0');
   if (at == text.npos) return;
   refuse(
-      fmt::format("{} has a zero byte at byte {} (whatever reads C strings ends there) take it out", origin, at + 1));
+      fmt::format("{} has a zero byte at byte {} (whatever reads C strings ends there): take it out", origin, at + 1));
 }
 
 }  // namespace
@@ -95,14 +95,14 @@ json parse_json(std::string_view text, const std::string& origin) {
 JsonFields::JsonFields(const json& object, std::string origin, std::string path)
     : object_(&object), origin_(std::move(origin)), path_(std::move(path)) {
   if (!object.is_object()) {
-    refuse(fmt::format("{} is not an object ({}) write it in braces", path_.empty() ? "the file" : path_, origin_));
+    refuse(fmt::format("{} is not an object ({}): write it in braces", path_.empty() ? "the file" : path_, origin_));
   }
 }
 
 std::string JsonFields::path_of(const std::string& name) const { return path_.empty() ? name : path_ + "." + name; }
 
 void JsonFields::fail(const std::string& name, const std::string& problem, const std::string& suggestion) const {
-  refuse(fmt::format("{} {} ({}) {}", path_of(name), problem, origin_, suggestion));
+  refuse(fmt::format("{} {} ({}): {}", path_of(name), problem, origin_, suggestion));
 }
 
 const json* JsonFields::find(const std::string& name) {

@@ -31,7 +31,7 @@ class JsonFields {
   /// Refuses fields that no getter was asked for. `known` tells the reader what there is.
   void finish() const;
 
-  /// "problem (origin: field) suggestion"
+  /// "problem (origin: field): suggestion"
   [[noreturn]] void fail(const std::string& name, const std::string& problem, const std::string& suggestion) const;
   std::string path_of(const std::string& name) const;
   const std::string& origin() const { return origin_; }

@@ -140,7 +140,7 @@ void AttendPlan::pack(const WorkList& work, std::span<const QuerySegment> querie
   const int status = describe(shape_, queries, query_maps, keys, key_maps);
   if (status != 0) {
     throw Error(ErrorKind::environment, "the GPU's copy engine does not take the tensors (CUDA error " +
-                                            std::to_string(status) + ") update the NVIDIA driver");
+                                            std::to_string(status) + "): update the NVIDIA driver");
   }
   query_maps_at_ = append(bytes_, std::span<const QueryMaps>(query_maps));
   key_maps_at_ = append(bytes_, std::span<const KeyMaps>(key_maps));

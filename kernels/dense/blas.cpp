@@ -52,7 +52,7 @@ void expect_room(int callers) {
   throw Error(ErrorKind::environment, "a training step needs " + std::to_string((used + needed) / mebibyte) +
                                           " MiB of address space with its BLAS and " + std::to_string(callers) +
                                           " ranks here (ulimit -v allows " + std::to_string(limit.rlim_cur / mebibyte) +
-                                          " MiB) raise the limit, or use fewer ranks");
+                                          " MiB): raise the limit, or use fewer ranks");
 }
 
 template <class Function>
@@ -60,7 +60,7 @@ Function find(void* library, const char* name) {
   const auto function = reinterpret_cast<Function>(::dlsym(library, name));
   if (function != nullptr) return function;
   throw Error(ErrorKind::environment, blas_name() + " has no " + name +
-                                          " (it is no CBLAS) put the one that distattn was built with on "
+                                          " (it is no CBLAS): put the one that distattn was built with on "
                                           "LD_LIBRARY_PATH");
 }
 
@@ -79,7 +79,7 @@ Blas load() {
     return {find<decltype(Blas::sgemm)>(library, "cblas_sgemm"), find<decltype(Blas::dgemm)>(library, "cblas_dgemm")};
   }
   throw Error(ErrorKind::environment, "the BLAS of a training step cannot be loaded (" + why +
-                                          ") install it, or put its folder on LD_LIBRARY_PATH");
+                                          "): install it, or put its folder on LD_LIBRARY_PATH");
 }
 
 }  // namespace

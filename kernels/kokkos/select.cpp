@@ -47,14 +47,14 @@ Choice choose() {
       if (set.name != wish) continue;
       if (set.kernels == nullptr) {
         throw Error(ErrorKind::environment, std::string(variable) + "=" + wish + " cannot be used here (" +
-                                                set.why_not + ") choose another or unset it");
+                                                set.why_not + "): choose another or unset it");
       }
       return {set, "asked for by " + std::string(variable)};
     }
     if (set.kernels != nullptr) return {set, "the widest that this processor has"};
   }
   refuse(std::string(variable) + "=" + wish + " is not an instruction set of this build (built: " + names(sets) +
-         ") choose one of these or unset it");
+         "): choose one of these or unset it");
 }
 
 const Choice& choice() {

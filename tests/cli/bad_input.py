@@ -97,7 +97,7 @@ def bad_safetensors():
 
 
 BAD_TOML = (("no_such_option = 3\n", "an unknown one",
-             "line 1 (no_such_option is not an option of run) write it below the [command]"),
+             "line 1 (no_such_option is not an option of run): write it below the [command]"),
             ("[bench]\n[train]\n", "of no command", "line 2 (no command is called train"),
             ("ranks = 2\n[run]\nranks = 2\n", "one twice", "ranks is given twice"),
             ("\nwindow = [1,\n  2\n", "a list without end", "end-of-file"),
@@ -285,8 +285,8 @@ class Checker:
                 problem = f"exit {result.returncode}, not {code}; {lines[:3]}"
             elif len(lines) != 1:
                 problem = f"{len(lines)} lines instead of one clear line: {lines[:3]}"
-            elif not re.search(r"\S \(.+\) \S|\S \(.+\)$", lines[0]):
-                problem = f"not worded problem (why) suggestion: {lines[0]}"
+            elif not re.search(r"\S \(.+\): \S|\S \(.+\)$", lines[0]):
+                problem = f"not worded problem (why): suggestion: {lines[0]}"
             elif says not in lines[0]:
                 problem = f"'{says}' is not in: {lines[0]}"
             elif result.stdout:

@@ -59,7 +59,7 @@ def check_values(script):
         return words - {""}
 
     shape = ["--seq", "64", "--heads", "4", "--head-dim", "8"]
-    known = re.search(r"\(there are (.*)\) choose", refusal("show", "--schedule", "spiral", *shape))[1]
+    known = re.search(r"\(there are (.*)\): choose", refusal("show", "--schedule", "spiral", *shape))[1]
     schedules = typed(known.split(", ")) | {"auto"}
     expect({"ring", "burst", "burst:zigzag", "usp:", "attention2d", "attention2d:", "mesh:"} <= schedules, f"{schedules}")
     machines = set(re.search(r"use (.*), this,", refusal("plan", "--machine", "/none", *shape))[1].split(", ")) | {"this"}

@@ -191,7 +191,7 @@ def without_shared_memory():
         ends = finish(start_ranks(2, "run", *SHAPE, prefix=prefix, before_exec=before_exec, UCX_TLS="sm,self"))
         expect(all(code == 3 for code, _, _ in ends) and any(words in errors for _, _, errors in ends), words, ends)
     small = {rank: lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, 1 << 16)) for rank in range(2)}
-    reason("65536 bytes, holds for shared memory too) raise ulimit -f", before_exec=small)
+    reason("65536 bytes, holds for shared memory too): raise ulimit -f", before_exec=small)
     apart = ("unshare", "-m", "sh", "-c")
     if subprocess.run([*apart, "mount -t tmpfs none /dev/shm"], capture_output=True, check=False).returncode != 0:
         return print("file systems of their own: skipped (unshare -m is not allowed)", flush=True)

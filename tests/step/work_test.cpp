@@ -81,6 +81,6 @@ TEST_CASE("built-in models have the sizes that their names say", "[step]") {
   REQUIRE_THROWS_WITH(find_model("layers=2,hidden=16,heads=2,"), Contains("an empty item"));
   REQUIRE(find_model("layers=1,hidden=2K,heads=16").hidden == 2048);
   REQUIRE_THROWS_WITH(find_model("layers=2,hidden=16"), Contains("heads is 0"));
-  REQUIRE_THROWS_WITH(find_model("layers=0"), Contains("layers 0 (out of range) choose 1 to "));
+  REQUIRE_THROWS_WITH(find_model("layers=0"), Contains("layers 0 (out of range): choose 1 to "));
   REQUIRE_THROWS_WITH(find_model("layers=2,hidden=2147483640,heads=8"), Contains("(sizes overflow 63 bits)"));
 }

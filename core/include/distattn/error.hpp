@@ -17,7 +17,7 @@ enum class ErrorKind {
   interrupted,  ///< the user or an abort ended the run (exit 130)
 };
 
-/// Its message is one line, "problem (why) suggestion"; ranks are named "rank N". Control characters, as in names of
+/// Its message is one line, "problem (why): suggestion"; ranks are named "rank N". Control characters, as in names of
 /// files, are written in hexadecimal.
 class Error : public std::runtime_error {
  public:

@@ -25,7 +25,7 @@ namespace distattn {
 namespace {
 
 [[noreturn]] void refuse_file(const std::filesystem::path& path, const char* why) {
-  refuse(fmt::format("cannot read {} ({}) give the path of a readable file", path.string(), why));
+  refuse(fmt::format("cannot read {} ({}): give the path of a readable file", path.string(), why));
 }
 
 /// Closes a descriptor at the end of its scope: a mapping does not need it.
@@ -138,8 +138,9 @@ void require_unchanged_files() {
     if (entry.name == nullptr || ::fstat(entry.fd, &now) != 0) continue;
     const auto &then = entry.status.st_mtim, &since = now.st_mtim;
     if (now.st_size == entry.status.st_size && since.tv_sec == then.tv_sec && since.tv_nsec == then.tv_nsec) continue;
-    throw Error(ErrorKind::environment,
-                fmt::format("{} was changed while it was read (nobody knows which values were) run again", entry.path));
+    throw Error(
+        ErrorKind::environment,
+        fmt::format("{} was changed while it was read (nobody knows which values were): run again", entry.path));
   }
 }
 
@@ -158,7 +159,7 @@ std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t mos
   std::string text =
       S_ISFIFO(status.st_mode) ? read_pipe(fd, most_bytes + 1, path) : read_up_to(fd, most_bytes + 1, path);
   if (text.size() > most_bytes) {
-    refuse(fmt::format("cannot read {} (it has more than {}) give a shorter one", path.string(),
+    refuse(fmt::format("cannot read {} (it has more than {}): give a shorter one", path.string(),
                        bytes_in_words(static_cast<double>(most_bytes))));
   }
   return text;

@@ -23,18 +23,18 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void fail(const fs::path& path, const char* why) {
   throw Error(ErrorKind::environment,
-              fmt::format("cannot write {} ({}) choose a folder with room that you may write to", path.string(), why));
+              fmt::format("cannot write {} ({}): choose a folder with room that you may write to", path.string(), why));
 }
 
 [[noreturn]] void fail(const fs::path& path, int error) {
   if (error == EMFILE || error == ENFILE) {
     throw Error(ErrorKind::environment,
-                fmt::format("cannot write {} ({}) raise the limit of open files, as ulimit -n does", path.string(),
+                fmt::format("cannot write {} ({}): raise the limit of open files, as ulimit -n does", path.string(),
                             std::strerror(error)));
   }
   if (error != EFBIG) fail(path, std::strerror(error));
   throw Error(ErrorKind::environment,
-              fmt::format("cannot write {} (it passes the limit of file sizes) raise ulimit -f, or "
+              fmt::format("cannot write {} (it passes the limit of file sizes): raise ulimit -f, or "
                           "choose a folder whose disk takes files that large",
                           path.string()));
 }

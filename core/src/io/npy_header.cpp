@@ -24,7 +24,7 @@ class Literal {
   Literal(std::string_view text, const std::string& origin) : text_(text), origin_(origin) {}
 
   [[noreturn]] void fail(std::string_view why) const {
-    refuse(fmt::format("{} is not a readable .npy file ({}) write it with numpy.save", origin_, why));
+    refuse(fmt::format("{} is not a readable .npy file ({}): write it with numpy.save", origin_, why));
   }
 
   bool accept(std::string_view token) {
@@ -117,7 +117,7 @@ StoredType type_of(std::string_view descr, const std::string& origin) {
   if (const auto type = little_endian_type(descr)) return *type;
   const bool object = descr.find('O') != descr.npos;
   const bool big_endian = descr.starts_with('>');
-  refuse(fmt::format("{} has dtype '{}' ({}) convert it to little-endian float16, float32 or float64", origin, descr,
+  refuse(fmt::format("{} has dtype '{}' ({}): convert it to little-endian float16, float32 or float64", origin, descr,
                      object       ? "Python objects are never read"
                      : big_endian ? "big-endian"
                                   : "not supported"));

@@ -24,11 +24,11 @@ std::atomic<double> patience_s{60};
 
 [[noreturn]] void give_up(const char* doing, const std::filesystem::path& path, const char* what, const char* advice) {
   throw Error(ErrorKind::timeout,
-              fmt::format("cannot {} {} ({} for {:.3g} s) {}", doing, path.string(), what, patience_s.load(), advice));
+              fmt::format("cannot {} {} ({} for {:.3g} s): {}", doing, path.string(), what, patience_s.load(), advice));
 }
 
 [[noreturn]] void fail(const char* doing, const std::filesystem::path& path, int error) {
-  throw Error(ErrorKind::environment, fmt::format("cannot {} {} ({}) see what is at the other end of the pipe", doing,
+  throw Error(ErrorKind::environment, fmt::format("cannot {} {} ({}): see what is at the other end of the pipe", doing,
                                                   path.string(), std::strerror(error)));
 }
 

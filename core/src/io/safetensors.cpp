@@ -41,15 +41,15 @@ std::size_t header_length(std::span<const std::byte> file, const std::string& or
   constexpr std::size_t prefix = 8, most = 100'000'000;  // the format's own limit
   std::uint64_t length = 0;
   if (file.size() < prefix) {
-    refuse(fmt::format("{} is not a .safetensors file (it has {} bytes) check the path", origin, file.size()));
+    refuse(fmt::format("{} is not a .safetensors file (it has {} bytes): check the path", origin, file.size()));
   }
   for (std::size_t i = 0; i < prefix; ++i) length |= std::to_integer<std::uint64_t>(file[i]) << (8 * i);
   if (length > file.size() - prefix || length > most) {
-    refuse(fmt::format("{} claims a header of {} bytes (the file has {}) it is truncated or not a .safetensors file",
+    refuse(fmt::format("{} claims a header of {} bytes (the file has {}): it is truncated or not a .safetensors file",
                        origin, length, file.size()));
   }
   if (length == 0 || file[prefix] != std::byte{'{'}) {
-    refuse(fmt::format("{} is not a .safetensors file (its header is no JSON object) check the path", origin));
+    refuse(fmt::format("{} is not a .safetensors file (its header is no JSON object): check the path", origin));
   }
   return length;
 }
@@ -63,14 +63,14 @@ void check_tiling(const std::map<std::string, SafetensorsEntry>& entries, std::i
   std::int64_t covered = 0;
   for (const auto& [begin, end] : ranges) {
     if (begin != covered) {
-      refuse(fmt::format("{} has tensors with {} (bytes {} to {} of its data) the file is damaged", origin,
+      refuse(fmt::format("{} has tensors with {} (bytes {} to {} of its data): the file is damaged", origin,
                          begin < covered ? "overlapping data" : "a hole between them", std::min(begin, covered),
                          std::max(begin, covered)));
     }
     covered = end;
   }
   if (covered != size) {
-    refuse(fmt::format("{} has {} bytes of data (its header describes {}) the file is {}", origin, size, covered,
+    refuse(fmt::format("{} has {} bytes of data (its header describes {}): the file is {}", origin, size, covered,
                        size < covered ? "truncated" : "longer than its header says"));
   }
 }
@@ -81,12 +81,12 @@ std::int64_t bytes_of(const SafetensorsEntry& entry, const std::string& origin) 
   const auto elements = checked_bytes(entry.shape, 1);
   std::int64_t bits = 0;
   if (!elements || __builtin_mul_overflow(*elements, bits_each, &bits)) {
-    refuse(fmt::format("{} claims shape {} (its size passes 63 bits) the file is damaged", origin,
+    refuse(fmt::format("{} claims shape {} (its size passes 63 bits): the file is damaged", origin,
                        to_string(entry.shape)));
   }
   if (bits % 8 != 0) {
-    refuse(fmt::format("{} has {} elements of {} (they do not fill whole bytes) the file is damaged", origin, *elements,
-                       entry.dtype));
+    refuse(fmt::format("{} has {} elements of {} (they do not fill whole bytes): the file is damaged", origin,
+                       *elements, entry.dtype));
   }
   return bits_each == 0 ? entry.offsets[1] - entry.offsets[0] : bits / 8;
 }
@@ -94,7 +94,7 @@ std::int64_t bytes_of(const SafetensorsEntry& entry, const std::string& origin) 
 void check_entry(const SafetensorsEntry& entry, const std::string& origin) {
   const bool ordered = entry.offsets.size() == 2 && entry.offsets[0] <= entry.offsets[1];
   if (ordered && entry.offsets[1] - entry.offsets[0] == bytes_of(entry, origin)) return;
-  refuse(fmt::format("{} has data_offsets {} (shape {} of {}{}) the file is damaged", origin, to_string(entry.offsets),
+  refuse(fmt::format("{} has data_offsets {} (shape {} of {}{}): the file is damaged", origin, to_string(entry.offsets),
                      to_string(entry.shape), entry.dtype,
                      ordered ? fmt::format(" needs {} bytes", bytes_of(entry, origin)) : ""));
 }

@@ -88,8 +88,8 @@ class Reader final : public nlohmann::json_sax<nlohmann::json> {
   }
 
   [[noreturn]] bool fail(std::string_view why) const {
-    refuse(
-        fmt::format("{} is not a readable .safetensors file (its header: {}) write it with safetensors", origin_, why));
+    refuse(fmt::format("{} is not a readable .safetensors file (its header: {}): write it with safetensors", origin_,
+                       why));
   }
 
  private:

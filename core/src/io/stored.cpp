@@ -83,13 +83,13 @@ ConstTensorView StoredArray::tensor() const {
     case StoredType::int32:
     case StoredType::int64:
     case StoredType::other:
-      refuse(fmt::format("{} is {} (attention needs floating-point numbers) store it as float16, float32 or float64",
+      refuse(fmt::format("{} is {} (attention needs floating-point numbers): store it as float16, float32 or float64",
                          origin_, name_of(type_, dtype_)));
   }
   const std::size_t rank = shape_.size();
   if (rank != 3 && rank != 4) {
     refuse(
-        fmt::format("{} has shape {} (expected [batch, sequence, heads, head_dim] or [sequence, heads, head_dim]) "
+        fmt::format("{} has shape {} (expected [batch, sequence, heads, head_dim] or [sequence, heads, head_dim]): "
                     "reshape it",
                     origin_, to_string(shape_)));
   }
@@ -109,7 +109,7 @@ ConstTensorView StoredArray::tensor() const {
 
 std::vector<std::int64_t> StoredArray::integers() const {
   if (shape_.size() != 1 || (type_ != StoredType::int32 && type_ != StoredType::int64)) {
-    refuse(fmt::format("{} is {} of shape {} (expected a list of int32) store it as a rank-1 int32 array", origin_,
+    refuse(fmt::format("{} is {} of shape {} (expected a list of int32): store it as a rank-1 int32 array", origin_,
                        name_of(type_, dtype_), to_string(shape_)));
   }
   std::vector<std::int64_t> values(static_cast<std::size_t>(shape_[0]));

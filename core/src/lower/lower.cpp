@@ -42,7 +42,7 @@ Lowering::Lowering(std::string name, std::shared_ptr<const Tiles> tiles, Table t
     : state_(std::make_unique<State>()) {
   State& s = *state_;
   if (routes.node_size < 0 || routes.ahead < 0) {
-    refuse(fmt::format("routes with {} ranks a node and messages {} steps early (both count from 0) give 0 or more",
+    refuse(fmt::format("routes with {} ranks a node and messages {} steps early (both count from 0): give 0 or more",
                        routes.node_size, routes.ahead));
   }
   if (routes.node_size >= tiles->ranks()) routes.node_size = 0;

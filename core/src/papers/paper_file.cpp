@@ -104,7 +104,7 @@ class Reader {
     json filled = wanted;
     if (wanted.contains("by")) {
       const auto name = wanted.at("by").get<std::string>();
-      if (!methods_.contains(name)) refuse(fmt::format("no method '{}' ({}) add it to methods", name, origin_));
+      if (!methods_.contains(name)) refuse(fmt::format("no method '{}' ({}): add it to methods", name, origin_));
       filled = methods_.at(name);
       filled.update(wanted);
       filled.erase("by");
@@ -116,7 +116,7 @@ class Reader {
 
   PaperValue combined(const std::string& operation, const json& parts) {
     if (!parts.is_array() || parts.empty() || (parts.size() != 2 && operation != "least" && operation != "most"))
-      refuse(fmt::format("'{}' of {} ({}) give it two quantities", operation, parts.dump(), origin_));
+      refuse(fmt::format("'{}' of {} ({}): give it two quantities", operation, parts.dump(), origin_));
     PaperValue result = quantity(parts.at(0));
     for (std::size_t i = 1; i < parts.size(); ++i) {
       const PaperValue other = quantity(parts.at(i));

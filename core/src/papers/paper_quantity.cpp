@@ -23,7 +23,7 @@ constexpr std::int64_t most = std::int64_t{1} << 40;
 Mask mask_of(const std::string& name) {
   if (name == "causal") return causal_mask();
   if (name == "full") return full_mask();
-  refuse(fmt::format("mask '{}' is unknown (a paper's quantity) use causal or full", name));
+  refuse(fmt::format("mask '{}' is unknown (a paper's quantity): use causal or full", name));
 }
 
 Problem read_problem(JsonFields& fields) {
@@ -117,7 +117,7 @@ PaperValue of_schedule(const std::string& kind, JsonFields& fields) {
   const std::string name = fields.text(kind);
   const auto resolved = resolve_pair(name, problem, ranks);
   if (const auto* reason = std::get_if<std::string>(&resolved)) {
-    refuse(fmt::format("{} does not apply ({}; {}) correct the paper's data", name, *reason, fields.origin()));
+    refuse(fmt::format("{} does not apply ({}; {}): correct the paper's data", name, *reason, fields.origin()));
   }
   const auto& pair = std::get<RecipePair>(resolved);
   const std::optional<Mode> mode = read_mode(fields);
@@ -155,7 +155,7 @@ PaperValue compute(JsonFields& fields) {
     if (fields.find(kind) != nullptr) return of_baseline(kind, fields);
   }
   if (const json* padding = fields.find("padding")) return of_padding(*padding);
-  refuse(fmt::format("no quantity in {} (it has no known kind) see paper_quantity.hpp", fields.origin()));
+  refuse(fmt::format("no quantity in {} (it has no known kind): see paper_quantity.hpp", fields.origin()));
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ std::vector<std::string> paper_names() {
 PaperTable compare_with_paper(const std::string& name) {
   const auto text = embedded_file(std::string(paper_folder) + name);
   if (!text)
-    refuse(fmt::format("no paper '{}' (its figures are not here) use {}", name, fmt::join(paper_names(), ", ")));
+    refuse(fmt::format("no paper '{}' (its figures are not here): use {}", name, fmt::join(paper_names(), ", ")));
   const std::string origin = "paper " + name;
   return read_paper(*text, origin, [&](const std::string& quantity) { return paper_quantity(quantity, origin); });
 }

@@ -217,7 +217,7 @@ class Search {
 
   [[noreturn]] void refuse_all() const {
     if (needs_.empty()) {
-      refuse(fmt::format("no schedule applies to {} ranks ({}) give other ranks", ranks_, fmt::join(reasons_, "; ")));
+      refuse(fmt::format("no schedule applies to {} ranks ({}): give other ranks", ranks_, fmt::join(reasons_, "; ")));
     }
     std::vector<std::pair<std::int64_t, std::string>> sorted;
     for (const auto& [name, bytes] : needs_) sorted.emplace_back(bytes, name);
@@ -229,7 +229,7 @@ class Search {
     const std::string whose =
         of_machine ? fmt::format("what machine {} has for each of {}; ", machine_.name, ranks_) : "";
     throw Error(of_machine && machine_.name == "this" ? ErrorKind::environment : ErrorKind::usage,
-                fmt::format("no schedule fits {} a rank ({}needed: {}) give more memory or more ranks",
+                fmt::format("no schedule fits {} a rank ({}needed: {}): give more memory or more ranks",
                             bytes_in_words(static_cast<double>(memory_bytes_)), whose, fmt::join(needs, ", ")));
   }
 

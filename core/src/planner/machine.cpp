@@ -23,7 +23,7 @@ constexpr std::size_t longest_machine = 1 << 24;
 std::string read_text(const std::string& path) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored) || std::filesystem::is_directory(path, ignored)) {
-    refuse(fmt::format("no machine '{}' (neither built in nor a readable file) use {}, this, or a description's path",
+    refuse(fmt::format("no machine '{}' (neither built in nor a readable file): use {}, this, or a description's path",
                        path, fmt::join(built_in_machines(), ", ")));
   }
   return read_file_or_pipe(path, longest_machine);
@@ -78,7 +78,7 @@ Machine Machine::in_nodes_of(int node_size) const {
 const KernelRates& Machine::rates_of(DType dtype, Pass pass) const {
   const auto& found = rates[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(pass)];
   if (!found) {
-    refuse(fmt::format("no prediction for {} (machine '{}' states no flops_per_s for it) choose another dtype",
+    refuse(fmt::format("no prediction for {} (machine '{}' states no flops_per_s for it): choose another dtype",
                        name_of(dtype), name));
   }
   return *found;

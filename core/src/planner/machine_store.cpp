@@ -53,9 +53,10 @@ void remove_what_is_no_file(const fs::path& path) {
   std::error_code failure;
   if (fs::is_regular_file(path, failure) || !fs::exists(fs::symlink_status(path, failure))) return;
   if (fs::remove(path, failure); failure) {
-    throw Error(ErrorKind::environment, fmt::format("cannot store the calibration in {} (what is there is no file: {}) "
-                                                    "move it away",
-                                                    path.string(), failure.message()));
+    throw Error(ErrorKind::environment,
+                fmt::format("cannot store the calibration in {} (what is there is no file: {}): "
+                            "move it away",
+                            path.string(), failure.message()));
   }
 }
 
@@ -87,14 +88,14 @@ void require_calibration_folder() {
   const fs::path path = calibration_file();
   if (path.empty()) {
     throw Error(ErrorKind::environment,
-                "cannot store the calibration (neither XDG_CACHE_HOME nor HOME names a folder) set one of them");
+                "cannot store the calibration (neither XDG_CACHE_HOME nor HOME names a folder): set one of them");
   }
   const fs::path folder = path.parent_path();
   std::error_code failure;
   fs::create_directories(folder, failure);
   if (!failure && ::access(folder.c_str(), W_OK) != 0) failure.assign(errno, std::generic_category());
   if (failure) {
-    throw Error(ErrorKind::environment, fmt::format("cannot store the calibration in {} ({}) set XDG_CACHE_HOME to a "
+    throw Error(ErrorKind::environment, fmt::format("cannot store the calibration in {} ({}): set XDG_CACHE_HOME to a "
                                                     "folder that you may write to",
                                                     folder.string(), failure.message()));
   }
@@ -126,7 +127,7 @@ StoredCalibration stored_calibration() {
     return {std::move(machine), ""};
   } catch (const std::exception& error) {
     const std::string what = error.what();
-    return {std::nullopt, fmt::format("the stored calibration is not used ({}: {}) measure anew with "
+    return {std::nullopt, fmt::format("the stored calibration is not used ({}: {}): measure anew with "
                                       "distattn bench --calibrate, or delete it",
                                       path.string(), what.substr(0, what.find(" (")))};
   }

@@ -78,22 +78,22 @@ void check_shapes(const ConstTensorView& whole, std::int64_t first, std::span<co
   if (whole.batch() != local.batch() || whole.heads() != local.heads() || whole.head_dim() != local.head_dim()) {
     refuse(
         fmt::format("a whole tensor of batch {}, {} heads of {} and a rank's of batch {}, {} heads of {} (they differ "
-                    "in tokens alone) make them alike",
+                    "in tokens alone): make them alike",
                     whole.batch(), whole.heads(), whole.head_dim(), local.batch(), local.heads(), local.head_dim()));
   }
   if (whole.space != MemorySpace::host || local.space != MemorySpace::host)
-    refuse("a tensor in a device's memory (tokens are copied between tensors of the host) copy it there first");
+    refuse("a tensor in a device's memory (tokens are copied between tensors of the host): copy it there first");
   std::int64_t tokens = 0;
   for (const Segment& segment : segments) {
     if (segment.owner != rank || segment.run.count <= 0) continue;
     tokens += segment.run.count;
     const std::int64_t begin = segment.run.start - first, last = segment.run.at(segment.run.count - 1) - first;
     if (begin < 0 || last >= whole.sequence())
-      refuse(fmt::format("tokens {} to {} of a tensor of {} (the rank owns them) give the whole tensor", begin, last,
+      refuse(fmt::format("tokens {} to {} of a tensor of {} (the rank owns them): give the whole tensor", begin, last,
                          whole.sequence()));
   }
   if (tokens > local.sequence())
-    refuse(fmt::format("a rank's tensor of {} tokens (it owns {}) make it larger", local.sequence(), tokens));
+    refuse(fmt::format("a rank's tensor of {} tokens (it owns {}): make it larger", local.sequence(), tokens));
 }
 
 /// Calls visit(index in the whole tensor, index in the rank's) for every token that `rank` owns.

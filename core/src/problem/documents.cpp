@@ -29,7 +29,7 @@ std::vector<Bin> bins_of(std::string_view corpus) {
   const auto name = std::find(names.begin(), names.end(), corpus);
   if (name == names.end())
     refuse(
-        fmt::format("documents {} are not known (there are {}) choose one of these", corpus, fmt::join(names, ", ")));
+        fmt::format("documents {} are not known (there are {}): choose one of these", corpus, fmt::join(names, ", ")));
   std::vector<Bin> bins;
   for (const auto& bin : histograms()[*name])
     bins.push_back({bin[0].get<std::int64_t>(), bin[1].get<std::int64_t>(), std::llround(bin[2].get<double>() * 1e6)});
@@ -73,7 +73,7 @@ std::vector<std::string> document_corpora() {
 }
 
 std::vector<std::int64_t> draw_documents(std::string_view corpus, std::int64_t tokens, std::uint64_t seed) {
-  if (tokens < 1) refuse(fmt::format("documents for {} tokens (a sequence has at least one) give 1 or more", tokens));
+  if (tokens < 1) refuse(fmt::format("documents for {} tokens (a sequence has at least one): give 1 or more", tokens));
   Lengths lengths(bins_of(corpus), seed);
   std::vector<std::int64_t> ends{0};
   while (ends.back() < tokens) ends.push_back(ends.back() + std::min(lengths.draw(), tokens - ends.back()));

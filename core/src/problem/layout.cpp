@@ -118,7 +118,8 @@ std::vector<Segment> cut_segments(std::vector<Segment> segments, std::int64_t po
 
 std::vector<HeadGroup> head_groups(int heads, int kv_heads, int groups) {
   if (groups < 1 || groups > heads)
-    refuse(fmt::format("{} head groups of {} heads (a group holds at least one) choose 1 to {}", groups, heads, heads));
+    refuse(
+        fmt::format("{} head groups of {} heads (a group holds at least one): choose 1 to {}", groups, heads, heads));
   const int per_kv = heads / kv_heads;
   std::vector<HeadGroup> out;
   for (int u = 0, q0 = 0; u < groups; ++u) {
@@ -131,9 +132,9 @@ std::vector<HeadGroup> head_groups(int heads, int kv_heads, int groups) {
 }
 
 Sharding shard(const Problem& problem, int ranks, Layout layout, int groups) {
-  if (ranks < 1) refuse(fmt::format("{} ranks (someone has to compute) give 1 or more", ranks));
+  if (ranks < 1) refuse(fmt::format("{} ranks (someone has to compute): give 1 or more", ranks));
   if (layout.split < 1 || (layout.split > 1 && layout.kind != LayoutKind::block))
-    refuse(fmt::format("layout {} split {} (only block shards are split) choose split 1", name_of(layout.kind),
+    refuse(fmt::format("layout {} split {} (only block shards are split): choose split 1", name_of(layout.kind),
                        layout.split));
   Sharding out{problem, ranks, layout, {}, {}, head_groups(problem.heads, problem.kv_heads, groups)};
   const BandIndex mask(bands_of(problem.mask));

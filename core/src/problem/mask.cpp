@@ -53,7 +53,7 @@ void check_bounds(std::span<const Band> bands) {
     for (const std::int64_t bound : {band.q0, band.q1, band.k0, band.k1, band.lo, band.hi})
       if (bound < -unbounded || bound > unbounded)
         refuse(
-            fmt::format("band {} of the mask has the bound {} (bounds end at ±2^60, which mean none) build the mask "
+            fmt::format("band {} of the mask has the bound {} (bounds end at ±2^60, which mean none): build the mask "
                         "with band_mask",
                         i, bound));
   }
@@ -62,19 +62,20 @@ void check_bounds(std::span<const Band> bands) {
 void check_disjoint(std::span<const Band> bands) {
   const auto [a, b] = overlapping_bands(bands);
   if (a < 0) return;
-  refuse(fmt::format("bands {} and {} of the mask overlap ({}; {}) make them disjoint, a pair may be seen once", a, b,
+  refuse(fmt::format("bands {} and {} of the mask overlap ({}; {}): make them disjoint, a pair may be seen once", a, b,
                      to_string(bands[static_cast<std::size_t>(a)]), to_string(bands[static_cast<std::size_t>(b)])));
 }
 
 void check_documents(std::span<const std::int64_t> documents, std::int64_t seq_kv) {
   if (documents.empty()) return;
   if (documents.front() != 0)
-    refuse(fmt::format("cu-seqlens starts at {} (documents fill the sequence) start at 0", documents.front()));
+    refuse(fmt::format("cu-seqlens starts at {} (documents fill the sequence): start at 0", documents.front()));
   const auto falls = std::adjacent_find(documents.begin(), documents.end(), std::greater<>{});
   if (falls != documents.end())
-    refuse(fmt::format("cu-seqlens falls from {} to {} (it lists cumulative ends) sort it", falls[0], falls[1]));
+    refuse(fmt::format("cu-seqlens falls from {} to {} (it lists cumulative ends): sort it", falls[0], falls[1]));
   if (documents.back() != seq_kv)
-    refuse(fmt::format("cu-seqlens ends at {} (the sequence has {} keys) end at {}", documents.back(), seq_kv, seq_kv));
+    refuse(
+        fmt::format("cu-seqlens ends at {} (the sequence has {} keys): end at {}", documents.back(), seq_kv, seq_kv));
 }
 
 }  // namespace
@@ -94,14 +95,14 @@ Mask causal_mask() {
 
 Mask prefix_mask(std::int64_t seq_kv, std::int64_t prefix) {
   if (prefix < 0 || prefix > seq_kv)
-    refuse(fmt::format("prefix {} does not fit (the sequence has {} keys) choose 0 to {}", prefix, seq_kv, seq_kv));
+    refuse(fmt::format("prefix {} does not fit (the sequence has {} keys): choose 0 to {}", prefix, seq_kv, seq_kv));
   return explicit_mask({{0, prefix, 0, prefix, -unbounded, unbounded}, {prefix, seq_kv, 0, seq_kv, 0, unbounded}},
                        fmt::format("prefix:{}", prefix));
 }
 
 Mask block_causal_mask(std::int64_t seq_kv, std::int64_t size) {
   if (size < 1)
-    refuse(fmt::format("block-causal block of {} tokens (a block holds at least one) choose 1 or more", size));
+    refuse(fmt::format("block-causal block of {} tokens (a block holds at least one): choose 1 or more", size));
   std::vector<Band> bands;
   for (std::int64_t begin = 0; begin < seq_kv; begin += size) {
     const std::int64_t end = seq_kv - begin < size ? seq_kv : begin + size;
@@ -121,13 +122,13 @@ Mask band_mask(std::vector<Band> bands) {
 
 void check(const Mask& mask, std::int64_t seq_kv) {
   if (mask.left < -1 || mask.right < -1)
-    refuse(fmt::format("window {},{} (each side counts tokens) give 0 or more, or -1 for unlimited", mask.left,
+    refuse(fmt::format("window {},{} (each side counts tokens): give 0 or more, or -1 for unlimited", mask.left,
                        mask.right));
-  if (mask.sinks < 0) refuse(fmt::format("{} sinks (they count tokens) give 0 or more", mask.sinks));
+  if (mask.sinks < 0) refuse(fmt::format("{} sinks (they count tokens): give 0 or more", mask.sinks));
   check_documents(mask.documents, seq_kv);
   if (!mask.explicit_bands) {
     if (!mask.given.empty())
-      refuse("bands are given but not in force (explicit_bands is off) build the mask with band_mask");
+      refuse("bands are given but not in force (explicit_bands is off): build the mask with band_mask");
     return;
   }
   const char* what = mask.left >= 0 || mask.right >= 0 ? "a window"
@@ -135,7 +136,7 @@ void check(const Mask& mask, std::int64_t seq_kv) {
                      : !mask.documents.empty()         ? "documents"
                                                        : nullptr;
   if (what)
-    refuse(fmt::format("mask {} with {} (a list of bands says everything itself) write it into the bands", mask.name,
+    refuse(fmt::format("mask {} with {} (a list of bands says everything itself): write it into the bands", mask.name,
                        what));
   check_bounds(mask.given);
   check_disjoint(mask.given);

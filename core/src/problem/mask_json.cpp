@@ -66,7 +66,7 @@ Mask mask_from_json(std::string_view text, const std::string& origin) {
   const json list = parse_json(text, origin);
   if (!list.is_array()) {
     refuse(
-        fmt::format("{} is no list of bands (a mask file holds one) write [{{\"q\":[0,512],\"k\":[0,512],"
+        fmt::format("{} is no list of bands (a mask file holds one): write [{{\"q\":[0,512],\"k\":[0,512],"
                     "\"diff\":[0,null]}}]",
                     origin));
   }
@@ -75,7 +75,7 @@ Mask mask_from_json(std::string_view text, const std::string& origin) {
     const std::string path = fmt::format("[{}]", bands.size());
     const Band band = band_from_json(object, origin, path);
     if (band.q0 > band.q1 || band.k0 > band.k1 || band.lo > band.hi)
-      refuse(fmt::format("{} has a range that runs backwards ({}) write the lower bound first", path, origin));
+      refuse(fmt::format("{} has a range that runs backwards ({}): write the lower bound first", path, origin));
     bands.push_back(band);
   }
   Mask mask = band_mask(std::move(bands));

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t longest_sequence = std::numeric_limits<std::int32_t>::max();
 
 void check_count(std::string_view what, std::int64_t value) {
-  if (value < 1) refuse(fmt::format("{} is {} (a problem has at least one) give 1 or more", what, value));
+  if (value < 1) refuse(fmt::format("{} is {} (a problem has at least one): give 1 or more", what, value));
 }
 
 void check_dim(std::string_view what, int dim, const std::string& with_padding = "") {
@@ -26,7 +26,7 @@ void check_dim(std::string_view what, int dim, const std::string& with_padding =
   const std::string advice = dim > 256 ? "choose 256 or less"
                                        : fmt::format("pad it to {} with zeros{}", dim < 8 ? 8 : (dim + 7) / 8 * 8,
                                                      dim > 0 ? with_padding : "");
-  refuse(fmt::format("{} is {} (kernels take 8 to 256, a multiple of 8) {}", what, dim, advice));
+  refuse(fmt::format("{} is {} (kernels take 8 to 256, a multiple of 8): {}", what, dim, advice));
 }
 
 /// Zeros change no score, but the default scale changes with the number of elements.
@@ -38,14 +38,14 @@ std::string scale_of_unpadded(const Problem& problem) {
 
 void check_scores(const Scores& scores, DType accumulator) {
   const double scale = scores.scale;
-  if (!std::isfinite(scale)) refuse("scale is not finite (it multiplies every score) give a number");
+  if (!std::isfinite(scale)) refuse("scale is not finite (it multiplies every score): give a number");
   // Kernels raise 2, not e, to the scores: the scale times log2(e) must be a number too.
   constexpr double largest = std::numeric_limits<float>::max() / std::numbers::log2e;
   constexpr double least = std::numeric_limits<float>::min();
   if (accumulator == DType::fp64 || scale == 0) return;
   const double size = std::abs(scale);
   if (least <= size && size <= largest) return;
-  refuse(fmt::format("scale is {} (scores are computed in fp32, which does not hold it) choose {}", scale,
+  refuse(fmt::format("scale is {} (scores are computed in fp32, which does not hold it): choose {}", scale,
                      size > largest ? "2e38 or less" : "1.2e-38 or more"));
 }
 
@@ -68,20 +68,20 @@ void check(const Problem& problem) {
   check_count("kv-heads", problem.kv_heads);
   if (problem.heads % problem.kv_heads != 0)
     refuse(fmt::format(
-        "{} heads on {} kv-heads (each key head serves as many query heads) choose kv-heads that divide heads",
+        "{} heads on {} kv-heads (each key head serves as many query heads): choose kv-heads that divide heads",
         problem.heads, problem.kv_heads));
   check_dim("head-dim", problem.head_dim, scale_of_unpadded(problem));
   check_dim("value-dim", problem.value_dim);
   if (problem.wire != DType::fp32 && problem.wire != DType::bf16 && problem.wire != problem.accumulator())
-    refuse(fmt::format("wire type {} (partials and gradients travel as fp32 or bf16) choose one of these",
+    refuse(fmt::format("wire type {} (partials and gradients travel as fp32 or bf16): choose one of these",
                        name_of(problem.wire)));
   check_scores(problem.scores, problem.accumulator());
   const std::int64_t tokens = std::max(problem.seq_q, problem.seq_kv);
   const std::int64_t dim = std::max(problem.head_dim, problem.value_dim);
   if (tokens > longest_sequence)
-    refuse(fmt::format("{} tokens (a sequence has {} at most) choose less", tokens, longest_sequence));
+    refuse(fmt::format("{} tokens (a sequence has {} at most): choose less", tokens, longest_sequence));
   if (!product_fits({problem.batch, tokens, problem.heads, 2 * dim, 8}))
-    refuse(fmt::format("batch {} with {} tokens and {} heads (sizes overflow 63 bits) choose less", problem.batch,
+    refuse(fmt::format("batch {} with {} tokens and {} heads (sizes overflow 63 bits): choose less", problem.batch,
                        tokens, problem.heads));
   check(problem.mask, problem.seq_kv);
 }

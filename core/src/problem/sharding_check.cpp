@@ -12,14 +12,14 @@ namespace {
 void check_segment(const Segment& segment, const char* side, std::size_t i, IndexRange positions, int ranks) {
   const Run& run = segment.run;
   if (segment.owner < 0 || segment.owner >= ranks)
-    refuse(fmt::format("{}[{}] belongs to rank {} (there are {}) choose one of them", side, i, segment.owner, ranks));
+    refuse(fmt::format("{}[{}] belongs to rank {} (there are {}): choose one of them", side, i, segment.owner, ranks));
   const std::int64_t most = positions.end - positions.begin;
   const bool inside = run.count >= 0 && run.count <= most && run.stride >= 1 &&
                       (run.count == 0 || (positions.begin <= run.start && run.start < positions.end &&
                                           run.count - 1 <= (positions.end - 1 - run.start) / run.stride));
   if (!inside)
-    refuse(fmt::format("{}[{}] leaves the sequence ({} positions from {} on) keep start, count and stride inside", side,
-                       i, most, positions.begin));
+    refuse(fmt::format("{}[{}] leaves the sequence ({} positions from {} on): keep start, count and stride inside",
+                       side, i, most, positions.begin));
 }
 
 /// As many positions as the sequence has, all inside it and none twice: then each is there once.
@@ -31,7 +31,7 @@ void check_segments(std::span<const Segment> segments, const char* side, IndexRa
     if (missing < 0) break;
   }
   if (missing != 0)
-    refuse(fmt::format("{} hold {} positions than the sequence (each is owned once) cut them anew", side,
+    refuse(fmt::format("{} hold {} positions than the sequence (each is owned once): cut them anew", side,
                        missing > 0 ? "fewer" : "more"));
 
   std::vector<std::size_t> order(segments.size());
@@ -46,7 +46,7 @@ void check_segments(std::span<const Segment> segments, const char* side, IndexRa
     std::erase_if(open, [&](std::size_t i) { return segments[i].run.at(segments[i].run.count - 1) < run.start; });
     for (const std::size_t i : open)
       if (touches(same_position, segments[i].run, run))
-        refuse(fmt::format("{}[{}] and [{}] share a position (each is owned once) cut them anew", side,
+        refuse(fmt::format("{}[{}] and [{}] share a position (each is owned once): cut them anew", side,
                            std::min(i, next), std::max(i, next)));
     open.push_back(next);
   }
@@ -58,17 +58,17 @@ void check_groups(std::span<const HeadGroup> groups, const Problem& problem) {
     const HeadGroup& group = groups[u];
     const bool follows = group.q0 == next && group.q_count >= 1 && group.q_count <= problem.heads - next;
     if (!follows)
-      refuse(fmt::format("groups[{}] does not follow its predecessor ({} heads in a row) start it at head {}", u,
+      refuse(fmt::format("groups[{}] does not follow its predecessor ({} heads in a row): start it at head {}", u,
                          problem.heads, next));
     next += group.q_count;
     const int kv0 = group.q0 / problem.heads_per_kv();
     const int kv_count = (next - 1) / problem.heads_per_kv() + 1 - kv0;
     if (group.kv0 != kv0 || group.kv_count != kv_count)
-      refuse(fmt::format("groups[{}] does not hold its key heads (its queries use {} from {} on) give these", u,
+      refuse(fmt::format("groups[{}] does not hold its key heads (its queries use {} from {} on): give these", u,
                          kv_count, kv0));
   }
   if (next != problem.heads)
-    refuse(fmt::format("groups hold {} of {} heads (each belongs to one) add the others", next, problem.heads));
+    refuse(fmt::format("groups hold {} of {} heads (each belongs to one): add the others", next, problem.heads));
 }
 
 }  // namespace
@@ -76,7 +76,7 @@ void check_groups(std::span<const HeadGroup> groups, const Problem& problem) {
 void check(const Sharding& sharding) {
   const Problem& problem = sharding.problem;
   check(problem);
-  if (sharding.ranks < 1) refuse(fmt::format("{} ranks (someone has to compute) give 1 or more", sharding.ranks));
+  if (sharding.ranks < 1) refuse(fmt::format("{} ranks (someone has to compute): give 1 or more", sharding.ranks));
   check_segments(sharding.queries, "queries", {problem.first_query(), problem.seq_kv}, sharding.ranks);
   check_segments(sharding.keys, "keys", {0, problem.seq_kv}, sharding.ranks);
   check_groups(sharding.groups, problem);

@@ -28,7 +28,7 @@ Sharding within_reach(Sharding sharding) {
   const std::size_t queries = sharding.queries.size(), keys = sharding.keys.size();
   if (queries == 0 || keys <= most_tiles / queries) return sharding;
   refuse(
-      fmt::format("{} ranks make {} segments of queries and {} of keys ({} layouts end at {} pairs of them) choose "
+      fmt::format("{} ranks make {} segments of queries and {} of keys ({} layouts end at {} pairs of them): choose "
                   "fewer ranks",
                   sharding.ranks, queries, keys, name_of(sharding.layout.kind), most_tiles));
 }

@@ -117,7 +117,7 @@ void Agreement::compare(const Decision& first, std::uint64_t mine) {
   if (first.fingerprint == mine) return;
   const Error error(ErrorKind::peer,
                     fmt::format("rank {} differs from rank 0 in its plan (problem, schedule, mode, routes and version "
-                                "make one) give all ranks the same",
+                                "make one): give all ranks the same",
                                 transport_.rank()));
   transport_.abort(error);
   throw error;

@@ -37,7 +37,7 @@ namespace {
 RecipePair resolve(const std::string& name, const Problem& problem, int ranks) {
   auto resolved = resolve_pair(name, problem, ranks);
   if (const auto* reason = std::get_if<std::string>(&resolved)) {
-    refuse(fmt::format("schedule {} does not apply to this problem on {} ranks ({}) choose another, or auto", name,
+    refuse(fmt::format("schedule {} does not apply to this problem on {} ranks ({}): choose another, or auto", name,
                        ranks, *reason));
   }
   return std::get<RecipePair>(std::move(resolved));
@@ -61,7 +61,7 @@ ProvedPass prove(std::variant<Lowering, Schedule> source, std::shared_ptr<const 
   });
   VerifyReport report = verifier.finish();
   if (!report.proved()) {
-    refuse(fmt::format("schedule {} fails its proof ({}: {}; {} findings) correct the program", pass.outline().name,
+    refuse(fmt::format("schedule {} fails its proof ({}: {}; {} findings): correct the program", pass.outline().name,
                        name_of(report.findings[0].kind), report.findings[0].message, report.findings.size()));
   }
   pass.counts = std::move(report.counts);
@@ -73,23 +73,23 @@ ProvedPass prove(std::variant<Lowering, Schedule> source, std::shared_ptr<const 
 void check_pair(const Sharding& forward, const Sharding& backward) {
   if (forward.problem != backward.problem) {
     refuse(
-        "forward and backward programs compute different problems (one's results are the other's input) make both "
+        "forward and backward programs compute different problems (one's results are the other's input): make both "
         "for one shape, mask, scale and type");
   }
   if (forward.ranks != backward.ranks || forward.queries != backward.queries || forward.keys != backward.keys) {
-    refuse("forward and backward programs shard differently (one's results are the other's input) use one layout");
+    refuse("forward and backward programs shard differently (one's results are the other's input): use one layout");
   }
 }
 
 /// Rank 0 tells the others what its schedule is called.
 void check_name(const std::string& name) {
   if (name.size() <= Agreement::longest_schedule) return;
-  refuse(fmt::format("a schedule's name has {} characters (ranks tell it to each other in {} at most) shorten it",
+  refuse(fmt::format("a schedule's name has {} characters (ranks tell it to each other in {} at most): shorten it",
                      name.size(), Agreement::longest_schedule));
 }
 
 void check_ranks(int ranks) {
-  if (ranks < 1) refuse(fmt::format("{} ranks (there is one at least) plan for some", ranks));
+  if (ranks < 1) refuse(fmt::format("{} ranks (there is one at least): plan for some", ranks));
 }
 
 /// Nothing where a named schedule is asked for and no machine that could have nodes.
@@ -111,7 +111,7 @@ Routes routes_of(const AttentionOptions& options, const Machine& machine, int ra
   const int node_size = machine_says ? machine.ranks_per_node : options.node_size;
   if (0 < node_size && node_size < ranks) return {node_size, ahead};
   if (ahead > 0) {
-    refuse(fmt::format("ahead {} (one node has {} ranks: nothing travels between nodes) {}", ahead, ranks,
+    refuse(fmt::format("ahead {} (one node has {} ranks: nothing travels between nodes): {}", ahead, ranks,
                        node_size == 0 ? "add node_size" : "use more ranks, or smaller nodes"));
   }
   return {};
@@ -131,7 +131,7 @@ ChoiceLimits limits_of(const AttentionOptions& options, const Routes& routes, co
 void check_memory(const std::string& name, const std::vector<const Counts*>& passes, std::int64_t memory_bytes) {
   const std::int64_t needed = memory_side_by_side(passes);
   if (needed <= memory_bytes) return;
-  refuse(fmt::format("{} needs {} a rank (memory_bytes allows {}) choose another schedule or more ranks", name,
+  refuse(fmt::format("{} needs {} a rank (memory_bytes allows {}): choose another schedule or more ranks", name,
                      bytes_in_words(static_cast<double>(needed)), bytes_in_words(static_cast<double>(memory_bytes))));
 }
 
@@ -189,13 +189,13 @@ AttentionPlan::AttentionPlan(std::vector<Schedule> schedules) : state_(std::make
   for (Schedule& schedule : schedules) {
     auto& place = state_->passes[index(schedule.outline.pass)];
     if (place.has_value()) {
-      refuse(fmt::format("two programs of the {} pass (one a pass is run) give one", name_of(schedule.outline.pass)));
+      refuse(fmt::format("two programs of the {} pass (one a pass is run): give one", name_of(schedule.outline.pass)));
     }
     check(schedule.outline, schedule.ranks.size());
     const auto tiles = std::make_shared<const Tiles>(schedule.outline.sharding);
     place.emplace(prove(std::move(schedule), tiles));
   }
-  if (!has(Pass::forward)) refuse("no program of the forward pass (the backward pass needs its results) give one");
+  if (!has(Pass::forward)) refuse("no program of the forward pass (the backward pass needs its results): give one");
   if (has(Pass::backward)) check_pair(outline(Pass::forward).sharding, outline(Pass::backward).sharding);
   state_->routes.node_size = outline(Pass::forward).node_size;
   check_name(name());
@@ -242,8 +242,9 @@ namespace {
 std::shared_ptr<const AttentionPlan> agreed(std::shared_ptr<const AttentionPlan> plan, Device& device,
                                             Transport& transport) {
   if (plan->ranks() != transport.size()) {
-    refuse(fmt::format("a plan for {} ranks cannot run on {} (shards and programs differ) plan for the ranks there are",
-                       plan->ranks(), transport.size()));
+    refuse(
+        fmt::format("a plan for {} ranks cannot run on {} (shards and programs differ): plan for the ranks there are",
+                    plan->ranks(), transport.size()));
   }
   Agreement agreement(device, transport);
   if (!agreement.possible()) return plan;
@@ -320,7 +321,7 @@ struct Attention::State {
 
   Running& at(Pass pass) {
     if (!passes[index(pass)]) {
-      refuse("the backward pass was not prepared (AttentionOptions::backward is off) construct with it on");
+      refuse("the backward pass was not prepared (AttentionOptions::backward is off): construct with it on");
     }
     return *passes[index(pass)];
   }

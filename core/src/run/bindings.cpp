@@ -22,23 +22,24 @@ struct Expectation {
   void operator()(const char* name, const ConstTensorView& tensor, const Shape& shard) const {
     const bool empty = shard[1] == 0;
     if (tensor.data == nullptr && !empty) {
-      refuse(fmt::format("rank {} was given no {} (this pass needs its shard of {}) bind it", rank, name, text(shard)));
+      refuse(
+          fmt::format("rank {} was given no {} (this pass needs its shard of {}): bind it", rank, name, text(shard)));
     }
     if (tensor.shape != shard && !(empty && tensor.data == nullptr)) {
       refuse(
-          fmt::format("rank {}'s {} is {} (its shard is {}: batch x tokens x heads x dim) bind the tokens that the "
+          fmt::format("rank {}'s {} is {} (its shard is {}: batch x tokens x heads x dim): bind the tokens that the "
                       "layout gives to this rank",
                       rank, name, text(tensor.shape), text(shard)));
     }
     if (reinterpret_cast<std::uintptr_t>(tensor.data) % size_of(tensor.dtype) != 0) {
       refuse(
-          fmt::format("rank {}'s {} begins between two boundaries of its {} elements (kernels read whole ones) align "
+          fmt::format("rank {}'s {} begins between two boundaries of its {} elements (kernels read whole ones): align "
                       "it",
                       rank, name, name_of(tensor.dtype)));
     }
     if (!empty && !device.takes(tensor.space)) {
-      refuse(fmt::format("rank {}'s {} lies {} (backend {} does not reach it) copy it, or choose another backend", rank,
-                         name, tensor.space == MemorySpace::cuda ? "on a GPU" : "in host memory", device.name()));
+      refuse(fmt::format("rank {}'s {} lies {} (backend {} does not reach it): copy it, or choose another backend",
+                         rank, name, tensor.space == MemorySpace::cuda ? "on a GPU" : "in host memory", device.name()));
     }
   }
 
@@ -49,7 +50,7 @@ struct Expectation {
     for (std::size_t axis = 0; axis < shard.size(); ++axis) {
       if (tensor.strides[axis] != 0 || tensor.shape[axis] == 1) continue;
       refuse(
-          fmt::format("rank {}'s {} of {} has stride 0 along {} (results would overwrite each other) give strides, as "
+          fmt::format("rank {}'s {} of {} has stride 0 along {} (results would overwrite each other): give strides, as "
                       "dense_view does",
                       rank, name, text(shard), axes[axis]));
     }
@@ -70,12 +71,12 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
   const Shape v{problem.batch, keys, problem.kv_heads, problem.value_dim};
 
   if (bindings.lse.data != nullptr && size_of(bindings.lse.dtype) < size_of(DType::fp32)) {
-    refuse(fmt::format("rank {}'s lse is {} (weights would be off by as much as it rounds) give one in fp32", rank,
+    refuse(fmt::format("rank {}'s lse is {} (weights would be off by as much as it rounds): give one in fp32", rank,
                        name_of(bindings.lse.dtype)));
   }
   const bool has_low = bindings.lse_low.data != nullptr;
   if (has_low && !problem.has_low_lse()) {
-    refuse(fmt::format("rank {} was given lse_low (an LSE in fp64 has no low part) leave it out", rank));
+    refuse(fmt::format("rank {} was given lse_low (an LSE in fp64 has no low part): leave it out", rank));
   }
 
   expect("q", bindings.q, q);

@@ -90,7 +90,7 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
   if (const std::string why = device.why_not(outline.sharding.problem, outline.pass); !why.empty()) refuse(why);
   if (!transport.reaches(device.space())) {
     refuse(
-        fmt::format("transport {} cannot carry data of backend {} (it does not reach that memory) choose another "
+        fmt::format("transport {} cannot carry data of backend {} (it does not reach that memory): choose another "
                     "transport",
                     transport.name(), device.name()));
   }

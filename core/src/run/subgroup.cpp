@@ -18,10 +18,10 @@ std::vector<Rank> checked(std::vector<Rank> members, const Transport& whole) {
   const bool known = !sorted.empty() && sorted.front() >= 0 && sorted.back() < whole.size();
   const bool own = std::binary_search(sorted.begin(), sorted.end(), whole.rank());
   if (!distinct || !known || !own) {
-    refuse(
-        fmt::format("a group of ranks [{}] (rank {} of {} makes it) list different ranks, the own among them, alike on "
-                    "all of them",
-                    fmt::join(members, ", "), whole.rank(), whole.size()));
+    refuse(fmt::format(
+        "a group of ranks [{}] (rank {} of {} makes it): list different ranks, the own among them, alike on "
+        "all of them",
+        fmt::join(members, ", "), whole.rank(), whole.size()));
   }
   return members;
 }

@@ -69,7 +69,7 @@ PartList list_parts(const Outline& outline, const Value& value, DType dtype) {
 void check(const Outline& outline, std::size_t programs) {
   const int ranks = outline.sharding.ranks;
   if (ranks < 0 || static_cast<std::size_t>(ranks) != programs)
-    refuse(fmt::format("ranks has {} programs (outline.sharding.ranks says {}) give one for each", programs, ranks));
+    refuse(fmt::format("ranks has {} programs (outline.sharding.ranks says {}): give one for each", programs, ranks));
   check(outline.sharding);
 }
 

@@ -109,7 +109,7 @@ struct Place {
   std::string path;
 
   [[noreturn]] void fail(const std::string& problem, const std::string& suggestion) const {
-    refuse(fmt::format("{} {} (schedule) {}", path, problem, suggestion));
+    refuse(fmt::format("{} {} (schedule): {}", path, problem, suggestion));
   }
   std::string shown() const {
     const std::string text = value.dump(-1, ' ', false, json::error_handler_t::replace);

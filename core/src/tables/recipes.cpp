@@ -60,7 +60,7 @@ int rows_near_square(int ranks) {
 
 [[noreturn]] void refuse_arguments(std::string_view schedule, std::string_view arguments,
                                    const ScheduleArguments& takes = {}) {
-  refuse(fmt::format("schedule {}{}{} is not understood (its form is {}) write it so", schedule,
+  refuse(fmt::format("schedule {}{}{} is not understood (its form is {}): write it so", schedule,
                      arguments.empty() ? "" : ":", arguments, grammar_of(schedule, takes)));
 }
 

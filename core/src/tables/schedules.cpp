@@ -30,9 +30,9 @@ std::string known_names() {
 
 void check_pair(std::string_view name, std::string_view forward, std::string_view backward) {
   if (forward.empty() || backward.empty())
-    refuse(fmt::format("schedule {} lacks a side (a pair names the forward and the backward one) write F/B", name));
+    refuse(fmt::format("schedule {} lacks a side (a pair names the forward and the backward one): write F/B", name));
   if (forward == "auto" || backward == "auto")
-    refuse(fmt::format("schedule {} (auto chooses both passes together) write auto alone, or name two", name));
+    refuse(fmt::format("schedule {} (auto chooses both passes together): write auto alone, or name two", name));
 }
 
 std::string to_string(const Layout& layout) {
@@ -55,19 +55,19 @@ const std::vector<NamedSchedule>& schedules() { return registry(); }
 void register_schedule(NamedSchedule schedule) {
   if (schedule.name.empty() || schedule.name.find_first_of(":/,") != std::string::npos)
     refuse(fmt::format(
-        "schedule name '{}' cannot be registered (\":/,\" separate names and arguments) choose a plain word",
+        "schedule name '{}' cannot be registered (\":/,\" separate names and arguments): choose a plain word",
         schedule.name));
   if (find_schedule(schedule.name))
-    refuse(fmt::format("schedule {} is already registered (names are unique) choose another", schedule.name));
+    refuse(fmt::format("schedule {} is already registered (names are unique): choose another", schedule.name));
   registry().push_back(std::move(schedule));
 }
 
 RecipeOrReason resolve_schedule(std::string_view name, const Problem& problem, int ranks) {
-  if (ranks < 1) refuse(fmt::format("{} ranks (someone has to compute) give 1 or more", ranks));
+  if (ranks < 1) refuse(fmt::format("{} ranks (someone has to compute): give 1 or more", ranks));
   const std::size_t colon = name.find(':');
   const NamedSchedule* schedule = find_schedule(name.substr(0, colon));
   if (!schedule)
-    refuse(fmt::format("schedule {} is not known (there are {}) choose one of these", name, known_names()));
+    refuse(fmt::format("schedule {} is not known (there are {}): choose one of these", name, known_names()));
   if (colon == std::string_view::npos) return schedule->resolve({}, problem, ranks);
   if (colon + 1 == name.size())
     refuse(fmt::format("schedule {} ends in a colon (arguments follow it) its form is {}", name, schedule->grammar()));
