@@ -146,8 +146,7 @@ class Bench {
     const Peak best = peak();
     std::optional<Errors> errors;
     if (request_.check) {
-      errors = check_results(row.world, sharding, row.inputs, rounds.result.ranks, passes(),
-                             plan.counts(Pass::forward).steps);
+      errors = check_results(row.world, plan, row.inputs, rounds.result.ranks, passes());
     }
     const RunReport report{row.world, row.prepared, row.options, rounds.result, rounds.predictions, errors};
     for (const Pass pass : {Pass::forward, Pass::backward}) {

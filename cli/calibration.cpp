@@ -184,8 +184,7 @@ Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Co
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   World world = World::of_threads(1);
   const RunResult result = run_sharded(world, {attention.schedule, plan}, inputs, run_options(options, 1));
-  return check_results(world, plan->outline(Pass::forward).sharding, inputs, result.ranks, passes,
-                       plan->counts(Pass::forward).steps);
+  return check_results(world, *plan, inputs, result.ranks, passes);
 }
 
 void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs) {

@@ -14,6 +14,21 @@
 namespace distattn::cli {
 namespace {
 
+/// Whether parts of results are sent in the wire's type.
+bool results_travel(const AttentionPlan& plan, Passes passes) {
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (!plan.has(pass) || (passes == Passes::forward && pass == Pass::backward)) continue;
+    for (Rank rank = 0; rank < plan.ranks(); ++rank) {
+      for (const Step& step : plan.program(pass, rank).steps) {
+        for (const Op& op : step.ops) {
+          if (std::holds_alternative<Convert>(op)) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
 /// A result of a rank, and which positions its rows are.
 struct LocalRows {
   Result result;
@@ -123,12 +138,14 @@ const ResultError& Errors::worst(Pass pass) const {
   return *most;
 }
 
-Errors check_results(World& world, const Sharding& sharding, const Inputs& inputs, const std::vector<RankTensors>& here,
-                     Passes passes, int steps) {
+Errors check_results(World& world, const AttentionPlan& plan, const Inputs& inputs,
+                     const std::vector<RankTensors>& here, Passes passes) {
+  const Sharding& sharding = plan.outline(Pass::forward).sharding;
   const Problem& problem = sharding.problem;
   const int threads = world.in_process() ? usable_cores() : world.cores();
   const MaskGroups groups = groups_of(problem);
-  const Rounding rounding = rounding_of(problem, steps);
+  const int merges = plan.counts(Pass::forward).steps;  // a result goes through no more of them
+  const Rounding rounding = rounding_of(problem, merges, results_travel(plan, passes));
   std::array<Comparison, all_results.size()> compared;
   Problem one = problem;
   one.batch = one.kv_heads = 1;

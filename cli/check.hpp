@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/rows/run.hpp"
+#include "distattn/attention.hpp"
 #include "distattn/judge.hpp"
 #include "distattn/launch.hpp"
 #include "inputs.hpp"
@@ -42,10 +43,10 @@ struct Errors {
   const ResultError& worst(Pass pass) const;
 };
 
-/// Goes key head by key head, so that the oracle holds one head group's tensors at a time. `steps` bounds the merges
-/// that a result went through. Every process checks the rows of its ranks. Collective.
-Errors check_results(World& world, const Sharding& sharding, const Inputs& inputs, const std::vector<RankTensors>& here,
-                     Passes passes, int steps);
+/// Goes key head by key head, so that the oracle holds one head group's tensors at a time. Every process checks the
+/// rows of its ranks. Collective.
+Errors check_results(World& world, const AttentionPlan& plan, const Inputs& inputs,
+                     const std::vector<RankTensors>& here, Passes passes);
 
 /// "dv of head 3: an error of 1.00e+00 is beyond the tolerance of 3.1e-06", where something is wrong.
 std::string text_of(const ResultError& wrong);

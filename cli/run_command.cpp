@@ -136,7 +136,7 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
   std::optional<Errors> errors;
   if (options.check) {
     note("checking against float64", Verbosity::verbose);
-    errors = check_results(world, sharding, inputs, result.ranks, passes, prepared.plan->counts(Pass::forward).steps);
+    errors = check_results(world, *prepared.plan, inputs, result.ranks, passes);
   }
   require_unchanged_files();
   if (files) files->commit(sharding, result.ranks);

@@ -180,8 +180,7 @@ std::array<ValidationRow, 2> run_case(World& world, const Case& made, const std:
                     {.backend = backend,
                      .device = {.threads = choose_threads(options.launch.device.threads, ranks.get())},
                      .tensors = TensorPlace::host});
-    const Errors errors = check_results(ranks.get(), made.plan->outline(Pass::forward).sharding, inputs, result.ranks,
-                                        Passes::both, made.plan->counts(Pass::forward).steps);
+    const Errors errors = check_results(ranks.get(), *made.plan, inputs, result.ranks, Passes::both);
     for (ValidationRow& row : rows) {
       row.error = errors.largest(row.pass);
       row.tolerance = errors.tolerance;

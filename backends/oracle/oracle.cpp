@@ -18,10 +18,12 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
                                                  .bands = bands,
                                                  .scores = problem.resolved_scores()};
   kernels::Team team(threads);
-  const kernels::reference::Rounding same{.weight = rounding.weight,
+  const kernels::reference::Rounding same{.exponential = rounding.exponential,
+                                          .weight = rounding.weight,
                                           .score = rounding.score,
                                           .sum = rounding.sum,
                                           .dot = rounding.dot,
+                                          .chain = rounding.chain,
                                           .delta = rounding.delta,
                                           .underflow = rounding.underflow,
                                           .least = rounding.least,

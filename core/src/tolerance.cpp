@@ -37,20 +37,21 @@ double score_deviation(const Problem& problem, double input_scale) {
 
 }  // namespace
 
-Rounding rounding_of(const Problem& problem, std::int64_t merges) {
+Rounding rounding_of(const Problem& problem, std::int64_t merges, bool sent) {
   const DType accumulator = problem.accumulator();
   const double unit = precision_of(accumulator).unit;
-  const bool narrow = problem.dtype != accumulator, narrow_wire = problem.wire_type() != accumulator && merges > 0;
+  const bool narrow = problem.dtype != accumulator, narrow_wire = sent && problem.wire_type() != accumulator;
   const double narrow_unit = narrow ? precision_of(problem.dtype).unit : 0;
   const double wire_unit = narrow_wire ? precision_of(problem.wire_type()).unit : 0;
   const auto length = static_cast<std::uint64_t>(std::max(problem.seq_q, problem.seq_kv));
   const auto doublings = static_cast<double>(std::bit_width(static_cast<std::uint64_t>(merges)));
   Rounding rounding;
-  rounding.weight = 1.5 * unit * (32.0 + static_cast<double>(std::bit_width(length)) + 2 * doublings) +
-                    2 * narrow_unit + 2 * wire_unit;
+  rounding.exponential = 1.5 * unit * (32.0 + static_cast<double>(std::bit_width(length)) + 2 * doublings);
+  rounding.weight = rounding.exponential + 2 * narrow_unit + 2 * wire_unit;
   rounding.score = unit * (2.5 + doublings / 2);
   rounding.sum = 4 * unit + wire_unit / 2;
   rounding.dot = 16 * unit + 2 * narrow_unit;
+  rounding.chain = unit / 4;
   rounding.delta = rounding.dot + 2 * wire_unit;
   rounding.underflow = problem.dtype == DType::fp16 ? precision_of(problem.dtype).smallest
                        : accumulator == DType::fp64 ? 0x1p-1022
@@ -63,7 +64,8 @@ Rounding rounding_of(const Problem& problem, std::int64_t merges) {
 
 double tolerance(const Problem& problem, std::int64_t merges, double input_scale) {
   const double steeper = std::max(0.0, score_deviation(problem, input_scale) - 1);
-  const double error = rounding_of(problem, merges).weight + 24 * precision_of(problem.accumulator()).unit * steeper;
+  const double error =
+      rounding_of(problem, merges, merges > 0).weight + 24 * precision_of(problem.accumulator()).unit * steeper;
   return std::min(error, most_tolerated);
 }
 

@@ -165,7 +165,7 @@ class Oracle {
     const auto common = [&](const double* gradient, int dim) {
       return sums.weights > 0 ? sums.weight_errors * (finite_norm(gradient, dim) / sums.weights) : 0;
     };
-    const double of_alike = rounding_.delta * finite_norm(all.alike.data() + j * k_.dim, k_.dim);
+    const double of_alike = finite_norm(all.alike.data() + j * k_.dim, k_.dim);
     const double scale = std::abs(attention_.scores.scale), least = rounding_.least;
     set(exact_.dk_norms, out,
         scale * (std::sqrt(sums.dk_errors) + of_alike + rounding_.sum * sums.dk_sizes) +

@@ -22,15 +22,17 @@ struct WholeAttention {
 
 /// How what computes the attention in other types rounds, as shares (distattn/tolerance.hpp has them by problem).
 struct Rounding {
-  double weight = 0;     ///< of each softmax weight, whatever its score
-  double score = 0;      ///< of a score: of |score| + |scale|·|q|·|k| / 4; of what a weight is made with: of |LSE|
-  double sum = 0;        ///< of the magnitudes that a sum adds, however little is left of them
-  double dot = 0;        ///< of a product dO·v
-  double delta = 0;      ///< of dO·o, parts of which may have been sent
-  double underflow = 0;  ///< weights below this may count for nothing
-  double least = 0;      ///< the smallest number, which what is smaller rounds to or from
-  double element = 0;    ///< the smallest number of the tensors' type: dS may be rounded to it
-  double sent = 0;       ///< what an element of a result may lose in all of its messages, however small it is
+  double exponential = 0;  ///< of an exponential and of a sum of them, whatever the score
+  double weight = 0;       ///< of each softmax weight: that, and where it is rounded to 16 bits
+  double score = 0;        ///< of a score: of |score| + |scale|·|q|·|k| / 4; of what a weight is made with: of |LSE|
+  double sum = 0;          ///< of the magnitudes that a sum adds, however little is left of them
+  double dot = 0;          ///< of a product dO·v
+  double chain = 0;        ///< of a sum of equal terms, for each of them
+  double delta = 0;        ///< of dO·o, parts of which may have been sent
+  double underflow = 0;    ///< weights below this may count for nothing
+  double least = 0;        ///< the smallest number, which what is smaller rounds to or from
+  double element = 0;      ///< the smallest number of the tensors' type: dS may be rounded to it
+  double sent = 0;         ///< what an element of a result may lose in all of its messages, however small it is
 };
 
 /// By row of a result, in the order of its rows.

@@ -150,7 +150,7 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
 void OracleRow::bound_weights(OracleQuery& query) {
   const double of_query = std::abs(keys_.scores.scale) * finite_norm(query.q, keys_.head_dim);
   const Pair* top = nullptr;
-  double of_scores = 0, own = 0, moved = 0;
+  double of_scores = 0, own = 0, moved = 0, weights = 0;
   for (Pair& pair : pairs_) {
     if (!pair.counts()) continue;
     pair.shift = rounding_.score * (std::abs(pair.score) + of_query * keys_.k_norms[pair.key] / 4);
@@ -170,6 +170,7 @@ void OracleRow::bound_weights(OracleQuery& query) {
     if (is_tie && leads(pair)) pair.moved = std::min(pair.moved, most_of_a_tie * pair.weight);
     own += pair.own;
     moved += pair.moved;
+    weights += pair.weight;
   }
   weight_errors_ = 0;
   for (Pair& pair : pairs_) {
@@ -178,7 +179,9 @@ void OracleRow::bound_weights(OracleQuery& query) {
     pair.error = pair.own + (1 - p) * pair.moved + p * std::min(1.0, others);
     weight_errors_ += pair.error;
   }
-  query.lse_allowed = rounding_.weight + 2.5 * (own + of_scores + of_lse);  // nothing cancels in it
+  // Nothing cancels in LSE, and nothing that it sums is rounded to 16 bits.
+  own -= weights * (rounding_.weight - rounding_.exponential);
+  query.lse_allowed = rounding_.exponential + 2.5 * (own + of_scores + of_lse);
 }
 
 /// Equal keys have equal scores, however these round.
@@ -236,6 +239,8 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   const double q_norm = finite_norm(query.q, head_dim), d_o_norm = finite_norm(query.d_o, value_dim);
   std::vector<double>& block = block_;
   block.assign(static_cast<std::size_t>(head_dim), 0.0);
+  alike_.assign(static_cast<std::size_t>(head_dim), 0.0);
+  const double dot_alike = rounding_.dot + rounding_.chain * value_dim;
   std::fill_n(query.dq, head_dim, 0.0);
   double errors = 0, sizes = 0, keys = 0, weighted_keys = 0, terms = 0;
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
@@ -261,7 +266,9 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
     keys += size;
     weighted_keys += most * size;
     terms += square(ds * size);
-    add_scaled(gradients.alike.data() + pair.key * head_dim, most * delta_size, query.q, head_dim);
+    const double alike = most * (dot_alike * pair.size + rounding_.delta * delta_size);
+    add_scaled(gradients.alike.data() + pair.key * head_dim, alike, query.q, head_dim);
+    add_scaled(alike_.data(), most * pair.size, keys_.k + pair.key * head_dim, head_dim);
     sums.dk_errors += (square(error) + square(most * delta_error)) * square(q_norm);
     sums.dk_sizes += std::abs(ds) * q_norm;
     sums.dk_terms += (square(ds) + square(p * delta_size)) * square(q_norm);
@@ -269,7 +276,8 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   }
   const double scale = std::abs(keys_.scores.scale);
   query.dq_allowed =
-      scale * (std::sqrt(errors) + delta_error * weighted_keys + rounding_.sum * sizes) +
+      scale * (std::sqrt(errors) + dot_alike * finite_norm(alike_.data(), head_dim) + delta_error * weighted_keys +
+               rounding_.sum * sizes) +
       rounding_.least * keys * (1 + scale) + weight_errors_ * finite_norm(query.dq, head_dim) +
       (rounding_.least * (4 + static_cast<double>(pairs_.size())) + rounding_.sent) * std::sqrt(head_dim);
   query.dq_terms = scale * std::sqrt(terms + square(delta_size * weighted_keys));

@@ -51,7 +51,7 @@ class KeyGradients {
   void add(const KeyGradients& other, IndexRange keys);
 
   std::vector<double> dk, dv;
-  /// Σ P |delta| q: what errors of dP − delta come to where all rows are rounded alike, as equal rows are.
+  /// Σ q times errors of P (dP − delta): what they come to where all rows are rounded alike, as equal rows are.
   std::vector<double> alike;
   std::vector<KeySums> sums;
 
@@ -93,8 +93,9 @@ class OracleRow {
   const Rounding& rounding_;
   std::vector<Pair> pairs_;
   std::vector<double> block_;
-  double weight_errors_ = 0;  ///< of the row's weights together
-  double o_least_ = 0;        ///< what o may be off by however small it is
+  double weight_errors_ = 0;   ///< of the row's weights together
+  double o_least_ = 0;         ///< what o may be off by however small it is
+  std::vector<double> alike_;  ///< Σ P (size of dO·v) k, as in KeyGradients
 };
 
 }  // namespace distattn::kernels::reference

@@ -110,6 +110,31 @@ def padding():
                 right(folder, "--cu-seqlens", f"0,60,{60 + pad}", "--ranks", ranks)
 
 
+def equal_rows():
+    """What every row rounds alike adds up over the others, and cancels in exact arithmetic."""
+    with tempfile.TemporaryDirectory() as folder:
+        for constants in ((.1, .1, .1, .1), (1, 0, .7, .3), (0, 1, .7, .3)):  # of q, k, v, do
+            for tokens, dim in ((256, 64), (256, 128), (64, 256)):
+                by_name = dict(zip(NAMES, constants))
+                inputs(folder, (tokens, 1, dim), lambda name, count, by_name=by_name: [by_name[name]] * count)
+                for ranks in (1, 4):
+                    right(folder, "--mask", "full", "--ranks", str(ranks), "--schedule", "ring")
+
+
+def roundings_that_happen():
+    """A wire rounds where parts of results travel, and LSE is never of 16 bits."""
+    shape = ("--random", "--seq", "96", "--heads", "2", "--head-dim", "16", "--threads", "1", "--check", "--json", "-q")
+
+    def largest(part, *options):
+        done = subprocess.run([DISTATTN, "run", *shape, *options], text=True, capture_output=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return next(each for each in json.loads(done.stdout)["error_parts"] if each["result"] == part)["tolerance"]
+    assert largest("o", "--wire", "bf16", "--ranks", "1") < 1e-4
+    assert largest("o", "--wire", "bf16", "--ranks", "2", "--schedule", "ring") < 1e-4  # keys travel as they are
+    assert largest("o", "--wire", "bf16", "--ranks", "2", "--schedule", "burst") > 1e-3
+    assert largest("lse", "--dtype", "bf16", "--ranks", "2", "--schedule", "burst") < 1e-3
+
+
 def attention(values, tokens, dim):
     """o and dv in float64, of one head and a causal mask."""
     q, k, v, do = ([row[i * dim:(i + 1) * dim] for i in range(tokens)] for row in (values[name] for name in NAMES))
@@ -214,7 +239,7 @@ def commands():
     assert "error.o" in head and "parts" not in head and head.count(",") == row.count(","), done.stdout
 
 
-for check in (ranks_and_magnitudes, kinds_of_inputs, padding, denormals, large_scores, small_on_wires, places, infinities,
-              commands):
+for check in (ranks_and_magnitudes, kinds_of_inputs, padding, equal_rows, roundings_that_happen, denormals, large_scores,
+              small_on_wires, places, infinities, commands):
     check()
     print(check.__name__, "fine")

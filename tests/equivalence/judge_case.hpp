@@ -41,7 +41,7 @@ struct JudgedCase {
   void expect() {
     groups = groups_of(problem);
     expected =
-        expected_attention(problem, rounding_of(problem, merges), view(q, problem.heads, 16),
+        expected_attention(problem, rounding_of(problem, merges, merges > 0), view(q, problem.heads, 16),
                            view(k, problem.kv_heads, 16), view(v, problem.kv_heads, 8), view(d_o, problem.heads, 8), 2);
     got = expected.exact;
   }

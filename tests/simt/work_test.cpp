@@ -186,14 +186,15 @@ TEST_CASE("a choice takes the place of the first kernel of its family", "[simt]"
 }
 
 TEST_CASE("names tell the kernels of a family apart, and what has been chosen exists", "[simt]") {
-  std::set<std::tuple<TilePass, DType, int, int, int, std::string>> names;
+  std::set<std::tuple<TilePass, std::string, int, int, int, std::string>> names;
   for (const AttendKernel& each : attend_kernels()) {
     CAPTURE(each.name);
-    CHECK(names.emplace(each.pass, each.dtype, each.architecture, each.head_dim, each.value_dim, each.name).second);
+    const std::string features = names_of(each.features);
+    CHECK(names.emplace(each.pass, features, each.architecture, each.head_dim, each.value_dim, each.name).second);
   }
   for (const AttendChoice& choice : attend_choices()) {
     CAPTURE(choice.name);
-    CHECK(names.count({choice.pass, DType::bf16, choice.architecture, choice.head_dim, choice.value_dim,
+    CHECK(names.count({choice.pass, "bf16", choice.architecture, choice.head_dim, choice.value_dim,
                        std::string(choice.name)}) == 1);
   }
 }
