@@ -18,6 +18,7 @@
 #include "distattn/machine.hpp"
 #include "distattn/registry.hpp"
 #include "option.hpp"
+#include "output.hpp"
 #include "ranks.hpp"
 #include "sharded_run.hpp"
 #include "values.hpp"

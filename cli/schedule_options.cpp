@@ -105,11 +105,11 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
     add_value(app, "--mode", options.mode, parse_mode, mode_help, one_of(mode_names), rarely(Group::schedule));
   }
   add_value(app, "--ranks", options.ranks, parse_ranks,
-            options.ranks == std::vector<std::int64_t>{1} ? "They share the sequence (default: a launcher's, else 1)"
+            options.ranks == std::vector<std::int64_t>{1} ? "They share the sequence (default: a launcher's, or 1)"
                                                           : "They share the sequence",
             several == Several::yes ? "SIZES" : "SIZE", Group::schedule);
   add_value(app, "--node-size", options.node_size, parse_node_size,
-            "Ranks of a node, consecutive (default: those of --machine, else one node)", "SIZE", Group::schedule);
+            "Ranks of a node, consecutive (default: those of --machine, or one node)", "SIZE", Group::schedule);
   add_value(app, "--ahead", options.ahead, parse_ahead, "Steps by which messages between nodes are posted early",
             "SIZE", rarely(Group::schedule));
   add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes of a rank's buffers, all passes together",

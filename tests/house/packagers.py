@@ -57,7 +57,7 @@ def standards_are_kept(scratch):
     for old in ("98", "14", "17"):
         refused(scratch / "old", f"CMAKE_CXX_STANDARD={old} is too old (distattn is written in C++20)",
                 f"-DCMAKE_CXX_STANDARD={old}")
-    refused(scratch / "old", "CMAKE_CUDA_STANDARD=17 is too old", "-DCMAKE_CUDA_STANDARD=17")
+    refused(scratch / "old-cuda", "CMAKE_CUDA_STANDARD=17 is too old", "-DCMAKE_CUDA_STANDARD=17")
 
 
 def kernels_keep_their_standard(scratch):
