@@ -26,7 +26,7 @@ class TooManyMessages : public Error {
  public:
   TooManyMessages(const std::string& schedule, int ranks, const std::string& reason)
       : Error(ErrorKind::usage, schedule + " on " + std::to_string(ranks) + " ranks has " + reason +
-                                    " choose fewer ranks, or a schedule that sends fewer, such as a mesh"),
+                                    ": choose fewer ranks, or a schedule that sends fewer, such as a mesh"),
         reason_(reason) {}
   /// "more than 2000000 messages (…)", without the schedule's name.
   const std::string& reason() const noexcept { return reason_; }

@@ -89,18 +89,18 @@ void check_spread_rows(const HostKernels& kernels, const std::vector<TileCase>& 
 void check_reach_of_nan(const HostKernels& kernels) {
   Team alone(1), three(3);
   const std::vector<TileCase> cases{
-      {"causal", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0}}}}},
-      {"window", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0, .hi = 40}}}}},
-      {"full", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 200, 1}, {{{0, 200, 1}, {{}}}}},
-      {"wide heads", {DType::fp32, 1, {2, 1, 0, 0, 2}, 72, 104, 0.1}, {0, 200, 1}, {{{0, 200, 1}, {{.lo = 0}}}}},
-      {"some keys", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 200, 1}, {{{0, 200, 1}, {{.k1 = 40}}}}},
+      {"causal", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, {0.2}}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0}}}}},
+      {"window", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, {0.2}}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0, .hi = 40}}}}},
+      {"full", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, {0.2}}, {0, 200, 1}, {{{0, 200, 1}, {{}}}}},
+      {"wide heads", {DType::fp32, 1, {2, 1, 0, 0, 2}, 72, 104, {0.1}}, {0, 200, 1}, {{{0, 200, 1}, {{.lo = 0}}}}},
+      {"some keys", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, {0.2}}, {0, 200, 1}, {{{0, 200, 1}, {{.k1 = 40}}}}},
       {"far keys",
-       {DType::fp32, 1, {1, 1, 0, 0, 1}, 24, 40, 0.2},
+       {DType::fp32, 1, {1, 1, 0, 0, 1}, 24, 40, {0.2}},
        {0, 480, 1},
        {{{0, 480, 1}, {{.lo = 0, .hi = 300}}}}},
-      {"few queries", {DType::fp32, 1, {6, 2, 0, 0, 3}, 24, 40, 0.2}, {98, 4, 1}, {{{0, 160, 1}, {{.lo = 0}}}}},
-      {"heads together", {DType::fp32, 1, {8, 1, 0, 0, 8}, 24, 40, 0.2}, {98, 30, 1}, {{{0, 160, 1}, {{.lo = 0}}}}},
-      {"half", {DType::fp16, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, 200, 1}, {{{0, 200, 1}, {{.lo = 0}}}}, true}};
+      {"few queries", {DType::fp32, 1, {6, 2, 0, 0, 3}, 24, 40, {0.2}}, {98, 4, 1}, {{{0, 160, 1}, {{.lo = 0}}}}},
+      {"heads together", {DType::fp32, 1, {8, 1, 0, 0, 8}, 24, 40, {0.2}}, {98, 30, 1}, {{{0, 160, 1}, {{.lo = 0}}}}},
+      {"half", {DType::fp16, 1, {2, 1, 0, 0, 2}, 24, 40, {0.2}}, {0, 200, 1}, {{{0, 200, 1}, {{.lo = 0}}}}, true}};
   for (const TileCase& tile : cases) {
     const CaseInputs sound = inputs_of(tile);
     for (const double poison : {std::nan(""), HUGE_VAL}) {
@@ -128,7 +128,7 @@ void check_reach_of_nan(const HostKernels& kernels) {
 void check_long_sums(const HostKernels& kernels) {
   Team team(1);
   const TileCase tile{
-      "equal keys", {DType::fp32, 1, {}, 8, 8, 0.3}, {0, 2, 1}, {{{0, 100000, 1}, {{}}}, {{0, 100000, 1}, {{}}}}};
+      "equal keys", {DType::fp32, 1, {}, 8, 8, {0.3}}, {0, 2, 1}, {{{0, 100000, 1}, {{}}}, {{0, 100000, 1}, {{}}}}};
   CaseInputs inputs = inputs_of(tile);
   std::fill(inputs.q.begin(), inputs.q.end(), 0.0);
   for (auto& v : inputs.v) std::fill(v.begin(), v.end(), static_cast<double>(0.7f));
@@ -138,7 +138,7 @@ void check_long_sums(const HostKernels& kernels) {
 
 void check_common_keys(const HostKernels& kernels) {
   Team team(1);
-  const TileCase tile{"common keys", {DType::fp32, 1, {}, 64, 64, 0.125}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0}}}}};
+  const TileCase tile{"common keys", {DType::fp32, 1, {}, 64, 64, {0.125}}, {0, 300, 1}, {{{0, 300, 1}, {{.lo = 0}}}}};
   CaseInputs inputs = inputs_of(tile);
   // Scores of about 800 that differ by about 1.
   for (std::size_t i = 0; i < inputs.q.size(); ++i) {
@@ -156,7 +156,7 @@ void check_large_carries(const HostKernels& kernels) {
   Team team(1);
   for (const std::int64_t queries : {3, 100}) {
     for (const double size : {2.0, 570.0, -900.0, 1e5}) {
-      TileCase tile{"large carries", {DType::fp32, 1, {}, 64, 64, 0.125}, {0, queries, 1}, {}};
+      TileCase tile{"large carries", {DType::fp32, 1, {}, 64, 64, {0.125}}, {0, queries, 1}, {}};
       for (std::int64_t piece = 0; piece < 16; ++piece) tile.sides.push_back({{piece * 40, 40, 1}, {{}}});
       CaseInputs inputs = inputs_of(tile);
       // A component that all keys share: scores of about `size`.
@@ -230,7 +230,7 @@ void check_tiny_values(const HostKernels& kernels) {
   Team team(1);
   for (const std::int64_t queries : {2, 100}) {
     const TileCase tile{
-        "tiny values", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, 0.2}, {0, queries, 1}, {{{0, 150, 1}, {{}}}}};
+        "tiny values", {DType::fp32, 1, {2, 1, 0, 0, 2}, 24, 40, {0.2}}, {0, queries, 1}, {{{0, 150, 1}, {{}}}}};
     const CaseInputs usual = inputs_of(tile);
     for (const double size : {1e-30, 1e-34, 1e-37, 1e-39}) {
       CaseInputs inputs = usual;
@@ -251,7 +251,7 @@ void check_subnormal_halves(const HostKernels& kernels) {
   Team team(1);
   for (const std::int64_t queries : {2, 100}) {
     const TileCase tile{"subnormal halves",
-                        {DType::fp16, 1, {2, 1, 0, 0, 2}, 24, 40, std::ldexp(0.2, 34)},
+                        {DType::fp16, 1, {2, 1, 0, 0, 2}, 24, 40, {std::ldexp(0.2, 34)}},
                         {100, queries, 1},
                         {{{0, 150, 1}, {{.lo = 0}}}}};
     CaseInputs inputs = inputs_of(tile);
@@ -267,7 +267,8 @@ void check_empty_rows(const HostKernels& kernels) {
   Team team(1);
   for (const auto& [queries, carry] :
        {std::pair(Run{0, 100, 1}, false), {{0, 100, 1}, true}, {{57, 4, 1}, false}, {{57, 4, 1}, true}}) {
-    const TileCase tile{"empty rows", {DType::fp32, 1, {}, 32, 32, 0.3}, queries, {{{0, 100, 1}, {{.lo = 60}}}}, carry};
+    const TileCase tile{
+        "empty rows", {DType::fp32, 1, {}, 32, 32, {0.3}}, queries, {{{0, 100, 1}, {{.lo = 60}}}}, carry};
     INFO(kernels.name << ", " << queries.count << " queries, carry " << carry);
     const CaseInputs inputs = inputs_of(tile);
     const CaseResults results = run_case(tile, inputs, kernels, team, nullptr);
