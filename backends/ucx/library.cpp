@@ -66,7 +66,7 @@ void expect_log_to_open() {
 void expect_machine_to_have_a_name() {
   constexpr const char* file = "/proc/sys/kernel/random/boot_id";
   if (::access(file, R_OK) == 0) return;
-  throw Error(ErrorKind::environment, fmt::format("UCX cannot tell machines apart ({}: {}) let this process see /proc",
+  throw Error(ErrorKind::environment, fmt::format("UCX cannot tell machines apart ({}: {}): let this process see /proc",
                                                   file, std::strerror(errno)));
 }
 

@@ -45,8 +45,10 @@ Cells csv_cells(const std::vector<Field>& row, std::string_view without) {
   Cells cells;
   for (const Field& field : row) {
     if (field.is_list || field.about.name == without) continue;
-    if (!field.json.is_object()) cells.emplace_back(field.about.name, csv_cell(field.json));
-    if (!field.json.is_object()) continue;
+    if (!field.json.is_object()) {
+      cells.emplace_back(field.about.name, csv_cell(field.json));
+      continue;
+    }
     for (const auto& [name, value] : field.json.items())
       cells.emplace_back(fmt::format("{}.{}", field.about.name, name), csv_cell(value));
   }

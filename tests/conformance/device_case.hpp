@@ -5,7 +5,6 @@
 #include <array>
 #include <atomic>
 #include <condition_variable>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -218,14 +217,5 @@ class Gate final : public Event::State {
   mutable std::condition_variable changed_;
   std::atomic<bool> open_{false};
 };
-
-inline std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
 
 }  // namespace distattn::test

@@ -11,6 +11,7 @@
 #include "distattn/device_tensors.hpp"
 #include "distattn/tolerance.hpp"
 #include "tests/conformance/device_case.hpp"
+#include "tests/support/message_of.hpp"
 
 namespace distattn::test {
 namespace {

@@ -29,7 +29,7 @@ FRAGMENT = (r"^(?:By \w+: )?[Oo]f (?:a|an|the|its|their|those|these|one|all|each
             "a noun first: 'bytes of …', 'the rank's …'")
 
 # An error's advice stands behind a colon: "problem (why): suggestion".
-ADVICE = (r"\) (?:add|choose|correct|give|install|leave|make|name|pass|raise|see|set|start|take|use|write)\b",
+ADVICE = (r"\) (?:add|choose|correct|give|install|its|leave|let|make|name|pass|raise|see|set|start|take|use|write)\b",
           "a colon before the advice")
 
 # Headers whose contents are on the move; they join the others when that is over.

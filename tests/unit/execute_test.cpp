@@ -7,6 +7,7 @@
 
 #include "catch.hpp"
 #include "tests/support/allocations.hpp"
+#include "tests/support/message_of.hpp"
 #include "tests/unit/scripted_rank.hpp"
 
 namespace distattn {

@@ -191,13 +191,4 @@ struct Rig {
   Bindings bindings;
 };
 
-inline std::string message_of(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "nothing was thrown";
-}
-
 }  // namespace distattn::test

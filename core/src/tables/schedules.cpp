@@ -70,7 +70,7 @@ RecipeOrReason resolve_schedule(std::string_view name, const Problem& problem, i
     refuse(fmt::format("schedule {} is not known (there are {}): choose one of these", name, known_names()));
   if (colon == std::string_view::npos) return schedule->resolve({}, problem, ranks);
   if (colon + 1 == name.size())
-    refuse(fmt::format("schedule {} ends in a colon (arguments follow it) its form is {}", name, schedule->grammar()));
+    refuse(fmt::format("schedule {} ends in a colon (arguments follow it): its form is {}", name, schedule->grammar()));
   return schedule->resolve(name.substr(colon + 1), problem, ranks);
 }
 
