@@ -5,27 +5,37 @@
 
 #include <cstdio>
 #include <new>
+#include <string>
 #include <system_error>
 
-#include "command.hpp"
-#include "config_file.hpp"
-#include "config_path.hpp"
-#include "console.hpp"
+#include "cli/command.hpp"
+#include "cli/exit_code.hpp"
+#include "cli/help/help_text.hpp"
+#include "cli/options/config_file.hpp"
+#include "cli/options/option.hpp"
+#include "cli/stack.hpp"
+#include "cli/terminal/console.hpp"
+#include "cli/terminal/interruption.hpp"
+#include "cli/terminal/output.hpp"
+#include "cli/terminal/standard_streams.hpp"
 #include "distattn/error.hpp"
 #include "distattn/io.hpp"
 #include "distattn/launch.hpp"
+#include "distattn/registry.hpp"
 #include "distattn/thread.hpp"
-#include "exit_code.hpp"
-#include "help_text.hpp"
-#include "interruption.hpp"
-#include "option.hpp"
-#include "output.hpp"
-#include "stack.hpp"
-#include "standard_streams.hpp"
-#include "version_text.hpp"
+#include "distattn/version.hpp"
 
 namespace distattn::cli {
 namespace {
+
+/// What --version prints: the program and the packages that it was built with, one a line.
+std::string version_text() {
+  std::string text = fmt::format("distattn {} ({})", version(), commit());
+  for (const BackendInfo& info : built_backends()) {
+    if (!info.version.empty()) text += fmt::format("\n{}: {}", info.name, info.version);
+  }
+  return text;
+}
 
 /// Whether a word of the command line, "--seq=64" or "-n3", names an option.
 bool has_option(const App& app, const std::string& word) {

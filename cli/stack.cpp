@@ -1,4 +1,4 @@
-#include "stack.hpp"
+#include "cli/stack.hpp"
 
 #include <fmt/format.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-#include "app.hpp"
-#include "command.hpp"
+#include "cli/command.hpp"
+#include "cli/options/app.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {

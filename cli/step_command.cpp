@@ -3,23 +3,23 @@
 #include <algorithm>
 #include <limits>
 
-#include "agreement.hpp"
+#include "cli/command.hpp"
+#include "cli/options/launch_options.hpp"
+#include "cli/options/option.hpp"
+#include "cli/options/problem_options.hpp"
+#include "cli/options/schedule_options.hpp"
+#include "cli/options/values.hpp"
 #include "cli/rows/step.hpp"
 #include "cli/rows/tables.hpp"
+#include "cli/run/agreement.hpp"
+#include "cli/run/memory.hpp"
+#include "cli/run/prepared.hpp"
+#include "cli/run/ranks.hpp"
+#include "cli/run/sharded_run.hpp"
 #include "cli/step/training_run.hpp"
-#include "command.hpp"
-#include "console.hpp"
+#include "cli/terminal/console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/words.hpp"
-#include "launch_options.hpp"
-#include "memory.hpp"
-#include "option.hpp"
-#include "prepared.hpp"
-#include "problem_options.hpp"
-#include "ranks.hpp"
-#include "schedule_options.hpp"
-#include "sharded_run.hpp"
-#include "values.hpp"
 
 namespace distattn::cli {
 namespace {

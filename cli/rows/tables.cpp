@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "cli/terminal.hpp"
+#include "cli/terminal/terminal.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {

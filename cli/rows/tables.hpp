@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/output.hpp"
+#include "cli/terminal/output.hpp"
 #include "core/src/fields.hpp"
 
 namespace distattn::cli {

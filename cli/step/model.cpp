@@ -20,15 +20,8 @@ std::vector<Parameter> before_layers(const ModelShape& shape) { return {{"embedd
 
 std::vector<Parameter> in_layer(const ModelShape& shape) {
   const std::int64_t h = shape.hidden, f = shape.ffn, kv = shape.kv_width();
-  return {{"attention_gain", 1, h, Initial::one},
-          {"wq", h, h},
-          {"wk", h, kv},
-          {"wv", h, kv},
-          {"wo", h, h},
-          {"ffn_gain", 1, h, Initial::one},
-          {"w1", h, f},
-          {"w3", h, f},
-          {"w2", f, h}};
+  return {{"attention_gain", 1, h, Initial::one}, {"wq", h, h}, {"wk", h, kv}, {"wv", h, kv}, {"wo", h, h},
+          {"ffn_gain", 1, h, Initial::one},       {"w1", h, f}, {"w3", h, f},  {"w2", f, h}};
 }
 
 std::vector<Parameter> after_layers(const ModelShape& shape) {

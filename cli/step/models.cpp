@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "cli/values.hpp"
+#include "cli/options/values.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::step {

@@ -37,16 +37,17 @@ INCLUDES = {
     "backends/cuda": [r"kernels/cuda/"],
     "backends/nccl": [r"backends/cuda/"],        # the edges across backends: its event,
     "backends/cudnn": [r"backends/cuda/", r"kernels/cuda/"],  # and what it computes with
-    "cli": [r"distattn/", r"[a-z0-9_]+\.hpp$", r"core/src/fields\.hpp$"],
-    "cli/rows": [r"cli/((output|terminal)|step/step_costs)\.hpp$",
-                 r"core/src/planner/plan_fields\.hpp$"],  # the rows that the C API has too
-    "cli/step": [r"kernels/dense/",              # what surrounds the attention in a training step,
-                 r"cli/values\.hpp$"],           # and how sizes are written
+    "cli": [r"distattn/", r"cli/", r"core/src/fields\.hpp$"],
+    "cli/rows": [r"core/src/planner/plan_fields\.hpp$"],  # the rows that the C API has too
+    "cli/step": [r"kernels/dense/"],                      # what surrounds the attention in a training step
     "tests": [r"."],
 }
 
 # The floors of core/src, each using those before it; the files beside them serve all.
 CORE_FLOORS = ("problem", "schedule", "tables", "lower", "proof", "io", "planner", "papers", "run", "draw")
+
+# The floors of cli; of those above it step has nothing but how sizes are written.
+CLI_FLOORS = ("step", "terminal", "options", "rows", "run", "plan", "validate", "bench", "help")
 
 # Where a public header's body lies.
 HOME = {body.stem: body.parent.name for body in (SOURCE / "core/src").glob("*/*.cpp")} | {"io": "io", "draw": "draw"}
@@ -112,6 +113,16 @@ def floor_complaints(path, text):
     for name in re.findall(r'^#include "((?:core/src|distattn)/[^"]+)"', text, re.M):
         if floor_of(name) > own:
             yield f'includes "{name}" from a floor above its own ({", ".join(CORE_FLOORS)})'
+
+
+def cli_floor_complaints(path, text):
+    """Floors of cli use only those below them; main and step_command use all, command.hpp and exit_code.hpp serve all."""
+    own = path.split("/")[1] if path.startswith("cli/") else ""
+    if own not in CLI_FLOORS:
+        return
+    for name in re.findall(r'^#include "cli/([a-z_]+/[^"]+)"', text, re.M):
+        if CLI_FLOORS.index(name.split("/")[0]) > CLI_FLOORS.index(own) and name != "options/values.hpp":
+            yield f'includes "cli/{name}" from a floor above its own ({", ".join(CLI_FLOORS)})'
 
 
 def vendor_complaints(path, text):
@@ -186,7 +197,7 @@ def function_complaints(path, text):
             start = None
 
 
-CHECKS = (include_complaints, floor_complaints, vendor_complaints, option_complaints, word_complaints, form_complaints,
+CHECKS = (include_complaints, floor_complaints, cli_floor_complaints, vendor_complaints, option_complaints, word_complaints, form_complaints,
           function_complaints)
 
 
@@ -259,6 +270,8 @@ def check_the_checks():
         ("core/src/a.cpp", '#include "kernels/arguments.hpp"\n', "core/src may not"),
         ("core/src/lower/a.cpp", '#include "core/src/run/bindings.hpp"\n', "floor above"),
         ("core/src/problem/mask.cpp", '#include "distattn/simulate.hpp"\n', "floor above"),
+        ("cli/options/a.cpp", '#include "cli/run/inputs.hpp"\n', "floor above"),
+        ("cli/step/a.cpp", '#include "cli/options/app.hpp"\n', "floor above"),
         ("core/src/a.cpp", "int kokkos_threads = 0;\n", "names no vendor"),
         ("backends/ucx/a.cpp", 'fail("late) give a longer --timeout");\n', "names the option --timeout"),
         ("kernels/reference/a.cpp", '#include "distattn/schedule.hpp"\n', "may not"),

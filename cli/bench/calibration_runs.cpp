@@ -1,0 +1,50 @@
+#include "cli/bench/calibration_runs.hpp"
+
+#include "cli/run/gather.hpp"
+
+namespace distattn::cli {
+
+Problem problem_of(const CalibrationOptions& options, DType dtype, std::int64_t tokens, Coverage coverage) {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = tokens;
+  problem.heads = options.heads;
+  problem.kv_heads = options.kv_heads;
+  problem.head_dim = options.head_dim;
+  problem.value_dim = options.value_dim;
+  problem.dtype = dtype;
+  problem.mask = coverage == Coverage::full ? full_mask() : causal_mask();
+  return problem;
+}
+
+RunOptions run_options(const CalibrationOptions& options, int runs) {
+  return {.backend = options.backend, .device = options.device, .runs = runs, .warmups = 1};
+}
+
+Measured measure(World& world, const CalibrationOptions& options, const Problem& problem, const std::string& schedule,
+                 Passes passes, int runs) {
+  AttentionOptions attention;
+  attention.schedule = schedule;
+  attention.backward = passes == Passes::both;
+  const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), attention);
+  const Inputs inputs = Inputs::random(shape_of(problem), 0);
+  return {plan, run_sharded(world, {schedule, plan}, inputs, run_options(options, runs))};
+}
+
+Measured measure(const CalibrationOptions& options, const Problem& problem, const std::string& schedule, int ranks,
+                 Passes passes, int runs) {
+  World world = World::of_threads(ranks);
+  return measure(world, options, problem, schedule, passes, runs);
+}
+
+void line_up(const CalibrationOptions& options) {
+  if (options.others != nullptr) options.others->gather({});
+}
+
+double mean_of_all(const CalibrationOptions& options, double mine) {
+  if (options.others == nullptr) return mine;
+  double sum = 0;
+  for (const double each : gather<double>(*options.others, std::span(&mine, 1))) sum += each;
+  return sum / options.others->size();
+}
+
+}  // namespace distattn::cli

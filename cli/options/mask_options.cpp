@@ -1,0 +1,147 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "cli/options/option.hpp"
+#include "cli/options/problem_options.hpp"
+#include "cli/options/values.hpp"
+#include "distattn/documents.hpp"
+#include "distattn/error.hpp"
+#include "distattn/io.hpp"
+
+namespace distattn::cli {
+namespace {
+
+/// A mask of more bands than this is refused before it is built.
+constexpr std::int64_t most_blocks = 1 << 24;
+
+std::vector<std::int64_t> parse_window(std::string_view option, std::string_view text) {
+  std::vector<std::int64_t> sides;
+  for (const std::string& item : parse_list(option, text)) {
+    sides.push_back(item == "-1" ? -1 : parse_size(option, item));
+  }
+  if (sides.size() != 2) refuse(fmt::format("{} {} (not two numbers): write it as L,R; -1 is unlimited", option, text));
+  return sides;
+}
+
+std::string parse_corpus(std::string_view option, std::string_view text) {
+  const auto corpora = document_corpora();
+  const std::vector<std::string_view> words(corpora.begin(), corpora.end());
+  return corpora[parse_word(option, text, words)];
+}
+
+constexpr const char* mask_help = "Keys a query sees; FILE lists bands (default causal)";
+/// What --mask takes; capitals stand for a number, or for a file's name.
+constexpr std::string_view prefix = "prefix:", block_causal = "block-causal:";
+OptionChoices mask_choices() {
+  return {std::string("full"), std::string("causal"), begun(std::string(prefix), "K"),
+          begun(std::string(block_causal), "B"), any_file("FILE.json")};
+}
+
+/// The number behind a mask's name.
+std::int64_t number_of(std::string_view mask, std::string_view name) {
+  return parse_size(fmt::format("--mask {}", name.substr(0, name.size() - 1)), mask.substr(name.size()));
+}
+
+/// Refuses what is the name of no mask.
+std::string parse_mask(std::string_view option, std::string_view text) {
+  std::vector<std::string> forms;
+  for (const OptionChoice& choice : mask_choices()) {
+    forms.push_back(choice.form);
+    for (const std::string& word : choice.words) {
+      const bool with_number = word.ends_with(':');
+      if (with_number && text.starts_with(word)) number_of(text, word);
+      if (with_number ? text.starts_with(word) : text == word) return std::string(text);
+    }
+  }
+  if (!text.ends_with(".json")) {
+    refuse(fmt::format("{} {} (unknown): choose one of {}", option, text, fmt::join(forms, ", ")));
+  }
+  return std::string(text);
+}
+
+Mask base_mask(const MaskOptions& options, std::int64_t seq_kv) {
+  const std::string& text = options.mask;
+  if (text == "full") return full_mask();
+  if (text == "causal") return causal_mask();
+  if (text.starts_with(prefix)) return prefix_mask(seq_kv, number_of(text, prefix));
+  if (options.is_file()) return mask_from_json(read_file(text), text);
+  DISTATTN_EXPECT(text.starts_with(block_causal));
+  const std::int64_t size = number_of(text, block_causal);
+  if (size > 0 && seq_kv / size > most_blocks) {
+    refuse(fmt::format("--mask {} (more than {} blocks): choose larger ones", text, most_blocks));
+  }
+  return block_causal_mask(seq_kv, size);
+}
+
+std::vector<std::int64_t> cu_seqlens(const std::string& text, const NamedIntegers& named) {
+  if (!text.starts_with('@')) {
+    std::vector<std::int64_t> ends;
+    for (const std::string& item : parse_list("--cu-seqlens", text)) ends.push_back(parse_size("--cu-seqlens", item));
+    return ends;
+  }
+  if (!named) refuse(fmt::format("--cu-seqlens {} (no input file holds it): list the numbers", text));
+  std::vector<std::int64_t> ends = named(text.substr(1));
+  if (ends.empty())
+    refuse(fmt::format("--cu-seqlens {} (it has no number): give 0 and where each document ends", text));
+  return ends;
+}
+
+std::string name_of(const MaskOptions& options, const Mask& mask) {
+  std::string name = mask.name;
+  if (options.window) name += fmt::format(" window {},{}", (*options.window)[0], (*options.window)[1]);
+  if (options.sinks > 0) name += fmt::format(" sinks {}", options.sinks);
+  if (!options.documents.empty()) name += " " + options.documents;
+  if (!mask.documents.empty()) name += fmt::format(" documents {}", mask.documents.size() - 1);
+  return name;
+}
+
+}  // namespace
+
+void add_mask_option(App& app, std::string& mask) {
+  add_value(app, "--mask", mask, parse_mask, mask_help, one_of(mask_choices()), Group::mask);
+}
+
+void add_mask_option(App& app, std::vector<std::string>& masks) {
+  const auto parse_masks = [](std::string_view option, std::string_view text) {
+    auto list = parse_list(option, text);
+    for (const std::string& mask : list) parse_mask(option, mask);
+    return list;
+  };
+  add_value(app, "--mask", masks, parse_masks, mask_help, some_of(mask_choices()), Group::mask);
+}
+
+void add_window_options(App& app, MaskOptions& options) {
+  add_value(app, "--window", options.window, parse_window, "Keys seen before and after a query; -1: all", "L,R",
+            Group::mask);
+  add_value(app, "--sinks", options.sinks, parse_size, "First keys that stay visible outside the window", "SIZE",
+            Group::mask);
+  add_value(app, "--cu-seqlens", options.cu_seqlens, as_text, "Where packed documents end: 0,11,37, or @NAME, a tensor",
+            "LIST", Group::mask);
+  add_value(app, "--documents", options.documents, parse_corpus,
+            "Packed documents as a corpus has them, drawn with the seed", one_of(document_corpora()),
+            rarely(Group::mask));
+}
+
+void add_mask_options(App& app, MaskOptions& options) {
+  add_mask_option(app, options.mask);
+  add_window_options(app, options);
+}
+
+Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed, const NamedIntegers& named) {
+  Mask mask = base_mask(options, seq_kv);
+  if (options.window) {
+    mask.left = (*options.window)[0];
+    mask.right = (*options.window)[1];
+  }
+  mask.sinks = options.sinks;
+  if (options.cu_seqlens && !options.documents.empty()) {
+    refuse("--cu-seqlens with --documents (both say where documents end): give one");
+  }
+  if (options.cu_seqlens) mask.documents = cu_seqlens(*options.cu_seqlens, named);
+  if (!options.documents.empty()) mask.documents = draw_documents(options.documents, seq_kv, seed);
+  mask.name = name_of(options, mask);
+  check(mask, seq_kv);
+  return mask;
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,186 @@
+#include "cli/options/schedule_options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <mutex>
+
+#include "cli/options/option.hpp"
+#include "cli/options/values.hpp"
+#include "cli/terminal/console.hpp"
+#include "distattn/error.hpp"
+#include "distattn/launch.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr std::array<std::string_view, 3> mode_names = {"overlapped", "serial", "gathered"};
+constexpr std::int64_t most_ranks = 1 << 16;
+
+Mode parse_mode(std::string_view option, std::string_view text) {
+  return static_cast<Mode>(parse_word(option, text, mode_names));
+}
+
+std::vector<Mode> parse_modes(std::string_view option, std::string_view text) {
+  std::vector<Mode> modes;
+  for (const std::string& item : parse_list(option, text)) modes.push_back(parse_mode(option, item));
+  return modes;
+}
+
+OptionChoice choice_of(const NamedSchedule& schedule) {
+  const ScheduleArguments& takes = schedule.takes;
+  OptionChoice choice{schedule.grammar(), {}, false};
+  if (takes.required.empty()) choice.words.push_back(schedule.name);
+  if (!takes.required.empty() || !takes.optional.empty()) choice.words.push_back(schedule.name + ":");
+  if (!takes.required.empty()) return choice;
+  for (const std::string& word : takes.words) choice.words.push_back(schedule.name + ":" + word);
+  return choice;
+}
+
+OptionChoices schedule_choices() {
+  OptionChoices choices = {std::string("auto")};
+  for (const NamedSchedule& schedule : schedules()) choices.push_back(choice_of(schedule));
+  return choices;
+}
+
+OptionChoices schedule_choices_and_all() {
+  OptionChoices choices = schedule_choices();
+  choices.emplace_back(std::string("all"));
+  return choices;
+}
+
+std::string schedule_help(Several several, const std::string& usual) {
+  std::vector<std::string> forms;
+  for (const OptionChoice& choice : schedule_choices()) forms.push_back(choice.form);
+  return fmt::format("{}, or F/B{} (default {})", fmt::join(forms, ", "), several == Several::yes ? ", lists, all" : "",
+                     usual);
+}
+
+/// Predictions are others than the user may expect: said once, however often they are made.
+void note_unused_calibration() {
+  static std::once_flag noted;
+  std::call_once(noted, [] {
+    const std::string why_not = stored_calibration().why_not;
+    if (!why_not.empty()) note(why_not);
+  });
+}
+
+OptionChoices machine_choices() {
+  OptionChoices choices = choices_of(built_in_machines());
+  choices.insert(choices.end(), {std::string("this"), any_file("FILE")});
+  return choices;
+}
+
+}  // namespace
+
+void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
+  const auto parse_schedules = [several](std::string_view option, std::string_view text) {
+    auto names = parse_list(option, text);
+    if (several == Several::no && (names.size() != 1 || text == "all")) {
+      refuse(fmt::format("{} {} (one schedule is run at a time): name one", option, text));
+    }
+    return names;
+  };
+  const auto parse_ranks = [several](std::string_view option, std::string_view text) {
+    auto ranks = several == Several::yes ? parse_sizes(option, text) : std::vector{parse_size(option, text)};
+    for (const std::int64_t count : ranks) within(option, count, 1, most_ranks);
+    return ranks;
+  };
+  const auto parse_node_size = [](std::string_view option, std::string_view text) {
+    return within(option, parse_size(option, text), 1, most_ranks);
+  };
+  const auto parse_ahead = [](std::string_view option, std::string_view text) {
+    return static_cast<int>(within(option, parse_size(option, text), 0, most_ranks));
+  };
+  add_value(
+      app, "--schedule", options.schedules, parse_schedules, schedule_help(several, options.schedules.front()),
+      several == Several::yes ? Values{"NAMES", schedule_choices_and_all, ",/"} : Values{"NAME", schedule_choices, "/"},
+      Group::schedule);
+  const char* const mode_help = "When messages travel (default: the schedule's own)";
+  if (several == Several::yes) {
+    add_value(app, "--mode", options.modes, parse_modes, mode_help, some_of(mode_names), rarely(Group::schedule));
+  } else {
+    add_value(app, "--mode", options.mode, parse_mode, mode_help, one_of(mode_names), rarely(Group::schedule));
+  }
+  add_value(app, "--ranks", options.ranks, parse_ranks,
+            options.ranks == std::vector<std::int64_t>{1} ? "They share the sequence (default: a launcher's, or 1)"
+                                                          : "They share the sequence",
+            several == Several::yes ? "SIZES" : "SIZE", Group::schedule);
+  add_value(app, "--node-size", options.node_size, parse_node_size,
+            "Ranks of a node, consecutive (default: those of --machine, or one node)", "SIZE", Group::schedule);
+  add_value(app, "--ahead", options.ahead, parse_ahead, "Steps by which messages between nodes are posted early",
+            "SIZE", rarely(Group::schedule));
+  add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes of a rank's buffers, all passes together",
+            "BYTES", Group::device);
+}
+
+void take_launched_ranks(const App& app, ScheduleOptions& options) {
+  if (app.count("--ranks") == 0) options.ranks = {ranks_in_environment()};
+}
+
+void add_machine_option(App& app, ScheduleOptions& options) {
+  add_value(app, "--machine", options.machine, as_text,
+            "Description of a machine, for predictions and auto: a file, " +
+                fmt::format("{}", fmt::join(built_in_machines(), ", ")) + ", this (default)",
+            Values{"FILE|NAME", machine_choices, ""}, Group::device);
+}
+
+std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options) {
+  if (options.modes.empty()) return {options};
+  std::vector<ScheduleOptions> each(options.modes.size(), options);
+  for (std::size_t i = 0; i < each.size(); ++i) each[i].mode = options.modes[i];
+  return each;
+}
+
+Machine machine_of(const ScheduleOptions& options) {
+  const std::string name = options.machine.value_or("this");
+  if (name == "this") note_unused_calibration();
+  return find_machine(name).in_nodes_of(static_cast<int>(options.node_size.value_or(0)));
+}
+
+AttentionOptions asked_options(const ScheduleOptions& options, Passes passes) {
+  AttentionOptions asked;
+  asked.own_mode = !options.mode.has_value();
+  asked.mode = options.mode.value_or(asked.mode);
+  asked.node_size = static_cast<int>(options.node_size.value_or(0));
+  asked.ahead = options.ahead;
+  asked.backward = passes == Passes::both;
+  asked.memory_bytes = options.memory_bytes.value_or(asked.memory_bytes);
+  return asked;
+}
+
+Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ranks) {
+  try {
+    return distattn::routes_of(asked_options(options, Passes::forward), machine, ranks);
+  } catch (const Error& error) {
+    std::string text = fmt::format("--{}", error.what());
+    const std::string_view advice = " node_size";
+    if (const std::size_t at = text.find(advice); at != text.npos) text.replace(at, advice.size(), " --node-size");
+    throw Error(error.kind(), text);
+  }
+}
+
+std::string given_text(const ScheduleOptions& options) {
+  std::string text;
+  if (options.mode) text += fmt::format(", --mode {}", name_of(*options.mode));
+  for (const Mode mode : options.modes) text += fmt::format(", --mode {}", name_of(mode));
+  if (options.node_size) text += fmt::format(", --node-size {}", *options.node_size);
+  if (options.ahead) text += fmt::format(", --ahead {}", *options.ahead);
+  return text;
+}
+
+std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks) {
+  std::vector<std::string> names;
+  for (const std::string& name : options.schedules) {
+    if (name == "all") {
+      for (std::string& each : all_schedule_names(problem, ranks)) names.push_back(std::move(each));
+    } else {
+      names.push_back(name);
+    }
+  }
+  return names;
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,53 @@
+#pragma once
+/// Options that say how it is to be distributed: schedules, ranks, routes.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cli/options/problem_options.hpp"
+#include "distattn/attention.hpp"
+#include "distattn/table.hpp"
+
+namespace distattn::cli {
+
+class App;
+
+struct ScheduleOptions {
+  std::vector<std::string> schedules = {"auto"};
+  std::optional<Mode> mode;
+  std::vector<Mode> modes;  ///< where several may be given; empty: mode
+  std::vector<std::int64_t> ranks = {1};
+  std::optional<std::int64_t> node_size;
+  std::optional<int> ahead;
+  std::optional<std::int64_t> memory_bytes;
+  std::optional<std::string> machine;
+};
+
+void add_schedule_options(App& app, ScheduleOptions& options, Several several);
+/// For commands that plan for ranks without meeting them: as many as a launcher started, unless --ranks says otherwise.
+void take_launched_ranks(const App& app, ScheduleOptions& options);
+/// --machine, which also serves programs that are read from a file.
+void add_machine_option(App& app, ScheduleOptions& options);
+
+/// The options once for each of several modes.
+std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options);
+
+/// What --machine names, else this machine; a stored calibration that cannot be used is noted. Where it has several
+/// nodes, --node-size says how large they are.
+Machine machine_of(const ScheduleOptions& options);
+
+/// What --mode, --node-size, --ahead and --memory ask of the library, for a schedule and a machine that are still to be
+/// named.
+AttentionOptions asked_options(const ScheduleOptions& options, Passes passes);
+/// The library's routes_of(), which here names options when it refuses.
+Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ranks);
+
+/// What was given of --mode, --node-size and --ahead, for ranks to compare; empty: nothing.
+std::string given_text(const ScheduleOptions& options);
+
+/// The names that the options mean for a problem: "all" spelt out.
+std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks);
+
+}  // namespace distattn::cli

@@ -1,0 +1,190 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/command.hpp"
+#include "cli/options/option.hpp"
+#include "cli/options/values.hpp"
+#include "cli/plan/paper_report.hpp"
+#include "cli/plan/plan_rows.hpp"
+#include "cli/plan/step_plan.hpp"
+#include "cli/rows/tables.hpp"
+#include "cli/run/prepared.hpp"
+#include "cli/terminal/console.hpp"
+#include "distattn/baselines.hpp"
+#include "distattn/error.hpp"
+#include "distattn/words.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr std::array<std::string_view, 3> route_words = {"routed", "straight", "both"};
+
+struct PlanOptions {
+  PlanRequest request;
+  StepPlanOptions step;
+  std::string paper;
+  bool json = false;
+};
+
+/// "routed, ahead 3" or "straight"
+std::string routes_text(const Routes& routes) {
+  if (routes.node_size == 0) return "straight";
+  return routes.ahead > 0 ? fmt::format("routed, ahead {}", routes.ahead) : "routed";
+}
+
+constexpr Column plan_columns[] = {{"schedule", "shown schedule"},
+                                   {"pass", "pass"},
+                                   {"ranks", "ranks"},
+                                   {"seq", "seq"},
+                                   {"dtype", "dtype", Shown::where_rows_differ},
+                                   {"wire", "wire", Shown::where_rows_differ},
+                                   {"mask", "mask", Shown::where_rows_differ},
+                                   {"batch", "batch", Shown::where_rows_differ},
+                                   {"seq_kv", "seq_kv", Shown::where_rows_differ},
+                                   {"heads", "heads", Shown::where_rows_differ},
+                                   {"kv_heads", "kv_heads", Shown::where_rows_differ},
+                                   {"head_dim", "head_dim", Shown::where_rows_differ},
+                                   {"value_dim", "value_dim", Shown::where_rows_differ},
+                                   {"mode", "asked mode", Shown::where_known},
+                                   {"routes", "routes"},
+                                   {"predicted", "predicted_s"},
+                                   {"steps", "steps"},
+                                   {"messages", "messages"},
+                                   {"sent max", "bytes_sent_max"},
+                                   {"sent mean", "bytes_sent_mean"},
+                                   {"far max", "bytes_far_max"},
+                                   {"idle", "idle_ideal"},
+                                   {"peak remote", "peak_remote_bytes"},
+                                   {"memory", "memory_bytes"},
+                                   {"proof", "proof"}};
+
+/// The mode is shown where several were asked for.
+std::string table_text(const std::vector<PlanRow>& rows, bool with_mode) {
+  FieldsOfRows fields = fields_of_rows(rows);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const PassPlan& plan = rows[i].plan;
+    const auto add = [&](const char* name, std::string text) {
+      fields[i].push_back({{name, units::none, ""}, nullptr, std::move(text)});
+    };
+    add("shown schedule", plan.schedule + (rows[i].automatic ? " (auto)" : ""));
+    add("asked mode", with_mode ? name_of(plan.mode) : unknown_text);
+    add("routes", routes_text(plan.routes));
+    add("proof", plan.report.proved() ? "proved" : "FAILED");
+  }
+  return table_of(fields, plan_columns).text();
+}
+
+/// What other systems send for a whole layer, beside our attention.
+std::string baselines_text(const Problem& problem, int ranks) {
+  Columns columns({"published, one layer", "forward", "backward", "of what"});
+  for (const Baseline& baseline : baselines(problem, ranks)) {
+    columns.add({baseline.name, fmt::format("{:.4g}", baseline.forward), fmt::format("{:.4g}", baseline.backward),
+                 baseline.note});
+  }
+  return fmt::format("\nelements sent by one of {} workers, in tokens x hidden size:\n{}", ranks, columns.text());
+}
+
+/// What auto chose, what came second, and what others would cost.
+void note_choice(const AutoChoice& choice) {
+  const Choice& chosen = choice.ranking.front();
+  std::string words = fmt::format("auto on {} ranks, {} tokens: {} ({}), {}", choice.ranks, choice.problem.seq_q,
+                                  chosen.name, routes_text(chosen.routes), seconds_in_words(chosen.predicted_s));
+  const auto dearer = [&](const Choice& other) {
+    return fmt::format("{} ({}) +{:.2f} %", other.name, routes_text(other.routes),
+                       100 * (other.predicted_s / chosen.predicted_s - 1));
+  };
+  if (choice.ranking.size() > 1) words += "; second " + dearer(choice.ranking[1]);
+  const auto names = all_schedule_names(choice.problem, choice.ranks);
+  const auto named = std::find_if(choice.ranking.begin(), choice.ranking.end(), [&](const Choice& other) {
+    return std::find(names.begin(), names.end(), other.name) != names.end();
+  });
+  if (named != choice.ranking.end() && named - choice.ranking.begin() > 1)
+    words += "; best by one name " + dearer(*named);
+  note(words);
+}
+
+Outcome run_paper(const PlanOptions& options) {
+  const PaperTable table = compare_with_paper(options.paper);
+  if (options.json) {
+    print_json(rows_json(figures_of(table)));
+  } else {
+    print(paper_text(table));
+  }
+  return Outcome::fine;
+}
+
+Outcome run_step(const PlanOptions& options, bool scheduled) {
+  if (options.paper.empty()) {
+    print_step_plan({options.step, options.request, scheduled}, options.json);
+  } else {
+    if (!options.step.model.empty()) {
+      refuse(fmt::format("--step {} with --paper {} (a paper's steps are those of its own models): leave one out",
+                         options.step.model, options.paper));
+    }
+    print_step_paper(options.paper, options.json);
+  }
+  return Outcome::fine;
+}
+
+Outcome run_plan(const PlanOptions& options) {
+  if (!options.paper.empty()) return run_paper(options);
+  const Machine machine = machine_of(options.request.schedule);
+  const auto [rows, skipped, no_problems, choices] = plan_rows(options.request, machine);
+  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
+  for (const std::string& none : no_problems) note("skipped " + none);
+  note_skipped(skipped);
+  for (const AutoChoice& choice : choices) note_choice(choice);
+  std::vector<std::int64_t> needed;
+  for (const PlanRow& row : rows) needed.push_back(row.memory_bytes);
+  note_memory(needed, machine);
+  if (options.json) {
+    print_json(rows_json(rows));
+  } else {
+    const ScheduleOptions& asked = options.request.schedule;
+    print(table_text(rows, asked.modes.size() > 1) +
+          baselines_text(*rows.front().problem, static_cast<int>(asked.ranks.front())));
+  }
+  bool proved = true;
+  for (const PlanRow& row : rows) {
+    for (const Finding& finding : row.plan.report.findings) note(finding.message, Verbosity::quiet);
+    proved = proved && row.plan.report.proved();
+  }
+  return proved ? Outcome::fine : Outcome::wrong_result;
+}
+
+}  // namespace
+
+Command add_plan_command(App& root) {
+  auto* const app = root.add_subcommand("plan", "What each schedule would cost, proved, without computing anything");
+  const auto options = std::make_shared<PlanOptions>();
+  options->request.schedule.schedules = {"all"};
+  add_problem_options(*app, options->request.problem);
+  add_seed_option(*app, options->request.problem.common)->needs(app->get_option("--documents"));
+  add_schedule_options(*app, options->request.schedule, Several::yes);
+  add_machine_option(*app, options->request.schedule);
+  app->add_flag("--backward", options->request.backward, "The backward pass too", Group::problem);
+  const auto parse_routes = [](std::string_view option, std::string_view text) {
+    return static_cast<RouteKinds>(parse_word(option, text, route_words));
+  };
+  add_value(*app, "--routes", options->request.routes, parse_routes,
+            "routed: messages follow nodes; straight: from owner to user (default routed)", one_of(route_words),
+            rarely(Group::schedule));
+  exclude_others(*app, *add_value(*app, "--paper", options->paper, as_text, "A paper's figures next to ours",
+                                  one_of(paper_names()), rarely(Group::problem)));
+  add_step_plan_options(*app, options->step);
+  add_to_help(*app, "--dtype", "; with --step bf16, on cores fp32");
+  for (const char* const answered : {"--checkpoint", "--state"}) {
+    app->get_option("--paper")->excludes(app->get_option(answered));
+  }
+  app->add_flag("--json", options->json, "As a JSON array", Group::output);
+  return {app, [app, options] {
+            take_launched_ranks(*app, options->request.schedule);
+            if (options->step.asked) return run_step(*options, app->count("--schedule") > 0);
+            return run_plan(*options);
+          }};
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,56 @@
+#pragma once
+/// The rows of `plan`: schedules × shapes × ranks × routes, planned, proved and predicted.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/options/problem_lists.hpp"
+#include "cli/options/schedule_options.hpp"
+#include "cli/rows/plan.hpp"
+#include "distattn/choose.hpp"
+
+namespace distattn::cli {
+
+/// Whether messages follow nodes. both: every schedule twice.
+enum class RouteKinds : std::uint8_t { routed, straight, both };
+
+struct PlanRequest {
+  ProblemLists problem;
+  ScheduleOptions schedule;
+  RouteKinds routes = RouteKinds::routed;
+  bool backward = false;
+};
+
+/// What auto chose for one problem, best first.
+struct AutoChoice {
+  Problem problem;
+  int ranks = 1;
+  std::vector<Choice> ranking;
+};
+
+/// A schedule that does not apply, has too many messages to plan or needs too much memory, and why.
+struct SkippedPlan {
+  std::string name, reason;
+  int ranks = 1;
+};
+
+struct PlanRows {
+  std::vector<PlanRow> rows;
+  std::vector<SkippedPlan> skipped;
+  std::vector<std::string> no_problems;  ///< combinations of values that are none, and why
+  std::vector<AutoChoice> choices;
+};
+
+/// By sequence, problem and ranks; forward before backward; then by predicted time, bytes of the busiest rank, bytes,
+/// name. Throws Error(usage) where nothing is left, saying how much memory each schedule needs if that is why.
+PlanRows plan_rows(const PlanRequest& request, const Machine& machine);
+
+/// Throws Error(usage) with the reasons of all that were skipped.
+[[noreturn]] void refuse_all(const std::string& problem, const std::vector<SkippedPlan>& skipped,
+                             const std::string& suggestion);
+void note_skipped(const std::vector<SkippedPlan>& skipped);
+/// Says how many rows, of which each needs so many bytes a rank, no rank of the machine could hold.
+void note_memory(const std::vector<std::int64_t>& needed, const Machine& machine);
+
+}  // namespace distattn::cli

@@ -1,0 +1,135 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "cli/command.hpp"
+#include "cli/options/option.hpp"
+#include "cli/options/problem_options.hpp"
+#include "cli/options/schedule_options.hpp"
+#include "cli/options/values.hpp"
+#include "cli/run/prepared.hpp"
+#include "cli/run/program_file.hpp"
+#include "cli/terminal/console.hpp"
+#include "cli/terminal/output.hpp"
+#include "cli/terminal/standard_streams.hpp"
+#include "cli/terminal/terminal.hpp"
+#include "distattn/draw.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn::cli {
+namespace {
+
+enum class Format : std::size_t { text, json, svg, trace };
+constexpr std::array<std::string_view, 4> format_names = {"text", "json", "svg", "trace"};
+
+struct ShowOptions {
+  ProblemOptions problem;
+  ScheduleOptions schedule;
+  std::string program;
+  Format format = Format::text;
+  bool backward = false;
+};
+
+Format parse_format(std::string_view option, std::string_view text) {
+  return static_cast<Format>(parse_word(option, text, format_names));
+}
+
+bool is_predicted(Format format) { return format == Format::svg || format == Format::trace; }
+
+/// A picture needs a shape even where nobody cares which: 1024 tokens a rank, and heads that many ranks can share.
+ProblemOptions with_usual_shape(ProblemOptions options, std::int64_t ranks) {
+  constexpr std::int64_t tokens_per_rank = 1024, heads = 32, head_dim = 128;
+  if (!options.seq) options.seq = tokens_per_rank * ranks;
+  if (!options.heads) options.heads = options.kv_heads.value_or(heads);
+  if (!options.head_dim) options.head_dim = head_dim;
+  return options;
+}
+
+AttentionPlan plan_of(const ShowOptions& options) {
+  if (!options.program.empty()) {
+    if (options.schedule.machine && !is_predicted(options.format)) {
+      refuse(
+          fmt::format("--machine {} with --program {} (only --format svg and trace predict what a program takes): "
+                      "leave it out",
+                      *options.schedule.machine, options.program));
+    }
+    return AttentionPlan(read_programs(options.program));
+  }
+  const std::int64_t ranks = options.schedule.ranks.front();
+  const Problem problem = problem_of(with_usual_shape(options.problem, ranks));
+  const Passes passes = options.backward ? Passes::both : Passes::forward;
+  AttentionPlan plan(problem, static_cast<int>(ranks),
+                     attention_options(options.schedule.schedules.front(), problem, static_cast<int>(ranks), 1,
+                                       options.schedule, passes, machine_of(options.schedule)));
+  const std::string why = why_too_large(plan, options.schedule);
+  if (!why.empty()) refuse(why + ": choose another schedule or more ranks");
+  return plan;
+}
+
+/// Every pass with its predicted timeline.
+std::string picture_of(const AttentionPlan& plan, const std::vector<Schedule>& programs, const ShowOptions& options) {
+  const Machine machine = machine_of(options.schedule);
+  std::vector<Timeline> timelines;
+  for (const Schedule& program : programs) {
+    timelines.push_back(plan.predict(program.outline.pass, machine, machine.threads_of_rank(plan.ranks())));
+  }
+  note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
+  std::vector<Drawing> drawings;
+  for (std::size_t i = 0; i < programs.size(); ++i) {
+    drawings.push_back({&programs[i], {{"predicted on " + machine.name, &timelines[i]}}});
+  }
+  return options.format == Format::svg ? to_svg(drawings) : to_trace(drawings);
+}
+
+Outcome show(const ShowOptions& options) {
+  const AttentionPlan plan = plan_of(options);
+  std::vector<Schedule> programs;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (plan.has(pass)) programs.push_back(plan.schedule(pass));
+  }
+  switch (options.format) {
+    case Format::text:
+      for (const Schedule& program : programs) {
+        const std::size_t columns = std::min(columns_of_lines(results_descriptor()), usual_table_columns);
+        print(to_text(program, verbosity() == Verbosity::verbose, columns));
+      }
+      break;
+    case Format::json:
+      print_data(programs_json(programs));
+      break;
+    case Format::svg:
+    case Format::trace:
+      print_data(picture_of(plan, programs, options));
+      break;
+  }
+  return Outcome::fine;
+}
+
+}  // namespace
+
+Command add_show_command(App& root) {
+  auto* const app = root.add_subcommand("show", "One schedule, step by step; with -v every operation of every rank");
+  const auto options = std::make_shared<ShowOptions>();
+  add_problem_options(*app, options->problem);
+  add_seed_option(*app, options->problem)->needs(app->get_option("--documents"));
+  add_schedule_options(*app, options->schedule, Several::no);
+  for (const auto& [option, usual] : {std::pair("--seq", "1024 a rank"), {"--heads", "32"}, {"--head-dim", "128"}}) {
+    add_to_help(*app, option, std::string(" (default ") + usual + ")");
+  }
+  app->add_flag("--backward", options->backward, "The backward pass too", Group::problem);
+  auto* const program =
+      add_value(*app, "--program", options->program, as_text,
+                "A schedule that show printed as JSON, proved before it is shown", "FILE", rarely(Group::schedule));
+  exclude_others(*app, *program);
+  add_value(*app, "--format", options->format, parse_format,
+            "text: rows ranks, columns steps; svg: a predicted timeline; trace: the same for Perfetto (default text)",
+            one_of(format_names), Group::output);
+  add_machine_option(*app, options->schedule);
+  return {app, [app, options] {
+            take_launched_ranks(*app, options->schedule);
+            return show(*options);
+          }};
+}
+
+}  // namespace distattn::cli

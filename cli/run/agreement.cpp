@@ -1,0 +1,136 @@
+#include "cli/run/agreement.hpp"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/options/problem_lists.hpp"
+#include "cli/terminal/output.hpp"
+#include "distattn/error.hpp"
+#include "distattn/version.hpp"
+
+namespace distattn::cli {
+namespace {
+
+/// FNV-1a.
+class Hash {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    constexpr std::uint64_t prime = 0x100000001b3;
+    for (const std::byte byte : bytes) value_ = (value_ ^ static_cast<std::uint64_t>(byte)) * prime;
+  }
+  void add(std::int64_t number) { add(std::as_bytes(std::span(&number, 1))); }
+  std::string text() const { return fmt::format("{:016x}", value_); }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325;
+};
+
+void add_tokens(Hash& hash, const Inputs& inputs, Tensor tensor) {
+  constexpr std::int64_t looks = 16;
+  const std::int64_t heads = inputs.heads(tensor), tokens = inputs.tokens(tensor), batch = inputs.shape().batch;
+  std::vector<std::byte> row(static_cast<std::size_t>(heads * inputs.dim(tensor)) * size_of(DType::fp64));
+  for (std::int64_t look = 0; look < looks; ++look) {
+    inputs.read(tensor, look % batch, look * (tokens - 1) / (looks - 1), 0, heads, DType::fp64, row.data());
+    hash.add(row);
+  }
+}
+
+/// What `say` returns, or why it threw, as text.
+std::string said_or_refused(const std::function<Json()>& say) {
+  Json answer;
+  try {
+    answer = {{"said", say()}};
+  } catch (const Error& error) {
+    answer = {{"kind", static_cast<int>(error.kind())}, {"refused", error.what()}};
+  }
+  return answer.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Throws what was thrown there.
+Json unless_refused(std::string_view answer) {
+  const Json json = Json::parse(answer);
+  if (!json.contains("refused")) return json["said"];
+  throw Error(static_cast<ErrorKind>(json["kind"].get<int>()), json["refused"].get<std::string>());
+}
+
+}  // namespace
+
+void agree_on_command(World& world, std::string_view options) {
+  world.agree("its version", fmt::format("{}, commit {}", version(), commit()));
+  world.agree("its options", options);
+}
+
+void agree_on_problem(World& world, const Problem& problem) {
+  if (world.in_process()) return;
+  Hash mask;
+  for (const Band& band : bands_of(problem.mask)) {
+    for (const std::int64_t bound : {band.q0, band.q1, band.k0, band.k1, band.lo, band.hi}) mask.add(bound);
+  }
+  std::string scores;
+  const Scores resolved = problem.resolved_scores();
+  fields_of(resolved, [&](const char* name, const auto& value) { scores += fmt::format(", {} {}", name, value); });
+  world.agree("the problem", fmt::format("{}, values of {}, wire {}{}, mask {}", describe(problem), problem.value_dim,
+                                         name_of(problem.wire_type()), scores, mask.text()));
+}
+
+void agree_on_inputs(World& world, const Inputs& inputs, bool with_backward) {
+  if (world.in_process()) return;
+  Hash hash;
+  for (const Tensor tensor : {Tensor::q, Tensor::k, Tensor::v}) add_tokens(hash, inputs, tensor);
+  if (with_backward) add_tokens(hash, inputs, Tensor::d_o);
+  world.agree("the values of its input", hash.text());
+}
+
+void agree_on_bytes(World& world, std::string_view what, std::span<const std::byte> bytes) {
+  if (world.in_process()) return;
+  Hash hash;
+  hash.add(bytes);
+  world.agree(what, fmt::format("{} bytes, hash {}", bytes.size(), hash.text()));
+}
+
+void agree_on_programs(World& world, const AttentionPlan& plan) {
+  if (world.in_process()) return;
+  world.agree("its program", fmt::format("{:016x}", plan.fingerprint()));
+}
+
+std::string said_by_first(World& world, const std::function<std::string()>& say) {
+  if (world.in_process()) return say();
+  std::string answer;
+  if (world.first() == 0) answer = said_or_refused([&] { return Json(say()); });
+  return unless_refused(world.of_first(answer)).get<std::string>();
+}
+
+AttentionOptions decided_by_first(World& world, const std::function<AttentionOptions()>& decide) {
+  if (world.in_process()) return decide();
+  std::string answer;
+  if (world.first() == 0) {
+    answer = said_or_refused([&] {
+      const AttentionOptions mine = decide();
+      return Json::array(
+          {mine.schedule, mine.own_mode, static_cast<int>(mine.mode), mine.node_size, *mine.ahead, mine.backward});
+    });
+  }
+  const Json json = unless_refused(world.of_first(answer));
+  AttentionOptions options;
+  options.schedule = json[0].get<std::string>();
+  options.own_mode = json[1].get<bool>();
+  options.mode = static_cast<Mode>(json[2].get<int>());
+  options.node_size = json[3].get<int>();
+  options.ahead = json[4].get<int>();
+  options.backward = json[5].get<bool>();
+  return options;
+}
+
+void decided_by_all(World& world, const std::function<void()>& decide) {
+  if (world.in_process()) return decide();
+  const std::string mine = said_or_refused([&] {
+    decide();
+    return Json(true);
+  });
+  for (const auto& each : world.gather(std::as_bytes(std::span(mine)))) {
+    unless_refused({reinterpret_cast<const char*>(each.data()), each.size()});
+  }
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,240 @@
+#include "cli/run/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "cli/run/gather.hpp"
+#include "cli/run/inputs.hpp"
+#include "distattn/choose.hpp"
+#include "distattn/host_resources.hpp"
+#include "distattn/oracle.hpp"
+
+namespace distattn::cli {
+namespace {
+
+/// Some heads of one sequence of an input, as a whole tensor.
+class Slice {
+ public:
+  Slice(const Inputs& inputs, Tensor tensor, std::int64_t b, std::int64_t first_head, std::int64_t heads, DType dtype)
+      : view_{dense_view<const std::byte>(nullptr, dtype, 1, inputs.tokens(tensor), heads, inputs.dim(tensor))} {
+    const std::size_t row = static_cast<std::size_t>(heads * inputs.dim(tensor)) * size_of(dtype);
+    bytes_.resize(static_cast<std::size_t>(inputs.tokens(tensor)) * row);
+    for (std::int64_t s = 0; s < inputs.tokens(tensor); ++s) {
+      inputs.read(tensor, b, s, first_head, heads, dtype, bytes_.data() + static_cast<std::size_t>(s) * row);
+    }
+    view_.data = bytes_.data();
+  }
+  const ConstTensorView& view() const { return view_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+  ConstTensorView view_;
+};
+
+/// What the results of one sequence and key head, and of the query heads that share it, should be in float64: `one` is
+/// the problem of these alone.
+ExpectedResult expected_of(const Problem& one, const Rounding& rounding, const Inputs& inputs, std::int64_t b,
+                           std::int64_t kv_head, Passes passes, int threads) {
+  const std::int64_t group = one.heads;
+  const Slice q(inputs, Tensor::q, b, kv_head * group, group, one.dtype);
+  const Slice k(inputs, Tensor::k, b, kv_head, 1, one.dtype), v(inputs, Tensor::v, b, kv_head, 1, one.dtype);
+  if (passes == Passes::forward) return expected_attention(one, rounding, q.view(), k.view(), v.view(), {}, threads);
+  const Slice d_o(inputs, Tensor::d_o, b, kv_head * group, group, one.dtype);
+  return expected_attention(one, rounding, q.view(), k.view(), v.view(), d_o.view(), threads);
+}
+
+/// Whether parts of results are sent in the wire's type.
+bool results_travel(const AttentionPlan& plan, Passes passes) {
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (!plan.has(pass) || (passes == Passes::forward && pass == Pass::backward)) continue;
+    for (Rank rank = 0; rank < plan.ranks(); ++rank) {
+      for (const Step& step : plan.program(pass, rank).steps) {
+        for (const Op& op : step.ops) {
+          if (std::holds_alternative<Convert>(op)) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+/// A result of a rank, and which positions its rows are.
+struct LocalRows {
+  Result result;
+  ConstTensorView rows;
+  const std::vector<std::int64_t>& positions;
+};
+
+/// The rows of one sequence and of the heads from `first_head` on that the judge's problem has.
+void judge_rows(const LocalRows& local, const Problem& one, std::int64_t b, std::int64_t first_head, Judge& judge) {
+  const std::int64_t first = is_key_side(local.result) ? 0 : one.first_query();
+  const std::int64_t heads = is_key_side(local.result) ? one.kv_heads : one.heads;
+  for (std::int64_t i = 0; i < std::ssize(local.positions); ++i) {
+    const std::int64_t token = local.positions[static_cast<std::size_t>(i)] - first;
+    for (std::int64_t h = 0; h < heads; ++h) {
+      judge.add(local.result, 0, token, h, local.rows.row(b, i, first_head + h), local.rows.dtype);
+    }
+  }
+}
+
+void judge_rank(const RankTensors& local, const Sharding& sharding, const Problem& one, std::int64_t b,
+                std::int64_t kv_head, Passes passes, Judge& judge) {
+  const auto queries = positions(sharding.queries, local.rank()), keys = positions(sharding.keys, local.rank());
+  const std::int64_t head = kv_head * one.heads;
+  judge_rows({Result::o, local.o(), queries}, one, b, head, judge);
+  judge_rows({Result::lse, local.lse(), queries}, one, b, head, judge);
+  if (passes == Passes::forward) return;
+  judge_rows({Result::dq, local.dq(), queries}, one, b, head, judge);
+  judge_rows({Result::dk, local.dk(), keys}, one, b, kv_head, judge);
+  judge_rows({Result::dv, local.dv(), keys}, one, b, kv_head, judge);
+}
+
+std::string tokens_text(std::int64_t begin, std::int64_t end) {
+  return end - begin == 1 ? fmt::format(", token {}", begin) : fmt::format(", tokens {} to {}", begin, end - 1);
+}
+
+/// Only what there are several of is named.
+std::string where(Result result, const WorstPart& found, const Problem& problem, const MaskGroups& groups) {
+  const bool keys = is_key_side(result);
+  std::string text = name_of(result);
+  if (problem.batch > 1) text += fmt::format(" of sequence {}", found.batch);
+  const int heads = keys ? problem.kv_heads : problem.heads;
+  if (heads > 1) {
+    text += fmt::format("{}{}head {}", problem.batch > 1 ? ", " : " of ",
+                        keys && problem.kv_heads != problem.heads ? "key " : "", found.head);
+  }
+  if (found.group >= 0 && groups.groups.size() > 1) {
+    text += fmt::format(", {} {}", problem.mask.documents.empty() ? "group" : "document", found.group);
+  }
+  if (found.token >= 0) {
+    const std::int64_t position = found.token + (keys ? 0 : problem.first_query());
+    return text + tokens_text(position, position + 1);
+  }
+  if (found.group < 0) return text + (keys ? ", tokens that nothing sees" : ", tokens that see nothing");
+  if (groups.groups.size() == 1) return text;
+  const MaskGroups::Group& group = groups.groups[static_cast<std::size_t>(found.group)];
+  const IndexRange& range = keys ? group.keys : group.queries;
+  return text + tokens_text(range.begin, range.end);
+}
+
+Errors errors_of(const std::array<Comparison, all_results.size()>& compared, const Problem& problem,
+                 const MaskGroups& groups, Passes passes) {
+  Errors errors;
+  errors.backward = passes == Passes::both;
+  errors.largest_lse = compared[static_cast<std::size_t>(Result::lse)].largest_exact;
+  for (const Result result : all_results) {
+    if (!errors.backward && pass_of(result) == Pass::backward) continue;
+    const auto r = static_cast<std::size_t>(result);
+    errors.results[r] = {compared[r].error(result), compared[r].worst, compared[r].wrong,
+                         where(result, compared[r].worst, problem, groups)};
+    errors.tolerance = std::max(errors.tolerance, compared[r].tolerance(result));
+  }
+  return errors;
+}
+
+}  // namespace
+
+double Errors::largest(Pass pass) const {
+  double most = 0;
+  for (const Result result : all_results) {
+    if (pass_of(result) == pass)
+      most = std::max(most, of(result) / (result == Result::lse ? std::max(1.0, largest_lse) : 1));
+  }
+  return most;
+}
+
+bool Errors::within_tolerance(Pass pass) const { return worst(pass).worst.excess <= 1; }
+
+std::int64_t Errors::wrong(Pass pass) const {
+  std::int64_t sum = 0;
+  for (const Result result : all_results) {
+    if (pass_of(result) == pass) sum += results[static_cast<std::size_t>(result)].wrong;
+  }
+  return sum;
+}
+
+const ResultError& Errors::worst() const {
+  const ResultError &forward = worst(Pass::forward), &back = worst(Pass::backward);
+  return back.worst.excess > forward.worst.excess ? back : forward;
+}
+
+const ResultError& Errors::worst(Pass pass) const {
+  const ResultError* most = nullptr;
+  for (const Result result : all_results) {
+    const ResultError& each = results[static_cast<std::size_t>(result)];
+    if (pass_of(result) == pass && (most == nullptr || each.worst.excess > most->worst.excess)) most = &each;
+  }
+  return *most;
+}
+
+Errors check_results(World& world, const AttentionPlan& plan, const Inputs& inputs,
+                     const std::vector<RankTensors>& here, Passes passes) {
+  const Sharding& sharding = plan.outline(Pass::forward).sharding;
+  const Problem& problem = sharding.problem;
+  const int threads = world.in_process() ? usable_cores() : world.cores();
+  const MaskGroups groups = groups_of(problem);
+  const int merges = plan.counts(Pass::forward).steps;  // a result goes through no more of them
+  const Rounding rounding = rounding_of(problem, merges, results_travel(plan, passes));
+  std::array<Comparison, all_results.size()> compared;
+  Problem one = problem;
+  one.batch = one.kv_heads = 1;
+  one.heads = problem.heads_per_kv();
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    for (std::int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
+      const ExpectedResult expected = expected_of(one, rounding, inputs, b, kv_head, passes, threads);
+      Judge judge(one, groups, expected);
+      for (const RankTensors& local : here) judge_rank(local, sharding, one, b, kv_head, passes, judge);
+      if (!world.in_process()) {
+        const auto all = gather<Judge::Part>(world, judge.parts());
+        judge.clear();
+        judge.add(all);
+      }
+      for (const Result result : all_results) {
+        Comparison each = judge.comparison(result);
+        each.worst.batch = b;
+        each.worst.head += is_key_side(result) ? kv_head : kv_head * one.heads;
+        compared[static_cast<std::size_t>(result)].add(each);
+      }
+    }
+  }
+  return errors_of(compared, problem, groups, passes);
+}
+
+std::string text_of(const ResultError& wrong) {
+  if (!std::isfinite(wrong.worst.excess)) {
+    return fmt::format("{}: an infinity, a NaN or a number is not what it should be", wrong.where);
+  }
+  return fmt::format("{}: an error of {:.2e} is beyond the tolerance of {:.2e}", wrong.where, wrong.worst.error,
+                     wrong.worst.tolerance);
+}
+
+ErrorRow row_of(const Errors& errors) {
+  ErrorRow row;
+  row.o = errors.of(Result::o);
+  row.lse = errors.of(Result::lse);
+  row.tolerance = errors.tolerance;
+  if (!errors.backward) return row;
+  row.dq = errors.of(Result::dq);
+  row.dk = errors.of(Result::dk);
+  row.dv = errors.of(Result::dv);
+  return row;
+}
+
+std::vector<ErrorPart> parts_of(const Errors& errors) {
+  std::vector<ErrorPart> parts;
+  const auto known = [](std::int64_t index) { return index < 0 ? std::nullopt : std::optional(index); };
+  for (const Result result : all_results) {
+    if (!errors.has(result)) continue;
+    const auto& [error, worst, wrong, where] = errors.results[static_cast<std::size_t>(result)];
+    parts.push_back({name_of(result), where, worst.batch, worst.head, known(worst.group), known(worst.token),
+                     worst.error, worst.tolerance, worst.excess <= 1});
+  }
+  return parts;
+}
+
+}  // namespace distattn::cli

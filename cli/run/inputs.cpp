@@ -1,0 +1,129 @@
+#include "cli/run/inputs.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "distattn/convert.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr std::array<const char*, 4> tensor_names = {"q", "k", "v", "do"};  // by Tensor
+
+const StoredArray& array_of(const std::map<std::string, StoredArray>& arrays, Tensor tensor) {
+  const char* const name = tensor_names[static_cast<std::size_t>(tensor)];
+  const auto found = arrays.find(name);
+  if (found == arrays.end()) refuse(fmt::format("the input has no tensor {} (q, k and v are needed): add it", name));
+  return found->second;
+}
+
+std::string text_of(const StoredArray& array) {
+  return fmt::format("{} ({})", array.origin(), fmt::join(array.shape(), " x "));
+}
+
+/// Refuses two arrays that differ along an axis on which they must agree.
+void check_equal(const StoredArray& a, const StoredArray& b, std::size_t axis, const char* what) {
+  if (a.tensor().shape[axis] == b.tensor().shape[axis]) return;
+  refuse(fmt::format("{} and {} differ in {} (they must agree): check that they belong together", text_of(a),
+                     text_of(b), what));
+}
+
+void check_together(const StoredArray& q, const StoredArray& k, const StoredArray& v) {
+  for (const StoredArray* other : {&k, &v}) {
+    if (other->has_batch() != q.has_batch()) {
+      refuse(
+          fmt::format("{} and {} differ in rank (with and without batch): reshape one", text_of(q), text_of(*other)));
+    }
+    check_equal(q, *other, 0, "batch");
+  }
+  check_equal(k, v, 1, "sequence");
+  check_equal(k, v, 2, "heads");
+  check_equal(q, k, 3, "head_dim");
+}
+
+void check_gradient(const StoredArray& d_o, const StoredArray& q, const StoredArray& v) {
+  if (d_o.has_batch() != q.has_batch()) {
+    refuse(fmt::format("{} and {} differ in rank (with and without batch): reshape one", text_of(d_o), text_of(q)));
+  }
+  check_equal(d_o, q, 0, "batch");
+  check_equal(d_o, q, 1, "sequence");
+  check_equal(d_o, q, 2, "heads");
+  check_equal(d_o, v, 3, "head_dim");
+}
+
+}  // namespace
+
+Inputs Inputs::from_arrays(std::map<std::string, StoredArray> arrays) {
+  Inputs inputs;
+  inputs.arrays_ = std::move(arrays);
+  const StoredArray& q = array_of(inputs.arrays_, Tensor::q);
+  const StoredArray& k = array_of(inputs.arrays_, Tensor::k);
+  const StoredArray& v = array_of(inputs.arrays_, Tensor::v);
+  check_together(q, k, v);
+  inputs.views_ = {q.tensor(), k.tensor(), v.tensor(), ConstTensorView{}};
+  if (const auto d_o = inputs.arrays_.find("do"); d_o != inputs.arrays_.end()) {
+    check_gradient(d_o->second, q, v);
+    inputs.views_.back() = d_o->second.tensor();
+  }
+  inputs.has_batch_ = q.has_batch();
+  inputs.origin_ = q.origin();
+  const auto& [query, key, value, gradient] = inputs.views_;
+  inputs.shape_ = {query.batch(), query.sequence(), key.sequence(),  query.heads(),
+                   key.heads(),   query.head_dim(), value.head_dim()};
+  return inputs;
+}
+
+Inputs Inputs::random(const Shape& shape, std::uint64_t seed) {
+  Inputs inputs;
+  inputs.shape_ = shape;
+  inputs.seed_ = seed;
+  return inputs;
+}
+
+const StoredArray* Inputs::widest() const {
+  const StoredArray* widest = nullptr;
+  for (const char* const name : tensor_names) {
+    const auto found = arrays_.find(name);
+    if (found == arrays_.end()) continue;
+    const StoredArray& array = found->second;
+    if (widest == nullptr || size_of(array.tensor().dtype) > size_of(widest->tensor().dtype)) widest = &array;
+  }
+  return widest;
+}
+
+const StoredArray* Inputs::stored(Tensor tensor) const {
+  const auto found = arrays_.find(tensor_names[static_cast<std::size_t>(tensor)]);
+  return found == arrays_.end() ? nullptr : &found->second;
+}
+
+void Inputs::read(Tensor tensor, std::int64_t b, std::int64_t token, std::int64_t first_head, std::int64_t heads_read,
+                  DType dtype, std::byte* into) const {
+  const std::int64_t width = dim(tensor);
+  if (seed_) {
+    const std::int64_t row = (b * tokens(tensor) + token) * heads(tensor) + first_head;
+    fill_normal(*seed_, tensor, row * width, heads_read * width, dtype, into);
+    return;
+  }
+  const ConstTensorView& view = views_[static_cast<std::size_t>(tensor)];
+  const auto out_bytes = static_cast<std::int64_t>(size_of(dtype));
+  if (view.data == nullptr) {
+    const float one = 1;
+    for (std::int64_t i = 0; i < heads_read * width; ++i) {
+      convert(reinterpret_cast<const std::byte*>(&one), DType::fp32, into + i * out_bytes, dtype, 1);
+    }
+    return;
+  }
+  const std::int64_t run = view.strides[3] == 1 ? width : 1;
+  const auto in_bytes = static_cast<std::int64_t>(size_of(view.dtype));
+  for (std::int64_t h = 0; h < heads_read; ++h) {
+    const std::byte* const from = view.row(b, token, first_head + h);
+    for (std::int64_t x = 0; x < width; x += run) {
+      convert(from + x * view.strides[3] * in_bytes, view.dtype, into + (h * width + x) * out_bytes, dtype, run);
+    }
+  }
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,180 @@
+#include "cli/run/result_files.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <sstream>
+
+#include "distattn/convert.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr std::array<const char*, 5> file_names = {"o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy"};
+
+/// The shape of each file; without batch where the input has none.
+std::vector<std::int64_t> file_shape(std::size_t file, const Inputs& inputs) {
+  const Shape& s = inputs.shape();
+  std::vector<std::int64_t> shapes[] = {{s.batch, s.seq_q, s.heads, s.value_dim},
+                                        {s.batch, s.heads, s.seq_q},
+                                        {s.batch, s.seq_q, s.heads, s.head_dim},
+                                        {s.batch, s.seq_kv, s.kv_heads, s.head_dim},
+                                        {s.batch, s.seq_kv, s.kv_heads, s.value_dim}};
+  std::vector<std::int64_t> shape = std::move(shapes[file]);
+  if (!inputs.has_batch()) shape.erase(shape.begin());
+  return shape;
+}
+
+/// A run of elements as the file's float32.
+void write_row(NpyWriter& writer, std::int64_t offset, const std::byte* row, DType dtype, std::int64_t count,
+               std::vector<float>& floats) {
+  if (dtype == DType::fp32) return writer.write(offset, reinterpret_cast<const float*>(row), count);
+  floats.resize(static_cast<std::size_t>(count));
+  convert(row, dtype, reinterpret_cast<std::byte*>(floats.data()), DType::fp32, count);
+  writer.write(offset, floats.data(), count);
+}
+
+/// A rank's rows to their places in [batch, sequence, heads, dim]. Local rows of consecutive positions go together.
+void write_rows(NpyWriter& writer, const ConstTensorView& local, std::span<const Segment> segments, Rank rank,
+                std::int64_t first_position, std::int64_t sequence) {
+  const std::int64_t row = local.heads() * local.head_dim();
+  std::vector<float> floats;
+  for (std::int64_t b = 0; b < local.batch(); ++b) {
+    std::int64_t token = 0;
+    for (const Segment& segment : segments) {
+      if (segment.owner != rank) continue;
+      const std::int64_t together = segment.run.stride == 1 ? segment.run.count : 1;
+      for (std::int64_t i = 0; i < segment.run.count; i += together, token += together) {
+        const std::int64_t s = segment.run.at(i) - first_position;
+        write_row(writer, (b * sequence + s) * row, local.row(b, token, 0), local.dtype, together * row, floats);
+      }
+    }
+  }
+}
+
+/// Positions, counted from the first query, that follow each other.
+struct Stretch {
+  std::int64_t first, count;
+};
+
+std::vector<Stretch> stretches(const std::vector<char>& present) {
+  std::vector<Stretch> found;
+  for (std::size_t s = 0; s < present.size(); ++s) {
+    if (!present[s]) continue;
+    if (s == 0 || !present[s - 1]) found.push_back({static_cast<std::int64_t>(s), 0});
+    ++found.back().count;
+  }
+  return found;
+}
+
+/// [batch, heads, sequence]: a rank's tokens may lie far apart, so what all ranks of this process have is put together.
+void write_statistics(NpyWriter& writer, const Sharding& sharding, const std::vector<RankTensors>& here) {
+  const Problem& problem = sharding.problem;
+  std::vector<char> present(static_cast<std::size_t>(problem.seq_q));
+  std::vector<std::vector<std::size_t>> places;
+  for (const RankTensors& local : here) {
+    places.emplace_back();
+    for (const std::int64_t position : positions(sharding.queries, local.rank())) {
+      places.back().push_back(static_cast<std::size_t>(position - problem.first_query()));
+      present[places.back().back()] = 1;
+    }
+  }
+  const std::vector<Stretch> together = stretches(present);
+  std::vector<float> row(present.size());
+  for (std::int64_t b = 0; b < problem.batch; ++b) {
+    for (std::int64_t h = 0; h < problem.heads; ++h) {
+      for (std::size_t r = 0; r < here.size(); ++r) {
+        const ConstTensorView lse = here[r].lse();
+        for (std::int64_t i = 0; i < lse.sequence(); ++i) {
+          float& into = row[places[r][static_cast<std::size_t>(i)]];
+          convert(lse.row(b, i, h), lse.dtype, reinterpret_cast<std::byte*>(&into), DType::fp32, 1);
+        }
+      }
+      for (const auto [first, count] : together) {
+        writer.write((b * problem.heads + h) * problem.seq_q + first, &row[static_cast<std::size_t>(first)], count);
+      }
+    }
+  }
+}
+
+/// Whether it was not there before.
+bool make_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  const bool made = std::filesystem::create_directory(path, error);
+  if (!made && !std::filesystem::is_directory(path)) {
+    throw Error(ErrorKind::environment, fmt::format("cannot make the folder {} ({}): choose another with --out",
+                                                    path.string(), error ? error.message() : "a file has this name"));
+  }
+  return made;
+}
+
+}  // namespace
+
+std::vector<std::filesystem::path> result_paths(const std::filesystem::path& folder, Passes passes) {
+  std::vector<std::filesystem::path> paths;
+  for (std::size_t file = 0; file < (passes == Passes::both ? file_names.size() : 2); ++file) {
+    paths.push_back(folder / file_names[file]);
+  }
+  return paths;
+}
+
+ResultFiles::Folder::Folder(std::filesystem::path folder, std::optional<bool> was_made)
+    : path(std::move(folder)),
+      removal([&] { is_new = was_made ? *was_made : make_folder(path); }, [this] { remove(); }) {}
+
+ResultFiles::Folder::~Folder() {
+  if (!kept) remove();
+}
+
+void ResultFiles::Folder::remove() const {
+  if (is_new) ::rmdir(path.c_str());
+}
+
+ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, Passes passes)
+    : world_(world), paths_(result_paths(folder, passes)) {
+  const bool makes = world.first() == 0;
+  std::string what;  // whether the folder is new, and the writers' tags, a line each
+  if (makes) {
+    folder_.emplace(folder, std::nullopt);
+    what = folder_->is_new ? "new\n" : "old\n";
+    for (std::size_t file = 0; file < paths_.size(); ++file) {
+      what += writers_.emplace_back(paths_[file], file_shape(file, inputs)).tag() + "\n";
+    }
+  }
+  std::istringstream told(world.of_first(what));
+  if (makes) return;
+  std::string line;
+  std::getline(told, line);
+  folder_.emplace(folder, line == "new");
+  for (std::size_t file = 0; file < paths_.size() && std::getline(told, line); ++file) {
+    writers_.push_back(NpyWriter::join(paths_[file], file_shape(file, inputs), line));
+  }
+  DISTATTN_EXPECT(writers_.size() == paths_.size());
+}
+
+ResultFiles::~ResultFiles() = default;
+
+void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors>& here) {
+  const Problem& problem = sharding.problem;
+  for (const RankTensors& local : here) {
+    const auto queries = [&](NpyWriter& writer, const ConstTensorView& view) {
+      write_rows(writer, view, sharding.queries, local.rank(), problem.first_query(), problem.seq_q);
+    };
+    const auto keys = [&](NpyWriter& writer, const ConstTensorView& view) {
+      write_rows(writer, view, sharding.keys, local.rank(), 0, problem.seq_kv);
+    };
+    queries(writers_[0], local.o());
+    if (writers_.size() == 2) continue;
+    queries(writers_[2], local.dq());
+    keys(writers_[3], local.dk());
+    keys(writers_[4], local.dv());
+  }
+  write_statistics(writers_[1], sharding, here);
+  if (world_.first() != 0) NpyWriter::commit_all(writers_, folder_->path);
+  world_.gather({});
+  if (world_.first() == 0) NpyWriter::commit_all(writers_, folder_->path);
+  folder_->kept = true;
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,81 @@
+#include "cli/terminal/console.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+#include "cli/terminal/terminal.hpp"
+
+namespace distattn::cli {
+namespace {
+
+Verbosity chosen_verbosity = Verbosity::normal;
+
+std::mutex writing;                // the thread that waits for signals writes too
+std::size_t progress_columns = 0;  // of the line that stands on the terminal
+
+/// Where stderr takes nothing, there is nobody to tell, and the exit code still says how it went.
+void write_stderr(std::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stderr);
+  std::fflush(stderr);
+}
+
+/// The last column stays free: some terminals begin a line as soon as it is written to.
+std::size_t room_for_progress() { return columns_of_terminal(STDERR_FILENO) - 1; }
+
+void clear_progress() {
+  constexpr std::size_t typed = 2;  // "^C", which the terminal has put behind it
+  if (progress_columns == 0) return;
+  const std::size_t columns = std::min(progress_columns + typed, room_for_progress());
+  write_stderr("\r" + std::string(columns, ' ') + "\r");
+  progress_columns = 0;
+}
+
+/// Lines of their own, which fit a terminal; elsewhere one, which programs read. `coloured`: how many letters at its
+/// beginning are red.
+void write_message(const std::string& text, std::size_t coloured = 0) {
+  const std::lock_guard lock(writing);
+  clear_progress();
+  std::string lines = fitted(text, columns_of_lines(STDERR_FILENO));
+  if (coloured > 0 && lines.compare(0, coloured, text, 0, coloured) == 0)
+    lines = "\x1b[31m" + lines.substr(0, coloured) + "\x1b[0m" + lines.substr(coloured);
+  write_stderr(lines + "\n");
+}
+
+}  // namespace
+
+void set_verbosity(Verbosity verbosity) { chosen_verbosity = verbosity; }
+Verbosity verbosity() { return chosen_verbosity; }
+
+void note(std::string_view text, Verbosity least) {
+  if (chosen_verbosity >= least) write_message(printable(text));
+}
+
+void print_error(std::string_view message) {
+  constexpr std::string_view name = "distattn:";
+  write_message(fmt::format("{} {}", name, printable(message)), shows_colours(STDERR_FILENO) ? name.size() : 0);
+}
+
+Progress::Progress() : terminal_(chosen_verbosity >= Verbosity::normal && can_overwrite(STDERR_FILENO)) {}
+Progress::~Progress() { done(); }
+
+void Progress::show(std::string_view text) {
+  if (!terminal_) return note(text, Verbosity::verbose);
+  const std::lock_guard lock(writing);
+  const std::size_t room = room_for_progress();
+  const std::string line = cut(printable(text), room);
+  const std::size_t columns = columns_of(line);
+  progress_columns = std::min(std::max(progress_columns, columns), room);  // blanks over what was longer stay in it
+  write_stderr("\r" + line + std::string(progress_columns - columns, ' '));
+}
+
+void Progress::done() {
+  const std::lock_guard lock(writing);
+  clear_progress();
+}
+
+}  // namespace distattn::cli

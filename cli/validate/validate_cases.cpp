@@ -1,0 +1,76 @@
+#include "cli/validate/validate_cases.hpp"
+
+#include <fmt/format.h>
+
+namespace distattn::cli {
+namespace {
+
+struct Sizes {
+  std::int64_t batch, seq_q, seq_kv;
+  int heads, kv_heads, head_dim;
+};
+
+Problem problem_of(const Sizes& sizes, Mask mask, DType dtype = DType::fp32, DType wire = DType::fp32) {
+  Problem problem;
+  problem.batch = sizes.batch;
+  problem.seq_q = sizes.seq_q;
+  problem.seq_kv = sizes.seq_kv;
+  problem.heads = sizes.heads;
+  problem.kv_heads = sizes.kv_heads;
+  problem.head_dim = problem.value_dim = sizes.head_dim;
+  problem.dtype = dtype;
+  problem.wire = wire;
+  problem.mask = std::move(mask);
+  check(problem);
+  return problem;
+}
+
+Mask windowed(Mask mask, std::int64_t left, std::int64_t right, std::int64_t sinks) {
+  mask.left = left;
+  mask.right = right;
+  mask.sinks = sinks;
+  mask.name += fmt::format(" window {},{}", left, right);
+  if (sinks > 0) mask.name += fmt::format(" sinks {}", sinks);
+  return mask;
+}
+
+Mask packed(Mask mask, std::vector<std::int64_t> ends) {
+  mask.name += fmt::format(" documents {}", ends.size() - 1);
+  mask.documents = std::move(ends);
+  return mask;
+}
+
+/// Two bands that leave queries 20 … 29 without any key.
+Mask holed() {
+  Mask mask = band_mask({{0, 20, 0, 20, 0, unbounded}, {30, 60, 10, 45, -5, 17}});
+  mask.name = "bands 2";
+  return mask;
+}
+
+}  // namespace
+
+std::vector<Problem> usual_problems() {
+  Problem long_values = problem_of({1, 45, 45, 4, 2, 24}, causal_mask());
+  long_values.value_dim = 16;
+  Problem scaled = problem_of({1, 48, 48, 3, 3, 8}, full_mask());
+  scaled.scores.scale = 0.7;
+  return {problem_of({1, 64, 64, 8, 8, 16}, causal_mask()),
+          problem_of({1, 61, 61, 6, 2, 16}, full_mask()),
+          problem_of({2, 37, 53, 5, 5, 24}, causal_mask()),
+          problem_of({1, 40, 23, 7, 7, 8}, causal_mask()),
+          problem_of({1, 5, 5, 8, 2, 8}, causal_mask()),
+          problem_of({1, 97, 97, 12, 4, 8}, windowed(causal_mask(), 9, -1, 3)),
+          problem_of({1, 50, 50, 8, 1, 8}, windowed(full_mask(), 5, 3, 0)),
+          problem_of({1, 61, 61, 9, 3, 16}, packed(causal_mask(), {0, 0, 11, 12, 37, 61})),
+          problem_of({1, 58, 58, 4, 4, 32}, packed(full_mask(), {0, 30, 58})),
+          problem_of({1, 70, 70, 10, 5, 8}, prefix_mask(70, 20)),
+          problem_of({1, 64, 64, 4, 4, 40}, block_causal_mask(64, 12)),
+          problem_of({1, 60, 60, 3, 1, 8}, holed()),
+          problem_of({1, 72, 72, 8, 4, 16}, causal_mask(), DType::bf16),
+          problem_of({1, 56, 56, 8, 8, 16}, full_mask(), DType::fp16, DType::bf16),
+          problem_of({1, 41, 41, 4, 2, 8}, causal_mask(), DType::fp64),
+          long_values,
+          scaled};
+}
+
+}  // namespace distattn::cli
