@@ -19,6 +19,7 @@
 #include "cli/terminal/output.hpp"
 #include "cli/terminal/standard_streams.hpp"
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/io.hpp"
 #include "distattn/launch.hpp"
 #include "distattn/registry.hpp"
@@ -103,6 +104,15 @@ int report(const std::string& message, int code) {
   return code;
 }
 
+/// In short words: there is no room for long ones, or for asking the system much.
+std::string out_of_memory() {
+  constexpr std::int64_t little = std::int64_t{64} << 20;
+  const std::int64_t left = host_resources().process_free_bytes;
+  if (left >= little) return "out of memory (an allocation was refused): choose a smaller problem";
+  return fmt::format("out of memory (ulimit -v or -d leaves {} KiB): raise that limit, or choose a smaller problem",
+                     left >> 10);
+}
+
 int run_reporting_errors(int argc, char** argv) {
   try {
     watch_for_interruption();
@@ -110,7 +120,7 @@ int run_reporting_errors(int argc, char** argv) {
   } catch (const Error& error) {
     return report(error.what(), exit_code(error.kind()));
   } catch (const std::bad_alloc&) {
-    return report("out of memory (an allocation was refused): choose a smaller problem", environment_exit);
+    return report(out_of_memory(), environment_exit);
   } catch (const std::exception& error) {
     return report(fmt::format("{} (from the system): see distattn info for what is usable here", error.what()),
                   environment_exit);

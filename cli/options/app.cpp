@@ -56,12 +56,22 @@ void let_last_win(CLI::App& app) {
   }
 }
 
+/// What follows the program's name. "-n=5" is "-n5", as "--runs=5" is "--runs 5".
+std::vector<std::string> words_of(int argc, char** argv) {
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  for (std::string& word : words) {
+    if (word.size() > 3 && word[0] == '-' && word[1] != '-' && word[2] == '=') word.erase(2, 1);
+  }
+  return words;
+}
+
 }  // namespace
 
 std::string Option::get_name() const { return parsed_->get_name(); }
 std::vector<std::string> Option::short_names() const { return parsed_->get_snames(); }
 std::vector<std::string> Option::long_names() const { return parsed_->get_lnames(); }
 bool Option::asks_for_help() const { return get_name().starts_with("--help"); }
+bool Option::stands_in_files() const { return parsed_->get_configurable(); }
 bool Option::takes_value() const { return parsed_->get_items_expected_max() > 0; }
 std::size_t Option::count() const { return parsed_->count(); }
 std::string Option::text() const { return count() == 0 ? std::string() : parsed_->as<std::string>(); }
@@ -202,7 +212,9 @@ Parsed App::parse(int argc, char** argv) {
     let_last_win(*app);
   }
   try {
-    parsed_->parse(argc, argv);
+    std::vector<std::string> words = words_of(argc, argv);
+    std::reverse(words.begin(), words.end());  // as CLI11 wants them
+    parsed_->parse(std::move(words));
     return {};
   } catch (const CLI::CallForHelp&) {
     return {Parsed::Kind::help, {}};

@@ -32,6 +32,8 @@ class Option {
   const Values& values() const { return values_; }
   Place place() const { return place_; }
   bool asks_for_help() const;
+  /// Whether a file of options may say it.
+  bool stands_in_files() const;
   bool takes_value() const;
   /// How often it was given.
   std::size_t count() const;

@@ -110,6 +110,9 @@ class Items {
       fail(key.source(), fmt::format("{} is not an option of {}", name, command_.get_name()),
            "write it below the [command] that has it");
     }
+    if (!option->stands_in_files()) {
+      fail(key.source(), fmt::format("{} is an option of the command line alone", name), "leave it out");
+    }
     if (!option->takes_value() && !value.is_boolean())
       fail(key.source(), fmt::format("{} is true or false", name), "choose one");
     found_.push_back({of_command, name, option_text(value)});
@@ -147,6 +150,7 @@ std::vector<ConfigItem> read_config(std::istream& input, const App& root) {
 std::string config_path(const std::string& path, const App& root) {
   std::error_code unknown;
   const auto status = std::filesystem::status(not_empty("--config", path), unknown);
+  if (unknown) refuse(fmt::format("--config {} ({}): name a TOML file", path, unknown.message()));
   if (std::filesystem::is_directory(status)) refuse(fmt::format("--config {} (a folder): name a TOML file", path));
   if (!std::filesystem::is_fifo(status)) return path;
   static std::map<std::string, std::string> read;  // the path is asked for again and again, the pipe has all once

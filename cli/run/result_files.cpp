@@ -102,9 +102,13 @@ void write_statistics(NpyWriter& writer, const Sharding& sharding, const std::ve
 bool make_folder(const std::filesystem::path& path) {
   std::error_code error;
   const bool made = std::filesystem::create_directory(path, error);
-  if (!made && !std::filesystem::is_directory(path)) {
-    throw Error(ErrorKind::environment, fmt::format("cannot make the folder {} ({}): choose another with --out",
-                                                    path.string(), error ? error.message() : "a file has this name"));
+  std::error_code unknown;
+  if (!made && !std::filesystem::is_directory(path, unknown)) {
+    throw Error(ErrorKind::environment,
+                fmt::format("cannot make the folder {} ({}): choose another with --out", path.string(),
+                            unknown ? unknown.message()
+                            : error ? error.message()
+                                    : "a file has this name"));
   }
   return made;
 }

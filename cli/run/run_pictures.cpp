@@ -53,7 +53,9 @@ void note_other_backend(const Machine& machine, const std::string& backend) {
 PictureFiles::PictureFiles(const std::string& svg, const std::string& trace,
                            const std::vector<std::filesystem::path>& others) {
   const auto place = [](const std::filesystem::path& path) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path));
+    std::error_code failed;  // whoever writes there says why it cannot be written
+    const std::filesystem::path known = std::filesystem::weakly_canonical(std::filesystem::absolute(path), failed);
+    return failed ? path : known;
   };
   for (const std::string& picture : {svg, trace}) {
     for (const auto& other : others) {

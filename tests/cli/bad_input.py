@@ -103,6 +103,8 @@ BAD_TOML = (("no_such_option = 3\n", "an unknown one",
             ("\nwindow = [1,\n  2\n", "a list without end", "end-of-file"),
             ("seed = 2026-01-01\n", "a date", "line 1 (an option takes text"),
             ("\ncheck = 5\n", "a number for a flag", "line 2 (check is true or false"),
+            *((f"{name}\n", f"what belongs on the command line: {name}", "is an option of the command line alone")
+              for name in ('config = "x"', "help = true", "help-all = true", "version = true")),
             ("json = -1\n", "a negative one", "line 1 (json is true or false"),
             ('out = "a\\u0000b"\n', "a zero byte", "line 1 (an option holds no zero byte"),
             ('check = "yes"\n', "text for a flag", "line 1 (check is true or false"))
@@ -242,6 +244,8 @@ WORDED = [
     ([*RUN, "--backward=yes"], "--backward yes (neither true nor false)"),
     ([*RUN, "--config", "."], "--config . (a folder)"),
     ([*RUN, "--config", "/dev/zero"], "longer than 1 MiB"),
+    ([*RUN, "--config", "no-such-file.toml"], "--config no-such-file.toml (No such file"),
+    ([*BENCH, "-n="], "-n = (not a size)"),
     ([*STEP, "layers=4,hidden=256,heads=4,layers=5"], "'layers' is given twice"),
     ([*STEP, "layers=4,hidden=256,heads=4,"], "an empty item"),
     ([*STEP, "layers=4,hidden=2Q,heads=4"], "model field hidden 2Q (not a size)"),
@@ -335,8 +339,12 @@ def main():
             checker.check(["run", "--tensors", bad, "--out", "out"], USAGE, folder, f".safetensors: {name}")
         with open(os.path.join(folder, "file"), "w") as file:
             file.write("not a folder")
-        for out in ("file", "file/below", "/proc/none/such"):
-            checker.check([*RUN, "--out", out], ENVIRONMENT, folder, "an output folder that cannot be")
+        os.symlink("itself", os.path.join(folder, "itself"))
+        for out in ("file", "file/below", "/proc/none/such", "itself", "itself/below"):
+            checker.check([*RUN, "--out", out], ENVIRONMENT, folder, "an output folder that cannot be", says=f" {out} (")
+        checker.check([*RUN, "--out", "out", "--svg", "itself/a.svg", "--check"], ENVIRONMENT, folder,
+                      "a picture below a link to itself", says="cannot write itself/a.svg (")
+        checker.check([*RUN, "--config", "itself"], USAGE, folder, "options in a link to itself", says="--config itself (")
         for option in ("--svg", "--trace"):
             for out in (".", "file/below", "/proc/none/such"):
                 checker.check([*RUN, option, out, "--check"], ENVIRONMENT, folder, "a picture that cannot be")

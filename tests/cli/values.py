@@ -204,8 +204,8 @@ def twice():
                    "--json", "-n", "2", "-n", "1", "--backward", "--backward=false", "-q", "-q")
     assert (got["seq"], got["heads"], got["mask"], got["backward"]) == (24, 1, "causal", False), got
     bench = ["bench", "--seq", "16", "--heads", "2", "--head-dim", "8", "--schedule", "ring", "-w", "0", "--threads", "1"]
-    assert {row["ranks"] for row in shape_of(*bench, "-n", "9", "-n", "1", "--ranks", "4", "--ranks", "1,2", "-o", "md",
-                                             "-o", "json")} == {1, 2}
+    assert {row["ranks"] for row in shape_of(*bench, "-n", "9", "-n=1", "--ranks", "4", "--ranks", "1,2", "-o", "md",
+                                             "-o=json")} == {1, 2}
     plan = ["plan", "--seq", "64", "--heads", "2", "--head-dim", "8", "--machine", "this", "--machine", "dgx-a100x2"]
     assert {row["ranks"] for row in shape_of(*plan, "--schedule", "all", "--schedule", "ring", "--ranks", "8", "--ranks",
                                              "2,4", "--json")} == {2, 4}
