@@ -18,8 +18,8 @@
 #include "cli/run/sharded_run.hpp"
 #include "cli/step/training_run.hpp"
 #include "cli/terminal/console.hpp"
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn::cli {
 namespace {

@@ -2,6 +2,12 @@
 
 # distattn_room(<name> SOURCES ... [LINK ...]): an object library that sees core/include and its own LINK.
 function(distattn_room name)
+  distattn_objects(${name} ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY DISTATTN_ROOMS distattn_${name})
+endfunction()
+
+# The same for what the library does without, and its command and tests link.
+function(distattn_objects name)
   cmake_parse_arguments(ROOM "" "" "SOURCES;LINK" ${ARGN})
   set(target distattn_${name})
   add_library(${target} OBJECT ${ROOM_SOURCES})
@@ -13,7 +19,6 @@ function(distattn_room name)
   set_target_properties(${target} PROPERTIES CXX_VISIBILITY_PRESET hidden CUDA_VISIBILITY_PRESET hidden
     VISIBILITY_INLINES_HIDDEN ON)
   distattn_warnings(${target})
-  set_property(GLOBAL APPEND PROPERTY DISTATTN_ROOMS ${target})
 endfunction()
 
 function(distattn_warnings target)

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/launch/rendezvous.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 
 namespace distattn::backends::launch {
 

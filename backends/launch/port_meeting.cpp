@@ -14,7 +14,7 @@
 #include "backends/launch/launcher.hpp"
 #include "backends/launch/meeting_file.hpp"
 #include "backends/launch/processes.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 
 namespace distattn::backends::launch {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "distattn/bootstrap.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 
 namespace distattn::backends::ucx {
 

@@ -12,9 +12,9 @@
 #include "cli/rows/tables.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/terminal/output.hpp"
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
 #include "distattn/machine.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn::cli {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/run/check.hpp"
-#include "distattn/calibrate.hpp"
+#include "cli/tools/calibrate.hpp"
 #include "distattn/launch.hpp"
 #include "distattn/registry.hpp"
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "cli/tools/peak.hpp"
 #include "distattn/launch.hpp"
-#include "distattn/peak.hpp"
 
 namespace distattn::cli {
 

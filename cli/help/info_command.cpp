@@ -13,6 +13,7 @@
 #include "cli/rows/tables.hpp"
 #include "cli/run/cpu_features.hpp"
 #include "cli/terminal/output.hpp"
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
 #include "distattn/features.hpp"
 #include "distattn/host_resources.hpp"
@@ -21,7 +22,6 @@
 #include "distattn/registry.hpp"
 #include "distattn/table.hpp"
 #include "distattn/version.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn::cli {
 namespace {

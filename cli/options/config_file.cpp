@@ -18,7 +18,7 @@
 #include "cli/options/option.hpp"
 #include "cli/options/values.hpp"
 #include "distattn/error.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 
 namespace distattn::cli {
 namespace {

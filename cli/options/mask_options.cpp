@@ -4,9 +4,9 @@
 #include "cli/options/option.hpp"
 #include "cli/options/problem_options.hpp"
 #include "cli/options/values.hpp"
-#include "distattn/documents.hpp"
+#include "cli/tools/documents.hpp"
 #include "distattn/error.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 
 namespace distattn::cli {
 namespace {

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "distattn/error.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 
 namespace distattn::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "cli/rows/plan.hpp"
-#include "distattn/papers.hpp"
+#include "cli/tools/papers.hpp"
 
 namespace distattn::cli {
 

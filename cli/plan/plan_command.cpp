@@ -13,9 +13,9 @@
 #include "cli/rows/tables.hpp"
 #include "cli/run/prepared.hpp"
 #include "cli/terminal/console.hpp"
-#include "distattn/baselines.hpp"
+#include "cli/tools/baselines.hpp"
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn::cli {
 namespace {

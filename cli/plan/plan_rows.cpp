@@ -9,8 +9,8 @@
 
 #include "cli/run/prepared.hpp"
 #include "cli/terminal/console.hpp"
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn::cli {
 namespace {

@@ -14,7 +14,7 @@
 #include "cli/terminal/output.hpp"
 #include "cli/terminal/standard_streams.hpp"
 #include "cli/terminal/terminal.hpp"
-#include "distattn/draw.hpp"
+#include "cli/tools/draw.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {

@@ -18,8 +18,8 @@
 #include "cli/step/papers.hpp"
 #include "cli/step/sequence_search.hpp"
 #include "cli/terminal/console.hpp"
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn::cli {
 namespace {

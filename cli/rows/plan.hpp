@@ -5,8 +5,8 @@
 #include <string>
 
 #include "cli/rows/problem.hpp"
+#include "cli/tools/papers.hpp"
 #include "core/src/planner/plan_fields.hpp"
-#include "distattn/papers.hpp"
 
 namespace distattn::cli {
 

@@ -10,9 +10,9 @@
 
 #include "cli/run/gather.hpp"
 #include "cli/run/inputs.hpp"
+#include "cli/tools/oracle.hpp"
 #include "distattn/choose.hpp"
 #include "distattn/host_resources.hpp"
-#include "distattn/oracle.hpp"
 
 namespace distattn::cli {
 namespace {

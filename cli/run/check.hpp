@@ -8,8 +8,8 @@
 #include "cli/rows/run.hpp"
 #include "cli/run/inputs.hpp"
 #include "cli/run/rank_tensors.hpp"
+#include "cli/tools/judge.hpp"
 #include "distattn/attention.hpp"
-#include "distattn/judge.hpp"
 #include "distattn/launch.hpp"
 
 namespace distattn::cli {

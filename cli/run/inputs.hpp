@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "cli/options/problem_options.hpp"
-#include "distattn/io.hpp"
-#include "distattn/random.hpp"
+#include "cli/tools/arrays.hpp"
+#include "cli/tools/random.hpp"
 
 namespace distattn::cli {
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn::cli {
 

@@ -7,8 +7,8 @@
 #include "cli/run/agreement.hpp"
 #include "cli/run/program_file.hpp"
 #include "cli/run/ranks.hpp"
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn::cli {
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "distattn/error.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 
 namespace distattn::cli {
 

@@ -11,8 +11,8 @@
 #include "cli/terminal/interruption.hpp"
 #include "cli/terminal/output.hpp"
 #include "distattn/error.hpp"
+#include "distattn/files.hpp"
 #include "distattn/host_resources.hpp"
-#include "distattn/io.hpp"
 
 namespace distattn::cli {
 namespace {

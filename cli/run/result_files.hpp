@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "cli/run/rank_tensors.hpp"
-#include "distattn/io.hpp"
+#include "cli/tools/arrays.hpp"
+#include "distattn/files.hpp"
 #include "distattn/launch.hpp"
 
 namespace distattn::cli {

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "cli/terminal/console.hpp"
-#include "distattn/draw.hpp"
+#include "cli/tools/draw.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {

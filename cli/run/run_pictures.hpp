@@ -8,7 +8,7 @@
 
 #include "cli/run/prepared.hpp"
 #include "cli/run/sharded_run.hpp"
-#include "distattn/io.hpp"
+#include "cli/tools/text_writer.hpp"
 #include "distattn/machine.hpp"
 
 namespace distattn::cli {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "cli/terminal/terminal.hpp"
+#include "core/src/words.hpp"
 #include "distattn/mask.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn::cli {
 namespace {

@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "cli/step/work.hpp"
-#include "distattn/baselines.hpp"
-#include "distattn/links.hpp"
+#include "cli/tools/baselines.hpp"
+#include "cli/tools/links.hpp"
 
 namespace distattn::step {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "distattn/papers.hpp"
+#include "cli/tools/papers.hpp"
 
 namespace distattn::step {
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <numeric>
 
+#include "cli/tools/links.hpp"
 #include "distattn/error.hpp"
-#include "distattn/links.hpp"
 #include "distattn/plan.hpp"
 
 namespace distattn::step {

@@ -5,7 +5,7 @@
 
 #include "cli/step/random.hpp"
 #include "distattn/error.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 #include "kernels/dense/cross_entropy.hpp"
 
 namespace distattn::step {

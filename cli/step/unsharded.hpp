@@ -9,7 +9,7 @@
 #include "cli/step/decoder.hpp"
 #include "cli/step/model.hpp"
 #include "cli/step/rank_attention.hpp"
-#include "distattn/oracle.hpp"
+#include "cli/tools/oracle.hpp"
 
 namespace distattn::step {
 

@@ -16,7 +16,8 @@
 #include "cli/exit_code.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/terminal/standard_streams.hpp"
-#include "distattn/io.hpp"
+#include "cli/tools/arrays.hpp"
+#include "distattn/files.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn::cli {

@@ -1,5 +1,5 @@
 #pragma once
-/// Data files that are part of the library: machines, papers.
+/// Data files that are part of the library: machines.
 
 #include <optional>
 #include <span>

@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "distattn/words.hpp"
+#include "core/src/words.hpp"
 
 namespace distattn {
 

@@ -1,4 +1,4 @@
-#include "distattn/words.hpp"
+#include "core/src/words.hpp"
 
 #include <fmt/format.h>
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/tools/oracle.hpp"
+#include "cli/tools/random.hpp"
 #include "distattn/convert.hpp"
-#include "distattn/oracle.hpp"
-#include "distattn/random.hpp"
 
 namespace distattn::test {
 namespace {

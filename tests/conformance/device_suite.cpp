@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "cli/tools/tolerance.hpp"
 #include "distattn/device_tensors.hpp"
-#include "distattn/tolerance.hpp"
 #include "tests/conformance/device_case.hpp"
 #include "tests/support/message_of.hpp"
 

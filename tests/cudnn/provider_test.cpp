@@ -8,10 +8,10 @@
 
 #include "backends/cuda/device.hpp"
 #include "catch.hpp"
+#include "cli/tools/tolerance.hpp"
 #include "cudnn/standin.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/table.hpp"
-#include "distattn/tolerance.hpp"
 #include "simt/emulated_driver.hpp"
 #include "tests/support/sharded.hpp"
 

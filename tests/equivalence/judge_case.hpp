@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "distattn/judge.hpp"
+#include "cli/tools/judge.hpp"
 
 namespace distattn::test {
 

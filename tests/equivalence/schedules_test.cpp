@@ -4,9 +4,9 @@
 #include <cmath>
 
 #include "catch.hpp"
+#include "cli/tools/tolerance.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/table.hpp"
-#include "distattn/tolerance.hpp"
 #include "tests/support/problems.hpp"
 #include "tests/support/sharded.hpp"
 

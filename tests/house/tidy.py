@@ -32,25 +32,25 @@ INCLUDES = {
     "backends/torchrun": [r"backends/launch/"],  # bootstraps meet as all processes do
     "backends/slurm": [r"backends/launch/"],
     "backends/pmix": [r"backends/(launch|slurm)/"],  # srun is a server of PMIx too
-    "backends/oracle": [r"kernels/reference/"],
-    "backends/peak": [r"kernels/peak/"],
     "backends/cuda": [r"kernels/cuda/"],
     "backends/nccl": [r"backends/cuda/"],        # the edges across backends: its event,
     "backends/cudnn": [r"backends/cuda/", r"kernels/cuda/"],  # and what it computes with
-    "cli": [r"distattn/", r"cli/", r"core/src/fields\.hpp$"],
+    "cli": [r"distattn/", r"cli/", r"core/src/(fields|words)\.hpp$"],
+    "cli/tools": [r"core/src/json_fields\.hpp$", r"core/src/problem/splitmix\.hpp$", r"core/src/io/(open_file|pipe_end)\.hpp$",
+                  r"kernels/(reference/oracle|peak/peak)\.hpp$"],
     "cli/rows": [r"core/src/planner/plan_fields\.hpp$"],  # the rows that the C API has too
     "cli/step": [r"kernels/dense/"],                      # what surrounds the attention in a training step
     "tests": [r"."],
 }
 
 # The floors of core/src, each using those before it; the files beside them serve all.
-CORE_FLOORS = ("problem", "schedule", "tables", "lower", "proof", "io", "planner", "papers", "run", "draw")
+CORE_FLOORS = ("problem", "schedule", "tables", "lower", "proof", "io", "planner", "run")
 
 # The floors of cli; of those above it step has nothing but how sizes are written.
-CLI_FLOORS = ("step", "terminal", "options", "rows", "run", "plan", "validate", "bench", "help")
+CLI_FLOORS = ("tools", "step", "terminal", "options", "rows", "run", "plan", "validate", "bench", "help")
 
 # Where a public header's body lies.
-HOME = {body.stem: body.parent.name for body in (SOURCE / "core/src").glob("*/*.cpp")} | {"io": "io", "draw": "draw"}
+HOME = {body.stem: body.parent.name for body in (SOURCE / "core/src").glob("*/*.cpp")} | {"files": "io"}
 
 # Packages stay in the rooms that are named after them.
 PACKAGES = {

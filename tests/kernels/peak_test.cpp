@@ -1,4 +1,4 @@
-#include "distattn/peak.hpp"
+#include "cli/tools/peak.hpp"
 
 #include "catch.hpp"
 

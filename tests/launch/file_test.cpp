@@ -16,7 +16,7 @@
 #include "backends/launch/meeting_file.hpp"
 #include "catch.hpp"
 #include "distattn/error.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 #include "launch/threads_meet.hpp"
 
 using namespace distattn;

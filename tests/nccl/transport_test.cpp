@@ -5,10 +5,10 @@
 #include <array>
 #include <barrier>
 
+#include "cli/tools/tolerance.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/subgroup.hpp"
 #include "distattn/table.hpp"
-#include "distattn/tolerance.hpp"
 #include "nccl/runs.hpp"
 #include "nccl/standin.hpp"
 #include "tests/support/hand_made.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "distattn/tolerance.hpp"
+#include "cli/tools/tolerance.hpp"
 #include "kernels/arguments.hpp"
 #include "kernels/element.hpp"
 #include "kernels/reference/reference.hpp"

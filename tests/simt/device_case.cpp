@@ -1,7 +1,7 @@
 #include "simt/device_case.hpp"
 
 #include "backends/cuda/device.hpp"
-#include "distattn/tolerance.hpp"
+#include "cli/tools/tolerance.hpp"
 
 namespace simt {
 

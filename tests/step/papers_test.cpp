@@ -7,7 +7,7 @@
 #include "catch.hpp"
 #include "cli/step/embedded.hpp"
 #include "cli/step/paper_figure.hpp"
-#include "core/src/papers/paper_quantity.hpp"
+#include "cli/tools/papers/paper_quantity.hpp"
 #include "distattn/error.hpp"
 #include "distattn/machine.hpp"
 #include "support/papers.hpp"

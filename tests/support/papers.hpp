@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "catch.hpp"
-#include "distattn/papers.hpp"
+#include "cli/tools/papers.hpp"
 
 namespace distattn {
 

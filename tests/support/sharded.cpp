@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "cli/tools/random.hpp"
 #include "distattn/convert.hpp"
-#include "distattn/random.hpp"
 #include "distattn/registry.hpp"
 
 namespace distattn::test {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "cli/tools/oracle.hpp"
 #include "distattn/attention.hpp"
 #include "distattn/inproc.hpp"
-#include "distattn/oracle.hpp"
 
 namespace distattn::test {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "catch.hpp"
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
 #include "distattn/plan.hpp"
-#include "distattn/words.hpp"
 
 using namespace distattn;
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
+#include "cli/tools/random.hpp"
 #include "distattn/float16.hpp"
-#include "distattn/random.hpp"
 
 #include "catch.hpp"
 

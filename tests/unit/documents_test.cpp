@@ -1,4 +1,4 @@
-#include "distattn/documents.hpp"
+#include "cli/tools/documents.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "distattn/draw.hpp"
+#include "cli/tools/draw.hpp"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

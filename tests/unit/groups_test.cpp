@@ -1,4 +1,4 @@
-#include "distattn/groups.hpp"
+#include "cli/tools/groups.hpp"
 
 #include "catch.hpp"
 

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "catch.hpp"
+#include "cli/tools/calibrate.hpp"
 #include "core/src/planner/machine_store.hpp"
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"

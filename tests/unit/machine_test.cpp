@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "catch.hpp"
-#include "distattn/calibrate.hpp"
+#include "cli/tools/calibrate.hpp"
 #include "distattn/error.hpp"
 #include "distattn/machine.hpp"
 #include "unit/io/scratch.hpp"

@@ -1,13 +1,13 @@
-#include "distattn/papers.hpp"
+#include "cli/tools/papers.hpp"
 
 #include <cmath>
 #include <limits>
 
 #include "catch.hpp"
-#include "core/src/papers/paper_quantity.hpp"
-#include "distattn/baselines.hpp"
+#include "cli/tools/baselines.hpp"
+#include "cli/tools/links.hpp"
+#include "cli/tools/papers/paper_quantity.hpp"
 #include "distattn/error.hpp"
-#include "distattn/links.hpp"
 #include "support/papers.hpp"
 
 using namespace distattn;

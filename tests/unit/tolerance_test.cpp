@@ -1,4 +1,4 @@
-#include "distattn/tolerance.hpp"
+#include "cli/tools/tolerance.hpp"
 
 #include "catch.hpp"
 

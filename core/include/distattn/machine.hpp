@@ -166,12 +166,6 @@ struct StoredCalibration {
 };
 StoredCalibration stored_calibration();
 
-/// Creates the folder of the calibration. Throws Error(environment) if a calibration could not be stored there. Call it
-/// before measuring.
-void require_calibration_folder();
-/// Stores a calibration atomically in place of an earlier one. Throws Error(environment) when it cannot be written.
-void store_calibration(const Machine& machine);
-
 /// "measured here 3 days ago", or why the figures are not this machine's.
 std::string describe_age(const Machine& machine);
 

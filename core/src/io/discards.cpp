@@ -2,7 +2,7 @@
 #include <mutex>
 #include <utility>
 
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 
 namespace distattn {
 namespace {

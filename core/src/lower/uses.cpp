@@ -8,7 +8,7 @@
 #include "core/src/parallel.hpp"
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"
-#include "distattn/words.hpp"
+#include "core/src/words.hpp"
 
 namespace distattn {
 namespace {

@@ -14,9 +14,9 @@
 #include "core/src/planner/described.hpp"
 #include "core/src/planner/sketch.hpp"
 #include "core/src/tables/search_space.hpp"
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
 #include "distattn/table.hpp"
-#include "distattn/words.hpp"
 
 namespace distattn {
 namespace {

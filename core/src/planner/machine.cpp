@@ -10,7 +10,7 @@
 #include "core/src/embedded.hpp"
 #include "core/src/planner/machine_store.hpp"
 #include "distattn/error.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 
 namespace distattn {
 namespace {

@@ -16,8 +16,8 @@
 
 #include "core/src/embedded.hpp"
 #include "distattn/error.hpp"
+#include "distattn/files.hpp"
 #include "distattn/host_resources.hpp"
-#include "distattn/io.hpp"
 
 namespace distattn {
 
@@ -48,18 +48,6 @@ std::string stored_text(const fs::path& path) {
   return read_file(path);
 }
 
-/// Only a file is replaced by one: what else has its name goes first, a folder where it is empty.
-void remove_what_is_no_file(const fs::path& path) {
-  std::error_code failure;
-  if (fs::is_regular_file(path, failure) || !fs::exists(fs::symlink_status(path, failure))) return;
-  if (fs::remove(path, failure); failure) {
-    throw Error(ErrorKind::environment,
-                fmt::format("cannot store the calibration in {} (what is there is no file: {}): "
-                            "move it away",
-                            path.string(), failure.message()));
-  }
-}
-
 /// Seconds since the epoch of "2026-02-03T04:05:06Z", or 0.
 std::time_t time_of(const std::string& utc) {
   std::tm parts{};
@@ -82,29 +70,6 @@ fs::path calibration_file() {
   if (const fs::path cache = environment_path("XDG_CACHE_HOME"); !cache.empty()) return cache / "distattn" / name;
   const fs::path home = environment_path("HOME");
   return home.empty() ? fs::path() : home / ".cache" / "distattn" / name;
-}
-
-void require_calibration_folder() {
-  const fs::path path = calibration_file();
-  if (path.empty()) {
-    throw Error(ErrorKind::environment,
-                "cannot store the calibration (neither XDG_CACHE_HOME nor HOME names a folder): set one of them");
-  }
-  const fs::path folder = path.parent_path();
-  std::error_code failure;
-  fs::create_directories(folder, failure);
-  if (!failure && ::access(folder.c_str(), W_OK) != 0) failure.assign(errno, std::generic_category());
-  if (failure) {
-    throw Error(ErrorKind::environment, fmt::format("cannot store the calibration in {} ({}): set XDG_CACHE_HOME to a "
-                                                    "folder that you may write to",
-                                                    folder.string(), failure.message()));
-  }
-  remove_what_is_no_file(path);
-}
-
-void store_calibration(const Machine& machine) {
-  require_calibration_folder();
-  write_file(calibration_file(), to_json(machine));
 }
 
 Machine nominal_machine() {

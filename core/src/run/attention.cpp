@@ -11,7 +11,7 @@
 #include "core/src/run/agreement.hpp"
 #include "core/src/schedule/digest.hpp"
 #include "distattn/simulate.hpp"
-#include "distattn/words.hpp"
+#include "core/src/words.hpp"
 
 namespace distattn {
 

@@ -6,7 +6,7 @@
 #include <random>
 #include <stdexcept>
 
-#include "distattn/tolerance.hpp"
+#include "cli/tools/tolerance.hpp"
 #include "kernels/element.hpp"
 
 namespace distattn::test {

@@ -1,5 +1,5 @@
+#include "cli/tools/arrays.hpp"
 #include "distattn/error.hpp"
-#include "distattn/io.hpp"
 #include "scratch.hpp"
 
 #include "catch.hpp"

@@ -7,8 +7,10 @@
 #include <numeric>
 #include <thread>
 
+#include "cli/tools/arrays.hpp"
+#include "cli/tools/text_writer.hpp"
 #include "distattn/error.hpp"
-#include "distattn/io.hpp"
+#include "distattn/files.hpp"
 #include "scratch.hpp"
 
 #include "catch.hpp"

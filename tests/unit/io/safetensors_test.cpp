@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "cli/tools/arrays.hpp"
 #include "distattn/error.hpp"
 #include "distattn/float16.hpp"
-#include "distattn/io.hpp"
 #include "scratch.hpp"
 
 #include "catch.hpp"
@@ -109,10 +109,10 @@ TEST_CASE("a type that a later version adds does not refuse the file", "[io]") {
 
 TEST_CASE("what the format's own library passes over is passed over", "[io]") {
   const Scratch scratch;
-  const char* const more = GENERATE(
-      R"("color":"red")", R"("a":null)", R"("a":[-1,2.5,[true,{"shape":[7]}],"b"])",
-      R"("a":{"dtype":"I8","shape":7,"b":{"data_offsets":null}})", R"("a":1,"a":-9223372036854775808)",
-      R"("scale":18446744073709551615)", R"("__metadata__":{})");
+  const char* const more =
+      GENERATE(R"("color":"red")", R"("a":null)", R"("a":[-1,2.5,[true,{"shape":[7]}],"b"])",
+               R"("a":{"dtype":"I8","shape":7,"b":{"data_offsets":null}})", R"("a":1,"a":-9223372036854775808)",
+               R"("scale":18446744073709551615)", R"("__metadata__":{})");
   const std::string whole = R"("dtype":"F32","shape":[2],"data_offsets":[8,16])";
   for (const std::string& fields : {whole + "," + more, more + ("," + whole)}) {
     INFO(fields);

@@ -1,0 +1,49 @@
+#include "cli/tools/oracle.hpp"
+
+#include "distattn/mask.hpp"
+#include "kernels/reference/oracle.hpp"
+
+namespace distattn {
+
+ExpectedResult expected_attention(const Problem& problem, const Rounding& rounding, const ConstTensorView& q,
+                                  const ConstTensorView& k, const ConstTensorView& v, const ConstTensorView& d_o,
+                                  int threads) {
+  const auto bands = bands_of(problem.mask);
+  const kernels::reference::WholeAttention whole{.q = q,
+                                                 .k = k,
+                                                 .v = v,
+                                                 .d_o = d_o,
+                                                 .queries = {problem.first_query(), problem.seq_q, 1},
+                                                 .keys = {0, problem.seq_kv, 1},
+                                                 .bands = bands,
+                                                 .scores = problem.resolved_scores()};
+  kernels::Team team(threads);
+  const kernels::reference::Rounding same{.exponential = rounding.exponential,
+                                          .weight = rounding.weight,
+                                          .score = rounding.score,
+                                          .sum = rounding.sum,
+                                          .dot = rounding.dot,
+                                          .chain = rounding.chain,
+                                          .delta = rounding.delta,
+                                          .underflow = rounding.underflow,
+                                          .least = rounding.least,
+                                          .element = rounding.element,
+                                          .sent = rounding.sent};
+  auto exact = kernels::reference::compute_exactly(whole, team, same);
+  const auto norms = [](kernels::reference::RowNorms& of) {
+    return RowNorms{std::move(of.allowed), std::move(of.terms)};
+  };
+  return {{std::move(exact.o), std::move(exact.lse), std::move(exact.dq), std::move(exact.dk), std::move(exact.dv)},
+          norms(exact.o_norms),
+          norms(exact.lse_norms),
+          norms(exact.dq_norms),
+          norms(exact.dk_norms),
+          norms(exact.dv_norms)};
+}
+
+ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
+                            const ConstTensorView& v, const ConstTensorView& d_o, int threads) {
+  return expected_attention(problem, {}, q, k, v, d_o, threads).exact;
+}
+
+}  // namespace distattn

@@ -1,0 +1,38 @@
+#pragma once
+/// The exact answer that results are compared with: a whole attention in float64, unsharded, in plain loops.
+
+#include <vector>
+
+#include "cli/tools/tolerance.hpp"
+#include "distattn/problem.hpp"
+#include "distattn/tensor.hpp"
+
+namespace distattn {
+
+/// Dense tensors [batch, sequence, heads, dim], as the inputs; lse is [batch, heads, sequence].
+struct ExactResult {
+  std::vector<double> o, lse;
+  std::vector<double> dq, dk, dv;  ///< empty unless d_o was given
+};
+
+/// Computes with `threads` threads and allocates inputs and results once in float64. The inputs may have any element
+/// type; the problem's element types are ignored. `d_o` without data: forward only. Denormal numbers are not flushed.
+ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
+                            const ConstTensorView& v, const ConstTensorView& d_o, int threads);
+
+/// L2 norms for each row of a result, [batch, sequence, heads].
+struct RowNorms {
+  std::vector<double> allowed;  ///< largest norm of a row's error (lse: largest absolute error)
+  std::vector<double> terms;    ///< root of the summed squared norms of the terms that add up to the row and may cancel
+};
+
+/// The exact results, and how far off rounding may leave each of their rows.
+struct ExpectedResult {
+  ExactResult exact;
+  RowNorms o, lse, dq, dk, dv;
+};
+ExpectedResult expected_attention(const Problem& problem, const Rounding& rounding, const ConstTensorView& q,
+                                  const ConstTensorView& k, const ConstTensorView& v, const ConstTensorView& d_o,
+                                  int threads);
+
+}  // namespace distattn
