@@ -21,7 +21,7 @@
 ///
 /// Kernels keep to: one block of dynamic shared memory (DISTATTN_SHARED_MEMORY), every access to it through these,
 /// tensors in global memory likewise, fragments as arrays by reference, no branch on the architecture.
-/// What only Hopper has stands in hopper_primitives.cuh.
+/// What only Hopper has stands in hopper/primitives.cuh.
 
 #if defined(__CUDACC__)
 #include "kernels/cuda/primitives_ptx.cuh"

@@ -24,7 +24,8 @@ INCLUDES = {
     "core/c_api": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
     "core/src": [r"distattn/", r"core/src/", r"commit\.hpp$"],
     "kernels": [r"distattn/(band|error|features|float16|partial|scores|tensor|types)\.hpp$", r"kernels/[a-z0-9_]+\.hpp$"],
-    "kernels/cuda": [r"simt/(hopper_)?primitives\.hpp$"],  # without a CUDA compiler the emulator stands in for the device
+    "kernels/cuda": [r"kernels/cuda/[a-z_]+\.(cuh|hpp)$",  # not what is in its folders: generations know nothing of each other
+                     r"simt/(hopper_)?primitives\.hpp$"],  # without a CUDA compiler the emulator stands in for the device
     "backends": [r"distattn/", r"kernels/(arguments|kernels|team)\.hpp$",
                  r"backends/[a-z0-9_]+\.hpp$", r"backends\.def$"],
     "backends/host": [r"kernels/(pages.hpp|reference/)"],  # the host device with the reference kernels

@@ -1,6 +1,6 @@
 #include "simt/hopper_primitive_kernels.hpp"
 
-#include "kernels/cuda/hopper_tiles.cuh"
+#include "kernels/cuda/hopper/tiles.cuh"
 
 namespace simt::primitive {
 namespace {

@@ -1,5 +1,5 @@
 #pragma once
-/// A kernel for each primitive of kernels/cuda/hopper_primitives.cuh.
+/// A kernel for each primitive of kernels/cuda/hopper/primitives.cuh.
 
 #include <span>
 

@@ -1,5 +1,5 @@
 #pragma once
-/// kernels/cuda/hopper_primitives.cuh for a host compiler. Layouts after the PTX ISA: "Matrix fragments for
+/// kernels/cuda/hopper/primitives.cuh for a host compiler. Layouts after the PTX ISA: "Matrix fragments for
 /// wgmma.mma_async.m64nNk16", "stmatrix", "Strides" and "Swizzling modes" of matrix descriptors, "Tensors" of bulk
 /// copies.
 

@@ -1,7 +1,7 @@
 /// The emulator's Hopper: copies, barriers and products do what the PTX documentation says, and faults are found.
 
 #include "catch.hpp"
-#include "kernels/cuda/hopper_query_addition.cuh"
+#include "kernels/cuda/hopper/query_addition.cuh"
 #include "simt/faults.hpp"
 
 namespace {

@@ -2,53 +2,53 @@
 
 MUTANTS = [
     # Copies and barriers.
-    ("forward: no wait for keys", "attend.cuh",
+    ("forward: no wait for keys", "ampere/attend.cuh",
      "wait_for_copies<0>();\n"
      "    __syncthreads();  // the keys",
      "wait_for_copies<1>();\n"
      "    __syncthreads();  // the keys"),
-    ("forward: no wait for values", "attend.cuh",
+    ("forward: no wait for values", "ampere/attend.cuh",
      "wait_for_copies<0>();\n"
      "    __syncthreads();  // the values",
      "wait_for_copies<1>();\n"
      "    __syncthreads();  // the values"),
-    ("forward: no barrier before keys are read", "attend.cuh",
+    ("forward: no barrier before keys are read", "ampere/attend.cuh",
      "    __syncthreads();  // the keys", "    __syncwarp();  // the keys"),
-    ("forward: no barrier before values are read", "attend.cuh",
+    ("forward: no barrier before values are read", "ampere/attend.cuh",
      "    __syncthreads();  // the values", "    __syncwarp();  // the values"),
-    ("forward: values are copied before the barrier", "attend.cuh",
+    ("forward: values are copied before the barrier", "ampere/attend.cuh",
      "    __syncthreads();  // the keys are everybody's, and nobody still reads the values of the tile before\n"
      "    copy_values<Shape>(v_tile, p, at, plane);\n",
      "    copy_values<Shape>(v_tile, p, at, plane);\n"
      "    __syncthreads();\n"),
-    ("forward: the next keys are copied before the barrier", "attend.cuh",
+    ("forward: the next keys are copied before the barrier", "ampere/attend.cuh",
      "    __syncthreads();  // the values are everybody's, and nobody still reads the keys\n"
      "    at.advance(p.visits, Shape::tile.columns);\n"
      "    if (at.valid()) copy_keys<Shape>(k_tile, p, at, plane);\n",
      "    at.advance(p.visits, Shape::tile.columns);\n"
      "    if (at.valid()) copy_keys<Shape>(k_tile, p, at, plane);\n"
      "    __syncthreads();\n"),
-    ("forward: keys over values", "attend.cuh", "v_tile = k_tile + Shape::k_bytes", "v_tile = k_tile"),
-    ("dq: no barrier before a tile is read", "query_gradient.cuh", "    __syncthreads();", "    __syncwarp();"),
-    ("dq: no wait for copies", "query_gradient.cuh",
+    ("forward: keys over values", "ampere/attend.cuh", "v_tile = k_tile + Shape::k_bytes", "v_tile = k_tile"),
+    ("dq: no barrier before a tile is read", "ampere/query_gradient.cuh", "    __syncthreads();", "    __syncwarp();"),
+    ("dq: no wait for copies", "ampere/query_gradient.cuh",
      "wait_for_copies<0>();\n"
      "    __syncthreads();",
      "wait_for_copies<1>();\n"
      "    __syncthreads();"),
-    ("dk, dv: no barrier before a tile is read", "key_gradients.cuh", "    __syncthreads();", "    __syncwarp();"),
-    ("dk, dv: no wait for copies", "key_gradients.cuh",
+    ("dk, dv: no barrier before a tile is read", "ampere/key_gradients.cuh", "    __syncthreads();", "    __syncwarp();"),
+    ("dk, dv: no wait for copies", "ampere/key_gradients.cuh",
      "wait_for_copies<0>();\n"
      "    __syncthreads();",
      "wait_for_copies<1>();\n"
      "    __syncthreads();"),
-    ("dq: one stage instead of two", "query_gradient.cuh",
+    ("dq: one stage instead of two", "ampere/query_gradient.cuh",
      "tile % 2 * (Shape::k_bytes", "tile % 1 * (Shape::k_bytes"),
-    ("dq: three stages where there is room for two", "query_gradient.cuh",
+    ("dq: three stages where there is room for two", "ampere/query_gradient.cuh",
      "tile % 2 * (Shape::k_bytes", "tile % 3 * (Shape::k_bytes"),
-    ("dk, dv: one stage instead of two", "key_gradients.cuh",
+    ("dk, dv: one stage instead of two", "ampere/key_gradients.cuh",
      "tile % 2 * Shape::stage_bytes",
      "tile % 1 * Shape::stage_bytes"),
-    ("dk, dv: statistics overlap", "key_gradients.cuh", "delta = lse + Shape::lse_bytes", "delta = lse"),
+    ("dk, dv: statistics overlap", "ampere/key_gradients.cuh", "delta = lse + Shape::lse_bytes", "delta = lse"),
     # Tiles in shared memory.
     ("a tile without permutation", "fragments.cuh", "column_chunk ^ (", "column_chunk ^ 0 * ("),
     ("a permutation of four rows", "fragments.cuh", "row & 7", "row & 3"),
@@ -144,7 +144,7 @@ MUTANTS = [
     ("hidden scores are 0", "softmax_rows.cuh", "masks.hide(s, -INFINITY);", "masks.hide(s, 0.0f);"),
     ("hidden scores count", "softmax_rows.cuh", "  masks.hide(s, -INFINITY);\n", ""),
     ("a negative scale is taken for its size", "scores.cuh", "if (scale_ < 0) {", "if (false) {"),
-    ("outputs are not rescaled", "attend.cuh", "    rows.rescale_outputs(rescale);\n", ""),
+    ("outputs are not rescaled", "ampere/attend.cuh", "    rows.rescale_outputs(rescale);\n", ""),
     # Scores and statistics.
     ("a row that has seen nothing becomes NaN", "statistics.cuh", "return {-FLT_MAX, 0};", "return {-INFINITY, 0};"),
     ("weights may be above 1", "statistics.cuh",
@@ -182,7 +182,7 @@ MUTANTS = [
      "fmaxf(half_of_smallest, half_of_last_bit * fabsf(low))", "half_of_smallest"),
     ("low parts overflow", "statistics.cuh", "fminf(fmaxf(low, -most), most)", "low"),
     # Heads and blocks.
-    ("every query head reads the first key head", "key_stage.cuh", "p.heads.kv_of(place.head)", "0"),
+    ("every query head reads the first key head", "ampere/key_stage.cuh", "p.heads.kv_of(place.head)", "0"),
     ("heads and batches exchanged", "block_place.cuh",
      "head = index % heads;\n"
      "    batch = index / heads % p.batch;",
@@ -197,28 +197,28 @@ MUTANTS = [
      "last_head = last;"),
     ("the offset of a head group is ignored", "block_place.cuh", "- p.heads.q0, last", ", last"),
     # Backward.
-    ("dq: delta is not subtracted", "query_gradient.cuh", "(dp[0][n][i] - statistics.delta[i / 2])", "dp[0][n][i]"),
-    ("dq: statistics of the other row", "query_gradient.cuh", "statistics.lse[i / 2]", "statistics.lse[1 - i / 2]"),
-    ("dq: hidden scores count", "query_gradient.cuh", "  masks.hide(ds, 0.0f);\n", ""),
+    ("dq: delta is not subtracted", "ampere/query_gradient.cuh", "(dp[0][n][i] - statistics.delta[i / 2])", "dp[0][n][i]"),
+    ("dq: statistics of the other row", "ampere/query_gradient.cuh", "statistics.lse[i / 2]", "statistics.lse[1 - i / 2]"),
+    ("dq: hidden scores count", "ampere/query_gradient.cuh", "  masks.hide(ds, 0.0f);\n", ""),
     ("dq: scale forgotten", "query_rows.cuh",
      "p.head_dim, Map(p.scores).factor(), query.carry",
      "p.head_dim, 1.0f, query.carry"),
-    ("dv: hidden weights count", "key_gradients.cuh", "  masks.hide(s, 0.0f);\n", ""),
-    ("dk: hidden scores count", "key_gradients.cuh", "  masks.hide(dp, 0.0f);\n", ""),
-    ("dk, dv: delta of the neighbour", "key_gradients.cuh",
+    ("dv: hidden weights count", "ampere/key_gradients.cuh", "  masks.hide(s, 0.0f);\n", ""),
+    ("dk: hidden scores count", "ampere/key_gradients.cuh", "  masks.hide(dp, 0.0f);\n", ""),
+    ("dk, dv: delta of the neighbour", "ampere/key_gradients.cuh",
      "i % 2 == 0 ? delta.x : delta.y",
      "i % 2 == 0 ? delta.y : delta.x"),
-    ("dk, dv: statistics of the neighbour", "key_gradients.cuh", "lse[i % 2]", "lse[1 - i % 2]"),
-    ("dk, dv: lse of the next tile comes too early", "key_gradients.cuh",
+    ("dk, dv: statistics of the neighbour", "ampere/key_gradients.cuh", "lse[i % 2]", "lse[1 - i % 2]"),
+    ("dk, dv: lse of the next tile comes too early", "ampere/key_gradients.cuh",
      "behind.put(lse_behind);", "stage.put(lse_behind);"),
-    ("dk, dv: lse of the next tile does not come", "key_gradients.cuh", "    behind.put(lse_behind);\n", ""),
-    ("dk, dv: statistics past the end", "key_gradients.cuh",
+    ("dk, dv: lse of the next tile does not come", "ampere/key_gradients.cuh", "    behind.put(lse_behind);\n", ""),
+    ("dk, dv: statistics past the end", "ampere/key_gradients.cuh",
      "const bool valid = column + thread < query.run.count;",
      "const bool valid = true;"),
-    ("dk, dv: exchanged operands", "key_gradients.cuh", "(dv, s, stage.d_o)", "(dv, dp, stage.d_o)"),
-    ("dv: scaled", "key_gradients.cuh", "p.value_dim, 1.0f, key.carry",
+    ("dk, dv: exchanged operands", "ampere/key_gradients.cuh", "(dv, s, stage.d_o)", "(dv, dp, stage.d_o)"),
+    ("dv: scaled", "ampere/key_gradients.cuh", "p.value_dim, 1.0f, key.carry",
      "p.value_dim, Map(p.scores).factor(), key.carry"),
-    ("dk, dv: carry forgotten", "key_gradients.cuh", "p.head_dim, Map(p.scores).factor(), key.carry",
+    ("dk, dv: carry forgotten", "ampere/key_gradients.cuh", "p.head_dim, Map(p.scores).factor(), key.carry",
      "p.head_dim, Map(p.scores).factor(), false"),
     # fp32.
     ("fp32: a row is used before it is shared", "plain.cuh", "  __syncwarp();\n}\n", "}\n"),

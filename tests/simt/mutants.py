@@ -20,26 +20,26 @@ KERNELS = "kernels/cuda"
 
 NO_FAULT = "no fault"
 
-AMPERE = ["attend.cu", "query_gradient.cu", "key_gradients.cu"]
-KEY_BLOCKS = ["hopper_gradients.cu", "hopper_wide_gradients.cu"]
-HOPPER = ["hopper_attend.cu", "hopper_query_gradient.cu", *KEY_BLOCKS]
+AMPERE = ["ampere/attend.cu", "ampere/query_gradient.cu", "ampere/key_gradients.cu"]
+KEY_BLOCKS = ["hopper/gradients.cu", "hopper/wide_gradients.cu"]
+HOPPER = ["hopper/attend.cu", "hopper/query_gradient.cu", *KEY_BLOCKS]
 
 # Which source files have to be compiled again for a header, and the test that looks.
 SOURCES = {
-    "attend.cuh": ["attend.cu"],
-    "hopper_attend.cuh": ["hopper_attend.cu"],
-    "hopper_gradients.cuh": ["hopper_gradients.cu"],
-    "hopper_wide_gradients.cuh": ["hopper_wide_gradients.cu"],
-    "hopper_key_blocks.cuh": KEY_BLOCKS,
-    "hopper_query_addition.cuh": KEY_BLOCKS,
-    "hopper_query_gradient.cuh": ["hopper_query_gradient.cu"],
-    "hopper_tiles.cuh": HOPPER,
-    "softmax_rows.cuh": ["attend.cu", "hopper_attend.cu"],
-    "query_gradient.cuh": ["query_gradient.cu"],
-    "key_gradients.cuh": ["key_gradients.cu"],
-    "key_stage.cuh": ["attend.cu", "query_gradient.cu"],
+    "ampere/attend.cuh": ["ampere/attend.cu"],
+    "hopper/attend.cuh": ["hopper/attend.cu"],
+    "hopper/gradients.cuh": ["hopper/gradients.cu"],
+    "hopper/wide_gradients.cuh": ["hopper/wide_gradients.cu"],
+    "hopper/key_blocks.cuh": KEY_BLOCKS,
+    "hopper/query_addition.cuh": KEY_BLOCKS,
+    "hopper/query_gradient.cuh": ["hopper/query_gradient.cu"],
+    "hopper/tiles.cuh": HOPPER,
+    "softmax_rows.cuh": ["ampere/attend.cu", "hopper/attend.cu"],
+    "ampere/query_gradient.cuh": ["ampere/query_gradient.cu"],
+    "ampere/key_gradients.cuh": ["ampere/key_gradients.cu"],
+    "ampere/key_stage.cuh": ["ampere/attend.cu", "ampere/query_gradient.cu"],
     "fragments.cuh": AMPERE,
-    "query_rows.cuh": ["query_gradient.cu", "hopper_query_gradient.cu"],
+    "query_rows.cuh": ["ampere/query_gradient.cu", "hopper/query_gradient.cu"],
     "rows.cuh": [*AMPERE, *HOPPER],
     "tile_masks.cuh": [*AMPERE, *HOPPER],
     "block_place.cuh": [*AMPERE, *HOPPER, "plain.cu"],
@@ -93,7 +93,7 @@ class Mutant:
             return misplaced, None
         original = self.original()
         shutil.rmtree(self.folder, ignore_errors=True)
-        (self.folder / KERNELS).mkdir(parents=True)
+        (self.folder / KERNELS / self.file).parent.mkdir(parents=True)
         (self.folder / KERNELS / self.file).write_text(original.replace(self.text, self.replacement))
         try:
             why = self.fault_found()
@@ -141,6 +141,7 @@ class Mutant:
                                  or re.findall(r"entry<\w+, 192\b[^>]*>\(\)", text))
                 text = re.sub(r"return \{entry<.*?\};", f"return {{{some}}};", text, flags=re.S)
             source, compiled = self.folder / f"{name}.cpp", self.folder / f"{name}.o"
+            source.parent.mkdir(exist_ok=True)
             source.write_text(text)
             self.call("-std=c++20", "-O1", "-w", *includes, "-c", source, "-o", compiled)
             objects.append(compiled)

@@ -3,7 +3,7 @@
 /// sums dV, and hands its weights to the other, which sums dK. Both multiply as much. dQ, if wanted, is added by both,
 /// each some of its columns, while the next tile's first products are on their way.
 
-#include "kernels/cuda/hopper_query_addition.cuh"
+#include "kernels/cuda/hopper/query_addition.cuh"
 
 namespace distattn::kernels::cuda {
 

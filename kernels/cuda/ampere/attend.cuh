@@ -2,9 +2,9 @@
 /// Forward attention on tensor cores: FlashAttention-2's loop over key tiles, started from a carry. Values arrive while
 /// scores are multiplied, the next keys while these are weighed: shared memory of one tile leaves room for two blocks.
 
+#include "kernels/cuda/ampere/key_stage.cuh"
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"
-#include "kernels/cuda/key_stage.cuh"
 #include "kernels/cuda/softmax_rows.cuh"
 
 namespace distattn::kernels::cuda {

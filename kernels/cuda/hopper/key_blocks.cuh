@@ -4,7 +4,7 @@
 /// pass from one to the next in registers.
 
 #include "kernels/cuda/block_place.cuh"
-#include "kernels/cuda/hopper_tiles.cuh"
+#include "kernels/cuda/hopper/tiles.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/tile_masks.cuh"

@@ -1,8 +1,8 @@
 #pragma once
 /// dQ: blocks own query rows and visit keys, as in the forward pass. Nothing is added atomically.
 
+#include "kernels/cuda/ampere/key_stage.cuh"
 #include "kernels/cuda/fragments.cuh"
-#include "kernels/cuda/key_stage.cuh"
 #include "kernels/cuda/query_rows.cuh"
 #include "kernels/cuda/tile_masks.cuh"
 

@@ -1,4 +1,4 @@
-#include "kernels/cuda/hopper_attend.cuh"
+#include "kernels/cuda/hopper/attend.cuh"
 
 #include "kernels/cuda/instances.hpp"
 

@@ -2,7 +2,7 @@
 /// dQ of blocks that own keys, on Hopper: dSᵀ is shared, multiplied by the keys, and added by the copy engine
 /// to an accumulator that other blocks add to as well, in any order.
 
-#include "kernels/cuda/hopper_key_blocks.cuh"
+#include "kernels/cuda/hopper/key_blocks.cuh"
 
 namespace distattn::kernels::cuda {
 

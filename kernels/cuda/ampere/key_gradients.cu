@@ -1,4 +1,4 @@
-#include "kernels/cuda/key_gradients.cuh"
+#include "kernels/cuda/ampere/key_gradients.cuh"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
-#include "kernels/cuda/hopper_attend.cuh"
-#include "kernels/cuda/hopper_gradients.cuh"
-#include "kernels/cuda/hopper_query_gradient.cuh"
-#include "kernels/cuda/hopper_wide_gradients.cuh"
+#include "kernels/cuda/hopper/attend.cuh"
+#include "kernels/cuda/hopper/gradients.cuh"
+#include "kernels/cuda/hopper/query_gradient.cuh"
+#include "kernels/cuda/hopper/wide_gradients.cuh"
 #include "kernels/cuda/instances.hpp"
 
 namespace distattn::kernels::cuda {

@@ -2,7 +2,7 @@
 /// dQ on Hopper where its bits must not change from run to run: blocks own query rows and visit keys, as in
 /// the forward pass. Scores and gradients of weights stay in registers; nothing is added atomically.
 
-#include "kernels/cuda/hopper_tiles.cuh"
+#include "kernels/cuda/hopper/tiles.cuh"
 #include "kernels/cuda/query_rows.cuh"
 #include "kernels/cuda/tile_masks.cuh"
 

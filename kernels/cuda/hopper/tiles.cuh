@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/attend_params.hpp"
 #include "kernels/cuda/fragments.cuh"
-#include "kernels/cuda/hopper_primitives.cuh"
+#include "kernels/cuda/hopper/primitives.cuh"
 
 namespace distattn::kernels::cuda {
 

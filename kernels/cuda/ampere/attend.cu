@@ -1,4 +1,4 @@
-#include "kernels/cuda/attend.cuh"
+#include "kernels/cuda/ampere/attend.cuh"
 #include "kernels/cuda/instances.hpp"
 
 namespace distattn::kernels::cuda {

@@ -3,7 +3,7 @@
 /// are taken transposed, keys by queries, so that weights and their gradients pass from one to the next in registers.
 /// dK and dV stay with the block; dQ, if wanted, is added to its accumulator by the copy engine, in any order.
 
-#include "kernels/cuda/hopper_query_addition.cuh"
+#include "kernels/cuda/hopper/query_addition.cuh"
 
 namespace distattn::kernels::cuda {
 

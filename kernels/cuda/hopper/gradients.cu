@@ -1,4 +1,4 @@
-#include "kernels/cuda/hopper_gradients.cuh"
+#include "kernels/cuda/hopper/gradients.cuh"
 
 #include "kernels/cuda/instances.hpp"
 

@@ -33,7 +33,7 @@ enum class Major : int { depth = 0, other = 1 };
 }  // namespace distattn::kernels::cuda::prim
 
 #if defined(__CUDACC__)
-#include "kernels/cuda/hopper_primitives_ptx.cuh"
+#include "kernels/cuda/hopper/primitives_ptx.cuh"
 #else
 #include "simt/hopper_primitives.hpp"
 #endif

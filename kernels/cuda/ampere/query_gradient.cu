@@ -1,5 +1,5 @@
+#include "kernels/cuda/ampere/query_gradient.cuh"
 #include "kernels/cuda/instances.hpp"
-#include "kernels/cuda/query_gradient.cuh"
 
 namespace distattn::kernels::cuda {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "kernels/cuda/hopper_tiles.cuh"
+#include "kernels/cuda/hopper/tiles.cuh"
 #include "kernels/cuda/softmax_rows.cuh"
 #include "kernels/cuda/tile_masks.cuh"
 

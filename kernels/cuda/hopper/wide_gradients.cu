@@ -1,4 +1,4 @@
-#include "kernels/cuda/hopper_wide_gradients.cuh"
+#include "kernels/cuda/hopper/wide_gradients.cuh"
 
 #include "kernels/cuda/instances.hpp"
 

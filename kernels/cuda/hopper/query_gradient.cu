@@ -1,4 +1,4 @@
-#include "kernels/cuda/hopper_query_gradient.cuh"
+#include "kernels/cuda/hopper/query_gradient.cuh"
 
 #include "kernels/cuda/instances.hpp"
 
