@@ -209,10 +209,24 @@ Event CudaProgram::submit(const Step& step, std::span<const Event> after) {
 class CudaDevice final : public Device {
  public:
   CudaDevice(Driver& driver, const DeviceOptions& options, std::unique_ptr<AttendProvider> provider)
-      : common_(driver, options, std::move(provider)), allocator_(options.allocator) {}
+      : common_(driver, options, std::move(provider)),
+        allocator_(options.allocator),
+        queue_(options.gpu.stream != nullptr ? WorkQueue::callers : WorkQueue::own) {}
 
   std::string_view name() const override { return "cuda"; }
   MemorySpace space() const override { return MemorySpace::cuda; }
+  WorkQueue queue() const override { return queue_; }
+  bool follow(const Event& event) override {
+    if (event.done()) return true;
+    const Event queued = event.state()->queued();
+    for (const Event* each : {&event, &queued}) {
+      const auto* const gpu = dynamic_cast<const GpuEvent*>(each->state());
+      if (gpu == nullptr) continue;
+      common_.stream->wait_for(gpu->mark());
+      return true;
+    }
+    return false;
+  }
 
   Features features(Pass pass) const override {
     return common_.provider != nullptr ? common_.provider->features(pass)
@@ -283,6 +297,7 @@ class CudaDevice final : public Device {
 
   Common common_;
   const Allocator allocator_;
+  const WorkQueue queue_;
 };
 
 }  // namespace

@@ -25,7 +25,7 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
   std::optional<DeviceTensors> there;
   if (options.tensors == TensorPlace::device) there.emplace(*device, bindings);
   RankCalls calls;
-  const auto call = [&](auto pass) {
+  const auto call = [&](const Timeline& (Attention::*pass)(const Bindings&)) {
     bootstrap.barrier();  // a rank that is done with the last call would take cores and links from those that are not
     const auto begin = std::chrono::steady_clock::now();
     const Timeline& timeline = (attention.*pass)(there ? there->bindings() : bindings);

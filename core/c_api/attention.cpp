@@ -5,17 +5,9 @@
 #include <string_view>
 #include <vector>
 
-#include "distattn/attention.hpp"
+#include "attention.hpp"
 #include "distattn/plan.hpp"
 #include "distattn/registry.hpp"
-#include "handles.hpp"
-#include "tensors.hpp"
-
-struct distattn_attention {
-  std::unique_ptr<distattn::Device> device;
-  distattn::Attention attention;
-  std::shared_ptr<distattn_comm::Ending> ending;
-};
 
 namespace distattn::c_api {
 namespace {
@@ -174,8 +166,6 @@ std::vector<PassPlan> plans_of(const Problem& problem, AttentionOptions options,
   return plans;
 }
 
-const Attention& attention_of(const distattn_attention* handle) { return required(handle, "attention").attention; }
-
 bool is_query_side(std::int32_t side) {
   if (side != DISTATTN_QUERIES && side != DISTATTN_KEYS) {
     refuse("side is " + std::to_string(side) + " (no distattn_side): choose one");
@@ -188,36 +178,6 @@ Pass pass_of(std::int32_t pass) {
     refuse("pass is " + std::to_string(pass) + " (no distattn_pass): choose one");
   }
   return pass == DISTATTN_FORWARD ? Pass::forward : Pass::backward;
-}
-
-/// The handle's plan, which has that pass.
-const AttentionPlan& plan_of(const Attention& attention, Pass pass) {
-  if (!attention.plan().has(pass)) {
-    refuse("the handle has no backward pass (options.backward was 0): create it with 1");
-  }
-  return attention.plan();
-}
-
-/// What fails in a collective, but for usage, ends the communicator too, also one that would not remember it: a
-/// caller's callbacks.
-template <class Body>
-auto collective(distattn_comm::Ending& ending, const Body& body) {
-  ending.check();
-  try {
-    return body();
-  } catch (...) {
-    const Error error = as_error(std::current_exception());
-    if (error.kind() != ErrorKind::usage) ending.end(error);
-    throw;
-  }
-}
-
-void call(distattn_attention& handle, const distattn_tensors* tensors,
-          const Timeline& (Attention::*pass)(const Bindings&)) {
-  handle.ending->check();
-  required(tensors, "tensors");
-  const Bindings bindings = bindings_of(read(tensors, DISTATTN_TENSORS_INIT, "distattn_tensors"));
-  collective(*handle.ending, [&] { (handle.attention.*pass)(bindings); });
 }
 
 }  // namespace
@@ -276,20 +236,6 @@ distattn_status distattn_attention_positions(const distattn_attention* attention
     const Attention& asked = c_api::attention_of(attention);
     const auto all = c_api::is_query_side(side) ? asked.query_positions() : asked.key_positions();
     std::copy(all.begin(), all.end(), positions);
-  });
-}
-
-distattn_status distattn_forward(distattn_attention* attention, const distattn_tensors* tensors) {
-  return c_api::guarded([&] {
-    c_api::required(attention, "attention");
-    c_api::call(*attention, tensors, &Attention::forward);
-  });
-}
-
-distattn_status distattn_backward(distattn_attention* attention, const distattn_tensors* tensors) {
-  return c_api::guarded([&] {
-    c_api::plan_of(c_api::attention_of(attention), Pass::backward);
-    c_api::call(*attention, tensors, &Attention::backward);
   });
 }
 

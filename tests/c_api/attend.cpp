@@ -100,7 +100,11 @@ Tensor::Tensor(std::vector<std::int64_t> extents) : shape(std::move(extents)) {
   tensor.shape = shape.data();
 }
 
-distattn_status attend(void* user, distattn_comm* comm) {
+namespace {
+
+using BothPasses = distattn_status (*)(distattn_attention* attention, const distattn_tensors* tensors);
+
+distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm) {
   const distattn_problem problem = small_problem();
   distattn_attention* attention = nullptr;
   distattn_status status =
@@ -124,8 +128,7 @@ distattn_status attend(void* user, distattn_comm* comm) {
   tensors.dq = &dq.tensor;
   tensors.dk = &dk.tensor;
   tensors.dv = &dv.tensor;
-  status = distattn_forward(attention, &tensors);
-  if (status == DISTATTN_OK) status = distattn_backward(attention, &tensors);
+  status = both(attention, &tensors);
   distattn_attention_free(attention);
   if (status != DISTATTN_OK) return status;
 
@@ -133,5 +136,28 @@ distattn_status attend(void* user, distattn_comm* comm) {
                     right(dq, queries, exact().dq) && right(dk, keys, exact().dk) && right(dv, keys, exact().dv);
   return good ? DISTATTN_OK : DISTATTN_INTERRUPTED;
 }
+
+distattn_status wait_for_both(distattn_attention* attention, const distattn_tensors* tensors) {
+  const distattn_status status = distattn_forward(attention, tensors);
+  return status == DISTATTN_OK ? distattn_backward(attention, tensors) : status;
+}
+
+distattn_status queue_both(distattn_attention* attention, const distattn_tensors* tensors) {
+  distattn_event *forward = nullptr, *backward = nullptr;
+  distattn_status status = distattn_forward_async(attention, tensors, nullptr, &forward);
+  if (status == DISTATTN_OK) status = distattn_backward_async(attention, tensors, forward, &backward);
+  if (status == DISTATTN_OK) status = distattn_event_wait(backward);
+  std::int32_t done = 0;
+  if (status == DISTATTN_OK) status = distattn_event_done(forward, &done);
+  if (status == DISTATTN_OK && done == 0) status = DISTATTN_INTERRUPTED;
+  distattn_event_free(forward);
+  distattn_event_free(backward);
+  return status;
+}
+
+}  // namespace
+
+distattn_status attend(void* user, distattn_comm* comm) { return attend_with(wait_for_both, user, comm); }
+distattn_status attend_queued(void* user, distattn_comm* comm) { return attend_with(queue_both, user, comm); }
 
 }  // namespace distattn::test

@@ -22,11 +22,14 @@ static distattn_tensor describe(float* data, int64_t* shape) {
   return tensor;
 }
 
+/** The pass, waited for in one way or another. */
+typedef distattn_status (*forward_call)(distattn_attention* attention, const distattn_tensors* tensors);
+
 /**
  * All keys are alike, so each query takes the mean of the values that it sees: with v = position / tokens, token p
  * gets half of its own.
  */
-static distattn_status attend(void* user, distattn_comm* comm) {
+static distattn_status attend_with(forward_call forward, const char* schedule, distattn_comm* comm) {
   distattn_problem problem = DISTATTN_PROBLEM_INIT;
   distattn_options options = DISTATTN_OPTIONS_INIT;
   distattn_attention* attention = NULL;
@@ -35,7 +38,7 @@ static distattn_status attend(void* user, distattn_comm* comm) {
   problem.heads = heads;
   problem.kv_heads = kv_heads;
   problem.head_dim = head_dim;
-  options.schedule = (const char*)user;
+  options.schedule = schedule;
   status = distattn_attention_create(&problem, &options, comm, &attention);
   if (status != DISTATTN_OK) return status;
 
@@ -63,7 +66,7 @@ static distattn_status attend(void* user, distattn_comm* comm) {
   tensors.v = &v_tensor;
   tensors.o = &o_tensor;
   tensors.lse = &lse_tensor;
-  if (status == DISTATTN_OK) status = distattn_forward(attention, &tensors);
+  if (status == DISTATTN_OK) status = forward(attention, &tensors);
 
   double worst = 0;
   for (int64_t i = 0; status == DISTATTN_OK && i < mine; ++i) {
@@ -79,4 +82,8 @@ static distattn_status attend(void* user, distattn_comm* comm) {
   free(positions);
   distattn_attention_free(attention);
   return status != DISTATTN_OK ? status : worst < 1e-5 ? DISTATTN_OK : DISTATTN_INTERRUPTED;
+}
+
+static inline distattn_status attend(void* user, distattn_comm* comm) {
+  return attend_with(distattn_forward, (const char*)user, comm);
 }

@@ -47,6 +47,16 @@ TEST_CASE("every schedule runs over NCCL, with near and far lanes started in one
   check_every_schedule({.seed = seed});
 }
 
+TEST_CASE("queued passes run over NCCL") {
+  const Problem problem = test::uneven_problem();
+  const Inputs inputs(problem, seed);
+  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+  ShardedRun run = run_of("zigzag-ring/burst:zigzag", 3);
+  run.calls = test::Calls::queued;
+  run.runs = 3;
+  CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 16));
+}
+
 TEST_CASE("every schedule runs over an NCCL that keeps no order between lanes") {
   CHECK(test::standin().keeps_order == (NCCL_VERSION_CODE >= NCCL_VERSION(2, 26, 0)));
   const auto keep_order = of_standin<decltype(standin_keep_order)>("standin_keep_order");

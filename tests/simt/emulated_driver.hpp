@@ -45,6 +45,9 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
     failing_ = std::move(what);
     calls_to_failure_ = count;
   }
+  /// How often a thread of the host has waited for an emulated GPU: for a stream, or by asking again and again whether
+  /// a mark has passed.
+  static int host_waits();
   /// Sets the clock of all emulated GPUs on, as clocks of host and GPU drift apart.
   static void set_clock_on(std::chrono::seconds by);
 

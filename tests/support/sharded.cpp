@@ -113,6 +113,17 @@ double lse_error(const std::vector<double>& got, const std::vector<double>& exac
   return largest_difference(got, exact) / magnitude;
 }
 
+void call(Attention& attention, const ShardedRun& run, const Bindings& bindings, Pass pass) {
+  for (int i = 0; i < run.runs; ++i) {
+    if (run.calls == Calls::queued) {
+      pass == Pass::forward ? attention.forward(bindings, {}) : attention.backward(bindings, {});
+    } else {
+      pass == Pass::forward ? attention.forward(bindings) : attention.backward(bindings);
+    }
+  }
+  attention.wait();
+}
+
 }  // namespace
 
 Problem uneven_problem() {
@@ -189,7 +200,7 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     bindings.o = o.view();
     bindings.lse = lse.view();
     if (problem.has_low_lse() && run.low_lse == LowLse::kept) bindings.lse_low = lse_low.view();
-    for (int r = 0; r < run.runs; ++r) attention.forward(bindings);
+    call(attention, run, bindings, Pass::forward);
     scatter(o.view(), queries, first, result.o, false);
     scatter(lse.view(), queries, first, result.lse, true);
     if (!run.options.backward) return;
@@ -201,7 +212,7 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     bindings.dq = dq.view();
     bindings.dk = dk.view();
     bindings.dv = dv.view();
-    for (int r = 0; r < run.runs; ++r) attention.backward(bindings);
+    call(attention, run, bindings, Pass::backward);
     scatter(dq.view(), queries, first, result.dq, false);
     scatter(dk.view(), keys, 0, result.dk, false);
     scatter(dv.view(), keys, 0, result.dv, false);

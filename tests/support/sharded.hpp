@@ -47,6 +47,9 @@ enum class MemoryOrder : std::uint8_t {
 /// Whether forward's lse_low is kept for backward.
 enum class LowLse : std::uint8_t { kept, left_out };
 
+/// Whether each call waits for its pass, or only the last.
+enum class Calls : std::uint8_t { waiting, queued };
+
 /// Whole results as ExactResult; what the device wrote in fp32 or fp64 is kept exactly.
 struct ShardedRun {
   std::string backend = "reference";
@@ -56,6 +59,7 @@ struct ShardedRun {
   int runs = 1;     ///< of each pass, one after the other; the last one's results are returned
   MemoryOrder order = MemoryOrder::dense;
   LowLse low_lse = LowLse::kept;
+  Calls calls = Calls::waiting;
   InprocOptions inproc;
   /// Runs a function for every rank over a transport; null: run_ranks() with `inproc`.
   std::function<void(int ranks, const std::function<void(Rank, Transport&)>&)> world;

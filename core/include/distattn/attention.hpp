@@ -118,13 +118,32 @@ class AttentionPlan {
 /// hold the capacity's last positions. auto searches anew for every handle, which costs more than planning does: name
 /// what it chose first, AttentionPlan::name() and routes().
 ///
+/// Queued passes. forward(bindings, after) and backward(bindings, after) queue a pass and return an event, which
+/// completes when results are in place. Passes run in the order of their calls, those that wait included, on this
+/// handle and on all that share its device or its transport; a queued one also begins after `after`. All ranks queue
+/// the same passes in one order, whether they wait for them or not. The memory of the tensors must stay until the pass
+/// has ended, inputs unchanged; views may go, and so may the event.
+///   Threads: where a pass only has to be appended to the device's queue, the calling thread does it, and waits for
+///     nothing: one rank, on a GPU, with tensors in its memory, after nothing or passes on a GPU. Any other pass runs
+///     on a thread of the handle, which the first of them starts: on CPUs, from or to tensors of the host, and among
+///     several ranks, whose messages a host moves or watches.
+///   A caller's stream (DeviceOptions::stream): a pass begins after what is there, and what the caller puts there after
+///     the call begins after the pass. To see to that, a call whose pass runs on the handle's thread returns only when
+///     everything is on the stream: after the passes before it, `after`, and those exchanges that block a host.
+///   Failures: tensors that are wrong are refused by the call. Any other failure, `after`'s included, is thrown by the
+///     event's wait() and that of all later passes, by check(), wait(), and later calls. It ends the passes of the
+///     other ranks, and theirs this one's, within the same deadlines as calls that wait.
+///   The end: the destructor waits for queued passes, since other ranks count on them; `after` has to complete by
+///     itself. Transport::abort() ends them early. Events may outlive the handle.
+///
 /// Failures. A call whose tensors are missing or not the rank's shard throws Error(usage) before it begins: nothing was
 /// sent, everything is as before, and ranks whose call did begin wait for this one's. It may call again; if it does
 /// not, it ends them with Transport::abort() (World::run does so for an exception that leaves its body). Any other
 /// failure ends the call on all ranks, and with it the handle, its device and its transport for good: later calls throw
 /// the first failure again. Make all three anew, on every rank.
 ///
-/// Threads. Handles that share a device or a transport (also as groups of it) are called by one thread at a time.
+/// Threads. Handles that share a device or a transport (also as groups of it) are called by one thread at a time, also
+/// to construct and destroy them. Events belong to any thread.
 class Attention {
  public:
   /// Throws Error(usage) as AttentionPlan and Executor do.
@@ -152,6 +171,18 @@ class Attention {
   /// dq, dk, dv from the global (o, lse), which the caller kept. Throws Error(usage) when the options did not ask for
   /// it.
   const Timeline& backward(const Bindings& bindings);
+
+  /// Queues the pass, to begin after `after`, and returns. Throws Error(usage) as the calls that wait do, and the
+  /// failure of an earlier pass.
+  Event forward(const Bindings& bindings, const Event& after);
+  Event backward(const Bindings& bindings, const Event& after);
+  /// Throws the first failure of the passes that have ended. Does not wait for others.
+  void check();
+  /// Waits for all queued passes and throws their first failure.
+  void wait();
+  /// Of the latest such pass that ended well, once all queued ones have: waits for them and throws as wait() does.
+  /// Valid until the next call.
+  const Timeline& timeline(Pass pass);
 
  private:
   struct State;

@@ -7,7 +7,7 @@
  * thread, and what they were to make is null. No C++ exception leaves the library. Structs begin with struct_size:
  * start from their *_INIT value, so that a program built against an older header keeps its meaning with a newer
  * library. Handles are not thread-safe: a communicator, its groups and the attentions on them are used by one thread at
- * a time. Each is given back with its *_free().
+ * a time; events are for any thread. Each is given back with its *_free().
  */
 
 #include <stddef.h>
@@ -126,8 +126,10 @@ typedef struct distattn_options {
    */
   int32_t local_rank;
   /**
-   * A cudaStream_t of the caller's to compute on. Null: the library's own, which does not wait for the legacy default
-   * stream. Who works there gives cudaStreamLegacy.
+   * A cudaStream_t of the caller's to compute on: a pass begins after what is there, and what the caller puts there
+   * after a call begins after the pass. distattn_forward() also waits on the host, distattn_forward_async() does not.
+   * Null: the library's own, which does not wait for the legacy default stream. Who works there gives
+   * cudaStreamLegacy.
    */
   void* cuda_stream;
   int32_t deterministic; /**< gradients have the same bits in every run, where that takes longer too */
@@ -241,6 +243,7 @@ typedef struct distattn_attention distattn_attention;
 /** A collective over the communicator's ranks, which must outlive the handle. options may be null. */
 DISTATTN_API distattn_status distattn_attention_create(const distattn_problem* problem, const distattn_options* options,
                                                        distattn_comm* comm, distattn_attention** attention);
+/** Waits for its queued passes, since other ranks count on them: distattn_comm_abort() ends them early. */
 DISTATTN_API void distattn_attention_free(distattn_attention* attention);
 
 /** How many tokens of a distattn_side this rank owns; -1, which distattn_message() explains, for no handle or side. */
@@ -277,6 +280,47 @@ typedef struct distattn_tensors {
  */
 DISTATTN_API distattn_status distattn_forward(distattn_attention* attention, const distattn_tensors* tensors);
 DISTATTN_API distattn_status distattn_backward(distattn_attention* attention, const distattn_tensors* tensors);
+
+/* ---- passes that run while the caller goes on ---- */
+
+/** Tells when a pass that was queued has ended, and how. */
+typedef struct distattn_event distattn_event;
+
+/**
+ * As distattn_forward() and distattn_backward(), but they queue the pass and return. Passes run in the order of their
+ * calls, those that wait included, on this handle and on all others of its communicator, its groups, and what it is a
+ * group of; every rank calls them in one order. A pass also begins after `after`, the event of a pass on any handle, or
+ * null.
+ *
+ * The memory of the tensors must stay until the pass has ended, inputs as they are; the structs that describe it may go
+ * when the call has returned. *event, which is to be given back, says when that is; `event` may be null.
+ *
+ * With options.cuda_stream, what the caller puts on that stream after the call begins after the pass, so that it needs
+ * no event to use the results there. With one rank and tensors in CUDA memory nothing waits on the host then. With
+ * several ranks, whose exchanges a thread of the handle drives, the call returns when all of the pass is on the stream:
+ * after the passes before it, `after`, and those of its exchanges that block a host. Without a stream of the caller's
+ * it returns at once.
+ *
+ * Tensors that are wrong are DISTATTN_USAGE at once. Any other failure is one of the pass, and ends what a failure of
+ * distattn_forward() does: distattn_event_done() and distattn_event_wait() return it, distattn_attention_check(),
+ * distattn_attention_wait(), and later calls.
+ */
+DISTATTN_API distattn_status distattn_forward_async(distattn_attention* attention, const distattn_tensors* tensors,
+                                                    const distattn_event* after, distattn_event** event);
+DISTATTN_API distattn_status distattn_backward_async(distattn_attention* attention, const distattn_tensors* tensors,
+                                                     const distattn_event* after, distattn_event** event);
+
+/** Any thread. *done is 1 once the pass has ended; then the status is its own. */
+DISTATTN_API distattn_status distattn_event_done(const distattn_event* event, int32_t* done);
+/** Any thread. Waits for the pass and returns its status. */
+DISTATTN_API distattn_status distattn_event_wait(const distattn_event* event);
+/** Does not wait, and does not end the pass. Events may outlive the handle and its communicator. */
+DISTATTN_API void distattn_event_free(distattn_event* event);
+
+/** The first failure of the handle's passes that have ended. Does not wait for the others. */
+DISTATTN_API distattn_status distattn_attention_check(distattn_attention* attention);
+/** Waits for all of the handle's passes and returns their first failure. */
+DISTATTN_API distattn_status distattn_attention_wait(distattn_attention* attention);
 
 /**
  * What every rank does in a distattn_pass, as `distattn show --format json` writes it; give it back with

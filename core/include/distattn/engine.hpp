@@ -2,6 +2,7 @@
 /// What a backend implements: a Device computes steps, a Transport exchanges them.
 
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -109,7 +110,8 @@ Error error_at(Rank rank, const Step& step, const std::exception_ptr& cause);
 
 /// A rank's program on a device: its memory, and what the device prepared for it. The device, the outline and the
 /// program must outlive it. A run is load(), the program's compute steps and store(). Runs of one program follow each
-/// other; those of several programs may overlap, from different threads.
+/// other: the next begins when what store() returned has completed, or on a device with a queue() as soon as store()
+/// has returned. Those of several programs may overlap, from different threads.
 class DeviceProgram : public BufferTable {
  public:
   using BufferTable::BufferTable;
@@ -137,6 +139,10 @@ struct KernelVariant {
   bool used = false;  ///< unless another is named
 };
 
+/// Where a device's work stands until it is done: nowhere, since load(), submit() and store() do it; or in a queue, to
+/// which they append it, of the device's own or that its caller appends to too.
+enum class WorkQueue : std::uint8_t { none, own, callers };
+
 /// What computes the steps of programs. Called by one thread at a time, except abort().
 class Device {
  public:
@@ -155,6 +161,13 @@ class Device {
     static_cast<void>(problem), static_cast<void>(pass);
     return {};
   }
+  virtual WorkQueue queue() const { return WorkQueue::none; }
+  /// Lets what is appended to the queue from here on begin after `event`, without waiting for it here. False where the
+  /// device cannot.
+  virtual bool follow(const Event& event) {
+    static_cast<void>(event);
+    return false;
+  }
   /// Queries that an attention kernel takes at a time, as TileCosts::block; 1 where it is not known.
   virtual int query_block() const { return 1; }
   /// Queries of a tile at most whose heads read keys together, as FewQueries::queries.
@@ -169,6 +182,8 @@ class Device {
   /// Ends all work of all programs with `error`: every pending event completes with it, kernels look once per tile. The
   /// device is of no use any more. Any thread.
   virtual void abort(const Error& error) noexcept = 0;
+  /// Of the passes that use this device, whatever handles they are of.
+  PassOrder& order() { return order_; }
   /// A transport for this device's memory over one that reaches host memory alone, which must outlive it; null where
   /// there is none.
   virtual std::unique_ptr<Transport> staged(Transport& over) {
@@ -182,6 +197,9 @@ class Device {
     static_cast<void>(problem), static_cast<void>(pass);
     return "";
   }
+
+ private:
+  PassOrder order_;
 };
 
 /// Carries the messages of one run at a time.
@@ -211,6 +229,11 @@ class Transport {
   /// nobody. Returns when no call of an earlier listener is under way. A transport that learns of failures in submit()
   /// alone calls nobody.
   virtual void on_failure(std::function<void(const Error&)> listener) { static_cast<void>(listener); }
+  /// Of the passes that use this transport, whatever handles they are of.
+  virtual PassOrder& order() { return order_; }
+
+ private:
+  PassOrder order_;
 };
 
 /// A transport over another one, to which it passes on whatever a derived class does not do otherwise. (A test of the
@@ -232,6 +255,7 @@ class ForwardingTransport : public Transport {
   void computing(int number) noexcept override { over_.computing(number); }
   void resting() noexcept override { over_.resting(); }
   void on_failure(std::function<void(const Error&)> listener) override { over_.on_failure(std::move(listener)); }
+  PassOrder& order() override { return over_.order(); }
 
  protected:
   Transport& over() const { return over_; }

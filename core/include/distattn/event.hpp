@@ -4,6 +4,8 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <mutex>
+#include <utility>
 
 #pragma GCC visibility push(default)
 namespace distattn {
@@ -22,6 +24,9 @@ class Event {
     virtual void wait() const = 0;
     /// When the work ended, on the host's steady clock; asked once the run that it is part of has ended well.
     virtual Clock::time_point ended_at() const = 0;
+    /// The event of the last of its work, where all of that stands in a device's queue: another queue can wait for it
+    /// without the host. Otherwise one that has no state.
+    virtual Event queued() const;
   };
 
   Event() = default;
@@ -38,6 +43,26 @@ class Event {
 
  private:
   std::shared_ptr<State> state_;
+};
+
+inline Event Event::State::queued() const { return {}; }
+
+/// Passes that share something, in the order of their calls. Thread-safe.
+class PassOrder {
+ public:
+  /// `pass` is the last one from here on. Returns the one before it.
+  Event append(Event pass) {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(last_, std::move(pass));
+  }
+  Event last() const {
+    const std::scoped_lock lock(mutex_);
+    return last_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  Event last_;
 };
 
 }  // namespace distattn

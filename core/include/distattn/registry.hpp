@@ -59,7 +59,8 @@ enum class StepGraphs : std::uint8_t { never, always };
 
 /// Options for GPUs only; other devices refuse any that differs from its default.
 struct GpuOptions {
-  /// A cudaStream_t of the caller to compute on; null: the device's own, which does not wait for the legacy default
+  /// A cudaStream_t of the caller to compute on: a pass begins after what is on it, and what the caller puts on it
+  /// after a call begins after that call's pass. Null: the device's own, which does not wait for the legacy default
   /// stream. Pass cudaStreamLegacy to compute on the latter.
   void* stream = nullptr;
   std::string provider = {};                   ///< one of BackendInfo::providers; empty: the default

@@ -9,9 +9,10 @@
 
 #include "core/src/parallel.hpp"
 #include "core/src/run/agreement.hpp"
+#include "core/src/run/pass_queue.hpp"
 #include "core/src/schedule/digest.hpp"
-#include "distattn/simulate.hpp"
 #include "core/src/words.hpp"
+#include "distattn/simulate.hpp"
 
 namespace distattn {
 
@@ -241,6 +242,7 @@ namespace {
 /// A plan that others may share, where all ranks have the same.
 std::shared_ptr<const AttentionPlan> agreed(std::shared_ptr<const AttentionPlan> plan, Device& device,
                                             Transport& transport) {
+  await_passes(device, transport);  // the agreement uses the transport too
   if (plan->ranks() != transport.size()) {
     refuse(
         fmt::format("a plan for {} ranks cannot run on {} (shards and programs differ): plan for the ranks there are",
@@ -285,6 +287,7 @@ std::shared_ptr<const AttentionPlan> plan_chosen_by_first(const Problem& problem
 
 std::shared_ptr<const AttentionPlan> agreed_plan(const Problem& problem, const AttentionOptions& options,
                                                  Device& device, Transport& transport) {
+  await_passes(device, transport);
   if (options.schedule == "auto") return plan_chosen_by_first(problem, options, device, transport);
   return agreed(std::make_shared<const AttentionPlan>(problem, transport.size(), options), device, transport);
 }
@@ -308,7 +311,7 @@ struct Attention::State {
   };
 
   State(std::shared_ptr<const AttentionPlan> shared_plan, Device& device, Transport& transport)
-      : plan(std::move(shared_plan)), rank(transport.rank()) {
+      : plan(std::move(shared_plan)), rank(transport.rank()), queue(device, transport) {
     try {
       for (const Pass pass : {Pass::forward, Pass::backward}) {
         if (plan->has(pass)) passes[index(pass)].emplace(*plan, pass, device, transport);
@@ -329,6 +332,7 @@ struct Attention::State {
   std::shared_ptr<const AttentionPlan> plan;
   Rank rank;
   std::array<std::optional<Running>, 2> passes;
+  PassQueue queue;  // ends before what it runs
 };
 
 Attention::Attention(const Problem& problem, const AttentionOptions& options, Device& device, Transport& transport)
@@ -356,10 +360,23 @@ std::vector<std::int64_t> Attention::key_positions() const {
 }
 
 const Timeline& Attention::forward(const Bindings& bindings) {
-  return state_->at(Pass::forward).executor.run(bindings);
+  return state_->queue.run(state_->at(Pass::forward).executor, bindings);
 }
 const Timeline& Attention::backward(const Bindings& bindings) {
-  return state_->at(Pass::backward).executor.run(bindings);
+  return state_->queue.run(state_->at(Pass::backward).executor, bindings);
+}
+Event Attention::forward(const Bindings& bindings, const Event& after) {
+  return state_->queue.queue(state_->at(Pass::forward).executor, bindings, after);
+}
+Event Attention::backward(const Bindings& bindings, const Event& after) {
+  return state_->queue.queue(state_->at(Pass::backward).executor, bindings, after);
+}
+void Attention::check() { state_->queue.check(); }
+void Attention::wait() { state_->queue.wait(); }
+const Timeline& Attention::timeline(Pass pass) {
+  Executor& executor = state_->at(pass).executor;
+  state_->queue.wait();
+  return executor.timeline();
 }
 
 }  // namespace distattn

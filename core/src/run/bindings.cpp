@@ -97,4 +97,10 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
   expect("dv", bindings.dv, v);
 }
 
+bool lie_in(MemorySpace space, const Bindings& bindings) {
+  const auto lies = [&](const ConstTensorView& tensor) { return tensor.data == nullptr || tensor.space == space; };
+  return lies(bindings.q) && lies(bindings.k) && lies(bindings.v) && lies(bindings.d_o) && lies(bindings.o) &&
+         lies(bindings.lse) && lies(bindings.lse_low) && lies(bindings.dq) && lies(bindings.dk) && lies(bindings.dv);
+}
+
 }  // namespace distattn

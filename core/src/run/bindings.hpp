@@ -9,4 +9,7 @@ namespace distattn {
 /// not take. Allocates nothing otherwise.
 void check(const Bindings& bindings, const Outline& outline, Rank rank, const Device& device);
 
+/// Whether all tensors that are given lie in that memory.
+bool lie_in(MemorySpace space, const Bindings& bindings);
+
 }  // namespace distattn

@@ -11,6 +11,7 @@
 #include <fmt/core.h>
 
 #include "core/src/run/bindings.hpp"
+#include "core/src/run/pass_record.hpp"
 #include "core/src/schedule/hazards.hpp"
 #include "distattn/thread.hpp"
 
@@ -32,11 +33,15 @@ struct Executor::State {
   ~State();
   void end_lanes();
 
-  const Timeline& run(const Bindings& bindings);
+  const Timeline& run(const Bindings& bindings, const Event& after, const std::function<void()>& queued);
+  bool can_submit(const Bindings& bindings) const;
+  Event submit(const Bindings& bindings);
+  void finish(PassRecord& pass) noexcept;
 
   class Listening;
+  class Submitted;
 
-  void compute(const Bindings& bindings) noexcept;
+  void compute(const Bindings& bindings, const Event& after, const std::function<void()>& queued) noexcept;
   void serve(Lane lane);
   bool reach(const LaneClock& needed) noexcept;
   void run_next(Lane lane, std::unique_lock<std::mutex>& lock) noexcept;
@@ -45,13 +50,12 @@ struct Executor::State {
   bool is_ready(Lane lane) const;
   void wake_ready();
   void run_step(std::size_t number);
-  void release_tensors() noexcept;
+  void release_tensors(const PassRecord& pass) noexcept;
   void fail(std::exception_ptr error) noexcept;
   template <class Action>
   void guarded(Action action) noexcept;
   void begin();
   void throw_failure();
-  void measure(Clock::time_point begin);
 
   const RankProgram& program;
   const Rank rank;
@@ -73,10 +77,8 @@ struct Executor::State {
   bool closing = false;
 
   std::vector<std::thread> threads;
-  Event loaded, stored;  // the work of this run with the caller's tensors
-  // By step; written by the thread that runs it, read by others once it is submitted.
-  std::vector<Event> events;
-  std::vector<Clock::time_point> started, ended;
+  PassRecord own;           // of every run() that waits
+  PassRecord* pass = &own;  // whose steps are being submitted
   Timeline timeline;
 };
 
@@ -86,7 +88,8 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
       rank(own_rank),
       device(on),
       staged(over.reaches(on.space()) ? nullptr : on.staged(over)),
-      transport(staged ? *staged : over) {
+      transport(staged ? *staged : over),
+      own(rank_program.steps.size()) {
   if (const std::string why = device.why_not(outline.sharding.problem, outline.pass); !why.empty()) refuse(why);
   if (!transport.reaches(device.space())) {
     refuse(
@@ -109,9 +112,6 @@ Executor::State::State(const Outline& outline, const RankProgram& rank_program, 
   }
   for (std::size_t lane = 0; lane < lane_count; ++lane) next[lane] = steps_of[lane].size();
   if (steps_of[index(Lane::compute)].size() < count) transport.prepare(*buffers);
-  events.resize(count);
-  started.resize(count);
-  ended.resize(count);
   timeline.spans.reserve(count);
   try {
     for (const Lane lane : exchange_lanes) {
@@ -135,10 +135,11 @@ void Executor::State::end_lanes() {
 }
 
 /// The caller's thread, until nothing of the run is under way any more.
-void Executor::State::compute(const Bindings& bindings) noexcept {
-  loaded = stored = Event();
+void Executor::State::compute(const Bindings& bindings, const Event& after,
+                              const std::function<void()>& queued) noexcept {
   guarded([&] {
-    loaded = buffers->load(bindings);
+    await_what_precedes(after, rank);
+    pass->loaded = buffers->load(bindings);
     begin();
   });
   for (const std::size_t number : steps_of[index(Lane::compute)]) {
@@ -149,16 +150,16 @@ void Executor::State::compute(const Bindings& bindings) noexcept {
   }
   if (reach(whole)) {
     guarded([&] {
-      stored = buffers->store(bindings, events);
-      // In the order of steps, so that the first that does not end is one that nothing before it holds up.
-      for (const Event& event : events) event.wait();
+      pass->stored = buffers->store(bindings, pass->events);
+      if (queued) queued();
+      pass->await_steps();
     });
   }
   {
     std::unique_lock lock(mutex);
     woken[index(Lane::compute)].wait(lock, [&] { return std::none_of(taken.begin(), taken.end(), std::identity()); });
   }
-  release_tensors();
+  release_tensors(*pass);
 }
 
 /// A lane's own thread.
@@ -238,19 +239,19 @@ void Executor::State::run_step(std::size_t number) {
   const Step& step = program.steps[number];
   std::vector<Event>& after = after_of[index(step.lane)];
   after.clear();
-  if (number == steps_of[index(step.lane)].front()) after.push_back(loaded);
-  for (const StepId id : step.after) after.push_back(events[index(id)]);
+  if (number == steps_of[index(step.lane)].front()) after.push_back(pass->loaded);
+  for (const StepId id : step.after) after.push_back(pass->events[index(id)]);
 
-  started[number] = Clock::now();
+  pass->started[number] = Clock::now();
   Event event = step.lane == Lane::compute ? buffers->submit(step, after) : transport.submit(step, *buffers, after);
-  ended[number] = Clock::now();
+  pass->ended[number] = Clock::now();
   if (event.done()) event.wait();
-  events[number] = std::move(event);
+  pass->events[number] = std::move(event);
 }
 
 /// The caller's tensors are left alone when this returns, however the run went.
-void Executor::State::release_tensors() noexcept {
-  for (const Event* event : {&loaded, &stored}) {
+void Executor::State::release_tensors(const PassRecord& pass) noexcept {
+  for (const Event* event : {&pass.loaded, &pass.stored}) {
     guarded([&] { event->wait(); });
   }
 }
@@ -269,7 +270,6 @@ void Executor::State::fail(std::exception_ptr error) noexcept {
 
 /// Lanes may go on from here.
 void Executor::State::begin() {
-  std::fill(events.begin(), events.end(), Event());
   const std::scoped_lock lock(mutex);
   next.fill(0);
 }
@@ -306,42 +306,82 @@ class Executor::State::Listening {
   Transport& transport_;
 };
 
-const Timeline& Executor::State::run(const Bindings& bindings) {
+const Timeline& Executor::State::run(const Bindings& bindings, const Event& after,
+                                     const std::function<void()>& queued) {
   const Clock::time_point start = Clock::now();
   throw_failure();
-  check(bindings, buffers->outline(), rank, device);
+  distattn::check(bindings, buffers->outline(), rank, device);
   const Listening listening(*this);
-  compute(bindings);
+  pass->begin(start);
+  compute(bindings, after, queued);
   throw_failure();
-  measure(start);
+  pass->measure(program, rank, timeline);
   return timeline;
 }
 
-/// A step that was submitted before what it waits for had ended, began when that had.
-void Executor::State::measure(Clock::time_point begin) {
-  const auto seconds = [&](Clock::time_point at) { return std::chrono::duration<double>(at - begin).count(); };
-  timeline.spans.clear();
-  const Clock::time_point first = loaded.state() != nullptr ? loaded.state()->ended_at() : begin;
-  std::array<Clock::time_point, lane_count> lane_free{first, first, first};
-  for (std::size_t number = 0; number < program.steps.size(); ++number) {
-    const Step& step = program.steps[number];
-    if (events[number].state() != nullptr) ended[number] = events[number].state()->ended_at();
-    Clock::time_point start = std::max(started[number], lane_free[index(step.lane)]);
-    for (const StepId id : step.after) start = std::max(start, ended[index(id)]);
-    start = std::min(start, ended[number]);
-    lane_free[index(step.lane)] = ended[number];
-    timeline.spans.push_back(
-        {rank, step.lane, static_cast<StepId>(number), step.number, seconds(start), seconds(ended[number])});
+bool Executor::State::can_submit(const Bindings& bindings) const {
+  const bool alone = transport.size() == 1 && threads.empty();
+  return alone && device.queue() != WorkQueue::none && lie_in(device.space(), bindings);
+}
+
+/// A pass in the device's queue. Its user sees to it that nobody else uses it, nor after the executor.
+class Executor::State::Submitted final : public Event::State {
+ public:
+  Submitted(Executor::State& state, std::unique_ptr<PassRecord> pass) : state_(state), pass_(std::move(pass)) {}
+
+  bool done() const override { return over_ || pass_->done(); }
+  void wait() const override {
+    if (!std::exchange(over_, true)) {
+      state_.finish(*pass_);
+      ended_at_ = Clock::now();
+    }
+    state_.throw_failure();
   }
-  std::sort(timeline.spans.begin(), timeline.spans.end(),
-            [](const Span& a, const Span& b) { return a.start_s < b.start_s; });
-  timeline.seconds = seconds(Clock::now());
+  Clock::time_point ended_at() const override { return ended_at_; }
+  Event queued() const override { return pass_->stored; }
+
+ private:
+  Executor::State& state_;
+  const std::unique_ptr<PassRecord> pass_;
+  mutable bool over_ = false;
+  mutable Clock::time_point ended_at_{};
+};
+
+Event Executor::State::submit(const Bindings& bindings) {
+  throw_failure();
+  auto record = std::make_unique<PassRecord>(program.steps.size());
+  record->begin(Clock::now());
+  pass = record.get();
+  guarded([&] {
+    pass->loaded = buffers->load(bindings);
+    for (std::size_t number = 0; number < program.steps.size(); ++number) run_step(number);
+    pass->stored = buffers->store(bindings, pass->events);
+  });
+  pass = &own;
+  return Event(std::make_shared<Submitted>(*this, std::move(record)));
+}
+
+void Executor::State::finish(PassRecord& submitted) noexcept {
+  guarded([&] { submitted.await_steps(); });
+  release_tensors(submitted);
+  guarded([&] {
+    throw_failure();
+    submitted.measure(program, rank, timeline);
+  });
 }
 
 Executor::Executor(const Outline& outline, const RankProgram& program, Rank rank, Device& device, Transport& transport)
     : state_(std::make_unique<State>(outline, program, rank, device, transport)) {}
 Executor::~Executor() = default;
-const Timeline& Executor::run(const Bindings& bindings) { return state_->run(bindings); }
+const Timeline& Executor::run(const Bindings& bindings, const Event& after, const std::function<void()>& queued) {
+  return state_->run(bindings, after, queued);
+}
+void Executor::check(const Bindings& bindings) const {
+  distattn::check(bindings, state_->buffers->outline(), state_->rank, state_->device);
+}
+bool Executor::can_submit(const Bindings& bindings) const { return state_->can_submit(bindings); }
+Event Executor::submit(const Bindings& bindings) { return state_->submit(bindings); }
+const Timeline& Executor::timeline() const { return state_->timeline; }
 const BufferTable& Executor::buffers() const { return *state_->buffers; }
 
 }  // namespace distattn
