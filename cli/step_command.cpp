@@ -66,10 +66,9 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   agree_on_problem(world, run.problem);
   run.device = options.launch.device_options(choose_threads(options.launch.device.threads, world));
   run.backend = choose_backend(options.launch, run.problem, Passes::both);
-  const AttentionOptions attention =
-      decided_options(world, options.schedule.schedules.front(), run.problem, run.device.threads,
-                      on_nodes_of(world, options.schedule), Passes::both);
-  run.plan = std::make_shared<const AttentionPlan>(run.problem, world.size(), attention);
+  run.plan = prepare(world, options.schedule.schedules.front(), run.problem, run.device.threads,
+                     on_nodes_of(world, options.schedule), Passes::both)
+                 .plan;
   run.steps = static_cast<int>(options.steps);
   run.seed = static_cast<std::uint64_t>(options.seed);
   run.verify = options.verify ? step::Verify::yes : step::Verify::no;

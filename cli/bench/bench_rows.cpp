@@ -93,13 +93,16 @@ class Bench {
     const int threads = choose_threads(request_.launch.device.threads, world);
     const RunOptions options{backend, request_.launch.device_options(threads), request_.runs, request_.warmups};
     const Machine machine = machine_of(world, schedule);
-    routes_of(schedule, machine, world.size());  // wrong ones are no reason to skip a row
     const std::size_t before = rows_.size();
     for (const std::string& name : names_of(schedule, problem, world.size())) {
       progress_.show(
           fmt::format("{} rows; now {} on {} ranks, {}", rows_.size(), name, world.size(), describe(problem)));
-      const auto prepared = prepared_or_skipped(world, name, problem, schedule, threads);
-      if (prepared) measure({world, *prepared, random_inputs(problem), options, schedule}, machine);
+      auto prepared = try_to_prepare(world, name, problem, threads, schedule, passes());
+      if (const auto* const why = std::get_if<WhyNot>(&prepared); why != nullptr && why->concerns_one_schedule()) {
+        skipped_.push_back(skipped_text(*why));
+      } else {
+        measure({world, or_refuse(std::move(prepared)), random_inputs(problem), options, schedule}, machine);
+      }
     }
     progress_.done();
     if (backends_.insert(backend).second) note_other_backend(machine, backend);
@@ -108,29 +111,6 @@ class Bench {
 
   Inputs random_inputs(const Problem& problem) const {
     return Inputs::random(shape_of(problem), request_.problem.common.seed);
-  }
-
-  /// Nothing, and the reason among the skipped, for what does not apply or needs more than --memory.
-  std::optional<Prepared> prepared_or_skipped(World& world, const std::string& name, const Problem& problem,
-                                              const ScheduleOptions& schedule, int threads) {
-    const auto skip = [&](const std::string& reason) {
-      skipped_.push_back(fmt::format("{} on {} ranks: {}", name, world.size(), reason));
-      return std::optional<Prepared>();
-    };
-    if (name != "auto") {
-      const auto resolved = resolve_pair(name, problem, world.size());
-      if (const auto* reason = std::get_if<std::string>(&resolved)) return skip(*reason);
-    }
-    AttentionOptions resolved;
-    try {
-      resolved = decided_options(world, name, problem, threads, schedule, passes());
-    } catch (const Error& error) {
-      if (name != "auto") throw;
-      return skip(error.what());  // none of those that it chooses from fits
-    }
-    const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), resolved);
-    const std::string why = why_too_large(*plan, schedule);
-    return why.empty() ? std::optional(Prepared{plan->name(), plan}) : skip(why);
   }
 
   void measure(const RowRun& row, const Machine& machine) {
@@ -179,10 +159,10 @@ std::vector<BenchRow> bench_rows(World& launched, const BenchRequest& request, P
 
 std::string command_text(const BenchRequest& request) {
   std::string text =
-      fmt::format("{}{}, {}, -n {} -w {}{}{}, backend {} ({}), memory {}", fmt::join(request.schedule.schedules, ","),
+      fmt::format("{}{}, {}, -n {} -w {}{}{}, backend {} ({})", fmt::join(request.schedule.schedules, ","),
                   given_text(request.schedule), request.backward ? "both passes" : "forward", request.runs,
                   request.warmups, request.check ? ", --check" : "", request.calibrate ? ", --calibrate" : "",
-                  request.launch.backend, describe(request.launch.device), request.schedule.memory_bytes.value_or(0));
+                  request.launch.backend, describe(request.launch.device));
   for (const ProblemOptions& each : combinations(request.problem)) text += "; " + describe(each);
   return text;
 }

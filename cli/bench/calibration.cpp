@@ -177,13 +177,10 @@ Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Co
   of_one_key_head.kv_heads = 1;
   const Problem problem = problem_of(of_one_key_head, dtype, tokens, coverage);
   const Passes passes = pass == Pass::backward ? Passes::both : Passes::forward;
-  AttentionOptions attention;
-  attention.schedule = "ring";
-  attention.backward = passes == Passes::both;
-  const auto plan = std::make_shared<const AttentionPlan>(problem, 1, attention);
+  const auto plan = std::make_shared<const AttentionPlan>(problem, 1, ScheduleRequest{"ring", passes});
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   World world = World::of_threads(1);
-  const RunResult result = run_sharded(world, {attention.schedule, plan}, inputs, run_options(options, 1));
+  const RunResult result = run_sharded(world, {"ring", plan}, inputs, run_options(options, 1));
   return check_results(world, *plan, inputs, result.ranks, passes);
 }
 

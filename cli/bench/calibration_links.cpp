@@ -67,10 +67,8 @@ struct ExchangeTime {
 std::vector<ExchangeTime> time_exchanges(World& world, const CalibrationOptions& options,
                                          const std::vector<Rank>& partners, std::int64_t tokens) {
   constexpr int runs = 20;
-  AttentionOptions ring;
-  ring.schedule = "ring";
   const Problem problem = traffic(options, tokens, 2);
-  const auto plan = std::make_shared<const AttentionPlan>(problem, 2, ring);
+  const auto plan = std::make_shared<const AttentionPlan>(problem, 2, ScheduleRequest{"ring"});
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   std::vector<double> seconds;
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {

@@ -22,10 +22,7 @@ RunOptions run_options(const CalibrationOptions& options, int runs) {
 
 Measured measure(World& world, const CalibrationOptions& options, const Problem& problem, const std::string& schedule,
                  Passes passes, int runs) {
-  AttentionOptions attention;
-  attention.schedule = schedule;
-  attention.backward = passes == Passes::both;
-  const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), attention);
+  const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), ScheduleRequest{schedule, passes});
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   return {plan, run_sharded(world, {schedule, plan}, inputs, run_options(options, runs))};
 }

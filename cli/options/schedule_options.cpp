@@ -140,26 +140,30 @@ Machine machine_of(const ScheduleOptions& options) {
   return find_machine(name).in_nodes_of(static_cast<int>(options.node_size.value_or(0)));
 }
 
-AttentionOptions asked_options(const ScheduleOptions& options, Passes passes) {
-  AttentionOptions asked;
-  asked.own_mode = !options.mode.has_value();
-  asked.mode = options.mode.value_or(asked.mode);
-  asked.node_size = static_cast<int>(options.node_size.value_or(0));
-  asked.ahead = options.ahead;
-  asked.backward = passes == Passes::both;
-  asked.memory_bytes = options.memory_bytes.value_or(asked.memory_bytes);
-  return asked;
+ScheduleRequest request_of(const ScheduleOptions& options, const std::string& schedule, Passes passes,
+                           const Machine& machine) {
+  ScheduleRequest request{schedule, passes, options.mode};
+  if (options.node_size) request.node_size = static_cast<int>(*options.node_size);
+  request.ahead = options.ahead;
+  request.memory_bytes = options.memory_bytes.value_or(request.memory_bytes);
+  request.machine = machine;
+  return request;
 }
 
-Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ranks) {
-  try {
-    return distattn::routes_of(asked_options(options, Passes::forward), machine, ranks);
-  } catch (const Error& error) {
-    std::string text = fmt::format("--{}", error.what());
-    const std::string_view advice = " node_size";
-    if (const std::size_t at = text.find(advice); at != text.npos) text.replace(at, advice.size(), " --node-size");
-    throw Error(error.kind(), text);
+WhyNot with_options_named(WhyNot why) {
+  for (std::string* const text : {&why.reason, &why.message}) {
+    for (const auto& [field, option] : {std::pair<std::string_view, std::string_view>{"ahead ", "--ahead "},
+                                        {"add node_size", "add --node-size"},
+                                        {"memory_bytes allows", "--memory allows"}}) {
+      const std::size_t at = text->find(option) == text->npos ? text->find(field) : text->npos;  // named once
+      if (at != text->npos) text->replace(at, field.size(), option);
+    }
   }
+  return why;
+}
+
+std::string skipped_text(const WhyNot& why) {
+  return fmt::format("{} on {} ranks: {}", why.schedule, why.ranks, why.reason);
 }
 
 std::string given_text(const ScheduleOptions& options) {
@@ -168,6 +172,7 @@ std::string given_text(const ScheduleOptions& options) {
   for (const Mode mode : options.modes) text += fmt::format(", --mode {}", name_of(mode));
   if (options.node_size) text += fmt::format(", --node-size {}", *options.node_size);
   if (options.ahead) text += fmt::format(", --ahead {}", *options.ahead);
+  if (options.memory_bytes) text += fmt::format(", --memory {}", *options.memory_bytes);
   return text;
 }
 

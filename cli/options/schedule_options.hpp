@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "cli/options/problem_options.hpp"
-#include "distattn/attention.hpp"
+#include "distattn/request.hpp"
 #include "distattn/table.hpp"
 
 namespace distattn::cli {
@@ -38,13 +38,21 @@ std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options);
 /// nodes, --node-size says how large they are.
 Machine machine_of(const ScheduleOptions& options);
 
-/// What --mode, --node-size, --ahead and --memory ask of the library, for a schedule and a machine that are still to be
-/// named.
-AttentionOptions asked_options(const ScheduleOptions& options, Passes passes);
-/// The library's routes_of(), which here names options when it refuses.
-Routes routes_of(const ScheduleOptions& options, const Machine& machine, int ranks);
+/// What --mode, --node-size, --ahead and --memory ask of the library, for a schedule.
+ScheduleRequest request_of(const ScheduleOptions& options, const std::string& schedule, Passes passes,
+                           const Machine& machine);
+/// The library's answer, whose texts name this program's options.
+WhyNot with_options_named(WhyNot why);
+template <class Made>
+std::variant<Made, WhyNot> with_options_named(std::variant<Made, WhyNot> made) {
+  if (auto* const why = std::get_if<WhyNot>(&made)) *why = with_options_named(std::move(*why));
+  return made;
+}
 
-/// What was given of --mode, --node-size and --ahead, for ranks to compare; empty: nothing.
+/// "ring on 8 ranks: reason", as notes of what was skipped have it.
+std::string skipped_text(const WhyNot& why);
+
+/// What was given of --mode, --node-size, --ahead and --memory, for ranks to compare; empty: nothing.
 std::string given_text(const ScheduleOptions& options);
 
 /// The names that the options mean for a problem: "all" spelt out.

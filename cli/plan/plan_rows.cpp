@@ -6,14 +6,17 @@
 #include <algorithm>
 #include <memory>
 #include <tuple>
+#include <utility>
 
-#include "cli/run/prepared.hpp"
 #include "cli/terminal/console.hpp"
 #include "core/src/words.hpp"
 #include "distattn/error.hpp"
+#include "distattn/plan.hpp"
 
 namespace distattn::cli {
 namespace {
+
+Passes passes_of(const PlanRequest& request) { return request.backward ? Passes::both : Passes::forward; }
 
 /// Plans one problem on some ranks.
 class Planner {
@@ -26,58 +29,41 @@ class Planner {
     problem_ = std::move(problem);
     number_ = number;
     ranks_ = ranks;
-    for (const Routes& routes : route_variants()) {
+    for (const bool straight : route_variants()) {
       for (const std::string& name : names_of(schedule_, *problem_, ranks_)) {
-        if (name == "auto") {
-          choose(routes);
-        } else {
-          add(name, routes, false);
-        }
+        ScheduleRequest request = request_of(schedule_, name, passes_of(request_), machine_);
+        if (straight) request.node_size = 0;
+        if (straight) request.ahead.reset();
+        plan(std::move(request));
       }
     }
   }
 
  private:
-  Passes passes() const { return request_.backward ? Passes::both : Passes::forward; }
-
-  std::vector<Routes> route_variants() const {
-    const Routes routed = routes_of(schedule_, machine_, ranks_);
-    if (routed.node_size == 0 || request_.routes == RouteKinds::routed) return {routed};
-    return request_.routes == RouteKinds::straight ? std::vector{Routes{}} : std::vector{Routes{}, routed};
+  /// Whether messages go straight.
+  std::vector<bool> route_variants() const {
+    const ScheduleRequest asked = request_of(schedule_, "", Passes::forward, machine_);
+    const Routes routed = or_refuse(with_options_named(routes_of(asked, machine_, ranks_)));
+    if (routed.node_size == 0 || request_.routes == RouteKinds::routed) return {false};
+    return request_.routes == RouteKinds::straight ? std::vector{true} : std::vector{true, false};
   }
 
-  void choose(const Routes& routes) {
-    const ChoiceLimits limits = limits_of(asked_options(schedule_, passes()), routes, machine_, ranks_);
-    AutoChoice choice{*problem_, ranks_, {}};
-    try {
-      choice.ranking = rank_schedules(*problem_, ranks_, machine_, limits);
-    } catch (const Error& refused) {
-      if (refused.kind() != ErrorKind::usage) throw;
-      rows_.skipped.push_back({"auto", refused.what(), ranks_});  // none of those that it chooses from can be planned
-      return;
+  /// All passes of one schedule, or why there is no plan.
+  void plan(ScheduleRequest request) {
+    const bool automatic = request.schedule == "auto";
+    if (automatic) {
+      auto ranking = rank_schedules(*problem_, ranks_, machine_, request);
+      if (auto* const why = std::get_if<WhyNot>(&ranking)) return skip(rows_.skipped, std::move(*why));
+      AutoChoice& choice =
+          rows_.choices.emplace_back(AutoChoice{*problem_, ranks_, std::get<std::vector<Choice>>(std::move(ranking))});
+      request.schedule = choice.ranking.front().name;
+      request.ahead = choice.ranking.front().routes.ahead;
     }
-    add(choice.ranking.front().name, choice.ranking.front().routes, true);
-    rows_.choices.push_back(std::move(choice));
-  }
-
-  /// All passes of one schedule, or the reason why it does not apply, cannot be planned or does not fit --memory.
-  void add(const std::string& name, const Routes& routes, bool automatic) {
-    auto planned = plan_schedule(name, *problem_, ranks_, passes(), schedule_.mode, routes, machine_);
-    if (auto* reason = std::get_if<std::string>(&planned)) {
-      rows_.skipped.push_back({name, std::move(*reason), ranks_});
-      return;
-    }
-    auto& plans = std::get<std::vector<PassPlan>>(planned);
-    std::vector<const Counts*> counts;
-    for (const PassPlan& plan : plans) counts.push_back(&plan.report.counts);
-    const std::int64_t needed = memory_side_by_side(counts);
-    if (schedule_.memory_bytes && needed > *schedule_.memory_bytes) {
-      const char* const what = plans.size() > 1 ? "both passes need" : "forward needs";
-      rows_.skipped.push_back({plans.front().schedule,
-                               fmt::format("{} {} a rank", what, bytes_in_words(static_cast<double>(needed))), ranks_});
-      return;
-    }
-    for (PassPlan& plan : plans) rows_.rows.push_back({std::move(plan), problem_, number_, automatic, needed});
+    auto planned = distattn::plan(*problem_, ranks_, request);
+    if (auto* const why = std::get_if<WhyNot>(&planned)) return skip(rows_.skipped, std::move(*why));
+    const AttentionPlan& plan = std::get<AttentionPlan>(planned);
+    for (PassPlan& pass : predict(plan, &machine_, machine_.threads_of_rank(ranks_)))
+      rows_.rows.push_back({std::move(pass), problem_, number_, automatic, plan.memory_bytes()});
   }
 
   const PlanRequest& request_;
@@ -91,7 +77,7 @@ class Planner {
 
 bool better(const PlanRow& a, const PlanRow& b) {
   const auto key = [](const PlanRow& row) {
-    const Counts& counts = row.plan.report.counts;
+    const Counts& counts = row.plan.counts;
     return std::tuple(row.plan.seq_q, row.number, row.plan.ranks, row.plan.pass, row.plan.predicted_s,
                       largest(counts.bytes_sent), mean(counts.bytes_sent), row.plan.schedule,
                       row.plan.routes.node_size);
@@ -108,10 +94,6 @@ void check_straight(const ScheduleOptions& options, const Machine& machine) {
                     "another --machine",
                     *options.node_size, machine.name));
   }
-}
-
-std::string text_of(const SkippedPlan& skipped) {
-  return fmt::format("{} on {} ranks: {}", skipped.name, skipped.ranks, skipped.reason);
 }
 
 }  // namespace
@@ -135,14 +117,20 @@ PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
   return rows;
 }
 
-void refuse_all(const std::string& problem, const std::vector<SkippedPlan>& skipped, const std::string& suggestion) {
+void refuse_all(const std::string& problem, const std::vector<WhyNot>& skipped, const std::string& suggestion) {
   std::vector<std::string> reasons;
-  for (const SkippedPlan& each : skipped) reasons.push_back(text_of(each));
+  for (const WhyNot& each : skipped) reasons.push_back(skipped_text(each));
   refuse(fmt::format("{} ({}): {}", problem, fmt::join(reasons, "; "), suggestion));
 }
 
-void note_skipped(const std::vector<SkippedPlan>& skipped) {
-  for (const SkippedPlan& each : skipped) note("skipped " + text_of(each));
+void skip(std::vector<WhyNot>& skipped, WhyNot why) {
+  why = with_options_named(std::move(why));
+  if (!why.concerns_one_schedule() || why.error != ErrorKind::usage) throw Error(why.error, why.message);
+  skipped.push_back(std::move(why));
+}
+
+void note_skipped(const std::vector<WhyNot>& skipped) {
+  for (const WhyNot& each : skipped) note("skipped " + skipped_text(each));
 }
 
 void note_memory(const std::vector<std::int64_t>& needed, const Machine& machine) {

@@ -29,15 +29,9 @@ struct AutoChoice {
   std::vector<Choice> ranking;
 };
 
-/// A schedule that does not apply, has too many messages to plan or needs too much memory, and why.
-struct SkippedPlan {
-  std::string name, reason;
-  int ranks = 1;
-};
-
 struct PlanRows {
   std::vector<PlanRow> rows;
-  std::vector<SkippedPlan> skipped;
+  std::vector<WhyNot> skipped;
   std::vector<std::string> no_problems;  ///< combinations of values that are none, and why
   std::vector<AutoChoice> choices;
 };
@@ -47,9 +41,11 @@ struct PlanRows {
 PlanRows plan_rows(const PlanRequest& request, const Machine& machine);
 
 /// Throws Error(usage) with the reasons of all that were skipped.
-[[noreturn]] void refuse_all(const std::string& problem, const std::vector<SkippedPlan>& skipped,
+[[noreturn]] void refuse_all(const std::string& problem, const std::vector<WhyNot>& skipped,
                              const std::string& suggestion);
-void note_skipped(const std::vector<SkippedPlan>& skipped);
+/// Adds what a list of schedules goes on without; throws the reason for anything else.
+void skip(std::vector<WhyNot>& skipped, WhyNot why);
+void note_skipped(const std::vector<WhyNot>& skipped);
 /// Says how many rows, of which each needs so many bytes a rank, no rank of the machine could hold.
 void note_memory(const std::vector<std::int64_t>& needed, const Machine& machine);
 

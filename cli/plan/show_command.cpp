@@ -8,7 +8,6 @@
 #include "cli/options/problem_options.hpp"
 #include "cli/options/schedule_options.hpp"
 #include "cli/options/values.hpp"
-#include "cli/run/prepared.hpp"
 #include "cli/run/program_file.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/terminal/output.hpp"
@@ -16,6 +15,7 @@
 #include "cli/terminal/terminal.hpp"
 #include "cli/tools/draw.hpp"
 #include "distattn/error.hpp"
+#include "distattn/plan.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -59,12 +59,10 @@ AttentionPlan plan_of(const ShowOptions& options) {
   const std::int64_t ranks = options.schedule.ranks.front();
   const Problem problem = problem_of(with_usual_shape(options.problem, ranks));
   const Passes passes = options.backward ? Passes::both : Passes::forward;
-  AttentionPlan plan(problem, static_cast<int>(ranks),
-                     attention_options(options.schedule.schedules.front(), problem, static_cast<int>(ranks), 1,
-                                       options.schedule, passes, machine_of(options.schedule)));
-  const std::string why = why_too_large(plan, options.schedule);
-  if (!why.empty()) refuse(why + ": choose another schedule or more ranks");
-  return plan;
+  const ScheduleRequest request =
+      request_of(options.schedule, options.schedule.schedules.front(), passes, machine_of(options.schedule));
+  auto decision = with_options_named(decided(problem, static_cast<int>(ranks), request));
+  return or_refuse(with_options_named(plan(problem, static_cast<int>(ranks), or_refuse(std::move(decision)))));
 }
 
 /// Every pass with its predicted timeline.

@@ -13,7 +13,6 @@
 #include "cli/plan/paper_report.hpp"
 #include "cli/rows/step.hpp"
 #include "cli/rows/tables.hpp"
-#include "cli/run/prepared.hpp"
 #include "cli/step/models.hpp"
 #include "cli/step/papers.hpp"
 #include "cli/step/sequence_search.hpp"
@@ -28,7 +27,7 @@ constexpr std::array<std::string_view, 2> state_words = {"replicated", "sharded"
 
 struct StepPlan {
   std::vector<StepPlanRow> rows;
-  std::vector<SkippedPlan> skipped;
+  std::vector<WhyNot> skipped;
 };
 
 constexpr const char* one_problem = "a step is planned for one problem at a time";
@@ -45,9 +44,9 @@ step::StepSetting setting_of(const StepPlanRequest& request, const Machine& mach
     return options.is_of_one_length() ? std::nullopt : std::optional(mask_of(options, other, seed));
   };
   setting.ranks = ranks;
-  setting.threads = machine.threads_of_rank(ranks);
-  setting.mode = each_mode(request.plan.schedule).front().mode;
-  setting.routes = routes_of(request.plan.schedule, machine, ranks);
+  setting.attention =
+      request_of(each_mode(request.plan.schedule).front(), setting.attention.schedule, Passes::both, machine);
+  setting.attention.threads = machine.threads_of_rank(ranks);
   setting.dtype = problem.dtype.value_or(machine.cores == 0 ? DType::bf16 : DType::fp32);
   setting.wire = problem.wire.value_or(setting.wire);
   setting.state = request.options.state;
@@ -58,14 +57,6 @@ step::StepSetting setting_of(const StepPlanRequest& request, const Machine& mach
 std::vector<std::string> schedules_of(const StepPlanRequest& request, const step::StepSetting& setting) {
   if (!request.scheduled) return {"auto"};
   return names_of(request.plan.schedule, step::attention_problem_of(setting), setting.ranks);
-}
-
-/// `auto` by the attention of one layer, both passes.
-void choose(const StepPlanRequest& request, const Machine& machine, step::StepSetting& setting) {
-  const AttentionOptions chosen = attention_options("auto", step::attention_problem_of(setting), setting.ranks,
-                                                    setting.threads, request.plan.schedule, Passes::both, machine);
-  setting.schedule = chosen.schedule;
-  setting.routes = {chosen.node_size, *chosen.ahead};
 }
 
 std::vector<std::string> policies_of(const StepPlanOptions& options) {
@@ -83,39 +74,33 @@ class StepPlanner {
 
   void add(const step::StepSetting& common) {
     for (const std::string& schedule : schedules_of(request_, common)) {
-      step::StepSetting setting = common;  // auto chooses routes that are not the next schedule's
-      setting.schedule = schedule;
-      try {
-        add_schedule(setting);
-      } catch (const TooManyMessages& refused) {
-        plan_.skipped.push_back({schedule, refused.reason(), setting.ranks});
+      step::StepSetting setting = common;
+      setting.attention.schedule = schedule;
+      auto attention = step::attention_cost(setting, machine_);
+      if (auto* const why = std::get_if<WhyNot>(&attention)) {
+        skip(plan_.skipped, std::move(*why));
+      } else {
+        add_policies(std::move(setting), std::get<step::AttentionCost>(attention));
       }
     }
   }
 
  private:
-  void add_schedule(step::StepSetting& setting) {
-    if (setting.schedule == "auto") choose(request_, machine_, setting);
-    const auto resolved = resolve_pair(setting.schedule, step::attention_problem_of(setting), setting.ranks);
-    if (const auto* reason = std::get_if<std::string>(&resolved)) {
-      plan_.skipped.push_back({setting.schedule, *reason, setting.ranks});
-    } else {
-      add_policies(setting);
-    }
-  }
-
-  void add_policies(const step::StepSetting& setting) {
-    const step::AttentionCost attention = step::attention_cost(setting, machine_);
+  void add_policies(step::StepSetting setting, const step::AttentionCost& attention) {
+    const std::string schedule = setting.attention.schedule == "auto" ? attention.schedule : setting.attention.schedule;
+    setting.attention.schedule = schedule;
+    setting.attention.node_size = attention.routes.node_size;
+    setting.attention.ahead = attention.routes.ahead;
     step::SequenceSearch sequences(setting, machine_);
     for (const std::string& name : policies_of(request_.options)) {
       const step::CheckpointPolicy& policy = step::checkpoint_policy(name);
       const step::StepPrediction step = step::predict_step(setting, policy, attention, machine_);
       if (setting.memory_bytes && step.memory_bytes > *setting.memory_bytes) {
         const std::string need = bytes_in_words(static_cast<double>(step.memory_bytes));
-        plan_.skipped.push_back({fmt::format("{} under {}", setting.schedule, name),
-                                 fmt::format("{} tokens need {}", setting.sequence, need), setting.ranks});
+        plan_.skipped.push_back({WhyNot::Kind::too_large, fmt::format("{} under {}", schedule, name), setting.ranks,
+                                 fmt::format("{} tokens need {}", setting.sequence, need), ""});
       } else {
-        plan_.rows.push_back({request_.options.model, machine_.name, setting.schedule, name,
+        plan_.rows.push_back({request_.options.model, machine_.name, schedule, name,
                               std::string(state_words[static_cast<std::size_t>(request_.options.state)]), setting.ranks,
                               setting.sequence, step, sequences.longest(policy)});
       }

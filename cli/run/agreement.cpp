@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <type_traits>
 
 #include "cli/options/problem_lists.hpp"
 #include "cli/terminal/output.hpp"
@@ -54,6 +56,32 @@ Json unless_refused(std::string_view answer) {
   throw Error(static_cast<ErrorKind>(json["kind"].get<int>()), json["refused"].get<std::string>());
 }
 
+/// A field that ranks tell each other: enumerations as numbers, nothing as null.
+template <class T>
+Json written(const T& field) {
+  if constexpr (std::is_enum_v<T>) {
+    return static_cast<int>(field);
+  } else {
+    return field;
+  }
+}
+template <class T>
+Json written(const std::optional<T>& field) {
+  return field ? written(*field) : Json();
+}
+template <class T>
+void read(const Json& json, T& field) {
+  if constexpr (std::is_enum_v<T>) {
+    field = static_cast<T>(json.get<int>());
+  } else {
+    json.get_to(field);
+  }
+}
+template <class T>
+void read(const Json& json, std::optional<T>& field) {
+  if (!json.is_null()) read(json, field.emplace());
+}
+
 }  // namespace
 
 void agree_on_command(World& world, std::string_view options) {
@@ -101,25 +129,23 @@ std::string said_by_first(World& world, const std::function<std::string()>& say)
   return unless_refused(world.of_first(answer)).get<std::string>();
 }
 
-AttentionOptions decided_by_first(World& world, const std::function<AttentionOptions()>& decide) {
+Decision decided_by_first(World& world, const std::function<Decision()>& decide) {
   if (world.in_process()) return decide();
-  std::string answer;
-  if (world.first() == 0) {
-    answer = said_or_refused([&] {
-      const AttentionOptions mine = decide();
-      return Json::array(
-          {mine.schedule, mine.own_mode, static_cast<int>(mine.mode), mine.node_size, *mine.ahead, mine.backward});
-    });
-  }
-  const Json json = unless_refused(world.of_first(answer));
-  AttentionOptions options;
-  options.schedule = json[0].get<std::string>();
-  options.own_mode = json[1].get<bool>();
-  options.mode = static_cast<Mode>(json[2].get<int>());
-  options.node_size = json[3].get<int>();
-  options.ahead = json[4].get<int>();
-  options.backward = json[5].get<bool>();
-  return options;
+  const auto write = [](const auto& decision) {
+    Json fields = Json::object();
+    fields_of(decision, [&fields](const char* name, const auto& field) { fields[name] = written(field); });
+    return fields.dump(-1, ' ', false, Json::error_handler_t::replace);
+  };
+  const std::string text = said_by_first(world, [&] { return std::visit(write, decide()); });
+  const Json fields = Json::parse(text);
+  Decision decision;
+  if (fields.contains("reason")) decision = WhyNot();
+  std::visit(
+      [&fields](auto& of_first) {
+        fields_of(of_first, [&fields](const char* name, auto& field) { read(fields.at(name), field); });
+      },
+      decision);
+  return decision;
 }
 
 void decided_by_all(World& world, const std::function<void()>& decide) {

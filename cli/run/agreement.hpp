@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 
 #include "cli/run/inputs.hpp"
 #include "distattn/attention.hpp"
@@ -30,8 +31,9 @@ void agree_on_programs(World& world, const AttentionPlan& plan);
 
 /// What `say` returns on rank 0, which alone calls it. The Error that it throws there is thrown on every rank.
 std::string said_by_first(World& world, const std::function<std::string()>& say);
-/// The same for what attention_options() decides.
-AttentionOptions decided_by_first(World& world, const std::function<AttentionOptions()>& decide);
+/// The same for a request that leaves nothing open, or the reason why there is none.
+using Decision = std::variant<ScheduleRequest, WhyNot>;
+Decision decided_by_first(World& world, const std::function<Decision()>& decide);
 /// Calls `decide` on every rank. Where it throws an Error on some, all throw that of the lowest of these.
 void decided_by_all(World& world, const std::function<void()>& decide);
 

@@ -3,11 +3,11 @@
 
 #include <memory>
 #include <string>
+#include <variant>
 
 #include "cli/options/schedule_options.hpp"
-#include "distattn/attention.hpp"
-#include "distattn/choose.hpp"
 #include "distattn/launch.hpp"
+#include "distattn/plan.hpp"
 
 namespace distattn::cli {
 
@@ -16,20 +16,11 @@ struct Prepared {
   std::shared_ptr<const AttentionPlan> plan;
 };
 
-/// What `name` and the options ask for, auto replaced by the schedule and routes that it stands for. `threads` is what
-/// a rank computes with: auto weighs it on `machine`.
-AttentionOptions attention_options(const std::string& name, const Problem& problem, int ranks, int threads,
-                                   const ScheduleOptions& options, Passes passes, const Machine& machine);
-
-/// The same, decided by rank 0. Collective.
-AttentionOptions decided_options(World& world, const std::string& name, const Problem& problem, int threads,
-                                 const ScheduleOptions& options, Passes passes);
-
-/// What a rank needs beyond --memory; empty where that is enough.
-std::string why_too_large(const AttentionPlan& plan, const ScheduleOptions& options);
-
-/// Throws Error(usage) with the reason when the schedule does not apply, fails its proof, or needs more than --memory.
-/// Collective: rank 0 decides.
+/// What `name` and the options ask for, `auto` and what else they leave open decided by rank 0; or why it has no plan.
+/// `threads` is what a rank computes with, for auto to weigh. Collective: all ranks get the same answer.
+std::variant<Prepared, WhyNot> try_to_prepare(World& world, const std::string& name, const Problem& problem,
+                                              int threads, const ScheduleOptions& options, Passes passes);
+/// The same; throws the reason.
 Prepared prepare(World& world, const std::string& name, const Problem& problem, int threads,
                  const ScheduleOptions& options, Passes passes);
 

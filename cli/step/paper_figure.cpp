@@ -48,12 +48,12 @@ StepSetting setting_of(const json& fields, const Machine& machine) {
   setting.sequence = fields.at("tokens").get<std::int64_t>();
   setting.batch = fields.value("batch", std::int64_t{1});
   setting.micro_batches = fields.value("micro_batches", 1);
-  setting.schedule = fields.value("schedule", std::string("balanced"));
-  if (fields.contains("mode")) setting.mode = mode_named(fields.at("mode").get<std::string>(), fields);
+  setting.attention.schedule = fields.value("schedule", std::string("balanced"));
+  if (fields.contains("mode")) setting.attention.mode = mode_named(fields.at("mode").get<std::string>(), fields);
   const auto mask = fields.value("mask", std::string("causal"));
   if (mask != "causal" && mask != "full") not_understood("mask", fields);
   if (mask == "full") setting.mask = full_mask();
-  if (fields.value("routed", false)) setting.routes.node_size = machine.ranks_per_node;
+  if (fields.value("routed", false)) setting.attention.node_size = machine.ranks_per_node;
   setting.dtype = setting.wire = DType::bf16;
   const auto state = fields.value("state", std::string("sharded"));
   if (state != "sharded" && state != "replicated") not_understood("state", fields);
@@ -115,7 +115,7 @@ double attention_bytes(const StepSetting& setting, const AttentionCost& attentio
 }
 
 double step_figure(const std::string& figure, const StepSetting& setting, const Machine& machine, const json& fields) {
-  const AttentionCost attention = attention_cost(setting, machine);
+  const AttentionCost attention = or_refuse(attention_cost(setting, machine));
   if (figure == "layer_attention_s") return attention.forward_s;
   if (figure == "attention_bytes") return attention_bytes(setting, attention);
   if (figure == "layer_other_s") {

@@ -21,12 +21,6 @@ std::int64_t whole(double value) {
 
 double sum(const std::vector<std::int64_t>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-PassPlan plan_one(const StepSetting& setting, const Recipe& recipe, const Problem& problem, Pass pass,
-                  const Machine& machine) {
-  const auto tiles = std::make_shared<const Tiles>(shard(problem, setting.ranks, recipe.layout, recipe.groups));
-  return plan_pass(recipe, tiles, pass, setting.mode.value_or(recipe.mode), setting.routes, &machine, setting.threads);
-}
-
 /// Bytes that a rank sends for weights and gradients in one step.
 double parameter_traffic(const StepSetting& setting, double parameters) {
   const double others = setting.ranks - 1;
@@ -55,28 +49,24 @@ Problem attention_problem_of(const StepSetting& setting) {
   return problem;
 }
 
-RecipePair recipes_of(const StepSetting& setting, const Problem& problem) {
-  auto resolved = resolve_pair(setting.schedule, problem, setting.ranks);
-  if (const auto* reason = std::get_if<std::string>(&resolved)) {
-    refuse("schedule " + setting.schedule + " does not apply (" + *reason + "): choose another");
-  }
-  return std::get<RecipePair>(std::move(resolved));
-}
-
-AttentionCost attention_cost(const StepSetting& setting, const Machine& machine) {
-  const Problem problem = attention_problem_of(setting);
-  const RecipePair pair = recipes_of(setting, problem);
-  const PassPlan forward = plan_one(setting, pair.forward, problem, Pass::forward, machine);
-  const PassPlan backward = plan_one(setting, pair.backward, problem, Pass::backward, machine);
+std::variant<AttentionCost, WhyNot> attention_cost(const StepSetting& setting, const Machine& machine) {
+  ScheduleRequest request = setting.attention;
+  request.machine = machine;
+  const auto planned = plan(attention_problem_of(setting), setting.ranks, request);
+  if (const auto* const why = std::get_if<WhyNot>(&planned)) return *why;
+  const AttentionPlan& attention = std::get<AttentionPlan>(planned);
+  const std::vector<PassPlan> passes = predict(attention, &machine, setting.attention.threads);
+  const PassPlan &forward = passes.front(), &backward = passes.back();
   AttentionCost cost;
-  cost.schedule = setting.schedule;
+  cost.schedule = attention.name();
+  cost.routes = attention.routes();
   cost.forward_s = forward.predicted_s;
   cost.backward_s = backward.predicted_s;
-  cost.forward_sent = forward.report.counts.bytes_sent;
-  cost.backward_sent = backward.report.counts.bytes_sent;
-  cost.buffer_bytes = memory_side_by_side({&forward.report.counts, &backward.report.counts});
-  cost.forward_buffer_bytes = memory_side_by_side({&forward.report.counts});
-  cost.tokens = most_tokens(shard(problem, setting.ranks, pair.forward.layout, pair.forward.groups));
+  cost.forward_sent = forward.counts.bytes_sent;
+  cost.backward_sent = backward.counts.bytes_sent;
+  cost.buffer_bytes = attention.memory_bytes();
+  cost.forward_buffer_bytes = memory_side_by_side({&forward.counts});
+  cost.tokens = most_tokens(attention.outline(Pass::forward).sharding);
   return cost;
 }
 

@@ -5,15 +5,15 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "cli/step/checkpoint.hpp"
 #include "cli/step/model.hpp"
 #include "cli/step/step_costs.hpp"
 #include "cli/step/work.hpp"
-#include "distattn/lower.hpp"
 #include "distattn/machine.hpp"
-#include "distattn/table.hpp"
+#include "distattn/request.hpp"
 
 namespace distattn::step {
 
@@ -32,10 +32,8 @@ struct StepSetting {
   /// The mask at another length, or nothing where there is none; absent: the same one serves every length.
   std::function<std::optional<Mask>(std::int64_t sequence)> mask_at;
   int ranks = 1;
-  int threads = 1;  ///< of a rank's attention, where ranks compute on cores
-  std::string schedule = "balanced";
-  std::optional<Mode> mode;  ///< default: each schedule's own
-  Routes routes;
+  /// The schedule of every layer's attention, both passes; the step's own memory counts, not the request's.
+  ScheduleRequest attention{.schedule = "balanced", .passes = Passes::both, .node_size = 0, .threads = 1};
   DType dtype = DType::fp32;  ///< of activations, products and attention
   DType wire = DType::fp32;   ///< of partials and gradients of the attention
   StatePlacement state = StatePlacement::replicated;
@@ -49,12 +47,10 @@ Problem attention_problem_of(const StepSetting& setting);
 /// everything else at the rate of memory; ranks that compute on the same cores share them.
 double dense_seconds(const DenseWork& work, const StepSetting& setting, const Machine& machine);
 
-/// Its recipes. Throws Error(usage) with the reason when the schedule does not apply.
-RecipePair recipes_of(const StepSetting& setting, const Problem& problem);
-
 /// Every layer's attention, planned and simulated.
 struct AttentionCost {
-  std::string schedule;
+  std::string schedule;  ///< "F/B" if the passes of a pair differ
+  Routes routes;
   double forward_s = 0, backward_s = 0;
   std::vector<std::int64_t> forward_sent, backward_sent;  ///< bytes by rank
   std::int64_t buffer_bytes = 0;                          ///< of the rank that needs most, both programs
@@ -62,8 +58,7 @@ struct AttentionCost {
   std::int64_t tokens = 0;                                ///< of a sequence, on the rank that owns most
 };
 
-/// Throws Error(usage) as recipes_of does.
-AttentionCost attention_cost(const StepSetting& setting, const Machine& machine);
+std::variant<AttentionCost, WhyNot> attention_cost(const StepSetting& setting, const Machine& machine);
 
 StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
                             const Machine& machine);

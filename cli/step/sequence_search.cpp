@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "distattn/error.hpp"
+#include "distattn/table.hpp"
 
 namespace distattn::step {
 namespace {
@@ -15,8 +16,9 @@ namespace {
 /// The fullest rank's buffers.
 double buffer_bytes(const StepSetting& setting, const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles,
                     Pass pass) {
-  const Lowering lowering(recipe.name, tiles, recipe.table(tiles, setting.routes.node_size), pass,
-                          setting.mode.value_or(recipe.mode), setting.routes);
+  const Routes routes{setting.attention.node_size.value_or(0), setting.attention.ahead.value_or(0)};
+  const Lowering lowering(recipe.name, tiles, recipe.table(tiles, routes.node_size), pass,
+                          setting.attention.mode.value_or(recipe.mode), routes);
   double most = 0;
   for (Rank rank = 0; rank < setting.ranks; ++rank) {
     const RankProgram program = lowering.program(rank);
@@ -32,19 +34,21 @@ SequenceSearch::SequenceSearch(StepSetting setting, const Machine& machine)
       machine_(machine),
       room_(static_cast<double>(memory_of_rank(setting_, machine)) - static_cast<double>(state_bytes(setting_))) {}
 
-SequenceSearch::Attention SequenceSearch::count(std::int64_t tokens) const {
+std::optional<SequenceSearch::Attention> SequenceSearch::count(std::int64_t tokens) const {
   StepSetting setting = setting_;
   setting.sequence = tokens * setting.ranks;
   if (setting.mask_at) setting.mask = *setting.mask_at(setting.sequence);
   const Problem problem = attention_problem_of(setting);
-  const RecipePair pair = recipes_of(setting, problem);
+  const auto resolved = resolve_pair(setting.attention.schedule, problem, setting.ranks);
+  if (std::holds_alternative<std::string>(resolved)) return {};
+  const RecipePair& pair = std::get<RecipePair>(resolved);
   const auto tiles_of = [&](const Recipe& recipe) {
     return std::make_shared<const Tiles>(shard(problem, setting.ranks, recipe.layout, recipe.groups));
   };
   const auto forward = tiles_of(pair.forward), backward = tiles_of(pair.backward);
-  return {static_cast<double>(most_tokens(forward->sharding())),
-          buffer_bytes(setting, pair.forward, forward, Pass::forward) +
-              buffer_bytes(setting, pair.backward, backward, Pass::backward)};
+  return Attention{static_cast<double>(most_tokens(forward->sharding())),
+                   buffer_bytes(setting, pair.forward, forward, Pass::forward) +
+                       buffer_bytes(setting, pair.backward, backward, Pass::backward)};
 }
 
 const std::optional<SequenceSearch::Attention>& SequenceSearch::counted(std::int64_t tokens) {

@@ -13,7 +13,7 @@ namespace distattn::step {
 /// depends on the length alone and is counted once for all policies.
 class SequenceSearch {
  public:
-  /// The machine must outlive this.
+  /// Of a setting whose routes are decided. The machine must outlive this.
   SequenceSearch(StepSetting setting, const Machine& machine);
 
   /// The longest that fits: with one token more on every rank it does not. 0: not even one token, or as many as the
@@ -25,7 +25,7 @@ class SequenceSearch {
   struct Attention {
     double tokens = 0, buffer_bytes = 0;
   };
-  Attention count(std::int64_t tokens) const;
+  std::optional<Attention> count(std::int64_t tokens) const;
   /// With `tokens` on every rank; nothing where such a sequence is refused.
   const std::optional<Attention>& counted(std::int64_t tokens);
 

@@ -90,32 +90,19 @@ class Skips {
   std::vector<std::string> reasons_;
 };
 
-/// Proves a schedule on all ranks of a world. What does not apply or needs more than --memory is skipped.
+/// Proves a schedule on all ranks of a world. What has no plan is skipped, unless its proof failed.
 std::optional<Case> prove(World& ranks, const std::string& name, const Problem& problem,
                           const ScheduleOptions& schedule, Skips& skips) {
-  const auto skip = [&](const std::string& reason) {
-    skips.add(fmt::format("{} on {} ranks", name, ranks.size()), reason);
-    return std::optional<Case>();
-  };
-  if (name != "auto") {
-    const auto resolved = resolve_pair(name, problem, ranks.size());
-    if (const auto* reason = std::get_if<std::string>(&resolved)) return skip(*reason);
-  }
-  AttentionOptions options;
-  try {
-    options = decided_options(ranks, name, problem, 1, schedule, Passes::both);
-  } catch (const Error& error) {
-    return skip(error.what());
-  }
   Case made{problem, name, schedule.mode, ranks.size(), nullptr, ""};
-  try {
-    made.plan = std::make_shared<const AttentionPlan>(problem, ranks.size(), options);
-  } catch (const Error& error) {
-    made.failure = error.what();
-    return made;
+  auto prepared = try_to_prepare(ranks, name, problem, 1, schedule, Passes::both);
+  if (const auto* const why = std::get_if<WhyNot>(&prepared)) {
+    made.failure = why->message;
+    if (why->kind == WhyNot::Kind::not_proved) return made;
+    skips.add(fmt::format("{} on {} ranks", name, ranks.size()), why->reason);
+    return {};
   }
-  const std::string why = why_too_large(*made.plan, schedule);
-  return why.empty() ? std::optional(std::move(made)) : skip(why);
+  made.plan = std::get<Prepared>(prepared).plan;
+  return made;
 }
 
 std::vector<Case> prove_all(World& world, const ValidateOptions& options, const std::vector<Problem>& problems,

@@ -85,20 +85,19 @@ Mode mode_of(std::int32_t mode) {
   refuse("mode is " + std::to_string(mode) + " (no distattn_mode): choose one");
 }
 
-AttentionOptions options_of(const distattn_options& given) {
-  AttentionOptions options;
-  if (given.schedule != nullptr) options.schedule = given.schedule;
-  options.own_mode = given.mode == DISTATTN_OWN_MODE;
-  if (!options.own_mode) options.mode = mode_of(given.mode);
-  options.node_size = given.node_size;
-  if (given.ahead != 0) options.ahead = given.ahead;
-  options.backward = given.backward != 0;
+ScheduleRequest request_of(const distattn_options& given) {
+  ScheduleRequest request;
+  if (given.schedule != nullptr) request.schedule = given.schedule;
+  request.passes = given.backward != 0 ? Passes::both : Passes::forward;
+  if (given.mode != DISTATTN_OWN_MODE) request.mode = mode_of(given.mode);
+  if (given.node_size != 0) request.node_size = given.node_size;
+  if (given.ahead != 0) request.ahead = given.ahead;
   if (given.memory_bytes < 0) {
     refuse("memory_bytes is " + std::to_string(given.memory_bytes) + " (a size): give 0 or more");
   }
-  if (given.memory_bytes > 0) options.memory_bytes = given.memory_bytes;
-  if (given.machine != nullptr) options.machine = given.machine;
-  return options;
+  if (given.memory_bytes > 0) request.memory_bytes = given.memory_bytes;
+  if (given.machine != nullptr) request.machine = given.machine;
+  return request;
 }
 
 Allocator allocator_of(const distattn_options& given) {
@@ -130,14 +129,14 @@ DeviceOptions device_options_of(const distattn_options& given, const distattn_co
 }
 
 /// The same for ranks that compute with a device: auto weighs its threads, and where the ranks were placed.
-AttentionOptions options_of(const distattn_options& given, const DeviceOptions& device, const distattn_comm& comm) {
-  AttentionOptions options = options_of(given);
-  options.threads = device.threads;
+ScheduleRequest request_of(const distattn_options& given, const DeviceOptions& device, const distattn_comm& comm) {
+  ScheduleRequest request = request_of(given);
+  request.threads = device.threads;
   const bool here = given.machine == nullptr || std::string_view(given.machine) == "this";
-  if (here && comm.world != nullptr && options.schedule == "auto") {
-    options.machine = comm.world->placed(find_machine("this"), given.node_size);
+  if (here && comm.world != nullptr && request.schedule == "auto") {
+    request.machine = comm.world->placed(find_machine("this"), given.node_size);
   }
-  return options;
+  return request;
 }
 
 std::string machine_named(const distattn_options& given, const char* machine) {
@@ -148,22 +147,11 @@ std::string machine_named(const distattn_options& given, const char* machine) {
   return !asked.empty() ? asked : !options.empty() ? options : "this";
 }
 
-/// Plans the passes that the options ask for, with auto's choice where they name no schedule.
-std::vector<PassPlan> plans_of(const Problem& problem, AttentionOptions options, int ranks, const Machine& machine) {
-  options.machine = machine;
-  const AttentionOptions how = decided(problem, ranks, options);
-  auto planned = plan_schedule(how.schedule, problem, ranks, how.backward ? Passes::both : Passes::forward,
-                               how.own_mode ? std::nullopt : std::optional(how.mode), {how.node_size, *how.ahead},
-                               machine.in_nodes_of(options.node_size));
-  if (const auto* reason = std::get_if<std::string>(&planned)) {
-    refuse("schedule " + how.schedule + " does not apply to this problem on " + std::to_string(ranks) + " ranks (" +
-           *reason + "): choose another, or auto");
-  }
-  auto plans = std::get<std::vector<PassPlan>>(std::move(planned));
-  std::vector<const Counts*> counts;
-  for (const PassPlan& plan : plans) counts.push_back(&plan.report.counts);
-  check_memory(plans.front().schedule, counts, how.memory_bytes);
-  return plans;
+/// The passes that the options ask for, predicted on the machine that they name.
+std::vector<PassPlan> plans_of(const Problem& problem, ScheduleRequest request, int ranks, const Machine& machine) {
+  const Machine in_nodes = machine.in_nodes_of(request.node_size.value_or(0));
+  request.machine = in_nodes;
+  return predict(or_refuse(plan(problem, ranks, request)), &in_nodes, in_nodes.threads_of_rank(ranks));
 }
 
 bool is_query_side(std::int32_t side) {
@@ -197,7 +185,7 @@ distattn_status distattn_attention_create(const distattn_problem* problem, const
     const DeviceOptions device_options = c_api::device_options_of(given, *comm);
     auto device = make_device(given.backend != nullptr ? given.backend : "", device_options);
     const Problem whole = c_api::problem_of(problem);
-    const AttentionOptions how = c_api::options_of(given, device_options, *comm);
+    const ScheduleRequest how = c_api::request_of(given, device_options, *comm);
     Attention made = c_api::collective(*comm->ending, [&] { return Attention(whole, how, *device, *comm->transport); });
     handle = new distattn_attention{std::move(device), std::move(made), comm->ending};
   });
@@ -210,7 +198,7 @@ distattn_status distattn_plan_json(const distattn_problem* problem, const distat
     if (ranks < 1) refuse(std::to_string(ranks) + " ranks (there is one at least): plan for some");
     const distattn_options given = c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
     std::string text;
-    for (const PassPlan& plan : c_api::plans_of(c_api::problem_of(problem), c_api::options_of(given), ranks,
+    for (const PassPlan& plan : c_api::plans_of(c_api::problem_of(problem), c_api::request_of(given), ranks,
                                                 find_machine(c_api::machine_named(given, machine)))) {
       text += text.empty() ? '[' : ',';
       text += to_json(plan);

@@ -25,10 +25,10 @@ distattn::Problem problem_of(const Json& given) {
   return problem;
 }
 
-distattn::AttentionOptions options_of(const Json& given) {
-  distattn::AttentionOptions options;
-  options.backward = given.at("backward");
-  options.node_size = given.value("node_size", 0);
+distattn::ScheduleRequest request_of(const Json& given) {
+  distattn::ScheduleRequest options;
+  if (given.at("backward").get<bool>()) options.passes = distattn::Passes::both;
+  if (given.contains("node_size")) options.node_size = given.at("node_size").get<int>();
   if (given.contains("ahead")) options.ahead = given.at("ahead").get<int>();
   options.memory_bytes = given.value("memory", options.memory_bytes);
   options.machine = given.at("machine").get<std::string>();
@@ -37,7 +37,7 @@ distattn::AttentionOptions options_of(const Json& given) {
 
 Json of_library(const Json& given) {
   try {
-    const distattn::AttentionPlan plan(problem_of(given), given.at("ranks"), options_of(given));
+    const distattn::AttentionPlan plan(problem_of(given), given.at("ranks"), request_of(given));
     return {{"schedule", plan.name()},
             {"node_size", plan.routes().node_size},
             {"ahead", plan.routes().ahead},

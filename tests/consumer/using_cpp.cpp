@@ -64,9 +64,9 @@ Whole attend_on(int ranks, const char* schedule) {
   // 8 query heads that share 2 key heads; causal, and no query sees more than the last 256 keys.
   const Problem problem{
       .seq_q = 1000, .seq_kv = 1000, .heads = 8, .kv_heads = 2, .head_dim = 64, .value_dim = 64, .mask = {.left = 255}};
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = schedule;
-  options.backward = true;
+  options.passes = Passes::both;
   const auto plan = std::make_shared<const AttentionPlan>(problem, ranks, options);
   std::printf("%s on %d ranks: %lld tiles forward\n", plan->name().c_str(), ranks,
               static_cast<long long>(plan->counts(Pass::forward).tiles));

@@ -56,7 +56,7 @@ Problem small_problem(DType dtype = DType::bf16) {
 ShardedRun run_of(const std::string& schedule, int ranks) {
   ShardedRun run;
   run.options.schedule = schedule;
-  run.options.backward = true;
+  run.options.passes = Passes::both;
   run.ranks = ranks;
   return run;
 }
@@ -138,7 +138,7 @@ TEST_CASE("gradients of a single pair are refused, its output is not") {
   problem.mask.documents = {0, 28, 29};
   CHECK_THAT(failure_of(problem, run_of("ring", 1)), contains_text("single pair"));
   ShardedRun forward = run_of("ring", 1);
-  forward.options.backward = false;
+  forward.options.passes = Passes::forward;
   CHECK(failure_of(problem, forward).empty());
 }
 

@@ -18,7 +18,7 @@ constexpr int ranks = 3;
 
 struct Request {
   Problem problem;
-  AttentionOptions options;
+  ScheduleRequest options;
 };
 
 Request usual() {
@@ -70,8 +70,8 @@ TEST_CASE("no handle is made where a rank's plan is another than rank 0's") {
   CHECK(error_when_last_asks([](Request& r) { r.problem.mask.name = "lower triangle"; }).empty());
   const std::vector<std::function<void(Request&)>> changes{
       [](Request& r) { r.options.schedule = "zigzag-ring"; },
-      [](Request& r) { r.options.backward = true; },
-      [](Request& r) { r.options.own_mode = false, r.options.mode = Mode::serial; },
+      [](Request& r) { r.options.passes = Passes::both; },
+      [](Request& r) { r.options.mode = Mode::serial; },
       [](Request& r) { r.problem.mask = full_mask(); },
       [](Request& r) { r.problem.scores.scale = 0.25; },
       [](Request& r) { r.problem.dtype = DType::bf16; },

@@ -34,7 +34,7 @@ TEST_CASE("two hundred delivery orders give the same bits") {
   ShardedRun run;
   run.ranks = 6;
   run.runs = 2;
-  run.options.backward = true;
+  run.options.passes = Passes::both;
   const std::vector<std::pair<const char*, Routes>> cases{
       {"mesh:1x2x3:zigzag", {}}, {"balanced-split", {}}, {"zigzag-ring", {3, 2}}, {"mesh:2x3x1:chunked", {2, 1}}};
   for (const auto& [name, routes] : cases) {
@@ -56,7 +56,7 @@ TEST_CASE("threads a rank and repeated runs change no bit") {
   ShardedRun run;
   run.ranks = 3;
   run.options.schedule = "mesh:1x3x1:zigzag";
-  run.options.backward = true;
+  run.options.passes = Passes::both;
   const ExactResult once = run_sharded(inputs, run);
   run.threads = 3;
   run.runs = 3;

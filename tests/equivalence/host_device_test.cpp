@@ -110,9 +110,9 @@ TEST_CASE("a host device has no variants and refuses their names") {
 }
 
 TEST_CASE("the second run of device, transport, group and executor allocates nothing") {
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = "mesh:2x2x1:zigzag";
-  options.backward = true;
+  options.passes = Passes::both;
   const Problem problem = small_problem();
   const auto plan = std::make_shared<const AttentionPlan>(problem, 4, options);
   std::atomic<int> ready{0}, finished{0};
@@ -145,7 +145,7 @@ TEST_CASE("the second run of device, transport, group and executor allocates not
 
 TEST_CASE("an exception in a kernel ends all ranks and names rank and step") {
   for (const char* schedule : {"balanced", "mesh:1x2x2:zigzag"}) {
-    AttentionOptions options;
+    ScheduleRequest options;
     options.schedule = schedule;
     const Problem problem = small_problem();
     kernels::HostKernels broken = kernels::reference_kernels();
@@ -168,7 +168,7 @@ TEST_CASE("an exception in a kernel ends all ranks and names rank and step") {
 }
 
 TEST_CASE("a failing rank stops the kernels of the others") {
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = "ring";
   const Problem problem = small_problem();
   kernels::HostKernels endless = kernels::reference_kernels();
@@ -191,9 +191,9 @@ TEST_CASE("a failing rank stops the kernels of the others") {
 TEST_CASE("tensors in any order and type of elements are converted on the way") {
   Problem problem = small_problem();
   problem.dtype = DType::bf16;
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = "zigzag-ring";
-  options.backward = true;
+  options.passes = Passes::both;
   const test::Inputs inputs(problem, 11);
   test::ShardedRun run;
   run.options = options;

@@ -114,9 +114,9 @@ struct How {
 
 /// Results of all ranks, of the first and of a second set of tensors.
 std::vector<double> attend(const Problem& problem, const How& run, Order order) {
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = run.schedule;
-  options.backward = true;
+  options.passes = Passes::both;
   const auto plan = std::make_shared<const AttentionPlan>(problem, run.ranks, options);
   std::vector<std::vector<double>> of_rank(static_cast<std::size_t>(run.ranks));
   run_ranks(run.ranks, [&](Rank rank, Transport& transport) {
@@ -169,9 +169,9 @@ void counting_rearrange(std::span<const kernels::RearrangeArgs> list, kernels::T
 std::pair<std::int64_t, std::int64_t> moved_by(const Problem& problem, Order order, bool aliased = false) {
   kernels::HostKernels counting = kernels::reference_kernels();
   counting.rearrange = counting_rearrange;
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = "ring";
-  options.backward = true;
+  options.passes = Passes::both;
   std::pair<std::int64_t, std::int64_t> counts;
   run_ranks(1, [&](Rank, Transport& transport) {
     const auto device = backends::make_host_device(counting, {1, 1});
@@ -238,9 +238,9 @@ TEST_CASE("a result that overwrites an input is written when the input has been 
   CHECK(moved_by(problem, Order::rows, true).first == rows * (1 + problem.value_dim));
   for (const std::string& backend : host_backends()) {
     CAPTURE(backend);
-    AttentionOptions options;
+    ScheduleRequest options;
     options.schedule = "ring";
-    options.backward = true;
+    options.passes = Passes::both;
     run_ranks(1, [&](Rank, Transport& transport) {
       const auto device = make_device(backend, {1, 1});
       Attention attention(problem, options, *device, transport);

@@ -30,10 +30,10 @@ Problem small_problem() {
   return problem;
 }
 
-AttentionOptions options_of(const std::string& schedule) {
-  AttentionOptions options;
+ScheduleRequest options_of(const std::string& schedule) {
+  ScheduleRequest options;
   options.schedule = schedule;
-  options.backward = true;
+  options.passes = Passes::both;
   return options;
 }
 
@@ -327,7 +327,7 @@ TEST_CASE("tensors that are wrong are refused by the call, and nothing is queued
     }
     attention.forward(layer.bindings, {}).wait();
   });
-  AttentionOptions forward_alone;
+  ScheduleRequest forward_alone;
   forward_alone.schedule = "ring";
   run_ranks(1, [&](Rank, Transport& transport) {
     const auto device = small_device(1);

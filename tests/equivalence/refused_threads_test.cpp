@@ -59,7 +59,7 @@ TEST_CASE("a team whose threads are refused ends those that have started") {
 
 TEST_CASE("ranks whose threads are refused end with an error, wherever that happens") {
   const Problem problem = problem_of(40);
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = "zigzag-ring";
   options.node_size = 1;  // a far lane
   const auto plan = std::make_shared<const AttentionPlan>(problem, 2, options);
@@ -85,7 +85,7 @@ TEST_CASE("ranks whose threads are refused end with an error, wherever that happ
 
 TEST_CASE("what many threads would plan is planned by those that there are") {
   const Problem problem = problem_of(256);
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = "ring";
   const FewThreads none(0);
   CHECK_NOTHROW(AttentionPlan(problem, 128, options));

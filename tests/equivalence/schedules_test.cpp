@@ -67,7 +67,7 @@ int check_all(const Problem& problem, int ranks, ShardedRun run) {
   const Inputs inputs(problem, seed);
   const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
   run.ranks = ranks;
-  run.options.backward = true;
+  run.options.passes = Passes::both;
   int count = 0;
   for (const std::string& name : all_schedule_names(problem, ranks)) {
     if (!std::holds_alternative<Recipe>(resolve_schedule(name, problem, ranks))) continue;
@@ -133,7 +133,7 @@ TEST_CASE("host devices agree with float64 at every scale, and with no other sca
       run.backend = info.name;
       run.ranks = 2;
       run.options.schedule = "zigzag-ring";
-      run.options.backward = true;
+      run.options.passes = Passes::both;
       const ExactResult results = run_sharded(inputs, run);
       const auto error_against = [&](double scale) {
         Problem other = problem;
@@ -161,7 +161,7 @@ TEST_CASE("gradients of keys that share a component are as good on many ranks as
       if (!is_usable(backend)) continue;
       ShardedRun run;
       run.backend = backend;
-      run.options.backward = true;
+      run.options.passes = Passes::both;
       run.options.schedule = "ring";
       ExactResult alone = run_sharded(inputs, run);
       const double best = error_of_dq(alone, exact);
@@ -199,7 +199,6 @@ TEST_CASE("every schedule agrees with float64 in every mode and over nodes") {
   for (const Mode mode : {Mode::overlapped, Mode::serial, Mode::gathered}) {
     for (const Routes routes : {Routes{0, 0}, Routes{2, 0}, Routes{4, 2}}) {
       ShardedRun run;
-      run.options.own_mode = false;
       run.options.mode = mode;
       run.options.node_size = routes.node_size;
       run.options.ahead = routes.ahead;
@@ -224,11 +223,10 @@ TEST_CASE("random problems on random tables, routes and modes agree with float64
     ShardedRun run;
     run.ranks = ranks;
     run.options.schedule = random.pick(test::recipes_for(problem, ranks, random)).name;
-    run.options.own_mode = false;
     run.options.mode = random.pick({Mode::overlapped, Mode::serial, Mode::gathered});
     run.options.node_size = node_size;
     run.options.ahead = 0 < node_size && node_size < ranks ? static_cast<int>(random.between(0, 3)) : 0;
-    run.options.backward = true;
+    run.options.passes = Passes::both;
     const Inputs inputs(problem, seed);
     const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
     CAPTURE(n, run.options.schedule, ranks, node_size, problem.mask.name, problem.seq_q, problem.seq_kv);
@@ -244,7 +242,7 @@ TEST_CASE("meshes with head groups that share key heads, on every layout, agree 
     ShardedRun run;
     run.ranks = 6;
     run.options.schedule = name;
-    run.options.backward = true;
+    run.options.passes = Passes::both;
     const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
     CAPTURE(name);
     CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 4 * run.ranks));

@@ -56,7 +56,7 @@ std::vector<Field> without_those_of_a_run(std::vector<Field> fields) {
 
 PlanRow a_planned_row() {
   PlanRow row;
-  Counts& counts = row.plan.report.counts;
+  Counts& counts = row.plan.counts;
   for (auto* const by_rank : {&counts.bytes_sent, &counts.bytes_far, &counts.peak_remote_values,
                               &counts.peak_remote_bytes, &counts.memory_bytes}) {
     by_rank->push_back(0);

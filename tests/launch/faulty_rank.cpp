@@ -111,9 +111,9 @@ void compute(Transport& transport) {
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
   FaultyDevice device(make_device("reference", {1, transport.size()}), fault);
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = one_way ? "ring" : "zigzag-ring";
-  options.backward = !one_way;
+  options.passes = one_way ? Passes::forward : Passes::both;
   Attention attention(problem, options, device, transport);
   const auto tokens = static_cast<std::int64_t>(attention.query_positions().size());
   std::vector<float> in(static_cast<std::size_t>(tokens * heads * dim), 0.5f);

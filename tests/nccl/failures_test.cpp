@@ -97,7 +97,6 @@ TEST_CASE("a row whose members do not hear of it is a timeout") {
   test::standin();
   const auto fail = of_standin<decltype(standin_fail)>("standin_fail");
   ShardedRun run = run_of("attention2d:2x3", 6, {.seed = seed, .timeout_s = 1.0});
-  run.options.own_mode = false;
   run.options.mode = Mode::gathered;
   fail(0, 1, true);
   const std::string what = failure_of(run);

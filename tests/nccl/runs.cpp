@@ -15,7 +15,7 @@ namespace test {
 ShardedRun run_of(const std::string& schedule, int ranks, const NcclWorld& world) {
   ShardedRun run;
   run.options.schedule = schedule;
-  run.options.backward = true;
+  run.options.passes = Passes::both;
   run.ranks = ranks;
   run.world = [world](int size, const RankBody& body) { run_nccl_ranks(size, body, world); };
   return run;

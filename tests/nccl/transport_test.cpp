@@ -82,7 +82,7 @@ TEST_CASE("host memory that far messages pass through is pinned before the first
   };
   for (const auto& [node_size, far, pins] :
        {Case{1, MemorySpace::host, true}, Case{2, MemorySpace::host, false}, Case{1, MemorySpace::cuda, false}}) {
-    AttentionOptions options;
+    ScheduleRequest options;
     options.schedule = "ring";
     options.node_size = node_size;
     std::array<std::size_t, 2> pinned{}, needed{};
@@ -117,7 +117,6 @@ TEST_CASE("rows that gather do so in one collective each, everything else is sen
     const Inputs inputs(problem, seed);
     const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
     ShardedRun run = run_of(one.schedule, one.ranks);
-    run.options.own_mode = false;
     run.options.mode = Mode::gathered;
     run.options.node_size = one.node_size;
     run.runs = 2;
@@ -153,7 +152,6 @@ TEST_CASE("a row that cannot gather, or cannot be made, ends all ranks") {
   Problem problem = test::uneven_problem();
   problem.mask = full_mask();
   ShardedRun run = run_of("attention2d:2x3", 6);
-  run.options.own_mode = false;
   run.options.mode = Mode::gathered;
   const auto failure = [&] {
     try {

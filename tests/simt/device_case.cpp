@@ -42,7 +42,7 @@ Problem problem_of(DType dtype, std::int64_t tokens, int heads, int kv_heads, in
 test::ShardedRun run_of(const std::string& schedule, int ranks) {
   test::ShardedRun run;
   run.options.schedule = schedule;
-  run.options.backward = true;
+  run.options.passes = Passes::both;
   run.ranks = ranks;
   return run;
 }

@@ -111,7 +111,7 @@ TEST_CASE("clocks of host and GPU are compared again for every run", "[simt]") {
   run_ranks(ranks, [&](Rank rank, Transport& transport) {
     test::OneMemory host_only(transport);
     const auto device = make_device("cuda", {});
-    AttentionOptions options;
+    ScheduleRequest options;
     options.schedule = "ring";
     Attention attention(problem, options, *device, host_only);
     std::vector<float> q(tokens * 8, 1.f), k = q, v = q, o = q, lse(tokens);
@@ -213,9 +213,9 @@ TEST_CASE("tensors rest on the device from call to call, and are fetched as they
   gpu = std::make_unique<EmulatedDriver>(device_seed);
   run_ranks(1, [&](Rank, Transport& transport) {
     const auto device = make_device("cuda", {});
-    AttentionOptions options;
+    ScheduleRequest options;
     options.schedule = "ring";
-    options.backward = true;
+    options.passes = Passes::both;
     Attention attention(problem, options, *device, transport);
     std::vector<float> o(2 * 20 * 8, 7.f), lse(20), dq(20 * 8), dk(20 * 8), dv(20 * 8);
     const auto rows = [](std::vector<float>& values) { return dense_view(values.data(), 1, 20, 1, 8); };
@@ -283,7 +283,7 @@ TEST_CASE("a caller's stream orders the device among the caller's own work", "[s
     DeviceOptions device_options;
     device_options.gpu.stream = stream->handle();
     const auto device = backends::cuda::make_cuda_device(*gpu, device_options);
-    AttentionOptions options;
+    ScheduleRequest options;
     options.schedule = "ring";
     Attention attention(problem, options, *device, transport);
     Bindings bindings;

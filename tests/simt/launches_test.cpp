@@ -107,7 +107,7 @@ TEST_CASE("kernels of a step start as one graph, run after run", "[simt]") {
   CHECK(gpu->graphs() > 0);
 
   ShardedRun forward = run_of("ring", 1);  // one kernel a step
-  forward.options.backward = false;
+  forward.options.passes = Passes::forward;
   gpu = std::make_unique<simt::EmulatedDriver>(device_seed);
   run_sharded(Inputs(problem, device_seed), forward);
   CHECK(gpu->graphs() == 0);

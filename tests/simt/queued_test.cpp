@@ -32,10 +32,10 @@ std::unique_ptr<Device> device_on(backends::cuda::Stream* stream) {
   return backends::cuda::make_cuda_device(*gpu, options);
 }
 
-AttentionOptions ring() {
-  AttentionOptions options;
+ScheduleRequest ring() {
+  ScheduleRequest options;
   options.schedule = "ring";
-  options.backward = true;
+  options.passes = Passes::both;
   return options;
 }
 

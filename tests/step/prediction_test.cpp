@@ -27,7 +27,7 @@ StepSetting square_setting(std::int64_t tokens_per_hidden) {
   StepSetting setting;
   setting.shape = {.layers = 4, .hidden = 1536, .ffn = 4096, .vocab = 1, .heads = 12, .kv_heads = 12};
   setting.sequence = tokens_per_hidden * setting.shape.hidden;
-  setting.schedule = "ring";
+  setting.attention.schedule = "ring";
   return setting;
 }
 
@@ -38,7 +38,7 @@ TEST_CASE("layer over attention-output is what products count, but for the produ
   double last = 1;
   for (const double ratio : {8.0, 16.0, 32.0, 64.0, 4096.0}) {
     const StepSetting setting = square_setting(static_cast<std::int64_t>(ratio));
-    const AttentionCost attention = attention_cost(setting, machine);
+    const AttentionCost attention = or_refuse(attention_cost(setting, machine));
     const auto seconds = [&](std::string_view policy) {
       return predict_step(setting, checkpoint_policy(policy), attention, machine).seconds;
     };
@@ -56,9 +56,9 @@ TEST_CASE("layer over attention-output is what products count, but for the produ
 TEST_CASE("messages follow attention forwards; memory falls from none to layer", "[step]") {
   StepSetting setting = square_setting(8);
   setting.ranks = 4;
-  setting.schedule = "balanced";
+  setting.attention.schedule = "balanced";
   const Machine machine = ideal_machine(4);
-  const AttentionCost attention = attention_cost(setting, machine);
+  const AttentionCost attention = or_refuse(attention_cost(setting, machine));
   const auto none = predict_step(setting, checkpoint_policy("none"), attention, machine),
              layer = predict_step(setting, checkpoint_policy("layer"), attention, machine),
              output = predict_step(setting, checkpoint_policy("attention-output"), attention, machine),
@@ -80,7 +80,7 @@ TEST_CASE("on cores, what is kept in host memory takes the rank's own", "[step]"
   const StepSetting setting = square_setting(8);
   Machine machine = ideal_machine(1);
   const auto predict = [&](std::string_view policy) {
-    return predict_step(setting, checkpoint_policy(policy), attention_cost(setting, machine), machine);
+    return predict_step(setting, checkpoint_policy(policy), or_refuse(attention_cost(setting, machine)), machine);
   };
   const auto longest = [&](std::string_view policy) {
     return SequenceSearch(setting, machine).longest(checkpoint_policy(policy));
@@ -97,13 +97,13 @@ TEST_CASE("on cores, what is kept in host memory takes the rank's own", "[step]"
 TEST_CASE("the longest sequence fits and the next does not, whatever length is asked with", "[step]") {
   StepSetting setting = square_setting(8);
   setting.ranks = GENERATE(1, 6);
-  setting.schedule = GENERATE("ring", "burst:zigzag", "ulysses");
-  INFO(setting.schedule);
+  setting.attention.schedule = GENERATE("ring", "burst:zigzag", "ulysses");
+  INFO(setting.attention.schedule);
   const Machine machine = ideal_machine(setting.ranks);
   const auto& policy = checkpoint_policy(GENERATE("none", "layer"));
   const auto bytes = [&](std::int64_t sequence) {
     setting.sequence = sequence;
-    return predict_step(setting, policy, attention_cost(setting, machine), machine).memory_bytes;
+    return predict_step(setting, policy, or_refuse(attention_cost(setting, machine)), machine).memory_bytes;
   };
   const std::int64_t longest = SequenceSearch(setting, machine).longest(policy).value();
   REQUIRE(longest > setting.sequence);
@@ -121,7 +121,7 @@ TEST_CASE("a length that is shorter than the mask's prefix is not too long", "[s
   setting.ranks = 6;
   const Machine machine = ideal_machine(setting.ranks);
   const auto& policy = checkpoint_policy("layer");
-  setting.schedule = "ring";
+  setting.attention.schedule = "ring";
   const auto longest_with = [&](std::int64_t prefix, std::int64_t asked) {
     setting.mask_at = [prefix](std::int64_t sequence) { return std::optional(prefix_mask(sequence, prefix)); };
     setting.sequence = asked;
@@ -161,8 +161,8 @@ TEST_CASE("activations are those of the rank that owns most", "[step]") {
   setting.ranks = 8;
   const Machine machine = ideal_machine(8);
   const auto kept = [&](const char* schedule) {
-    setting.schedule = schedule;
-    return predict_step(setting, checkpoint_policy("none"), attention_cost(setting, machine), machine)
+    setting.attention.schedule = schedule;
+    return predict_step(setting, checkpoint_policy("none"), or_refuse(attention_cost(setting, machine)), machine)
         .peak_activation_bytes;
   };
   REQUIRE(kept("burst:zigzag") == 2 * kept("ring"));
@@ -171,6 +171,7 @@ TEST_CASE("activations are those of the rank that owns most", "[step]") {
 TEST_CASE("a schedule that does not apply is refused with its reason", "[step]") {
   StepSetting setting = square_setting(8);
   setting.ranks = 16;
-  setting.schedule = "ulysses";
-  REQUIRE_THROWS_WITH(attention_cost(setting, ideal_machine(16)), Contains("schedule ulysses does not apply"));
+  setting.attention.schedule = "ulysses";
+  REQUIRE_THROWS_WITH(or_refuse(attention_cost(setting, ideal_machine(16))),
+                      Contains("schedule ulysses does not apply"));
 }

@@ -161,9 +161,9 @@ TEST_CASE("a gradient that is zero but for rounding is measured beside the other
 TEST_CASE("an error on one rank in the middle of a step ends the run with that error", "[step]") {
   const ModelShape small{.layers = 2, .hidden = 16, .ffn = 24, .vocab = 50, .heads = 2, .kv_heads = 1};
   const auto tokens = TokenSource::random(24, small.vocab, 7);
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = "ring";
-  options.backward = true;
+  options.passes = Passes::both;
   const auto plan = std::make_shared<const AttentionPlan>(attention_problem(small, 24, causal_mask()), 3, options);
   const auto body = [&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
     const auto device = make_device("reference", {.threads = 1, .local_ranks = 3});

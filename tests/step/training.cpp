@@ -8,9 +8,9 @@ namespace distattn::test {
 using namespace step;
 
 Training train(const TrainingRun& run, const TokenSource& tokens) {
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = run.schedule;
-  options.backward = true;
+  options.passes = Passes::both;
   const Problem problem = attention_problem(run.shape, run.sequence, causal_mask());
   const auto plan = std::make_shared<const AttentionPlan>(problem, run.ranks, options);
   std::vector<Training> by_rank(static_cast<std::size_t>(run.ranks));

@@ -171,7 +171,7 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
   ExactResult result;
   result.o.resize(elements(problem.seq_q, problem.heads, problem.value_dim), NAN);
   result.lse.resize(elements(problem.seq_q, problem.heads, 1), NAN);
-  if (run.options.backward) {
+  if (run.options.passes == Passes::both) {
     result.dq.resize(elements(problem.seq_q, problem.heads, problem.head_dim), NAN);
     result.dk.resize(elements(problem.seq_kv, problem.kv_heads, problem.head_dim), NAN);
     result.dv.resize(elements(problem.seq_kv, problem.kv_heads, problem.value_dim), NAN);
@@ -203,7 +203,7 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     call(attention, run, bindings, Pass::forward);
     scatter(o.view(), queries, first, result.o, false);
     scatter(lse.view(), queries, first, result.lse, true);
-    if (!run.options.backward) return;
+    if (run.options.passes == Passes::forward) return;
 
     Shard d_o(inputs.d_o(), first, sharding.queries, rank, run.order);
     Shard dq(inputs.q().shape, query_count, run.order);

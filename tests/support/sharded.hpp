@@ -53,7 +53,7 @@ enum class Calls : std::uint8_t { waiting, queued };
 /// Whole results as ExactResult; what the device wrote in fp32 or fp64 is kept exactly.
 struct ShardedRun {
   std::string backend = "reference";
-  AttentionOptions options;
+  ScheduleRequest options;
   int ranks = 1;
   int threads = 1;  ///< of each rank
   int runs = 1;     ///< of each pass, one after the other; the last one's results are returned

@@ -46,7 +46,7 @@ TEST_CASE("every schedule runs with messages between GPUs over UCX") {
       gpu = std::make_unique<simt::EmulatedDriver>(seed);
       test::ShardedRun run;
       run.options.schedule = name;
-      run.options.backward = true;
+      run.options.passes = Passes::both;
       run.options.node_size = node_size;
       run.options.ahead = node_size / 2;
       run.ranks = ranks;

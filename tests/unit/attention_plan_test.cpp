@@ -20,9 +20,9 @@ Problem small_problem() {
 }
 
 Schedule program(Pass pass, const Problem& problem = small_problem(), const char* schedule = "ring") {
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = schedule;
-  options.backward = true;
+  options.passes = Passes::both;
   return AttentionPlan(problem, 2, options).schedule(pass);
 }
 
@@ -79,7 +79,7 @@ TEST_CASE("programs of an unsound sharding are refused before they are looked at
 }
 
 TEST_CASE("nodes are the machine's unless their size is given, and ahead needs them") {
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = "ring";
   const auto routes = [&](int ranks) { return AttentionPlan(small_problem(), ranks, options).routes(); };
   CHECK(routes(16).node_size == 0);
@@ -96,9 +96,9 @@ TEST_CASE("nodes are the machine's unless their size is given, and ahead needs t
 }
 
 TEST_CASE("what auto chose makes the same plan when it is named") {
-  AttentionOptions options;
+  ScheduleRequest options;
   options.machine = "dgx-a100x2";
-  options.backward = true;
+  options.passes = Passes::both;
   const AttentionPlan chosen(small_problem(), 16, options);
   options.schedule = chosen.name();
   options.node_size = chosen.routes().node_size;
@@ -108,9 +108,9 @@ TEST_CASE("what auto chose makes the same plan when it is named") {
 }
 
 TEST_CASE("a schedule that needs more memory than it may have is refused") {
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = "ring";
-  options.backward = true;
+  options.passes = Passes::both;
   const AttentionPlan plan(small_problem(), 2, options);
   options.memory_bytes = memory_side_by_side({&plan.counts(Pass::forward), &plan.counts(Pass::backward)});
   CHECK_NOTHROW(AttentionPlan(small_problem(), 2, options));
@@ -120,7 +120,7 @@ TEST_CASE("a schedule that needs more memory than it may have is refused") {
 
 TEST_CASE("a plan takes another's place") {
   static_assert(std::is_nothrow_move_assignable_v<Attention>);
-  AttentionOptions options;
+  ScheduleRequest options;
   options.schedule = "ring";
   AttentionPlan plan(small_problem(), 2, options);
   plan = AttentionPlan(small_problem(), 4, options);

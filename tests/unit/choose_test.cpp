@@ -22,12 +22,16 @@ Problem problem_of(std::int64_t seq, int heads, int kv_heads) {
   return problem;
 }
 
-ChoiceLimits limits_of(Passes passes, int node_size = 0, std::optional<int> ahead = 0) {
-  ChoiceLimits limits;
-  limits.passes = passes;
-  limits.node_size = node_size;
-  limits.ahead = ahead;
-  return limits;
+ScheduleRequest limits_of(Passes passes, int node_size = 0, std::optional<int> ahead = 0) {
+  return {"auto", passes, {}, node_size, ahead};
+}
+
+std::vector<Choice> ranked(const Problem& problem, int ranks, const Machine& machine, const ScheduleRequest& limits) {
+  return or_refuse(rank_schedules(problem, ranks, machine, limits));
+}
+
+Choice best(const Problem& problem, int ranks, const Machine& machine, const ScheduleRequest& limits) {
+  return ranked(problem, ranks, machine, limits).front();
 }
 
 struct Cost {
@@ -35,21 +39,12 @@ struct Cost {
   std::int64_t memory_bytes = 0;
 };
 
-/// What plan_pass says of "F" or "F/B".
+/// What predict() says of "F" or "F/B".
 Cost cost_of(const std::string& name, const Problem& problem, int ranks, const Machine& machine, Routes routes,
              Passes passes) {
-  const auto pair = std::get<RecipePair>(resolve_pair(name, problem, ranks));
-  Cost cost;
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (pass == Pass::backward && passes == Passes::forward) break;
-    const Recipe& recipe = pass == Pass::forward ? pair.forward : pair.backward;
-    const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
-    const PassPlan plan = plan_pass(recipe, tiles, pass, recipe.mode, routes, &machine);
-    REQUIRE(plan.report.proved());
-    cost.seconds += plan.predicted_s;
-    const auto& memory = plan.report.counts.memory_bytes;
-    cost.memory_bytes += *std::max_element(memory.begin(), memory.end());
-  }
+  const auto planned = or_refuse(plan(problem, ranks, {name, passes, {}, routes.node_size, routes.ahead}));
+  Cost cost{0, planned.memory_bytes()};
+  for (const PassPlan& pass : predict(planned, &machine)) cost.seconds += pass.predicted_s;
   return cost;
 }
 
@@ -60,7 +55,7 @@ TEST_CASE("auto is at least as fast as every named schedule, and predicts what p
   const Passes passes = GENERATE(Passes::forward, Passes::both);
   const Machine machine = find_machine(name);
   const Problem problem = problem_of(16384, 32, 8);
-  const auto ranking = rank_schedules(problem, 8, machine, limits_of(passes));
+  const auto ranking = ranked(problem, 8, machine, limits_of(passes));
   const Choice& chosen = ranking.front();
   const Cost cost = cost_of(chosen.name, problem, 8, machine, chosen.routes, passes);
   CHECK(chosen.predicted_s == Approx(cost.seconds));
@@ -75,9 +70,8 @@ TEST_CASE("auto is at least as fast as every named schedule, and predicts what p
 TEST_CASE("a ranking is in order, names each schedule once and repeats exactly", "[choose]") {
   const Machine machine = find_machine("dgx-a100x2");
   const Problem problem = problem_of(65536, 32, 32);
-  const ChoiceLimits limits = limits_of(Passes::both, 8, std::nullopt);
-  const auto ranking = rank_schedules(problem, 16, machine, limits),
-             again = rank_schedules(problem, 16, machine, limits);
+  const ScheduleRequest limits = limits_of(Passes::both, 8, std::nullopt);
+  const auto ranking = ranked(problem, 16, machine, limits), again = ranked(problem, 16, machine, limits);
   REQUIRE(ranking.size() == again.size());
   REQUIRE(ranking.size() > 1);
   for (std::size_t i = 0; i < ranking.size(); ++i) {
@@ -91,8 +85,8 @@ TEST_CASE("a ranking is in order, names each schedule once and repeats exactly",
 TEST_CASE("posting messages early is chosen where it pays", "[choose]") {
   const Machine machine = find_machine("dgx-a100x2");
   const Problem problem = problem_of(32768, 32, 8);
-  const Choice searched = choose_schedule(problem, 16, machine, limits_of(Passes::forward, 8, std::nullopt));
-  const Choice fixed = choose_schedule(problem, 16, machine, limits_of(Passes::forward, 8, 0));
+  const Choice searched = best(problem, 16, machine, limits_of(Passes::forward, 8, std::nullopt));
+  const Choice fixed = best(problem, 16, machine, limits_of(Passes::forward, 8, 0));
   CHECK(searched.routes.ahead > 0);
   CHECK(searched.predicted_s < fixed.predicted_s);
 }
@@ -100,7 +94,7 @@ TEST_CASE("posting messages early is chosen where it pays", "[choose]") {
 TEST_CASE("forward and backward are chosen apart, of one layout", "[choose]") {
   // With as many key heads as query heads, moving the queries costs a backward pass less than moving the keys.
   const Problem problem = problem_of(524288, 32, 32);
-  const Choice chosen = choose_schedule(problem, 64, find_machine("ethernet-h100x64"), limits_of(Passes::both, 1));
+  const Choice chosen = best(problem, 64, find_machine("ethernet-h100x64"), limits_of(Passes::both, 1));
   INFO(chosen.name);
   REQUIRE(chosen.name.find('/') != std::string::npos);
   CHECK(std::holds_alternative<RecipePair>(resolve_pair(chosen.name, problem, 64)));
@@ -110,7 +104,7 @@ TEST_CASE("auto breaks ties by name", "[choose]") {
   // One tile on one rank: every schedule takes the same time.
   Problem problem = problem_of(64, 1, 1);
   problem.mask = full_mask();
-  const auto ranking = rank_schedules(problem, 1, find_machine("dgx-a100x2"), limits_of(Passes::forward));
+  const auto ranking = ranked(problem, 1, find_machine("dgx-a100x2"), limits_of(Passes::forward));
   REQUIRE(ranking[0].predicted_s == ranking[1].predicted_s);
   CHECK(ranking[0].name < ranking[1].name);
 }
@@ -118,38 +112,38 @@ TEST_CASE("auto breaks ties by name", "[choose]") {
 TEST_CASE("both passes' buffers stay within the memory of a rank together", "[choose]") {
   const Machine machine = find_machine("ethernet-h100x64");
   const Problem problem = problem_of(65536, 32, 32);
-  ChoiceLimits limits = limits_of(Passes::both);
-  const auto ranking = rank_schedules(problem, 8, machine, limits);
+  ScheduleRequest limits = limits_of(Passes::both);
+  const auto ranking = ranked(problem, 8, machine, limits);
   std::int64_t least = ranking.front().memory_bytes;
   for (const Choice& choice : ranking) least = std::min(least, choice.memory_bytes);
   for (const std::int64_t most : {ranking.front().memory_bytes - 1, least}) {
     limits.memory_bytes = most;
-    const Choice chosen = choose_schedule(problem, 8, machine, limits);
+    const Choice chosen = best(problem, 8, machine, limits);
     INFO(chosen.name);
     CHECK(cost_of(chosen.name, problem, 8, machine, chosen.routes, Passes::both).memory_bytes <= most);
   }
-  limits.memory_bytes = choose_schedule(problem, 8, machine, limits_of(Passes::forward)).memory_bytes;
-  CHECK_THROWS_WITH(choose_schedule(problem, 8, machine, limits), contains_text("no schedule fits "));
+  limits.memory_bytes = best(problem, 8, machine, limits_of(Passes::forward)).memory_bytes;
+  CHECK_THROWS_WITH(best(problem, 8, machine, limits), contains_text("no schedule fits "));
 }
 
 TEST_CASE("auto stays within the memory of a rank, or says what each schedule needs", "[choose]") {
   const Machine machine = find_machine("ethernet-h100x64");
   const Problem problem = problem_of(65536, 32, 32);
-  ChoiceLimits limits = limits_of(Passes::forward);
-  const Choice roomy = choose_schedule(problem, 8, machine, limits);
+  ScheduleRequest limits = limits_of(Passes::forward);
+  const Choice roomy = best(problem, 8, machine, limits);
   limits.memory_bytes = roomy.memory_bytes - 1;
-  const Choice tight = choose_schedule(problem, 8, machine, limits);
+  const Choice tight = best(problem, 8, machine, limits);
   CHECK(tight.memory_bytes < roomy.memory_bytes);
   CHECK(tight.predicted_s >= roomy.predicted_s);
   limits.memory_bytes = 1000;
-  CHECK_THROWS_WITH(choose_schedule(problem, 8, machine, limits),
+  CHECK_THROWS_WITH(best(problem, 8, machine, limits),
                     contains_text("no schedule fits 1000 B") &&
                         contains_text(roomy.name + " " + bytes_in_words(static_cast<double>(roomy.memory_bytes))));
   Machine small = machine;
   small.memory_bytes = roomy.memory_bytes - 1;
-  CHECK(choose_schedule(problem, 8, small, limits_of(Passes::forward)).name == tight.name);
+  CHECK(best(problem, 8, small, limits_of(Passes::forward)).name == tight.name);
   small.memory_bytes = 1000;
   CHECK_THROWS_WITH(
-      choose_schedule(problem, 8, small, limits_of(Passes::forward)),
+      best(problem, 8, small, limits_of(Passes::forward)),
       contains_text("no schedule fits 1000 B a rank (what machine " + small.name + " has for each of 8; "));
 }

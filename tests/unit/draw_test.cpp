@@ -5,7 +5,9 @@
 #include <set>
 
 #include "catch.hpp"
-#include "distattn/plan.hpp"
+#include "distattn/lower.hpp"
+#include "distattn/simulate.hpp"
+#include "distattn/table.hpp"
 
 using namespace distattn;
 using Catch::Matchers::Contains;

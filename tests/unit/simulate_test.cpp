@@ -43,9 +43,8 @@ Problem attention(std::int64_t tokens, int heads, int kv_heads) {
 
 double predict(const Problem& problem, int ranks, const std::string& name, Pass pass, Mode mode, Routes routes,
                const Machine& machine) {
-  const auto recipe = std::get<Recipe>(resolve_schedule(name, problem, ranks));
-  const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
-  return plan_pass(recipe, tiles, pass, mode, routes, &machine).predicted_s;
+  const auto planned = or_refuse(plan(problem, ranks, {name, Passes::both, mode, routes.node_size, routes.ahead}));
+  return distattn::predict(planned, &machine)[static_cast<std::size_t>(pass)].predicted_s;
 }
 
 /// The machine of the routed figures, every rank with its part of the node's link as in the executable model.
@@ -91,11 +90,10 @@ TEST_CASE("straight routes cross a machine's nodes too", "[simulate]") {
   const auto far = [](int nodes, int ranks_per_node, Routes routes) {
     Problem problem = attention(96, 4, 4);
     problem.dtype = DType::fp32;
-    const auto recipe = std::get<Recipe>(resolve_schedule("ring", problem, 4));
-    const auto tiles = std::make_shared<const Tiles>(shard(problem, 4, recipe.layout, recipe.groups));
     const Machine machine = slow_machine(nodes, ranks_per_node);
-    const PassPlan plan = plan_pass(recipe, tiles, Pass::forward, recipe.mode, routes, &machine);
-    return std::accumulate(plan.report.counts.bytes_far.begin(), plan.report.counts.bytes_far.end(), std::int64_t{0});
+    const ScheduleRequest request{"ring", Passes::forward, {}, routes.node_size, routes.ahead};
+    const Counts counts = distattn::predict(or_refuse(plan(problem, 4, request)), &machine).front().counts;
+    return std::accumulate(counts.bytes_far.begin(), counts.bytes_far.end(), std::int64_t{0});
   };
   const std::int64_t shard_bytes = 2 * 24 * 4 * 128 * 4;  // K and V of a rank, in fp32
   CHECK(far(1, 4, {}) == 0);
@@ -378,7 +376,7 @@ TEST_CASE("overlapped is never slower than serial, and repeats exactly", "[simul
     const std::string name = pick(all_schedule_names(problem, ranks));
     if (!std::holds_alternative<Recipe>(resolve_schedule(name, problem, ranks))) continue;
     const Pass pass = pick(std::vector{Pass::forward, Pass::backward});
-    const bool routed = random() % 2 == 0 && ranks % machine.ranks_per_node == 0;
+    const bool routed = random() % 2 == 0 && ranks > machine.ranks_per_node && ranks % machine.ranks_per_node == 0;
     const Routes routes = routed ? Routes{machine.ranks_per_node, pick(std::vector{0, 3})} : Routes{};
     const double overlapped = predict(problem, ranks, name, pass, Mode::overlapped, routes, machine);
     INFO(name << " on " << machine.name << ", " << ranks << " ranks, " << name_of(pass) << (routed ? ", routed" : ""));

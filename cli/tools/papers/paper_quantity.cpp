@@ -79,14 +79,14 @@ double layer_bytes(const Problem& problem) {
 }
 
 double volume(const std::string& kind, const PassPlan& plan, const Problem& problem) {
-  const auto& sent = kind == "far" ? plan.report.counts.bytes_far : plan.report.counts.bytes_sent;
+  const auto& sent = kind == "far" ? plan.counts.bytes_far : plan.counts.bytes_sent;
   return (kind == "busiest" ? static_cast<double>(largest(sent)) : mean(sent)) / layer_bytes(problem);
 }
 
 /// Buffers of the fullest rank, in bytes of one rank's q, k, v and o.
 double buffers(const PassPlan& plan, const Problem& problem) {
   const double own = (2 + 2.0 * problem.kv_heads / problem.heads) * layer_bytes(problem) / plan.ranks;
-  return static_cast<double>(memory_side_by_side({&plan.report.counts})) / own;
+  return static_cast<double>(memory_side_by_side({&plan.counts})) / own;
 }
 
 /// Elements in units of tokens × hidden size.
@@ -114,25 +114,18 @@ PaperValue of_baseline(const std::string& kind, JsonFields& fields) {
 PaperValue of_schedule(const std::string& kind, JsonFields& fields) {
   const int ranks = static_cast<int>(fields.integer("ranks", 1, 1 << 16));
   const Problem problem = read_problem(fields);
-  const std::string name = fields.text(kind);
-  const auto resolved = resolve_pair(name, problem, ranks);
-  if (const auto* reason = std::get_if<std::string>(&resolved)) {
-    refuse(fmt::format("{} does not apply ({}; {}): correct the paper's data", name, *reason, fields.origin()));
-  }
-  const auto& pair = std::get<RecipePair>(resolved);
-  const std::optional<Mode> mode = read_mode(fields);
+  ScheduleRequest request{fields.text(kind), Passes::forward, read_mode(fields), 0};
   std::optional<Machine> machine;
-  Routes routes;
-  if (kind == "seconds") machine = read_machine(fields);
-  if (machine && read_flag(fields, "routed", false)) routes.node_size = machine->ranks_per_node;
-  if (kind == "far") routes.node_size = static_cast<int>(fields.integer("node_size", 1, ranks));
+  if (kind == "seconds") request.machine = machine.emplace(read_machine(fields));
+  if (machine && read_flag(fields, "routed", false)) request.node_size = machine->ranks_per_node;
+  if (kind == "far") request.node_size = static_cast<int>(fields.integer("node_size", 1, ranks));
+  const std::vector<Pass> asked = read_passes(fields);
+  if (asked.back() == Pass::backward) request.passes = Passes::both;
+  const Planned planned = plan(problem, ranks, request);
+  if (const auto* const why = std::get_if<WhyNot>(&planned)) fields.fail(kind, why->reason, "correct the paper's data");
   double sum = 0;
-  for (const Pass pass : read_passes(fields)) {
-    const Recipe& recipe = pass == Pass::forward ? pair.forward : pair.backward;
-    const auto tiles = std::make_shared<const Tiles>(shard(problem, ranks, recipe.layout, recipe.groups));
-    const PassPlan plan =
-        plan_pass(recipe, tiles, pass, mode.value_or(recipe.mode), routes, machine ? &*machine : nullptr);
-    DISTATTN_EXPECT(plan.report.proved());
+  for (const PassPlan& plan : predict(std::get<AttentionPlan>(planned), machine ? &*machine : nullptr)) {
+    if (std::find(asked.begin(), asked.end(), plan.pass) == asked.end()) continue;
     if (kind == "idle") sum += plan.idle_ideal;
     if (kind == "ideal_speedup") sum += ranks * (1 - plan.idle_ideal);
     if (kind == "seconds") sum += plan.predicted_s;

@@ -2,97 +2,17 @@
 /// What a user calls: one exact attention over ranks, forward and backward.
 
 #include <cstdint>
-#include <functional>
-#include <limits>
 #include <memory>
-#include <optional>
-#include <string>
-#include <variant>
 #include <vector>
 
-#include "distattn/choose.hpp"
 #include "distattn/engine.hpp"
 #include "distattn/execute.hpp"
-#include "distattn/lower.hpp"
-#include "distattn/machine.hpp"
+#include "distattn/plan.hpp"
 #include "distattn/problem.hpp"
-#include "distattn/table.hpp"
 #include "distattn/timeline.hpp"
-#include "distattn/verify.hpp"
 
 #pragma GCC visibility push(default)
 namespace distattn {
-
-struct AttentionOptions {
-  /// "F" or "F/B" (table.hpp), or what rank_schedules finds best on `machine`, as far as that was calibrated. An
-  /// Attention has rank 0 choose for all; a plan by itself is for whoever makes it.
-  std::string schedule = "auto";
-  bool own_mode = true;  ///< use each schedule's own mode instead of `mode`
-  Mode mode = Mode::overlapped;
-  int node_size = 0;           ///< as in Routes; 0: the machine's, where it has several nodes
-  std::optional<int> ahead{};  ///< as in Routes; nothing: auto searches it, for a named schedule 0
-  bool backward = false;       ///< prepare the backward pass too
-  /// Of a rank's buffers, both passes together: auto chooses what fits, any other schedule is refused beyond it.
-  std::int64_t memory_bytes = std::numeric_limits<std::int64_t>::max();
-  int threads = 0;  ///< that a rank computes with, for auto to weigh; 0: its share of the machine's cores
-  /// A machine, or its name or file (find_machine), which is read when it is needed: where rank 0 chooses for all, on
-  /// rank 0 alone. Empty: this machine, and for a named schedule one node. World::placed() describes one that ranks of
-  /// a launcher share.
-  std::variant<std::string, Machine> machine{};
-};
-
-/// The routes that the options ask for on a machine: between its nodes unless `node_size` says otherwise, straight
-/// where one node has all ranks. Throws Error(usage) for `ahead` without nodes that messages could travel between.
-Routes routes_of(const AttentionOptions& options, const Machine& machine, int ranks);
-/// What auto must respect on a machine, with routes_of() or others.
-ChoiceLimits limits_of(const AttentionOptions& options, const Routes& routes, const Machine& machine, int ranks);
-/// The options with everything decided that they leave open: a schedule's name, node_size, ahead, and no machine. This
-/// is what `auto` means everywhere. Throws Error(usage) as routes_of and rank_schedules do.
-AttentionOptions decided(const Problem& problem, int ranks, AttentionOptions options);
-/// Throws Error(usage) where a rank's buffers of these passes need more.
-void check_memory(const std::string& name, const std::vector<const Counts*>& passes, std::int64_t memory_bytes);
-
-/// A schedule resolved, lowered and proved for all ranks: the same for each, so that ranks in one process share one.
-/// Immutable after construction; safe to share between threads.
-class AttentionPlan {
- public:
-  /// Throws Error(usage) when the schedule does not apply or needs too much memory, or a program of any rank fails its
-  /// proof.
-  AttentionPlan(const Problem& problem, int ranks, const AttentionOptions& options);
-  /// From programs that were made elsewhere: a forward pass, and perhaps a backward pass of the same problem with the
-  /// same owners of its tokens.
-  /// Throws Error(usage) when they are not that, or fail their proof.
-  explicit AttentionPlan(std::vector<Schedule> passes);
-  ~AttentionPlan();
-  AttentionPlan(AttentionPlan&&) noexcept;
-  AttentionPlan& operator=(AttentionPlan&&) noexcept;
-
-  int ranks() const;
-  /// The schedules of the two passes as "F" or "F/B".
-  std::string name() const;
-  /// Given with name() as node_size and ahead, they make the same plan again. Of programs that were made elsewhere
-  /// `ahead` is not known, and 0.
-  Routes routes() const;
-  /// False for a backward pass that the options did not ask for; what follows must not be called for it.
-  bool has(Pass pass) const;
-  const Outline& outline(Pass pass) const;
-  const Tiles& tiles(Pass pass) const;
-  /// Counts over all ranks (of the proof).
-  const Counts& counts(Pass pass) const;
-  /// Of problem, owners and the programs of all ranks: equal for plans that can run together, and by no more than
-  /// chance (1 in 2^64) for others.
-  std::uint64_t fingerprint() const;
-  RankProgram program(Pass pass, Rank rank) const;
-  /// The programs of all ranks.
-  Schedule schedule(Pass pass) const;
-  /// When every step would run on a machine whose ranks compute with `threads` threads. Throws Error(usage) as simulate
-  /// does.
-  Timeline predict(Pass pass, const Machine& machine, int threads = 1) const;
-
- private:
-  struct State;
-  std::unique_ptr<State> state_;
-};
 
 /// One rank's handle for one problem: planned and proved once, then called as often as one likes without allocating.
 /// Construction and every call are collectives over the transport's ranks, in one order on all of them. A rank whose
@@ -147,7 +67,7 @@ class AttentionPlan {
 class Attention {
  public:
   /// Throws Error(usage) as AttentionPlan and Executor do.
-  Attention(const Problem& problem, const AttentionOptions& options, Device& device, Transport& transport);
+  Attention(const Problem& problem, const ScheduleRequest& request, Device& device, Transport& transport);
   /// With a plan that other ranks of this process may share. Throws Error(usage) when it is for another number of
   /// ranks.
   Attention(std::shared_ptr<const AttentionPlan> plan, Device& device, Transport& transport);
@@ -168,7 +88,7 @@ class Attention {
 
   /// o and lse of this rank's queries. The timeline is valid until the next call.
   const Timeline& forward(const Bindings& bindings);
-  /// dq, dk, dv from the global (o, lse), which the caller kept. Throws Error(usage) when the options did not ask for
+  /// dq, dk, dv from the global (o, lse), which the caller kept. Throws Error(usage) when the request did not ask for
   /// it.
   const Timeline& backward(const Bindings& bindings);
 

@@ -1,25 +1,25 @@
 #pragma once
-/// What a schedule would cost: planned, proved and counted, without arithmetic on tensors.
+/// The planner: from a request to proved programs, and from these to what they would cost, without arithmetic on
+/// tensors.
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
-#include "distattn/choose.hpp"
 #include "distattn/lower.hpp"
-#include "distattn/simulate.hpp"
+#include "distattn/request.hpp"
 #include "distattn/table.hpp"
+#include "distattn/timeline.hpp"
 #include "distattn/verify.hpp"
 
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// One pass of one schedule, counted. Bytes are those of messages' payloads.
+/// One pass of a plan, counted. Bytes are those of messages' payloads.
 struct PassPlan {
   std::string schedule;  ///< "F/B" where the passes of a pair differ
   std::int64_t seq_q = 0;
@@ -27,21 +27,72 @@ struct PassPlan {
   int ranks = 1;
   Mode mode = Mode::overlapped;
   Routes routes;
-  VerifyReport report;
+  Counts counts;          ///< bytes_far: to other nodes of the machine, whether routes know of them or not
   double idle_ideal = 0;  ///< share of rank-time without compute on infinite links, work counted in visible pairs
   double predicted_s = std::numeric_limits<double>::quiet_NaN();  ///< NaN: no machine was given
 };
 
-/// Lowers, proves and counts, rank by rank, on as many threads as there are cores; programs are dropped at once.
-/// Predicts its time too where a machine is given, each rank computing with `threads` threads (simulate).
-PassPlan plan_pass(const Recipe& recipe, std::shared_ptr<const Tiles> tiles, Pass pass, Mode mode, const Routes& routes,
-                   const Machine* machine = nullptr, int threads = 1);
+/// A schedule resolved, lowered and proved for all ranks: the same for each, so that ranks in one process share one.
+/// Immutable after construction; safe to share between threads.
+class AttentionPlan {
+ public:
+  /// For programs that will run. Throws the message if plan() has no plan.
+  AttentionPlan(const Problem& problem, int ranks, const ScheduleRequest& request);
+  /// From programs that were made elsewhere: a forward pass, and perhaps a backward pass of the same problem with the
+  /// same owners of its tokens.
+  /// Throws Error(usage) when they are not that, or fail their proof.
+  explicit AttentionPlan(std::vector<Schedule> passes);
+  ~AttentionPlan();
+  AttentionPlan(AttentionPlan&&) noexcept;
+  AttentionPlan& operator=(AttentionPlan&&) noexcept;
 
-/// The passes of a schedule "F" or "F/B" on a machine with its cores shared by the ranks, in `mode` or else in the
-/// schedule's own; or the reason why it does not apply or has too many messages to plan.
-std::variant<std::vector<PassPlan>, std::string> plan_schedule(std::string_view name, const Problem& problem, int ranks,
-                                                               Passes passes, std::optional<Mode> mode,
-                                                               const Routes& routes, const Machine& machine);
+  /// Characters of a name: ranks tell it to each other.
+  static constexpr std::size_t longest_name = 999;
+
+  int ranks() const;
+  /// The schedules of the two passes as "F" or "F/B".
+  std::string name() const;
+  /// Given with name() as node_size and ahead, they make the same plan again. Of programs that were made elsewhere
+  /// `ahead` is not known, and 0.
+  Routes routes() const;
+  /// False for a backward pass that the request did not ask for; what follows must not be called for it.
+  bool has(Pass pass) const;
+  const Outline& outline(Pass pass) const;
+  const Tiles& tiles(Pass pass) const;
+  /// Counts over all ranks (of the proof).
+  const Counts& counts(Pass pass) const;
+  /// Bytes of the rank that needs most, all passes together.
+  std::int64_t memory_bytes() const;
+  /// Of problem, owners and the programs of all ranks: equal for plans that can run together, and by no more than
+  /// chance (1 in 2^64) for others.
+  std::uint64_t fingerprint() const;
+  RankProgram program(Pass pass, Rank rank) const;
+  /// The programs of all ranks.
+  Schedule schedule(Pass pass) const;
+  /// When every step would run on a machine whose ranks compute with `threads` threads. Throws Error(usage) as simulate
+  /// does.
+  Timeline predict(Pass pass, const Machine& machine, int threads = 1) const;
+
+ private:
+  struct State;
+  explicit AttentionPlan(std::unique_ptr<State> state);
+  friend std::variant<AttentionPlan, WhyNot> plan(const Problem&, int, const ScheduleRequest&);
+  friend std::vector<PassPlan> predict(const AttentionPlan&, const Machine*, int);
+  std::unique_ptr<State> state_;
+};
+
+using Planned = std::variant<AttentionPlan, WhyNot>;
+
+/// The one way from a request to a plan: decides what is open, resolves the name, lowers, proves rank by rank on as
+/// many threads as there are cores, and compares the buffers with the memory. If the request holds a Machine by value,
+/// predict() will be asked about that one: the plan keeps what it needs, so that programs are made only once.
+/// Throws Error(usage) as decided() does, for a name that is not understood, and if such a machine has too few ranks or
+/// states no rates for the type.
+Planned plan(const Problem& problem, int ranks, const ScheduleRequest& request);
+
+/// The passes of a plan, on a machine whose ranks compute with `threads` threads; without one, no time is predicted.
+/// Throws Error(usage) as simulate does.
+std::vector<PassPlan> predict(const AttentionPlan& plan, const Machine* machine = nullptr, int threads = 1);
 
 /// One JSON object, as in the array that `distattn plan --json` prints.
 std::string to_json(const PassPlan& plan);

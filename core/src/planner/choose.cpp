@@ -48,32 +48,38 @@ std::pair<LayoutKind, int> key_of(const Layout& layout) { return {layout.kind, l
 
 class Search {
  public:
-  Search(const Problem& problem, int ranks, const Machine& machine, const ChoiceLimits& limits)
+  Search(const Problem& problem, int ranks, const Machine& machine, const ScheduleRequest& request, Routes routes)
       : problem_(problem),
         ranks_(ranks),
         machine_(machine),
-        limits_(limits),
-        memory_bytes_(std::min(limits.memory_bytes, machine.memory_of_rank(ranks))) {}
+        request_(request),
+        routes_(routes),
+        threads_(request.threads > 0 ? request.threads : machine.threads_of_rank(ranks)),
+        memory_bytes_(std::min(request.memory_bytes, machine.memory_of_rank(ranks))) {}
 
-  std::vector<Choice> run() {
-    check_described(machine_, ranks_, problem_.dtype);
+  std::variant<std::vector<Choice>, WhyNot> run() {
+    try {
+      check_described(machine_, ranks_, problem_.dtype);
+    } catch (const Error& error) {
+      return why_not(error);
+    }
     try_all(trials_of(usual_recipes(problem_, ranks_, reasons_)));
     try_all(trials_of(other_meshes(problem_, ranks_, hopeful_layouts())));
-    if (!limits_.ahead && 0 < limits_.node_size && limits_.node_size < ranks_) try_all(best_ahead());
+    if (!request_.ahead && routes_.node_size > 0) try_all(best_ahead());
     std::vector<Choice> ranking = pairs();
-    if (ranking.empty()) refuse_all();
+    if (ranking.empty()) return why_not(nothing_left());
     return ranking;
   }
 
  private:
   std::vector<Pass> passes() const {
-    return limits_.passes == Passes::both ? std::vector{Pass::forward, Pass::backward} : std::vector{Pass::forward};
+    return request_.passes == Passes::both ? std::vector{Pass::forward, Pass::backward} : std::vector{Pass::forward};
   }
 
   std::vector<Trial> trials_of(const std::vector<Recipe>& recipes) const {
     std::vector<Trial> trials;
     for (const Recipe& recipe : recipes) {
-      for (const Pass pass : passes()) trials.push_back({recipe, pass, limits_.ahead.value_or(0)});
+      for (const Pass pass : passes()) trials.push_back({recipe, pass, routes_.ahead});
     }
     return trials;
   }
@@ -87,7 +93,7 @@ class Search {
         reasons_.push_back(fmt::format("{}: {}", trial.recipe.name, trial.reason));
         continue;
       }
-      if (trial.ahead == limits_.ahead.value_or(0)) needs_[trial.recipe.name] += trial.memory_bytes;
+      if (trial.ahead == routes_.ahead) needs_[trial.recipe.name] += trial.memory_bytes;
       if (trial.memory_bytes <= memory_bytes_) trials_[key_of(trial.recipe.layout)].push_back(std::move(trial));
     }
   }
@@ -113,8 +119,8 @@ class Search {
     trial.memory_bytes = 0;
     const Recipe& recipe = trial.recipe;
     const auto& tiles = tiles_.at({key_of(recipe.layout), recipe.groups});
-    const Lowering lowering(recipe.name, tiles, recipe.table(tiles, limits_.node_size), trial.pass,
-                            limits_.mode.value_or(recipe.mode), {limits_.node_size, trial.ahead});
+    const Lowering lowering(recipe.name, tiles, recipe.table(tiles, routes_.node_size), trial.pass,
+                            request_.mode.value_or(recipe.mode), {routes_.node_size, trial.ahead});
     const SeenTiles& seen = seen_.at(key_of(recipe.layout));
     std::vector<ProgramSketch> sketches;
     for (Rank rank = 0; rank < ranks_; ++rank) {
@@ -124,7 +130,7 @@ class Search {
       trial.memory_bytes = std::max(trial.memory_bytes, bytes);
       sketches.push_back(sketch(lowering.outline(), seen, rank, program));
     }
-    const double seconds = simulate(lowering.outline(), sketches, machine_, limits_.threads).seconds;
+    const double seconds = simulate(lowering.outline(), sketches, machine_, threads_).seconds;
     trial.seconds = std::round(seconds / resolution_s) * resolution_s;
   }
 
@@ -198,7 +204,7 @@ class Search {
         ranking.push_back(std::move(choice));
         ++added;
       };
-      if (limits_.passes == Passes::forward) add(choice_of(forward, nullptr));
+      if (request_.passes == Passes::forward) add(choice_of(forward, nullptr));
       for (const Trial& backward : backwards) {
         if (added < best_of_layout) add(choice_of(forward, &backward));
       }
@@ -207,7 +213,7 @@ class Search {
   }
 
   Choice choice_of(const Trial& forward, const Trial* backward) const {
-    Choice choice{forward.recipe.name, {limits_.node_size, forward.ahead}, forward.seconds, forward.memory_bytes};
+    Choice choice{forward.recipe.name, {routes_.node_size, forward.ahead}, forward.seconds, forward.memory_bytes};
     if (backward == nullptr) return choice;
     if (backward->recipe.name != choice.name) choice.name += "/" + backward->recipe.name;
     choice.predicted_s += backward->seconds;
@@ -215,9 +221,14 @@ class Search {
     return choice;
   }
 
-  [[noreturn]] void refuse_all() const {
+  WhyNot why_not(const Error& error) const {
+    return {WhyNot::Kind::none_left, "auto", ranks_, error.what(), error.what(), error.kind()};
+  }
+
+  Error nothing_left() const {
     if (needs_.empty()) {
-      refuse(fmt::format("no schedule applies to {} ranks ({}): give other ranks", ranks_, fmt::join(reasons_, "; ")));
+      return {ErrorKind::usage,
+              fmt::format("no schedule applies to {} ranks ({}): give other ranks", ranks_, fmt::join(reasons_, "; "))};
     }
     std::vector<std::pair<std::int64_t, std::string>> sorted;
     for (const auto& [name, bytes] : needs_) sorted.emplace_back(bytes, name);
@@ -225,18 +236,20 @@ class Search {
     std::vector<std::string> needs;
     for (const auto& [bytes, name] : sorted)
       needs.push_back(fmt::format("{} {}", name, bytes_in_words(static_cast<double>(bytes))));
-    const bool of_machine = memory_bytes_ < limits_.memory_bytes;
+    const bool of_machine = memory_bytes_ < request_.memory_bytes;
     const std::string whose =
         of_machine ? fmt::format("what machine {} has for each of {}; ", machine_.name, ranks_) : "";
-    throw Error(of_machine && machine_.name == "this" ? ErrorKind::environment : ErrorKind::usage,
-                fmt::format("no schedule fits {} a rank ({}needed: {}): give more memory or more ranks",
-                            bytes_in_words(static_cast<double>(memory_bytes_)), whose, fmt::join(needs, ", ")));
+    return {of_machine && machine_.name == "this" ? ErrorKind::environment : ErrorKind::usage,
+            fmt::format("no schedule fits {} a rank ({}needed: {}): give more memory or more ranks",
+                        bytes_in_words(static_cast<double>(memory_bytes_)), whose, fmt::join(needs, ", "))};
   }
 
   const Problem& problem_;
   int ranks_;
   const Machine& machine_;
-  const ChoiceLimits& limits_;
+  const ScheduleRequest& request_;
+  Routes routes_;
+  int threads_;
   std::int64_t memory_bytes_;
   std::map<std::pair<std::pair<LayoutKind, int>, int>, std::shared_ptr<const Tiles>> tiles_;
   std::map<std::pair<LayoutKind, int>, SeenTiles> seen_;             // by layout
@@ -247,13 +260,11 @@ class Search {
 
 }  // namespace
 
-std::vector<Choice> rank_schedules(const Problem& problem, int ranks, const Machine& machine,
-                                   const ChoiceLimits& limits) {
-  return Search(problem, ranks, machine, limits).run();
-}
-
-Choice choose_schedule(const Problem& problem, int ranks, const Machine& machine, const ChoiceLimits& limits) {
-  return rank_schedules(problem, ranks, machine, limits).front();
+std::variant<std::vector<Choice>, WhyNot> rank_schedules(const Problem& problem, int ranks, const Machine& machine,
+                                                         const ScheduleRequest& request) {
+  auto routes = routes_of(request, machine, ranks);
+  if (auto* const why = std::get_if<WhyNot>(&routes)) return std::move(*why);
+  return Search(problem, ranks, machine, request, std::get<Routes>(routes)).run();
 }
 
 }  // namespace distattn

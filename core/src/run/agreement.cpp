@@ -16,7 +16,7 @@ struct Agreement::Message {
   Routes routes;
   ErrorKind kind{};
   bool failed = false;
-  std::array<char, longest_schedule + 1> text{};  // the schedule, or the failure
+  std::array<char, AttentionPlan::longest_name + 1> text{};  // the schedule, or the failure
 
   void write(std::string_view words) { words.copy(text.data(), text.size() - 1); }
 };
@@ -93,7 +93,7 @@ void Agreement::announce(const Decision& decision) {
   Message message;
   message.fingerprint = decision.fingerprint;
   message.routes = decision.routes;
-  DISTATTN_EXPECT(decision.schedule.size() <= longest_schedule);
+  DISTATTN_EXPECT(decision.schedule.size() <= AttentionPlan::longest_name);
   message.write(decision.schedule);
   exchange(message);
 }

@@ -7,7 +7,7 @@
 
 #include "distattn/engine.hpp"
 #include "distattn/error.hpp"
-#include "distattn/lower.hpp"
+#include "distattn/plan.hpp"
 
 namespace distattn {
 
@@ -15,9 +15,6 @@ namespace distattn {
 /// caller and of some of another's ranks included. Each rank makes one call of announce() or hear().
 class Agreement {
  public:
-  /// Characters of a schedule's name.
-  static constexpr std::size_t longest_schedule = 999;
-
   Agreement(Device& device, Transport& transport) : device_(device), transport_(transport) {}
 
   /// Whether there is somebody to talk to, and a way to. Where the transport reaches no memory of this rank there is no

@@ -1,0 +1,157 @@
+/// The one way from a request to a plan, and each reason why there is none. What has too many messages depends on this
+/// process's memory: tests/cli plans such a schedule under a limit.
+
+#include "distattn/request.hpp"
+
+#include <set>
+
+#include "catch.hpp"
+#include "distattn/plan.hpp"
+
+using namespace distattn;
+
+namespace {
+
+Problem small_problem() {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = 64;
+  problem.heads = problem.kv_heads = 4;
+  problem.head_dim = problem.value_dim = 8;
+  problem.mask = causal_mask();
+  return problem;
+}
+
+WhyNot why_not(const ScheduleRequest& request, int ranks) {
+  const Planned planned = plan(small_problem(), ranks, request);
+  REQUIRE(std::holds_alternative<WhyNot>(planned));
+  return std::get<WhyNot>(planned);
+}
+
+/// On 5 ranks it says that it computes something, and computes nothing.
+void register_idle_schedule() {
+  static const bool once = [] {
+    register_schedule({"idle", {}, [](std::string_view, const Problem&, int ranks) -> RecipeOrReason {
+                         if (ranks != 5) return "5 ranks are needed";
+                         return Recipe{.name = "idle", .layout = {LayoutKind::block, 1}, .table = [](auto, int) {
+                                         return Table{1, [](int, Rank, const Table::Sink&) {}};
+                                       }};
+                       }});
+    return true;
+  }();
+  REQUIRE(once);
+}
+
+}  // namespace
+
+TEST_CASE("what has no plan has a kind, a reason for lists and a message by itself", "[request]") {
+  register_idle_schedule();
+  using Kind = WhyNot::Kind;
+  struct Case {
+    ScheduleRequest request;
+    Kind kind;
+    bool concerns_one_schedule;
+    std::string reason, message;
+    int ranks = 8;
+  };
+  const std::vector<Case> cases{
+      {{.schedule = "ulysses"},
+       Kind::does_not_apply,
+       true,
+       "8 head groups need as many heads, there are 4",
+       "schedule ulysses does not apply to this problem on 8 ranks (8 head groups need as many heads, there are 4): "
+       "choose another, or auto"},
+      {{.schedule = "ring", .memory_bytes = 1},
+       Kind::too_large,
+       true,
+       "(memory_bytes allows 1 B)",
+       "(memory_bytes allows 1 B): choose another schedule or more ranks"},
+      {{.memory_bytes = 1}, Kind::none_left, true, "no schedule fits 1 B a rank", "no schedule fits 1 B a rank"},
+      {{.machine = "dgx-a100x2"}, Kind::none_left, true, "17 ranks do not fit machine", "17 ranks do not fit", 17},
+      {{.schedule = "ring", .ahead = 2},
+       Kind::no_nodes,
+       false,
+       "ahead 2 (one node has 8 ranks",
+       "ahead 2 (one node has 8 ranks: nothing travels between nodes): add node_size"},
+      {{.ahead = 2},
+       Kind::no_nodes,
+       false,
+       "ahead 2 (one node has 8 ranks",
+       "ahead 2 (one node has 8 ranks: nothing travels between nodes): add node_size"},
+      {{.schedule = "ring", .node_size = 8, .ahead = 2},
+       Kind::no_nodes,
+       false,
+       "ahead 2 (one node has 8 ranks",
+       "ahead 2 (one node has 8 ranks: nothing travels between nodes): use more ranks, or smaller nodes"},
+      {{.schedule = "idle"}, Kind::not_proved, false, "fails its proof (", "schedule idle fails its proof (", 5},
+  };
+  for (const Case& one : cases) {
+    const WhyNot why = why_not(one.request, one.ranks);
+    INFO(why.message);
+    CHECK(why.kind == one.kind);
+    CHECK(why.schedule == one.request.schedule);
+    CHECK(why.ranks == one.ranks);
+    CHECK(why.error == ErrorKind::usage);
+    CHECK(why.concerns_one_schedule() == one.concerns_one_schedule);
+    CHECK_THAT(why.reason, contains_text(one.reason));
+    CHECK_THAT(why.message, contains_text(one.message));
+    CHECK_THROWS_WITH(or_refuse(plan(small_problem(), one.ranks, one.request)), contains_text(why.message));
+    CHECK_THROWS_WITH(AttentionPlan(small_problem(), one.ranks, one.request), contains_text(why.message));
+  }
+}
+
+TEST_CASE("what is no request is an error, not a reason", "[request]") {
+  CHECK_THROWS_WITH(plan(small_problem(), 8, {.schedule = "rings"}), contains_text("rings"));
+  CHECK_THROWS_WITH(plan(small_problem(), 0, {.schedule = "ring"}), contains_text("0 ranks"));
+  CHECK_THROWS_WITH(plan(small_problem(), 8, {.schedule = "ring", .machine = "abacus"}), contains_text("abacus"));
+  CHECK_THROWS_WITH(plan(small_problem(), 17, {.schedule = "ring", .machine = find_machine("dgx-a100x2")}),
+                    contains_text("17 ranks do not fit machine"));
+}
+
+TEST_CASE("node_size 0 is straight, nothing is the machine's", "[request]") {
+  const auto node_size = [](std::optional<int> asked) {
+    const ScheduleRequest request{.schedule = "ring", .node_size = asked, .machine = "dgx-a100x2"};
+    return or_refuse(plan(small_problem(), 16, request)).routes().node_size;
+  };
+  CHECK(node_size({}) == 8);
+  CHECK(node_size(0) == 0);
+  CHECK(node_size(4) == 4);
+}
+
+TEST_CASE("a decided request leaves nothing open and makes the same plan on any machine", "[request]") {
+  const ScheduleRequest asked{.passes = Passes::both, .machine = "dgx-a100x2"};
+  ScheduleRequest decision = or_refuse(decided(small_problem(), 16, asked));
+  CHECK(decision.schedule != "auto");
+  CHECK(decision.node_size.has_value());
+  CHECK(decision.ahead.has_value());
+  const auto fingerprint = or_refuse(plan(small_problem(), 16, asked)).fingerprint();
+  CHECK(or_refuse(plan(small_problem(), 16, decision)).fingerprint() == fingerprint);
+  decision.machine = find_machine("dgx-h100x8");
+  CHECK(AttentionPlan(small_problem(), 16, decision).fingerprint() == fingerprint);
+}
+
+TEST_CASE("the fields of a request are those that ranks tell each other", "[request]") {
+  std::set<std::string> names;
+  ScheduleRequest request;
+  fields_of(request, [&](const char* name, auto&) { names.insert(name); });
+  CHECK(names == std::set<std::string>{"schedule", "passes", "mode", "node_size", "ahead", "memory_bytes", "threads"});
+}
+
+TEST_CASE("predictions and fingerprints do not depend on what a plan was made for", "[request]") {
+  const Machine machine = find_machine("dgx-a100x2");
+  Problem problem = small_problem();
+  problem.dtype = DType::bf16;
+  ScheduleRequest request{.schedule = "ring/burst", .passes = Passes::both, .machine = "dgx-a100x2"};
+  const auto to_run = or_refuse(plan(problem, 16, request));
+  request.machine = machine;
+  const auto to_predict = or_refuse(plan(problem, 16, request));
+  CHECK(to_run.fingerprint() == to_predict.fingerprint());
+  const auto later = predict(to_run, &machine), at_once = predict(to_predict, &machine);
+  REQUIRE(later.size() == 2);
+  REQUIRE(at_once.size() == 2);
+  for (std::size_t i = 0; i < 2; ++i) {
+    CHECK(to_json(later[i]) == to_json(at_once[i]));
+    CHECK(later[i].schedule == "ring/burst");
+    CHECK(later[i].predicted_s == to_run.predict(later[i].pass, machine).seconds);
+  }
+  for (const PassPlan& counted : predict(to_run)) CHECK(!(counted.predicted_s >= 0));
+}
