@@ -67,8 +67,7 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   run.device = options.launch.device_options(choose_threads(options.launch.device.threads, world));
   run.backend = choose_backend(options.launch, run.problem, Passes::both);
   run.plan = prepare(world, options.schedule.schedules.front(), run.problem, run.device.threads,
-                     on_nodes_of(world, options.schedule), Passes::both)
-                 .plan;
+                     on_nodes_of(world, options.schedule), Passes::both);
   run.steps = static_cast<int>(options.steps);
   run.seed = static_cast<std::uint64_t>(options.seed);
   run.verify = options.verify ? step::Verify::yes : step::Verify::no;

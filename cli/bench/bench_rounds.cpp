@@ -35,7 +35,7 @@ class RowCalibration {
  public:
   RowCalibration(const Calibration& calibration, const RowRun& row)
       : row_(row), calibration_(calibration), options_(calibration.options) {
-    const AttentionPlan& plan = *row.prepared.plan;
+    const AttentionPlan& plan = *row.plan;
     const Problem& problem = plan.outline(Pass::forward).sharding.problem;
     dtype_ = problem.dtype;
     options_.heads = problem.heads;
@@ -93,9 +93,8 @@ class RowCalibration {
 }  // namespace
 
 Rounds measure_once(const RowRun& row, const Machine& machine) {
-  Rounds rounds{run_sharded(row.world, row.prepared, row.inputs, row.options),
-                predict(*row.prepared.plan, machine, row.options),
-                {}};
+  Rounds rounds{
+      run_sharded(row.world, row.plan, row.inputs, row.options), predict(*row.plan, machine, row.options), {}};
   for (const Pass pass : passes) {
     rounds.ratios[static_cast<std::size_t>(pass)] =
         ratio_of(timing_of(rounds.result, pass), rounds.predictions.of(pass));
@@ -105,7 +104,7 @@ Rounds measure_once(const RowRun& row, const Machine& machine) {
 
 Rounds measure_calibrated(const RowRun& row, const Calibration& calibration) {
   constexpr int runs_a_round = 2;
-  const auto& [world, prepared, inputs, options, schedule] = row;
+  const auto& [world, plan, inputs, options, schedule] = row;
   RowCalibration beside(calibration, row);
   std::vector<Timing> forward, backward;
   std::array<std::vector<double>, 2> ratios;
@@ -115,20 +114,20 @@ Rounds measure_calibrated(const RowRun& row, const Calibration& calibration) {
     RunOptions some = options;
     some.runs = std::min(runs_a_round, options.runs - done);
     some.warmups = done == 0 ? options.warmups : std::min(1, options.warmups);
-    RunResult result = run_sharded(world, prepared, inputs, some);
+    RunResult result = run_sharded(world, plan, inputs, some);
     beside.sample();
-    const Predictions predictions = predict(*prepared.plan, beside.machine(2), options);
+    const Predictions predictions = predict(*plan, beside.machine(2), options);
     for (const Pass pass : passes) {
-      if (!prepared.plan->has(pass)) continue;
+      if (!plan->has(pass)) continue;
       ratios[static_cast<std::size_t>(pass)].push_back(ratio_of(timing_of(result, pass), predictions.of(pass)));
     }
     forward.push_back(std::move(result.forward));
-    if (prepared.plan->has(Pass::backward)) backward.push_back(std::move(result.backward));
+    if (plan->has(Pass::backward)) backward.push_back(std::move(result.backward));
     all.result.ranks = std::move(result.ranks);
   }
   all.result.forward = merge(std::move(forward));
   if (!backward.empty()) all.result.backward = merge(std::move(backward));
-  all.predictions = predict(*prepared.plan, beside.machine(), options);
+  all.predictions = predict(*plan, beside.machine(), options);
   for (const Pass pass : passes) {
     const auto p = static_cast<std::size_t>(pass);
     if (!ratios[p].empty()) all.ratios[p] = median(std::move(ratios[p]));

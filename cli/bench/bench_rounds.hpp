@@ -19,7 +19,7 @@ struct Calibration {
 /// What one row runs, and on whose ranks.
 struct RowRun {
   World& world;
-  const Prepared& prepared;
+  const SharedPlan& plan;
   const Inputs& inputs;
   const RunOptions& options;
   const ScheduleOptions& schedule;

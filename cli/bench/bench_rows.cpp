@@ -20,7 +20,7 @@ double known(double value) { return std::isfinite(value) ? value : unknown_numbe
 
 /// One pass of a run: run's fields, those of this pass on top, and what only bench measures.
 BenchRow row_of(const RunReport& report, Pass pass, const Peak& peak, double ratio) {
-  const int ranks = report.prepared.plan->ranks();
+  const int ranks = report.plan.ranks();
   const Timing& timing = report.timing(pass);
   BenchRow row;
   static_cast<RunRow&>(row) = row_of(report);
@@ -114,7 +114,7 @@ class Bench {
   }
 
   void measure(const RowRun& row, const Machine& machine) {
-    const AttentionPlan& plan = *row.prepared.plan;
+    const AttentionPlan& plan = *row.plan;
     const Sharding& sharding = plan.outline(Pass::forward).sharding;
     const auto peak = [&] {
       return peaks_.measure(row.world, row.options.backend, sharding.problem.dtype, row.options.device.threads);
@@ -127,7 +127,7 @@ class Bench {
     if (request_.check) {
       errors = check_results(row.world, plan, row.inputs, rounds.result.ranks, passes());
     }
-    const RunReport report{row.world, row.prepared, row.options, rounds.result, rounds.predictions, errors};
+    const RunReport report{row.world, *row.plan, row.options, rounds.result, rounds.predictions, errors};
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       if (plan.has(pass)) rows_.push_back(row_of(report, pass, best, rounds.ratio(pass)));
     }

@@ -180,7 +180,7 @@ Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Co
   const auto plan = std::make_shared<const AttentionPlan>(problem, 1, ScheduleRequest{"ring", passes});
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   World world = World::of_threads(1);
-  const RunResult result = run_sharded(world, {"ring", plan}, inputs, run_options(options, 1));
+  const RunResult result = run_sharded(world, plan, inputs, run_options(options, 1));
   return check_results(world, *plan, inputs, result.ranks, passes);
 }
 

@@ -24,7 +24,7 @@ Measured measure(World& world, const CalibrationOptions& options, const Problem&
                  Passes passes, int runs) {
   const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), ScheduleRequest{schedule, passes});
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
-  return {plan, run_sharded(world, {schedule, plan}, inputs, run_options(options, runs))};
+  return {plan, run_sharded(world, plan, inputs, run_options(options, runs))};
 }
 
 Measured measure(const CalibrationOptions& options, const Problem& problem, const std::string& schedule, int ranks,

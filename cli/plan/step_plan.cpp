@@ -76,21 +76,21 @@ class StepPlanner {
     for (const std::string& schedule : schedules_of(request_, common)) {
       step::StepSetting setting = common;
       setting.attention.schedule = schedule;
-      auto attention = step::attention_cost(setting, machine_);
-      if (auto* const why = std::get_if<WhyNot>(&attention)) {
-        skip(plan_.skipped, std::move(*why));
+      auto decision = decided(step::attention_problem_of(setting), setting.ranks, setting.attention);
+      if (auto* const request = std::get_if<ScheduleRequest>(&decision)) {
+        setting.attention = std::move(*request);
+        add(setting, step::attention_cost(setting, machine_));
       } else {
-        add_policies(std::move(setting), std::get<step::AttentionCost>(attention));
+        skip(plan_.skipped, std::get<WhyNot>(std::move(decision)));
       }
     }
   }
 
  private:
-  void add_policies(step::StepSetting setting, const step::AttentionCost& attention) {
-    const std::string schedule = setting.attention.schedule == "auto" ? attention.schedule : setting.attention.schedule;
-    setting.attention.schedule = schedule;
-    setting.attention.node_size = attention.routes.node_size;
-    setting.attention.ahead = attention.routes.ahead;
+  void add(const step::StepSetting& setting, std::variant<step::AttentionCost, WhyNot> planned) {
+    if (auto* const why = std::get_if<WhyNot>(&planned)) return skip(plan_.skipped, std::move(*why));
+    const auto& attention = std::get<step::AttentionCost>(planned);
+    const std::string& schedule = setting.attention.schedule;
     step::SequenceSearch sequences(setting, machine_);
     for (const std::string& name : policies_of(request_.options)) {
       const step::CheckpointPolicy& policy = step::checkpoint_policy(name);

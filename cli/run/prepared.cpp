@@ -3,13 +3,12 @@
 #include <utility>
 
 #include "cli/run/agreement.hpp"
-#include "cli/run/program_file.hpp"
 #include "cli/run/ranks.hpp"
 
 namespace distattn::cli {
 
-std::variant<Prepared, WhyNot> try_to_prepare(World& world, const std::string& name, const Problem& problem,
-                                              int threads, const ScheduleOptions& options, Passes passes) {
+std::variant<SharedPlan, WhyNot> try_to_prepare(World& world, const std::string& name, const Problem& problem,
+                                                int threads, const ScheduleOptions& options, Passes passes) {
   Decision decision = with_options_named(decided_by_first(world, [&] {
     ScheduleRequest request = request_of(options, name, passes, machine_for(world, machine_of(options), options));
     request.threads = threads;
@@ -22,18 +21,12 @@ std::variant<Prepared, WhyNot> try_to_prepare(World& world, const std::string& n
     if (why->kind == WhyNot::Kind::too_many_messages && !world.in_process()) refuse(why->message);
     return std::move(*why);
   }
-  auto plan = std::make_shared<const AttentionPlan>(std::get<AttentionPlan>(std::move(planned)));
-  return Prepared{plan->name(), std::move(plan)};
+  return std::make_shared<const AttentionPlan>(std::get<AttentionPlan>(std::move(planned)));
 }
 
-Prepared prepare(World& world, const std::string& name, const Problem& problem, int threads,
-                 const ScheduleOptions& options, Passes passes) {
+SharedPlan prepare(World& world, const std::string& name, const Problem& problem, int threads,
+                   const ScheduleOptions& options, Passes passes) {
   return or_refuse(try_to_prepare(world, name, problem, threads, options, passes));
-}
-
-Prepared prepare_program(const std::string& path) {
-  const auto plan = std::make_shared<const AttentionPlan>(read_programs(path));
-  return {plan->name(), plan};
 }
 
 }  // namespace distattn::cli

@@ -13,6 +13,7 @@
 #include "cli/run/check.hpp"
 #include "cli/run/input_options.hpp"
 #include "cli/run/narrowing.hpp"
+#include "cli/run/program_file.hpp"
 #include "cli/run/ranks.hpp"
 #include "cli/run/result_files.hpp"
 #include "cli/run/run_report.hpp"
@@ -50,7 +51,7 @@ struct RunCommandOptions {
 /// Everything that is decided before anything is computed.
 struct Job {
   Inputs inputs;
-  Prepared prepared;
+  SharedPlan plan;
   RunOptions options;
 };
 
@@ -93,15 +94,15 @@ Job named_job(World& world, const RunCommandOptions& options) {
   agree_on_problem(world, problem);
   agree_on_inputs(world, inputs, options.backward);
   const RunOptions chosen = run_options(options, world, problem, passes);
-  Prepared prepared = prepare(world, options.schedule.schedules.front(), problem, chosen.device.threads,
-                              on_nodes_of(world, options.schedule), passes);
-  return {std::move(inputs), std::move(prepared), chosen};
+  SharedPlan plan = prepare(world, options.schedule.schedules.front(), problem, chosen.device.threads,
+                            on_nodes_of(world, options.schedule), passes);
+  return {std::move(inputs), std::move(plan), chosen};
 }
 
 /// A program from a file, which says its problem itself.
-Job program_job(World& world, const RunCommandOptions& options, Prepared prepared) {
-  const Problem& problem = prepared.plan->outline(Pass::forward).sharding.problem;
-  const Passes passes = passes_of(*prepared.plan);
+Job program_job(World& world, const RunCommandOptions& options, SharedPlan plan) {
+  const Problem& problem = plan->outline(Pass::forward).sharding.problem;
+  const Passes passes = passes_of(*plan);
   const Shape shape = shape_of(problem);
   Inputs inputs = open_source(
                       options.input, [&] { return shape; }, options.problem.seed, passes == Passes::both)
@@ -113,10 +114,10 @@ Job program_job(World& world, const RunCommandOptions& options, Prepared prepare
                     inputs.origin(), options.program, shape.batch, shape.seq_q, shape.seq_kv, shape.heads,
                     shape.kv_heads, shape.head_dim));
   }
-  agree_on_programs(world, *prepared.plan);
+  agree_on_programs(world, *plan);
   agree_on_inputs(world, inputs, passes == Passes::both);
   const RunOptions chosen = run_options(options, world, problem, passes);
-  return {std::move(inputs), std::move(prepared), chosen};
+  return {std::move(inputs), std::move(plan), chosen};
 }
 
 /// Refuses results in place of what the command reads.
@@ -132,12 +133,12 @@ void check_places(const RunCommandOptions& options, Passes passes) {
   refuse_overwriting(read, written);
 }
 
-Outcome run(World& world, const RunCommandOptions& options, const std::optional<Prepared>& program) {
+Outcome run(World& world, const RunCommandOptions& options, const SharedPlan& program) {
   agree_on_command(world, command_text(options));
-  const auto [inputs, prepared, chosen] = program ? program_job(world, options, *program) : named_job(world, options);
-  const Passes passes = passes_of(*prepared.plan);
+  const auto [inputs, plan, chosen] = program ? program_job(world, options, program) : named_job(world, options);
+  const Passes passes = passes_of(*plan);
   check_places(options, passes);
-  const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
+  const Sharding& sharding = plan->outline(Pass::forward).sharding;
   check_values(world, sharding, inputs, passes);
   const Machine machine = machine_of(world, options.schedule);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
@@ -148,22 +149,22 @@ Outcome run(World& world, const RunCommandOptions& options, const std::optional<
   if (world.first() == 0) {
     pictures.emplace(options.svg, options.trace, files ? files->paths() : std::vector<std::filesystem::path>());
   }
-  const RunResult result = run_sharded(world, prepared, inputs, chosen);
+  const RunResult result = run_sharded(world, plan, inputs, chosen);
   std::optional<Errors> errors;
   if (options.check) {
     note("checking against float64", Verbosity::verbose);
-    errors = check_results(world, *prepared.plan, inputs, result.ranks, passes);
+    errors = check_results(world, *plan, inputs, result.ranks, passes);
   }
   require_unchanged_files();
   if (files) files->commit(sharding, result.ranks);
-  const Predictions predictions = predict(*prepared.plan, machine, chosen);
-  const RunReport report{world, prepared, chosen, result, predictions, errors};
+  const Predictions predictions = predict(*plan, machine, chosen);
+  const RunReport report{world, *plan, chosen, result, predictions, errors};
   if (options.json) {
     print_json(row_json(row_of(report)));
   } else {
     print(text_of(report));
   }
-  if (pictures) pictures->commit(*prepared.plan, predictions, result);
+  if (pictures) pictures->commit(*plan, predictions, result);
   if (!errors || errors->within_tolerance()) return Outcome::fine;
   if (world.first() == 0) {
     print_error(fmt::format("the result is wrong ({}): compare with --backend reference", text_of(errors->worst())));
@@ -177,11 +178,11 @@ Outcome run(const RunCommandOptions& options) {
     refuse(fmt::format("--seed {} (nothing is drawn: values are read, and no --documents are asked for): leave it out",
                        options.problem.seed));
   }
-  std::optional<Prepared> program;
+  SharedPlan program;
   std::vector<std::int64_t> ranks = options.schedule.ranks;
   if (!options.program.empty()) {
-    program = prepare_program(options.program);
-    ranks = {program->plan->ranks()};
+    program = std::make_shared<const AttentionPlan>(read_programs(options.program));
+    ranks = {program->ranks()};
   }
   return with_ranks(options.launch, ranks, [&](World& world) { return run(world, options, program); });
 }

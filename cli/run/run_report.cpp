@@ -41,7 +41,7 @@ std::string errors_text(const Errors& errors) {
 }  // namespace
 
 PassRow row_of(const RunReport& report, Pass pass) {
-  const AttentionPlan& plan = *report.prepared.plan;
+  const AttentionPlan& plan = report.plan;
   const Counts& counts = plan.counts(pass);
   const Outline& outline = plan.outline(pass);
   const std::optional<Timeline>& predicted = report.predictions.of(pass);
@@ -61,9 +61,9 @@ PassRow row_of(const RunReport& report, Pass pass) {
 }
 
 RunRow row_of(const RunReport& report) {
-  const AttentionPlan& plan = *report.prepared.plan;
+  const AttentionPlan& plan = report.plan;
   RunRow row;
-  row.schedule = report.prepared.name;
+  row.schedule = plan.name();
   row.ranks = plan.ranks();
   row.device = report.options.device;
   row.backend = report.options.backend;

@@ -14,7 +14,7 @@ namespace distattn::cli {
 
 struct RunReport {
   const World& world;
-  const Prepared& prepared;
+  const AttentionPlan& plan;
   const RunOptions& options;
   const RunResult& result;
   const Predictions& predictions;

@@ -14,13 +14,13 @@ namespace distattn::cli {
 namespace {
 
 /// One rank, from its device to its last call.
-RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& tensors, const RunOptions& options,
+RankCalls run_rank(const SharedPlan& plan, Transport& transport, RankTensors& tensors, const RunOptions& options,
                    Bootstrap& bootstrap) {
   DeviceOptions of_rank = options.device;
   of_rank.local_ranks = bootstrap.local_size();
   of_rank.local_rank = bootstrap.local_rank();
   const auto device = make_device(options.backend, of_rank);
-  Attention attention(prepared.plan, *device, transport);
+  Attention attention(plan, *device, transport);
   const Bindings bindings = tensors.bindings();
   std::optional<DeviceTensors> there;
   if (options.tensors == TensorPlace::device) there.emplace(*device, bindings);
@@ -33,7 +33,7 @@ RankCalls run_rank(const Prepared& prepared, Transport& transport, RankTensors& 
   };
   for (int i = 0; i < options.warmups + options.runs; ++i) {
     call(&Attention::forward);
-    if (prepared.plan->has(Pass::backward)) call(&Attention::backward);
+    if (plan->has(Pass::backward)) call(&Attention::backward);
   }
   if (there) there->fetch();
   return calls;
@@ -75,11 +75,11 @@ void check_memory(World& world, const AttentionPlan& plan, Passes passes) {
       world, [&](int ranks) { return of_rank * ranks; }, "this run");
 }
 
-RunResult run_sharded(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options) {
-  const Sharding& sharding = prepared.plan->outline(Pass::forward).sharding;
-  const bool with_backward = prepared.plan->has(Pass::backward);
+RunResult run_sharded(World& world, const SharedPlan& plan, const Inputs& inputs, const RunOptions& options) {
+  const Sharding& sharding = plan->outline(Pass::forward).sharding;
+  const bool with_backward = plan->has(Pass::backward);
   const Passes passes = with_backward ? Passes::both : Passes::forward;
-  check_memory(world, *prepared.plan, passes);
+  check_memory(world, *plan, passes);
 
   const auto ranks_here = static_cast<std::size_t>(world.in_process() ? world.size() : 1);
   std::vector<std::optional<RankTensors>> tensors(ranks_here);
@@ -87,7 +87,7 @@ RunResult run_sharded(World& world, const Prepared& prepared, const Inputs& inpu
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
     const auto here = static_cast<std::size_t>(rank - world.first());
     tensors[here].emplace(sharding, rank, inputs, passes, world.cores());
-    calls[here] = run_rank(prepared, transport, *tensors[here], options, bootstrap);
+    calls[here] = run_rank(plan, transport, *tensors[here], options, bootstrap);
   });
   RunResult result;
   for (auto& each : tensors) result.ranks.push_back(std::move(*each));

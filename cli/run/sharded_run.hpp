@@ -39,6 +39,6 @@ void check_memory(World& world, const AttentionPlan& plan, Passes passes);
 
 /// Times are the same on every rank. Throws whatever a rank threw first, and Error(environment) when memory is not
 /// enough. Collective.
-RunResult run_sharded(World& world, const Prepared& prepared, const Inputs& inputs, const RunOptions& options);
+RunResult run_sharded(World& world, const SharedPlan& plan, const Inputs& inputs, const RunOptions& options);
 
 }  // namespace distattn::cli

@@ -58,8 +58,6 @@ std::variant<AttentionCost, WhyNot> attention_cost(const StepSetting& setting, c
   const std::vector<PassPlan> passes = predict(attention, &machine, setting.attention.threads);
   const PassPlan &forward = passes.front(), &backward = passes.back();
   AttentionCost cost;
-  cost.schedule = attention.name();
-  cost.routes = attention.routes();
   cost.forward_s = forward.predicted_s;
   cost.backward_s = backward.predicted_s;
   cost.forward_sent = forward.counts.bytes_sent;

@@ -49,8 +49,6 @@ double dense_seconds(const DenseWork& work, const StepSetting& setting, const Ma
 
 /// Every layer's attention, planned and simulated.
 struct AttentionCost {
-  std::string schedule;  ///< "F/B" if the passes of a pair differ
-  Routes routes;
   double forward_s = 0, backward_s = 0;
   std::vector<std::int64_t> forward_sent, backward_sent;  ///< bytes by rank
   std::int64_t buffer_bytes = 0;                          ///< of the rank that needs most, both programs

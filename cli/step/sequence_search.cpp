@@ -6,6 +6,7 @@
 #include <memory>
 #include <numeric>
 #include <utility>
+#include <vector>
 
 #include "distattn/error.hpp"
 #include "distattn/table.hpp"
@@ -13,18 +14,17 @@
 namespace distattn::step {
 namespace {
 
-/// The fullest rank's buffers.
-double buffer_bytes(const StepSetting& setting, const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles,
-                    Pass pass) {
+/// Adds each rank's buffers of a pass.
+void add_buffer_bytes(const StepSetting& setting, const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles,
+                      Pass pass, std::vector<double>& by_rank) {
   const Routes routes{setting.attention.node_size.value_or(0), setting.attention.ahead.value_or(0)};
   const Lowering lowering(recipe.name, tiles, recipe.table(tiles, routes.node_size), pass,
                           setting.attention.mode.value_or(recipe.mode), routes);
-  double most = 0;
   for (Rank rank = 0; rank < setting.ranks; ++rank) {
     const RankProgram program = lowering.program(rank);
-    most = std::max(most, std::accumulate(program.slots.begin(), program.slots.end(), 0.0));
+    double& bytes = by_rank[static_cast<std::size_t>(rank)];
+    bytes = std::accumulate(program.slots.begin(), program.slots.end(), bytes);
   }
-  return most;
 }
 
 }  // namespace
@@ -45,10 +45,12 @@ std::optional<SequenceSearch::Attention> SequenceSearch::count(std::int64_t toke
   const auto tiles_of = [&](const Recipe& recipe) {
     return std::make_shared<const Tiles>(shard(problem, setting.ranks, recipe.layout, recipe.groups));
   };
-  const auto forward = tiles_of(pair.forward), backward = tiles_of(pair.backward);
+  const auto forward = tiles_of(pair.forward);
+  std::vector<double> bytes(static_cast<std::size_t>(setting.ranks));
+  add_buffer_bytes(setting, pair.forward, forward, Pass::forward, bytes);
+  add_buffer_bytes(setting, pair.backward, tiles_of(pair.backward), Pass::backward, bytes);
   return Attention{static_cast<double>(most_tokens(forward->sharding())),
-                   buffer_bytes(setting, pair.forward, forward, Pass::forward) +
-                       buffer_bytes(setting, pair.backward, backward, Pass::backward)};
+                   *std::max_element(bytes.begin(), bytes.end())};
 }
 
 const std::optional<SequenceSearch::Attention>& SequenceSearch::counted(std::int64_t tokens) {

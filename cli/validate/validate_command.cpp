@@ -39,7 +39,7 @@ struct Case {
   std::string schedule;
   std::optional<Mode> mode;  ///< that was asked for
   int ranks = 1;
-  std::shared_ptr<const AttentionPlan> plan;  ///< null: the proof failed
+  SharedPlan plan;  ///< null: the proof failed
   std::string failure;
 };
 
@@ -101,7 +101,7 @@ std::optional<Case> prove(World& ranks, const std::string& name, const Problem& 
     skips.add(fmt::format("{} on {} ranks", name, ranks.size()), why->reason);
     return {};
   }
-  made.plan = std::get<Prepared>(prepared).plan;
+  made.plan = std::get<SharedPlan>(prepared);
   return made;
 }
 
@@ -163,7 +163,7 @@ std::array<ValidationRow, 2> run_case(World& world, const Case& made, const std:
   WorldOf ranks(world, made.ranks);
   try {
     const RunResult result =
-        run_sharded(ranks.get(), {made.schedule, made.plan}, inputs,
+        run_sharded(ranks.get(), made.plan, inputs,
                     {.backend = backend,
                      .device = {.threads = choose_threads(options.launch.device.threads, ranks.get())},
                      .tensors = TensorPlace::host});

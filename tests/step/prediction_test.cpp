@@ -97,7 +97,7 @@ TEST_CASE("on cores, what is kept in host memory takes the rank's own", "[step]"
 TEST_CASE("the longest sequence fits and the next does not, whatever length is asked with", "[step]") {
   StepSetting setting = square_setting(8);
   setting.ranks = GENERATE(1, 6);
-  setting.attention.schedule = GENERATE("ring", "burst:zigzag", "ulysses");
+  setting.attention.schedule = GENERATE("ring", "burst:zigzag", "ulysses", "balanced");
   INFO(setting.attention.schedule);
   const Machine machine = ideal_machine(setting.ranks);
   const auto& policy = checkpoint_policy(GENERATE("none", "layer"));
