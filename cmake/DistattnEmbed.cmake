@@ -1,14 +1,18 @@
-# distattn_embed(<target> <folder> <header> <namespace>): the .json files under <folder> become part of <target>, found
-# by their path relative to <folder> without the ending through <namespace>::embedded_files(), which <header> declares.
-function(distattn_embed target folder header namespace)
-  file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE "${folder}" "${folder}/*.json")
-  list(SORT files)
+# distattn_embed(<target> <header> <namespace> <folder>...): the .json files and parts of pages (.html, .css, .js) under
+# the folders become part of <target>, found by their path relative to their folder, that of .json files without the
+# ending, through <namespace>::embedded_files(), which <header> declares.
+function(distattn_embed target header namespace)
   set(entries "")
-  foreach(file IN LISTS files)
-    file(READ "${folder}/${file}" text)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${folder}/${file}")
-    string(REGEX REPLACE "\\.json$" "" name "${file}")
-    string(APPEND entries "    {\"${name}\", R\"distattn(${text})distattn\"},\n")
+  foreach(folder IN LISTS ARGN)
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE "${folder}"
+      "${folder}/*.json" "${folder}/*.html" "${folder}/*.css" "${folder}/*.js")
+    list(SORT files)
+    foreach(file IN LISTS files)
+      file(READ "${folder}/${file}" text)
+      set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${folder}/${file}")
+      string(REGEX REPLACE "\\.json$" "" name "${file}")
+      string(APPEND entries "    {\"${name}\", R\"distattn(${text})distattn\"},\n")
+    endforeach()
   endforeach()
   set(source "${CMAKE_CURRENT_BINARY_DIR}/embedded_data.cpp")
   file(CONFIGURE OUTPUT "${source}" @ONLY CONTENT [[

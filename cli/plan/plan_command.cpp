@@ -3,16 +3,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <optional>
 
 #include "cli/command.hpp"
 #include "cli/options/option.hpp"
 #include "cli/options/values.hpp"
 #include "cli/plan/paper_report.hpp"
+#include "cli/plan/plan_page.hpp"
 #include "cli/plan/plan_rows.hpp"
 #include "cli/plan/step_plan.hpp"
 #include "cli/rows/tables.hpp"
+#include "cli/run/written_files.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/tools/baselines.hpp"
+#include "cli/tools/text_writer.hpp"
 #include "core/src/words.hpp"
 #include "distattn/error.hpp"
 
@@ -24,7 +29,8 @@ constexpr std::array<std::string_view, 3> route_words = {"routed", "straight", "
 struct PlanOptions {
   PlanRequest request;
   StepPlanOptions step;
-  std::string paper;
+  std::string paper, html;
+  std::string config;  ///< the file of options
   bool json = false;
 };
 
@@ -60,8 +66,8 @@ constexpr Column plan_columns[] = {{"schedule", "shown schedule"},
                                    {"memory", "memory_bytes"},
                                    {"proof", "proof"}};
 
-/// The mode is shown where several were asked for.
-std::string table_text(const std::vector<PlanRow>& rows, bool with_mode) {
+/// The fields of the rows and those that only people see. The mode is shown where several were asked for.
+FieldsOfRows shown_fields(const std::vector<PlanRow>& rows, bool with_mode) {
   FieldsOfRows fields = fields_of_rows(rows);
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const PassPlan& plan = rows[i].plan;
@@ -73,7 +79,7 @@ std::string table_text(const std::vector<PlanRow>& rows, bool with_mode) {
     add("routes", routes_text(plan.routes));
     add("proof", "proved");
   }
-  return table_of(fields, plan_columns).text();
+  return fields;
 }
 
 /// What other systems send for a whole layer, beside our attention.
@@ -128,10 +134,23 @@ Outcome run_step(const PlanOptions& options, bool scheduled) {
   return Outcome::fine;
 }
 
+/// Opened before anything is planned.
+std::optional<TextWriter> page_file(const PlanOptions& options) {
+  if (options.html.empty()) return std::nullopt;
+  std::vector<std::filesystem::path> read = {options.config, options.request.schedule.machine.value_or("")};
+  for (const std::string& mask : options.request.problem.mask) {
+    if (mask.ends_with(".json")) read.emplace_back(mask);
+  }
+  refuse_overwriting(read, {options.html});
+  return TextWriter(options.html);
+}
+
 Outcome run_plan(const PlanOptions& options) {
   if (!options.paper.empty()) return run_paper(options);
+  std::optional<TextWriter> page = page_file(options);
   const Machine machine = machine_of(options.request.schedule);
-  const auto [rows, skipped, no_problems, choices] = plan_rows(options.request, machine);
+  const PlanRows planned = plan_rows(options.request, machine);
+  const auto& [rows, skipped, no_problems, choices] = planned;
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
   for (const std::string& none : no_problems) note("skipped " + none);
   note_skipped(skipped);
@@ -139,13 +158,15 @@ Outcome run_plan(const PlanOptions& options) {
   std::vector<std::int64_t> needed;
   for (const PlanRow& row : rows) needed.push_back(row.memory_bytes);
   note_memory(needed, machine);
+  const ScheduleOptions& asked = options.request.schedule;
+  const FieldsOfRows fields = shown_fields(rows, asked.modes.size() > 1);
   if (options.json) {
     print_json(rows_json(rows));
   } else {
-    const ScheduleOptions& asked = options.request.schedule;
-    print(table_text(rows, asked.modes.size() > 1) +
+    print(table_of(fields, plan_columns).text() +
           baselines_text(*rows.front().problem, static_cast<int>(asked.ranks.front())));
   }
+  if (page) page->commit(page_of(planned, options.request, machine, page_table_of(fields, plan_columns)));
   return Outcome::fine;
 }
 
@@ -166,6 +187,7 @@ Command add_plan_command(App& root) {
   add_value(*app, "--routes", options->request.routes, parse_routes,
             "routed: messages follow nodes; straight: from owner to user (default routed)", one_of(route_words),
             rarely(Group::schedule));
+  add_html_option(*app, options->html);
   exclude_others(*app, *add_value(*app, "--paper", options->paper, as_text, "A paper's figures next to ours",
                                   one_of(paper_names()), rarely(Group::problem)));
   add_step_plan_options(*app, options->step);
@@ -174,7 +196,8 @@ Command add_plan_command(App& root) {
     app->get_option("--paper")->excludes(app->get_option(answered));
   }
   app->add_flag("--json", options->json, "As a JSON array", Group::output);
-  return {app, [app, options] {
+  return {app, [app, options, config = root.get_option("--config")] {
+            options->config = config->text();
             take_launched_ranks(*app, options->request.schedule);
             if (options->step.asked) return run_step(*options, app->count("--schedule") > 0);
             return run_plan(*options);

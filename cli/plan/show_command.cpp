@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <filesystem>
+#include <optional>
+#include <vector>
 
 #include "cli/command.hpp"
 #include "cli/options/option.hpp"
@@ -9,11 +12,14 @@
 #include "cli/options/schedule_options.hpp"
 #include "cli/options/values.hpp"
 #include "cli/run/program_file.hpp"
+#include "cli/run/written_files.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/terminal/output.hpp"
 #include "cli/terminal/standard_streams.hpp"
 #include "cli/terminal/terminal.hpp"
 #include "cli/tools/draw.hpp"
+#include "cli/tools/page.hpp"
+#include "cli/tools/text_writer.hpp"
 #include "distattn/error.hpp"
 #include "distattn/plan.hpp"
 
@@ -26,7 +32,8 @@ constexpr std::array<std::string_view, 4> format_names = {"text", "json", "svg",
 struct ShowOptions {
   ProblemOptions problem;
   ScheduleOptions schedule;
-  std::string program;
+  std::string program, html;
+  std::string config;  ///< the file of options
   Format format = Format::text;
   bool backward = false;
 };
@@ -35,7 +42,9 @@ Format parse_format(std::string_view option, std::string_view text) {
   return static_cast<Format>(parse_word(option, text, format_names));
 }
 
-bool is_predicted(Format format) { return format == Format::svg || format == Format::trace; }
+bool is_predicted(const ShowOptions& options) {
+  return options.format == Format::svg || options.format == Format::trace || !options.html.empty();
+}
 
 /// A picture needs a shape even where nobody cares which: 1024 tokens a rank, and heads that many ranks can share.
 ProblemOptions with_usual_shape(ProblemOptions options, std::int64_t ranks) {
@@ -48,10 +57,10 @@ ProblemOptions with_usual_shape(ProblemOptions options, std::int64_t ranks) {
 
 AttentionPlan plan_of(const ShowOptions& options) {
   if (!options.program.empty()) {
-    if (options.schedule.machine && !is_predicted(options.format)) {
+    if (options.schedule.machine && !is_predicted(options)) {
       refuse(
-          fmt::format("--machine {} with --program {} (only --format svg and trace predict what a program takes): "
-                      "leave it out",
+          fmt::format("--machine {} with --program {} (only --format svg and trace, and --html, predict what a program "
+                      "takes): leave it out",
                       *options.schedule.machine, options.program));
     }
     return AttentionPlan(read_programs(options.program));
@@ -66,26 +75,49 @@ AttentionPlan plan_of(const ShowOptions& options) {
 }
 
 /// Every pass with its predicted timeline.
-std::string picture_of(const AttentionPlan& plan, const std::vector<Schedule>& programs, const ShowOptions& options) {
-  const Machine machine = machine_of(options.schedule);
+struct Predicted {
   std::vector<Timeline> timelines;
+  std::vector<Drawing> drawings;
+};
+
+Predicted predicted(const AttentionPlan& plan, const std::vector<Schedule>& programs, const ShowOptions& options) {
+  if (!is_predicted(options)) return {};
+  const Machine machine = machine_of(options.schedule);
+  Predicted all;
   for (const Schedule& program : programs) {
-    timelines.push_back(plan.predict(program.outline.pass, machine, machine.threads_of_rank(plan.ranks())));
+    all.timelines.push_back(plan.predict(program.outline.pass, machine, machine.threads_of_rank(plan.ranks())));
   }
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
-  std::vector<Drawing> drawings;
   for (std::size_t i = 0; i < programs.size(); ++i) {
-    drawings.push_back({&programs[i], {{"predicted on " + machine.name, &timelines[i]}}});
+    all.drawings.push_back({&programs[i], {{"predicted on " + machine.name, &all.timelines[i]}}});
   }
-  return options.format == Format::svg ? to_svg(drawings) : to_trace(drawings);
+  return all;
+}
+
+/// Opened before anything is planned.
+std::optional<TextWriter> page_file(const ShowOptions& options) {
+  if (options.html.empty()) return std::nullopt;
+  std::vector<std::filesystem::path> read = {options.program, options.config, options.schedule.machine.value_or("")};
+  if (options.problem.mask.is_file()) read.emplace_back(options.problem.mask.mask);
+  refuse_overwriting(read, {options.html});
+  return TextWriter(options.html);
+}
+
+void write_page(TextWriter& file, const AttentionPlan& plan, const std::vector<Drawing>& drawings) {
+  Page page(fmt::format("{} on {} ranks", plan.name(), plan.ranks()));
+  page.add(plan.name(), drawings);
+  file.commit(page.finish());
+  note_coarser(page);
 }
 
 Outcome show(const ShowOptions& options) {
+  std::optional<TextWriter> page = page_file(options);
   const AttentionPlan plan = plan_of(options);
   std::vector<Schedule> programs;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (plan.has(pass)) programs.push_back(plan.schedule(pass));
   }
+  const Predicted pictures = predicted(plan, programs, options);
   switch (options.format) {
     case Format::text:
       for (const Schedule& program : programs) {
@@ -97,10 +129,13 @@ Outcome show(const ShowOptions& options) {
       print_data(programs_json(programs));
       break;
     case Format::svg:
+      print_data(to_svg(pictures.drawings));
+      break;
     case Format::trace:
-      print_data(picture_of(plan, programs, options));
+      print_data(to_trace(pictures.drawings));
       break;
   }
+  if (page) write_page(*page, plan, pictures.drawings);
   return Outcome::fine;
 }
 
@@ -124,7 +159,9 @@ Command add_show_command(App& root) {
             "text: rows ranks, columns steps; svg: a predicted timeline; trace: the same for Perfetto (default text)",
             one_of(format_names), Group::output);
   add_machine_option(*app, options->schedule);
-  return {app, [app, options] {
+  add_html_option(*app, options->html);
+  return {app, [app, options, config = root.get_option("--config")] {
+            options->config = config->text();
             take_launched_ranks(*app, options->schedule);
             return show(*options);
           }};

@@ -69,6 +69,21 @@ Columns table_of(const FieldsOfRows& rows, std::span<const Column> columns) {
   return table;
 }
 
+PageTable page_table_of(const FieldsOfRows& rows, std::span<const Column> columns) {
+  PageTable table;
+  table.rows.resize(rows.size());
+  for (const Column& column : columns) {
+    if (!is_shown(column, rows)) continue;
+    table.heads.push_back({column.head, field_named(rows.front(), column.field).about.meaning});
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const Field& field = field_named(rows[i], column.field);
+      auto& cell = table.rows[i].cells.emplace_back(PageTable::Cell{field.text});
+      if (field.json.is_number()) cell.value = field.json.get<double>();
+    }
+  }
+  return table;
+}
+
 std::string csv_of(const FieldsOfRows& rows, std::string_view without) {
   std::vector<Cells> all;
   for (const auto& row : rows) all.push_back(csv_cells(row, without));

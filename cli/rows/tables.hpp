@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/terminal/output.hpp"
+#include "cli/tools/page.hpp"
 #include "core/src/fields.hpp"
 
 namespace distattn::cli {
@@ -45,6 +46,8 @@ struct Column {
   Shown shown = Shown::always;
 };
 Columns table_of(const FieldsOfRows& rows, std::span<const Column> columns);
+/// The same for a page, on which no row is drawn yet.
+PageTable page_table_of(const FieldsOfRows& rows, std::span<const Column> columns);
 
 /// Objects as columns "error.o", every number in full; lists and what `without` names are left out.
 std::string csv_of(const FieldsOfRows& rows, std::string_view without);

@@ -1,5 +1,4 @@
 #include <filesystem>
-#include <system_error>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,31 +16,20 @@
 #include "cli/run/ranks.hpp"
 #include "cli/run/result_files.hpp"
 #include "cli/run/run_report.hpp"
+#include "cli/run/written_files.hpp"
 #include "cli/terminal/console.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
 namespace {
 
-/// Refuses to write a file that is read, by whatever name.
-void refuse_overwriting(const std::vector<std::filesystem::path>& read,
-                        const std::vector<std::filesystem::path>& written) {
-  for (const auto& output : written) {
-    for (const auto& input : read) {
-      std::error_code missing;  // what is not there cannot be overwritten
-      if (!std::filesystem::equivalent(input, output, missing)) continue;
-      refuse(fmt::format("{} would be overwritten (it is read as {}): write to another place", output.string(),
-                         input.string()));
-    }
-  }
-}
-
 struct RunCommandOptions {
   InputOptions input;
   ProblemOptions problem;
   ScheduleOptions schedule;
   LaunchOptions launch;
-  std::string program, out, svg, trace;
+  std::string program, out;
+  PicturePaths pictures;
   std::string config;  ///< the file of options
   std::int64_t runs = 1, warmups = 0;
   bool seeded = false;  ///< --seed was given
@@ -126,7 +114,7 @@ void check_places(const RunCommandOptions& options, Passes passes) {
                                              options.schedule.machine.value_or("")};
   if (options.problem.mask.is_file()) read.emplace_back(options.problem.mask.mask);
   for (const auto& [name, path] : options.input.arrays) read.emplace_back(path);
-  std::vector<std::filesystem::path> written = {options.svg, options.trace};
+  std::vector<std::filesystem::path> written = {options.pictures.svg, options.pictures.trace, options.pictures.html};
   if (!options.out.empty()) {
     for (auto& path : result_paths(options.out, passes)) written.push_back(std::move(path));
   }
@@ -147,7 +135,7 @@ Outcome run(World& world, const RunCommandOptions& options, const SharedPlan& pr
   if (!options.out.empty()) files.emplace(world, options.out, inputs, passes);
   std::optional<PictureFiles> pictures;  // maybe into the folder that was just made
   if (world.first() == 0) {
-    pictures.emplace(options.svg, options.trace, files ? files->paths() : std::vector<std::filesystem::path>());
+    pictures.emplace(options.pictures, files ? files->paths() : std::vector<std::filesystem::path>());
   }
   const RunResult result = run_sharded(world, plan, inputs, chosen);
   std::optional<Errors> errors;
@@ -212,9 +200,11 @@ Command add_run_command(App& root) {
   add_value(*app, "--out", options->out, as_text, "Write o, lse and gradients as .npy into this folder", "FOLDER",
             Group::output);
   add_machine_option(*app, options->schedule);
-  add_value(*app, "--svg", options->svg, as_text, "Draw the timeline, predicted above measured", "FILE", Group::output);
-  add_value(*app, "--trace", options->trace, as_text, "Write the timeline as a trace for Perfetto", "FILE",
+  add_value(*app, "--svg", options->pictures.svg, as_text, "Draw the timeline, predicted above measured", "FILE",
             Group::output);
+  add_value(*app, "--trace", options->pictures.trace, as_text, "Write the timeline as a trace for Perfetto", "FILE",
+            Group::output);
+  add_html_option(*app, options->pictures.html);
   app->add_flag("--json", options->json, "As one JSON object", Group::output);
   return {app, [options, seed, config = root.get_option("--config")] {
             options->seeded = seed->count() > 0;

@@ -2,33 +2,37 @@
 
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <utility>
 
 #include "cli/terminal/console.hpp"
 #include "cli/tools/draw.hpp"
+#include "cli/tools/page.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
 namespace {
 
-/// Calls draw(drawings) with every pass's schedule and timelines.
-template <class Draw>
-std::string drawn(const AttentionPlan& plan, const Predictions& predictions, const RunResult& result, Draw draw) {
+/// A schedule and its timelines for each pass.
+struct Drawn {
   std::vector<Schedule> schedules;
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    if (plan.has(pass)) schedules.push_back(plan.schedule(pass));
-  }
   std::vector<Drawing> drawings;
-  for (const Schedule& schedule : schedules) {
+};
+
+Drawn drawn(const AttentionPlan& plan, const Predictions& predictions, const RunResult& result) {
+  Drawn all;
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (plan.has(pass)) all.schedules.push_back(plan.schedule(pass));
+  }
+  for (const Schedule& schedule : all.schedules) {
     const Pass pass = schedule.outline.pass;
     Drawing drawing{&schedule, {}};
     const auto& predicted = predictions.of(pass);
     if (predicted) drawing.panels.push_back({"predicted on " + predictions.machine, &*predicted});
     drawing.panels.push_back(
         {"measured", pass == Pass::forward ? &result.forward.timeline : &result.backward.timeline});
-    drawings.push_back(std::move(drawing));
+    all.drawings.push_back(std::move(drawing));
   }
-  return draw(drawings);
+  return all;
 }
 
 }  // namespace
@@ -50,30 +54,37 @@ void note_other_backend(const Machine& machine, const std::string& backend) {
                   backend, machine.name, machine.backend, backend));
 }
 
-PictureFiles::PictureFiles(const std::string& svg, const std::string& trace,
-                           const std::vector<std::filesystem::path>& others) {
-  const auto place = [](const std::filesystem::path& path) {
-    std::error_code failed;  // whoever writes there says why it cannot be written
-    const std::filesystem::path known = std::filesystem::weakly_canonical(std::filesystem::absolute(path), failed);
-    return failed ? path : known;
-  };
-  for (const std::string& picture : {svg, trace}) {
+PictureFiles::PictureFiles(const PicturePaths& paths, const std::vector<std::filesystem::path>& others) {
+  const std::pair<const char*, const std::string&> asked[] = {
+      {"--svg", paths.svg}, {"--trace", paths.trace}, {"--html", paths.html}};
+  for (const auto& [option, path] : asked) {
     for (const auto& other : others) {
-      if (picture.empty() || place(picture) != place(other)) continue;
+      if (path.empty() || !is_one_place(path, other)) continue;
       refuse(fmt::format("the picture {} is a result of --out too (one would replace the other): name another file",
-                         picture));
+                         path));
+    }
+    for (const auto& [earlier, other] : asked) {
+      if (&other == &path) break;
+      if (path.empty() || other.empty() || !is_one_place(path, other)) continue;
+      refuse(
+          fmt::format("{} and {} are both {} (one would replace the other): name two files", earlier, option, other));
     }
   }
-  if (!svg.empty() && !trace.empty() && place(svg) == place(trace)) {
-    refuse(fmt::format("--svg and --trace are both {} (one would replace the other): name two files", svg));
-  }
-  if (!svg.empty()) svg_.emplace(svg);
-  if (!trace.empty()) trace_.emplace(trace);
+  if (!paths.svg.empty()) svg_.emplace(paths.svg);
+  if (!paths.trace.empty()) trace_.emplace(paths.trace);
+  if (!paths.html.empty()) html_.emplace(paths.html);
 }
 
 void PictureFiles::commit(const AttentionPlan& plan, const Predictions& predictions, const RunResult& result) {
-  if (svg_) svg_->commit(drawn(plan, predictions, result, to_svg));
-  if (trace_) trace_->commit(drawn(plan, predictions, result, to_trace));
+  if (!svg_ && !trace_ && !html_) return;
+  const Drawn all = drawn(plan, predictions, result);
+  if (svg_) svg_->commit(to_svg(all.drawings));
+  if (trace_) trace_->commit(to_trace(all.drawings));
+  if (!html_) return;
+  Page page(fmt::format("{} on {} ranks", plan.name(), plan.ranks()));
+  page.add(plan.name(), all.drawings);
+  html_->commit(page.finish());
+  note_coarser(page);
 }
 
 }  // namespace distattn::cli

@@ -8,6 +8,7 @@
 
 #include "cli/run/prepared.hpp"
 #include "cli/run/sharded_run.hpp"
+#include "cli/run/written_files.hpp"
 #include "cli/tools/text_writer.hpp"
 #include "distattn/machine.hpp"
 
@@ -25,16 +26,21 @@ Predictions predict(const AttentionPlan& plan, const Machine& machine, const Run
 /// Says so where nothing is predicted because another backend was measured.
 void note_other_backend(const Machine& machine, const std::string& backend);
 
-/// Where pictures of the passes' timelines go, predicted above measured: as SVG, and as trace events.
+/// Paths of pictures; an empty one is none.
+struct PicturePaths {
+  std::string svg, trace, html;
+};
+
+/// Where pictures of the passes' timelines go, predicted next to measured: as SVG, as trace events, and as a page.
 class PictureFiles {
  public:
-  /// Opens the files, before anything is computed; an empty path is none. Throws Error(environment) where it cannot,
-  /// and Error(usage) for one path for both or one of `others`, which are written too.
-  PictureFiles(const std::string& svg, const std::string& trace, const std::vector<std::filesystem::path>& others);
+  /// Opens the files, before anything is computed. Throws Error(environment) where it cannot, and Error(usage) for one
+  /// path for two of them or one of `others`, which are written too.
+  PictureFiles(const PicturePaths& paths, const std::vector<std::filesystem::path>& others);
   void commit(const AttentionPlan& plan, const Predictions& predictions, const RunResult& result);
 
  private:
-  std::optional<TextWriter> svg_, trace_;
+  std::optional<TextWriter> svg_, trace_, html_;
 };
 
 }  // namespace distattn::cli

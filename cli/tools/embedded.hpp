@@ -1,5 +1,5 @@
 #pragma once
-/// Data files that are part of the tools: papers, lengths of documents.
+/// Files that are part of the tools: papers, lengths of documents, the parts of a page.
 
 #include <optional>
 #include <span>
@@ -8,7 +8,7 @@
 namespace distattn::tools {
 
 struct EmbeddedFile {
-  std::string_view name;  ///< "papers/attention2d"
+  std::string_view name;  ///< "papers/attention2d", "page.html"
   std::string_view text;
 };
 

@@ -165,11 +165,15 @@ OPTIONS = [
     (["run"], USAGE),
     (["run", "--random"], USAGE),
     (["run", "--q", "missing.npy", "--k", "missing.npy", "--v", "missing.npy"], USAGE),
-    *(([*RUN, option, ""], USAGE) for option in ("--out", "--svg", "--trace", "--machine", "--config", "--schedule")),
+    *(([*RUN, option, ""], USAGE) for option in ("--out", "--svg", "--trace", "--html", "--machine", "--config",
+                                              "--schedule")),
     (["run", "--tensors", ""], USAGE),
     (["run", "--q", "", "--k", "k.npy", "--v", "v.npy"], USAGE),
     ([*RUN, "--svg", "same", "--trace", "./same"], USAGE),
+    ([*RUN, "--html", "same", "--trace", "./same"], USAGE),
+    ([*RUN, "--html", "same", "--svg", "same"], USAGE),
     ([*RUN, "--out", "new", "--svg", "./new/o.npy"], USAGE),
+    ([*RUN, "--out", "new", "--html", "./new/lse.npy"], USAGE),
     ([*RUN, "--dtype", "fp64", "--wire", "fp32"], USAGE),
     (["run", "--random", "--seq", "64", "--heads", "4", "--kv-heads", "3", "--head-dim", "8"], USAGE),
     (["run", "--random", "--seq", "64", "--heads", "4", "--head-dim", "7"], USAGE),
@@ -326,7 +330,8 @@ def main():
                   "--config", "given.toml"]
         for places, read in ((["--out", "."], "o.npy"), (["--svg", "./good.npy"], "good.npy"),
                              (["--trace", "link.svg"], "good.npy"), (["--svg", "seen.json"], "seen.json"),
-                             (["--trace", "./given.toml"], "given.toml")):
+                             (["--trace", "./given.toml"], "given.toml"), (["--html", "link.svg"], "good.npy"),
+                             (["--html", "./seen.json"], "seen.json")):
             checker.check([*arrays, *places], USAGE, folder, "results in place of input",
                           says=f"would be overwritten (it is read as {read})")
         bad = os.path.join(folder, "bad.npy")
@@ -345,8 +350,8 @@ def main():
         checker.check([*RUN, "--out", "out", "--svg", "itself/a.svg", "--check"], ENVIRONMENT, folder,
                       "a picture below a link to itself", says="cannot write itself/a.svg (")
         checker.check([*RUN, "--config", "itself"], USAGE, folder, "options in a link to itself", says="--config itself (")
-        for option in ("--svg", "--trace"):
-            for out in (".", "file/below", "/proc/none/such"):
+        for out in (".", "file/below", "/proc/none/such"):
+            for option in ("--svg", "--trace", "--html"):
                 checker.check([*RUN, option, out, "--check"], ENVIRONMENT, folder, "a picture that cannot be")
         double = os.path.join(folder, "double.npy")
         npy(double, dtype="<f8", size=8)

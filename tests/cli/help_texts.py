@@ -19,10 +19,10 @@ DEVICE = "--backend --transport --bootstrap --threads --timeout"
 INPUT = "--q --k --v --do --tensors --random --seed"
 # What users and scripts were promised of each command; more may be added, nothing goes.
 PROMISED = {
-    "run": f"{SHAPE} {MASK} {SCHEDULE} {DEVICE} {INPUT} --backward -n -w --out --check --trace --svg --program --json",
+    "run": f"{SHAPE} {MASK} {SCHEDULE} {DEVICE} {INPUT} --backward -n -w --out --check --trace --svg --html --program --json",
     "validate": f"{SHAPE} {MASK} {SCHEDULE} {DEVICE} --backward --seed --json",
-    "plan": f"{SHAPE} {MASK} {SCHEDULE} --backward --paper --step --json",
-    "show": f"{SHAPE} {MASK} {SCHEDULE} --backward --program --format",
+    "plan": f"{SHAPE} {MASK} {SCHEDULE} --backward --paper --step --html --json",
+    "show": f"{SHAPE} {MASK} {SCHEDULE} --backward --program --format --html",
     "bench": f"{SHAPE} {MASK} {SCHEDULE} {DEVICE} --backward -n -w -c -o --json --min-gflops --max-ratio-to-prediction "
              "--calibrate --kernel",
     "step": f"--layers --hidden --ffn --vocab --seq --heads --kv-heads --steps --checkpoint --text --verify --json {MASK} "

@@ -15,7 +15,7 @@ import time
 DISTATTN = os.path.abspath(sys.argv[1])
 SANITIZED = len(sys.argv) > 2  # sanitizers take signals and reserve memory
 SHAPE = "--heads 2 --head-dim 16 --threads 1 --backend reference --schedule ring -q"
-LONG = f"run --random --seq 512 -n 100000 {SHAPE} --out out --svg run.svg --trace run.json"
+LONG = f"run --random --seq 512 -n 100000 {SHAPE} --out out --svg run.svg --html run.html --trace run.json"
 
 
 def start(command, folder, before=None, **more):
@@ -132,15 +132,15 @@ def dead_runs_are_cleaned_up():
         assert any("partial" in name for name in files(folder))
         living = start(LONG, folder)
         deadline = time.monotonic() + 30
-        while len(files(folder)) != 5 and time.monotonic() < deadline:
+        while len(files(folder)) != 6 and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert len(files(folder)) == 5, files(folder)  # the folder, and four files of the one that lives
+        assert len(files(folder)) == 6, files(folder)  # the folder, and five files of the one that lives
         short = start(LONG.replace("-n 100000", ""), folder)
         assert short.wait(timeout=60) == 0, short.communicate()
-        assert len(files(folder)) == 9, files(folder)
+        assert len(files(folder)) == 11, files(folder)
         living.terminate()
         living.communicate()
-        assert files(folder) == ["out", "out/lse.npy", "out/o.npy", "run.json", "run.svg"], files(folder)
+        assert files(folder) == ["out", "out/lse.npy", "out/o.npy", "run.html", "run.json", "run.svg"], files(folder)
 
 
 def planted_links_are_not_followed():

@@ -123,8 +123,8 @@ def cancelling_terms():
 
 def pictures_beside_results():
     with tempfile.TemporaryDirectory() as folder:
-        run("--out", "new", "--svg", "new/run.svg", cwd=folder)
-        assert sorted(os.listdir(os.path.join(folder, "new"))) == ["lse.npy", "o.npy", "run.svg"]
+        run("--out", "new", "--svg", "new/run.svg", "--html", "new/run.html", cwd=folder)
+        assert sorted(os.listdir(os.path.join(folder, "new"))) == ["lse.npy", "o.npy", "run.html", "run.svg"]
 
 
 def memory_of_both_passes():

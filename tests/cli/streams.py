@@ -11,7 +11,7 @@ import tempfile
 
 DISTATTN = os.path.abspath(sys.argv[1])
 SHAPE = "--seq 64 --heads 2 --head-dim 8"
-RUN = f"run --random {SHAPE} --out out --svg run.svg --trace run.json"
+RUN = f"run --random {SHAPE} --out out --svg run.svg --html run.html --trace run.json"
 PLAN = f"plan {SHAPE} --schedule ring --ranks 2"  # with a note on stderr
 WRONG = f"run --random {SHAPE} --seq-kv none"
 
@@ -28,7 +28,7 @@ def ends(command, streams):
 
 def nobody_reads_errors():
     """Notes and errors are lost, the exit code and the results are not."""
-    results = ["out/lse.npy", "out/o.npy", "run.json", "run.svg"]
+    results = ["out/lse.npy", "out/o.npy", "run.html", "run.json", "run.svg"]
     for streams in ("2>/dev/full", "2>&-", "<&- 2>&-"):
         for options in ("", " -v"):
             code, _, files = ends(RUN + options, streams)

@@ -9,7 +9,8 @@ from house import SOURCE, expect, fail
 
 ROOMS = ("core", "kernels", "backends", "cli", "tests", "cmake", "packaging", "docs")
 CODE = {".cpp", ".hpp", ".cu", ".cuh", ".c", ".h"}
-TEXT = CODE | {".py", ".cmake", ".sh", ".md", ".txt", ".json", ".toml"}
+SCRIPTS = {".css", ".js"}  # of pages
+TEXT = CODE | SCRIPTS | {".py", ".cmake", ".sh", ".md", ".txt", ".json", ".toml"}
 
 MOST_LINES = 400
 MOST_FUNCTION_LINES = 70
@@ -162,11 +163,11 @@ def form_complaints(path, text):
     lines = text.split("\n")
     if path in LONG_FILES:
         return
-    if pathlib.PurePosixPath(path).suffix in CODE | {".py", ".cmake", ".sh"}:
+    if pathlib.PurePosixPath(path).suffix in CODE | SCRIPTS | {".py", ".cmake", ".sh"}:
         if len(lines) > MOST_LINES:
             yield f"has {len(lines)} lines (at most {MOST_LINES}); split it by topic"
         for number, line in enumerate(lines, 1):
-            if len(line) > MOST_COLUMNS and pathlib.PurePosixPath(path).suffix in CODE:
+            if len(line) > MOST_COLUMNS and pathlib.PurePosixPath(path).suffix in CODE | SCRIPTS:
                 yield f"line {number} has {len(line)} columns (at most {MOST_COLUMNS})"
             if line != line.rstrip() or "\t" in line:
                 yield f"line {number} has a tab or trailing blanks"

@@ -81,10 +81,15 @@ def texts_are_compared():
 
 def drawings_hold_all_ranks():
     trace = SCRATCH / "trace.json"
-    ends = by_file(3, "run", *SHAPE, "--schedule", "ring", "--trace", trace, "--svg", SCRATCH / "t.svg", "-n", "3")
+    ends = by_file(3, "run", *SHAPE, "--schedule", "ring", "--trace", trace, "--svg", SCRATCH / "t.svg", "--html",
+                   SCRATCH / "t.html", "-n", "3")
     expect(all(end[0] == 0 for end in ends), ends)
     text = trace.read_text()
     expect(all(f"rank {rank}" in text for rank in range(3)), "a rank is missing in", trace)
+    page = (SCRATCH / "t.html").read_text()
+    data = json.loads(page[page.index('id="data">') + len('id="data">'):].split("</script>")[0])
+    [one] = data["schedules"][0]["passes"]
+    expect(len(one["steps"]) == 3 and len(one["timelines"]) == 2, "a rank or a timeline is missing on the page")
 
 
 def programs_are_compared():

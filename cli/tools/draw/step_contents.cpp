@@ -14,6 +14,12 @@ std::string counted(std::size_t count, const char* what) {
 
 }  // namespace
 
+std::string DrawnMessage::names() const {
+  std::string text;
+  for (const Value& value : values) text += (text.empty() ? "" : ", ") + to_string(value);
+  return text;
+}
+
 StepContents::StepContents(const Schedule& schedule) : schedule_(schedule), tiles_(schedule.outline.sharding) {}
 
 const Step& StepContents::step(Rank rank, StepId id) const {
@@ -47,10 +53,10 @@ std::vector<DrawnMessage> StepContents::messages(Rank rank, StepId id) const {
     const auto* send = std::get_if<Send>(&op);
     if (send == nullptr) continue;
     const BufferDecl& buffer = decl(rank, send->source);
-    if (messages.empty() || messages.back().to != send->to) messages.push_back({send->to, 0, ""});
+    if (messages.empty() || messages.back().to != send->to) messages.push_back({send->to, 0, {}});
     DrawnMessage& message = messages.back();
     message.bytes += static_cast<std::int64_t>(message_bytes(schedule_.outline, buffer.value, buffer.dtype));
-    message.values += (message.values.empty() ? "" : ", ") + to_string(buffer.value);
+    message.values.push_back(buffer.value);
   }
   return messages;
 }
@@ -75,7 +81,7 @@ std::string StepContents::title(Rank rank, StepId id) const {
     for (const Op& op : step.ops) received += std::holds_alternative<Recv>(op) ? 1 : 0;
     std::vector<std::string> parts;
     for (const DrawnMessage& message : messages(rank, id)) {
-      parts.push_back(fmt::format("sends {} to rank {} ({})", message.values, message.to,
+      parts.push_back(fmt::format("sends {} to rank {} ({})", message.names(), message.to,
                                   bytes_in_words(static_cast<double>(message.bytes))));
     }
     if (received > 0) parts.push_back("receives " + counted(received, "value"));

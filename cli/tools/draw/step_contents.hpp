@@ -19,7 +19,9 @@ struct DrawnTile {
 struct DrawnMessage {
   Rank to = 0;
   std::int64_t bytes = 0;
-  std::string values;
+  std::vector<Value> values;
+  /// "kv(g0, 5), kv(g0, 6)"
+  std::string names() const;
 };
 
 class StepContents {

@@ -64,7 +64,7 @@ class Trace {
   void arrow(const Span& from, const Span& to, const DrawnMessage& message) {
     const Json begin = {{"ph", "s"},
                         {"id", ++arrows_},
-                        {"name", message.values},
+                        {"name", message.names()},
                         {"cat", "message"},
                         {"pid", processes_ + from.rank},
                         {"tid", static_cast<int>(from.lane)},
@@ -73,7 +73,7 @@ class Trace {
     const Json end = {{"ph", "f"},
                       {"bp", "e"},
                       {"id", arrows_},
-                      {"name", message.values},
+                      {"name", message.names()},
                       {"cat", "message"},
                       {"pid", processes_ + to.rank},
                       {"tid", static_cast<int>(to.lane)},
