@@ -108,8 +108,10 @@ const std::vector<Mutator>& mutators() {
          Step* step = some_step(s, random, attends);
          Op& op = step->ops[below(random, step->ops.size())];
          const auto flip = [](Start& start) { start = start == Start::fresh ? Start::carry : Start::fresh; };
-         if (auto* forward = std::get_if<Attend>(&op)) flip(forward->start);
-         else flip(std::get<AttendBackward>(op).start);
+         if (auto* forward = std::get_if<Attend>(&op))
+           flip(forward->start);
+         else
+           flip(std::get<AttendBackward>(op).start);
          return true;
        }},
       {"a key segment is left out or stands twice",
@@ -122,8 +124,10 @@ const std::vector<Mutator>& mutators() {
          auto& keys =
              std::holds_alternative<Attend>(op) ? std::get<Attend>(op).keys : std::get<AttendBackward>(op).keys;
          const std::size_t which = below(random, keys.size());
-         if (random() % 2 == 0) keys.push_back(keys[which]);
-         else keys.erase(keys.begin() + static_cast<std::ptrdiff_t>(which));
+         if (random() % 2 == 0)
+           keys.push_back(keys[which]);
+         else
+           keys.erase(keys.begin() + static_cast<std::ptrdiff_t>(which));
          return true;
        }},
       {"a buffer holds another value",
@@ -181,8 +185,8 @@ const std::vector<Mutator>& mutators() {
          }
          if (found.empty()) return false;
          RankProgram& program = *found[below(random, found.size())];
-         const auto step = std::find_if(program.steps.begin(), program.steps.end(),
-                                        [](const Step& x) { return !x.gathers.empty(); });
+         const auto step =
+             std::find_if(program.steps.begin(), program.steps.end(), [](const Step& x) { return !x.gathers.empty(); });
          const std::vector<BufferId>& buffers = step->gathers[below(random, step->gathers.size())].buffers;
          const std::size_t which = below(random, buffers.size());
          std::swap(program.buffers[index(buffers[which])].slot,

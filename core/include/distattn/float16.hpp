@@ -18,9 +18,7 @@ inline float round_to_odd(double value) {
   return std::bit_cast<float>(below ? bits + 1u : bits - 1u);
 }
 
-inline float bf16_to_float(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-}
+inline float bf16_to_float(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 
 /// Round to nearest, ties to even. A NaN stays a NaN.
 inline std::uint16_t float_to_bf16(float value) {

@@ -30,9 +30,7 @@ struct BasicTensorView {
     return data + (b * strides[0] + s * strides[1] + h * strides[2]) * static_cast<std::int64_t>(size_of(dtype));
   }
 
-  operator BasicTensorView<const std::byte>() const
-    requires(!std::is_const_v<Byte>)
-  {
+  operator BasicTensorView<const std::byte>() const requires(!std::is_const_v<Byte>) {
     return {data, dtype, space, shape, strides};
   }
 };
@@ -60,9 +58,12 @@ inline Extent extent_of(const ConstTensorView& tensor) {
 
 /// Dense row-major view of [batch, sequence, heads, head_dim].
 template <class Byte>
-BasicTensorView<Byte> dense_view(Byte* data, DType dtype, std::int64_t batch, std::int64_t sequence,
-                                 std::int64_t heads, std::int64_t head_dim) {
-  return {data, dtype, MemorySpace::host, {batch, sequence, heads, head_dim},
+BasicTensorView<Byte> dense_view(Byte* data, DType dtype, std::int64_t batch, std::int64_t sequence, std::int64_t heads,
+                                 std::int64_t head_dim) {
+  return {data,
+          dtype,
+          MemorySpace::host,
+          {batch, sequence, heads, head_dim},
           {sequence * heads * head_dim, heads * head_dim, head_dim, 1}};
 }
 

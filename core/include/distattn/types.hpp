@@ -25,20 +25,21 @@ enum class StepId : std::int32_t {};     ///< into RankProgram::steps
 
 /// The plain index behind a strong id.
 template <class Id>
-  requires std::is_enum_v<Id>
-constexpr std::size_t index(Id id) {
-  return static_cast<std::size_t>(id);
-}
+requires std::is_enum_v<Id>
+constexpr std::size_t index(Id id) { return static_cast<std::size_t>(id); }
 
 /// Element type of a tensor. Sums are kept in accumulator_of(), never in 16 bits.
 enum class DType : std::uint8_t { fp64, fp32, bf16, fp16 };
 
 DISTATTN_HOST_DEVICE constexpr std::size_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::fp64: return 8;
-    case DType::fp32: return 4;
+    case DType::fp64:
+      return 8;
+    case DType::fp32:
+      return 4;
     case DType::bf16:
-    case DType::fp16: return 2;
+    case DType::fp16:
+      return 2;
   }
   return 0;
 }
@@ -51,10 +52,14 @@ DISTATTN_HOST_DEVICE constexpr DType accumulator_of(DType dtype) {
 /// "fp32", "bf16", …
 constexpr const char* name_of(DType dtype) {
   switch (dtype) {
-    case DType::fp64: return "fp64";
-    case DType::fp32: return "fp32";
-    case DType::bf16: return "bf16";
-    case DType::fp16: return "fp16";
+    case DType::fp64:
+      return "fp64";
+    case DType::fp32:
+      return "fp32";
+    case DType::bf16:
+      return "bf16";
+    case DType::fp16:
+      return "fp16";
   }
   return "?";
 }

@@ -6,9 +6,9 @@
 
 #include "core/src/lower/routing.hpp"
 #include "core/src/parallel.hpp"
+#include "core/src/words.hpp"
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"
-#include "core/src/words.hpp"
 
 namespace distattn {
 namespace {
