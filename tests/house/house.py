@@ -11,6 +11,7 @@ import tempfile
 SOURCE = pathlib.Path(os.environ["DISTATTN_SOURCE"])
 BUILD = pathlib.Path(os.environ["DISTATTN_BUILD"])
 CMAKE = os.environ["CMAKE"]
+CODE = {".cpp", ".hpp", ".cu", ".cuh", ".c", ".h"}  # endings of what a compiler of C, C++ or CUDA reads
 
 
 def skip(reason):

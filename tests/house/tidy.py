@@ -5,10 +5,9 @@ import pathlib
 import re
 import sys
 
-from house import SOURCE, expect, fail
+from house import CODE, SOURCE, expect, fail
 
 ROOMS = ("core", "kernels", "backends", "cli", "tests", "cmake", "packaging", "docs")
-CODE = {".cpp", ".hpp", ".cu", ".cuh", ".c", ".h"}
 SCRIPTS = {".css", ".js"}  # of pages
 TEXT = CODE | SCRIPTS | {".py", ".cmake", ".sh", ".md", ".txt", ".json", ".toml"}
 
