@@ -15,7 +15,7 @@ packages=(
   pkgconf python3 python3-numpy python3-yaml iproute2 shellcheck doxygen
 )
 [[ $preset != asan ]] || packages+=(clang)
-[[ $# -gt 0 ]] || packages+=(clang-format)  # what tests alone use: whoever builds everything can run them
+[[ $# -gt 0 ]] || packages+=(clang-format abigail-tools)  # what tests alone use: whoever builds everything can run them
 
 say() { printf -- '-- %s\n' "$*"; }
 
