@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "cli/run/memory.hpp"
+#include "distattn/attention.hpp"
 #include "distattn/device_tensors.hpp"
 #include "distattn/error.hpp"
 #include "distattn/registry.hpp"

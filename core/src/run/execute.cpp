@@ -50,7 +50,7 @@ struct Executor::State {
   bool is_ready(Lane lane) const;
   void wake_ready();
   void run_step(std::size_t number);
-  void release_tensors(const PassRecord& pass) noexcept;
+  void release_tensors(const PassRecord& ended) noexcept;
   void fail(std::exception_ptr error) noexcept;
   template <class Action>
   void guarded(Action action) noexcept;
@@ -250,8 +250,8 @@ void Executor::State::run_step(std::size_t number) {
 }
 
 /// The caller's tensors are left alone when this returns, however the run went.
-void Executor::State::release_tensors(const PassRecord& pass) noexcept {
-  for (const Event* event : {&pass.loaded, &pass.stored}) {
+void Executor::State::release_tensors(const PassRecord& ended) noexcept {
+  for (const Event* event : {&ended.loaded, &ended.stored}) {
     guarded([&] { event->wait(); });
   }
 }
