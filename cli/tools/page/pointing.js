@@ -89,7 +89,7 @@ Object.assign(PageView.prototype, {
     const lines = found.map(({message, value}) => element("li", {}, `${pass.valueWords(value)}: rank ` +
       `${message.from} to ${message.to}, step ${message.number}, ${LANES[message.lane]}, ` +
       bytesInWords(message.bytes) +
-      (message.values.length > 1 ? ` with ${message.values.length - 1} more` : "")));
+      (message.values.length > 1 ? `, with ${counted(message.values.length - 1, "other value")}` : "")));
     return [element("h3", {}, `tile q${tile.q}·k${tile.k}` + (pass.groups > 1 ? `, head group ${tile.group}` : "")),
             definitions(list), element("p", {}, lines.length === 0 ? "It needs no message." : "Its messages:"),
             element("ul", {}, ...lines)];

@@ -154,7 +154,7 @@ class TimelineView {
     marks.clearRect(0, 0, this.width, plot.top + plot.height + 4);
     if (rank < 0 || rank >= this.pass.ranks) return;
     marks.fillStyle = themeColour("back");
-    marks.globalAlpha = 0.55;
+    marks.globalAlpha = plot.row < 8 ? 0.35 : 0.55;
     const below = plot.top + plot.row * (rank + 1);
     marks.fillRect(plot.left, plot.top, plot.width + 50, plot.row * rank);
     marks.fillRect(plot.left, below, plot.width + 50, plot.top + plot.height - below);
