@@ -74,7 +74,7 @@ def kernels_keep_their_standard(scratch):
     expect(found["cu"] == with_cuda and found["cpp"] <= {"c++23", "c++2b"}, f"the standards {found} are used")
     for testing in ("OFF", "ON", "OFF"):
         run_well(CMAKE, "-S", SOURCE, "-B", folder, *options, f"-DBUILD_TESTING={testing}")
-        tests = "test_unit_mask" in run_well("ninja", "-C", folder, "-t", "targets", "all")
+        tests = "test_core" in run_well("ninja", "-C", folder, "-t", "targets", "all")
         expect(tests == (testing == "ON"), f"BUILD_TESTING={testing}, and tests are built: {tests}")
 
 
