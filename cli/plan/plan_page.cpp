@@ -62,7 +62,7 @@ ScheduleRequest request_of(const PlanRow& row, const PlanRequest& asked, const M
 
 void add_to(Page& page, const PlanRow& row, const PlanRequest& request, const Machine& machine) {
   const int ranks = row.plan.ranks;
-  const AttentionPlan plan(*row.problem, ranks, request_of(row, request, machine));
+  const AttentionPlan plan = or_refuse(distattn::plan(*row.problem, ranks, request_of(row, request, machine)));
   std::vector<Schedule> schedules;
   std::vector<Timeline> timelines;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
