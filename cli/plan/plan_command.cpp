@@ -134,15 +134,12 @@ Outcome run_step(const PlanOptions& options, bool scheduled) {
   return Outcome::fine;
 }
 
-/// Opened before anything is planned.
 std::optional<TextWriter> page_file(const PlanOptions& options) {
-  if (options.html.empty()) return std::nullopt;
   std::vector<std::filesystem::path> read = {options.config, options.request.schedule.machine.value_or("")};
   for (const std::string& mask : options.request.problem.mask) {
     if (mask.ends_with(".json")) read.emplace_back(mask);
   }
-  refuse_overwriting(read, {options.html});
-  return TextWriter(options.html);
+  return open_page(options.html, read);
 }
 
 Outcome run_plan(const PlanOptions& options) {

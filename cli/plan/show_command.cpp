@@ -94,13 +94,10 @@ Predicted predicted(const AttentionPlan& plan, const std::vector<Schedule>& prog
   return all;
 }
 
-/// Opened before anything is planned.
 std::optional<TextWriter> page_file(const ShowOptions& options) {
-  if (options.html.empty()) return std::nullopt;
   std::vector<std::filesystem::path> read = {options.program, options.config, options.schedule.machine.value_or("")};
   if (options.problem.mask.is_file()) read.emplace_back(options.problem.mask.mask);
-  refuse_overwriting(read, {options.html});
-  return TextWriter(options.html);
+  return open_page(options.html, read);
 }
 
 void write_page(TextWriter& file, const AttentionPlan& plan, const std::vector<Drawing>& drawings) {

@@ -34,6 +34,12 @@ void refuse_overwriting(const std::vector<std::filesystem::path>& read,
   }
 }
 
+std::optional<TextWriter> open_page(const std::string& html, const std::vector<std::filesystem::path>& read) {
+  if (html.empty()) return std::nullopt;
+  refuse_overwriting(read, {html});
+  return TextWriter(html);
+}
+
 bool is_one_place(const std::filesystem::path& a, const std::filesystem::path& b) { return place_of(a) == place_of(b); }
 
 void add_html_option(App& app, std::string& html) {

@@ -2,8 +2,11 @@
 /// Files that a command writes, next to those that it reads; pages.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "cli/tools/text_writer.hpp"
 
 namespace distattn {
 class Page;
@@ -16,6 +19,9 @@ class App;
 /// Refuses to write a file that is read, by whatever name. An empty path is none.
 void refuse_overwriting(const std::vector<std::filesystem::path>& read,
                         const std::vector<std::filesystem::path>& written);
+
+/// The file of a page, next to files that are read, opened before anything is planned; nothing for an empty path.
+std::optional<TextWriter> open_page(const std::string& html, const std::vector<std::filesystem::path>& read);
 
 /// Whether both paths would be the same file, which need not be there.
 bool is_one_place(const std::filesystem::path& a, const std::filesystem::path& b);
