@@ -50,10 +50,7 @@ using namespace distattn;
 extern "C" {
 
 distattn_status distattn_forward(distattn_attention* attention, const distattn_tensors* tensors) {
-  return c_api::guarded([&] {
-    c_api::required(attention, "attention");
-    c_api::call(*attention, tensors, &Attention::forward);
-  });
+  return c_api::guarded([&] { c_api::call(c_api::handle_of(attention), tensors, &Attention::forward); });
 }
 
 distattn_status distattn_backward(distattn_attention* attention, const distattn_tensors* tensors) {

@@ -1,13 +1,12 @@
 #pragma once
 /// The steps of one rank and their totals, for the page.
 
-#include <array>
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "cli/tools/draw/step_contents.hpp"
-#include "distattn/timeline.hpp"
 
 namespace distattn {
 

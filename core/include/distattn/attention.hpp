@@ -47,7 +47,7 @@ namespace distattn {
 ///     nothing: one rank, on a GPU, with tensors in its memory, after nothing or passes on a GPU. Any other pass runs
 ///     on a thread of the handle, which the first of them starts: on CPUs, from or to tensors of the host, and among
 ///     several ranks, whose messages a host moves or watches.
-///   A caller's stream (DeviceOptions::stream): a pass begins after what is there, and what the caller puts there after
+///   A caller's stream (GpuOptions::stream): a pass begins after what is there, and what the caller puts there after
 ///     the call begins after the pass. To see to that, a call whose pass runs on the handle's thread returns only when
 ///     everything is on the stream: after the passes before it, `after`, and those exchanges that block a host.
 ///   Failures: tensors that are wrong are refused by the call. Any other failure, `after`'s included, is thrown by the

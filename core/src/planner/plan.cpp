@@ -171,6 +171,7 @@ Planned plan(const Problem& problem, int ranks, const ScheduleRequest& request) 
 }
 
 AttentionPlan::AttentionPlan(std::unique_ptr<State> state) : state_(std::move(state)) {}
+// A decided request names no machine: what the plan keeps is for runs.
 AttentionPlan::AttentionPlan(const Problem& problem, int ranks, const ScheduleRequest& request)
     : AttentionPlan(or_refuse(plan(problem, ranks, or_refuse(decided(problem, ranks, request))))) {}
 AttentionPlan::AttentionPlan(std::vector<Schedule> schedules) : state_(std::make_unique<State>()) {
