@@ -202,7 +202,7 @@ class Batches::Builder {
   const Run& run(BufferId query) const { return sharding_.queries[index(value(query).segment)].run; }
 
   kernels::TileShape shape(BufferId query) const {
-    return shape_of(sharding_.problem, sharding_.groups[static_cast<std::size_t>(value(query).group)]);
+    return shape_of(sharding_.problem, sharding_.groups[index(value(query).group)]);
   }
 
   std::span<kernels::KeySide> keys(BufferId query, const std::vector<KeyChunk>& chunks) {

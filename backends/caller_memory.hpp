@@ -5,8 +5,8 @@
 
 namespace distattn::backends {
 
-/// What the caller's allocator gives for `rank`. Throws Error(environment) when it is nothing, or not on a boundary of
-/// 64 bytes.
+/// Memory of the caller's allocator for `rank`. Throws Error(environment) if it is none, or not on a boundary of
+/// buffer_alignment bytes.
 std::shared_ptr<std::byte> from_caller(const Allocator& allocator, std::size_t bytes, Rank rank);
 
 }  // namespace distattn::backends

@@ -9,7 +9,7 @@ namespace {
 std::vector<bool> movable(const BufferTable& buffers) {
   const Sharding& sharding = buffers.outline().sharding;
   const BandIndex mask(bands_of(sharding.problem.mask));
-  return better_in_place(buffers.outline(), buffers.program(), [&](SegmentId query, SegmentId key) {
+  return use_in_place(buffers.outline(), buffers.program(), [&](SegmentId query, SegmentId key) {
     return mask.pairs(sharding.queries[index(query)].run, sharding.keys[index(key)].run);
   });
 }

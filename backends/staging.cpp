@@ -48,9 +48,7 @@ std::vector<std::int64_t> first_tokens(const std::vector<Segment>& segments, Ran
   return first;
 }
 
-const HeadGroup& group_at(const Sharding& sharding, int group) {
-  return sharding.groups[static_cast<std::size_t>(group)];
-}
+const HeadGroup& group_at(const Sharding& sharding, int group) { return sharding.groups[index(group)]; }
 
 /// The first group that has the first key head of `group`. Groups follow each other, so no other head of a group is in
 /// an earlier one.

@@ -18,7 +18,7 @@
 #include "cli/run/sharded_run.hpp"
 #include "cli/step/training_run.hpp"
 #include "cli/terminal/console.hpp"
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
@@ -33,7 +33,7 @@ struct StepOptions {
   std::string checkpoint = "attention-output", text;
   MaskOptions mask;
   ScheduleOptions schedule;
-  LaunchOptions launch;
+  ComputeOptions launch;
   bool verify = false, json = false;
 };
 
@@ -80,7 +80,7 @@ void check_memory(World& world, const step::TrainingRun& run, const ScheduleOpti
   const double needed = step::rank_bytes(run);
   if (options.memory_bytes && needed > static_cast<double>(*options.memory_bytes)) {
     refuse(fmt::format("a step needs {} a rank (--memory allows {}): use more ranks, or keep less with --checkpoint",
-                       bytes_in_words(needed), bytes_in_words(static_cast<double>(*options.memory_bytes))));
+                       format_bytes(needed), format_bytes(static_cast<double>(*options.memory_bytes))));
   }
   require_memory(
       world, [&](int ranks) { return step::node_bytes(run, ranks); }, "this step");

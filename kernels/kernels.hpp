@@ -36,7 +36,7 @@ struct HostKernels {
   Features features;         ///< what the kernels compute; tiles that need more are refused
   const char* instead = "";  ///< what to take for those, as the end of the message
   /// Granularity of masking, in queries: within a group of this many, a key visible to one is computed for all
-  /// (BandIndex::met_pairs).
+  /// (BandIndex::computed_pairs).
   int (*query_block)() = nullptr;
   /// Operations with at most this many queries read keys once for all query heads of a key head.
   int (*few_queries)() = [] { return 0; };

@@ -10,6 +10,7 @@
 #include "backends/cuda/driver.hpp"
 #include "backends/patient_call.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::cuda {
 namespace {
@@ -284,7 +285,7 @@ Driver& driver_for(int local_rank) {
   static std::vector<std::unique_ptr<CudaDriver>> drivers(static_cast<std::size_t>(find_gpus().count));
   const int gpu = local_rank % find_gpus().count;
   const std::scoped_lock lock(mutex);
-  std::unique_ptr<CudaDriver>& driver = drivers[static_cast<std::size_t>(gpu)];
+  std::unique_ptr<CudaDriver>& driver = drivers[index(gpu)];
   if (driver == nullptr) driver = std::make_unique<CudaDriver>(gpu);
   return *driver;
 }

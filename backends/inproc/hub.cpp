@@ -65,7 +65,7 @@ Error Hub::ended() const {
 
 void Hub::on_failure(Rank rank, std::function<void(const Error&)> listener) {
   const std::scoped_lock lock(listeners_mutex_);
-  std::function<void(const Error&)>& mine = listeners_[static_cast<std::size_t>(rank)];
+  std::function<void(const Error&)>& mine = listeners_[index(rank)];
   mine = std::move(listener);
   if (told_ && mine && rank != failed_rank_) mine(ended());  // neither changes any more
 }

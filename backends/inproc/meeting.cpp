@@ -2,16 +2,18 @@
 
 #include <utility>
 
+#include "distattn/index.hpp"
+
 namespace distattn::backends::inproc {
 
-std::vector<std::vector<std::byte>> Meeting::allgather(Rank rank, std::span<const std::byte> mine) {
-  std::shared_ptr<const Gathered> gathered;
+std::vector<std::vector<std::byte>> Meeting::all_gather(Rank rank, std::span<const std::byte> mine) {
+  std::shared_ptr<const BytesOfRanks> gathered;
   {
     std::unique_lock lock(mutex_);
     if (failure_) throw Error(*failure_);
-    brought_[static_cast<std::size_t>(rank)].assign(mine.begin(), mine.end());
+    brought_[index(rank)].assign(mine.begin(), mine.end());
     if (++arrived_ == size()) {
-      last_ = std::make_shared<const Gathered>(std::exchange(brought_, Gathered(brought_.size())));
+      last_ = std::make_shared<const BytesOfRanks>(std::exchange(brought_, BytesOfRanks(brought_.size())));
       arrived_ = 0;
       ++held_;
       changed_.notify_all();

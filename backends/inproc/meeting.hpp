@@ -20,19 +20,19 @@ class Meeting {
 
   int size() const { return static_cast<int>(brought_.size()); }
   /// Returns when all ranks have come. Throws what abort() was told first.
-  std::vector<std::vector<std::byte>> allgather(Rank rank, std::span<const std::byte> mine);
+  std::vector<std::vector<std::byte>> all_gather(Rank rank, std::span<const std::byte> mine);
   /// Ends every meeting, now and later.
   void abort(const Error& error) noexcept;
 
  private:
-  using Gathered = std::vector<std::vector<std::byte>>;
+  using BytesOfRanks = std::vector<std::vector<std::byte>>;
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Gathered brought_;
+  BytesOfRanks brought_;
   int arrived_ = 0;
   std::uint64_t held_ = 0;  // meetings so far
-  std::shared_ptr<const Gathered> last_;
+  std::shared_ptr<const BytesOfRanks> last_;
   std::optional<Error> failure_;
 };
 
@@ -46,10 +46,10 @@ class InprocBootstrap final : public Bootstrap {
   int size() const override { return meeting_.size(); }
   Rank local_rank() const override { return rank_; }
   int local_size() const override { return meeting_.size(); }
-  std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> mine) override {
-    return meeting_.allgather(rank_, mine);
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
+    return meeting_.all_gather(rank_, mine);
   }
-  void barrier() override { meeting_.allgather(rank_, {}); }
+  void barrier() override { meeting_.all_gather(rank_, {}); }
 
  private:
   Meeting& meeting_;

@@ -28,7 +28,7 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)
   }
 
   const auto fail = [&](Rank rank, const std::exception_ptr& failure) {
-    failures[static_cast<std::size_t>(rank)] = failure;
+    failures[index(rank)] = failure;
     hub.abort(rank, as_error(failure));
     meeting.abort(as_error(failure));
   };
@@ -39,7 +39,7 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)
       threads.emplace_back([&, rank] {
         backends::inproc::InprocBootstrap bootstrap(meeting, rank);
         try {
-          body(rank, *transports[static_cast<std::size_t>(rank)], bootstrap);
+          body(rank, *transports[index(rank)], bootstrap);
         } catch (...) {
           fail(rank, std::current_exception());
         }
@@ -52,7 +52,7 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)
   for (std::thread& thread : threads) thread.join();
 
   if (const std::optional<Rank> first = hub.failed()) {
-    const std::exception_ptr& failure = failures[static_cast<std::size_t>(*first)];
+    const std::exception_ptr& failure = failures[index(*first)];
     if (failure) std::rethrow_exception(failure);
   }
   for (const std::exception_ptr& failure : failures) {

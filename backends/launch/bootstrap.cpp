@@ -35,14 +35,14 @@ Listening listen_for_ranks(bool one_node, const Variables& variables) {
 ProcessBootstrap::ProcessBootstrap(std::string name, const Place& place, const Socket& listener, const RunKey& run,
                                    double timeout_s)
     : name_(std::move(name)), place_(place) {
-  Gathered gathered = gather_ranks(listener, place.size, run, after_seconds(timeout_s));
-  channel_ = std::make_unique<ControlChannel>(place.rank, place.size, std::move(gathered.sockets), timeout_s);
-  if (!gathered.failure) return;
-  channel_->abort(*gathered.failure);
-  throw *gathered.failure;
+  Arrivals arrivals = await_ranks(listener, place.size, run, after_seconds(timeout_s));
+  channel_ = std::make_unique<ControlChannel>(place.rank, place.size, std::move(arrivals.sockets), timeout_s);
+  if (!arrivals.failure) return;
+  channel_->abort(*arrivals.failure);
+  throw *arrivals.failure;
 }
 
-ProcessBootstrap::ProcessBootstrap(std::string name, const Place& place, const std::function<Whereabouts()>& look,
+ProcessBootstrap::ProcessBootstrap(std::string name, const Place& place, const std::function<MeetingPoint()>& look,
                                    double timeout_s)
     : name_(std::move(name)), place_(place) {
   std::vector<Socket> sockets;
@@ -53,7 +53,7 @@ ProcessBootstrap::ProcessBootstrap(std::string name, const Place& place, const s
 /// A collective of all, whatever each has been told: launchers may tell some ranks more than others.
 void ProcessBootstrap::find_nodes() {
   const std::string mine = node_identity();
-  const auto nodes = allgather(std::as_bytes(std::span(mine)));
+  const auto nodes = all_gather(std::as_bytes(std::span(mine)));
   if (place_.local_size > 0) return;
   const auto own = static_cast<std::size_t>(place_.rank);
   place_.local_size = static_cast<int>(std::count(nodes.begin(), nodes.end(), nodes[own]));

@@ -19,7 +19,7 @@ class ProcessBootstrap : public Bootstrap {
   /// Rank 0: waits on `listener` for the others. When they do not all come, those that have are told why.
   ProcessBootstrap(std::string name, const Place& place, const Socket& listener, const RunKey& run, double timeout_s);
   /// Another rank: looks for rank 0.
-  ProcessBootstrap(std::string name, const Place& place, const std::function<Whereabouts()>& look, double timeout_s);
+  ProcessBootstrap(std::string name, const Place& place, const std::function<MeetingPoint()>& look, double timeout_s);
 
   /// A collective that finds out who shares a node, where the launcher did not say.
   void find_nodes();
@@ -29,10 +29,10 @@ class ProcessBootstrap : public Bootstrap {
   int size() const override { return place_.size; }
   Rank local_rank() const override { return place_.local_rank; }
   int local_size() const override { return place_.local_size; }
-  std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> mine) override {
-    return channel_->allgather(mine);
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
+    return channel_->all_gather(mine);
   }
-  void barrier() override { channel_->allgather({}); }
+  void barrier() override { channel_->all_gather({}); }
   Control* control() override { return channel_.get(); }
 
  private:

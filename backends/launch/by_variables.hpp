@@ -8,9 +8,9 @@
 
 namespace distattn::backends::launch {
 
-/// Usable where `surroundings` finds that the launcher started this process; `variables` are those that it needs, in
+/// Usable where `environment` finds that the launcher started this process; `variables` are those that it needs, in
 /// words.
-Registration by_variables(const char* name, std::optional<Surroundings> (*surroundings)(const Variables&),
+Registration by_variables(const char* name, std::optional<LauncherEnvironment> (*environment)(const Variables&),
                           const char* variables);
 
 }  // namespace distattn::backends::launch

@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include "distattn/index.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn::backends::launch {
@@ -168,7 +169,7 @@ std::optional<Rank> ControlChannel::first_missing() const {
   return static_cast<Rank>(missing - has_brought_.begin());
 }
 
-ControlChannel::Gathered ControlChannel::allgather(std::span<const std::byte> mine) {
+ControlChannel::BytesOfRanks ControlChannel::all_gather(std::span<const std::byte> mine) {
   std::unique_lock lock(mutex_);
   if (failure_) throw_failure();
   const auto since = RunningClock::now();
@@ -184,7 +185,7 @@ ControlChannel::Gathered ControlChannel::allgather(std::span<const std::byte> mi
     if (failure_) throw_failure();
     if (!leads()) check_held(0, since);
     for (Rank rank = 1; leads() && rank < size_; ++rank) {
-      if (!has_brought_[static_cast<std::size_t>(rank)]) check_held(rank, since);
+      if (!has_brought_[index(rank)]) check_held(rank, since);
     }
     changed_.wait_for(lock, std::min<Clock::duration>(interval_, milliseconds(100)));
   }
@@ -192,7 +193,7 @@ ControlChannel::Gathered ControlChannel::allgather(std::span<const std::byte> mi
   ++arrivals_;
   beat();  // if the link is lost before the next, nobody shall think that this rank still awaits rank 0
   flush();
-  Gathered result = std::move(results_.front());
+  BytesOfRanks result = std::move(results_.front());
   results_.pop_front();
   return result;
 }
@@ -208,7 +209,7 @@ void ControlChannel::finish_collective() {
   PayloadWriter payload;
   for (const auto& bytes : brought_) payload.bytes(bytes);
   for (Connection& peer : peers_) peer.queue(FrameKind::result, payload.done());
-  results_.push_back(std::exchange(brought_, Gathered(static_cast<std::size_t>(size_))));
+  results_.push_back(std::exchange(brought_, BytesOfRanks(static_cast<std::size_t>(size_))));
   std::fill(has_brought_.begin(), has_brought_.end(), 0);
   flush();
   changed_.notify_all();

@@ -20,7 +20,7 @@ namespace distattn::backends::launch {
 /// Carries collectives, heartbeats and the end of a run. Rank 0 passes on what concerns others.
 class ControlChannel final : public Control {
  public:
-  using Gathered = std::vector<std::vector<std::byte>>;
+  using BytesOfRanks = std::vector<std::vector<std::byte>>;
 
   /// Rank 0 has a socket for every other rank, by rank; the others one, to rank 0, at [0].
   ControlChannel(Rank rank, int size, std::vector<Socket> sockets, double timeout_s);
@@ -30,7 +30,7 @@ class ControlChannel final : public Control {
   ControlChannel& operator=(const ControlChannel&) = delete;
 
   /// Everybody's bytes, by rank. One collective at a time; all ranks in the same order.
-  Gathered allgather(std::span<const std::byte> mine);
+  BytesOfRanks all_gather(std::span<const std::byte> mine);
 
   void computing(int step) noexcept override;
   void resting() noexcept override { working_ = false; }
@@ -96,10 +96,10 @@ class ControlChannel final : public Control {
   RunningClock::time_point heard_from_lead_;
   std::optional<Failure> failure_;
   bool told_listener_ = false;
-  Gathered brought_;  // rank 0: of the collective that is under way
+  BytesOfRanks brought_;  // rank 0: of the collective that is under way
   std::vector<char> has_brought_;
   bool in_collective_ = false;
-  std::deque<Gathered> results_;
+  std::deque<BytesOfRanks> results_;
   bool closing_ = false;
 
   std::mutex listener_mutex_;  // held while the listener is called

@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "backends/launch/control_channel.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -14,6 +15,7 @@ using std::chrono::duration_cast;
 using std::chrono::microseconds;
 
 constexpr auto farewell_time = std::chrono::seconds(1);
+constexpr microseconds longest_age = std::chrono::hours(24 * 365);  // clocks count it without overflow
 
 /// How a table travels: ages, because clocks differ between machines.
 struct TableEntry {
@@ -96,11 +98,12 @@ void ControlChannel::take(Rank from, FrameKind kind, std::span<const std::byte> 
       break;
     case FrameKind::result: {
       PayloadReader reader(payload);
-      Gathered& result = results_.emplace_back();
+      BytesOfRanks result;  // whole before anybody sees it: the payload may end too early
       for (Rank rank = 0; rank < size_; ++rank) {
         const auto bytes = reader.bytes();
         result.emplace_back(bytes.begin(), bytes.end());
       }
+      results_.push_back(std::move(result));
       changed_.notify_all();
       break;
     }
@@ -114,7 +117,7 @@ void ControlChannel::take(Rank from, FrameKind kind, std::span<const std::byte> 
       take_failure(payload);
       break;
     case FrameKind::farewell:
-      left_[static_cast<std::size_t>(from)] = 1;
+      left_[index(from)] = 1;
       break;
   }
 }
@@ -123,7 +126,8 @@ void ControlChannel::take_table(std::span<const std::byte> payload) {
   PayloadReader reader(payload);
   for (Rank rank = 0; rank < size_; ++rank) {
     const auto entry = reader.value<TableEntry>();
-    liveness_.told(rank, entry.status, RunningClock::now() - microseconds(entry.progress_age_us));
+    const auto age = std::clamp(microseconds(entry.progress_age_us), microseconds(0), longest_age);
+    liveness_.told(rank, entry.status, RunningClock::now() - age);
   }
 }
 

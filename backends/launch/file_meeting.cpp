@@ -52,8 +52,8 @@ std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const
   if (place.rank != 0) {
     const auto look = [&path, kept = file, announced_by] {
       const auto read = [kept, announced_by] { return kept->announced(announced_by); };
-      return Whereabouts{on_file<std::vector<Endpoint>>(path, announced_by, read), kept->token(),
-                         "it has not said where in " + path};
+      return MeetingPoint{on_file<std::vector<Endpoint>>(path, announced_by, read), kept->token(),
+                          "it has not said where in " + path};
     };
     return std::make_unique<ProcessBootstrap>("file", place, look, timeout_s);
   }

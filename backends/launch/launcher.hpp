@@ -25,8 +25,8 @@ std::optional<int> number_in(const Variables& variables, const std::string& name
 /// DISTATTN_PORT, if it is set. Throws Error(environment) unless it is a port, or 0.
 std::optional<int> own_port(const Variables& variables);
 
-/// What a launcher's variables say.
-struct Surroundings {
+/// What a launcher's variables say about this run.
+struct LauncherEnvironment {
   std::string launcher;
   Place place;                       ///< local_size 0: known when the ranks have met
   bool loopback = false;             ///< the host is called as only this machine calls it, and no secret lets others in
@@ -79,7 +79,7 @@ int port_for(const std::string& run);
 void check_size(int asked, const std::string& launcher, int started);
 
 /// Over a port that all ranks know.
-std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double timeout_s);
+std::unique_ptr<Bootstrap> meet_at_port(const LauncherEnvironment& environment, double timeout_s);
 /// Over a file that all ranks can write: the first that comes is rank 0, unless DISTATTN_RANK says who is.
 std::unique_ptr<Bootstrap> meet_at_file(const std::string& path, int size, const Variables& variables,
                                         double timeout_s);

@@ -3,13 +3,13 @@
 namespace distattn::backends::launch {
 
 void Liveness::heard(Rank rank, const Status& status, Clock::time_point now) {
-  Record& record = ranks_[static_cast<std::size_t>(rank)];
+  Record& record = ranks_[index(rank)];
   if (status.awaiting < 0 || status.arrivals != record.status.arrivals) record.progress = now;
   record.status = status;
 }
 
 void Liveness::told(Rank rank, const Status& status, Clock::time_point progress) {
-  ranks_[static_cast<std::size_t>(rank)] = {status, progress};
+  ranks_[index(rank)] = {status, progress};
 }
 
 Rank Liveness::culprit(Rank rank, Rank asking) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/launch/socket.hpp"
+#include "distattn/index.hpp"
 #include "distattn/types.hpp"
 
 namespace distattn::backends::launch {
@@ -37,7 +38,7 @@ class Liveness {
     Status status;
     Clock::time_point progress;
   };
-  const Record& at(Rank rank) const { return ranks_[static_cast<std::size_t>(rank)]; }
+  const Record& at(Rank rank) const { return ranks_[index(rank)]; }
 
   std::vector<Record> ranks_;
 };

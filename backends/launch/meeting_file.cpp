@@ -17,6 +17,7 @@
 #include "backends/launch/handshake.hpp"
 #include "backends/launch/launcher.hpp"
 #include "backends/launch/processes.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -48,7 +49,7 @@ bool gone(const MeetingFile::Claim& claim) {
 class Lock {
  public:
   Lock(int fd, const std::string& path, Clock::time_point deadline) : fd_(fd) {
-    for (Patience patience(longest_pause); ::flock(fd_, LOCK_EX | LOCK_NB) != 0; patience.pause()) {
+    for (Backoff backoff(longest_pause); ::flock(fd_, LOCK_EX | LOCK_NB) != 0; backoff.pause()) {
       if (errno != EWOULDBLOCK && errno != EINTR) fail_on(path, "locked");
       if (Clock::now() < deadline + grace) continue;
       throw Error(ErrorKind::timeout,
@@ -134,7 +135,7 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point de
 
 /// A file that cannot be written does not stay.
 void MeetingFile::begin(int size) try {
-  const Discardable name([this] { remove(); });
+  const TemporaryFile name([this] { remove(); });
   if (::ftruncate(fd_, 0) != 0) fail_on(path_, "emptied");
   claims_.clear();
   endpoints_.clear();
@@ -207,7 +208,7 @@ void MeetingFile::fail_for_want_of(const Claim& lost) {
 }
 
 Place MeetingFile::wait_for_all(Clock::time_point deadline) {
-  for (Patience patience(longest_pause);; patience.pause()) {
+  for (Backoff backoff(longest_pause);; backoff.pause()) {
     const Lock lock(fd_, path_, deadline);
     read();
     if (failure_) throw Error(*failure_);
@@ -226,7 +227,7 @@ Place MeetingFile::wait_for_all(Clock::time_point deadline) {
   Place place{0, size_, 0, 0};
   place.rank = static_cast<Rank>(std::find(ranks.begin(), ranks.end(), own_) - ranks.begin());
   for (Rank rank = 0; rank < size_; ++rank) {
-    if (claims_[ranks[static_cast<std::size_t>(rank)]].node != claims_[own_].node) continue;
+    if (claims_[ranks[index(rank)]].node != claims_[own_].node) continue;
     ++place.local_size;
     if (rank < place.rank) ++place.local_rank;
   }

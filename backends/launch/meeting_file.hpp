@@ -67,8 +67,8 @@ class MeetingFile {
   std::string token_;
   std::vector<Claim> claims_;
   std::vector<Endpoint> endpoints_;
-  std::optional<Error> failure_;     ///< as the others throw it
-  std::optional<Discardable> name_;  ///< to be taken away if this process is interrupted
+  std::optional<Error> failure_;       ///< as the others throw it
+  std::optional<TemporaryFile> name_;  ///< to be taken away if this process is interrupted
 };
 
 }  // namespace distattn::backends::launch

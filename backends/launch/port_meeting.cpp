@@ -24,7 +24,7 @@ namespace {
 /// last removes it.
 class TokenFile {
  public:
-  explicit TokenFile(const Surroundings& run) : path_(path_for(run.ports.front(), run.start)) {}
+  explicit TokenFile(const LauncherEnvironment& run) : path_(path_for(run.ports.front(), run.start)) {}
   ~TokenFile() {
     name_.reset();
     remove();
@@ -36,7 +36,7 @@ class TokenFile {
 
   std::string hold(Clock::time_point deadline) {
     std::string token;
-    for (Patience patience(longest_pause); (token = try_to_hold()).empty(); patience.pause()) {
+    for (Backoff backoff(longest_pause); (token = try_to_hold()).empty(); backoff.pause()) {
       if (Clock::now() >= deadline) fail("it stays locked");
     }
     name_.emplace([this] { remove(); });
@@ -101,8 +101,8 @@ class TokenFile {
   }
 
   const std::string path_;
-  Socket held_;                      // the open file, with the lock
-  std::optional<Discardable> name_;  // to be taken away if this process is interrupted
+  Socket held_;                        // the open file, with the lock
+  std::optional<TemporaryFile> name_;  // to be taken away if this process is interrupted
 };
 
 Socket listen_on_first_free(const std::vector<int>& ports, Reach reach) {
@@ -118,8 +118,8 @@ Socket listen_on_first_free(const std::vector<int>& ports, Reach reach) {
 }
 
 /// Rank 0 when it hears nothing of the others, which it could not where they are on other machines.
-Error with_reach(const Error& error, const Surroundings& surroundings) {
-  if (error.kind() != ErrorKind::timeout || surroundings.place.local_size != 0 || !surroundings.loopback) return error;
+Error with_reach(const Error& error, const LauncherEnvironment& environment) {
+  if (error.kind() != ErrorKind::timeout || environment.place.local_size != 0 || !environment.loopback) return error;
   return {error.kind(),
           fmt::format("{}; it listens to this machine alone, as MASTER_ADDR names it: if others are on other machines, "
                       "set DISTATTN_TOKEN to the same secret for all ranks",
@@ -133,39 +133,37 @@ std::unique_ptr<Bootstrap> met(std::unique_ptr<ProcessBootstrap> ranks) {
 
 }  // namespace
 
-std::unique_ptr<Bootstrap> meet_at_port(const Surroundings& surroundings, double timeout_s) {
-  if (!surroundings.token && !surroundings.one_node()) {
+std::unique_ptr<Bootstrap> meet_at_port(const LauncherEnvironment& environment, double timeout_s) {
+  if (!environment.token && !environment.one_node()) {
     throw Error(
         ErrorKind::environment,
         fmt::format("{} gave this run no name of its own (ranks on several machines prove by it that they belong "
                     "together): set DISTATTN_TOKEN to the same secret for all ranks",
-                    surroundings.launcher));
+                    environment.launcher));
   }
-  TokenFile file(surroundings);
-  if (surroundings.place.rank == 0) {
+  TokenFile file(environment);
+  if (environment.place.rank == 0) {
     const Socket listener =
-        listen_on_first_free(surroundings.ports, surroundings.one_node() ? Reach::this_machine : Reach::any);
-    const RunKey run(surroundings.token ? *surroundings.token : file.hold(after_seconds(timeout_s)),
-                     command_identity());
+        listen_on_first_free(environment.ports, environment.one_node() ? Reach::this_machine : Reach::any);
+    const RunKey run(environment.token ? *environment.token : file.hold(after_seconds(timeout_s)), command_identity());
     try {
-      return met(
-          std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, listener, run, timeout_s));
+      return met(std::make_unique<ProcessBootstrap>(environment.launcher, environment.place, listener, run, timeout_s));
     } catch (const Error& error) {
-      throw with_reach(error, surroundings);
+      throw with_reach(error, environment);
     }
   }
   const auto look = [&] {
-    Whereabouts where;
-    where.run = RunKey(surroundings.token ? *surroundings.token : file.read(), command_identity());
+    MeetingPoint where;
+    where.run = RunKey(environment.token ? *environment.token : file.read(), command_identity());
     if (where.run.token.empty()) {
       where.unknown = file.path() + " has no token of it";
       return where;
     }
-    const std::string host = surroundings.one_node() ? "127.0.0.1" : surroundings.host;
-    for (const int port : surroundings.ports) where.endpoints.push_back({host, port});
+    const std::string host = environment.one_node() ? "127.0.0.1" : environment.host;
+    for (const int port : environment.ports) where.endpoints.push_back({host, port});
     return where;
   };
-  return met(std::make_unique<ProcessBootstrap>(surroundings.launcher, surroundings.place, look, timeout_s));
+  return met(std::make_unique<ProcessBootstrap>(environment.launcher, environment.place, look, timeout_s));
 }
 
 }  // namespace distattn::backends::launch

@@ -2,19 +2,19 @@
 
 namespace distattn::backends {
 
-Registration launch::by_variables(const char* name, std::optional<Surroundings> (*surroundings)(const Variables&),
+Registration launch::by_variables(const char* name, std::optional<LauncherEnvironment> (*environment)(const Variables&),
                                   const char* variables) {
   bool started = false;
   std::string why = std::string(variables) + " are not set";
   try {
-    started = surroundings(process_variable).has_value();
+    started = environment(process_variable).has_value();
   } catch (const Error& error) {
     why = error.what();
   }
   Registration registration{{name, BackendKind::bootstrap, true, started, started ? "started this process" : why, ""},
                             {}};
-  registration.make_bootstrap = [surroundings](const BootstrapOptions& options) {
-    const Surroundings here = surroundings(process_variable).value();
+  registration.make_bootstrap = [environment](const BootstrapOptions& options) {
+    const LauncherEnvironment here = environment(process_variable).value();
     check_size(options.ranks, here.launcher, here.place.size);
     return meet_at_port(here, options.timeout_s);
   };

@@ -30,11 +30,11 @@ Clock::time_point end_of_choice(Clock::time_point deadline) {
 }
 
 /// A connection that has not yet proved who it is.
-class Newcomer {
+class Candidate {
  public:
   enum class State : std::uint8_t { pending, failed, claimed };
 
-  explicit Newcomer(Socket socket) : socket_(std::move(socket)), deadline_(Clock::now() + handshake_time) {}
+  explicit Candidate(Socket socket) : socket_(std::move(socket)), deadline_(Clock::now() + handshake_time) {}
 
   const Socket& socket() const { return socket_; }
   const Claim& claim() const { return claim_; }
@@ -76,12 +76,12 @@ class Newcomer {
 };
 
 /// Rank 0 while it waits for the others.
-class Gathering {
+class Admission {
  public:
-  Gathering(const Socket& listener, int size, const RunKey& run)
+  Admission(const Socket& listener, int size, const RunKey& run)
       : listener_(listener), size_(size), run_(run), sockets_(static_cast<std::size_t>(size)) {}
 
-  Gathered run(Clock::time_point deadline) {
+  Arrivals run(Clock::time_point deadline) {
     takes_others_from_ = end_of_choice(deadline);
     std::optional<Error> failure;
     while (missing() > 0 && Clock::now() < deadline) {
@@ -107,7 +107,7 @@ class Gathering {
 
   void wait(Clock::time_point deadline) {
     entries_.assign(1, {listener_.fd(), POLLIN, 0});
-    for (const Newcomer& newcomer : newcomers_) entries_.push_back({newcomer.socket().fd(), POLLIN, 0});
+    for (const Candidate& candidate : candidates_) entries_.push_back({candidate.socket().fd(), POLLIN, 0});
     for (const Socket& socket : sockets_) {
       if (socket) entries_.push_back({socket.fd(), POLLRDHUP, 0});  // nobody reads its heartbeats yet
     }
@@ -117,38 +117,38 @@ class Gathering {
 
   void admit() {
     while (auto socket = accept_from(listener_)) {
-      if (newcomers_.size() == most_strangers) newcomers_.pop_front();
-      newcomers_.emplace_back(std::move(*socket));
+      if (candidates_.size() == most_strangers) candidates_.pop_front();
+      candidates_.emplace_back(std::move(*socket));
     }
   }
 
   void hear() {
-    for (auto newcomer = newcomers_.begin(); newcomer != newcomers_.end();) {
-      const Newcomer::State state = newcomer->advance(run_.token);
-      if (state == Newcomer::State::claimed) seat(*newcomer);
-      const bool leaves = state != Newcomer::State::pending || newcomer->late();
-      newcomer = leaves ? newcomers_.erase(newcomer) : std::next(newcomer);
+    for (auto candidate = candidates_.begin(); candidate != candidates_.end();) {
+      const Candidate::State state = candidate->advance(run_.token);
+      if (state == Candidate::State::claimed) seat(*candidate);
+      const bool leaves = state != Candidate::State::pending || candidate->late();
+      candidate = leaves ? candidates_.erase(candidate) : std::next(candidate);
     }
   }
 
-  void seat(Newcomer& newcomer) {
-    const std::uint32_t rank = newcomer.claim().rank;
+  void seat(Candidate& candidate) {
+    const std::uint32_t rank = candidate.claim().rank;
     Answer answer{Verdict::accepted, static_cast<std::uint32_t>(size_)};
-    if (rank == 0 || rank >= sockets_.size() || newcomer.claim().size != answer.size)
+    if (rank == 0 || rank >= sockets_.size() || candidate.claim().size != answer.size)
       answer.verdict = Verdict::no_such_rank;
     else if (sockets_[rank])
       answer.verdict = Verdict::rank_taken;
-    const bool of_another = newcomer.claim().command != run_.command;
+    const bool of_another = candidate.claim().command != run_.command;
     // Its own rank 0 may be at another port: one that has the seat, or has not come yet, is the right one here.
     if (of_another && answer.verdict == Verdict::rank_taken) answer.verdict = Verdict::other_command;
-    const bool waits = newcomer.claim().insists == 0 || Clock::now() < takes_others_from_;
+    const bool waits = candidate.claim().insists == 0 || Clock::now() < takes_others_from_;
     if (of_another && answer.verdict == Verdict::accepted && waits) answer.verdict = Verdict::other_command;
     if (answer.verdict != Verdict::accepted) {
-      turned_away_ = fmt::format(", and has turned away a rank {} of {}{}", rank, newcomer.claim().size,
+      turned_away_ = fmt::format(", and has turned away a rank {} of {}{}", rank, candidate.claim().size,
                                  answer.verdict == Verdict::other_command ? " with another command" : "");
     }
-    const bool told = send_some(newcomer.socket(), bytes_of(answer)) == sizeof answer;
-    if (told && answer.verdict == Verdict::accepted) sockets_[rank] = newcomer.take();
+    const bool told = send_some(candidate.socket(), bytes_of(answer)) == sizeof answer;
+    if (told && answer.verdict == Verdict::accepted) sockets_[rank] = candidate.take();
   }
 
   std::optional<Error> gone() {
@@ -182,7 +182,7 @@ class Gathering {
   Clock::time_point takes_others_from_;  // ranks with its own command may still come until then
   int gone_ = 0;
   std::string turned_away_;  // the last of them
-  std::list<Newcomer> newcomers_;
+  std::list<Candidate> candidates_;
   std::vector<pollfd> entries_;
 };
 
@@ -238,15 +238,15 @@ class Findings {
 
 }  // namespace
 
-Gathered gather_ranks(const Socket& listener, int size, const RunKey& run, Clock::time_point deadline) {
-  return Gathering(listener, size, run).run(deadline);
+Arrivals await_ranks(const Socket& listener, int size, const RunKey& run, Clock::time_point deadline) {
+  return Admission(listener, size, run).run(deadline);
 }
 
-Socket join_ranks(const Place& place, const std::function<Whereabouts()>& look, Clock::time_point deadline) {
+Socket join_ranks(const Place& place, const std::function<MeetingPoint()>& look, Clock::time_point deadline) {
   std::string found = "which is too short to look once";
   const auto insists_from = end_of_choice(deadline);
-  for (Patience patience(std::chrono::milliseconds(200)); Clock::now() < deadline; patience.pause()) {
-    const Whereabouts where = look();
+  for (Backoff backoff(std::chrono::milliseconds(200)); Clock::now() < deadline; backoff.pause()) {
+    const MeetingPoint where = look();
     Findings findings;
     std::optional<Error> refusal;
     const bool insists = Clock::now() >= insists_from;

@@ -38,7 +38,7 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
 /// What each rank may use of its machine. A collective.
 std::vector<CoreClaim> all_claims(Bootstrap& bootstrap) {
   std::vector<CoreClaim> claims;
-  for (const std::vector<std::byte>& theirs : bootstrap.allgather(to_bytes(own_claim()))) {
+  for (const std::vector<std::byte>& theirs : bootstrap.all_gather(to_bytes(own_claim()))) {
     claims.push_back(claim_from(theirs));
   }
   return claims;
@@ -224,18 +224,18 @@ void World::abort(const Error& error) noexcept {
   if (!in_process()) state_->bootstrap->control()->abort(error);
 }
 
-std::vector<std::vector<std::byte>> World::gather(std::span<const std::byte> mine) {
+std::vector<std::vector<std::byte>> World::all_gather(std::span<const std::byte> mine) {
   if (in_process()) return {{mine.begin(), mine.end()}};
-  return state_->bootstrap->allgather(mine);
+  return state_->bootstrap->all_gather(mine);
 }
 
-std::string World::of_first(std::string_view mine) {
-  const auto all = gather(first() == 0 ? std::as_bytes(std::span(mine)) : std::span<const std::byte>());
+std::string World::broadcast(std::string_view mine) {
+  const auto all = all_gather(first() == 0 ? std::as_bytes(std::span(mine)) : std::span<const std::byte>());
   return std::string(text_of(all[0]));
 }
 
 void World::agree(std::string_view what, std::string_view mine) {
-  const auto all = gather(std::as_bytes(std::span(mine)));
+  const auto all = all_gather(std::as_bytes(std::span(mine)));
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     const Error error(

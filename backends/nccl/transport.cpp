@@ -23,10 +23,10 @@ std::string text_of(std::span<const std::byte> bytes) {
 /// NCCL itself finds this out late, and in other words.
 void expect_gpus_of_their_own(const cuda::Driver& driver, Bootstrap& bootstrap) {
   const std::string mine = driver.identity();
-  const auto all = bootstrap.allgather(std::as_bytes(std::span(mine)));
+  const auto all = bootstrap.all_gather(std::as_bytes(std::span(mine)));
   std::map<std::string, Rank> users;
   for (Rank rank = 0; rank < bootstrap.size(); ++rank) {
-    const auto [first, added] = users.try_emplace(text_of(all[static_cast<std::size_t>(rank)]), rank);
+    const auto [first, added] = users.try_emplace(text_of(all[index(rank)]), rank);
     if (added) continue;
     refuse(
         fmt::format("ranks {} and {} would share a GPU ({}, and NCCL needs one for each rank): start no more ranks "
@@ -39,7 +39,7 @@ void expect_gpus_of_their_own(const cuda::Driver& driver, Bootstrap& bootstrap) 
 ncclUniqueId shared_id(const Library& library, Bootstrap& bootstrap) {
   ncclUniqueId id{};
   if (bootstrap.rank() == 0) library.check(library.get_unique_id(&id), "make an id");
-  const auto all = bootstrap.allgather(std::as_bytes(std::span(&id, bootstrap.rank() == 0 ? 1u : 0u)));
+  const auto all = bootstrap.all_gather(std::as_bytes(std::span(&id, bootstrap.rank() == 0 ? 1u : 0u)));
   DISTATTN_EXPECT(all[0].size() == sizeof id);
   std::copy(all[0].begin(), all[0].end(), reinterpret_cast<std::byte*>(&id));
   return id;

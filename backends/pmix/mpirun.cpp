@@ -15,7 +15,7 @@ Started by_pmix(const Variables& variables) {
   const auto space = variables("PMIX_NAMESPACE");
   if (!space || !variables("PMIX_RANK")) return by_nobody(lacking(variables, {"PMIX_NAMESPACE", "PMIX_RANK"}));
   const bool of_slurm = space->starts_with("slurm.");
-  if (const auto mpirun = of_slurm ? std::nullopt : mpirun_surroundings(variables)) {
+  if (const auto mpirun = of_slurm ? std::nullopt : mpirun_environment(variables)) {
     return {fmt::format("PMIX_NAMESPACE is {}, and mpirun says who is where", *space), mpirun->place};
   }
   Place place{*number_in(variables, "PMIX_RANK"), 0, 0, 0};
@@ -30,7 +30,7 @@ Started by_pmix(const Variables& variables) {
 
 }  // namespace
 
-std::optional<Surroundings> mpirun_surroundings(const Variables& variables) {
+std::optional<LauncherEnvironment> mpirun_environment(const Variables& variables) {
   const auto space = variables("PMIX_NAMESPACE"), secret = variables("OMPI_MCA_orte_precondition_transports");
   const auto here = variables("OMPI_COMM_WORLD_RANK") && variables("OMPI_COMM_WORLD_LOCAL_SIZE")
                         ? numbered([&](const std::string& name) {
@@ -38,7 +38,7 @@ std::optional<Surroundings> mpirun_surroundings(const Variables& variables) {
                           })
                         : std::nullopt;
   if (!space || !secret || !here) return std::nullopt;
-  Surroundings found;
+  LauncherEnvironment found;
   found.launcher = "pmix";
   found.place = here->place;
   found.host = variables("DISTATTN_ADDRESS").value_or("");

@@ -10,6 +10,6 @@ namespace distattn::backends::launch {
 /// mpirun's server serves each rank of PMIx once, and so one run of a script: its variables say as much where all ranks
 /// are on one node, or where DISTATTN_ADDRESS is set. Nothing otherwise. Throws Error(environment) naming a variable
 /// that is wrong.
-std::optional<Surroundings> mpirun_surroundings(const Variables& variables);
+std::optional<LauncherEnvironment> mpirun_environment(const Variables& variables);
 
 }  // namespace distattn::backends::launch

@@ -190,8 +190,8 @@ class Client {
 
 /// By the variables of what lies around PMIx. Throws where they do not do.
 static std::unique_ptr<Bootstrap> meet_without_server(int ranks, double timeout_s, const std::string& why) {
-  auto around = mpirun_surroundings(process_variable);
-  if (!around) around = slurm_surroundings(process_variable);
+  auto around = mpirun_environment(process_variable);
+  if (!around) around = slurm_environment(process_variable);
   if (!around) {
     throw Error(ErrorKind::environment,
                 fmt::format("PMIx serves this rank no more (an earlier program of the same script was its client; {}): "
@@ -207,7 +207,7 @@ static std::unique_ptr<Bootstrap> meet_without_server(int ranks, double timeout_
 /// A server of PMIx serves each rank one program after the other at best. Where mpirun's variables say all that it
 /// could, it is not asked: then a script may have several runs, one after the other or at once.
 static std::unique_ptr<Bootstrap> meet_through_pmix(int ranks, double timeout_s) {
-  const auto variables_do = mpirun_surroundings(process_variable);
+  const auto variables_do = mpirun_environment(process_variable);
   if (variables_do && variables_do->one_node()) return meet_without_server(ranks, timeout_s, "");
   const auto all_come_by = after_seconds(timeout_s);
   std::string why;
@@ -226,7 +226,7 @@ static std::unique_ptr<Bootstrap> meet_through_pmix(int ranks, double timeout_s)
   }
   client->fence(all_come_by);
   std::istringstream words(client->text_of_rank_zero(all_come_by));
-  Whereabouts where;
+  MeetingPoint where;
   words >> where.run.token;
   for (Endpoint endpoint; words >> endpoint.host >> endpoint.port;) where.endpoints.push_back(endpoint);
   return std::make_unique<ProcessBootstrap>(

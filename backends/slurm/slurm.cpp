@@ -75,7 +75,7 @@ std::optional<int> tasks_on_node(const std::string& list, int node) {
 }
 
 Started by_slurm(const Variables& variables) {
-  if (const auto found = slurm_surroundings(variables)) {
+  if (const auto found = slurm_environment(variables)) {
     return {fmt::format("SLURM_PROCID={} of a step", found->place.rank), found->place};
   }
   const auto step = variables("SLURM_STEP_ID");
@@ -87,7 +87,7 @@ Started by_slurm(const Variables& variables) {
 
 }  // namespace
 
-std::optional<Surroundings> slurm_surroundings(const Variables& variables) {
+std::optional<LauncherEnvironment> slurm_environment(const Variables& variables) {
   // Without a step this is the batch script itself, or an interactive shell.
   const auto step = variables("SLURM_STEP_ID");
   if (!variables("SLURM_PROCID") || !step || is_special_step(*step)) return std::nullopt;
@@ -96,7 +96,7 @@ std::optional<Surroundings> slurm_surroundings(const Variables& variables) {
   const int node = required_number(variables, "SLURM_NODEID");
   const auto tasks = variables("SLURM_STEP_TASKS_PER_NODE");
   const auto local_size = tasks_on_node(tasks ? *tasks : required(variables, "SLURM_TASKS_PER_NODE"), node);
-  Surroundings found;
+  LauncherEnvironment found;
   found.launcher = "slurm";
   found.place = {required_number(variables, "SLURM_PROCID"), required_number(variables, tasks_name),
                  required_number(variables, "SLURM_LOCALID"), local_size.value_or(0)};
@@ -128,7 +128,7 @@ const launch::LauncherVariables& launcher_slurm() {
 }
 
 Registration register_slurm() {
-  return launch::by_variables("slurm", launch::slurm_surroundings, "SLURM_PROCID, SLURM_NTASKS and SLURM_STEP_ID");
+  return launch::by_variables("slurm", launch::slurm_environment, "SLURM_PROCID, SLURM_NTASKS and SLURM_STEP_ID");
 }
 
 }  // namespace distattn::backends

@@ -8,6 +8,6 @@
 namespace distattn::backends::launch {
 
 /// Nothing outside of a step. Throws Error(environment) naming a variable that is wrong, or missing.
-std::optional<Surroundings> slurm_surroundings(const Variables& variables);
+std::optional<LauncherEnvironment> slurm_environment(const Variables& variables);
 
 }  // namespace distattn::backends::launch

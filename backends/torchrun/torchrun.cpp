@@ -41,7 +41,7 @@ std::string folder_of_start(const Variables& variables) {
 }
 
 Started by_torchrun(const Variables& variables) {
-  if (const auto found = torchrun_surroundings(variables)) {
+  if (const auto found = torchrun_environment(variables)) {
     return {fmt::format("{}, and MASTER_ADDR and MASTER_PORT are set", words_for(*numbered(variables))), found->place};
   }
   if (const auto here = numbered(variables)) {
@@ -60,12 +60,12 @@ Nearness nearness_of_torchrun(const Variables& variables) {
 
 }  // namespace
 
-std::optional<Surroundings> torchrun_surroundings(const Variables& variables) {
+std::optional<LauncherEnvironment> torchrun_environment(const Variables& variables) {
   const auto host = variables("MASTER_ADDR");
   if (!host || !variables("MASTER_PORT")) return std::nullopt;
   const auto here = numbered(variables);
   if (!here) return std::nullopt;
-  Surroundings found;
+  LauncherEnvironment found;
   found.launcher = "torchrun";
   found.place = here->place;
   found.token = variables("DISTATTN_TOKEN");
@@ -101,7 +101,7 @@ const launch::LauncherVariables& launcher_torchrun() {
 }
 
 Registration register_torchrun() {
-  return launch::by_variables("torchrun", launch::torchrun_surroundings,
+  return launch::by_variables("torchrun", launch::torchrun_environment,
                               "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT");
 }
 

@@ -27,7 +27,7 @@ constexpr int tries = 500;
 std::string agreed_name(Bootstrap& bootstrap) {
   std::random_device random;
   const std::string mine = fmt::format("{}/{}{:08x}{:08x}", segments, prefix, random(), random());
-  const auto all = bootstrap.allgather(std::as_bytes(std::span(mine)));
+  const auto all = bootstrap.all_gather(std::as_bytes(std::span(mine)));
   return {reinterpret_cast<const char*>(all[0].data()), all[0].size()};
 }
 

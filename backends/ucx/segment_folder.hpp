@@ -32,7 +32,7 @@ class SegmentFolder {
 
   std::string name_;
   int folder_ = -1;
-  std::optional<Discardable> removal_;
+  std::optional<TemporaryFile> removal_;
 };
 
 }  // namespace distattn::backends::ucx

@@ -29,8 +29,8 @@ std::string text_of(const std::vector<std::byte>& bytes) {
 
 bool can_share_memory(Bootstrap& bootstrap) {
   const std::string machine = boot_identity(), view = view_of_machine();
-  const auto machines = bootstrap.allgather(std::as_bytes(std::span(machine)));
-  const auto views = bootstrap.allgather(std::as_bytes(std::span(view)));
+  const auto machines = bootstrap.all_gather(std::as_bytes(std::span(machine)));
+  const auto views = bootstrap.all_gather(std::as_bytes(std::span(view)));
   std::map<std::string, std::string> seen;  // by machine
   for (std::size_t rank = 0; rank < views.size(); ++rank) {
     const auto [first, is_first] = seen.emplace(text_of(machines[rank]), text_of(views[rank]));

@@ -20,13 +20,13 @@ Control& control_of(Bootstrap& bootstrap) {
 }
 
 std::vector<Worker::Address> exchange_addresses(Bootstrap& bootstrap, const Worker& worker) {
-  return bootstrap.allgather(worker.address());
+  return bootstrap.all_gather(worker.address());
 }
 
 /// Whether every rank's UCX reaches such memory. A collective.
 bool all_reach(ucs_memory_type_t type, const Context& context, Bootstrap& bootstrap) {
   const std::byte mine{context.reaches(type)};
-  const auto ranks = bootstrap.allgather({&mine, 1});
+  const auto ranks = bootstrap.all_gather({&mine, 1});
   return std::all_of(ranks.begin(), ranks.end(), [](const auto& theirs) { return theirs.at(0) != std::byte{0}; });
 }
 

@@ -15,6 +15,8 @@
 
 #include <fmt/core.h>
 
+#include "distattn/index.hpp"
+
 namespace distattn::backends::ucx {
 namespace {
 
@@ -129,7 +131,7 @@ ucp_ep_h Worker::endpoint(Rank peer) {
   ucp_ep_params_t params{};
   params.field_mask =
       UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(addresses_[static_cast<std::size_t>(peer)].data());
+  params.address = reinterpret_cast<const ucp_address_t*>(addresses_[index(peer)].data());
   params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
   params.err_handler.arg = &endpoint;
   params.err_handler.cb = [](void* argument, ucp_ep_h, ucs_status_t status) {

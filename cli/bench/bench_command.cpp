@@ -6,6 +6,7 @@
 #include <span>
 
 #include "cli/bench/bench_kernels.hpp"
+#include "cli/bench/bench_planning.hpp"
 #include "cli/bench/bench_report.hpp"
 #include "cli/bench/bench_rows.hpp"
 #include "cli/command.hpp"
@@ -30,6 +31,7 @@ constexpr std::int64_t most_runs = 1'000'000, largest_tile = 1 << 16;
 struct BenchOptions {
   BenchRequest request;
   std::vector<std::string> kernels;
+  int planning = 0;  ///< packings that are planned; 0: none
   BenchForm form = BenchForm::fitting;
   Gates gates;
   bool json = false;
@@ -137,7 +139,7 @@ void check_honoured(const App& app, const BenchOptions& options) {
 }
 
 /// Kernels are timed on all cores of this process, which others would use as well.
-void check_alone(const LaunchOptions& launch) {
+void check_alone(const ComputeOptions& launch) {
   const World world({"", "", 0, launch.timeout_s});
   if (world.in_process() || world.size() == 1) return;
   refuse(fmt::format("--kernel in {} processes (started by {}; kernels are timed on the cores of one): start one",
@@ -153,7 +155,7 @@ Outcome bench_schedules(World& world, const BenchOptions& options, BenchForm for
   note(fmt::format("predicted on {}, {}: {}", machine.name, describe_age(machine), worst_ratios(rows)));
   Outcome outcome = Outcome::fine;
   if (world.first() == 0) outcome = judge(rows, options.gates);
-  return world.of_first(outcome == Outcome::fine ? "fine" : "") == "fine" ? Outcome::fine : Outcome::wrong_result;
+  return world.broadcast(outcome == Outcome::fine ? "fine" : "") == "fine" ? Outcome::fine : Outcome::wrong_result;
 }
 
 Outcome bench(const App& app, World& world, BenchOptions options, BenchForm form) {
@@ -179,6 +181,10 @@ Outcome bench(const App& app, const BenchOptions& options) {
     check_alone(options.request.launch);
     return bench_kernels(options, form);
   }
+  if (options.planning > 0) {
+    print_as(form, text_of(planning_rows(options.request, options.planning), form));
+    return Outcome::fine;
+  }
   return with_rank_counts(options.request.launch, options.request.schedule.ranks,
                           [&](World& world) { return bench(app, world, options, form); });
 }
@@ -201,6 +207,20 @@ Values kernel_values() {
   std::vector<std::string> names = kernel_names();
   names.insert(names.begin(), "all");
   return some_of(names);
+}
+
+/// Nothing runs, so that what concerns runs is refused.
+void add_planning(App& app, BenchOptions& options) {
+  const auto parse = [](std::string_view option, std::string_view text) {
+    return static_cast<int>(within(option, parse_size(option, text), 1, most_runs));
+  };
+  auto* const planning =
+      add_value(app, "--planning", options.planning, parse,
+                "Instead of runs, time plans of this many drawn packings (--documents)", "N", rarely(Group::problem));
+  for (const char* const other :
+       {"--backend", "--provider", "--deterministic", "--graphs", "--threads", "--check", "-n", "-w", "--calibrate",
+        "--min-gflops", "--max-ratio-to-prediction", "--transport", "--bootstrap", "--timeout"})
+    planning->excludes(app.get_option(other));
 }
 
 void add_kernels(App& app, BenchOptions& options) {
@@ -258,9 +278,11 @@ Command add_bench_command(App& root) {
   auto* const form = add_value(*app, "-o", options->form, parse_form, "As Markdown, CSV or JSON (default md)",
                                one_of(forms), Group::output);
   app->add_flag("--json", options->json, "As a JSON array: -o json", Group::output)->excludes(form);
+  add_planning(*app, *options);
   add_kernels(*app, *options);
   return {app, [app, options] {
             check_honoured(*app, *options);
+            if (options->planning > 0) take_launched_ranks(*app, options->request.schedule);
             return bench(*app, *options);
           }};
 }

@@ -12,7 +12,7 @@
 #include "cli/rows/tables.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/terminal/output.hpp"
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 #include "distattn/error.hpp"
 #include "distattn/machine.hpp"
 
@@ -21,8 +21,8 @@ namespace {
 
 /// "over ucx 4.00 GiB/s after 2.0 us between nodes, shared by a node's ranks"
 std::string text_of(const std::string& transport, const Link& link, const char* where) {
-  return fmt::format("over {} {} {}/s after {}\n", transport, where, bytes_in_words(link.bytes_per_s),
-                     seconds_in_words(link.latency_s));
+  return fmt::format("over {} {} {}/s after {}\n", transport, where, format_bytes(link.bytes_per_s),
+                     format_seconds(link.latency_s));
 }
 
 std::string text_of(const std::map<std::string, MeasuredLinks>& transports) {
@@ -66,6 +66,10 @@ constexpr Column run_columns[] = {{"schedule", "schedule"},
                                   {"error", "max_error", Shown::where_known},
                                   {"#wrong", "wrong", Shown::where_known}};
 
+constexpr Column planning_columns[] = {{"schedule", "schedule"}, {"ranks", "ranks"}, {"tokens", "seq"},
+                                       {"packings", "packings"}, {"part", "part"},   {"least", "least_s"},
+                                       {"median", "median_s"},   {"90 %", "p90_s"},  {"most", "most_s"}};
+
 constexpr Column kernel_columns[] = {{"kernel", "kernel"},
                                      {"pass", "pass", Shown::where_known},
                                      {"coverage", "coverage", Shown::where_known},
@@ -95,6 +99,9 @@ std::string text_as(const std::vector<Row>& rows, std::span<const Column> column
 
 std::string text_of(const std::vector<BenchRow>& rows, BenchForm form) { return text_as(rows, run_columns, form); }
 std::string text_of(const std::vector<KernelRow>& rows, BenchForm form) { return text_as(rows, kernel_columns, form); }
+std::string text_of(const std::vector<PlanningRow>& rows, BenchForm form) {
+  return text_as(rows, planning_columns, form);
+}
 
 std::string worst_ratios(const std::vector<BenchRow>& rows) {
   const BenchRow *least = nullptr, *most = nullptr;
@@ -175,12 +182,12 @@ std::string text_of(const Machine& machine, int head_dim) {
   return fmt::format(
       "{}, {} cores: {}\ncopies {}/s after {}, merges {}/s\n{}a tile of one head {} forward, {} backward, a million "
       "pairs {}, {}, besides the products of those that blocks of {} queries meet; of one thread:\n{}",
-      machine.name, machine.cores, describe_age(machine), bytes_in_words(machine.near.bytes_per_s),
-      seconds_in_words(machine.near.latency_s), bytes_in_words(machine.memory_bytes_per_s), text_of(machine.transports),
-      seconds_in_words(machine.tiles.seconds(Pass::forward, head_dim)),
-      seconds_in_words(machine.tiles.seconds(Pass::backward, head_dim)),
-      seconds_in_words(1e6 * machine.tiles.pair_s[0]), seconds_in_words(1e6 * machine.tiles.pair_s[1]),
-      machine.tiles.block, columns.text());
+      machine.name, machine.cores, describe_age(machine), format_bytes(machine.near.bytes_per_s),
+      format_seconds(machine.near.latency_s), format_bytes(machine.memory_bytes_per_s), text_of(machine.transports),
+      format_seconds(machine.tiles.seconds(Pass::forward, head_dim)),
+      format_seconds(machine.tiles.seconds(Pass::backward, head_dim)),
+      format_seconds(1e6 * machine.tiles.pair_s[Pass::forward]),
+      format_seconds(1e6 * machine.tiles.pair_s[Pass::backward]), machine.tiles.block, columns.text());
 }
 
 }  // namespace distattn::cli

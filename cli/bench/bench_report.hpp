@@ -17,6 +17,7 @@ enum class BenchForm : std::uint8_t { md, csv, json, fitting };
 /// All rows in one form; text forms show their tables' most telling columns (md, fitting) or every number (csv).
 std::string text_of(const std::vector<BenchRow>& rows, BenchForm form);
 std::string text_of(const std::vector<KernelRow>& rows, BenchForm form);
+std::string text_of(const std::vector<PlanningRow>& rows, BenchForm form);
 
 struct Gates {
   std::optional<double> least_gflops, most_ratio;

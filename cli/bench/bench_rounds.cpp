@@ -96,8 +96,7 @@ Rounds measure_once(const RowRun& row, const Machine& machine) {
   Rounds rounds{
       run_sharded(row.world, row.plan, row.inputs, row.options), predict(*row.plan, machine, row.options), {}};
   for (const Pass pass : passes) {
-    rounds.ratios[static_cast<std::size_t>(pass)] =
-        ratio_of(timing_of(rounds.result, pass), rounds.predictions.of(pass));
+    rounds.ratios[pass] = ratio_of(timing_of(rounds.result, pass), rounds.predictions.of(pass));
   }
   return rounds;
 }
@@ -107,7 +106,7 @@ Rounds measure_calibrated(const RowRun& row, const Calibration& calibration) {
   const auto& [world, plan, inputs, options, schedule] = row;
   RowCalibration beside(calibration, row);
   std::vector<Timing> forward, backward;
-  std::array<std::vector<double>, 2> ratios;
+  PerPass<std::vector<double>> ratios;
   Rounds all;
   beside.sample();
   for (int done = 0; done < options.runs; done += runs_a_round) {
@@ -119,7 +118,7 @@ Rounds measure_calibrated(const RowRun& row, const Calibration& calibration) {
     const Predictions predictions = predict(*plan, beside.machine(2), options);
     for (const Pass pass : passes) {
       if (!plan->has(pass)) continue;
-      ratios[static_cast<std::size_t>(pass)].push_back(ratio_of(timing_of(result, pass), predictions.of(pass)));
+      ratios[pass].push_back(ratio_of(timing_of(result, pass), predictions.of(pass)));
     }
     forward.push_back(std::move(result.forward));
     if (plan->has(Pass::backward)) backward.push_back(std::move(result.backward));
@@ -129,8 +128,7 @@ Rounds measure_calibrated(const RowRun& row, const Calibration& calibration) {
   if (!backward.empty()) all.result.backward = merge(std::move(backward));
   all.predictions = predict(*plan, beside.machine(), options);
   for (const Pass pass : passes) {
-    const auto p = static_cast<std::size_t>(pass);
-    if (!ratios[p].empty()) all.ratios[p] = median(std::move(ratios[p]));
+    if (!ratios[pass].empty()) all.ratios[pass] = median(std::move(ratios[pass]));
   }
   return all;
 }

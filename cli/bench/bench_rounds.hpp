@@ -1,7 +1,6 @@
 #pragma once
 /// The runs of one row, and what they are predicted to take.
 
-#include <array>
 #include <optional>
 
 #include "cli/bench/calibration.hpp"
@@ -28,9 +27,7 @@ struct RowRun {
 struct Rounds {
   RunResult result;
   Predictions predictions;
-  std::array<double, 2> ratios{};  ///< by pass: measured / predicted; NaN where nothing is predicted
-
-  double ratio(Pass pass) const { return ratios[static_cast<std::size_t>(pass)]; }
+  PerPass<double> ratios{};  ///< measured / predicted; NaN if nothing is predicted
 };
 
 /// Runs as run_sharded does and predicts it on `machine`. Collective, as is the other.

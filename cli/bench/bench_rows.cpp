@@ -129,7 +129,7 @@ class Bench {
     }
     const RunReport report{row.world, *row.plan, row.options, rounds.result, rounds.predictions, errors};
     for (const Pass pass : {Pass::forward, Pass::backward}) {
-      if (plan.has(pass)) rows_.push_back(row_of(report, pass, best, rounds.ratio(pass)));
+      if (plan.has(pass)) rows_.push_back(row_of(report, pass, best, rounds.ratios[pass]));
     }
   }
 

@@ -15,7 +15,7 @@ namespace distattn::cli {
 struct BenchRequest {
   ProblemLists problem;
   ScheduleOptions schedule;
-  LaunchOptions launch;
+  ComputeOptions launch;
   int runs = 10, warmups = 2;
   bool backward = false, check = false, calibrate = false;
   std::optional<Calibration> calibration;  ///< goes on beside the runs of every row

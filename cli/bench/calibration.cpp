@@ -27,8 +27,8 @@ Measurements::Kernel kernel_of(const Measured& measured, Pass pass, Coverage cov
   kernel.seconds /= problem.heads * measured.plan->ranks();
   const double per_pair = flops_per_pair(problem.head_dim, problem.value_dim, pass);
   kernel.flops = static_cast<double>(tiles.mask().pairs(queries, keys)) * per_pair;
-  kernel.met_pairs = static_cast<double>(tiles.mask().met_pairs(queries, keys, block));
-  kernel.met_flops = kernel.met_pairs * per_pair;
+  kernel.computed_pairs = static_cast<double>(tiles.mask().computed_pairs(queries, keys, block));
+  kernel.computed_flops = kernel.computed_pairs * per_pair;
   return kernel;
 }
 
@@ -109,15 +109,16 @@ class PairCosts {
       const std::vector<Measurements::Kernel> first = tiles_of(*narrow), second = tiles_of(*wide);
       for (std::size_t pass = 0; pass < first.size(); ++pass) {
         const Measurements::Kernel &a = first[pass], &b = second[pass];
-        const double without_flops = (a.seconds * b.met_flops - b.seconds * a.met_flops) / (b.met_flops - a.met_flops);
-        seconds_[static_cast<std::size_t>(a.pass)].push_back(without_flops / a.met_pairs);
+        const double without_flops =
+            (a.seconds * b.computed_flops - b.seconds * a.computed_flops) / (b.computed_flops - a.computed_flops);
+        seconds_[a.pass].push_back(without_flops / a.computed_pairs);
       }
     }
   }
 
-  /// By Pass: seconds of a pair that do not depend on its head dimension.
-  std::array<double, 2> seconds() {
-    std::array<double, 2> medians{};
+  /// Seconds of a pair that do not depend on its head dimension.
+  PerPass<double> seconds() {
+    PerPass<double> medians{};
     for (std::size_t pass = 0; pass < medians.size(); ++pass) {
       std::vector<double>& all = seconds_[pass];
       if (all.empty()) continue;
@@ -130,7 +131,7 @@ class PairCosts {
  private:
   static constexpr std::int64_t tile = 512;
 
-  std::array<std::vector<double>, 2> seconds_;  // by Pass
+  PerPass<std::vector<double>> seconds_;
 };
 
 /// ", provider cudnn, deterministic, graphs": whatever is not as usual.
@@ -191,7 +192,7 @@ void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs) {
     const auto one = with_heads_of(head_dim, options, *device);
     if (!one) continue;
     for (const Measurements::Kernel& kernel : sample_tiles(*one, options.dtypes.front(), Coverage::full, 1)) {
-      std::vector<TileCosts::Point>& points = costs.points[static_cast<std::size_t>(kernel.pass)];
+      std::vector<TileCosts::Point>& points = costs.points[kernel.pass];
       const auto same =
           std::find_if(points.begin(), points.end(), [&](const auto& p) { return p.head_dim == head_dim; });
       if (same == points.end()) {
@@ -217,7 +218,7 @@ FewQueries measure_few(const CalibrationOptions& options, const TileCosts& costs
     const double pairs_s = few_seconds(shared, dtype, few.queries, few_keys);
     const double rows = few.queries * shared.heads;
     const double pair_s = std::max((pairs_s - cached_s) / std::max(1.0, rows - 1), pairs_s / rows / 2) / few_keys;
-    const double besides_s = costs.pair_s[static_cast<std::size_t>(Pass::forward)];
+    const double besides_s = costs.pair_s[Pass::forward];
     const double per_pair = flops_per_pair(own.head_dim, own.value_dim, Pass::forward);
     const double key_bytes = (own.head_dim + own.value_dim) * static_cast<double>(size_of(dtype));
     const auto bytes_per_s = [&](double seconds, std::int64_t keys) {
@@ -226,7 +227,7 @@ FewQueries measure_few(const CalibrationOptions& options, const TileCosts& costs
     const double cached = bytes_per_s(cached_s, few_keys);
     const double uncached = bytes_per_s(few_seconds(own, dtype, 1, many_keys) / own.heads, many_keys);
     const double node_bytes = key_bytes * own.heads * busy_ranks(options) * ranks_of_node(options);
-    few.rates[static_cast<std::size_t>(dtype)] = {
+    few.rates[dtype] = {
         per_pair / std::max(pair_s - besides_s, pair_s / 2),
         {{{1, cached}, {node_bytes * few_keys, cached}, {node_bytes * many_keys, std::min(cached, uncached)}}}};
   }
@@ -247,7 +248,7 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
   const auto has_time_for = [&](int round) {
     const double spent_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
     const bool enough = round == 0 || spent_s * (round + 1) / round < budget_s;
-    return options.others == nullptr ? enough : !options.others->of_first(enough ? "yes" : "").empty();
+    return options.others == nullptr ? enough : !options.others->broadcast(enough ? "yes" : "").empty();
   };
   for (int done = 0; done < rounds && has_time_for(done); ++done) {
     for (const DType dtype : options.dtypes) {

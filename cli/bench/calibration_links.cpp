@@ -5,7 +5,7 @@
 #include <optional>
 
 #include "cli/bench/calibration_runs.hpp"
-#include "cli/run/gather.hpp"
+#include "cli/run/all_gather.hpp"
 #include "cli/run/timing.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/simulate.hpp"
@@ -52,9 +52,7 @@ double wake_seconds(CalibrationOptions options) {
 
 std::int64_t touched_bytes(const AttentionPlan& plan, Rank rank, StepId step) {
   const RankProgram program = plan.program(Pass::forward, rank);
-  return sketch(plan.outline(Pass::forward), plan.tiles(Pass::forward), rank, program)
-      .steps[static_cast<std::size_t>(step)]
-      .touched_bytes;
+  return sketch(plan.outline(Pass::forward), plan.tiles(Pass::forward), rank, program).steps[index(step)].touched_bytes;
 }
 
 /// Of a rank's exchanges with its partner. Zero for a rank without one.
@@ -72,7 +70,7 @@ std::vector<ExchangeTime> time_exchanges(World& world, const CalibrationOptions&
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   std::vector<double> seconds;
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
-    const Rank partner = partners[static_cast<std::size_t>(rank)];
+    const Rank partner = partners[index(rank)];
     if (partner == rank) {
       for (int run = 0; run <= runs; ++run) bootstrap.barrier();
       return;
@@ -93,7 +91,7 @@ std::vector<ExchangeTime> time_exchanges(World& world, const CalibrationOptions&
   });
   ExchangeTime mine;
   if (!seconds.empty()) mine = {*std::min_element(seconds.begin(), seconds.end()), median(seconds)};
-  return gather<ExchangeTime>(world, std::span(&mine, 1));
+  return all_gather<ExchangeTime>(world, std::span(&mine, 1));
 }
 
 /// A port of a rank while all that have a partner exchange with it: the mean over these. Collective.
@@ -121,8 +119,8 @@ std::vector<Rank> nobody(int ranks) {
 }
 
 void join(Rank a, Rank b, std::vector<Rank>& partners) {
-  partners[static_cast<std::size_t>(a)] = b;
-  partners[static_cast<std::size_t>(b)] = a;
+  partners[index(a)] = b;
+  partners[index(b)] = a;
 }
 
 /// The ranks of every node.
@@ -130,7 +128,7 @@ std::vector<std::vector<Rank>> nodes_of(World& world) {
   const Rank mine = world.first() - world.local_rank();
   std::map<Rank, std::vector<Rank>> nodes;
   Rank rank = 0;
-  for (const Rank node : gather<Rank>(world, std::span(&mine, 1))) nodes[node].push_back(rank++);
+  for (const Rank node : all_gather<Rank>(world, std::span(&mine, 1))) nodes[node].push_back(rank++);
   std::vector<std::vector<Rank>> ranks;
   for (auto& [node, its] : nodes) ranks.push_back(std::move(its));
   return ranks;

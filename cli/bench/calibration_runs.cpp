@@ -1,6 +1,6 @@
 #include "cli/bench/calibration_runs.hpp"
 
-#include "cli/run/gather.hpp"
+#include "cli/run/all_gather.hpp"
 
 namespace distattn::cli {
 
@@ -34,13 +34,13 @@ Measured measure(const CalibrationOptions& options, const Problem& problem, cons
 }
 
 void line_up(const CalibrationOptions& options) {
-  if (options.others != nullptr) options.others->gather({});
+  if (options.others != nullptr) options.others->all_gather({});
 }
 
 double mean_of_all(const CalibrationOptions& options, double mine) {
   if (options.others == nullptr) return mine;
   double sum = 0;
-  for (const double each : gather<double>(*options.others, std::span(&mine, 1))) sum += each;
+  for (const double each : all_gather<double>(*options.others, std::span(&mine, 1))) sum += each;
   return sum / options.others->size();
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "cli/run/gather.hpp"
+#include "cli/run/all_gather.hpp"
 #include "cli/run/node_cores.hpp"
 #include "distattn/host_resources.hpp"
 #include "distattn/registry.hpp"
@@ -33,7 +33,7 @@ Peak Peaks::measure(World& world, const std::string& backend, DType dtype, int t
   const Peak here = measure(backend, dtype, threads);
   Peak together{0, 0};
   const Peak mine{here.flops_per_s * share, here.bytes_per_s};
-  for (const Peak& each : gather<Peak>(world, std::span(&mine, 1))) {
+  for (const Peak& each : all_gather<Peak>(world, std::span(&mine, 1))) {
     together.flops_per_s += each.flops_per_s;
     together.bytes_per_s += each.bytes_per_s;
   }

@@ -13,7 +13,7 @@
 #include "cli/rows/tables.hpp"
 #include "cli/run/cpu_features.hpp"
 #include "cli/terminal/output.hpp"
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 #include "distattn/error.hpp"
 #include "distattn/features.hpp"
 #include "distattn/host_resources.hpp"
@@ -174,7 +174,7 @@ std::string info_text() {
   std::string text = fmt::format(
       "distattn {} ({})\ncpu: {}, {} cores{}, {} of memory; for predictions: {}\n", row.version, row.commit,
       row.cpu.isa, row.cpu.cores, std::isfinite(quota) ? fmt::format(" (quota {})", quota) : "",
-      bytes_in_words(static_cast<double>(row.memory_bytes.value_or(HostResources::unlimited))), row.calibrated);
+      format_bytes(static_cast<double>(row.memory_bytes.value_or(HostResources::unlimited))), row.calibrated);
   text += row.step.built ? fmt::format("step loads {} ({})\n\n", row.step.blas.value_or(""),
                                        row.step.file.value_or("wherever the loader finds it"))
                          : fmt::format("step is not built ({})\n\n", row.step.why);

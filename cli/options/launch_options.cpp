@@ -60,7 +60,7 @@ Values known_names(BackendKind kind, const std::string& between) {
   return {"", choices, between};
 }
 
-void add_meeting_options(App& app, LaunchOptions& options) {
+void add_meeting_options(App& app, ComputeOptions& options) {
   const auto parse_transport = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::transport, option, text).name;
   };
@@ -81,7 +81,7 @@ void add_meeting_options(App& app, LaunchOptions& options) {
             "SECONDS", rarely(Group::device));
 }
 
-void add_threads_option(App& app, LaunchOptions& options) {
+void add_threads_option(App& app, ComputeOptions& options) {
   const auto parse_threads = [](std::string_view option, std::string_view text) {
     return static_cast<int>(within(option, parse_size(option, text), 1, DeviceOptions::most_threads));
   };
@@ -89,7 +89,7 @@ void add_threads_option(App& app, LaunchOptions& options) {
             "Threads a rank computes with (default: cores / ranks)", "N", Group::device);
 }
 
-void add_launch_options(App& app, LaunchOptions& options) {
+void add_launch_options(App& app, ComputeOptions& options) {
   const auto parse_backend = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::device, option, text).name;
   };

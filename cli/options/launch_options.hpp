@@ -1,5 +1,5 @@
 #pragma once
-/// Options that say what computes and what carries.
+/// Options that choose what computes and what exchanges messages.
 
 #include <string>
 
@@ -12,7 +12,7 @@ namespace distattn::cli {
 
 class App;
 
-struct LaunchOptions {
+struct ComputeOptions {
   std::string backend;               ///< empty: the best usable
   std::string transport, bootstrap;  ///< empty: what fits the environment
   double timeout_s = 60;
@@ -31,10 +31,10 @@ struct LaunchOptions {
 Values known_names(BackendKind kind, const std::string& between = "");
 
 /// --transport, --bootstrap, --timeout. What this build lacks is refused with the reason.
-void add_meeting_options(App& app, LaunchOptions& options);
-void add_threads_option(App& app, LaunchOptions& options);
+void add_meeting_options(App& app, ComputeOptions& options);
+void add_threads_option(App& app, ComputeOptions& options);
 /// All of those, --backend, --provider, --deterministic and --graphs.
-void add_launch_options(App& app, LaunchOptions& options);
+void add_launch_options(App& app, ComputeOptions& options);
 
 /// Threads of each of `ranks` ranks that share this process's cores, unless `asked` says otherwise.
 int choose_threads(int asked, int ranks);

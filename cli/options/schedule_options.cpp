@@ -11,13 +11,25 @@
 #include "cli/options/values.hpp"
 #include "cli/terminal/console.hpp"
 #include "distattn/error.hpp"
+#include "distattn/files.hpp"
 #include "distattn/launch.hpp"
 
 namespace distattn::cli {
 namespace {
 
+constexpr std::array<std::string_view, 2> balance_names = {"tokens", "work"};
 constexpr std::array<std::string_view, 3> mode_names = {"overlapped", "serial", "gathered"};
 constexpr std::int64_t most_ranks = 1 << 16;
+constexpr std::size_t longest_layout = std::size_t{1} << 28;
+
+/// A part of a whole: "0.005" or "0.5%".
+double parse_part(std::string_view option, std::string_view text) {
+  const bool percent = text.ends_with('%');
+  const double number = parse_number(option, text.substr(0, text.size() - (percent ? 1 : 0)));
+  const double part = percent ? number / 100 : number;
+  if (part < 0) refuse(fmt::format("{} {} (a part of a share): give 0 or more", option, text));
+  return part;
+}
 
 Mode parse_mode(std::string_view option, std::string_view text) {
   return static_cast<Mode>(parse_word(option, text, mode_names));
@@ -112,6 +124,24 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
             "Ranks of a node, consecutive (default: those of --machine, or one node)", "SIZE", Group::schedule);
   add_value(app, "--ahead", options.ahead, parse_ahead, "Steps by which messages between nodes are posted early",
             "SIZE", rarely(Group::schedule));
+  add_value(
+      app, "--balance", options.balance,
+      [](std::string_view option, std::string_view text) {
+        return static_cast<Balance>(parse_word(option, text, balance_names));
+      },
+      "placed: equal shares of tokens (default), or of work, so that slow ranks own fewer", one_of(balance_names),
+      rarely(Group::schedule));
+  add_value(app, "--balance-tokens", options.balance_tokens, parse_part,
+            "placed: tokens of a rank beyond its share, as 0.005 or 0.5% (default 0.5%)", "PART",
+            rarely(Group::schedule));
+  const auto read_layout = [&options](std::string_view option, std::string_view path) {
+    options.layout_text = read_file_or_pipe(std::string(path), longest_layout);
+    if (options.layout_text.empty())
+      refuse(fmt::format("{} {} (the file is empty): write segments, as docs/placement.md does", option, path));
+    return std::string(path);
+  };
+  add_value(app, "--layout", options.layout, read_layout, "placed: who owns which tokens, instead of choosing it",
+            Values{"FILE.json", [] { return OptionChoices{any_file("FILE.json")}; }, ""}, rarely(Group::schedule));
   add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes of a rank's buffers, all passes together",
             "BYTES", Group::device);
 }
@@ -146,7 +176,19 @@ ScheduleRequest request_of(const ScheduleOptions& options, const std::string& sc
   if (options.node_size) request.node_size = static_cast<int>(*options.node_size);
   request.ahead = options.ahead;
   request.memory_bytes = options.memory_bytes.value_or(request.memory_bytes);
+  request.balance = options.balance.value_or(request.balance);
+  request.balance_tokens = options.balance_tokens.value_or(request.balance_tokens);
   request.machine = machine;
+  request.layout = options.layout_text;
+  if (!options.balance && !options.balance_tokens) return request;
+  const char* const option = options.balance ? "--balance" : "--balance-tokens";
+  if (!options.layout.empty())
+    refuse(fmt::format("{} with --layout (which says who owns what): leave one out", option));
+  const auto places = [](const std::string& name) { return name == "auto" || name == "all" || name == "placed"; };
+  if (std::none_of(options.schedules.begin(), options.schedules.end(), places)) {
+    refuse(fmt::format("{} with --schedule {} (only placed deals tokens out by it): choose placed or auto", option,
+                       fmt::join(options.schedules, ",")));
+  }
   return request;
 }
 
@@ -154,6 +196,7 @@ WhyNot with_options_named(WhyNot why) {
   for (std::string* const text : {&why.reason, &why.message}) {
     for (const auto& [field, option] : {std::pair<std::string_view, std::string_view>{"ahead ", "--ahead "},
                                         {"add node_size", "add --node-size"},
+                                        {"larger balance_tokens", "larger --balance-tokens"},
                                         {"memory_bytes allows", "--memory allows"}}) {
       const std::size_t at = text->find(option) == text->npos ? text->find(field) : text->npos;  // named once
       if (at != text->npos) text->replace(at, field.size(), option);
@@ -172,6 +215,9 @@ std::string given_text(const ScheduleOptions& options) {
   for (const Mode mode : options.modes) text += fmt::format(", --mode {}", name_of(mode));
   if (options.node_size) text += fmt::format(", --node-size {}", *options.node_size);
   if (options.ahead) text += fmt::format(", --ahead {}", *options.ahead);
+  if (options.balance) text += fmt::format(", --balance {}", balance_names[static_cast<std::size_t>(*options.balance)]);
+  if (options.balance_tokens) text += fmt::format(", --balance-tokens {}", *options.balance_tokens);
+  if (!options.layout.empty()) text += fmt::format(", --layout {}", options.layout);
   if (options.memory_bytes) text += fmt::format(", --memory {}", *options.memory_bytes);
   return text;
 }
@@ -179,7 +225,9 @@ std::string given_text(const ScheduleOptions& options) {
 std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks) {
   std::vector<std::string> names;
   for (const std::string& name : options.schedules) {
-    if (name == "all") {
+    if (name == "all" && !options.layout.empty()) {
+      names.emplace_back("placed");  // alone takes a layout
+    } else if (name == "all") {
       for (std::string& each : all_schedule_names(problem, ranks)) names.push_back(std::move(each));
     } else {
       names.push_back(name);

@@ -22,6 +22,9 @@ struct ScheduleOptions {
   std::optional<std::int64_t> node_size;
   std::optional<int> ahead;
   std::optional<std::int64_t> memory_bytes;
+  std::optional<Balance> balance;
+  std::optional<double> balance_tokens;  ///< a part of a rank's share
+  std::string layout, layout_text;       ///< a file, and what is in it
   std::optional<std::string> machine;
 };
 
@@ -38,7 +41,8 @@ std::vector<ScheduleOptions> each_mode(const ScheduleOptions& options);
 /// nodes, --node-size says how large they are.
 Machine machine_of(const ScheduleOptions& options);
 
-/// What --mode, --node-size, --ahead and --memory ask of the library, for a schedule.
+/// What --mode, --node-size, --ahead, --memory, --balance, --balance-tokens and --layout ask of the library, for a
+/// schedule.
 ScheduleRequest request_of(const ScheduleOptions& options, const std::string& schedule, Passes passes,
                            const Machine& machine);
 /// The library's answer, whose texts name this program's options.
@@ -52,7 +56,8 @@ std::variant<Made, WhyNot> with_options_named(std::variant<Made, WhyNot> made) {
 /// "ring on 8 ranks: reason", as notes of what was skipped have it.
 std::string skipped_text(const WhyNot& why);
 
-/// What was given of --mode, --node-size, --ahead and --memory, for ranks to compare; empty: nothing.
+/// What was given of --mode, --node-size, --ahead, --memory, --balance, --balance-tokens and --layout, for ranks to
+/// compare; empty: nothing.
 std::string given_text(const ScheduleOptions& options);
 
 /// The names that the options mean for a problem: "all" spelt out.

@@ -18,7 +18,7 @@
 #include "cli/terminal/console.hpp"
 #include "cli/tools/baselines.hpp"
 #include "cli/tools/text_writer.hpp"
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
@@ -96,7 +96,7 @@ std::string baselines_text(const Problem& problem, int ranks) {
 void note_choice(const AutoChoice& choice) {
   const Choice& chosen = choice.ranking.front();
   std::string words = fmt::format("auto on {} ranks, {} tokens: {} ({}), {}", choice.ranks, choice.problem.seq_q,
-                                  chosen.name, routes_text(chosen.routes), seconds_in_words(chosen.predicted_s));
+                                  chosen.name, routes_text(chosen.routes), format_seconds(chosen.predicted_s));
   const auto dearer = [&](const Choice& other) {
     return fmt::format("{} ({}) +{:.2f} %", other.name, routes_text(other.routes),
                        100 * (other.predicted_s / chosen.predicted_s - 1));
@@ -109,6 +109,15 @@ void note_choice(const AutoChoice& choice) {
   if (named != choice.ranking.end() && named - choice.ranking.begin() > 1)
     words += "; best by one name " + dearer(*named);
   note(words);
+}
+
+/// How far a placement is from what no schedule can be below, and what keeps it from being faster.
+void note_placement(const PlacementNote& placed, const Machine& machine) {
+  if (verbosity() == Verbosity::quiet) return;  // what binds takes as long as the plan to find
+  note(fmt::format("placed on {} ranks, {} tokens: {:.2f} times the lower bound of {}; what binds: {}", placed.ranks,
+                   placed.problem.seq_q, placed.predicted_s / placed.lower_bound_s,
+                   format_seconds(placed.lower_bound_s),
+                   what_binds(placed.problem, placed.ranks, machine, placed.request)));
 }
 
 Outcome run_paper(const PlanOptions& options) {
@@ -147,11 +156,12 @@ Outcome run_plan(const PlanOptions& options) {
   std::optional<TextWriter> page = page_file(options);
   const Machine machine = machine_of(options.request.schedule);
   const PlanRows planned = plan_rows(options.request, machine);
-  const auto& [rows, skipped, no_problems, choices] = planned;
+  const auto& [rows, skipped, no_problems, choices, placements] = planned;
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
   for (const std::string& none : no_problems) note("skipped " + none);
   note_skipped(skipped);
   for (const AutoChoice& choice : choices) note_choice(choice);
+  for (const PlacementNote& placed : placements) note_placement(placed, machine);
   std::vector<std::int64_t> needed;
   for (const PlanRow& row : rows) needed.push_back(row.memory_bytes);
   note_memory(needed, machine);

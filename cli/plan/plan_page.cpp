@@ -56,6 +56,7 @@ ScheduleRequest request_of(const PlanRow& row, const PlanRequest& asked, const M
   if (asked.schedule.mode || !asked.schedule.modes.empty()) request.mode = row.plan.mode;
   request.node_size = row.plan.routes.node_size;
   if (row.plan.routes.node_size > 0) request.ahead = row.plan.routes.ahead;
+  request.layout = row.layout;
   request.machine = machine;
   return request;
 }

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "cli/terminal/console.hpp"
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 #include "distattn/error.hpp"
 #include "distattn/plan.hpp"
 
@@ -29,11 +29,14 @@ class Planner {
     problem_ = std::move(problem);
     number_ = number;
     ranks_ = ranks;
-    for (const bool straight : route_variants()) {
+    const std::vector<bool> variants = route_variants();
+    for (const bool straight : variants) {
       for (const std::string& name : names_of(schedule_, *problem_, ranks_)) {
         ScheduleRequest request = request_of(schedule_, name, passes_of(request_), machine_);
         if (straight) request.node_size = 0;
         if (straight) request.ahead.reset();
+        // Otherwise a placement goes straight in both.
+        if (variants.size() > 1 && !straight && !request.node_size) request.node_size = machine_.ranks_per_node;
         plan(std::move(request));
       }
     }
@@ -50,20 +53,30 @@ class Planner {
 
   /// All passes of one schedule, or why there is no plan.
   void plan(ScheduleRequest request) {
-    const bool automatic = request.schedule == "auto";
-    if (automatic) {
-      auto ranking = rank_schedules(*problem_, ranks_, machine_, request);
-      if (auto* const why = std::get_if<WhyNot>(&ranking)) return skip(rows_.skipped, std::move(*why));
-      AutoChoice& choice =
-          rows_.choices.emplace_back(AutoChoice{*problem_, ranks_, std::get<std::vector<Choice>>(std::move(ranking))});
-      request.schedule = choice.ranking.front().name;
-      request.ahead = choice.ranking.front().routes.ahead;
+    const bool automatic = request.schedule == "auto", made_here = has_open_choice(request);
+    if (made_here) {
+      auto ranked = rank_schedules(*problem_, ranks_, machine_, request);
+      if (auto* const why = std::get_if<WhyNot>(&ranked)) return skip(rows_.skipped, std::move(*why));
+      auto& ranking = std::get<std::vector<Choice>>(ranked);
+      request = with_choice(std::move(request), ranking.front());
+      if (automatic) rows_.choices.push_back({*problem_, ranks_, std::move(ranking)});
     }
     auto planned = distattn::plan(*problem_, ranks_, request);
     if (auto* const why = std::get_if<WhyNot>(&planned)) return skip(rows_.skipped, std::move(*why));
     const AttentionPlan& plan = std::get<AttentionPlan>(planned);
-    for (PassPlan& pass : predict(plan, &machine_, machine_.threads_of_rank(ranks_)))
-      rows_.rows.push_back({std::move(pass), problem_, number_, automatic, plan.memory_bytes()});
+    std::vector<PassPlan> passes = predict(plan, &machine_, machine_.threads_of_rank(ranks_));
+    if (made_here && !request.layout.empty()) add_note(request, passes);
+    for (PassPlan& pass : passes)
+      rows_.rows.push_back({std::move(pass), problem_, number_, automatic, plan.memory_bytes(), request.layout});
+  }
+
+  void add_note(const ScheduleRequest& request, const std::vector<PassPlan>& passes) {
+    PlacementNote placed{*problem_, ranks_, request, 0, 0};
+    for (const PassPlan& pass : passes) {
+      placed.predicted_s += pass.predicted_s;
+      placed.lower_bound_s += pass.lower_bound_s;
+    }
+    rows_.placements.push_back(std::move(placed));
   }
 
   const PlanRequest& request_;
@@ -139,7 +152,7 @@ void note_memory(const std::vector<std::int64_t>& needed, const Machine& machine
       std::count_if(needed.begin(), needed.end(), [&](std::int64_t bytes) { return bytes > machine.memory_bytes; });
   if (too_large == 0) return;
   note(fmt::format("{} of {} rows need more than the {} that a rank has on {}; --memory leaves such rows out",
-                   too_large, needed.size(), bytes_in_words(static_cast<double>(machine.memory_bytes)), machine.name));
+                   too_large, needed.size(), format_bytes(static_cast<double>(machine.memory_bytes)), machine.name));
 }
 
 }  // namespace distattn::cli

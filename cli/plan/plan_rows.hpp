@@ -29,11 +29,20 @@ struct AutoChoice {
   std::vector<Choice> ranking;
 };
 
+/// How good a placement is that was made for one problem.
+struct PlacementNote {
+  Problem problem;
+  int ranks = 1;
+  ScheduleRequest request;
+  double predicted_s = 0, lower_bound_s = 0;  ///< all passes together
+};
+
 struct PlanRows {
   std::vector<PlanRow> rows;
   std::vector<WhyNot> skipped;
   std::vector<std::string> no_problems;  ///< combinations of values that are none, and why
   std::vector<AutoChoice> choices;
+  std::vector<PlacementNote> placements;
 };
 
 /// By sequence, problem and ranks; forward before backward; then by predicted time, bytes of the busiest rank, bytes,

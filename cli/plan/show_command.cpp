@@ -26,8 +26,8 @@
 namespace distattn::cli {
 namespace {
 
-enum class Format : std::size_t { text, json, svg, trace };
-constexpr std::array<std::string_view, 4> format_names = {"text", "json", "svg", "trace"};
+enum class Format : std::size_t { text, json, svg, trace, layout };
+constexpr std::array<std::string_view, 5> format_names = {"text", "json", "svg", "trace", "layout"};
 
 struct ShowOptions {
   ProblemOptions problem;
@@ -107,6 +107,14 @@ void write_page(TextWriter& file, const AttentionPlan& plan, const std::vector<D
   note_coarser(page);
 }
 
+const std::string& layout_of(const AttentionPlan& plan, bool from_file) {
+  if (plan.layout().empty() && from_file)
+    refuse("--format layout with --program (a program no longer says what it was made from): give --schedule placed");
+  if (plan.layout().empty())
+    refuse(fmt::format("--format layout (schedule {} has a layout of its own): show placed", plan.name()));
+  return plan.layout();
+}
+
 Outcome show(const ShowOptions& options) {
   std::optional<TextWriter> page = page_file(options);
   const AttentionPlan plan = plan_of(options);
@@ -131,6 +139,9 @@ Outcome show(const ShowOptions& options) {
     case Format::trace:
       print_data(to_trace(pictures.drawings));
       break;
+    case Format::layout:
+      print_data(layout_of(plan, !options.program.empty()) + "\n");
+      break;
   }
   if (page) write_page(*page, plan, pictures.drawings);
   return Outcome::fine;
@@ -153,7 +164,8 @@ Command add_show_command(App& root) {
                 "A schedule that show printed as JSON, proved before it is shown", "FILE", rarely(Group::schedule));
   exclude_others(*app, *program);
   add_value(*app, "--format", options->format, parse_format,
-            "text: rows ranks, columns steps; svg: a predicted timeline; trace: the same for Perfetto (default text)",
+            "text: rows ranks, columns steps; svg: a predicted timeline; trace: the same for Perfetto; "
+            "layout: for --layout (default text)",
             one_of(format_names), Group::output);
   add_machine_option(*app, options->schedule);
   add_html_option(*app, options->html);

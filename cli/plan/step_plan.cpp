@@ -17,7 +17,7 @@
 #include "cli/step/papers.hpp"
 #include "cli/step/sequence_search.hpp"
 #include "cli/terminal/console.hpp"
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
@@ -96,7 +96,7 @@ class StepPlanner {
       const step::CheckpointPolicy& policy = step::checkpoint_policy(name);
       const step::StepPrediction step = step::predict_step(setting, policy, attention, machine_);
       if (setting.memory_bytes && step.memory_bytes > *setting.memory_bytes) {
-        const std::string need = bytes_in_words(static_cast<double>(step.memory_bytes));
+        const std::string need = format_bytes(static_cast<double>(step.memory_bytes));
         plan_.skipped.push_back({WhyNot::Kind::too_large, fmt::format("{} under {}", schedule, name), setting.ranks,
                                  fmt::format("{} tokens need {}", setting.sequence, need), ""});
       } else {

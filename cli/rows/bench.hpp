@@ -102,4 +102,36 @@ inline void fields_of(const KernelRow& row, RowFields& field) {
   field({"fastest", units::none, "For attend-variants: whether no kernel of this part is faster."}, row.fastest);
 }
 
+/// Times of several packings.
+struct Distribution {
+  double least_s = 0, median_s = 0, p90_s = 0, most_s = 0;
+};
+
+inline void fields_of(const Distribution& times, RowFields& field) {
+  field({"least_s", units::seconds, "The shortest."}, times.least_s);
+  field({"median_s", units::seconds, "The median."}, times.median_s);
+  field({"p90_s", units::seconds, "The 90th percentile."}, times.p90_s);
+  field({"most_s", units::seconds, "The longest."}, times.most_s);
+}
+
+/// How long plans of packed documents take: one row for choosing, one for making.
+struct PlanningRow {
+  std::string schedule, part;
+  int ranks = 1, packings = 1;
+  std::int64_t seq = 0;
+  Distribution times;
+};
+
+inline void fields_of(const PlanningRow& row, RowFields& field) {
+  field({"schedule", units::none, "The schedule that was asked for."}, row.schedule);
+  field({"ranks", units::none, "Number of ranks."}, row.ranks);
+  field({"seq", units::tokens, "Length of the sequence."}, row.seq);
+  field({"packings", units::none, "Draws of documents, each planned once."}, row.packings);
+  field({"part", units::none,
+         "choosing: among schedules or placements, where a named schedule leaves no choice; making: lowering and "
+         "proving what was chosen."},
+        row.part);
+  fields_of(row.times, field);
+}
+
 }  // namespace distattn::cli

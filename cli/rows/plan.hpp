@@ -17,6 +17,7 @@ struct PlanRow {
   std::size_t number = 0;         ///< of the problem among all
   bool automatic = false;         ///< auto chose it
   std::int64_t memory_bytes = 0;  ///< of a rank, for all passes that were asked for: a run holds their buffers together
+  std::string layout = {};        ///< as ScheduleRequest has it
 };
 
 inline void fields_of(const PlanRow& row, RowFields& field) {

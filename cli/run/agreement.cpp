@@ -126,7 +126,7 @@ std::string said_by_first(World& world, const std::function<std::string()>& say)
   if (world.in_process()) return say();
   std::string answer;
   if (world.first() == 0) answer = said_or_refused([&] { return Json(say()); });
-  return unless_refused(world.of_first(answer)).get<std::string>();
+  return unless_refused(world.broadcast(answer)).get<std::string>();
 }
 
 Decision decided_by_first(World& world, const std::function<Decision()>& decide) {
@@ -154,7 +154,7 @@ void decided_by_all(World& world, const std::function<void()>& decide) {
     decide();
     return Json(true);
   });
-  for (const auto& each : world.gather(std::as_bytes(std::span(mine)))) {
+  for (const auto& each : world.all_gather(std::as_bytes(std::span(mine)))) {
     unless_refused({reinterpret_cast<const char*>(each.data()), each.size()});
   }
 }

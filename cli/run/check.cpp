@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "cli/run/gather.hpp"
+#include "cli/run/all_gather.hpp"
 #include "cli/run/inputs.hpp"
 #include "cli/tools/oracle.hpp"
 #include "distattn/choose.hpp"
@@ -75,7 +75,7 @@ void judge_rows(const LocalRows& local, const Problem& one, std::int64_t b, std:
   const std::int64_t first = is_key_side(local.result) ? 0 : one.first_query();
   const std::int64_t heads = is_key_side(local.result) ? one.kv_heads : one.heads;
   for (std::int64_t i = 0; i < std::ssize(local.positions); ++i) {
-    const std::int64_t token = local.positions[static_cast<std::size_t>(i)] - first;
+    const std::int64_t token = local.positions[index(i)] - first;
     for (std::int64_t h = 0; h < heads; ++h) {
       judge.add(local.result, 0, token, h, local.rows.row(b, i, first_head + h), local.rows.dtype);
     }
@@ -117,7 +117,7 @@ std::string where(Result result, const WorstPart& found, const Problem& problem,
   }
   if (found.group < 0) return text + (keys ? ", tokens that nothing sees" : ", tokens that see nothing");
   if (groups.groups.size() == 1) return text;
-  const MaskGroups::Group& group = groups.groups[static_cast<std::size_t>(found.group)];
+  const MaskGroups::Group& group = groups.groups[index(found.group)];
   const IndexRange& range = keys ? group.keys : group.queries;
   return text + tokens_text(range.begin, range.end);
 }
@@ -126,7 +126,7 @@ Errors errors_of(const std::array<Comparison, all_results.size()>& compared, con
                  const MaskGroups& groups, Passes passes) {
   Errors errors;
   errors.backward = passes == Passes::both;
-  errors.largest_lse = compared[static_cast<std::size_t>(Result::lse)].largest_exact;
+  errors.largest_lse = compared[index(Result::lse)].largest_exact;
   for (const Result result : all_results) {
     if (!errors.backward && pass_of(result) == Pass::backward) continue;
     const auto r = static_cast<std::size_t>(result);
@@ -153,7 +153,7 @@ bool Errors::within_tolerance(Pass pass) const { return worst(pass).worst.excess
 std::int64_t Errors::wrong(Pass pass) const {
   std::int64_t sum = 0;
   for (const Result result : all_results) {
-    if (pass_of(result) == pass) sum += results[static_cast<std::size_t>(result)].wrong;
+    if (pass_of(result) == pass) sum += results[index(result)].wrong;
   }
   return sum;
 }
@@ -166,7 +166,7 @@ const ResultError& Errors::worst() const {
 const ResultError& Errors::worst(Pass pass) const {
   const ResultError* most = nullptr;
   for (const Result result : all_results) {
-    const ResultError& each = results[static_cast<std::size_t>(result)];
+    const ResultError& each = results[index(result)];
     if (pass_of(result) == pass && (most == nullptr || each.worst.excess > most->worst.excess)) most = &each;
   }
   return *most;
@@ -190,7 +190,7 @@ Errors check_results(World& world, const AttentionPlan& plan, const Inputs& inpu
       Judge judge(one, groups, expected);
       for (const RankTensors& local : here) judge_rank(local, sharding, one, b, kv_head, passes, judge);
       if (!world.in_process()) {
-        const auto all = gather<Judge::Part>(world, judge.parts());
+        const auto all = all_gather<Judge::Part>(world, judge.parts());
         judge.clear();
         judge.add(all);
       }
@@ -198,7 +198,7 @@ Errors check_results(World& world, const AttentionPlan& plan, const Inputs& inpu
         Comparison each = judge.comparison(result);
         each.worst.batch = b;
         each.worst.head += is_key_side(result) ? kv_head : kv_head * one.heads;
-        compared[static_cast<std::size_t>(result)].add(each);
+        compared[index(result)].add(each);
       }
     }
   }
@@ -230,7 +230,7 @@ std::vector<ErrorPart> parts_of(const Errors& errors) {
   const auto known = [](std::int64_t index) { return index < 0 ? std::nullopt : std::optional(index); };
   for (const Result result : all_results) {
     if (!errors.has(result)) continue;
-    const auto& [error, worst, wrong, where] = errors.results[static_cast<std::size_t>(result)];
+    const auto& [error, worst, wrong, where] = errors.results[index(result)];
     parts.push_back({name_of(result), where, worst.batch, worst.head, known(worst.group), known(worst.token),
                      worst.error, worst.tolerance, worst.excess <= 1});
   }

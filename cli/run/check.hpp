@@ -30,7 +30,7 @@ struct Errors {
   bool backward = false;
 
   bool has(Result result) const { return backward || pass_of(result) == Pass::forward; }
-  double of(Result result) const { return results[static_cast<std::size_t>(result)].error; }
+  double of(Result result) const { return results[index(result)].error; }
   /// What tolerance bounds: every error, that of lse as a share of its magnitude where that is above 1.
   double largest() const { return std::max(largest(Pass::forward), largest(Pass::backward)); }
   double largest(Pass pass) const;

@@ -14,7 +14,7 @@ namespace {
 constexpr std::array<const char*, 4> tensor_names = {"q", "k", "v", "do"};  // by Tensor
 
 const StoredArray& array_of(const std::map<std::string, StoredArray>& arrays, Tensor tensor) {
-  const char* const name = tensor_names[static_cast<std::size_t>(tensor)];
+  const char* const name = tensor_names[index(tensor)];
   const auto found = arrays.find(name);
   if (found == arrays.end()) refuse(fmt::format("the input has no tensor {} (q, k and v are needed): add it", name));
   return found->second;
@@ -95,7 +95,7 @@ const StoredArray* Inputs::widest() const {
 }
 
 const StoredArray* Inputs::stored(Tensor tensor) const {
-  const auto found = arrays_.find(tensor_names[static_cast<std::size_t>(tensor)]);
+  const auto found = arrays_.find(tensor_names[index(tensor)]);
   return found == arrays_.end() ? nullptr : &found->second;
 }
 
@@ -107,7 +107,7 @@ void Inputs::read(Tensor tensor, std::int64_t b, std::int64_t token, std::int64_
     fill_normal(*seed_, tensor, row * width, heads_read * width, dtype, into);
     return;
   }
-  const ConstTensorView& view = views_[static_cast<std::size_t>(tensor)];
+  const ConstTensorView& view = views_[index(tensor)];
   const auto out_bytes = static_cast<std::int64_t>(size_of(dtype));
   if (view.data == nullptr) {
     const float one = 1;

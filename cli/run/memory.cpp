@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"
 
@@ -27,10 +27,10 @@ void require_memory(World& world, const std::function<double(int ranks)>& bytes_
     const double needed = bytes_of(ranks);
     if (needed <= static_cast<double>(free)) continue;
     throw Error(ErrorKind::environment,
-                fmt::format("{} needs {} of memory ({} {}): make the problem smaller", what, bytes_in_words(needed),
-                            whose, bytes_in_words(static_cast<double>(free))));
+                fmt::format("{} needs {} of memory ({} {}): make the problem smaller", what, format_bytes(needed),
+                            whose, format_bytes(static_cast<double>(free))));
   }
-  world.gather({});
+  world.all_gather({});
 }
 
 std::int64_t memory_of_rank(const World& world) {

@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "cli/run/gather.hpp"
+#include "cli/run/all_gather.hpp"
 #include "cli/terminal/console.hpp"
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
@@ -114,7 +114,7 @@ void check_values(World& world, const Sharding& sharding, const Inputs& inputs, 
   for (std::size_t t = 0; t < (passes == Passes::both ? tensors.size() : tensors.size() - 1); ++t) {
     mine[t] = losses_here(world, sharding, inputs, tensors[t]);
   }
-  const auto all = gather<Losses>(world, mine);
+  const auto all = all_gather<Losses>(world, mine);
   std::array<Losses, tensors.size()> sums;
   for (std::size_t i = 0; i < all.size(); ++i) {
     sums[i % sums.size()].to_infinity.add(all[i].to_infinity);

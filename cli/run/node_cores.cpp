@@ -6,7 +6,7 @@
 #include <functional>
 #include <limits>
 
-#include "cli/run/gather.hpp"
+#include "cli/run/all_gather.hpp"
 #include "distattn/host_resources.hpp"
 
 namespace distattn::cli {
@@ -39,7 +39,7 @@ NodeCores node_cores(World& world, int threads) {
   together.processors.resize(mine.mask.size());
   together.quota = 1e-9;  // parts of a quota add up to it but for rounding
   NodeCores node{0, 0};
-  for (const Share& share : gather<Share>(world, std::span(&mine, 1))) {
+  for (const Share& share : all_gather<Share>(world, std::span(&mine, 1))) {
     if (share.node != mine.node) continue;
     node.threads += share.threads;
     together.quota += share.quota;

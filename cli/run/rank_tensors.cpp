@@ -24,7 +24,7 @@ std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, const Sha
   std::vector<std::byte> bytes(static_cast<std::size_t>(rows * row_bytes));
   const auto read = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t token = mine[static_cast<std::size_t>(i % tokens)] - first;
+      const std::int64_t token = mine[index(i % tokens)] - first;
       inputs.read(tensor, i / tokens, token, 0, heads, dtype, bytes.data() + i * row_bytes);
     }
   };

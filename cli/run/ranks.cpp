@@ -27,7 +27,7 @@ Error with_options_named(const Error& error) {
   return {error.kind(), text};
 }
 
-World find_ranks(const LaunchOptions& options, int asked) {
+World find_ranks(const ComputeOptions& options, int asked) {
   try {
     return World({options.bootstrap, options.transport, asked, options.timeout_s, end_without_launcher});
   } catch (const Error& error) {
@@ -37,7 +37,7 @@ World find_ranks(const LaunchOptions& options, int asked) {
 
 }  // namespace
 
-Outcome with_ranks(const LaunchOptions& options, const std::vector<std::int64_t>& ranks,
+Outcome with_ranks(const ComputeOptions& options, const std::vector<std::int64_t>& ranks,
                    const std::function<Outcome(World&)>& body) {
   wait_for_pipes(options.timeout_s);
   const int asked = ranks.empty() ? 0 : static_cast<int>(ranks.front());
@@ -62,7 +62,7 @@ std::vector<int> rank_counts(const World& launched, const std::vector<std::int64
   return {launched.size()};
 }
 
-Outcome with_rank_counts(const LaunchOptions& options, const std::vector<std::int64_t>& ranks,
+Outcome with_rank_counts(const ComputeOptions& options, const std::vector<std::int64_t>& ranks,
                          const std::function<Outcome(World&)>& body) {
   return with_ranks(options, ranks.size() == 1 ? ranks : std::vector<std::int64_t>(), body);
 }

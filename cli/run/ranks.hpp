@@ -11,7 +11,7 @@ namespace distattn::cli {
 
 /// Finds the ranks of this run, as many as `ranks` says (empty: as a launcher started, or 1), and calls `body`. What
 /// that throws ends the run of all ranks, and so does an interruption. From here on only rank 0 prints.
-Outcome with_ranks(const LaunchOptions& options, const std::vector<std::int64_t>& ranks,
+Outcome with_ranks(const ComputeOptions& options, const std::vector<std::int64_t>& ranks,
                    const std::function<Outcome(World&)>& body);
 
 /// The ranks of one of several parts of a command: those that a launcher started, or threads of this process, of which
@@ -32,7 +32,7 @@ class WorldOf {
 /// a list where a launcher's ranks are one number.
 std::vector<int> rank_counts(const World& launched, const std::vector<std::int64_t>& asked);
 /// Calls `body` as with_ranks() does, for parts that have any of `ranks`.
-Outcome with_rank_counts(const LaunchOptions& options, const std::vector<std::int64_t>& ranks,
+Outcome with_rank_counts(const ComputeOptions& options, const std::vector<std::int64_t>& ranks,
                          const std::function<Outcome(World&)>& body);
 
 /// What --machine names, else the machine of rank 0, with the links of the transport that connects the ranks, and with

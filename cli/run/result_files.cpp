@@ -87,12 +87,12 @@ void write_statistics(NpyWriter& writer, const Sharding& sharding, const std::ve
       for (std::size_t r = 0; r < here.size(); ++r) {
         const ConstTensorView lse = here[r].lse();
         for (std::int64_t i = 0; i < lse.sequence(); ++i) {
-          float& into = row[places[r][static_cast<std::size_t>(i)]];
+          float& into = row[places[r][index(i)]];
           convert(lse.row(b, i, h), lse.dtype, reinterpret_cast<std::byte*>(&into), DType::fp32, 1);
         }
       }
       for (const auto [first, count] : together) {
-        writer.write((b * problem.heads + h) * problem.seq_q + first, &row[static_cast<std::size_t>(first)], count);
+        writer.write((b * problem.heads + h) * problem.seq_q + first, &row[index(first)], count);
       }
     }
   }
@@ -146,7 +146,7 @@ ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, cons
       what += writers_.emplace_back(paths_[file], file_shape(file, inputs)).tag() + "\n";
     }
   }
-  std::istringstream told(world.of_first(what));
+  std::istringstream told(world.broadcast(what));
   if (makes) return;
   std::string line;
   std::getline(told, line);
@@ -176,7 +176,7 @@ void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors
   }
   write_statistics(writers_[1], sharding, here);
   if (world_.first() != 0) NpyWriter::commit_all(writers_, folder_->path);
-  world_.gather({});
+  world_.all_gather({});
   if (world_.first() == 0) NpyWriter::commit_all(writers_, folder_->path);
   folder_->kept = true;
 }

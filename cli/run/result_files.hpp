@@ -42,7 +42,7 @@ class ResultFiles {
     void remove() const;
     std::filesystem::path path;
     bool is_new = false, kept = false;
-    Discardable removal;
+    TemporaryFile removal;
   };
 
   World& world_;

@@ -27,7 +27,7 @@ struct RunCommandOptions {
   InputOptions input;
   ProblemOptions problem;
   ScheduleOptions schedule;
-  LaunchOptions launch;
+  ComputeOptions launch;
   std::string program, out;
   PicturePaths pictures;
   std::string config;  ///< the file of options

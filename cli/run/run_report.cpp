@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "cli/terminal/terminal.hpp"
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 #include "distattn/mask.hpp"
 
 namespace distattn::cli {
@@ -19,12 +19,12 @@ double flops_of(const Problem& problem, Pass pass) {
 }
 
 std::string pass_text(const PassRow& row, Pass pass) {
-  const auto text = [](std::int64_t bytes) { return bytes_in_words(static_cast<double>(bytes)); };
+  const auto text = [](std::int64_t bytes) { return format_bytes(static_cast<double>(bytes)); };
   return fmt::format(
       "{:<9} {} steps, {} messages, first {}, median {} (predicted {}), {:.2f} GFLOP/s\n"
       "          sent {} max, {} mean; peak remote {}; proved\n",
-      name_of(pass), row.steps, row.messages, seconds_in_words(row.first_s), seconds_in_words(row.median_s),
-      seconds_in_words(row.predicted_s), row.gflops, text(row.bytes_sent_max), bytes_in_words(row.bytes_sent_mean),
+      name_of(pass), row.steps, row.messages, format_seconds(row.first_s), format_seconds(row.median_s),
+      format_seconds(row.predicted_s), row.gflops, text(row.bytes_sent_max), format_bytes(row.bytes_sent_mean),
       text(row.peak_remote_bytes));
 }
 

@@ -46,7 +46,7 @@ bool has_provider(const BackendInfo& info, const std::string& provider) {
 
 }  // namespace
 
-std::string choose_backend(const LaunchOptions& asked, const Problem& problem, Passes passes) {
+std::string choose_backend(const ComputeOptions& asked, const Problem& problem, Passes passes) {
   const std::string& name = asked.backend;
   const DeviceOptions trial = asked.device_options(1);
   std::string reasons;

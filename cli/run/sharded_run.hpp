@@ -31,7 +31,7 @@ struct RunResult {
 /// The backend that is asked for, or the best usable one that computes `problem`, with all that is asked of its
 /// device.
 /// Throws Error(usage) with what the named one, or all, say against it.
-std::string choose_backend(const LaunchOptions& asked, const Problem& problem, Passes passes);
+std::string choose_backend(const ComputeOptions& asked, const Problem& problem, Passes passes);
 
 /// Tensors and buffers of all ranks, and what the system gives this node and this process: throws Error(environment)
 /// when it is not enough. A collective: no rank takes memory before all have seen what is free.

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "cli/run/gather.hpp"
+#include "cli/run/all_gather.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -28,7 +28,7 @@ Intervals gather_intervals(World& world, const std::vector<RankCalls>& here) {
   for (const RankCalls& rank : here) {
     for (const Call& call : rank) mine.push_back({seconds_of(call.begin), seconds_of(call.end), node});
   }
-  const std::vector<Interval> all = gather<Interval>(world, mine);
+  const std::vector<Interval> all = all_gather<Interval>(world, mine);
   const auto ranks = static_cast<std::size_t>(world.size()), calls = here.front().size();
   DISTATTN_EXPECT(all.size() == ranks * calls);
   Intervals intervals(calls, std::vector<Interval>(ranks));
@@ -96,10 +96,10 @@ Timeline timeline_of(World& world, const std::vector<RankCalls>& here, std::size
     spans.insert(spans.end(), rank[call].timeline.spans.begin(), rank[call].timeline.spans.end());
     seconds.push_back(rank[call].timeline.seconds);
   }
-  spans = gather<Span>(world, spans);
-  seconds = gather<double>(world, seconds);
+  spans = all_gather<Span>(world, spans);
+  seconds = all_gather<double>(world, seconds);
   std::vector<Timeline> timelines(seconds.size());
-  for (const Span& span : spans) timelines[static_cast<std::size_t>(span.rank)].spans.push_back(span);
+  for (const Span& span : spans) timelines[index(span.rank)].spans.push_back(span);
   const std::map<Rank, Interval> nodes = by_node(intervals);
   for (std::size_t rank = 0; rank < seconds.size(); ++rank) {
     timelines[rank].seconds = seconds[rank];

@@ -12,6 +12,7 @@
 
 #include "cli/step/memory.hpp"
 #include "cli/step/model.hpp"
+#include "distattn/types.hpp"
 
 namespace distattn::step {
 
@@ -25,8 +26,8 @@ std::int64_t width_of(const ModelShape& shape, Part part);
 template <class T>
 class Activations {
  public:
-  Tensor<T>& operator[](Part part) { return parts_[static_cast<std::size_t>(part)]; }
-  const Tensor<T>& operator[](Part part) const { return parts_[static_cast<std::size_t>(part)]; }
+  Tensor<T>& operator[](Part part) { return parts_[index(part)]; }
+  const Tensor<T>& operator[](Part part) const { return parts_[index(part)]; }
   std::array<Tensor<T>, part_count>& all() { return parts_; }
 
  private:

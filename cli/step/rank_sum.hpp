@@ -13,9 +13,9 @@ namespace distattn::step {
 
 /// Every rank's `mine`, by rank. T has no pointers; collective.
 template <class T>
-std::vector<T> gather_from_ranks(Bootstrap& bootstrap, const T& mine) {
+std::vector<T> all_gather(Bootstrap& bootstrap, const T& mine) {
   static_assert(std::is_trivially_copyable_v<T>);
-  const auto all = bootstrap.allgather(std::as_bytes(std::span(&mine, 1)));
+  const auto all = bootstrap.all_gather(std::as_bytes(std::span(&mine, 1)));
   std::vector<T> values(all.size());
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     if (all[rank].size() != sizeof(T)) {
@@ -35,7 +35,7 @@ inline void sum_over_ranks(Bootstrap& bootstrap, std::span<float> values) {
   std::vector<float> theirs;
   for (std::size_t first = 0; first < values.size(); first += piece) {
     const auto part = values.subspan(first, std::min(piece, values.size() - first));
-    const auto all = bootstrap.allgather(std::as_bytes(part));
+    const auto all = bootstrap.all_gather(std::as_bytes(part));
     theirs.resize(part.size());
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
       if (all[rank].size() != part.size_bytes()) {

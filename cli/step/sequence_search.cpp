@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "distattn/error.hpp"
+#include "distattn/plan.hpp"
 #include "distattn/table.hpp"
 
 namespace distattn::step {
@@ -22,7 +23,7 @@ void add_buffer_bytes(const StepSetting& setting, const Recipe& recipe, const st
                           setting.attention.mode.value_or(recipe.mode), routes);
   for (Rank rank = 0; rank < setting.ranks; ++rank) {
     const RankProgram program = lowering.program(rank);
-    double& bytes = by_rank[static_cast<std::size_t>(rank)];
+    double& bytes = by_rank[index(rank)];
     bytes = std::accumulate(program.slots.begin(), program.slots.end(), bytes);
   }
 }
@@ -34,11 +35,24 @@ SequenceSearch::SequenceSearch(StepSetting setting, const Machine& machine)
       machine_(machine),
       room_(static_cast<double>(memory_of_rank(setting_, machine)) - static_cast<double>(state_bytes(setting_))) {}
 
+/// Every length is placed anew.
+std::optional<SequenceSearch::Attention> SequenceSearch::count_placed(const Problem& problem) const {
+  ScheduleRequest request = setting_.attention;
+  request.layout.clear();
+  request.machine = machine_;
+  const Planned planned = plan(problem, setting_.ranks, request);
+  const auto* const made = std::get_if<AttentionPlan>(&planned);
+  if (made == nullptr) return {};
+  return Attention{static_cast<double>(most_tokens(made->outline(Pass::forward).sharding)),
+                   static_cast<double>(made->memory_bytes())};
+}
+
 std::optional<SequenceSearch::Attention> SequenceSearch::count(std::int64_t tokens) const {
   StepSetting setting = setting_;
   setting.sequence = tokens * setting.ranks;
   if (setting.mask_at) setting.mask = *setting.mask_at(setting.sequence);
   const Problem problem = attention_problem_of(setting);
+  if (setting.attention.schedule == "placed") return count_placed(problem);
   const auto resolved = resolve_pair(setting.attention.schedule, problem, setting.ranks);
   if (std::holds_alternative<std::string>(resolved)) return {};
   const RecipePair& pair = std::get<RecipePair>(resolved);

@@ -26,6 +26,7 @@ class SequenceSearch {
     double tokens = 0, buffer_bytes = 0;
   };
   std::optional<Attention> count(std::int64_t tokens) const;
+  std::optional<Attention> count_placed(const Problem& problem) const;
   /// With `tokens` on every rank; nothing where such a sequence is refused.
   const std::optional<Attention>& counted(std::int64_t tokens);
 

@@ -76,7 +76,7 @@ void Trainer::update() {
 }
 
 StepReport Trainer::combine(const RankFigures& mine) const {
-  const auto ranks = gather_from_ranks(bootstrap_, mine);
+  const auto ranks = all_gather(bootstrap_, mine);
   StepReport report;
   report.step = steps_ - 1;
   for (const RankFigures& rank : ranks) {

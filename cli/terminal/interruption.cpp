@@ -33,7 +33,7 @@ struct Ending {
   std::atomic<int> signal{0};
   std::atomic<const char*> lost_file{nullptr};  // of a fault: the mapped file that is shorter than it was
   std::atomic<const Error*> gone{nullptr};      // instead of a signal: whom this process lived for
-  std::atomic<bool> discarded{false};
+  std::atomic<bool> removed{false};
 };
 
 struct Actions {
@@ -73,7 +73,7 @@ void tell_fault(int signal, siginfo_t* info, void* /*context*/) {
     ::sem_post(&came);
   }
   constexpr int waits = 200;
-  for (int i = 0; i < waits && !ending.discarded; ++i) pause_ms(10);
+  for (int i = 0; i < waits && !ending.removed; ++i) pause_ms(10);
   while (ending.lost_file != nullptr) pause_ms(1000);
   ::sigaction(signal, &without_us[signal], nullptr);
   if (info->si_code <= 0) ::raise(signal);  // somebody sent it; what the processor found, it finds again
@@ -115,12 +115,12 @@ void wait_and_end() {
   // Both held to the end: who is about to make or complete a file, or learns of the interruption from an action and
   // does not get past its own AtInterruption, waits for that.
   const std::lock_guard lock(actions().mutex);
-  const auto files = discard_partial_files();
+  const auto files = remove_temporary_files();
   print_error(error.what());  // before the actions: a thread with a fault may hold what they wait for
   for (const auto& action : actions().list) action(error);
   const bool faulty = error.kind() == ErrorKind::environment && signal != SIGXCPU && ending.lost_file == nullptr &&
                       ending.gone == nullptr;
-  ending.discarded = true;
+  ending.removed = true;
   if (faulty) pause_ms(5000);  // that thread ends the process, as the fault does
   ::_exit(exit_code(error.kind()));
 }

@@ -9,7 +9,7 @@
 
 namespace distattn::cli {
 
-/// From now on a thread of its own, told by the signals, discards the partial files, does what AtInterruption asked
+/// From now on a thread of its own, told by the signals, removes the temporary files, does what AtInterruption asked
 /// for, says why and ends the process with the code of that error. A fault then ends it as it would have without us.
 void watch_for_interruption();
 

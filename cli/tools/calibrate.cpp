@@ -52,16 +52,16 @@ RateCurve curve_of(const Measurements& measurements, DType dtype, Pass pass, Cov
   std::map<double, double> best;
   for (const Measurements::Kernel& kernel : measurements.kernels) {
     if (kernel.dtype != dtype || kernel.pass != pass || kernel.coverage != coverage) continue;
-    DISTATTN_EXPECT(kernel.tile > 0 && kernel.met_flops > 0 && kernel.seconds > 0);
-    const double besides_s = measurements.tiles.seconds(pass, kernel.head_dim) +
-                             kernel.met_pairs * measurements.tiles.pair_s[static_cast<std::size_t>(pass)];
+    DISTATTN_EXPECT(kernel.tile > 0 && kernel.computed_flops > 0 && kernel.seconds > 0);
+    const double besides_s =
+        measurements.tiles.seconds(pass, kernel.head_dim) + kernel.computed_pairs * measurements.tiles.pair_s[pass];
     double& rate = best[kernel.tile];
-    rate = std::max(rate, kernel.met_flops / std::max(kernel.seconds - besides_s, kernel.seconds / 2));
+    rate = std::max(rate, kernel.computed_flops / std::max(kernel.seconds - besides_s, kernel.seconds / 2));
   }
   RateCurve curve;
   for (const auto& [tile, rate] : best) curve.points.push_back({tile, rate});
   curve.points = never_falling(curve.points);
-  const bool costs_known = !measurements.tiles.points[static_cast<std::size_t>(pass)].empty();
+  const bool costs_known = !measurements.tiles.points[pass].empty();
   if (costs_known && !curve.points.empty() && curve.points.front().tile > 1) {
     curve.points.insert(curve.points.begin(), {1, curve.points.front().flops_per_s});
   }
@@ -91,8 +91,7 @@ Machine describe(const Measurements& measurements) {
       RateCurve full = curve_of(measurements, dtype, pass, Coverage::full);
       RateCurve partial = curve_of(measurements, dtype, pass, Coverage::partial);
       if (full.points.empty() || partial.points.empty()) continue;
-      machine.rates[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(pass)] =
-          KernelRates{std::move(full), std::move(partial)};
+      machine.rates[dtype][pass] = KernelRates{std::move(full), std::move(partial)};
     }
   }
   machine.tiles = measurements.tiles;

@@ -18,8 +18,8 @@ struct Measurements {
     double head_dim = 0;                                    ///< mean of the keys' and the values' dimension
     double seconds = 0;                                     ///< time of one thread for a tile of one head
     double flops = 0;                                       ///< FLOPs of the tile's visible pairs
-    double met_flops = 0;                                   ///< FLOPs of the pairs that the kernel computes
-    double met_pairs = 0;                                   ///< pairs that the kernel computes
+    double computed_flops = 0;                              ///< FLOPs of the pairs that the kernel computes
+    double computed_pairs = 0;                              ///< pairs that the kernel computes
     double flops_per_s() const { return flops / seconds; }  ///< NaN if nothing was measured
   };
   std::vector<Kernel> kernels;  ///< of several for the same kind and tile, the fastest counts

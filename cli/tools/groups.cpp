@@ -4,6 +4,8 @@
 #include <numeric>
 #include <span>
 
+#include "distattn/index.hpp"
+
 namespace distattn {
 namespace {
 
@@ -106,8 +108,8 @@ void by_bands(const Problem& problem, MaskGroups& made) {
       made.groups.emplace_back();
     }
     group[i] = own;
-    unite(made.groups[static_cast<std::size_t>(own)].queries, bands[i].queries);
-    unite(made.groups[static_cast<std::size_t>(own)].keys, bands[i].keys);
+    unite(made.groups[index(own)].queries, bands[i].queries);
+    unite(made.groups[index(own)].keys, bands[i].keys);
   }
   fill_side(bands, group, &Reached::queries, problem.first_query(), made.of_query);
   fill_side(bands, group, &Reached::keys, 0, made.of_key);

@@ -85,13 +85,13 @@ Judge::Judge(const Problem& problem, const MaskGroups& groups, const ExpectedRes
 
 const RowNorms& Judge::norms(Result result) const {
   const std::array all = {&expected_.o, &expected_.lse, &expected_.dq, &expected_.dk, &expected_.dv};
-  return *all[static_cast<std::size_t>(result)];
+  return *all[index(result)];
 }
 
 const std::vector<double>& Judge::exact(Result result) const {
   const ExactResult& of = expected_.exact;
   const std::array all = {&of.o, &of.lse, &of.dq, &of.dk, &of.dv};
-  return *all[static_cast<std::size_t>(result)];
+  return *all[index(result)];
 }
 
 std::int64_t Judge::dim(Result result) const {
@@ -112,8 +112,7 @@ Judge::Row Judge::row_of(Result result, std::int64_t batch, std::int64_t head, s
 std::int64_t Judge::part_of(Result result, std::int64_t batch, std::int64_t head, std::int64_t token) const {
   const auto& of_token = is_key_side(result) ? groups_.of_key : groups_.of_query;
   const std::int64_t parts = 1 + std::ssize(groups_.groups);
-  return first_part_[static_cast<std::size_t>(result)] + (batch * heads(result) + head) * parts + 1 +
-         of_token[static_cast<std::size_t>(token)];
+  return first_part_[index(result)] + (batch * heads(result) + head) * parts + 1 + of_token[index(token)];
 }
 
 void Judge::add_bounds(Result result) {
@@ -121,7 +120,7 @@ void Judge::add_bounds(Result result) {
     for (std::int64_t token = 0; token < tokens(result); ++token) {
       for (std::int64_t head = 0; head < heads(result); ++head) {
         const Row row = row_of(result, batch, head, token);
-        Bounds& bounds = bounds_[static_cast<std::size_t>(part_of(result, batch, head, token))];
+        Bounds& bounds = bounds_[index(part_of(result, batch, head, token))];
         bounds.exact_squares += squares_of(row.exact);
         bounds.term_squares += square(row.terms);
         bounds.allowed_squares += square(row.allowed);
@@ -137,7 +136,7 @@ void Judge::add_bounds(Result result) {
 void Judge::add(Result result, std::int64_t batch, std::int64_t token, std::int64_t head, const std::byte* row,
                 DType dtype) {
   const Row should = row_of(result, batch, head, token);
-  Part& part = parts_[static_cast<std::size_t>(part_of(result, batch, head, token))];
+  Part& part = parts_[index(part_of(result, batch, head, token))];
   const auto off = [&](std::size_t x) {
     return difference(element(row, dtype, static_cast<std::int64_t>(x)), should.exact[x], should.allowed, dtype);
   };
@@ -174,7 +173,7 @@ std::vector<Judge::Part> Judge::parts() const {
 void Judge::add(std::span<const Part> parts) {
   for (const Part& other : parts) {
     DISTATTN_EXPECT(0 <= other.place && other.place < std::ssize(parts_));
-    Part& part = parts_[static_cast<std::size_t>(other.place)];
+    Part& part = parts_[index(other.place)];
     part.squares += other.squares;
     part.largest_error = std::max(part.largest_error, other.largest_error);
     part.wrong += other.wrong;
@@ -187,7 +186,7 @@ void Judge::add(std::span<const Part> parts) {
 
 /// The row that is farthest off, where the part is not wrong without it, and else the part.
 WorstPart Judge::worst_of(Result result, std::int64_t place) const {
-  const auto i = static_cast<std::size_t>(first_part_[static_cast<std::size_t>(result)] + place);
+  const auto i = static_cast<std::size_t>(first_part_[index(result)] + place);
   const Part& part = parts_[i];
   const Bounds& bounds = bounds_[i];
   const bool is_lse = result == Result::lse;
@@ -215,8 +214,8 @@ Comparison Judge::comparison(Result result) const {
   Comparison sum;
   const auto r = static_cast<std::size_t>(result);
   for (std::int64_t i = first_part_[r]; i < first_part_[r + 1]; ++i) {
-    const Part& part = parts_[static_cast<std::size_t>(i)];
-    const Bounds& bounds = bounds_[static_cast<std::size_t>(i)];
+    const Part& part = parts_[index(i)];
+    const Bounds& bounds = bounds_[index(i)];
     sum.add({.squares = part.squares,
              .exact_squares = bounds.exact_squares,
              .term_squares = bounds.term_squares,

@@ -9,6 +9,7 @@
 
 #include "cli/tools/groups.hpp"
 #include "cli/tools/oracle.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 
@@ -17,7 +18,7 @@ inline constexpr std::array all_results = {Result::o, Result::lse, Result::dq, R
 
 constexpr const char* name_of(Result result) {
   constexpr std::array names = {"o", "lse", "dq", "dk", "dv"};
-  return names[static_cast<std::size_t>(result)];
+  return names[index(result)];
 }
 constexpr bool is_key_side(Result result) { return result == Result::dk || result == Result::dv; }
 constexpr Pass pass_of(Result result) {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "distattn/types.hpp"
+
 namespace distattn {
 
 /// How a figure of ours was obtained; for a ratio, the weaker of its two parts.
@@ -20,14 +22,14 @@ enum class PaperKind : std::uint8_t {
 };
 constexpr std::string_view name_of(PaperKind kind) {
   constexpr std::string_view names[] = {"counted", "modelled", "predicted", "calibrated", "absent"};
-  return names[static_cast<std::size_t>(kind)];
+  return names[index(kind)];
 }
 
 /// Whether a published figure is the quantity's value or a bound on it.
 enum class PaperBound : std::uint8_t { equal, at_least, at_most };
 constexpr std::string_view name_of(PaperBound bound) {
   constexpr std::string_view names[] = {"equal", "at least", "at most"};
-  return names[static_cast<std::size_t>(bound)];
+  return names[index(bound)];
 }
 
 /// The range of relative differences that an explanation accounts for; both ends have the same sign.

@@ -56,7 +56,7 @@ void fill_normal(std::uint64_t seed, RandomTensor tensor, std::int64_t first, st
   std::array<double, 256> values;
   for (std::int64_t done = 0; done < count;) {
     const auto part = std::min<std::int64_t>(count - done, static_cast<std::int64_t>(values.size()));
-    for (std::int64_t i = 0; i < part; ++i) values[static_cast<std::size_t>(i)] = normal_at(stream, first + done + i);
+    for (std::int64_t i = 0; i < part; ++i) values[index(i)] = normal_at(stream, first + done + i);
     convert(reinterpret_cast<const std::byte*>(values.data()), DType::fp64,
             into + static_cast<std::size_t>(done) * size_of(dtype), dtype, part);
     done += part;

@@ -29,7 +29,7 @@ struct ValidateOptions {
   ProblemLists problem;
   ScheduleOptions schedule;
   std::vector<std::string> backends;
-  LaunchOptions launch;  // backends are several here
+  ComputeOptions launch;  // backends are several here
   bool backward = false, json = false;
 };
 

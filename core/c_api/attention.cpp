@@ -97,6 +97,8 @@ ScheduleRequest request_of(const distattn_options& given) {
   }
   if (given.memory_bytes > 0) request.memory_bytes = given.memory_bytes;
   if (given.machine != nullptr) request.machine = given.machine;
+  if (given.balance_tokens != -1) request.balance_tokens = given.balance_tokens;
+  if (given.layout != nullptr) request.layout = given.layout;
   return request;
 }
 
@@ -133,7 +135,7 @@ ScheduleRequest request_of(const distattn_options& given, const DeviceOptions& d
   ScheduleRequest request = request_of(given);
   request.threads = device.threads;
   const bool here = given.machine == nullptr || std::string_view(given.machine) == "this";
-  if (here && comm.world != nullptr && request.schedule == "auto") {
+  if (here && comm.world != nullptr && has_open_choice(request)) {
     request.machine = comm.world->placed(find_machine("this"), given.node_size);
   }
   return request;
@@ -204,6 +206,37 @@ distattn_status distattn_plan_json(const distattn_problem* problem, const distat
       text += to_json(plan);
     }
     planned = c_api::text_copy(text + "]");
+  });
+}
+
+distattn_status distattn_plan_layout(const distattn_problem* problem, const distattn_options* options, int32_t ranks,
+                                     const char* machine, char** layout) {
+  return c_api::guarded([&] {
+    char*& planned = c_api::result(layout, "layout");
+    const distattn_options given = c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
+    ScheduleRequest request = c_api::request_of(given);
+    if (given.schedule == nullptr) request.schedule = "placed";
+    request.machine = find_machine(c_api::machine_named(given, machine)).in_nodes_of(given.node_size);
+    const AttentionPlan made = or_refuse(plan(c_api::problem_of(problem), ranks, request));
+    if (made.layout().empty()) refuse("schedule " + made.name() + " has a layout of its own: choose placed");
+    planned = c_api::text_copy(made.layout());
+  });
+}
+
+distattn_status distattn_planned_positions(const distattn_problem* problem, const distattn_options* options,
+                                           int32_t ranks, int32_t rank, int32_t side, int64_t* positions,
+                                           int64_t* count) {
+  return c_api::guarded([&] {
+    c_api::required(count, "count");
+    if (rank < 0 || rank >= ranks) {
+      refuse("rank " + std::to_string(rank) + " of " + std::to_string(ranks) + " (ranks count from 0): choose one");
+    }
+    const ScheduleRequest request = c_api::request_of(c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options"));
+    const AttentionPlan planned = or_refuse(plan(c_api::problem_of(problem), ranks, request));
+    const Sharding& sharding = planned.outline(Pass::forward).sharding;
+    const auto all = distattn::positions(c_api::is_query_side(side) ? sharding.queries : sharding.keys, rank);
+    *count = std::ssize(all);
+    if (positions != nullptr) std::copy(all.begin(), all.end(), positions);
   });
 }
 

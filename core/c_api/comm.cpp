@@ -1,7 +1,11 @@
 /// C API: communicators, from callbacks or between threads of this process.
 
+#include <numeric>
+#include <span>
 #include <vector>
 
+#include "attention.hpp"
+#include "distattn/all_gather.hpp"
 #include "distattn/inproc.hpp"
 #include "distattn/subgroup.hpp"
 #include "handles.hpp"
@@ -164,6 +168,23 @@ distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* memb
     auto made = c_api::over(std::move(group), whole->local_rank, whole->local_ranks, whole->cores);
     made->ending = whole->ending;
     group_comm = made.release();
+  });
+}
+
+distattn_status distattn_comm_all_gather(distattn_comm* comm, const void* mine, const size_t* bytes, void* all) {
+  return c_api::guarded([&] {
+    c_api::required(comm, "comm");
+    c_api::required(bytes, "bytes");
+    const std::span sizes(bytes, static_cast<std::size_t>(comm->transport->size()));
+    const std::size_t sum = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
+    const std::size_t own = sizes[static_cast<std::size_t>(comm->transport->rank())];
+    if ((mine == nullptr && own > 0) || (all == nullptr && sum > 0)) {
+      refuse("memory to gather is null (it is needed): pass its address, or sizes of 0");
+    }
+    c_api::collective(*comm->ending, [&] {
+      all_gather(*comm->transport, {static_cast<const std::byte*>(mine), own}, sizes,
+                 {static_cast<std::byte*>(all), sum});
+    });
   });
 }
 

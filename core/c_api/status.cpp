@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "distattn/registry.hpp"
 #include "distattn/version.hpp"
 #include "handles.hpp"
 
@@ -80,5 +81,12 @@ const char* distattn_version(void) { return distattn::version(); }
 const char* distattn_message(void) { return distattn::c_api::message.c_str(); }
 
 void distattn_text_free(char* text) { std::free(text); }
+
+distattn_status distattn_info_json(char** json) {
+  return distattn::c_api::guarded([&] {
+    char*& text = distattn::c_api::result(json, "json");
+    text = distattn::c_api::text_copy(distattn::info_json());
+  });
+}
 
 }  // extern "C"

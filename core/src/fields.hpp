@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 
 namespace distattn {
 
@@ -46,13 +46,11 @@ inline std::string error_in_words(double value) { return std::isnan(value) ? unk
 inline std::string percent(double value) {
   return std::isfinite(value) ? fmt::format("{:.1f} %", 100 * value) : unknown_text;
 }
-inline std::string bytes_rate(double value) {
-  return std::isfinite(value) ? bytes_in_words(value) + "/s" : unknown_text;
-}
+inline std::string bytes_rate(double value) { return std::isfinite(value) ? format_bytes(value) + "/s" : unknown_text; }
 
 inline constexpr Unit none{""}, tokens{"tokens"};
-inline constexpr Unit seconds{"s", seconds_in_words};
-inline constexpr Unit bytes{"bytes", bytes_in_words}, bytes_per_s{"bytes/s", bytes_rate};
+inline constexpr Unit seconds{"s", format_seconds};
+inline constexpr Unit bytes{"bytes", format_bytes}, bytes_per_s{"bytes/s", bytes_rate};
 inline constexpr Unit gflops{"10⁹ FLOP/s", finite<'f', 2>};
 inline constexpr Unit share{"share", percent}, idle_share{"share", finite<'f', 4>}, ratio{"ratio", finite<'f', 2>};
 inline constexpr Unit error{"", error_in_words};

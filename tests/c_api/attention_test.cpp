@@ -1,5 +1,6 @@
 /// The C API's attention: what it computes, and what it says when it is used wrongly.
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "attend.hpp"
 #include "catch.hpp"
@@ -309,6 +311,49 @@ TEST_CASE("buffers lie in a caller's memory, which comes back") {
   CHECK_THAT(message(), contains_text("allocator"));
   options.release = nullptr;
   CHECK(distattn_run_ranks(2, attend, &options) == DISTATTN_USAGE);
+}
+
+TEST_CASE("a layout is made, and made the same plan from again") {
+  const std::int64_t documents[] = {0, 20, 36, 53};
+  distattn_problem problem = small_problem();
+  problem.cu_seqlens = documents;
+  problem.cu_seqlens_count = std::size(documents);
+  distattn_options options = options_for(nullptr);
+  char* text = nullptr;
+  const bool made = distattn_plan_layout(&problem, &options, 3, nullptr, &text) == DISTATTN_OK;
+  INFO(message());
+  REQUIRE(made);
+  const std::string layout = text;
+  distattn_text_free(text);
+  CHECK(nlohmann::json::parse(layout).at("ranks") == 3);
+  const auto owned = [&](int rank) {
+    std::int64_t count = 0;
+    CHECK(distattn_planned_positions(&problem, &options, 3, rank, DISTATTN_QUERIES, nullptr, &count) == DISTATTN_OK);
+    std::vector<std::int64_t> positions(static_cast<std::size_t>(count));
+    CHECK(distattn_planned_positions(&problem, &options, 3, rank, DISTATTN_QUERIES, positions.data(), &count) ==
+          DISTATTN_OK);
+    return positions;
+  };
+  options.layout = layout.c_str();
+  std::vector<std::int64_t> all;
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto mine = owned(rank);
+    CHECK(mine.size() <= 18);
+    all.insert(all.end(), mine.begin(), mine.end());
+  }
+  std::sort(all.begin(), all.end());
+  REQUIRE(all.size() == 53);
+  for (std::size_t i = 0; i < all.size(); ++i) CHECK(all[i] == static_cast<std::int64_t>(i));
+  CHECK(distattn_plan_layout(&problem, &options, 2, nullptr, &text) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("for 3 ranks"));
+  options.schedule = "ring";
+  CHECK(distattn_plan_layout(&problem, &options, 3, nullptr, &text) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("layout of its own"));
+  options.layout = nullptr;
+  options.schedule = "placed";
+  options.balance_tokens = -0.5;
+  CHECK(distattn_plan_layout(&problem, &options, 3, nullptr, &text) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("balance_tokens"));
 }
 
 TEST_CASE("plans come as JSON, without ranks") {

@@ -91,6 +91,24 @@ def check_gates(cache):
         expect(bool(done.stderr) == (code == 1), f"{gate} says {done.stderr!r}")
 
 
+def check_planning(cache):
+    """Nothing runs: two rows for each schedule and number of ranks, with times of three packings."""
+    packed = ("--seq", "4096", "--heads", "4", "--head-dim", "16", "--documents", "prolong64k", "--planning", "3")
+    done = bench(cache, *packed, "--schedule", "placed,ring", "--ranks", "2,4", "--json")
+    expect(done.returncode == 0, f"--planning exits {done.returncode}: {done.stderr}")
+    rows = json.loads(done.stdout or "[]")
+    expect([(row["ranks"], row["schedule"], row["part"]) for row in rows] ==
+           [(r, s, p) for r in (2, 4) for s in ("placed", "ring") for p in ("choosing", "making")], f"rows: {rows}")
+    for row in rows:
+        expect(0 <= row["least_s"] <= row["median_s"] <= row["p90_s"] <= row["most_s"], f"times of {row}")
+        expect(row["packings"] == 3, f"packings of {row}")
+    for more, words in ((("--check",), "--check"), (("-n", "3"), "-n")):
+        done = bench(cache, *packed, *more)
+        expect(done.returncode == 2 and words in done.stderr, f"--planning with {more}: {done.stderr}")
+    done = bench(cache, *packed[:6], "--planning", "2")
+    expect(done.returncode == 2 and "--documents" in done.stderr, f"--planning without documents: {done.stderr}")
+
+
 def check_memory(cache):
     """What needs more than --memory is skipped, also by auto; rows that fit stay."""
     arguments = [*SHAPE, "--ranks", "4", "--schedule"]
@@ -209,8 +227,8 @@ def check_calibration(cache):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for check in (check_rows, check_order, check_forms, check_gates, check_memory, check_infinite, check_kernels,
-                  check_failing_kernels, check_columns, check_device_options, check_calibration):
+    for check in (check_rows, check_order, check_forms, check_gates, check_planning, check_memory, check_infinite,
+                  check_kernels, check_failing_kernels, check_columns, check_device_options, check_calibration):
         check(folder)
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)

@@ -27,8 +27,10 @@ class Loaded {
  public:
   Loaded(const Outline& outline, RankProgram program, Rank rank)
       : program_(std::move(program)),
-        buffers_(outline, program_, rank, MemorySpace::host,
-                 {static_cast<std::byte*>(std::aligned_alloc(64, slots_bytes(program_) + 64)), std::free}) {
+        buffers_(
+            outline, program_, rank, MemorySpace::host,
+            {static_cast<std::byte*>(std::aligned_alloc(buffer_alignment, slots_bytes(program_) + buffer_alignment)),
+             std::free}) {
     std::memset(buffers_.memory().data(), 0xee, buffers_.memory().size());
   }
 

@@ -87,9 +87,9 @@ inline double worst_error(distattn::Attention& attention, distattn::Rank rank) {
   Tensor my_q(std::ssize(queries), p.heads, p.head_dim), my_k(keys, p.kv_heads, p.head_dim),
       my_v(keys, p.kv_heads, p.value_dim), my_o(std::ssize(queries), p.heads, p.value_dim);
   std::vector<float> lse(queries.size() * static_cast<std::size_t>(p.heads));
-  gather(q.view, p.first_query(), sharding.queries, rank, my_q.view);
-  gather(k.view, 0, sharding.keys, rank, my_k.view);
-  gather(v.view, 0, sharding.keys, rank, my_v.view);
+  extract_shard(q.view, p.first_query(), sharding.queries, rank, my_q.view);
+  extract_shard(k.view, 0, sharding.keys, rank, my_k.view);
+  extract_shard(v.view, 0, sharding.keys, rank, my_v.view);
   attention.forward({.q = my_q.view,
                      .k = my_k.view,
                      .v = my_v.view,

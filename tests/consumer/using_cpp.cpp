@@ -38,10 +38,10 @@ void attend(const std::shared_ptr<const AttentionPlan>& plan, Rank rank, Transpo
       dv(keys, 2);
   std::vector<float> lse(static_cast<std::size_t>(queries * 8));
   const std::int64_t first = sharding.problem.first_query();  // 0 here: as many queries as keys
-  gather(whole.q.view, first, sharding.queries, rank, q.view);
-  gather(whole.k.view, 0, sharding.keys, rank, k.view);
-  gather(whole.v.view, 0, sharding.keys, rank, v.view);
-  gather(whole.d_o.view, first, sharding.queries, rank, d_o.view);
+  extract_shard(whole.q.view, first, sharding.queries, rank, q.view);
+  extract_shard(whole.k.view, 0, sharding.keys, rank, k.view);
+  extract_shard(whole.v.view, 0, sharding.keys, rank, v.view);
+  extract_shard(whole.d_o.view, first, sharding.queries, rank, d_o.view);
 
   Bindings bindings{.q = q.view, .k = k.view, .v = v.view, .o = o.view};
   bindings.lse = statistics_view(lse.data(), 1, 8, queries);
@@ -53,10 +53,10 @@ void attend(const std::shared_ptr<const AttentionPlan>& plan, Rank rank, Transpo
   bindings.dv = dv.view;
   attention.backward(bindings);
 
-  scatter(o.view, sharding.queries, rank, first, whole.o.view);
-  scatter(dq.view, sharding.queries, rank, first, whole.dq.view);
-  scatter(dk.view, sharding.keys, rank, 0, whole.dk.view);
-  scatter(dv.view, sharding.keys, rank, 0, whole.dv.view);
+  insert_shard(o.view, sharding.queries, rank, first, whole.o.view);
+  insert_shard(dq.view, sharding.queries, rank, first, whole.dq.view);
+  insert_shard(dk.view, sharding.keys, rank, 0, whole.dk.view);
+  insert_shard(dv.view, sharding.keys, rank, 0, whole.dv.view);
 }
 
 /// Plans and proves for all ranks, which are threads of this process and share the plan.

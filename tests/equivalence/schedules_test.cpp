@@ -234,6 +234,33 @@ TEST_CASE("random problems on random tables, routes and modes agree with float64
   }
 }
 
+TEST_CASE("random masks in placements agree with float64") {
+  INFO("seed " << test::seed());
+  test::Random random(test::seed());
+  for (int n = 0; n < 200; ++n) {
+    Problem problem = test::random_problem(random);
+    problem.seq_kv = problem.seq_q = random.between(1, 400);
+    problem.mask = random.one_in(2) ? test::random_mask(random, problem.seq_kv) : causal_mask();
+    if (random.one_in(2)) problem.mask = {.documents = test::random_documents(random, problem.seq_kv)};
+    const double most = tolerance(problem, 4 * 8);
+    problem.dtype = DType::fp64;
+    ShardedRun run;
+    run.ranks = static_cast<int>(random.between(1, 16));
+    run.options.schedule = "placed";
+    run.options.passes = Passes::both;
+    run.options.machine = random.pick<std::string>({"dgx-h100x8", "ethernet-h100x64", "dgx-a100x2"});
+    run.options.balance_tokens = random.pick({0.0, 0.005, 0.5});
+    // A machine states rates for 16 bit; the same placement then computes in 64.
+    Problem planned = problem;
+    planned.dtype = DType::bf16;
+    run.options.layout = or_refuse(decided(planned, run.ranks, run.options)).layout;
+    const Inputs inputs(problem, seed);
+    const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+    CAPTURE(n, run.ranks, problem.seq_q, problem.mask.documents.size());
+    CHECK(test::largest_error(run_sharded(inputs, run), exact) <= most);
+  }
+}
+
 TEST_CASE("meshes with head groups that share key heads, on every layout, agree with float64") {
   for (const char* name : {"mesh:3x2x1:zigzag", "mesh:3x1x2:block", "mesh:6x1x1:striped", "mesh:2x3x1:chunked",
                            "mesh:1x2x3:chunked", "ring/burst", "zigzag-ring/burst:zigzag"}) {

@@ -127,10 +127,10 @@ def check_the_check(header):
     """Changes of each kind are found, and additions that programs do not see are not."""
     record = recorded(header)
     for old, new, fits in (
-        ("  int64_t memory_bytes;", "  int64_t memory_bytes, more; double other;", True),
+        ("  const char* layout;", "  const char* layout; int64_t more; double other;", True),
         ("DISTATTN_FP16 }", "DISTATTN_FP16, DISTATTN_FP8 }", True),
         ("DISTATTN_API void", "DISTATTN_API void distattn_new(int number);\nDISTATTN_API void", True),
-        ("  int64_t memory_bytes;", "  int64_t more, memory_bytes;", False),
+        ("  const char* layout;", "  int64_t more; const char* layout;", False),
         ("  int64_t memory_bytes;", "  double memory_bytes, more;", False),
         ("int32_t head_dim, value_dim", "int32_t value_dim, head_dim", False),
         ("  size_t bytes;", "  size_t bytes, more;", False),

@@ -159,7 +159,7 @@ offers = {"--dtype": {"fp64", "fp32", "bf16", "fp16"}, "--wire": {"fp32", "bf16"
 for kind in ("backend", "transport", "bootstrap", "provider"):
     names = {info["name"] for info in json.loads(run_well(DISTATTN, "info", "--json"))[kind + "s"]}
     offers["--" + kind] = {"file:" if name == "file" else name for name in names}
-for command, some in {"run": offers, "show": {"--format": {"text", "json", "svg", "trace"}},
+for command, some in {"run": offers, "show": {"--format": {"text", "json", "svg", "trace", "layout"}},
                       "step": {"--checkpoint": {"none", "layer", "attention-output", "attention-output-host"}},
                       "plan": {"--checkpoint": {"none", "layer", "attention-output", "attention-output-host"},
                                "--state": {"replicated", "sharded"}, "--routes": {"routed", "straight", "both"}},

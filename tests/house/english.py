@@ -32,10 +32,7 @@ FRAGMENT = (r"^(?:By \w+: )?[Oo]f (?:a|an|the|its|their|those|these|one|all|each
 ADVICE = (r"\) (?:add|choose|correct|give|install|its|leave|let|make|name|pass|raise|see|set|start|take|use|write)\b",
           "a colon before the advice")
 
-# Headers whose contents are on the move; they join the others when that is over.
-MOVING = {"attention.hpp", "choose.hpp", "distattn.h", "engine.hpp", "event.hpp", "execute.hpp", "plan.hpp",
-          "request.hpp"}
-HEADERS = [path for path in sorted((SOURCE / "core/include/distattn").glob("*.h*")) if path.name not in MOVING]
+HEADERS = sorted((SOURCE / "core/include/distattn").glob("*.h*"))
 DOCUMENTS = [path for path in sorted(SOURCE.glob("*.md")) + sorted((SOURCE / "docs").glob("*.md"))
              if path.name != "CHANGELOG.md"]
 

@@ -75,6 +75,7 @@ int main() {
   FieldTable("step plan").add(RowFields::of(StepPlanRow{}));
   FieldTable("bench").add(without_those_of_a_run(RowFields::of(BenchRow{})));
   FieldTable("kernel").add(RowFields::of(KernelRow{}));
+  FieldTable("planning").add(RowFields::of(PlanningRow{}));
   FieldTable("step").add(RowFields::of(StepRow{}));
   FieldTable("info").add(RowFields::of(InfoRow{}));
   FieldTable("launcher").add(RowFields::of(LauncherRow{}));

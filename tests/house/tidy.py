@@ -36,7 +36,7 @@ INCLUDES = {
     "backends/cuda": [r"kernels/cuda/"],
     "backends/nccl": [r"backends/cuda/"],        # the edges across backends: its event,
     "backends/cudnn": [r"backends/cuda/", r"kernels/cuda/"],  # and what it computes with
-    "cli": [r"distattn/", r"cli/", r"core/src/(fields|words)\.hpp$"],
+    "cli": [r"distattn/", r"cli/", r"core/src/(fields|format)\.hpp$"],
     "cli/tools": [r"core/src/json_fields\.hpp$", r"core/src/problem/splitmix\.hpp$", r"core/src/io/(open_file|pipe_end)\.hpp$",
                   r"kernels/(reference/oracle|peak/peak)\.hpp$"],
     "cli/rows": [r"core/src/planner/plan_fields\.hpp$"],  # the rows that the C API has too
@@ -45,7 +45,7 @@ INCLUDES = {
 }
 
 # The floors of core/src, each using those before it; the files beside them serve all.
-CORE_FLOORS = ("problem", "schedule", "tables", "lower", "proof", "io", "planner", "run")
+CORE_FLOORS = ("problem", "schedule", "tables", "lower", "proof", "io", "prediction", "planner", "run")
 
 # The floors of cli; of those above it step has nothing but how sizes are written.
 CLI_FLOORS = ("tools", "step", "terminal", "options", "rows", "run", "plan", "validate", "bench", "help")

@@ -28,7 +28,7 @@ TEST_CASE("allgather gives every rank everybody's bytes, by rank, of any length,
         const auto word = [round](int of) {
           return std::string(static_cast<std::size_t>(of), 'a') + std::to_string(round);
         };
-        const auto all = bootstrap.allgather(bytes_of(word(rank)));
+        const auto all = bootstrap.all_gather(bytes_of(word(rank)));
         for (int other = 0; other < ranks; ++other) {
           if (text_of(all.at(static_cast<std::size_t>(other))) != word(other)) {
             throw Error(ErrorKind::peer, "round " + std::to_string(round) + " mixed up rank " + std::to_string(other));

@@ -98,29 +98,27 @@ TEST_CASE("a rank and a size of anybody's are enough where there is an address")
 }
 
 TEST_CASE("who shares a node is known later where nobody says it") {
-  const auto place = [](const Values& values) {
-    return torchrun_surroundings(variables(both(values, address)))->place;
-  };
+  const auto place = [](const Values& values) { return torchrun_environment(variables(both(values, address)))->place; };
   CHECK(place({{"RANK", "1"}, {"WORLD_SIZE", "2"}}) == Place{1, 2, 0, 0});
   CHECK(place({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "1"}}) == Place{1, 2, 1, 0});
   CHECK(place({{"RANK", "0"}, {"WORLD_SIZE", "1"}}) == Place{0, 1, 0, 1});
   Values local = both({{"RANK", "1"}, {"WORLD_SIZE", "2"}}, address);
-  CHECK_FALSE(torchrun_surroundings(variables(local))->one_node());
+  CHECK_FALSE(torchrun_environment(variables(local))->one_node());
   local["MASTER_ADDR"] = "127.0.0.1";
-  CHECK(torchrun_surroundings(variables(local))->one_node());
+  CHECK(torchrun_environment(variables(local))->one_node());
 }
 
 TEST_CASE("mpirun's variables say enough for ranks of one node, and where the host of rank 0 is known") {
-  const auto found = mpirun_surroundings(variables(of_mpirun(2)));
+  const auto found = mpirun_environment(variables(of_mpirun(2)));
   REQUIRE(found);
   CHECK(found->place == Place{0, 2, 0, 2});
   REQUIRE(found->token);
   CHECK(found->token->find("2a63501a7daa2750") != std::string::npos);
   Values two_nodes = of_mpirun(2);
   two_nodes.insert_or_assign("OMPI_COMM_WORLD_LOCAL_SIZE", std::string(1, '1'));
-  CHECK_FALSE(mpirun_surroundings(variables(two_nodes)));
+  CHECK_FALSE(mpirun_environment(variables(two_nodes)));
   two_nodes["DISTATTN_ADDRESS"] = "head";
-  CHECK(mpirun_surroundings(variables(two_nodes))->host == "head");
+  CHECK(mpirun_environment(variables(two_nodes))->host == "head");
 }
 
 TEST_CASE("a bootstrap says itself whether it started this process, and how near its launcher is") {

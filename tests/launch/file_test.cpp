@@ -175,7 +175,7 @@ TEST_CASE("a meeting that failed is not waited for again, and a process that is 
   }
   CHECK(std::filesystem::exists(path));
   const MeetingFile second(path, 2, std::nullopt, after_seconds(patience_s));
-  static_cast<void>(discard_partial_files());
+  static_cast<void>(remove_temporary_files());
   CHECK(!std::filesystem::exists(path));
 }
 

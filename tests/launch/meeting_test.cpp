@@ -43,7 +43,7 @@ TEST_CASE("a port is taken or not whatever failed before") {
 }
 
 TEST_CASE("runs with equal commands that meet at one port get one process a rank each") {
-  Surroundings place;
+  LauncherEnvironment place;
   place.launcher = "test";
   {
     const Socket free = std::move(*listen_on(0, Reach::this_machine));
@@ -56,12 +56,12 @@ TEST_CASE("runs with equal commands that meet at one port get one process a rank
   constexpr int ranks = 3, runs = 3;
   std::array<std::atomic<int>, runs> members{};
   const auto messages = messages_of(ranks * runs, [&](Rank process) {
-    Surroundings own = place;
+    LauncherEnvironment own = place;
     const Rank rank = process % ranks;
     own.place = {rank, ranks, rank, ranks};
     const auto bootstrap = meet_at_port(own, patience_s);
     const int run = process / ranks;
-    const auto said = bootstrap->allgather(std::as_bytes(std::span(&run, 1)));
+    const auto said = bootstrap->all_gather(std::as_bytes(std::span(&run, 1)));
     int of_first = 0;
     std::memcpy(&of_first, said[0].data(), sizeof of_first);
     ++members[static_cast<std::size_t>(of_first)];
@@ -72,7 +72,7 @@ TEST_CASE("runs with equal commands that meet at one port get one process a rank
 }
 
 TEST_CASE("runs that torchrun started with one port meet each by itself") {
-  Surroundings place;
+  LauncherEnvironment place;
   place.launcher = "test";
   {
     const Socket free = std::move(*listen_on(0, Reach::this_machine));
@@ -80,11 +80,11 @@ TEST_CASE("runs that torchrun started with one port meet each by itself") {
   }
   std::atomic<int> met{0};
   const auto messages = messages_of(4, [&](Rank process) {
-    Surroundings own = place;
+    LauncherEnvironment own = place;
     own.start = "/errors/of_run_" + std::to_string(process / 2);
     own.place = {process % 2, 2, process % 2, 2};
     const auto bootstrap = meet_at_port(own, patience_s);
-    const auto starts = bootstrap->allgather(std::as_bytes(std::span(own.start)));
+    const auto starts = bootstrap->all_gather(std::as_bytes(std::span(own.start)));
     if (starts[0] == starts[1]) ++met;
   });
   for (const auto& message : messages) CHECK(message == "");
@@ -94,7 +94,7 @@ TEST_CASE("runs that torchrun started with one port meet each by itself") {
 TEST_CASE("who accepts and says nothing leaves time for the port where rank 0 is") {
   Port port(2, 2);
   const Socket silent = std::move(*listen_on(0, Reach::this_machine));
-  Whereabouts where = port.where();
+  MeetingPoint where = port.where();
   where.endpoints.insert(where.endpoints.begin(), 3, {"127.0.0.1", port_of(silent)});
   const auto messages = messages_of(2, [&](Rank rank) {
     if (rank == 0) return port.meet(0)->barrier();
@@ -107,7 +107,7 @@ TEST_CASE("who accepts and says nothing leaves time for the port where rank 0 is
 TEST_CASE("who does not find rank 0 says what there is instead") {
   const Socket silent = std::move(*listen_on(0, Reach::this_machine));
   const auto look_at = [&](const std::vector<Endpoint>& endpoints) {
-    const Whereabouts where{endpoints, RunKey("token"), "nobody knows where it is"};
+    const MeetingPoint where{endpoints, RunKey("token"), "nobody knows where it is"};
     return messages_of(1, [&](Rank) {
       join_ranks(
           {1, 2, 1, 2}, [&] { return where; }, after_seconds(0.2));
@@ -126,11 +126,11 @@ TEST_CASE("a rank 0 that may open no more files says so") {
   const Socket next(::dup(0));
   const rlimit none_left{static_cast<rlim_t>(next.fd()) + 1, limit.rlim_max};
   ::setrlimit(RLIMIT_NOFILE, &none_left);
-  const Gathered gathered = gather_ranks(port.listener, 3, port.token, after_seconds(patience_s));
+  const Arrivals arrivals = await_ranks(port.listener, 3, port.token, after_seconds(patience_s));
   ::setrlimit(RLIMIT_NOFILE, &limit);
-  REQUIRE(gathered.failure);
-  CHECK(gathered.failure->kind() == ErrorKind::environment);
-  CHECK_THAT(gathered.failure->what(), contains_text("Too many open files"));
+  REQUIRE(arrivals.failure);
+  CHECK(arrivals.failure->kind() == ErrorKind::environment);
+  CHECK_THAT(arrivals.failure->what(), contains_text("Too many open files"));
 }
 
 TEST_CASE("strangers, garbage and slow writers do no harm") {
@@ -152,7 +152,7 @@ TEST_CASE("strangers, garbage and slow writers do no harm") {
       join_ranks(
           port.place(1),
           [&] {
-            return Whereabouts{port.where().endpoints, RunKey("a wrong token")};
+            return MeetingPoint{port.where().endpoints, RunKey("a wrong token")};
           },
           after_seconds(0.5));
     } catch (const Error&) {

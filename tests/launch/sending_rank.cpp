@@ -33,7 +33,7 @@ void measure(std::int64_t bytes, int times, Rank rank, Transport& transport) {
   std::size_t memory = 64;
   for (const std::size_t slot : program.slots) memory += slot;
   BufferTable buffers(outline, program, rank, MemorySpace::host,
-                      {static_cast<std::byte*>(std::aligned_alloc(64, memory)), std::free});
+                      {static_cast<std::byte*>(std::aligned_alloc(buffer_alignment, memory)), std::free});
   const auto round = [&](int count) {
     const auto begin = std::chrono::steady_clock::now();
     for (int i = 0; i < count; ++i) {

@@ -52,7 +52,7 @@ inline std::vector<std::byte> bytes_of_rank(Rank rank) {
 /// Throws unless every rank has what all brought.
 inline void gather_and_check(Bootstrap& bootstrap) {
   for (int round = 0; round < 3; ++round) {
-    const auto all = bootstrap.allgather(bytes_of_rank(bootstrap.rank()));
+    const auto all = bootstrap.all_gather(bytes_of_rank(bootstrap.rank()));
     for (Rank rank = 0; rank < bootstrap.size(); ++rank) {
       if (all[static_cast<std::size_t>(rank)] != bytes_of_rank(rank)) throw std::runtime_error("other bytes came");
     }
@@ -69,7 +69,7 @@ struct Port {
 
   explicit Port(int count, double timeout = patience_s) : ranks(count), timeout_s(timeout) {}
   Place place(Rank rank) const { return {rank, ranks, rank, ranks}; }
-  Whereabouts where() const { return {{{"127.0.0.1", port_of(listener)}}, token}; }
+  MeetingPoint where() const { return {{{"127.0.0.1", port_of(listener)}}, token}; }
   std::unique_ptr<Bootstrap> meet(Rank rank) {
     if (rank == 0) return std::make_unique<ProcessBootstrap>("test", place(0), listener, token, timeout_s);
     return std::make_unique<ProcessBootstrap>(

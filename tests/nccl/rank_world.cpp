@@ -89,8 +89,8 @@ class ControlledBootstrap final : public Bootstrap {
   int size() const override { return meeting_.size(); }
   Rank local_rank() const override { return meeting_.local_rank(); }
   int local_size() const override { return meeting_.local_size(); }
-  std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> mine) override {
-    return meeting_.allgather(mine);
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
+    return meeting_.all_gather(mine);
   }
   void barrier() override { meeting_.barrier(); }
   Control* control() override { return &control_; }

@@ -7,6 +7,7 @@
 
 #include "catch.hpp"
 #include "distattn/lower.hpp"
+#include "distattn/plan.hpp"
 #include "distattn/verify.hpp"
 
 using namespace distattn;
@@ -25,6 +26,12 @@ Schedule lowered(const std::string& name, int ranks, Pass pass, Routes routes, D
   problem.head_dim = problem.value_dim = 8;
   problem.wire = wire;
   problem.mask = mask;
+  if (name == "placed") {
+    problem.mask = {.documents = {0, 30, 33, 53}};
+    ScheduleRequest request{.schedule = name, .passes = Passes::both};
+    request.node_size = routes.node_size;
+    return or_refuse(plan(problem, ranks, request)).schedule(pass);
+  }
   const auto resolved = resolve_schedule(name, problem, ranks);
   REQUIRE(std::holds_alternative<Recipe>(resolved));
   const Recipe& recipe = std::get<Recipe>(resolved);
@@ -212,7 +219,8 @@ std::vector<Base> bases() {
   Mask window = causal_mask();
   window.left = 9;
   window.sinks = 3;
-  for (const char* name : {"ring", "zigzag-ring", "balanced", "mesh:1x2x2", "mesh:2x2x1", "burst", "allgather"}) {
+  for (const char* name :
+       {"ring", "zigzag-ring", "balanced", "mesh:1x2x2", "mesh:2x2x1", "burst", "allgather", "placed"}) {
     for (const Pass pass : {Pass::forward, Pass::backward}) {
       for (const int node : {0, 2}) {
         for (const DType wire : {DType::fp32, DType::bf16}) {

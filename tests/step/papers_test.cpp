@@ -92,9 +92,8 @@ TEST_CASE("no rates or links near those of BurstAttention's machine fit its Tabl
     other.near.bytes_per_s *= factor;
     CHECK(misfit(other) > least);
     other = machine;
-    for (auto& point : other.rates[static_cast<std::size_t>(DType::bf16)][0]->full.points) point.flops_per_s *= factor;
-    for (auto& point : other.rates[static_cast<std::size_t>(DType::bf16)][0]->partial.points)
-      point.flops_per_s *= factor;
+    for (auto& point : other.rates[DType::bf16][0]->full.points) point.flops_per_s *= factor;
+    for (auto& point : other.rates[DType::bf16][0]->partial.points) point.flops_per_s *= factor;
     CHECK(misfit(other) > least);
   }
 }

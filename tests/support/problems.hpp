@@ -24,7 +24,8 @@ inline Problem random_problem(Random& random) {
   return problem;
 }
 
-/// Every name that resolves for the problem, with a mesh of each shape on a random layout.
+/// Every name that resolves to a table for the problem, with a mesh of each shape on a random layout. That of "placed"
+/// is the planner's.
 inline std::vector<Recipe> recipes_for(const Problem& problem, int ranks, Random& random) {
   std::vector<std::string> names = all_schedule_names(problem, ranks);
   for (int groups = 1; groups <= ranks; ++groups)
@@ -36,7 +37,8 @@ inline std::vector<Recipe> recipes_for(const Problem& problem, int ranks, Random
   std::vector<Recipe> recipes;
   for (const std::string& name : names) {
     RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
-    if (auto* recipe = std::get_if<Recipe>(&resolved)) recipes.push_back(std::move(*recipe));
+    auto* const recipe = std::get_if<Recipe>(&resolved);
+    if (recipe != nullptr && recipe->layout.kind != LayoutKind::given) recipes.push_back(std::move(*recipe));
   }
   return recipes;
 }

@@ -28,7 +28,7 @@ class Shard {
         MemoryOrder order)
       : Shard(whole.shape, static_cast<std::int64_t>(positions(segments, rank).size()), whole.dtype,
               MemoryOrder::dense) {
-    gather(whole, first, segments, rank, view());
+    extract_shard(whole, first, segments, rank, view());
     if (order == MemoryOrder::dense) return;
     Shard other(whole.shape, view_.sequence(), order);
     const std::int64_t dim = view_.head_dim();

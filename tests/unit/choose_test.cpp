@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "catch.hpp"
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 #include "distattn/error.hpp"
 #include "distattn/plan.hpp"
 
@@ -138,7 +138,7 @@ TEST_CASE("auto stays within the memory of a rank, or says what each schedule ne
   limits.memory_bytes = 1000;
   CHECK_THROWS_WITH(best(problem, 8, machine, limits),
                     contains_text("no schedule fits 1000 B") &&
-                        contains_text(roomy.name + " " + bytes_in_words(static_cast<double>(roomy.memory_bytes))));
+                        contains_text(roomy.name + " " + format_bytes(static_cast<double>(roomy.memory_bytes))));
   Machine small = machine;
   small.memory_bytes = roomy.memory_bytes - 1;
   CHECK(best(problem, 8, small, limits_of(Passes::forward)).name == tight.name);

@@ -38,7 +38,7 @@ TEST_CASE("float64 is rounded to 16 bits once", "[convert]") {
         std::vector<std::uint16_t>{0x3c01, 0x7bff});
 }
 
-TEST_CASE("gather takes a rank's tokens in the order of its segments", "[convert]") {
+TEST_CASE("extract_shard takes a rank's tokens in the order of its segments", "[convert]") {
   const std::int64_t first = GENERATE(0, -2);  // more queries than keys: negative positions
   const bool fortran = GENERATE(false, true);
   constexpr std::int64_t batch = 2, tokens = 7, heads = 2, dim = 3;
@@ -63,7 +63,7 @@ TEST_CASE("gather takes a rank's tokens in the order of its segments", "[convert
   std::vector<float> local(batch * expected.size() * heads * dim, -1.f);
   const auto into =
       dense_view(reinterpret_cast<std::byte*>(local.data()), DType::fp32, batch, std::ssize(expected), heads, dim);
-  gather(view, first, segments, 1, into);
+  extract_shard(view, first, segments, 1, into);
   for (std::int64_t b = 0; b < batch; ++b) {
     for (std::int64_t i = 0; i < std::ssize(expected); ++i) {
       for (std::int64_t h = 0; h < heads; ++h) {
@@ -76,7 +76,7 @@ TEST_CASE("gather takes a rank's tokens in the order of its segments", "[convert
   }
 }
 
-TEST_CASE("scatter puts back what gather took", "[convert]") {
+TEST_CASE("insert_shard puts back what extract_shard took", "[convert]") {
   constexpr std::int64_t tokens = 23, heads = 2, dim = 3, ranks = 4;
   std::vector<float> whole(tokens * heads * dim), again(whole.size(), -1.f);
   for (std::size_t i = 0; i < whole.size(); ++i) whole[i] = static_cast<float>(i);
@@ -87,19 +87,19 @@ TEST_CASE("scatter puts back what gather took", "[convert]") {
   for (Rank rank = 0; rank < ranks; ++rank) {
     const std::int64_t mine = std::ssize(positions(segments, rank));
     std::vector<float> local(static_cast<std::size_t>(mine) * heads * dim);
-    gather(view(whole, tokens), 0, segments, rank, view(local, mine));
-    scatter(view(local, mine), segments, rank, 0, view(again, tokens));
+    extract_shard(view(whole, tokens), 0, segments, rank, view(local, mine));
+    insert_shard(view(local, mine), segments, rank, 0, view(again, tokens));
   }
   CHECK(again == whole);
 }
 
-TEST_CASE("gather and scatter refuse tensors that differ in more than tokens", "[convert]") {
+TEST_CASE("both refuse tensors that differ in more than tokens", "[convert]") {
   std::vector<float> memory(1024, 1);
   const std::vector<Segment> segments = {{{0, 4, 1}, 0}};
   const TensorView whole = dense_view(memory.data(), 2, 4, 8, 3);
   const auto require_refused = [&](const TensorView& local, std::int64_t first, const char* why) {
-    REQUIRE_THROWS_WITH(gather(whole, first, segments, 0, local), contains_text(why));
-    REQUIRE_THROWS_WITH(scatter(local, segments, 0, first, whole), contains_text(why));
+    REQUIRE_THROWS_WITH(extract_shard(whole, first, segments, 0, local), contains_text(why));
+    REQUIRE_THROWS_WITH(insert_shard(local, segments, 0, first, whole), contains_text(why));
   };
   require_refused(dense_view(memory.data(), 1, 4, 8, 3), 0, "batch 1");
   require_refused(dense_view(memory.data(), 2, 4, 2, 3), 0, "2 heads of 3");
@@ -110,7 +110,7 @@ TEST_CASE("gather and scatter refuse tensors that differ in more than tokens", "
   TensorView on_device = whole;
   on_device.space = MemorySpace::cuda;
   require_refused(on_device, 0, "device's memory");
-  CHECK_NOTHROW(gather(whole, 0, segments, 1, dense_view(memory.data(), 2, 0, 8, 3)));
+  CHECK_NOTHROW(extract_shard(whole, 0, segments, 1, dense_view(memory.data(), 2, 0, 8, 3)));
 }
 
 TEST_CASE("random values depend on seed, tensor and position only", "[random]") {

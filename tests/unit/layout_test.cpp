@@ -113,7 +113,7 @@ TEST_CASE("tiles know who owns what and what is live") {
   REQUIRE(tiles.queries_of(1).size() == 2);
   CHECK(tiles.queries_of(1)[0] == SegmentId{1});
   CHECK(tiles.queries_of(1)[1] == SegmentId{6});
-  CHECK_FALSE(tiles.looks_ahead());
+  CHECK_FALSE(tiles.sees_future());
   for (int i = 0; i < 8; ++i)
     for (int j = 0; j < 8; ++j) {
       CHECK(tiles.live(SegmentId{i}, SegmentId{j}) == (j <= i));
@@ -131,7 +131,7 @@ TEST_CASE("tiles of a stride under many documents are estimated, never too low i
   problem.head_dim = problem.value_dim = 8;
   constexpr int ranks = 64, block = 16;
   const Tiles tiles(shard(problem, ranks, {LayoutKind::striped}));
-  double met = 0, exact_met = 0;
+  double computed = 0, exactly = 0;
   for (int i = 0; i < ranks; i += 7) {
     for (int j = 0; j < ranks; j += 5) {
       const auto query = static_cast<SegmentId>(i), key = static_cast<SegmentId>(j);
@@ -139,14 +139,14 @@ TEST_CASE("tiles of a stride under many documents are estimated, never too low i
       const BandIndex::Reach reach = tiles.reach(query, key), exact = reach_in(problem.mask.documents, ranks, i, j);
       CHECK((exact.queries <= reach.queries && reach.queries <= queries.count));
       CHECK((exact.keys <= reach.keys && reach.keys <= keys.count));
-      CHECK(tiles.met_pairs(query, key, 1) == tiles.pairs(query, key));
-      CHECK(tiles.met_pairs(query, key, block) >= tiles.pairs(query, key));
-      met += static_cast<double>(tiles.met_pairs(query, key, block));
-      exact_met += static_cast<double>(tiles.mask().met_pairs(queries, keys, block));
+      CHECK(tiles.computed_pairs(query, key, 1) == tiles.pairs(query, key));
+      CHECK(tiles.computed_pairs(query, key, block) >= tiles.pairs(query, key));
+      computed += static_cast<double>(tiles.computed_pairs(query, key, block));
+      exactly += static_cast<double>(tiles.mask().computed_pairs(queries, keys, block));
     }
   }
-  CHECK(met > exact_met / 2);
-  CHECK(met < exact_met * 2);
+  CHECK(computed > exactly / 2);
+  CHECK(computed < exactly * 2);
 }
 
 TEST_CASE("empty segments have no live tile") {
@@ -155,7 +155,7 @@ TEST_CASE("empty segments have no live tile") {
   for (int i = 0; i < 8; ++i)
     for (int j = 0; j < 8; ++j) live += tiles.live(SegmentId{i}, SegmentId{j}) ? 1 : 0;
   CHECK(live == 9);
-  CHECK(tiles.looks_ahead());
+  CHECK(tiles.sees_future());
 }
 
 TEST_CASE("more tiles than can be planned are refused, named by ranks and layout") {

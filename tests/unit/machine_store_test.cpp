@@ -12,7 +12,7 @@
 
 #include "catch.hpp"
 #include "cli/tools/calibrate.hpp"
-#include "core/src/planner/machine_store.hpp"
+#include "core/src/prediction/machine_store.hpp"
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"
 #include "distattn/machine.hpp"

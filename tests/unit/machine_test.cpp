@@ -51,6 +51,26 @@ TEST_CASE("a description is read field by field", "[machine]") {
   CHECK_THAT(refusal([&] { machine.rates_of(DType::fp64, Pass::forward); }), Contains("fp64"));
 }
 
+TEST_CASE("ranks may have speeds of their own", "[machine]") {
+  json text = description();
+  CHECK(read(text).speed_of(31) == 1);
+  text["ranks"] = {{{"node", 1}, {"speed", 0.5}}, {{"rank", 9}, {"speed", 0.75}}};
+  const Machine machine = read(text);
+  CHECK(machine.speed_of(7) == 1);
+  CHECK(machine.speed_of(8) == 0.5);
+  CHECK(machine.speed_of(9) == 0.75);
+  CHECK(machine.speed_of(16) == 1);
+  CHECK(machine.speed_of_all(16) == Approx(8 + 7 * 0.5 + 0.75));
+  CHECK(machine_from_json(to_json(machine), "m.json") == machine);
+  for (const json& bad :
+       {json(3), json::array({{{"rank", 32}, {"speed", 1}}}), json::array({{{"rank", 0}, {"speed", 0}}}),
+        json::array({{{"rank", 0}}}), json::array({{{"speed", 1}}}), json::array({{{"node", 4}, {"speed", 1}}}),
+        json::array({{{"rank", 0}, {"speed", 1}, {"node", 0}}})}) {
+    text["ranks"] = bad;
+    CHECK_THAT(refusal_of(text), Contains("ranks"));
+  }
+}
+
 TEST_CASE("a rate follows its curve", "[machine]") {
   const RateCurve curve = read(description()).rates_of(DType::fp32, Pass::forward).full;
   CHECK(curve.at(128) == 1e12);
@@ -238,7 +258,7 @@ TEST_CASE("a machine that is neither known nor a file is refused with those that
 TEST_CASE("measured rates that fall from a tile to a larger one are averaged", "[machine]") {
   const auto rates = [](const std::vector<double>& measured, std::vector<TileCosts::Point> costs = {}) {
     Measurements measurements;
-    measurements.tiles.points[static_cast<std::size_t>(Pass::forward)] = std::move(costs);
+    measurements.tiles.points[Pass::forward] = std::move(costs);
     for (std::size_t i = 0; i < measured.size(); ++i) {
       for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
         measurements.kernels.push_back({DType::fp32, Pass::forward, coverage, std::ldexp(64, static_cast<int>(i)), 64,
@@ -270,7 +290,7 @@ TEST_CASE("what was measured stands in the description, the rest stays nominal",
     measurements.kernels.push_back({DType::bf16, pass, Coverage::full, 64, 64, 1, 1e9, 1e9});
   }
   measurements.tiles.block = 16;
-  measurements.tiles.points[static_cast<std::size_t>(Pass::backward)] = {{64, 0.25}};
+  measurements.tiles.points[Pass::backward] = {{64, 0.25}};
   measurements.few = {8, {std::nullopt, FewQueries::Rates{3e9, {{{0, 2e9}}}}}};
   measurements.copies = {7e9, 3e-6};
   measurements.memory_bytes_per_s = 9e9;

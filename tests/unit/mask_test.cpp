@@ -140,17 +140,17 @@ TEST_CASE("a block of queries meets the keys that one of them sees") {
     const BandIndex index(bands_of(each));
     for (const Run queries : {Run{0, 64, 1}, Run{3, 21, 2}, Run{32, 32, 1}}) {
       for (const Run keys : {Run{0, 64, 1}, Run{1, 30, 2}, Run{0, 32, 1}}) {
-        CHECK(index.met_pairs(queries, keys, 1) == index.pairs(queries, keys));
-        CHECK(index.met_pairs(queries, keys, 8) >= index.pairs(queries, keys));
+        CHECK(index.computed_pairs(queries, keys, 1) == index.pairs(queries, keys));
+        CHECK(index.computed_pairs(queries, keys, 8) >= index.pairs(queries, keys));
       }
     }
   }
   const BandIndex causal(bands_of(causal_mask()));
-  CHECK(causal.met_pairs({0, 32, 1}, {0, 32, 1}, 16) == 16 * 16 + 16 * 32);
-  CHECK(causal.met_pairs({0, 20, 1}, {0, 32, 1}, 16) == 16 * 16 + 16 * 32);
-  CHECK(causal.met_pairs({32, 16, 2}, {0, 100, 1}, 8) == 8 * 47 + 8 * 63);
+  CHECK(causal.computed_pairs({0, 32, 1}, {0, 32, 1}, 16) == 16 * 16 + 16 * 32);
+  CHECK(causal.computed_pairs({0, 20, 1}, {0, 32, 1}, 16) == 16 * 16 + 16 * 32);
+  CHECK(causal.computed_pairs({32, 16, 2}, {0, 100, 1}, 8) == 8 * 47 + 8 * 63);
   const BandIndex window(bands_of(mask));
-  CHECK(window.met_pairs({0, 64, 1}, {0, 64, 1}, 16) == 16 * (16 + 32 + 36 + 36));
+  CHECK(window.computed_pairs({0, 64, 1}, {0, 64, 1}, 16) == 16 * (16 + 32 + 36 + 36));
   // Two documents in one block are two visits.
-  CHECK(BandIndex(bands_of({.documents = {0, 4, 16}})).met_pairs({0, 16, 1}, {0, 16, 1}, 16) == 16 * 4 + 16 * 12);
+  CHECK(BandIndex(bands_of({.documents = {0, 4, 16}})).computed_pairs({0, 16, 1}, {0, 16, 1}, 16) == 16 * 4 + 16 * 12);
 }

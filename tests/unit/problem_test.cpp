@@ -70,13 +70,13 @@ TEST_CASE("float64 holds scales that fp32 does not") {
 
 TEST_CASE("looking ahead is a matter of pairs, not of options") {
   Problem problem = sound();
-  CHECK_FALSE(looks_ahead(problem));
+  CHECK_FALSE(sees_future(problem));
   problem.mask = full_mask();
-  CHECK(looks_ahead(problem));
+  CHECK(sees_future(problem));
   problem.mask.right = 0;
-  CHECK_FALSE(looks_ahead(problem));
+  CHECK_FALSE(sees_future(problem));
   problem.mask = prefix_mask(32, 16);
-  CHECK_FALSE(looks_ahead(problem));  // the queries are positions 16 … 31
+  CHECK_FALSE(sees_future(problem));  // the queries are positions 16 … 31
   problem.mask = prefix_mask(32, 18);
-  CHECK(looks_ahead(problem));
+  CHECK(sees_future(problem));
 }

@@ -133,7 +133,8 @@ TEST_CASE("the fields of a request are those that ranks tell each other", "[requ
   std::set<std::string> names;
   ScheduleRequest request;
   fields_of(request, [&](const char* name, auto&) { names.insert(name); });
-  CHECK(names == std::set<std::string>{"schedule", "passes", "mode", "node_size", "ahead", "memory_bytes", "threads"});
+  CHECK(names == std::set<std::string>{"schedule", "passes", "mode", "node_size", "ahead", "memory_bytes", "threads",
+                                       "balance", "balance_tokens", "layout"});
 }
 
 TEST_CASE("predictions and fingerprints do not depend on what a plan was made for", "[request]") {

@@ -112,8 +112,10 @@ class ScriptedDevice final : public Device, public Script {
   class Program final : public DeviceProgram {
    public:
     Program(ScriptedDevice& device, const Outline& outline, const RankProgram& program, Rank rank)
-        : DeviceProgram(outline, program, rank, MemorySpace::host,
-                        {static_cast<std::byte*>(std::aligned_alloc(64, slots_bytes(program) + 64)), std::free}),
+        : DeviceProgram(
+              outline, program, rank, MemorySpace::host,
+              {static_cast<std::byte*>(std::aligned_alloc(buffer_alignment, slots_bytes(program) + buffer_alignment)),
+               std::free}),
           device_(device) {}
 
     Event load(const Bindings&) override {

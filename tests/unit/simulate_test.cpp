@@ -21,7 +21,7 @@ Machine slow_machine(int nodes, int ranks_per_node, LinkOwner far_owner = LinkOw
   machine.far = {0.1, 0};
   machine.far_owner = far_owner;
   const RateCurve rate{{{0, flops_per_pair(8, 8, Pass::forward)}}};
-  machine.rates[static_cast<std::size_t>(DType::fp32)].fill(KernelRates{rate, rate});
+  machine.rates[DType::fp32].fill(KernelRates{rate, rate});
   return machine;
 }
 
@@ -53,7 +53,7 @@ Machine model_machine() {
   machine.near = {300e9, 5e-6};
   machine.far = {12.5e9 / 8, 10e-6};
   const RateCurve rate{{{0, 400e12}}};
-  machine.rates[static_cast<std::size_t>(DType::bf16)].fill(KernelRates{rate, rate});
+  machine.rates[DType::bf16].fill(KernelRates{rate, rate});
   return machine;
 }
 
@@ -63,9 +63,9 @@ TEST_CASE("tiles cost seconds of their own and take what their kernels compute",
   const std::vector<ProgramSketch> ranks{SketchBuilder(0).compute_tiles(0, 3, 5, 2)};
   CHECK(run(ranks, slow_machine(1, 1)).seconds == Approx(5));
   Machine machine = slow_machine(1, 1);
-  machine.tiles.points[static_cast<std::size_t>(Pass::forward)] = {{8, 0.25}};
+  machine.tiles.points[Pass::forward] = {{8, 0.25}};
   CHECK(run(ranks, machine).seconds == Approx(5.5));
-  machine.tiles.pair_s[static_cast<std::size_t>(Pass::forward)] = 0.1;
+  machine.tiles.pair_s[Pass::forward] = 0.1;
   CHECK(run(ranks, machine).seconds == Approx(6));
 }
 
@@ -81,7 +81,7 @@ TEST_CASE("a tile is as fast as the square one with as many pairs a row", "[simu
   Machine machine = slow_machine(1, 1);
   const double pair = flops_per_pair(8, 8, Pass::forward);
   const RateCurve rate{{{512, pair}, {1024, 2 * pair}}};
-  machine.rates[static_cast<std::size_t>(DType::fp32)].fill(KernelRates{rate, rate});
+  machine.rates[DType::fp32].fill(KernelRates{rate, rate});
   CHECK(run({SketchBuilder(0).compute_tiles(0, 1024 * 1024, 8, 1)}, machine).seconds == Approx(4));
   CHECK(run({SketchBuilder(0).compute_tiles(0, 512 * 1024, 8, 1)}, machine).seconds == Approx(8));
 }
@@ -110,8 +110,8 @@ TEST_CASE("a sketch counts tiles and what blocks of queries meet", "[simulate]")
   REQUIRE(sketched.works.size() == 2);
   CHECK(sketched.works[0].tiles == 4);
   CHECK(sketched.works[0].pairs == 4 * 48 * 49 / 2);
-  CHECK(sketched.works[0].met_pairs == 4 * 16 * (16 + 32 + 48));
-  CHECK(sketched.works[1].met_pairs == sketched.works[1].pairs);
+  CHECK(sketched.works[0].computed_pairs == 4 * 16 * (16 + 32 + 48));
+  CHECK(sketched.works[1].computed_pairs == sketched.works[1].pairs);
   CHECK(sketched.works[0].key_bytes == 48 * 2 * (128 + 128) * 2);  // of key heads
   CHECK(sketched.works[1].key_bytes == sketched.works[0].key_bytes);
 }
@@ -126,8 +126,7 @@ TEST_CASE("few queries take their pairs, and their keys at a rate that falls whe
   CHECK(seconds(4, 1) == Approx(20));  // like any other: pairs that are met, a second each
   machine.few.queries = 8;
   CHECK(seconds(4, 1) == Approx(20));
-  machine.few.rates[static_cast<std::size_t>(DType::fp32)] = {2 * flops_per_pair(8, 8, Pass::forward),
-                                                              {{{1, 4}, {100, 4}, {200, 2}}}};
+  machine.few.rates[DType::fp32] = {2 * flops_per_pair(8, 8, Pass::forward), {{{1, 4}, {100, 4}, {200, 2}}}};
   CHECK(seconds(4, 1) == Approx(10 / 2. + 100 / 4.));
   CHECK(seconds(4, 2) == Approx(10 / 2. + 100 / 2.));
   CHECK(seconds(9, 1) == Approx(20));

@@ -16,9 +16,9 @@ class SketchBuilder {
   SketchBuilder& compute(int number, double pairs, std::vector<StepId> after = {}) {
     return compute_tiles(number, pairs, pairs, 1, std::move(after));
   }
-  SketchBuilder& compute_tiles(int number, double pairs, double met_pairs, std::int64_t tiles,
+  SketchBuilder& compute_tiles(int number, double pairs, double computed_pairs, std::int64_t tiles,
                                std::vector<StepId> after = {}) {
-    sketch_.works.push_back({pairs, met_pairs, tiles, 1024, 1024, Coverage::full});
+    sketch_.works.push_back({pairs, computed_pairs, tiles, 1024, 1024, Coverage::full});
     return step(number, number, Lane::compute, std::move(after));
   }
   /// A tile of so many queries by 1024 keys of so many bytes, whose pairs all are seen but count twice as met.

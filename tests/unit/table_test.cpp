@@ -177,13 +177,14 @@ TEST_CASE("a pair shares one layout") {
   CHECK_THROWS_AS(pair("ring/burst/ring"), Error);
   for (const char* name : {"ring/", "/ring"}) CHECK_THROWS_WITH(pair(name), contains_text("lacks a side"));
   for (const char* name : {"auto/ring", "ring/auto"}) CHECK_THROWS_WITH(pair(name), contains_text("auto alone"));
+  CHECK_THROWS_WITH(pair("placed/placed"), contains_text("placed alone"));
 }
 
 TEST_CASE("all names every fixed schedule and the meshes that fit") {
   const std::vector<std::string> names = all_schedule_names(problem_of(64), 4);
   CHECK(names == std::vector<std::string>{"ring", "zigzag-ring", "striped-ring", "burst", "burst:zigzag", "attention2d",
                                           "ulysses", "usp:2", "usp:4", "allgather", "balanced", "balanced-split",
-                                          "mesh:2x1x2:zigzag", "mesh:4x1x1:zigzag"});
+                                          "mesh:2x1x2:zigzag", "mesh:4x1x1:zigzag", "placed"});
 }
 
 TEST_CASE("how each schedule is written follows from what it takes") {
@@ -191,7 +192,7 @@ TEST_CASE("how each schedule is written follows from what it takes") {
   for (const NamedSchedule& schedule : schedules()) written.push_back(schedule.grammar());
   CHECK(written == std::vector<std::string>{"ring", "zigzag-ring", "striped-ring", "burst[:zigzag]",
                                             "attention2d[:RxC]", "ulysses", "usp:U", "allgather", "balanced",
-                                            "balanced-split", "mesh:UxRxC[:block|zigzag|striped|chunked]"});
+                                            "balanced-split", "mesh:UxRxC[:block|zigzag|striped|chunked]", "placed"});
   CHECK(NamedSchedule{"mine", {"N", "M", {"x"}}, {}, {}}.grammar() == "mine:N[:M|x]");
 }
 

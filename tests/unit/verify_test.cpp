@@ -173,7 +173,7 @@ TEST_CASE("coverage: a tile computed twice, or never") {
   CHECK(finds(never, FindingKind::coverage));
 }
 
-TEST_CASE("sealed: a partial updated after it was sent") {
+TEST_CASE("altered: a partial updated after it was sent") {
   Schedule s = ring(Pass::forward, {}, "balanced");
   RankProgram& helper = s.ranks[0];
   Step attend = helper.steps.back();
@@ -184,14 +184,14 @@ TEST_CASE("sealed: a partial updated after it was sent") {
   for (Op& op : attend.ops) std::get<Attend>(op).start = Start::carry;
   attend.number = attend.due = helper.steps.back().number;
   helper.steps.push_back(attend);
-  CHECK((finds(s, FindingKind::sealed) || finds(s, FindingKind::coverage)));
+  CHECK((finds(s, FindingKind::altered) || finds(s, FindingKind::coverage)));
 }
 
-TEST_CASE("homeless: an own result that is not there at the end") {
+TEST_CASE("undelivered: an own result that is not there at the end") {
   Schedule s = ring();
   s.ranks[0].steps.erase(std::find_if(s.ranks[0].steps.begin(), s.ranks[0].steps.end(),
                                       [](const Step& step) { return std::holds_alternative<Attend>(step.ops[0]); }));
-  CHECK(finds(s, FindingKind::homeless));
+  CHECK(finds(s, FindingKind::undelivered));
 }
 
 TEST_CASE("leak: a partial that nobody merges") {
@@ -228,14 +228,14 @@ TEST_CASE("race: operands of one operation that share a slot") {
   }
 }
 
-TEST_CASE("homeless: an own result that is kept in another element type") {
+TEST_CASE("undelivered: an own result that is kept in another element type") {
   Schedule s = ring();
   for (BufferDecl& buffer : s.ranks[2].buffers) {
     if (is_input(buffer.value.kind) || buffer.value.contributor != 2) continue;
     buffer.dtype = DType::bf16;
     buffer.bytes = buffer_bytes(s.outline, buffer.value, buffer.dtype);
   }
-  CHECK(finds(s, FindingKind::homeless));
+  CHECK(finds(s, FindingKind::undelivered));
 }
 
 TEST_CASE("misplaced: a partial that is rounded on its way to the wire") {

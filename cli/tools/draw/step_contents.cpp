@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 
 namespace distattn {
 namespace {
@@ -22,12 +22,10 @@ std::string DrawnMessage::names() const {
 
 StepContents::StepContents(const Schedule& schedule) : schedule_(schedule), tiles_(schedule.outline.sharding) {}
 
-const Step& StepContents::step(Rank rank, StepId id) const {
-  return schedule_.ranks[static_cast<std::size_t>(rank)].steps[index(id)];
-}
+const Step& StepContents::step(Rank rank, StepId id) const { return schedule_.ranks[index(rank)].steps[index(id)]; }
 
 const BufferDecl& StepContents::decl(Rank rank, BufferId buffer) const {
-  return schedule_.ranks[static_cast<std::size_t>(rank)].buffers[index(buffer)];
+  return schedule_.ranks[index(rank)].buffers[index(buffer)];
 }
 
 std::vector<DrawnTile> StepContents::tiles(Rank rank, StepId id) const {
@@ -63,7 +61,7 @@ std::vector<DrawnMessage> StepContents::messages(Rank rank, StepId id) const {
 
 std::ptrdiff_t StepContents::receiver(Rank from, StepId id, Rank to) const {
   const Step& sending = step(from, id);
-  const auto& steps = schedule_.ranks[static_cast<std::size_t>(to)].steps;
+  const auto& steps = schedule_.ranks[index(to)].steps;
   for (std::size_t s = 0; s < steps.size(); ++s) {
     const Step& other = steps[s];
     if (other.number == sending.number && other.lane == sending.lane && other.due == sending.due) {
@@ -82,7 +80,7 @@ std::string StepContents::title(Rank rank, StepId id) const {
     std::vector<std::string> parts;
     for (const DrawnMessage& message : messages(rank, id)) {
       parts.push_back(fmt::format("sends {} to rank {} ({})", message.names(), message.to,
-                                  bytes_in_words(static_cast<double>(message.bytes))));
+                                  format_bytes(static_cast<double>(message.bytes))));
     }
     if (received > 0) parts.push_back("receives " + counted(received, "value"));
     return text + fmt::format("{}", fmt::join(parts, "; "));

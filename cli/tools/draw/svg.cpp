@@ -7,7 +7,7 @@
 #include "cli/tools/draw.hpp"
 #include "cli/tools/draw/step_contents.hpp"
 #include "cli/tools/draw/svg_page.hpp"
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 
 namespace distattn {
 namespace {
@@ -84,7 +84,7 @@ class Picture {
  private:
   int ranks() const { return static_cast<int>(schedule_.ranks.size()); }
   double x_of(double seconds) const { return plot_x + (seconds_ > 0 ? plot_width * seconds / seconds_ : 0); }
-  const std::string& colour(Rank rank) const { return colours_[static_cast<std::size_t>(rank)]; }
+  const std::string& colour(Rank rank) const { return colours_[index(rank)]; }
   double row_y(Rank rank) const { return y_ + shape_.row * rank; }
 
   void heading() {
@@ -102,7 +102,7 @@ class Picture {
   void draw(const Panel& panel) {
     const Timeline& timeline = *panel.timeline;
     page_.text(margin, y_ + 16,
-               fmt::format("{}: {}, {:.1f} % idle", panel.title, seconds_in_words(timeline.seconds),
+               fmt::format("{}: {}, {:.1f} % idle", panel.title, format_seconds(timeline.seconds),
                            100 * std::max(0.0, timeline.idle_share(ranks()))),
                "panel");
     y_ += panel_heading;
@@ -125,7 +125,7 @@ class Picture {
   void rows(const Timeline& timeline) {
     std::vector<double> busy_s(schedule_.ranks.size(), 0);
     for (const Span& span : timeline.spans) {
-      if (span.lane == Lane::compute) busy_s[static_cast<std::size_t>(span.rank)] += span.end_s - span.start_s;
+      if (span.lane == Lane::compute) busy_s[index(span.rank)] += span.end_s - span.start_s;
     }
     const double width = x_of(timeline.seconds) - plot_x;
     const int every = shape_.row < 13 ? 4 : 1;
@@ -137,7 +137,7 @@ class Picture {
       const double baseline = y + shape_.compute / 2 + 4;
       page_.rect({margin - 4, y + 1, 8, shape_.compute - 2}, "tile", colour(rank));
       page_.text(plot_x - 6, baseline, fmt::format("rank {}", rank), "note", Anchor::end);
-      const double idle = timeline.seconds > 0 ? 1 - busy_s[static_cast<std::size_t>(rank)] / timeline.seconds : 0;
+      const double idle = timeline.seconds > 0 ? 1 - busy_s[index(rank)] / timeline.seconds : 0;
       page_.text(plot_x + plot_width + 8, baseline, fmt::format("{:.1f} % idle", 100 * std::max(0.0, idle)), "note");
     }
   }
@@ -197,7 +197,7 @@ class Picture {
   }
 
   std::string tooltip(const Span& span) const {
-    return fmt::format("rank {}, {} to {}, {}", span.rank, seconds_in_words(span.start_s), seconds_in_words(span.end_s),
+    return fmt::format("rank {}, {} to {}, {}", span.rank, format_seconds(span.start_s), format_seconds(span.end_s),
                        contents_.title(span.rank, span.step));
   }
 

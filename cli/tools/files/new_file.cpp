@@ -98,7 +98,7 @@ NewFile::NewFile(fs::path path) : path_(std::move(path)), tag_(new_tag()) {
     fd_ = make_partial(partial_);
     if (fd_ < 0) fail(path_, errno);
   };
-  discardable_.emplace(make, [this] { folder_->remove(partial_); });
+  temporary_.emplace(make, [this] { folder_->remove(partial_); });
 }
 
 NewFile::NewFile(fs::path path, const std::string& tag)
@@ -106,7 +106,7 @@ NewFile::NewFile(fs::path path, const std::string& tag)
   hold_folder();
   fd_ = join_partial(partial_);
   if (fd_ < 0) fail(path_, errno);
-  discardable_.emplace([] {}, [this] { folder_->remove(partial_); });
+  temporary_.emplace([] {}, [this] { folder_->remove(partial_); });
 }
 
 void NewFile::hold_folder() {
@@ -145,7 +145,7 @@ void NewFile::flush() const {
 
 void NewFile::commit() {
   flush();
-  const auto lock = hold_partial_files();
+  const auto lock = hold_temporary_files();
   rename();
 }
 

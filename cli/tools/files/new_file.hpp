@@ -33,7 +33,7 @@ class NewFile {
   void flush() const;
   /// Flushes and renames.
   void commit();
-  /// Renames what was flushed; under the lock of hold_partial_files().
+  /// Renames what was flushed; under the lock of hold_temporary_files().
   void rename();
 
  private:
@@ -42,7 +42,7 @@ class NewFile {
   std::filesystem::path path_, partial_;
   std::string tag_;
   std::optional<HeldFolder> folder_;  // out of which the temporary file is removed
-  std::optional<Discardable> discardable_;
+  std::optional<TemporaryFile> temporary_;
   int fd_ = -1;
   bool joined_ = false, done_ = false;
 };

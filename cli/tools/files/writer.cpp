@@ -73,7 +73,7 @@ void NpyWriter::commit() { state_->file.commit(); }
 void NpyWriter::commit_all(std::span<NpyWriter> writers, const std::filesystem::path& folder) {
   for (const NpyWriter& writer : writers) writer.state_->file.flush();
   const FolderLock no_other_set(folder);
-  const auto lock = hold_partial_files();
+  const auto lock = hold_temporary_files();
   for (NpyWriter& writer : writers) writer.state_->file.rename();
 }
 

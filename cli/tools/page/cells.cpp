@@ -61,7 +61,7 @@ Grid grid_of(const Sharding& sharding) {
 
 Pairs pairs_of(const Schedule& schedule, const StepContents& contents, Rank rank, const Grid& grid) {
   Pairs pairs;
-  const std::size_t steps = schedule.ranks[static_cast<std::size_t>(rank)].steps.size();
+  const std::size_t steps = schedule.ranks[index(rank)].steps.size();
   for (std::size_t s = 0; s < steps; ++s) {
     for (const DrawnTile& tile : contents.tiles(rank, static_cast<StepId>(s))) pairs[grid.cell(tile)] += tile.pairs;
   }

@@ -12,8 +12,8 @@ RankData::RankData(const Schedule& schedule)
 }
 
 void RankData::count(Rank rank) {
-  const RankProgram& program = schedule_.ranks[static_cast<std::size_t>(rank)];
-  RankTotals& totals = totals_[static_cast<std::size_t>(rank)];
+  const RankProgram& program = schedule_.ranks[index(rank)];
+  RankTotals& totals = totals_[index(rank)];
   for (const std::size_t bytes : program.slots) totals.memory_bytes += static_cast<std::int64_t>(bytes);
   for (std::size_t s = 0; s < program.steps.size(); ++s) {
     const auto id = static_cast<StepId>(s);
@@ -25,7 +25,7 @@ void RankData::count(Rank rank) {
       ++messages_;
       values_ += static_cast<std::int64_t>(message.values.size());
       (program.steps[s].lane == Lane::far ? totals.sent_far : totals.sent_near) += message.bytes;
-      totals_[static_cast<std::size_t>(message.to)].received += message.bytes;
+      totals_[index(message.to)].received += message.bytes;
       if (size_numbers_.try_emplace(message.bytes, sizes_.size()).second) sizes_.push_back(message.bytes);
     }
   }
@@ -72,12 +72,11 @@ Json RankData::exchange_step(Rank rank, StepId id) {
 
 Json RankData::steps_of(Rank rank) {
   Json lanes = {Json::array(), Json::array(), Json::array()};
-  const auto& steps = schedule_.ranks[static_cast<std::size_t>(rank)].steps;
+  const auto& steps = schedule_.ranks[index(rank)].steps;
   for (std::size_t s = 0; s < steps.size(); ++s) {
     const auto id = static_cast<StepId>(s);
     const Lane lane = steps[s].lane;
-    lanes[static_cast<std::size_t>(lane)].push_back(lane == Lane::compute ? compute_step(rank, id)
-                                                                          : exchange_step(rank, id));
+    lanes[index(lane)].push_back(lane == Lane::compute ? compute_step(rank, id) : exchange_step(rank, id));
   }
   return lanes;
 }

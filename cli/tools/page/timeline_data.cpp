@@ -28,12 +28,12 @@ using Lanes = std::array<std::vector<const Span*>, lane_count>;  // a span or nu
 std::vector<Lanes> lanes_of(const Schedule& schedule, const Timeline& timeline) {
   std::vector<std::vector<const Span*>> by_step;
   for (const RankProgram& program : schedule.ranks) by_step.emplace_back(program.steps.size(), nullptr);
-  for (const Span& span : timeline.spans) by_step[static_cast<std::size_t>(span.rank)][index(span.step)] = &span;
+  for (const Span& span : timeline.spans) by_step[index(span.rank)][index(span.step)] = &span;
   std::vector<Lanes> ranks(schedule.ranks.size());
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const auto& steps = schedule.ranks[r].steps;
     for (std::size_t s = 0; s < steps.size(); ++s) {
-      ranks[r][static_cast<std::size_t>(steps[s].lane)].push_back(by_step[r][s]);
+      ranks[r][index(steps[s].lane)].push_back(by_step[r][s]);
     }
   }
   return ranks;
@@ -92,7 +92,7 @@ Json timeline_data(const Schedule& schedule, const Panel& panel, bool joined) {
   Json busy = Json::array(), spans = Json::array();
   for (const Lanes& lanes : lanes_of(schedule, timeline)) {
     double seconds = 0;
-    for (const Span* span : lanes[static_cast<std::size_t>(Lane::compute)]) {
+    for (const Span* span : lanes[index(Lane::compute)]) {
       if (span != nullptr) seconds += span->end_s - span->start_s;
     }
     const double share = timeline.seconds > 0 ? seconds / timeline.seconds : 0;

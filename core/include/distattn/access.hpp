@@ -53,8 +53,8 @@ void for_each_access(const Op& op, Visit visit) {
 /// For each buffer: whether CPU kernels should read it in place, in the caller's tensor, rather than pack it first.
 /// True if only attention's tiles touch it, and if its rows are read so few times that reading rows that lie apart
 /// costs less than packing them once. `pairs` counts the visible pairs of two segments.
-std::vector<bool> better_in_place(const Outline& outline, const RankProgram& program,
-                                  const std::function<std::int64_t(SegmentId query, SegmentId key)>& pairs);
+std::vector<bool> use_in_place(const Outline& outline, const RankProgram& program,
+                               const std::function<std::int64_t(SegmentId query, SegmentId key)>& pairs);
 
 }  // namespace distattn
 #pragma GCC visibility pop

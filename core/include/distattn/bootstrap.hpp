@@ -23,7 +23,7 @@ class Bootstrap {
   virtual Rank local_rank() const = 0;
   virtual int local_size() const = 0;  ///< ranks on this node: consecutive
   /// All-gathers: the bytes of every rank, by rank. Lengths may differ.
-  virtual std::vector<std::vector<std::byte>> allgather(std::span<const std::byte> mine) = 0;
+  virtual std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) = 0;
   virtual void barrier() = 0;
   /// Null if the ranks share a process, where no channel is needed.
   virtual Control* control() { return nullptr; }

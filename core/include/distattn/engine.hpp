@@ -1,5 +1,5 @@
 #pragma once
-/// What a backend implements: a Device computes steps, a Transport exchanges them.
+/// The interfaces that a backend implements: a Device computes steps, a Transport exchanges messages.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,15 +22,15 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// One rank's tensors: its own shards, its segments' tokens one after the other in the order of segments, all heads.
-/// lse, lse_low: as statistics_view. Forward reads q, k, v and writes o, lse; backward reads q, k, v, d_o, o, lse
-/// and writes dq, dk, dv. Element types may differ from the problem's: they are converted on the way; lse has fp32 at
-/// least. Each may lie in any memory that Device::takes(), with any strides as long as no two elements of a result lie
-/// in one place.
+/// One rank's tensors: all heads of the tokens that the rank owns, segment after segment, as [batch, tokens, heads,
+/// head_dim]; lse and lse_low as statistics_view. Forward reads q, k, v and writes o, lse; backward reads q, k, v, d_o,
+/// o, lse and writes dq, dk, dv. Elements are converted if their type is not the problem's; lse is fp32 or fp64. A
+/// tensor may lie in any memory that Device::takes(), with any strides that give each element of a result its own
+/// place.
 ///
-/// lse_low may be left out: what an fp32 lse cannot hold of its log-sum-exp. Forward writes it and backward reads it
-/// where it is given. Without it backward's weights are off by up to 6e-8 of |lse|, all of a row alike; partial.hpp. A
-/// problem in fp64 has none.
+/// lse_low is optional. It holds the part of the log-sum-exp that an fp32 lse cannot hold. If it is bound, forward
+/// writes it and backward reads it. Without it, backward's weights are off by up to 6e-8·|lse|, equally for a whole row
+/// (partial.hpp). A problem in fp64 has no lse_low.
 struct Bindings {
   ConstTensorView q{}, k{}, v{};
   TensorView o{}, lse{}, lse_low{};
@@ -38,17 +38,17 @@ struct Bindings {
   TensorView dq{}, dk{}, dv{};
 };
 
-/// A rank program's memory: one block in some memory space, slots inside it, and where every buffer's parts lie.
-/// Outline and program must outlive it.
+/// The memory of a rank's program: one block in a memory space, the slots inside it, and the place of each buffer's
+/// parts. Outline and program must outlive it.
 class BufferTable {
  public:
-  /// A part of a buffer, where it lies.
+  /// A part of a buffer and its place.
   struct Part {
     std::byte* data = nullptr;
     PartShape shape;
   };
 
-  /// `memory` holds slots_bytes(program) bytes, 64-byte aligned at least.
+  /// `memory` must hold slots_bytes(program) bytes and be at least 64-byte aligned.
   BufferTable(const Outline& outline, const RankProgram& program, Rank rank, MemorySpace space,
               std::shared_ptr<std::byte> memory);
   virtual ~BufferTable() = default;
@@ -64,20 +64,20 @@ class BufferTable {
     const auto [first, count] = where_[index(buffer)];
     return {parts_.data() + first, count};
   }
-  /// Which step of the program this is: one of them, or of its exchanges a copy that names other ranks, as a group's
-  /// (subgroup.hpp), which is known by number, lane and due.
+  /// Index of `step` in the program. Accepts a step of the program, or a copy of an exchange with other rank numbers
+  /// (subgroup.hpp), which is identified by number, lane and due.
   std::size_t index_of(const Step& step) const;
-  /// The whole block: what a transport registers once.
+  /// The whole block, which a transport registers once.
   std::span<std::byte> memory() const { return {memory_.get(), bytes_}; }
   const std::shared_ptr<std::byte>& owner() const { return memory_; }
-  /// What a transport keeps about this memory, as its registration with a network card: `make` is called when `keeper`
-  /// first asks, and what it made ends with the table, before the memory does. Any thread.
+  /// Returns an object that a transport keeps for this memory, e.g. its registration with a network card. Calls `make`
+  /// when `keeper` first asks. The object is destroyed with the table, before the memory is freed. Any thread.
   void* kept_for(const void* keeper, const std::function<std::shared_ptr<void>()>& make);
-  /// Makes the device that has the memory current in the calling thread, which libraries that are handed memory of a
-  /// GPU take for granted. Any thread.
+  /// Makes the device that has the memory current in the calling thread, as libraries that access GPU memory expect.
+  /// Any thread.
   virtual void make_current() {}
-  /// Copies between tables of one process, or between one and host memory, also where only a device can, and returns
-  /// when done. Any thread.
+  /// Copies between two tables of one process, or between a table and host memory, also if only a device can copy it.
+  /// Returns when the copy is complete. Any thread.
   virtual void copy(std::byte* into, const std::byte* from, std::size_t bytes);
 
  private:
@@ -100,99 +100,99 @@ class BufferTable {
   std::vector<Kept> kept_;
 };
 
-/// Bytes of a program's memory: its slots one after the other, each on a 64-byte boundary.
+/// Number of bytes of a program's memory: its slots one after the other, each on a 64-byte boundary.
 std::size_t slots_bytes(const RankProgram& program);
 
-/// "rank 2, step 5, near lane": how errors name where they happened.
+/// Returns the place of an error for its text: "rank 2, step 5, near lane".
 std::string place_of(Rank rank, const Step& step);
-/// as_error(cause) with the place in front.
+/// Returns as_error(cause) with the place in front of its text.
 Error error_at(Rank rank, const Step& step, const std::exception_ptr& cause);
 
-/// A rank's program on a device: its memory, and what the device prepared for it. The device, the outline and the
-/// program must outlive it. A run is load(), the program's compute steps and store(). Runs of one program follow each
-/// other: the next begins when what store() returned has completed, or on a device with a queue() as soon as store()
-/// has returned. Those of several programs may overlap, from different threads.
+/// A rank's program on a device: its memory and whatever the device prepared for it. The device, the outline and the
+/// program must outlive it. A run consists of load(), the program's compute steps and store(). Runs of one program must
+/// not overlap: the next one begins after the event of store() has completed or, on a device with a queue(), as soon as
+/// store() has returned. Runs of several programs may overlap, from different threads.
 class DeviceProgram : public BufferTable {
  public:
   using BufferTable::BufferTable;
-  /// Packs this rank's inputs into its own buffers; backward also computes delta = rowsum(dO ∘ O). The first step of
-  /// each lane is submitted after what this returns. Steps may read and write the tensors themselves instead, so that
-  /// they must stay as they are until store() has completed.
+  /// Packs the rank's inputs into its buffers; backward also computes delta = rowsum(dO ∘ O). The first step of each
+  /// lane is submitted after the returned event. Steps may also read and write the tensors directly, so that the caller
+  /// must not change or free them until store() has completed.
   virtual Event load(const Bindings& bindings) = 0;
-  /// Starts a compute step only after every event in `after`; may block the calling thread to ensure it. Steps are
-  /// submitted in order, one at a time, though not always from the same thread. A failure is stored in the event and
-  /// names rank and step.
+  /// Starts a compute step after every event in `after`; may block the calling thread until then. Steps are submitted
+  /// in order and one at a time, but not always from the same thread. A failure is stored in the event and names the
+  /// rank and the step.
   virtual Event submit(const Step& step, std::span<const Event> after) = 0;
-  /// Once all of `steps`, the program's in order, have ended: unpacks this rank's results into the tensors that load()
-  /// was given; gradients of key heads that groups share are summed in group order.
-  /// A failure of either is thrown, or stored in the event. Nothing of theirs touches the tensors any more when they
-  /// have thrown, or wait() on what they returned has returned or thrown.
+  /// Unpacks the rank's results into the tensors of load() when all `steps` (those of the program, in order) have
+  /// ended. If head groups share a key head, sums its gradients in group order.
+  /// load() and store() throw a failure or store it in their event. After either has thrown, or wait() on its event has
+  /// returned or thrown, its work no longer accesses the tensors.
   virtual Event store(const Bindings& bindings, std::span<const Event> steps) = 0;
 };
 
 class Transport;
 
-/// A kernel of a device that has several for the same tiles.
+/// One of several kernels that a device has for the same tiles.
 struct KernelVariant {
-  std::string part;   ///< of a pass: kernels of one part are in each other's place
-  std::string name;   ///< for GpuOptions::variant
-  bool used = false;  ///< unless another is named
+  std::string part;   ///< the part of a pass that it computes; kernels of one part replace each other
+  std::string name;   ///< its name for GpuOptions::variant
+  bool used = false;  ///< whether it is the default of its part
 };
 
-/// Where a device's work stands until it is done: nowhere, since load(), submit() and store() do it; or in a queue, to
-/// which they append it, of the device's own or that its caller appends to too.
+/// The queue to which load(), submit() and store() append a device's work: none, because they do the work themselves;
+/// the device's own; or the caller's, to which the caller appends work too.
 enum class WorkQueue : std::uint8_t { none, own, callers };
 
-/// What computes the steps of programs. Called by one thread at a time, except abort().
+/// Computes the steps of programs. Called by one thread at a time, except abort().
 class Device {
  public:
   virtual ~Device() = default;
   virtual std::string_view name() const = 0;
   virtual MemorySpace space() const = 0;
-  /// Whether tensors that it is given may lie there: in its own memory, or on the host.
+  /// Whether the caller's tensors may lie in that memory: the device's own memory, or the host's.
   virtual bool takes(MemorySpace tensors) const { return tensors == space() || tensors == MemorySpace::host; }
-  /// The features that its kernels have in that pass. A problem that needs another one is refused.
+  /// The features of the device's kernels in that pass. A problem that needs any other feature is refused.
   virtual Features features(Pass pass) const = 0;
-  /// Why this device cannot compute `problem`, naming what it can; empty if it can. It can if it has all
-  /// features that the problem needs and raises no objection.
+  /// Explains why the device cannot compute `problem` and says what it can compute; empty if it can. It can if it has
+  /// all features that the problem needs and objection() is empty.
   std::string why_not(const Problem& problem, Pass pass) const;
-  /// Kernels among which this device has a choice for tiles of `pass`; empty where it has none.
+  /// The kernels that the device can choose from for the tiles of `pass`; empty if it has no choice.
   virtual std::vector<KernelVariant> variants(const Problem& problem, Pass pass) const {
     static_cast<void>(problem), static_cast<void>(pass);
     return {};
   }
   virtual WorkQueue queue() const { return WorkQueue::none; }
-  /// Lets what is appended to the queue from here on begin after `event`, without waiting for it here. False where the
-  /// device cannot.
+  /// Makes all work that is appended to the queue later begin after `event`, without waiting for it here. Returns false
+  /// if the device cannot do that.
   virtual bool follow(const Event& event) {
     static_cast<void>(event);
     return false;
   }
-  /// Queries that an attention kernel takes at a time, as TileCosts::block; 1 where it is not known.
+  /// Number of queries that an attention kernel takes at a time, as TileCosts::block; 1 if it is not known.
   virtual int query_block() const { return 1; }
-  /// Queries of a tile at most whose heads read keys together, as FewQueries::queries.
+  /// Largest number of queries of a tile whose heads read keys together, as FewQueries::queries.
   virtual int few_queries() const { return 0; }
-  /// Memory of space() for a caller's tensors, on a boundary of 64 bytes, not cleared. The device must outlive it.
-  /// Throws Error(environment) where there is not enough.
+  /// Allocates memory of space() for a caller's tensors: 64-byte aligned, not cleared. The device must outlive it.
+  /// Throws Error(environment) if too little memory is left.
   virtual std::shared_ptr<std::byte> allocate_tensor(std::size_t bytes);
-  /// Copies between that memory and the host's, or within either; returns when done. Not during a run.
+  /// Copies between that memory and the host's, or within either; returns when complete. Not during a run.
   virtual void copy(std::byte* into, const std::byte* from, std::size_t bytes);
-  /// A program of `rank`, made ready before its first run; both arguments must outlive it, as the device must.
+  /// Prepares a program of `rank` for its first run. Outline, program and device must outlive the result.
   virtual std::unique_ptr<DeviceProgram> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
-  /// Ends all work of all programs with `error`: every pending event completes with it, kernels look once per tile. The
-  /// device is of no use any more. Any thread.
+  /// Ends all work of all programs with `error`: every pending event completes with it. Kernels check once per tile.
+  /// The device cannot be used any more. Any thread.
   virtual void abort(const Error& error) noexcept = 0;
-  /// Of the passes that use this device, whatever handles they are of.
+  /// The order of the passes that use this device, over all handles.
   PassOrder& order() { return order_; }
-  /// A transport for this device's memory over one that reaches host memory alone, which must outlive it; null where
-  /// there is none.
+  /// Returns a transport for this device's memory over a transport that reaches only host memory, which must outlive
+  /// it; null if the device has none.
   virtual std::unique_ptr<Transport> staged(Transport& over) {
     static_cast<void>(over);
     return nullptr;
   }
 
  protected:
-  /// Any other reason not to compute a problem, as its sizes; or a better text for a missing feature.
+  /// Any other reason not to compute a problem, e.g. its sizes, or a better text for a missing feature; empty: none.
   virtual std::string objection(const Problem& problem, Pass pass) const {
     static_cast<void>(problem), static_cast<void>(pass);
     return "";
@@ -202,42 +202,42 @@ class Device {
   PassOrder order_;
 };
 
-/// Carries the messages of one run at a time.
+/// Exchanges the messages of one run at a time.
 class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string_view name() const = 0;
   virtual Rank rank() const = 0;
   virtual int size() const = 0;
-  /// Whether it can send from and receive into that memory.
+  /// Whether the transport can send from and receive into that memory.
   virtual bool reaches(MemorySpace space) const = 0;
-  /// Makes ready what this transport keeps for the table's memory, as its registration with a network card, which may
-  /// take longer than a step. The executor calls it once for a program that exchanges anything; a step does it for a
-  /// table that nobody prepared.
+  /// Prepares the table's memory for this transport, e.g. registers it with a network card, which may take longer than
+  /// a step. The executor calls it once for a program that exchanges messages; otherwise, the first step prepares the
+  /// table.
   virtual void prepare(BufferTable& buffers) { static_cast<void>(buffers); }
-  /// Starts an exchange only after every event in `after`; may block the calling lane to ensure it. Steps of one lane
-  /// are submitted in order, one at a time, though not always from the same thread; steps of two lanes perhaps at once,
-  /// from different threads. A failure is stored in the event and names rank and step.
+  /// Starts an exchange after every event in `after`; may block the calling thread until then. Steps of one lane are
+  /// submitted in order and one at a time, but not always from the same thread; steps of two lanes may be submitted
+  /// concurrently, from different threads. A failure is stored in the event and names the rank and the step.
   virtual Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) = 0;
-  /// Ends all exchanges with `error`: every pending event completes with it. The transport is of no use any more. Any
+  /// Ends all exchanges with `error`: every pending event completes with it. The transport cannot be used any more. Any
   /// thread.
   virtual void abort(const Error& error) noexcept = 0;
-  /// Told by the executor, for heartbeats: the compute lane has begun a step, or waits for another lane.
+  /// Called by the executor, for heartbeats: the compute lane has begun a step, or waits for another lane.
   virtual void computing(int number) noexcept { static_cast<void>(number); }
   virtual void resting() noexcept {}
-  /// `listener` is called, at once and on any thread, when another rank's failure has ended all exchanges; null:
-  /// nobody. Returns when no call of an earlier listener is under way. A transport that learns of failures in submit()
-  /// alone calls nobody.
+  /// Sets the function that is called when another rank's failure has ended all exchanges, immediately and on any
+  /// thread; null: none. Returns when no call of an earlier listener is in progress. A transport that learns of
+  /// failures only in submit() calls no listener.
   virtual void on_failure(std::function<void(const Error&)> listener) { static_cast<void>(listener); }
-  /// Of the passes that use this transport, whatever handles they are of.
+  /// The order of the passes that use this transport, over all handles.
   virtual PassOrder& order() { return order_; }
 
  private:
   PassOrder order_;
 };
 
-/// A transport over another one, to which it passes on whatever a derived class does not do otherwise. (A test of the
-/// house sees to it that nothing is forgotten.)
+/// A transport that forwards every call to another transport; derived classes override some calls. (A test checks that
+/// this class forwards every function of Transport.)
 class ForwardingTransport : public Transport {
  public:
   /// `over` must outlive it.

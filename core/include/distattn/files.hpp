@@ -23,22 +23,22 @@ void wait_for_pipes(double seconds);
 /// What was set, in seconds.
 double pipe_wait_s();
 
-/// Removes every temporary file of this process, the newest first: for processes that end without unwinding, as by a
+/// Removes every temporary file of this process, the newest first: for processes that end without unwinding, e.g. by a
 /// signal. While the returned lock is held, threads that create, complete or remove such files wait.
-[[nodiscard]] std::unique_lock<std::mutex> discard_partial_files();
-/// Makes discard_partial_files() wait while the lock is held.
-[[nodiscard]] std::unique_lock<std::mutex> hold_partial_files();
+[[nodiscard]] std::unique_lock<std::mutex> remove_temporary_files();
+/// Makes remove_temporary_files() wait while the lock is held.
+[[nodiscard]] std::unique_lock<std::mutex> hold_temporary_files();
 
-/// A function that discard_partial_files() also calls, as long as this object lives. It may be called on any thread and
-/// must not throw.
-class Discardable {
+/// A temporary file, or anything else that must not outlive this process: while this object lives,
+/// remove_temporary_files() calls `remove`, on any thread; it must not throw. The destructor does not call it.
+class TemporaryFile {
  public:
-  explicit Discardable(std::function<void()> remove) : Discardable([] {}, std::move(remove)) {}
-  /// Calls `make`, which may throw, and registers `remove`, with no discard_partial_files() between the two.
-  Discardable(const std::function<void()>& make, std::function<void()> remove);
-  ~Discardable();
-  Discardable(const Discardable&) = delete;
-  Discardable& operator=(const Discardable&) = delete;
+  explicit TemporaryFile(std::function<void()> remove) : TemporaryFile([] {}, std::move(remove)) {}
+  /// Calls `make`, which may throw, and registers `remove`, with no remove_temporary_files() between the two.
+  TemporaryFile(const std::function<void()>& make, std::function<void()> remove);
+  ~TemporaryFile();
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
 
  private:
   std::list<std::function<void()>>::iterator place_;

@@ -103,9 +103,9 @@ class World {
 
   /// All-gathers bytes between processes: one entry for each process, in the order of ranks; a single one if
   /// in_process(). A collective, to be called outside run(), as are the two functions below.
-  std::vector<std::vector<std::byte>> gather(std::span<const std::byte> mine);
+  std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine);
   /// Broadcasts the text of the process that has rank 0.
-  std::string of_first(std::string_view mine);
+  std::string broadcast(std::string_view mine);
   /// Throws the same Error(peer) on every rank, which names a rank that differs, unless `mine` is equal on all ranks.
   /// `what` describes it in the message.
   void agree(std::string_view what, std::string_view mine);

@@ -2,12 +2,14 @@
 /// Segments, layouts and the sharding of a problem over ranks (docs/mathematics.md).
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "distattn/band.hpp"
+#include "distattn/index.hpp"
 #include "distattn/problem.hpp"
 #include "distattn/types.hpp"
 
@@ -29,14 +31,20 @@ struct HeadGroup {
   friend bool operator==(const HeadGroup&, const HeadGroup&) = default;
 };
 
-enum class LayoutKind : std::uint8_t { block, zigzag, striped, chunked };
+enum class LayoutKind : std::uint8_t { block, zigzag, striped, chunked, given };
 const char* name_of(LayoutKind kind);
 
-/// A layout by name; split cuts each rank's block into that many segments (block only).
+/// A layout by name, or one that is a list of segments.
 struct Layout {
   LayoutKind kind = LayoutKind::block;
-  int split = 1;
-  friend bool operator==(const Layout&, const Layout&) = default;
+  int split = 1;  ///< segments of each rank's block (block only)
+  /// Given only: of all keys. The queries in a segment of keys have the same owner.
+  std::shared_ptr<const std::vector<Segment>> segments = {};
+
+  friend bool operator==(const Layout& a, const Layout& b) {
+    const bool same_list = a.segments == b.segments || (a.segments && b.segments && *a.segments == *b.segments);
+    return a.kind == b.kind && a.split == b.split && same_list;
+  }
 };
 
 /// Positions start at 0. `tokens` need not be divisible: cut points are ⌊tokens·k/n⌋, and segments may be empty.
@@ -65,7 +73,7 @@ struct Sharding {
   std::vector<HeadGroup> groups;
 };
 
-/// The sharding of a checked problem. Throws Error(usage) as head_groups does.
+/// The sharding of a checked problem. Throws Error(usage) as head_groups does, and for given segments as check does.
 Sharding shard(const Problem& problem, int ranks, Layout layout, int groups = 1);
 
 /// Throws Error(usage) unless the problem is valid, every position is in one segment, owners are ranks, and every query
@@ -89,8 +97,8 @@ class Tiles {
   int groups() const { return static_cast<int>(sharding_.groups.size()); }
   const Segment& query(SegmentId i) const { return sharding_.queries[index(i)]; }
   const Segment& key(SegmentId j) const { return sharding_.keys[index(j)]; }
-  std::span<const SegmentId> queries_of(Rank rank) const { return queries_of_[static_cast<std::size_t>(rank)]; }
-  std::span<const SegmentId> keys_of(Rank rank) const { return keys_of_[static_cast<std::size_t>(rank)]; }
+  std::span<const SegmentId> queries_of(Rank rank) const { return queries_of_[index(rank)]; }
+  std::span<const SegmentId> keys_of(Rank rank) const { return keys_of_[index(rank)]; }
 
   /// Whether the tile (i, j) has a visible pair. O(1).
   bool live(SegmentId i, SegmentId j) const {
@@ -102,14 +110,14 @@ class Tiles {
     if (!pairs_.empty()) return pairs_[index(i) * sharding_.keys.size() + index(j)];
     return mask_.pairs(query(i).run, key(j).run);
   }
-  /// BandIndex::reach() and met_pairs() for the tile (i, j). With strided segments and tens of thousands of documents,
-  /// where every tile touches all of them, they are estimated from the pair count, because predictions query every
-  /// tile: query and key counts are then upper bounds, and the sum of computed pairs over all tiles is within a factor
-  /// of two.
+  /// BandIndex::reach() and computed_pairs() for the tile (i, j). With strided segments and tens of thousands of
+  /// documents, where every tile touches all of them, they are estimated from the pair count, because predictions query
+  /// every tile: query and key counts are then upper bounds, and the sum of computed pairs over all tiles is within a
+  /// factor of two.
   BandIndex::Reach reach(SegmentId i, SegmentId j) const;
-  std::int64_t met_pairs(SegmentId i, SegmentId j, int block) const;
+  std::int64_t computed_pairs(SegmentId i, SegmentId j, int block) const;
   /// Whether some query sees a key at a later position.
-  bool looks_ahead() const { return looks_ahead_; }
+  bool sees_future() const { return sees_future_; }
 
  private:
   Sharding sharding_;
@@ -117,7 +125,7 @@ class Tiles {
   std::vector<std::vector<SegmentId>> queries_of_, keys_of_;
   std::vector<std::int64_t> pairs_;  // of all tiles if counting them one by one would be slow, otherwise empty
   std::vector<std::uint64_t> live_;
-  bool looks_ahead_ = false, estimates_ = false;
+  bool sees_future_ = false, estimates_ = false;
 };
 
 }  // namespace distattn

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "distattn/band.hpp"
+#include "distattn/index.hpp"
 #include "distattn/types.hpp"
 
 #pragma GCC visibility push(default)
@@ -46,12 +47,12 @@ struct TileCosts {
     friend bool operator==(const Point&, const Point&) = default;
   };
   /// Granularity of masking, in queries: within a group of this many, a key that is visible to one is computed for all
-  /// (BandIndex::met_pairs).
+  /// (BandIndex::computed_pairs).
   int block = 1;
-  /// By Pass: fixed time of one tile of one head, by head dimension; empty: 0.
-  std::array<std::vector<Point>, 2> points;
-  /// By Pass: seconds for each computed pair, for any head dimension (softmax); 0: included in the rates.
-  std::array<double, 2> pair_s{};
+  /// Fixed time of one tile of one head, by head dimension; empty: 0.
+  PerPass<std::vector<Point>> points;
+  /// Seconds for each computed pair, for any head dimension (softmax); 0: included in the rates.
+  PerPass<double> pair_s{};
 
   /// Interpolates linearly; before the first point, its value; beyond the last point, in proportion to the dimension.
   double seconds(Pass pass, double head_dim) const;
@@ -68,8 +69,8 @@ struct FewQueries {
     RateCurve key_bytes_per_s;
     friend bool operator==(const Rates&, const Rates&) = default;
   };
-  int queries = 0;                            ///< largest number of queries of such a tile; 0: there are none
-  std::array<std::optional<Rates>, 4> rates;  ///< by DType; absent: like other tiles
+  int queries = 0;                       ///< largest number of queries of such a tile; 0: there are none
+  PerDType<std::optional<Rates>> rates;  ///< absent: like other tiles
 
   /// Null if a tile with `tile_queries` queries is not such a tile.
   const Rates* of(DType dtype, Pass pass, std::int64_t tile_queries) const;
@@ -101,8 +102,10 @@ struct Machine {
   Link near, far;
   LinkOwner far_owner = LinkOwner::rank;
   std::map<std::string, MeasuredLinks> transports;  ///< links of transports that differ from near and far
-  /// Rates of one device or, if ranks compute on cores, of one thread. By DType, then Pass; absent: not stated.
-  std::array<std::array<std::optional<KernelRates>, 2>, 4> rates;
+  /// Rates of one device or, if ranks compute on cores, of one thread; absent: not stated.
+  PerDType<PerPass<std::optional<KernelRates>>> rates;
+  /// By rank: its rates as a part of those; ranks that are not listed: 1.
+  std::vector<double> speeds;
   TileCosts tiles;
   FewQueries few;
   std::int64_t memory_bytes = 0;  ///< memory of one rank's device or, if ranks compute on cores, of a node
@@ -117,7 +120,10 @@ struct Machine {
   int node_of(Rank rank) const { return nodes == 1 ? 0 : rank / ranks_per_node; }
   /// How many of `ranks` ranks are on the first node, which has most.
   int on_a_node(int ranks) const { return nodes == 1 || ranks < ranks_per_node ? ranks : ranks_per_node; }
-  bool states(DType dtype) const { return rates[static_cast<std::size_t>(dtype)][0].has_value(); }
+  double speed_of(Rank rank) const { return index(rank) < speeds.size() ? speeds[index(rank)] : 1; }
+  /// The sum over all ranks.
+  double speed_of_all(int ranks) const;
+  bool states(DType dtype) const { return rates[dtype][Pass::forward].has_value(); }
   /// Whether the figures hold for this backend.
   bool describes(std::string_view computing) const { return backend.empty() || backend == computing; }
   /// The machine with the measured links of this transport, if there are any, as near and far.

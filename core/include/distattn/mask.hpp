@@ -75,7 +75,7 @@ class BandIndex {
   /// Pairs computed by a kernel that processes `block` queries at a time, band by band: every query of a block is
   /// evaluated against every key visible to any query of that block. The last block counts as a whole one; block 1
   /// gives pairs().
-  std::int64_t met_pairs(const Run& queries, const Run& keys, int block) const;
+  std::int64_t computed_pairs(const Run& queries, const Run& keys, int block) const;
   /// How many of `queries` see a key of `keys`, and how many of `keys` are seen by one of them.
   struct Reach {
     std::int64_t queries = 0, keys = 0;

@@ -48,7 +48,7 @@ struct Problem {
 void check(const Problem& problem);
 
 /// Whether some query sees a key at a later position.
-bool looks_ahead(const Problem& problem);
+bool sees_future(const Problem& problem);
 
 }  // namespace distattn
 #pragma GCC visibility pop

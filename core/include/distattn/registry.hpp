@@ -44,6 +44,10 @@ std::optional<BackendInfo> find_backend(BackendKind kind, std::string_view name)
 /// The backends that are built, with the versions they were built with. Loads nothing and does not say what is usable.
 std::vector<BackendInfo> built_backends();
 
+/// What is built and usable on this machine, as one JSON object with the fields of `distattn info --json` that do not
+/// concern the command alone.
+std::string info_json();
+
 /// Returns `bytes` bytes in the device's memory space, 64-byte aligned, freed with the last reference. May throw.
 using Allocator = std::function<std::shared_ptr<std::byte>(std::size_t bytes)>;
 

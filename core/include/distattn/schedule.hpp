@@ -37,6 +37,9 @@ struct Value {
   friend auto operator<=>(const Value&, const Value&) = default;
 };
 
+/// Slots, and the parts of a buffer in its slot, begin on a multiple of this many bytes.
+inline constexpr std::size_t buffer_alignment = 64;
+
 /// Memory for one value, with a lifetime. Buffers with disjoint lifetimes may share a slot.
 struct BufferDecl {
   Value value;

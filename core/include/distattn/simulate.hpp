@@ -21,7 +21,7 @@ struct ProgramSketch {
   /// The tiles of one step that have the same shape. Figures are sums over query heads and sequences.
   struct Work {
     double pairs = 0;                    ///< visible pairs; a double, because with many heads they exceed 64 bits
-    double met_pairs = 0;                ///< computed pairs
+    double computed_pairs = 0;           ///< computed pairs
     std::int64_t tiles = 0;              ///< tiles of one head each
     std::int32_t queries = 0, keys = 0;  ///< tokens of a tile's two segments
     Coverage coverage = Coverage::full;  ///< full or partial
@@ -51,7 +51,7 @@ struct ProgramSketch {
   /// Bytes read and written to pack a rank's own inputs, or to unpack its results.
   struct Packing {
     std::int64_t bytes = 0;
-    /// Bytes of these that cores read or write in place (better_in_place).
+    /// Bytes of these that cores read or write in place (use_in_place).
     std::int64_t in_place_bytes = 0;
   };
 
@@ -83,6 +83,11 @@ ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, cons
 /// begins when its previous one has ended, and ends when its tiles are done and what is due has been sent. `ranks`
 /// holds the sketches of all ranks in order. 0 if nothing is computed.
 double ideal_idle(std::span<const ProgramSketch> ranks);
+
+/// Seconds that no schedule of these tiles can be below: their work spread evenly over all ranks at the best rate of
+/// the machine, and packing. Messages take no time. `ranks` and `threads` are those of simulate().
+double lower_bound(const Outline& outline, std::span<const ProgramSketch> ranks, const Machine& machine,
+                   int threads = 1);
 
 /// Predicts when every step of a proved schedule begins and ends, for a whole call that all ranks begin together:
 /// before its first step a rank packs its inputs, after its last it unpacks its results. `ranks` holds the sketches of

@@ -12,18 +12,18 @@
 namespace distattn {
 
 enum class FindingKind : std::uint8_t {
-  malformed,  ///< an index out of range, an unused slot, an operation of the wrong lane or pass, a wrong size
-  unmatched,  ///< a message without its partner, under another step, or with another value or type
-  early,      ///< a buffer read before its value has arrived
-  late,       ///< a buffer read after its slot was reused
-  misplaced,  ///< a buffer that holds a value other than the operation's
-  coverage,   ///< a tile computed twice or never, or merged twice or never
-  sealed,     ///< a partial result updated after it was sent
-  homeless,   ///< a result that does not reach its owner
-  leak,       ///< a partial result that nobody sends, or a received one that nobody merges
-  race,       ///< two steps of different lanes touch a slot and nothing orders them
-  deadlock,   ///< a step waits for one that cannot run before it
-  mask,       ///< bands of the mask that share a pair
+  malformed,    ///< an index out of range, an unused slot, an operation of the wrong lane or pass, a wrong size
+  unmatched,    ///< a message without its partner, under another step, or with another value or type
+  early,        ///< a buffer read before its value has arrived
+  late,         ///< a buffer read after its slot was reused
+  misplaced,    ///< a buffer that holds a value other than the operation's
+  coverage,     ///< a tile computed twice or never, or merged twice or never
+  altered,      ///< a partial result altered after it was sent
+  undelivered,  ///< a result that does not reach its owner
+  leak,         ///< a partial result that nobody sends, or a received one that nobody merges
+  race,         ///< two steps of different lanes touch a slot and nothing orders them
+  deadlock,     ///< a step waits for one that cannot run before it
+  mask,         ///< bands of the mask that share a pair
 };
 const char* name_of(FindingKind kind);
 

@@ -1,9 +1,9 @@
 #include <limits>
 #include <string>
 
+#include "core/src/format.hpp"
 #include "core/src/io/open_file.hpp"
 #include "core/src/io/pipe_end.hpp"
-#include "core/src/words.hpp"
 #include "distattn/files.hpp"
 
 namespace distattn {
@@ -42,7 +42,7 @@ std::string read_file_or_pipe(const std::filesystem::path& path, std::size_t mos
       S_ISFIFO(status.st_mode) ? read_pipe(fd, most_bytes + 1, path) : read_up_to(fd, most_bytes + 1, path);
   if (text.size() > most_bytes) {
     refuse(fmt::format("cannot read {} (it has more than {}): give a shorter one", path.string(),
-                       bytes_in_words(static_cast<double>(most_bytes))));
+                       format_bytes(static_cast<double>(most_bytes))));
   }
   return text;
 }

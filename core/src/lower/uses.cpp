@@ -4,9 +4,9 @@
 #include <atomic>
 #include <cstdint>
 
+#include "core/src/format.hpp"
 #include "core/src/lower/routing.hpp"
 #include "core/src/parallel.hpp"
-#include "core/src/words.hpp"
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"
 
@@ -60,7 +60,7 @@ class MessageLimit {
     if ((count_ += static_cast<std::int64_t>(messages)) <= most_) return;
     throw TooManyMessages(schedule_, ranks_,
                           fmt::format("more than {} messages (each takes {} bytes to plan, and there are {})", most_,
-                                      bytes_of_message, bytes_in_words(static_cast<double>(memory_bytes_))));
+                                      bytes_of_message, format_bytes(static_cast<double>(memory_bytes_))));
   }
 
  private:

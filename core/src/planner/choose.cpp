@@ -10,11 +10,12 @@
 #include <set>
 #include <tuple>
 
+#include "core/src/format.hpp"
 #include "core/src/parallel.hpp"
-#include "core/src/planner/described.hpp"
-#include "core/src/planner/sketch.hpp"
+#include "core/src/planner/placements.hpp"
+#include "core/src/prediction/described.hpp"
+#include "core/src/prediction/sketch.hpp"
 #include "core/src/tables/search_space.hpp"
-#include "core/src/words.hpp"
 #include "distattn/error.hpp"
 #include "distattn/table.hpp"
 
@@ -26,6 +27,8 @@ constexpr std::size_t best_of_layout = 8, worth_ahead = 3;
 /// Layouts whose probes take this much longer than the best layout's are searched no further. Chunked has four times
 /// the segments of others and pays only where it balances better, so that it must be the best.
 constexpr double hopeless = 1.25;
+/// The same for placements that are tried in one order of steps.
+constexpr double hopeless_placement = 1.2;
 
 /// Times that differ by less are equal but for the order of summation.
 constexpr double resolution_s = 1e-9;
@@ -34,17 +37,22 @@ constexpr double resolution_s = 1e-9;
 struct Trial {
   Recipe recipe;
   Pass pass = Pass::forward;
-  int ahead = 0;
+  Routes routes;
+  std::shared_ptr<const Placement> placement = {};  // that the recipe was made from,
+  std::size_t candidate = 0;                        // and its number among those
   double seconds = 0;
   std::int64_t memory_bytes = 0;
   std::string reason = {};  // why it cannot be planned
 };
 
+/// What layouts differ in: kind, split, and the number of the candidate of a given one.
+using LayoutKey = std::tuple<LayoutKind, int, std::size_t>;
+LayoutKey key_of(const Trial& trial) { return {trial.recipe.layout.kind, trial.recipe.layout.split, trial.candidate}; }
+LayoutKey key_of_candidate(std::size_t number) { return {LayoutKind::given, 1, number}; }
+
 bool faster(const Trial& a, const Trial& b) {
   return std::tie(a.seconds, a.recipe.name) < std::tie(b.seconds, b.recipe.name);
 }
-
-std::pair<LayoutKind, int> key_of(const Layout& layout) { return {layout.kind, layout.split}; }
 
 class Search {
  public:
@@ -55,7 +63,9 @@ class Search {
         request_(request),
         routes_(routes),
         threads_(request.threads > 0 ? request.threads : machine.threads_of_rank(ranks)),
-        memory_bytes_(std::min(request.memory_bytes, machine.memory_of_rank(ranks))) {}
+        only_placed_(request.schedule == "placed"),
+        memory_bytes_(only_placed_ ? request.memory_bytes
+                                   : std::min(request.memory_bytes, machine.memory_of_rank(ranks))) {}
 
   std::variant<std::vector<Choice>, WhyNot> run() {
     try {
@@ -63,9 +73,12 @@ class Search {
     } catch (const Error& error) {
       return why_not(error);
     }
-    try_all(trials_of(usual_recipes(problem_, ranks_, reasons_)));
-    try_all(trials_of(other_meshes(problem_, ranks_, hopeful_layouts())));
-    if (!request_.ahead && routes_.node_size > 0) try_all(best_ahead());
+    if (!only_placed_) {
+      try_all(trials_of(usual_recipes(problem_, ranks_, reasons_)));
+      try_all(trials_of(other_meshes(problem_, ranks_, hopeful_layouts())));
+      if (!request_.ahead && routes_.node_size > 0) try_all(best_ahead());
+    }
+    if (only_placed_ || has_components(problem_)) try_placements();
     std::vector<Choice> ranking = pairs();
     if (ranking.empty()) return why_not(nothing_left());
     return ranking;
@@ -79,13 +92,77 @@ class Search {
   std::vector<Trial> trials_of(const std::vector<Recipe>& recipes) const {
     std::vector<Trial> trials;
     for (const Recipe& recipe : recipes) {
-      for (const Pass pass : passes()) trials.push_back({recipe, pass, routes_.ahead});
+      for (const Pass pass : passes()) trials.push_back({recipe, pass, routes_});
     }
     return trials;
   }
 
+  /// Every placement in one staging, those that are worth it in the others, and the best with messages through nodes.
+  void try_placements() {
+    auto made = placements_of(problem_, ranks_, machine_, threads_, request_);
+    if (auto* const reason = std::get_if<std::string>(&made)) {
+      reasons_.push_back(std::move(*reason));
+      return;
+    }
+    const auto& candidates = std::get<std::vector<Candidate>>(made);
+    std::vector<Trial> trials;
+    for (std::size_t c = 0; c < candidates.size(); ++c) {
+      tiles_[{key_of_candidate(c), candidates[c].placement.groups}] = candidates[c].tiles;
+      add_trials(candidates[c], c, Staging::by_distance, trials);
+    }
+    try_all(std::move(trials));
+    const double least = seconds(key_of_candidate(best_of(candidates.size())));
+    trials.clear();
+    for (std::size_t c = 0; c < candidates.size(); ++c) {
+      const Placement& placement = candidates[c].placement;
+      if (seconds(key_of_candidate(c)) > hopeless_placement * least) continue;
+      add_trials(candidates[c], c, Staging::together, trials);
+      if (1 < placement.node_size && placement.node_size < ranks_)
+        add_trials(candidates[c], c, Staging::by_place, trials);
+      if (!placement.part_of.empty()) add_trials(candidates[c], c, Staging::by_part, trials);
+    }
+    try_all(std::move(trials));
+    if (!may_route()) return;
+    const std::size_t best_one = best_of(candidates.size());
+    trials.clear();
+    for (const Staging staging : {Staging::by_distance, Staging::together})
+      add_trials(candidates[best_one], best_one, staging, trials);
+    for (Trial& trial : trials) trial.routes = routes_;
+    try_all(std::move(trials));
+  }
+
+  void add_trials(const Candidate& candidate, std::size_t number, Staging staging, std::vector<Trial>& trials) const {
+    auto placement = std::make_shared<Placement>(candidate.placement);
+    for (PlacedPass& pass : placement->passes) pass.staging = staging;
+    for (const Pass pass : passes())
+      trials.push_back({recipe_of(placement, pass), pass, placed_routes(), placement, number});
+  }
+
+  /// The fastest of this many candidates.
+  std::size_t best_of(std::size_t candidates) const {
+    std::size_t best_one = 0;
+    for (std::size_t c = 1; c < candidates; ++c)
+      if (seconds(key_of_candidate(c)) < seconds(key_of_candidate(best_one))) best_one = c;
+    return best_one;
+  }
+
+  /// The least time of all passes on a layout; infinite if one was not planned.
+  double seconds(const LayoutKey& key) const {
+    const auto found = trials_.find(key);
+    double sum = 0;
+    for (const Pass pass : passes()) {
+      const auto fastest = found == trials_.end() ? std::vector<Trial>() : best(found->second, pass, 1);
+      sum += fastest.empty() ? std::numeric_limits<double>::infinity() : fastest.front().seconds;
+    }
+    return sum;
+  }
+
+  /// Meshes of their own keep most messages inside nodes, so that routes seldom gain unless they are asked for.
+  Routes placed_routes() const { return may_route() ? Routes{} : routes_; }
+  bool may_route() const { return !request_.node_size && !request_.ahead && routes_.node_size > 0; }
+
   void try_all(std::vector<Trial> trials) {
-    for (const Trial& trial : trials) look_up(trial.recipe);
+    for (const Trial& trial : trials) look_up(trial);
     for_each_in_parallel(static_cast<int>(trials.size()), 1,
                          [&](int i) { try_one(trials[static_cast<std::size_t>(i)]); });
     for (Trial& trial : trials) {
@@ -93,17 +170,28 @@ class Search {
         reasons_.push_back(fmt::format("{}: {}", trial.recipe.name, trial.reason));
         continue;
       }
-      if (trial.ahead == routes_.ahead) needs_[trial.recipe.name] += trial.memory_bytes;
-      if (trial.memory_bytes <= memory_bytes_) trials_[key_of(trial.recipe.layout)].push_back(std::move(trial));
+      if (trial.placement != nullptr) {
+        need_of_placement(trial);
+      } else if (trial.routes.ahead == routes_.ahead) {
+        needs_[trial.recipe.name] += trial.memory_bytes;
+      }
+      if (trial.memory_bytes <= memory_bytes_) trials_[key_of(trial)].push_back(std::move(trial));
     }
   }
 
+  /// All placements have one name, and each staging of a pass needs memory of its own: the least of a layout counts.
+  void need_of_placement(const Trial& trial) {
+    std::map<Pass, std::int64_t>& passes = needs_of_placement_[key_of(trial)];
+    const auto [least, added] = passes.try_emplace(trial.pass, trial.memory_bytes);
+    if (!added) least->second = std::min(least->second, trial.memory_bytes);
+  }
+
   /// Lookups of a layout and its head groups: made once, before threads share them.
-  void look_up(const Recipe& recipe) {
-    auto& tiles = tiles_[{key_of(recipe.layout), recipe.groups}];
-    if (tiles != nullptr) return;
-    tiles = std::make_shared<const Tiles>(shard(problem_, ranks_, recipe.layout, recipe.groups));
-    const auto [seen, added] = seen_.try_emplace(key_of(recipe.layout), *tiles, machine_.tiles.block);
+  void look_up(const Trial& trial) {
+    const Recipe& recipe = trial.recipe;
+    auto& tiles = tiles_[{key_of(trial), recipe.groups}];
+    if (tiles == nullptr) tiles = std::make_shared<const Tiles>(shard(problem_, ranks_, recipe.layout, recipe.groups));
+    const auto [seen, added] = seen_.try_emplace(key_of(trial), *tiles, machine_.tiles.block);
     if (added) seen->second.remember();
   }
 
@@ -118,10 +206,10 @@ class Search {
   void measure(Trial& trial) const {
     trial.memory_bytes = 0;
     const Recipe& recipe = trial.recipe;
-    const auto& tiles = tiles_.at({key_of(recipe.layout), recipe.groups});
-    const Lowering lowering(recipe.name, tiles, recipe.table(tiles, routes_.node_size), trial.pass,
-                            request_.mode.value_or(recipe.mode), {routes_.node_size, trial.ahead});
-    const SeenTiles& seen = seen_.at(key_of(recipe.layout));
+    const auto& tiles = tiles_.at({key_of(trial), recipe.groups});
+    const Lowering lowering(recipe.name, tiles, recipe.table(tiles, trial.routes.node_size), trial.pass,
+                            request_.mode.value_or(recipe.mode), trial.routes);
+    const SeenTiles& seen = seen_.at(key_of(trial));
     std::vector<ProgramSketch> sketches;
     for (Rank rank = 0; rank < ranks_; ++rank) {
       const RankProgram program = lowering.program(rank);
@@ -139,7 +227,7 @@ class Search {
     std::vector<Trial> some;
     std::copy_if(trials.begin(), trials.end(), std::back_inserter(some),
                  [pass](const Trial& trial) { return trial.pass == pass; });
-    std::sort(some.begin(), some.end(), faster);
+    std::stable_sort(some.begin(), some.end(), faster);
     some.resize(std::min(some.size(), count));
     return some;
   }
@@ -147,9 +235,9 @@ class Search {
   std::vector<LayoutKind> hopeful_layouts() const {
     std::map<LayoutKind, double> seconds;
     for (const auto& [key, trials] : trials_) {
-      if (key.second != 1) continue;
+      if (std::get<int>(key) != 1) continue;
       for (const Pass pass : passes()) {
-        for (const Trial& trial : best(trials, pass, 1)) seconds[key.first] += trial.seconds;
+        for (const Trial& trial : best(trials, pass, 1)) seconds[std::get<LayoutKind>(key)] += trial.seconds;
       }
     }
     double least = std::numeric_limits<double>::infinity();
@@ -168,7 +256,7 @@ class Search {
       for (const Pass pass : passes()) {
         for (Trial trial : best(tried, pass, worth_ahead)) {
           for (const int ahead : {1, 3, 7}) {
-            trial.ahead = ahead;
+            trial.routes.ahead = ahead;
             trials.push_back(trial);
           }
         }
@@ -181,11 +269,11 @@ class Search {
   std::vector<Choice> pairs() const {
     std::vector<Choice> ranking;
     for (const auto& [key, all] : trials_) {
-      std::map<int, std::vector<Trial>> by_ahead;
-      for (const Trial& trial : all) by_ahead[trial.ahead].push_back(trial);
-      for (const auto& [ahead, trials] : by_ahead) add_pairs(trials, ranking);
+      std::map<std::pair<int, int>, std::vector<Trial>> by_routes;
+      for (const Trial& trial : all) by_routes[{trial.routes.node_size, trial.routes.ahead}].push_back(trial);
+      for (const auto& [routes, trials] : by_routes) add_pairs(trials, ranking);
     }
-    std::sort(ranking.begin(), ranking.end(), [](const Choice& a, const Choice& b) {
+    std::stable_sort(ranking.begin(), ranking.end(), [](const Choice& a, const Choice& b) {
       return std::tie(a.predicted_s, a.name, a.routes.ahead) < std::tie(b.predicted_s, b.name, b.routes.ahead);
     });
     std::set<std::string> seen;
@@ -213,35 +301,51 @@ class Search {
   }
 
   Choice choice_of(const Trial& forward, const Trial* backward) const {
-    Choice choice{forward.recipe.name, {routes_.node_size, forward.ahead}, forward.seconds, forward.memory_bytes};
+    Choice choice{forward.recipe.name, forward.routes, forward.seconds, forward.memory_bytes, forward.placement};
     if (backward == nullptr) return choice;
     if (backward->recipe.name != choice.name) choice.name += "/" + backward->recipe.name;
+    if (forward.placement != nullptr) {
+      auto both = std::make_shared<Placement>(*forward.placement);
+      both->passes[Pass::backward] = backward->placement->passes[Pass::backward];
+      choice.placement = std::move(both);
+    }
     choice.predicted_s += backward->seconds;
     choice.memory_bytes += backward->memory_bytes;
     return choice;
   }
 
   WhyNot why_not(const Error& error) const {
-    return {WhyNot::Kind::none_left, "auto", ranks_, error.what(), error.what(), error.kind()};
+    return {
+        WhyNot::Kind::none_left, only_placed_ ? "placed" : "auto", ranks_, error.what(), error.what(), error.kind()};
   }
 
   Error nothing_left() const {
-    if (needs_.empty()) {
+    if (only_placed_ && needs_of_placement_.empty()) {
+      return {ErrorKind::usage,
+              fmt::format("placed does not apply ({}): choose another schedule, or a larger balance_tokens",
+                          fmt::join(reasons_, "; "))};
+    }
+    if (needs_.empty() && needs_of_placement_.empty()) {
       return {ErrorKind::usage,
               fmt::format("no schedule applies to {} ranks ({}): give other ranks", ranks_, fmt::join(reasons_, "; "))};
     }
     std::vector<std::pair<std::int64_t, std::string>> sorted;
+    for (const auto& [key, passes] : needs_of_placement_) {
+      std::int64_t bytes = 0;
+      for (const auto& [pass, least] : passes) bytes += least;
+      if (sorted.empty() || bytes < sorted.front().first) sorted.assign(1, {bytes, "placed"});
+    }
     for (const auto& [name, bytes] : needs_) sorted.emplace_back(bytes, name);
     std::sort(sorted.begin(), sorted.end());
     std::vector<std::string> needs;
     for (const auto& [bytes, name] : sorted)
-      needs.push_back(fmt::format("{} {}", name, bytes_in_words(static_cast<double>(bytes))));
+      needs.push_back(fmt::format("{} {}", name, format_bytes(static_cast<double>(bytes))));
     const bool of_machine = memory_bytes_ < request_.memory_bytes;
     const std::string whose =
         of_machine ? fmt::format("what machine {} has for each of {}; ", machine_.name, ranks_) : "";
     return {of_machine && machine_.name == "this" ? ErrorKind::environment : ErrorKind::usage,
             fmt::format("no schedule fits {} a rank ({}needed: {}): give more memory or more ranks",
-                        bytes_in_words(static_cast<double>(memory_bytes_)), whose, fmt::join(needs, ", "))};
+                        format_bytes(static_cast<double>(memory_bytes_)), whose, fmt::join(needs, ", "))};
   }
 
   const Problem& problem_;
@@ -250,12 +354,14 @@ class Search {
   const ScheduleRequest& request_;
   Routes routes_;
   int threads_;
+  bool only_placed_;
   std::int64_t memory_bytes_;
-  std::map<std::pair<std::pair<LayoutKind, int>, int>, std::shared_ptr<const Tiles>> tiles_;
-  std::map<std::pair<LayoutKind, int>, SeenTiles> seen_;             // by layout
-  std::map<std::pair<LayoutKind, int>, std::vector<Trial>> trials_;  // that fit the memory, by layout
-  std::map<std::string, std::int64_t> needs_;                        // of all, all passes together
-  std::vector<std::string> reasons_;                                 // why the others do not apply
+  std::map<std::pair<LayoutKey, int>, std::shared_ptr<const Tiles>> tiles_;  // by layout and head groups
+  std::map<LayoutKey, SeenTiles> seen_;                                      // by layout
+  std::map<LayoutKey, std::vector<Trial>> trials_;                           // that fit the memory, by layout
+  std::map<LayoutKey, std::map<Pass, std::int64_t>> needs_of_placement_;
+  std::map<std::string, std::int64_t> needs_;  // of all, all passes together
+  std::vector<std::string> reasons_;           // why the others do not apply
 };
 
 }  // namespace
@@ -265,6 +371,14 @@ std::variant<std::vector<Choice>, WhyNot> rank_schedules(const Problem& problem,
   auto routes = routes_of(request, machine, ranks);
   if (auto* const why = std::get_if<WhyNot>(&routes)) return std::move(*why);
   return Search(problem, ranks, machine, request, std::get<Routes>(routes)).run();
+}
+
+ScheduleRequest with_choice(ScheduleRequest request, const Choice& choice) {
+  request.schedule = choice.name;
+  request.node_size = choice.routes.node_size;
+  request.ahead = choice.routes.ahead;
+  if (choice.placement != nullptr) request.layout = to_json(*choice.placement);
+  return request;
 }
 
 }  // namespace distattn

@@ -2,23 +2,20 @@
 
 #include <fmt/core.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "core/src/format.hpp"
 #include "core/src/parallel.hpp"
-#include "core/src/planner/described.hpp"
 #include "core/src/planner/plan_fields.hpp"
+#include "core/src/prediction/described.hpp"
 #include "core/src/schedule/digest.hpp"
-#include "core/src/words.hpp"
+#include "distattn/placement.hpp"
 #include "distattn/simulate.hpp"
 
 namespace distattn {
 namespace {
-
-constexpr std::size_t index(Rank rank) { return static_cast<std::size_t>(rank); }
-constexpr std::size_t index(Pass pass) { return static_cast<std::size_t>(pass); }
 
 std::uint64_t fingerprint_of(const auto&... items) {
   Digest digest;
@@ -118,14 +115,31 @@ void check_name(const std::string& name) {
 }  // namespace
 
 struct AttentionPlan::State {
-  std::array<std::optional<ProvedPass>, 2> passes;
+  PerPass<std::optional<ProvedPass>> passes;
   Routes routes;
+  std::string layout;
 
   const ProvedPass& at(Pass pass) const {
-    DISTATTN_EXPECT(passes[index(pass)].has_value());
-    return *passes[index(pass)];
+    DISTATTN_EXPECT(passes[pass].has_value());
+    return *passes[pass];
   }
 };
+
+namespace {
+
+/// `layout` becomes that of the request as to_json() writes it.
+std::variant<RecipePair, std::string> recipes_of(const ScheduleRequest& how, const Problem& problem, int ranks,
+                                                 std::string& layout) {
+  if (how.layout.empty()) return resolve_pair(how.schedule, problem, ranks);
+  const auto placement = std::make_shared<const Placement>(placement_from_json(how.layout, "layout"));
+  layout = to_json(*placement);
+  if (placement->ranks != ranks) {
+    refuse(fmt::format("the layout is for {} ranks (there are {}): give one for these", placement->ranks, ranks));
+  }
+  return RecipePair{recipe_of(placement, Pass::forward), recipe_of(placement, Pass::backward)};
+}
+
+}  // namespace
 
 Planned plan(const Problem& problem, int ranks, const ScheduleRequest& request) {
   auto decision = decided(problem, ranks, request);
@@ -134,7 +148,8 @@ Planned plan(const Problem& problem, int ranks, const ScheduleRequest& request) 
   const auto why_not = [&](WhyNot::Kind kind, std::string reason, std::string message) {
     return WhyNot{kind, how.schedule, ranks, std::move(reason), std::move(message)};
   };
-  auto resolved = resolve_pair(how.schedule, problem, ranks);
+  auto state = std::make_unique<AttentionPlan::State>();
+  auto resolved = recipes_of(how, problem, ranks, state->layout);
   if (const auto* const reason = std::get_if<std::string>(&resolved)) {
     return why_not(WhyNot::Kind::does_not_apply, *reason,
                    fmt::format("schedule {} does not apply to this problem on {} ranks ({}): choose another, or auto",
@@ -143,7 +158,6 @@ Planned plan(const Problem& problem, int ranks, const ScheduleRequest& request) 
   const RecipePair& recipes = std::get<RecipePair>(resolved);
   const auto* const machine = std::get_if<Machine>(&request.machine);
   if (machine != nullptr) check_described(*machine, ranks, problem.dtype);
-  auto state = std::make_unique<AttentionPlan::State>();
   state->routes = {*how.node_size, *how.ahead};
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (pass == Pass::backward && how.passes == Passes::forward) break;
@@ -154,7 +168,7 @@ Planned plan(const Problem& problem, int ranks, const ScheduleRequest& request) 
                                    how.mode.value_or(recipe.mode), state->routes),
                           tiles, machine);
       if (auto* const wrong = std::get_if<std::string>(&proved)) return not_proved(recipe.name, ranks, *wrong);
-      state->passes[index(pass)].emplace(std::get<ProvedPass>(std::move(proved)));
+      state->passes[pass].emplace(std::get<ProvedPass>(std::move(proved)));
     } catch (const TooManyMessages& refused) {
       return why_not(WhyNot::Kind::too_many_messages, refused.reason(), refused.what());
     }
@@ -162,8 +176,8 @@ Planned plan(const Problem& problem, int ranks, const ScheduleRequest& request) 
   AttentionPlan made(std::move(state));
   check_name(made.name());
   if (made.memory_bytes() <= how.memory_bytes) return made;
-  const std::string needed = bytes_in_words(static_cast<double>(made.memory_bytes()));
-  const std::string allowed = bytes_in_words(static_cast<double>(how.memory_bytes));
+  const std::string needed = format_bytes(static_cast<double>(made.memory_bytes()));
+  const std::string allowed = format_bytes(static_cast<double>(how.memory_bytes));
   const char* const what = how.passes == Passes::both ? "both passes need" : "forward needs";
   return why_not(WhyNot::Kind::too_large, fmt::format("{} {} a rank (memory_bytes allows {})", what, needed, allowed),
                  fmt::format("{} needs {} a rank (memory_bytes allows {}): choose another schedule or more ranks",
@@ -176,7 +190,7 @@ AttentionPlan::AttentionPlan(const Problem& problem, int ranks, const ScheduleRe
     : AttentionPlan(or_refuse(plan(problem, ranks, or_refuse(decided(problem, ranks, request))))) {}
 AttentionPlan::AttentionPlan(std::vector<Schedule> schedules) : state_(std::make_unique<State>()) {
   for (Schedule& schedule : schedules) {
-    auto& place = state_->passes[index(schedule.outline.pass)];
+    auto& place = state_->passes[schedule.outline.pass];
     if (place.has_value()) {
       refuse(fmt::format("two programs of the {} pass (one a pass is run): give one", name_of(schedule.outline.pass)));
     }
@@ -203,7 +217,8 @@ std::string AttentionPlan::name() const {
   return forward + "/" + outline(Pass::backward).name;
 }
 Routes AttentionPlan::routes() const { return state_->routes; }
-bool AttentionPlan::has(Pass pass) const { return state_->passes[index(pass)].has_value(); }
+const std::string& AttentionPlan::layout() const { return state_->layout; }
+bool AttentionPlan::has(Pass pass) const { return state_->passes[pass].has_value(); }
 const Outline& AttentionPlan::outline(Pass pass) const { return state_->at(pass).outline(); }
 const Tiles& AttentionPlan::tiles(Pass pass) const { return *state_->at(pass).tiles; }
 const Counts& AttentionPlan::counts(Pass pass) const { return state_->at(pass).counts; }
@@ -256,6 +271,7 @@ std::vector<PassPlan> predict(const AttentionPlan& plan, const Machine* machine,
     if (machine == nullptr) continue;
     for (std::size_t rank = 0; machine->nodes > 1 && rank < sketches.size(); ++rank)
       one.counts.bytes_far[rank] = far_bytes(sketches[rank], *machine);
+    one.lower_bound_s = lower_bound(outline, sketches, *machine, threads);
     one.predicted_s = simulate(outline, sketches, *machine, threads).seconds;
   }
   return passes;

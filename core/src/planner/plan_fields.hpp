@@ -37,6 +37,9 @@ inline void fields_of(const PassPlan& plan, RowFields& field) {
   field({"peak_remote_bytes", units::bytes, "Most bytes of a rank's buffers for these values."},
         largest(counts.peak_remote_bytes));
   field({"memory_bytes", units::bytes, "Most bytes of all buffers of a rank."}, largest(counts.memory_bytes));
+  field({"lower_bound_s", units::seconds,
+         "Time that no schedule can be below: balanced work at the machine's best rate, and packing."},
+        plan.lower_bound_s);
   field({"predicted_s", units::seconds, "Predicted time, by simulation on the machine."}, plan.predicted_s);
   field({"proved", units::none, "Whether the programs were proved to compute every visible pair once."},
         true);  // otherwise there is no plan

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <cmath>
 #include <utility>
 
 #include "distattn/choose.hpp"
@@ -9,15 +10,21 @@
 namespace distattn {
 namespace {
 
+constexpr int most_ranks = 1 << 16;
+
 /// Nothing where a named schedule is asked for and no machine that could have nodes.
 std::optional<Machine> machine_of(const ScheduleRequest& request) {
   const auto* const name = std::get_if<std::string>(&request.machine);
   if (name == nullptr) return std::get<Machine>(request.machine);
-  if (name->empty() && request.schedule != "auto") return {};
+  if (name->empty() && !has_open_choice(request)) return {};
   return find_machine(name->empty() ? "this" : *name);
 }
 
 }  // namespace
+
+bool has_open_choice(const ScheduleRequest& request) {
+  return request.layout.empty() && (request.schedule == "auto" || request.schedule == "placed");
+}
 
 std::variant<Routes, WhyNot> routes_of(const ScheduleRequest& request, const Machine& machine, int ranks) {
   const int ahead = request.ahead.value_or(0);
@@ -32,19 +39,30 @@ std::variant<Routes, WhyNot> routes_of(const ScheduleRequest& request, const Mac
 
 std::variant<ScheduleRequest, WhyNot> decided(const Problem& problem, int ranks, ScheduleRequest request) {
   if (ranks < 1) refuse(fmt::format("{} ranks (there is one at least): plan for some", ranks));
+  if (ranks > most_ranks) refuse(fmt::format("{} ranks (more than {}): plan for fewer", ranks, most_ranks));
   check(problem);
   const Machine machine = machine_of(request).value_or(Machine()).in_nodes_of(request.node_size.value_or(0));
+  // A placement's meshes know the nodes: its messages go straight unless routes are asked for.
+  if (!request.layout.empty() && !request.ahead) request.node_size = request.node_size.value_or(0);
   auto routes = routes_of(request, machine, ranks);
   if (auto* const why = std::get_if<WhyNot>(&routes)) return std::move(*why);
-  if (request.schedule == "auto") {
+  if (!std::isfinite(request.balance_tokens) || request.balance_tokens < 0) {
+    refuse(fmt::format("balance_tokens {} (a part of a rank's share): give 0 or more", request.balance_tokens));
+  }
+  if (!request.layout.empty()) {
+    if (request.schedule != "auto" && request.schedule != "placed")
+      refuse(fmt::format("schedule {} has a layout of its own (placed takes one): leave the layout out",
+                         request.schedule));
+    request.schedule = "placed";
+  }
+  if (has_open_choice(request)) {
     auto ranking = rank_schedules(problem, ranks, machine, request);
     if (auto* const why = std::get_if<WhyNot>(&ranking)) return std::move(*why);
-    const Choice& best = std::get<std::vector<Choice>>(ranking).front();
-    request.schedule = best.name;
-    routes = best.routes;
+    request = with_choice(std::move(request), std::get<std::vector<Choice>>(ranking).front());
+  } else {
+    request.node_size = std::get<Routes>(routes).node_size;
+    request.ahead = std::get<Routes>(routes).ahead;
   }
-  request.node_size = std::get<Routes>(routes).node_size;
-  request.ahead = std::get<Routes>(routes).ahead;
   request.machine = "";
   return request;
 }

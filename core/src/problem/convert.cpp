@@ -122,15 +122,15 @@ void convert(const std::byte* from, DType from_dtype, std::byte* into, DType int
   });
 }
 
-void gather(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank,
-            const TensorView& local) {
+void extract_shard(const ConstTensorView& whole, std::int64_t first, std::span<const Segment> segments, Rank rank,
+                   const TensorView& local) {
   check_shapes(whole, first, segments, rank, local);
   for_each_token(segments, rank, first,
                  [&](std::int64_t index, std::int64_t token) { copy_token(whole, index, local, token); });
 }
 
-void scatter(const ConstTensorView& local, std::span<const Segment> segments, Rank rank, std::int64_t first,
-             const TensorView& whole) {
+void insert_shard(const ConstTensorView& local, std::span<const Segment> segments, Rank rank, std::int64_t first,
+                  const TensorView& whole) {
   check_shapes(whole, first, segments, rank, local);
   for_each_token(segments, rank, first,
                  [&](std::int64_t index, std::int64_t token) { copy_token(local, token, whole, index); });

@@ -35,8 +35,20 @@ std::vector<Segment> lay_out(const Layout& layout, std::int64_t tokens, int rank
       return striped_segments(tokens, ranks);
     case LayoutKind::chunked:
       return chunked_segments(tokens, ranks, mask, 4, first);
+    case LayoutKind::given:
+      break;
   }
   return {};
+}
+
+/// The queries of given segments. Segment i of the queries is in segment i of the keys, and may be empty.
+std::vector<Segment> queries_among(std::vector<Segment> keys, const Problem& problem) {
+  for (Segment& segment : keys) {
+    Run& run = segment.run;
+    const IndexRange queries = indices_within(run, problem.first_query(), problem.seq_kv);
+    run = {queries.empty() ? problem.first_query() : run.at(queries.begin), queries.end - queries.begin, run.stride};
+  }
+  return keys;
 }
 
 }  // namespace
@@ -51,6 +63,8 @@ const char* name_of(LayoutKind kind) {
       return "striped";
     case LayoutKind::chunked:
       return "chunked";
+    case LayoutKind::given:
+      return "given";
   }
   return "?";
 }
@@ -96,7 +110,7 @@ std::vector<Segment> chunked_segments(std::int64_t tokens, int ranks, const Band
     const auto [load, rank] = with_room.top();
     with_room.pop();
     chunks[x].owner = rank;
-    if (--room[static_cast<std::size_t>(rank)] > 0) with_room.push({load + work[x], rank});
+    if (--room[index(rank)] > 0) with_room.push({load + work[x], rank});
   }
   return chunks;
 }
@@ -137,6 +151,13 @@ Sharding shard(const Problem& problem, int ranks, Layout layout, int groups) {
     refuse(fmt::format("layout {} split {} (only block shards are split): choose split 1", name_of(layout.kind),
                        layout.split));
   Sharding out{problem, ranks, layout, {}, {}, head_groups(problem.heads, problem.kv_heads, groups)};
+  if (layout.kind == LayoutKind::given) {
+    if (layout.segments == nullptr) refuse("a given layout without segments (the planner makes them): plan it");
+    out.keys = *layout.segments;
+    out.queries = problem.seq_q == problem.seq_kv ? out.keys : queries_among(out.keys, problem);
+    check(out);
+    return out;
+  }
   const BandIndex mask(bands_of(problem.mask));
   out.keys = cut_segments(lay_out(layout, problem.seq_kv, ranks, mask, 0), problem.mask.sinks);
   if (problem.seq_q == problem.seq_kv) {

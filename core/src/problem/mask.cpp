@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -63,7 +64,7 @@ void check_disjoint(std::span<const Band> bands) {
   const auto [a, b] = overlapping_bands(bands);
   if (a < 0) return;
   refuse(fmt::format("bands {} and {} of the mask overlap ({}; {}): make them disjoint, a pair may be seen once", a, b,
-                     to_string(bands[static_cast<std::size_t>(a)]), to_string(bands[static_cast<std::size_t>(b)])));
+                     to_string(bands[index(a)]), to_string(bands[index(b)])));
 }
 
 void check_documents(std::span<const std::int64_t> documents, std::int64_t seq_kv) {
@@ -186,7 +187,7 @@ std::int64_t BandIndex::pairs(const Run& queries, const Run& keys) const {
 }
 
 /// A block stands at its first query and sees as far as its last one.
-std::int64_t BandIndex::met_pairs(const Run& queries, const Run& keys, int block) const {
+std::int64_t BandIndex::computed_pairs(const Run& queries, const Run& keys, int block) const {
   const Run blocks{queries.start, ceil_div(queries.count, block), queries.stride * block};
   const std::int64_t to_last = queries.stride * (block - 1);
   std::int64_t sum = 0;

@@ -86,7 +86,7 @@ void check(const Problem& problem) {
   check(problem.mask, problem.seq_kv);
 }
 
-bool looks_ahead(const Problem& problem) {
+bool sees_future(const Problem& problem) {
   const Run queries{problem.first_query(), problem.seq_q, 1}, keys{0, problem.seq_kv, 1};
   for (Band band : bands_of(problem.mask)) {
     band.hi = std::min<std::int64_t>(band.hi, -1);

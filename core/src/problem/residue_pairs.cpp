@@ -9,7 +9,7 @@ namespace {
 bool are_residues(std::span<const Segment> keys, std::int64_t tokens) {
   const auto n = static_cast<std::int64_t>(keys.size());
   for (std::int64_t j = 0; j < n; ++j) {
-    if (keys[static_cast<std::size_t>(j)].run != Run{j, (tokens - j + n - 1) / n, n}) return false;
+    if (keys[index(j)].run != Run{j, (tokens - j + n - 1) / n, n}) return false;
   }
   return true;
 }
@@ -44,7 +44,7 @@ class ResidueSum {
  private:
   void add_below(std::int64_t x, std::int64_t weight) {
     whole_ += weight * (x / residues_);
-    above_[static_cast<std::size_t>(x % residues_)] += weight;
+    above_[index(x % residues_)] += weight;
   }
 
   std::int64_t residues_;

@@ -16,8 +16,7 @@ constexpr std::size_t quickly_looked_at = 10'000'000;
 
 std::vector<std::vector<SegmentId>> by_owner(std::span<const Segment> segments, int ranks) {
   std::vector<std::vector<SegmentId>> out(static_cast<std::size_t>(ranks));
-  for (std::size_t i = 0; i < segments.size(); ++i)
-    out[static_cast<std::size_t>(segments[i].owner)].push_back(static_cast<SegmentId>(i));
+  for (std::size_t i = 0; i < segments.size(); ++i) out[index(segments[i].owner)].push_back(static_cast<SegmentId>(i));
   return out;
 }
 
@@ -67,7 +66,7 @@ Tiles::Tiles(Sharding sharding)
       keys_of_(by_owner(sharding_.keys, sharding_.ranks)),
       pairs_(residue_pairs(sharding_, mask_)),
       live_(live_bits(sharding_, mask_, pairs_)),
-      looks_ahead_(distattn::looks_ahead(sharding_.problem)),
+      sees_future_(distattn::sees_future(sharding_.problem)),
       estimates_(!pairs_.empty() && pairs_.size() * mask_.bands().size() > quickly_looked_at) {}
 
 BandIndex::Reach Tiles::reach(SegmentId i, SegmentId j) const {
@@ -76,11 +75,11 @@ BandIndex::Reach Tiles::reach(SegmentId i, SegmentId j) const {
   return {std::min(visible, query(i).run.count), std::min(visible, key(j).run.count)};
 }
 
-std::int64_t Tiles::met_pairs(SegmentId i, SegmentId j, int block) const {
+std::int64_t Tiles::computed_pairs(SegmentId i, SegmentId j, int block) const {
   const std::int64_t visible = pairs(i, j);
   if (block == 1) return visible;
-  if (!estimates_) return mask_.met_pairs(query(i).run, key(j).run, block);
-  // A key in sight is met by a whole block at least; where many see it, by half a block more than do.
+  if (!estimates_) return mask_.computed_pairs(query(i).run, key(j).run, block);
+  // A visible key is computed for a whole block at least; if many see it, for half a block more than do.
   const std::int64_t of_blocks = block * reach(i, j).keys;
   return std::max(of_blocks, visible + of_blocks / 2);
 }

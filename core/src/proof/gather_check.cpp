@@ -20,7 +20,7 @@ void GatherCheck::next(const Step& step) {
     check_messages(step, gather);
     std::pair<std::vector<Rank>, std::vector<Value>> here;
     // Every member fills slots of the same size.
-    std::uint64_t name = mix(program_.slots[static_cast<std::size_t>(decl(gather.buffers.front()).slot)]);
+    std::uint64_t name = mix(program_.slots[index(decl(gather.buffers.front()).slot)]);
     for (const BufferId buffer : gather.buffers) {
       here.first.push_back(owner_of(outline_, decl(buffer).value));
       here.second.push_back(decl(buffer).value);
@@ -56,7 +56,7 @@ void GatherCheck::check_members(const Step& step, const Gather& gather) {
 /// Slots follow each other in memory: those of one size and with consecutive numbers are at equal distances.
 void GatherCheck::check_places(const Step& step, const Gather& gather) {
   const int first = decl(gather.buffers.front()).slot;
-  const auto bytes = [&](int slot) { return program_.slots[static_cast<std::size_t>(slot)]; };
+  const auto bytes = [&](int slot) { return program_.slots[index(slot)]; };
   for (std::size_t member = 0; member < gather.buffers.size(); ++member) {
     const int slot = decl(gather.buffers[member]).slot;
     if (slot != first + static_cast<int>(member) || bytes(slot) != bytes(first)) {

@@ -78,9 +78,10 @@ class ProgramCheck {
       const auto buffer = static_cast<BufferId>(b);
       if (!own_result(buffer) && !(is_input(decl(buffer).value.kind) && owner(buffer) == rank_)) continue;
       if (!is_input(decl(buffer).value.kind) && decl(buffer).dtype != dtype_of(outline_, decl(buffer).value.kind))
-        find(FindingKind::homeless, fmt::format("its own {} is kept as {}", name(buffer), name_of(decl(buffer).dtype)));
+        find(FindingKind::undelivered,
+             fmt::format("its own {} is kept as {}", name(buffer), name_of(decl(buffer).dtype)));
       if (!own.insert(decl(buffer).value).second)
-        find(FindingKind::homeless, "two buffers for its own " + name(buffer));
+        find(FindingKind::undelivered, "two buffers for its own " + name(buffer));
       if (!is_input(decl(buffer).value.kind)) continue;
       const auto slot = static_cast<std::size_t>(decl(buffer).slot);
       if (in_slot_[slot] != BufferId{-1}) find(FindingKind::late, name(buffer) + " shares its slot from the start");
@@ -88,7 +89,7 @@ class ProgramCheck {
       content_[b] = Content::input;
     }
     for_each_own([&](const Value& value) {
-      if (!own.contains(value)) find(FindingKind::homeless, "no buffer for its own " + to_string(value));
+      if (!own.contains(value)) find(FindingKind::undelivered, "no buffer for its own " + to_string(value));
     });
   }
   template <class Visit>
@@ -110,8 +111,8 @@ class ProgramCheck {
     for (std::size_t b = 0; b < program_.buffers.size(); ++b) {
       const auto buffer = static_cast<BufferId>(b);
       if (own_result(buffer)) {
-        if (content_[b] != Content::open || in_slot_[static_cast<std::size_t>(decl(buffer).slot)] != buffer) {
-          find(FindingKind::homeless, name(buffer) + " is not there at the end");
+        if (content_[b] != Content::open || in_slot_[index(decl(buffer).slot)] != buffer) {
+          find(FindingKind::undelivered, name(buffer) + " is not there at the end");
         }
       } else if (content_[b] == Content::open || content_[b] == Content::received) {
         find(FindingKind::leak, name(buffer) + " is neither sent nor merged");
@@ -128,7 +129,7 @@ class ProgramCheck {
     touch(b);
     if (content_[index(b)] == Content::nothing) {
       find(FindingKind::early, name(b) + " is read before it is there");
-    } else if (content_[index(b)] == Content::gone || in_slot_[static_cast<std::size_t>(decl(b).slot)] != b) {
+    } else if (content_[index(b)] == Content::gone || in_slot_[index(decl(b).slot)] != b) {
       find(FindingKind::late, name(b) + " is read after its slot was given to another value");
     } else if (available_after_[index(b)] >= step_->number) {
       find(FindingKind::early,
@@ -141,10 +142,11 @@ class ProgramCheck {
   /// The buffer's slot now holds its value, and no other.
   void place(BufferId b, Content content) {
     touch(b);
-    BufferId& before = in_slot_[static_cast<std::size_t>(decl(b).slot)];
+    BufferId& before = in_slot_[index(decl(b).slot)];
     if (before != BufferId{-1} && before != b) overwrite(before);
     if (content_[index(b)] == Content::open || content_[index(b)] == Content::received) overwrite(b);
-    if (content_[index(b)] == Content::sealed) find(FindingKind::sealed, name(b) + " is begun again after it was sent");
+    if (content_[index(b)] == Content::sealed)
+      find(FindingKind::altered, name(b) + " is begun again after it was sent");
     before = b;
     content_[index(b)] = content;
     available_after_[index(b)] = -1;
@@ -162,7 +164,7 @@ class ProgramCheck {
     if (start == Start::fresh) return place(b, Content::open);
     if (content_[index(b)] == Content::sealed) {
       touch(b);
-      find(FindingKind::sealed, name(b) + " is updated after it was sent");
+      find(FindingKind::altered, name(b) + " is updated after it was sent");
     } else if (present(b) && content_[index(b)] != Content::open) {
       find(FindingKind::misplaced, name(b) + " is not a result of this rank");
     }
@@ -173,7 +175,7 @@ class ProgramCheck {
       touch(b);
       find(FindingKind::coverage, name(b) + " is sent or merged twice");
     } else if (present(b)) {
-      if (own_result(b)) find(FindingKind::homeless, name(b) + " leaves its owner");
+      if (own_result(b)) find(FindingKind::undelivered, name(b) + " leaves its owner");
       content_[index(b)] = Content::sealed;
     }
   }
@@ -284,7 +286,7 @@ class ProgramCheck {
       const Value& value = program_.buffers[b].value;
       const bool away = owner_of(outline_, value) != rank_ || (!is_input(value.kind) && value.contributor != rank_);
       if (!away) continue;
-      remote[static_cast<std::size_t>(program_.buffers[b].slot)] = true;
+      remote[index(program_.buffers[b].slot)] = true;
       if (first_[b] < 0) continue;
       ++change[first_[b]];
       --change[last_[b] + 1];

@@ -31,8 +31,8 @@ void OrderCheck::check_slots(const Step& step) {
   for (const Op& op : step.ops) {
     for_each_access(op, [&](BufferId buffer, Access access) {
       history_.for_each_conflict(decl(buffer).slot, access, [&](std::int32_t earlier) {
-        const Step& other = program_.steps[static_cast<std::size_t>(earlier)];
-        if (clock[static_cast<std::size_t>(other.lane)] >= earlier || race) return;
+        const Step& other = program_.steps[index(earlier)];
+        if (clock[index(other.lane)] >= earlier || race) return;
         race = true;
         find(FindingKind::race, step,
              fmt::format("{} in slot {} is not ordered after step {} of the {} lane", to_string(decl(buffer).value),
@@ -50,7 +50,7 @@ void OrderCheck::check_slots(const Step& step) {
 void OrderCheck::check_operands(const Step& step, const Op& op) {
   ++operations_;
   for_each_access(op, [&](BufferId buffer, Access access) {
-    Operand& here = operands_[static_cast<std::size_t>(decl(buffer).slot)];
+    Operand& here = operands_[index(decl(buffer).slot)];
     if (here.operation != operations_) {
       here = {operations_, buffer, access};
     } else if (here.buffer != buffer && (here.access == Access::write || access == Access::write)) {
@@ -75,7 +75,7 @@ void OrderCheck::check_exchange(const Step& step) {
     if (const auto* send = std::get_if<Send>(&op)) {
       if (send->to != last_send.first) ++out_.messages_coalesced;
       check_next_message(step, last_send, {send->to, decl(send->source).value});
-      sent_in_[static_cast<std::size_t>(decl(send->source).slot)] = exchanges_;
+      sent_in_[index(decl(send->source).slot)] = exchanges_;
     } else if (const auto* receive = std::get_if<Recv>(&op)) {
       check_next_message(step, last_receive, {receive->from, decl(receive->into).value});
     }

@@ -47,9 +47,9 @@ class ShapeCheck {
       return;
     }
     const std::size_t bytes = buffer_bytes(outline_, value, decl.dtype);
-    if (decl.bytes != bytes || program_.slots[static_cast<std::size_t>(decl.slot)] < bytes) {
+    if (decl.bytes != bytes || program_.slots[index(decl.slot)] < bytes) {
       find(-1, fmt::format("buffer {} for {} needs {} bytes; it declares {} in a slot of {}", b, to_string(value),
-                           bytes, decl.bytes, program_.slots[static_cast<std::size_t>(decl.slot)]));
+                           bytes, decl.bytes, program_.slots[index(decl.slot)]));
     }
     if (is_input(value.kind) && decl.dtype != outline_.sharding.problem.dtype) {
       find(-1, fmt::format("buffer {} keeps an input as {}, the problem has {}", b, name_of(decl.dtype),
@@ -61,19 +61,18 @@ class ShapeCheck {
   void slots() {
     std::vector<bool> used(program_.slots.size(), false);
     for (const BufferDecl& decl : program_.buffers)
-      if (decl.slot >= 0 && static_cast<std::size_t>(decl.slot) < used.size())
-        used[static_cast<std::size_t>(decl.slot)] = true;
+      if (decl.slot >= 0 && static_cast<std::size_t>(decl.slot) < used.size()) used[index(decl.slot)] = true;
 
-    constexpr std::size_t alignment = 64, most = std::numeric_limits<std::ptrdiff_t>::max();
+    constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
     std::size_t left = most;
     for (std::size_t s = 0; s < used.size(); ++s) {
       const std::size_t bytes = program_.slots[s];
       if (!used[s]) find(-1, fmt::format("slot {} of {} bytes belongs to no buffer", s, bytes));
-      if (left < alignment || bytes > left - alignment) {
+      if (left < buffer_alignment || bytes > left - buffer_alignment) {
         find(-1, fmt::format("slots 0 to {} take more than {} bytes", s, most));
         return;
       }
-      left -= bytes + alignment;
+      left -= bytes + buffer_alignment;
     }
   }
 

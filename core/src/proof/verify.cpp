@@ -47,10 +47,10 @@ const char* name_of(FindingKind kind) {
       return "misplaced";
     case FindingKind::coverage:
       return "coverage";
-    case FindingKind::sealed:
-      return "sealed";
-    case FindingKind::homeless:
-      return "homeless";
+    case FindingKind::altered:
+      return "altered";
+    case FindingKind::undelivered:
+      return "undelivered";
     case FindingKind::leak:
       return "leak";
     case FindingKind::race:
@@ -242,7 +242,7 @@ VerifyReport verify(const Schedule& schedule) {
   const auto tiles = std::make_shared<const Tiles>(schedule.outline.sharding);
   Verifier verifier(schedule.outline, tiles);
   const int ranks = std::min(schedule.outline.sharding.ranks, static_cast<int>(schedule.ranks.size()));
-  for_each_rank(ranks, [&](Rank rank) { verifier.add(rank, schedule.ranks[static_cast<std::size_t>(rank)]); });
+  for_each_rank(ranks, [&](Rank rank) { verifier.add(rank, schedule.ranks[index(rank)]); });
   return verifier.finish();
 }
 

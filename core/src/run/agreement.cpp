@@ -1,7 +1,6 @@
 #include "core/src/run/agreement.hpp"
 
 #include <array>
-#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -9,11 +8,14 @@
 
 #include <fmt/core.h>
 
+#include "core/src/schedule/aligned.hpp"
+
 namespace distattn {
 
 struct Agreement::Message {
   std::uint64_t fingerprint = 0;
   Routes routes;
+  std::uint64_t layout_bytes = 0;  // which follow in a message of their own
   ErrorKind kind{};
   bool failed = false;
   std::array<char, AttentionPlan::longest_name + 1> text{};  // the schedule, or the failure
@@ -23,16 +25,18 @@ struct Agreement::Message {
 
 namespace {
 
-constexpr int message_elements = 256;
-constexpr std::size_t frame_bytes = message_elements * sizeof(float);
+constexpr std::size_t element_bytes = sizeof(float);
+constexpr std::size_t most_bytes = std::size_t{1} << 32;
+
+std::size_t elements_of(std::size_t bytes) { return (bytes + element_bytes - 1) / element_bytes; }
 
 /// One token of rank 0's, whose query is the message.
-Outline message_outline(int ranks) {
+Outline message_outline(int ranks, std::size_t bytes) {
   Outline outline;
   outline.name = "agreement";
   Sharding& sharding = outline.sharding;
   sharding.problem.seq_q = sharding.problem.seq_kv = 1;
-  sharding.problem.head_dim = sharding.problem.value_dim = message_elements;
+  sharding.problem.head_dim = sharding.problem.value_dim = static_cast<int>(elements_of(bytes));
   sharding.ranks = ranks;
   sharding.queries = sharding.keys = {{{0, 1, 1}, 0}};
   sharding.groups = {{0, 1, 0, 1}};
@@ -40,12 +44,13 @@ Outline message_outline(int ranks) {
 }
 
 /// Rank 0 sends it to all others on the near lane, which reaches every rank: what is far is part of the plan.
-RankProgram message_program(int ranks, Rank rank) {
+RankProgram message_program(int ranks, Rank rank, std::size_t bytes) {
   Step step;
   step.lane = Lane::near;
   for (Rank peer = 1; rank == 0 && peer < ranks; ++peer) step.ops.push_back(Send{BufferId{0}, peer});
   if (rank != 0) step.ops.push_back(Recv{BufferId{0}, 0});
   RankProgram program;
+  const std::size_t frame_bytes = elements_of(bytes) * element_bytes;
   program.buffers = {{Value{}, DType::fp32, frame_bytes, 0}};
   program.slots = {frame_bytes};
   program.steps.push_back(std::move(step));
@@ -57,10 +62,8 @@ std::unique_ptr<BufferTable> message_buffers(const Outline& outline, const RankP
                                              const Transport& transport) {
   if (device.space() != MemorySpace::host && transport.reaches(device.space()))
     return device.allocate(outline, program, transport.rank());
-  const std::shared_ptr<std::byte> memory(static_cast<std::byte*>(std::aligned_alloc(64, slots_bytes(program))),
-                                          std::free);
-  if (memory == nullptr) throw Error(ErrorKind::environment, "no memory for a message (out of memory) free some");
-  return std::make_unique<BufferTable>(outline, program, transport.rank(), MemorySpace::host, memory);
+  return std::make_unique<BufferTable>(outline, program, transport.rank(), MemorySpace::host,
+                                       allocate_aligned(slots_bytes(program)));
 }
 
 }  // namespace
@@ -70,19 +73,22 @@ bool Agreement::possible() const {
 }
 
 void Agreement::exchange(Message& message) {
-  static_assert(std::is_trivially_copyable_v<Message> && sizeof(Message) <= frame_bytes);
-  DISTATTN_EXPECT(possible());
-  const Outline outline = message_outline(transport_.size());
-  const RankProgram program = message_program(transport_.size(), transport_.rank());
+  static_assert(std::is_trivially_copyable_v<Message>);
+  exchange(std::as_writable_bytes(std::span(&message, 1)));
+}
+
+void Agreement::exchange(std::span<std::byte> bytes) {
+  DISTATTN_EXPECT(possible() && bytes.size() <= most_bytes);
+  const Outline outline = message_outline(transport_.size(), bytes.size());
+  const RankProgram program = message_program(transport_.size(), transport_.rank(), bytes.size());
   const auto buffers = message_buffers(outline, program, device_, transport_);
   std::byte* const data = buffers->parts(BufferId{0})[0].data;
-  auto* const bytes = reinterpret_cast<std::byte*>(&message);
   try {
-    if (transport_.rank() == 0) buffers->copy(data, bytes, sizeof message);
+    if (transport_.rank() == 0) buffers->copy(data, bytes.data(), bytes.size());
     transport_.resting();
     transport_.submit(program.steps.front(), *buffers, {}).wait();
     transport_.computing(-1);
-    if (transport_.rank() != 0) buffers->copy(bytes, data, sizeof message);
+    if (transport_.rank() != 0) buffers->copy(bytes.data(), data, bytes.size());
   } catch (...) {
     transport_.abort(as_error(std::current_exception()));
     throw;
@@ -95,7 +101,10 @@ void Agreement::announce(const Decision& decision) {
   message.routes = decision.routes;
   DISTATTN_EXPECT(decision.schedule.size() <= AttentionPlan::longest_name);
   message.write(decision.schedule);
+  std::string layout = decision.layout;
+  message.layout_bytes = layout.size();
   exchange(message);
+  if (!layout.empty()) exchange(std::as_writable_bytes(std::span(layout)));
 }
 
 void Agreement::announce(const Error& failure) {
@@ -110,7 +119,9 @@ Agreement::Decision Agreement::hear() {
   Message message;
   exchange(message);
   if (message.failed) throw Error(message.kind, message.text.data());
-  return {message.fingerprint, message.text.data(), message.routes};
+  std::string layout(message.layout_bytes, '\0');
+  if (!layout.empty()) exchange(std::as_writable_bytes(std::span(layout)));
+  return {message.fingerprint, message.text.data(), message.routes, std::move(layout)};
 }
 
 void Agreement::compare(const Decision& first, std::uint64_t mine) {

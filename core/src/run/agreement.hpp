@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 
 #include "distattn/engine.hpp"
@@ -21,11 +22,12 @@ class Agreement {
   /// run either: the executor says so.
   bool possible() const;
 
-  /// Rank 0's plan: its fingerprint, and its schedule and routes for those who left them open.
+  /// Rank 0's plan: its fingerprint, and its schedule, routes and layout for those who left them open.
   struct Decision {
     std::uint64_t fingerprint = 0;
     std::string schedule;
     Routes routes;
+    std::string layout{};
   };
 
   /// Rank 0.
@@ -41,6 +43,7 @@ class Agreement {
  private:
   struct Message;
   void exchange(Message& message);
+  void exchange(std::span<std::byte> bytes);
 
   Device& device_;
   Transport& transport_;

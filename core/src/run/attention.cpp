@@ -1,6 +1,5 @@
 #include "distattn/attention.hpp"
 
-#include <array>
 #include <optional>
 #include <utility>
 
@@ -8,11 +7,10 @@
 
 #include "core/src/run/agreement.hpp"
 #include "core/src/run/pass_queue.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
-
-constexpr std::size_t index(Pass pass) { return static_cast<std::size_t>(pass); }
 
 /// A plan that others may share, where all ranks have the same.
 std::shared_ptr<const AttentionPlan> agreed(std::shared_ptr<const AttentionPlan> plan, Device& device,
@@ -43,6 +41,7 @@ std::shared_ptr<const AttentionPlan> plan_chosen_by_first(const Problem& problem
     request.schedule = first.schedule;
     request.node_size = first.routes.node_size;
     request.ahead = first.routes.ahead;
+    request.layout = first.layout;
     request.machine = "";
     request.memory_bytes = ScheduleRequest().memory_bytes;  // rank 0's counted
     auto plan = made();
@@ -56,14 +55,14 @@ std::shared_ptr<const AttentionPlan> plan_chosen_by_first(const Problem& problem
     agreement.announce(as_error(std::current_exception()));
     throw;
   }
-  agreement.announce({plan->fingerprint(), plan->name(), plan->routes()});
+  agreement.announce({plan->fingerprint(), plan->name(), plan->routes(), plan->layout()});
   return plan;
 }
 
 std::shared_ptr<const AttentionPlan> agreed_plan(const Problem& problem, const ScheduleRequest& request, Device& device,
                                                  Transport& transport) {
   await_passes(device, transport);
-  if (request.schedule == "auto") return plan_chosen_by_first(problem, request, device, transport);
+  if (has_open_choice(request)) return plan_chosen_by_first(problem, request, device, transport);
   return agreed(std::make_shared<const AttentionPlan>(problem, transport.size(), request), device, transport);
 }
 
@@ -89,7 +88,7 @@ struct Attention::State {
       : plan(std::move(shared_plan)), rank(transport.rank()), queue(device, transport) {
     try {
       for (const Pass pass : {Pass::forward, Pass::backward}) {
-        if (plan->has(pass)) passes[index(pass)].emplace(*plan, pass, device, transport);
+        if (plan->has(pass)) passes[pass].emplace(*plan, pass, device, transport);
       }
     } catch (...) {
       end_others(as_error(std::current_exception()), transport);
@@ -98,15 +97,15 @@ struct Attention::State {
   }
 
   Running& at(Pass pass) {
-    if (!passes[index(pass)]) {
+    if (!passes[pass]) {
       refuse("the backward pass was not prepared (ScheduleRequest::passes is forward): construct with both");
     }
-    return *passes[index(pass)];
+    return *passes[pass];
   }
 
   std::shared_ptr<const AttentionPlan> plan;
   Rank rank;
-  std::array<std::optional<Running>, 2> passes;
+  PerPass<std::optional<Running>> passes;
   PassQueue queue;  // ends before what it runs
 };
 

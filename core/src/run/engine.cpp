@@ -1,21 +1,14 @@
 #include "distattn/engine.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <functional>
 
 #include <fmt/core.h>
 
+#include "core/src/schedule/aligned.hpp"
+
 namespace distattn {
-namespace {
-
-constexpr std::size_t alignment = 64;
-
-constexpr std::size_t aligned(std::size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
-
-}  // namespace
-
 std::string Device::why_not(const Problem& problem, Pass pass) const {
   const std::string why = objection(problem, pass);
   return why.empty() ? why_missing(name(), features(pass), features_of(problem)) : why;
@@ -23,9 +16,7 @@ std::string Device::why_not(const Problem& problem, Pass pass) const {
 
 std::shared_ptr<std::byte> Device::allocate_tensor(std::size_t bytes) {
   DISTATTN_EXPECT(space() == MemorySpace::host);
-  auto* const memory = static_cast<std::byte*>(std::aligned_alloc(alignment, aligned(std::max(bytes, alignment))));
-  if (memory == nullptr) throw Error(ErrorKind::environment, fmt::format("no {} bytes of memory are left", bytes));
-  return {memory, std::free};
+  return allocate_aligned(bytes);
 }
 
 void Device::copy(std::byte* into, const std::byte* from, std::size_t bytes) {

@@ -268,7 +268,9 @@ void PassQueue::run(const Job& job) {
 
 void await_passes(Device& device, Transport& transport) {
   await_end(device.order().last());
-  await_end(transport.order().last());
+  await_passes(transport);
 }
+
+void await_passes(Transport& transport) { await_end(transport.order().last()); }
 
 }  // namespace distattn

@@ -68,5 +68,6 @@ class PassQueue {
 
 /// Returns when every pass on this device or transport that is queued so far has ended, well or not.
 void await_passes(Device& device, Transport& transport);
+void await_passes(Transport& transport);
 
 }  // namespace distattn

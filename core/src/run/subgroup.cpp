@@ -38,8 +38,8 @@ Event Subgroup::submit(const Step& step, BufferTable& buffers, std::span<const E
   Step& renamed = renamed_[index(step.lane)];
   renamed = step;
   for (Op& op : renamed.ops) {
-    if (auto* send = std::get_if<Send>(&op)) send->to = members_[static_cast<std::size_t>(send->to)];
-    if (auto* receive = std::get_if<Recv>(&op)) receive->from = members_[static_cast<std::size_t>(receive->from)];
+    if (auto* send = std::get_if<Send>(&op)) send->to = members_[index(send->to)];
+    if (auto* receive = std::get_if<Recv>(&op)) receive->from = members_[index(receive->from)];
   }
   return over().submit(renamed, buffers, after);
 }

@@ -5,9 +5,9 @@
 namespace distattn {
 namespace {
 
-/// Kernels pack operands anew for every block of the other side. Where a row meets this many rows, packing it once
-/// before costs less than reading it again and again among other heads' rows.
-constexpr double most_met = 1024;
+/// Kernels pack operands again for every block of the other side. If a row is computed with more rows than this,
+/// packing it once before costs less than reading it again and again from between other heads' rows.
+constexpr double most_partners = 1024;
 
 /// By buffer: whether attention's tiles touch it and nothing else does.
 std::vector<bool> touched_by_tiles_alone(const RankProgram& program) {
@@ -24,11 +24,11 @@ std::vector<bool> touched_by_tiles_alone(const RankProgram& program) {
   return by_tiles;
 }
 
-/// For each buffer: how many rows of the other side a row of it meets, on average.
-class Meetings {
+/// For each buffer: with how many rows of the other side a row of it is computed, on average.
+class RowPartners {
  public:
-  Meetings(const Outline& outline, const RankProgram& program,
-           const std::function<std::int64_t(SegmentId, SegmentId)>& pairs)
+  RowPartners(const Outline& outline, const RankProgram& program,
+              const std::function<std::int64_t(SegmentId, SegmentId)>& pairs)
       : sharding_(outline.sharding), program_(program), pairs_(pairs), rows_(program.buffers.size()) {
     for (const Step& step : program.steps) {
       for (const Op& op : step.ops) {
@@ -72,13 +72,13 @@ bool touched_once(Pass pass, ValueKind kind) {
 
 }  // namespace
 
-std::vector<bool> better_in_place(const Outline& outline, const RankProgram& program,
-                                  const std::function<std::int64_t(SegmentId query, SegmentId key)>& pairs) {
+std::vector<bool> use_in_place(const Outline& outline, const RankProgram& program,
+                               const std::function<std::int64_t(SegmentId query, SegmentId key)>& pairs) {
   std::vector<bool> in_place = touched_by_tiles_alone(program);
-  const Meetings meetings(outline, program, pairs);
+  const RowPartners partners(outline, program, pairs);
   for (std::size_t buffer = 0; buffer < in_place.size(); ++buffer) {
     const bool seldom = touched_once(outline.pass, program.buffers[buffer].value.kind) ||
-                        meetings.of(static_cast<BufferId>(buffer)) <= most_met;
+                        partners.of(static_cast<BufferId>(buffer)) <= most_partners;
     in_place[buffer] = in_place[buffer] && seldom;
   }
   return in_place;

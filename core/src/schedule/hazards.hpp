@@ -23,7 +23,7 @@ class SlotHistory {
   /// Calls need(step) for every earlier step that an access of `slot` must follow.
   template <class Need>
   void for_each_conflict(int slot, Access access, Need need) const {
-    const Last& last = last_[static_cast<std::size_t>(slot)];
+    const Last& last = last_[index(slot)];
     if (last.write >= 0) need(last.write);
     if (access == Access::write) {
       for (const std::int32_t read : last.reads) {
@@ -32,11 +32,11 @@ class SlotHistory {
     }
   }
   void record(int slot, Access access, Lane lane, std::int32_t step) {
-    Last& last = last_[static_cast<std::size_t>(slot)];
+    Last& last = last_[index(slot)];
     if (access == Access::write)
       last = {step, not_begun};
     else
-      last.reads[static_cast<std::size_t>(lane)] = step;
+      last.reads[index(lane)] = step;
   }
 
  private:
@@ -51,16 +51,16 @@ class SlotHistory {
 class LaneClocks {
  public:
   /// Clock of a step about to start in `lane`, without its `after`.
-  LaneClock begin(Lane lane) const { return at_end_of_lane_[static_cast<std::size_t>(lane)]; }
+  LaneClock begin(Lane lane) const { return at_end_of_lane_[index(lane)]; }
   /// Adds what the end of `step` implies.
   void join(LaneClock& clock, std::int32_t step) const {
-    const LaneClock& other = ended_[static_cast<std::size_t>(step)];
+    const LaneClock& other = ended_[index(step)];
     for (std::size_t lane = 0; lane < lane_count; ++lane) clock[lane] = std::max(clock[lane], other[lane]);
   }
   /// Appends the next step, which starts at `clock`.
   void append(Lane lane, LaneClock clock) {
-    clock[static_cast<std::size_t>(lane)] = static_cast<std::int32_t>(ended_.size());
-    at_end_of_lane_[static_cast<std::size_t>(lane)] = clock;
+    clock[index(lane)] = static_cast<std::int32_t>(ended_.size());
+    at_end_of_lane_[index(lane)] = clock;
     ended_.push_back(clock);
   }
   /// Appends `step` with the `after` that it has, and returns its clock when it starts.

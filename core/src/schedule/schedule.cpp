@@ -2,12 +2,11 @@
 
 #include <fmt/core.h>
 
+#include "core/src/schedule/aligned.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn {
 namespace {
-
-constexpr std::size_t alignment = 64;
 
 const Segment& segment_of(const Outline& outline, const Value& value) {
   const Sharding& sharding = outline.sharding;
@@ -23,7 +22,7 @@ class PartList {
     const std::size_t elements = static_cast<std::size_t>(batch_ * heads * tokens_ * dim);
     const std::size_t bytes = elements * size_of(dtype);
     parts_.push_back({end_, heads, tokens_, dim, dtype, bytes});
-    end_ += (bytes + alignment - 1) / alignment * alignment;
+    end_ += aligned(bytes);
   }
   const PartShapes& parts() const { return parts_; }
   std::size_t end() const { return end_; }
@@ -36,7 +35,7 @@ class PartList {
 
 PartList list_parts(const Outline& outline, const Value& value, DType dtype) {
   const Problem& problem = outline.sharding.problem;
-  const HeadGroup& group = outline.sharding.groups[static_cast<std::size_t>(value.group)];
+  const HeadGroup& group = outline.sharding.groups[index(value.group)];
   PartList parts(problem.batch, segment_of(outline, value).run.count);
   switch (value.kind) {
     case ValueKind::query:

@@ -205,7 +205,7 @@ template <>
 inline constexpr std::array values_of<Start>{Start::fresh, Start::carry};
 template <>
 inline constexpr std::array values_of<LayoutKind>{LayoutKind::block, LayoutKind::zigzag, LayoutKind::striped,
-                                                  LayoutKind::chunked};
+                                                  LayoutKind::chunked, LayoutKind::given};
 template <>
 inline constexpr std::array values_of<ValueKind>{ValueKind::query, ValueKind::key_value, ValueKind::output,
                                                  ValueKind::dquery, ValueKind::dkey_value};

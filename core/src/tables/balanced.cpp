@@ -29,7 +29,7 @@ void emit_balanced_split(const Tiles& tiles, int step, Rank rank, const Table::S
 
 Table triangle(std::shared_ptr<const Tiles> tiles, void (*emit)(const Tiles&, int, Rank, const Table::Sink&)) {
   DISTATTN_EXPECT(tiles->groups() == 1);
-  DISTATTN_EXPECT(!tiles->looks_ahead());
+  DISTATTN_EXPECT(!tiles->sees_future());
   const int steps = tiles->ranks() / 2 + 1;
   return {steps, [tiles = std::move(tiles), emit](int step, Rank rank, const Table::Sink& sink) {
             emit(*tiles, step, rank, sink);

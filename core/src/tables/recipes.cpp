@@ -165,11 +165,23 @@ NamedSchedule helper_schedule(std::string name, Layout layout, Table (*table)(st
     if (problem.seq_q != problem.seq_kv)
       return fmt::format("{} pairs query and key shards of one sequence, there are {} queries and {} keys", name,
                          problem.seq_q, problem.seq_kv);
-    if (looks_ahead(problem)) return fmt::format("{} needs a mask in which no query sees a later key", name);
+    if (sees_future(problem)) return fmt::format("{} needs a mask in which no query sees a later key", name);
     return Recipe{name, layout, 1, Mode::overlapped,
                   [table](std::shared_ptr<const Tiles> tiles, int) { return table(std::move(tiles)); }};
   };
   return {name, {}, resolve, {}};
+}
+
+/// Applies to every sequence that sees itself. Its layout is made by the planner, for a machine.
+RecipeOrReason resolve_placed(std::string_view arguments, const Problem& problem, int) {
+  if (!arguments.empty()) refuse_arguments("placed", arguments);
+  if (problem.seq_q != problem.seq_kv)
+    return fmt::format("placed deals out the tokens of one sequence, there are {} queries and {} keys", problem.seq_q,
+                       problem.seq_kv);
+  const auto unplaced = [](const std::shared_ptr<const Tiles>&, int) -> Table {
+    refuse("placed has no table yet (the planner makes one for a machine): plan it");
+  };
+  return Recipe{"placed", {LayoutKind::given}, 1, Mode::overlapped, unplaced};
 }
 
 }  // namespace
@@ -193,6 +205,7 @@ std::string name_of_mesh(const MeshShape& shape, LayoutKind layout) {
       if (shape.rows == rows_near_square(ranks)) return "attention2d";
       return fmt::format("attention2d:{}x{}", shape.rows, shape.columns);
     case LayoutKind::chunked:
+    case LayoutKind::given:
       break;
   }
   return fmt::format("mesh:{}:{}", to_string(shape), name_of(layout));
@@ -214,6 +227,7 @@ std::vector<NamedSchedule> published_schedules() {
       helper_schedule("balanced", {LayoutKind::block, 1}, balanced),
       helper_schedule("balanced-split", {LayoutKind::block, 2}, balanced_split),
       {"mesh", mesh_arguments(), resolve_mesh, usual_meshes},
+      {"placed", {}, resolve_placed, {}},
   };
 }
 

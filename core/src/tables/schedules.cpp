@@ -31,8 +31,10 @@ std::string known_names() {
 void check_pair(std::string_view name, std::string_view forward, std::string_view backward) {
   if (forward.empty() || backward.empty())
     refuse(fmt::format("schedule {} lacks a side (a pair names the forward and the backward one): write F/B", name));
-  if (forward == "auto" || backward == "auto")
-    refuse(fmt::format("schedule {} (auto chooses both passes together): write auto alone, or name two", name));
+  for (const std::string_view both : {"auto", "placed"}) {
+    if (forward == both || backward == both)
+      refuse(fmt::format("schedule {0} ({1} chooses both passes together): write {1} alone, or name two", name, both));
+  }
 }
 
 std::string to_string(const Layout& layout) {

@@ -14,7 +14,7 @@ std::vector<Recipe> usual_recipes(const Problem& problem, int ranks, std::vector
   for (const std::string& name : names) {
     RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
     if (auto* recipe = std::get_if<Recipe>(&resolved)) {
-      recipes.push_back(std::move(*recipe));
+      if (recipe->layout.kind != LayoutKind::given) recipes.push_back(std::move(*recipe));
     } else {
       reasons.push_back(fmt::format("{}: {}", name, std::get<std::string>(resolved)));
     }

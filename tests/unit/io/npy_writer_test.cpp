@@ -87,11 +87,11 @@ TEST_CASE("an uncommitted writer leaves nothing behind", "[io]") {
   CHECK(std::filesystem::file_size(scratch.path() / "o.npy") == 21);
 }
 
-TEST_CASE("a process that ends without unwinding can discard its partial files", "[io]") {
+TEST_CASE("a process that ends without unwinding can remove its temporary files", "[io]") {
   const Scratch scratch;
   const NpyWriter writer(scratch.path() / "o.npy", {1024});
   CHECK(scratch.file_count() == 1);
-  static_cast<void>(discard_partial_files());
+  static_cast<void>(remove_temporary_files());
   CHECK(scratch.file_count() == 0);
 }
 

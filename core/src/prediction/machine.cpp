@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "core/src/embedded.hpp"
-#include "core/src/planner/machine_store.hpp"
+#include "core/src/prediction/machine_store.hpp"
 #include "distattn/error.hpp"
 #include "distattn/files.hpp"
 
@@ -41,7 +41,7 @@ double RateCurve::at(double tile) const {
 }
 
 double TileCosts::seconds(Pass pass, double head_dim) const {
-  const std::vector<Point>& curve = points[static_cast<std::size_t>(pass)];
+  const std::vector<Point>& curve = points[pass];
   if (curve.empty()) return 0;
   const auto next = std::find_if(curve.begin(), curve.end(), [&](const Point& p) { return p.head_dim >= head_dim; });
   if (next == curve.begin()) return next->seconds;
@@ -51,7 +51,7 @@ double TileCosts::seconds(Pass pass, double head_dim) const {
 }
 
 const FewQueries::Rates* FewQueries::of(DType dtype, Pass pass, std::int64_t tile_queries) const {
-  const std::optional<Rates>& stated = rates[static_cast<std::size_t>(dtype)];
+  const std::optional<Rates>& stated = rates[dtype];
   return pass == Pass::forward && tile_queries <= queries && stated ? &*stated : nullptr;
 }
 
@@ -76,12 +76,18 @@ Machine Machine::in_nodes_of(int node_size) const {
 }
 
 const KernelRates& Machine::rates_of(DType dtype, Pass pass) const {
-  const auto& found = rates[static_cast<std::size_t>(dtype)][static_cast<std::size_t>(pass)];
+  const auto& found = rates[dtype][pass];
   if (!found) {
     refuse(fmt::format("no prediction for {} (machine '{}' states no flops_per_s for it): choose another dtype",
                        name_of(dtype), name));
   }
   return *found;
+}
+
+double Machine::speed_of_all(int ranks) const {
+  double sum = 0;
+  for (Rank rank = 0; rank < ranks; ++rank) sum += speed_of(rank);
+  return sum;
 }
 
 std::int64_t Machine::memory_of_rank(int ranks) const {

@@ -1,7 +1,7 @@
 #pragma once
 /// Sketches of many programs on one layout.
 
-#include "core/src/planner/seen_tiles.hpp"
+#include "core/src/prediction/seen_tiles.hpp"
 #include "distattn/simulate.hpp"
 
 namespace distattn {

@@ -14,10 +14,10 @@ namespace distattn::cli {
 /// Everybody's values, one rank's after the other's; `mine` are those of the ranks of this process, in order.
 /// Collective.
 template <class T>
-std::vector<T> gather(World& world, std::span<const T> mine) {
+std::vector<T> all_gather(World& world, std::span<const T> mine) {
   static_assert(std::is_trivially_copyable_v<T>);
   std::vector<T> values;
-  for (const auto& bytes : world.gather(std::as_bytes(mine))) {
+  for (const auto& bytes : world.all_gather(std::as_bytes(mine))) {
     DISTATTN_EXPECT(bytes.size() % sizeof(T) == 0);
     const std::size_t count = values.size();
     values.resize(count + bytes.size() / sizeof(T));

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include <tuple>
@@ -72,10 +73,10 @@ void read_flops(JsonFields fields, Machine& machine) {
     const std::string name = name_of(dtype);
     const json* value = fields.find(name);
     if (value == nullptr) continue;
-    auto& rates = machine.rates[static_cast<std::size_t>(dtype)];
+    auto& rates = machine.rates[dtype];
     if (value->is_object() && value->contains("forward")) {
       JsonFields by_pass = fields.object(name);
-      for (const Pass pass : passes) rates[static_cast<std::size_t>(pass)] = read_rates(by_pass, name_of(pass));
+      for (const Pass pass : passes) rates[pass] = read_rates(by_pass, name_of(pass));
       by_pass.finish();
     } else {
       rates.fill(read_rates(fields, name));
@@ -125,14 +126,13 @@ TileCosts read_tiles(JsonFields fields) {
   TileCosts tiles;
   tiles.block = static_cast<int>(fields.integer("block", 1, most_block));
   for (const Pass pass : passes) {
-    const auto p = static_cast<std::size_t>(pass);
     if (fields.find(seconds_field(pass)) != nullptr) {
       for (const auto& [dim, seconds] : read_points(fields, seconds_field(pass), "head_dim", "seconds", "")) {
-        tiles.points[p].push_back({dim, seconds});
+        tiles.points[pass].push_back({dim, seconds});
       }
     }
     if (fields.find(pair_seconds_field(pass)) != nullptr) {
-      tiles.pair_s[p] = fields.number_from_zero(pair_seconds_field(pass));
+      tiles.pair_s[pass] = fields.number_from_zero(pair_seconds_field(pass));
     }
   }
   fields.finish();
@@ -145,12 +145,45 @@ FewQueries read_few(JsonFields fields) {
   for (const DType dtype : dtypes) {
     if (fields.find(name_of(dtype)) == nullptr) continue;
     JsonFields rates = fields.object(name_of(dtype));
-    few.rates[static_cast<std::size_t>(dtype)] = {rates.number_above_zero("flops_per_s"),
-                                                  read_curve(rates, "key_bytes_per_s", "bytes", "key_bytes_per_s")};
+    few.rates[dtype] = {rates.number_above_zero("flops_per_s"),
+                        read_curve(rates, "key_bytes_per_s", "bytes", "key_bytes_per_s")};
     rates.finish();
   }
   fields.finish();
   return few;
+}
+
+/// [{"rank": 3, "speed": 0.5}, {"node": 1, "speed": 0.8}]: the last that names a rank counts.
+std::vector<double> read_speeds(JsonFields& top, const Machine& machine) {
+  const json& list = top.at("ranks");
+  if (!list.is_array()) top.fail("ranks", "is no list", "write [{\"rank\": 3, \"speed\": 0.5}]");
+  std::vector<double> speeds;
+  const auto set = [&speeds](int begin, int count, double speed) {
+    const auto end = static_cast<std::size_t>(begin) + static_cast<std::size_t>(count);
+    if (speeds.size() < end) speeds.resize(end, 1);
+    std::fill(speeds.begin() + begin, speeds.begin() + begin + count, speed);
+  };
+  for (const json& object : list) {
+    JsonFields fields(object, top.origin(), fmt::format("ranks[{}]", &object - &list[0]));
+    const double speed = fields.number_above_zero("speed");
+    if (fields.find("node") != nullptr) {
+      const auto node = static_cast<int>(fields.integer("node", 0, machine.nodes - 1));
+      set(node * machine.ranks_per_node, machine.ranks_per_node, speed);
+    } else {
+      const int most = machine.nodes == 1 ? most_ranks : machine.ranks();  // one node takes any number
+      set(static_cast<int>(fields.integer("rank", 0, most - 1)), 1, speed);
+    }
+    fields.finish();
+  }
+  return speeds;
+}
+
+Ordered speeds_to_json(const std::vector<double>& speeds) {
+  Ordered list = Ordered::array();
+  for (std::size_t rank = 0; rank < speeds.size(); ++rank) {
+    if (speeds[rank] != 1) list.push_back({{"rank", rank}, {"speed", speeds[rank]}});
+  }
+  return list;
 }
 
 Ordered to_json(const Link& link) { return {{"bytes_per_s", link.bytes_per_s}, {"latency_s", link.latency_s}}; }
@@ -175,11 +208,11 @@ Ordered to_json(const TileCosts& tiles) {
   Ordered fields = {{"block", tiles.block}};
   for (const Pass pass : passes) {
     Ordered points = Ordered::array();
-    for (const TileCosts::Point& point : tiles.points[static_cast<std::size_t>(pass)]) {
+    for (const TileCosts::Point& point : tiles.points[pass]) {
       points.push_back({point.head_dim, point.seconds});
     }
     if (!points.empty()) fields[seconds_field(pass)] = std::move(points);
-    const double pair_s = tiles.pair_s[static_cast<std::size_t>(pass)];
+    const double pair_s = tiles.pair_s[pass];
     if (pair_s > 0) fields[pair_seconds_field(pass)] = pair_s;
   }
   return fields;
@@ -200,7 +233,7 @@ Ordered to_json(const KernelRates& rates) {
 Ordered to_json(const FewQueries& few) {
   Ordered fields = {{"queries", few.queries}};
   for (const DType dtype : dtypes) {
-    const auto& rates = few.rates[static_cast<std::size_t>(dtype)];
+    const auto& rates = few.rates[dtype];
     if (!rates) continue;
     fields[name_of(dtype)] = {{"flops_per_s", rates->flops_per_s},
                               {"key_bytes_per_s", to_json(rates->key_bytes_per_s)}};
@@ -220,6 +253,7 @@ Machine machine_from_json(std::string_view text, const std::string& origin) {
   machine.ranks_per_node = static_cast<int>(top.integer("ranks_per_node", 1, most_ranks));
   read_links(top, machine);
   read_flops(top.object("flops_per_s"), machine);
+  if (top.find("ranks") != nullptr) machine.speeds = read_speeds(top, machine);
   if (top.find("tiles") != nullptr) machine.tiles = read_tiles(top.object("tiles"));
   if (top.find("few_queries") != nullptr) machine.few = read_few(top.object("few_queries"));
   machine.memory_bytes = top.integer("memory_bytes", 1, std::int64_t{1} << 53);
@@ -239,7 +273,7 @@ Machine machine_from_json(std::string_view text, const std::string& origin) {
 std::string to_json(const Machine& machine) {
   Ordered flops = Ordered::object();
   for (const DType dtype : dtypes) {
-    const auto& rates = machine.rates[static_cast<std::size_t>(dtype)];
+    const auto& rates = machine.rates[dtype];
     if (!rates[0] || !rates[1]) continue;
     if (*rates[0] == *rates[1]) {
       flops[name_of(dtype)] = to_json(*rates[0]);
@@ -261,6 +295,7 @@ std::string to_json(const Machine& machine) {
                  {"sources", machine.sources}};
   if (!machine.transports.empty()) top["transports"] = to_json(machine.transports);
   if (!machine.backend.empty()) top["backend"] = machine.backend;
+  if (!machine.speeds.empty()) top["ranks"] = speeds_to_json(machine.speeds);
   if (machine.tiles != TileCosts()) top["tiles"] = to_json(machine.tiles);
   if (machine.few.queries > 0) top["few_queries"] = to_json(machine.few);
   return top.dump(2) + "\n";

@@ -8,7 +8,7 @@
 #include <tuple>
 #include <vector>
 
-#include "core/src/planner/event_queue.hpp"
+#include "core/src/prediction/event_queue.hpp"
 
 namespace distattn {
 

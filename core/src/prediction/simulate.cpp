@@ -5,16 +5,14 @@
 #include <algorithm>
 #include <array>
 
-#include "core/src/planner/cores.hpp"
-#include "core/src/planner/described.hpp"
-#include "core/src/planner/event_queue.hpp"
-#include "core/src/planner/network.hpp"
+#include "core/src/prediction/cores.hpp"
+#include "core/src/prediction/described.hpp"
+#include "core/src/prediction/event_queue.hpp"
+#include "core/src/prediction/network.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn {
 namespace {
-
-constexpr std::size_t lanes = 3;
 
 double mean_head_dim(const Problem& problem) { return (problem.head_dim + problem.value_dim) / 2.0; }
 
@@ -42,7 +40,7 @@ class Simulation {
         pass_(outline.pass),
         rates_(machine_.rates_of(dtype_, pass_)),
         tile_s_(machine_.tiles.seconds(outline.pass, mean_head_dim(outline.sharding.problem))),
-        pair_s_(machine_.tiles.pair_s[static_cast<std::size_t>(outline.pass)]),
+        pair_s_(machine_.tiles.pair_s[outline.pass]),
         flops_per_pair_(
             flops_per_pair(outline.sharding.problem.head_dim, outline.sharding.problem.value_dim, outline.pass)),
         spans_(first_.back()),
@@ -103,7 +101,7 @@ class Simulation {
     std::uint32_t next;
   };
 
-  using Heads = std::array<std::uint32_t, lanes>;
+  using Heads = std::array<std::uint32_t, lane_count>;
 
   void line_up(std::size_t r) {
     heads_[r].fill(none);
@@ -184,7 +182,7 @@ class Simulation {
   double seconds(const ProgramSketch::Work& work, const FewQueries::Rates* few) const {
     const RateCurve& curve = work.coverage == Coverage::full ? rates_.full : rates_.partial;
     const double flops_per_s = few != nullptr ? few->flops_per_s : curve.at(work.square_tile());
-    const double pairs = few != nullptr ? work.pairs : work.met_pairs;
+    const double pairs = few != nullptr ? work.pairs : work.computed_pairs;
     return static_cast<double>(work.tiles) * tile_s_ + pairs * (flops_per_pair_ / flops_per_s + pair_s_);
   }
 
@@ -204,7 +202,7 @@ class Simulation {
     }
     // Devices read and write for some tiles while they compute others.
     const std::int64_t tile_bytes = machine_.cores > 0 ? step.tile_bytes - few_bytes : 0;
-    return sum / threads_ + touch_seconds(step.touched_bytes + tile_bytes);
+    return sum / threads_ / machine_.speed_of(ranks_[r].rank) + touch_seconds(step.touched_bytes + tile_bytes);
   }
 
   void end(std::size_t number, double now) {

@@ -1,4 +1,4 @@
-#include "core/src/planner/seen_tiles.hpp"
+#include "core/src/prediction/seen_tiles.hpp"
 
 #include <utility>
 

@@ -11,7 +11,7 @@ namespace distattn {
 
 /// As Tiles has it, for one head.
 struct SeenTile {
-  std::int64_t pairs = 0, met_pairs = 0;
+  std::int64_t pairs = 0, computed_pairs = 0;
   BandIndex::Reach reach;
 };
 
@@ -34,7 +34,7 @@ class SeenTiles {
 
  private:
   SeenTile count(SegmentId query, SegmentId key) const {
-    return {tiles_.pairs(query, key), tiles_.met_pairs(query, key, block_), tiles_.reach(query, key)};
+    return {tiles_.pairs(query, key), tiles_.computed_pairs(query, key, block_), tiles_.reach(query, key)};
   }
   std::size_t at(SegmentId query, SegmentId key) const {
     return index(query) * tiles_.sharding().keys.size() + index(key);

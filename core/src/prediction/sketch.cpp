@@ -1,4 +1,4 @@
-#include "core/src/planner/sketch.hpp"
+#include "core/src/prediction/sketch.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -18,7 +18,7 @@ class Sketcher {
       bytes_.push_back(static_cast<std::int64_t>(message_bytes(outline, buffer.value, buffer.dtype)));
     }
     const std::vector<bool> in_place =
-        better_in_place(outline, program, [&](SegmentId query, SegmentId key) { return seen.pairs(query, key); });
+        use_in_place(outline, program, [&](SegmentId query, SegmentId key) { return seen.pairs(query, key); });
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Value& value = program.buffers[b].value;
       if (owner_of(outline, value) != rank || (!is_input(value.kind) && value.contributor != rank)) continue;
@@ -122,7 +122,7 @@ class Sketcher {
       ProgramSketch::Work& same = sketch_.works[w];
       if (same.queries == work.queries && same.keys == work.keys && same.coverage == work.coverage) {
         same.pairs += work.pairs;
-        same.met_pairs += work.met_pairs;
+        same.computed_pairs += work.computed_pairs;
         same.tiles += work.tiles;
         same.key_bytes += work.key_bytes;
         return;

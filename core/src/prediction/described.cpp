@@ -1,4 +1,4 @@
-#include "core/src/planner/described.hpp"
+#include "core/src/prediction/described.hpp"
 
 #include <fmt/core.h>
 

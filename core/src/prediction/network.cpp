@@ -1,4 +1,4 @@
-#include "core/src/planner/network.hpp"
+#include "core/src/prediction/network.hpp"
 
 #include <algorithm>
 #include <tuple>

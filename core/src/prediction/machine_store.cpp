@@ -1,4 +1,4 @@
-#include "core/src/planner/machine_store.hpp"
+#include "core/src/prediction/machine_store.hpp"
 
 #include <fmt/format.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "core/src/words.hpp"
+#include "core/src/format.hpp"
 
 #include <fmt/format.h>
 
@@ -12,7 +12,7 @@ constexpr const char* unknown = "–";
 
 }  // namespace
 
-std::string bytes_in_words(double bytes) {
+std::string format_bytes(double bytes) {
   if (!std::isfinite(bytes)) return unknown;
   static constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   std::size_t unit = 0;
@@ -20,7 +20,7 @@ std::string bytes_in_words(double bytes) {
   return unit == 0 ? fmt::format("{:.0f} B", bytes) : fmt::format("{:.2f} {}", bytes, units[unit]);
 }
 
-std::string seconds_in_words(double seconds) {
+std::string format_seconds(double seconds) {
   if (!std::isfinite(seconds)) return unknown;
   if (seconds >= 1) return fmt::format("{:.3f} s", seconds);
   if (seconds >= 1e-3) return fmt::format("{:.3f} ms", seconds * 1e3);

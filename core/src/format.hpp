@@ -6,8 +6,8 @@
 namespace distattn {
 
 /// "1.50 MiB"; "–" if unknown (NaN).
-std::string bytes_in_words(double bytes);
+std::string format_bytes(double bytes);
 /// "12.300 ms"; "–" if unknown (NaN).
-std::string seconds_in_words(double seconds);
+std::string format_seconds(double seconds);
 
 }  // namespace distattn

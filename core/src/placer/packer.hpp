@@ -1,0 +1,80 @@
+#pragma once
+/// Packs the components of a mask on ranks so that none needs more than a given time.
+
+#include <cmath>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "core/src/placer/components.hpp"
+#include "core/src/placer/costs.hpp"
+#include "core/src/placer/meshes.hpp"
+#include "distattn/layout.hpp"
+#include "distattn/placement.hpp"
+
+namespace distattn {
+
+/// What a search may choose.
+struct PackingWish {
+  int groups = 1;          ///< head groups of the tables
+  double hide = 0.3;       ///< share of a mesh's messages that nothing hides
+  int parts = 1;           ///< as in Meshes
+  double balance = 0.005;  ///< tokens that a rank may own beyond its share
+  Balance by = Balance::tokens;
+};
+
+/// A part of a component, or a run of whole components.
+struct Piece {
+  std::int64_t start = 0, count = 0;
+  Rank owner = 0;
+  int component = 0;  ///< the first of a run
+  enum class Kind : std::uint8_t { whole, split, meshed } kind = Kind::whole;
+  double seconds = 0;
+  int part = 0;  ///< of a component that is computed in parts
+};
+
+/// What each rank has been given.
+struct Load {
+  explicit Load(int ranks) : seconds(index(ranks)), tokens(seconds), in(seconds), out(seconds), far(seconds) {}
+  std::vector<double> seconds, tokens;
+  std::vector<double> in, out;  ///< bytes within a domain
+  std::vector<double> far;      ///< bytes between nodes
+};
+
+struct Packing {
+  explicit Packing(int ranks) : load(ranks) {}
+  Load load;
+  std::vector<Piece> pieces;
+  std::vector<std::pair<int, PlacedMesh>> meshes;  ///< by component
+};
+
+/// What is known of a problem before a time is tried.
+struct Parcels {
+  Parcels(const std::vector<Component>& components, const PlacementCosts& costs, const PackingWish& wish,
+          std::int64_t tokens);
+
+  const Component& component(int c) const { return components[index(c)]; }
+  double work_of(int c) const { return work[index(c)]; }
+  double excess_of(int c) const { return excess[index(c)]; }
+
+  const std::vector<Component>& components;
+  const PlacementCosts& costs;
+  PackingWish wish;
+  /// How much more than others a rank owns.
+  double weight(Rank rank) const { return wish.by == Balance::work ? costs.speed(rank) / costs.mean_speed : 1; }
+  double share_of(Rank rank) const { return share * weight(rank); }
+  double most_of(Rank rank) const { return std::ceil(share_of(rank) * (1 + wish.balance)); }
+  double largest_share() const;
+
+  double share;                ///< tokens of a rank on average
+  double light = 0;            ///< the least seconds that a token takes: that much is spent however tokens are packed
+  double copies = 1;           ///< of a key head that several head groups share
+  std::vector<double> work;    ///< of each component, on one rank
+  std::vector<double> excess;  ///< beyond light
+  std::vector<int> order;      ///< by falling excess
+};
+
+/// Nothing if some rank or link needs longer than `seconds`.
+std::optional<Packing> pack(const Parcels& parcels, Meshes& meshes, double seconds);
+
+}  // namespace distattn

@@ -1,0 +1,135 @@
+#include "core/src/planner/placements.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "core/src/parallel.hpp"
+#include "core/src/placer/placer.hpp"
+#include "distattn/choose.hpp"
+
+namespace distattn {
+namespace {
+
+/// Head groups beyond the key heads send keys several times, and beyond this many tiles are small.
+constexpr int most_groups = 8;
+/// Each of more ranks adds to what a candidate costs: fewer are tried.
+constexpr int many_ranks = 256;
+/// What binds: without it, the time would be less than this part of what it is.
+constexpr double nearly_all = 0.97;
+
+/// As many head groups as are tried, and the assumption that is best most often.
+PackingWish usual_wish(const Problem& problem, const ScheduleRequest& request) {
+  int groups = std::min(problem.kv_heads, most_groups);
+  while (problem.kv_heads % groups != 0) --groups;
+  return {groups, 0.3, 1, request.balance_tokens, request.balance};
+}
+
+std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest& request, int ranks) {
+  PackingWish wish = usual_wish(problem, request);
+  std::vector<PackingWish> wishes;
+  if (ranks > many_ranks) {
+    for (const double hide : {0.3, 1.0}) wishes.emplace_back(wish).hide = hide;
+    return wishes;
+  }
+  for (const double hide : {0.1, 0.6}) wishes.emplace_back(wish).hide = hide;
+  wishes.emplace_back(wish).hide = 1;
+  wishes.back().parts = 2;
+  for (; wish.groups > 0; --wish.groups) {
+    if (problem.kv_heads % wish.groups != 0) continue;
+    for (const double hide : {0.3, 1.0}) wishes.emplace_back(wish).hide = hide;
+  }
+  // More freedom is no worse.
+  const ScheduleRequest usual;
+  if (request.balance_tokens > usual.balance_tokens)
+    wishes.emplace_back(usual_wish(problem, request)).balance = usual.balance_tokens;
+  return wishes;
+}
+
+/// Of the heaviest component, if it had the ranks that suit it best for itself.
+double seconds_of_longest(const std::vector<Component>& components, const PlacementCosts& costs,
+                          const PackingWish& wish) {
+  const Component& longest = *std::max_element(components.begin(), components.end(),
+                                               [](const auto& a, const auto& b) { return a.pairs() < b.pairs(); });
+  const auto length = static_cast<double>(longest.length());
+  double least = costs.tile(longest.pairs(), length, length);
+  Meshes meshes(costs, wish.groups, wish.parts, length);
+  for (const MeshWay& way : meshes.of(longest))
+    least = std::min(least, std::max(way.seconds + wish.hide * way.link_s(), way.link_s() + wish.hide * way.seconds));
+  return least;
+}
+
+}  // namespace
+
+const char* what_binds(const Problem& problem, int ranks, const Machine& machine, const ScheduleRequest& request) {
+  const BandIndex mask(bands_of(problem.mask));
+  const std::vector<Component> components = components_of(problem, mask);
+  const int threads = request.threads > 0 ? request.threads : machine.threads_of_rank(ranks);
+  const PlacementCosts costs(problem, request.passes, machine, ranks, threads);
+  const PackingWish wish = usual_wish(problem, request);
+  const auto seconds = [&](const std::vector<Component>& parts, const PlacementCosts& of, const PackingWish& with) {
+    return packed_seconds(parts, of, with, problem.seq_kv);
+  };
+  const double all = seconds(components, costs, wish);
+  if (components.size() > 1 && seconds_of_longest(components, costs, wish) >= nearly_all * all) return "one document";
+  PlacementCosts near = costs, far = costs;
+  near.near.bytes_per_s = far.far.bytes_per_s = std::numeric_limits<double>::infinity();
+  PackingWish unbalanced = wish;
+  unbalanced.balance = ranks;
+  const char* binds = "compute";
+  double least = nearly_all * all;
+  for (const auto& [name, without] : {std::pair{"near links", seconds(components, near, wish)},
+                                      {"far links", seconds(components, far, wish)},
+                                      {"tokens", seconds(components, costs, unbalanced)}}) {
+    if (without >= least) continue;
+    least = without;
+    binds = name;
+  }
+  return binds;
+}
+
+bool has_components(const Problem& problem) {
+  const BandIndex mask(bands_of(problem.mask));
+  return components_of(problem, mask).size() > 1;
+}
+
+std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& problem, int ranks,
+                                                                const Machine& machine, int threads,
+                                                                const ScheduleRequest& request) {
+  if (problem.seq_q != problem.seq_kv) {
+    return fmt::format("placed deals out the tokens of one sequence, there are {} queries and {} keys", problem.seq_q,
+                       problem.seq_kv);
+  }
+  const BandIndex mask(bands_of(problem.mask));
+  const std::vector<Component> components = components_of(problem, mask);
+  const PlacementCosts costs(problem, request.passes, machine, ranks, threads);
+  const std::vector<PackingWish> wishes = wishes_of(problem, request, ranks);
+  std::vector<std::optional<Placement>> found(wishes.size());
+  for_each_in_parallel(static_cast<int>(wishes.size()), 1, [&](int w) {
+    const auto i = static_cast<std::size_t>(w);
+    found[i] = place(components, costs, wishes[i], problem.seq_kv);
+  });
+  std::vector<Candidate> candidates;
+  for (std::optional<Placement>& placement : found) {
+    const auto same = [&](const Candidate& candidate) { return candidate.placement == *placement; };
+    if (!placement || std::any_of(candidates.begin(), candidates.end(), same)) continue;
+    candidates.push_back({*std::move(placement), nullptr});
+  }
+  if (candidates.empty()) {
+    return fmt::format("no placement gives {} ranks tokens within {:g} % of {:.1f}", ranks,
+                       100 * request.balance_tokens, static_cast<double>(problem.seq_kv) / ranks);
+  }
+  for_each_in_parallel(static_cast<int>(candidates.size()), 1, [&](int c) {
+    Candidate& candidate = candidates[static_cast<std::size_t>(c)];
+    const auto segments = std::make_shared<const std::vector<Segment>>(candidate.placement.segments);
+    const Layout layout{LayoutKind::given, 1, segments};
+    candidate.tiles = std::make_shared<const Tiles>(shard(problem, ranks, layout, candidate.placement.groups));
+    hide_results(candidate.placement, *candidate.tiles, costs, request.passes);
+  });
+  return candidates;
+}
+
+}  // namespace distattn

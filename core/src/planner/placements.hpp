@@ -1,0 +1,29 @@
+#pragma once
+/// The placements that `placed` stands for, before a simulation says which is best.
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "distattn/machine.hpp"
+#include "distattn/placement.hpp"
+#include "distattn/request.hpp"
+
+namespace distattn {
+
+/// A placement and the lookups of its segments. Its passes say nothing of staging yet.
+struct Candidate {
+  Placement placement;
+  std::shared_ptr<const Tiles> tiles;
+};
+
+/// Each once, or the reason why there is none. Depends on its arguments only.
+std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& problem, int ranks,
+                                                                const Machine& machine, int threads,
+                                                                const ScheduleRequest& request);
+
+/// Whether the mask has parts that do not see each other, without which a placement is a mesh like any other.
+bool has_components(const Problem& problem);
+
+}  // namespace distattn

@@ -1,0 +1,130 @@
+#!/usr/bin/env python3
+"""Placements on the command line: made, printed, given again, run, and refused with one line.
+
+usage: layout.py DISTATTN
+"""
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+BINARY = os.path.abspath(sys.argv[1])
+DOCUMENTS = ("--seq", "8192", "--cu-seqlens", "0,5000,5100,5900,6000,8192", "--heads", "8", "--kv-heads", "4", "--head-dim",
+             "32", "--backward")
+
+
+def distattn(*arguments, code=0):
+    done = subprocess.run([BINARY, *arguments], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == code, f"{' '.join(arguments)} exits {done.returncode}: {done.stderr}"
+    return done
+
+
+def owned(layout):
+    tokens = [0] * layout["ranks"]
+    for segment in layout["segments"]:
+        tokens[segment["owner"]] += segment["count"]
+    return tokens
+
+
+def printed(folder):
+    """What show prints as a layout makes the same plan again."""
+    common = (*DOCUMENTS, "--ranks", "4", "--machine", "dgx-a100x2", "--dtype", "bf16")
+    text = distattn("show", *common, "--schedule", "placed", "--format", "layout").stdout
+    layout = json.loads(text)
+    assert sum(owned(layout)) == 8192 and max(owned(layout)) <= 2059, owned(layout)
+    file = os.path.join(folder, "layout.json")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(text)
+    assert distattn("show", *common, "--layout", file, "--format", "layout").stdout == text
+    made, given = (json.loads(distattn("plan", *common, *how, "--json", "-q").stdout)
+                   for how in (("--schedule", "placed"), ("--schedule", "placed", "--layout", file)))
+    assert made == given, (made, given)
+    assert all(row["schedule"] == "placed" and 0 < row["lower_bound_s"] <= row["predicted_s"] for row in made), made
+
+
+def noted(_):
+    """plan says how good a placement is, and auto takes it where it is best."""
+    done = distattn("plan", "--seq", "256K", "--cu-seqlens", "0,90000,110000,120000,130000,160000,262144", "--heads", "8",
+                    "--kv-heads", "4", "--head-dim", "64", "--backward", "--ranks", "16", "--machine", "dgx-a100x2",
+                    "--dtype", "bf16", "--schedule", "auto,ring")
+    assert "placed (auto)" in done.stdout, done.stdout
+    assert "times the lower bound of" in done.stderr and "what binds: " in done.stderr, done.stderr
+
+
+def balance(_):
+    """Tokens are dealt out as evenly as is asked for."""
+    for given, most in (("0", 2048), ("10%", 2253), ("0.1", 2253)):
+        layout = json.loads(distattn("show", *DOCUMENTS, "--ranks", "4", "--schedule", "placed", "--balance-tokens", given,
+                                     "--format", "layout").stdout)
+        assert max(owned(layout)) <= most, (given, owned(layout))
+
+
+def computed(folder):
+    """A layout of the caller's is run, and right."""
+    segments = [{"start": 0, "count": 30, "owner": 2}, {"start": 30, "count": 1, "owner": 0},
+                {"start": 31, "count": 35, "stride": 2, "owner": 1}, {"start": 32, "count": 34, "stride": 2, "owner": 0}]
+    file = os.path.join(folder, "own.json")
+    with open(file, "w", encoding="utf-8") as out:
+        json.dump({"schema_version": 1, "ranks": 3, "segments": segments}, out)
+    shape = ("--random", "--seq", "100", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--ranks", "3", "--backward")
+    done = distattn("run", *shape, "--layout", file, "--check", "--json", "-q")
+    row = json.loads(done.stdout)
+    assert row["schedule"] == "placed", row
+    distattn("run", *shape, "--schedule", "placed", "--cu-seqlens", "0,7,60,100", "--check", "-q")
+
+
+def other_masks(folder):
+    """A layout that was made for one mask serves others: tokens stay, and every program is right."""
+    shape = ("--seq", "600", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--ranks", "4", "--backward")
+    file = os.path.join(folder, "first.json")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(distattn("show", *shape, "--schedule", "placed", "--cu-seqlens", "0,400,410,600", "--format", "layout").stdout)
+    for mask in (("--cu-seqlens", "0,400,410,600", "--window", "50,0"), ("--window", "9,0", "--sinks", "3"), ("--mask", "full"),
+                 ("--mask", "prefix:100"), ("--seq-kv", "600", "--seq", "40")):
+        distattn("run", *shape[2 * (mask[0] == "--seq-kv"):], *mask, "--random", "--layout", file, "--check", "-q")
+
+
+def refused(folder):
+    shape = ("--seq", "10", "--heads", "2", "--head-dim", "8", "--ranks", "2")
+    good = '{"schema_version":1,"ranks":2,"segments":[{"start":0,"count":6,"owner":1},{"start":6,"count":4,"owner":0}]}'
+    file = os.path.join(folder, "bad.json")
+
+    def said(text, *more, code=2):
+        with open(file, "w", encoding="utf-8") as out:
+            out.write(text)
+        done = distattn("plan", *shape, "--layout", file, *more, code=code)
+        assert done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+    for text, words in ((good.replace('"count":4', '"count":3'), "fewer positions"),
+                        (good.replace('"start":6', '"start":5'), "share a position"),
+                        (good.replace('"owner":0', '"owner":2'), "segments[1].owner"),
+                        (good.replace('"ranks":2', '"ranks":3'), "3 ranks"),
+                        (good.replace('"owner":0', '"owner":0,"colour":1'), "colour"),
+                        (good[:40], "not JSON"), ("", "the file is empty"), ("[]", "not an object")):
+        assert words in said(text), (text, words)
+    assert "layout of its own" in said(good, "--schedule", "ring")
+    for more in (("--balance", "work"), ("--balance-tokens", "0")):
+        assert "only placed deals tokens out" in distattn("plan", *shape, "--schedule", "ring", *more, code=2).stderr
+        assert "leave one out" in said(good, *more)
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(good)
+    piped = subprocess.run(f"cat {file} | {BINARY} plan {' '.join(shape)} --layout /dev/stdin", shell=True, timeout=60,
+                           capture_output=True, text=True, check=False)
+    assert piped.returncode == 0 and "placed" in piped.stdout, piped.stderr
+    for value in ("-1", "x", "-0.5%", "%"):
+        done = distattn("plan", *shape, "--balance-tokens", value, code=2)
+        assert "--balance-tokens" in done.stderr, done.stderr
+    assert "none.json" in distattn("plan", *shape, "--layout", os.path.join(folder, "none.json"), code=2).stderr
+    assert "has a layout of its own" in distattn("show", *shape, "--schedule", "ring", "--format", "layout", code=2).stderr
+    program = os.path.join(folder, "program.json")
+    with open(program, "w", encoding="utf-8") as out:
+        out.write(distattn("show", *shape, "--schedule", "placed", "--format", "json").stdout)
+    assert "--format layout with --program" in distattn("show", "--program", program, "--format", "layout", code=2).stderr
+
+
+with tempfile.TemporaryDirectory() as scratch:
+    for check in (printed, noted, balance, computed, other_masks, refused):
+        check(scratch)
+        print(check.__name__, "fine")
