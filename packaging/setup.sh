@@ -14,8 +14,9 @@ packages=(
   libtrilinos-kokkos-dev libucx-dev libpmix-dev openmpi-bin libopenmpi-dev libopenblas-dev
   pkgconf python3 python3-numpy python3-yaml iproute2 shellcheck doxygen
 )
-[[ $preset != asan ]] || packages+=(clang)
-[[ $# -gt 0 ]] || packages+=(clang-format abigail-tools)  # what tests alone use: whoever builds everything can run them
+[[ $preset != @(asan|fuzz) ]] || packages+=(clang)
+# What tests alone use: whoever builds everything can run them.
+[[ $# -gt 0 || $preset == fuzz ]] || packages+=(clang-format abigail-tools)
 
 say() { printf -- '-- %s\n' "$*"; }
 
