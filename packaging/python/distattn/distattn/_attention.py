@@ -1,0 +1,258 @@
+"""Attention: a handle that is planned once and called any number of times, and a function for one call."""
+
+import ctypes
+import functools
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from . import _capi
+from ._capi import check, lib, made
+from ._comm import Comm, Handle, run_ranks
+from ._errors import Error, UsageError
+from ._problem import Problem, Request, integer, integers
+from ._tensors import TYPES, Layout, View, dense_view, finished, new_array, stream_of, view, view_of_new
+
+
+def planned_positions(problem: Problem, request: Request, ranks: int, rank: int, side: int) -> np.ndarray:
+    """Where a rank's tokens stand in the whole sequence."""
+    count = ctypes.c_int64()
+    arguments = (ctypes.byref(problem.struct()), ctypes.byref(request.struct()), ranks, rank, side)
+    check(lib.planned_positions(*arguments, None, ctypes.byref(count)))
+    positions = np.empty(count.value, np.int64)
+    check(lib.planned_positions(*arguments, positions.ctypes.data, ctypes.byref(count)))
+    return positions
+
+
+class Attention(Handle):
+    """One rank's handle for one problem: planned, proved and allocated once, then called any number of times.
+
+    Making one is a collective over the ranks of `comm` (None: this process alone), and so is each call. Sizes are those
+    of the whole problem; the tensors of a call are this rank's part, [batch, tokens, heads, dim], of `tokens` tokens
+    that stand at `positions`.
+    """
+
+    _free = staticmethod(lib.attention_free)
+
+    def __init__(self, *, seq: int, heads: int, head_dim: int, seq_kv: int | None = None, kv_heads: int | None = None,
+                 value_dim: int | None = None, batch: int = 1, dtype: Any = "float32", comm: Comm | None = None,
+                 causal: bool = False, window_size: tuple[int, int] = (-1, -1),
+                 cu_seqlens: Sequence[int] | None = None, first_keys: int = 0,
+                 bands: Sequence[Sequence[int]] | None = None, softmax_scale: float | None = None,
+                 schedule: str = "auto", backward: bool = False, backend: str | None = None, threads: int = 0,
+                 deterministic: bool = False, machine: str | None = None, memory_bytes: int = 0,
+                 cuda_stream: int = 0) -> None:
+        problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, seq_kv=seq_kv, kv_heads=kv_heads,
+                             value_dim=value_dim, batch=batch, dtype=dtype, softmax_scale=softmax_scale, causal=causal,
+                             window_size=window_size, cu_seqlens=cu_seqlens, first_keys=first_keys, bands=bands)
+        request = Request.of(problem, schedule=schedule, backward=backward, backend=backend, threads=threads,
+                             deterministic=deterministic, machine=machine, memory_bytes=memory_bytes,
+                             cuda_stream=cuda_stream)
+        self._make(problem, request, comm)
+
+    @classmethod
+    def of(cls, problem: Problem, request: Request, comm: Comm | None = None) -> "Attention":
+        made_one = cls.__new__(cls)
+        made_one._make(problem, request, comm)
+        return made_one
+
+    def _make(self, problem: Problem, request: Request, comm: Comm | None) -> None:
+        self.problem, self.request = problem, request
+        self._comm = Comm.alone() if comm is None else comm
+        self._lock = threading.Lock()
+        super().__init__(made(lib.attention_create, ctypes.byref(problem.struct()), ctypes.byref(request.struct()),
+                              self._comm.address))
+        self._comm.users.add(self)
+        self.tokens = int(lib.attention_tokens(self.address, _capi.QUERIES))
+        self.key_tokens = int(lib.attention_tokens(self.address, _capi.KEYS))
+        self.calls = {"forward": 0, "backward": 0}
+        # On a stream of the caller's, what follows there waits for the pass; the host does not.
+        self._functions: dict[str, Any] = {"forward": lib.forward, "backward": lib.backward}
+        if request.cuda_stream:
+            self._functions = {"forward": lambda *call: lib.forward_async(*call, None, None),
+                               "backward": lambda *call: lib.backward_async(*call, None, None)}
+        # What the last call was given: the structs of tensors that lie alike are used again.
+        self._tensors: dict[str, tuple[_capi.Tensors, dict[str, tuple[Layout, _capi.DLTensor]]]] = {
+            which: (_capi.Tensors(), {}) for which in self._functions}
+
+    @property
+    def positions(self) -> np.ndarray:
+        """Where this rank's queries stand in the whole sequence, in the order of its tensors."""
+        return self._positions(_capi.QUERIES, self.tokens)
+
+    @property
+    def key_positions(self) -> np.ndarray:
+        return self._positions(_capi.KEYS, self.key_tokens)
+
+    def _positions(self, side: int, tokens: int) -> np.ndarray:
+        positions = np.empty(tokens, np.int64)
+        check(lib.attention_positions(self.address, side, positions.ctypes.data))
+        return positions
+
+    def forward(self, q: Any, k: Any, v: Any) -> tuple[Any, Any]:
+        """o, as q but for values' dimension, and lse, [batch, heads, tokens] in float32 (float64 for float64)."""
+        views = self._views(q=q, k=k, v=v)
+        o, lse = results_for(q, views["q"].layout, views["v"].layout)
+        self.call("forward", {**views, "o": view_of_new(o), "lse": view_of_new(lse)})
+        return finished(o, q), finished(lse, q)
+
+    def backward(self, d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any) -> tuple[Any, Any, Any]:
+        """dq, dk and dv, from what forward() read and returned."""
+        views = self._views(d_o=d_o, q=q, k=k, v=v, o=o)
+        likes = {"dq": q, "dk": k, "dv": v}
+        made_ones = {name: new_array(like, views[name[1:]].shape, self.problem.dtype, views[name[1:]].layout.device)
+                     for name, like in likes.items()}
+        self.call("backward", {"lse": view(lse, "lse"), **views,
+                               **{name: view_of_new(array) for name, array in made_ones.items()}})
+        dq, dk, dv = (finished(array, likes[name]) for name, array in made_ones.items())
+        return dq, dk, dv
+
+    def _views(self, **arrays: Any) -> dict[str, View]:
+        views = {name: view(array, name) for name, array in arrays.items()}
+        for name, each in views.items():
+            check_tensor(each.layout, name, self.problem.dtype)
+            if not each.layout.on_host and self.request.cuda_stream == 0:
+                raise UsageError(f"{name} lies in CUDA memory (the handle knows no stream on which it was written): make "
+                                 f"the handle with cuda_stream, 1 for the default stream")
+        return views
+
+    def call(self, which: str, views: dict[str, View]) -> None:
+        """One pass over tensors that lie where the views say."""
+        with self._lock:  # a handle is used by one thread at a time
+            tensors, slots = self._tensors[which]
+            for name, each in views.items():
+                slot = slots.get(name)
+                if slot is None or slot[0] is not each.layout:
+                    slot = slots[name] = each.layout, each.layout.struct()
+                    setattr(tensors, name, ctypes.pointer(slot[1]))
+                slot[1].data = each.address
+            check(self._functions[which](self.address, tensors))
+            self.calls[which] += 1
+
+    def __repr__(self) -> str:
+        return f"Attention({self.problem}, {self.request}, {self._comm})"
+
+
+def check_tensor(layout: Layout, name: str, dtype: str) -> None:
+    if layout.dtype != dtype:
+        raise UsageError(f"{name} is {layout.dtype}, not {dtype} (one attention has one dtype): convert it")
+    if len(layout.shape) not in (3, 4):
+        raise UsageError(f"{name} has {len(layout.shape)} dimensions (shape): pass [batch, seq, heads, dim] or [seq, "
+                         f"heads, dim]")
+
+
+def results_for(like: Any, q: Layout, v: Layout) -> tuple[Any, Any]:
+    """o and lse, to be written."""
+    *batch, tokens, heads, _ = q.shape
+    return (new_array(like, (*batch, tokens, heads, v.shape[-1]), q.dtype, q.device),
+            new_array(like, (*batch, heads, tokens), "float64" if q.dtype == "float64" else "float32", q.device))
+
+
+def attention(q: Any, k: Any, v: Any, *, ranks: int = 1, schedule: str = "auto", causal: bool = False,
+              window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
+              softmax_scale: float | None = None, return_lse: bool = False, backend: str | None = None,
+              threads: int = 0) -> Any:
+    """Exact attention of q [batch, seq, heads, dim] to k and v [batch, seq_kv, kv_heads, dim], or without batch,
+    sharded over `ranks` threads of this process.
+
+    Arrays of NumPy, PyTorch, or any with DLPack, float64 (which the reference backend computes), float32, float16 or
+    bfloat16; the result is an array of the same kind. With fewer queries than keys, queries stand at the end. Masks and
+    scale mean what they mean in flash-attn; `cu_seqlens`: 0, …, seq_kv of packed documents. With return_lse: (o, lse),
+    lse [batch, heads, seq]. Computes no gradients: distattn.torch does.
+    """
+    views = {"q": view(q, "q"), "k": view(k, "k"), "v": view(v, "v")}
+    documents = None if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
+    problem, request = _asked(views["q"].layout, views["k"].layout, views["v"].layout, causal,
+                              integers(window_size, "window_size"), documents, softmax_scale, schedule, backend, threads,
+                              stream_of(q, views["q"].layout))
+    o, lse = results_for(q, views["q"].layout, views["v"].layout)
+    views["o"], views["lse"] = view_of_new(o), view_of_new(lse)
+    if integer(ranks, "ranks") == 1:
+        _call_alone(problem, request, views)
+    else:
+        _call_ranks(problem, request, ranks, views)
+    return (finished(o, q), finished(lse, q)) if return_lse else finished(o, q)
+
+
+@functools.lru_cache(maxsize=64)
+def _asked(q: Layout, k: Layout, v: Layout, causal: Any, window_size: tuple[int, ...],
+           documents: tuple[int, ...] | None, softmax_scale: Any, schedule: Any, backend: Any,
+           threads: Any, cuda_stream: int) -> tuple[Problem, Request]:
+    for name, layout in (("q", q), ("k", k), ("v", v)):
+        check_tensor(layout, name, q.dtype)
+    problem = Problem.of(seq=q.shape[-3], heads=q.shape[-2], head_dim=q.shape[-1], seq_kv=k.shape[-3],
+                         kv_heads=k.shape[-2], value_dim=v.shape[-1], batch=q.shape[0] if len(q.shape) == 4 else 1,
+                         dtype=q.dtype, softmax_scale=softmax_scale, causal=causal, window_size=window_size,
+                         cu_seqlens=documents)
+    return problem, Request.of(problem, schedule=schedule, backend=backend, threads=threads, cuda_stream=cuda_stream)
+
+
+class _Kept:
+    """The handles of the last small problems: to plan one takes longer than to compute it."""
+
+    MOST, MOST_BYTES = 8, 64 << 20
+
+    def __init__(self) -> None:
+        self._handles: OrderedDict[tuple[Problem, Request], Attention] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def take(self, problem: Problem, request: Request) -> Attention:
+        """It is the caller's alone until give()."""
+        with self._lock:
+            kept = self._handles.pop((problem, request), None)
+        return kept if kept is not None and kept._address is not None else Attention.of(problem, request)
+
+    def give(self, handle: Attention) -> None:
+        if _bytes_of(handle.problem) > self.MOST_BYTES:
+            handle.close()
+            return
+        with self._lock:
+            self._handles[handle.problem, handle.request] = handle
+            dropped = self._handles.popitem(last=False)[1] if len(self._handles) > self.MOST else None
+        if dropped is not None:
+            dropped.close()
+
+
+_kept = _Kept()
+
+
+def _bytes_of(problem: Problem) -> int:
+    elements = problem.batch * (problem.seq_q * problem.heads + 2 * problem.seq_kv * problem.kv_heads) * problem.head_dim
+    return elements * TYPES[problem.dtype][1] // 8
+
+
+def _call_alone(problem: Problem, request: Request, views: dict[str, View]) -> None:
+    handle = _kept.take(problem, request)
+    try:
+        handle.call("forward", views)
+    except Error as error:
+        if not isinstance(error, UsageError):
+            handle.close()
+            raise
+        _kept.give(handle)
+        raise
+    _kept.give(handle)
+
+
+def _call_ranks(problem: Problem, request: Request, ranks: int, views: dict[str, View]) -> None:
+    """Each rank takes its tokens out of the whole tensors and puts its results into them."""
+    if not all(each.layout.on_host for each in views.values()):
+        raise UsageError("tensors are in CUDA memory (ranks that are threads share the host's): pass ranks=1, or start a "
+                         "process for each GPU")
+    whole = {name: each.bits() for name, each in views.items()}
+
+    def body(comm: Comm) -> None:
+        handle = Attention.of(problem, request, comm)
+        queries = handle.positions - (problem.seq_kv - problem.seq_q)  # rows of q, which stands at the end
+        keys = handle.key_positions
+        own = {name: whole[name].take(queries if name == "q" else keys, -3) for name in "qkv"}
+        own["o"] = np.empty((*own["q"].shape[:-1], whole["o"].shape[-1]), whole["o"].dtype)
+        own["lse"] = np.empty((*whole["lse"].shape[:-1], len(queries)), whole["lse"].dtype)
+        handle.call("forward", {name: dense_view(part, views[name].dtype) for name, part in own.items()})
+        whole["o"][..., queries, :, :] = own["o"]
+        whole["lse"][..., queries] = own["lse"]
+
+    run_ranks(ranks, body)

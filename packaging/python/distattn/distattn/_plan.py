@@ -1,0 +1,44 @@
+"""What the library is, and what schedules would cost."""
+
+import ctypes
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from ._capi import lib, text_of
+from ._problem import Problem, Request, integer, schedules_of
+
+
+def info() -> dict[str, Any]:
+    """What is built and usable here, and why not: as `distattn info --json`."""
+    return dict(json.loads(text_of(lib.info_json)))
+
+
+def plan(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | None = None,
+         schedule: str | Sequence[str] = "auto", machine: str | None = None, batch: int = 1, seq_kv: int | None = None,
+         value_dim: int | None = None, dtype: Any = "float32", backward: bool = False, causal: bool = True,
+         window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
+         softmax_scale: float | None = None, memory_bytes: int = 0) -> list[dict[str, Any]]:
+    """What schedules would cost on `ranks` ranks of a machine (a name or file of one; None: this one).
+
+    Rows as those of `distattn plan --json`, one for each schedule and pass. Plans and proves; computes nothing. The mask
+    is causal unless said otherwise, as the command's.
+    """
+    problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, kv_heads=kv_heads, batch=batch, seq_kv=seq_kv,
+                         value_dim=value_dim, dtype=dtype, softmax_scale=softmax_scale, causal=causal,
+                         window_size=window_size, cu_seqlens=cu_seqlens)
+    rows: list[dict[str, Any]] = []
+    for name in schedules_of(schedule):
+        request = Request.of(problem, schedule=name, backward=backward, memory_bytes=memory_bytes)
+        planned = text_of(lib.plan_json, ctypes.byref(problem.struct()), ctypes.byref(request.struct()),
+                          integer(ranks, "ranks"), None if machine is None else machine.encode())
+        rows += [{**row, "auto": name == "auto", **_described(problem)} for row in json.loads(planned)]
+    return rows
+
+
+def _described(problem: Problem) -> dict[str, Any]:
+    """What was asked for, in the command's words."""
+    words = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
+    return {"dtype": words[problem.dtype], "wire": "fp64" if problem.dtype == "float64" else "fp32",
+            "batch": problem.batch, "seq_kv": problem.seq_kv, "heads": problem.heads, "kv_heads": problem.kv_heads,
+            "head_dim": problem.head_dim, "value_dim": problem.value_dim or problem.head_dim}

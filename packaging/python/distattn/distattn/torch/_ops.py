@@ -1,0 +1,124 @@
+"""Attention as an operator of PyTorch: traced without a break, differentiable, kept by checkpoints."""
+
+from typing import Any
+
+import torch
+import torch.utils.checkpoint
+from torch import Tensor
+
+from .._errors import UsageError
+from .._problem import Problem, Request, flag, integers, text
+from .._tensors import stream_of, view
+from ._sharding import Sharding, sharding_of
+
+
+def _statistics(q: Tensor) -> torch.dtype:
+    return torch.float64 if q.dtype == torch.float64 else torch.float32
+
+
+def _handle(q: Tensor, k: Tensor, v: Tensor, number: int, causal: bool, left: int, right: int, first_keys: int,
+            scale: float, schedule: str, gradients: bool) -> Any:
+    sharding = sharding_of(number)
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.dim() != 4 or tensor.shape[1] != sharding.tokens:
+            raise UsageError(f"{name} is {tuple(tensor.shape)} (this rank owns {sharding.tokens} tokens): pass [batch, "
+                             f"tokens, heads, dim]")
+        if tensor.dtype != q.dtype or tensor.device != q.device:
+            raise UsageError(f"{name} is {tensor.dtype} on {tensor.device}, q {q.dtype} on {q.device} (one attention has "
+                             f"one of each): convert it")
+    sizes = Problem.of(seq=sharding.seq, heads=q.shape[2], head_dim=q.shape[3], kv_heads=k.shape[2],
+                       value_dim=v.shape[3], batch=q.shape[0], dtype=q.dtype, softmax_scale=scale or None)
+    problem = Problem(**{**sizes.__dict__, "mask": sharding.mask(causal, (left, right), first_keys)})
+    stream = stream_of(q, view(q.detach(), "q").layout)
+    return sharding.handle(problem, Request.of(problem, schedule=schedule, backward=gradients, cuda_stream=stream))
+
+
+def _call(handle: Any, which: str, **tensors: Tensor) -> None:
+    with torch.no_grad():
+        handle.call(which, {name: view(tensor, name) for name, tensor in tensors.items()})
+
+
+@torch.library.custom_op("distattn::forward", mutates_args=())
+def _forward(q: Tensor, k: Tensor, v: Tensor, sharding: int, causal: bool, left: int, right: int, first_keys: int,
+             scale: float, schedule: str, gradients: bool, positions: Tensor | None) -> tuple[Tensor, Tensor]:
+    if positions is not None:
+        sharding_of(sharding).check_positions(positions)
+    handle = _handle(q, k, v, sharding, causal, left, right, first_keys, scale, schedule, gradients)
+    o, lse = _new_results(q, v)
+    _call(handle, "forward", q=q, k=k, v=v, o=o, lse=lse)
+    return o, lse
+
+
+def _new_results(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    batch, tokens, heads, _ = q.shape
+    return (q.new_empty((batch, tokens, heads, v.shape[3])),
+            q.new_empty((batch, heads, tokens), dtype=_statistics(q)))
+
+
+@_forward.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
+    return _new_results(q, v)
+
+
+@torch.library.custom_op("distattn::backward", mutates_args=())
+def _backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, sharding: int, causal: bool,
+              left: int, right: int, first_keys: int, scale: float, schedule: str) -> tuple[Tensor, Tensor, Tensor]:
+    handle = _handle(q, k, v, sharding, causal, left, right, first_keys, scale, schedule, True)
+    dq, dk, dv = _new_gradients(q, k, v)
+    _call(handle, "backward", d_o=d_o, q=q, k=k, v=v, o=o, lse=lse, dq=dq, dk=dk, dv=dv)
+    return dq, dk, dv
+
+
+def _new_gradients(*inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    dq, dk, dv = (each.new_empty(each.shape) for each in inputs)
+    return dq, dk, dv
+
+
+@_backward.register_fake
+def _(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
+    return _new_gradients(q, k, v)
+
+
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
+    q, k, v, *options, _, _ = inputs  # neither whether there are gradients nor positions
+    ctx.save_for_backward(q, k, v, *output)
+    ctx.options = options
+    ctx.set_materialize_grads(False)
+
+
+def _differentiate(ctx: Any, d_o: Tensor | None, _: Tensor | None) -> tuple[Tensor | None, ...]:
+    gradients = (None, None, None) if d_o is None else _backward(d_o, *ctx.saved_tensors, *ctx.options)
+    return (*gradients, *[None] * (len(ctx.options) + 2))
+
+
+_forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
+
+
+def attention(q: Tensor, k: Tensor, v: Tensor, *, sharding: Sharding, causal: bool = False,
+              window_size: tuple[int, int] = (-1, -1), first_keys: int = 0, softmax_scale: float | None = None,
+              schedule: str | None = None, return_lse: bool = False, positions: Tensor | None = None) -> Any:
+    """Exact attention of this rank's queries to the keys of all ranks, [batch, tokens, heads, dim] each. A collective.
+
+    Documents are the sharding's; masks and scale mean what they mean in flash-attn. `schedule` is one of the sharding's
+    layout; None: a ring. With return_lse: (o, lse), lse [batch, heads, tokens], through which no gradient flows.
+    `positions` that are given are compared with those of this rank's tokens.
+    """
+    left, right = window_size
+    if not torch.compiler.is_compiling():
+        flag(causal, "causal")
+        integers((left, right, first_keys), "window_size and first_keys")
+        Problem.of(seq=1, heads=1, head_dim=8, softmax_scale=softmax_scale)
+        text(schedule or "", "schedule")
+    o, lse = _forward(q, k, v, sharding.number, causal, left, right, first_keys,
+                      0.0 if softmax_scale is None else softmax_scale, schedule or sharding.schedule,
+                      torch.is_grad_enabled(), positions)
+    return (o, lse.detach()) if return_lse else o
+
+
+def keep_attention() -> Any:
+    """The context_fn of a checkpoint that keeps each attention's (o, lse) and computes everything else again:
+
+    torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False, context_fn=distattn.torch.keep_attention)
+    """
+    contexts: Any = torch.utils.checkpoint.create_selective_checkpoint_contexts
+    return contexts([torch.ops.distattn.forward.default])

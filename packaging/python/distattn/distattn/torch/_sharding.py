@@ -1,0 +1,171 @@
+"""Who owns which tokens of a sequence, and tensors that are taken apart and put together by that."""
+
+import functools
+import itertools
+import weakref
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from .. import _capi
+from .._attention import Attention, planned_positions
+from .._comm import Comm
+from .._errors import UsageError
+from .._problem import Mask, Problem, Request, integer, integers
+from ._comm import init
+
+# A schedule of each layout that takes any mask and any number of heads.
+SCHEDULES = {"zigzag": "zigzag-ring", "striped": "striped-ring", "block": "ring"}
+_numbers = itertools.count(1)
+_by_number: "weakref.WeakValueDictionary[int, Sharding]" = weakref.WeakValueDictionary()
+
+
+def sharding_of(number: int) -> "Sharding":
+    found = _by_number.get(number)
+    if found is None:
+        raise UsageError(f"sharding {number} is gone (a graph refers to it): keep the Sharding as long as what uses it")
+    return found
+
+
+@functools.lru_cache(maxsize=64)
+def _positions(seq: int, ranks: int, layout: str) -> tuple[torch.Tensor, ...]:
+    """Of every rank. The mask does not matter in these layouts, nor do heads."""
+    problem = Problem.of(seq=seq, heads=1, head_dim=8)
+    request = Request.of(problem, schedule=SCHEDULES[layout])
+    return tuple(torch.from_numpy(planned_positions(problem, request, ranks, rank, _capi.QUERIES))
+                 for rank in range(ranks))
+
+
+class Sharding:
+    """A sequence of `seq` tokens, with or without packed documents, over the ranks of `comm` (None: of init()).
+
+    `positions` are this rank's tokens in the whole sequence, in the order of its tensors: what RoPE and data loaders
+    need. Lengths need not be divisible. Keep it as long as graphs that use it.
+    """
+
+    MOST_HANDLES = 16
+
+    def __init__(self, *, seq: int, comm: Comm | None = None, layout: str = "zigzag",
+                 cu_seqlens: Sequence[int] | None = None) -> None:
+        if layout not in SCHEDULES:
+            raise UsageError(f"layout is {layout!r} (unknown): choose one of {', '.join(SCHEDULES)}")
+        self.seq, self.layout, self.schedule = integer(seq, "seq"), layout, SCHEDULES[layout]
+        self.comm = init() if comm is None else comm
+        self.cu_seqlens = () if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
+        if cu_seqlens is not None and (self.cu_seqlens[:1] != (0,) or self.cu_seqlens[-1] != self.seq
+                                       or any(b < a for a, b in itertools.pairwise(self.cu_seqlens))):
+            raise UsageError(f"cu_seqlens is {cu_seqlens} (documents of {seq} tokens): list 0, …, {seq} in order")
+        self.number = next(_numbers)
+        _by_number[self.number] = self
+        self.all_positions = _positions(self.seq, self.comm.size, layout)
+        self.positions = self.all_positions[self.comm.rank]
+        self._handles: OrderedDict[tuple[Problem, Request], Attention] = OrderedDict()
+        self._with_documents: "OrderedDict[tuple[int, ...], Sharding]" = OrderedDict()
+
+    @property
+    def tokens(self) -> int:
+        """How many tokens this rank owns."""
+        return len(self.positions)
+
+    @property
+    def document_positions(self) -> torch.Tensor:
+        """Where this rank's tokens stand in their documents, which RoPE of packed documents counts by."""
+        if not self.cu_seqlens:
+            return self.positions
+        starts = torch.tensor(self.cu_seqlens)
+        return self.positions - starts[torch.searchsorted(starts, self.positions, right=True) - 1]
+
+    def shard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
+        """This rank's part of a tensor that all ranks have whole. A gradient of `x` is that of this rank's part."""
+        if x.shape[dim] != self.seq:
+            raise UsageError(f"dimension {dim} of a tensor of {tuple(x.shape)} has {x.shape[dim]} tokens (the sequence "
+                             f"has {self.seq}): pass the whole one")
+        return x.index_select(dim, self.positions.to(x.device))
+
+    def unshard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
+        """The whole tensor, on every rank, of the parts that the ranks have. A collective. The gradient of a part is
+        taken from this rank's gradient of the whole, as for a loss that every rank computes alike."""
+        if x.shape[dim] != self.tokens:
+            raise UsageError(f"dimension {dim} of a tensor of {tuple(x.shape)} has {x.shape[dim]} tokens (this rank owns "
+                             f"{self.tokens}): pass this rank's part")
+        whole: torch.Tensor = _Unshard.apply(x, self, dim)
+        return whole
+
+    def next_tokens(self, tokens: torch.Tensor, dim: int = 1, ignore_index: int = -100) -> torch.Tensor:
+        """The labels of the whole sequence, of its tokens; `ignore_index` where a document ends."""
+        ends = [end - 1 for end in (self.cu_seqlens or (0, self.seq))[1:] if end > 0]
+        return torch.roll(tokens, -1, dim).index_fill(dim, torch.tensor(ends, device=tokens.device), ignore_index)
+
+    def labels(self, tokens: torch.Tensor, dim: int = 1, ignore_index: int = -100) -> torch.Tensor:
+        """This rank's next-token labels, of the whole sequence's tokens: also across the borders of shards."""
+        return self.shard(self.next_tokens(tokens, dim, ignore_index), dim)
+
+    def with_documents(self, cu_seqlens: Sequence[int]) -> "Sharding":
+        """The same with these documents; the same object for the same documents, as long as they are few."""
+        listed = integers(cu_seqlens, "cu_seqlens")
+        if listed == self.cu_seqlens:
+            return self
+        known = self._with_documents.get(listed)
+        if known is None:
+            known = Sharding(seq=self.seq, comm=self.comm, layout=self.layout, cu_seqlens=listed)
+            self._with_documents[listed] = known
+            if len(self._with_documents) > self.MOST_HANDLES:
+                self._with_documents.popitem(last=False)
+        return known
+
+    def check_positions(self, positions: torch.Tensor) -> None:
+        """Refuses positions that are not those of this rank's tokens, in the sequence or in its documents."""
+        rows = positions.reshape(-1, positions.shape[-1]).cpu()
+        for expected in (self.positions, self.document_positions):
+            if rows.shape[1] == len(expected) and bool((rows == expected).all()):
+                return
+        raise UsageError("positions are not those of this rank's tokens (RoPE would turn them wrongly, and documents that "
+                         "they tell of would see each other): pass sharding.document_positions, and cu_seqlens to the "
+                         "Sharding")
+
+    def gather(self, x: torch.Tensor, dim: int) -> torch.Tensor:
+        rows = x.movedim(dim, 0).contiguous().cpu()
+        row_bytes = rows[:1].numel() * rows.element_size() if len(rows) else \
+            rows.element_size() * torch.Size(rows.shape[1:]).numel()
+        sizes = [len(positions) * row_bytes for positions in self.all_positions]
+        gathered = self.comm.all_gather(rows.view(-1).view(torch.uint8).numpy(), sizes)
+        flat = torch.frombuffer(gathered, dtype=x.dtype) if gathered else rows.new_empty(0)
+        whole = torch.empty((self.seq, *rows.shape[1:]), dtype=x.dtype)
+        whole[torch.cat(self.all_positions)] = flat.view(-1, *rows.shape[1:]) if self.seq else whole
+        return whole.movedim(0, dim).contiguous().to(x.device)
+
+    def handle(self, problem: Problem, request: Request) -> Attention:
+        """The handle for a problem, made by all ranks at the same call."""
+        handle = self._handles.get((problem, request))
+        if handle is not None and handle._address is not None:
+            self._handles.move_to_end((problem, request))
+            return handle
+        handle = Attention.of(problem, request, self.comm)
+        if not torch.equal(torch.from_numpy(handle.positions), self.positions):
+            handle.close()
+            raise UsageError(f"schedule {request.schedule} does not keep tokens in layout {self.layout} (tensors are "
+                             f"sharded so): choose {SCHEDULES[self.layout]} or another one of that layout")
+        self._handles[problem, request] = handle
+        if len(self._handles) > self.MOST_HANDLES:
+            self._handles.popitem(last=False)[1].close()
+        return handle
+
+    def mask(self, causal: bool, window_size: tuple[int, int], first_keys: int) -> Mask:
+        return Mask(causal, window_size, first_keys, self.cu_seqlens)
+
+    def __repr__(self) -> str:
+        documents = f", {len(self.cu_seqlens) - 1} documents" if self.cu_seqlens else ""
+        return f"Sharding(seq={self.seq}, layout={self.layout!r}, rank {self.comm.rank} of {self.comm.size}{documents})"
+
+
+class _Unshard(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, sharding: Sharding, dim: int) -> torch.Tensor:
+        ctx.sharding, ctx.dim = sharding, dim
+        return sharding.gather(x, dim)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return ctx.sharding.shard(gradients[0], ctx.dim), None, None

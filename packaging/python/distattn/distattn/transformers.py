@@ -1,0 +1,113 @@
+"""Attention of models of transformers whose sequence is sharded over ranks.
+
+    sharding = distattn.torch.Sharding(seq=tokens.shape[1], comm=distattn.torch.init())
+    distattn.transformers.register(sharding=sharding)
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="distattn")
+    loss = model(**distattn.transformers.shard_batch(tokens, sharding), use_cache=False).loss
+    loss.backward()  # this rank's part: add up losses and gradients over all ranks
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface
+
+from ._errors import UsageError
+from .torch import Sharding, attention
+
+NAME = "distattn"
+# Keywords of a model's call that change no attention.
+_OF_OTHERS = {"cache", "cache_position", "max_length_k", "max_length_q", "num_items_in_batch", "output_hidden_states",
+              "output_router_logits", "position_embeddings", "return_dict", "shift_labels", "use_cache"}
+
+_sharding: Sharding | None = None
+
+
+def register(sharding: Sharding | None = None, name: str = NAME) -> None:
+    """Makes `attn_implementation="distattn"` attend over the ranks of `sharding`: registers the attention and its mask
+    under one name. A later call gives the sharding of the next batch; None keeps the one that was given."""
+    global _sharding
+    AttentionInterface.register(name, _attend)
+    AttentionMaskInterface.register(name, _mask)
+    if sharding is not None:
+        _sharding = sharding
+
+
+def documents_of(position_ids: Tensor) -> tuple[int, ...]:
+    """cu_seqlens of the packed documents of a whole sequence, [tokens] or [1, tokens]: each begins at position 0."""
+    positions = position_ids.reshape(-1)
+    starts = (positions == 0).nonzero().flatten().tolist()
+    if position_ids.numel() != position_ids.shape[-1] or starts[:1] != [0]:
+        raise UsageError(f"position_ids of {tuple(position_ids.shape)} are not of one packed sequence (documents begin at "
+                         f"0): pass [tokens], from 0 on")
+    return (*starts, len(positions))
+
+
+def shard_batch(input_ids: Tensor, sharding: Sharding, labels: Tensor | None = None,
+                ignore_index: int = -100) -> dict[str, Any]:
+    """This rank's keywords of a causal model's call, of tokens [batch, seq] that all ranks have.
+
+    Labels (None: the tokens) are shifted over the whole sequence, also across ranks, and not across documents. The loss
+    is this rank's sum over the number of labels of all ranks: ranks' losses, and their gradients, add up.
+    """
+    everyone = sharding.next_tokens(input_ids if labels is None else labels, ignore_index=ignore_index)
+    own = sharding.shard(everyone)
+    positions = sharding.document_positions.to(input_ids.device).expand(input_ids.shape[0], -1)
+    return {"input_ids": sharding.shard(input_ids), "position_ids": positions, "labels": own, "shift_labels": own,
+            "num_items_in_batch": (everyone != ignore_index).sum()}
+
+
+def _refuse(what: str, why: str, suggestion: str) -> UsageError:
+    return UsageError(f"{what} ({why}): {suggestion}")
+
+
+def _mask(*_: Any, attention_mask: Tensor | None = None, config: Any = None, local_size: int | None = None,
+          use_vmap: bool = False, **__: Any) -> None:
+    """No mask is made, since the library knows it. What it would not know is refused."""
+    if attention_mask is not None and (torch.compiler.is_compiling() or not attention_mask.all()):
+        raise _refuse("attention_mask hides tokens", "no padding is computed with",
+                      "pack documents, with cu_seqlens in the Sharding, and pass no attention_mask")
+    if use_vmap:
+        raise _refuse("the model has a mask function of its own", "distattn knows causal, windows and documents",
+                      "choose another attn_implementation")
+    if local_size is not None and local_size != getattr(config, "sliding_window", None):
+        raise _refuse(f"chunks of {local_size} tokens", "distattn knows causal, windows and documents",
+                      "choose another attn_implementation")
+    if not getattr(config, "is_causal", True):
+        raise _refuse("a decoder that is not causal", "its layers do not say so", "choose another attn_implementation")
+
+
+def _documents(sharding: Sharding, given: Sequence[Tensor | None]) -> Sharding:
+    """The sharding with the documents that a call names, if it names some."""
+    for lengths in given:
+        if lengths is not None:
+            sharding = sharding.with_documents(lengths.tolist())
+    return sharding
+
+
+def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
+            scaling: float | None = None, dropout: float = 0.0, sliding_window: int | None = None,
+            is_causal: bool | None = None, position_ids: Tensor | None = None, cu_seq_lens_q: Tensor | None = None,
+            cu_seq_lens_k: Tensor | None = None, **others: Any) -> tuple[Tensor, None]:
+    """As transformers calls an attention: [batch, heads, tokens, dim] in, [batch, tokens, heads, dim] out."""
+    if _sharding is None:
+        raise _refuse("distattn has no sharding", "register() was given none", "call register(sharding=…)")
+    for name, given in others.items():
+        if name not in _OF_OTHERS and given is not None and given is not False:
+            raise _refuse(f"{name} is given to distattn", "it does not compute with it", "leave it out, or choose "
+                          "another attn_implementation")
+    if attention_mask is not None:
+        raise _refuse("attention_mask is given to distattn", "a mask of numbers is not computed with", "pass none")
+    if dropout:
+        raise _refuse(f"dropout is {dropout}", "attention is exact", "set attention_dropout to 0")
+    if key.shape[2] != query.shape[2]:
+        raise _refuse(f"{query.shape[2]} queries of {key.shape[2]} keys", "a cache of keys is not sharded",
+                      "pass use_cache=False, and whole sequences")
+    o = attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
+                  sharding=_documents(_sharding, (cu_seq_lens_q, cu_seq_lens_k)),
+                  causal=getattr(module, "is_causal", True) if is_causal is None else is_causal,
+                  window_size=(-1, -1) if sliding_window is None else (sliding_window - 1, -1), softmax_scale=scaling,
+                  positions=position_ids)
+    return o, None

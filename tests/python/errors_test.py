@@ -1,0 +1,177 @@
+"""Bad input is one exception of one line; forks, exits, interruptions and failed ranks end as they should."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import unittest
+
+import numpy as np
+
+import distattn
+
+Q = np.ones((8, 2, 8), np.float32)
+
+
+def attend(q=Q, k=Q, v=Q, **options):
+    return distattn.attention(q, k, v, **options)
+
+
+def handle(**options):
+    return distattn.Attention(**{"seq": 8, "heads": 2, "head_dim": 8, **options})
+
+
+REFUSED = {
+    "a type": (lambda: attend(Q.astype(int)), "q has dtype int64"),
+    "another byte order": (lambda: attend(Q.astype(">f4")), "q has dtype >f4"),
+    "two types": (lambda: attend(k=Q.astype("float64")), "k is float64, not float32"),
+    "dimensions": (lambda: attend(Q[0]), "q has 2 dimensions"),
+    "no array": (lambda: attend([1.0]), "q is a list"),
+    "heads": (lambda: attend(np.ones((8, 3, 8), np.float32)), "3 heads on 2 kv-heads"),
+    "keys of another dimension": (lambda: attend(k=np.ones((8, 2, 16), np.float32)), "k is 1x8x2x16"),
+    "fewer values than keys": (lambda: attend(v=Q[:4]), "v is 1x4x2x8"),
+    "a head dimension": (lambda: attend(*[Q[..., :7]] * 3), "head-dim is 7"),
+    "no tokens": (lambda: attend(Q[:0]), "seq is 0"),
+    "odd strides": (lambda: attend(np.lib.stride_tricks.as_strided(Q, Q.shape, (66, 32, 4))), "strides of (66, 32, 4)"),
+    "a schedule": (lambda: attend(schedule="spiral"), "schedule spiral is not known"),
+    "a schedule that is no text": (lambda: attend(schedule=3), "schedule is 3"),
+    "a schedule on ranks": (lambda: attend(ranks=2, schedule="spiral"), "schedule spiral is not known"),
+    "no ranks": (lambda: attend(ranks=0), "0 ranks"),
+    "half a rank": (lambda: attend(ranks=1.5), "ranks is 1.5"),
+    "a backend": (lambda: attend(backend="abacus"), "abacus"),
+    "a window": (lambda: attend(window_size=(1,)), "it has two sides"),
+    "a negative window": (lambda: attend(window_size=(-2, 0)), "window -2,0"),
+    "documents": (lambda: attend(cu_seqlens=[0, 4]), "cu-seqlens ends at 4"),
+    "no documents": (lambda: attend(cu_seqlens=[]), "cu_seqlens has no entry"),
+    "documents that are no list": (lambda: attend(cu_seqlens=8), "cu_seqlens is 8"),
+    "causal": (lambda: attend(causal="yes"), "causal is 'yes'"),
+    "a scale": (lambda: attend(softmax_scale=0), "softmax_scale is 0"),
+    "a machine": (lambda: distattn.plan(seq=8, heads=1, head_dim=8, ranks=2, machine="abacus"), "no machine 'abacus'"),
+    "too many heads": (lambda: handle(heads=2**40), "more than the library counts"),
+    "a backward pass": (lambda: handle().backward(Q, Q, Q, Q, Q, np.ones((2, 8), np.float32)), "no backward pass"),
+    "a band": (lambda: handle(bands=[(0, 1)]), "six numbers"),
+    "sizes to gather": (lambda: distattn.Comm.alone().all_gather(b"ab", [3]), "gives 2 bytes"),
+    "a group": (lambda: distattn.Comm.alone().subgroup([1]), "group of ranks"),
+}
+
+
+class Refusals(unittest.TestCase):
+    def test_each_is_one_line(self):
+        for name, (call, text) in REFUSED.items():
+            with self.subTest(name):
+                with self.assertRaises(distattn.UsageError) as caught:
+                    call()
+                self.assertIn(text, str(caught.exception))
+                self.assertNotIn("\n", str(caught.exception))
+                self.assertIsInstance(caught.exception, distattn.Error)
+
+    def test_unknown_keywords(self):
+        with self.assertRaisesRegex(TypeError, "softcap"):
+            attend(softcap=30.0)
+
+    def test_a_closed_handle(self):
+        closed = handle()
+        closed.close()
+        closed.close()
+        with self.assertRaisesRegex(distattn.UsageError, "was closed"):
+            closed.forward(Q, Q, Q)
+
+    def test_a_refusal_leaves_the_handle_whole(self):
+        whole = handle()
+        with self.assertRaises(distattn.UsageError):
+            whole.forward(Q[:4], Q, Q)
+        np.testing.assert_allclose(whole.forward(Q, Q, Q)[0], Q, rtol=1e-6)
+
+
+class Ranks(unittest.TestCase):
+    def test_a_rank_that_raises_ends_the_others(self):
+        def body(comm):
+            if comm.rank == 1:
+                raise KeyError("out of tensors")
+            own = handle(comm=comm, schedule="ring")
+            own.forward(Q[:4], Q[:4], Q[:4])
+
+        with self.assertRaisesRegex(KeyError, "out of tensors"):
+            distattn.run_ranks(2, body)
+
+    def test_a_communicator_that_was_ended(self):
+        def body(comm):
+            comm.abort("enough")
+            with self.assertRaisesRegex(distattn.EndedError, "enough"):
+                handle(comm=comm)
+
+        distattn.run_ranks(1, body)
+
+    def test_different_plans(self):
+        def body(comm):
+            handle(comm=comm, schedule="ring" if comm.rank == 0 else "zigzag-ring")
+
+        with self.assertRaisesRegex(distattn.PeerError, "differs"):
+            distattn.run_ranks(2, body)
+
+    def test_a_communicator_after_its_run(self):
+        kept = []
+        distattn.run_ranks(1, kept.append)
+        with self.assertRaisesRegex(distattn.UsageError, "ended with its call"):
+            handle(comm=kept[0])
+
+
+def run(code, **options):
+    return subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=120,
+                          check=False, **options)
+
+
+PREPARED = """
+    import os, sys, numpy as np, distattn
+    q = np.random.default_rng(1).random((64, 2, 8), np.float32)
+    handle = distattn.Attention(seq=64, heads=2, head_dim=8)
+    o, _ = handle.forward(q, q, q)
+"""
+
+
+class Processes(unittest.TestCase):
+    def test_a_fork(self):
+        done = run(PREPARED + """
+    if os.fork() == 0:
+        try:
+            handle.forward(q, q, q)
+        except distattn.UsageError as error:
+            assert "forked" in str(error)
+            assert np.abs(distattn.attention(q, q, q, ranks=2) - o).max() < 1e-5
+            print("child", flush=True)
+        sys.exit(0)
+    status = os.wait()[1]
+    print("parent", status, np.abs(handle.forward(q, q, q)[0] - o).max())
+    """)
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "child\nparent 0 0.0\n", ""))
+
+    def test_an_exit_with_live_handles(self):
+        done = run(PREPARED + """
+    comm = distattn.Comm.from_environment()
+    group = comm.subgroup([0])
+    sys.kept = [handle, distattn.Attention(seq=64, heads=2, head_dim=8, comm=group), group, comm]
+    """, env={name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")})
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_an_interruption(self):
+        code = PREPARED + """
+    print("ready", flush=True)
+    while True:
+        handle.forward(q, q, q)
+    """
+        with subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE, text=True) as child:
+            self.assertEqual(child.stdout.readline(), "ready\n")
+            child.send_signal(signal.SIGINT)
+            _, errors = child.communicate(timeout=60)
+        self.assertEqual(errors.splitlines()[-1], "KeyboardInterrupt")
+
+    def test_a_library_that_is_not_there(self):
+        done = run("import distattn", env={**os.environ, "DISTATTN_LIBRARY": "nowhere/libdistattn.so"})
+        self.assertIn("nowhere/libdistattn.so cannot be loaded", done.stderr)
+        self.assertIn("UnavailableError", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

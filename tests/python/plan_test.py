@@ -1,0 +1,47 @@
+"""Rows of distattn.plan and distattn.info are those of the command. DISTATTN_COMMAND: the command."""
+
+import json
+import os
+import subprocess
+import unittest
+
+import distattn
+
+
+def command(*arguments):
+    done = subprocess.run([os.environ["DISTATTN_COMMAND"], *arguments, "--json"], capture_output=True, text=True,
+                          check=True)
+    return json.loads(done.stdout)
+
+
+class Rows(unittest.TestCase):
+    def test_plan(self):
+        rows = distattn.plan(seq=4096, heads=8, kv_heads=2, head_dim=64, ranks=4, schedule="auto,ring",
+                             machine="dgx-h100x8", backward=True)
+        expected = command("plan", "--seq", "4096", "--heads", "8", "--kv-heads", "2", "--head-dim", "64", "--ranks", "4",
+                           "--schedule", "auto,ring", "--machine", "dgx-h100x8", "--backward")
+
+        def by_name(listed):
+            return {(row["schedule"], row["pass"]): row for row in listed}
+
+        self.assertEqual(len(rows), 4)
+        for key, row in by_name(expected).items():
+            self.assertEqual(by_name(rows)[key], {name: row[name] for name in by_name(rows)[key]})
+            self.assertEqual(set(row) - set(by_name(rows)[key]), {"mask"})
+
+    def test_masks_and_types_are_planned(self):
+        sizes = {"seq": 4096, "heads": 8, "head_dim": 64, "ranks": 4, "schedule": "ring", "machine": "dgx-h100x8"}
+        times = [distattn.plan(**sizes, **options)[0]["predicted_s"] for options in (
+            {}, {"causal": False}, {"window_size": (100, 0)}, {"cu_seqlens": [0, 1000, 4096]}, {"dtype": "bfloat16"})]
+        self.assertEqual(len(set(times)), len(times))
+        self.assertEqual(len(distattn.plan(**{**sizes, "schedule": ["ring", "balanced"]})), 2)
+
+    def test_info(self):
+        info, expected = distattn.info(), command("info")
+        self.assertEqual(info.pop("cpu"), {name: expected["cpu"][name] for name in ("cores", "quota")})
+        self.assertEqual(info, {name: expected[name] for name in info})
+        self.assertEqual(distattn.__version__, expected["version"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,258 @@
+"""What every rank does under torchrun: distattn.torch against PyTorch's own attention in float64."""
+
+import os
+import sys
+import unittest
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+import distattn
+import distattn.torch
+
+TOKENS = 61
+COMM = distattn.torch.init()
+LIMITS = {torch.float64: 1e-13, torch.float32: 2e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
+
+
+def random(*shape, dtype=torch.float32, seed=0):
+    """The same on every rank."""
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def tensors(dtype, heads=4, kv_heads=2, dim=16, batch=2):
+    return [random(batch, TOKENS, count, dim, dtype=dtype, seed=seed)
+            for seed, count in enumerate((heads, kv_heads, kv_heads, heads))]
+
+
+def visible(causal=False, window_size=(-1, -1), cu_seqlens=None):
+    at = torch.arange(TOKENS)
+    seen = torch.ones(TOKENS, TOKENS, dtype=torch.bool)
+    if causal:
+        seen &= at[None, :] <= at[:, None]
+    if window_size[0] >= 0:
+        seen &= at[None, :] >= at[:, None] - window_size[0]
+    if cu_seqlens:
+        document = torch.searchsorted(torch.tensor(cu_seqlens), at, right=True)
+        seen &= document[None, :] == document[:, None]
+    return seen
+
+
+def reference(q, k, v, d_o, scale=None, **mask):
+    """o, dq, dk, dv of the whole sequence in float64."""
+    q, k, v = (x.to(torch.float64, copy=True).requires_grad_() for x in (q, k, v))
+    o = F.scaled_dot_product_attention(*(x.transpose(1, 2) for x in (q, k, v)), attn_mask=visible(**mask), scale=scale,
+                                       enable_gqa=True).transpose(1, 2)
+    o.backward(d_o.double())
+    return [o.detach(), q.grad, k.grad, v.grad]
+
+
+def sharded(q, k, v, d_o, sharding, **options):
+    """The same by all ranks, put together."""
+    own = [sharding.shard(x).requires_grad_() for x in (q, k, v)]
+    o = distattn.torch.attention(*own, sharding=sharding, **options)
+    o.backward(sharding.shard(d_o))
+    return [sharding.unshard(x) for x in (o.detach(), *(x.grad for x in own))]
+
+
+def error(result, expected):
+    return ((result.double() - expected).norm() / expected.norm()).item()
+
+
+class Block(nn.Module):
+    def __init__(self, sharding, width=32, heads=4):
+        super().__init__()
+        self.sharding, self.heads = sharding, heads
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x):
+        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in self.qkv(x).chunk(3, -1))
+        return x + self.out(distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True).flatten(2))
+
+
+def forwards(sharding):
+    return sum(handle.calls["forward"] for handle in sharding._handles.values())
+
+
+class Attention(unittest.TestCase):
+    def judge(self, dtype, layout="zigzag", cu_seqlens=None, **options):
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout=layout, cu_seqlens=cu_seqlens)
+        given = tensors(dtype)
+        masked = {name: options[name] for name in ("causal", "window_size") if name in options}
+        expected = reference(*given, scale=options.get("softmax_scale"), cu_seqlens=cu_seqlens, **masked)
+        for name, result, right in zip(("o", "dq", "dk", "dv"), sharded(*given, sharding, **options), expected):
+            self.assertEqual(result.dtype, dtype)
+            self.assertLess(error(result, right), LIMITS[dtype], name)
+
+    def test_masks(self):
+        for layout in ("zigzag", "striped", "block"):
+            self.judge(torch.float32, layout)
+            self.judge(torch.float32, layout, causal=True)
+            self.judge(torch.float32, layout, causal=True, window_size=(9, 0))
+            self.judge(torch.float32, layout, causal=True, cu_seqlens=[0, 10, 11, 40, 61])
+            self.judge(torch.float32, layout, causal=True, softmax_scale=0.3)
+
+    def test_types(self):
+        for dtype in LIMITS:
+            self.judge(dtype, causal=True)
+
+    def test_other_schedules_of_the_layout(self):
+        for schedule in ("allgather", "burst:zigzag", "mesh:1x1x%d:zigzag" % COMM.size):
+            self.judge(torch.float32, causal=True, schedule=schedule)
+
+    def test_documents_matter(self):
+        given = tensors(torch.float32)
+        apart = reference(*given, causal=True, cu_seqlens=[0, 10, 11, 40, 61])
+        together = reference(*given, causal=True)
+        for one, other in zip(apart, together):
+            self.assertGreater(error(one, other), 0.01)
+
+    def test_strides(self):
+        """[batch, heads, tokens, dim], transposed, is taken as it lies."""
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        q, k, v, _ = (sharding.shard(x) for x in tensors(torch.float32))
+        dense = distattn.torch.attention(q, k, v, sharding=sharding, causal=True)
+        strided = distattn.torch.attention(*(x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)),
+                                           sharding=sharding, causal=True)
+        torch.testing.assert_close(strided, dense)
+
+    def test_statistics(self):
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        q, k, v, _ = tensors(torch.float32)
+        _, lse = distattn.torch.attention(*(sharding.shard(x) for x in (q, k, v)), sharding=sharding, return_lse=True)
+        scores = q.double().transpose(1, 2) @ k.double().repeat_interleave(2, 2).permute(0, 2, 3, 1) / 4
+        torch.testing.assert_close(sharding.unshard(lse, 2), scores.logsumexp(-1).float())
+
+    def test_errors(self):
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        q, k, v, _ = (sharding.shard(x) for x in tensors(torch.float32))
+        for call, text in (
+            (lambda: distattn.torch.attention(q[:, :3], k, v, sharding=sharding), "this rank owns"),
+            (lambda: distattn.torch.attention(q, k.double(), v, sharding=sharding), "one attention has one of each"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, causal="no"), "neither True nor False"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, schedule="spiral"), "not known"),
+            (lambda: distattn.torch.attention(q.int(), k.int(), v.int(), sharding=sharding), "not supported"),
+            (lambda: distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout="spiral"), "layout is 'spiral'"),
+            (lambda: distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 5]), "cu_seqlens is"),
+            (lambda: sharding.shard(q[:, :2]), "pass the whole one"),
+        ):
+            with self.assertRaisesRegex(distattn.UsageError, text):
+                call()
+        with self.assertRaises(TypeError):
+            distattn.torch.attention(q, k, v, sharding=sharding, softcap=30.0)
+        if COMM.size > 1:
+            with self.assertRaisesRegex(distattn.UsageError, "does not keep tokens in layout zigzag"):
+                distattn.torch.attention(q, k, v, sharding=sharding, schedule="ring")
+
+    @unittest.skipUnless(COMM.size == 1, "finite differences are of one rank")
+    def test_gradcheck(self):
+        sharding = distattn.torch.Sharding(seq=7, comm=COMM, cu_seqlens=[0, 3, 7])
+        given = [random(2, 7, heads, 8, dtype=torch.float64, seed=heads).requires_grad_() for heads in (2, 1, 1)]
+        self.assertTrue(torch.autograd.gradcheck(
+            lambda q, k, v: distattn.torch.attention(q, k, v, sharding=sharding, causal=True), given))
+
+
+class Operator(unittest.TestCase):
+    def setUp(self):
+        self.sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        torch.manual_seed(0)
+        self.model = nn.Sequential(Block(self.sharding), Block(self.sharding))
+        self.x = self.sharding.shard(random(2, TOKENS, 32))
+        self.expected, count = self.gradients(self.model)
+        self.assertEqual(count, 2)
+
+    def gradients(self, run):
+        """Of all parameters, and how many attentions were computed forward."""
+        before = forwards(self.sharding)
+        self.model.zero_grad()
+        run(self.x).square().sum().backward()
+        return [parameter.grad.clone() for parameter in self.model.parameters()], forwards(self.sharding) - before
+
+    def checkpointed(self, x, **options):
+        for block in self.model:
+            x = checkpoint(block, x, use_reentrant=False, **options)
+        return x
+
+    def judge(self, run, count):
+        gradients, counted = self.gradients(run)
+        self.assertEqual(counted, count)
+        torch.testing.assert_close(gradients, self.expected, rtol=1e-4, atol=1e-4)
+
+    def test_checkpoints(self):
+        self.judge(self.checkpointed, 4)
+        self.judge(lambda x: self.checkpointed(x, context_fn=distattn.torch.keep_attention), 2)
+
+    def test_a_graph_without_a_break(self):
+        self.judge(torch.compile(self.model, fullgraph=True, backend="aot_eager"), 2)
+
+    def test_a_graph_with_checkpoints(self):
+        run = torch.compile(lambda x: self.checkpointed(x, context_fn=distattn.torch.keep_attention), fullgraph=True,
+                            backend="aot_eager")
+        self.judge(run, 2)
+
+    def test_what_pytorch_asks_of_operators(self):
+        q, k, v, _ = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32))
+        torch.library.opcheck(torch.ops.distattn.forward.default,
+                              (q, k, v, self.sharding.number, True, -1, -1, 0, 0.0, "zigzag-ring", True, None))
+
+
+class Shards(unittest.TestCase):
+    def test_there_and_back(self):
+        for layout in ("zigzag", "striped", "block"):
+            for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
+                sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout=layout)
+                whole = random(3, TOKENS, 2).mul(3).to(dtype)
+                self.assertTrue(torch.equal(sharding.unshard(sharding.shard(whole, 1), 1), whole))
+                self.assertTrue(torch.equal(sharding.unshard(sharding.positions, 0), torch.arange(TOKENS)))
+                self.assertEqual(sharding.tokens, len(sharding.positions))
+
+    def test_fewer_tokens_than_ranks(self):
+        sharding = distattn.torch.Sharding(seq=2, comm=COMM, layout="striped")
+        self.assertTrue(torch.equal(sharding.unshard(sharding.shard(torch.arange(2), 0), 0), torch.arange(2)))
+
+    def test_gradients(self):
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        own = sharding.shard(random(1, TOKENS, 2)).requires_grad_()
+        weights = random(1, TOKENS, 2, seed=5)
+        (sharding.unshard(own) * weights).sum().backward()
+        torch.testing.assert_close(own.grad, sharding.shard(weights))
+
+    def test_labels(self):
+        tokens = torch.arange(100, 100 + TOKENS)[None]
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 10, 11, TOKENS])
+        expected = tokens + 1
+        expected[0, [9, 10, TOKENS - 1]] = -100
+        self.assertTrue(torch.equal(sharding.unshard(sharding.labels(tokens)), expected))
+        plain = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        self.assertEqual((plain.unshard(plain.labels(tokens)) == -100).sum(), 1)
+
+    def test_positions_in_documents(self):
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 10, 10, TOKENS])
+        expected = torch.cat([torch.arange(10), torch.arange(TOKENS - 10)])
+        self.assertTrue(torch.equal(sharding.unshard(sharding.document_positions, 0), expected))
+
+
+class Groups(unittest.TestCase):
+    def test_process_groups(self):
+        self.assertEqual((COMM.rank, COMM.size), (int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])))
+        dist.init_process_group("gloo")
+        for members in ([rank for rank in range(COMM.size) if rank % 2 == parity] for parity in (0, 1)):
+            group = dist.new_group(members) if members else None
+            if COMM.rank not in members:
+                continue
+            comm = distattn.torch.from_process_group(group)
+            self.assertEqual((comm.rank, comm.size), (members.index(COMM.rank), len(members)))
+            sharding = distattn.torch.Sharding(seq=TOKENS, comm=comm)
+            given = tensors(torch.float32)
+            for result, right in zip(sharded(*given, sharding, causal=True), reference(*given, causal=True)):
+                self.assertLess(error(result, right), 2e-6)
+            comm.close()
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    done = unittest.main(exit=False, verbosity=0, argv=[sys.argv[0], *sys.argv[1:]])
+    sys.exit(0 if done.result.wasSuccessful() else 1)

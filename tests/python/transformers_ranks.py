@@ -1,0 +1,147 @@
+"""What every rank does under torchrun: models of transformers, sharded, against the same model on one process."""
+
+import copy
+import sys
+import unittest
+
+import torch
+import torch.distributed as dist
+from transformers import AutoModelForCausalLM, Gemma3TextConfig, GptOssConfig, LlamaConfig, MistralConfig, Qwen3Config
+
+import distattn
+import distattn.torch
+import distattn.transformers
+
+TOKENS = 97
+SIZES = {"vocab_size": 128, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "num_key_value_heads": 2, "max_position_embeddings": 256}
+WINDOWS = {"head_dim": 16, "sliding_window": 16}
+CONFIGS = {
+    "llama": LlamaConfig(**SIZES),
+    "mistral": MistralConfig(**SIZES, sliding_window=16),
+    "qwen": Qwen3Config(**SIZES, **WINDOWS, use_sliding_window=True, max_window_layers=1),
+    "gemma": Gemma3TextConfig(**SIZES, **WINDOWS, layer_types=["sliding_attention", "full_attention"]),
+}
+DOCUMENTS = [0, 20, 21, 70, TOKENS]
+
+distattn.transformers.register()
+dist.init_process_group("gloo")
+COMM = distattn.torch.init()
+
+
+def model_of(config, attention):
+    torch.manual_seed(0)
+    return AutoModelForCausalLM.from_config(copy.deepcopy(config), attn_implementation=attention)
+
+
+def tokens_of(config):
+    return torch.randint(0, config.vocab_size, (1, TOKENS), generator=torch.Generator().manual_seed(3))
+
+
+def gradients(model):
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def on_one_process(config, documents):
+    """Loss and gradients with transformers' own attention."""
+    model, tokens = model_of(config, "eager"), tokens_of(config)
+    labels = torch.roll(tokens, -1, 1)
+    labels[0, [end - 1 for end in documents[1:]]] = -100
+    positions = torch.cat([torch.arange(end - begin) for begin, end in zip(documents, documents[1:])])[None]
+    loss = model(input_ids=tokens, position_ids=positions, labels=labels, shift_labels=labels, use_cache=False).loss
+    loss.backward()
+    return loss.detach(), gradients(model)
+
+
+def over_ranks(config, documents, compiled=False):
+    sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=documents)
+    distattn.transformers.register(sharding=sharding)
+    model = model_of(config, "distattn")
+    run = torch.compile(model, fullgraph=True, backend="aot_eager") if compiled else model
+    loss = run(**distattn.transformers.shard_batch(tokens_of(config), sharding), use_cache=False).loss
+    loss.backward()
+    found = loss.detach().clone(), gradients(model)
+    for part in (found[0], *found[1].values()):
+        dist.all_reduce(part)
+    return found
+
+
+class Models(unittest.TestCase):
+    def judge(self, config, documents, **options):
+        loss, expected = on_one_process(config, documents)
+        found, sharded = over_ranks(config, documents, **options)
+        self.assertLess(abs(found - loss) / loss, 1e-5)
+        for name, gradient in expected.items():
+            self.assertLess((sharded[name] - gradient).norm(), 1e-5 * gradient.norm(), name)
+
+    def test_one_document(self):
+        for name, config in CONFIGS.items():
+            with self.subTest(name):
+                self.judge(config, [0, TOKENS])
+
+    def test_packed_documents(self):
+        for name, config in CONFIGS.items():
+            with self.subTest(name):
+                self.judge(config, DOCUMENTS)
+
+    def test_documents_matter(self):
+        self.assertGreater(abs(on_one_process(CONFIGS["llama"], DOCUMENTS)[0] -
+                               on_one_process(CONFIGS["llama"], [0, TOKENS])[0]), 1e-3)
+
+    def test_a_graph_without_a_break(self):
+        self.judge(CONFIGS["llama"], [0, TOKENS], compiled=True)
+
+    def test_documents_of_the_call(self):
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        packed = sharding.with_documents(DOCUMENTS)
+        self.assertIs(sharding.with_documents(DOCUMENTS), packed)
+        distattn.transformers.register(sharding=sharding)
+        model, batch = model_of(CONFIGS["llama"], "distattn"), \
+            distattn.transformers.shard_batch(tokens_of(CONFIGS["llama"]), packed)
+        lengths = torch.tensor(DOCUMENTS, dtype=torch.int32)
+        loss = model(**batch, cu_seq_lens_q=lengths, cu_seq_lens_k=lengths, max_length_q=49, max_length_k=49,
+                     use_cache=False).loss.detach()
+        dist.all_reduce(loss)
+        self.assertLess(abs(loss - on_one_process(CONFIGS["llama"], DOCUMENTS)[0]), 1e-4)
+
+
+class Refusals(unittest.TestCase):
+    def setUp(self):
+        self.config = CONFIGS["llama"]
+        self.sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        distattn.transformers.register(sharding=self.sharding)
+        self.batch = distattn.transformers.shard_batch(tokens_of(self.config), self.sharding)
+
+    def refuse(self, text, config=None, **given):
+        with self.assertRaisesRegex(distattn.UsageError, text):
+            model_of(config or self.config, "distattn")(**{**self.batch, **given}, use_cache=False)
+
+    def test_what_is_not_computed(self):
+        self.refuse("s_aux is given", GptOssConfig(**SIZES, **WINDOWS, num_local_experts=2, num_experts_per_tok=1))
+        self.refuse("softcap is given", softcap=30.0)
+        self.refuse("an_unknown_keyword is given", an_unknown_keyword=1)
+        hidden = torch.ones_like(self.batch["input_ids"])
+        hidden[0, 0] = 0
+        self.refuse("attention_mask hides tokens", attention_mask=hidden)
+        dropout = copy.deepcopy(self.config)
+        dropout.attention_dropout = 0.1
+        with self.assertRaisesRegex(distattn.UsageError, "dropout is 0.1"):
+            model_of(dropout, "distattn").train()(**self.batch, use_cache=False)
+
+    def test_positions_of_other_tokens(self):
+        self.refuse("positions are not those", position_ids=self.batch["position_ids"] + 1)
+        packed = self.sharding.with_documents(DOCUMENTS).document_positions[None]
+        if not torch.equal(packed, self.batch["position_ids"]):
+            self.refuse("positions are not those", position_ids=packed)
+
+    def test_documents_of_positions(self):
+        positions = torch.cat([torch.arange(end - begin) for begin, end in zip(DOCUMENTS, DOCUMENTS[1:])])
+        self.assertEqual(list(distattn.transformers.documents_of(positions[None])), DOCUMENTS)
+        with self.assertRaisesRegex(distattn.UsageError, "one packed sequence"):
+            distattn.transformers.documents_of(positions[None].expand(2, -1))
+
+
+if __name__ == "__main__":
+    done = unittest.main(exit=False, verbosity=0)
+    dist.destroy_process_group()
+    sys.exit(0 if done.result.wasSuccessful() else 1)
