@@ -16,7 +16,7 @@ packages=(
 )
 [[ $preset != @(asan|fuzz) ]] || packages+=(clang)
 # What tests alone use: whoever builds everything can run them.
-[[ $# -gt 0 || $preset == fuzz ]] || packages+=(clang-format abigail-tools)
+[[ $# -gt 0 || $preset == @(fuzz|threads) ]] || packages+=(clang-format abigail-tools valgrind)
 
 say() { printf -- '-- %s\n' "$*"; }
 
