@@ -92,6 +92,19 @@ json parse_json(std::string_view text, const std::string& origin) {
   return builder.take();
 }
 
+namespace {
+
+/// A value as an error names it: what is long is not repeated.
+std::string quoted(const json& value) {
+  constexpr std::size_t most = 40;
+  if (value.is_object()) return "an object";
+  if (value.is_array()) return "a list";
+  const std::string text = value.dump(-1, ' ', true, json::error_handler_t::replace);
+  return text.size() <= most ? text : text.substr(0, most) + "...";
+}
+
+}  // namespace
+
 JsonFields::JsonFields(const json& object, std::string origin, std::string path)
     : object_(&object), origin_(std::move(origin)), path_(std::move(path)) {
   if (!object.is_object()) {
@@ -121,7 +134,7 @@ JsonFields JsonFields::object(const std::string& name) { return {at(name), origi
 
 double JsonFields::number(const std::string& name) {
   const json& value = at(name);
-  if (!value.is_number()) fail(name, fmt::format("is {} and not a number", value.dump()), "write a number");
+  if (!value.is_number()) fail(name, fmt::format("is {} and not a number", quoted(value)), "write a number");
   const double result = value.get<double>();
   if (!std::isfinite(result)) fail(name, "is not finite", "write a finite number");
   return result;
@@ -149,7 +162,7 @@ std::int64_t JsonFields::integer(const std::string& name, std::int64_t least, st
 
 std::string JsonFields::text(const std::string& name) {
   const json& value = at(name);
-  if (!value.is_string()) fail(name, fmt::format("is {} and not a text", value.dump()), "write it in quotes");
+  if (!value.is_string()) fail(name, fmt::format("is {} and not a text", quoted(value)), "write it in quotes");
   std::string result = value.get<std::string>();
   if (result.find('\0') != result.npos) fail(name, "holds a zero byte", "leave it out");
   return result;

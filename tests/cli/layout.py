@@ -74,6 +74,19 @@ def computed(folder):
     distattn("run", *shape, "--schedule", "placed", "--cu-seqlens", "0,7,60,100", "--check", "-q")
 
 
+def from_programs(folder):
+    """What show prints as programs is a layout too: who owns what in them."""
+    shape = ("--seq", "100", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--ranks", "3", "--backward")
+    programs = distattn("show", *shape, "--schedule", "zigzag-ring", "--format", "json").stdout
+    file = os.path.join(folder, "programs.json")
+    with open(file, "w", encoding="utf-8") as out:
+        out.write(programs)
+    layout = json.loads(distattn("show", *shape, "--layout", file, "--format", "layout").stdout)
+    assert layout["segments"] == [{key: run[key] for key in ("start", "count", "owner")}
+                                  for run in json.loads(programs)[0]["outline"]["sharding"]["queries"]], layout
+    distattn("run", "--random", *shape, "--layout", file, "--check", "-q")
+
+
 def other_masks(folder):
     """A layout that was made for one mask serves others: tokens stay, and every program is right."""
     shape = ("--seq", "600", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--ranks", "4", "--backward")
@@ -102,7 +115,8 @@ def refused(folder):
                         (good.replace('"owner":0', '"owner":2'), "segments[1].owner"),
                         (good.replace('"ranks":2', '"ranks":3'), "3 ranks"),
                         (good.replace('"owner":0', '"owner":0,"colour":1'), "colour"),
-                        (good[:40], "not JSON"), ("", "the file is empty"), ("[]", "not an object")):
+                        (good[:40], "not JSON"),
+                        (good.replace('"ranks":2', '"ranks":[' + "7," * 500 + "7]"), "ranks is a list and not a number"), ("", "the file is empty"), ("[]", "not an object")):
         assert words in said(text), (text, words)
     assert "layout of its own" in said(good, "--schedule", "ring")
     for more in (("--balance", "work"), ("--balance-tokens", "0")):
@@ -125,6 +139,6 @@ def refused(folder):
 
 
 with tempfile.TemporaryDirectory() as scratch:
-    for check in (printed, noted, balance, computed, other_masks, refused):
+    for check in (printed, noted, balance, computed, from_programs, other_masks, refused):
         check(scratch)
         print(check.__name__, "fine")

@@ -43,9 +43,9 @@ int optional_integer(JsonFields& fields, const std::string& name, int usual, std
   return fields.find(name) == nullptr ? usual : static_cast<int>(fields.integer(name, least, most));
 }
 
-void read_segments(JsonFields& fields, Placement& placement) {
-  for (const json& object : list_at(fields, "segments")) {
-    JsonFields segment(object, fields.origin(), fmt::format("segments[{}]", placement.segments.size()));
+void read_segments(JsonFields& fields, const std::string& name, Placement& placement) {
+  for (const json& object : list_at(fields, name)) {
+    JsonFields segment(object, fields.origin(), fmt::format("{}[{}]", name, placement.segments.size()));
     Segment& read = placement.segments.emplace_back();
     read.run.start = segment.integer("start", 0, most_positions);
     read.run.count = segment.integer("count", 0, most_positions);
@@ -139,15 +139,34 @@ void check(const Placement& placement) {
   }
 }
 
+namespace {
+
+/// The layout of programs, as `show --format json` writes them: one for each pass, with the same owners.
+Placement owners_in(const json& program, const std::string& origin) {
+  JsonFields outline(program.at("outline"), origin, "outline");
+  JsonFields sharding = outline.object("sharding");
+  Placement placement;
+  placement.ranks = static_cast<int>(sharding.integer("ranks", 1, most_ranks));
+  read_segments(sharding, "queries", placement);
+  check(placement);
+  return placement;
+}
+
+bool is_program(const json& object) { return object.is_object() && object.contains("outline"); }
+
+}  // namespace
+
 Placement placement_from_json(std::string_view text, const std::string& origin) {
   const json object = parse_json(text, origin);
+  if (is_program(object)) return owners_in(object, origin);
+  if (object.is_array() && !object.empty() && is_program(object.front())) return owners_in(object.front(), origin);
   JsonFields fields(object, origin);
   fields.integer("schema_version", schema_version, schema_version);
   Placement placement;
   placement.ranks = static_cast<int>(fields.integer("ranks", 1, most_ranks));
   placement.groups = optional_integer(fields, "groups", 1, 1, most_groups);
   placement.node_size = optional_integer(fields, "node_size", 1, 1, most_ranks);
-  read_segments(fields, placement);
+  read_segments(fields, "segments", placement);
   read_meshes(fields, placement);
   for (const Pass pass : both_passes) {
     if (fields.find(name_of(pass)) != nullptr)
