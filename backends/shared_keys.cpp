@@ -35,7 +35,7 @@ SharedKeys::SharedKeys(const BufferTable& buffers) {
   for_each_own(buffers, [&](BufferId buffer, const Value& value, Parts) {
     if (value.kind == ValueKind::key_value) first_keys.try_emplace(value.group, buffer);
   });
-  std::map<std::pair<int, SegmentId>, const float*> shared;  // by group and query segment
+  std::map<std::pair<int, SegmentId>, Parts> queries;  // by group
   for_each_own(buffers, [&](BufferId, const Value& value, Parts parts) {
     if (value.kind != ValueKind::query) return;
     const auto keys = first_keys.find(value.group);
@@ -57,17 +57,19 @@ SharedKeys::SharedKeys(const BufferTable& buffers) {
                       .keys = count,
                       .into = floats(into)});
     key_values_.push_back(any ? keys->second : none);
-    shared[{value.group, value.segment}] = floats(into);
+    queries[{value.group, value.segment}] = parts;
   });
   for_each_own(buffers, [&](BufferId buffer, const Value& value, Parts parts) {
     if (value.kind != ValueKind::dquery) return;
+    const Parts query = queries.at({value.group, value.segment});
     settled_.push_back({.shape = shape_of(problem, sharding.groups[index(value.group)]),
                         .queries = parts[0].shape.tokens,
                         .dq = kernels::packed_rows(static_cast<void*>(parts[0].data), parts[0].shape.heads,
                                                    parts[0].shape.tokens, parts[0].shape.dim),
                         .sums = floats(parts[1]),
                         .squares = floats(parts[2]),
-                        .shared = shared.at({value.group, value.segment})});
+                        .shared = floats(query[5]),
+                        .delta = floats(query[3])});
     dqueries_.push_back(buffer);
   });
 }

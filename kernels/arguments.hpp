@@ -148,6 +148,7 @@ struct SettleArgs {
   const float* sums = nullptr;
   const float* squares = nullptr;
   const float* shared = nullptr;
+  const float* delta = nullptr;
 };
 
 /// into ⊕= from: `rows` partials of `dim` values. The o of `from` may be 16-bit (wire); statistics never are.

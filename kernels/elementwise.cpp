@@ -89,7 +89,8 @@ bool is_rounding(float sum, float squares) {
 void settle_rows(const SettleArgs& args, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
     const float sum = args.sums[row];
-    if (sum == 0 || is_rounding(sum, args.squares[row])) continue;
+    // Squares are of what this rank computed. Of the same size as all of them is delta, a sum of the same terms.
+    if (sum == 0 || is_rounding(sum, args.squares[row] + args.delta[row] * args.delta[row])) continue;
     const Heads& heads = args.shape.heads;
     const std::int64_t head = row / args.queries, b = head / heads.q_count, h = head % heads.q_count;
     const std::int64_t kv_head = b * heads.kv_count + heads.kv_of(static_cast<int>(h));
