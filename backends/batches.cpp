@@ -124,7 +124,9 @@ class Batches::Builder {
     args.queries = run(op.query);
     args.keys = sides;
     args.carry = op.start == Start::carry;
-    args.row_sums = row_sums(op);
+    args.shared = floats(op.query, 5);
+    args.sums = floats(op.dquery, 1);
+    args.squares = floats(op.dquery, 2);
     backwards_[level_].push_back({&op, sides.data(), nullptr});
   }
   void add(const Merge& op) {
@@ -142,9 +144,11 @@ class Batches::Builder {
   }
   void add(const Accumulate& op) {
     const auto into = buffers_.parts(op.into), from = buffers_.parts(op.from);
-    for (std::size_t part = 0; part < into.size(); ++part) {
+    for (std::size_t part = 0; part < from.size(); ++part) {
+      const bool sums = value(op.into).kind == ValueKind::dquery && part == 1;
       list<kernels::AccumulateArgs>().push_back({sharding_.problem.accumulator(), elements(into[part]), into[part].data,
-                                                 from[part].shape.dtype, from[part].data});
+                                                 from[part].shape.dtype, from[part].data,
+                                                 sums ? floats(op.into, 2) : nullptr});
     }
   }
   void add(const Convert& op) {
@@ -187,16 +191,12 @@ class Batches::Builder {
   }
 
   /// Null where there is none.
-  std::uint16_t* lse_low(BufferId buffer, std::size_t part) const {
+  std::uint16_t* lse_low(BufferId buffer, std::size_t part) const { return optional<std::uint16_t>(buffer, part); }
+  float* floats(BufferId buffer, std::size_t part) const { return optional<float>(buffer, part); }
+  template <class Element>
+  Element* optional(BufferId buffer, std::size_t part) const {
     const auto parts = buffers_.parts(buffer);
-    return part < parts.size() ? reinterpret_cast<std::uint16_t*>(parts[part].data) : nullptr;
-  }
-  /// Kept beside a dquery for the kernels of hosts; null elsewhere.
-  float* row_sums(const AttendBackward& op) const {
-    if (buffers_.space() != MemorySpace::host || sharding_.problem.accumulator() != DType::fp32) return nullptr;
-    std::vector<float>& sums = into_.row_sums_[op.dquery];
-    sums.resize(static_cast<std::size_t>(kernels::row_sums_size(shape(op.query), run(op.query).count)));
-    return sums.data();
+    return part < parts.size() ? reinterpret_cast<Element*>(parts[part].data) : nullptr;
   }
   const Value& value(BufferId buffer) const { return buffers_.decl(buffer).value; }
   const Run& run(BufferId query) const { return sharding_.queries[index(value(query).segment)].run; }
@@ -238,9 +238,6 @@ Batches::Batches(const BufferTable& buffers, const Placement& placement) {
   for (const Step& step : buffers.program().steps) {
     steps_.push_back(step.lane == Lane::compute ? builder.build(step) : std::vector<Batch>());
   }
-  std::map<BufferId, kernels::AttendBackwardArgs*> last;
-  for (const auto& [op, sides, args] : backwards_) last[op->dquery] = args;
-  for (const auto& [dquery, args] : last) args->last = true;
   bind(placement);
 }
 

@@ -60,7 +60,6 @@ class Batches {
   std::vector<std::vector<Batch>> steps_;
   std::vector<Bound<Attend, kernels::AttendArgs>> attends_;
   std::vector<Bound<AttendBackward, kernels::AttendBackwardArgs>> backwards_;
-  std::map<BufferId, std::vector<float>> row_sums_;  // by dquery
 };
 
 }  // namespace distattn::backends

@@ -91,7 +91,10 @@ kernels::RearrangeArgs with_source(kernels::RearrangeArgs args, const ConstTenso
 }  // namespace
 
 Staging::Staging(const BufferTable& buffers, const DeltaPieces& pieces, Placement* placement)
-    : placement_(placement), pass_(buffers.outline().pass), pieces_at_hand_(static_cast<std::size_t>(pieces.at_hand)) {
+    : placement_(placement),
+      pass_(buffers.outline().pass),
+      pieces_at_hand_(static_cast<std::size_t>(pieces.at_hand)),
+      shared_keys_(buffers) {
   const Outline& outline = buffers.outline();
   const Rank rank = buffers.rank();
   const auto queries = first_tokens(outline.sharding.queries, rank), keys = first_tokens(outline.sharding.keys, rank);
@@ -289,10 +292,12 @@ void Staging::load(const Bindings& bindings, StagingKernels& kernels) {
     if (is_left_out(bindings, piece.tensor)) kernels.clear(piece.packed.into, piece.bytes);
   }
   kernels.rearrange(packing(bindings));
+  kernels.share(shared_keys_.to_find(placement_));
   if (!deltas_.empty()) compute_delta(bindings, kernels);
 }
 
 void Staging::store(const Bindings& bindings, StagingKernels& kernels) {
+  kernels.settle(shared_keys_.to_settle(placement_));
   for (const auto& list : sums_) kernels.accumulate(list);
   kernels.rearrange(unpacking(bindings));
 }

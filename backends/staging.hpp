@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backends/placement.hpp"
+#include "backends/shared_keys.hpp"
 #include "backends/tensors.hpp"
 #include "distattn/engine.hpp"
 #include "kernels/kernels.hpp"
@@ -23,6 +24,8 @@ class StagingKernels {
   virtual void rearrange(std::span<const kernels::RearrangeArgs> operations) = 0;
   virtual void delta(std::span<const kernels::DeltaArgs> operations) = 0;
   virtual void accumulate(std::span<const kernels::AccumulateArgs> operations) = 0;
+  virtual void share(std::span<const kernels::ShareArgs> operations) = 0;
+  virtual void settle(std::span<const kernels::SettleArgs> operations) = 0;
   virtual void clear(void* into, std::size_t bytes) = 0;
 };
 
@@ -43,7 +46,8 @@ class Staging {
   Staging& operator=(const Staging&) = delete;
 
   void load(const Bindings& bindings, StagingKernels& kernels);
-  /// Adds the gradients of key heads that groups share, in group order, into the first group's buffer, and unpacks.
+  /// Adds to dq what was left out of it, and the gradients of key heads that groups share, in group order, into the
+  /// first group's buffer, and unpacks.
   /// `bindings` are those that load() was given.
   void store(const Bindings& bindings, StagingKernels& kernels);
 
@@ -85,6 +89,7 @@ class Staging {
   std::int64_t piece_rows_ = 1;
   std::shared_ptr<std::byte> scratch_;                      // of pieces_at_hand_ pieces
   std::vector<std::vector<kernels::AccumulateArgs>> sums_;  // one list after the other
+  SharedKeys shared_keys_;
   std::vector<kernels::RearrangeArgs> arguments_;
   std::vector<kernels::DeltaArgs> delta_arguments_;
 };

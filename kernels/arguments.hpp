@@ -120,18 +120,36 @@ struct AttendBackwardArgs {
   Run queries;
   std::span<const KeySide> keys;
   Rows dq{};
-  bool carry = false;  ///< of dq
-  /// Null, or memory for row_sums_size() floats that a caller keeps beside dq from list to list, zeros at first, for
-  /// kernels that use it. dq is what it should be once the list that is the `last` of it is done, and may be apart from
-  /// that by the sum of dS times a component that keys share before.
-  float* row_sums = nullptr;
-  bool last = false;
+  bool carry = false;  ///< of dq, sums and squares
+  /// Null, or [batch][kv_count][head_dim]: about what keys have in common. A kernel may then leave sums · shared out of
+  /// dq, where sums [batch][q_count][queries] are of scale·dS over keys of its choice. squares, shaped alike or null,
+  /// are the sums of squares of what sums round in proportion to. Unless carry, kernels overwrite both; those of GPUs
+  /// overwrite sums alone, with zeros.
+  const float* shared = nullptr;
+  float* sums = nullptr;
+  float* squares = nullptr;
 };
 
-/// Of every row two, and of every head head_dim.
-constexpr std::int64_t row_sums_size(const TileShape& shape, std::int64_t queries) {
-  return shape.batch * shape.heads.q_count * (2 * queries + shape.head_dim);
-}
+/// into [batch][kv_count][head_dim] = about what the keys of a segment have in common, or 0.
+struct ShareArgs {
+  DType dtype = DType::fp32;
+  std::int64_t batch = 1;
+  int kv_count = 1, head_dim = 0;
+  ConstRows k{};
+  std::int64_t keys = 0;
+  float* into = nullptr;
+};
+
+/// dq += sums · shared, where sums are more than rounding makes of a sum that is 0 (AttendBackwardArgs).
+struct SettleArgs {
+  TileShape shape;
+  std::int64_t queries = 0;
+  Rows dq{};  ///< fp32
+  const float* sums = nullptr;
+  const float* squares = nullptr;
+  const float* shared = nullptr;
+  const float* delta = nullptr;
+};
 
 /// into ⊕= from: `rows` partials of `dim` values. The o of `from` may be 16-bit (wire); statistics never are.
 struct MergeArgs {
@@ -147,13 +165,14 @@ struct MergeArgs {
   const std::uint16_t* from_lse_low = nullptr;
 };
 
-/// into += from.
+/// into += from. squares, if not null, are those of `into`, which holds sums (AttendBackwardArgs).
 struct AccumulateArgs {
   DType accumulator = DType::fp32;
   std::int64_t count = 0;
   void* into = nullptr;
   DType from_dtype = DType::fp32;
   const void* from = nullptr;
+  float* squares = nullptr;
 };
 
 /// into = from in another element type, rounded to nearest even.

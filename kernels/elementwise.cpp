@@ -1,5 +1,7 @@
 #include "kernels/elementwise.hpp"
 
+#include <algorithm>
+
 #include "distattn/partial.hpp"
 #include "kernels/element.hpp"
 #include "kernels/parallel.hpp"
@@ -67,6 +69,39 @@ void delta_rows(const DeltaArgs& args, std::int64_t begin, std::int64_t end) {
   }
 }
 
+// What rounding makes of a sum that is 0, as a share of the root of its squares.
+constexpr float some_roundings = 0x1p-19f;
+
+// The square of a number that is added to a sum, larger if the number was rounded for the wire.
+template <class From>
+float square_of(From from) {
+  constexpr float rounded = std::is_same_v<From, Bf16> ? 0x1p12f : std::is_same_v<From, Fp16> ? 0x1p9f : 1.f;
+  const float value = static_cast<float>(from) * rounded;
+  return value * value;
+}
+
+// Whether a sum is as small as rounding alone makes it. Where squares are lost or infinite, nobody knows.
+bool is_rounding(float sum, float squares) {
+  constexpr float least = 1e-24f, most = 1e24f;
+  return least < squares && squares < most && sum * sum <= some_roundings * some_roundings * squares;
+}
+
+void settle_rows(const SettleArgs& args, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t row = begin; row < end; ++row) {
+    const float sum = args.sums[row];
+    // Squares are of what this rank computed. Of the same size as all of them is delta, a sum of the same terms.
+    if (sum == 0 || is_rounding(sum, args.squares[row] + args.delta[row] * args.delta[row])) continue;
+    const Heads& heads = args.shape.heads;
+    const std::int64_t head = row / args.queries, b = head / heads.q_count, h = head % heads.q_count;
+    const std::int64_t kv_head = b * heads.kv_count + heads.kv_of(static_cast<int>(h));
+    const float* const shared = args.shared + kv_head * args.shape.head_dim;
+    auto* const dq = static_cast<float*>(args.dq.data) + args.dq.offset(b, h, row % args.queries);
+    for (int x = 0; x < args.shape.head_dim; ++x) {
+      if (shared[x] != 0.f) dq[x] += sum * shared[x];
+    }
+  }
+}
+
 // into[x·into_stride] = or += from[x·from_stride]
 template <class Into, class From>
 void move_row(Into* into, std::int64_t into_stride, const From* from, std::int64_t from_stride, std::int64_t count,
@@ -124,6 +159,7 @@ void accumulate(std::span<const AccumulateArgs> operations, Team& team, const St
         auto* into = static_cast<Sum*>(args.into);
         const auto* from = static_cast<const From*>(args.from);
         for (std::int64_t i = begin; i < end; ++i) into[i] += static_cast<Sum>(from[i]);
+        for (std::int64_t i = begin; args.squares != nullptr && i < end; ++i) args.squares[i] += square_of(from[i]);
       });
     });
   });
@@ -145,6 +181,24 @@ void delta(std::span<const DeltaArgs> operations, Team& team, const StopFlag& st
       with_accumulator(args.accumulator, [&]<class Sum>(Sum) { delta_rows<From, Sum>(args, begin, end); });
     });
   });
+}
+
+void clear_sums(const AttendBackwardArgs& args) {
+  if (args.carry) return;
+  const std::int64_t rows = args.shape.batch * args.shape.heads.q_count * args.queries.count;
+  if (args.sums != nullptr) std::fill_n(args.sums, rows, 0.f);
+  if (args.squares != nullptr) std::fill_n(args.squares, rows, 0.f);
+}
+
+void share_nothing(std::span<const ShareArgs> operations, Team&, const StopFlag&) {
+  for (const ShareArgs& args : operations) std::fill_n(args.into, args.batch * args.kv_count * args.head_dim, 0.f);
+}
+
+void settle(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop) {
+  const auto pieces = [](const SettleArgs& args) {
+    return Pieces{args.shape.batch * args.shape.heads.q_count * args.queries, rows_a_piece(args.shape.head_dim)};
+  };
+  for_each_piece(team, operations, stop, pieces, settle_rows);
 }
 
 void rearrange(std::span<const RearrangeArgs> operations, Team& team, const StopFlag& stop) {

@@ -11,6 +11,11 @@ void merge(std::span<const MergeArgs> operations, Team& team, const StopFlag& st
 void accumulate(std::span<const AccumulateArgs> operations, Team& team, const StopFlag& stop);
 void convert(std::span<const ConvertArgs> operations, Team& team, const StopFlag& stop);
 void delta(std::span<const DeltaArgs> operations, Team& team, const StopFlag& stop);
+/// Zeros in the sums and squares that an operation starts.
+void clear_sums(const AttendBackwardArgs& args);
+/// For kernels that leave nothing out of dq: zeros.
+void share_nothing(std::span<const ShareArgs> operations, Team& team, const StopFlag& stop);
+void settle(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop);
 void rearrange(std::span<const RearrangeArgs> operations, Team& team, const StopFlag& stop);
 
 }  // namespace distattn::kernels

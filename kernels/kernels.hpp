@@ -46,6 +46,8 @@ struct HostKernels {
   HostKernel<AccumulateArgs> accumulate = nullptr;
   HostKernel<ConvertArgs> convert = nullptr;
   HostKernel<DeltaArgs> delta = nullptr;
+  HostKernel<ShareArgs> share = nullptr;
+  HostKernel<SettleArgs> settle = nullptr;
   HostKernel<RearrangeArgs> rearrange = nullptr;
 };
 

@@ -40,6 +40,13 @@ class StreamKernels final : public StagingKernels {
       driver_.check(kernels::cuda::accumulate(args, stream_.handle()), "start adding gradients");
     }
   }
+  /// Kernels of GPUs leave nothing out of dq, and tell others to leave nothing out.
+  void share(std::span<const kernels::ShareArgs> operations) override {
+    for (const auto& args : operations) {
+      clear(args.into, static_cast<std::size_t>(args.batch * args.kv_count * args.head_dim) * sizeof *args.into);
+    }
+  }
+  void settle(std::span<const kernels::SettleArgs>) override {}
   void clear(void* into, std::size_t bytes) override { stream_.clear(into, bytes); }
 
  private:

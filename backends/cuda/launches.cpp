@@ -63,6 +63,7 @@ class Builder {
     }
   }
   void add(const std::vector<kernels::AttendBackwardArgs>& operations) {
+    clear_sums(operations);
     if (provider_ != nullptr) return add_provided(operations);
     for (const auto& list : by_shape<kernels::AttendBackwardArgs>(operations)) {
       for (const AttendKernel* kernel : tile_kernels(Pass::backward, work_of(list), choice_)) {
@@ -105,6 +106,13 @@ class Builder {
       std::shared_ptr<const PreparedAttend> attend = provider_->prepare(args);
       scratch_bytes_ = std::max(scratch_bytes_, attend->scratch_bytes());
       steps_.back().push_back(ProvidedLaunch{std::move(attend)});
+    }
+  }
+  /// Nothing is left out of dq.
+  void clear_sums(const std::vector<kernels::AttendBackwardArgs>& operations) {
+    for (const kernels::AttendBackwardArgs& args : operations) {
+      const std::int64_t rows = args.shape.batch * args.shape.heads.q_count * args.queries.count;
+      if (!args.carry && args.sums != nullptr) steps_.back().push_back(FillArgs{DType::fp32, args.sums, rows, 0});
     }
   }
   /// For a kernel that only adds.

@@ -73,6 +73,8 @@ class Workers final : public StagingKernels {
   void rearrange(std::span<const kernels::RearrangeArgs> list) override { in_turn(kernels_.rearrange, list); }
   void delta(std::span<const kernels::DeltaArgs> list) override { in_turn(kernels_.delta, list); }
   void accumulate(std::span<const kernels::AccumulateArgs> list) override { in_turn(kernels_.accumulate, list); }
+  void share(std::span<const kernels::ShareArgs> list) override { in_turn(kernels_.share, list); }
+  void settle(std::span<const kernels::SettleArgs> list) override { in_turn(kernels_.settle, list); }
   void clear(void* into, std::size_t bytes) override { std::memset(into, 0, bytes); }
 
   void end(const Error& error) noexcept {

@@ -3,12 +3,14 @@
 #include <cmath>
 #include <thread>
 
+#include "kernels/elementwise.hpp"
 #include "kernels/kokkos/backward_plan.hpp"
 #include "kernels/kokkos/head_rows.hpp"
 #include "kernels/kokkos/kokkos.hpp"
 #include "kernels/kokkos/launch.hpp"
 #include "kernels/kokkos/ranges.hpp"
 #include "kernels/kokkos/select.hpp"
+#include "kernels/parallel.hpp"
 #include "kernels/poll.hpp"
 
 namespace distattn::kernels::kokkos {
@@ -31,16 +33,6 @@ void await_turn(std::int32_t& count, std::int32_t turn, const StopFlag& stop) {
 }
 
 void end_turn(std::int32_t& count) { std::atomic_ref<std::int32_t>(count).fetch_add(1, std::memory_order_release); }
-
-/// Where the sums of a head's rows lie, [batch][head][token][2], and behind all of them what its dQ may be apart by.
-float* sums_of(const AttendBackwardArgs& args, std::int64_t head) {
-  return args.row_sums == nullptr ? nullptr : args.row_sums + 2 * head * args.queries.count;
-}
-float* apart_of(const AttendBackwardArgs& args, std::int64_t head) {
-  return args.row_sums == nullptr
-             ? nullptr
-             : sums_of(args, args.shape.batch * args.shape.heads.q_count) + head * args.shape.head_dim;
-}
 
 /// Blocks of queries over which dK and dV are summed before the sum is added to the results: what fp32 loses grows with
 /// the number of terms.
@@ -132,6 +124,7 @@ class ColumnRunner {
     const DType dtype = args.shape.dtype;
     const Run queries = part_of(args.queries, row, rows);
     const std::int64_t q_head = std::int64_t{batch_} * args.shape.heads.q_count + head;
+    const std::int64_t kv_head = std::int64_t{batch_} * args.shape.heads.kv_count + args.shape.heads.kv_of(head);
     const std::int64_t at = q_head * args.queries.count + row;
     const std::int64_t next_row = std::max<std::int64_t>(0, row - kernels_.backward_rows);
     const BackwardBlock block{.q = rows_of_head(args.q, dtype, batch_, head, row),
@@ -143,8 +136,9 @@ class ColumnRunner {
                               .few = args.queries.count <= kernels_.few_queries,
                               .dq = rows_of_head(args.dq, batch_, head, row),
                               .carry = args.carry || meeting.turn > 0,
-                              .sums = args.row_sums == nullptr ? nullptr : args.row_sums + 2 * at,
-                              .apart = apart_of(args, q_head),
+                              .shared = args.shared == nullptr ? nullptr : args.shared + kv_head * args.shape.head_dim,
+                              .sums = args.sums == nullptr ? nullptr : args.sums + at,
+                              .squares = args.squares == nullptr ? nullptr : args.squares + at,
                               .next_q = rows_of_head(args.q, dtype, batch_, head, next_row),
                               .next_d_o = rows_of_head(args.d_o, dtype, batch_, head, next_row),
                               .next_rows = static_cast<int>(row - next_row)};
@@ -201,47 +195,6 @@ class ColumnRunner {
   const StopFlag& stop_;
 };
 
-/// All rows of a head of an operation that keeps sums.
-BackwardRows rows_of_whole_head(const AttendBackwardArgs& args, std::int64_t head) {
-  const std::int64_t count = args.shape.heads.q_count;
-  return {.dtype = args.shape.dtype,
-          .head_dim = args.shape.head_dim,
-          .value_dim = args.shape.value_dim,
-          .dq = rows_of_head(args.dq, head / count, head % count, 0),
-          .rows = args.queries.count,
-          .sums = sums_of(args, head),
-          .apart = apart_of(args, head),
-          .segment = {},
-          .segment_keys = 0};
-}
-
-/// Decides what the rows' dQ is apart by while the operation's keys are added.
-void begin_rows(const AttendBackwardArgs& args, const VectorKernels& kernels, std::byte* scratch) {
-  const TileShape& shape = args.shape;
-  const std::int64_t count = shape.heads.q_count;
-  for (std::int64_t head = 0; args.row_sums != nullptr && head < shape.batch * count; ++head) {
-    BackwardRows rows = rows_of_whole_head(args, head);
-    bool begun = args.carry;
-    for (const KeySide& side : args.keys) {
-      if (side.keys.count == 0) continue;
-      rows.segment =
-          rows_of_head(side.k, shape.dtype, head / count, shape.heads.kv_of(static_cast<int>(head % count)), 0);
-      rows.segment_keys = side.keys.count;
-      (begun ? kernels.backward_rows_meet : kernels.backward_rows_begin)(rows, scratch);
-      begun = true;
-      if (!args.carry) rows.rows = 0;  // nothing was summed yet
-    }
-    if (!begun) kernels.backward_rows_begin(rows, scratch);
-  }
-}
-
-void end_rows(const AttendBackwardArgs& args, const VectorKernels& kernels) {
-  const std::int64_t heads = args.shape.batch * args.shape.heads.q_count;
-  for (std::int64_t head = 0; args.row_sums != nullptr && head < heads; ++head) {
-    kernels.backward_rows_end(rows_of_whole_head(args, head));
-  }
-}
-
 }  // namespace
 
 void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop) {
@@ -260,7 +213,7 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
 
   // Before anybody waits for another: a thread without memory would never come to its turn.
   team.run([&](int thread) { team.scratch(thread, with_ranges); });
-  for (const AttendBackwardArgs& args : operations) begin_rows(args, kernels, team.scratch(0, with_ranges));
+  for (const AttendBackwardArgs& args : operations) clear_sums(args);
   if (!made.cleared.empty()) {
     launch(team, static_cast<std::int64_t>(made.cleared.size()), stop,
            [&](int, std::int64_t i) { clear(made.cleared[static_cast<std::size_t>(i)]); });
@@ -270,9 +223,14 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
                  bytes, stop)
         .run();
   });
-  for (const AttendBackwardArgs& args : operations) {
-    if (args.last) end_rows(args, kernels);
-  }
+}
+
+void share(std::span<const ShareArgs> operations, Team& team, const StopFlag& stop) {
+  const auto heads = [](const ShareArgs& args) { return Pieces{args.batch * args.kv_count, 1}; };
+  for_each_piece(team, operations, stop, heads, [](const ShareArgs& args, std::int64_t head, std::int64_t) {
+    const HeadRows<const void> k = rows_of_head(args.k, args.dtype, head / args.kv_count, head % args.kv_count, 0);
+    vector_kernels().find_shared({args.dtype, args.head_dim, k, args.keys}, args.into + head * args.head_dim);
+  });
 }
 
 }  // namespace distattn::kernels::kokkos

@@ -74,14 +74,25 @@ inline void backward_sum_begin(const BackwardChunk& chunk, std::byte* memory) {
   clear_rows(scratch.d_values, chunk.keys, chunk.value_dim);
 }
 
+/// Whether dQ may leave out what queries were told that keys share: where it is no large part of these keys, it would
+/// be most of what is summed.
+inline bool may_leave_out(const float* told, const float* shared, int dim) {
+  float apart = 0.f, all = 0.f;
+  for (int x = 0; x < dim; ++x) {
+    apart += (shared[x] - told[x]) * (shared[x] - told[x]);
+    all += told[x] * told[x];
+  }
+  return 0.f < all && 16.f * apart <= all;
+}
+
 /// What shared keys add to a block's products, and what its dQ is to be told of them.
 inline void shift_block(const BackwardChunk& chunk, const BackwardBlock& block, const BackwardScratch& scratch) {
-  scratch.known->summed = scratch.known->shared;
+  Known& known = *scratch.known;
+  known.left_out = block.shared != nullptr && may_leave_out(block.shared, scratch.shared, chunk.head_dim);
+  known.summed = known.shared || known.left_out;
   std::fill_n(scratch.apart, rounded_up(chunk.head_dim, lanes), 0.f);
   for (int x = 0; x < chunk.head_dim; ++x) {
-    const float apart = block.apart == nullptr ? 0.f : block.apart[x];
-    scratch.apart[x] = scratch.shared[x] - apart;
-    scratch.known->summed = scratch.known->summed || apart != 0.f;
+    scratch.apart[x] = scratch.shared[x] - (known.left_out ? block.shared[x] : 0.f);
   }
   if (!scratch.known->shared) return;
   const HeadRows<const float> q = widened(block.q, chunk.dtype, block.rows, chunk.head_dim, scratch.widened);
@@ -319,11 +330,12 @@ inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block
                      [&](const auto& map) { differentiate(map, chunk, block, begin, end, memory, stop); });
 }
 
-/// The result (+)= the block's dQ over the chunk, but for what it may be apart by.
+/// The result (+)= the block's dQ over the chunk, but for what it leaves out.
 inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
-  if (!scratch.known->summed) return add_rows(scratch.d_queries, block.rows, chunk.head_dim, block.carry, block.dq);
-  for (int i = 0; i < block.rows; ++i) {  // a dQ that is no number is so whatever it is apart by
+  const Known& known = *scratch.known;
+  if (!known.summed) return add_rows(scratch.d_queries, block.rows, chunk.head_dim, block.carry, block.dq);
+  for (int i = 0; i < block.rows; ++i) {  // a dQ that is no number is so whatever it leaves out
     if (!is_finite(scratch.sums + i, 1)) scratch.sums[i] = 0.f;
   }
   put_rows(scratch.d_queries, block.rows, chunk.head_dim, block.dq, [&](int i, int x, Vector sum, auto before) {
@@ -331,44 +343,19 @@ inline void backward_block_end(const BackwardChunk& chunk, const BackwardBlock& 
     const Vector some = block.carry ? before() + sum : sum;
     return replace(same_lanes(apart, 0.f), apart * scratch.sums[i] + some, some);
   });
-  for (int i = 0; block.sums != nullptr && i < block.rows; ++i) {
-    block.sums[2 * i] += scratch.sums[i];
-    block.sums[2 * i + 1] += scratch.squares[i];
+  for (int i = 0; known.left_out && i < block.rows; ++i) {
+    block.sums[i] += scratch.sums[i];
+    if (block.squares != nullptr) block.squares[i] += scratch.squares[i];
   }
 }
 
-inline void backward_rows_begin(const BackwardRows& rows, std::byte* memory) {
-  const BackwardScratch scratch(memory, rows.head_dim, rows.value_dim);
-  const bool any =
-      find_shared_key(rows.segment, rows.dtype, rows.segment_keys, rows.head_dim, scratch.widened, scratch.shared);
-  std::copy_n(scratch.shared, rows.head_dim, rows.apart);
-  if (any) std::fill_n(rows.sums, 2 * rows.rows, 0.f);
-}
-
-/// A dQ that is apart by what the next keys do not share is told of it now: beside smaller keys it would be all that
-/// is left.
-inline void backward_rows_meet(const BackwardRows& rows, std::byte* memory) {
-  const BackwardScratch scratch(memory, rows.head_dim, rows.value_dim);
-  find_shared_key(rows.segment, rows.dtype, rows.segment_keys, rows.head_dim, scratch.widened, scratch.shared);
-  for (int x = 0; x < rows.head_dim; ++x) {
-    const float apart = rows.apart[x];
-    if (__builtin_fabsf(scratch.shared[x] - apart) <= __builtin_fabsf(apart) / 4) continue;
-    for (std::int64_t i = 0; i < rows.rows; ++i) rows.dq.data[i * rows.dq.stride + x] += rows.sums[2 * i] * apart;
-    rows.apart[x] = 0.f;
-  }
-}
-
-inline void backward_rows_end(const BackwardRows& rows) {
-  constexpr float some_roundings = 0x1p-19f, least = 1e-24f, most = 1e24f;  // of squares that are neither lost nor ∞
-  for (int x = 0; x < rows.head_dim; ++x) {
-    if (rows.apart[x] == 0.f) continue;
-    for (std::int64_t i = 0; i < rows.rows; ++i) {
-      const float sum = rows.sums[2 * i], squares = rows.sums[2 * i + 1];
-      const bool judged = least < squares && squares < most;
-      if (judged && sum * sum <= some_roundings * some_roundings * squares) continue;
-      rows.dq.data[i * rows.dq.stride + x] += sum * rows.apart[x];
-    }
-    rows.apart[x] = 0.f;
+inline void find_shared(const SegmentKeys& segment, float* into) {
+  alignas(64) float some[lanes], buffer[lanes];
+  for (int x = 0; x < segment.head_dim; x += lanes) {
+    const int count = smaller(lanes, segment.head_dim - x);
+    const auto* const first = static_cast<const std::byte*>(segment.k.data) + x * size_of(segment.dtype);
+    find_shared_key({first, segment.k.stride}, segment.dtype, segment.keys, count, buffer, some);
+    std::copy_n(some, count, into + x);
   }
 }
 

@@ -23,10 +23,11 @@ inline int backward_chunk(int head_dim, int value_dim) {
 }
 
 /// What is known of operands: which have neither NaN nor infinity (elsewhere a coefficient of 0 does not hide what a
-/// query does not see), whether keys have something in common, and whether sums of dS are asked for.
+/// query does not see), whether keys have something in common, whether sums of dS are asked for, and whether dQ leaves
+/// out what queries were told that keys have in common.
 struct Known {
   bool finite_keys, finite_queries, finite_d_outputs;
-  bool shared, summed;
+  bool shared, summed, left_out;
 };
 
 /// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
@@ -41,7 +42,7 @@ struct BackwardScratch {
   float* shift;         // [row] what shared keys add to products
   float* sums;          // [row] of dS
   float* squares;       // [row] of dS and of P·delta, summed
-  float* apart;         // [head_dim] what the keys share, less what dQ may be apart by
+  float* apart;         // [head_dim] what the keys share, less what dQ leaves out
   float* delta;         // [row], times factor·e^−lse_low
   RowPanels d_queries, d_keys, d_values;
   float* weights;   // P: [row][key]

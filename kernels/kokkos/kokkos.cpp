@@ -18,6 +18,8 @@ const HostKernels& kokkos_kernels() {
       .accumulate = accumulate,
       .convert = convert,
       .delta = delta,
+      .share = kokkos::share,
+      .settle = settle,
       .rearrange = rearrange,
   };
   return kernels;

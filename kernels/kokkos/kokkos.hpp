@@ -14,6 +14,7 @@ namespace kokkos {
 
 void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop);
 void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop);
+void share(std::span<const ShareArgs> operations, Team& team, const StopFlag& stop);
 
 }  // namespace kokkos
 }  // namespace distattn::kernels

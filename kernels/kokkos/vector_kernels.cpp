@@ -35,9 +35,7 @@ const VectorKernels vector_kernels{
     .backward_pass = backward_pass,
     .backward_block_end = backward_block_end,
     .backward_sum_end = backward_sum_end,
-    .backward_rows_begin = backward_rows_begin,
-    .backward_rows_meet = backward_rows_meet,
-    .backward_rows_end = backward_rows_end,
+    .find_shared = find_shared,
 };
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA

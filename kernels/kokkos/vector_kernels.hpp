@@ -100,21 +100,18 @@ struct BackwardBlock {
   bool few = false;
   HeadRows<float> dq;
   bool carry = false;
-  float* sums = nullptr;         ///< two a row: of dS, and of squares of what it rounds by; or null
-  const float* apart = nullptr;  ///< [head_dim]: dQ is apart by it times the sum of dS
+  const float* shared = nullptr;  ///< [head_dim], or null: dQ may leave out sums · shared, as in AttendBackwardArgs
+  float *sums = nullptr, *squares = nullptr;
   HeadRows<const void> next_q, next_d_o;
   int next_rows = 0;
 };
 
-/// All rows of a head's dQ with what is kept beside them, as in BackwardBlock, and keys of a segment.
-struct BackwardRows {
-  DType dtype = DType::fp32;  ///< of keys
-  int head_dim = 0, value_dim = 0;
-  HeadRows<float> dq;
-  std::int64_t rows = 0;
-  float *sums = nullptr, *apart = nullptr;
-  HeadRows<const void> segment;
-  std::int64_t segment_keys = 0;
+/// A segment's keys of one head.
+struct SegmentKeys {
+  DType dtype = DType::fp32;
+  int head_dim = 0;
+  HeadRows<const void> k;
+  std::int64_t keys = 0;
 };
 
 struct VectorKernels {
@@ -156,12 +153,8 @@ struct VectorKernels {
                         const std::int32_t* end, std::byte* scratch, const StopFlag& stop);
   void (*backward_block_end)(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* scratch);
   void (*backward_sum_end)(const BackwardChunk& chunk, std::byte* scratch);
-  /// Before anything is added to the rows: lets dQ be apart by what the keys share; before more keys are: by nothing
-  /// where these share something else. Once all is added: makes dQ what it should be. Rounding is not: what is left of
-  /// Σ dS = 0 when a row has seen all its keys counts for nothing.
-  void (*backward_rows_begin)(const BackwardRows& rows, std::byte* scratch);
-  void (*backward_rows_meet)(const BackwardRows& rows, std::byte* scratch);
-  void (*backward_rows_end)(const BackwardRows& rows);
+  /// into[x], for head_dim elements, is about what the keys have in common, or 0.
+  void (*find_shared)(const SegmentKeys& segment, float* into);
 };
 
 /// One for each instruction set that this build has code for.

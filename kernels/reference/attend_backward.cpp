@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "kernels/element.hpp"
+#include "kernels/elementwise.hpp"
 #include "kernels/parallel.hpp"
 #include "kernels/reference/loops.hpp"
 #include "kernels/reference/reference.hpp"
@@ -133,6 +134,7 @@ void attend_backward_head(const AttendBackwardArgs& args, const Map& map, std::i
 
 void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop) {
   for (const auto& args : operations) {
+    clear_sums(args);
     with_element_and_scores(args.shape, [&]<class Element>(Element, const auto& map) {
       const int heads = args.shape.heads.kv_count;
       for_each_item(team, args.shape.batch * heads, stop, [&](std::int64_t item) {

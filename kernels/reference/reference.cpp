@@ -15,6 +15,8 @@ const HostKernels& reference_kernels() {
       .accumulate = accumulate,
       .convert = convert,
       .delta = delta,
+      .share = share_nothing,
+      .settle = settle,
       .rearrange = rearrange,
   };
   return kernels;

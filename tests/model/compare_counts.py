@@ -79,6 +79,22 @@ def statistic(backward):
     return 5 if backward else 6
 
 
+def with_sums(nbytes):
+    """The model's bytes of a value, and what this implementation sends with gradients that the model does not know: for
+    each key head a vector of 4-byte elements with a backward query side, and for each row 4 bytes with dQ."""
+    def of_value(program, value, heads, kv_heads, dim, **kw):
+        extra = 0
+        if value[0] == "Q" and program.grad and program.seg(value).count:
+            extra = max(kv_heads / program.pb.groups, 1) * dim * 4
+        elif value[0] == "dQ":
+            extra = program.seg(value).count * heads / program.pb.groups * 4
+        return nbytes(program, value, heads, kv_heads, dim, **kw) + extra
+    return of_value
+
+
+model.nbytes = with_sums(model.nbytes)
+
+
 def expected(case, backward):
     ranks, _, _, heads, dim, _, _, _ = case
     program = program_of(case, backward)

@@ -113,6 +113,20 @@ double lse_error(const std::vector<double>& got, const std::vector<double>& exac
   return largest_difference(got, exact) / magnitude;
 }
 
+/// Every element of a shard of doubles, times a factor and a term more.
+void scale_rows(const TensorView& shard, double factor, double more) {
+  for (std::int64_t b = 0; b < shard.batch(); ++b) {
+    for (std::int64_t s = 0; s < shard.sequence(); ++s) {
+      for (std::int64_t h = 0; h < shard.heads(); ++h) {
+        auto* const row = reinterpret_cast<double*>(shard.row(b, s, h));
+        for (std::int64_t d = 0; d < shard.head_dim(); ++d) {
+          row[d * shard.strides[3]] = row[d * shard.strides[3]] * factor + more;
+        }
+      }
+    }
+  }
+}
+
 void call(Attention& attention, const ShardedRun& run, const Bindings& bindings, Pass pass) {
   for (int i = 0; i < run.runs; ++i) {
     if (run.calls == Calls::queued) {
@@ -147,10 +161,10 @@ Inputs::Inputs(const Problem& problem, std::uint64_t seed)
       d_o_(draw(seed, RandomTensor::d_o, problem.batch * problem.seq_q * problem.heads * problem.value_dim,
                 problem.dtype)) {}
 
-void Inputs::add(int component, double to_queries, double to_keys) {
-  const auto add_to = [&](std::vector<std::byte>& data, double what) {
-    const std::size_t size = size_of(problem_.dtype);
-    for (std::size_t at = static_cast<std::size_t>(component) * size; at < data.size();
+void Inputs::add(int component, double to_queries, double to_keys, std::int64_t keys) {
+  const std::size_t size = size_of(problem_.dtype);
+  const auto add_to = [&](std::vector<std::byte>& data, double what, std::size_t end) {
+    for (std::size_t at = static_cast<std::size_t>(component) * size; at < end;
          at += static_cast<std::size_t>(problem_.head_dim) * size) {
       double value = 0;
       auto* const bytes = reinterpret_cast<std::byte*>(&value);
@@ -159,8 +173,10 @@ void Inputs::add(int component, double to_queries, double to_keys) {
       convert(bytes, DType::fp64, data.data() + at, problem_.dtype, 1);
     }
   };
-  add_to(q_, to_queries);
-  add_to(k_, to_keys);
+  const std::size_t key_bytes = static_cast<std::size_t>(problem_.kv_heads * problem_.head_dim) * size;
+  DISTATTN_EXPECT(problem_.batch == 1 || keys >= problem_.seq_kv);
+  add_to(q_, to_queries, q_.size());
+  add_to(k_, to_keys, keys < problem_.seq_kv ? static_cast<std::size_t>(keys) * key_bytes : k_.size());
 }
 
 ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
@@ -180,7 +196,8 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
 
   // Ranks write disjoint elements of `result`.
   const auto rank_body = [&](Rank rank, Transport& transport) {
-    const auto device = make_device(run.backend, {run.threads, run.ranks});
+    const bool odd = rank % 2 == 1 && !run.odd_backend.empty();
+    const auto device = make_device(odd ? run.odd_backend : run.backend, {run.threads, run.ranks});
     Attention attention(plan, *device, transport);
     const Sharding& sharding = plan->outline(Pass::forward).sharding;
     const auto queries = attention.query_positions(), keys = attention.key_positions();
@@ -205,6 +222,8 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     scatter(lse.view(), queries, first, result.lse, true);
     if (run.options.passes == Passes::forward) return;
 
+    scale_rows(o.view(), 1 - run.outside, 0);
+    scale_rows(lse.view(), 1, -std::log1p(-run.outside));
     Shard d_o(inputs.d_o(), first, sharding.queries, rank, run.order);
     Shard dq(inputs.q().shape, query_count, run.order);
     Shard dk(inputs.k().shape, key_count, run.order), dv(inputs.v().shape, key_count, run.order);

@@ -2,6 +2,7 @@
 /// One attention computed by ranks that are threads, put together again and compared with float64.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,9 @@ class Inputs {
  public:
   Inputs(const Problem& problem, std::uint64_t seed);
 
-  /// Adds to one component of every query and of every key, as a bias does.
-  void add(int component, double to_queries, double to_keys);
+  /// Adds to one component of every query and of every key, as a bias does, or of the first keys alone.
+  void add(int component, double to_queries, double to_keys,
+           std::int64_t keys = std::numeric_limits<std::int64_t>::max());
 
   const Problem& problem() const { return problem_; }
   ConstTensorView q() const { return view(q_, problem_.seq_q, problem_.heads, problem_.head_dim); }
@@ -53,6 +55,8 @@ enum class Calls : std::uint8_t { waiting, queued };
 /// Whole results as ExactResult; what the device wrote in fp32 or fp64 is kept exactly.
 struct ShardedRun {
   std::string backend = "reference";
+  std::string odd_backend = {};  ///< of odd ranks; empty: the same
+  double outside = 0;            ///< of each row's weight, a key outside of the problem has this; its value is 0
   ScheduleRequest options;
   int ranks = 1;
   int threads = 1;  ///< of each rank

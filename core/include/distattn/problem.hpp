@@ -36,6 +36,8 @@ struct Problem {
   DType accumulator() const { return accumulator_of(dtype); }
   /// Whether statistics have a low part (partial.hpp); fp64 statistics do not.
   bool has_low_lse() const { return accumulator() == DType::fp32; }
+  /// Whether sums of gradients of scores are kept apart from dq (schedule.hpp); fp64 needs none.
+  bool has_sums() const { return accumulator() == DType::fp32; }
   DType wire_type() const { return dtype == DType::fp64 ? DType::fp64 : wire; }
   /// Position of the first query: queries hold the last positions (negative if there are more queries than keys).
   std::int64_t first_query() const { return seq_kv - seq_q; }

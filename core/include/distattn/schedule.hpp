@@ -16,12 +16,18 @@
 namespace distattn {
 
 /// What a buffer holds. Parts, each [batch][head][token][dim] and 64-byte aligned:
-///  query:      q; in the backward pass q, do, lse, delta, lse_low
+///  query:      q; in the backward pass q, do, lse, delta, lse_low, shared
 ///  key_value:  k, v
 ///  output:     o, lse, lse_low        — a partial (partial.hpp)
-///  dquery:     dq
+///  dquery:     dq, sums; at the owner of the queries dq, sums, squares
 ///  dkey_value: dk, dv
-/// lse_low is the remainder of an fp32 lse, in fp16; fp64 statistics have none.
+/// lse_low is the remainder of an fp32 lse, in fp16. An output with 16-bit elements, which is one on the wire, is not
+/// that precise and has no lse_low.
+///
+/// shared is one vector for each key head, [batch][key head][1][dim] in fp32: about what keys have in common, or 0. The
+/// gradient of a query is dq + sums · shared, so that a sum over some of the keys need not round in proportion to what
+/// they share; sums, one for each row, has the element type of dq. squares, in fp32, says how far sums may be from 0 by
+/// rounding alone. fp64 has neither lse_low nor shared, sums and squares.
 enum class ValueKind : std::uint8_t { query, key_value, output, dquery, dkey_value };
 const char* name_of(ValueKind kind);
 
@@ -167,7 +173,7 @@ struct PartShape {
   DType dtype = DType::fp32;
   std::size_t bytes = 0;  ///< without padding: what a message carries
 };
-/// At most five parts, stored without an allocation, because plans make millions of these lists.
+/// At most six parts, stored without an allocation, because plans make millions of these lists.
 class PartShapes {
  public:
   std::size_t size() const { return count_; }
@@ -177,7 +183,7 @@ class PartShapes {
   void push_back(const PartShape& part) { parts_[count_++] = part; }
 
  private:
-  std::array<PartShape, 5> parts_{};
+  std::array<PartShape, 6> parts_{};
   std::size_t count_ = 0;
 };
 /// The parts of `value` with elements of `dtype`, in the order of ValueKind's description.

@@ -1,5 +1,7 @@
 #include "distattn/schedule.hpp"
 
+#include <algorithm>
+
 #include <fmt/core.h>
 
 #include "core/src/schedule/aligned.hpp"
@@ -18,16 +20,20 @@ class PartList {
  public:
   PartList(std::int64_t batch, std::int64_t tokens) : batch_(batch), tokens_(tokens) {}
 
-  void add(int heads, int dim, DType dtype) {
-    const std::size_t elements = static_cast<std::size_t>(batch_ * heads * tokens_ * dim);
-    const std::size_t bytes = elements * size_of(dtype);
-    parts_.push_back({end_, heads, tokens_, dim, dtype, bytes});
-    end_ += aligned(bytes);
-  }
+  void add(int heads, int dim, DType dtype) { add(heads, tokens_, dim, dtype); }
+  /// One row for all tokens of a head.
+  void add_common(int heads, int dim, DType dtype) { add(heads, std::min<std::int64_t>(tokens_, 1), dim, dtype); }
   const PartShapes& parts() const { return parts_; }
   std::size_t end() const { return end_; }
 
  private:
+  void add(int heads, std::int64_t tokens, int dim, DType dtype) {
+    const std::size_t elements = static_cast<std::size_t>(batch_ * heads * tokens * dim);
+    const std::size_t bytes = elements * size_of(dtype);
+    parts_.push_back({end_, heads, tokens, dim, dtype, bytes});
+    end_ += aligned(bytes);
+  }
+
   std::int64_t batch_, tokens_;
   std::size_t end_ = 0;
   PartShapes parts_;
@@ -45,14 +51,18 @@ PartList list_parts(const Outline& outline, const Value& value, DType dtype) {
       parts.add(group.q_count, 1, problem.accumulator());
       parts.add(group.q_count, 1, problem.accumulator());
       if (problem.has_low_lse()) parts.add(group.q_count, 1, DType::fp16);
+      if (problem.has_sums()) parts.add_common(group.kv_count, problem.head_dim, DType::fp32);
       break;
     case ValueKind::output:
       parts.add(group.q_count, problem.value_dim, dtype);
       parts.add(group.q_count, 1, problem.accumulator());
-      if (problem.has_low_lse()) parts.add(group.q_count, 1, DType::fp16);
+      if (problem.has_low_lse() && dtype == problem.accumulator()) parts.add(group.q_count, 1, DType::fp16);
       break;
     case ValueKind::dquery:
       parts.add(group.q_count, problem.head_dim, dtype);
+      if (!problem.has_sums()) break;
+      parts.add(group.q_count, 1, dtype);
+      if (value.contributor == owner_of(outline, value)) parts.add(group.q_count, 1, DType::fp32);
       break;
     case ValueKind::key_value:
     case ValueKind::dkey_value:
