@@ -47,7 +47,7 @@ def drawn(corpus, seed):
     return json.loads(done.stdout)["outline"]["sharding"]["problem"]["mask"]["documents"]
 
 
-def dealt(deal, setting, *more):
+def dealt(deal, setting):
     """As planned(), for a way to deal tokens out: the faster of both orders of steps, for each pass."""
     ends, ranks = setting[:2]
     segments = deal(ends, ranks)
@@ -58,7 +58,7 @@ def dealt(deal, setting, *more):
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             json.dump(layout, file)
             file.flush()
-            best = list(map(min, best, planned(setting, "--schedule", "placed", "--layout", file.name, *more)))
+            best = list(map(min, best, planned(setting, "--schedule", "placed", "--layout", file.name)))
     return best
 
 
@@ -126,13 +126,15 @@ def corpora(seeds):
                 for gain, deal in zip(gains, (by_area, zigzag)):
                     gain.append(sum(dealt(deal, setting)) / ours)
             name = os.path.basename(machine).removesuffix(".json")
-            print(f"| {name}, {ranks} | {corpus} | " + " | ".join(f"{mean(gain):.2f}" for gain in gains) + " |", flush=True)
+            cells = " | ".join(f"{mean(gain):.2f}" for gain in gains)
+            print(f"| {name}, {ranks} | {corpus} | {cells} |", flush=True)
 
 
 def packs(path, tokens, count):
     """Documents of the histogram's middle lengths, by their number, cut at a quarter of the pack."""
     with open(path, encoding="utf-8") as file:
-        rows = [(sum(map(int, row["range"].strip("[]").split(","))) // 2, int(row["number"])) for row in csv.DictReader(file)]
+        rows = [(sum(map(int, row["range"].strip("[]").split(","))) // 2, int(row["number"]))
+                for row in csv.DictReader(file)]
     pieces = []
     for length, number in rows:
         pieces.append((tokens // 4, number * (length // (tokens // 4))))
@@ -148,19 +150,17 @@ def packs(path, tokens, count):
 
 def published(path):
     """Their setting: 8192 tokens a GPU, 64 query and 8 key heads. TFLOP/s of a GPU, forward and backward."""
-    ways = {"by area": lambda setting, *more: dealt(by_area, setting, *more),
-            "by area, routed": lambda setting, *more: dealt(by_area, setting, "--node-size", "8", *more),
-            "zigzag": lambda setting, *more: dealt(zigzag, setting, *more),
-            "placed": lambda setting, *more: planned(setting, "--schedule", "placed", *more)}
+    ways = {"by area": lambda setting: dealt(by_area, setting), "zigzag": lambda setting: dealt(zigzag, setting),
+            "placed": lambda setting: planned(setting, "--schedule", "placed")}
     print("| H100 | " + " | ".join(ways) + " |")
     print("|---|" + "---:|" * len(ways))
     for ranks in (8, 16, 32, 64):
         rates = {name: [] for name in ways}
-        for ends in packs(path, 8192 * ranks, 4):
+        for ends in packs(path, 8192 * ranks, 5):
             pairs = sum((b - a) * (b - a + 1) // 2 for a, b in zip(ends, ends[1:]))
             flops = 4 * 128 * 64 * pairs / ranks / 1e12
             for name, way in ways.items():
-                forward, backward = way((ends, ranks, "dgx-h100x8", 64, 8), "--wire", "bf16")
+                forward, backward = way((ends, ranks, "dgx-h100x8", 64, 8))
                 rates[name].append((flops / forward, 2.5 * flops / backward))
         cells = [" / ".join(f"{sum(column) / len(rows):.0f}" for column in zip(*rows)) for rows in rates.values()]
         print(f"| {ranks} | " + " | ".join(cells) + " |", flush=True)

@@ -51,7 +51,7 @@ TEST_CASE("sinks are sent to all ranks by those that have them already") {
 TEST_CASE("a tree gives a value to those that can wait from those that have it") {
   Relays relays(9);
   relays.note(0, 7, 10);
-  for (Rank owner = 1; owner < 8; ++owner) relays.note(owner, 1, 10);
+  for (Rank owner = 1; owner < 9; ++owner) relays.note(owner, 1, 10);
   std::vector<Stop> stops;
   for (int rank = 1; rank < 8; ++rank) stops.push_back({rank, rank, rank});
   SECTION("one after the other") {
