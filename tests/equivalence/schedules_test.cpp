@@ -147,6 +147,27 @@ TEST_CASE("every schedule agrees with float64 in every mode and over nodes") {
   }
 }
 
+TEST_CASE("sinks that go along trees agree with float64") {
+  Problem problem = small_problem(97, 97, 4, 2);
+  problem.mask.left = 3;
+  problem.mask.sinks = 2;
+  const Inputs inputs(problem, seed);
+  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+  ShardedRun run;
+  run.ranks = 16;
+  run.options.schedule = "ring";
+  run.options.passes = Passes::both;
+  for (const Mode mode : {Mode::overlapped, Mode::serial, Mode::gathered}) {
+    for (const Routes routes : {Routes{0, 0}, Routes{1, 1}, Routes{2, 0}, Routes{3, 2}}) {
+      run.options.mode = mode;
+      run.options.node_size = routes.node_size;
+      run.options.ahead = routes.ahead;
+      CAPTURE(name_of(mode), routes.node_size, routes.ahead);
+      CHECK(test::largest_error(run_sharded(inputs, run), exact) <= tolerance(problem, 4 * run.ranks));
+    }
+  }
+}
+
 TEST_CASE("random problems on random tables, routes and modes agree with float64") {
   INFO("seed " << test::seed());
   test::Random random(test::seed());

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/src/lower/gates.hpp"
+#include "core/src/lower/relays.hpp"
 
 namespace distattn {
 namespace {
@@ -12,7 +13,13 @@ namespace {
 class Router {
  public:
   Router(const Outline& outline, const ValueIndex& values, int table_steps, const Routes& routes, int lead)
-      : outline_(outline), values_(values), table_steps_(table_steps), routes_(routes), lead_(lead) {
+      : outline_(outline),
+        values_(values),
+        table_steps_(table_steps),
+        routes_(routes),
+        lead_(lead),
+        inputs_(outline.sharding.ranks),
+        results_(outline.sharding.ranks) {
     far_sent_.resize(static_cast<std::size_t>(outline.sharding.ranks));
     far_received_.resize(static_cast<std::size_t>(outline.sharding.ranks));
   }
@@ -35,13 +42,28 @@ class Router {
     return false;
   }
 
+  /// Counts a value, so that it is known which have many users.
+  void note_users(std::size_t value, std::span<const Use> uses) {
+    if (uses.empty()) return;
+    const Rank owner = owner_of(outline_, values_.input(value));
+    std::size_t stops = uses.size();
+    if (routes_.node_size > 0) {
+      stops = 0;
+      for_each_node(uses, [&](int node, const auto&) { stops += node != owner / routes_.node_size ? 1 : 0; });
+    }
+    inputs_.note(owner, stops, bytes_of(values_.input(value)));
+    if (has_result(value)) results_.note(owner, stops, bytes_of(values_.result(value, outline_.pass, 0)));
+  }
+
   void route_input(std::size_t value, std::span<const Use> uses) {
     const Rank owner = owner_of(outline_, values_.input(value));
+    stops_.clear();
     if (routes_.node_size == 0) {
       for (const Use& use : uses) {
         const int step = overlapped() ? at(use.first) - 1 : 0;
-        add(value, owner, use.rank, step, step, false);
+        stops_.push_back({use.rank, step, step});
       }
+      send_to_stops(value, owner);
       return;
     }
     for_each_node(uses, [&](int node, std::vector<Use>& users) {
@@ -53,9 +75,10 @@ class Router {
           add(value, owner, use.rank, step, step, false);
         }
       } else {
-        enter_node(value, owner, users);
+        enter_node(value, users);
       }
     });
+    send_to_stops(value, owner);
   }
 
   /// Results that leave a node from several of its ranks; gates are chosen when all are known.
@@ -80,17 +103,22 @@ class Router {
   /// Called in the same order as note_departures.
   void route_result(std::size_t value, std::span<const Use> uses) {
     const Rank owner = owner_of(outline_, values_.input(value));
+    stops_.clear();
     if (routes_.node_size == 0) {
-      for (const Use& use : uses) reply(value, use.rank, owner, sent_at(use));
+      for (const Use& use : uses) leave(use.rank, sent_at(use));
+      reply_from_stops(value, owner);
       return;
     }
     for_each_node(uses, [&](int node, std::vector<Use>& users) {
-      if (node == owner / routes_.node_size || users.size() == 1) {
+      if (node == owner / routes_.node_size) {
         for (const Use& use : users) reply(value, use.rank, owner, sent_at(use));
+      } else if (users.size() == 1) {
+        leave(users[0].rank, sent_at(users[0]));
       } else {
-        leave_node(value, owner, users, departures_[next_departure_++].gate);
+        leave_node(value, users, departures_[next_departure_++].gate);
       }
     });
+    reply_from_stops(value, owner);
   }
 
   std::vector<Message> take() { return std::move(messages_); }
@@ -104,6 +132,27 @@ class Router {
     messages_.push_back({static_cast<std::int32_t>(value), from, to, post, due, result, is_far(outline_, from, to)});
   }
   void reply(std::size_t value, Rank from, Rank to, int step) { add(value, from, to, step, step, true); }
+  bool has_result(std::size_t value) const { return outline_.pass == Pass::backward || value < values_.first_key(); }
+
+  /// A tree is drawn once, from the owner outward; results take it backward in time.
+  void leave(Rank rank, int step) { stops_.push_back({rank, -step, -step}); }
+  template <class Visit>
+  void for_each_branch(Relays& relays, Rank owner, std::int64_t bytes, Visit visit) {
+    const std::vector<Rank> senders = relays.senders(owner, bytes, stops_);
+    for (std::size_t s = 0; s < stops_.size(); ++s) visit(stops_[s], senders[s]);
+  }
+  void send_to_stops(std::size_t value, Rank owner) {
+    const std::int64_t bytes = bytes_of(values_.input(value));
+    for_each_branch(inputs_, owner, bytes, [&](const Stop& stop, Rank sender) {
+      add(value, sender, stop.rank, stop.sent, stop.has, false);
+      if (routes_.node_size > 0) far_sent_[static_cast<std::size_t>(sender)] += bytes;
+    });
+  }
+  void reply_from_stops(std::size_t value, Rank owner) {
+    const std::int64_t bytes = bytes_of(values_.result(value, outline_.pass, 0));
+    for_each_branch(results_, owner, bytes,
+                    [&](const Stop& stop, Rank to) { reply(value, stop.rank, to, -stop.sent); });
+  }
 
   template <class Visit>
   void for_each_node(std::span<const Use> uses, Visit visit) {
@@ -116,7 +165,7 @@ class Router {
   }
 
   /// Brought by its first user there, passed on by whoever has it a step early; users sorted by first use.
-  void enter_node(std::size_t value, Rank owner, std::vector<Use>& users) {
+  void enter_node(std::size_t value, std::vector<Use>& users) {
     // Those that need it first are equally good at bringing it in: the one that has brought in least.
     const auto tied = std::find_if(users.begin(), users.end(), [&](const Use& u) { return u.first != users[0].first; });
     std::iter_swap(users.begin(), std::min_element(users.begin(), tied, [&](const Use& a, const Use& b) {
@@ -124,10 +173,8 @@ class Router {
                    }));
     const bool crowd = !overlapped() ? users.size() > 1 : tied - users.begin() > 1;
     const int due = overlapped() ? at(users[0].first) - (crowd ? 2 : 1) : 0;
-    add(value, owner, users[0].rank, std::max(0, due - routes_.ahead), due, false);
-    const std::int64_t bytes = bytes_of(values_.input(value));
-    far_received_[at(users[0])] += bytes;
-    far_sent_[static_cast<std::size_t>(owner)] += bytes;
+    stops_.push_back({users[0].rank, std::max(0, due - routes_.ahead), due});
+    far_received_[at(users[0])] += bytes_of(values_.input(value));
 
     Rank holder = users[0].rank;  // the latest to have it before the step at hand
     for (std::size_t k = 1; k < users.size(); ++k) {
@@ -145,13 +192,13 @@ class Router {
   }
 
   /// Merged at one rank of the node, the gate, and sent on as one message.
-  void leave_node(std::size_t value, Rank owner, std::span<const Use> users, Rank gate) {
+  void leave_node(std::size_t value, std::span<const Use> users, Rank gate) {
     int step = 0;
     for (const Use& use : users) {
       if (use.rank != gate) reply(value, use.rank, gate, sent_at(use));
       step = std::max(step, sent_at(use) + (use.rank != gate ? 1 : 0));
     }
-    reply(value, gate, owner, step);
+    leave(gate, step);
   }
 
   static std::size_t at(const Use& use) { return static_cast<std::size_t>(use.rank); }
@@ -168,6 +215,8 @@ class Router {
   int lead_;
   std::vector<Message> messages_;
   std::vector<Use> users_;
+  std::vector<Stop> stops_;  // of the value at hand
+  Relays inputs_, results_;
   std::vector<std::int64_t> far_sent_, far_received_;  // bytes between nodes, by rank
   std::vector<Departure> departures_;
   std::size_t next_departure_ = 0;
@@ -179,6 +228,7 @@ Traffic route(const Outline& outline, const Uses& uses, const ValueIndex& values
               const Routes& routes) {
   const int lead = Router::enters_in_two_steps(outline, uses, values, routes) ? 2 : 1;
   Router router(outline, values, table_steps, routes, lead);
+  for (std::size_t v = 0; v < values.size(); ++v) router.note_users(v, uses.of(v));
   for (std::size_t v = 0; v < values.size(); ++v) router.route_input(v, uses.of(v));
   const std::size_t results = outline.pass == Pass::forward ? values.first_key() : values.size();
   for (std::size_t v = 0; v < results; ++v) router.note_departures(v, uses.of(v));

@@ -122,6 +122,7 @@ class Search {
       if (!placement.part_of.empty()) add_trials(candidates[c], c, Staging::by_part, trials);
     }
     try_all(std::move(trials));
+    try_all(with_other_ends(key_of_candidate(best_of(candidates.size()))));
     if (!may_route()) return;
     const std::size_t best_one = best_of(candidates.size());
     trials.clear();
@@ -136,6 +137,20 @@ class Search {
     for (PlacedPass& pass : placement->passes) pass.staging = staging;
     for (const Pass pass : passes())
       trials.push_back({recipe_of(placement, pass), pass, placed_routes(), placement, number});
+  }
+
+  /// The fastest trial of each pass on a layout, with fewer and more of each rank's own tiles at its end.
+  std::vector<Trial> with_other_ends(const LayoutKey& key) {
+    std::vector<Trial> trials;
+    for (const Pass pass : passes()) {
+      for (Trial trial : best(trials_[key], pass, 1)) {
+        for (auto& placement : distattn::with_other_ends(*trial.placement, pass)) {
+          trial.recipe = recipe_of(placement, pass);
+          trials.emplace_back(trial).placement = std::move(placement);
+        }
+      }
+    }
+    return trials;
   }
 
   /// The fastest of this many candidates.

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -89,6 +90,16 @@ const char* what_binds(const Problem& problem, int ranks, const Machine& machine
     binds = name;
   }
   return binds;
+}
+
+std::vector<std::shared_ptr<const Placement>> with_other_ends(const Placement& placement, Pass pass) {
+  std::vector<std::shared_ptr<const Placement>> others;
+  for (const double part : {0.0, 0.6, 1.4, 2.0}) {
+    Placement other = placement;
+    for (std::int32_t& last : other.passes[pass].last) last = static_cast<std::int32_t>(std::lround(part * last));
+    others.push_back(std::make_shared<const Placement>(std::move(other)));
+  }
+  return others;
 }
 
 bool has_components(const Problem& problem) {

@@ -23,6 +23,10 @@ std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& p
                                                                 const Machine& machine, int threads,
                                                                 const ScheduleRequest& request);
 
+/// The placement with fewer and with more of each rank's own tiles at the end of a pass: how many hide what travels
+/// then is only estimated.
+std::vector<std::shared_ptr<const Placement>> with_other_ends(const Placement& placement, Pass pass);
+
 /// Whether the mask has parts that do not see each other, without which a placement is a mesh like any other.
 bool has_components(const Problem& problem);
 
