@@ -161,22 +161,32 @@ Inputs::Inputs(const Problem& problem, std::uint64_t seed)
       d_o_(draw(seed, RandomTensor::d_o, problem.batch * problem.seq_q * problem.heads * problem.value_dim,
                 problem.dtype)) {}
 
-void Inputs::add(int component, double to_queries, double to_keys, std::int64_t keys) {
-  const std::size_t size = size_of(problem_.dtype);
-  const auto add_to = [&](std::vector<std::byte>& data, double what, std::size_t end) {
-    for (std::size_t at = static_cast<std::size_t>(component) * size; at < end;
-         at += static_cast<std::size_t>(problem_.head_dim) * size) {
-      double value = 0;
-      auto* const bytes = reinterpret_cast<std::byte*>(&value);
-      convert(data.data() + at, problem_.dtype, bytes, DType::fp64, 1);
-      value += what;
-      convert(bytes, DType::fp64, data.data() + at, problem_.dtype, 1);
-    }
-  };
-  const std::size_t key_bytes = static_cast<std::size_t>(problem_.kv_heads * problem_.head_dim) * size;
-  DISTATTN_EXPECT(problem_.batch == 1 || keys >= problem_.seq_kv);
-  add_to(q_, to_queries, q_.size());
-  add_to(k_, to_keys, keys < problem_.seq_kv ? static_cast<std::size_t>(keys) * key_bytes : k_.size());
+void Inputs::add(int component, double to_queries, double to_keys, int key_head) {
+  add_to_rows(q_, 0, 1, component, to_queries);
+  const int step = key_head < 0 ? 1 : problem_.kv_heads;
+  add_to_rows(k_, std::max(0, key_head), step, component, to_keys);
+}
+
+void Inputs::add_to_first(std::int64_t keys, int component, double to_keys) {
+  DISTATTN_EXPECT(problem_.batch == 1);
+  const std::size_t row = static_cast<std::size_t>(problem_.head_dim) * size_of(problem_.dtype);
+  const auto end =
+      k_.begin() + static_cast<std::ptrdiff_t>(keys * problem_.kv_heads) * static_cast<std::ptrdiff_t>(row);
+  std::vector<std::byte> first(k_.begin(), end);
+  add_to_rows(first, 0, 1, component, to_keys);
+  std::copy(first.begin(), first.end(), k_.begin());
+}
+
+void Inputs::add_to_rows(std::vector<std::byte>& data, int first, int step, int component, double what) const {
+  const std::size_t size = size_of(problem_.dtype), row = static_cast<std::size_t>(problem_.head_dim) * size;
+  for (std::size_t at = static_cast<std::size_t>(first) * row + static_cast<std::size_t>(component) * size;
+       at < data.size(); at += static_cast<std::size_t>(step) * row) {
+    double value = 0;
+    auto* const bytes = reinterpret_cast<std::byte*>(&value);
+    convert(data.data() + at, problem_.dtype, bytes, DType::fp64, 1);
+    value += what;
+    convert(bytes, DType::fp64, data.data() + at, problem_.dtype, 1);
+  }
 }
 
 ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {

@@ -2,7 +2,6 @@
 /// One attention computed by ranks that are threads, put together again and compared with float64.
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -20,9 +19,10 @@ class Inputs {
  public:
   Inputs(const Problem& problem, std::uint64_t seed);
 
-  /// Adds to one component of every query and of every key, as a bias does, or of the first keys alone.
-  void add(int component, double to_queries, double to_keys,
-           std::int64_t keys = std::numeric_limits<std::int64_t>::max());
+  /// Adds to one component of every query and of every key, as a bias does, or of the keys of one head alone.
+  void add(int component, double to_queries, double to_keys, int key_head = -1);
+  /// The same of the first keys, of one batch.
+  void add_to_first(std::int64_t keys, int component, double to_keys);
 
   const Problem& problem() const { return problem_; }
   ConstTensorView q() const { return view(q_, problem_.seq_q, problem_.heads, problem_.head_dim); }
@@ -34,6 +34,8 @@ class Inputs {
   ConstTensorView view(const std::vector<std::byte>& data, std::int64_t tokens, int heads, int dim) const {
     return dense_view(data.data(), problem_.dtype, problem_.batch, tokens, heads, dim);
   }
+
+  void add_to_rows(std::vector<std::byte>& data, int first, int step, int component, double what) const;
 
   Problem problem_;
   std::vector<std::byte> q_, k_, v_, d_o_;
