@@ -112,12 +112,10 @@ void note_choice(const AutoChoice& choice) {
 }
 
 /// How far a placement is from what no schedule can be below, and what keeps it from being faster.
-void note_placement(const PlacementNote& placed, const Machine& machine) {
-  if (verbosity() == Verbosity::quiet) return;  // what binds takes as long as the plan to find
+void note_placement(const PlacementNote& placed) {
   note(fmt::format("placed on {} ranks, {} tokens: {:.2f} times the lower bound of {}; what binds: {}", placed.ranks,
                    placed.problem.seq_q, placed.predicted_s / placed.lower_bound_s,
-                   format_seconds(placed.lower_bound_s),
-                   what_binds(placed.problem, placed.ranks, machine, placed.request)));
+                   format_seconds(placed.lower_bound_s), placed.bound));
 }
 
 Outcome run_paper(const PlanOptions& options) {
@@ -161,7 +159,7 @@ Outcome run_plan(const PlanOptions& options) {
   for (const std::string& none : no_problems) note("skipped " + none);
   note_skipped(skipped);
   for (const AutoChoice& choice : choices) note_choice(choice);
-  for (const PlacementNote& placed : placements) note_placement(placed, machine);
+  for (const PlacementNote& placed : placements) note_placement(placed);
   std::vector<std::int64_t> needed;
   for (const PlanRow& row : rows) needed.push_back(row.memory_bytes);
   note_memory(needed, machine);

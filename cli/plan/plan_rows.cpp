@@ -65,13 +65,17 @@ class Planner {
     if (auto* const why = std::get_if<WhyNot>(&planned)) return skip(rows_.skipped, std::move(*why));
     const AttentionPlan& plan = std::get<AttentionPlan>(planned);
     std::vector<PassPlan> passes = predict(plan, &machine_, machine_.threads_of_rank(ranks_));
-    if (made_here && !request.layout.empty()) add_note(request, passes);
+    std::optional<std::string> bound;
+    if (made_here && !request.layout.empty()) {
+      bound = what_binds(*problem_, ranks_, machine_, request);
+      add_note(*bound, passes);
+    }
     for (PassPlan& pass : passes)
-      rows_.rows.push_back({std::move(pass), problem_, number_, automatic, plan.memory_bytes(), request.layout});
+      rows_.rows.push_back({std::move(pass), problem_, number_, automatic, plan.memory_bytes(), request.layout, bound});
   }
 
-  void add_note(const ScheduleRequest& request, const std::vector<PassPlan>& passes) {
-    PlacementNote placed{*problem_, ranks_, request, 0, 0};
+  void add_note(const std::string& bound, const std::vector<PassPlan>& passes) {
+    PlacementNote placed{*problem_, ranks_, bound, 0, 0};
     for (const PassPlan& pass : passes) {
       placed.predicted_s += pass.predicted_s;
       placed.lower_bound_s += pass.lower_bound_s;

@@ -33,7 +33,7 @@ struct AutoChoice {
 struct PlacementNote {
   Problem problem;
   int ranks = 1;
-  ScheduleRequest request;
+  std::string bound;
   double predicted_s = 0, lower_bound_s = 0;  ///< all passes together
 };
 

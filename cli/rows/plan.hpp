@@ -2,6 +2,7 @@
 /// The rows of `plan`, but for `plan --step`.
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "cli/rows/problem.hpp"
@@ -18,11 +19,17 @@ struct PlanRow {
   bool automatic = false;         ///< auto chose it
   std::int64_t memory_bytes = 0;  ///< of a rank, for all passes that were asked for: a run holds their buffers together
   std::string layout = {};        ///< as ScheduleRequest has it
+  std::optional<std::string> bound = {};  ///< what binds a placement that was made here
 };
 
 inline void fields_of(const PlanRow& row, RowFields& field) {
   fields_of(row.plan, field);
   field({"auto", units::none, "Whether auto chose the schedule."}, row.automatic);
+  field(
+      {"bound", units::none,
+       "What keeps a placement that was made here from being faster: compute, near, far, tokens or one document; null "
+       "for other schedules."},
+      row.bound);
   type_fields(*row.problem, field);
   size_fields(*row.problem, field);
 }

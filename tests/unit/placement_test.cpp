@@ -209,9 +209,9 @@ TEST_CASE("what binds a placement is what it would be faster without", "[placeme
   CHECK(binds(problem, 2) == "tokens");
   CHECK(binds(packed({0, 131072, 131100, 131200}), 16) == "one document");
   machine.near.bytes_per_s /= 64;
-  CHECK(binds(problem, 8) == "near links");
+  CHECK(binds(problem, 8) == "near");
   machine = find_machine("ethernet-h100x64");
-  CHECK(binds(problem, 8) == "far links");
+  CHECK(binds(problem, 8) == "far");
 }
 
 TEST_CASE("links that are too slow for any sharing leave no placement", "[placement]") {

@@ -32,7 +32,7 @@ struct Choice {
 std::variant<std::vector<Choice>, WhyNot> rank_schedules(const Problem& problem, int ranks, const Machine& machine,
                                                          const ScheduleRequest& request);
 
-/// What keeps a placement from being faster, by the model that places: "one document", "near links", "far links",
+/// What keeps a placement from being faster, by the model that places: "one document", "near" or "far" links,
 /// "tokens" (of a rank, see balance_tokens) or "compute". Takes as long as placing some times.
 const char* what_binds(const Problem& problem, int ranks, const Machine& machine, const ScheduleRequest& request);
 

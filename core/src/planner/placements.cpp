@@ -82,8 +82,8 @@ const char* what_binds(const Problem& problem, int ranks, const Machine& machine
   unbalanced.balance = ranks;
   const char* binds = "compute";
   double least = nearly_all * all;
-  for (const auto& [name, without] : {std::pair{"near links", seconds(components, near, wish)},
-                                      {"far links", seconds(components, far, wish)},
+  for (const auto& [name, without] : {std::pair{"near", seconds(components, near, wish)},
+                                      {"far", seconds(components, far, wish)},
                                       {"tokens", seconds(components, costs, unbalanced)}}) {
     if (without >= least) continue;
     least = without;
