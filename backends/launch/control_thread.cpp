@@ -138,6 +138,9 @@ void ControlChannel::take_failure(std::span<const std::byte> payload) {
   failure.kind = reader.value<ErrorKind>();
   const auto text = reader.bytes();
   failure.message.assign(reinterpret_cast<const char*>(text.data()), text.size());
+  // An error is one line, whoever says it.
+  std::replace_if(
+      failure.message.begin(), failure.message.end(), [](char c) { return 0 <= c && c < ' '; }, ' ');
   fail(std::move(failure));
 }
 
