@@ -63,7 +63,8 @@ kernels::TileShape shape_of(const Problem& problem, const HeadGroup& group) {
           .heads = {group.q_count, group.kv_count, group.q0, group.kv0, problem.heads_per_kv()},
           .head_dim = problem.head_dim,
           .value_dim = problem.value_dim,
-          .scores = problem.resolved_scores()};
+          .scores = problem.resolved_scores(),
+          .alibi_slopes = problem.alibi_slopes.empty() ? nullptr : problem.alibi_slopes.data() + group.q0};
 }
 
 kernels::TileShape shape_of(const Problem& problem) {
@@ -112,6 +113,7 @@ class Batches::Builder {
     args.lse = buffers_.parts(op.output)[1].data;
     args.lse_low = lse_low(op.output, 2);
     args.carry = op.start == Start::carry;
+    args.max_logit = into_.max_logits_.of(value(op.query).group);
     attends_[level_].push_back({&op, sides.data(), nullptr});
   }
   void add(const AttendBackward& op) {
@@ -233,7 +235,7 @@ class Batches::Builder {
   std::map<int, std::vector<Bound<AttendBackward, kernels::AttendBackwardArgs>>> backwards_;
 };
 
-Batches::Batches(const BufferTable& buffers, const Placement& placement) {
+Batches::Batches(const BufferTable& buffers, const Placement& placement) : max_logits_(buffers.outline()) {
   Builder builder(buffers, *this);
   for (const Step& step : buffers.program().steps) {
     steps_.push_back(step.lane == Lane::compute ? builder.build(step) : std::vector<Batch>());

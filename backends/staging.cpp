@@ -110,6 +110,7 @@ Staging::Staging(const BufferTable& buffers, const DeltaPieces& pieces, Placemen
     if (value.kind == ValueKind::dkey_value) key_gradients[{value.segment, value.group}] = buffer;
   }
   place_sums(buffers, key_gradients);
+  if (outline.sharding.problem.scores.sink_logits) sinks_.emplace(buffers, pieces.allocate);
   arguments_.reserve(std::max({inputs_.size(), results_.size(), pieces_at_hand_}));
   delta_arguments_.reserve(deltas_.size());
 }
@@ -290,10 +291,12 @@ void Staging::load(const Bindings& bindings, StagingKernels& kernels) {
   }
   kernels.rearrange(packing(bindings));
   if (!deltas_.empty()) compute_delta(bindings, kernels);
+  if (sinks_) sinks_->load(bindings, kernels);
 }
 
 void Staging::store(const Bindings& bindings, StagingKernels& kernels) {
   for (const auto& list : sums_) kernels.accumulate(list);
+  if (sinks_) sinks_->store(bindings, placement_, kernels);
   kernels.rearrange(unpacking(bindings));
 }
 

@@ -5,26 +5,18 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "backends/placement.hpp"
+#include "backends/sinks.hpp"
+#include "backends/staging_kernels.hpp"
 #include "backends/tensors.hpp"
 #include "distattn/engine.hpp"
 #include "kernels/kernels.hpp"
 
 namespace distattn::backends {
-
-/// The kernels that staging needs, of the device whose buffers it fills: each does a list of operations in order or
-/// side by side, and the lists one after the other.
-class StagingKernels {
- public:
-  virtual ~StagingKernels() = default;
-  virtual void rearrange(std::span<const kernels::RearrangeArgs> operations) = 0;
-  virtual void delta(std::span<const kernels::DeltaArgs> operations) = 0;
-  virtual void accumulate(std::span<const kernels::AccumulateArgs> operations) = 0;
-  virtual void clear(void* into, std::size_t bytes) = 0;
-};
 
 /// delta = rowsum(dO ∘ O) is computed piece by piece, at most `rows` of one head each. Where O is not used in place,
 /// `at_hand` pieces of it are packed together, in scratch memory of the buffers' space.
@@ -85,6 +77,7 @@ class Staging {
   std::int64_t piece_rows_ = 1;
   std::shared_ptr<std::byte> scratch_;                      // of pieces_at_hand_ pieces
   std::vector<std::vector<kernels::AccumulateArgs>> sums_;  // one list after the other
+  std::optional<Sinks> sinks_;                              // of problems that have sink logits
   std::vector<kernels::RearrangeArgs> arguments_;
   std::vector<kernels::DeltaArgs> delta_arguments_;
 };

@@ -105,6 +105,35 @@ void rearrange_rows(const RearrangeArgs& args, std::int64_t begin, std::int64_t 
   }
 }
 
+/// Rows [begin, end) of all heads.
+template <class Sum>
+void merge_sink_rows(const SinkArgs& args, std::int64_t begin, std::int64_t end) {
+  auto* lse = static_cast<Sum*>(args.lse);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t head = row / args.tokens % args.heads;
+    const auto weights = merge_weights(SplitLse<Sum>{lse[row], static_cast<Sum>(stored_low(args.lse_low, row))},
+                                       {static_cast<const Sum*>(args.logits)[head], Sum(0)});
+    auto* o = static_cast<Sum*>(args.o.data) + args.o.offset(row / (args.heads * args.tokens), head, row % args.tokens);
+    for (int x = 0; x < args.dim; ++x) o[x] *= weights.scale_a;
+    lse[row] = weights.lse.high;
+    store_low(args.lse_low, row, static_cast<float>(weights.lse.low));
+  }
+}
+
+template <class Sum>
+void differentiate_sink(const SinkGradientArgs& args) {
+  const auto logit = static_cast<double>(*static_cast<const Sum*>(args.logit));
+  double sum = 0;
+  for (const SinkRows& rows : args.rows) {
+    for (std::int64_t i = 0; i < rows.count; ++i) {
+      const double lse =
+          static_cast<double>(static_cast<const Sum*>(rows.lse)[i]) + static_cast<double>(stored_low(rows.lse_low, i));
+      sum -= std::exp(std::min(0.0, logit - lse)) * static_cast<double>(static_cast<const Sum*>(rows.delta)[i]);
+    }
+  }
+  *static_cast<Sum*>(args.gradient) = static_cast<Sum>(sum);
+}
+
 }  // namespace
 
 void merge(std::span<const MergeArgs> operations, Team& team, const StopFlag& stop) {
@@ -158,6 +187,22 @@ void rearrange(std::span<const RearrangeArgs> operations, Team& team, const Stop
     with_element(args.into_dtype, [&]<class Into>(Into) {
       with_element(args.from_dtype, [&]<class From>(From) { rearrange_rows<Into, From>(args, begin, end); });
     });
+  });
+}
+
+void merge_sinks(std::span<const SinkArgs> operations, Team& team, const StopFlag& stop) {
+  const auto pieces = [](const SinkArgs& args) {
+    return Pieces{args.batch * args.heads * args.tokens, rows_a_piece(args.dim)};
+  };
+  for_each_piece(team, operations, stop, pieces, [](const SinkArgs& args, std::int64_t begin, std::int64_t end) {
+    with_accumulator(args.accumulator, [&]<class Sum>(Sum) { merge_sink_rows<Sum>(args, begin, end); });
+  });
+}
+
+void differentiate_sinks(std::span<const SinkGradientArgs> operations, Team& team, const StopFlag& stop) {
+  for_each_item(team, std::ssize(operations), stop, [&](std::int64_t i) {
+    const SinkGradientArgs& args = operations[static_cast<std::size_t>(i)];
+    with_accumulator(args.accumulator, [&]<class Sum>(Sum) { differentiate_sink<Sum>(args); });
   });
 }
 

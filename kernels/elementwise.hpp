@@ -12,5 +12,7 @@ void accumulate(std::span<const AccumulateArgs> operations, Team& team, const St
 void convert(std::span<const ConvertArgs> operations, Team& team, const StopFlag& stop);
 void delta(std::span<const DeltaArgs> operations, Team& team, const StopFlag& stop);
 void rearrange(std::span<const RearrangeArgs> operations, Team& team, const StopFlag& stop);
+void merge_sinks(std::span<const SinkArgs> operations, Team& team, const StopFlag& stop);
+void differentiate_sinks(std::span<const SinkGradientArgs> operations, Team& team, const StopFlag& stop);
 
 }  // namespace distattn::kernels

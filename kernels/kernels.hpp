@@ -47,6 +47,8 @@ struct HostKernels {
   HostKernel<ConvertArgs> convert = nullptr;
   HostKernel<DeltaArgs> delta = nullptr;
   HostKernel<RearrangeArgs> rearrange = nullptr;
+  HostKernel<SinkArgs> merge_sinks = nullptr;
+  HostKernel<SinkGradientArgs> differentiate_sinks = nullptr;
 };
 
 /// Obvious loops in every element type; with fp64 the oracle.

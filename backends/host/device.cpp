@@ -73,6 +73,10 @@ class Workers final : public StagingKernels {
   void rearrange(std::span<const kernels::RearrangeArgs> list) override { in_turn(kernels_.rearrange, list); }
   void delta(std::span<const kernels::DeltaArgs> list) override { in_turn(kernels_.delta, list); }
   void accumulate(std::span<const kernels::AccumulateArgs> list) override { in_turn(kernels_.accumulate, list); }
+  void merge_sinks(std::span<const kernels::SinkArgs> list) override { in_turn(kernels_.merge_sinks, list); }
+  void differentiate_sinks(std::span<const kernels::SinkGradientArgs> list) override {
+    in_turn(kernels_.differentiate_sinks, list);
+  }
   void clear(void* into, std::size_t bytes) override { std::memset(into, 0, bytes); }
 
   void end(const Error& error) noexcept {
@@ -114,6 +118,7 @@ class HostProgram final : public DeviceProgram {
     workers_.throw_if_ended();
     staging_.load(bindings, workers_);
     batches_.bind(placement_);
+    batches_.max_logits().begin();
     workers_.throw_if_ended();
     return {};
   }
@@ -133,6 +138,7 @@ class HostProgram final : public DeviceProgram {
     for (const Event& step : steps) step.wait();
     workers_.throw_if_ended();
     staging_.store(bindings, workers_);
+    batches_.max_logits().store(bindings.max_logit);
     workers_.throw_if_ended();
     return {};
   }

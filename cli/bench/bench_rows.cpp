@@ -110,7 +110,10 @@ class Bench {
   }
 
   Inputs random_inputs(const Problem& problem) const {
-    return Inputs::random(shape_of(problem), request_.problem.common.seed);
+    const ProblemOptions& common = request_.problem.common;
+    Inputs inputs = Inputs::random(problem, common.seed);
+    bring_sink_logits(inputs, common.sink_logits, common.seed);
+    return inputs;
   }
 
   void measure(const RowRun& row, const Machine& machine) {

@@ -1,5 +1,7 @@
 #include "cli/tools/oracle.hpp"
 
+#include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/mask.hpp"
 #include "kernels/reference/oracle.hpp"
 
@@ -7,7 +9,7 @@ namespace distattn {
 
 ExpectedResult expected_attention(const Problem& problem, const Rounding& rounding, const ConstTensorView& q,
                                   const ConstTensorView& k, const ConstTensorView& v, const ConstTensorView& d_o,
-                                  int threads) {
+                                  int threads, std::span<const double> sink_logits) {
   const auto bands = bands_of(problem.mask);
   const kernels::reference::WholeAttention whole{.q = q,
                                                  .k = k,
@@ -16,7 +18,10 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
                                                  .queries = {problem.first_query(), problem.seq_q, 1},
                                                  .keys = {0, problem.seq_kv, 1},
                                                  .bands = bands,
-                                                 .scores = problem.resolved_scores()};
+                                                 .scores = problem.resolved_scores(),
+                                                 .alibi_slopes = problem.alibi_slopes,
+                                                 .sink_logits = sink_logits};
+  DISTATTN_EXPECT(sink_logits.size() == (problem.scores.sink_logits ? index(problem.heads) : 0));
   kernels::Team team(threads);
   const kernels::reference::Rounding same{.exponential = rounding.exponential,
                                           .weight = rounding.weight,
@@ -33,17 +38,21 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
   const auto norms = [](kernels::reference::RowNorms& of) {
     return RowNorms{std::move(of.allowed), std::move(of.terms)};
   };
-  return {{std::move(exact.o), std::move(exact.lse), std::move(exact.dq), std::move(exact.dk), std::move(exact.dv)},
+  return {{std::move(exact.o), std::move(exact.lse), std::move(exact.dq), std::move(exact.dk), std::move(exact.dv),
+           std::move(exact.max_logit), std::move(exact.dsink_logits)},
           norms(exact.o_norms),
           norms(exact.lse_norms),
           norms(exact.dq_norms),
           norms(exact.dk_norms),
-          norms(exact.dv_norms)};
+          norms(exact.dv_norms),
+          norms(exact.dsink_norms),
+          norms(exact.max_norms)};
 }
 
 ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
-                            const ConstTensorView& v, const ConstTensorView& d_o, int threads) {
-  return expected_attention(problem, {}, q, k, v, d_o, threads).exact;
+                            const ConstTensorView& v, const ConstTensorView& d_o, int threads,
+                            std::span<const double> sink_logits) {
+  return expected_attention(problem, {}, q, k, v, d_o, threads, sink_logits).exact;
 }
 
 }  // namespace distattn

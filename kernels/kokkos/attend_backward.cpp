@@ -72,6 +72,7 @@ class ColumnRunner {
               .k = rows_of_head(side.k, shape.dtype, batch_, kv_head_, column_.first),
               .v = rows_of_head(side.v, shape.dtype, batch_, kv_head_, column_.first),
               .keys = static_cast<int>(column_.count),
+              .positions = part_of(side.keys, column_.first, column_.count),
               .segment = rows_of_head(side.k, shape.dtype, batch_, kv_head_, 0),
               .segment_keys = side.keys.count,
               .dk = rows_of_head(side.dk, batch_, kv_head_, column_.first),
@@ -134,20 +135,23 @@ class ColumnRunner {
     const std::int64_t q_head = std::int64_t{batch_} * args.shape.heads.q_count + head;
     const std::int64_t at = q_head * args.queries.count + row;
     const std::int64_t next_row = std::max<std::int64_t>(0, row - kernels_.backward_rows);
-    const BackwardBlock block{.q = rows_of_head(args.q, dtype, batch_, head, row),
-                              .d_o = rows_of_head(args.d_o, dtype, batch_, head, row),
-                              .lse = static_cast<const float*>(args.lse) + at,
-                              .lse_low = args.lse_low == nullptr ? nullptr : args.lse_low + at,
-                              .delta = static_cast<const float*>(args.delta) + at,
-                              .rows = static_cast<int>(rows),
-                              .few = args.queries.count <= kernels_.few_queries,
-                              .dq = rows_of_head(args.dq, batch_, head, row),
-                              .carry = args.carry || meeting.turn > 0,
-                              .sums = args.row_sums == nullptr ? nullptr : args.row_sums + 2 * at,
-                              .apart = apart_of(args, q_head),
-                              .next_q = rows_of_head(args.q, dtype, batch_, head, next_row),
-                              .next_d_o = rows_of_head(args.d_o, dtype, batch_, head, next_row),
-                              .next_rows = static_cast<int>(row - next_row)};
+    const BackwardBlock block{
+        .q = rows_of_head(args.q, dtype, batch_, head, row),
+        .d_o = rows_of_head(args.d_o, dtype, batch_, head, row),
+        .lse = static_cast<const float*>(args.lse) + at,
+        .lse_low = args.lse_low == nullptr ? nullptr : args.lse_low + at,
+        .delta = static_cast<const float*>(args.delta) + at,
+        .rows = static_cast<int>(rows),
+        .positions = queries,
+        .alibi_slope = args.shape.alibi_slopes == nullptr ? nullptr : args.shape.alibi_slopes + head,
+        .few = args.queries.count <= kernels_.few_queries,
+        .dq = rows_of_head(args.dq, batch_, head, row),
+        .carry = args.carry || meeting.turn > 0,
+        .sums = args.row_sums == nullptr ? nullptr : args.row_sums + 2 * at,
+        .apart = apart_of(args, q_head),
+        .next_q = rows_of_head(args.q, dtype, batch_, head, next_row),
+        .next_d_o = rows_of_head(args.d_o, dtype, batch_, head, next_row),
+        .next_rows = static_cast<int>(row - next_row)};
     bool begun = false;
     for (std::span touches = touches_of(meeting); !touches.empty();) {
       touches = touches.subspan(ranges_of_pass(touches, side.bands, queries, side.keys,
@@ -205,6 +209,7 @@ class ColumnRunner {
 BackwardRows rows_of_whole_head(const AttendBackwardArgs& args, std::int64_t head) {
   const std::int64_t count = args.shape.heads.q_count;
   return {.dtype = args.shape.dtype,
+          .cancels = gradients_cancel(args.shape.scores),
           .head_dim = args.shape.head_dim,
           .value_dim = args.shape.value_dim,
           .dq = rows_of_head(args.dq, head / count, head % count, 0),

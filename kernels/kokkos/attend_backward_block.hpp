@@ -9,6 +9,7 @@
 /// with S and dQ as a whole (shared_key.hpp).
 
 #include "kernels/kokkos/backward_scratch.hpp"
+#include "kernels/kokkos/bias.hpp"
 #include "kernels/kokkos/lane_products.hpp"
 #include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
@@ -102,6 +103,7 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
   for (int i = 0; i < rows; ++i) {
     factors[i] = i < block.rows ? sum_of(-widened_low(block.lse_low, i)) : 0.f;
     scratch.lse[i] = i < block.rows ? block.lse[i] : 0.f;
+    scratch.positions[i] = static_cast<std::int32_t>(block.positions.at(smaller(i, block.rows - 1)));
     scratch.delta[i] = i < block.rows ? block.delta[i] * factor * factors[i] : 0.f;
     scratch.shift[i] = scratch.sums[i] = scratch.squares[i] = 0.f;
   }
@@ -183,7 +185,8 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
 
 DISTATTN_INLINE Vector weight_of(Vector score, float lse) { return exp(lesser(Vector(0.f), score - lse)); }
 
-/// A map that needs scores for gradients finds them where these go: among dS, until that is made.
+/// A map that needs scores, as they are without a bias, for gradients finds them where these go: among dS, until that
+/// is made.
 template <class Map>
 DISTATTN_INLINE void keep_score(const Map&, Vector score, float* at) {
   if constexpr (!Map::is_linear) store(at, score);
@@ -198,9 +201,9 @@ DISTATTN_INLINE Vector gradient_of_kept(const Map& map, Vector d_score, const fl
 }
 
 /// The weights of a block whose operation has few queries, rounded as the forward pass of such rounds scores.
-template <class Map>
-inline void weigh_few(const Map& map, const BackwardChunk& chunk, const BackwardBlock& block, const BlockKeys& keys,
-                      int key, int end, const BackwardScratch& scratch) {
+template <class Map, class Bias>
+inline void weigh_few(const Map& map, const Bias& bias, const BackwardChunk& chunk, const BackwardBlock& block,
+                      const BlockKeys& keys, int key, int end, const BackwardScratch& scratch) {
   const int padded = rounded_up(end - key, panel_width);
   for (int i = 0; i < keys.rows * backward_keys; i += backward_keys) {
     for (int j = 0; j < padded; j += lanes) store(scratch.weights + i + j, 0.f);
@@ -220,9 +223,10 @@ inline void weigh_few(const Map& map, const BackwardChunk& chunk, const Backward
   for (int row = 0; row < block.rows; ++row) {
     for (int j = 0; j < padded; j += lanes) {
       float* const at = scratch.weights + row * backward_keys + j;
-      const Vector score = map.score(load(at));
-      keep_score(map, score, scratch.d_scores + row * backward_keys + j);
-      store(at, replace(keys.hidden(row, key + j), weight_of(score, scratch.lse[row]), 0.f));
+      const Vector level = map.score(load(at));
+      keep_score(map, level, scratch.d_scores + row * backward_keys + j);
+      const Vector weight = weight_of(bias.at_keys(level, row, key + j), scratch.lse[row]);
+      store(at, replace(keys.hidden(row, key + j), weight, 0.f));
     }
   }
 }
@@ -280,12 +284,13 @@ inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int
   add_terms(d_queries, all || known.finite_keys, query_sees, Kept());
 }
 
-template <class Map>
+template <class Bias, class Map>
 inline void differentiate(const Map& map, const BackwardChunk& chunk, const BackwardBlock& block,
                           const std::int32_t* begin, const std::int32_t* end_of, std::byte* memory,
                           const StopFlag& stop) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   const BlockKeys keys(begin, end_of, block.rows);
+  const Bias bias({block.alibi_slope, scratch.positions, chunk.positions});
   NextRows next{{rows_of(block.dq), DType::fp32, block.rows, chunk.head_dim},
                 {block.next_q, chunk.dtype, block.next_rows, chunk.head_dim},
                 {block.next_d_o, chunk.dtype, block.next_rows, chunk.value_dim}};
@@ -294,13 +299,13 @@ inline void differentiate(const Map& map, const BackwardChunk& chunk, const Back
     const int end = smaller(keys.block.last, key + backward_keys);
     next.due = key + backward_keys >= keys.block.last;
     if (block.few) {
-      weigh_few(map, chunk, block, keys, key, end, scratch);
+      weigh_few(map, bias, chunk, block, keys, key, end, scratch);
     } else {
       score(keys, key, end, chunk.head_dim, scratch.queries, scratch.keys, scratch.weights, next,
             [&](int row, int at, Vector sum) {
-              const Vector score = map.score(sum + scratch.shift[row]);
-              keep_score(map, score, scratch.d_scores + at);
-              return weight_of(score, scratch.lse[row]);
+              const Vector level = map.score(sum + scratch.shift[row]);
+              keep_score(map, level, scratch.d_scores + at);
+              return weight_of(bias.at_keys(level, row, key + at - row * backward_keys), scratch.lse[row]);
             });
     }
     score(keys, key, end, chunk.value_dim, scratch.d_outputs, scratch.values, scratch.d_scores, next,
@@ -315,8 +320,10 @@ inline void differentiate(const Map& map, const BackwardChunk& chunk, const Back
 
 inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
                           const std::int32_t* end, std::byte* memory, const StopFlag& stop) {
-  with_scores<float>(chunk.scores,
-                     [&](const auto& map) { differentiate(map, chunk, block, begin, end, memory, stop); });
+  with_scores<float>(chunk.scores, [&](const auto& map) {
+    with_bias(block.alibi_slope,
+              [&]<class Bias>() { differentiate<Bias>(map, chunk, block, begin, end, memory, stop); });
+  });
 }
 
 /// The result (+)= the block's dQ over the chunk, but for what it may be apart by.
@@ -364,7 +371,7 @@ inline void backward_rows_end(const BackwardRows& rows) {
     if (rows.apart[x] == 0.f) continue;
     for (std::int64_t i = 0; i < rows.rows; ++i) {
       const float sum = rows.sums[2 * i], squares = rows.sums[2 * i + 1];
-      const bool judged = least < squares && squares < most;
+      const bool judged = rows.cancels && least < squares && squares < most;
       if (judged && sum * sum <= some_roundings * some_roundings * squares) continue;
       rows.dq.data[i * rows.dq.stride + x] += sum * rows.apart[x];
     }

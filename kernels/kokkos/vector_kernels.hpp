@@ -26,7 +26,9 @@ struct AttendBlock {
   DType dtype = DType::fp32;  ///< of q, k, v; not fp64
   int head_dim = 0, value_dim = 0;
   Scores scores{1};
+  const double* alibi_slopes = nullptr;  ///< by head; null: no bias
   int queries = 0, heads = 1;
+  Run positions;  ///< of the queries
   HeadRows<const void> q;
   std::int64_t q_head = 0;
   HeadRows<float> o;
@@ -35,6 +37,7 @@ struct AttendBlock {
   std::uint16_t* lse_low = nullptr;  ///< as lse, or null
   std::int64_t lse_head = 0;
   bool carry = false;
+  float* max_logit = nullptr;  ///< null, or by head: raised to the largest score
 };
 
 /// Keys of one head, `keys` of a segment, that the queries of a block see: query i of any head those with
@@ -42,6 +45,7 @@ struct AttendBlock {
 struct AttendPass {
   HeadRows<const void> k, v;
   std::int64_t keys = 0;
+  Run positions;  ///< of the segment's keys
   const std::int32_t* begin = nullptr;
   const std::int32_t* end = nullptr;
 };
@@ -55,7 +59,9 @@ struct FewBlock {
   DType dtype = DType::fp32;  ///< of q, k, v; not fp64
   int head_dim = 0, value_dim = 0;
   Scores scores{1};
+  const double* alibi_slopes = nullptr;  ///< by head; null: no bias
   int queries = 0, heads = 0;
+  Run positions;  ///< of the queries
   HeadRows<const void> q;
   std::int64_t q_head = 0;
   HeadRows<float> o;
@@ -63,6 +69,7 @@ struct FewBlock {
   float* lse = nullptr;              ///< of every row
   std::uint16_t* lse_low = nullptr;  ///< as lse, or null
   bool carry = false;
+  float* max_logit = nullptr;  ///< null, or by head: raised to the largest score
 
   int rows() const { return queries * heads; }
 };
@@ -83,6 +90,7 @@ struct BackwardChunk {
   Scores scores{1};
   HeadRows<const void> k, v;
   int keys = 0;
+  Run positions;  ///< of the keys
   HeadRows<const void> segment;
   std::int64_t segment_keys = 0;
   HeadRows<float> dk, dv;
@@ -97,6 +105,8 @@ struct BackwardBlock {
   const std::uint16_t* lse_low = nullptr;  ///< as lse, or null
   const float* delta = nullptr;
   int rows = 0;
+  Run positions;                        ///< of the queries
+  const double* alibi_slope = nullptr;  ///< of the head; null: no bias
   bool few = false;
   HeadRows<float> dq;
   bool carry = false;
@@ -109,6 +119,7 @@ struct BackwardBlock {
 /// All rows of a head's dQ with what is kept beside them, as in BackwardBlock, and keys of a segment.
 struct BackwardRows {
   DType dtype = DType::fp32;  ///< of keys
+  bool cancels = true;        ///< whether a row's dS sum up to 0 apart from rounding (gradients_cancel())
   int head_dim = 0, value_dim = 0;
   HeadRows<float> dq;
   std::int64_t rows = 0;

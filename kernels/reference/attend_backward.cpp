@@ -72,9 +72,10 @@ class BackwardBlock {
     const auto* v = row_of<Element>(side_.v, b_, kv_, j);
     const Sum delta = static_cast<const Sum*>(args_.delta)[row(i)];
     const Sum low = static_cast<Sum>(stored_low(args_.lse_low, row(i)));
-    const Sum score = score_of(map_, q, k, shape_.head_dim);
+    const auto [score, without_bias] =
+        score_of(map_, q, k, shape_.head_dim, slope_of(shape_, h_), args_.queries.at(i), side_.keys.at(j));
     const Sum p = std::exp(std::min(score - lse(i) - low, Sum(0)));
-    const Sum ds = map_.gradient(p * (dot<Sum>(d_o, v, shape_.value_dim) - delta), score);
+    const Sum ds = map_.gradient(p * (dot<Sum>(d_o, v, shape_.value_dim) - delta), without_bias);
     add_scaled(dv_.data() + at_column * shape_.value_dim, p, d_o, shape_.value_dim);
     add_scaled(dq_.data() + at_row * shape_.head_dim, map_.factor() * ds, k, shape_.head_dim);
     add_scaled(dk_.data() + at_column * shape_.head_dim, map_.factor() * ds, q, shape_.head_dim);

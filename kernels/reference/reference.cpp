@@ -7,7 +7,7 @@ namespace distattn::kernels {
 const HostKernels& reference_kernels() {
   static constexpr HostKernels kernels{
       .name = "reference",
-      .features = element_types,
+      .features = element_types.with({Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit}),
       .query_block = [] { return 1; },
       .attend = reference::attend,
       .attend_backward = reference::attend_backward,
@@ -16,6 +16,8 @@ const HostKernels& reference_kernels() {
       .convert = convert,
       .delta = delta,
       .rearrange = rearrange,
+      .merge_sinks = merge_sinks,
+      .differentiate_sinks = differentiate_sinks,
   };
   return kernels;
 }

@@ -87,6 +87,20 @@ typedef struct distattn_band {
   int64_t q0, q1, k0, k1, lo, hi;
 } distattn_band;
 
+/** A run of tokens of a tree: the nodes lie one after the other, each behind its parent. */
+typedef struct distattn_tree_node {
+  int64_t length; /**< tokens, 1 or more */
+  int64_t parent; /**< index of an earlier node; -1: a root */
+} distattn_tree_node;
+
+/**
+ * Writes the bands of a mask in which each token sees the tokens of its node up to itself and all tokens of the nodes
+ * above, and their number to *bands_count. `bands` may be null: they are then only counted. `positions` may be null, or
+ * receives for each token the number of tokens that it sees besides itself: its position for rotary embeddings.
+ */
+DISTATTN_API distattn_status distattn_tree_mask(const distattn_tree_node* nodes, size_t count, distattn_band* bands,
+                                                size_t* bands_count, int64_t* positions);
+
 /** One exact attention. Shapes are those of the whole problem, not of one rank's part. */
 typedef struct distattn_problem {
   size_t struct_size;
@@ -104,11 +118,20 @@ typedef struct distattn_problem {
   /** The whole mask, or null. With bands, causal is ignored, and window, sinks and documents must be as in *_INIT. */
   const distattn_band* bands;
   size_t bands_count;
+  double softcap;      /**< above 0: scores become softcap * tanh(score / softcap), as in Gemma 2; 0: they do not */
+  int32_t sink_logits; /**< 1: the softmax of each row has one more term, exp(sink_logits[head]), without a value */
+  int32_t max_logit;   /**< 1: forward also gives the largest score of each head */
+  /** Slopes of a linear position bias, or null: slope * (k - q) is added to the scores of each query head. */
+  const double* alibi_slopes;
+  size_t alibi_slopes_count; /**< heads */
 } distattn_problem;
 
 /** One query and one key; set all other members that matter. */
-#define DISTATTN_PROBLEM_INIT \
-  { sizeof(distattn_problem), 1, 1, 1, 1, 1, 64, 0, DISTATTN_FP32, DISTATTN_FP32, 0.0, 1, -1, -1, 0, NULL, 0, NULL, 0 }
+#define DISTATTN_PROBLEM_INIT                                                                                          \
+  {                                                                                                                    \
+    sizeof(distattn_problem), 1, 1, 1, 1, 1, 64, 0, DISTATTN_FP32, DISTATTN_FP32, 0.0, 1, -1, -1, 0, NULL, 0, NULL, 0, \
+        0.0, 0, 0, NULL, 0                                                                                             \
+  }
 
 typedef struct distattn_options {
   size_t struct_size;
@@ -306,6 +329,13 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
  * lse_low may be null. It holds the part of the log-sum-exp that a float32 lse cannot hold. Without it, backward's
  * weights are off by up to 6e-8 * |lse|, equally for a whole row. Pass it to both passes if scores are in the hundreds.
  * A problem in fp64 has no lse_low.
+ *
+ * sink_logits and dsink_logits are [heads], with all heads on every rank. They are null unless the problem has
+ * sink_logits. Backward writes the rank's share of the gradient, that of the queries which it owns: add the shares of
+ * all ranks, as for any parameter that all ranks have.
+ *
+ * max_logit is [batch, heads] and null unless the problem has max_logit. Forward writes the largest of the visible
+ * scores that the rank computed, -inf if there is none. The largest over all ranks is that of the head.
  */
 typedef struct distattn_tensors {
   size_t struct_size;
@@ -314,10 +344,13 @@ typedef struct distattn_tensors {
   const distattn_tensor* d_o;          /**< read by backward */
   const distattn_tensor *dq, *dk, *dv; /**< written by backward */
   const distattn_tensor* lse_low;      /**< optional: written by forward, read by backward */
+  const distattn_tensor* sink_logits;  /**< read by both passes */
+  const distattn_tensor* dsink_logits; /**< written by backward */
+  const distattn_tensor* max_logit;    /**< written by forward */
 } distattn_tensors;
 
 #define DISTATTN_TENSORS_INIT \
-  { sizeof(distattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(distattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
 
 /**
  * Collectives over all ranks. Only the first call allocates memory. If tensors are missing or are not the rank's part,
