@@ -204,7 +204,9 @@ class Batches::Builder {
   const Run& run(BufferId query) const { return sharding_.queries[index(value(query).segment)].run; }
 
   kernels::TileShape shape(BufferId query) const {
-    return shape_of(sharding_.problem, sharding_.groups[index(value(query).group)]);
+    kernels::TileShape shape = shape_of(sharding_.problem, sharding_.groups[index(value(query).group)]);
+    if (sharding_.problem.scores.dropout > 0) shape.dropout = &into_.dropout_;
+    return shape;
   }
 
   std::span<kernels::KeySide> keys(BufferId query, const std::vector<KeyChunk>& chunks) {
@@ -236,6 +238,9 @@ class Batches::Builder {
 };
 
 Batches::Batches(const BufferTable& buffers, const Placement& placement) : max_logits_(buffers.outline()) {
+  const Problem& problem = buffers.outline().sharding.problem;
+  dropout_.probability = problem.scores.dropout;
+  dropout_.heads = problem.heads;
   Builder builder(buffers, *this);
   for (const Step& step : buffers.program().steps) {
     steps_.push_back(step.lane == Lane::compute ? builder.build(step) : std::vector<Batch>());
@@ -244,6 +249,11 @@ Batches::Batches(const BufferTable& buffers, const Placement& placement) : max_l
   for (const auto& [op, sides, args] : backwards_) last[op->dquery] = args;
   for (const auto& [dquery, args] : last) args->last = true;
   bind(placement);
+}
+
+void Batches::set_dropout(const Bindings& bindings) {
+  dropout_.seed = bindings.dropout_seed;
+  dropout_.offset = bindings.dropout_offset;
 }
 
 void Batches::bind(const Placement& placement) {

@@ -47,6 +47,8 @@ class Batches {
   std::span<const Batch> of(std::size_t step) const { return steps_[step]; }
   /// What kernels of hosts raise.
   MaxLogits& max_logits() { return max_logits_; }
+  /// Weights are dropped as these bindings say from now on.
+  void set_dropout(const Bindings& bindings);
 
  private:
   class Builder;
@@ -59,6 +61,7 @@ class Batches {
   };
 
   MaxLogits max_logits_;
+  kernels::Dropout dropout_;
   std::map<std::pair<SegmentId, SegmentId>, std::vector<Band>> bands_;
   std::deque<std::vector<kernels::KeySide>> keys_;
   std::vector<std::vector<Batch>> steps_;

@@ -73,6 +73,14 @@ Void* packed_data(const BasicRows<Void>& rows, std::int64_t heads, std::int64_t 
   return rows.data;
 }
 
+/// What decides which weights a call drops (kernels/dropout.hpp).
+struct Dropout {
+  double probability = 0;
+  std::uint64_t seed = 0;
+  std::uint32_t offset = 0;
+  int heads = 1;  ///< query heads of the whole problem
+};
+
 /// Shapes and scores that the tiles of one operation share.
 struct TileShape {
   DType dtype = DType::fp32;
@@ -81,6 +89,7 @@ struct TileShape {
   int head_dim = 0, value_dim = 0;
   Scores scores{1};
   const double* alibi_slopes = nullptr;  ///< by query head of the group; null: no bias
+  const Dropout* dropout = nullptr;      ///< null: no weight is dropped
   friend bool operator==(const TileShape&, const TileShape&) = default;
 };
 

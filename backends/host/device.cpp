@@ -119,6 +119,7 @@ class HostProgram final : public DeviceProgram {
     staging_.load(bindings, workers_);
     batches_.bind(placement_);
     batches_.max_logits().begin();
+    batches_.set_dropout(bindings);
     workers_.throw_if_ended();
     return {};
   }

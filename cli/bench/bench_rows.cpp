@@ -112,6 +112,7 @@ class Bench {
   Inputs random_inputs(const Problem& problem) const {
     const ProblemOptions& common = request_.problem.common;
     Inputs inputs = Inputs::random(problem, common.seed);
+    inputs.set_dropout_seed(common.dropout_seed);
     bring_sink_logits(inputs, common.sink_logits, common.seed);
     return inputs;
   }

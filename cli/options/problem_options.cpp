@@ -114,6 +114,23 @@ void add_score_options(App& app, ProblemOptions& options) {
   add_value(app, "--alibi", options.alibi, parse_alibi,
             "Adds slope (k - q) to the scores of each head: the usual slopes, or a list of them", "standard|FILE.npy",
             rarely(Group::problem));
+  const auto parse_probability = [](std::string_view option, std::string_view text) {
+    const double value = parse_number(option, text);
+    if (!(0 <= value && value < 1)) {
+      refuse(fmt::format("{} {} (the probability that a weight is dropped): give 0 or more, and less than 1", option,
+                         text));
+    }
+    return value;
+  };
+  const auto parse_seed = [](std::string_view option, std::string_view text) {
+    return static_cast<std::uint64_t>(parse_size(option, text));
+  };
+  auto* const dropout = add_value(app, "--dropout", scores.dropout, parse_probability,
+                                  "Drops each weight with this probability, the same ones on any number of ranks", "P",
+                                  rarely(Group::problem));
+  add_value(app, "--dropout-seed", options.dropout_seed, parse_seed, "Seed of dropped weights (default 0)", "SIZE",
+            rarely(Group::problem))
+      ->needs(dropout);
   app.add_flag("--max-logit", scores.max_logit, "Also gives the largest score of each head", rarely(Group::problem));
 }
 

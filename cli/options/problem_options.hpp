@@ -42,7 +42,8 @@ struct ProblemOptions {
   std::string sink_logits;  ///< where they come from; empty: none
   std::string alibi;        ///< standard, or the file of slopes; empty: none
   MaskOptions mask;
-  std::uint64_t seed = 0;  ///< of drawn documents and random values
+  std::uint64_t seed = 0;          ///< of drawn documents and random values
+  std::uint64_t dropout_seed = 0;  ///< of dropped weights
 };
 
 /// Sizes of q, k and v.

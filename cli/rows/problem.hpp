@@ -17,6 +17,7 @@ inline void type_fields(const Problem& problem, RowFields& field) {
         scores.softcap == 0 ? std::nullopt : std::optional(scores.softcap));
   field({"alibi", units::none, "Whether scores have a linear position bias."}, !problem.alibi_slopes.empty());
   field({"sink_logits", units::none, "Whether rows have a sink logit."}, scores.sink_logits);
+  field({"dropout", units::none, "Probability that a weight is dropped."}, scores.dropout);
   field({"max_logit", units::none, "Whether the largest score of each head was asked for."}, scores.max_logit);
   field({"batch", units::none, "Sequences of a batch."}, problem.batch);
 }

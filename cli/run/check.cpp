@@ -44,13 +44,17 @@ ExpectedResult expected_of(const Problem& one, const Rounding& rounding, const I
   const std::int64_t group = one.heads;
   const Slice q(inputs, Tensor::q, b, kv_head * group, group, one.dtype);
   const Slice k(inputs, Tensor::k, b, kv_head, 1, one.dtype), v(inputs, Tensor::v, b, kv_head, 1, one.dtype);
+  const DrawnFrom drawn{.seed = inputs.dropout_seed(),
+                        .heads = static_cast<int>(inputs.shape().heads),
+                        .first_batch = b,
+                        .first_head = kv_head * group};
   std::span<const double> logits = inputs.sink_logits();
   if (!logits.empty()) logits = logits.subspan(index(kv_head * group), index(group));
   if (passes == Passes::forward) {
-    return expected_attention(one, rounding, q.view(), k.view(), v.view(), {}, threads, logits);
+    return expected_attention(one, rounding, q.view(), k.view(), v.view(), {}, threads, logits, drawn);
   }
   const Slice d_o(inputs, Tensor::d_o, b, kv_head * group, group, one.dtype);
-  return expected_attention(one, rounding, q.view(), k.view(), v.view(), d_o.view(), threads, logits);
+  return expected_attention(one, rounding, q.view(), k.view(), v.view(), d_o.view(), threads, logits, drawn);
 }
 
 /// Whether parts of results are sent in the wire's type.

@@ -41,6 +41,9 @@ class Inputs {
   const std::vector<double>& sink_logits() const { return sink_logits_; }
   void set_sink_logits(std::vector<double> logits) { sink_logits_ = std::move(logits); }
   void draw_sink_logits(std::uint64_t seed);
+  /// Of a problem with dropout.
+  std::uint64_t dropout_seed() const { return dropout_seed_; }
+  void set_dropout_seed(std::uint64_t seed) { dropout_seed_ = seed; }
 
   /// Heads first_head … first_head+heads-1 of token `token` (counted from the tensor's first) of sequence `b`,
   /// rounded to `dtype`, one after the other.
@@ -61,6 +64,7 @@ class Inputs {
   std::string origin_;
   std::map<std::string, StoredArray> arrays_;  // keep the files mapped
   std::vector<double> sink_logits_;
+  std::uint64_t dropout_seed_ = 0;
   std::array<ConstTensorView, 4> views_{};  // by Tensor; without data: ones or random
   std::optional<std::uint64_t> seed_;
 };

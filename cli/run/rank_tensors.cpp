@@ -48,6 +48,7 @@ std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, const Sha
 
 RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inputs, Passes passes, int threads)
     : rank_(rank),
+      dropout_seed_(inputs.dropout_seed()),
       dtype_(sharding.problem.dtype),
       accumulator_(sharding.problem.accumulator()),
       batch_(sharding.problem.batch),
@@ -82,6 +83,7 @@ RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inpu
 
 Bindings RankTensors::bindings() {
   Bindings bindings;
+  bindings.dropout_seed = dropout_seed_;
   bindings.q = view(q_, dtype_, heads_, head_dim_, queries_);
   bindings.k = view(k_, dtype_, kv_heads_, head_dim_, keys_);
   bindings.v = view(v_, dtype_, kv_heads_, value_dim_, keys_);

@@ -48,6 +48,7 @@ class RankTensors {
   }
 
   Rank rank_;
+  std::uint64_t dropout_seed_;
   DType dtype_, accumulator_;
   std::int64_t batch_, queries_ = 0, keys_ = 0;
   std::int64_t heads_, kv_heads_, head_dim_, value_dim_;

@@ -80,6 +80,7 @@ Job named_job(World& world, const RunCommandOptions& options) {
   auto [inputs, named, numbers] = open_source(options.input, random_shape, options.problem.seed, options.backward);
   if (!options.input.random) check_against(options.problem, inputs.shape(), inputs.origin());
   bring_sink_logits(inputs, options.problem.sink_logits, options.problem.seed, numbers);
+  inputs.set_dropout_seed(options.problem.dropout_seed);
   const Problem problem = problem_of(options.problem, inputs.shape(), dtype_of(options, inputs), named);
   agree_on_problem(world, problem);
   agree_on_inputs(world, inputs, options.backward);

@@ -9,8 +9,12 @@ namespace distattn {
 
 ExpectedResult expected_attention(const Problem& problem, const Rounding& rounding, const ConstTensorView& q,
                                   const ConstTensorView& k, const ConstTensorView& v, const ConstTensorView& d_o,
-                                  int threads, std::span<const double> sink_logits) {
+                                  int threads, std::span<const double> sink_logits, const DrawnFrom& drawn) {
   const auto bands = bands_of(problem.mask);
+  const kernels::Dropout dropout{.probability = problem.scores.dropout,
+                                 .seed = drawn.seed,
+                                 .offset = drawn.offset,
+                                 .heads = drawn.heads > 0 ? drawn.heads : problem.heads};
   const kernels::reference::WholeAttention whole{.q = q,
                                                  .k = k,
                                                  .v = v,
@@ -19,6 +23,9 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
                                                  .keys = {0, problem.seq_kv, 1},
                                                  .bands = bands,
                                                  .scores = problem.resolved_scores(),
+                                                 .dropout = problem.scores.dropout > 0 ? &dropout : nullptr,
+                                                 .first_batch = drawn.first_batch,
+                                                 .first_head = drawn.first_head,
                                                  .alibi_slopes = problem.alibi_slopes,
                                                  .sink_logits = sink_logits};
   DISTATTN_EXPECT(sink_logits.size() == (problem.scores.sink_logits ? index(problem.heads) : 0));
@@ -51,8 +58,8 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
 
 ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
                             const ConstTensorView& v, const ConstTensorView& d_o, int threads,
-                            std::span<const double> sink_logits) {
-  return expected_attention(problem, {}, q, k, v, d_o, threads, sink_logits).exact;
+                            std::span<const double> sink_logits, const DrawnFrom& drawn) {
+  return expected_attention(problem, {}, q, k, v, d_o, threads, sink_logits, drawn).exact;
 }
 
 }  // namespace distattn

@@ -18,12 +18,20 @@ struct ExactResult {
   std::vector<double> dsink_logits;  ///< [batch, heads], of each sequence; empty unless d_o and sink logits were given
 };
 
+/// What a problem with dropout drops: the seed and offset of the call, and which part of a whole attention it is.
+struct DrawnFrom {
+  std::uint64_t seed = 0;
+  std::uint32_t offset = 0;
+  int heads = 0;  ///< query heads of the whole attention; 0: as many as the problem has
+  std::int64_t first_batch = 0, first_head = 0;
+};
+
 /// Computes with `threads` threads and allocates inputs and results once in float64. The inputs may have any element
 /// type; the problem's element types are ignored. `d_o` without data: forward only. Denormal numbers are not flushed. A
 /// problem with sink logits needs those of its heads.
 ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
                             const ConstTensorView& v, const ConstTensorView& d_o, int threads,
-                            std::span<const double> sink_logits = {});
+                            std::span<const double> sink_logits = {}, const DrawnFrom& drawn = {});
 
 /// L2 norms for each row of a result, [batch, sequence, heads].
 struct RowNorms {
@@ -38,6 +46,6 @@ struct ExpectedResult {
 };
 ExpectedResult expected_attention(const Problem& problem, const Rounding& rounding, const ConstTensorView& q,
                                   const ConstTensorView& k, const ConstTensorView& v, const ConstTensorView& d_o,
-                                  int threads, std::span<const double> sink_logits = {});
+                                  int threads, std::span<const double> sink_logits = {}, const DrawnFrom& drawn = {});
 
 }  // namespace distattn

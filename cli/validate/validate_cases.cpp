@@ -72,6 +72,8 @@ std::vector<Problem> usual_problems() {
   Problem biased = problem_of({1, 55, 67, 6, 2, 16}, causal_mask());
   biased.alibi_slopes = standard_alibi_slopes(6);
   biased.scores.max_logit = true;
+  Problem dropped = problem_of({2, 47, 47, 6, 3, 16}, causal_mask());
+  dropped.scores.dropout = 0.2;
   Problem both = problem_of({1, 61, 61, 4, 1, 24}, packed(causal_mask(), {0, 23, 24, 61}), DType::bf16);
   both.scores.softcap = 2;
   both.scores.sink_logits = true;
@@ -96,6 +98,7 @@ std::vector<Problem> usual_problems() {
           capped,
           sinks,
           biased,
+          dropped,
           both};
 }
 

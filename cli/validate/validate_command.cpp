@@ -161,6 +161,7 @@ std::array<ValidationRow, 2> run_case(World& world, const Case& made, const std:
   std::array rows{row_of(made, backend, Pass::forward), row_of(made, backend, Pass::backward)};
   if (made.plan == nullptr) return rows;
   Inputs inputs = Inputs::random(made.problem, options.problem.common.seed);
+  inputs.set_dropout_seed(options.problem.common.dropout_seed);
   bring_sink_logits(inputs, options.problem.common.sink_logits, options.problem.common.seed);
   WorldOf ranks(world, made.ranks);
   try {

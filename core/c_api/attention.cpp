@@ -79,6 +79,7 @@ Problem problem_of(const distattn_problem* pointer) {
   problem.scores.sink_logits = flag_of(given.sink_logits, "sink_logits");
   problem.scores.max_logit = flag_of(given.max_logit, "max_logit");
   const auto slopes = list_of(given.alibi_slopes, given.alibi_slopes_count, "alibi_slopes");
+  problem.scores.dropout = given.dropout;
   problem.alibi_slopes.assign(slopes.begin(), slopes.end());
   problem.mask = mask_of(given);
   return problem;

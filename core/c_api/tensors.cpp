@@ -108,6 +108,11 @@ Bindings bindings_of(const distattn_tensors& tensors) {
   bindings.o = tensor(tensors.o, "o");
   if (tensors.lse != nullptr) bindings.lse = view_of(*tensors.lse, "lse", 3);
   if (tensors.lse_low != nullptr) bindings.lse_low = view_of(*tensors.lse_low, "lse_low", 3);
+  bindings.dropout_seed = tensors.dropout_seed;
+  if (tensors.dropout_offset > 0xffffffffu) {
+    refuse("dropout_offset is " + std::to_string(tensors.dropout_offset) + " (it has 32 bits): count calls from 0");
+  }
+  bindings.dropout_offset = static_cast<std::uint32_t>(tensors.dropout_offset);
   bindings.sink_logits = view_of_heads(tensors.sink_logits, "sink_logits", 1);
   bindings.dsink_logits = view_of_heads(tensors.dsink_logits, "dsink_logits", 1);
   bindings.max_logit = view_of_heads(tensors.max_logit, "max_logit", 2);

@@ -104,7 +104,8 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
       .lse_low = args.lse_low == nullptr ? nullptr : args.lse_low + lse_row,
       .lse_head = args.queries.count,
       .carry = args.carry,
-      .max_logit = args.max_logit == nullptr ? nullptr : static_cast<float*>(args.max_logit) + item.head};
+      .max_logit = args.max_logit == nullptr ? nullptr : static_cast<float*>(args.max_logit) + item.head,
+      .dropout = head_dropout(shape, b, h)};
   const std::span begin(reinterpret_cast<std::int32_t*>(scratch + plan.scratch_bytes), plan.most_rows);
   const std::span end(begin.data() + plan.most_rows, plan.most_rows);
   const Run queries = part_of(args.queries, block.first, block.rows);

@@ -144,6 +144,7 @@ class ColumnRunner {
         .rows = static_cast<int>(rows),
         .positions = queries,
         .alibi_slope = args.shape.alibi_slopes == nullptr ? nullptr : args.shape.alibi_slopes + head,
+        .dropout = head_dropout(args.shape, batch_, head),
         .few = args.queries.count <= kernels_.few_queries,
         .dq = rows_of_head(args.dq, batch_, head, row),
         .carry = args.carry || meeting.turn > 0,

@@ -14,6 +14,7 @@
 
 #include "kernels/kokkos/attend_scratch.hpp"
 #include "kernels/kokkos/bias.hpp"
+#include "kernels/kokkos/drop.hpp"
 #include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/product.hpp"
@@ -120,6 +121,14 @@ inline void softmax(float* scores, int count, const float* block_top, float* top
   for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) + sums[v]);
 }
 
+/// Drops weights of a panel's queries and keys [first, last) of the block of keys; their sums keep them.
+inline void drop_weights(const Drop& drop, float* weights, int block_key, int first, int last) {
+  for (int key = first; key < last; ++key) {
+    float* const at = weights + (key - block_key) * panel_width;
+    for (int v = 0; v < panel_width; v += lanes) store(at + v, load(at + v) * drop.at_queries(v, key));
+  }
+}
+
 /// O = rescale·O + P·V for keys [first, last) of the block of keys.
 inline void add_values(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first, int last,
                        bool finite, const float* rescale, const AttendScratch& scratch) {
@@ -149,9 +158,9 @@ struct Upcoming {
 
 /// One panel of queries against keys [first, last) of the block of packed keys that starts at `block_key`.
 template <class Map, class Bias>
-inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& block, const PanelKeys& keys, int row,
-                         int block_key, int first, int last, bool finite, const AttendScratch& scratch,
-                         Upcoming& next) {
+inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& block, const AttendPass& pass,
+                         const PanelKeys& keys, int row, int block_key, int first, int last, bool finite,
+                         const AttendScratch& scratch, Upcoming& next) {
   const float* queries = scratch.queries + row * block.head_dim;
   alignas(64) float top[panel_width];
   for (int v = 0; v < tile_vectors; ++v) store(top + v * lanes, minus_infinity);
@@ -169,6 +178,10 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
   alignas(64) float rescale[panel_width];
   softmax(scratch.scores + (first - block_key) * panel_width, last - first, top, scratch.top + row, scratch.sum + row,
           rescale);
+  if (block.dropout.limit != 0) {
+    drop_weights(Drop(block.dropout, {nullptr, scratch.positions + row, pass.positions}), scratch.scores, block_key,
+                 first, last);
+  }
   add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
 }
 
@@ -310,7 +323,7 @@ inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPa
         const Bias bias({head.alibi_slopes, own.positions + row, pass.positions});
         const PanelKeys& keys = panels[row / panel_width];
         const Range seen = keys.panel.within(key, end);
-        if (!seen.empty()) attend_panel(map, bias, head, keys, row, key, seen.from, seen.to, finite, own, next);
+        if (!seen.empty()) attend_panel(map, bias, head, pass, keys, row, key, seen.from, seen.to, finite, own, next);
       }
     });
   }

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "kernels/kokkos/bias.hpp"
+#include "kernels/kokkos/drop.hpp"
 #include "kernels/kokkos/lane_products.hpp"
 #include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
@@ -199,6 +200,12 @@ inline void weigh_keys(const FewHead& head, int key, int count, const Range* see
     std::fill(scores, scores + (range.empty() ? end : range.from), minus_infinity);
     if (!range.empty()) std::fill(scores + range.to, scores + end, minus_infinity);
     const float factor = weigh(scores, count, sums.top[i], sums.sum[i]);
+    if (block.dropout.limit != 0) {
+      HeadDropout dropout = block.dropout;
+      dropout.head += static_cast<std::uint32_t>(i / block.queries);
+      const Drop drop(dropout, {nullptr, &position, head.pass.positions});
+      for (int j = 0; j < count; j += lanes) store(scores + j, load(scores + j) * drop.at_keys(0, key + j));
+    }
     for (int x = 0; x < block.value_dim; x += lanes) {
       store(sums.row(i) + x, load(sums.row(i) + x) * factor);
       store(scratch.output + i * sums.stride + x, 0.f);

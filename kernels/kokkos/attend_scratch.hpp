@@ -78,6 +78,7 @@ struct AttendHead {
     if (block.lse_low != nullptr) block.lse_low += head * all.lse_head;
     if (block.alibi_slopes != nullptr) block.alibi_slopes += head;
     if (block.max_logit != nullptr) block.max_logit += head;
+    block.dropout.head += static_cast<std::uint32_t>(head);
     const int row = head * padded_queries(all);
     scratch.queries += row * all.head_dim;
     scratch.output = shared.output.from(row);

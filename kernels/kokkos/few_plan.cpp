@@ -152,7 +152,8 @@ FewBlock FewPlan::rows_of(const Block& block) const {
           .carry = args.carry,
           .max_logit = args.max_logit == nullptr
                            ? nullptr
-                           : static_cast<float*>(args.max_logit) + block.batch * shape.heads.q_count + block.head};
+                           : static_cast<float*>(args.max_logit) + block.batch * shape.heads.q_count + block.head,
+          .dropout = head_dropout(shape, block.batch, block.head)};
 }
 
 std::byte* FewPlan::sums_of(const Block& block, std::size_t piece) {

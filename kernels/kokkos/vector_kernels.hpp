@@ -10,6 +10,7 @@
 #include <span>
 
 #include "kernels/arguments.hpp"
+#include "kernels/dropout.hpp"
 
 namespace distattn::kernels::kokkos {
 
@@ -38,6 +39,7 @@ struct AttendBlock {
   std::int64_t lse_head = 0;
   bool carry = false;
   float* max_logit = nullptr;  ///< null, or by head: raised to the largest score
+  HeadDropout dropout{};       ///< of the first head; those of others have the next numbers
 };
 
 /// Keys of one head, `keys` of a segment, that the queries of a block see: query i of any head those with
@@ -70,6 +72,7 @@ struct FewBlock {
   std::uint16_t* lse_low = nullptr;  ///< as lse, or null
   bool carry = false;
   float* max_logit = nullptr;  ///< null, or by head: raised to the largest score
+  HeadDropout dropout{};       ///< as in AttendBlock
 
   int rows() const { return queries * heads; }
 };
@@ -107,6 +110,7 @@ struct BackwardBlock {
   int rows = 0;
   Run positions;                        ///< of the queries
   const double* alibi_slope = nullptr;  ///< of the head; null: no bias
+  HeadDropout dropout{};
   bool few = false;
   HeadRows<float> dq;
   bool carry = false;

@@ -1,6 +1,7 @@
 #include <vector>
 
 #include "distattn/partial.hpp"
+#include "kernels/dropout.hpp"
 #include "kernels/element.hpp"
 #include "kernels/parallel.hpp"
 #include "kernels/raise.hpp"
@@ -28,6 +29,7 @@ struct QueryKeys {
   double slope;
   std::int64_t position;  ///< of the query
   Sum* largest;           ///< score so far
+  const HeadDropout& dropout;
 
   /// Their partial result: softmax in two passes for some keys, merged in pairs for more. Behind o there is room for an
   /// output for every time that the keys can be halved.
@@ -47,6 +49,9 @@ struct QueryKeys {
   }
 
  private:
+  double factor_of_pair(std::int64_t j) const {
+    return dropout.limit == 0 ? 1 : dropout.factor(position, side.keys.at(j));
+  }
   SplitLse<Sum> attend_some(IndexRange keys, Sum* o) const {
     Sum scores[summed_keys];
     Sum top = -INFINITY;
@@ -62,7 +67,8 @@ struct QueryKeys {
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
       const Sum p = std::exp(scores[j - keys.begin] - top);
       sum += p;
-      add_scaled(o, p, row_of<Element>(side.v, b, kv, j), shape.value_dim);
+      const Sum kept = p * static_cast<Sum>(factor_of_pair(j));
+      add_scaled(o, kept, row_of<Element>(side.v, b, kv, j), shape.value_dim);
     }
     for (int x = 0; x < shape.value_dim; ++x) o[x] /= sum;
     const double log_sum = std::log(static_cast<double>(sum));  // its float could be off by more than a low part
@@ -81,6 +87,7 @@ void attend_query(const AttendArgs& args, const Map& map, std::int64_t b, int h,
   const std::int64_t row = (b * shape.heads.q_count + h) * args.queries.count + i;
   SplitLse<Sum> lse;
   Sum largest = -INFINITY;
+  const HeadDropout dropout = head_dropout(shape, b, h);
   if (args.carry) {
     lse = {static_cast<const Sum*>(args.lse)[row], static_cast<Sum>(stored_low(args.lse_low, row))};
   } else {
@@ -94,7 +101,7 @@ void attend_query(const AttendArgs& args, const Map& map, std::int64_t b, int h,
       const IndexRange visible = band_keys(band, args.queries.at(i), side.keys);
       if (visible.empty()) continue;
       const QueryKeys<Element, Map> seen{
-          shape, map, q, side, b, shape.heads.kv_of(h), slope_of(shape, h), args.queries.at(i), &largest};
+          shape, map, q, side, b, shape.heads.kv_of(h), slope_of(shape, h), args.queries.at(i), &largest, dropout};
       const SplitLse<Sum> part_lse = seen.attend(visible, part.data());
       lse = QueryKeys<Element, Map>::merge(o, lse, part.data(), part_lse, shape.value_dim);
     }

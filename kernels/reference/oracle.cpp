@@ -151,6 +151,9 @@ class Oracle {
       query.position = attention_.queries.at(i);
       query.first_key = attention_.keys.start;
       if (!attention_.alibi_slopes.empty()) query.slope = attention_.alibi_slopes[static_cast<std::size_t>(head)];
+      if (attention_.dropout != nullptr) {
+        query.dropout = HeadDropout(*attention_.dropout, attention_.first_batch + b, attention_.first_head + head);
+      }
       if (has_sinks()) query.sink = attention_.sink_logits[static_cast<std::size_t>(head)];
       oracle.compute(query, seen, gradients);
       tops_[static_cast<std::size_t>(in)] = query.top;

@@ -18,6 +18,9 @@ struct WholeAttention {
   Run queries, keys;
   std::span<const Band> bands;
   Scores scores{1};
+  /// Null: no weight is dropped. Sequences and heads are counted from these on.
+  const Dropout* dropout = nullptr;
+  std::int64_t first_batch = 0, first_head = 0;
   std::span<const double> alibi_slopes;  ///< by query head; empty: no bias
   std::span<const double> sink_logits;   ///< by query head, if scores have them
 };

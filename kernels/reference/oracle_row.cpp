@@ -124,7 +124,8 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
       const double score = without_bias + bias_of<double>(query.slope, query.position, query.first_key + j);
       if (score > top || score != score) top = score;
       if (score > query.top || score != score) query.top = score;
-      pairs_.push_back({j, score, without_bias});
+      const double kept = query.dropout.limit == 0 ? 1 : query.dropout.factor(query.position, query.first_key + j);
+      pairs_.push_back({j, score, without_bias, kept});
     }
   }
   const int dim = keys_.value_dim;
@@ -142,7 +143,7 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     pairs_[i].weight = std::exp(pairs_[i].score - top);
     block_sum += pairs_[i].weight;
-    add_scaled(block_.data(), pairs_[i].weight, keys_.v + pairs_[i].key * dim, dim);
+    add_scaled(block_.data(), pairs_[i].weight * pairs_[i].kept, keys_.v + pairs_[i].key * dim, dim);
     if ((i + 1) % keys_a_sum == 0) add_block();
   }
   add_block();
@@ -214,10 +215,10 @@ void OracleRow::bound_forward(OracleQuery& query) {
   bound_weights(query);
   double errors = 0, sizes = 0, terms = 0;
   for (const Pair& pair : pairs_) {
-    if (pair.counts()) sizes += pair.weight * keys_.v_norms[pair.key];
+    if (pair.counts()) sizes += pair.weight * pair.kept * keys_.v_norms[pair.key];
   }
   for (const Pair& pair : pairs_) {
-    const double p = pair.weight, size = keys_.v_norms[pair.key];
+    const double p = pair.weight, size = pair.kept * keys_.v_norms[pair.key];
     if (!pair.counts()) continue;
     const double from_o = (1 - p) * size + std::max(0.0, sizes - p * size);
     errors += square(pair.own * size + pair.moved * from_o);
@@ -239,8 +240,8 @@ double OracleRow::bound_delta(const OracleQuery& query, double& delta, double& d
   const double d_o_norm = finite_norm(query.d_o, dim), of_query = d_o_norm / std::sqrt(dim);
   double errors = 0, sizes = 0;
   for (Pair& pair : pairs_) {
-    pair.product = dot<double>(query.d_o, keys_.v + pair.key * dim, dim);
-    pair.size = std::abs(pair.product) + of_query * keys_.v_norms[pair.key];
+    pair.product = pair.kept * dot<double>(query.d_o, keys_.v + pair.key * dim, dim);
+    pair.size = std::abs(pair.product) + pair.kept * of_query * keys_.v_norms[pair.key];
     errors += square(pair.own * pair.product) + square(pair.moved * (pair.product - delta));
     sizes += pair.weight * pair.size;
   }
@@ -267,14 +268,14 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
     const double d_product = ds * slope_of(keys_.scores, pair.without_bias), scaled = keys_.scores.scale * d_product;
     add_scaled(block.data(), scaled, keys_.k + pair.key * head_dim, head_dim);
     add_scaled(gradients.block_dk_.data() + pair.key * head_dim, scaled, query.q, head_dim);
-    add_scaled(gradients.block_dv_.data() + pair.key * value_dim, p, query.d_o, value_dim);
+    add_scaled(gradients.block_dv_.data() + pair.key * value_dim, p * pair.kept, query.d_o, value_dim);
     gradients.touched_ = {std::min(gradients.touched_.begin, pair.key), std::max(gradients.touched_.end, pair.key + 1)};
     if ((i + 1) % keys_a_sum == 0 || i + 1 == pairs_.size()) {
       add_scaled(query.dq, 1.0, block.data(), head_dim);
       std::fill(block.begin(), block.end(), 0.0);
     }
     KeySums& sums = gradients.sums[static_cast<std::size_t>(pair.key)];
-    sums.add_weight(p, pair.error, d_o_norm);
+    sums.add_weight(p * pair.kept, pair.error * pair.kept, d_o_norm);
     if (!std::isfinite(ds)) continue;  // nor is what it reaches
     const double most = std::min(1.0, p + pair.error);
     const double of_ds =

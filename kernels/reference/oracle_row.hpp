@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/dropout.hpp"
 #include "kernels/reference/oracle.hpp"
 
 namespace distattn::kernels::reference {
@@ -29,7 +30,8 @@ struct OracleQuery {
   std::int64_t position = 0, first_key = 0;  ///< of the query, and of the first key
   double slope = 0;                          ///< of the position bias
   double top = -INFINITY, top_allowed = 0;   ///< the largest score, and how far off it may be
-  double sink = -INFINITY;                   ///< logit of the row's term without a value
+  HeadDropout dropout{};
+  double sink = -INFINITY;  ///< logit of the row's term without a value
   double d_sink = 0, d_sink_allowed = 0;
   double o_allowed = 0, o_terms = 0, lse_allowed = 0, dq_allowed = 0, dq_terms = 0;
 };
@@ -79,6 +81,7 @@ class OracleRow {
   struct Pair {
     std::int64_t key;
     double score, without_bias;  ///< which the derivative follows from
+    double kept = 1;             ///< what dropout makes of a weight of 1
     double weight = 0;           ///< P
     double shift = 0;            ///< how far off the score may be
     double own = 0, moved = 0;   ///< what P rounds itself; what the score's error adds before P is normalised

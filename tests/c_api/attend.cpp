@@ -39,6 +39,7 @@ ConstTensorView view(const Tensor& tensor) {
 constexpr std::array sink_logits = {0.5f, -1.0f, 2.0f, 0.0f};
 constexpr std::array alibi_slopes = {0.25, 0.0, -0.125, 1.0};
 constexpr double softcap = 1.5;
+constexpr std::uint64_t dropout_seed = 0xfedcba9876543210;
 
 ExactResult compute_exactly(With with) {
   Problem problem;
@@ -49,13 +50,13 @@ ExactResult compute_exactly(With with) {
   problem.mask = causal_mask();
   std::vector<double> logits;
   if (with == With::scores) {
-    problem.scores = {.scale = 0, .softcap = softcap, .sink_logits = true, .max_logit = true};
+    problem.scores = {.scale = 0, .softcap = softcap, .sink_logits = true, .dropout = 0.25, .max_logit = true};
     problem.alibi_slopes.assign(alibi_slopes.begin(), alibi_slopes.end());
     logits.assign(sink_logits.begin(), sink_logits.end());
   }
   return exact_attention(problem, view(rows(RandomTensor::q, whole(), heads)),
                          view(rows(RandomTensor::k, whole(), kv_heads)), view(rows(RandomTensor::v, whole(), kv_heads)),
-                         view(rows(RandomTensor::d_o, whole(), heads)), 1, logits);
+                         view(rows(RandomTensor::d_o, whole(), heads)), 1, logits, {.seed = dropout_seed, .offset = 4});
 }
 
 const ExactResult& exact(With with) {
@@ -140,6 +141,7 @@ distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm, Wi
   distattn_problem problem = small_problem();
   if (with == With::scores) {
     problem.softcap = softcap;
+    problem.dropout = 0.25;
     problem.sink_logits = problem.max_logit = 1;
     problem.alibi_slopes = alibi_slopes.data();
     problem.alibi_slopes_count = alibi_slopes.size();
@@ -170,6 +172,8 @@ distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm, Wi
   std::copy(sink_logits.begin(), sink_logits.end(), logits.values.begin());
   if (with == With::scores) {
     tensors.sink_logits = &logits.tensor;
+    tensors.dropout_seed = dropout_seed;
+    tensors.dropout_offset = 4;
     tensors.dsink_logits = &dlogits.tensor;
     tensors.max_logit = &tops.tensor;
   }

@@ -100,6 +100,7 @@ TEST_CASE("misuse is a status and a message, never an exception") {
   create([&] { problem.bands_count = 3; }, "bands is null");
   create([&] { problem.softcap = -1; }, "softcap is -1");
   create([&] { problem.sink_logits = 2; }, "sink_logits is 2");
+  create([&] { problem.dropout = 1; }, "dropout is 1");
   create([&] { problem.max_logit = -1; }, "max_logit is -1");
   create([&] { problem.alibi_slopes_count = 4; }, "alibi_slopes is null");
   create([&] { problem.cu_seqlens_count = 2; }, "cu_seqlens is null");

@@ -16,6 +16,9 @@ OPTIONS = [
     *(["--softcap", cap] for cap in ("0", "-1", "nan", "inf", "1e31", "1e-40", "high")),
     *(["--sink-logits", source] for source in ("no-such-file.npy", "@logits", "logits")),
     *(["--alibi", slopes] for slopes in ("usual", "no-such-file.npy", "0.5")),
+    *(["--dropout", p] for p in ("1", "-0.1", "1.5", "nan", "half")),
+    ["--dropout-seed", "3"],
+    ["--dropout", "0.1", "--dropout-seed", "-3"],
     ["--mask", "tree:"],
     ["--mask", "tree:no-such-file"],
 ]

@@ -12,7 +12,7 @@ DISTATTN = os.path.abspath(sys.argv[1])
 HEADINGS = ["problem", "mask", "schedule", "input", "device", "output"]
 MOST_LINES, MOST_COLUMNS = 70, 80
 
-SHAPE = "--seq --seq-kv --batch --heads --kv-heads --head-dim --dtype --wire --scale --softcap --alibi --max-logit"
+SHAPE = "--seq --seq-kv --batch --heads --kv-heads --head-dim --dtype --wire --scale --softcap --alibi --dropout --dropout-seed --max-logit"
 MASK = "--mask --window --global-keys --sinks --cu-seqlens --documents"
 SCHEDULE = "--schedule --mode --node-size --ahead --ranks --memory --machine"
 DEVICE = "--backend --transport --bootstrap --threads --timeout"

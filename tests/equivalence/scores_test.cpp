@@ -192,6 +192,40 @@ TEST_CASE("a position bias and the largest scores agree with float64 in every sc
   CHECK(check_all(all, 3, tolerance(all, 16)) >= 2);
 }
 
+TEST_CASE("dropout drops the same weights in every schedule, on every device and in both passes") {
+  Problem problem = problem_with(0, false);
+  problem.scores.dropout = 0.3;
+  Problem all = problem_with(1.5, true);
+  all.scores.dropout = 0.15;
+  all.alibi_slopes = standard_alibi_slopes(6);
+  Problem few = problem_with(0, false);
+  few.seq_q = 3;
+  few.mask = causal_mask();
+  few.scores.dropout = 0.5;
+  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
+    CHECK(check_all(problem, ranks, 5e-6) >= 2);
+    CHECK(check_all(all, ranks, 5e-6) >= 2);
+    CHECK(check_all(few, ranks, 5e-6) >= 2);
+  }
+  problem.dtype = DType::bf16;
+  CHECK(check_all(problem, 3, 3e-3) >= 2);
+}
+
+TEST_CASE("another seed drops other weights, and none are dropped with probability 0") {
+  Problem problem = problem_with(0, false);
+  const Inputs plain(problem, seed);
+  const ExactResult exact = test::exact_of(plain);
+  problem.scores.dropout = 0.1;
+  const Inputs dropped(problem, seed);
+  ShardedRun run;
+  run.options.passes = Passes::both;
+  const ExactResult got = run_sharded(dropped, run);
+  CHECK(test::largest_error(got, exact) >= 0.1);
+  const ExactResult other = exact_attention(problem, dropped.q(), dropped.k(), dropped.v(), dropped.d_o(), 1, {},
+                                            {.seed = Inputs::dropout_seed, .offset = Inputs::dropout_offset + 1});
+  CHECK(test::largest_error(got, other) >= 0.1);
+}
+
 TEST_CASE("the usual slopes are those of the paper") {
   CHECK(standard_alibi_slopes(1) == std::vector<double>{1.0 / 256});
   CHECK(standard_alibi_slopes(8) ==

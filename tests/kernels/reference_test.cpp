@@ -19,6 +19,7 @@ struct Inputs {
   std::vector<double> q, k, v, d_o;
   Scores scores{.scale = 0.4};
   std::vector<double> sink_logits, alibi_slopes;
+  Dropout dropout;
 
   Inputs(std::int64_t queries, std::int64_t keys, int h, int hkv, int d, int dv)
       : seq_q(queries), seq_kv(keys), heads(h), kv_heads(hkv), head_dim(d), value_dim(dv) {
@@ -47,6 +48,7 @@ struct Inputs {
             .keys = {0, seq_kv, 1},
             .bands = bands,
             .scores = scores,
+            .dropout = dropout.probability > 0 ? &dropout : nullptr,
             .alibi_slopes = alibi_slopes,
             .sink_logits = sink_logits};
   }
@@ -111,7 +113,7 @@ TEST_CASE("gradients are those of the forward pass") {
   check_gradients(in);
 }
 
-TEST_CASE("gradients of caps, biases and sinks are those of the forward pass") {
+TEST_CASE("gradients of caps, biases, sinks and dropout are those of the forward pass") {
   for (const double softcap : {0.0, 0.7}) {
     for (const bool biased : {false, true}) {
       for (const bool sinks : {false, true}) {
@@ -121,6 +123,8 @@ TEST_CASE("gradients of caps, biases and sinks are those of the forward pass") {
         in.scores.sink_logits = sinks;
         if (biased) in.alibi_slopes = {0.5, -0.25, 0, 2};
         if (sinks) in.sink_logits = {0.3, -1, 2, 5};
+        check_gradients(in);
+        in.dropout = {.probability = 0.4, .seed = 3, .offset = 1, .heads = 4};
         check_gradients(in);
       }
     }

@@ -207,6 +207,8 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     Shard lse({problem.batch, 0, problem.heads, 1}, query_count, run.order);
     Shard lse_low({problem.batch, 0, problem.heads, 1}, query_count, run.order);
     Bindings bindings;
+    bindings.dropout_seed = Inputs::dropout_seed;
+    bindings.dropout_offset = Inputs::dropout_offset;
     bindings.q = q.view();
     bindings.k = k.view();
     bindings.v = v.view();
@@ -264,7 +266,8 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
 ExactResult exact_of(const Inputs& inputs) {
   const Problem& problem = inputs.problem();
   ExactResult exact =
-      exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1, inputs.sink_logits());
+      exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1, inputs.sink_logits(),
+                      {.seed = Inputs::dropout_seed, .offset = Inputs::dropout_offset});
   std::vector<double> sums(inputs.sink_logits().size());
   for (std::size_t i = 0; i < exact.dsink_logits.size(); ++i) sums[i % sums.size()] += exact.dsink_logits[i];
   exact.dsink_logits = std::move(sums);

@@ -23,6 +23,9 @@ class Inputs {
   void add(int component, double to_queries, double to_keys);
 
   const Problem& problem() const { return problem_; }
+  /// Of dropped weights, if the problem has dropout.
+  static constexpr std::uint64_t dropout_seed = 0x123456789abcdef;
+  static constexpr std::uint32_t dropout_offset = 7;
   /// By head, if the problem has them.
   const std::vector<double>& sink_logits() const { return sink_logits_; }
   ConstTensorView q() const { return view(q_, problem_.seq_q, problem_.heads, problem_.head_dim); }

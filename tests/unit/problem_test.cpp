@@ -56,6 +56,9 @@ TEST_CASE("shapes that nobody computes are refused") {
   require_refused([](Problem& p) { p.scores.softcap = 1e31; }, "softcap is 1e+31");
   require_refused([](Problem& p) { p.scores.softcap = 1e-31; }, "choose 1e-30 to 1e30");
   require_refused([](Problem& p) { p.scores.softcap = std::nan(""); }, "softcap is nan");
+  for (const double dropout : {1.0, -0.1, 2.0, std::nan("")}) {
+    require_refused([=](Problem& p) { p.scores.dropout = dropout; }, "(the probability that a weight is dropped)");
+  }
   require_refused([](Problem& p) { p.alibi_slopes.assign(5, 0.5); }, "5 slopes of a position bias for 12 heads");
   require_refused([](Problem& p) { p.alibi_slopes.assign(12, std::nan("")); }, "the slope of head 0 is nan");
   require_refused([](Problem& p) { p.alibi_slopes = standard_alibi_slopes(12), p.alibi_slopes[3] = -1e21; },

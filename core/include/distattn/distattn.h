@@ -2,7 +2,6 @@
 /**
  * @file
  * Exact attention over ranks, from C.
- *
  * Errors: functions that can fail return a distattn_status. If one fails, distattn_message() returns the reason as one
  * line, for the calling thread, and the function sets its result to null. No C++ exception leaves the library.
  * Structs begin with struct_size. Initialise them with their *_INIT value, so that a program that was built against an
@@ -96,7 +95,7 @@ typedef struct distattn_tree_node {
 DISTATTN_API distattn_status distattn_tree_mask(const distattn_tree_node* nodes, size_t count, distattn_band* bands,
                                                 size_t* bands_count, int64_t* positions);
 
-/** One exact attention. Shapes are those of the whole problem, not of one rank's part. */
+/** One exact attention. Shapes are those of the whole problem, not of one rank's part. *_INIT: one query, one key. */
 typedef struct distattn_problem {
   size_t struct_size;
   int64_t batch, seq_q, seq_kv;
@@ -114,17 +113,17 @@ typedef struct distattn_problem {
   const distattn_band* bands;
   size_t bands_count;
   double softcap;      /**< above 0: scores become softcap * tanh(score / softcap), as in Gemma 2; 0: they do not */
-  int32_t sink_logits; /**< 1: the softmax of each row has one more term, exp(sink_logits[head]), without a value */
+  int32_t sink_logits; /**< 1: each row's softmax has one more term, exp(sink_logits[head]), without a value */
   int32_t max_logit;   /**< 1: forward also gives the largest score of each head */
   const double* alibi_slopes; /**< by query head: slope * (k - q) is added to scores; null: nothing is */
   size_t alibi_slopes_count;
+  double dropout; /**< probability that a weight is dropped */
 } distattn_problem;
 
-/** One query and one key; set all other members that matter. */
 #define DISTATTN_PROBLEM_INIT                                                                                          \
   {                                                                                                                    \
     sizeof(distattn_problem), 1, 1, 1, 1, 1, 64, 0, DISTATTN_FP32, DISTATTN_FP32, 0.0, 1, -1, -1, 0, NULL, 0, NULL, 0, \
-        0.0, 0, 0, NULL, 0                                                                                             \
+        0.0, 0, 0, NULL, 0, 0.0                                                                                        \
   }
 
 typedef struct distattn_options {
@@ -327,18 +326,19 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
  */
 typedef struct distattn_tensors {
   size_t struct_size;
-  const distattn_tensor *q, *k, *v;    /**< read */
-  const distattn_tensor *o, *lse;      /**< written by forward, read by backward */
-  const distattn_tensor* d_o;          /**< read by backward */
-  const distattn_tensor *dq, *dk, *dv; /**< written by backward */
-  const distattn_tensor* lse_low;      /**< optional: written by forward, read by backward */
-  const distattn_tensor* sink_logits;  /**< read by both passes */
-  const distattn_tensor* dsink_logits; /**< written by backward */
-  const distattn_tensor* max_logit;    /**< written by forward */
+  const distattn_tensor *q, *k, *v;      /**< read */
+  const distattn_tensor *o, *lse;        /**< written by forward, read by backward */
+  const distattn_tensor* d_o;            /**< read by backward */
+  const distattn_tensor *dq, *dk, *dv;   /**< written by backward */
+  const distattn_tensor* lse_low;        /**< optional: written by forward, read by backward */
+  const distattn_tensor* sink_logits;    /**< read by both passes */
+  const distattn_tensor* dsink_logits;   /**< written by backward */
+  const distattn_tensor* max_logit;      /**< written by forward */
+  uint64_t dropout_seed, dropout_offset; /**< the same in both passes and on all ranks; offset: below 2^32 */
 } distattn_tensors;
 
 #define DISTATTN_TENSORS_INIT \
-  { sizeof(distattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(distattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
 /**
  * Collectives over all ranks. Only the first call allocates memory. If tensors are missing or are not the rank's part,

@@ -40,6 +40,10 @@ namespace distattn {
 /// max_logit, [batch, 1, heads, 1], is bound in a forward pass if the problem asks for it (Scores::max_logit). Forward
 /// writes the rank's share, the largest of the visible scores that the rank computed, -inf if there is none: the
 /// largest of the shares of all ranks is that of the head. Scores have their cap and bias; sinks are none.
+///
+/// With dropout (Scores::dropout) a pair is dropped where a word of Philox 4×32-10 says so, of the key `dropout_seed`
+/// and the counter (key position / 4, query position, sequence · heads + head, `dropout_offset`). Both passes of one
+/// call, and all ranks, must be given the same two numbers; another call takes another offset.
 struct Bindings {
   ConstTensorView q{}, k{}, v{};
   TensorView o{}, lse{}, lse_low{};
@@ -47,6 +51,8 @@ struct Bindings {
   TensorView dq{}, dk{}, dv{};
   ConstTensorView sink_logits{};
   TensorView dsink_logits{}, max_logit{};
+  std::uint64_t dropout_seed = 0;
+  std::uint32_t dropout_offset = 0;
 };
 
 /// The memory of a rank's program: one block in a memory space, the slots inside it, and the place of each buffer's

@@ -16,6 +16,10 @@ struct Scores {
   /// Whether the softmax of every row has one more term e^s without a value, s being a number of the head that calls
   /// are given (Bindings::sink_logits).
   bool sink_logits = false;
+  /// Probability, below 1, that a weight is dropped once its row is normalised; others are divided by 1 − dropout.
+  /// Which are dropped depends on numbers of a call and on the pair's place in the whole attention alone
+  /// (Bindings::dropout_seed).
+  double dropout = 0;
   bool max_logit = false;  ///< whether a forward pass also gives each head's largest score (Bindings::max_logit)
   friend bool operator==(const Scores&, const Scores&) = default;
 };
@@ -29,6 +33,7 @@ void fields_of(S& scores, Visit&& visit) {
   visit("softcap", scores.softcap);
   visit("sink_logits", scores.sink_logits);
   visit("max_logit", scores.max_logit);
+  visit("dropout", scores.dropout);
 }
 
 /// Whether the gradients of a row's scaled products sum up to 0, apart from rounding.

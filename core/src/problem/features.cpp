@@ -30,6 +30,9 @@ constexpr Description alibi{"alibi", [](const Problem& problem) { return !proble
 constexpr Description max_logit{"max_logit", [](const Problem& problem) { return problem.scores.max_logit; },
                                 [](Problem& problem) { problem.scores.max_logit = true; }};
 
+constexpr Description dropout{"dropout", [](const Problem& problem) { return problem.scores.dropout != 0; },
+                              [](Problem& problem) { problem.scores.dropout = 0.5; }};
+
 /// By Feature.
 constexpr std::array descriptions{elements<DType::fp64>,
                                   elements<DType::fp32>,
@@ -38,7 +41,8 @@ constexpr std::array descriptions{elements<DType::fp64>,
                                   softcap,
                                   sink_logits,
                                   alibi,
-                                  max_logit};
+                                  max_logit,
+                                  dropout};
 static_assert(descriptions.size() == feature_count);
 
 const Description& description_of(Feature feature) { return descriptions.at(index(feature)); }

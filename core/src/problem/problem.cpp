@@ -44,6 +44,9 @@ void check_scores(const Scores& scores, DType accumulator) {
   if (cap != 0 && !(least_cap <= cap && cap <= largest_cap))
     refuse(fmt::format("softcap is {} (scores lie between it and its negative): choose 1e-30 to 1e30, or 0 for none",
                        cap));
+  if (!(0 <= scores.dropout && scores.dropout < 1))
+    refuse(fmt::format("dropout is {} (the probability that a weight is dropped): choose 0 or more, and less than 1",
+                       scores.dropout));
   // Kernels raise 2, not e, to the scores: the scale times log2(e) must be a number too.
   constexpr double largest = std::numeric_limits<float>::max() / std::numbers::log2e;
   constexpr double least = std::numeric_limits<float>::min();
