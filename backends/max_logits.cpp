@@ -28,8 +28,11 @@ void* MaxLogits::of(int group) {
 }
 
 void MaxLogits::begin() {
-  if (dtype_ == DType::fp64) return std::ranges::fill(largest_, -INFINITY);
-  std::fill_n(reinterpret_cast<float*>(largest_.data()), largest_.size(), -INFINITY);
+  if (dtype_ == DType::fp64) {
+    std::ranges::fill(largest_, -INFINITY);
+  } else {
+    std::fill_n(reinterpret_cast<float*>(largest_.data()), largest_.size(), -INFINITY);
+  }
 }
 
 void MaxLogits::store(const TensorView& tensor) const {

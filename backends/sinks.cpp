@@ -4,7 +4,7 @@ namespace distattn::backends {
 namespace {
 
 template <class T>
-T* advance(T* first, std::int64_t elements, DType dtype) {
+T* skipped(T* first, std::int64_t elements, DType dtype) {
   return first + elements * static_cast<std::int64_t>(size_of(dtype));
 }
 
@@ -38,7 +38,7 @@ Sinks::Sinks(const BufferTable& buffers, const std::function<std::shared_ptr<std
   }
 }
 
-void* Sinks::number_of(std::byte* first, std::int64_t head) const { return advance(first, head, dtype_); }
+void* Sinks::number_of(std::byte* first, std::int64_t head) const { return skipped(first, head, dtype_); }
 
 void Sinks::add_outputs(const BufferTable& buffers, BufferId buffer) {
   const auto parts = buffers.parts(buffer);
@@ -70,7 +70,7 @@ void Sinks::add_queries(const BufferTable& buffers, BufferId buffer) {
     const auto* const low =
         sharding.problem.has_low_lse() ? reinterpret_cast<const std::uint16_t*>(parts[4].data) + first : nullptr;
     rows_[static_cast<std::size_t>(group.q0 + row % lse.heads)].push_back(
-        {lse.tokens, advance(parts[2].data, first, dtype_), low, advance(parts[3].data, first, dtype_)});
+        {lse.tokens, skipped(parts[2].data, first, dtype_), low, skipped(parts[3].data, first, dtype_)});
   }
 }
 

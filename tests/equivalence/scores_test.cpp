@@ -142,7 +142,7 @@ TEST_CASE("sink logits that are missing, or that nobody asked for, are refused")
     const Problem problem = problem_with(0, asked), other = problem_with(0, !asked);
     run_ranks(1, [&](Rank, Transport& transport) {
       const auto device = make_device("reference", {});
-      Attention attention(problem, {}, *device, transport);
+      Attention attention(problem, ScheduleRequest(), *device, transport);
       std::vector<float> q(2 * 61 * 6 * 24), o(2 * 61 * 6 * 16), lse(2 * 61 * 6), k(2 * 61 * 2 * 24),
           v(2 * 61 * 2 * 16), logits(6, 0.5f);
       Bindings bindings;
