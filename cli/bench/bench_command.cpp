@@ -15,6 +15,7 @@
 #include "cli/run/agreement.hpp"
 #include "cli/run/ranks.hpp"
 #include "cli/run/sharded_run.hpp"
+#include "cli/run/sink_logits.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/terminal/output.hpp"
 #include "distattn/error.hpp"

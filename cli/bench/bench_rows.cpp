@@ -10,6 +10,7 @@
 #include "cli/run/node_cores.hpp"
 #include "cli/run/ranks.hpp"
 #include "cli/run/run_report.hpp"
+#include "cli/run/sink_logits.hpp"
 #include "cli/terminal/console.hpp"
 #include "distattn/error.hpp"
 
