@@ -63,7 +63,8 @@ kernels::TileShape shape_of(const Problem& problem, const HeadGroup& group) {
           .heads = {group.q_count, group.kv_count, group.q0, group.kv0, problem.heads_per_kv()},
           .head_dim = problem.head_dim,
           .value_dim = problem.value_dim,
-          .scores = problem.resolved_scores()};
+          .scores = problem.resolved_scores(),
+          .alibi_slopes = problem.alibi_slopes.empty() ? nullptr : problem.alibi_slopes.data() + group.q0};
 }
 
 kernels::TileShape shape_of(const Problem& problem) {
@@ -112,6 +113,7 @@ class Batches::Builder {
     args.lse = buffers_.parts(op.output)[1].data;
     args.lse_low = lse_low(op.output, 2);
     args.carry = op.start == Start::carry;
+    args.max_logit = into_.max_logits_.of(value(op.query).group);
     attends_[level_].push_back({&op, sides.data(), nullptr});
   }
   void add(const AttendBackward& op) {
@@ -202,7 +204,9 @@ class Batches::Builder {
   const Run& run(BufferId query) const { return sharding_.queries[index(value(query).segment)].run; }
 
   kernels::TileShape shape(BufferId query) const {
-    return shape_of(sharding_.problem, sharding_.groups[index(value(query).group)]);
+    kernels::TileShape shape = shape_of(sharding_.problem, sharding_.groups[index(value(query).group)]);
+    if (sharding_.problem.scores.dropout > 0) shape.dropout = &into_.dropout_;
+    return shape;
   }
 
   std::span<kernels::KeySide> keys(BufferId query, const std::vector<KeyChunk>& chunks) {
@@ -233,12 +237,20 @@ class Batches::Builder {
   std::map<int, std::vector<Bound<AttendBackward, kernels::AttendBackwardArgs>>> backwards_;
 };
 
-Batches::Batches(const BufferTable& buffers, const Placement& placement) {
+Batches::Batches(const BufferTable& buffers, const Placement& placement) : max_logits_(buffers.outline()) {
+  const Problem& problem = buffers.outline().sharding.problem;
+  dropout_.probability = problem.scores.dropout;
+  dropout_.heads = problem.heads;
   Builder builder(buffers, *this);
   for (const Step& step : buffers.program().steps) {
     steps_.push_back(step.lane == Lane::compute ? builder.build(step) : std::vector<Batch>());
   }
   bind(placement);
+}
+
+void Batches::set_dropout(const Bindings& bindings) {
+  dropout_.seed = bindings.dropout_seed;
+  dropout_.offset = bindings.dropout_offset;
 }
 
 void Batches::bind(const Placement& placement) {

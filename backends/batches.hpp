@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "backends/max_logits.hpp"
 #include "backends/placement.hpp"
 #include "distattn/engine.hpp"
 #include "kernels/arguments.hpp"
@@ -44,6 +45,10 @@ class Batches {
   void bind(const Placement& placement);
 
   std::span<const Batch> of(std::size_t step) const { return steps_[step]; }
+  /// What kernels of hosts raise.
+  MaxLogits& max_logits() { return max_logits_; }
+  /// Weights are dropped as these bindings say from now on.
+  void set_dropout(const Bindings& bindings);
 
  private:
   class Builder;
@@ -55,6 +60,8 @@ class Batches {
     Args* args;
   };
 
+  MaxLogits max_logits_;
+  kernels::Dropout dropout_;
   std::map<std::pair<SegmentId, SegmentId>, std::vector<Band>> bands_;
   std::deque<std::vector<kernels::KeySide>> keys_;
   std::vector<std::vector<Batch>> steps_;

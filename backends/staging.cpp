@@ -113,6 +113,7 @@ Staging::Staging(const BufferTable& buffers, const DeltaPieces& pieces, Placemen
     if (value.kind == ValueKind::dkey_value) key_gradients[{value.segment, value.group}] = buffer;
   }
   place_sums(buffers, key_gradients);
+  if (outline.sharding.problem.scores.sink_logits) sinks_.emplace(buffers, pieces.allocate);
   arguments_.reserve(std::max({inputs_.size(), results_.size(), pieces_at_hand_}));
   delta_arguments_.reserve(deltas_.size());
 }
@@ -294,11 +295,13 @@ void Staging::load(const Bindings& bindings, StagingKernels& kernels) {
   kernels.rearrange(packing(bindings));
   kernels.share(shared_keys_.to_find(placement_));
   if (!deltas_.empty()) compute_delta(bindings, kernels);
+  if (sinks_) sinks_->load(bindings, kernels);
 }
 
 void Staging::store(const Bindings& bindings, StagingKernels& kernels) {
   kernels.settle(shared_keys_.to_settle(placement_));
   for (const auto& list : sums_) kernels.accumulate(list);
+  if (sinks_) sinks_->store(bindings, placement_, kernels);
   kernels.rearrange(unpacking(bindings));
 }
 

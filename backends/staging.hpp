@@ -5,29 +5,19 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "backends/placement.hpp"
 #include "backends/shared_keys.hpp"
+#include "backends/sinks.hpp"
+#include "backends/staging_kernels.hpp"
 #include "backends/tensors.hpp"
 #include "distattn/engine.hpp"
 #include "kernels/kernels.hpp"
 
 namespace distattn::backends {
-
-/// The kernels that staging needs, of the device whose buffers it fills: each does a list of operations in order or
-/// side by side, and the lists one after the other.
-class StagingKernels {
- public:
-  virtual ~StagingKernels() = default;
-  virtual void rearrange(std::span<const kernels::RearrangeArgs> operations) = 0;
-  virtual void delta(std::span<const kernels::DeltaArgs> operations) = 0;
-  virtual void accumulate(std::span<const kernels::AccumulateArgs> operations) = 0;
-  virtual void share(std::span<const kernels::ShareArgs> operations) = 0;
-  virtual void settle(std::span<const kernels::SettleArgs> operations) = 0;
-  virtual void clear(void* into, std::size_t bytes) = 0;
-};
 
 /// delta = rowsum(dO ∘ O) is computed piece by piece, at most `rows` of one head each. Where O is not used in place,
 /// `at_hand` pieces of it are packed together, in scratch memory of the buffers' space.
@@ -90,6 +80,7 @@ class Staging {
   std::shared_ptr<std::byte> scratch_;                      // of pieces_at_hand_ pieces
   std::vector<std::vector<kernels::AccumulateArgs>> sums_;  // one list after the other
   SharedKeys shared_keys_;
+  std::optional<Sinks> sinks_;                              // of problems that have sink logits
   std::vector<kernels::RearrangeArgs> arguments_;
   std::vector<kernels::DeltaArgs> delta_arguments_;
 };

@@ -27,12 +27,15 @@ ConstTensorView view(const Bindings& bindings, Tensor tensor) {
       return bindings.v;
     case Tensor::d_o:
       return bindings.d_o;
+    case Tensor::sink_logits:
+      return bindings.sink_logits;
     case Tensor::o:
     case Tensor::lse:
     case Tensor::lse_low:
     case Tensor::dq:
     case Tensor::dk:
     case Tensor::dv:
+    case Tensor::dsink_logits:
       break;
   }
   return result_view(bindings, tensor);
@@ -52,10 +55,13 @@ TensorView result_view(const Bindings& bindings, Tensor tensor) {
       return bindings.dk;
     case Tensor::dv:
       return bindings.dv;
+    case Tensor::dsink_logits:
+      return bindings.dsink_logits;
     case Tensor::q:
     case Tensor::k:
     case Tensor::v:
     case Tensor::d_o:
+    case Tensor::sink_logits:
       break;
   }
   detail::expectation_failed("a tensor that a pass writes", __FILE__, __LINE__);
@@ -63,8 +69,9 @@ TensorView result_view(const Bindings& bindings, Tensor tensor) {
 
 bool may_overlap_inputs(const Bindings& bindings, Tensor result, Pass pass) {
   const TensorView written = result_view(bindings, result);
-  constexpr std::array inputs{Tensor::q, Tensor::k, Tensor::v, Tensor::d_o, Tensor::o, Tensor::lse, Tensor::lse_low};
-  const std::size_t count = pass == Pass::forward ? 3 : inputs.size();
+  constexpr std::array inputs{Tensor::q,   Tensor::k, Tensor::v,   Tensor::sink_logits,
+                              Tensor::d_o, Tensor::o, Tensor::lse, Tensor::lse_low};
+  const std::size_t count = pass == Pass::forward ? 4 : inputs.size();
   return std::any_of(inputs.begin(), inputs.begin() + count,
                      [&](Tensor input) { return overlap(written, view(bindings, input)); });
 }

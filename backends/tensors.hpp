@@ -9,7 +9,7 @@
 namespace distattn::backends {
 
 /// Which member of Bindings.
-enum class Tensor : std::uint8_t { q, k, v, o, lse, lse_low, d_o, dq, dk, dv };
+enum class Tensor : std::uint8_t { q, k, v, o, lse, lse_low, d_o, dq, dk, dv, sink_logits, dsink_logits };
 
 ConstTensorView view(const Bindings& bindings, Tensor tensor);
 /// `tensor` must be one that a pass writes.

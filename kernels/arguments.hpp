@@ -73,6 +73,14 @@ Void* packed_data(const BasicRows<Void>& rows, std::int64_t heads, std::int64_t 
   return rows.data;
 }
 
+/// What decides which weights a call drops (kernels/dropout.hpp).
+struct Dropout {
+  double probability = 0;
+  std::uint64_t seed = 0;
+  std::uint32_t offset = 0;
+  int heads = 1;  ///< query heads of the whole problem
+};
+
 /// Shapes and scores that the tiles of one operation share.
 struct TileShape {
   DType dtype = DType::fp32;
@@ -80,10 +88,15 @@ struct TileShape {
   Heads heads;
   int head_dim = 0, value_dim = 0;
   Scores scores{1};
+  const double* alibi_slopes = nullptr;  ///< by query head of the group; null: no bias
+  const Dropout* dropout = nullptr;      ///< null: no weight is dropped
   friend bool operator==(const TileShape&, const TileShape&) = default;
 };
 
-inline Features features_of(const TileShape& shape) { return features_of(shape.dtype, shape.scores); }
+inline Features features_of(const TileShape& shape) {
+  const Features features = features_of(shape.dtype, shape.scores);
+  return shape.alibi_slopes == nullptr ? features : features.with({Feature::alibi});
+}
 
 /// One key segment: k [batch][kv_count][keys.count][head_dim], v likewise with value_dim, and the bands of the mask
 /// that touch queries × keys (disjoint, in order; none: nothing is visible).
@@ -106,6 +119,7 @@ struct AttendArgs {
   void* lse = nullptr;
   std::uint16_t* lse_low = nullptr;
   bool carry = false;
+  void* max_logit = nullptr;  ///< null, or [batch][heads]: raised to the largest visible score; others may do so too
 };
 
 /// Gradients of the same tiles. lse and delta are those of the whole attention (docs/mathematics.md):
@@ -195,6 +209,33 @@ struct DeltaArgs {
   const void* d_o = nullptr;
   std::int64_t d_o_stride = 0;
   void* delta = nullptr;  ///< one after the other
+};
+
+/// (o, lse) ⊕= (0, logit of the head): `o` [batch][heads][tokens][dim] in any arrangement, statistics as they are.
+struct SinkArgs {
+  DType accumulator = DType::fp32;  ///< of all numbers
+  std::int64_t batch = 1, tokens = 0;
+  int heads = 1, dim = 0;
+  const void* logits = nullptr;  ///< of these heads
+  Rows o{};
+  void* lse = nullptr;
+  std::uint16_t* lse_low = nullptr;
+};
+
+/// Some rows of one head: its statistics of the whole attention.
+struct SinkRows {
+  std::int64_t count = 0;
+  const void* lse = nullptr;
+  const std::uint16_t* lse_low = nullptr;
+  const void* delta = nullptr;
+};
+
+/// gradient = −Σ e^(logit − lse − lse_low) · delta over all rows of one head.
+struct SinkGradientArgs {
+  DType accumulator = DType::fp32;  ///< of all numbers; sums are fp64
+  const void* logit = nullptr;
+  void* gradient = nullptr;
+  std::span<const SinkRows> rows;
 };
 
 /// Set from another thread to end a kernel early; it is looked at once per tile. What was computed is then undefined.

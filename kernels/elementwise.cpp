@@ -89,8 +89,10 @@ bool is_rounding(float sum, float squares) {
 void settle_rows(const SettleArgs& args, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
     const float sum = args.sums[row];
+    if (sum == 0) continue;
     // Squares are of what this rank computed. Of the same size as all of them is delta, a sum of the same terms.
-    if (sum == 0 || is_rounding(sum, args.squares[row] + args.delta[row] * args.delta[row])) continue;
+    const float squares = args.squares[row] + args.delta[row] * args.delta[row];
+    if (gradients_cancel(args.shape.scores) && is_rounding(sum, squares)) continue;
     const Heads& heads = args.shape.heads;
     const std::int64_t head = row / args.queries, b = head / heads.q_count, h = head % heads.q_count;
     const std::int64_t kv_head = b * heads.kv_count + heads.kv_of(static_cast<int>(h));
@@ -138,6 +140,35 @@ void rearrange_rows(const RearrangeArgs& args, std::int64_t begin, std::int64_t 
     }
     row += count;
   }
+}
+
+/// Rows [begin, end) of all heads.
+template <class Sum>
+void merge_sink_rows(const SinkArgs& args, std::int64_t begin, std::int64_t end) {
+  auto* lse = static_cast<Sum*>(args.lse);
+  for (std::int64_t row = begin; row < end; ++row) {
+    const std::int64_t head = row / args.tokens % args.heads;
+    const auto weights = merge_weights(SplitLse<Sum>{lse[row], static_cast<Sum>(stored_low(args.lse_low, row))},
+                                       {static_cast<const Sum*>(args.logits)[head], Sum(0)});
+    auto* o = static_cast<Sum*>(args.o.data) + args.o.offset(row / (args.heads * args.tokens), head, row % args.tokens);
+    for (int x = 0; x < args.dim; ++x) o[x] *= weights.scale_a;
+    lse[row] = weights.lse.high;
+    store_low(args.lse_low, row, static_cast<float>(weights.lse.low));
+  }
+}
+
+template <class Sum>
+void differentiate_sink(const SinkGradientArgs& args) {
+  const auto logit = static_cast<double>(*static_cast<const Sum*>(args.logit));
+  double sum = 0;
+  for (const SinkRows& rows : args.rows) {
+    for (std::int64_t i = 0; i < rows.count; ++i) {
+      const double lse =
+          static_cast<double>(static_cast<const Sum*>(rows.lse)[i]) + static_cast<double>(stored_low(rows.lse_low, i));
+      sum -= std::exp(std::min(0.0, logit - lse)) * static_cast<double>(static_cast<const Sum*>(rows.delta)[i]);
+    }
+  }
+  *static_cast<Sum*>(args.gradient) = static_cast<Sum>(sum);
 }
 
 }  // namespace
@@ -212,6 +243,22 @@ void rearrange(std::span<const RearrangeArgs> operations, Team& team, const Stop
     with_element(args.into_dtype, [&]<class Into>(Into) {
       with_element(args.from_dtype, [&]<class From>(From) { rearrange_rows<Into, From>(args, begin, end); });
     });
+  });
+}
+
+void merge_sinks(std::span<const SinkArgs> operations, Team& team, const StopFlag& stop) {
+  const auto pieces = [](const SinkArgs& args) {
+    return Pieces{args.batch * args.heads * args.tokens, rows_a_piece(args.dim)};
+  };
+  for_each_piece(team, operations, stop, pieces, [](const SinkArgs& args, std::int64_t begin, std::int64_t end) {
+    with_accumulator(args.accumulator, [&]<class Sum>(Sum) { merge_sink_rows<Sum>(args, begin, end); });
+  });
+}
+
+void differentiate_sinks(std::span<const SinkGradientArgs> operations, Team& team, const StopFlag& stop) {
+  for_each_item(team, std::ssize(operations), stop, [&](std::int64_t i) {
+    const SinkGradientArgs& args = operations[static_cast<std::size_t>(i)];
+    with_accumulator(args.accumulator, [&]<class Sum>(Sum) { differentiate_sink<Sum>(args); });
   });
 }
 

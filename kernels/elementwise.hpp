@@ -17,5 +17,7 @@ void clear_sums(const AttendBackwardArgs& args);
 void share_nothing(std::span<const ShareArgs> operations, Team& team, const StopFlag& stop);
 void settle(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop);
 void rearrange(std::span<const RearrangeArgs> operations, Team& team, const StopFlag& stop);
+void merge_sinks(std::span<const SinkArgs> operations, Team& team, const StopFlag& stop);
+void differentiate_sinks(std::span<const SinkGradientArgs> operations, Team& team, const StopFlag& stop);
 
 }  // namespace distattn::kernels

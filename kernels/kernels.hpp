@@ -49,6 +49,8 @@ struct HostKernels {
   HostKernel<ShareArgs> share = nullptr;
   HostKernel<SettleArgs> settle = nullptr;
   HostKernel<RearrangeArgs> rearrange = nullptr;
+  HostKernel<SinkArgs> merge_sinks = nullptr;
+  HostKernel<SinkGradientArgs> differentiate_sinks = nullptr;
 };
 
 /// Obvious loops in every element type; with fp64 the oracle.

@@ -8,6 +8,8 @@
 /// with operands that are rounded alike, so their scores are the same to the last bit. Everything is inlined, because
 /// code for different instruction sets must not share symbols.
 
+#include <cmath>
+
 #include "distattn/scores.hpp"
 
 namespace distattn::kernels {
@@ -35,9 +37,44 @@ class LinearScores {
   Real factor_;
 };
 
+/// cap · tanh(x / cap) of scalars, given 1 / cap. Kernels specialise it for their vectors: always inlined, and rounded
+/// by itself, not together with what its caller does next.
+template <class Values>
+struct Capped {
+  Values operator()(Values x, Values inverse, Values cap) const { return cap * std::tanh(x * inverse); }
+};
+
+/// score = cap · tanh(factor · product / cap), whose derivative 1 − (score / cap)² follows from the score: it
+/// is that of the forward pass, whatever the error of tanh.
+template <class Real>
+class CappedScores {
+ public:
+  static constexpr bool is_linear = false;
+
+  [[gnu::always_inline]] constexpr explicit CappedScores(const Scores& scores)
+      : factor_(static_cast<Real>(scores.scale)),
+        cap_(static_cast<Real>(scores.softcap)),
+        inverse_(static_cast<Real>(1 / scores.softcap)) {}
+
+  [[gnu::always_inline]] constexpr Real factor() const { return factor_; }
+  template <class Values>
+  [[gnu::always_inline]] Values score(Values product) const {
+    return Capped<Values>()(product, Values(inverse_), Values(cap_));
+  }
+  template <class Values>
+  [[gnu::always_inline]] constexpr Values gradient(Values d_score, Values score) const {
+    const Values share = score * inverse_;
+    return d_score - d_score * (share * share);
+  }
+
+ private:
+  Real factor_, cap_, inverse_;
+};
+
 /// Calls body with the map for these scores, which has parameters of type Real.
 template <class Real, class Body>
 [[gnu::always_inline]] inline decltype(auto) with_scores(const Scores& scores, Body&& body) {
+  if (scores.softcap != 0) return body(CappedScores<Real>(scores));
   return body(LinearScores<Real>(scores));
 }
 

@@ -47,6 +47,9 @@ class StreamKernels final : public StagingKernels {
     }
   }
   void settle(std::span<const kernels::SettleArgs>) override {}
+  // No kernel of GPUs has the feature: what needs it was refused.
+  void merge_sinks(std::span<const kernels::SinkArgs>) override { DISTATTN_EXPECT(false); }
+  void differentiate_sinks(std::span<const kernels::SinkGradientArgs>) override { DISTATTN_EXPECT(false); }
   void clear(void* into, std::size_t bytes) override { stream_.clear(into, bytes); }
 
  private:

@@ -75,6 +75,10 @@ class Workers final : public StagingKernels {
   void accumulate(std::span<const kernels::AccumulateArgs> list) override { in_turn(kernels_.accumulate, list); }
   void share(std::span<const kernels::ShareArgs> list) override { in_turn(kernels_.share, list); }
   void settle(std::span<const kernels::SettleArgs> list) override { in_turn(kernels_.settle, list); }
+  void merge_sinks(std::span<const kernels::SinkArgs> list) override { in_turn(kernels_.merge_sinks, list); }
+  void differentiate_sinks(std::span<const kernels::SinkGradientArgs> list) override {
+    in_turn(kernels_.differentiate_sinks, list);
+  }
   void clear(void* into, std::size_t bytes) override { std::memset(into, 0, bytes); }
 
   void end(const Error& error) noexcept {
@@ -116,6 +120,8 @@ class HostProgram final : public DeviceProgram {
     workers_.throw_if_ended();
     staging_.load(bindings, workers_);
     batches_.bind(placement_);
+    batches_.max_logits().begin();
+    batches_.set_dropout(bindings);
     workers_.throw_if_ended();
     return {};
   }
@@ -135,6 +141,7 @@ class HostProgram final : public DeviceProgram {
     for (const Event& step : steps) step.wait();
     workers_.throw_if_ended();
     staging_.store(bindings, workers_);
+    batches_.max_logits().store(bindings.max_logit);
     workers_.throw_if_ended();
     return {};
   }

@@ -15,6 +15,7 @@
 #include "cli/run/agreement.hpp"
 #include "cli/run/ranks.hpp"
 #include "cli/run/sharded_run.hpp"
+#include "cli/run/sink_logits.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/terminal/output.hpp"
 #include "distattn/error.hpp"
@@ -256,6 +257,7 @@ Command add_bench_command(App& root) {
     return static_cast<int>(within(option, parse_size(option, text), option == "-w" ? 0 : 1, most_runs));
   };
   add_problem_options(*app, request.problem);
+  add_sink_logits_option(*app, request.problem.common.sink_logits);
   add_seed_option(*app, request.problem.common);
   add_schedule_options(*app, request.schedule, Several::yes);
   request.schedule.ranks.clear();  // as many as the launcher started, or 1

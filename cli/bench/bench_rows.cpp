@@ -10,6 +10,7 @@
 #include "cli/run/node_cores.hpp"
 #include "cli/run/ranks.hpp"
 #include "cli/run/run_report.hpp"
+#include "cli/run/sink_logits.hpp"
 #include "cli/terminal/console.hpp"
 #include "distattn/error.hpp"
 
@@ -110,7 +111,11 @@ class Bench {
   }
 
   Inputs random_inputs(const Problem& problem) const {
-    return Inputs::random(shape_of(problem), request_.problem.common.seed);
+    const ProblemOptions& common = request_.problem.common;
+    Inputs inputs = Inputs::random(problem, common.seed);
+    inputs.set_dropout_seed(common.dropout_seed);
+    bring_sink_logits(inputs, common.sink_logits, common.seed);
+    return inputs;
   }
 
   void measure(const RowRun& row, const Machine& machine) {

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <string>
@@ -21,6 +22,7 @@
 #include "distattn/machine.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/table.hpp"
+#include "distattn/tree.hpp"
 #include "distattn/version.hpp"
 
 namespace distattn::cli {
@@ -63,23 +65,25 @@ struct NamedProblem {
 
 /// One problem for each kind of mask, and for fewer and more queries than keys.
 std::vector<NamedProblem> problems() {
-  Mask window = causal_mask(), sinks = causal_mask(), documents = causal_mask(), both_ways = full_mask();
-  window.left = sinks.left = 100;
-  sinks.sinks = 4;
+  Mask window = causal_mask(), global = causal_mask(), documents = causal_mask(), both_ways = full_mask();
+  window.left = global.left = 100;
+  global.sinks = 4;
   documents.documents = {0, 300, 1024};
   both_ways.left = both_ways.right = 100;
+  const std::array nodes = {TreeNode{300, -1}, TreeNode{200, 0}, TreeNode{100, 1}, TreeNode{424, 0}};
   std::vector<NamedProblem> all = {{"full", example(full_mask())},
                                    {"causal", example(causal_mask())},
                                    {"window", example(window)},
                                    {"two-sided", example(both_ways)},
-                                   {"sinks", example(sinks)},
+                                   {"global-keys", example(global)},
                                    {"documents", example(documents)},
                                    {"prefix", example(prefix_mask(1024, 200))},
                                    {"block-causal", example(block_causal_mask(1024, 100))},
+                                   {"tree", example(tree_mask(nodes))},
                                    {"decode", example(causal_mask())},
                                    {"more queries", example(causal_mask())}};
-  all[8].problem.seq_q = 1;
-  all[9].problem.seq_q = 1500;
+  all[9].problem.seq_q = 1;
+  all[10].problem.seq_q = 1500;
   return all;
 }
 

@@ -1,12 +1,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "cli/options/option.hpp"
 #include "cli/options/problem_options.hpp"
 #include "cli/options/values.hpp"
+#include "cli/terminal/console.hpp"
 #include "cli/tools/documents.hpp"
 #include "distattn/error.hpp"
 #include "distattn/files.hpp"
+#include "distattn/tree.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -33,8 +37,12 @@ constexpr const char* mask_help = "Keys a query sees; FILE lists bands (default 
 /// What --mask takes; capitals stand for a number, or for a file's name.
 constexpr std::string_view prefix = "prefix:", block_causal = "block-causal:";
 OptionChoices mask_choices() {
-  return {std::string("full"), std::string("causal"), begun(std::string(prefix), "K"),
-          begun(std::string(block_causal), "B"), any_file("FILE.json")};
+  return {std::string("full"),
+          std::string("causal"),
+          begun(std::string(prefix), "K"),
+          begun(std::string(block_causal), "B"),
+          begun(std::string(MaskOptions::tree), "FILE"),
+          any_file("FILE.json")};
 }
 
 /// The number behind a mask's name.
@@ -48,8 +56,9 @@ std::string parse_mask(std::string_view option, std::string_view text) {
   for (const OptionChoice& choice : mask_choices()) {
     forms.push_back(choice.form);
     for (const std::string& word : choice.words) {
-      const bool with_number = word.ends_with(':');
+      const bool with_number = word.ends_with(':') && word != MaskOptions::tree;
       if (with_number && text.starts_with(word)) number_of(text, word);
+      if (word == MaskOptions::tree && text.starts_with(word) && text.size() > word.size()) return std::string(text);
       if (with_number ? text.starts_with(word) : text == word) return std::string(text);
     }
   }
@@ -59,12 +68,23 @@ std::string parse_mask(std::string_view option, std::string_view text) {
   return std::string(text);
 }
 
+/// A list of bands fits any sequence, a tree its own.
+Mask mask_of_file(const MaskOptions& options, std::int64_t seq_kv) {
+  Mask mask = read_mask(options);
+  if (!options.is_tree()) return mask;
+  std::int64_t tokens = 0;
+  for (const Band& band : mask.given) tokens = std::max(tokens, band.q1);
+  if (tokens == seq_kv) return mask;
+  refuse(fmt::format("--mask {} is a tree of {} tokens (the sequence has {} keys): give --seq {}", options.mask, tokens,
+                     seq_kv, tokens));
+}
+
 Mask base_mask(const MaskOptions& options, std::int64_t seq_kv) {
   const std::string& text = options.mask;
   if (text == "full") return full_mask();
   if (text == "causal") return causal_mask();
   if (text.starts_with(prefix)) return prefix_mask(seq_kv, number_of(text, prefix));
-  if (options.is_file()) return mask_from_json(read_file(text), text);
+  if (!options.file().empty()) return mask_of_file(options, seq_kv);
   DISTATTN_EXPECT(text.starts_with(block_causal));
   const std::int64_t size = number_of(text, block_causal);
   if (size > 0 && seq_kv / size > most_blocks) {
@@ -89,7 +109,7 @@ std::vector<std::int64_t> cu_seqlens(const std::string& text, const NamedInteger
 std::string name_of(const MaskOptions& options, const Mask& mask) {
   std::string name = mask.name;
   if (options.window) name += fmt::format(" window {},{}", (*options.window)[0], (*options.window)[1]);
-  if (options.sinks > 0) name += fmt::format(" sinks {}", options.sinks);
+  if (options.sinks > 0) name += fmt::format(" global-keys {}", options.sinks);
   if (!options.documents.empty()) name += " " + options.documents;
   if (!mask.documents.empty()) name += fmt::format(" documents {}", mask.documents.size() - 1);
   return name;
@@ -113,8 +133,15 @@ void add_mask_option(App& app, std::vector<std::string>& masks) {
 void add_window_options(App& app, MaskOptions& options) {
   add_value(app, "--window", options.window, parse_window, "Keys seen before and after a query; -1: all", "L,R",
             Group::mask);
-  add_value(app, "--sinks", options.sinks, parse_size, "First keys that stay visible outside the window", "SIZE",
-            Group::mask);
+  auto* const global = add_value(app, "--global-keys", options.sinks, parse_size,
+                                 "First keys that stay visible outside the window", "SIZE", Group::mask);
+  const auto parse_sinks = [](std::string_view option, std::string_view text) {
+    const std::int64_t count = parse_size(option, text);
+    note("--sinks is now --global-keys (sinks are what --sink-logits gives): the old name will go");
+    return count;
+  };
+  add_value(app, "--sinks", options.sinks, parse_sinks, "The old name of --global-keys", "SIZE", rarely(Group::mask))
+      ->excludes(global);
   add_value(app, "--cu-seqlens", options.cu_seqlens, as_text, "Where packed documents end: 0,11,37, or @NAME, a tensor",
             "LIST", Group::mask);
   add_value(app, "--documents", options.documents, parse_corpus,
@@ -125,6 +152,14 @@ void add_window_options(App& app, MaskOptions& options) {
 void add_mask_options(App& app, MaskOptions& options) {
   add_mask_option(app, options.mask);
   add_window_options(app, options);
+}
+
+Mask read_mask(const MaskOptions& options) {
+  const std::string file = options.file(), text = read_file(file);
+  if (!options.is_tree()) return mask_from_json(text, file);
+  Mask mask = tree_mask(tree_from_json(text, file));
+  mask.name = options.mask;
+  return mask;
 }
 
 Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed, const NamedIntegers& named) {

@@ -33,18 +33,19 @@ void multiply(std::vector<ProblemOptions>& all, const std::vector<T>& values, Se
 
 /// One that cannot be read is no reason to leave a combination out.
 void check_files(const std::vector<ProblemOptions>& combinations) {
-  std::set<std::string> files;
+  std::set<std::string> masks;
   for (const ProblemOptions& options : combinations) {
-    if (options.mask.is_file()) files.insert(options.mask.mask);
+    if (options.mask.file().empty() || !masks.insert(options.mask.mask).second) continue;
+    read_mask(options.mask);
   }
-  for (const std::string& file : files) mask_from_json(read_file(file), file);
 }
 
 }  // namespace
 
 bool ProblemLists::is_empty() const {
   const auto lists = counts();
-  return common.scores == Scores{} && common.mask == MaskOptions{} &&
+  return common.scores == Scores{} && common.sink_logits.empty() && common.alibi.empty() &&
+         common.mask == MaskOptions{} &&
          std::all_of(lists.begin(), lists.end(), [](const auto& list) { return list.second == 0; });
 }
 
@@ -130,8 +131,13 @@ std::string describe(const Problem& problem) {
                   problem.heads, problem.kv_heads, problem.head_dim, name_of(problem.dtype));
   if (problem.value_dim != problem.head_dim) text += fmt::format(" values {}", problem.value_dim);
   if (problem.wire != DType::fp32) text += fmt::format(" wire {}", name_of(problem.wire));
+  if (!problem.alibi_slopes.empty()) text += " alibi";
   fields_of(problem.scores, [&](const char* name, const auto& value) {
-    if (value != 0) text += fmt::format(" {} {}", name, value);
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(value)>, bool>) {
+      if (value) text += fmt::format(" {}", name);
+    } else if (value != 0) {
+      text += fmt::format(" {} {}", name, value);
+    }
   });
   return text;
 }

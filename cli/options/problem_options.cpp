@@ -9,6 +9,7 @@
 #include "cli/options/option.hpp"
 #include "cli/options/problem_lists.hpp"
 #include "cli/options/values.hpp"
+#include "cli/tools/arrays.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
@@ -81,7 +82,20 @@ void add_shape_options(App& app, Options& options) {
             rarely(Group::problem));
 }
 
-void add_score_options(App& app, Scores& scores) {
+constexpr std::string_view standard_slopes = "standard";
+
+std::string parse_alibi(std::string_view option, std::string_view text) {
+  if (text == standard_slopes || text.ends_with(".npy")) return std::string(text);
+  refuse(fmt::format("{} {} (unknown): choose one of standard, FILE.npy", option, text));
+}
+
+std::vector<double> slopes_of(const std::string& alibi, int heads) {
+  if (alibi.empty()) return {};
+  return alibi == standard_slopes ? standard_alibi_slopes(heads) : read_npy(alibi).numbers();
+}
+
+void add_score_options(App& app, ProblemOptions& options) {
+  Scores& scores = options.scores;
   const auto parse_scale = [](std::string_view option, std::string_view text) {
     const double value = parse_number(option, text);
     if (value == 0) refuse("--scale 0 (every score would be 0): leave it out for 1/sqrt(head-dim)");
@@ -89,6 +103,35 @@ void add_score_options(App& app, Scores& scores) {
   };
   add_value(app, "--scale", scores.scale, parse_scale, "Factor of the scores (default 1/sqrt(head-dim))", "NUMBER",
             rarely(Group::problem));
+  const auto parse_cap = [](std::string_view option, std::string_view text) {
+    const double value = parse_number(option, text);
+    if (!(value > 0))
+      refuse(fmt::format("--softcap {} (scores lie between it and its negative): give more than 0", text));
+    return value;
+  };
+  add_value(app, "--softcap", scores.softcap, parse_cap, "Scores become C tanh(score / C) (default: they do not)", "C",
+            rarely(Group::problem));
+  add_value(app, "--alibi", options.alibi, parse_alibi,
+            "Adds slope (k - q) to the scores of each head: the usual slopes, or a list of them", "standard|FILE.npy",
+            rarely(Group::problem));
+  const auto parse_probability = [](std::string_view option, std::string_view text) {
+    const double value = parse_number(option, text);
+    if (!(0 <= value && value < 1)) {
+      refuse(fmt::format("{} {} (the probability that a weight is dropped): give 0 or more, and less than 1", option,
+                         text));
+    }
+    return value;
+  };
+  const auto parse_seed = [](std::string_view option, std::string_view text) {
+    return static_cast<std::uint64_t>(parse_size(option, text));
+  };
+  auto* const dropout = add_value(app, "--dropout", scores.dropout, parse_probability,
+                                  "Drops each weight with this probability, the same ones on any number of ranks", "P",
+                                  rarely(Group::problem));
+  add_value(app, "--dropout-seed", options.dropout_seed, parse_seed, "Seed of dropped weights (default 0)", "SIZE",
+            rarely(Group::problem))
+      ->needs(dropout);
+  app.add_flag("--max-logit", scores.max_logit, "Also gives the largest score of each head", rarely(Group::problem));
 }
 
 std::int64_t required(const std::optional<std::int64_t>& value, const char* option) {
@@ -111,13 +154,13 @@ int as_int(const char* what, std::int64_t value) {
 
 void add_problem_options(App& app, ProblemOptions& options) {
   add_shape_options(app, options);
-  add_score_options(app, options.scores);
+  add_score_options(app, options);
   add_mask_options(app, options.mask);
 }
 
 void add_problem_options(App& app, ProblemLists& lists) {
   add_shape_options(app, lists);
-  add_score_options(app, lists.common.scores);
+  add_score_options(app, lists.common);
   add_mask_option(app, lists.mask);
   add_window_options(app, lists.common.mask);
 }
@@ -170,6 +213,8 @@ Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtyp
   if (options.wire && dtype == DType::fp64) refuse("--wire with fp64 (partials of fp64 travel as fp64): leave it out");
   problem.wire = options.wire.value_or(problem.wire);
   problem.scores = options.scores;
+  problem.scores.sink_logits = !options.sink_logits.empty();
+  problem.alibi_slopes = slopes_of(options.alibi, problem.heads);
   check(problem);  // sizes first: a mask may be as large as the sequence
   problem.mask = mask_of(options.mask, shape.seq_kv, options.seed, named);
   check(problem);

@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "distattn/problem.hpp"
@@ -18,15 +19,18 @@ class Option;
 enum class Several : bool { no, yes };
 
 struct MaskOptions {
+  static constexpr std::string_view tree = "tree:";
   std::string mask = "causal";
   std::optional<std::vector<std::int64_t>> window;
   std::int64_t sinks = 0;
   std::optional<std::string> cu_seqlens;
   std::string documents;  ///< a corpus to draw them from; empty: none
 
-  bool is_file() const { return mask.ends_with(".json"); }
+  /// The file that the mask is read from; empty: none.
+  std::string file() const { return is_tree() ? mask.substr(tree.size()) : mask.ends_with(".json") ? mask : ""; }
+  bool is_tree() const { return mask.starts_with(tree); }
   /// What numbers list, not rules: it fits no other sequence.
-  bool is_of_one_length() const { return is_file() || cu_seqlens.has_value(); }
+  bool is_of_one_length() const { return !file().empty() || cu_seqlens.has_value(); }
   friend bool operator==(const MaskOptions&, const MaskOptions&) = default;
 };
 
@@ -35,8 +39,11 @@ struct ProblemOptions {
   std::optional<DType> dtype;
   std::optional<DType> wire;
   Scores scores;
+  std::string sink_logits;  ///< where they come from; empty: none
+  std::string alibi;        ///< standard, or the file of slopes; empty: none
   MaskOptions mask;
-  std::uint64_t seed = 0;  ///< of drawn documents and random values
+  std::uint64_t seed = 0;          ///< of drawn documents and random values
+  std::uint64_t dropout_seed = 0;  ///< of dropped weights
 };
 
 /// Sizes of q, k and v.
@@ -46,6 +53,8 @@ struct Shape {
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
+/// Reads a named list of numbers from the input file: what @NAME stands for.
+using NamedNumbers = std::function<std::vector<double>(const std::string& name)>;
 /// Reads a named list of integers from the input file: what @NAME stands for.
 using NamedIntegers = std::function<std::vector<std::int64_t>(const std::string& name)>;
 
@@ -53,7 +62,7 @@ void add_problem_options(App& app, ProblemOptions& options);
 /// --mask, of one or of a list; what is no mask is refused at once.
 void add_mask_option(App& app, std::string& mask);
 void add_mask_option(App& app, std::vector<std::string>& masks);
-/// --window, --sinks, --cu-seqlens, --documents.
+/// --window, --global-keys, --cu-seqlens, --documents.
 void add_window_options(App& app, MaskOptions& options);
 /// All of them for one mask.
 void add_mask_options(App& app, MaskOptions& options);
@@ -68,6 +77,9 @@ Shape shape_of(const ProblemOptions& options, std::int64_t seq);
 Shape shape_of(const Problem& problem);
 /// Refuses options that contradict a shape that files have.
 void check_against(const ProblemOptions& options, const Shape& shape, const std::string& origin);
+
+/// The mask that a file lists. Throws Error(usage) if it cannot be read.
+Mask read_mask(const MaskOptions& options);
 
 /// The mask for `seq_kv` keys, documents drawn from `seed`. Without `named`, @NAME is refused.
 Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed, const NamedIntegers& named = {});

@@ -96,7 +96,7 @@ Predicted predicted(const AttentionPlan& plan, const std::vector<Schedule>& prog
 
 std::optional<TextWriter> page_file(const ShowOptions& options) {
   std::vector<std::filesystem::path> read = {options.program, options.config, options.schedule.machine.value_or("")};
-  if (options.problem.mask.is_file()) read.emplace_back(options.problem.mask.mask);
+  read.emplace_back(options.problem.mask.file());
   return open_page(options.html, read);
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 /// A problem's fields, which rows of several commands have.
 
+#include <optional>
+
 #include "core/src/fields.hpp"
 #include "distattn/problem.hpp"
 
@@ -10,6 +12,13 @@ inline void type_fields(const Problem& problem, RowFields& field) {
   field({"dtype", units::none, "Element type of the tensors."}, problem.dtype);
   field({"wire", units::none, "Element type of partial results and gradients in messages."}, problem.wire_type());
   field({"mask", units::none, "The mask, in words."}, problem.mask.name);
+  const Scores& scores = problem.scores;
+  field({"softcap", units::none, "Cap of the scores, null without --softcap."},
+        scores.softcap == 0 ? std::nullopt : std::optional(scores.softcap));
+  field({"alibi", units::none, "Whether scores have a linear position bias."}, !problem.alibi_slopes.empty());
+  field({"sink_logits", units::none, "Whether rows have a sink logit."}, scores.sink_logits);
+  field({"dropout", units::none, "Probability that a weight is dropped."}, scores.dropout);
+  field({"max_logit", units::none, "Whether the largest score of each head was asked for."}, scores.max_logit);
   field({"batch", units::none, "Sequences of a batch."}, problem.batch);
 }
 

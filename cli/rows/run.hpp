@@ -10,7 +10,8 @@ namespace distattn::cli {
 
 /// Errors against float64; of gradients not known without a backward pass.
 struct ErrorRow {
-  double o = 0, lse = 0, dq = unknown_number, dk = unknown_number, dv = unknown_number;
+  double o = 0, lse = 0, dq = unknown_number, dk = unknown_number, dv = unknown_number, dsink_logits = unknown_number,
+         max_logit = unknown_number;
   double tolerance = 0;
 };
 
@@ -20,6 +21,11 @@ inline void fields_of(const ErrorRow& row, RowFields& field) {
   field({"dq", units::error, "Relative error of the queries' gradient, null without a backward pass."}, row.dq);
   field({"dk", units::error, "Relative error of the keys' gradient, null without a backward pass."}, row.dk);
   field({"dv", units::error, "Relative error of the values' gradient, null without a backward pass."}, row.dv);
+  field({"dsink_logits", units::error,
+         "Relative error of the sink logits' gradient, null without a backward pass or sink logits."},
+        row.dsink_logits);
+  field({"max_logit", units::error, "Largest absolute error of the largest scores, null without --max-logit."},
+        row.max_logit);
   field({"tolerance", units::error,
          "What these errors may be if every part is right. If more than half of the terms cancels, errors are "
          "relative to half of the terms."},
@@ -36,7 +42,7 @@ struct ErrorPart {
 };
 
 inline void fields_of(const ErrorPart& row, RowFields& field) {
-  field({"result", units::none, "The result: o, lse, dq, dk or dv."}, row.result);
+  field({"result", units::none, "The result: o, lse, dq, dk, dv, dsink_logits or max_logit."}, row.result);
   field({"where", units::none, "The part, in words."}, row.where);
   field({"batch", units::none, "Sequence of the batch, from 0."}, row.batch);
   field({"head", units::none, "Query head, or key head of dk and dv, from 0."}, row.head);

@@ -98,6 +98,9 @@ void agree_on_problem(World& world, const Problem& problem) {
   std::string scores;
   const Scores resolved = problem.resolved_scores();
   fields_of(resolved, [&](const char* name, const auto& value) { scores += fmt::format(", {} {}", name, value); });
+  Hash slopes;
+  slopes.add(std::as_bytes(std::span(problem.alibi_slopes)));
+  scores += ", slopes " + slopes.text();
   world.agree("the problem", fmt::format("{}, values of {}, wire {}{}, mask {}", describe(problem), problem.value_dim,
                                          name_of(problem.wire_type()), scores, mask.text()));
 }
@@ -107,6 +110,8 @@ void agree_on_inputs(World& world, const Inputs& inputs, bool with_backward) {
   Hash hash;
   for (const Tensor tensor : {Tensor::q, Tensor::k, Tensor::v}) add_tokens(hash, inputs, tensor);
   if (with_backward) add_tokens(hash, inputs, Tensor::d_o);
+  hash.add(std::as_bytes(std::span(inputs.sink_logits())));
+  hash.add(static_cast<std::int64_t>(inputs.dropout_seed()));
   world.agree("the values of its input", hash.text());
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/run/all_gather.hpp"
+#include "cli/run/head_results.hpp"
 #include "cli/run/inputs.hpp"
 #include "cli/tools/oracle.hpp"
 #include "distattn/choose.hpp"
@@ -43,9 +44,17 @@ ExpectedResult expected_of(const Problem& one, const Rounding& rounding, const I
   const std::int64_t group = one.heads;
   const Slice q(inputs, Tensor::q, b, kv_head * group, group, one.dtype);
   const Slice k(inputs, Tensor::k, b, kv_head, 1, one.dtype), v(inputs, Tensor::v, b, kv_head, 1, one.dtype);
-  if (passes == Passes::forward) return expected_attention(one, rounding, q.view(), k.view(), v.view(), {}, threads);
+  const DrawnFrom drawn{.seed = inputs.dropout_seed(),
+                        .heads = static_cast<int>(inputs.shape().heads),
+                        .first_batch = b,
+                        .first_head = kv_head * group};
+  std::span<const double> logits = inputs.sink_logits();
+  if (!logits.empty()) logits = logits.subspan(index(kv_head * group), index(group));
+  if (passes == Passes::forward) {
+    return expected_attention(one, rounding, q.view(), k.view(), v.view(), {}, threads, logits, drawn);
+  }
   const Slice d_o(inputs, Tensor::d_o, b, kv_head * group, group, one.dtype);
-  return expected_attention(one, rounding, q.view(), k.view(), v.view(), d_o.view(), threads);
+  return expected_attention(one, rounding, q.view(), k.view(), v.view(), d_o.view(), threads, logits, drawn);
 }
 
 /// Whether parts of results are sent in the wire's type.
@@ -102,6 +111,10 @@ std::string tokens_text(std::int64_t begin, std::int64_t end) {
 std::string where(Result result, const WorstPart& found, const Problem& problem, const MaskGroups& groups) {
   const bool keys = is_key_side(result);
   std::string text = name_of(result);
+  if (result == Result::dsink_logits) return text + fmt::format(" of head {}", found.head);
+  if (result == Result::max_logit) {
+    return text + fmt::format(" of sequence {}, head {}", found.head / problem.heads, found.head % problem.heads);
+  }
   if (problem.batch > 1) text += fmt::format(" of sequence {}", found.batch);
   const int heads = keys ? problem.kv_heads : problem.heads;
   if (heads > 1) {
@@ -122,15 +135,32 @@ std::string where(Result result, const WorstPart& found, const Problem& problem,
   return text + tokens_text(range.begin, range.end);
 }
 
+/// Adds what some heads of one sequence should be. The gradients of sink logits are summed over sequences, whose errors
+/// are independent of each other; largest scores are those of each sequence.
+void add_heads(const ExpectedResult& expected, std::int64_t b, std::int64_t first_head, std::int64_t heads,
+               ExpectedHeads& sinks, ExpectedHeads& tops) {
+  for (std::size_t i = 0; i < expected.exact.dsink_logits.size(); ++i) {
+    const std::size_t head = index(first_head) + i;
+    sinks.exact[head] += expected.exact.dsink_logits[i];
+    sinks.allowed[head] = std::hypot(sinks.allowed[head], expected.dsink_logits.allowed[i]);
+    sinks.terms[head] = std::hypot(sinks.terms[head], expected.dsink_logits.terms[i]);
+  }
+  for (std::size_t i = 0; i < expected.exact.max_logit.size(); ++i) {
+    const std::size_t at = index(b * heads + first_head) + i;
+    tops.exact[at] = expected.exact.max_logit[i];
+    tops.allowed[at] = expected.max_logit.allowed[i];
+  }
+}
+
 Errors errors_of(const std::array<Comparison, all_results.size()>& compared, const Problem& problem,
                  const MaskGroups& groups, Passes passes) {
   Errors errors;
   errors.backward = passes == Passes::both;
-  errors.largest_lse = compared[index(Result::lse)].largest_exact;
+  errors.scores = problem.scores;
   for (const Result result : all_results) {
-    if (!errors.backward && pass_of(result) == Pass::backward) continue;
+    if (!errors.has(result)) continue;
     const auto r = static_cast<std::size_t>(result);
-    errors.results[r] = {compared[r].error(result), compared[r].worst, compared[r].wrong,
+    errors.results[r] = {compared[r].error(result), compared[r].worst, compared[r].wrong, compared[r].largest_exact,
                          where(result, compared[r].worst, problem, groups)};
     errors.tolerance = std::max(errors.tolerance, compared[r].tolerance(result));
   }
@@ -143,7 +173,7 @@ double Errors::largest(Pass pass) const {
   double most = 0;
   for (const Result result : all_results) {
     if (pass_of(result) == pass)
-      most = std::max(most, of(result) / (result == Result::lse ? std::max(1.0, largest_lse) : 1));
+      most = std::max(most, of(result) / (is_logarithm(result) ? std::max(1.0, results[index(result)].magnitude) : 1));
   }
   return most;
 }
@@ -184,9 +214,15 @@ Errors check_results(World& world, const AttentionPlan& plan, const Inputs& inpu
   Problem one = problem;
   one.batch = one.kv_heads = 1;
   one.heads = problem.heads_per_kv();
+  ExpectedHeads sinks(index(problem.heads)), tops(index(problem.batch * problem.heads));
   for (std::int64_t b = 0; b < problem.batch; ++b) {
     for (std::int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
+      if (!problem.alibi_slopes.empty()) {
+        const auto first = problem.alibi_slopes.begin() + kv_head * one.heads;
+        one.alibi_slopes.assign(first, first + one.heads);
+      }
       const ExpectedResult expected = expected_of(one, rounding, inputs, b, kv_head, passes, threads);
+      add_heads(expected, b, kv_head * one.heads, problem.heads, sinks, tops);
       Judge judge(one, groups, expected);
       for (const RankTensors& local : here) judge_rank(local, sharding, one, b, kv_head, passes, judge);
       if (!world.in_process()) {
@@ -194,13 +230,19 @@ Errors check_results(World& world, const AttentionPlan& plan, const Inputs& inpu
         judge.clear();
         judge.add(all);
       }
-      for (const Result result : all_results) {
+      for (const Result result : row_results) {
         Comparison each = judge.comparison(result);
         each.worst.batch = b;
         each.worst.head += is_key_side(result) ? kv_head : kv_head * one.heads;
         compared[index(result)].add(each);
       }
     }
+  }
+  if (problem.scores.sink_logits && passes == Passes::both) {
+    compared[index(Result::dsink_logits)] = compare_heads(Result::dsink_logits, sink_gradients(world, here), sinks);
+  }
+  if (problem.scores.max_logit) {
+    compared[index(Result::max_logit)] = compare_heads(Result::max_logit, max_logits(world, here), tops);
   }
   return errors_of(compared, problem, groups, passes);
 }
@@ -217,11 +259,13 @@ ErrorRow row_of(const Errors& errors) {
   ErrorRow row;
   row.o = errors.of(Result::o);
   row.lse = errors.of(Result::lse);
+  if (errors.has(Result::max_logit)) row.max_logit = errors.of(Result::max_logit);
   row.tolerance = errors.tolerance;
   if (!errors.backward) return row;
   row.dq = errors.of(Result::dq);
   row.dk = errors.of(Result::dk);
   row.dv = errors.of(Result::dv);
+  if (errors.has(Result::dsink_logits)) row.dsink_logits = errors.of(Result::dsink_logits);
   return row;
 }
 
@@ -230,7 +274,7 @@ std::vector<ErrorPart> parts_of(const Errors& errors) {
   const auto known = [](std::int64_t index) { return index < 0 ? std::nullopt : std::optional(index); };
   for (const Result result : all_results) {
     if (!errors.has(result)) continue;
-    const auto& [error, worst, wrong, where] = errors.results[index(result)];
+    const auto& [error, worst, wrong, magnitude, where] = errors.results[index(result)];
     parts.push_back({name_of(result), where, worst.batch, worst.head, known(worst.group), known(worst.token),
                      worst.error, worst.tolerance, worst.excess <= 1});
   }

@@ -19,17 +19,22 @@ struct ResultError {
   double error = 0;
   WorstPart worst;
   std::int64_t wrong = 0;  ///< elements
+  double magnitude = 0;    ///< of the result's largest number: logarithms of large scores round by as much more
   std::string where;       ///< "dv of key head 3, document 17, tokens 340 to 359"
 };
 
 /// Errors of gradients are 0 without backward.
 struct Errors {
   std::array<ResultError, all_results.size()> results;
-  double tolerance = 0;    ///< what errors of whole tensors may be
-  double largest_lse = 0;  ///< magnitude: LSEs of large scores round by as much more
+  double tolerance = 0;  ///< what errors of whole tensors may be
   bool backward = false;
+  Scores scores{};
 
-  bool has(Result result) const { return backward || pass_of(result) == Pass::forward; }
+  bool has(Result result) const {
+    if (result == Result::dsink_logits && !scores.sink_logits) return false;
+    if (result == Result::max_logit && !scores.max_logit) return false;
+    return backward || pass_of(result) == Pass::forward;
+  }
   double of(Result result) const { return results[index(result)].error; }
   /// What tolerance bounds: every error, that of lse as a share of its magnitude where that is above 1.
   double largest() const { return std::max(largest(Pass::forward), largest(Pass::backward)); }

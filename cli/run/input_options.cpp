@@ -10,13 +10,14 @@ namespace {
 
 Source from_tensors(const std::string& path, bool with_backward) {
   auto arrays = read_safetensors(path);
-  const auto named = [arrays, path](const std::string& name) {
-    const auto found = arrays.find(name);
-    if (found == arrays.end()) refuse(fmt::format("@{} (not a tensor of {}): name one of its tensors", name, path));
-    return found->second.integers();
+  const auto found = [arrays, path](const std::string& name) {
+    const auto array = arrays.find(name);
+    if (array == arrays.end()) refuse(fmt::format("@{} (not a tensor of {}): name one of its tensors", name, path));
+    return array->second;
   };
   if (!with_backward) arrays.erase("do");
-  return {Inputs::from_arrays(std::move(arrays)), named};
+  return {Inputs::from_arrays(std::move(arrays)), [found](const std::string& name) { return found(name).integers(); },
+          [found](const std::string& name) { return found(name).numbers(); }};
 }
 
 Source from_npy(const std::map<std::string, std::string>& paths, bool with_backward) {
@@ -25,7 +26,7 @@ Source from_npy(const std::map<std::string, std::string>& paths, bool with_backw
   }
   std::map<std::string, StoredArray> arrays;
   for (const auto& [name, path] : paths) arrays.emplace(name, read_npy(path));
-  return {Inputs::from_arrays(std::move(arrays)), {}};
+  return {Inputs::from_arrays(std::move(arrays)), {}, {}};
 }
 
 }  // namespace
@@ -49,7 +50,7 @@ Source open_source(const InputOptions& options, const std::function<Shape()>& ra
     refuse(fmt::format("{} (one kind is needed): give --q --k --v, or --tensors, or --random with a shape",
                        kinds == 0 ? "no input" : "several kinds of input"));
   }
-  if (options.random) return {Inputs::random(random_shape(), seed), {}};
+  if (options.random) return {Inputs::random(random_shape(), seed), {}, {}};
   return options.tensors.empty() ? from_npy(options.arrays, with_backward)
                                  : from_tensors(options.tensors, with_backward);
 }

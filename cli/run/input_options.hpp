@@ -21,6 +21,7 @@ struct InputOptions {
 struct Source {
   Inputs inputs;
   NamedIntegers named;
+  NamedNumbers named_numbers;
 };
 
 void add_input_options(App& app, InputOptions& options);

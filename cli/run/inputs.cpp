@@ -83,6 +83,21 @@ Inputs Inputs::random(const Shape& shape, std::uint64_t seed) {
   return inputs;
 }
 
+Inputs Inputs::random(const Problem& problem, std::uint64_t seed) {
+  Inputs inputs = random(shape_of(problem), seed);
+  if (problem.scores.sink_logits) inputs.draw_sink_logits(seed);
+  return inputs;
+}
+
+/// Rounded to what files and tensors hold.
+void Inputs::draw_sink_logits(std::uint64_t seed) {
+  sink_logits_.resize(static_cast<std::size_t>(shape_.heads));
+  for (std::size_t head = 0; head < sink_logits_.size(); ++head) {
+    const double drawn = random_normal(seed, Tensor::sink_logits, static_cast<std::int64_t>(head));
+    sink_logits_[head] = static_cast<double>(static_cast<float>(drawn));
+  }
+}
+
 const StoredArray* Inputs::widest() const {
   const StoredArray* widest = nullptr;
   for (const char* const name : tensor_names) {

@@ -24,6 +24,8 @@ class Inputs {
   /// Arrays by name; `d_o` may be missing and is then ones. Throws Error(usage) where shapes do not fit together.
   static Inputs from_arrays(std::map<std::string, StoredArray> arrays);
   static Inputs random(const Shape& shape, std::uint64_t seed);
+  /// With what else the problem needs.
+  static Inputs random(const Problem& problem, std::uint64_t seed);
   bool is_random() const { return seed_.has_value(); }
 
   const Shape& shape() const { return shape_; }
@@ -34,6 +36,14 @@ class Inputs {
   const std::string& origin() const { return origin_; }
   /// The array that a tensor is read from; null for random values and for a gradient of ones.
   const StoredArray* stored(Tensor tensor) const;
+
+  /// By query head; empty: none. A rank has those of all heads.
+  const std::vector<double>& sink_logits() const { return sink_logits_; }
+  void set_sink_logits(std::vector<double> logits) { sink_logits_ = std::move(logits); }
+  void draw_sink_logits(std::uint64_t seed);
+  /// Of a problem with dropout.
+  std::uint64_t dropout_seed() const { return dropout_seed_; }
+  void set_dropout_seed(std::uint64_t seed) { dropout_seed_ = seed; }
 
   /// Heads first_head … first_head+heads-1 of token `token` (counted from the tensor's first) of sequence `b`,
   /// rounded to `dtype`, one after the other.
@@ -53,7 +63,9 @@ class Inputs {
   bool has_batch_ = true;
   std::string origin_;
   std::map<std::string, StoredArray> arrays_;  // keep the files mapped
-  std::array<ConstTensorView, 4> views_{};     // by Tensor; without data: ones or random
+  std::vector<double> sink_logits_;
+  std::uint64_t dropout_seed_ = 0;
+  std::array<ConstTensorView, 4> views_{};  // by Tensor; without data: ones or random
   std::optional<std::uint64_t> seed_;
 };
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <future>
 
+#include "distattn/convert.hpp"
+#include "distattn/error.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn::cli {
@@ -46,6 +48,7 @@ std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, const Sha
 
 RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inputs, Passes passes, int threads)
     : rank_(rank),
+      dropout_seed_(inputs.dropout_seed()),
       dtype_(sharding.problem.dtype),
       accumulator_(sharding.problem.accumulator()),
       batch_(sharding.problem.batch),
@@ -64,7 +67,14 @@ RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inpu
   o_ = room(batch_ * queries_ * heads_ * value_dim_);
   lse_ = room(batch_ * queries_ * heads_);
   if (sharding.problem.has_low_lse()) lse_low_ = room(batch_ * queries_ * heads_);
+  if (sharding.problem.scores.max_logit) max_logit_ = room(batch_ * heads_);
+  const std::vector<double>& logits = inputs.sink_logits();
+  DISTATTN_EXPECT(logits.empty() != sharding.problem.scores.sink_logits);
+  sink_logits_ = room(std::ssize(logits));
+  convert(reinterpret_cast<const std::byte*>(logits.data()), DType::fp64, sink_logits_.data(), accumulator_,
+          std::ssize(logits));
   if (passes == Passes::forward) return;
+  dsink_logits_ = room(std::ssize(logits));
   d_o_ = read_shard(inputs, Tensor::d_o, sharding, rank, dtype_, threads);
   dq_ = room(batch_ * queries_ * heads_ * head_dim_);
   dk_ = room(batch_ * keys_ * kv_heads_ * head_dim_);
@@ -73,6 +83,7 @@ RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inpu
 
 Bindings RankTensors::bindings() {
   Bindings bindings;
+  bindings.dropout_seed = dropout_seed_;
   bindings.q = view(q_, dtype_, heads_, head_dim_, queries_);
   bindings.k = view(k_, dtype_, kv_heads_, head_dim_, keys_);
   bindings.v = view(v_, dtype_, kv_heads_, value_dim_, keys_);
@@ -81,6 +92,10 @@ Bindings RankTensors::bindings() {
   if (!lse_low_.empty()) {
     bindings.lse_low = statistics_view(lse_low_.data(), accumulator_, batch_, heads_, queries_);
   }
+  if (!sink_logits_.empty())
+    bindings.sink_logits = heads_view(std::as_const(sink_logits_).data(), accumulator_, heads_);
+  if (!dsink_logits_.empty()) bindings.dsink_logits = heads_view(dsink_logits_.data(), accumulator_, heads_);
+  if (!max_logit_.empty()) bindings.max_logit = dense_view(max_logit_.data(), accumulator_, batch_, 1, heads_, 1);
   bindings.d_o = view(d_o_, dtype_, heads_, value_dim_, queries_);
   bindings.dq = view(dq_, accumulator_, heads_, head_dim_, queries_);
   bindings.dk = view(dk_, accumulator_, kv_heads_, head_dim_, keys_);

@@ -29,6 +29,9 @@ class RankTensors {
   ConstTensorView dk() const { return view(dk_, accumulator_, kv_heads_, head_dim_, keys_); }
   ConstTensorView dv() const { return view(dv_, accumulator_, kv_heads_, value_dim_, keys_); }
   ConstTensorView lse() const;
+  /// This rank's shares.
+  ConstTensorView max_logit() const { return dense_view(max_logit_.data(), accumulator_, batch_, 1, heads_, 1); }
+  ConstTensorView dsink_logits() const { return heads_view(dsink_logits_.data(), accumulator_, heads_); }
 
   /// Bytes that all ranks together hold.
   static double total_bytes(const Problem& problem, Passes passes);
@@ -45,10 +48,11 @@ class RankTensors {
   }
 
   Rank rank_;
+  std::uint64_t dropout_seed_;
   DType dtype_, accumulator_;
   std::int64_t batch_, queries_ = 0, keys_ = 0;
   std::int64_t heads_, kv_heads_, head_dim_, value_dim_;
-  Bytes q_, k_, v_, d_o_, o_, lse_, lse_low_, dq_, dk_, dv_;
+  Bytes q_, k_, v_, d_o_, o_, lse_, lse_low_, dq_, dk_, dv_, sink_logits_, dsink_logits_, max_logit_;
 };
 
 }  // namespace distattn::cli

@@ -3,25 +3,36 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <sstream>
 
+#include "cli/run/head_results.hpp"
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::cli {
 namespace {
 
-constexpr std::array<const char*, 5> file_names = {"o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy"};
+std::vector<Result> results_of(Passes passes, const Scores& scores) {
+  std::vector<Result> results = {Result::o, Result::lse};
+  if (passes == Passes::both) results.insert(results.end(), {Result::dq, Result::dk, Result::dv});
+  if (passes == Passes::both && scores.sink_logits) results.push_back(Result::dsink_logits);
+  if (scores.max_logit) results.push_back(Result::max_logit);
+  return results;
+}
 
 /// The shape of each file; without batch where the input has none.
-std::vector<std::int64_t> file_shape(std::size_t file, const Inputs& inputs) {
+std::vector<std::int64_t> file_shape(Result result, const Inputs& inputs) {
   const Shape& s = inputs.shape();
+  if (result == Result::dsink_logits) return {s.heads};
   std::vector<std::int64_t> shapes[] = {{s.batch, s.seq_q, s.heads, s.value_dim},
                                         {s.batch, s.heads, s.seq_q},
                                         {s.batch, s.seq_q, s.heads, s.head_dim},
                                         {s.batch, s.seq_kv, s.kv_heads, s.head_dim},
-                                        {s.batch, s.seq_kv, s.kv_heads, s.value_dim}};
-  std::vector<std::int64_t> shape = std::move(shapes[file]);
+                                        {s.batch, s.seq_kv, s.kv_heads, s.value_dim},
+                                        {},
+                                        {s.batch, s.heads}};
+  std::vector<std::int64_t> shape = std::move(shapes[index(result)]);
   if (!inputs.has_batch()) shape.erase(shape.begin());
   return shape;
 }
@@ -115,11 +126,11 @@ bool make_folder(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::vector<std::filesystem::path> result_paths(const std::filesystem::path& folder, Passes passes) {
+std::vector<std::filesystem::path> result_paths(const std::filesystem::path& folder, Passes passes,
+                                                const Scores& scores) {
   std::vector<std::filesystem::path> paths;
-  for (std::size_t file = 0; file < (passes == Passes::both ? file_names.size() : 2); ++file) {
-    paths.push_back(folder / file_names[file]);
-  }
+  for (const Result result : results_of(passes, scores))
+    paths.push_back(folder / fmt::format("{}.npy", name_of(result)));
   return paths;
 }
 
@@ -135,15 +146,16 @@ void ResultFiles::Folder::remove() const {
   if (is_new) ::rmdir(path.c_str());
 }
 
-ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, Passes passes)
-    : world_(world), paths_(result_paths(folder, passes)) {
+ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, const Scores& scores,
+                         Passes passes)
+    : world_(world), paths_(result_paths(folder, passes, scores)), results_(results_of(passes, scores)) {
   const bool makes = world.first() == 0;
   std::string what;  // whether the folder is new, and the writers' tags, a line each
   if (makes) {
     folder_.emplace(folder, std::nullopt);
     what = folder_->is_new ? "new\n" : "old\n";
     for (std::size_t file = 0; file < paths_.size(); ++file) {
-      what += writers_.emplace_back(paths_[file], file_shape(file, inputs)).tag() + "\n";
+      what += writers_.emplace_back(paths_[file], file_shape(results_[file], inputs)).tag() + "\n";
     }
   }
   std::istringstream told(world.broadcast(what));
@@ -152,29 +164,46 @@ ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, cons
   std::getline(told, line);
   folder_.emplace(folder, line == "new");
   for (std::size_t file = 0; file < paths_.size() && std::getline(told, line); ++file) {
-    writers_.push_back(NpyWriter::join(paths_[file], file_shape(file, inputs), line));
+    writers_.push_back(NpyWriter::join(paths_[file], file_shape(results_[file], inputs), line));
   }
   DISTATTN_EXPECT(writers_.size() == paths_.size());
 }
 
 ResultFiles::~ResultFiles() = default;
 
+bool ResultFiles::writes(Result result) const { return std::ranges::find(results_, result) != results_.end(); }
+
+NpyWriter& ResultFiles::writer_of(Result result) {
+  return writers_[static_cast<std::size_t>(std::ranges::find(results_, result) - results_.begin())];
+}
+
+/// A result whose numbers are put together from all ranks' shares.
+void ResultFiles::write_head_result(Result result, const std::vector<RankTensors>& here,
+                                    std::vector<double> (*whole)(World&, const std::vector<RankTensors>&)) {
+  if (!writes(result)) return;
+  const std::vector<double> numbers = whole(world_, here);
+  const std::vector<float> rounded(numbers.begin(), numbers.end());
+  if (world_.first() == 0) writer_of(result).write(0, rounded.data(), std::ssize(rounded));
+}
+
 void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors>& here) {
   const Problem& problem = sharding.problem;
   for (const RankTensors& local : here) {
-    const auto queries = [&](NpyWriter& writer, const ConstTensorView& view) {
-      write_rows(writer, view, sharding.queries, local.rank(), problem.first_query(), problem.seq_q);
+    const auto queries = [&](Result result, const ConstTensorView& view) {
+      write_rows(writer_of(result), view, sharding.queries, local.rank(), problem.first_query(), problem.seq_q);
     };
-    const auto keys = [&](NpyWriter& writer, const ConstTensorView& view) {
-      write_rows(writer, view, sharding.keys, local.rank(), 0, problem.seq_kv);
+    const auto keys = [&](Result result, const ConstTensorView& view) {
+      write_rows(writer_of(result), view, sharding.keys, local.rank(), 0, problem.seq_kv);
     };
-    queries(writers_[0], local.o());
-    if (writers_.size() == 2) continue;
-    queries(writers_[2], local.dq());
-    keys(writers_[3], local.dk());
-    keys(writers_[4], local.dv());
+    queries(Result::o, local.o());
+    if (!writes(Result::dq)) continue;
+    queries(Result::dq, local.dq());
+    keys(Result::dk, local.dk());
+    keys(Result::dv, local.dv());
   }
-  write_statistics(writers_[1], sharding, here);
+  write_statistics(writer_of(Result::lse), sharding, here);
+  write_head_result(Result::dsink_logits, here, sink_gradients);
+  write_head_result(Result::max_logit, here, max_logits);
   if (world_.first() != 0) NpyWriter::commit_all(writers_, folder_->path);
   world_.all_gather({});
   if (world_.first() == 0) NpyWriter::commit_all(writers_, folder_->path);

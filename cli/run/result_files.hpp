@@ -8,21 +8,25 @@
 
 #include "cli/run/rank_tensors.hpp"
 #include "cli/tools/arrays.hpp"
+#include "cli/tools/judge.hpp"
 #include "distattn/files.hpp"
 #include "distattn/launch.hpp"
 
 namespace distattn::cli {
 
-/// Where the results of `passes` go: o.npy, lse.npy and with the backward pass dq.npy, dk.npy, dv.npy.
-std::vector<std::filesystem::path> result_paths(const std::filesystem::path& folder, Passes passes);
+/// Where the results of `passes` go: o.npy, lse.npy and with the backward pass dq.npy, dk.npy, dv.npy; max_logit.npy if
+/// the scores' largest are asked for, and dsink_logits.npy with the backward pass if they have sinks.
+std::vector<std::filesystem::path> result_paths(const std::filesystem::path& folder, Passes passes,
+                                                const Scores& scores);
 
-/// o.npy, lse.npy and with the backward pass dq.npy, dk.npy, dv.npy: float32, in the input's rank, whole and in the
+/// The files of result_paths(): float32, in the input's rank, whole and in the
 /// original order.
 class ResultFiles {
  public:
   /// The process of rank 0 makes the folder and the files under temporary names, before anything is computed; the
   /// others join in. Throws Error(environment) where that is not possible. `world` must outlive it. Collective.
-  ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, Passes passes);
+  ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, const Scores& scores,
+              Passes passes);
   /// Removes what was not committed, and the folder if it was made here.
   ~ResultFiles();
   ResultFiles(const ResultFiles&) = delete;
@@ -45,8 +49,14 @@ class ResultFiles {
     TemporaryFile removal;
   };
 
+  bool writes(Result result) const;
+  NpyWriter& writer_of(Result result);
+  void write_head_result(Result result, const std::vector<RankTensors>& here,
+                         std::vector<double> (*whole)(World&, const std::vector<RankTensors>&));
+
   World& world_;
   std::vector<std::filesystem::path> paths_;
+  std::vector<Result> results_;   // of each path
   std::optional<Folder> folder_;  // before the writers: removed after their files
   std::vector<NpyWriter> writers_;
 };

@@ -16,6 +16,7 @@
 #include "cli/run/ranks.hpp"
 #include "cli/run/result_files.hpp"
 #include "cli/run/run_report.hpp"
+#include "cli/run/sink_logits.hpp"
 #include "cli/run/written_files.hpp"
 #include "cli/terminal/console.hpp"
 #include "distattn/error.hpp"
@@ -76,8 +77,10 @@ Job named_job(World& world, const RunCommandOptions& options) {
     if (!options.problem.seq) refuse("--seq is missing (--random needs a shape): add it");
     return shape_of(options.problem, *options.problem.seq);
   };
-  auto [inputs, named] = open_source(options.input, random_shape, options.problem.seed, options.backward);
+  auto [inputs, named, numbers] = open_source(options.input, random_shape, options.problem.seed, options.backward);
   if (!options.input.random) check_against(options.problem, inputs.shape(), inputs.origin());
+  bring_sink_logits(inputs, options.problem.sink_logits, options.problem.seed, numbers);
+  inputs.set_dropout_seed(options.problem.dropout_seed);
   const Problem problem = problem_of(options.problem, inputs.shape(), dtype_of(options, inputs), named);
   agree_on_problem(world, problem);
   agree_on_inputs(world, inputs, options.backward);
@@ -92,9 +95,8 @@ Job program_job(World& world, const RunCommandOptions& options, SharedPlan plan)
   const Problem& problem = plan->outline(Pass::forward).sharding.problem;
   const Passes passes = passes_of(*plan);
   const Shape shape = shape_of(problem);
-  Inputs inputs = open_source(
-                      options.input, [&] { return shape; }, options.problem.seed, passes == Passes::both)
-                      .inputs;
+  auto [inputs, named, numbers] = open_source(
+      options.input, [&] { return shape; }, options.problem.seed, passes == Passes::both);
   if (inputs.shape() != shape) {
     refuse(
         fmt::format("{} does not fit {} (which is for batch {}, {} queries, {} keys, {}/{} heads of {}): show one "
@@ -102,6 +104,12 @@ Job program_job(World& world, const RunCommandOptions& options, SharedPlan plan)
                     inputs.origin(), options.program, shape.batch, shape.seq_q, shape.seq_kv, shape.heads,
                     shape.kv_heads, shape.head_dim));
   }
+  if (problem.scores.sink_logits == options.problem.sink_logits.empty()) {
+    refuse(fmt::format("{} is for a problem {} (it is another problem): {}", options.program,
+                       problem.scores.sink_logits ? "with sink logits" : "without sink logits",
+                       problem.scores.sink_logits ? "add --sink-logits" : "leave --sink-logits out"));
+  }
+  bring_sink_logits(inputs, options.problem.sink_logits, options.problem.seed, numbers);
   agree_on_programs(world, *plan);
   agree_on_inputs(world, inputs, passes == Passes::both);
   const RunOptions chosen = run_options(options, world, problem, passes);
@@ -109,14 +117,16 @@ Job program_job(World& world, const RunCommandOptions& options, SharedPlan plan)
 }
 
 /// Refuses results in place of what the command reads.
-void check_places(const RunCommandOptions& options, Passes passes) {
+void check_places(const RunCommandOptions& options, const Scores& scores, Passes passes) {
   std::vector<std::filesystem::path> read = {options.input.tensors, options.program, options.config,
                                              options.schedule.machine.value_or("")};
-  if (options.problem.mask.is_file()) read.emplace_back(options.problem.mask.mask);
+  read.emplace_back(options.problem.mask.file());
   for (const auto& [name, path] : options.input.arrays) read.emplace_back(path);
+  read.emplace_back(options.problem.sink_logits);
+  read.emplace_back(options.problem.alibi);
   std::vector<std::filesystem::path> written = {options.pictures.svg, options.pictures.trace, options.pictures.html};
   if (!options.out.empty()) {
-    for (auto& path : result_paths(options.out, passes)) written.push_back(std::move(path));
+    for (auto& path : result_paths(options.out, passes, scores)) written.push_back(std::move(path));
   }
   refuse_overwriting(read, written);
 }
@@ -125,14 +135,15 @@ Outcome run(World& world, const RunCommandOptions& options, const SharedPlan& pr
   agree_on_command(world, command_text(options));
   const auto [inputs, plan, chosen] = program ? program_job(world, options, program) : named_job(world, options);
   const Passes passes = passes_of(*plan);
-  check_places(options, passes);
   const Sharding& sharding = plan->outline(Pass::forward).sharding;
+  const Scores& scores = sharding.problem.scores;
+  check_places(options, scores, passes);
   check_values(world, sharding, inputs, passes);
   const Machine machine = machine_of(world, options.schedule);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
   note_other_backend(machine, chosen.backend);
   std::optional<ResultFiles> files;
-  if (!options.out.empty()) files.emplace(world, options.out, inputs, passes);
+  if (!options.out.empty()) files.emplace(world, options.out, inputs, scores, passes);
   std::optional<PictureFiles> pictures;  // maybe into the folder that was just made
   if (world.first() == 0) {
     pictures.emplace(options.pictures, files ? files->paths() : std::vector<std::filesystem::path>());
@@ -162,7 +173,8 @@ Outcome run(World& world, const RunCommandOptions& options, const SharedPlan& pr
 
 /// On as many ranks as the options, a program or a launcher say.
 Outcome run(const RunCommandOptions& options) {
-  if (options.seeded && !options.input.random && options.problem.mask.documents.empty()) {
+  if (options.seeded && !options.input.random && options.problem.mask.documents.empty() &&
+      options.problem.sink_logits != "random") {
     refuse(fmt::format("--seed {} (nothing is drawn: values are read, and no --documents are asked for): leave it out",
                        options.problem.seed));
   }
@@ -193,6 +205,7 @@ Command add_run_command(App& root) {
                                   "FILE", rarely(Group::schedule)));
   auto* const seed = add_seed_option(*app, options->problem);
   add_input_options(*app, options->input);
+  add_sink_logits_option(*app, options->problem.sink_logits);
   add_launch_options(*app, options->launch);
   add_value(*app, "-n", options->runs, parse_runs, "Measured runs (default 1)", "N", Group::output);
   add_value(*app, "-w", options->warmups, parse_runs, "Warm-up runs before them (default 0)", "N", Group::output);

@@ -38,6 +38,8 @@ class StoredArray {
   bool has_batch() const { return shape_.size() == 4; }
   /// A rank-1 int32 or int64 array. Throws Error(usage) otherwise.
   std::vector<std::int64_t> integers() const;
+  /// A rank-1 array of floating-point numbers. Throws Error(usage) otherwise.
+  std::vector<double> numbers() const;
 
  private:
   StoredType type_;

@@ -49,11 +49,11 @@ double size_of(double exact_squares, double term_squares) {
 }  // namespace
 
 double Comparison::error(Result result) const {
-  return result == Result::lse ? largest_error : std::sqrt(squares) / size_of(exact_squares, term_squares);
+  return is_logarithm(result) ? largest_error : std::sqrt(squares) / size_of(exact_squares, term_squares);
 }
 
 double Comparison::tolerance(Result result) const {
-  if (result == Result::lse) return largest_allowed / std::max(1.0, largest_exact);
+  if (is_logarithm(result)) return largest_allowed / std::max(1.0, largest_exact);
   return std::sqrt(allowed_squares) / size_of(exact_squares, term_squares);
 }
 
@@ -72,13 +72,13 @@ void Comparison::add(const Comparison& other) {
 Judge::Judge(const Problem& problem, const MaskGroups& groups, const ExpectedResult& expected)
     : problem_(problem), groups_(groups), expected_(expected) {
   const std::int64_t parts = 1 + std::ssize(groups.groups);
-  for (const Result result : all_results) {
+  for (const Result result : row_results) {
     const auto r = static_cast<std::size_t>(result);
     first_part_[r + 1] = first_part_[r] + (exact(result).empty() ? 0 : problem.batch * heads(result) * parts);
   }
   bounds_.resize(static_cast<std::size_t>(first_part_.back()));
   clear();
-  for (const Result result : all_results) {
+  for (const Result result : row_results) {
     if (!exact(result).empty()) add_bounds(result);
   }
 }
@@ -225,6 +225,29 @@ Comparison Judge::comparison(Result result) const {
              .largest_allowed = bounds.largest_allowed,
              .wrong = part.wrong,
              .worst = worst_of(result, i - first_part_[r])});
+  }
+  return sum;
+}
+
+Comparison compare_heads(Result result, std::span<const double> got, const ExpectedHeads& expected) {
+  Comparison sum;
+  const double most = is_logarithm(result) ? 1 : row_alone;
+  for (std::size_t head = 0; head < expected.exact.size(); ++head) {
+    const double exact = expected.exact[head], allowed = expected.allowed[head], terms = expected.terms[head];
+    const double error = difference(got[head], exact, allowed, DType::fp32);
+    const double size = is_logarithm(result) ? 1 : size_of(squares_of({&exact, 1}), square(terms));
+    sum.add({.squares = square(error),
+             .exact_squares = squares_of({&exact, 1}),
+             .term_squares = square(terms),
+             .allowed_squares = square(allowed),
+             .largest_error = error,
+             .largest_exact = std::isfinite(exact) ? std::abs(exact) : 0,
+             .largest_allowed = allowed,
+             .wrong = error > most * allowed ? 1 : 0,
+             .worst = {.head = static_cast<std::int64_t>(head),
+                       .error = error / size,
+                       .tolerance = most * allowed / size,
+                       .excess = times(error, most * allowed)}});
   }
   return sum;
 }

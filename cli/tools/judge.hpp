@@ -13,16 +13,21 @@
 
 namespace distattn {
 
-enum class Result : std::uint8_t { o, lse, dq, dk, dv };
-inline constexpr std::array all_results = {Result::o, Result::lse, Result::dq, Result::dk, Result::dv};
+enum class Result : std::uint8_t { o, lse, dq, dk, dv, dsink_logits, max_logit };
+inline constexpr std::array all_results = {Result::o,  Result::lse,          Result::dq,       Result::dk,
+                                           Result::dv, Result::dsink_logits, Result::max_logit};
+/// Those that have a row for each token.
+inline constexpr std::array row_results = {Result::o, Result::lse, Result::dq, Result::dk, Result::dv};
 
 constexpr const char* name_of(Result result) {
-  constexpr std::array names = {"o", "lse", "dq", "dk", "dv"};
+  constexpr std::array names = {"o", "lse", "dq", "dk", "dv", "dsink_logits", "max_logit"};
   return names[index(result)];
 }
 constexpr bool is_key_side(Result result) { return result == Result::dk || result == Result::dv; }
+/// Whether errors are absolute, and judged as a share of the result's magnitude where that is above 1.
+constexpr bool is_logarithm(Result result) { return result == Result::lse || result == Result::max_logit; }
 constexpr Pass pass_of(Result result) {
-  return result == Result::o || result == Result::lse ? Pass::forward : Pass::backward;
+  return result == Result::o || is_logarithm(result) ? Pass::forward : Pass::backward;
 }
 
 /// The part of a result whose error is largest relative to its tolerance.
@@ -54,7 +59,15 @@ struct Comparison {
   void add(const Comparison& other);
 };
 
-/// Judges the results of one problem. Takes computed rows in any order, and judges those that it was given.
+/// What a result that is a number for each head should be, and how far off each may be.
+struct ExpectedHeads {
+  std::vector<double> exact, allowed, terms;
+  explicit ExpectedHeads(std::size_t heads) : exact(heads), allowed(heads), terms(heads) {}
+};
+Comparison compare_heads(Result result, std::span<const double> got, const ExpectedHeads& expected);
+
+/// Judges the results of one problem that have rows. Takes computed rows in any order, and judges those that it was
+/// given.
 class Judge {
  public:
   /// Keeps references to its arguments. `groups` must be groups_of(problem).
@@ -97,7 +110,7 @@ class Judge {
   const Problem& problem_;
   const MaskGroups& groups_;
   const ExpectedResult& expected_;
-  std::array<std::int64_t, all_results.size() + 1> first_part_{};  // of each result, [batch][head][1 + group]
+  std::array<std::int64_t, row_results.size() + 1> first_part_{};  // of each result, [batch][head][1 + group]
   std::vector<Part> parts_;
   std::vector<Bounds> bounds_;
 };

@@ -1,5 +1,7 @@
 #include "cli/tools/oracle.hpp"
 
+#include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/mask.hpp"
 #include "kernels/reference/oracle.hpp"
 
@@ -7,8 +9,12 @@ namespace distattn {
 
 ExpectedResult expected_attention(const Problem& problem, const Rounding& rounding, const ConstTensorView& q,
                                   const ConstTensorView& k, const ConstTensorView& v, const ConstTensorView& d_o,
-                                  int threads) {
+                                  int threads, std::span<const double> sink_logits, const DrawnFrom& drawn) {
   const auto bands = bands_of(problem.mask);
+  const kernels::Dropout dropout{.probability = problem.scores.dropout,
+                                 .seed = drawn.seed,
+                                 .offset = drawn.offset,
+                                 .heads = drawn.heads > 0 ? drawn.heads : problem.heads};
   const kernels::reference::WholeAttention whole{.q = q,
                                                  .k = k,
                                                  .v = v,
@@ -16,7 +22,13 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
                                                  .queries = {problem.first_query(), problem.seq_q, 1},
                                                  .keys = {0, problem.seq_kv, 1},
                                                  .bands = bands,
-                                                 .scores = problem.resolved_scores()};
+                                                 .scores = problem.resolved_scores(),
+                                                 .dropout = problem.scores.dropout > 0 ? &dropout : nullptr,
+                                                 .first_batch = drawn.first_batch,
+                                                 .first_head = drawn.first_head,
+                                                 .alibi_slopes = problem.alibi_slopes,
+                                                 .sink_logits = sink_logits};
+  DISTATTN_EXPECT(sink_logits.size() == (problem.scores.sink_logits ? index(problem.heads) : 0));
   kernels::Team team(threads);
   const kernels::reference::Rounding same{.exponential = rounding.exponential,
                                           .weight = rounding.weight,
@@ -33,17 +45,21 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
   const auto norms = [](kernels::reference::RowNorms& of) {
     return RowNorms{std::move(of.allowed), std::move(of.terms)};
   };
-  return {{std::move(exact.o), std::move(exact.lse), std::move(exact.dq), std::move(exact.dk), std::move(exact.dv)},
+  return {{std::move(exact.o), std::move(exact.lse), std::move(exact.dq), std::move(exact.dk), std::move(exact.dv),
+           std::move(exact.max_logit), std::move(exact.dsink_logits)},
           norms(exact.o_norms),
           norms(exact.lse_norms),
           norms(exact.dq_norms),
           norms(exact.dk_norms),
-          norms(exact.dv_norms)};
+          norms(exact.dv_norms),
+          norms(exact.dsink_norms),
+          norms(exact.max_norms)};
 }
 
 ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
-                            const ConstTensorView& v, const ConstTensorView& d_o, int threads) {
-  return expected_attention(problem, {}, q, k, v, d_o, threads).exact;
+                            const ConstTensorView& v, const ConstTensorView& d_o, int threads,
+                            std::span<const double> sink_logits, const DrawnFrom& drawn) {
+  return expected_attention(problem, {}, q, k, v, d_o, threads, sink_logits, drawn).exact;
 }
 
 }  // namespace distattn

@@ -10,7 +10,7 @@
 namespace distattn {
 
 /// The inputs of an attention; each is an independent stream.
-enum class RandomTensor : std::uint8_t { q, k, v, d_o };
+enum class RandomTensor : std::uint8_t { q, k, v, d_o, sink_logits };
 
 /// Element `index` (flat, of the dense [batch, sequence, heads, head_dim] tensor): standard normal, |x| < 8.3.
 /// A counter-based generator: no state, any order. The quantile function is Wichura's PPND7 (AS 241), 1e-7 relative.

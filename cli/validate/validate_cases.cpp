@@ -2,6 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
+
+#include "distattn/tree.hpp"
+
 namespace distattn::cli {
 namespace {
 
@@ -30,7 +34,7 @@ Mask windowed(Mask mask, std::int64_t left, std::int64_t right, std::int64_t sin
   mask.right = right;
   mask.sinks = sinks;
   mask.name += fmt::format(" window {},{}", left, right);
-  if (sinks > 0) mask.name += fmt::format(" sinks {}", sinks);
+  if (sinks > 0) mask.name += fmt::format(" global-keys {}", sinks);
   return mask;
 }
 
@@ -47,6 +51,13 @@ Mask holed() {
   return mask;
 }
 
+/// A prompt with three continuations, one of which goes on after the others.
+Mask branches() {
+  const std::array nodes = {TreeNode{19, -1}, TreeNode{13, 0}, TreeNode{5, 1},
+                            TreeNode{1, 0},   TreeNode{17, 0}, TreeNode{11, 1}};
+  return tree_mask(nodes);
+}
+
 }  // namespace
 
 std::vector<Problem> usual_problems() {
@@ -54,6 +65,18 @@ std::vector<Problem> usual_problems() {
   long_values.value_dim = 16;
   Problem scaled = problem_of({1, 48, 48, 3, 3, 8}, full_mask());
   scaled.scores.scale = 0.7;
+  Problem capped = problem_of({1, 53, 53, 6, 3, 16}, windowed(causal_mask(), 20, -1, 2));
+  capped.scores.softcap = 1.5;
+  Problem sinks = problem_of({2, 59, 59, 6, 2, 16}, windowed(causal_mask(), 17, -1, 0));
+  sinks.scores.sink_logits = true;
+  Problem biased = problem_of({1, 55, 67, 6, 2, 16}, causal_mask());
+  biased.alibi_slopes = standard_alibi_slopes(6);
+  biased.scores.max_logit = true;
+  Problem dropped = problem_of({2, 47, 47, 6, 3, 16}, causal_mask());
+  dropped.scores.dropout = 0.2;
+  Problem both = problem_of({1, 61, 61, 4, 1, 24}, packed(causal_mask(), {0, 23, 24, 61}), DType::bf16);
+  both.scores.softcap = 2;
+  both.scores.sink_logits = true;
   return {problem_of({1, 64, 64, 8, 8, 16}, causal_mask()),
           problem_of({1, 61, 61, 6, 2, 16}, full_mask()),
           problem_of({2, 37, 53, 5, 5, 24}, causal_mask()),
@@ -66,11 +89,17 @@ std::vector<Problem> usual_problems() {
           problem_of({1, 70, 70, 10, 5, 8}, prefix_mask(70, 20)),
           problem_of({1, 64, 64, 4, 4, 40}, block_causal_mask(64, 12)),
           problem_of({1, 60, 60, 3, 1, 8}, holed()),
+          problem_of({1, 66, 66, 6, 3, 8}, branches()),
           problem_of({1, 72, 72, 8, 4, 16}, causal_mask(), DType::bf16),
           problem_of({1, 56, 56, 8, 8, 16}, full_mask(), DType::fp16, DType::bf16),
           problem_of({1, 41, 41, 4, 2, 8}, causal_mask(), DType::fp64),
           long_values,
-          scaled};
+          scaled,
+          capped,
+          sinks,
+          biased,
+          dropped,
+          both};
 }
 
 }  // namespace distattn::cli

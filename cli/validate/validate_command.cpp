@@ -16,6 +16,7 @@
 #include "cli/run/prepared.hpp"
 #include "cli/run/ranks.hpp"
 #include "cli/run/sharded_run.hpp"
+#include "cli/run/sink_logits.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/terminal/terminal.hpp"
 #include "cli/validate/validate_cases.hpp"
@@ -159,7 +160,9 @@ std::array<ValidationRow, 2> run_case(World& world, const Case& made, const std:
                                       const ValidateOptions& options) {
   std::array rows{row_of(made, backend, Pass::forward), row_of(made, backend, Pass::backward)};
   if (made.plan == nullptr) return rows;
-  const Inputs inputs = Inputs::random(shape_of(made.problem), options.problem.common.seed);
+  Inputs inputs = Inputs::random(made.problem, options.problem.common.seed);
+  inputs.set_dropout_seed(options.problem.common.dropout_seed);
+  bring_sink_logits(inputs, options.problem.common.sink_logits, options.problem.common.seed);
   WorldOf ranks(world, made.ranks);
   try {
     const RunResult result =
@@ -263,6 +266,7 @@ Command add_validate_command(App& root) {
   options->schedule.schedules = {"all"};
   options->schedule.ranks.clear();  // 1 to 8
   add_problem_options(*app, options->problem);
+  add_sink_logits_option(*app, options->problem.common.sink_logits);
   add_seed_option(*app, options->problem.common);
   add_schedule_options(*app, options->schedule, Several::yes);
   add_machine_option(*app, options->schedule);

@@ -8,6 +8,7 @@
 #include "attention.hpp"
 #include "distattn/plan.hpp"
 #include "distattn/registry.hpp"
+#include "distattn/tree.hpp"
 
 namespace distattn::c_api {
 namespace {
@@ -53,6 +54,13 @@ Mask mask_of(const distattn_problem& given) {
   return mask;
 }
 
+bool flag_of(std::int32_t value, const char* name) {
+  if (value != 0 && value != 1) {
+    refuse(std::string(name) + " is " + std::to_string(value) + " (1 or 0): say whether the problem has it");
+  }
+  return value != 0;
+}
+
 Problem problem_of(const distattn_problem* pointer) {
   required(pointer, "problem");
   const distattn_problem given = read(pointer, DISTATTN_PROBLEM_INIT, "distattn_problem");
@@ -67,6 +75,12 @@ Problem problem_of(const distattn_problem* pointer) {
   problem.dtype = dtype_of(given.dtype, "dtype");
   problem.wire = dtype_of(given.wire, "wire");
   problem.scores.scale = given.scale;
+  problem.scores.softcap = given.softcap;
+  problem.scores.sink_logits = flag_of(given.sink_logits, "sink_logits");
+  problem.scores.max_logit = flag_of(given.max_logit, "max_logit");
+  const auto slopes = list_of(given.alibi_slopes, given.alibi_slopes_count, "alibi_slopes");
+  problem.scores.dropout = given.dropout;
+  problem.alibi_slopes.assign(slopes.begin(), slopes.end());
   problem.mask = mask_of(given);
   return problem;
 }
@@ -237,6 +251,26 @@ distattn_status distattn_planned_positions(const distattn_problem* problem, cons
     const auto all = distattn::positions(c_api::is_query_side(side) ? sharding.queries : sharding.keys, rank);
     *count = std::ssize(all);
     if (positions != nullptr) std::copy(all.begin(), all.end(), positions);
+  });
+}
+
+distattn_status distattn_tree_mask(const distattn_tree_node* nodes, size_t count, distattn_band* bands,
+                                   size_t* bands_count, int64_t* positions) {
+  return c_api::guarded([&] {
+    c_api::required(bands_count, "bands_count");
+    std::vector<TreeNode> tree;
+    for (const distattn_tree_node& node : c_api::list_of(nodes, count, "nodes")) {
+      tree.push_back({node.length, node.parent});
+    }
+    const Mask mask = tree_mask(tree);
+    *bands_count = mask.given.size();
+    for (std::size_t i = 0; bands != nullptr && i < mask.given.size(); ++i) {
+      const Band& band = mask.given[i];
+      bands[i] = {band.q0, band.q1, band.k0, band.k1, band.lo, band.hi};
+    }
+    if (positions == nullptr) return;
+    const std::vector<std::int64_t> all = tree_positions(tree);
+    std::copy(all.begin(), all.end(), positions);
   });
 }
 

@@ -73,6 +73,27 @@ TensorView view_of(const distattn_tensor& tensor, const char* name, int full_ran
   return view;
 }
 
+/// A number for each head, or for each sequence and head.
+TensorView view_of_heads(const distattn_tensor* given, const char* name, int most_rank) {
+  if (given == nullptr) return {};
+  const int rank = given->ndim;
+  if (rank < 1 || rank > most_rank) {
+    refuse_tensor(
+        name, "has " + std::to_string(rank) + " dimensions",
+        most_rank == 1 ? "(shape): pass [heads]" : "(shape): pass [batch, heads], or [heads] of one sequence");
+  }
+  if (given->shape == nullptr) refuse_tensor(name, "has no shape", "(null): point to its extents");
+  const std::int64_t batch = rank == 2 ? given->shape[0] : 1, heads = given->shape[rank - 1];
+  const std::int64_t stride = given->strides != nullptr ? given->strides[rank - 1] : 1;
+  TensorView view;
+  if (given->data != nullptr) view.data = static_cast<std::byte*>(given->data) + given->byte_offset;
+  view.dtype = dtype_of(*given, name);
+  view.space = space_of(*given, name);
+  view.shape = {batch, 1, heads, 1};
+  view.strides = {rank == 2 && given->strides != nullptr ? given->strides[0] : heads, heads, stride, 1};
+  return view;
+}
+
 TensorView tensor(const distattn_tensor* given, const char* name) {
   return given == nullptr ? TensorView{} : view_of(*given, name, 4);
 }
@@ -87,6 +108,14 @@ Bindings bindings_of(const distattn_tensors& tensors) {
   bindings.o = tensor(tensors.o, "o");
   if (tensors.lse != nullptr) bindings.lse = view_of(*tensors.lse, "lse", 3);
   if (tensors.lse_low != nullptr) bindings.lse_low = view_of(*tensors.lse_low, "lse_low", 3);
+  bindings.dropout_seed = tensors.dropout_seed;
+  if (tensors.dropout_offset > 0xffffffffu) {
+    refuse("dropout_offset is " + std::to_string(tensors.dropout_offset) + " (it has 32 bits): count calls from 0");
+  }
+  bindings.dropout_offset = static_cast<std::uint32_t>(tensors.dropout_offset);
+  bindings.sink_logits = view_of_heads(tensors.sink_logits, "sink_logits", 1);
+  bindings.dsink_logits = view_of_heads(tensors.dsink_logits, "dsink_logits", 1);
+  bindings.max_logit = view_of_heads(tensors.max_logit, "max_logit", 2);
   bindings.d_o = tensor(tensors.d_o, "d_o");
   bindings.dq = tensor(tensors.dq, "dq");
   bindings.dk = tensor(tensors.dk, "dk");

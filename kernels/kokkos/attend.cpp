@@ -87,20 +87,25 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
   const QueryBlock& block = plan.cut.blocks[static_cast<std::size_t>(item.block)];
   const std::int64_t b = item.head / shape.heads.q_count, h = item.head % shape.heads.q_count;
   const std::int64_t lse_row = item.head * args.queries.count + block.first;
-  const AttendBlock rows{.dtype = shape.dtype,
-                         .head_dim = shape.head_dim,
-                         .value_dim = shape.value_dim,
-                         .scores = shape.scores,
-                         .queries = block.rows,
-                         .heads = item.heads,
-                         .q = rows_of_head(args.q, shape.dtype, b, h, block.first),
-                         .q_head = args.q.strides.head,
-                         .o = rows_of_head(args.o, b, h, block.first),
-                         .o_head = args.o.strides.head,
-                         .lse = static_cast<float*>(args.lse) + lse_row,
-                         .lse_low = args.lse_low == nullptr ? nullptr : args.lse_low + lse_row,
-                         .lse_head = args.queries.count,
-                         .carry = args.carry};
+  const AttendBlock rows{
+      .dtype = shape.dtype,
+      .head_dim = shape.head_dim,
+      .value_dim = shape.value_dim,
+      .scores = shape.scores,
+      .alibi_slopes = shape.alibi_slopes == nullptr ? nullptr : shape.alibi_slopes + h,
+      .queries = block.rows,
+      .heads = item.heads,
+      .positions = part_of(args.queries, block.first, block.rows),
+      .q = rows_of_head(args.q, shape.dtype, b, h, block.first),
+      .q_head = args.q.strides.head,
+      .o = rows_of_head(args.o, b, h, block.first),
+      .o_head = args.o.strides.head,
+      .lse = static_cast<float*>(args.lse) + lse_row,
+      .lse_low = args.lse_low == nullptr ? nullptr : args.lse_low + lse_row,
+      .lse_head = args.queries.count,
+      .carry = args.carry,
+      .max_logit = args.max_logit == nullptr ? nullptr : static_cast<float*>(args.max_logit) + item.head,
+      .dropout = head_dropout(shape, b, h)};
   const std::span begin(reinterpret_cast<std::int32_t*>(scratch + plan.scratch_bytes), plan.most_rows);
   const std::span end(begin.data() + plan.most_rows, plan.most_rows);
   const Run queries = part_of(args.queries, block.first, block.rows);
@@ -115,6 +120,7 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
                         {.k = rows_of_head(side.k, shape.dtype, b, kv, 0),
                          .v = rows_of_head(side.v, shape.dtype, b, kv, 0),
                          .keys = side.keys.count,
+                         .positions = side.keys,
                          .begin = begin.data(),
                          .end = end.data()},
                         scratch, stop);

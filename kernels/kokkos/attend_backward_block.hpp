@@ -8,7 +8,10 @@
 /// they lie; only keys and values, packed once, are transposed. Keys are K without what all of them share, which enters
 /// with S and dQ as a whole (shared_key.hpp).
 
+#include "kernels/kokkos/backward_keys.hpp"
 #include "kernels/kokkos/backward_scratch.hpp"
+#include "kernels/kokkos/bias.hpp"
+#include "kernels/kokkos/drop.hpp"
 #include "kernels/kokkos/lane_products.hpp"
 #include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
@@ -113,6 +116,7 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
   for (int i = 0; i < rows; ++i) {
     factors[i] = i < block.rows ? sum_of(-widened_low(block.lse_low, i)) : 0.f;
     scratch.lse[i] = i < block.rows ? block.lse[i] : 0.f;
+    scratch.positions[i] = static_cast<std::int32_t>(block.positions.at(smaller(i, block.rows - 1)));
     scratch.delta[i] = i < block.rows ? block.delta[i] * factor * factors[i] : 0.f;
     scratch.shift[i] = scratch.sums[i] = scratch.squares[i] = 0.f;
   }
@@ -127,44 +131,6 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
   shift_block(chunk, block, scratch);
   clear_rows(scratch.d_queries, rows, chunk.head_dim);
 }
-
-/// What the end of a block and the next block will ask memory for. Brought nearer while the block's last keys are
-/// multiplied: what comes earlier is gone again by then.
-struct NextRows {
-  Prefetch d_queries, queries, d_outputs;
-  bool due = false;
-
-  DISTATTN_INLINE void some() {
-    if (!due) return;
-    d_queries.some();
-    queries.some();
-    d_outputs.some();
-  }
-};
-
-/// What the queries of a block see.
-struct BlockKeys : KeyRanges {
-  int rows;  ///< a multiple of row_unit
-  SeenKeys block;
-  SeenKeys tile[backward_rows / tile_rows];  // by queries of a tile of scores
-  SeenKeys sum[backward_rows / sum_rows];    // by queries of a tile of dQ
-
-  BlockKeys(const std::int32_t* begins, const std::int32_t* ends, int count)
-      : KeyRanges{begins, ends}, rows(rounded_up(count, row_unit)), block(seen_keys(begins, ends, count)) {
-    for (int i = 0; i < rows; i += tile_rows) tile[i / tile_rows] = seen_keys(begin + i, end + i, tile_rows);
-    for (int i = 0; i < rows; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
-  }
-
-  DISTATTN_INLINE Bits hidden(int row, int key) const {
-    const Bits keys([&](auto lane) { return key + static_cast<int>(lane); });
-    return outside(Bits(begin[row]), Bits(end[row]), keys);
-  }
-  /// From the first to the last query, in whole tiles, that sees some of the `count` keys from `key` on.
-  Range seeing(int key, int count) const {
-    const Range tiles = groups_seeing(tile, rows / tile_rows, key, count);
-    return {tiles.from * tile_rows, tiles.to * tile_rows};
-  }
-};
 
 /// Rows of a block against keys [key, end): into[row][j] = make(row, at, Σ_x rows[row][x] · panels[x][j]), 0 where the
 /// row does not see the key, in whole panels of keys. `at` is where a vector of keys begins in `into`.
@@ -194,7 +160,8 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
 
 DISTATTN_INLINE Vector weight_of(Vector score, float lse) { return exp(lesser(Vector(0.f), score - lse)); }
 
-/// A map that needs scores for gradients finds them where these go: among dS, until that is made.
+/// A map that needs scores, as they are without a bias, for gradients finds them where these go: among dS, until that
+/// is made.
 template <class Map>
 DISTATTN_INLINE void keep_score(const Map&, Vector score, float* at) {
   if constexpr (!Map::is_linear) store(at, score);
@@ -209,9 +176,9 @@ DISTATTN_INLINE Vector gradient_of_kept(const Map& map, Vector d_score, const fl
 }
 
 /// The weights of a block whose operation has few queries, rounded as the forward pass of such rounds scores.
-template <class Map>
-inline void weigh_few(const Map& map, const BackwardChunk& chunk, const BackwardBlock& block, const BlockKeys& keys,
-                      int key, int end, const BackwardScratch& scratch) {
+template <class Map, class Bias>
+inline void weigh_few(const Map& map, const Bias& bias, const BackwardChunk& chunk, const BackwardBlock& block,
+                      const BlockKeys& keys, int key, int end, const BackwardScratch& scratch) {
   const int padded = rounded_up(end - key, panel_width);
   for (int i = 0; i < keys.rows * backward_keys; i += backward_keys) {
     for (int j = 0; j < padded; j += lanes) store(scratch.weights + i + j, 0.f);
@@ -231,9 +198,10 @@ inline void weigh_few(const Map& map, const BackwardChunk& chunk, const Backward
   for (int row = 0; row < block.rows; ++row) {
     for (int j = 0; j < padded; j += lanes) {
       float* const at = scratch.weights + row * backward_keys + j;
-      const Vector score = map.score(load(at));
-      keep_score(map, score, scratch.d_scores + row * backward_keys + j);
-      store(at, replace(keys.hidden(row, key + j), weight_of(score, scratch.lse[row]), 0.f));
+      const Vector level = map.score(load(at));
+      keep_score(map, level, scratch.d_scores + row * backward_keys + j);
+      const Vector weight = weight_of(bias.at_keys(level, row, key + j), scratch.lse[row]);
+      store(at, replace(keys.hidden(row, key + j), weight, 0.f));
     }
   }
 }
@@ -291,12 +259,35 @@ inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int
   add_terms(d_queries, all || known.finite_keys, query_sees, Kept());
 }
 
+/// dS of keys [key, end) from P, of which dropout then leaves what multiplies dO in dV.
 template <class Map>
+inline void differentiate_weights(const Map& map, const BackwardChunk& chunk, const BackwardBlock& block,
+                                  const BlockKeys& keys, int key, int end, const BackwardScratch& scratch,
+                                  NextRows& next) {
+  const auto gradient = [&](int row, int at, Vector d_weight) {
+    const Vector d_score = load(scratch.weights + at) * (d_weight * map.factor() - scratch.delta[row]);
+    return gradient_of_kept(map, d_score, scratch.d_scores + at);
+  };
+  const auto score_all = [&](auto make) {
+    score(keys, key, end, chunk.value_dim, scratch.d_outputs, scratch.values, scratch.d_scores, next, make);
+  };
+  if (block.dropout.limit == 0) return score_all(gradient);
+  const Drop drop(block.dropout, {nullptr, scratch.positions, chunk.positions});
+  score_all([&](int row, int at, Vector d_weight) {
+    const Vector kept = drop.at_keys(row, key + at - row * backward_keys);
+    const Vector made = gradient(row, at, d_weight * kept);
+    store(scratch.weights + at, load(scratch.weights + at) * kept);
+    return made;
+  });
+}
+
+template <class Bias, class Map>
 inline void differentiate(const Map& map, const BackwardChunk& chunk, const BackwardBlock& block,
                           const std::int32_t* begin, const std::int32_t* end_of, std::byte* memory,
                           const StopFlag& stop) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   const BlockKeys keys(begin, end_of, block.rows);
+  const Bias bias({block.alibi_slope, scratch.positions, chunk.positions});
   NextRows next{{rows_of(block.dq), DType::fp32, block.rows, chunk.head_dim},
                 {block.next_q, chunk.dtype, block.next_rows, chunk.head_dim},
                 {block.next_d_o, chunk.dtype, block.next_rows, chunk.value_dim}};
@@ -305,20 +296,16 @@ inline void differentiate(const Map& map, const BackwardChunk& chunk, const Back
     const int end = smaller(keys.block.last, key + backward_keys);
     next.due = key + backward_keys >= keys.block.last;
     if (block.few) {
-      weigh_few(map, chunk, block, keys, key, end, scratch);
+      weigh_few(map, bias, chunk, block, keys, key, end, scratch);
     } else {
       score(keys, key, end, chunk.head_dim, scratch.queries, scratch.keys, scratch.weights, next,
             [&](int row, int at, Vector sum) {
-              const Vector score = map.score(sum + scratch.shift[row]);
-              keep_score(map, score, scratch.d_scores + at);
-              return weight_of(score, scratch.lse[row]);
+              const Vector level = map.score(sum + scratch.shift[row]);
+              keep_score(map, level, scratch.d_scores + at);
+              return weight_of(bias.at_keys(level, row, key + at - row * backward_keys), scratch.lse[row]);
             });
     }
-    score(keys, key, end, chunk.value_dim, scratch.d_outputs, scratch.values, scratch.d_scores, next,
-          [&](int row, int at, Vector d_weight) {
-            const Vector d_score = load(scratch.weights + at) * (d_weight * map.factor() - scratch.delta[row]);
-            return gradient_of_kept(map, d_score, scratch.d_scores + at);
-          });
+    differentiate_weights(map, chunk, block, keys, key, end, scratch, next);
     if (scratch.known->summed) sum_d_scores(keys.rows, rounded_up(end - key, panel_width), scratch);
     add_gradients(chunk, keys, key, end, scratch);
   }
@@ -326,8 +313,10 @@ inline void differentiate(const Map& map, const BackwardChunk& chunk, const Back
 
 inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
                           const std::int32_t* end, std::byte* memory, const StopFlag& stop) {
-  with_scores<float>(chunk.scores,
-                     [&](const auto& map) { differentiate(map, chunk, block, begin, end, memory, stop); });
+  with_scores<float>(chunk.scores, [&](const auto& map) {
+    with_bias(block.alibi_slope,
+              [&]<class Bias>() { differentiate<Bias>(map, chunk, block, begin, end, memory, stop); });
+  });
 }
 
 /// The result (+)= the block's dQ over the chunk, but for what it leaves out.

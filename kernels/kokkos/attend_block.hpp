@@ -12,6 +12,9 @@
 /// A row's sums begin anew when they have become long; what they were is settled, together with a carry. Rounding grows
 /// with the blocks of keys in a sum and with the sums, not with the keys.
 
+#include "kernels/kokkos/attend_scratch.hpp"
+#include "kernels/kokkos/bias.hpp"
+#include "kernels/kokkos/drop.hpp"
 #include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/product.hpp"
@@ -19,95 +22,10 @@
 #include "kernels/kokkos/shared_key.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
 #include "kernels/kokkos/visible.hpp"
+#include "kernels/raise.hpp"
 #include "kernels/scores.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
-
-inline constexpr int most_rows = 1152;
-inline constexpr int most_panels = most_rows / panel_width;
-static_assert(most_rows % panel_width == 0 && most_rows <= key_block * panel_width && panel_width <= key_block);
-
-/// Blocks of keys after which a sum is long, and keys after which sums are looked at, at the latest.
-inline constexpr int long_sum = 64, settling_keys = long_sum * key_block;
-
-/// Rows of a block: what fits block_floats, a whole number of panels.
-inline int attend_rows(int head_dim, int value_dim) {
-  const int rows = smaller(most_rows, block_floats / (head_dim + value_dim));
-  return bigger(panel_width, rows / panel_width * panel_width);
-}
-
-/// Rows of each of a block's heads, all of which begin with a panel.
-inline int padded_queries(const AttendBlock& block) { return rounded_up(block.queries, panel_width); }
-
-/// A block's operands and state, laid out in its thread's scratch.
-struct AttendScratch {
-  float* queries;  // [panel][head_dim][panel_width]
-  RowPanels output;
-  float* shared;       // [head_dim] what the keys of the pass have in common
-  float* shift;        // [row] what that adds to products
-  float* top;          // [row] largest score so far
-  float* sum;          // [row] Σ e^(score − top)
-  float* blocks;       // [row] of keys in the sum
-  float* settled_top;  // [row] as top and sum, of what is settled: its output stands in o
-  float* settled_sum;
-  float* settled_unit;  // [row] what both count in: e^lse_low of a carry, 1 once sums were added
-  float* keys;          // [tile][head_dim][tile_rows], without what they share, times the scores' factor
-  RowPanels values;
-  float* scores;   // [key_block][panel_width]
-  float* widened;  // [key_block][dim]: where 16-bit rows are widened
-  std::size_t bytes;
-
-  AttendScratch(std::byte* memory, int head_dim, int value_dim) {
-    const int rows = attend_rows(head_dim, value_dim);
-    Carver carve(memory);
-    queries = carve.floats(rows * head_dim);
-    output = carve_rows(carve, rows, value_dim);
-    top = carve.floats(rows);
-    sum = carve.floats(rows);
-    blocks = carve.floats(rows);
-    settled_top = carve.floats(rows);
-    settled_sum = carve.floats(rows);
-    settled_unit = carve.floats(rows);
-    keys = carve.floats(key_block * head_dim);
-    values = carve_rows(carve, key_block, value_dim);
-    scores = carve.floats(key_block * panel_width);
-    widened = carve.floats(key_block * bigger(head_dim, value_dim));
-    shared = carve.floats(rounded_up(head_dim, lanes));
-    shift = carve.floats(rows);
-    bytes = carve.bytes();
-  }
-};
-
-/// One of a block's heads as a block of its own, which packs the same keys into the same place.
-struct AttendHead {
-  AttendBlock block;
-  AttendScratch scratch;
-
-  AttendHead(const AttendBlock& all, int head, const AttendScratch& shared) : block(all), scratch(shared) {
-    block.heads = 1;
-    block.q = rows_from({all.q.data, all.q_head}, all.dtype, head);
-    block.q.stride = all.q.stride;
-    block.o.data += head * all.o_head;
-    block.lse += head * all.lse_head;
-    if (block.lse_low != nullptr) block.lse_low += head * all.lse_head;
-    const int row = head * padded_queries(all);
-    scratch.queries += row * all.head_dim;
-    scratch.output = shared.output.from(row);
-    for (float** state : {&scratch.shift, &scratch.top, &scratch.sum, &scratch.blocks, &scratch.settled_top,
-                          &scratch.settled_sum, &scratch.settled_unit}) {
-      *state += row;
-    }
-  }
-};
-
-/// Calls each(block, scratch) for every head of a block.
-template <class Each>
-DISTATTN_INLINE void for_each_head(const AttendBlock& block, const AttendScratch& scratch, Each each) {
-  for (int head = 0; head < block.heads; ++head) {
-    const AttendHead one(block, head, scratch);
-    each(one.block, one.scratch);
-  }
-}
 
 /// Begins the sums of rows [first, last).
 inline void begin_sums(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
@@ -127,6 +45,9 @@ inline void begin_head(const AttendBlock& block, const AttendScratch& scratch) {
     pack_transposed<panel_width>(q, rows, block.head_dim, scratch.queries + row * block.head_dim);
   }
   begin_sums(block, 0, padded_queries(block), scratch);
+  for (int i = 0; i < padded_queries(block); ++i) {
+    scratch.positions[i] = static_cast<std::int32_t>(block.positions.at(smaller(i, block.queries - 1)));
+  }
   for (int i = 0; i < block.queries; ++i) {
     const bool carried = block.carry && block.lse[i] != minus_infinity;
     scratch.settled_top[i] = carried ? block.lse[i] : minus_infinity;
@@ -158,15 +79,15 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
 
 /// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
 /// −∞. `shift` is in every product of a query. Raises `top` to the largest.
-template <int Vectors, bool Masked, class Map>
-DISTATTN_INLINE void score_tile(const Map& map, int head_dim, const float* tile, const float* queries,
+template <int Vectors, bool Masked, class Map, class Bias>
+DISTATTN_INLINE void score_tile(const Map& map, const Bias& bias, int head_dim, const float* tile, const float* queries,
                                 const PanelKeys& keys, int from, int key, const float* shift, float* scores,
                                 float* top) {
   Vector largest[Vectors];
   product<tile_rows, Vectors, 1, tile_rows, panel_width>(
       head_dim, tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
       [&](int i, int v, Vector sum) {
-        Vector score = map.score(sum + load(shift + (from + v) * lanes));
+        Vector score = bias.at_queries(map.score(sum + load(shift + (from + v) * lanes)), (from + v) * lanes, key + i);
         if constexpr (Masked) score = replace(keys.hidden(from + v, key + i), score, minus_infinity);
         // Loaded no earlier: where there are 16 registers, the product takes them all.
         largest[v] = larger(score, i == 0 ? load(top + (from + v) * lanes) : largest[v]);
@@ -200,6 +121,14 @@ inline void softmax(float* scores, int count, const float* block_top, float* top
   for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) + sums[v]);
 }
 
+/// Drops weights of a panel's queries and keys [first, last) of the block of keys; their sums keep them.
+inline void drop_weights(const Drop& drop, float* weights, int block_key, int first, int last) {
+  for (int key = first; key < last; ++key) {
+    float* const at = weights + (key - block_key) * panel_width;
+    for (int v = 0; v < panel_width; v += lanes) store(at + v, load(at + v) * drop.at_queries(v, key));
+  }
+}
+
 /// O = rescale·O + P·V for keys [first, last) of the block of keys.
 inline void add_values(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first, int last,
                        bool finite, const float* rescale, const AttendScratch& scratch) {
@@ -228,9 +157,10 @@ struct Upcoming {
 };
 
 /// One panel of queries against keys [first, last) of the block of packed keys that starts at `block_key`.
-template <class Map>
-inline void attend_panel(const Map& map, const AttendBlock& block, const PanelKeys& keys, int row, int block_key,
-                         int first, int last, bool finite, const AttendScratch& scratch, Upcoming& next) {
+template <class Map, class Bias>
+inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& block, const AttendPass& pass,
+                         const PanelKeys& keys, int row, int block_key, int first, int last, bool finite,
+                         const AttendScratch& scratch, Upcoming& next) {
   const float* queries = scratch.queries + row * block.head_dim;
   alignas(64) float top[panel_width];
   for (int v = 0; v < tile_vectors; ++v) store(top + v * lanes, minus_infinity);
@@ -241,13 +171,17 @@ inline void attend_panel(const Map& map, const AttendBlock& block, const PanelKe
     const int key = block_key + j;
     visit_tile<panel_width>(keys.panel.all(key, tile_rows), keys.seeing(key, tile_rows), scores, minus_infinity,
                             [&]<int Vectors, bool Masked>(int from) {
-                              score_tile<Vectors, Masked>(map, block.head_dim, scratch.keys + j * block.head_dim,
+                              score_tile<Vectors, Masked>(map, bias, block.head_dim, scratch.keys + j * block.head_dim,
                                                           queries, keys, from, key, scratch.shift + row, scores, top);
                             });
   }
   alignas(64) float rescale[panel_width];
   softmax(scratch.scores + (first - block_key) * panel_width, last - first, top, scratch.top + row, scratch.sum + row,
           rescale);
+  if (block.dropout.limit != 0) {
+    drop_weights(Drop(block.dropout, {nullptr, scratch.positions + row, pass.positions}), scratch.scores, block_key,
+                 first, last);
+  }
   add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
 }
 
@@ -270,12 +204,20 @@ inline void store_lse(const AttendBlock& block, int first, int count, const Lse<
   }
 }
 
+/// largest = the largest of `count` numbers and of itself.
+inline void raise_to(float& largest, const float* numbers, int count) {
+  float top = minus_infinity;
+  for (int i = 0; i < count; ++i) top = numbers[i] > top || numbers[i] != numbers[i] ? numbers[i] : top;
+  raise(largest, top);
+}
+
 /// Adds the sums of rows [first, last) of one head to what is settled, whose outputs stand in o. `last_time`: makes (o,
 /// lse) of it; a row that has seen no key keeps both, or gets (0, −∞).
 template <bool last_time>
 inline void settle(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
   float* const kept = scratch.scores;  // nobody needs those any more; below 0 where o holds nothing yet
   float* const taken = scratch.top;
+  if (block.max_logit != nullptr) raise_to(*block.max_logit, scratch.top + first, last - first);
   for (int i = first; i < last; i += lanes) {
     const int count = last - i;
     const Vector top = load_first(scratch.top + i, count), sum = load_first(scratch.sum + i, count);
@@ -349,7 +291,7 @@ inline void share_key(const AttendBlock& block, const AttendPass& pass, const At
   });
 }
 
-template <class Map>
+template <class Bias, class Map>
 inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPass& pass, std::byte* memory,
                         const StopFlag& stop) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
@@ -378,16 +320,19 @@ inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPa
                   {rows_from(pass.v, block.dtype, end), block.dtype, next_count, block.value_dim}};
     for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
       for (int row = 0; row < head.queries; row += panel_width) {
+        const Bias bias({head.alibi_slopes, own.positions + row, pass.positions});
         const PanelKeys& keys = panels[row / panel_width];
         const Range seen = keys.panel.within(key, end);
-        if (!seen.empty()) attend_panel(map, head, keys, row, key, seen.from, seen.to, finite, own, next);
+        if (!seen.empty()) attend_panel(map, bias, head, pass, keys, row, key, seen.from, seen.to, finite, own, next);
       }
     });
   }
 }
 
 inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
-  with_scores<float>(block.scores, [&](const auto& map) { attend_keys(map, block, pass, memory, stop); });
+  with_scores<float>(block.scores, [&](const auto& map) {
+    with_bias(block.alibi_slopes, [&]<class Bias>() { attend_keys<Bias>(map, block, pass, memory, stop); });
+  });
 }
 
 /// Writes (o, lse). A query that saw no key keeps its carry, or gets (0, −∞).

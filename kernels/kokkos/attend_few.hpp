@@ -9,11 +9,14 @@
 #include <algorithm>
 #include <span>
 
+#include "kernels/kokkos/bias.hpp"
+#include "kernels/kokkos/drop.hpp"
 #include "kernels/kokkos/lane_products.hpp"
 #include "kernels/kokkos/lse.hpp"
 #include "kernels/kokkos/packing.hpp"
 #include "kernels/kokkos/scratch.hpp"
 #include "kernels/kokkos/vector_kernels.hpp"
+#include "kernels/raise.hpp"
 #include "kernels/scores.hpp"
 
 namespace distattn::kernels::kokkos::DISTATTN_ISA {
@@ -168,16 +171,18 @@ DISTATTN_INLINE void add_weighted(const HeadRows<const float>& v, int dim, const
   });
 }
 
-/// Makes scores of `count` products, rounded up to whole vectors.
-template <class Map>
-DISTATTN_INLINE void make_scores(const Map& map, float* products, int count) {
-  if constexpr (Map::is_linear) return;
-  for (int j = 0; j < count; j += lanes) store(products + j, map.score(load(products + j)));
+/// Makes scores of a query's products with `count` keys, rounded up to whole vectors, from `key` on.
+template <class Map, class Bias>
+DISTATTN_INLINE void make_scores(const Map& map, const Bias& bias, float* products, int key, int count) {
+  if constexpr (Map::is_linear && std::is_same_v<Bias, NoBias>) return;
+  for (int j = 0; j < count; j += lanes) {
+    store(products + j, bias.at_keys(map.score(load(products + j)), 0, key + j));
+  }
 }
 
-/// The weights of `count` keys, of which query i sees those in seen[i], and zeros for their values. What there is in
-/// sums so far then belongs to the new top.
-inline void weigh_keys(const FewHead& head, int count, const Range* seen) {
+/// The weights of `count` keys from `key` on, of which query i sees those in seen[i], and zeros for their values. What
+/// there is in sums so far then belongs to the new top.
+inline void weigh_keys(const FewHead& head, int key, int count, const Range* seen) {
   const FewBlock& block = head.block;
   const FewScratch scratch = scratch_of(block, head.scratch);
   const FewSums sums(head.sums, block.rows(), block.value_dim);
@@ -185,10 +190,22 @@ inline void weigh_keys(const FewHead& head, int count, const Range* seen) {
   for (int i = 0; i < block.rows(); ++i) {
     const Range& range = seen[i % block.queries];
     float* const scores = scratch.scores + i * key_block;
-    with_scores<float>(block.scores, [&](const auto& map) { make_scores(map, scores, count); });
+    const auto position = static_cast<std::int32_t>(block.positions.at(i % block.queries));
+    const double* const slope = block.alibi_slopes == nullptr ? nullptr : block.alibi_slopes + i / block.queries;
+    with_scores<float>(block.scores, [&](const auto& map) {
+      with_bias(slope, [&]<class Bias>() {
+        make_scores(map, Bias({slope, &position, head.pass.positions}), scores, key, count);
+      });
+    });
     std::fill(scores, scores + (range.empty() ? end : range.from), minus_infinity);
     if (!range.empty()) std::fill(scores + range.to, scores + end, minus_infinity);
     const float factor = weigh(scores, count, sums.top[i], sums.sum[i]);
+    if (block.dropout.limit != 0) {
+      HeadDropout dropout = block.dropout;
+      dropout.head += static_cast<std::uint32_t>(i / block.queries);
+      const Drop drop(dropout, {nullptr, &position, head.pass.positions});
+      for (int j = 0; j < count; j += lanes) store(scores + j, load(scores + j) * drop.at_keys(0, key + j));
+    }
     for (int x = 0; x < block.value_dim; x += lanes) {
       store(sums.row(i) + x, load(sums.row(i) + x) * factor);
       store(scratch.output + i * sums.stride + x, 0.f);
@@ -255,7 +272,7 @@ inline void few_pass(std::span<const FewHead> heads, int first, int last, const 
     for_each_tile(heads, begin, end, [&](const FewHead& head, int key, int tile_end) {
       multiply_keys(head, key, tile_end, last, key - begin);
     });
-    for (const FewHead& head : heads) weigh_keys(head, end - begin, seen);
+    for (const FewHead& head : heads) weigh_keys(head, begin, end - begin, seen);
     for_each_tile(heads, begin, end, [&](const FewHead& head, int key, int tile_end) {
       add_values(head, key, tile_end, last, key - begin, seen);
     });
@@ -272,13 +289,15 @@ inline void few_end_row(const FewBlock& block, int row, std::byte* sums_memory, 
   };
   float& lse = block.lse[row];
   const bool carried = block.carry && lse != minus_infinity;
-  float top = carried ? lse : minus_infinity;
+  float top = carried ? lse : minus_infinity, largest = minus_infinity;
   bool empty = true;
   for (int piece = 0; piece < pieces; ++piece) {
     const FewSums sums = sums_of(piece);
     top = sums.top[row] > top ? sums.top[row] : top;
+    largest = sums.top[row] > largest ? sums.top[row] : largest;
     empty = empty && sums.sum[row] == 0.f;
   }
+  if (block.max_logit != nullptr) raise(block.max_logit[row / block.queries], largest);
   if (empty && carried) return;
   const float reference = top > lowest ? top : lowest;
   const float keep = carried ? exp(lse - reference) * sum_of(widened_low(block.lse_low, row)) : 0.f;

@@ -37,13 +37,14 @@ struct BackwardScratch {
   float* values;       // [key panel][value_dim][panel_width]
   RowPanels key_rows;  // the same keys, without that factor
   RowPanels queries;
-  RowPanels d_outputs;  // times e^−lse_low
-  float* lse;           // [row]
-  float* shift;         // [row] what shared keys add to products
-  float* sums;          // [row] of dS
-  float* squares;       // [row] of dS and of P·delta, summed
-  float* apart;         // [head_dim] what the keys share, less what dQ leaves out
-  float* delta;         // [row], times factor·e^−lse_low
+  RowPanels d_outputs;      // times e^−lse_low
+  float* lse;               // [row]
+  float* shift;             // [row] what shared keys add to products
+  std::int32_t* positions;  // [row] of the queries
+  float* sums;              // [row] of dS
+  float* squares;           // [row] of dS and of P·delta, summed
+  float* apart;             // [head_dim] what the keys share, less what dQ leaves out
+  float* delta;             // [row], times factor·e^−lse_low
   RowPanels d_queries, d_keys, d_values;
   float* weights;   // P: [row][key]
   float* d_scores;  // dS: [row][key]
@@ -69,6 +70,7 @@ struct BackwardScratch {
     widened = carve.floats(backward_rows * bigger(head_dim, value_dim));
     shared = carve.floats(rounded_up(head_dim, sum_width));
     shift = carve.floats(backward_rows);
+    positions = carve.integers(backward_rows);
     sums = carve.floats(backward_rows);
     squares = carve.floats(backward_rows);
     apart = carve.floats(rounded_up(head_dim, lanes));

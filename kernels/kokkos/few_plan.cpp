@@ -139,15 +139,21 @@ FewBlock FewPlan::rows_of(const Block& block) const {
           .head_dim = shape.head_dim,
           .value_dim = shape.value_dim,
           .scores = shape.scores,
+          .alibi_slopes = shape.alibi_slopes == nullptr ? nullptr : shape.alibi_slopes + block.head,
           .queries = static_cast<int>(args.queries.count),
           .heads = block.heads,
+          .positions = args.queries,
           .q = q,
           .q_head = args.q.strides.head,
           .o = o,
           .o_head = args.o.strides.head,
           .lse = static_cast<float*>(args.lse) + lse_row,
           .lse_low = args.lse_low == nullptr ? nullptr : args.lse_low + lse_row,
-          .carry = args.carry};
+          .carry = args.carry,
+          .max_logit = args.max_logit == nullptr
+                           ? nullptr
+                           : static_cast<float*>(args.max_logit) + block.batch * shape.heads.q_count + block.head,
+          .dropout = head_dropout(shape, block.batch, block.head)};
 }
 
 std::byte* FewPlan::sums_of(const Block& block, std::size_t piece) {
@@ -181,6 +187,7 @@ AttendPass FewPlan::pass_of(const Block& block, const Stretch& stretch) const {
   const std::int32_t* const begin = ranges_.data() + stretch.ranges;
   return {.k = rows_of_head(stretch.side->k, shape.dtype, block.batch, kv, 0),
           .v = rows_of_head(stretch.side->v, shape.dtype, block.batch, kv, 0),
+          .positions = stretch.side->keys,
           .begin = begin,
           .end = begin + block.args->queries.count};
 }

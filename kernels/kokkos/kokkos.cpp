@@ -8,7 +8,8 @@ namespace distattn::kernels {
 const HostKernels& kokkos_kernels() {
   static constexpr HostKernels kernels{
       .name = "kokkos",
-      .features = {Feature::fp32, Feature::bf16, Feature::fp16},
+      .features = {Feature::fp32, Feature::bf16, Feature::fp16, Feature::softcap, Feature::sink_logits, Feature::alibi,
+                   Feature::max_logit, Feature::dropout},
       .instead = "; take backend reference",
       .query_block = [] { return kokkos::vector_kernels().query_block; },
       .few_queries = [] { return kokkos::vector_kernels().few_queries; },
@@ -21,6 +22,8 @@ const HostKernels& kokkos_kernels() {
       .share = kokkos::share,
       .settle = settle,
       .rearrange = rearrange,
+      .merge_sinks = merge_sinks,
+      .differentiate_sinks = differentiate_sinks,
   };
   return kernels;
 }

@@ -2,6 +2,7 @@
 /// Laying arrays out in one piece of memory.
 
 #include <cstddef>
+#include <cstdint>
 
 #include "kernels/kokkos/tile_shape.hpp"
 
@@ -17,6 +18,7 @@ class Carver {
     bytes_ += static_cast<std::size_t>(rounded_up(count, 64 / static_cast<int>(sizeof(float)))) * sizeof(float);
     return reinterpret_cast<float*>(at);
   }
+  std::int32_t* integers(int count) { return reinterpret_cast<std::int32_t*>(floats(count)); }
   std::size_t bytes() const { return bytes_; }
 
  private:

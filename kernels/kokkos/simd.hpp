@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <experimental/simd>
 
+#include "kernels/scores.hpp"
+
 #if defined(__SSE2__)
 #include <immintrin.h>
 #elif defined(__ARM_NEON)
@@ -139,6 +141,21 @@ DISTATTN_INLINE Logarithm<float> log(float x) {
   return {logarithm.high[0], logarithm.rest[0]};
 }
 
+/// tanh x within 3.5e-7 of its size; NaN stays NaN. A minimax quotient of polynomials up to 9, where tanh is 1 in fp32.
+DISTATTN_INLINE Vector tanh(Vector x) {
+  constexpr float end = 9.1f;
+  x = larger(Vector(-end), lesser(Vector(end), x));
+  const Vector square = x * x;
+  const auto polynomial = [&](auto... coefficients) {
+    Vector sum = 0.f;
+    ((sum = fused(sum, square, Vector(coefficients))), ...);
+    return sum;
+  };
+  const Vector above = polynomial(1.3177489e-8f, 2.0481161e-5f, 3.4878094e-3f, 1.3374474e-1f, 1.f);
+  const Vector below = polynomial(7.7040320e-7f, 3.2729169e-4f, 2.5847382e-2f, 4.6707788e-1f, 1.f);
+  return x * above / below;
+}
+
 /// `by` in lanes where all bits of `where` are set, `value` where none is.
 DISTATTN_INLINE Vector replace(Bits where, Vector value, Vector by) {
   return std::bit_cast<Vector>((std::bit_cast<Bits>(value) & ~where) | (std::bit_cast<Bits>(by) & where));
@@ -151,3 +168,15 @@ DISTATTN_INLINE Bits same_lanes(Vector a, Vector b) {
 }
 
 }  // namespace distattn::kernels::kokkos::DISTATTN_ISA
+
+namespace distattn::kernels {
+
+template <>
+struct Capped<kokkos::DISTATTN_ISA::Vector> {
+  using Vector = kokkos::DISTATTN_ISA::Vector;
+  DISTATTN_INLINE Vector operator()(Vector x, Vector inverse, Vector cap) const {
+    return kokkos::DISTATTN_ISA::fused(kokkos::DISTATTN_ISA::tanh(x * inverse), cap, Vector(-0.f));
+  }
+};
+
+}  // namespace distattn::kernels

@@ -10,6 +10,7 @@
 #include <span>
 
 #include "kernels/arguments.hpp"
+#include "kernels/dropout.hpp"
 
 namespace distattn::kernels::kokkos {
 
@@ -26,7 +27,9 @@ struct AttendBlock {
   DType dtype = DType::fp32;  ///< of q, k, v; not fp64
   int head_dim = 0, value_dim = 0;
   Scores scores{1};
+  const double* alibi_slopes = nullptr;  ///< by head; null: no bias
   int queries = 0, heads = 1;
+  Run positions;  ///< of the queries
   HeadRows<const void> q;
   std::int64_t q_head = 0;
   HeadRows<float> o;
@@ -35,6 +38,8 @@ struct AttendBlock {
   std::uint16_t* lse_low = nullptr;  ///< as lse, or null
   std::int64_t lse_head = 0;
   bool carry = false;
+  float* max_logit = nullptr;  ///< null, or by head: raised to the largest score
+  HeadDropout dropout{};       ///< of the first head; those of others have the next numbers
 };
 
 /// Keys of one head, `keys` of a segment, that the queries of a block see: query i of any head those with
@@ -42,6 +47,7 @@ struct AttendBlock {
 struct AttendPass {
   HeadRows<const void> k, v;
   std::int64_t keys = 0;
+  Run positions;  ///< of the segment's keys
   const std::int32_t* begin = nullptr;
   const std::int32_t* end = nullptr;
 };
@@ -55,7 +61,9 @@ struct FewBlock {
   DType dtype = DType::fp32;  ///< of q, k, v; not fp64
   int head_dim = 0, value_dim = 0;
   Scores scores{1};
+  const double* alibi_slopes = nullptr;  ///< by head; null: no bias
   int queries = 0, heads = 0;
+  Run positions;  ///< of the queries
   HeadRows<const void> q;
   std::int64_t q_head = 0;
   HeadRows<float> o;
@@ -63,6 +71,8 @@ struct FewBlock {
   float* lse = nullptr;              ///< of every row
   std::uint16_t* lse_low = nullptr;  ///< as lse, or null
   bool carry = false;
+  float* max_logit = nullptr;  ///< null, or by head: raised to the largest score
+  HeadDropout dropout{};       ///< as in AttendBlock
 
   int rows() const { return queries * heads; }
 };
@@ -83,6 +93,7 @@ struct BackwardChunk {
   Scores scores{1};
   HeadRows<const void> k, v;
   int keys = 0;
+  Run positions;  ///< of the keys
   HeadRows<const void> segment;
   std::int64_t segment_keys = 0;
   HeadRows<float> dk, dv;
@@ -97,6 +108,9 @@ struct BackwardBlock {
   const std::uint16_t* lse_low = nullptr;  ///< as lse, or null
   const float* delta = nullptr;
   int rows = 0;
+  Run positions;                        ///< of the queries
+  const double* alibi_slope = nullptr;  ///< of the head; null: no bias
+  HeadDropout dropout{};
   bool few = false;
   HeadRows<float> dq;
   bool carry = false;

@@ -1,8 +1,10 @@
 #include <vector>
 
 #include "distattn/partial.hpp"
+#include "kernels/dropout.hpp"
 #include "kernels/element.hpp"
 #include "kernels/parallel.hpp"
+#include "kernels/raise.hpp"
 #include "kernels/reference/loops.hpp"
 #include "kernels/reference/reference.hpp"
 #include "kernels/statistics.hpp"
@@ -24,6 +26,10 @@ struct QueryKeys {
   const KeySide& side;
   std::int64_t b;
   int kv;
+  double slope;
+  std::int64_t position;  ///< of the query
+  Sum* largest;           ///< score so far
+  const HeadDropout& dropout;
 
   /// Their partial result: softmax in two passes for some keys, merged in pairs for more. Behind o there is room for an
   /// output for every time that the keys can be halved.
@@ -43,20 +49,26 @@ struct QueryKeys {
   }
 
  private:
+  double factor_of_pair(std::int64_t j) const {
+    return dropout.limit == 0 ? 1 : dropout.factor(position, side.keys.at(j));
+  }
   SplitLse<Sum> attend_some(IndexRange keys, Sum* o) const {
     Sum scores[summed_keys];
     Sum top = -INFINITY;
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
-      const Sum score = scores[j - keys.begin] = score_of(map, q, row_of<Element>(side.k, b, kv, j), shape.head_dim);
+      const Sum score = scores[j - keys.begin] =
+          score_of(map, q, row_of<Element>(side.k, b, kv, j), shape.head_dim, slope, position, side.keys.at(j)).score;
       if (score > top || score != score) top = score;
     }
+    if (top > *largest || top != top) *largest = top;
     std::fill_n(o, shape.value_dim, Sum(0));
     if (top == -INFINITY) return {};
     Sum sum = 0;
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
       const Sum p = std::exp(scores[j - keys.begin] - top);
       sum += p;
-      add_scaled(o, p, row_of<Element>(side.v, b, kv, j), shape.value_dim);
+      const Sum kept = p * static_cast<Sum>(factor_of_pair(j));
+      add_scaled(o, kept, row_of<Element>(side.v, b, kv, j), shape.value_dim);
     }
     for (int x = 0; x < shape.value_dim; ++x) o[x] /= sum;
     const double log_sum = std::log(static_cast<double>(sum));  // its float could be off by more than a low part
@@ -74,6 +86,8 @@ void attend_query(const AttendArgs& args, const Map& map, std::int64_t b, int h,
   auto* o = row_of<Sum>(args.o, b, h, i);
   const std::int64_t row = (b * shape.heads.q_count + h) * args.queries.count + i;
   SplitLse<Sum> lse;
+  Sum largest = -INFINITY;
+  const HeadDropout dropout = head_dropout(shape, b, h);
   if (args.carry) {
     lse = {static_cast<const Sum*>(args.lse)[row], static_cast<Sum>(stored_low(args.lse_low, row))};
   } else {
@@ -86,13 +100,15 @@ void attend_query(const AttendArgs& args, const Map& map, std::int64_t b, int h,
     for (const Band& band : side.bands) {
       const IndexRange visible = band_keys(band, args.queries.at(i), side.keys);
       if (visible.empty()) continue;
-      const QueryKeys<Element, Map> seen{shape, map, q, side, b, shape.heads.kv_of(h)};
+      const QueryKeys<Element, Map> seen{
+          shape, map, q, side, b, shape.heads.kv_of(h), slope_of(shape, h), args.queries.at(i), &largest, dropout};
       const SplitLse<Sum> part_lse = seen.attend(visible, part.data());
       lse = QueryKeys<Element, Map>::merge(o, lse, part.data(), part_lse, shape.value_dim);
     }
   }
   static_cast<Sum*>(args.lse)[row] = lse.high;
   store_low(args.lse_low, row, static_cast<float>(lse.low));
+  if (args.max_logit != nullptr) raise(static_cast<Sum*>(args.max_logit)[b * shape.heads.q_count + h], largest);
 }
 
 }  // namespace

@@ -30,11 +30,30 @@ Sum dot(const A* a, const B* b, int dim) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
+/// A score, and what it was before a position bias was added, which its derivative follows from.
+template <class Sum>
+struct PairScore {
+  Sum score, without_bias;
+};
+
+/// What a linear bias of this slope adds to the score of two positions.
+template <class Sum>
+Sum bias_of(double slope, std::int64_t query, std::int64_t key) {
+  return static_cast<Sum>(slope) * static_cast<Sum>(key - query);
+}
+
 /// Both passes make their scores here. This room is compiled without contraction, which would leave the product
 /// unrounded where a sum takes it.
 template <class Element, class Map>
-auto score_of(const Map& map, const Element* q, const Element* k, int dim) {
-  return map.score(map.factor() * dot<AccumulatorOf<Element>>(q, k, dim));
+PairScore<AccumulatorOf<Element>> score_of(const Map& map, const Element* q, const Element* k, int dim, double slope,
+                                           std::int64_t query, std::int64_t key) {
+  using Sum = AccumulatorOf<Element>;
+  const Sum score = map.score(map.factor() * dot<Sum>(q, k, dim));
+  return {score + bias_of<Sum>(slope, query, key), score};
+}
+
+inline double slope_of(const TileShape& shape, int head) {
+  return shape.alibi_slopes == nullptr ? 0 : shape.alibi_slopes[head];
 }
 
 /// Calls call(element, map) with a tile's element type and map of scores.

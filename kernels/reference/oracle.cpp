@@ -82,6 +82,8 @@ class Oracle {
     const std::int64_t key_rows = attention_.q.batch() * k_.heads * k_.tokens;
     resize(exact_.o, exact_.o_norms, rows, v_.dim);
     resize(exact_.lse, exact_.lse_norms, rows, 1);
+    resize(tops_, top_norms_, rows, 1);
+    if (has_sinks() && has_gradients()) resize(d_sinks_, d_sink_norms_, rows, 1);
     if (has_gradients()) {
       resize(exact_.dq, exact_.dq_norms, rows, q_.dim);
       resize(exact_.dk, exact_.dk_norms, key_rows, k_.dim);
@@ -93,11 +95,14 @@ class Oracle {
     for (std::int64_t b = 0; b < attention_.q.batch(); ++b) {
       for (std::int64_t kv = 0; kv < k_.heads; ++kv) compute_group(b, kv);
     }
+    find_tops();
+    if (has_sinks() && has_gradients()) sum_sinks();
     return std::move(exact_);
   }
 
  private:
   bool has_gradients() const { return d_o_.dim != 0; }
+  bool has_sinks() const { return attention_.scores.sink_logits; }
 
   static void resize(std::vector<double>& values, RowNorms& norms, std::int64_t rows, int dim) {
     values.resize(static_cast<std::size_t>(rows * dim));
@@ -143,10 +148,61 @@ class Oracle {
                         .o = exact_.o.data() + out * v_.dim,
                         .lse = exact_.lse.data() + in,
                         .dq = has_gradients() ? exact_.dq.data() + out * q_.dim : nullptr};
+      query.position = attention_.queries.at(i);
+      query.first_key = attention_.keys.start;
+      if (!attention_.alibi_slopes.empty()) query.slope = attention_.alibi_slopes[static_cast<std::size_t>(head)];
+      if (attention_.dropout != nullptr) {
+        query.dropout = HeadDropout(*attention_.dropout, attention_.first_batch + b, attention_.first_head + head);
+      }
+      if (has_sinks()) query.sink = attention_.sink_logits[static_cast<std::size_t>(head)];
       oracle.compute(query, seen, gradients);
+      tops_[static_cast<std::size_t>(in)] = query.top;
+      set(top_norms_, in, query.top_allowed, std::abs(query.top));
       set(exact_.o_norms, out, query.o_allowed, query.o_terms);
       set(exact_.lse_norms, out, query.lse_allowed, std::isfinite(*query.lse) ? std::abs(*query.lse) : 0);
       if (has_gradients()) set(exact_.dq_norms, out, query.dq_allowed, query.dq_terms);
+      if (has_gradients() && has_sinks()) {
+        d_sinks_[static_cast<std::size_t>(in)] = query.d_sink;
+        set(d_sink_norms_, in, query.d_sink_allowed, std::abs(query.d_sink));
+      }
+    }
+  }
+
+  /// Any row's score that comes near the largest may turn out to be it.
+  void find_tops() {
+    const std::int64_t heads = attention_.q.batch() * q_.heads;
+    resize(exact_.max_logit, exact_.max_norms, heads, 1);
+    for (std::int64_t head = 0; head < heads; ++head) {
+      double top = -INFINITY, most = -INFINITY;
+      for (std::int64_t row = head * q_.tokens; row < (head + 1) * q_.tokens; ++row) {
+        const auto at = static_cast<std::size_t>(row);
+        if (tops_[at] > top || tops_[at] != tops_[at]) top = tops_[at];
+        most = std::max(most, tops_[at] + top_norms_.allowed[at]);
+      }
+      exact_.max_logit[static_cast<std::size_t>(head)] = top;
+      double allowed = std::isfinite(top) ? most - top : 0;
+      for (std::int64_t row = head * q_.tokens; row < (head + 1) * q_.tokens; ++row) {
+        const auto at = static_cast<std::size_t>(row);
+        if (tops_[at] == top) allowed = std::max(allowed, top_norms_.allowed[at]);
+      }
+      set(exact_.max_norms, head, allowed, std::abs(top));
+    }
+  }
+
+  /// Of all rows of a head: their errors are independent, and their sum rounds by itself.
+  void sum_sinks() {
+    const std::int64_t heads = attention_.q.batch() * q_.heads;
+    resize(exact_.dsink_logits, exact_.dsink_norms, heads, 1);
+    for (std::int64_t head = 0; head < heads; ++head) {
+      double errors = 0, sizes = 0, terms = 0;
+      for (std::int64_t row = head * q_.tokens; row < (head + 1) * q_.tokens; ++row) {
+        const auto at = static_cast<std::size_t>(row);
+        exact_.dsink_logits[static_cast<std::size_t>(head)] += d_sinks_[at];
+        errors += d_sink_norms_.allowed[at] * d_sink_norms_.allowed[at];
+        sizes += d_sink_norms_.terms[at];
+        terms += d_sink_norms_.terms[at] * d_sink_norms_.terms[at];
+      }
+      set(exact_.dsink_norms, head, std::sqrt(errors) + rounding_.sum * sizes + rounding_.sent, std::sqrt(terms));
     }
   }
 
@@ -185,6 +241,10 @@ class Oracle {
   const std::vector<std::vector<Band>> bands_;
   std::vector<KeyGradients> gradients_;
   Exact exact_;
+  std::vector<double> tops_;  // by row, the largest score
+  RowNorms top_norms_;
+  std::vector<double> d_sinks_;  // by row, of queries
+  RowNorms d_sink_norms_;
 };
 
 }  // namespace

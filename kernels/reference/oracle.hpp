@@ -18,6 +18,11 @@ struct WholeAttention {
   Run queries, keys;
   std::span<const Band> bands;
   Scores scores{1};
+  /// Null: no weight is dropped. Sequences and heads are counted from these on.
+  const Dropout* dropout = nullptr;
+  std::int64_t first_batch = 0, first_head = 0;
+  std::span<const double> alibi_slopes;  ///< by query head; empty: no bias
+  std::span<const double> sink_logits;   ///< by query head, if scores have them
 };
 
 /// How what computes the attention in other types rounds, as shares (distattn/tolerance.hpp has them by problem).
@@ -45,7 +50,9 @@ struct RowNorms {
 /// Gradients are empty without d_o.
 struct Exact {
   std::vector<double> o, lse, dq, dk, dv;
-  RowNorms o_norms, lse_norms, dq_norms, dk_norms, dv_norms;
+  std::vector<double> max_logit;     ///< [batch, heads], of visible scores; −∞: there are none
+  std::vector<double> dsink_logits;  ///< [batch, heads], of each sequence; empty without d_o or sink logits
+  RowNorms o_norms, lse_norms, dq_norms, dk_norms, dv_norms, dsink_norms, max_norms;
 };
 
 /// Computes with all threads of `team`, in time that grows with the visible pairs. Memory: inputs and results once more

@@ -21,10 +21,13 @@ double square(double x) { return x * x; }
 double score_of(const Scores& scores, double product) {
   return with_scores<double>(scores, [&](const auto& map) { return map.score(map.factor() * product); });
 }
-/// Of the product behind a score.
-double gradient_of(const Scores& scores, double d_score, double score) {
-  return with_scores<double>(scores, [&](const auto& map) { return map.factor() * map.gradient(d_score, score); });
+/// Derivative of a score by the scaled product behind it.
+double slope_of(const Scores& scores, double score) {
+  return with_scores<double>(scores, [&](const auto& map) { return map.gradient(1.0, score); });
 }
+
+/// What a score rounds itself, in units of rounding.score: tanh is within six roundings.
+constexpr double score_roundings = 1, capped_score_roundings = 4;
 
 /// What a weight of e^exponent gains when its score grows by `shift` and those that hold the row's weight fall by
 /// `others`, of all the weight that there is.
@@ -113,12 +116,16 @@ void OracleRow::compute(OracleQuery& query, std::span<const IndexRange> seen, Ke
 
 void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
   pairs_.clear();
-  double top = -INFINITY;
+  double top = query.sink;
   for (const IndexRange& range : seen) {
     for (std::int64_t j = range.begin; j < range.end; ++j) {
-      const double score = score_of(keys_.scores, dot<double>(query.q, keys_.k + j * keys_.head_dim, keys_.head_dim));
+      const double without_bias =
+          score_of(keys_.scores, dot<double>(query.q, keys_.k + j * keys_.head_dim, keys_.head_dim));
+      const double score = without_bias + bias_of<double>(query.slope, query.position, query.first_key + j);
       if (score > top || score != score) top = score;
-      pairs_.push_back({j, score});
+      if (score > query.top || score != score) query.top = score;
+      const double kept = query.dropout.limit == 0 ? 1 : query.dropout.factor(query.position, query.first_key + j);
+      pairs_.push_back({j, score, without_bias, kept});
     }
   }
   const int dim = keys_.value_dim;
@@ -126,7 +133,7 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
   *query.lse = top;
   if (top == -INFINITY) return;
   block_.resize(static_cast<std::size_t>(dim));
-  double sum = 0, block_sum = 0;
+  double sum = std::exp(query.sink - top), block_sum = 0;
   const auto add_block = [&] {
     sum += block_sum;
     add_scaled(query.o, 1.0, block_.data(), dim);
@@ -136,7 +143,7 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     pairs_[i].weight = std::exp(pairs_[i].score - top);
     block_sum += pairs_[i].weight;
-    add_scaled(block_.data(), pairs_[i].weight, keys_.v + pairs_[i].key * dim, dim);
+    add_scaled(block_.data(), pairs_[i].weight * pairs_[i].kept, keys_.v + pairs_[i].key * dim, dim);
     if ((i + 1) % keys_a_sum == 0) add_block();
   }
   add_block();
@@ -150,11 +157,22 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
 void OracleRow::bound_weights(OracleQuery& query) {
   const double of_query = std::abs(keys_.scores.scale) * finite_norm(query.q, keys_.head_dim);
   const Pair* top = nullptr;
+  const bool capped = keys_.scores.softcap != 0;
+  const double of_score = capped ? capped_score_roundings : score_roundings;
+  // A bias rounds, and its sum with the score.
+  const auto bias_sizes = [](const Pair& pair) {
+    return pair.score == pair.without_bias ? 0 : std::abs(pair.score) + std::abs(pair.score - pair.without_bias);
+  };
   double of_scores = 0, own = 0, moved = 0, weights = 0;
   for (Pair& pair : pairs_) {
     if (!pair.counts()) continue;
-    pair.shift = rounding_.score * (std::abs(pair.score) + of_query * keys_.k_norms[pair.key] / 4);
+    pair.slope = slope_of(keys_.scores, pair.without_bias);
+    pair.shift = rounding_.score * (of_score * std::abs(pair.without_bias) + bias_sizes(pair) +
+                                    pair.slope * of_query * keys_.k_norms[pair.key] / 4);
+    if (capped)
+      pair.slope_error = 2 * std::abs(pair.without_bias / square(keys_.scores.softcap)) * pair.shift + rounding_.sum;
     of_scores += pair.weight * pair.shift;
+    query.top_allowed = std::max(query.top_allowed, pair.score + pair.shift - query.top);
     if (top == nullptr || pair.score > top->score) top = &pair;
   }
   const double of_lse = rounding_.score * (std::isfinite(*query.lse) ? std::abs(*query.lse) : 0);
@@ -181,6 +199,7 @@ void OracleRow::bound_weights(OracleQuery& query) {
   }
   // Nothing cancels in LSE, and nothing that it sums is rounded to 16 bits.
   own -= weights * (rounding_.weight - rounding_.exponential);
+  lse_error_ = rounding_.exponential + of_scores + of_lse;
   query.lse_allowed = rounding_.exponential + 2.5 * (own + of_scores + of_lse);
 }
 
@@ -196,10 +215,10 @@ void OracleRow::bound_forward(OracleQuery& query) {
   bound_weights(query);
   double errors = 0, sizes = 0, terms = 0;
   for (const Pair& pair : pairs_) {
-    if (pair.counts()) sizes += pair.weight * keys_.v_norms[pair.key];
+    if (pair.counts()) sizes += pair.weight * pair.kept * keys_.v_norms[pair.key];
   }
   for (const Pair& pair : pairs_) {
-    const double p = pair.weight, size = keys_.v_norms[pair.key];
+    const double p = pair.weight, size = pair.kept * keys_.v_norms[pair.key];
     if (!pair.counts()) continue;
     const double from_o = (1 - p) * size + std::max(0.0, sizes - p * size);
     errors += square(pair.own * size + pair.moved * from_o);
@@ -221,8 +240,8 @@ double OracleRow::bound_delta(const OracleQuery& query, double& delta, double& d
   const double d_o_norm = finite_norm(query.d_o, dim), of_query = d_o_norm / std::sqrt(dim);
   double errors = 0, sizes = 0;
   for (Pair& pair : pairs_) {
-    pair.product = dot<double>(query.d_o, keys_.v + pair.key * dim, dim);
-    pair.size = std::abs(pair.product) + of_query * keys_.v_norms[pair.key];
+    pair.product = pair.kept * dot<double>(query.d_o, keys_.v + pair.key * dim, dim);
+    pair.size = std::abs(pair.product) + pair.kept * of_query * keys_.v_norms[pair.key];
     errors += square(pair.own * pair.product) + square(pair.moved * (pair.product - delta));
     sizes += pair.weight * pair.size;
   }
@@ -246,34 +265,38 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     const Pair& pair = pairs_[i];
     const double p = pair.weight, ds = p * (pair.product - delta), size = keys_.k_norms[pair.key];
-    const double d_product = gradient_of(keys_.scores, ds, pair.score);
-    add_scaled(block.data(), d_product, keys_.k + pair.key * head_dim, head_dim);
-    add_scaled(gradients.block_dk_.data() + pair.key * head_dim, d_product, query.q, head_dim);
-    add_scaled(gradients.block_dv_.data() + pair.key * value_dim, p, query.d_o, value_dim);
+    const double d_product = ds * slope_of(keys_.scores, pair.without_bias), scaled = keys_.scores.scale * d_product;
+    add_scaled(block.data(), scaled, keys_.k + pair.key * head_dim, head_dim);
+    add_scaled(gradients.block_dk_.data() + pair.key * head_dim, scaled, query.q, head_dim);
+    add_scaled(gradients.block_dv_.data() + pair.key * value_dim, p * pair.kept, query.d_o, value_dim);
     gradients.touched_ = {std::min(gradients.touched_.begin, pair.key), std::max(gradients.touched_.end, pair.key + 1)};
     if ((i + 1) % keys_a_sum == 0 || i + 1 == pairs_.size()) {
       add_scaled(query.dq, 1.0, block.data(), head_dim);
       std::fill(block.begin(), block.end(), 0.0);
     }
     KeySums& sums = gradients.sums[static_cast<std::size_t>(pair.key)];
-    sums.add_weight(p, pair.error, d_o_norm);
+    sums.add_weight(p * pair.kept, pair.error * pair.kept, d_o_norm);
     if (!std::isfinite(ds)) continue;  // nor is what it reaches
     const double most = std::min(1.0, p + pair.error);
-    const double error = pair.error * std::abs(pair.product - delta) +
-                         most * (rounding_.dot * pair.size + rounding_.least * value_dim) + rounding_.element;
+    const double of_ds =
+        pair.error * std::abs(pair.product - delta) + most * (rounding_.dot * pair.size + rounding_.least * value_dim);
+    const double error = pair.slope * of_ds + pair.slope_error * (std::abs(ds) + of_ds) + rounding_.element;
     errors += square(error * size);
-    sizes += std::abs(ds) * size;
+    sizes += std::abs(d_product) * size;
     keys += size;
-    weighted_keys += most * size;
-    terms += square(ds * size);
-    const double alike = most * (dot_alike * pair.size + rounding_.delta * delta_size);
+    weighted_keys += pair.slope * most * size;
+    terms += square(d_product * size);
+    const double alike = pair.slope * most * (dot_alike * pair.size + rounding_.delta * delta_size);
     add_scaled(gradients.alike.data() + pair.key * head_dim, alike, query.q, head_dim);
-    add_scaled(alike_.data(), most * pair.size, keys_.k + pair.key * head_dim, head_dim);
-    sums.dk_errors += (square(error) + square(most * delta_error)) * square(q_norm);
-    sums.dk_sizes += std::abs(ds) * q_norm;
-    sums.dk_terms += (square(ds) + square(p * delta_size)) * square(q_norm);
+    add_scaled(alike_.data(), pair.slope * most * pair.size, keys_.k + pair.key * head_dim, head_dim);
+    sums.dk_errors += (square(error) + square(pair.slope * most * delta_error)) * square(q_norm);
+    sums.dk_sizes += std::abs(d_product) * q_norm;
+    sums.dk_terms += (square(d_product) + square(pair.slope * p * delta_size)) * square(q_norm);
     sums.query_norms += q_norm;
   }
+  const double sink_weight = std::exp(query.sink - *query.lse);
+  query.d_sink = -sink_weight * delta;
+  query.d_sink_allowed = sink_weight * (delta_error + rounding_.dot * delta_size + lse_error_ * std::abs(delta));
   const double scale = std::abs(keys_.scores.scale);
   query.dq_allowed =
       scale * (std::sqrt(errors) + dot_alike * finite_norm(alike_.data(), head_dim) + delta_error * weighted_keys +

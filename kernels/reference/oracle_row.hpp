@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "kernels/dropout.hpp"
 #include "kernels/reference/oracle.hpp"
 
 namespace distattn::kernels::reference {
@@ -26,6 +27,12 @@ struct OracleKeys {
 struct OracleQuery {
   const double *q, *d_o;
   double *o, *lse, *dq;
+  std::int64_t position = 0, first_key = 0;  ///< of the query, and of the first key
+  double slope = 0;                          ///< of the position bias
+  double top = -INFINITY, top_allowed = 0;   ///< the largest score, and how far off it may be
+  HeadDropout dropout{};
+  double sink = -INFINITY;  ///< logit of the row's term without a value
+  double d_sink = 0, d_sink_allowed = 0;
   double o_allowed = 0, o_terms = 0, lse_allowed = 0, dq_allowed = 0, dq_terms = 0;
 };
 
@@ -73,13 +80,16 @@ class OracleRow {
  private:
   struct Pair {
     std::int64_t key;
-    double score, weight = 0;   ///< P
-    double shift = 0;           ///< how far off the score may be
-    double own = 0, moved = 0;  ///< what P rounds itself; what the score's error adds before P is normalised
-    double error = 0;           ///< how far off P may be
+    double score, without_bias;  ///< which the derivative follows from
+    double kept = 1;             ///< what dropout makes of a weight of 1
+    double weight = 0;           ///< P
+    double shift = 0;            ///< how far off the score may be
+    double own = 0, moved = 0;   ///< what P rounds itself; what the score's error adds before P is normalised
+    double error = 0;            ///< how far off P may be
     bool counts() const { return weight >= 0 && std::isfinite(score); }
 
-    double product = 0, size = 0;  ///< dO·v, and how large what it sums is
+    double slope = 1, slope_error = 0;  ///< derivative of the score by the scaled product, and how far off that may be
+    double product = 0, size = 0;       ///< dO·v, and how large what it sums is
   };
 
   void attend(OracleQuery& query, std::span<const IndexRange> seen);
@@ -94,6 +104,7 @@ class OracleRow {
   std::vector<Pair> pairs_;
   std::vector<double> block_;
   double weight_errors_ = 0;   ///< of the row's weights together
+  double lse_error_ = 0;       ///< how far off the row's log-sum-exp may be, and with it the weight of its sink
   double o_least_ = 0;         ///< what o may be off by however small it is
   std::vector<double> alike_;  ///< Σ P (size of dO·v) k, as in KeyGradients
 };

@@ -7,7 +7,8 @@ namespace distattn::kernels {
 const HostKernels& reference_kernels() {
   static constexpr HostKernels kernels{
       .name = "reference",
-      .features = element_types,
+      .features = element_types.with(
+          {Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit, Feature::dropout}),
       .query_block = [] { return 1; },
       .attend = reference::attend,
       .attend_backward = reference::attend_backward,
@@ -18,6 +19,8 @@ const HostKernels& reference_kernels() {
       .share = share_nothing,
       .settle = settle,
       .rearrange = rearrange,
+      .merge_sinks = merge_sinks,
+      .differentiate_sinks = differentiate_sinks,
   };
   return kernels;
 }

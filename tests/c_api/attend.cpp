@@ -1,6 +1,7 @@
 #include "attend.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "cli/tools/oracle.hpp"
@@ -9,6 +10,9 @@
 
 namespace distattn::test {
 namespace {
+
+/// What a problem has besides queries, keys and values.
+enum class With { nothing, scores };
 
 /// Rows of a whole random tensor at the given positions.
 Tensor rows(RandomTensor which, const std::vector<std::int64_t>& positions, int head_count) {
@@ -31,19 +35,33 @@ ConstTensorView view(const Tensor& tensor) {
                     tensor.shape[1], tensor.shape[2]);
 }
 
-const ExactResult& exact() {
-  static const ExactResult result = [] {
-    Problem problem;
-    problem.seq_q = problem.seq_kv = tokens;
-    problem.heads = heads;
-    problem.kv_heads = kv_heads;
-    problem.head_dim = problem.value_dim = dim;
-    problem.mask = causal_mask();
-    return exact_attention(
-        problem, view(rows(RandomTensor::q, whole(), heads)), view(rows(RandomTensor::k, whole(), kv_heads)),
-        view(rows(RandomTensor::v, whole(), kv_heads)), view(rows(RandomTensor::d_o, whole(), heads)), 1);
-  }();
-  return result;
+/// Everything that scores may have, in C and in C++.
+constexpr std::array sink_logits = {0.5f, -1.0f, 2.0f, 0.0f};
+constexpr std::array alibi_slopes = {0.25, 0.0, -0.125, 1.0};
+constexpr double softcap = 1.5;
+constexpr std::uint64_t dropout_seed = 0xfedcba9876543210;
+
+ExactResult compute_exactly(With with) {
+  Problem problem;
+  problem.seq_q = problem.seq_kv = tokens;
+  problem.heads = heads;
+  problem.kv_heads = kv_heads;
+  problem.head_dim = problem.value_dim = dim;
+  problem.mask = causal_mask();
+  std::vector<double> logits;
+  if (with == With::scores) {
+    problem.scores = {.scale = 0, .softcap = softcap, .sink_logits = true, .dropout = 0.25, .max_logit = true};
+    problem.alibi_slopes.assign(alibi_slopes.begin(), alibi_slopes.end());
+    logits.assign(sink_logits.begin(), sink_logits.end());
+  }
+  return exact_attention(problem, view(rows(RandomTensor::q, whole(), heads)),
+                         view(rows(RandomTensor::k, whole(), kv_heads)), view(rows(RandomTensor::v, whole(), kv_heads)),
+                         view(rows(RandomTensor::d_o, whole(), heads)), 1, logits, {.seed = dropout_seed, .offset = 4});
+}
+
+const ExactResult& exact(With with) {
+  static const ExactResult plain = compute_exactly(With::nothing), scores = compute_exactly(With::scores);
+  return with == With::scores ? scores : plain;
 }
 
 /// Absolute, of values around 1: the equivalence tests judge accuracy.
@@ -60,6 +78,21 @@ bool right(const Tensor& mine, const std::vector<std::int64_t>& positions, const
   }
   return true;
 }
+/// Numbers of heads: the shares of all ranks, put together, are the exact ones.
+bool right_heads(distattn_comm* comm, const Tensor& share, float none, float (*combine)(float, float),
+                 const std::vector<double>& all) {
+  const auto ranks = static_cast<std::size_t>(distattn_comm_size(comm));
+  const std::vector<std::size_t> bytes(ranks, heads * sizeof(float));
+  std::vector<float> shares(ranks * heads);
+  if (distattn_comm_all_gather(comm, share.values.data(), bytes.data(), shares.data()) != DISTATTN_OK) return false;
+  for (std::size_t head = 0; head < heads; ++head) {
+    float whole = none;
+    for (std::size_t rank = 0; rank < ranks; ++rank) whole = combine(whole, shares[rank * heads + head]);
+    if (!near(whole, all[head])) return false;
+  }
+  return true;
+}
+
 /// The same of statistics: [heads][tokens].
 bool right_statistics(const Tensor& mine, const std::vector<std::int64_t>& positions, const std::vector<double>& all) {
   for (std::size_t i = 0; i < mine.values.size(); ++i) {
@@ -104,8 +137,15 @@ namespace {
 
 using BothPasses = distattn_status (*)(distattn_attention* attention, const distattn_tensors* tensors);
 
-distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm) {
-  const distattn_problem problem = small_problem();
+distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm, With with = With::nothing) {
+  distattn_problem problem = small_problem();
+  if (with == With::scores) {
+    problem.softcap = softcap;
+    problem.dropout = 0.25;
+    problem.sink_logits = problem.max_logit = 1;
+    problem.alibi_slopes = alibi_slopes.data();
+    problem.alibi_slopes_count = alibi_slopes.size();
+  }
   distattn_attention* attention = nullptr;
   distattn_status status =
       distattn_attention_create(&problem, static_cast<const distattn_options*>(user), comm, &attention);
@@ -128,12 +168,28 @@ distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm) {
   tensors.dq = &dq.tensor;
   tensors.dk = &dk.tensor;
   tensors.dv = &dv.tensor;
+  Tensor logits({heads}), dlogits({heads}), tops({heads});
+  std::copy(sink_logits.begin(), sink_logits.end(), logits.values.begin());
+  if (with == With::scores) {
+    tensors.sink_logits = &logits.tensor;
+    tensors.dropout_seed = dropout_seed;
+    tensors.dropout_offset = 4;
+    tensors.dsink_logits = &dlogits.tensor;
+    tensors.max_logit = &tops.tensor;
+  }
   status = both(attention, &tensors);
   distattn_attention_free(attention);
   if (status != DISTATTN_OK) return status;
 
-  const bool good = right(o, queries, exact().o) && right_statistics(lse, queries, exact().lse) &&
-                    right(dq, queries, exact().dq) && right(dk, keys, exact().dk) && right(dv, keys, exact().dv);
+  const ExactResult& all = exact(with);
+  bool good = right(o, queries, all.o) && right_statistics(lse, queries, all.lse) && right(dq, queries, all.dq) &&
+              right(dk, keys, all.dk) && right(dv, keys, all.dv);
+  if (with == With::scores) {
+    const auto sum = [](float a, float b) { return a + b; };
+    const auto larger = [](float a, float b) { return std::max(a, b); };
+    good = right_heads(comm, dlogits, 0, sum, all.dsink_logits) && good;
+    good = right_heads(comm, tops, -INFINITY, larger, all.max_logit) && good;
+  }
   return good ? DISTATTN_OK : DISTATTN_INTERRUPTED;
 }
 
@@ -158,6 +214,9 @@ distattn_status queue_both(distattn_attention* attention, const distattn_tensors
 }  // namespace
 
 distattn_status attend(void* user, distattn_comm* comm) { return attend_with(wait_for_both, user, comm); }
+distattn_status attend_scores(void* user, distattn_comm* comm) {
+  return attend_with(wait_for_both, user, comm, With::scores);
+}
 distattn_status attend_queued(void* user, distattn_comm* comm) { return attend_with(queue_both, user, comm); }
 
 }  // namespace distattn::test

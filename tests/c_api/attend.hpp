@@ -27,7 +27,9 @@ struct Tensor {
 /// What every rank does, forward and backward; user is the options. Returns the status of the first call that fails,
 /// DISTATTN_INTERRUPTED where results are wrong.
 distattn_status attend(void* user, distattn_comm* comm);
-/// The same by passes that are queued.
+/// The same with a cap, a position bias, sink logits and largest scores.
+distattn_status attend_scores(void* user, distattn_comm* comm);
+/// attend() by passes that are queued.
 distattn_status attend_queued(void* user, distattn_comm* comm);
 
 inline std::string message() { return distattn_message(); }

@@ -98,6 +98,11 @@ TEST_CASE("misuse is a status and a message, never an exception") {
   create(with_band([&] { problem.sinks = 1; }), "bands with sinks");
   create(with_band([&] { problem.cu_seqlens = ends, problem.cu_seqlens_count = 2; }), "bands with documents");
   create([&] { problem.bands_count = 3; }, "bands is null");
+  create([&] { problem.softcap = -1; }, "softcap is -1");
+  create([&] { problem.sink_logits = 2; }, "sink_logits is 2");
+  create([&] { problem.dropout = 1; }, "dropout is 1");
+  create([&] { problem.max_logit = -1; }, "max_logit is -1");
+  create([&] { problem.alibi_slopes_count = 4; }, "alibi_slopes is null");
   create([&] { problem.cu_seqlens_count = 2; }, "cu_seqlens is null");
   create([&] { problem.cu_seqlens = ends; }, "cu_seqlens has no entry");
 

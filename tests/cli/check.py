@@ -92,7 +92,7 @@ def kinds_of_inputs():
         with tempfile.TemporaryDirectory() as folder:
             inputs(folder, shape, make)
             for options in ([], ["--window", "0,0"], ["--mask", "full"], ["--cu-seqlens", "0,1,2,40,64"],
-                            ["--window", "5,-1", "--sinks", "2"]):
+                            ["--window", "5,-1", "--global-keys", "2"]):
                 for ranks in ("1", "4", "7"):
                     try:
                         right(folder, "--ranks", ranks, "--schedule", "zigzag-ring", *options)

@@ -12,18 +12,18 @@ DISTATTN = os.path.abspath(sys.argv[1])
 HEADINGS = ["problem", "mask", "schedule", "input", "device", "output"]
 MOST_LINES, MOST_COLUMNS = 70, 80
 
-SHAPE = "--seq --seq-kv --batch --heads --kv-heads --head-dim --dtype --wire --scale"
-MASK = "--mask --window --sinks --cu-seqlens --documents"
+SHAPE = "--seq --seq-kv --batch --heads --kv-heads --head-dim --dtype --wire --scale --softcap --alibi --dropout --dropout-seed --max-logit"
+MASK = "--mask --window --global-keys --sinks --cu-seqlens --documents"
 SCHEDULE = "--schedule --mode --node-size --ahead --ranks --memory --machine"
 DEVICE = "--backend --transport --bootstrap --threads --timeout"
 INPUT = "--q --k --v --do --tensors --random --seed"
 # What users and scripts were promised of each command; more may be added, nothing goes.
 PROMISED = {
-    "run": f"{SHAPE} {MASK} {SCHEDULE} {DEVICE} {INPUT} --backward -n -w --out --check --trace --svg --html --program --json",
-    "validate": f"{SHAPE} {MASK} {SCHEDULE} {DEVICE} --backward --seed --json",
+    "run": f"{SHAPE} {MASK} {SCHEDULE} {DEVICE} {INPUT} --sink-logits --backward -n -w --out --check --trace --svg --html --program --json",
+    "validate": f"{SHAPE} {MASK} {SCHEDULE} {DEVICE} --sink-logits --backward --seed --json",
     "plan": f"{SHAPE} {MASK} {SCHEDULE} --backward --paper --step --html --json",
     "show": f"{SHAPE} {MASK} {SCHEDULE} --backward --program --format --html",
-    "bench": f"{SHAPE} {MASK} {SCHEDULE} {DEVICE} --backward -n -w -c -o --json --min-gflops --max-ratio-to-prediction "
+    "bench": f"{SHAPE} {MASK} {SCHEDULE} {DEVICE} --sink-logits --backward -n -w -c -o --json --min-gflops --max-ratio-to-prediction "
              "--calibrate --kernel",
     "step": f"--layers --hidden --ffn --vocab --seq --heads --kv-heads --steps --checkpoint --text --verify --json {MASK} "
             f"{SCHEDULE} {DEVICE}",

@@ -93,7 +93,7 @@ def other_masks(folder):
     file = os.path.join(folder, "first.json")
     with open(file, "w", encoding="utf-8") as out:
         out.write(distattn("show", *shape, "--schedule", "placed", "--cu-seqlens", "0,400,410,600", "--format", "layout").stdout)
-    for mask in (("--cu-seqlens", "0,400,410,600", "--window", "50,0"), ("--window", "9,0", "--sinks", "3"), ("--mask", "full"),
+    for mask in (("--cu-seqlens", "0,400,410,600", "--window", "50,0"), ("--window", "9,0", "--global-keys", "3"), ("--mask", "full"),
                  ("--mask", "prefix:100"), ("--seq-kv", "600", "--seq", "40")):
         distattn("run", *shape[2 * (mask[0] == "--seq-kv"):], *mask, "--random", "--layout", file, "--check", "-q")
 

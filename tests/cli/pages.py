@@ -234,7 +234,7 @@ def odd_problems(folder):
     with open(os.path.join(folder, "nothing.json"), "w") as file:
         file.write("[]")
     for options in (["--seq", "70", "--seq-kv", "33", "--ranks", "4"], ["--seq", "8", "--mask", "nothing.json", "--ranks", "2"],
-                    ["--seq", "1", "--ranks", "3"], ["--seq", "9", "--ranks", "1"], ["--seq", "64", "--window", "9,0", "--sinks",
+                    ["--seq", "1", "--ranks", "3"], ["--seq", "9", "--ranks", "1"], ["--seq", "64", "--window", "9,0", "--global-keys",
                                                                                     "3", "--ranks", "4"]):
         page, _, _ = page_of("show", "--schedule", "ring", *options, *HEADS, folder=folder)
         one = page["schedules"][0]["passes"][0]

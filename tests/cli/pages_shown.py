@@ -175,7 +175,7 @@ def odd_problems(folder, _):
         file.write("[]")
     for options in (["--seq", "70", "--seq-kv", "33", "--ranks", "4"], ["--seq", "8", "--mask", "nothing.json", "--ranks", "2"],
                     ["--seq", "1", "--ranks", "3"], ["--seq", "9", "--ranks", "1"],
-                    ["--seq", "64", "--window", "9,0", "--sinks", "3", "--ranks", "4"],
+                    ["--seq", "64", "--window", "9,0", "--global-keys", "3", "--ranks", "4"],
                     ["--seq", "61", "--schedule", "striped-ring", "--ranks", "5"], ["--seq", "7", "--ranks", "8"]):
         path, text = make(folder, "odd", "show", "--schedule", "ring", *options, *HEADS, "--backward")
         attributes, _ = shown(folder, path, "#rank=0")

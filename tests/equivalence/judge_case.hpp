@@ -62,7 +62,7 @@ struct JudgedCase {
   /// Of `got`, rounded to fp32.
   Judge judge() {
     Judge made(problem, groups, expected);
-    for (const Result result : all_results) {
+    for (const Result result : row_results) {
       for (std::int64_t token = 0; token < problem.seq_q; ++token) {
         for (int head = 0; head < heads(result); ++head) {
           std::vector<float> values(row(result, token, head), row(result, token, head) + dim(result));

@@ -37,7 +37,7 @@ TEST_CASE("weights that are certain leave nothing to excuse, however large their
   for (std::vector<float>* const all : {&made.q, &made.k}) std::fill(all->begin(), all->end(), 4096.f);
   for (std::vector<float>* const all : {&made.v, &made.d_o}) std::fill(all->begin(), all->end(), 1.f);
   made.expect();
-  for (const Result each : all_results) CHECK(made.worst(each).excess <= 0.5);
+  for (const Result each : row_results) CHECK(made.worst(each).excess <= 0.5);
   for (std::int64_t token = whole_head ? 0 : 5; token < (whole_head ? 384 : 6); ++token) {
     for (int x = 0; x < made.dim(result); ++x) made.row(result, token, 1)[x] *= by;
   }
@@ -50,7 +50,7 @@ TEST_CASE("zeros do not pass for a tie, however large its scores", "[judge]") {
   for (std::vector<float>* const all : {&made.q, &made.k}) std::fill(all->begin(), all->end(), 4096.f);
   for (std::vector<float>* const all : {&made.v, &made.d_o}) std::fill(all->begin(), all->end(), 1.f);
   made.expect();
-  for (const Result each : all_results) CHECK(made.worst(each).excess <= 0.5);
+  for (const Result each : row_results) CHECK(made.worst(each).excess <= 0.5);
   for (const Result result : {Result::o, Result::dv}) {
     for (std::int64_t token = 0; token < 384; ++token) std::fill_n(made.row(result, token, 1), 8, 0.0);
     CAPTURE(name_of(result));

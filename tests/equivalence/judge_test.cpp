@@ -26,7 +26,7 @@ TEST_CASE("exact results rounded to fp32 are right, however large or small", "[j
   multiply(made.v, 0, made.v.size(), of_v);
   made.expect();
   const Judge judge = made.judge();
-  for (const Result result : all_results) {
+  for (const Result result : row_results) {
     CAPTURE(name_of(result), of_q, of_v);
     CHECK(judge.comparison(result).worst.excess <= 0.5);
     CHECK(judge.comparison(result).wrong == 0);
@@ -37,7 +37,7 @@ TEST_CASE("what is allowed stays far below what matters", "[judge]") {
   Case made(causal_mask());
   made.expect();
   const Judge judge = made.judge();
-  for (const Result result : all_results) CHECK(judge.comparison(result).tolerance(result) < 5e-5);
+  for (const Result result : row_results) CHECK(judge.comparison(result).tolerance(result) < 5e-5);
 }
 
 TEST_CASE("one document that is a thousandth off is found among good ones", "[judge]") {
@@ -80,7 +80,7 @@ TEST_CASE("keys that one head does not see are missed", "[judge]") {
   other.mask = band_mask({{0, 384, 0, 64, 0, unbounded}, {0, 384, 128, 384, 0, unbounded}});
   ExactResult without = made.exact_with(other);
   std::swap(made.got, without);
-  for (const Result result : all_results) {  // but for head 2, and its key head, everything is as it was
+  for (const Result result : row_results) {  // but for head 2, and its key head, everything is as it was
     for (std::int64_t token = 0; token < 384; ++token) {
       for (int head = 0; head < made.heads(result); ++head) {
         if (head == (is_key_side(result) ? 1 : 2)) continue;
@@ -125,7 +125,7 @@ TEST_CASE("NaN and infinity are right where they are expected, and nowhere else"
   made.q[static_cast<std::size_t>((200 * 4 + 1) * 16)] = static_cast<float>(no_number);
   made.expect();
   const Judge judge = made.judge();
-  for (const Result result : all_results) {
+  for (const Result result : row_results) {
     CAPTURE(name_of(result));
     CHECK(judge.comparison(result).worst.excess <= 1);
   }
@@ -182,7 +182,7 @@ TEST_CASE("processes that have some rows each judge as one that has all", "[judg
   Judge together(made.problem, made.groups, made.expected);
   for (const int owner : {0, 1}) {
     Judge own(made.problem, made.groups, made.expected);
-    for (const Result result : all_results) {
+    for (const Result result : row_results) {
       for (std::int64_t token = owner; token < 384; token += 2) {
         for (int head = 0; head < made.heads(result); ++head) {
           std::vector<float> values(made.row(result, token, head), made.row(result, token, head) + made.dim(result));
@@ -192,7 +192,7 @@ TEST_CASE("processes that have some rows each judge as one that has all", "[judg
     }
     together.add(own.parts());
   }
-  for (const Result result : all_results) {
+  for (const Result result : row_results) {
     const Comparison a = whole.comparison(result), b = together.comparison(result);
     CHECK(a.error(result) == Approx(b.error(result)));
     CHECK(a.worst.excess == Approx(b.worst.excess));

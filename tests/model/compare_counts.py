@@ -29,7 +29,7 @@ def random_case(rng):
         options = ["--window", f"{mask['left']},-1"]
     elif kind == "sinks":
         mask = dict(left=rng.randint(0, tokens), sinks=rng.randint(1, 9))
-        options = ["--window", f"{mask['left']},-1", "--sinks", str(mask["sinks"])]
+        options = ["--window", f"{mask['left']},-1", "--global-keys", str(mask["sinks"])]
     elif kind == "two-sided":
         mask = dict(causal=False, left=rng.randint(0, tokens), right=rng.randint(0, tokens))
         options = ["--mask", "full", "--window", f"{mask['left']},{mask['right']}"]

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <mutex>
 
 #include "cli/tools/random.hpp"
 #include "distattn/convert.hpp"
@@ -159,7 +160,11 @@ Inputs::Inputs(const Problem& problem, std::uint64_t seed)
       v_(draw(seed, RandomTensor::v, problem.batch * problem.seq_kv * problem.kv_heads * problem.value_dim,
               problem.dtype)),
       d_o_(draw(seed, RandomTensor::d_o, problem.batch * problem.seq_q * problem.heads * problem.value_dim,
-                problem.dtype)) {}
+                problem.dtype)) {
+  for (int head = 0; problem.scores.sink_logits && head < problem.heads; ++head) {
+    sink_logits_.push_back(random_normal(seed, RandomTensor::sink_logits, head) + 1);
+  }
+}
 
 void Inputs::add(int component, double to_queries, double to_keys, int key_head) {
   add_to_rows(q_, 0, 1, component, to_queries);
@@ -204,7 +209,15 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
   }
   const auto plan = std::make_shared<const AttentionPlan>(problem, run.ranks, run.options);
 
-  // Ranks write disjoint elements of `result`.
+  if (problem.scores.sink_logits && run.options.passes == Passes::both) {
+    result.dsink_logits.resize(static_cast<std::size_t>(problem.heads));
+  }
+  if (problem.scores.max_logit) {
+    result.max_logit.resize(static_cast<std::size_t>(problem.batch * problem.heads), -INFINITY);
+  }
+  std::mutex adding;
+
+  // Ranks write disjoint elements of `result`, and add to one gradient in turn.
   const auto rank_body = [&](Rank rank, Transport& transport) {
     const bool odd = rank % 2 == 1 && !run.odd_backend.empty();
     const auto device = make_device(odd ? run.odd_backend : run.backend, {run.threads, run.ranks});
@@ -221,13 +234,31 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     Shard lse({problem.batch, 0, problem.heads, 1}, query_count, run.order);
     Shard lse_low({problem.batch, 0, problem.heads, 1}, query_count, run.order);
     Bindings bindings;
+    bindings.dropout_seed = Inputs::dropout_seed;
+    bindings.dropout_offset = Inputs::dropout_offset;
     bindings.q = q.view();
     bindings.k = k.view();
     bindings.v = v.view();
     bindings.o = o.view();
     bindings.lse = lse.view();
     if (problem.has_low_lse() && run.low_lse == LowLse::kept) bindings.lse_low = lse_low.view();
+    const std::vector<double>& logits = inputs.sink_logits();
+    std::vector<double> shares(logits.size(), NAN);
+    if (!logits.empty()) {
+      bindings.sink_logits = heads_view(reinterpret_cast<const std::byte*>(logits.data()), DType::fp64, problem.heads);
+    }
+    std::vector<double> tops(result.max_logit.size(), NAN);
+    if (!tops.empty()) {
+      bindings.max_logit =
+          dense_view(reinterpret_cast<std::byte*>(tops.data()), DType::fp64, problem.batch, 1, problem.heads, 1);
+    }
     call(attention, run, bindings, Pass::forward);
+    {
+      const std::scoped_lock lock(adding);
+      for (std::size_t i = 0; i < tops.size(); ++i) {
+        if (!(result.max_logit[i] >= tops[i])) result.max_logit[i] = tops[i];
+      }
+    }
     scatter(o.view(), queries, first, result.o, false);
     scatter(lse.view(), queries, first, result.lse, true);
     if (run.options.passes == Passes::forward) return;
@@ -241,7 +272,14 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     bindings.dq = dq.view();
     bindings.dk = dk.view();
     bindings.dv = dv.view();
+    if (!shares.empty()) {
+      bindings.dsink_logits = heads_view(reinterpret_cast<std::byte*>(shares.data()), DType::fp64, problem.heads);
+    }
     call(attention, run, bindings, Pass::backward);
+    {
+      const std::scoped_lock lock(adding);
+      for (std::size_t head = 0; head < shares.size(); ++head) result.dsink_logits[head] += shares[head];
+    }
     scatter(dq.view(), queries, first, result.dq, false);
     scatter(dk.view(), keys, 0, result.dk, false);
     scatter(dv.view(), keys, 0, result.dv, false);
@@ -254,9 +292,22 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
   return result;
 }
 
+ExactResult exact_of(const Inputs& inputs) {
+  const Problem& problem = inputs.problem();
+  ExactResult exact =
+      exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1, inputs.sink_logits(),
+                      {.seed = Inputs::dropout_seed, .offset = Inputs::dropout_offset});
+  std::vector<double> sums(inputs.sink_logits().size());
+  for (std::size_t i = 0; i < exact.dsink_logits.size(); ++i) sums[i % sums.size()] += exact.dsink_logits[i];
+  exact.dsink_logits = std::move(sums);
+  return exact;
+}
+
 double largest_error(const ExactResult& got, const ExactResult& exact) {
   return std::max({relative_l2(got.o, exact.o), lse_error(got.lse, exact.lse), relative_l2(got.dq, exact.dq),
-                   relative_l2(got.dk, exact.dk), relative_l2(got.dv, exact.dv)});
+                   relative_l2(got.dk, exact.dk), relative_l2(got.dv, exact.dv),
+                   relative_l2(got.dsink_logits, exact.dsink_logits),
+                   got.max_logit.empty() ? 0 : lse_error(got.max_logit, exact.max_logit)});
 }
 
 }  // namespace distattn::test

@@ -25,6 +25,11 @@ class Inputs {
   void add_to_first(std::int64_t keys, int component, double to_keys);
 
   const Problem& problem() const { return problem_; }
+  /// Of dropped weights, if the problem has dropout.
+  static constexpr std::uint64_t dropout_seed = 0x123456789abcdef;
+  static constexpr std::uint32_t dropout_offset = 7;
+  /// By head, if the problem has them.
+  const std::vector<double>& sink_logits() const { return sink_logits_; }
   ConstTensorView q() const { return view(q_, problem_.seq_q, problem_.heads, problem_.head_dim); }
   ConstTensorView k() const { return view(k_, problem_.seq_kv, problem_.kv_heads, problem_.head_dim); }
   ConstTensorView v() const { return view(v_, problem_.seq_kv, problem_.kv_heads, problem_.value_dim); }
@@ -39,6 +44,7 @@ class Inputs {
 
   Problem problem_;
   std::vector<std::byte> q_, k_, v_, d_o_;
+  std::vector<double> sink_logits_;
 };
 
 /// How a rank's tensors lie in memory.
@@ -72,8 +78,11 @@ struct ShardedRun {
 };
 ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run);
 
-/// The largest of the relative L2 errors of o, dq, dk, dv and the error of lse, as tolerance() means them. Rows that
-/// see no key must be −∞ on both sides, and nothing may be NaN: else the error is infinite.
+/// What the results should be, gradients of sink logits summed over sequences.
+ExactResult exact_of(const Inputs& inputs);
+
+/// The largest of the relative L2 errors of o, dq, dk, dv and dsink_logits, and the error of lse, as tolerance() means
+/// them. Rows that see no key must be −∞ on both sides, and nothing may be NaN: else the error is infinite.
 double largest_error(const ExactResult& got, const ExactResult& exact);
 
 }  // namespace distattn::test

@@ -52,6 +52,17 @@ TEST_CASE("shapes that nobody computes are refused") {
   require_refused([](Problem& p) { p.scores.scale = std::numeric_limits<double>::infinity(); }, "scale");
   require_refused([](Problem& p) { p.scores.scale = -1e39; }, "scale is -1e+39 (scores are computed in fp32");
   require_refused([](Problem& p) { p.scores.scale = 1e-39; }, "scale is 1e-39 (scores are computed in fp32");
+  require_refused([](Problem& p) { p.scores.softcap = -1; }, "softcap is -1");
+  require_refused([](Problem& p) { p.scores.softcap = 1e31; }, "softcap is 1e+31");
+  require_refused([](Problem& p) { p.scores.softcap = 1e-31; }, "choose 1e-30 to 1e30");
+  require_refused([](Problem& p) { p.scores.softcap = std::nan(""); }, "softcap is nan");
+  for (const double dropout : {1.0, -0.1, 2.0, std::nan("")}) {
+    require_refused([=](Problem& p) { p.scores.dropout = dropout; }, "(the probability that a weight is dropped)");
+  }
+  require_refused([](Problem& p) { p.alibi_slopes.assign(5, 0.5); }, "5 slopes of a position bias for 12 heads");
+  require_refused([](Problem& p) { p.alibi_slopes.assign(12, std::nan("")); }, "the slope of head 0 is nan");
+  require_refused([](Problem& p) { p.alibi_slopes = standard_alibi_slopes(12), p.alibi_slopes[3] = -1e21; },
+                  "the slope of head 3 is -1e+21");
   require_refused([](Problem& p) { p.batch = std::int64_t{1} << 55; }, "overflow");
   require_refused([](Problem& p) { p.batch = 1 << 10, p.heads = 1 << 30, p.seq_kv = 1 << 24; }, "overflow");
   require_refused([](Problem& p) { p.seq_q = p.seq_kv = std::int64_t{1} << 32; }, "a sequence has 2147483647 at most");

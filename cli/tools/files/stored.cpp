@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "distattn/convert.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn {
@@ -118,6 +119,16 @@ std::vector<std::int64_t> StoredArray::integers() const {
   } else {
     std::copy_n(reinterpret_cast<const std::int32_t*>(data_), values.size(), values.begin());
   }
+  return values;
+}
+
+std::vector<double> StoredArray::numbers() const {
+  if (shape_.size() != 1 || type_ >= StoredType::int32) {
+    refuse(fmt::format("{} is {} of shape {} (expected a list of float32): store it as a rank-1 float32 array", origin_,
+                       name_of(type_, dtype_), to_string(shape_)));
+  }
+  std::vector<double> values(static_cast<std::size_t>(shape_[0]));
+  convert(data_, static_cast<DType>(type_), reinterpret_cast<std::byte*>(values.data()), DType::fp64, shape_[0]);
   return values;
 }
 

@@ -2,13 +2,10 @@
 /**
  * @file
  * Exact attention over ranks, from C.
- *
  * Errors: functions that can fail return a distattn_status. If one fails, distattn_message() returns the reason as one
  * line, for the calling thread, and the function sets its result to null. No C++ exception leaves the library.
- *
  * Structs begin with struct_size. Initialise them with their *_INIT value, so that a program that was built against an
  * older header works the same with a newer library.
- *
  * Threads: handles are not thread-safe. Only one thread at a time may use a communicator, its groups and the attentions
  * on them. Any thread may use an event. Free each handle with its *_free(), which accepts null.
  */
@@ -87,7 +84,18 @@ typedef struct distattn_band {
   int64_t q0, q1, k0, k1, lo, hi;
 } distattn_band;
 
-/** One exact attention. Shapes are those of the whole problem, not of one rank's part. */
+/** A node of a tree: `length` tokens behind those of earlier nodes. parent is the index of one of these; -1: a root. */
+typedef struct distattn_tree_node {
+  int64_t length, parent;
+} distattn_tree_node;
+
+/** Writes the bands of the mask in which a token sees its node up to itself and all nodes above, and their number to
+ * *bands_count. `bands` may be null: they are only counted. `positions`, if not null, receives for each token the
+ * number of tokens that it sees besides itself: its position for rotary embeddings. */
+DISTATTN_API distattn_status distattn_tree_mask(const distattn_tree_node* nodes, size_t count, distattn_band* bands,
+                                                size_t* bands_count, int64_t* positions);
+
+/** One exact attention. Shapes are those of the whole problem, not of one rank's part. *_INIT: one query, one key. */
 typedef struct distattn_problem {
   size_t struct_size;
   int64_t batch, seq_q, seq_kv;
@@ -104,11 +112,19 @@ typedef struct distattn_problem {
   /** The whole mask, or null. With bands, causal is ignored, and window, sinks and documents must be as in *_INIT. */
   const distattn_band* bands;
   size_t bands_count;
+  double softcap;      /**< above 0: scores become softcap * tanh(score / softcap), as in Gemma 2; 0: they do not */
+  int32_t sink_logits; /**< 1: each row's softmax has one more term, exp(sink_logits[head]), without a value */
+  int32_t max_logit;   /**< 1: forward also gives the largest score of each head */
+  const double* alibi_slopes; /**< by query head: slope * (k - q) is added to scores; null: nothing is */
+  size_t alibi_slopes_count;
+  double dropout; /**< probability that a weight is dropped */
 } distattn_problem;
 
-/** One query and one key; set all other members that matter. */
-#define DISTATTN_PROBLEM_INIT \
-  { sizeof(distattn_problem), 1, 1, 1, 1, 1, 64, 0, DISTATTN_FP32, DISTATTN_FP32, 0.0, 1, -1, -1, 0, NULL, 0, NULL, 0 }
+#define DISTATTN_PROBLEM_INIT                                                                                          \
+  {                                                                                                                    \
+    sizeof(distattn_problem), 1, 1, 1, 1, 1, 64, 0, DISTATTN_FP32, DISTATTN_FP32, 0.0, 1, -1, -1, 0, NULL, 0, NULL, 0, \
+        0.0, 0, 0, NULL, 0, 0.0                                                                                        \
+  }
 
 typedef struct distattn_options {
   size_t struct_size;
@@ -302,22 +318,27 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
  * The tensors of one rank: q, k, v, o and their gradients are [batch, tokens, heads, head_dim], lse and lse_low are
  * [batch, heads, tokens]. The dimension batch may be left out if it is 1. lse is float32 or float64; only a problem in
  * fp64 uses the precision of float64.
- *
  * lse_low may be null. It holds the part of the log-sum-exp that a float32 lse cannot hold. Without it, backward's
  * weights are off by up to 6e-8 * |lse|, equally for a whole row. Pass it to both passes if scores are in the hundreds.
  * A problem in fp64 has no lse_low.
+ * sink_logits, dsink_logits ([heads]) and max_logit ([batch, heads]) are null unless the problem asks for them. The
+ * last two are the rank's share: add dsink_logits of all ranks, and take their largest max_logit.
  */
 typedef struct distattn_tensors {
   size_t struct_size;
-  const distattn_tensor *q, *k, *v;    /**< read */
-  const distattn_tensor *o, *lse;      /**< written by forward, read by backward */
-  const distattn_tensor* d_o;          /**< read by backward */
-  const distattn_tensor *dq, *dk, *dv; /**< written by backward */
-  const distattn_tensor* lse_low;      /**< optional: written by forward, read by backward */
+  const distattn_tensor *q, *k, *v;      /**< read */
+  const distattn_tensor *o, *lse;        /**< written by forward, read by backward */
+  const distattn_tensor* d_o;            /**< read by backward */
+  const distattn_tensor *dq, *dk, *dv;   /**< written by backward */
+  const distattn_tensor* lse_low;        /**< optional: written by forward, read by backward */
+  const distattn_tensor* sink_logits;    /**< read by both passes */
+  const distattn_tensor* dsink_logits;   /**< written by backward */
+  const distattn_tensor* max_logit;      /**< written by forward */
+  uint64_t dropout_seed, dropout_offset; /**< the same in both passes and on all ranks; offset: below 2^32 */
 } distattn_tensors;
 
 #define DISTATTN_TENSORS_INIT \
-  { sizeof(distattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL }
+  { sizeof(distattn_tensors), NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0 }
 
 /**
  * Collectives over all ranks. Only the first call allocates memory. If tensors are missing or are not the rank's part,
@@ -338,17 +359,14 @@ typedef struct distattn_event distattn_event;
  * calls, including calls that wait, over all handles of the communicator, of its groups and of the communicator of
  * which it is a group. All ranks must call them in the same order. A pass also begins after the pass of `after`, an
  * event of any handle, or null.
- *
  * Until the pass has ended, the caller must keep the memory of the tensors and must not change inputs. It may free the
  * structs that describe the tensors after the call. *event, which the caller must free, tells when the pass has ended;
  * `event` may be null.
- *
  * With options.cuda_stream, work that the caller puts on that stream after the call begins after the pass, so that the
  * caller needs no event to use the results there. With one rank and tensors in CUDA memory, no thread waits on the
  * host. With several ranks, a thread of the handle drives the exchanges, and the call returns when all work of the pass
  * is on the stream: it waits for earlier passes, for `after`, and for those exchanges that block a host. Without
  * options.cuda_stream, the call returns immediately.
- *
  * Wrong tensors return DISTATTN_USAGE immediately. Any other failure belongs to the pass and has the same effects as a
  * failure of distattn_forward(). distattn_event_done(), distattn_event_wait(), distattn_attention_check(),
  * distattn_attention_wait() and later calls return it.

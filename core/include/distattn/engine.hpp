@@ -31,11 +31,28 @@ namespace distattn {
 /// lse_low is optional. It holds the part of the log-sum-exp that an fp32 lse cannot hold. If it is bound, forward
 /// writes it and backward reads it. Without it, backward's weights are off by up to 6e-8·|lse|, equally for a whole row
 /// (partial.hpp). A problem in fp64 has no lse_low.
+///
+/// sink_logits and dsink_logits are heads_view()s, of all heads on every rank, if the problem has sink logits
+/// (Scores::sink_logits), and otherwise not bound. Both passes read the former. Backward writes to the latter the
+/// rank's share, which is the sum over the queries that it owns, as of any parameter that all ranks have: the gradient
+/// is the sum of the shares of all ranks.
+///
+/// max_logit, [batch, 1, heads, 1], is bound in a forward pass if the problem asks for it (Scores::max_logit). Forward
+/// writes the rank's share, the largest of the visible scores that the rank computed, -inf if there is none: the
+/// largest of the shares of all ranks is that of the head. Scores have their cap and bias; sinks are none.
+///
+/// With dropout (Scores::dropout) a pair is dropped where a word of Philox 4×32-10 says so, of the key `dropout_seed`
+/// and the counter (key position / 4, query position, sequence · heads + head, `dropout_offset`). Both passes of one
+/// call, and all ranks, must be given the same two numbers; another call takes another offset.
 struct Bindings {
   ConstTensorView q{}, k{}, v{};
   TensorView o{}, lse{}, lse_low{};
   ConstTensorView d_o{};
   TensorView dq{}, dk{}, dv{};
+  ConstTensorView sink_logits{};
+  TensorView dsink_logits{}, max_logit{};
+  std::uint64_t dropout_seed = 0;
+  std::uint32_t dropout_offset = 0;
 };
 
 /// The memory of a rank's program: one block in a memory space, the slots inside it, and the place of each buffer's

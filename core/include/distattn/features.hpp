@@ -17,8 +17,8 @@ namespace distattn {
 struct Problem;
 
 /// A new feature is named here and has a row in the table of features.cpp.
-enum class Feature : std::uint8_t { fp64, fp32, bf16, fp16 };
-inline constexpr int feature_count = 4;
+enum class Feature : std::uint8_t { fp64, fp32, bf16, fp16, softcap, sink_logits, alibi, max_logit, dropout };
+inline constexpr int feature_count = 9;
 
 /// "fp32", …
 const char* name_of(Feature feature);
@@ -58,7 +58,7 @@ constexpr Feature feature_of(DType dtype) {
 inline constexpr Features element_types{Feature::fp64, Feature::fp32, Feature::bf16, Feature::fp16};
 Features all_features();
 
-/// What tiles with such elements and scores need.
+/// What tiles with such elements and scores need, apart from a bias.
 Features features_of(DType dtype, const Scores& scores);
 /// What a problem needs.
 Features features_of(const Problem& problem);

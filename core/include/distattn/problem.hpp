@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 #include "distattn/mask.hpp"
 #include "distattn/scores.hpp"
@@ -21,6 +22,9 @@ struct Problem {
   DType dtype = DType::fp32;  ///< element type in which q, k, v, do are used and sent
   DType wire = DType::fp32;   ///< type of partials and gradients in messages (fp64 if dtype is)
   Scores scores{};
+  /// By query head, of a linear position bias: slope · (k − q) is added to the score of the query at position q and the
+  /// key at position k. Empty: none.
+  std::vector<double> alibi_slopes{};
   Mask mask{};
 
   int heads_per_kv() const { return heads / kv_heads; }
@@ -48,6 +52,10 @@ struct Problem {
 /// dimensions outside 8 … 256 or not multiples of 8, sizes in bytes that overflow 63 bits, a scale that the accumulator
 /// cannot represent.
 void check(const Problem& problem);
+
+/// The usual slopes of a linear position bias (Press et al. 2022): 2^(−8 i / n) for heads i = 1 … n if n is a power of
+/// 2; otherwise those of the power of 2 below, and every second one of the power above.
+std::vector<double> standard_alibi_slopes(int heads);
 
 /// Whether some query sees a key at a later position.
 bool sees_future(const Problem& problem);

@@ -78,6 +78,12 @@ inline ConstTensorView dense_view(const float* data, std::int64_t batch, std::in
   return dense_view(reinterpret_cast<const std::byte*>(data), DType::fp32, batch, sequence, heads, head_dim);
 }
 
+/// Dense numbers of heads, viewed as [1, 1, heads, 1].
+template <class Byte>
+BasicTensorView<Byte> heads_view(Byte* data, DType dtype, std::int64_t heads) {
+  return dense_view(data, dtype, 1, 1, heads, 1);
+}
+
 /// Dense [batch, heads, sequence] statistics, viewed as [batch, sequence, heads, 1].
 template <class Byte>
 BasicTensorView<Byte> statistics_view(Byte* data, DType dtype, std::int64_t batch, std::int64_t heads,

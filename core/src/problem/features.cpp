@@ -11,17 +11,38 @@ namespace {
 
 struct Description {
   const char* name;
-  bool (*is_needed)(DType dtype, const Scores& scores);
+  bool (*is_needed)(const Problem& problem);
   void (*ask)(Problem& problem);
 };
 
 template <DType dtype>
-constexpr Description elements{name_of(dtype), [](DType needed, const Scores&) { return needed == dtype; },
+constexpr Description elements{name_of(dtype), [](const Problem& problem) { return problem.dtype == dtype; },
                                [](Problem& problem) { problem.dtype = dtype; }};
 
+constexpr Description softcap{"softcap", [](const Problem& problem) { return problem.scores.softcap != 0; },
+                              [](Problem& problem) { problem.scores.softcap = 2; }};
+
+constexpr Description sink_logits{"sink logits", [](const Problem& problem) { return problem.scores.sink_logits; },
+                                  [](Problem& problem) { problem.scores.sink_logits = true; }};
+
+constexpr Description alibi{"alibi", [](const Problem& problem) { return !problem.alibi_slopes.empty(); },
+                            [](Problem& problem) { problem.alibi_slopes = standard_alibi_slopes(problem.heads); }};
+constexpr Description max_logit{"max_logit", [](const Problem& problem) { return problem.scores.max_logit; },
+                                [](Problem& problem) { problem.scores.max_logit = true; }};
+
+constexpr Description dropout{"dropout", [](const Problem& problem) { return problem.scores.dropout != 0; },
+                              [](Problem& problem) { problem.scores.dropout = 0.5; }};
+
 /// By Feature.
-constexpr std::array descriptions{elements<DType::fp64>, elements<DType::fp32>, elements<DType::bf16>,
-                                  elements<DType::fp16>};
+constexpr std::array descriptions{elements<DType::fp64>,
+                                  elements<DType::fp32>,
+                                  elements<DType::bf16>,
+                                  elements<DType::fp16>,
+                                  softcap,
+                                  sink_logits,
+                                  alibi,
+                                  max_logit,
+                                  dropout};
 static_assert(descriptions.size() == feature_count);
 
 const Description& description_of(Feature feature) { return descriptions.at(index(feature)); }
@@ -45,14 +66,19 @@ Features all_features() {
 }
 
 Features features_of(DType dtype, const Scores& scores) {
+  Problem tile;
+  tile.dtype = dtype;
+  tile.scores = scores;
+  return features_of(tile);
+}
+
+Features features_of(const Problem& problem) {
   Features needed;
   for (const Feature feature : all_features().list()) {
-    if (description_of(feature).is_needed(dtype, scores)) needed = needed.with({feature});
+    if (description_of(feature).is_needed(problem)) needed = needed.with({feature});
   }
   return needed;
 }
-
-Features features_of(const Problem& problem) { return features_of(problem.dtype, problem.scores); }
 
 void ask_for(Feature feature, Problem& problem) { description_of(feature).ask(problem); }
 

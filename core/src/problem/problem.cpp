@@ -1,6 +1,7 @@
 #include "distattn/problem.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <initializer_list>
 #include <limits>
@@ -37,8 +38,15 @@ std::string scale_of_unpadded(const Problem& problem) {
 }
 
 void check_scores(const Scores& scores, DType accumulator) {
-  const double scale = scores.scale;
+  const double scale = scores.scale, cap = scores.softcap;
+  constexpr double largest_cap = 1e30, least_cap = 1e-30;  // kernels divide by it, and multiply by its square
   if (!std::isfinite(scale)) refuse("scale is not finite (it multiplies every score): give a number");
+  if (cap != 0 && !(least_cap <= cap && cap <= largest_cap))
+    refuse(fmt::format("softcap is {} (scores lie between it and its negative): choose 1e-30 to 1e30, or 0 for none",
+                       cap));
+  if (!(0 <= scores.dropout && scores.dropout < 1))
+    refuse(fmt::format("dropout is {} (the probability that a weight is dropped): choose 0 or more, and less than 1",
+                       scores.dropout));
   // Kernels raise 2, not e, to the scores: the scale times log2(e) must be a number too.
   constexpr double largest = std::numeric_limits<float>::max() / std::numbers::log2e;
   constexpr double least = std::numeric_limits<float>::min();
@@ -47,6 +55,22 @@ void check_scores(const Scores& scores, DType accumulator) {
   if (least <= size && size <= largest) return;
   refuse(fmt::format("scale is {} (scores are computed in fp32, which does not hold it): choose {}", scale,
                      size > largest ? "2e38 or less" : "1.2e-38 or more"));
+}
+
+/// Times any distance of two positions they are numbers, and so are scores with them.
+void check_slopes(const Problem& problem) {
+  const std::vector<double>& slopes = problem.alibi_slopes;
+  constexpr double most = 1e20;
+  if (slopes.empty()) return;
+  if (std::ssize(slopes) != problem.heads) {
+    refuse(fmt::format("{} slopes of a position bias for {} heads (each head has one): give as many", slopes.size(),
+                       problem.heads));
+  }
+  for (std::size_t head = 0; head < slopes.size(); ++head) {
+    if (std::abs(slopes[head]) <= most) continue;
+    refuse(fmt::format("the slope of head {} is {} (it is multiplied by distances): choose -1e20 to 1e20", head,
+                       slopes[head]));
+  }
 }
 
 bool product_fits(std::initializer_list<std::int64_t> factors) {
@@ -76,6 +100,7 @@ void check(const Problem& problem) {
     refuse(fmt::format("wire type {} (partials and gradients travel as fp32 or bf16): choose one of these",
                        name_of(problem.wire)));
   check_scores(problem.scores, problem.accumulator());
+  check_slopes(problem);
   const std::int64_t tokens = std::max(problem.seq_q, problem.seq_kv);
   const std::int64_t dim = std::max(problem.head_dim, problem.value_dim);
   if (tokens > longest_sequence)
@@ -84,6 +109,15 @@ void check(const Problem& problem) {
     refuse(fmt::format("batch {} with {} tokens and {} heads (sizes overflow 63 bits): choose less", problem.batch,
                        tokens, problem.heads));
   check(problem.mask, problem.seq_kv);
+}
+
+std::vector<double> standard_alibi_slopes(int heads) {
+  DISTATTN_EXPECT(heads > 0);
+  const auto power = static_cast<int>(std::bit_floor(static_cast<unsigned>(heads)));
+  std::vector<double> slopes;
+  for (int i = 1; i <= power; ++i) slopes.push_back(std::exp2(-8.0 * i / power));
+  for (int i = 1; std::ssize(slopes) < heads; i += 2) slopes.push_back(std::exp2(-4.0 * i / power));
+  return slopes;
 }
 
 bool sees_future(const Problem& problem) {

@@ -1,9 +1,12 @@
 #include "core/src/run/bindings.hpp"
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 
 #include <fmt/core.h>
+
+#include "distattn/convert.hpp"
 
 namespace distattn {
 namespace {
@@ -57,6 +60,47 @@ struct Expectation {
   }
 };
 
+/// Logits that lie on the host are numbers: a NaN would spread over the whole head.
+void check_values(const ConstTensorView& logits, Rank rank) {
+  if (logits.space != MemorySpace::host) return;
+  for (std::int64_t head = 0; head < logits.heads(); ++head) {
+    double value = 0;
+    convert(logits.row(0, 0, head), logits.dtype, reinterpret_cast<std::byte*>(&value), DType::fp64, 1);
+    if (std::isfinite(value)) continue;
+    refuse(fmt::format("rank {}'s sink_logits has {} for head {} (a logit is a finite number): bind numbers", rank,
+                       value, head));
+  }
+}
+
+void check_sinks(const Bindings& bindings, const Outline& outline, const Expectation& expect) {
+  const Problem& problem = outline.sharding.problem;
+  const bool given = bindings.sink_logits.data != nullptr, written = bindings.dsink_logits.data != nullptr;
+  if (!problem.scores.sink_logits) {
+    if (given || written)
+      refuse(
+          fmt::format("rank {} was given {} (the problem has no sink logits): leave it out, or set sink_logits in "
+                      "the problem",
+                      expect.rank, given ? "sink_logits" : "dsink_logits"));
+    return;
+  }
+  const Shape heads{1, 1, problem.heads, 1};
+  expect("sink_logits", bindings.sink_logits, heads);
+  check_values(bindings.sink_logits, expect.rank);
+  if (outline.pass == Pass::backward) expect("dsink_logits", bindings.dsink_logits, heads);
+}
+
+void check_max_logit(const Bindings& bindings, const Outline& outline, const Expectation& expect) {
+  const Problem& problem = outline.sharding.problem;
+  if (problem.scores.max_logit) {
+    if (outline.pass == Pass::forward) expect("max_logit", bindings.max_logit, {problem.batch, 1, problem.heads, 1});
+  } else if (bindings.max_logit.data != nullptr) {
+    refuse(
+        fmt::format("rank {} was given max_logit (the problem does not ask for it): leave it out, or set max_logit in "
+                    "the problem",
+                    expect.rank));
+  }
+}
+
 }  // namespace
 
 void check(const Bindings& bindings, const Outline& outline, Rank rank, const Device& device) {
@@ -79,6 +123,8 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
     refuse(fmt::format("rank {} was given lse_low (an LSE in fp64 has no low part): leave it out", rank));
   }
 
+  check_sinks(bindings, outline, expect);
+  check_max_logit(bindings, outline, expect);
   expect("q", bindings.q, q);
   expect("k", bindings.k, k);
   expect("v", bindings.v, v);
@@ -100,7 +146,8 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
 bool lie_in(MemorySpace space, const Bindings& bindings) {
   const auto lies = [&](const ConstTensorView& tensor) { return tensor.data == nullptr || tensor.space == space; };
   return lies(bindings.q) && lies(bindings.k) && lies(bindings.v) && lies(bindings.d_o) && lies(bindings.o) &&
-         lies(bindings.lse) && lies(bindings.lse_low) && lies(bindings.dq) && lies(bindings.dk) && lies(bindings.dv);
+         lies(bindings.lse) && lies(bindings.lse_low) && lies(bindings.dq) && lies(bindings.dk) && lies(bindings.dv) &&
+         lies(bindings.sink_logits) && lies(bindings.dsink_logits) && lies(bindings.max_logit);
 }
 
 }  // namespace distattn

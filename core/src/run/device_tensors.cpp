@@ -3,11 +3,11 @@
 namespace distattn {
 
 DeviceTensors::DeviceTensors(Device& device, const Bindings& host) : device_(device), bindings_(host) {
-  for (ConstTensorView* input : {&bindings_.q, &bindings_.k, &bindings_.v, &bindings_.d_o}) {
+  for (ConstTensorView* input : {&bindings_.q, &bindings_.k, &bindings_.v, &bindings_.d_o, &bindings_.sink_logits}) {
     if (auto memory = bring(*input)) inputs_.push_back(std::move(memory));
   }
-  for (TensorView* result :
-       {&bindings_.o, &bindings_.lse, &bindings_.lse_low, &bindings_.dq, &bindings_.dk, &bindings_.dv}) {
+  for (TensorView* result : {&bindings_.o, &bindings_.lse, &bindings_.lse_low, &bindings_.dq, &bindings_.dk,
+                             &bindings_.dv, &bindings_.dsink_logits, &bindings_.max_logit}) {
     const TensorView before = *result;
     if (auto memory = bring(*result)) results_.push_back({before, std::move(memory)});
   }

@@ -76,6 +76,7 @@ void fields_of(Fields<Problem> auto& problem, Visit&& visit) {
   visit("dtype", problem.dtype);
   visit("wire", problem.wire);
   fields_of(problem.scores, visit);
+  visit.list_if_any("alibi_slopes", problem.alibi_slopes);
   visit("mask", problem.mask);
 }
 

@@ -1,3 +1,4 @@
+#include <array>
 #include <cmath>
 #include <random>
 #include <string_view>
@@ -102,6 +103,32 @@ void add_shapes(std::vector<TileCase>& cases) {
   auto negative = shape(1, 1, 32, 32);
   negative.scores.scale = -0.3;
   cases.push_back(single("negative scale", negative, {0, 100, 1}, {0, 100, 1}, {causal}));
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64}) {
+    auto capped = shape(4, 2, 40, 24, dtype);
+    for (const double cap : {0.5, 3.0, 50.0}) {
+      capped.scores.softcap = cap;
+      cases.push_back(single(std::string("capped ") + name_of(dtype), capped, {0, 150, 1}, {0, 150, 1}, {causal}));
+      cases.push_back(
+          single(std::string("capped, few queries ") + name_of(dtype), capped, {146, 3, 1}, {0, 150, 1}, {causal}));
+    }
+  }
+}
+
+/// Biases of segments with strides, in both orders, alone and with a cap.
+void add_biases(std::vector<TileCase>& cases) {
+  static constexpr std::array slopes = {0.5, -0.03, 0.0, 1.0 / 256};
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64}) {
+    for (const double cap : {0.0, 2.0}) {
+      auto biased = shape(4, 2, 24, 40, dtype, 2);
+      biased.alibi_slopes = slopes.data();
+      biased.scores.softcap = cap;
+      const std::string name = std::string("bias ") + name_of(dtype) + (cap > 0 ? " and cap" : "");
+      cases.push_back(single(name, biased, {40, 150, 1}, {7, 200, 1}, {causal}));
+      cases.push_back(single(name + ", striped", biased, {3, 150, 4}, {1, 160, 3}, {{.lo = -100, .hi = 300}}));
+      cases.push_back(single(name + ", few queries", biased, {500, 3, 2}, {1, 170, 3}, {causal}));
+      cases.push_back(single(name + ", far positions", biased, {2147483000, 100, 1}, {2147482950, 150, 1}, {causal}));
+    }
+  }
 }
 
 /// The cases whose names begin so, once more from a partial.
@@ -136,6 +163,8 @@ void add_few(std::vector<TileCase>& cases) {
   TileCase several{"few queries, several key segments", shape(4, 2, 24, 24), {3000, 5, 1}, {}};
   several.sides = {{{0, 1500, 1}, {everything}}, {{1500, 20, 1}, {}}, {{1520, 1700, 1}, {{.lo = 0, .hi = 1450}}}};
   cases.push_back(several);
+  add_biases(cases);
+  add_carried(cases, "bias");
   add_carried(cases, "few queries");
 }
 

@@ -1,0 +1,50 @@
+#include "cli/run/sink_logits.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "cli/options/option.hpp"
+#include "distattn/error.hpp"
+
+namespace distattn::cli {
+namespace {
+
+constexpr std::string_view drawn = "random", file_end = ".npy";
+
+std::string parse_source(std::string_view option, std::string_view text) {
+  if (text == drawn || text.starts_with('@') || text.ends_with(file_end)) return std::string(text);
+  refuse(fmt::format("{} {} (unknown): choose one of FILE.npy, @NAME, random", option, text));
+}
+
+std::vector<double> read_logits(const std::string& text, const NamedNumbers& named) {
+  if (!text.starts_with('@')) return read_npy(text).numbers();
+  if (!named) refuse(fmt::format("--sink-logits {} (no input file holds it): give a .npy file, or random", text));
+  return named(text.substr(1));
+}
+
+}  // namespace
+
+void add_sink_logits_option(App& app, std::string& text) {
+  add_value(app, "--sink-logits", text, parse_source,
+            "A logit a head: each softmax has one more term e^logit without a value", "FILE.npy|@NAME|random",
+            rarely(Group::input));
+}
+
+void bring_sink_logits(Inputs& inputs, const std::string& text, std::uint64_t seed, const NamedNumbers& named) {
+  if (text.empty()) return;
+  if (text == drawn) return inputs.draw_sink_logits(seed);
+  const std::vector<double> logits = read_logits(text, named);
+  if (std::ssize(logits) != inputs.shape().heads) {
+    refuse(fmt::format("--sink-logits {} has {} numbers (there are {} query heads): give one for each", text,
+                       logits.size(), inputs.shape().heads));
+  }
+  for (std::size_t head = 0; head < logits.size(); ++head) {
+    if (std::isfinite(logits[head])) continue;
+    refuse(fmt::format("--sink-logits {} has {} for head {} (a logit is a finite number): give numbers", text,
+                       logits[head], head));
+  }
+  inputs.set_sink_logits(logits);
+}
+
+}  // namespace distattn::cli

@@ -1,0 +1,68 @@
+#pragma once
+/// Which weights are dropped: a function of the call's numbers and of the pair's place in the whole attention alone, so
+/// that every schedule, on any number of ranks, drops the same ones in both passes.
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/arguments.hpp"
+
+namespace distattn::kernels {
+
+/// Philox 4×32 with 10 rounds (Salmon et al. 2011), over scalars or vectors of 32 bits without a sign. `multiply` gives
+/// the lower and the upper half of a product.
+template <class Words, class Multiply>
+[[gnu::always_inline]] inline std::array<Words, 4> philox(std::array<Words, 4> counter, std::uint32_t key0,
+                                                          std::uint32_t key1, Multiply multiply) {
+  constexpr std::uint32_t factor0 = 0xd2511f53, factor1 = 0xcd9e8d57, step0 = 0x9e3779b9, step1 = 0xbb67ae85;
+  for (int round = 0; round < 10; ++round) {
+    const auto [low0, high0] = multiply(counter[0], factor0);
+    const auto [low1, high1] = multiply(counter[2], factor1);
+    counter = {high1 ^ counter[1] ^ Words(key0), low1, high0 ^ counter[3] ^ Words(key1), low0};
+    key0 += step0;
+    key1 += step1;
+  }
+  return counter;
+}
+
+template <class Words>
+struct WordProduct {
+  Words low, high;
+};
+
+/// What the rows of one head draw: of the counter (key position / 4, query position, head of the batch, offset) under
+/// the seed the word (key position mod 4), whose upper 31 bits are below limit() where the weight is dropped.
+struct HeadDropout {
+  std::uint32_t key0 = 0, key1 = 0, head = 0, offset = 0;
+  std::int32_t limit = 0;
+  double kept = 1;  ///< what the other weights are multiplied by
+
+  HeadDropout() = default;
+  /// `head` of the whole problem.
+  HeadDropout(const Dropout& dropout, std::int64_t batch, std::int64_t head_of_all)
+      : key0(static_cast<std::uint32_t>(dropout.seed)),
+        key1(static_cast<std::uint32_t>(dropout.seed >> 32)),
+        head(static_cast<std::uint32_t>(batch * dropout.heads + head_of_all)),
+        offset(dropout.offset),
+        limit(static_cast<std::int32_t>(std::lround(dropout.probability * 0x1p31))),
+        kept(1 / (1 - dropout.probability)) {}
+
+  /// What the weight of a pair is multiplied by: 0 or `kept`.
+  double factor(std::int64_t query, std::int64_t key) const {
+    const auto multiply = [](std::uint32_t a, std::uint32_t b) {
+      const std::uint64_t product = std::uint64_t{a} * b;
+      return WordProduct<std::uint32_t>{static_cast<std::uint32_t>(product), static_cast<std::uint32_t>(product >> 32)};
+    };
+    const std::array<std::uint32_t, 4> words = philox<std::uint32_t>(
+        {static_cast<std::uint32_t>(key >> 2), static_cast<std::uint32_t>(query), head, offset}, key0, key1, multiply);
+    return static_cast<std::int32_t>(words[static_cast<std::size_t>(key & 3)] >> 1) < limit ? 0 : kept;
+  }
+};
+
+/// That of a head of a tile; nothing is dropped where the tile has none.
+inline HeadDropout head_dropout(const TileShape& shape, std::int64_t batch, std::int64_t head) {
+  return shape.dropout == nullptr ? HeadDropout() : HeadDropout(*shape.dropout, batch, shape.heads.q0 + head);
+}
+
+}  // namespace distattn::kernels
