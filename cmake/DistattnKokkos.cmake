@@ -1,4 +1,5 @@
-# Finds Kokkos and decides on DISTATTN_WITH_KOKKOS.
+# Finds Kokkos and decides on DISTATTN_WITH_KOKKOS. DISTATTN_KOKKOS_SPACES are the execution spaces that it has and the
+# portable kernels are compiled for, in small letters.
 
 # No version is asked for: Debian's 3.4 refuses every range that reaches past 3.4.
 find_package(Kokkos CONFIG QUIET)
@@ -8,3 +9,15 @@ if(TARGET trilinos_kokkoscore)
   set_target_properties(Kokkos::kokkos PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_kokkos_include}")
 endif()
 distattn_option(KOKKOS "${Kokkos_FOUND}" "Kokkos" "libtrilinos-kokkos-dev" "kokkos" "kokkos")
+
+set(DISTATTN_KOKKOS_HOST_SPACES serial openmp threads)
+set(DISTATTN_KOKKOS_SPACES "")
+set(DISTATTN_KOKKOS_HAS "")
+if(DISTATTN_HAVE_KOKKOS)
+  string(TOLOWER "${Kokkos_DEVICES}" DISTATTN_KOKKOS_HAS)
+  foreach(space IN LISTS DISTATTN_KOKKOS_HOST_SPACES)
+    if(space IN_LIST DISTATTN_KOKKOS_HAS)
+      list(APPEND DISTATTN_KOKKOS_SPACES ${space})
+    endif()
+  endforeach()
+endif()
