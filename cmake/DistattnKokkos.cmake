@@ -21,3 +21,10 @@ if(DISTATTN_HAVE_KOKKOS)
     endif()
   endforeach()
 endif()
+
+# Tells a test the tables of the portable kernels' host spaces.
+function(distattn_portable_tables target)
+  list(TRANSFORM DISTATTN_KOKKOS_SPACES REPLACE "(.+)" "&kernels::portable::\\1_kernels()" OUTPUT_VARIABLE tables)
+  list(JOIN tables ", " tables)
+  target_compile_definitions(${target} PRIVATE "DISTATTN_PORTABLE_TABLES=${tables}")
+endfunction()

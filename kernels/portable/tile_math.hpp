@@ -12,10 +12,14 @@
 
 namespace distattn::kernels::portable {
 
-/// Calls column(n) for every `width`th of a tile's columns that is this thread's.
-template <class Lanes, class Column>
-DISTATTN_HOST_DEVICE void for_columns(Place place, int columns, Column column) {
-  for (int n = place.rank * Lanes::width; n < columns; n += place.size * Lanes::width) column(n);
+/// The first of a tile's columns that are this thread's, and how far the next ones are.
+template <class Lanes>
+DISTATTN_HOST_DEVICE constexpr int first_column(Place place) {
+  return place.rank * Lanes::width;
+}
+template <class Lanes>
+DISTATTN_HOST_DEVICE constexpr int next_column(Place place) {
+  return place.size * Lanes::width;
 }
 
 template <class Lanes>
@@ -66,12 +70,12 @@ DISTATTN_HOST_DEVICE void map(Place place, const Scores& scores, const Tile<type
   with_scores<typename Lanes::Real>(scores, [&](const auto& of_products) {
     using Map = std::remove_cvref_t<decltype(of_products)>;
     if constexpr (!Map::is_linear) {
-      for_columns<Lanes>(place, tile.columns, [&](int n) {
+      for (int n = first_column<Lanes>(place); n < tile.columns; n += next_column<Lanes>(place)) {
         for (int row = 0; row < tile.rows; ++row) {
           auto* const at = tile.values + static_cast<std::ptrdiff_t>(row) * tile.stride + n;
           Lanes::store(at, of_products.score(Lanes::load(at)));
         }
-      });
+      }
     }
   });
 }
@@ -81,7 +85,7 @@ DISTATTN_HOST_DEVICE void weigh(Place place, const Tile<typename Lanes::Real>& t
                                 typename Lanes::Real* sum, typename Lanes::Real* shrink) {
   using Values = typename Lanes::Values;
   using Real = typename Lanes::Real;
-  for_columns<Lanes>(place, tile.columns, [&](int n) {
+  for (int n = first_column<Lanes>(place); n < tile.columns; n += next_column<Lanes>(place)) {
     const Values before = Lanes::load(top + n);
     Values most = before;
     Real* at = tile.values + n;
@@ -99,7 +103,7 @@ DISTATTN_HOST_DEVICE void weigh(Place place, const Tile<typename Lanes::Real>& t
       total = total + weight;
     }
     Lanes::store(sum + n, Lanes::load(sum + n) * less + total);
-  });
+  }
 }
 
 template <class Lanes>
@@ -107,12 +111,12 @@ DISTATTN_HOST_DEVICE void shrink_rows(Place place, const Tile<typename Lanes::Re
                                       const typename Lanes::Real* shrink) {
   using Values = typename Lanes::Values;
   using Real = typename Lanes::Real;
-  for_columns<Lanes>(place, tile.columns, [&](int n) {
+  for (int n = first_column<Lanes>(place); n < tile.columns; n += next_column<Lanes>(place)) {
     const Values less = Lanes::load(shrink + n);
-    if (!Lanes::any_nonzero(less - Values(Real(1)))) return;
+    if (!Lanes::any_nonzero(less - Values(Real(1)))) continue;
     Real* at = tile.values + n;
     for (int row = 0; row < tile.rows; ++row, at += tile.stride) Lanes::store(at, Lanes::load(at) * less);
-  });
+  }
 }
 
 template <class Lanes>
@@ -129,7 +133,7 @@ DISTATTN_HOST_DEVICE void differentiate(Place place, const Scores& scores, const
       Lanes::store(tile.values + at, weight);
       Lanes::store(products + at, of_products.gradient(d_score, score));
     };
-    for_columns<Lanes>(place, tile.columns, [&](int n) {
+    for (int n = first_column<Lanes>(place); n < tile.columns; n += next_column<Lanes>(place)) {
       if (queries_are_rows) {
         for (int row = 0; row < tile.rows; ++row) {
           derive(static_cast<std::ptrdiff_t>(row) * tile.stride + n, Values(queries.lse[row]),
@@ -142,7 +146,7 @@ DISTATTN_HOST_DEVICE void differentiate(Place place, const Scores& scores, const
           derive(static_cast<std::ptrdiff_t>(row) * tile.stride + n, lse, low, delta);
         }
       }
-    });
+    }
   });
 }
 
