@@ -10,7 +10,6 @@
 
 #include "distattn/error.hpp"
 #include "kernels/element.hpp"
-#include "kernels/elementwise.hpp"
 #include "kernels/portable/attend.hpp"
 #include "kernels/portable/instance.hpp"
 #include "kernels/portable/plan.hpp"
@@ -174,22 +173,17 @@ void attend_backward_on(std::span<const AttendBackwardArgs> operations, Team& te
   });
 }
 
-/// The table of a space. What only moves memory is done by the team's own threads.
+/// The table of a space, whose other kernels are the reference's: they only move memory.
 template <class Space>
-constexpr HostKernels kernels_on(const char* name) {
-  return {
-      .name = name,
-      .features = element_types,
-      .instead = "; take backend reference",
-      .query_block = [] { return 64; },
-      .attend = attend_on<Space>,
-      .attend_backward = attend_backward_on<Space>,
-      .merge = merge,
-      .accumulate = accumulate,
-      .convert = convert,
-      .delta = delta,
-      .rearrange = rearrange,
-  };
+HostKernels kernels_on(const char* name) {
+  HostKernels kernels = reference_kernels();
+  kernels.name = name;
+  kernels.features = element_types;
+  kernels.instead = "; take backend reference";
+  kernels.query_block = [] { return 64; };
+  kernels.attend = attend_on<Space>;
+  kernels.attend_backward = attend_backward_on<Space>;
+  return kernels;
 }
 
 }  // namespace distattn::kernels::portable

@@ -20,7 +20,7 @@ inline Kokkos::OpenMP new_instance<Kokkos::OpenMP>(int threads) {
 namespace distattn::kernels::portable {
 
 const HostKernels& openmp_kernels() {
-  static constexpr HostKernels kernels = kernels_on<Kokkos::OpenMP>("kokkos:openmp");
+  static const HostKernels kernels = kernels_on<Kokkos::OpenMP>("kokkos:openmp");
   return kernels;
 }
 

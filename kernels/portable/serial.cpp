@@ -3,7 +3,7 @@
 namespace distattn::kernels::portable {
 
 const HostKernels& serial_kernels() {
-  static constexpr HostKernels kernels = kernels_on<Kokkos::Serial>("kokkos:serial");
+  static const HostKernels kernels = kernels_on<Kokkos::Serial>("kokkos:serial");
   return kernels;
 }
 

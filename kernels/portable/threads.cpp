@@ -12,7 +12,7 @@ inline constexpr bool takes_one_thread<Kokkos::Threads> = true;
 namespace distattn::kernels::portable {
 
 const HostKernels& threads_kernels() {
-  static constexpr HostKernels kernels = kernels_on<Kokkos::Threads>("kokkos:threads");
+  static const HostKernels kernels = kernels_on<Kokkos::Threads>("kokkos:threads");
   return kernels;
 }
 

@@ -73,7 +73,7 @@ DISTATTN_HOST_DEVICE void map(Place place, const Scores& scores, const Tile<type
       for (int n = first_column<Lanes>(place); n < tile.columns; n += next_column<Lanes>(place)) {
         for (int row = 0; row < tile.rows; ++row) {
           auto* const at = tile.values + static_cast<std::ptrdiff_t>(row) * tile.stride + n;
-          Lanes::store(at, of_products.score(Lanes::load(at)));
+          Lanes::store(at, Lanes::each(Lanes::load(at), [&](auto x) { return of_products.score(x); }));
         }
       }
     }

@@ -23,6 +23,11 @@ struct Floats {
   DISTATTN_INLINE static Values larger(Values a, Values b) { return vectors::larger(a, b); }
   DISTATTN_INLINE static Values at_most(Values most, Values b) { return vectors::lesser(most, b); }
   DISTATTN_INLINE static Values exp(Values x) { return vectors::exp(x); }
+  /// one(x), of what knows such vectors.
+  template <class One>
+  DISTATTN_INLINE static Values each(Values x, One one) {
+    return one(x);
+  }
   DISTATTN_INLINE static bool any_nonzero(Values values) { return vectors::stdx::any_of(!(values == Values(0))); }
   DISTATTN_INLINE static Real of_bf16(std::uint16_t bits) { return vectors::widen_bf16(bits); }
   DISTATTN_INLINE static Real of_fp16(std::uint16_t bits) { return vectors::widen_fp16(bits); }
@@ -48,11 +53,16 @@ struct Doubles {
     where(b > most, result) = most;
     return result;
   }
-  DISTATTN_INLINE static Values exp(Values x) {
+  /// Number by number.
+  template <class One>
+  DISTATTN_INLINE static Values each(Values x, One one) {
     alignas(64) Real all[width];
     store(all, x);
-    for (Real& one : all) one = std::exp(one);
+    for (Real& number : all) number = one(number);
     return load(all);
+  }
+  DISTATTN_INLINE static Values exp(Values x) {
+    return each(x, [](Real number) { return std::exp(number); });
   }
   DISTATTN_INLINE static bool any_nonzero(Values values) { return vectors::stdx::any_of(!(values == Values(0))); }
   DISTATTN_INLINE static Real of_bf16(std::uint16_t bits) { return static_cast<Real>(vectors::widen_bf16(bits)); }
