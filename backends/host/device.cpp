@@ -155,8 +155,8 @@ class HostProgram final : public DeviceProgram {
 
 class HostDevice final : public Device {
  public:
-  HostDevice(const kernels::HostKernels& kernels, int threads, Allocator allocator)
-      : workers_(kernels, threads), allocator_(std::move(allocator)) {}
+  HostDevice(const kernels::HostKernels& kernels, int threads, Allocator allocator, std::shared_ptr<const void> kept)
+      : kept_(std::move(kept)), workers_(kernels, threads), allocator_(std::move(allocator)) {}
 
   std::string_view name() const override { return workers_.kernels().name; }
   MemorySpace space() const override { return MemorySpace::host; }
@@ -181,20 +181,22 @@ class HostDevice final : public Device {
     return why.empty() ? why : why + workers_.kernels().instead;
   }
 
+  const std::shared_ptr<const void> kept_;
   Workers workers_;
   const Allocator allocator_;
 };
 
 }  // namespace
 
-std::unique_ptr<Device> make_host_device(const kernels::HostKernels& kernels, const DeviceOptions& options) {
+std::unique_ptr<Device> make_host_device(const kernels::HostKernels& kernels, const DeviceOptions& options,
+                                         std::shared_ptr<const void> kept) {
   if (options.gpu != GpuOptions{}) {
     refuse(fmt::format("{} for a device of the host (GPUs alone know that): leave it out, or choose a backend of GPUs",
                        describe({.gpu = options.gpu})));
   }
   const int threads =
       options.threads > 0 ? options.threads : std::max(1, usable_cores() / std::max(1, options.local_ranks));
-  return std::make_unique<HostDevice>(kernels, threads, options.allocator);
+  return std::make_unique<HostDevice>(kernels, threads, options.allocator, std::move(kept));
 }
 
 }  // namespace distattn::backends

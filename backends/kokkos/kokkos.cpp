@@ -1,15 +1,16 @@
-#include "kernels/kokkos/kokkos.hpp"
+#include "kernels/portable/vector_launch.hpp"
+
 #include "backends/host/device.hpp"
 #include "backends/registration.hpp"
-#include "kernels/kokkos/launch.hpp"
 #include "kernels/kokkos/select.hpp"
+#include "kernels/portable/runtime.hpp"
 
 namespace distattn::backends {
 
 Registration register_kokkos() {
-  BackendInfo info{"kokkos", BackendKind::device, true, true, "", kernels::kokkos::kokkos_version()};
+  BackendInfo info{"kokkos", BackendKind::device, true, true, "", kernels::portable::kokkos_version()};
   try {
-    info.why = kernels::kokkos::isa_report();
+    info.why = "launches the kernels of cpu: " + kernels::kokkos::isa_report();
   } catch (const Error& error) {
     info.usable = false;
     info.misconfigured = error.kind();

@@ -130,7 +130,7 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
 
 }  // namespace
 
-void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop) {
+void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop, Launch by) {
   thread_local Plan plan;  // kept by the thread that submits a rank's steps
   thread_local FewPlan few_plan;
   const Plan& made = plan;
@@ -141,7 +141,7 @@ void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& 
   const std::size_t bytes =
       std::max(plan.scratch_bytes + 2 * plan.most_rows * sizeof(std::int32_t), few.scratch_bytes());
   const auto many = static_cast<std::int64_t>(plan.items.size());
-  launch(team, many + few.items(), stop, [&](int thread, std::int64_t i) {
+  launch(by, team, many + few.items(), stop, [&](int thread, std::int64_t i) {
     std::byte* const scratch = team.scratch(thread, bytes);
     if (i >= many) return few.sum(i - many, scratch, stop);
     const Item& item = made.items[static_cast<std::size_t>(i)];
@@ -149,7 +149,7 @@ void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& 
         operations[static_cast<std::size_t>(made.cut.blocks[static_cast<std::size_t>(item.block)].operation)];
     attend_item(kernels, made, args, item, scratch, stop);
   });
-  if (few.ends() > 0) launch(team, few.ends(), stop, [&](int, std::int64_t i) { few.end(i); });
+  if (few.ends() > 0) launch(by, team, few.ends(), stop, [&](int, std::int64_t i) { few.end(i); });
 }
 
 }  // namespace distattn::kernels::kokkos

@@ -201,7 +201,7 @@ class ColumnRunner {
 
 }  // namespace
 
-void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop) {
+void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop, Launch by) {
   thread_local BackwardPlan plan;  // kept by the thread that submits a rank's steps
   BackwardPlan& made = plan;
   const VectorKernels& kernels = vector_kernels();
@@ -219,10 +219,10 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
   team.run([&](int thread) { team.scratch(thread, with_ranges); });
   for (const AttendBackwardArgs& args : operations) clear_sums(args);
   if (!made.cleared.empty()) {
-    launch(team, static_cast<std::int64_t>(made.cleared.size()), stop,
+    launch(by, team, static_cast<std::int64_t>(made.cleared.size()), stop,
            [&](int, std::int64_t i) { clear(made.cleared[static_cast<std::size_t>(i)]); });
   }
-  launch(team, static_cast<std::int64_t>(made.tasks.size()), stop, [&](int thread, std::int64_t i) {
+  launch(by, team, static_cast<std::int64_t>(made.tasks.size()), stop, [&](int thread, std::int64_t i) {
     ColumnRunner(kernels, made, operations, made.tasks[static_cast<std::size_t>(i)], team.scratch(thread, with_ranges),
                  bytes, stop)
         .run();

@@ -5,16 +5,27 @@
 
 namespace distattn::kernels {
 
-const HostKernels& kokkos_kernels() {
+namespace {
+
+void attend_on_team(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop) {
+  kokkos::attend(operations, team, stop, kokkos::launch_on_team);
+}
+void attend_backward_on_team(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop) {
+  kokkos::attend_backward(operations, team, stop, kokkos::launch_on_team);
+}
+
+}  // namespace
+
+const HostKernels& cpu_kernels() {
   static constexpr HostKernels kernels{
-      .name = "kokkos",
+      .name = "cpu",
       .features = {Feature::fp32, Feature::bf16, Feature::fp16, Feature::softcap, Feature::sink_logits, Feature::alibi,
                    Feature::max_logit, Feature::dropout},
       .instead = "; take backend reference",
       .query_block = [] { return kokkos::vector_kernels().query_block; },
       .few_queries = [] { return kokkos::vector_kernels().few_queries; },
-      .attend = kokkos::attend,
-      .attend_backward = kokkos::attend_backward,
+      .attend = attend_on_team,
+      .attend_backward = attend_backward_on_team,
       .merge = merge,
       .accumulate = accumulate,
       .convert = convert,

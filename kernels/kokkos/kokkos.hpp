@@ -4,16 +4,18 @@
 #include <span>
 
 #include "kernels/kernels.hpp"
+#include "kernels/kokkos/launch.hpp"
 
 namespace distattn::kernels {
 
-/// Tuned for the vector instructions of this processor.
-const HostKernels& kokkos_kernels();
+/// Tuned for the vector instructions of this processor, on the threads of a team.
+const HostKernels& cpu_kernels();
 
 namespace kokkos {
 
-void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop);
-void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop);
+/// `by` hands out their items.
+void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop, Launch by);
+void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop, Launch by);
 void share(std::span<const ShareArgs> operations, Team& team, const StopFlag& stop);
 
 }  // namespace kokkos

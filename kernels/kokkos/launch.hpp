@@ -1,28 +1,27 @@
 #pragma once
-/// Kokkos under a team: the only place that includes it.
+/// Who hands out the items of a list to the threads of a team: the team itself, or a library that owns threads.
 
 #include <cstdint>
-#include <string>
+#include <type_traits>
 
 #include "kernels/arguments.hpp"
 #include "kernels/team.hpp"
 
 namespace distattn::kernels::kokkos {
 
-/// Version of Kokkos that this was built with, and its host execution space.
-std::string kokkos_version();
-
-namespace detail {
 using ErasedItem = void (*)(void* context, int thread, std::int64_t item);
-void launch(Team& team, std::int64_t count, const StopFlag& stop, ErasedItem item, void* context);
-}  // namespace detail
 
-/// Calls item(thread, i) for 0 ≤ i < count, each once, by Kokkos::parallel_for on the threads of `team`: items are
-/// begun in order, each by the next thread that is free. After `stop` no item is begun. Initialises Kokkos when nobody
-/// has.
+/// Calls item(context, thread, i) for 0 ≤ i < count, each once, on the threads of `team`: items are begun in order,
+/// each by the next thread that is free. After `stop` no item is begun.
+using Launch = void (*)(Team& team, std::int64_t count, const StopFlag& stop, ErasedItem item, void* context);
+
+/// By the team alone.
+void launch_on_team(Team& team, std::int64_t count, const StopFlag& stop, ErasedItem item, void* context);
+
+/// The same for item(thread, i).
 template <class Item>
-void launch(Team& team, std::int64_t count, const StopFlag& stop, Item&& item) {
-  detail::launch(
+void launch(Launch by, Team& team, std::int64_t count, const StopFlag& stop, Item&& item) {
+  by(
       team, count, stop,
       [](void* context, int thread, std::int64_t i) {
         (*static_cast<std::remove_reference_t<Item>*>(context))(thread, i);

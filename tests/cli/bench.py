@@ -201,7 +201,7 @@ def check_calibration(cache):
     expect(before[0]["predicted_s"] != after[0]["predicted_s"], "the stored machine is not used")
     measured = json.loads(done.stdout)["backend"]
     few = json.loads(done.stdout).get("few_queries", {})
-    expect(set(few) == ({"queries", "fp32", "bf16", "fp16"} if measured == "kokkos" else set()),
+    expect(set(few) == ({"queries", "fp32", "bf16", "fp16"} if measured == "cpu" else set()),
            f"few queries of {measured} are measured as {few}")
     expect(measured == after[0]["backend"], f"the calibration says {measured} was measured")
     other = bench(cache, *SHAPE, "--schedule", "ring", "--backend", "reference", "--json")

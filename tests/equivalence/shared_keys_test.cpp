@@ -44,7 +44,7 @@ bool is_usable(const std::string& backend) {
 
 /// Whether no kernels here take out of keys what they share, which a test then says.
 bool is_skipped() {
-  if (is_usable("kokkos")) return false;
+  if (is_usable("cpu")) return false;
   WARN("skipped: backend kokkos is not usable here");
   return true;
 }
@@ -80,13 +80,13 @@ TEST_CASE("gradients of keys that share a component are as good on many ranks as
     problem.dtype = dtype;
     const Inputs inputs = with_bias(problem);
     const ExactResult exact = exactly(inputs);
-    for (const char* backend : {"reference", "kokkos"}) {
+    for (const char* backend : {"reference", "cpu"}) {
       if (!is_usable(backend)) continue;
       ShardedRun run = run_of(backend, "ring", 1);
       const ExactResult alone = run_sharded(inputs, run);
       const double best = error_of(alone.dq, exact.dq);
       // Tuned kernels keep Σ dS apart from dq, and know when it is 0 but for rounding.
-      const bool keeps_sums = backend == std::string("kokkos");
+      const bool keeps_sums = backend == std::string("cpu");
       CHECK(best <= (keeps_sums ? 1e-5 : 5e-5));
       struct Case {
         const char* name;
@@ -120,7 +120,7 @@ TEST_CASE("partial gradients of keys that share a component are merged on their 
   const Inputs inputs = with_bias(problem_of(512));
   const ExactResult exact = exactly(inputs);
   for (const char* name : {"burst", "attention2d", "balanced"}) {
-    ShardedRun run = run_of("kokkos", name, 8);
+    ShardedRun run = run_of("cpu", name, 8);
     run.options.node_size = 4;
     CAPTURE(name);
     CHECK(error_of(run_sharded(inputs, run).dq, exact.dq) <= 1.5e-5);
@@ -140,7 +140,7 @@ TEST_CASE("keys of each head share something else") {
   for (const char* name : {"burst", "attention2d", "mesh:2x1x2:striped", "ulysses"}) {
     const int ranks = name == std::string("ulysses") ? 2 : 4;
     CAPTURE(name);
-    CHECK(error_of(run_sharded(inputs, run_of("kokkos", name, ranks)).dq, exact.dq) <= 2e-5);
+    CHECK(error_of(run_sharded(inputs, run_of("cpu", name, ranks)).dq, exact.dq) <= 2e-5);
   }
 }
 
@@ -149,7 +149,7 @@ TEST_CASE("ranks with different devices compute one gradient of keys that share 
   const Inputs inputs = with_bias(problem_of(512));
   const ExactResult exact = exactly(inputs);
   for (const auto& [name, ranks] : partial_schedules) {
-    for (const auto& [even, odd] : {std::pair{"kokkos", "reference"}, {"reference", "kokkos"}}) {
+    for (const auto& [even, odd] : {std::pair{"cpu", "reference"}, {"reference", "cpu"}}) {
       ShardedRun run = run_of(even, name, ranks);
       run.odd_backend = odd;
       CAPTURE(name, even, odd);
@@ -181,7 +181,7 @@ TEST_CASE("what a key outside has of the weights is in gradients of keys that sh
     for (const DType wire : {DType::fp32, DType::bf16}) {
       Problem sent = problem;
       sent.wire = wire;
-      ShardedRun run = run_of("kokkos", name, ranks);
+      ShardedRun run = run_of("cpu", name, ranks);
       run.outside = outside;
       CAPTURE(name, name_of(wire));
       CHECK(error_of(run_sharded(with_bias(sent), run).dq, expected) <= (wire == DType::fp32 ? 2e-5 : 1e-2));
@@ -200,7 +200,7 @@ TEST_CASE("what the keys of one document share does not round in the gradients o
   for (const auto& [name, ranks] :
        {std::pair{"ring", 1}, {"zigzag-ring", 4}, {"burst:zigzag", 4}, {"burst:zigzag", 8}, {"mesh:1x2x2:zigzag", 4}}) {
     CAPTURE(name, ranks);
-    const ExactResult got = run_sharded(inputs, run_of("kokkos", name, ranks));
+    const ExactResult got = run_sharded(inputs, run_of("cpu", name, ranks));
     CHECK(error_of(got.dq, exact.dq, exact.dq.size() / 2) <= 1e-6);
   }
 }

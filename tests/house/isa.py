@@ -1,6 +1,6 @@
 """Code for one instruction set stays by itself, and the one that is asked for is the one that runs.
 
-Arguments: ISA=OBJECT for every instruction set that was compiled, and the program that lists symbols.
+Arguments: the program that lists symbols, and ISA=OBJECT for every object that was compiled for an instruction set.
 """
 
 import json
@@ -22,34 +22,34 @@ def check_symbols(nm, isa, path):
         expect(f"isa_{isa}::" in name, f"{path} defines {name}, which code for other processors may be given")
         if kind not in "WVu":
             entries.append(name)
-    expect(len(entries) == 1 and entries[0].endswith(f"isa_{isa}::vector_kernels"),
+    expect(len(entries) == 1 and entries[0].endswith((f"isa_{isa}::vector_kernels", f"isa_{isa}::tile_functions")),
            f"{path} exports {entries}, not its table alone")
 
 
-def kokkos(isa):
+def cpu(isa):
     done = run(BUILD / "bin/distattn", "info", "--json", env={**os.environ, "DISTATTN_ISA": isa})
     expect(done.returncode == 0, f"info fails under DISTATTN_ISA={isa}: {done.stdout}")
-    return next(backend for backend in json.loads(done.stdout)["backends"] if backend["name"] == "kokkos")
+    return next(backend for backend in json.loads(done.stdout)["backends"] if backend["name"] == "cpu")
 
 
 def check_choice(isas):
-    best = kokkos("")
+    best = cpu("")
     expect(best["usable"] and "the widest" in best["why"], f"no reason for the choice: {best}")
     for isa in isas:
-        forced = kokkos(isa)
+        forced = cpu(isa)
         if forced["usable"]:
             expect(forced["why"].startswith(isa + " "), f"DISTATTN_ISA={isa} gave {forced['why']}")
         else:
             expect("lacks" in forced["why"], f"{isa} is not usable for no reason: {forced['why']}")
             print(f"{isa}: {forced['why']}")
-    unknown = kokkos("avx1024")
+    unknown = cpu("avx1024")
     expect(not unknown["usable"] and all(isa in unknown["why"] for isa in isas), f"avx1024 is {unknown}")
 
 
 def check_refusal():
     """What the environment misspells is bad input, not a reason to compute with something slower."""
     shape = ["--seq", "16", "--heads", "2", "--head-dim", "8"]
-    for command in (["run", "--random", *shape], ["run", "--random", *shape, "--backend", "kokkos"], ["bench", *shape],
+    for command in (["run", "--random", *shape], ["run", "--random", *shape, "--backend", "cpu"], ["bench", *shape],
                     ["bench", "--kernel", "copy"], ["validate", *shape]):
         for isa in "avx1024", "AVX2":
             done = run(BUILD / "bin/distattn", *command, env={**os.environ, "DISTATTN_ISA": isa})
@@ -61,9 +61,10 @@ def check_refusal():
 
 
 nm, *objects = sys.argv[1:]
-built = dict(argument.split("=", 1) for argument in objects)
-expect("generic" in built, "no code that runs everywhere")
-for name, object_file in built.items():
+built = [argument.split("=", 1) for argument in objects]
+names = sorted({name for name, _ in built})
+expect("generic" in names, "no code that runs everywhere")
+for name, object_file in built:
     check_symbols(nm, name, object_file)
-check_choice(built)
+check_choice(names)
 check_refusal()

@@ -24,12 +24,14 @@ INCLUDES = {
     "core/c_api": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
     "core/src": [r"distattn/", r"core/src/", r"commit\.hpp$"],
     "kernels": [r"distattn/(band|error|features|float16|partial|scores|tensor|types)\.hpp$", r"kernels/[a-z0-9_]+\.hpp$"],
+    "kernels/portable": [r"kernels/kokkos/[a-z_]+\.hpp$"],  # which it launches, and whose vectors its hosts compute with
     "kernels/cuda": [r"kernels/cuda/[a-z_]+\.(cuh|hpp)$",  # not what is in its folders: generations know nothing of each other
                      r"simt/(hopper_)?primitives\.hpp$"],  # without a CUDA compiler the emulator stands in for the device
     "backends": [r"distattn/", r"kernels/(arguments|kernels|team)\.hpp$",
                  r"backends/[a-z0-9_]+\.hpp$", r"backends\.def$"],
     "backends/host": [r"kernels/(pages.hpp|reference/)"],  # the host device with the reference kernels
-    "backends/kokkos": [r"backends/host/", r"kernels/kokkos/"],
+    "backends/cpu": [r"backends/host/", r"kernels/kokkos/"],
+    "backends/kokkos": [r"backends/host/", r"kernels/(kokkos|portable)/"],
     "backends/torchrun": [r"backends/launch/"],  # bootstraps meet as all processes do
     "backends/slurm": [r"backends/launch/"],
     "backends/pmix": [r"backends/(launch|slurm)/"],  # srun is a server of PMIx too
@@ -55,7 +57,7 @@ HOME = {body.stem: body.parent.name for body in (SOURCE / "core/src").glob("*/*.
 
 # Packages stay in the rooms that are named after them.
 PACKAGES = {
-    r"Kokkos": ("kernels/kokkos", "backends/kokkos", "tests"),
+    r"Kokkos": ("kernels/portable", "tests"),
     r"cu(da|blas|rand|pti)": ("kernels/cuda", "backends/cuda", "backends/nccl", "tests"),
     r"nccl": ("backends/nccl", "tests"),
     r"uc[pst]/": ("backends/ucx", "tests"),
@@ -68,7 +70,7 @@ PACKAGES = {
 # Backends of somebody else's make: those that the registry lists, but for the project's own.
 VENDORS = sorted({word for file in (SOURCE / "backends").glob("*/CMakeLists.txt")
                   for name in re.findall(r"^ *distattn_backend\(([a-z+]+) ", file.read_text(), re.M)
-                  for word in name.split("+")} - {"file", "inproc", "own", "reference"})
+                  for word in name.split("+")} - {"cpu", "file", "inproc", "own", "reference"})
 
 WORDS = [
     (r"\b(TO" r"DO|FIX" r"ME|HA" r"CK|XX" r"X)\b", "do it, or leave it out and say so"),

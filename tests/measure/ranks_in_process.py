@@ -18,7 +18,7 @@ import subprocess
 
 def seconds(binary, problem, ranks, schedule, threads):
     """pass -> the least that one took."""
-    command = [binary, "bench", *problem, "--backend", "kokkos", "--backward", "--ranks", str(ranks), "--threads",
+    command = [binary, "bench", *problem, "--backend", "cpu", "--backward", "--ranks", str(ranks), "--threads",
                str(threads), "--schedule", schedule, "-n", "3", "-w", "1", "--json", "-q"]
     rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     return {row["pass"]: row["least_s"] for row in rows}

@@ -62,7 +62,7 @@ SHAPES = [
 def ours(binary, shape, runs):
     """pass -> the row that `bench` prints."""
     command = [binary, "bench", *map(str, shape.arguments()), "--ranks", "1", "--schedule", "ring",
-               "--backend", "kokkos", "-n", str(runs), "-w", "1", "--json", "-q"]
+               "--backend", "cpu", "-n", str(runs), "-w", "1", "--json", "-q"]
     if "backward" in shape.passes():
         command.append("--backward")
     rows = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

@@ -38,7 +38,7 @@ class Distattn(CMakePackage, CudaPackage):
     depends_on("nlohmann-json@3.11:")
     depends_on("tomlplusplus@3:")
     depends_on("openblas")
-    # Kokkos is the CPU backend; CUDA kernels are our own, so a CUDA Kokkos is neither needed nor excluded.
+    # Kokkos carries the portable kernels to hosts; CUDA kernels are our own, so a CUDA Kokkos is neither needed nor excluded.
     depends_on("kokkos@4:5")
     depends_on("kokkos+pic", when="~shared")
 

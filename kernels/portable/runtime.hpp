@@ -1,0 +1,27 @@
+#pragma once
+/// The Kokkos of this process: who initialises it, who ends it, and whether it is still there.
+
+#include <string>
+
+namespace distattn::kernels::portable {
+
+/// The version of Kokkos that this was built with.
+std::string kokkos_version();
+
+/// Why nothing can be computed with Kokkos any more, as an error says it: it has been finalized, which is for good.
+/// Else empty.
+std::string why_no_kokkos();
+
+/// Initialises Kokkos if nobody has, with the processor's cores or `threads` for its host spaces, whichever is more;
+/// then it is finalized when the process exits. What the program has initialised stays as it is, and is the program's
+/// to finalize. Throws Error(environment) with why_no_kokkos(). Any thread may call it.
+void need_kokkos(int threads);
+
+/// Runs call(context) on the thread that initialised Kokkos, and returns when it is done; rethrows what it throws.
+/// Calls take turns. Only after need_kokkos(). Throws Error(environment) where that thread is the program's.
+void on_kokkos_thread(void (*call)(void* context), void* context);
+
+/// Calls `release` once before Kokkos is finalized, whoever does that.
+void before_finalize(void (*release)());
+
+}  // namespace distattn::kernels::portable

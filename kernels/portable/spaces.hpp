@@ -1,0 +1,24 @@
+#pragma once
+/// The portable kernels on Kokkos's execution spaces. One source serves all; a build has those that its Kokkos has.
+
+#include <string>
+
+#include "kernels/kernels.hpp"
+
+namespace distattn::kernels::portable {
+
+const HostKernels& serial_kernels();
+const HostKernels& openmp_kernels();
+const HostKernels& threads_kernels();
+
+/// Held by whatever computes on a space: a process has one Kokkos, and its ranks compute on one space of it at a time.
+class SpaceClaim {
+ public:
+  /// Throws Error(usage) where another space is claimed, and Error(environment) where Kokkos is gone.
+  explicit SpaceClaim(std::string name);
+  ~SpaceClaim();
+  SpaceClaim(const SpaceClaim&) = delete;
+  SpaceClaim& operator=(const SpaceClaim&) = delete;
+};
+
+}  // namespace distattn::kernels::portable

@@ -1,0 +1,72 @@
+#pragma once
+/// Vectors of float and double in whatever width this file is compiled for.
+
+#include <cmath>
+
+#include "kernels/kokkos/packing.hpp"
+#include "kernels/kokkos/tile_shape.hpp"
+
+namespace distattn::kernels::portable::DISTATTN_ISA {
+
+namespace vectors = kernels::kokkos::DISTATTN_ISA;
+
+/// How tile_math.hpp computes with floats: a vector of queries, or of a row's elements.
+struct Floats {
+  using Real = float;
+  using Values = vectors::Vector;
+  static constexpr int width = vectors::lanes;
+  static constexpr bool has_many_registers = vectors::vector_registers == 32;
+
+  DISTATTN_INLINE static Values load(const Real* from) { return vectors::load(from); }
+  DISTATTN_INLINE static void store(Real* into, Values values) { vectors::store(into, values); }
+  DISTATTN_INLINE static Values fused(Values a, Values b, Values c) { return vectors::fused(a, b, c); }
+  DISTATTN_INLINE static Values larger(Values a, Values b) { return vectors::larger(a, b); }
+  DISTATTN_INLINE static Values at_most(Values most, Values b) { return vectors::lesser(most, b); }
+  DISTATTN_INLINE static Values exp(Values x) { return vectors::exp(x); }
+  /// one(x), of what knows such vectors.
+  template <class One>
+  DISTATTN_INLINE static Values each(Values x, One one) {
+    return one(x);
+  }
+  DISTATTN_INLINE static bool any_nonzero(Values values) { return vectors::stdx::any_of(!(values == Values(0))); }
+  DISTATTN_INLINE static Real of_bf16(std::uint16_t bits) { return vectors::widen_bf16(bits); }
+  DISTATTN_INLINE static Real of_fp16(std::uint16_t bits) { return vectors::widen_fp16(bits); }
+};
+
+/// The same with doubles.
+struct Doubles {
+  using Real = double;
+  using Values = vectors::stdx::native_simd<double>;
+  static constexpr int width = static_cast<int>(Values::size());
+  static constexpr bool has_many_registers = vectors::vector_registers == 32;
+
+  DISTATTN_INLINE static Values load(const Real* from) { return Values(from, vectors::stdx::vector_aligned); }
+  DISTATTN_INLINE static void store(Real* into, Values values) { values.copy_to(into, vectors::stdx::vector_aligned); }
+  DISTATTN_INLINE static Values fused(Values a, Values b, Values c) { return a * b + c; }
+  DISTATTN_INLINE static Values larger(Values a, Values b) {
+    Values result = b;
+    where(a > b, result) = a;
+    return result;
+  }
+  DISTATTN_INLINE static Values at_most(Values most, Values b) {
+    Values result = b;
+    where(b > most, result) = most;
+    return result;
+  }
+  /// Number by number.
+  template <class One>
+  DISTATTN_INLINE static Values each(Values x, One one) {
+    alignas(64) Real all[width];
+    store(all, x);
+    for (Real& number : all) number = one(number);
+    return load(all);
+  }
+  DISTATTN_INLINE static Values exp(Values x) {
+    return each(x, [](Real number) { return std::exp(number); });
+  }
+  DISTATTN_INLINE static bool any_nonzero(Values values) { return vectors::stdx::any_of(!(values == Values(0))); }
+  DISTATTN_INLINE static Real of_bf16(std::uint16_t bits) { return static_cast<Real>(vectors::widen_bf16(bits)); }
+  DISTATTN_INLINE static Real of_fp16(std::uint16_t bits) { return static_cast<Real>(vectors::widen_fp16(bits)); }
+};
+
+}  // namespace distattn::kernels::portable::DISTATTN_ISA

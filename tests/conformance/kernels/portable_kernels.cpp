@@ -1,0 +1,51 @@
+/// The portable kernels on every host space of this Kokkos, against float64.
+
+#include "catch.hpp"
+#include "conformance/kernels/suite.hpp"
+#include "kernels/portable/runtime.hpp"
+#include "kernels/portable/spaces.hpp"
+
+using namespace distattn;
+using namespace distattn::test;
+
+namespace {
+
+constexpr unsigned seed = 20240611;
+
+/// One for each host space of this Kokkos, which is given as many threads as any test asks for.
+std::vector<const HostKernels*> tables() {
+  kernels::portable::need_kokkos(4);
+  return {DISTATTN_PORTABLE_TABLES};
+}
+
+}  // namespace
+
+TEST_CASE("portable kernels conform", "[portable]") {
+  for (const HostKernels* table : tables()) {
+    check_against_float64(*table, named_cases(), {});
+    check_against_float64(*table, random_cases(seed, 200), {});
+    check_reach_of_nan(*table);
+    check_long_sums(*table);
+    check_common_keys(*table);
+    check_subnormal_halves(*table);
+    check_large_carries(*table);
+    check_lone_keys(*table);
+    check_tiny_values(*table);
+    check_empty_rows(*table);
+    check_allocations(*table);
+  }
+}
+
+TEST_CASE("portable results do not depend on where rows lie", "[portable]") {
+  for (const HostKernels* table : tables()) {
+    check_spread_rows(*table, named_cases());
+    check_spread_rows(*table, random_cases(seed, 100));
+  }
+}
+
+TEST_CASE("portable results do not depend on the number of threads", "[portable]") {
+  for (const HostKernels* table : tables()) {
+    check_thread_counts(*table, named_cases());
+    check_thread_counts(*table, random_cases(seed, 50));
+  }
+}
