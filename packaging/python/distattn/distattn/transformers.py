@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from ._errors import UsageError
+from ._problem import is_score
 from .torch import Sharding, attention
 
 NAME = "distattn"
@@ -94,14 +95,13 @@ def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_ma
     """As transformers calls an attention: [batch, heads, tokens, dim] in, [batch, tokens, heads, dim] out."""
     if _sharding is None:
         raise _refuse("distattn has no sharding", "register() was given none", "call register(sharding=…)")
+    scores = {name: others.pop(name) for name in list(others) if is_score(name)}
     for name, given in others.items():
         if name not in _OF_OTHERS and given is not None and given is not False:
             raise _refuse(f"{name} is given to distattn", "it does not compute with it", "leave it out, or choose "
                           "another attn_implementation")
     if attention_mask is not None:
         raise _refuse("attention_mask is given to distattn", "a mask of numbers is not computed with", "pass none")
-    if dropout:
-        raise _refuse(f"dropout is {dropout}", "attention is exact", "set attention_dropout to 0")
     if key.shape[2] != query.shape[2]:
         raise _refuse(f"{query.shape[2]} queries of {key.shape[2]} keys", "a cache of keys is not sharded",
                       "pass use_cache=False, and whole sequences")
@@ -109,5 +109,5 @@ def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_ma
                   sharding=_documents(_sharding, (cu_seq_lens_q, cu_seq_lens_k)),
                   causal=getattr(module, "is_causal", True) if is_causal is None else is_causal,
                   window_size=(-1, -1) if sliding_window is None else (sliding_window - 1, -1), softmax_scale=scaling,
-                  positions=position_ids)
+                  positions=position_ids, dropout_p=dropout, **scores)
     return o, None

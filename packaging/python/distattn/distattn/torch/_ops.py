@@ -1,5 +1,6 @@
 """Attention as an operator of PyTorch: traced without a break, differentiable, kept by checkpoints."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -7,7 +8,7 @@ import torch.utils.checkpoint
 from torch import Tensor
 
 from .._errors import UsageError
-from .._problem import Problem, Request, flag, integers, text
+from .._problem import Problem, Request, flag, integers, scores_of, text
 from .._tensors import stream_of, view
 from ._sharding import Sharding, sharding_of
 
@@ -17,7 +18,7 @@ def _statistics(q: Tensor) -> torch.dtype:
 
 
 def _handle(q: Tensor, k: Tensor, v: Tensor, number: int, causal: bool, left: int, right: int, first_keys: int,
-            scale: float, schedule: str, gradients: bool) -> Any:
+            scores: Sequence[float], schedule: str, gradients: bool) -> Any:
     sharding = sharding_of(number)
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.dim() != 4 or tensor.shape[1] != sharding.tokens:
@@ -27,7 +28,7 @@ def _handle(q: Tensor, k: Tensor, v: Tensor, number: int, causal: bool, left: in
             raise UsageError(f"{name} is {tensor.dtype} on {tensor.device}, q {q.dtype} on {q.device} (one attention has "
                              f"one of each): convert it")
     sizes = Problem.of(seq=sharding.seq, heads=q.shape[2], head_dim=q.shape[3], kv_heads=k.shape[2],
-                       value_dim=v.shape[3], batch=q.shape[0], dtype=q.dtype, softmax_scale=scale or None)
+                       value_dim=v.shape[3], batch=q.shape[0], dtype=q.dtype, scores=tuple(scores))
     problem = Problem(**{**sizes.__dict__, "mask": sharding.mask(causal, (left, right), first_keys)})
     stream = stream_of(q, view(q.detach(), "q").layout)
     return sharding.handle(problem, Request.of(problem, schedule=schedule, backward=gradients, cuda_stream=stream))
@@ -40,10 +41,11 @@ def _call(handle: Any, which: str, **tensors: Tensor) -> None:
 
 @torch.library.custom_op("distattn::forward", mutates_args=())
 def _forward(q: Tensor, k: Tensor, v: Tensor, sharding: int, causal: bool, left: int, right: int, first_keys: int,
-             scale: float, schedule: str, gradients: bool, positions: Tensor | None) -> tuple[Tensor, Tensor]:
+             scores: Sequence[float], schedule: str, gradients: bool,
+             positions: Tensor | None) -> tuple[Tensor, Tensor]:
     if positions is not None:
         sharding_of(sharding).check_positions(positions)
-    handle = _handle(q, k, v, sharding, causal, left, right, first_keys, scale, schedule, gradients)
+    handle = _handle(q, k, v, sharding, causal, left, right, first_keys, scores, schedule, gradients)
     o, lse = _new_results(q, v)
     _call(handle, "forward", q=q, k=k, v=v, o=o, lse=lse)
     return o, lse
@@ -62,8 +64,9 @@ def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
 
 @torch.library.custom_op("distattn::backward", mutates_args=())
 def _backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, sharding: int, causal: bool,
-              left: int, right: int, first_keys: int, scale: float, schedule: str) -> tuple[Tensor, Tensor, Tensor]:
-    handle = _handle(q, k, v, sharding, causal, left, right, first_keys, scale, schedule, True)
+              left: int, right: int, first_keys: int, scores: Sequence[float],
+              schedule: str) -> tuple[Tensor, Tensor, Tensor]:
+    handle = _handle(q, k, v, sharding, causal, left, right, first_keys, scores, schedule, True)
     dq, dk, dv = _new_gradients(q, k, v)
     _call(handle, "backward", d_o=d_o, q=q, k=k, v=v, o=o, lse=lse, dq=dq, dk=dk, dv=dv)
     return dq, dk, dv
@@ -82,7 +85,7 @@ def _(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Te
 def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     q, k, v, *options, _, _ = inputs  # neither whether there are gradients nor positions
     ctx.save_for_backward(q, k, v, *output)
-    ctx.options = options
+    ctx.options, ctx.sharding = options, sharding_of(options[0])  # which stays until then
     ctx.set_materialize_grads(False)
 
 
@@ -96,7 +99,8 @@ _forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, sharding: Sharding, causal: bool = False,
               window_size: tuple[int, int] = (-1, -1), first_keys: int = 0, softmax_scale: float | None = None,
-              schedule: str | None = None, return_lse: bool = False, positions: Tensor | None = None) -> Any:
+              schedule: str | None = None, return_lse: bool = False, positions: Tensor | None = None,
+              **scores: Any) -> Any:
     """Exact attention of this rank's queries to the keys of all ranks, [batch, tokens, heads, dim] each. A collective.
 
     Documents are the sharding's; masks and scale mean what they mean in flash-attn. `schedule` is one of the sharding's
@@ -104,13 +108,14 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, sharding: Sharding, causal: bo
     `positions` that are given are compared with those of this rank's tokens.
     """
     left, right = window_size
+    if torch.is_autocast_enabled(q.device.type):  # as PyTorch's own attention does
+        q, k, v = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q, k, v))
     if not torch.compiler.is_compiling():
         flag(causal, "causal")
         integers((left, right, first_keys), "window_size and first_keys")
-        Problem.of(seq=1, heads=1, head_dim=8, softmax_scale=softmax_scale)
         text(schedule or "", "schedule")
     o, lse = _forward(q, k, v, sharding.number, causal, left, right, first_keys,
-                      0.0 if softmax_scale is None else softmax_scale, schedule or sharding.schedule,
+                      scores_of(softmax_scale=softmax_scale, **scores), schedule or sharding.schedule,
                       torch.is_grad_enabled(), positions)
     return (o, lse.detach()) if return_lse else o
 
