@@ -196,7 +196,7 @@ class Operator(unittest.TestCase):
     def test_what_pytorch_asks_of_operators(self):
         q, k, v, _ = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32))
         torch.library.opcheck(torch.ops.distattn.forward.default,
-                              (q, k, v, self.sharding.number, True, -1, -1, 0, 0.0, "zigzag-ring", True, None))
+                              (q, k, v, None, None, self.sharding.number, True, -1, -1, 0, [0.0], "", True))
 
 
 class Shards(unittest.TestCase):

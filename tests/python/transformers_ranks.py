@@ -125,7 +125,7 @@ class Refusals(unittest.TestCase):
         self.refuse("attention_mask hides tokens", attention_mask=hidden)
         dropout = copy.deepcopy(self.config)
         dropout.attention_dropout = 0.1
-        with self.assertRaisesRegex(distattn.UsageError, "dropout is 0.1"):
+        with self.assertRaisesRegex(distattn.UsageError, "dropout_p is given"):
             model_of(dropout, "distattn").train()(**self.batch, use_cache=False)
 
     def test_positions_of_other_tokens(self):

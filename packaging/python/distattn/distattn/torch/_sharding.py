@@ -25,8 +25,19 @@ _numbers = itertools.count(1)
 _by_number: "weakref.WeakValueDictionary[int, Sharding]" = weakref.WeakValueDictionary()
 
 
+CURRENT = 0  # the number that stands for the sharding that make_current() was given last
+_current: "Sharding | None" = None
+
+
+def make_current(sharding: "Sharding") -> None:
+    global _current
+    _current = sharding
+
+
 def sharding_of(number: int) -> "Sharding":
-    found = _by_number.get(number)
+    found = _current if number == CURRENT else _by_number.get(number)
+    if found is None and number == CURRENT:
+        raise UsageError("distattn has no sharding (register() was given none): call register(sharding=…)")
     if found is None:
         raise UsageError(f"sharding {number} is gone (a graph refers to it): keep the Sharding as long as what uses it")
     return found
@@ -65,7 +76,7 @@ class Sharding:
     the same on all ranks; placed() makes one. Keep a sharding as long as graphs that use it.
     """
 
-    MOST_HANDLES = 16
+    MOST_HANDLES, MOST_DOCUMENTS = 8, 64
 
     def __init__(self, *, seq: int, comm: Comm | None = None, layout: str | Mapping[str, Any] = "zigzag",
                  cu_seqlens: Sequence[int] | None = None) -> None:
@@ -136,15 +147,16 @@ class Sharding:
         return self.shard(self.next_tokens(tokens, dim, ignore_index), dim)
 
     def with_documents(self, cu_seqlens: Sequence[int]) -> "Sharding":
-        """The same with these documents; the same object for the same documents, as long as they are few."""
+        """The same with these documents. The last few are kept, and share their handles."""
         listed = integers(cu_seqlens, "cu_seqlens")
         if listed == self.cu_seqlens:
             return self
         known = self._with_documents.get(listed)
         if known is None:
             known = Sharding(seq=self.seq, comm=self.comm, layout=self.layout, cu_seqlens=listed)
+            known._handles, known._with_documents = self._handles, self._with_documents
             self._with_documents[listed] = known
-            if len(self._with_documents) > self.MOST_HANDLES:
+            if len(self._with_documents) > self.MOST_DOCUMENTS:
                 self._with_documents.popitem(last=False)
         return known
 
