@@ -138,32 +138,44 @@ class Processes:
             process.stderr.close()
 
 
-def compare(case, ranks, exact, pythons, rounds):
-    """system -> what was measured."""
-    running, measured = {}, {}
+def start(case, ranks, exact, pythons):
+    """system -> its ranks, of those that compute the case. Their first run does not count."""
+    running = {}
     for system in SYSTEMS:
         processes = Processes(pythons.get(system, sys.executable), system, case, ranks, exact)
         if processes.skipped is None:
-            running[system] = processes
-        else:
-            print(f"{case.name}, {ranks} ranks: no {system} ({processes.skipped})", file=sys.stderr)
-            processes.end()
-    for processes in running.values():
-        processes.tell("run")
-    for turn in range(rounds):
-        for system in (list(running), list(running)[::-1])[turn % 2]:
-            answers = running[system].tell("run")
-            best = measured.setdefault(system, {"forward_s": math.inf, "seconds": math.inf, "sent_bytes": 0})
-            best["forward_s"] = min(best["forward_s"], max(answer["forward"] for answer in answers))
-            best["seconds"] = min(best["seconds"], max(answer["seconds"] for answer in answers))
-            best["sent_bytes"] = max(answer["sent"] for answer in answers)
-    for system, processes in running.items():
-        answers = processes.tell("errors")
-        off = [math.sqrt(sum(answer["squares"][i][0] for answer in answers) /
-                         sum(answer["squares"][i][1] for answer in answers)) for i in range(4)]
-        measured[system] |= {"error": off[0], "gradient_error": max(off[1:]),
-                             "peak_bytes": max(answer["peak"] for answer in answers)}
+            try:
+                processes.tell("run")
+                running[system] = processes
+                continue
+            except RuntimeError as error:
+                processes.skipped = str(error)
+        print(f"{case.name}, {ranks} ranks: no {system} ({processes.skipped})", file=sys.stderr)
         processes.end()
+    return running
+
+
+def compare(case, ranks, exact, pythons, rounds):
+    """system -> what was measured."""
+    running = start(case, ranks, exact, pythons)
+    measured = {system: {"forward_s": math.inf, "seconds": math.inf} for system in running}
+    try:
+        for turn in range(rounds):
+            for system in list(running)[::1 if turn % 2 == 0 else -1]:
+                answers = running[system].tell("run")
+                for name, given in (("forward_s", "forward"), ("seconds", "seconds")):
+                    taken = max(answer[given] for answer in answers)
+                    measured[system][name] = min(measured[system][name], taken)
+                measured[system]["sent_bytes"] = max(answer["sent"] for answer in answers)
+        for system, processes in running.items():
+            answers = processes.tell("errors")
+            off = [math.sqrt(sum(answer["squares"][i][0] for answer in answers) /
+                             sum(answer["squares"][i][1] for answer in answers)) for i in range(4)]
+            measured[system] |= {"error": off[0], "gradient_error": max(off[1:]),
+                                 "peak_bytes": max(answer["peak"] for answer in answers)}
+    finally:
+        for processes in running.values():
+            processes.end()
     return measured
 
 
