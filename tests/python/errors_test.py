@@ -1,6 +1,8 @@
 """Bad input is one exception of one line; forks, exits, interruptions and failed ranks end as they should."""
 
+import copy
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -46,6 +48,10 @@ REFUSED = {
     "no documents": (lambda: attend(cu_seqlens=[]), "cu_seqlens has no entry"),
     "documents that are no list": (lambda: attend(cu_seqlens=8), "cu_seqlens is 8"),
     "causal": (lambda: attend(causal="yes"), "causal is 'yes'"),
+    "softcap": (lambda: attend(softcap=30.0), "softcap is given"),
+    "slopes": (lambda: attend(alibi_slopes=np.ones(2)), "alibi_slopes is given"),
+    "a layout": (lambda: handle(layout=3), "layout is a int"),
+    "a layout of another schedule": (lambda: handle(schedule="ring", layout="{}"), "layout"),
     "a scale": (lambda: attend(softmax_scale=0), "softmax_scale is 0"),
     "a machine": (lambda: distattn.plan(seq=8, heads=1, head_dim=8, ranks=2, machine="abacus"), "no machine 'abacus'"),
     "too many heads": (lambda: handle(heads=2**40), "more than the library counts"),
@@ -67,8 +73,16 @@ class Refusals(unittest.TestCase):
                 self.assertIsInstance(caught.exception, distattn.Error)
 
     def test_unknown_keywords(self):
-        with self.assertRaisesRegex(TypeError, "softcap"):
-            attend(softcap=30.0)
+        for call in (attend, handle):
+            with self.assertRaisesRegex(TypeError, "spiral"):
+                call(spiral=30.0)
+        self.assertEqual(attend(softcap=0.0, dropout_p=0, alibi_slopes=None).shape, Q.shape)
+
+    def test_copies(self):
+        whole = handle()
+        self.assertIs(copy.deepcopy(whole), whole)
+        with self.assertRaisesRegex(distattn.UsageError, "cannot be pickled"):
+            pickle.dumps(whole)
 
     def test_a_closed_handle(self):
         closed = handle()

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import unittest
+import xml.etree.ElementTree
 
 import distattn
 
@@ -35,6 +36,34 @@ class Rows(unittest.TestCase):
             {}, {"causal": False}, {"window_size": (100, 0)}, {"cu_seqlens": [0, 1000, 4096]}, {"dtype": "bfloat16"})]
         self.assertEqual(len(set(times)), len(times))
         self.assertEqual(len(distattn.plan(**{**sizes, "schedule": ["ring", "balanced"]})), 2)
+
+    def test_rows_are_a_table(self):
+        """pandas.DataFrame(rows) has a column for each field, and numbers in it."""
+        rows = distattn.plan(seq=4096, heads=8, head_dim=64, ranks=4, schedule="ring,placed", machine="dgx-h100x8",
+                             cu_seqlens=[0, 1000, 4096], backward=True)
+        self.assertEqual(len({tuple(row) for row in rows}), 1)
+        for row in rows:
+            for value in row.values():
+                self.assertIsInstance(value, str | int | float | None)
+
+    def test_picture(self):
+        rows = distattn.plan(seq=4096, heads=8, head_dim=64, ranks=4, schedule="ring,zigzag-ring", machine="dgx-h100x8")
+        picture = xml.etree.ElementTree.fromstring(rows._repr_svg_())
+        names = [text.text for text in picture.iter("{http://www.w3.org/2000/svg}text")]
+        self.assertEqual([name for name in names if "," in name], ["ring, forward", "zigzag-ring, forward"])
+        widths = [float(bar.get("width")) for bar in picture.iter("{http://www.w3.org/2000/svg}rect")]
+        self.assertAlmostEqual(widths[0] / widths[1], rows[0]["predicted_s"] / rows[1]["predicted_s"], places=2)
+
+    def test_layout(self):
+        sizes = {"seq": 4096, "heads": 8, "head_dim": 64, "ranks": 4, "cu_seqlens": [0, 1000, 4096],
+                 "machine": "dgx-h100x8"}
+        made = distattn.layout(**sizes)
+        self.assertEqual(made["ranks"], 4)
+        self.assertEqual(sum(segment["count"] for segment in made["segments"]), 4096)
+        balanced = distattn.layout(**sizes, balance_tokens=0.0)
+        owned = [sum(segment["count"] for segment in balanced["segments"] if segment["owner"] == rank)
+                 for rank in range(4)]
+        self.assertEqual(owned, [1024] * 4)
 
     def test_info(self):
         info, expected = distattn.info(), command("info")

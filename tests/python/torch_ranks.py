@@ -1,6 +1,8 @@
 """What every rank does under torchrun: distattn.torch against PyTorch's own attention in float64."""
 
+import copy
 import os
+import pickle
 import sys
 import unittest
 
@@ -78,8 +80,8 @@ def forwards(sharding):
 
 
 class Attention(unittest.TestCase):
-    def judge(self, dtype, layout="zigzag", cu_seqlens=None, **options):
-        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout=layout, cu_seqlens=cu_seqlens)
+    def judge(self, dtype, layout="zigzag", cu_seqlens=None, sharding=None, **options):
+        sharding = sharding or distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout=layout, cu_seqlens=cu_seqlens)
         given = tensors(dtype)
         masked = {name: options[name] for name in ("causal", "window_size") if name in options}
         expected = reference(*given, scale=options.get("softmax_scale"), cu_seqlens=cu_seqlens, **masked)
@@ -94,6 +96,38 @@ class Attention(unittest.TestCase):
             self.judge(torch.float32, layout, causal=True, window_size=(9, 0))
             self.judge(torch.float32, layout, causal=True, cu_seqlens=[0, 10, 11, 40, 61])
             self.judge(torch.float32, layout, causal=True, softmax_scale=0.3)
+
+    def test_layouts_that_are_given(self):
+        """Of any owners, and one that was made for documents; both serve other masks too."""
+        segments = [{"start": start, "count": min(9, TOKENS - start), "owner": (start * 5 + 1) % COMM.size}
+                    for start in range(0, TOKENS, 9)]
+        layout = {"schema_version": 1, "ranks": COMM.size, "segments": segments}
+        documents = [0, 10, 11, 40, 61]
+        made = distattn.torch.Sharding.placed(seq=TOKENS, heads=4, kv_heads=2, head_dim=16, comm=COMM,
+                                              cu_seqlens=documents)
+        self.assertTrue(torch.equal(made.unshard(made.positions, 0), torch.arange(TOKENS)))
+        for sharding in (distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout=layout, cu_seqlens=documents), made):
+            self.judge(torch.float32, cu_seqlens=documents, sharding=sharding, causal=True)
+            self.judge(torch.float32, cu_seqlens=documents, sharding=sharding, causal=True, window_size=(9, 0))
+            self.judge(torch.float32, cu_seqlens=[0, 30, 61], sharding=sharding.with_documents([0, 30, 61]), causal=True)
+
+    def test_documents_of_a_call(self):
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        given = tensors(torch.float32)
+        for documents in ([0, 10, 61], [0, 30, 31, 61]):
+            for cu_seqlens in (documents, torch.tensor(documents, dtype=torch.int32)):
+                found = sharded(*given, sharding, causal=True, cu_seqlens=cu_seqlens)
+                for result, right in zip(found, reference(*given, causal=True, cu_seqlens=documents)):
+                    self.assertLess(error(result, right), 2e-6)
+
+    def test_autocast(self):
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        q, k, v, _ = (sharding.shard(x) for x in tensors(torch.float32))
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            o = distattn.torch.attention(q, k, v.bfloat16(), sharding=sharding, causal=True)
+        self.assertEqual(o.dtype, torch.bfloat16)
+        whole = distattn.torch.attention(q, k, v, sharding=sharding, causal=True)
+        self.assertLess(error(o, whole.double()), 2e-2)
 
     def test_types(self):
         for dtype in LIMITS:
@@ -134,6 +168,10 @@ class Attention(unittest.TestCase):
             (lambda: distattn.torch.attention(q, k.double(), v, sharding=sharding), "one attention has one of each"),
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, causal="no"), "neither True nor False"),
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, schedule="spiral"), "not known"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, softcap=30.0), "softcap is given"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=None), "sharding is a NoneType"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, cu_seqlens=[0, 5]), "cu_seqlens is"),
+            (lambda: pickle.dumps(COMM), "cannot be pickled"),
             (lambda: distattn.torch.attention(q.int(), k.int(), v.int(), sharding=sharding), "not supported"),
             (lambda: distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout="spiral"), "layout is 'spiral'"),
             (lambda: distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 5]), "cu_seqlens is"),
@@ -141,8 +179,8 @@ class Attention(unittest.TestCase):
         ):
             with self.assertRaisesRegex(distattn.UsageError, text):
                 call()
-        with self.assertRaises(TypeError):
-            distattn.torch.attention(q, k, v, sharding=sharding, softcap=30.0)
+        with self.assertRaisesRegex(TypeError, "spiral"):
+            distattn.torch.attention(q, k, v, sharding=sharding, spiral=30.0)
         if COMM.size > 1:
             with self.assertRaisesRegex(distattn.UsageError, "does not keep tokens in layout zigzag"):
                 distattn.torch.attention(q, k, v, sharding=sharding, schedule="ring")
@@ -188,6 +226,36 @@ class Operator(unittest.TestCase):
     def test_a_graph_without_a_break(self):
         self.judge(torch.compile(self.model, fullgraph=True, backend="aot_eager"), 2)
 
+    def test_new_documents_are_not_a_new_graph(self):
+        graphs = []
+
+        def backend(graph, _):
+            graphs.append(graph)
+            return graph
+
+        def attend(q, k, v, cu_seqlens):
+            return distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True, cu_seqlens=cu_seqlens)
+
+        own = [self.sharding.shard(x) for x in tensors(torch.float32)[:3]]
+        run = torch.compile(attend, fullgraph=True, backend=backend)
+        for documents in ([0, 10, TOKENS], [0, 20, TOKENS], [0, 33, TOKENS]):
+            cu_seqlens = torch.tensor(documents)
+            self.assertTrue(torch.equal(run(*own, cu_seqlens), attend(*own, cu_seqlens)))
+        self.assertEqual(len(graphs), 1)
+
+    def test_copies_of_a_model_share_its_sharding(self):
+        copied = copy.deepcopy(self.model)
+        self.assertIs(copied[0].sharding, self.sharding)
+        self.assertTrue(torch.equal(copied(self.x), self.model(self.x)))
+
+    def test_a_backward_pass_after_other_documents(self):
+        q, k, v = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32)[:3])
+        passes = [distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True, cu_seqlens=[0, end, TOKENS])
+                  for end in range(1, 12)]  # more than handles are kept
+        packed = distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 1, TOKENS])
+        expected, = torch.autograd.grad(distattn.torch.attention(q, k, v, sharding=packed, causal=True).square().sum(), q)
+        torch.testing.assert_close(torch.autograd.grad(passes[0].square().sum(), q)[0], expected)
+
     def test_a_graph_with_checkpoints(self):
         run = torch.compile(lambda x: self.checkpointed(x, context_fn=distattn.torch.keep_attention), fullgraph=True,
                             backend="aot_eager")
@@ -196,7 +264,7 @@ class Operator(unittest.TestCase):
     def test_what_pytorch_asks_of_operators(self):
         q, k, v, _ = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32))
         torch.library.opcheck(torch.ops.distattn.forward.default,
-                              (q, k, v, self.sharding.number, True, -1, -1, 0, 0.0, "zigzag-ring", True, None))
+                              (q, k, v, None, None, self.sharding.number, True, -1, -1, 0, [0.0], "", True))
 
 
 class Shards(unittest.TestCase):

@@ -123,9 +123,13 @@ class Refusals(unittest.TestCase):
         hidden = torch.ones_like(self.batch["input_ids"])
         hidden[0, 0] = 0
         self.refuse("attention_mask hides tokens", attention_mask=hidden)
+        lengths, others = torch.tensor(DOCUMENTS), torch.tensor([0, 30, 31, 70, TOKENS])
+        self.refuse("documents of keys differ", cu_seq_lens_q=lengths, cu_seq_lens_k=others)
+        self.refuse("cu_seq_lens_k differs", cu_seq_lens_q=lengths, cu_seq_lens_k=lengths[1:])
+        self.refuse("output_attentions is given", output_attentions=True)
         dropout = copy.deepcopy(self.config)
         dropout.attention_dropout = 0.1
-        with self.assertRaisesRegex(distattn.UsageError, "dropout is 0.1"):
+        with self.assertRaisesRegex(distattn.UsageError, "dropout_p is given"):
             model_of(dropout, "distattn").train()(**self.batch, use_cache=False)
 
     def test_positions_of_other_tokens(self):

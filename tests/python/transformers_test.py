@@ -10,7 +10,7 @@ TEXT = torchrun.HERE.parents[1] / "LICENSE"
 
 
 def losses(ranks, attention):
-    done = torchrun.run(EXAMPLE, ranks, TEXT, "--steps", "8", "--seq", "200", "--attention", attention)
+    done = torchrun.run(EXAMPLE, ranks, TEXT, "--steps", "50", "--seq", "200", "--attention", attention)
     return done, [float(loss) for loss in re.findall(r"loss (\S+)", done.stdout)]
 
 
@@ -23,8 +23,8 @@ class Torchrun(unittest.TestCase):
 
     def test_training(self):
         _, expected = losses(1, "sdpa")
-        self.assertEqual(len(expected), 8)
-        self.assertLess(expected[-1], expected[0] - 0.5)
+        self.assertEqual(len(expected), 50)
+        self.assertLess(expected[-1], expected[0] - 2)
         for ranks in (1, 3):
             done, found = losses(ranks, "distattn")
             self.assertEqual(done.returncode, 0, done.stderr)

@@ -12,8 +12,8 @@ from ._attention import Attention, attention
 from ._capi import lib
 from ._comm import Comm, run_ranks
 from ._errors import EndedError, Error, PeerError, RankTimeoutError, UnavailableError, UsageError
-from ._plan import info, plan
+from ._plan import Plan, info, layout, plan
 
-__all__ = ["Attention", "Comm", "EndedError", "Error", "PeerError", "RankTimeoutError", "UnavailableError", "UsageError",
-           "__version__", "attention", "info", "plan", "run_ranks"]
+__all__ = ["Attention", "Comm", "EndedError", "Error", "PeerError", "Plan", "RankTimeoutError", "UnavailableError",
+           "UsageError", "__version__", "attention", "info", "layout", "plan", "run_ranks"]
 __version__: str = lib.version().decode()

@@ -4,7 +4,7 @@ import ctypes
 import functools
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,7 +13,7 @@ from . import _capi
 from ._capi import check, lib, made
 from ._comm import Comm, Handle, run_ranks
 from ._errors import Error, UsageError
-from ._problem import Problem, Request, integer, integers
+from ._problem import Problem, Request, integer, integers, layout_text, scores_of
 from ._tensors import TYPES, Layout, View, dense_view, finished, new_array, stream_of, view, view_of_new
 
 
@@ -32,7 +32,7 @@ class Attention(Handle):
 
     Making one is a collective over the ranks of `comm` (None: this process alone), and so is each call. Sizes are those
     of the whole problem; the tensors of a call are this rank's part, [batch, tokens, heads, dim], of `tokens` tokens
-    that stand at `positions`.
+    that stand at `positions`. `layout`, of distattn.layout(), is for schedule="placed".
     """
 
     _free = staticmethod(lib.attention_free)
@@ -42,14 +42,15 @@ class Attention(Handle):
                  causal: bool = False, window_size: tuple[int, int] = (-1, -1),
                  cu_seqlens: Sequence[int] | None = None, first_keys: int = 0,
                  bands: Sequence[Sequence[int]] | None = None, softmax_scale: float | None = None,
-                 schedule: str = "auto", backward: bool = False, backend: str | None = None, threads: int = 0,
-                 deterministic: bool = False, machine: str | None = None, memory_bytes: int = 0,
-                 cuda_stream: int = 0) -> None:
+                 schedule: str = "auto", layout: str | Mapping[str, Any] | None = None, backward: bool = False,
+                 backend: str | None = None, threads: int = 0, deterministic: bool = False, machine: str | None = None,
+                 memory_bytes: int = 0, cuda_stream: int = 0, **scores: Any) -> None:
         problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, seq_kv=seq_kv, kv_heads=kv_heads,
-                             value_dim=value_dim, batch=batch, dtype=dtype, softmax_scale=softmax_scale, causal=causal,
+                             value_dim=value_dim, batch=batch, dtype=dtype,
+                             scores=scores_of(softmax_scale=softmax_scale, **scores), causal=causal,
                              window_size=window_size, cu_seqlens=cu_seqlens, first_keys=first_keys, bands=bands)
-        request = Request.of(problem, schedule=schedule, backward=backward, backend=backend, threads=threads,
-                             deterministic=deterministic, machine=machine, memory_bytes=memory_bytes,
+        request = Request.of(problem, schedule=schedule, layout=layout_text(layout), backward=backward, backend=backend,
+                             threads=threads, deterministic=deterministic, machine=machine, memory_bytes=memory_bytes,
                              cuda_stream=cuda_stream)
         self._make(problem, request, comm)
 
@@ -154,7 +155,7 @@ def results_for(like: Any, q: Layout, v: Layout) -> tuple[Any, Any]:
 def attention(q: Any, k: Any, v: Any, *, ranks: int = 1, schedule: str = "auto", causal: bool = False,
               window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
               softmax_scale: float | None = None, return_lse: bool = False, backend: str | None = None,
-              threads: int = 0) -> Any:
+              threads: int = 0, **scores: Any) -> Any:
     """Exact attention of q [batch, seq, heads, dim] to k and v [batch, seq_kv, kv_heads, dim], or without batch,
     sharded over `ranks` threads of this process.
 
@@ -166,7 +167,8 @@ def attention(q: Any, k: Any, v: Any, *, ranks: int = 1, schedule: str = "auto",
     views = {"q": view(q, "q"), "k": view(k, "k"), "v": view(v, "v")}
     documents = None if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
     problem, request = _asked(views["q"].layout, views["k"].layout, views["v"].layout, causal,
-                              integers(window_size, "window_size"), documents, softmax_scale, schedule, backend, threads,
+                              integers(window_size, "window_size"), documents,
+                              scores_of(softmax_scale=softmax_scale, **scores), schedule, backend, threads,
                               stream_of(q, views["q"].layout))
     o, lse = results_for(q, views["q"].layout, views["v"].layout)
     views["o"], views["lse"] = view_of_new(o), view_of_new(lse)
@@ -179,14 +181,13 @@ def attention(q: Any, k: Any, v: Any, *, ranks: int = 1, schedule: str = "auto",
 
 @functools.lru_cache(maxsize=64)
 def _asked(q: Layout, k: Layout, v: Layout, causal: Any, window_size: tuple[int, ...],
-           documents: tuple[int, ...] | None, softmax_scale: Any, schedule: Any, backend: Any,
-           threads: Any, cuda_stream: int) -> tuple[Problem, Request]:
+           documents: tuple[int, ...] | None, scores: tuple[float, ...], schedule: Any, backend: Any, threads: Any,
+           cuda_stream: int) -> tuple[Problem, Request]:
     for name, layout in (("q", q), ("k", k), ("v", v)):
         check_tensor(layout, name, q.dtype)
     problem = Problem.of(seq=q.shape[-3], heads=q.shape[-2], head_dim=q.shape[-1], seq_kv=k.shape[-3],
                          kv_heads=k.shape[-2], value_dim=v.shape[-1], batch=q.shape[0] if len(q.shape) == 4 else 1,
-                         dtype=q.dtype, softmax_scale=softmax_scale, causal=causal, window_size=window_size,
-                         cu_seqlens=documents)
+                         dtype=q.dtype, scores=scores, causal=causal, window_size=window_size, cu_seqlens=documents)
     return problem, Request.of(problem, schedule=schedule, backend=backend, threads=threads, cuda_stream=cuda_stream)
 
 

@@ -62,10 +62,10 @@ class Options(Sized):
                 ("ahead", c_int32), ("backward", c_int32), ("backend", c_char_p), ("threads", c_int32),
                 ("local_ranks", c_int32), ("allocate", c_void_p), ("release", c_void_p), ("user", c_void_p),
                 ("local_rank", c_int32), ("cuda_stream", c_void_p), ("deterministic", c_int32), ("reserved", c_int32),
-                ("machine", c_char_p), ("memory_bytes", c_int64)]
+                ("machine", c_char_p), ("memory_bytes", c_int64), ("balance_tokens", c_double), ("layout", c_char_p)]
 
     def __init__(self, **members: Any) -> None:
-        super().__init__(**{"local_rank": -1, **members})
+        super().__init__(**{"local_rank": -1, "balance_tokens": -1.0, **members})
 
 
 class Launch(Sized):
@@ -93,6 +93,7 @@ _OUT = POINTER(c_void_p)
 _FALLIBLE: dict[str, list[Any]] = {
     "info_json": [_OUT],
     "plan_json": [POINTER(Problem), POINTER(Options), c_int32, c_char_p, _OUT],
+    "plan_layout": [POINTER(Problem), POINTER(Options), c_int32, c_char_p, _OUT],
     "planned_positions": [POINTER(Problem), POINTER(Options), c_int32, c_int32, c_int32, c_void_p, POINTER(c_int64)],
     "comm_from_launcher": [POINTER(Launch), _OUT],
     "comm_from_callbacks": [POINTER(Callbacks), _OUT],

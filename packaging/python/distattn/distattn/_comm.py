@@ -41,6 +41,16 @@ class Handle:
         if address is not None:
             type(self)._free(address)
 
+    def __copy__(self) -> Self:
+        return self  # models hold one, and are copied
+
+    def __deepcopy__(self, _: Any) -> Self:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise UsageError(f"a {type(self).__name__} cannot be pickled (it belongs to this process): make one in each "
+                         f"process")
+
     def __enter__(self) -> Self:
         return self
 
@@ -96,6 +106,13 @@ class Comm(Handle):
         comm = cls(made(lib.comm_from_launcher, ctypes.byref(launch)))
         _kept.append(comm)
         return comm
+
+    @classmethod
+    def from_process_group(cls, group: Any = None, *, timeout_s: float = 60.0) -> "Comm":
+        """Of the ranks of a process group of PyTorch, in its order (None: the default group). A collective of them."""
+        from .torch import from_process_group
+
+        return from_process_group(group, timeout_s=timeout_s)
 
     @classmethod
     def alone(cls) -> "Comm":

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ._capi import lib, text_of
-from ._problem import Problem, Request, integer, schedules_of
+from ._picture import bars
+from ._problem import Problem, Request, integer, schedules_of, scores_of
 
 
 def info() -> dict[str, Any]:
@@ -14,26 +15,53 @@ def info() -> dict[str, Any]:
     return dict(json.loads(text_of(lib.info_json)))
 
 
+class Plan(list[dict[str, Any]]):
+    """Rows as those of `distattn plan --json`, all with the same fields: pandas.DataFrame(plan) takes them. Notebooks
+    show the predicted times."""
+
+    def _repr_svg_(self) -> str:
+        return bars([(f"{row['schedule']}, {row['pass']}", row["predicted_s"], row["lower_bound_s"]) for row in self])
+
+
 def plan(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | None = None,
          schedule: str | Sequence[str] = "auto", machine: str | None = None, batch: int = 1, seq_kv: int | None = None,
          value_dim: int | None = None, dtype: Any = "float32", backward: bool = False, causal: bool = True,
          window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
-         softmax_scale: float | None = None, memory_bytes: int = 0) -> list[dict[str, Any]]:
+         softmax_scale: float | None = None, memory_bytes: int = 0, balance_tokens: float | None = None,
+         **scores: Any) -> Plan:
     """What schedules would cost on `ranks` ranks of a machine (a name or file of one; None: this one).
 
-    Rows as those of `distattn plan --json`, one for each schedule and pass. Plans and proves; computes nothing. The mask
-    is causal unless said otherwise, as the command's.
+    A row for each schedule and pass. Plans and proves; computes nothing. The mask is causal unless said otherwise, as
+    the command's. `balance_tokens` is for "placed".
     """
     problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, kv_heads=kv_heads, batch=batch, seq_kv=seq_kv,
-                         value_dim=value_dim, dtype=dtype, softmax_scale=softmax_scale, causal=causal,
-                         window_size=window_size, cu_seqlens=cu_seqlens)
-    rows: list[dict[str, Any]] = []
+                         value_dim=value_dim, dtype=dtype, causal=causal, window_size=window_size, cu_seqlens=cu_seqlens,
+                         scores=scores_of(softmax_scale=softmax_scale, **scores))
+    rows = Plan()
     for name in schedules_of(schedule):
-        request = Request.of(problem, schedule=name, backward=backward, memory_bytes=memory_bytes)
-        planned = text_of(lib.plan_json, ctypes.byref(problem.struct()), ctypes.byref(request.struct()),
-                          integer(ranks, "ranks"), None if machine is None else machine.encode())
-        rows += [{**row, "auto": name == "auto", **_described(problem)} for row in json.loads(planned)]
+        request = Request.of(problem, schedule=name, backward=backward, memory_bytes=memory_bytes,
+                             balance_tokens=balance_tokens)
+        planned = _planned(lib.plan_json, problem, request, ranks, machine)
+        rows += [{**row, "auto": name == "auto", **_described(problem)} for row in planned]
     return rows
+
+
+def layout(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | None = None, machine: str | None = None,
+           batch: int = 1, value_dim: int | None = None, dtype: Any = "float32", backward: bool = True,
+           causal: bool = True, window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
+           memory_bytes: int = 0, balance_tokens: float | None = None) -> dict[str, Any]:
+    """Who owns which tokens in the schedule "placed", which is made for this mask and machine (None: this one, so that
+    machines may differ). A layout is plain data, and serves any mask of `seq` tokens: see distattn.torch.Sharding."""
+    problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, kv_heads=kv_heads, batch=batch, value_dim=value_dim,
+                         dtype=dtype, causal=causal, window_size=window_size, cu_seqlens=cu_seqlens)
+    request = Request.of(problem, schedule="placed", backward=backward, memory_bytes=memory_bytes,
+                         balance_tokens=balance_tokens)
+    return dict(_planned(lib.plan_layout, problem, request, ranks, machine))
+
+
+def _planned(function: Any, problem: Problem, request: Request, ranks: int, machine: str | None) -> Any:
+    return json.loads(text_of(function, ctypes.byref(problem.struct()), ctypes.byref(request.struct()),
+                              integer(ranks, "ranks"), None if machine is None else machine.encode()))
 
 
 def _described(problem: Problem) -> dict[str, Any]:

@@ -1,8 +1,9 @@
 """What is to be computed and how, as plain values that can be compared, and as the C API's structs."""
 
 import ctypes
+import json
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +65,36 @@ class Mask:
         return Mask(flag(causal, "causal"), (window[0], window[1]), integer(first_keys, "first_keys"), documents, listed)
 
 
+# Keywords that make a score of a product, and their members of distattn_problem, in which 0 is as usual. One more that
+# the library computes is a line here, and moves out of the list below.
+SCORES = {"softmax_scale": "scale"}
+# Keywords that other libraries know. They may be given if they change nothing.
+NOT_COMPUTED = ("softcap", "s_aux", "learnable_sink", "alibi_slopes", "dropout_p", "qv", "q_descale", "k_descale",
+                "v_descale")
+
+
+def is_score(keyword: str) -> bool:
+    return keyword in SCORES or keyword in NOT_COMPUTED
+
+
+def scores_of(**given: Any) -> tuple[float, ...]:
+    """The numbers of SCORES. Refuses by its name what is not computed, and, as a call does, what is not known."""
+    for name, value in given.items():
+        if name in NOT_COMPUTED and not (value is None or (isinstance(value, (int, float)) and value == 0)):
+            raise UsageError(f"{name} is given (the library does not compute with it): leave it out")
+        if not is_score(name):
+            raise TypeError(f"unexpected keyword argument {name!r}: leave it out")
+    return tuple(_score(name, given.get(name)) for name in SCORES)
+
+
+def _score(name: str, value: Any) -> float:
+    if value is None:
+        return 0.0
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or (name == "softmax_scale" and value == 0):
+        raise UsageError(f"{name} is {value!r} (a number, or None for what is usual): pass one")
+    return float(value)
+
+
 @dataclass(frozen=True)
 class Problem:
     """One exact attention; shapes are those of the whole sequence."""
@@ -76,18 +107,18 @@ class Problem:
     head_dim: int
     value_dim: int
     dtype: str
-    scale: float
+    scores: tuple[float, ...]  # as scores_of() lists them
     mask: Mask
 
     @staticmethod
     def of(*, seq: Any, heads: Any, head_dim: Any, seq_kv: Any = None, kv_heads: Any = None, value_dim: Any = None,
-           batch: Any = 1, dtype: Any = "float32", softmax_scale: Any = None, **mask: Any) -> "Problem":
+           batch: Any = 1, dtype: Any = "float32", scores: tuple[float, ...] | None = None, **mask: Any) -> "Problem":
         queries = integer(seq, "seq")
         query_heads = integer(heads, "heads")
         return Problem(integer(batch, "batch"), queries, queries if seq_kv is None else integer(seq_kv, "seq_kv"),
                        query_heads, query_heads if kv_heads is None else integer(kv_heads, "kv_heads"),
                        integer(head_dim, "head_dim"), 0 if value_dim is None else integer(value_dim, "value_dim"),
-                       dtype_name(dtype), _scale(softmax_scale), Mask.of(**mask))
+                       dtype_name(dtype), scores_of() if scores is None else scores, Mask.of(**mask))
 
     def struct(self) -> _capi.Problem:
         """Keeps the lists that it points to."""
@@ -96,22 +127,15 @@ class Problem:
         problem = _capi.Problem(batch=self.batch, seq_q=self.seq_q, seq_kv=self.seq_kv, heads=_int32(self.heads),
                                 kv_heads=_int32(self.kv_heads), head_dim=_int32(self.head_dim),
                                 value_dim=_int32(self.value_dim), dtype=DTYPES[self.dtype],
-                                wire=_capi.FP64 if self.dtype == "float64" else _capi.FP32, scale=self.scale,
+                                wire=_capi.FP64 if self.dtype == "float64" else _capi.FP32,
                                 causal=self.mask.causal, window_left=self.mask.window[0],
-                                window_right=self.mask.window[1], sinks=self.mask.first_keys)
+                                window_right=self.mask.window[1], sinks=self.mask.first_keys,
+                                **dict(zip(SCORES.values(), self.scores, strict=True)))
         if self.mask.cu_seqlens:
             problem.cu_seqlens, problem.cu_seqlens_count = documents, len(documents)
         if self.mask.bands:
             problem.bands, problem.bands_count = bands, len(bands)
         return problem
-
-
-def _scale(scale: Any) -> float:
-    if scale is None:
-        return 0.0  # 1/sqrt(head_dim)
-    if isinstance(scale, bool) or not isinstance(scale, (int, float)) or scale == 0:
-        raise UsageError(f"softmax_scale is {scale!r} (a number other than 0, or None for 1/sqrt(dim)): pass one")
-    return float(scale)
 
 
 def _int32(value: int) -> int:
@@ -133,12 +157,14 @@ class Request:
     machine: str | None = None
     memory_bytes: int = 0
     cuda_stream: int = 0
+    balance_tokens: float | None = None
+    layout: str | None = None
 
     @staticmethod
     def of(problem: Problem, **given: Any) -> "Request":
         """Of a caller's keywords. float64 is what the reference backend alone computes."""
         request = Request(**given)
-        for name in ("schedule", "backend", "machine"):
+        for name in ("schedule", "backend", "machine", "layout"):
             if getattr(request, name) is not None:
                 text(getattr(request, name), name)
         integer(request.threads, "threads")
@@ -151,11 +177,22 @@ class Request:
         return _capi.Options(schedule=self.schedule.encode(), backward=self.backward, backend=_bytes(self.backend),
                              threads=_int32(self.threads), deterministic=self.deterministic,
                              machine=_bytes(self.machine), memory_bytes=self.memory_bytes,
-                             cuda_stream=self.cuda_stream or None)
+                             cuda_stream=self.cuda_stream or None,
+                             balance_tokens=-1.0 if self.balance_tokens is None else float(self.balance_tokens),
+                             layout=_bytes(self.layout))
 
 
 def _bytes(value: str | None) -> bytes | None:
     return None if value is None else value.encode()
+
+
+def layout_text(layout: str | Mapping[str, Any] | None) -> str | None:
+    """Who owns which tokens, as the library takes it, of the same or of what distattn.layout() returns."""
+    if layout is None or isinstance(layout, str):
+        return layout
+    if not isinstance(layout, Mapping):
+        raise UsageError(f"layout is a {type(layout).__name__} (a dict, or its JSON): pass what distattn.layout() returns")
+    return json.dumps(layout)
 
 
 def schedules_of(schedule: str | Sequence[str]) -> list[str]:

@@ -179,7 +179,8 @@ def _view_dlpack(array: Any, name: str) -> View:
         capsule = array.__dlpack__()
         tensor = _capi.DLManagedTensor.from_address(_capsule_pointer(capsule, b"dltensor")).dl_tensor
     except Exception as error:  # whatever an array library raises
-        raise UsageError(f"{name} is a {type(array).__name__} that DLPack does not take ({error}): pass another array") \
+        why = (str(error) or type(error).__name__).splitlines()[0]
+        raise UsageError(f"{name} is a {type(array).__name__} that DLPack does not take ({why}): pass another array") \
             from error
     dtype = NAMES.get((tensor.dtype.code, tensor.dtype.bits))
     if dtype is None or tensor.dtype.lanes != 1:

@@ -7,7 +7,6 @@
     loss.backward()  # this rank's part: add up losses and gradients over all ranks
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -15,24 +14,24 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from ._errors import UsageError
-from .torch import Sharding, attention
+from ._problem import is_score, scores_of
+from .torch import Sharding
+from .torch._ops import attend
+from .torch._sharding import CURRENT, make_current
 
 NAME = "distattn"
 # Keywords of a model's call that change no attention.
 _OF_OTHERS = {"cache", "cache_position", "max_length_k", "max_length_q", "num_items_in_batch", "output_hidden_states",
               "output_router_logits", "position_embeddings", "return_dict", "shift_labels", "use_cache"}
 
-_sharding: Sharding | None = None
-
 
 def register(sharding: Sharding | None = None, name: str = NAME) -> None:
     """Makes `attn_implementation="distattn"` attend over the ranks of `sharding`: registers the attention and its mask
     under one name. A later call gives the sharding of the next batch; None keeps the one that was given."""
-    global _sharding
     AttentionInterface.register(name, _attend)
     AttentionMaskInterface.register(name, _mask)
     if sharding is not None:
-        _sharding = sharding
+        make_current(sharding)
 
 
 def documents_of(position_ids: Tensor) -> tuple[int, ...]:
@@ -66,7 +65,10 @@ def _refuse(what: str, why: str, suggestion: str) -> UsageError:
 def _mask(*_: Any, attention_mask: Tensor | None = None, config: Any = None, local_size: int | None = None,
           use_vmap: bool = False, **__: Any) -> None:
     """No mask is made, since the library knows it. What it would not know is refused."""
-    if attention_mask is not None and (torch.compiler.is_compiling() or not attention_mask.all()):
+    if attention_mask is not None and torch.compiler.is_compiling():
+        raise _refuse("attention_mask is given to a compiled model", "a graph cannot say whether it hides tokens",
+                      "pass none")
+    if attention_mask is not None and not attention_mask.all():
         raise _refuse("attention_mask hides tokens", "no padding is computed with",
                       "pack documents, with cu_seqlens in the Sharding, and pass no attention_mask")
     if use_vmap:
@@ -79,35 +81,32 @@ def _mask(*_: Any, attention_mask: Tensor | None = None, config: Any = None, loc
         raise _refuse("a decoder that is not causal", "its layers do not say so", "choose another attn_implementation")
 
 
-def _documents(sharding: Sharding, given: Sequence[Tensor | None]) -> Sharding:
-    """The sharding with the documents that a call names, if it names some."""
-    for lengths in given:
-        if lengths is not None:
-            sharding = sharding.with_documents(lengths.tolist())
-    return sharding
-
-
 def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_mask: Tensor | None,
             scaling: float | None = None, dropout: float = 0.0, sliding_window: int | None = None,
             is_causal: bool | None = None, position_ids: Tensor | None = None, cu_seq_lens_q: Tensor | None = None,
             cu_seq_lens_k: Tensor | None = None, **others: Any) -> tuple[Tensor, None]:
     """As transformers calls an attention: [batch, heads, tokens, dim] in, [batch, tokens, heads, dim] out."""
-    if _sharding is None:
-        raise _refuse("distattn has no sharding", "register() was given none", "call register(sharding=…)")
+    scores = {name: others.pop(name) for name in list(others) if is_score(name)}
     for name, given in others.items():
         if name not in _OF_OTHERS and given is not None and given is not False:
             raise _refuse(f"{name} is given to distattn", "it does not compute with it", "leave it out, or choose "
                           "another attn_implementation")
     if attention_mask is not None:
         raise _refuse("attention_mask is given to distattn", "a mask of numbers is not computed with", "pass none")
-    if dropout:
-        raise _refuse(f"dropout is {dropout}", "attention is exact", "set attention_dropout to 0")
     if key.shape[2] != query.shape[2]:
         raise _refuse(f"{query.shape[2]} queries of {key.shape[2]} keys", "a cache of keys is not sharded",
                       "pass use_cache=False, and whole sequences")
-    o = attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2),
-                  sharding=_documents(_sharding, (cu_seq_lens_q, cu_seq_lens_k)),
-                  causal=getattr(module, "is_causal", True) if is_causal is None else is_causal,
-                  window_size=(-1, -1) if sliding_window is None else (sliding_window - 1, -1), softmax_scale=scaling,
-                  positions=position_ids)
+    o = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), CURRENT,
+               getattr(module, "is_causal", True) if is_causal is None else is_causal,
+               (-1, -1) if sliding_window is None else (sliding_window - 1, -1), _documents(cu_seq_lens_q, cu_seq_lens_k), 0,
+               scores_of(softmax_scale=scaling, dropout_p=dropout, **scores), None, False, position_ids)
     return o, None
+
+
+def _documents(of_queries: Tensor | None, of_keys: Tensor | None) -> Tensor | None:
+    """Those of both, which the operator compares."""
+    if of_queries is None or of_keys is None or of_queries is of_keys:
+        return of_keys if of_queries is None else of_queries
+    if of_queries.shape != of_keys.shape:
+        raise _refuse("cu_seq_lens_k differs from cu_seq_lens_q", "a sequence sees itself", "pass the same")
+    return torch.stack((of_queries, of_keys))

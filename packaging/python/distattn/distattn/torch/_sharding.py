@@ -1,10 +1,12 @@
 """Who owns which tokens of a sequence, and tensors that are taken apart and put together by that."""
 
+import dataclasses
 import functools
 import itertools
+import json
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,7 +15,8 @@ from .. import _capi
 from .._attention import Attention, planned_positions
 from .._comm import Comm
 from .._errors import UsageError
-from .._problem import Mask, Problem, Request, integer, integers
+from .._plan import layout as placed_layout
+from .._problem import Mask, Problem, Request, integer, integers, layout_text
 from ._comm import init
 
 # A schedule of each layout that takes any mask and any number of heads.
@@ -22,36 +25,67 @@ _numbers = itertools.count(1)
 _by_number: "weakref.WeakValueDictionary[int, Sharding]" = weakref.WeakValueDictionary()
 
 
+CURRENT = 0  # the number that stands for the sharding that make_current() was given last
+_current: "Sharding | None" = None
+
+
+def make_current(sharding: "Sharding") -> None:
+    global _current
+    _current = sharding
+
+
 def sharding_of(number: int) -> "Sharding":
-    found = _by_number.get(number)
+    found = _current if number == CURRENT else _by_number.get(number)
+    if found is None and number == CURRENT:
+        raise UsageError("distattn has no sharding (register() was given none): call register(sharding=…)")
     if found is None:
         raise UsageError(f"sharding {number} is gone (a graph refers to it): keep the Sharding as long as what uses it")
     return found
 
 
 @functools.lru_cache(maxsize=64)
-def _positions(seq: int, ranks: int, layout: str) -> tuple[torch.Tensor, ...]:
-    """Of every rank. The mask does not matter in these layouts, nor do heads."""
+def _positions(seq: int, ranks: int, schedule: str, layout: str | None) -> tuple[torch.Tensor, ...]:
+    """Of every rank. Neither the mask nor heads nor meshes say who owns a token."""
     problem = Problem.of(seq=seq, heads=1, head_dim=8)
-    request = Request.of(problem, schedule=SCHEDULES[layout])
+    given = None if layout is None else layout_text({name: part for name, part in json.loads(layout).items()
+                                                     if name in ("schema_version", "ranks")}
+                                                    | {"segments": _owners(json.loads(layout))})
+    request = Request.of(problem, schedule=schedule, layout=given)
     return tuple(torch.from_numpy(planned_positions(problem, request, ranks, rank, _capi.QUERIES))
                  for rank in range(ranks))
+
+
+def _owners(layout: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [{name: part for name, part in segment.items() if name in ("start", "count", "stride", "owner")}
+            for segment in layout.get("segments", [])]
+
+
+def _same_on_all(comm: Comm, text: str) -> str:
+    """What rank 0 has. A collective."""
+    mine = text.encode() if comm.rank == 0 else b""
+    sizes = comm.all_gather(len(mine).to_bytes(8, "little"), [8] * comm.size)
+    size = int.from_bytes(sizes[:8], "little")
+    return comm.all_gather(mine, [size] + [0] * (comm.size - 1)).decode()
 
 
 class Sharding:
     """A sequence of `seq` tokens, with or without packed documents, over the ranks of `comm` (None: of init()).
 
     `positions` are this rank's tokens in the whole sequence, in the order of its tensors: what RoPE and data loaders
-    need. Lengths need not be divisible. Keep it as long as graphs that use it.
+    need. Lengths need not be divisible. `layout` is "zigzag", "striped" or "block", or what distattn.layout() returns,
+    the same on all ranks; placed() makes one. Keep a sharding as long as graphs that use it.
     """
 
-    MOST_HANDLES = 16
+    MOST_HANDLES, MOST_DOCUMENTS = 8, 64
 
-    def __init__(self, *, seq: int, comm: Comm | None = None, layout: str = "zigzag",
+    def __init__(self, *, seq: int, comm: Comm | None = None, layout: str | Mapping[str, Any] = "zigzag",
                  cu_seqlens: Sequence[int] | None = None) -> None:
-        if layout not in SCHEDULES:
-            raise UsageError(f"layout is {layout!r} (unknown): choose one of {', '.join(SCHEDULES)}")
-        self.seq, self.layout, self.schedule = integer(seq, "seq"), layout, SCHEDULES[layout]
+        if isinstance(layout, str) and layout not in SCHEDULES:
+            raise UsageError(f"layout is {layout!r} (unknown): choose one of {', '.join(SCHEDULES)}, or pass what "
+                             f"distattn.layout() returns")
+        self.seq, self.layout = integer(seq, "seq"), layout
+        self.given = None if isinstance(layout, str) else layout_text(layout)
+        self.schedule = SCHEDULES[layout] if isinstance(layout, str) else "placed"
         self.comm = init() if comm is None else comm
         self.cu_seqlens = () if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
         if cu_seqlens is not None and (self.cu_seqlens[:1] != (0,) or self.cu_seqlens[-1] != self.seq
@@ -59,10 +93,20 @@ class Sharding:
             raise UsageError(f"cu_seqlens is {cu_seqlens} (documents of {seq} tokens): list 0, …, {seq} in order")
         self.number = next(_numbers)
         _by_number[self.number] = self
-        self.all_positions = _positions(self.seq, self.comm.size, layout)
+        self.all_positions = _positions(self.seq, self.comm.size, self.schedule, self.given)
         self.positions = self.all_positions[self.comm.rank]
         self._handles: OrderedDict[tuple[Problem, Request], Attention] = OrderedDict()
         self._with_documents: "OrderedDict[tuple[int, ...], Sharding]" = OrderedDict()
+
+    @classmethod
+    def placed(cls, *, seq: int, heads: int, head_dim: int, comm: Comm | None = None,
+               cu_seqlens: Sequence[int] | None = None, **options: Any) -> "Sharding":
+        """In a layout that is made for these documents, heads and the machine: rank 0 makes it, the others get it. The
+        options are those of distattn.layout(). A collective."""
+        comm = init() if comm is None else comm
+        made = json.dumps(placed_layout(seq=seq, heads=heads, head_dim=head_dim, ranks=comm.size, cu_seqlens=cu_seqlens,
+                                        **options)) if comm.rank == 0 else ""
+        return cls(seq=seq, comm=comm, layout=json.loads(_same_on_all(comm, made)), cu_seqlens=cu_seqlens)
 
     @property
     def tokens(self) -> int:
@@ -103,15 +147,16 @@ class Sharding:
         return self.shard(self.next_tokens(tokens, dim, ignore_index), dim)
 
     def with_documents(self, cu_seqlens: Sequence[int]) -> "Sharding":
-        """The same with these documents; the same object for the same documents, as long as they are few."""
+        """The same with these documents. The last few are kept, and share their handles."""
         listed = integers(cu_seqlens, "cu_seqlens")
         if listed == self.cu_seqlens:
             return self
         known = self._with_documents.get(listed)
         if known is None:
             known = Sharding(seq=self.seq, comm=self.comm, layout=self.layout, cu_seqlens=listed)
+            known._handles, known._with_documents = self._handles, self._with_documents
             self._with_documents[listed] = known
-            if len(self._with_documents) > self.MOST_HANDLES:
+            if len(self._with_documents) > self.MOST_DOCUMENTS:
                 self._with_documents.popitem(last=False)
         return known
 
@@ -138,6 +183,8 @@ class Sharding:
 
     def handle(self, problem: Problem, request: Request) -> Attention:
         """The handle for a problem, made by all ranks at the same call."""
+        if self.given is not None and request.schedule == self.schedule:
+            request = dataclasses.replace(request, layout=self.given)
         handle = self._handles.get((problem, request))
         if handle is not None and handle._address is not None:
             self._handles.move_to_end((problem, request))
@@ -145,8 +192,8 @@ class Sharding:
         handle = Attention.of(problem, request, self.comm)
         if not torch.equal(torch.from_numpy(handle.positions), self.positions):
             handle.close()
-            raise UsageError(f"schedule {request.schedule} does not keep tokens in layout {self.layout} (tensors are "
-                             f"sharded so): choose {SCHEDULES[self.layout]} or another one of that layout")
+            raise UsageError(f"schedule {request.schedule} does not keep tokens in layout {self._layout_name} (tensors "
+                             f"are sharded so): choose {self.schedule} or another one of that layout")
         self._handles[problem, request] = handle
         if len(self._handles) > self.MOST_HANDLES:
             self._handles.popitem(last=False)[1].close()
@@ -155,9 +202,19 @@ class Sharding:
     def mask(self, causal: bool, window_size: tuple[int, int], first_keys: int) -> Mask:
         return Mask(causal, window_size, first_keys, self.cu_seqlens)
 
+    def __copy__(self) -> "Sharding":
+        return self  # models hold one, and are copied
+
+    def __deepcopy__(self, _: Any) -> "Sharding":
+        return self
+
+    @property
+    def _layout_name(self) -> str:
+        return self.layout if isinstance(self.layout, str) else "placed"
+
     def __repr__(self) -> str:
         documents = f", {len(self.cu_seqlens) - 1} documents" if self.cu_seqlens else ""
-        return f"Sharding(seq={self.seq}, layout={self.layout!r}, rank {self.comm.rank} of {self.comm.size}{documents})"
+        return f"Sharding(seq={self.seq}, layout={self._layout_name!r}, rank {self.comm.rank} of {self.comm.size}{documents})"
 
 
 class _Unshard(torch.autograd.Function):
