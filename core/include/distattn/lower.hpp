@@ -16,6 +16,8 @@ namespace distattn {
 
 /// The routes of messages. node_size > 0: a value enters a node once and is passed on inside it, partial results are
 /// merged inside a node before one result leaves it, and messages between nodes are posted up to `ahead` steps early.
+/// With any node_size, a value that many more ranks use than others is passed on by ranks that have it already, if its
+/// owner would send more than other owners; its results are merged on their way back.
 struct Routes {
   int node_size = 0;  ///< consecutive ranks that form a node; 0, or the number of ranks: one node
   int ahead = 0;      ///< in steps, at least 0
