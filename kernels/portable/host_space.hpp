@@ -83,7 +83,7 @@ void run_teams(const Space& space, int threads, std::size_t bytes, ItemsLeft& le
   Kokkos::parallel_for("distattn", policy, [&](const typename Policy::member_type& member) {
     left.take_all(member.team_scratch(level).get_shmem(bytes_there), body);
   });
-  space.fence();
+  space.fence("distattn");  // whose own name would be allocated
 }
 
 /// On the threads of a team, each of which is one of Kokkos's Serial.
