@@ -15,7 +15,7 @@ namespace {
 
 std::vector<Result> results_of(Passes passes, const Scores& scores) {
   std::vector<Result> results = {Result::o, Result::lse};
-  if (passes == Passes::both) results.insert(results.end(), {Result::dq, Result::dk, Result::dv});
+  if (passes == Passes::both) results = {Result::o, Result::lse, Result::dq, Result::dk, Result::dv};
   if (passes == Passes::both && scores.sink_logits) results.push_back(Result::dsink_logits);
   if (scores.max_logit) results.push_back(Result::max_logit);
   return results;

@@ -10,10 +10,10 @@
 namespace distattn::cli {
 namespace {
 
-constexpr std::string_view drawn = "random", file_end = ".npy";
+constexpr std::string_view random_word = "random", file_end = ".npy";
 
 std::string parse_source(std::string_view option, std::string_view text) {
-  if (text == drawn || text.starts_with('@') || text.ends_with(file_end)) return std::string(text);
+  if (text == random_word || text.starts_with('@') || text.ends_with(file_end)) return std::string(text);
   refuse(fmt::format("{} {} (unknown): choose one of FILE.npy, @NAME, random", option, text));
 }
 
@@ -33,7 +33,7 @@ void add_sink_logits_option(App& app, std::string& text) {
 
 void bring_sink_logits(Inputs& inputs, const std::string& text, std::uint64_t seed, const NamedNumbers& named) {
   if (text.empty()) return;
-  if (text == drawn) return inputs.draw_sink_logits(seed);
+  if (text == random_word) return inputs.draw_sink_logits(seed);
   const std::vector<double> logits = read_logits(text, named);
   if (std::ssize(logits) != inputs.shape().heads) {
     refuse(fmt::format("--sink-logits {} has {} numbers (there are {} query heads): give one for each", text,
