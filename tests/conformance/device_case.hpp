@@ -137,7 +137,14 @@ inline double error_of(const Results& got, const Inputs& inputs) {
   const auto widened = [](const std::vector<float>& values) {
     return std::vector<double>(values.begin(), values.end());
   };
-  return largest_error({widened(got.o), widened(got.lse), widened(got.dq), widened(got.dk), widened(got.dv)}, exact);
+  return largest_error({.o = widened(got.o),
+                        .lse = widened(got.lse),
+                        .dq = widened(got.dq),
+                        .dk = widened(got.dk),
+                        .dv = widened(got.dv),
+                        .max_logit = {},
+                        .dsink_logits = {}},
+                       exact);
 }
 
 /// A pass of a problem on a device, made ready.

@@ -35,7 +35,7 @@ int main(int count, char** words) {
   for (const test::TileCase& tile : tiles()) {
     if (tile.name != words[1]) continue;
     kernels::Team team(1);
-    test::run_case(tile, test::inputs_of(tile), kernels::kokkos_kernels(), team, nullptr);
+    test::run_case(tile, test::inputs_of(tile), kernels::cpu_kernels(), team, nullptr);
     return 0;
   }
   return 2;
