@@ -80,7 +80,7 @@ class Staging {
   std::shared_ptr<std::byte> scratch_;                      // of pieces_at_hand_ pieces
   std::vector<std::vector<kernels::AccumulateArgs>> sums_;  // one list after the other
   SharedKeys shared_keys_;
-  std::optional<Sinks> sinks_;                              // of problems that have sink logits
+  std::optional<Sinks> sinks_;  // of problems that have sink logits
   std::vector<kernels::RearrangeArgs> arguments_;
   std::vector<kernels::DeltaArgs> delta_arguments_;
 };

@@ -51,7 +51,7 @@ constexpr Entry examples[] = {
     {"mpirun -n 4 distattn run --random --seq 4K --heads 8 --head-dim 64 --check",
      "Four processes; srun and torchrun do as well"}};
 
-/// roff takes a leading dot or quote as a request and a plain hyphen as a soft one.
+/// roff takes a leading dot or quote as a request and a plain hyphen as a soft one. Long lists may break after a bar.
 std::string escaped(std::string_view text) {
   std::string roff;
   if (!text.empty() && (text.front() == '.' || text.front() == '\'')) roff += "\\&";
@@ -60,6 +60,8 @@ std::string escaped(std::string_view text) {
       roff += "\\e";
     } else if (c == '-') {
       roff += "\\-";
+    } else if (c == '|') {
+      roff += "|\\:";
     } else {
       roff += c;
     }

@@ -128,24 +128,25 @@ class ColumnRunner {
     const std::int64_t kv_head = std::int64_t{batch_} * args.shape.heads.kv_count + args.shape.heads.kv_of(head);
     const std::int64_t at = q_head * args.queries.count + row;
     const std::int64_t next_row = std::max<std::int64_t>(0, row - kernels_.backward_rows);
-    const BackwardBlock block{.q = rows_of_head(args.q, dtype, batch_, head, row),
-                              .d_o = rows_of_head(args.d_o, dtype, batch_, head, row),
-                              .lse = static_cast<const float*>(args.lse) + at,
-                              .lse_low = args.lse_low == nullptr ? nullptr : args.lse_low + at,
-                              .delta = static_cast<const float*>(args.delta) + at,
-                              .rows = static_cast<int>(rows),
-                              .positions = queries,
-                              .alibi_slope = args.shape.alibi_slopes == nullptr ? nullptr : args.shape.alibi_slopes + head,
-                              .dropout = head_dropout(args.shape, batch_, head),
-                              .few = args.queries.count <= kernels_.few_queries,
-                              .dq = rows_of_head(args.dq, batch_, head, row),
-                              .carry = args.carry || meeting.turn > 0,
-                              .shared = args.shared == nullptr ? nullptr : args.shared + kv_head * args.shape.head_dim,
-                              .sums = args.sums == nullptr ? nullptr : args.sums + at,
-                              .squares = args.squares == nullptr ? nullptr : args.squares + at,
-                              .next_q = rows_of_head(args.q, dtype, batch_, head, next_row),
-                              .next_d_o = rows_of_head(args.d_o, dtype, batch_, head, next_row),
-                              .next_rows = static_cast<int>(row - next_row)};
+    const BackwardBlock block{
+        .q = rows_of_head(args.q, dtype, batch_, head, row),
+        .d_o = rows_of_head(args.d_o, dtype, batch_, head, row),
+        .lse = static_cast<const float*>(args.lse) + at,
+        .lse_low = args.lse_low == nullptr ? nullptr : args.lse_low + at,
+        .delta = static_cast<const float*>(args.delta) + at,
+        .rows = static_cast<int>(rows),
+        .positions = queries,
+        .alibi_slope = args.shape.alibi_slopes == nullptr ? nullptr : args.shape.alibi_slopes + head,
+        .dropout = head_dropout(args.shape, batch_, head),
+        .few = args.queries.count <= kernels_.few_queries,
+        .dq = rows_of_head(args.dq, batch_, head, row),
+        .carry = args.carry || meeting.turn > 0,
+        .shared = args.shared == nullptr ? nullptr : args.shared + kv_head * args.shape.head_dim,
+        .sums = args.sums == nullptr ? nullptr : args.sums + at,
+        .squares = args.squares == nullptr ? nullptr : args.squares + at,
+        .next_q = rows_of_head(args.q, dtype, batch_, head, next_row),
+        .next_d_o = rows_of_head(args.d_o, dtype, batch_, head, next_row),
+        .next_rows = static_cast<int>(row - next_row)};
     bool begun = false;
     for (std::span touches = touches_of(meeting); !touches.empty();) {
       touches = touches.subspan(ranges_of_pass(touches, side.bands, queries, side.keys,

@@ -164,10 +164,13 @@ TEST_CASE("tiles touch the rows that see a key, the keys that are seen, and twic
   const std::int64_t o = full + 4 + 2;                                        // and lse, in two parts
   CHECK(touched(Pass::forward, causal_mask()) ==
         std::vector<std::int64_t>{q * half + k * 2 * half + q * o, q * half + k * 2 * half + 2 * q * o});
-  const std::int64_t gradients_in = q * (2 * half + 4 + 2 + 4), key_gradients = k * 2 * full;  // q, dO, lse, delta
+  const std::int64_t shared = 2 * 128 * 4;  // by key heads
+  const std::int64_t gradients_in = q * (2 * half + 4 + 2 + 4) + shared,
+                     key_gradients = k * 2 * full;  // q, dO, lse, delta
+  const std::int64_t dq = full + 4 + 4;             // and sums and squares of what it leaves out
   CHECK(touched(Pass::backward, causal_mask()) ==
-        std::vector<std::int64_t>{gradients_in + k * 2 * half + q * full + key_gradients,
-                                  gradients_in + k * 2 * half + 2 * q * full + key_gradients});
+        std::vector<std::int64_t>{gradients_in + k * 2 * half + q * dq + key_gradients,
+                                  gradients_in + k * 2 * half + 2 * q * dq + key_gradients});
   Mask window = causal_mask();
   window.left = 12;  // of rank 1's 48 queries, 12 see 12 keys of rank 0
   CHECK(touched(Pass::forward, window)[1] == (q * half + k * 2 * half + 2 * q * o) / 4);

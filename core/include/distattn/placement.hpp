@@ -60,8 +60,8 @@ struct Placement {
 void check(const Placement& placement);
 
 /// {"schema_version":1,"ranks":2,"segments":[{"start":0,"count":512,"owner":0}, …]}, and what else docs/placement.md
-/// lists; or schedules as to_json(Schedule) writes them, of which only the owners are taken. Throws Error(usage), naming
-/// `origin` and the field, as check does.
+/// lists; or schedules as to_json(Schedule) writes them, of which only the owners are taken. Throws Error(usage),
+/// naming `origin` and the field, as check does.
 Placement placement_from_json(std::string_view text, const std::string& origin);
 std::string to_json(const Placement& placement);
 
