@@ -141,6 +141,7 @@ void ControlChannel::take_failure(std::span<const std::byte> payload) {
   // An error is one line, whoever says it.
   std::replace_if(
       failure.message.begin(), failure.message.end(), [](char c) { return 0 <= c && c < ' '; }, ' ');
+  if (failure.message.empty()) failure.message = "it did not say why";
   fail(std::move(failure));
 }
 

@@ -54,7 +54,17 @@ std::function<void(bool)> given_as(T value, T& into) {
 Values known_names(BackendKind kind, const std::string& between) {
   const auto choices = [kind] {
     OptionChoices all;
-    for (const BackendInfo& info : known_backends(kind)) all.push_back(choice_of(info));
+    for (const BackendInfo& info : known_backends(kind)) {
+      const std::string base = info.name.substr(0, info.name.find(':'));
+      const auto whole =
+          std::find_if(all.begin(), all.end(), [&](const auto& choice) { return choice.words[0] == base; });
+      if (base == info.name || whole == all.end()) {
+        all.push_back(choice_of(info));
+      } else {  // backends that differ in what they compute on are one choice
+        whole->form = base + "[:SPACE]";
+        whole->words.push_back(info.name);
+      }
+    }
     return all;
   };
   return {"", choices, between};

@@ -56,10 +56,9 @@ std::string parse_mask(std::string_view option, std::string_view text) {
   for (const OptionChoice& choice : mask_choices()) {
     forms.push_back(choice.form);
     for (const std::string& word : choice.words) {
-      const bool with_number = word.ends_with(':') && word != MaskOptions::tree;
+      const bool goes_on = word.ends_with(':'), with_number = goes_on && word != MaskOptions::tree;
       if (with_number && text.starts_with(word)) number_of(text, word);
-      if (word == MaskOptions::tree && text.starts_with(word) && text.size() > word.size()) return std::string(text);
-      if (with_number ? text.starts_with(word) : text == word) return std::string(text);
+      if (goes_on ? text.starts_with(word) && text.size() > word.size() : text == word) return std::string(text);
     }
   }
   if (!text.ends_with(".json")) {

@@ -91,7 +91,11 @@ std::string parse_alibi(std::string_view option, std::string_view text) {
 
 std::vector<double> slopes_of(const std::string& alibi, int heads) {
   if (alibi.empty()) return {};
-  return alibi == standard_slopes ? standard_alibi_slopes(heads) : read_npy(alibi).numbers();
+  if (alibi == standard_slopes) return standard_alibi_slopes(heads);
+  std::vector<double> slopes = read_npy(alibi).numbers();
+  if (slopes.empty())
+    refuse(fmt::format("{} has 0 slopes (there are {} query heads): give each head one", alibi, heads));
+  return slopes;
 }
 
 void add_score_options(App& app, ProblemOptions& options) {

@@ -13,6 +13,7 @@ struct ErrorRow {
   double o = 0, lse = 0, dq = unknown_number, dk = unknown_number, dv = unknown_number, dsink_logits = unknown_number,
          max_logit = unknown_number;
   double tolerance = 0;
+  bool has_sink_logits = true, has_max_logit = true;  ///< whether they were asked for
 };
 
 inline void fields_of(const ErrorRow& row, RowFields& field) {
@@ -21,11 +22,13 @@ inline void fields_of(const ErrorRow& row, RowFields& field) {
   field({"dq", units::error, "Relative error of the queries' gradient, null without a backward pass."}, row.dq);
   field({"dk", units::error, "Relative error of the keys' gradient, null without a backward pass."}, row.dk);
   field({"dv", units::error, "Relative error of the values' gradient, null without a backward pass."}, row.dv);
-  field({"dsink_logits", units::error,
-         "Relative error of the sink logits' gradient, null without a backward pass or sink logits."},
-        row.dsink_logits);
-  field({"max_logit", units::error, "Largest absolute error of the largest scores, null without --max-logit."},
-        row.max_logit);
+  if (row.has_sink_logits)
+    field({"dsink_logits", units::error,
+           "Only with --sink-logits: relative error of their gradient, null without a backward pass."},
+          row.dsink_logits);
+  if (row.has_max_logit)
+    field({"max_logit", units::error, "Only with --max-logit: largest absolute error of the largest scores."},
+          row.max_logit);
   field({"tolerance", units::error,
          "What these errors may be if every part is right. If more than half of the terms cancels, errors are "
          "relative to half of the terms."},

@@ -257,6 +257,8 @@ std::string text_of(const ResultError& wrong) {
 
 ErrorRow row_of(const Errors& errors) {
   ErrorRow row;
+  row.has_sink_logits = errors.scores.sink_logits;
+  row.has_max_logit = errors.scores.max_logit;
   row.o = errors.of(Result::o);
   row.lse = errors.of(Result::lse);
   if (errors.has(Result::max_logit)) row.max_logit = errors.of(Result::max_logit);

@@ -39,6 +39,7 @@ def printed(folder):
     assert distattn("show", *common, "--layout", file, "--format", "layout").stdout == text
     made, given = (json.loads(distattn("plan", *common, *how, "--json", "-q").stdout)
                    for how in (("--schedule", "placed"), ("--schedule", "placed", "--layout", file)))
+    assert {row.pop("bound") for row in given} == {None} and None not in {row.pop("bound") for row in made}
     assert made == given, (made, given)
     assert all(row["schedule"] == "placed" and 0 < row["lower_bound_s"] <= row["predicted_s"] for row in made), made
 
