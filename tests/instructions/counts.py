@@ -22,7 +22,7 @@ def instructions(program, tile, kernel):
     """Of all calls of one kernel, with what it calls."""
     done = subprocess.run(
         ["valgrind", "--tool=callgrind", "--callgrind-out-file=/dev/null",
-         f"--toggle-collect=distattn::kernels::kokkos::{kernel}(*", program, tile],
+         f"--toggle-collect=*{kernel}_on_team*", program, tile],
         capture_output=True, text=True, check=False, env={**os.environ, "DISTATTN_ISA": "avx2"})
     counted = re.search(r"Collected : (\d+)", done.stderr)
     if done.returncode != 0 or counted is None or int(counted[1]) == 0:
