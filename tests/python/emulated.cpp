@@ -66,6 +66,13 @@ void emulated_open() { closed = false; }
 
 void emulated_finish(void* stream) { stream_of(stream).finish(); }
 
+/// Returns when the stream has done all that is on it, and is no wait for the GPU: what is closed stays so.
+void emulated_pass(void* stream) {
+  std::atomic<bool> done = false;
+  static_cast<simt::Queue*>(stream_of(stream).handle())->submit([&done] { done = true; });
+  while (!done) std::this_thread::yield();
+}
+
 /// How often a thread of the host has waited for the GPU.
 int emulated_waits() { return simt::EmulatedDriver::host_waits(); }
 

@@ -28,7 +28,8 @@ class Rows(unittest.TestCase):
         self.assertEqual(len(rows), 4)
         for key, row in by_name(expected).items():
             self.assertEqual(by_name(rows)[key], {name: row[name] for name in by_name(rows)[key]})
-            self.assertEqual(set(row) - set(by_name(rows)[key]), {"mask"})
+            self.assertEqual(set(row) - set(by_name(rows)[key]),
+                             {"mask", "bound", "softcap", "sink_logits", "alibi", "max_logit", "dropout"})
 
     def test_masks_and_types_are_planned(self):
         sizes = {"seq": 4096, "heads": 8, "head_dim": 64, "ranks": 4, "schedule": "ring", "machine": "dgx-h100x8"}

@@ -20,7 +20,7 @@ for name, result, arguments in (
     ("stream", ctypes.c_void_p, []), ("handle", ctypes.c_void_p, [ctypes.c_void_p]),
     ("memory", ctypes.c_void_p, [ctypes.c_size_t, ctypes.c_int]), ("close", None, [ctypes.c_void_p]),
     ("copy", None, [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t]), ("open", None, []),
-    ("finish", None, [ctypes.c_void_p]), ("waits", ctypes.c_int, []),
+    ("finish", None, [ctypes.c_void_p]), ("pass", None, [ctypes.c_void_p]), ("waits", ctypes.c_int, []),
 ):
     function = getattr(gpu, f"emulated_{name}")
     function.restype, function.argtypes = result, arguments
@@ -106,7 +106,7 @@ class Streams(unittest.TestCase):
         gpu.emulated_close(self.caller.stream)
         q, k, v, _ = map(self.caller.write, self.given)
         o = other.read(self.layer(handle, q, k, v)["o"])
-        gpu.emulated_finish(other.stream)
+        gpu.emulated_pass(other.stream)
         gpu.emulated_open()
         gpu.emulated_finish(self.caller.stream)
         self.assertFalse(np.isfinite(o).all())
