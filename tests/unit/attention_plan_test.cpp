@@ -58,7 +58,8 @@ TEST_CASE("programs of two passes belong together when they share problem and ow
     require_different_problems([&](Problem& p) {
       fields = 0;
       fields_of(p.scores, [&](const char*, auto& value) {
-        if (fields++ == field) value = 0.5;
+        using Value = std::remove_reference_t<decltype(value)>;
+        if (fields++ == field) value = std::is_same_v<Value, bool> ? Value(1) : Value(0.5);
       });
     });
   }
