@@ -36,11 +36,17 @@ Problem problem_with(double softcap, bool sink_logits) {
   return problem;
 }
 
+/// Those that compute caps and sinks.
 std::vector<std::string> host_backends() {
+  Problem scored{.seq_q = 8, .seq_kv = 8, .head_dim = 8, .value_dim = 8};
+  scored.scores.softcap = 1;
+  scored.scores.sink_logits = true;
   std::vector<std::string> names;
   for (const BackendInfo& info : list_backends()) {
     if (info.kind != BackendKind::device || !info.usable) continue;
-    if (make_device(info.name, {})->space() == MemorySpace::host) names.push_back(info.name);
+    const auto device = make_device(info.name, {});
+    if (device->space() == MemorySpace::host && device->why_not(scored, Pass::backward).empty())
+      names.push_back(info.name);
   }
   return names;
 }
