@@ -65,7 +65,13 @@ struct Doubles {
   DISTATTN_INLINE static Values exp(Values x) {
     return each(x, [](Real number) { return std::exp(number); });
   }
-  DISTATTN_INLINE static bool any_nonzero(Values values) { return vectors::stdx::any_of(!(values == Values(0))); }
+  DISTATTN_INLINE static bool any_nonzero(Values values) {
+    alignas(64) Real all[width];
+    store(all, values);
+    bool any = false;
+    for (const Real value : all) any = any || !(value == 0);
+    return any;
+  }
   DISTATTN_INLINE static Real of_bf16(std::uint16_t bits) { return static_cast<Real>(vectors::widen_bf16(bits)); }
   DISTATTN_INLINE static Real of_fp16(std::uint16_t bits) { return static_cast<Real>(vectors::widen_fp16(bits)); }
 };
