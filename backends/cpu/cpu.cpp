@@ -1,14 +1,14 @@
+#include "kernels/vector/cpu.hpp"
 #include "backends/host/device.hpp"
 #include "backends/registration.hpp"
-#include "kernels/kokkos/kokkos.hpp"
-#include "kernels/kokkos/select.hpp"
+#include "kernels/vector/select.hpp"
 
 namespace distattn::backends {
 
 Registration register_cpu() {
   BackendInfo info{"cpu", BackendKind::device, true, true, "", ""};
   try {
-    info.why = kernels::kokkos::isa_report();
+    info.why = kernels::vector::isa_report();
   } catch (const Error& error) {
     info.usable = false;
     info.misconfigured = error.kind();

@@ -2,15 +2,15 @@
 
 #include "backends/host/device.hpp"
 #include "backends/registration.hpp"
-#include "kernels/kokkos/select.hpp"
 #include "kernels/portable/runtime.hpp"
+#include "kernels/vector/select.hpp"
 
 namespace distattn::backends {
 
 Registration register_kokkos() {
   BackendInfo info{"kokkos", BackendKind::device, true, true, "", kernels::portable::kokkos_version()};
   try {
-    info.why = "launches the kernels of cpu: " + kernels::kokkos::isa_report();
+    info.why = "launches the kernels of cpu: " + kernels::vector::isa_report();
   } catch (const Error& error) {
     info.usable = false;
     info.misconfigured = error.kind();

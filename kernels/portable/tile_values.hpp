@@ -3,12 +3,12 @@
 
 #include <cmath>
 
-#include "kernels/kokkos/packing.hpp"
-#include "kernels/kokkos/tile_shape.hpp"
+#include "kernels/vector/packing.hpp"
+#include "kernels/vector/tile_shape.hpp"
 
 namespace distattn::kernels::portable::DISTATTN_ISA {
 
-namespace vectors = kernels::kokkos::DISTATTN_ISA;
+namespace vectors = kernels::vector::DISTATTN_ISA;
 
 /// How tile_math.hpp computes with floats: a vector of queries, or of a row's elements.
 struct Floats {

@@ -90,7 +90,7 @@ struct AllTileFunctions {
   TileFunctions<double> of_doubles;
 };
 
-/// Compiled for the instruction set that kernels/kokkos/select.hpp chooses. Throws as that does.
+/// Compiled for the instruction set that kernels/vector/select.hpp chooses. Throws as that does.
 const AllTileFunctions& tile_functions();
 
 }  // namespace distattn::kernels::portable

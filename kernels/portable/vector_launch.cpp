@@ -4,8 +4,8 @@
 #include <atomic>
 #include <optional>
 
-#include "kernels/kokkos/kokkos.hpp"
 #include "kernels/portable/instance.hpp"
+#include "kernels/vector/cpu.hpp"
 
 namespace distattn::kernels {
 
@@ -31,7 +31,7 @@ class SerialLaunches {
   std::optional<Instance<Kokkos::Serial>> instance_;
 };
 
-void launch_by_kokkos(Team& team, std::int64_t count, const StopFlag& stop, kokkos::ErasedItem item, void* context) {
+void launch_by_kokkos(Team& team, std::int64_t count, const StopFlag& stop, vector::ErasedItem item, void* context) {
   need_kokkos(team.size());
   std::atomic<std::int64_t> next{0};
   team.run([&](int thread) {
@@ -45,10 +45,10 @@ void launch_by_kokkos(Team& team, std::int64_t count, const StopFlag& stop, kokk
 }
 
 void attend_by_kokkos(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop) {
-  kokkos::attend(operations, team, stop, launch_by_kokkos);
+  vector::attend(operations, team, stop, launch_by_kokkos);
 }
 void attend_backward_by_kokkos(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop) {
-  kokkos::attend_backward(operations, team, stop, launch_by_kokkos);
+  vector::attend_backward(operations, team, stop, launch_by_kokkos);
 }
 
 }  // namespace

@@ -24,14 +24,14 @@ INCLUDES = {
     "core/c_api": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
     "core/src": [r"distattn/", r"core/src/", r"commit\.hpp$"],
     "kernels": [r"distattn/(band|error|features|float16|partial|scores|tensor|types)\.hpp$", r"kernels/[a-z0-9_]+\.hpp$"],
-    "kernels/portable": [r"kernels/kokkos/[a-z_]+\.hpp$"],  # which it launches, and whose vectors its hosts compute with
+    "kernels/portable": [r"kernels/vector/[a-z_]+\.hpp$"],  # which it launches, and whose vectors its hosts compute with
     "kernels/cuda": [r"kernels/cuda/[a-z_]+\.(cuh|hpp)$",  # not what is in its folders: generations know nothing of each other
                      r"simt/(hopper_)?primitives\.hpp$"],  # without a CUDA compiler the emulator stands in for the device
     "backends": [r"distattn/", r"kernels/(arguments|kernels|team)\.hpp$",
                  r"backends/[a-z0-9_]+\.hpp$", r"backends\.def$"],
     "backends/host": [r"kernels/(pages.hpp|reference/)"],  # the host device with the reference kernels
-    "backends/cpu": [r"backends/host/", r"kernels/kokkos/"],
-    "backends/kokkos": [r"backends/host/", r"kernels/(kokkos|portable)/"],
+    "backends/cpu": [r"backends/host/", r"kernels/vector/"],
+    "backends/kokkos": [r"backends/host/", r"kernels/(vector|portable)/"],
     "backends/torchrun": [r"backends/launch/"],  # bootstraps meet as all processes do
     "backends/slurm": [r"backends/launch/"],
     "backends/pmix": [r"backends/(launch|slurm)/"],  # srun is a server of PMIx too
@@ -278,7 +278,7 @@ def check_the_checks():
         ("core/src/a.cpp", "int kokkos_threads = 0;\n", "names no vendor"),
         ("backends/ucx/a.cpp", 'fail("late) give a longer --timeout");\n', "names the option --timeout"),
         ("kernels/reference/a.cpp", '#include "distattn/schedule.hpp"\n', "may not"),
-        ("kernels/cuda/a.cu", '#include "kernels/kokkos/a.hpp"\n', "may not"),
+        ("kernels/cuda/a.cu", '#include "kernels/vector/a.hpp"\n', "may not"),
         ("backends/ucx/a.cpp", '#include "backends/cuda/event.hpp"\n', "may not"),
         ("cli/a.cpp", '#include "backends/registration.hpp"\n', "may not"),
         ("cli/a.cpp", "#include <ucp/api/ucp.h>\n", "includes <ucp/api/ucp.h>"),

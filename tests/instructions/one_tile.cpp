@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "conformance/kernels/tile_case.hpp"
-#include "kernels/kokkos/kokkos.hpp"
+#include "kernels/vector/cpu.hpp"
 
 using namespace distattn;
 

@@ -5,8 +5,8 @@
 #include "catch.hpp"
 #include "conformance/kernels/suite.hpp"
 #include "distattn/error.hpp"
-#include "kernels/kokkos/kokkos.hpp"
-#include "kernels/kokkos/select.hpp"
+#include "kernels/vector/cpu.hpp"
+#include "kernels/vector/select.hpp"
 
 using namespace distattn;
 using namespace distattn::test;
@@ -21,7 +21,7 @@ const std::vector<Exclusion> no_fp64{
 // Says so where the processor lacks the instruction set that is asked for; one that does not exist is a failure.
 bool usable() {
   try {
-    kernels::kokkos::vector_kernels();
+    kernels::vector::vector_kernels();
     return true;
   } catch (const Error& error) {
     if (error.kind() != ErrorKind::environment) throw;

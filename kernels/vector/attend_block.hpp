@@ -1,0 +1,344 @@
+#pragma once
+/// Forward attention of one block of queries of one or several heads: FlashAttention-2's online softmax (Dao 2023,
+/// Algorithm 1), with queries along the lanes of vectors, so that the softmax has no horizontal operation and all its
+/// state is whole vectors.
+///
+/// For each panel of queries and block of keys: Sᵀ = map((factor·K)·Qᵀ) (kernels/scores.hpp), Pᵀ = e^(Sᵀ − top),
+/// O = e^(old − top)·O + P·V, the last with the head dimension along the lanes: values are taken as they lie. Scores
+/// are rounded as in a backward pass (of scaled keys, without what they share, which is added at the end): a gradient
+/// is a difference of terms that only the same weights let cancel. They are nowhere taken to base 2: a row that sees
+/// one key has its score as lse, to the last bit, however large that is.
+///
+/// A row's sums begin anew when they have become long; what they were is settled, together with a carry. Rounding grows
+/// with the blocks of keys in a sum and with the sums, not with the keys.
+
+#include "kernels/raise.hpp"
+#include "kernels/scores.hpp"
+#include "kernels/vector/attend_scratch.hpp"
+#include "kernels/vector/bias.hpp"
+#include "kernels/vector/drop.hpp"
+#include "kernels/vector/lse.hpp"
+#include "kernels/vector/packing.hpp"
+#include "kernels/vector/product.hpp"
+#include "kernels/vector/row_panels.hpp"
+#include "kernels/vector/shared_key.hpp"
+#include "kernels/vector/vector_kernels.hpp"
+#include "kernels/vector/visible.hpp"
+
+namespace distattn::kernels::vector::DISTATTN_ISA {
+
+/// Begins the sums of rows [first, last).
+inline void begin_sums(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
+  clear_rows(scratch.output.from(first), last - first, block.value_dim);
+  for (int i = first; i < last; ++i) scratch.top[i] = minus_infinity;
+  for (int i = first; i < last; ++i) scratch.sum[i] = scratch.blocks[i] = 0.f;
+}
+
+/// Packs the queries of one head and begins their sums.
+inline void begin_head(const AttendBlock& block, const AttendScratch& scratch) {
+  for (int row = 0; row < block.queries; row += panel_width) {
+    const int rows = smaller(panel_width, block.queries - row);
+    const int next = row + rows, next_rows = smaller(panel_width, block.queries - next);
+    Prefetch(rows_from(block.q, block.dtype, next), block.dtype, next_rows, block.head_dim).all();
+    const HeadRows<const float> q =
+        widened(rows_from(block.q, block.dtype, row), block.dtype, rows, block.head_dim, scratch.widened);
+    pack_transposed<panel_width>(q, rows, block.head_dim, scratch.queries + row * block.head_dim);
+  }
+  begin_sums(block, 0, padded_queries(block), scratch);
+  for (int i = 0; i < padded_queries(block); ++i) {
+    scratch.positions[i] = static_cast<std::int32_t>(block.positions.at(smaller(i, block.queries - 1)));
+  }
+  for (int i = 0; i < block.queries; ++i) {
+    const bool carried = block.carry && block.lse[i] != minus_infinity;
+    scratch.settled_top[i] = carried ? block.lse[i] : minus_infinity;
+    scratch.settled_sum[i] = carried ? 1.f : 0.f;
+    scratch.settled_unit[i] = carried ? sum_of(widened_low(block.lse_low, i)) : 1.f;
+  }
+}
+
+inline void attend_begin(const AttendBlock& block, std::byte* memory) {
+  for_each_head(block, AttendScratch(memory, block.head_dim, block.value_dim), begin_head);
+}
+
+/// Widens and packs keys [begin, end) of the block of keys that starts at `key`; begin is a multiple of tile_rows.
+/// Returns whether all values are finite.
+inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
+                      const AttendScratch& scratch) {
+  const int count = end - begin;
+  const auto factor = factor_of<float>(block.scores);
+  const HeadRows<const float> k =
+      widened(rows_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
+  for (int j = 0; j < count; j += tile_rows) {
+    pack_keys_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim,
+                                    factor, scratch.shared, scratch.keys + (begin - key + j) * block.head_dim);
+  }
+  const HeadRows<const float> v =
+      widened(rows_from(pass.v, block.dtype, begin), block.dtype, count, block.value_dim, scratch.widened);
+  return pack_rows(v, count, count, block.value_dim, scratch.values.from(begin - key));
+}
+
+/// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
+/// −∞. `shift` is in every product of a query. Raises `top` to the largest.
+template <int Vectors, bool Masked, class Map, class Bias>
+DISTATTN_INLINE void score_tile(const Map& map, const Bias& bias, int head_dim, const float* tile, const float* queries,
+                                const PanelKeys& keys, int from, int key, const float* shift, float* scores,
+                                float* top) {
+  Vector largest[Vectors];
+  product<tile_rows, Vectors, 1, tile_rows, panel_width>(
+      head_dim, tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
+      [&](int i, int v, Vector sum) {
+        Vector score = bias.at_queries(map.score(sum + load(shift + (from + v) * lanes)), (from + v) * lanes, key + i);
+        if constexpr (Masked) score = replace(keys.hidden(from + v, key + i), score, minus_infinity);
+        // Loaded no earlier: where there are 16 registers, the product takes them all.
+        largest[v] = larger(score, i == 0 ? load(top + (from + v) * lanes) : largest[v]);
+        store(scores + i * panel_width + (from + v) * lanes, score);
+      });
+  for (int v = 0; v < Vectors; ++v) store(top + (from + v) * lanes, largest[v]);
+}
+
+/// Turns the scores of keys [0, count) into e^(score − top) and raises the panel's top and sum to include them.
+/// rescale[query] becomes what the output so far is to be multiplied by.
+inline void softmax(float* scores, int count, const float* block_top, float* top, float* sum, float* rescale) {
+  Vector reference[tile_vectors], sums[tile_vectors];
+  for (int v = 0; v < tile_vectors; ++v) {
+    const Vector before = load(top + v * lanes), after = larger(load(block_top + v * lanes), before);
+    reference[v] = larger(after, lowest);  // of a query that has seen nothing: e^(−∞ − lowest) is 0, e^(−∞ + ∞) is not
+    const Vector factor = exp(before - reference[v]);
+    store(rescale + v * lanes, factor);
+    store(sum + v * lanes, load(sum + v * lanes) * factor);
+    sums[v] = 0.f;
+    store(top + v * lanes, after);
+  }
+  for (int j = 0; j < count; ++j) {
+#pragma GCC unroll 8
+    for (int v = 0; v < tile_vectors; ++v) {
+      float* at = scores + j * panel_width + v * lanes;
+      const Vector weight = exp(load(at) - reference[v]);
+      sums[v] += weight;
+      store(at, weight);
+    }
+  }
+  for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) + sums[v]);
+}
+
+/// Drops weights of a panel's queries and keys [first, last) of the block of keys; their sums keep them.
+inline void drop_weights(const Drop& drop, float* weights, int block_key, int first, int last) {
+  for (int key = first; key < last; ++key) {
+    float* const at = weights + (key - block_key) * panel_width;
+    for (int v = 0; v < panel_width; v += lanes) store(at + v, load(at + v) * drop.at_queries(v, key));
+  }
+}
+
+/// O = rescale·O + P·V for keys [first, last) of the block of keys.
+inline void add_values(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first, int last,
+                       bool finite, const float* rescale, const AttendScratch& scratch) {
+  Range ranges[panel_width / sum_rows];
+  for (int i = 0; i < panel_width / sum_rows; ++i) {
+    const Range seen = keys.sum[i].within(first, last);
+    ranges[i] = {seen.from - block_key, seen.to - block_key};
+  }
+  const RowSums<1, panel_width> sums{.ranges = ranges,
+                                     .count = panel_width,
+                                     .dim = block.value_dim,
+                                     .coefficients = scratch.scores,
+                                     .terms = scratch.values,
+                                     .into = scratch.output.from(row)};
+  // Whether the panel's own values are finite: results do not depend on what else is in the block.
+  const bool harmless = finite || keys.panel.all(first, last - first) ||
+                        all_finite(sums.terms.from(first - block_key), last - first, block.value_dim);
+  add_terms(
+      sums, harmless, [&](int query, int key) { return keys.sees(query, block_key + key); },
+      [&](int query, auto before) { return before * rescale[query]; });
+}
+
+/// Keys and values of the next block.
+struct Upcoming {
+  Prefetch keys, values;
+};
+
+/// One panel of queries against keys [first, last) of the block of packed keys that starts at `block_key`.
+template <class Map, class Bias>
+inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& block, const AttendPass& pass,
+                         const PanelKeys& keys, int row, int block_key, int first, int last, bool finite,
+                         const AttendScratch& scratch, Upcoming& next) {
+  const float* queries = scratch.queries + row * block.head_dim;
+  alignas(64) float top[panel_width];
+  for (int v = 0; v < tile_vectors; ++v) store(top + v * lanes, minus_infinity);
+  for (int j = (first - block_key) / tile_rows * tile_rows; j < last - block_key; j += tile_rows) {
+    next.keys.some();
+    next.values.some();
+    float* scores = scratch.scores + j * panel_width;
+    const int key = block_key + j;
+    visit_tile<panel_width>(keys.panel.all(key, tile_rows), keys.seeing(key, tile_rows), scores, minus_infinity,
+                            [&]<int Vectors, bool Masked>(int from) {
+                              score_tile<Vectors, Masked>(map, bias, block.head_dim, scratch.keys + j * block.head_dim,
+                                                          queries, keys, from, key, scratch.shift + row, scores, top);
+                            });
+  }
+  alignas(64) float rescale[panel_width];
+  softmax(scratch.scores + (first - block_key) * panel_width, last - first, top, scratch.top + row, scratch.sum + row,
+          rescale);
+  if (block.dropout.limit != 0) {
+    drop_weights(Drop(block.dropout, {nullptr, scratch.positions + row, pass.positions}), scratch.scores, block_key,
+                 first, last);
+  }
+  add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
+}
+
+/// Whether a row's carry is all that there is.
+inline bool is_carry(const AttendBlock& block, int row, const AttendScratch& scratch) {
+  return block.carry && scratch.sum[row] == 0.f && scratch.settled_sum[row] == 1.f &&
+         scratch.settled_top[row] == block.lse[row];
+}
+
+/// Writes the lse of `count` rows from `first` on, but for those that keep their carry.
+inline void store_lse(const AttendBlock& block, int first, int count, const Lse<Vector>& lse,
+                      const AttendScratch& scratch) {
+  alignas(64) float high[lanes], low[lanes];
+  store(high, lse.high);
+  store(low, lse.low);
+  for (int i = 0; i < count; ++i) {
+    if (is_carry(block, first + i, scratch)) continue;
+    block.lse[first + i] = high[i];
+    store_low(block.lse_low, first + i, {high[i], low[i]});
+  }
+}
+
+/// largest = the largest of `count` numbers and of itself.
+inline void raise_to(float& largest, const float* numbers, int count) {
+  float top = minus_infinity;
+  for (int i = 0; i < count; ++i) top = numbers[i] > top || numbers[i] != numbers[i] ? numbers[i] : top;
+  raise(largest, top);
+}
+
+/// Adds the sums of rows [first, last) of one head to what is settled, whose outputs stand in o. `last_time`: makes (o,
+/// lse) of it; a row that has seen no key keeps both, or gets (0, −∞).
+template <bool last_time>
+inline void settle(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
+  float* const kept = scratch.scores;  // nobody needs those any more; below 0 where o holds nothing yet
+  float* const taken = scratch.top;
+  if (block.max_logit != nullptr) raise_to(*block.max_logit, scratch.top + first, last - first);
+  for (int i = first; i < last; i += lanes) {
+    const int count = last - i;
+    const Vector top = load_first(scratch.top + i, count), sum = load_first(scratch.sum + i, count);
+    const Vector old_top = load_first(scratch.settled_top + i, count);
+    const Vector old_sum = load_first(scratch.settled_sum + i, count);
+    const Vector new_top = larger(old_top, top), reference = larger(new_top, lowest);
+    Vector keep = exp(old_top - reference) * load_first(scratch.settled_unit + i, count);
+    Vector take = exp(top - reference);
+    const Vector total = old_sum * keep + sum * take;
+    if constexpr (last_time) {
+      keep /= total;
+      take /= total;
+      const Lse<Vector> lse = lse_of(reference, total);
+      store_lse(block, i, smaller(count, lanes), {replace(same_lanes(total, 0.f), lse.high, minus_infinity), lse.low},
+                scratch);
+    } else {
+      store_first(scratch.settled_top + i, new_top, count);
+      store_first(scratch.settled_sum + i, total, count);
+      store_first(scratch.settled_unit + i, Vector(1.f), count);
+    }
+    store_first(kept + i, replace(same_lanes(old_sum, 0.f), keep, -1.f), count);
+    store_first(taken + i, take, count);
+  }
+  put_rows(scratch.output.from(first), last - first, block.value_dim,
+           {block.o.data + first * block.o.stride, block.o.stride}, [&](int i, int, Vector output, auto before) {
+             const float keep = kept[first + i], take = taken[first + i];
+             const bool empty = scratch.sum[first + i] == 0.f;
+             if (keep < 0.f) return empty ? Vector(0.f) : output * take;
+             return empty ? before() * keep : before() * keep + output * take;
+           });
+}
+
+/// Settles rows of one head whose sums have become long.
+inline void settle_long(const AttendBlock& block, const AttendScratch& scratch) {
+  const auto is_long = [&](int row) { return scratch.blocks[row] >= long_sum; };
+  for (int first = 0, last = 0; first < block.queries; first = last) {
+    for (; first < block.queries && !is_long(first); ++first) continue;
+    for (last = first; last < block.queries && is_long(last); ++last) continue;
+    if (first == last) return;
+    settle<false>(block, first, last, scratch);
+    begin_sums(block, first, last, scratch);
+  }
+}
+
+/// Counts what rows of one head see of the keys [first, last): what is settled when depends on nothing but a row's own
+/// keys.
+inline void count_blocks(const AttendBlock& block, const AttendPass& pass, int first, int last,
+                         const AttendScratch& scratch) {
+  for (int i = 0; i < block.queries; ++i) {
+    const Range seen{bigger(pass.begin[i], first), smaller(pass.end[i], last)};
+    if (seen.empty()) continue;
+    scratch.blocks[i] += static_cast<float>((seen.to + key_block - 1) / key_block - seen.from / key_block);
+  }
+}
+
+/// Finds what the keys of a pass have in common, and what it adds to the products of each row.
+inline void share_key(const AttendBlock& block, const AttendPass& pass, const AttendScratch& scratch) {
+  bool any = find_shared_key(pass.k, block.dtype, pass.keys, block.head_dim, scratch.widened, scratch.shared);
+  const auto row_of = [&](const AttendBlock& head, int i) {
+    return widened(rows_from(head.q, head.dtype, i), head.dtype, 1, head.head_dim, scratch.widened).data;
+  };
+  for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch&) {
+    for (int i = 0; any && i < head.queries; ++i) any = is_finite(row_of(head, i), head.head_dim);
+  });
+  if (!any) std::fill_n(scratch.shared, block.head_dim, 0.f);
+  for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
+    std::fill_n(own.shift, padded_queries(head), 0.f);
+    for (int i = 0; any && i < head.queries; ++i) {
+      own.shift[i] = shared_product(row_of(head, i), head.head_dim, factor_of<float>(head.scores), own.shared);
+    }
+  });
+}
+
+template <class Bias, class Map>
+inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPass& pass, std::byte* memory,
+                        const StopFlag& stop) {
+  const AttendScratch scratch(memory, block.head_dim, block.value_dim);
+  PanelKeys panels[most_panels];  // the same for every head
+  int first = none, last = 0;
+  for (int row = 0; row < block.queries; row += panel_width) {
+    const PanelKeys& keys = panels[row / panel_width] = PanelKeys(pass.begin + row, pass.end + row);
+    first = smaller(first, keys.panel.first);
+    last = bigger(last, keys.panel.last);
+  }
+  if (first < last) share_key(block, pass, scratch);
+  // Blocks of keys begin at multiples of key_block whatever the queries see: a query's sums do not depend on its
+  // neighbours.
+  for (int key = first / key_block * key_block; key < last; key += key_block) {
+    if (stop.load(std::memory_order_relaxed)) return;
+    if (key % settling_keys == 0 || key <= first) {
+      for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
+        settle_long(head, own);
+        count_blocks(head, pass, key, key / settling_keys * settling_keys + settling_keys, own);
+      });
+    }
+    const int begin = bigger(first / tile_rows * tile_rows, key), end = smaller(last, key + key_block);
+    const bool finite = pack_keys(block, pass, key, begin, end, scratch);
+    const int next_count = smaller(key_block, last - end);
+    Upcoming next{{rows_from(pass.k, block.dtype, end), block.dtype, next_count, block.head_dim},
+                  {rows_from(pass.v, block.dtype, end), block.dtype, next_count, block.value_dim}};
+    for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
+      for (int row = 0; row < head.queries; row += panel_width) {
+        const Bias bias({head.alibi_slopes, own.positions + row, pass.positions});
+        const PanelKeys& keys = panels[row / panel_width];
+        const Range seen = keys.panel.within(key, end);
+        if (!seen.empty()) attend_panel(map, bias, head, pass, keys, row, key, seen.from, seen.to, finite, own, next);
+      }
+    });
+  }
+}
+
+inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
+  with_scores<float>(block.scores, [&](const auto& map) {
+    with_bias(block.alibi_slopes, [&]<class Bias>() { attend_keys<Bias>(map, block, pass, memory, stop); });
+  });
+}
+
+/// Writes (o, lse). A query that saw no key keeps its carry, or gets (0, −∞).
+inline void attend_end(const AttendBlock& block, std::byte* memory) {
+  for_each_head(block, AttendScratch(memory, block.head_dim, block.value_dim),
+                [](const AttendBlock& head, const AttendScratch& own) { settle<true>(head, 0, head.queries, own); });
+}
+
+}  // namespace distattn::kernels::vector::DISTATTN_ISA

@@ -1,0 +1,82 @@
+#pragma once
+/// What a thread keeps while it computes the gradients of a chunk of keys: shapes of blocks, a place for each operand.
+
+#include <numeric>
+
+#include "kernels/vector/row_panels.hpp"
+
+namespace distattn::kernels::vector::DISTATTN_ISA {
+
+/// Queries of a block and keys that are met at once.
+inline constexpr int backward_rows = 144;
+inline constexpr int backward_keys = 144;
+
+/// What the rows of a block are padded to a multiple of: whole tiles of scores and of sums.
+inline constexpr int row_unit = std::lcm(tile_rows, sum_rows);
+static_assert(backward_rows % row_unit == 0 && backward_keys % panel_width == 0);
+
+/// Most keys of a chunk: about what a second-level cache has, a whole number of backward_keys.
+inline int backward_chunk(int head_dim, int value_dim) {
+  constexpr int chunk_floats = 576 * 256;
+  const int keys = smaller(8 * backward_keys, chunk_floats / (head_dim + value_dim));
+  return bigger(backward_keys, keys / backward_keys * backward_keys);
+}
+
+/// What is known of operands: which have neither NaN nor infinity (elsewhere a coefficient of 0 does not hide what a
+/// query does not see), whether keys have something in common, whether sums of dS are asked for, and whether dQ leaves
+/// out what queries were told that keys have in common.
+struct Known {
+  bool finite_keys, finite_queries, finite_d_outputs;
+  bool shared, summed, left_out;
+};
+
+/// Operands and state of a chunk of keys and a block of queries, laid out in a thread's scratch.
+struct BackwardScratch {
+  float* shared;       // [head_dim] what the keys of the segment have in common
+  float* keys;         // [key panel][head_dim][panel_width], without what they share, times the scores' factor
+  float* values;       // [key panel][value_dim][panel_width]
+  RowPanels key_rows;  // the same keys, without that factor
+  RowPanels queries;
+  RowPanels d_outputs;      // times e^−lse_low
+  float* lse;               // [row]
+  float* shift;             // [row] what shared keys add to products
+  std::int32_t* positions;  // [row] of the queries
+  float* sums;              // [row] of dS
+  float* squares;           // [row] of dS and of P·delta, summed
+  float* apart;             // [head_dim] what the keys share, less what dQ leaves out
+  float* delta;             // [row], times factor·e^−lse_low
+  RowPanels d_queries, d_keys, d_values;
+  float* weights;   // P: [row][key]
+  float* d_scores;  // dS: [row][key]
+  float* widened;   // [row][dim]: where 16-bit rows are widened
+  Known* known;
+  std::size_t bytes;
+
+  BackwardScratch(std::byte* memory, int head_dim, int value_dim) {
+    const int chunk = backward_chunk(head_dim, value_dim);
+    Carver carve(memory);
+    keys = carve.floats(chunk * head_dim);
+    values = carve.floats(chunk * value_dim);
+    key_rows = carve_rows(carve, chunk, head_dim);
+    queries = carve_rows(carve, backward_rows, head_dim);
+    d_outputs = carve_rows(carve, backward_rows, value_dim);
+    lse = carve.floats(backward_rows);
+    delta = carve.floats(backward_rows);
+    d_queries = carve_rows(carve, backward_rows, head_dim);
+    d_keys = carve_rows(carve, chunk, head_dim);
+    d_values = carve_rows(carve, chunk, value_dim);
+    weights = carve.floats(backward_rows * backward_keys);
+    d_scores = carve.floats(backward_rows * backward_keys);
+    widened = carve.floats(backward_rows * bigger(head_dim, value_dim));
+    shared = carve.floats(rounded_up(head_dim, sum_width));
+    shift = carve.floats(backward_rows);
+    positions = carve.integers(backward_rows);
+    sums = carve.floats(backward_rows);
+    squares = carve.floats(backward_rows);
+    apart = carve.floats(rounded_up(head_dim, lanes));
+    known = reinterpret_cast<Known*>(carve.floats(sizeof(Known)));
+    bytes = carve.bytes();
+  }
+};
+
+}  // namespace distattn::kernels::vector::DISTATTN_ISA

@@ -1,0 +1,42 @@
+#include "kernels/vector/cpu.hpp"
+
+#include "kernels/elementwise.hpp"
+#include "kernels/vector/select.hpp"
+
+namespace distattn::kernels {
+
+namespace {
+
+void attend_on_team(std::span<const AttendArgs> operations, Team& team, const StopFlag& stop) {
+  vector::attend(operations, team, stop, vector::launch_on_team);
+}
+void attend_backward_on_team(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop) {
+  vector::attend_backward(operations, team, stop, vector::launch_on_team);
+}
+
+}  // namespace
+
+const HostKernels& cpu_kernels() {
+  static constexpr HostKernels kernels{
+      .name = "cpu",
+      .features = {Feature::fp32, Feature::bf16, Feature::fp16, Feature::softcap, Feature::sink_logits, Feature::alibi,
+                   Feature::max_logit, Feature::dropout},
+      .instead = "; take backend reference",
+      .query_block = [] { return vector::vector_kernels().query_block; },
+      .few_queries = [] { return vector::vector_kernels().few_queries; },
+      .attend = attend_on_team,
+      .attend_backward = attend_backward_on_team,
+      .merge = merge,
+      .accumulate = accumulate,
+      .convert = convert,
+      .delta = delta,
+      .share = vector::share,
+      .settle = settle,
+      .rearrange = rearrange,
+      .merge_sinks = merge_sinks,
+      .differentiate_sinks = differentiate_sinks,
+  };
+  return kernels;
+}
+
+}  // namespace distattn::kernels

@@ -1,0 +1,67 @@
+#pragma once
+/// Products of few queries, with the head dimension along the lanes: keys are multiplied as they lie. Both passes make
+/// those of operations that have few queries here: they round otherwise than those of blocks.
+
+#include "kernels/vector/packing.hpp"
+#include "kernels/vector/tile_shape.hpp"
+
+namespace distattn::kernels::vector::DISTATTN_ISA {
+
+/// More queries than that are better served as attend_block.hpp does.
+inline constexpr int few_queries = bigger(8, lanes);
+
+/// Rows and keys of a tile: its sums of scores, or its weights while values go by, stay in registers.
+inline constexpr int few_rows = vector_registers == 32 ? 4 : 2;
+inline constexpr int few_keys = 4;
+static_assert(key_block % few_keys == 0 && key_block % lanes == 0);
+
+/// Calls add(x, load) for the elements of rows of `dim` a vector at a time; load(at) has zeros behind the last.
+template <class Add>
+DISTATTN_INLINE void for_each_vector(int dim, Add add) {
+  int x = 0;
+  for (; x + lanes <= dim; x += lanes) add(x, [](const float* at) { return Vector(at, stdx::element_aligned); });
+  if (x < dim) add(x, [&](const float* at) { return load_first(at, dim - x); });
+}
+
+DISTATTN_INLINE Quad sum_of_quads(Quad quad) { return quad; }
+template <class Wide>
+DISTATTN_INLINE Quad sum_of_quads(Wide wide) {
+  if constexpr (sizeof(Wide) == 2 * sizeof(Quad)) {
+    return __builtin_shufflevector(wide, wide, 0, 1, 2, 3) + __builtin_shufflevector(wide, wide, 4, 5, 6, 7);
+  } else {
+    return sum_of_quads(__builtin_shufflevector(wide, wide, 0, 1, 2, 3, 4, 5, 6, 7) +
+                        __builtin_shufflevector(wide, wide, 8, 9, 10, 11, 12, 13, 14, 15));
+  }
+}
+
+/// The sum of each vector's lanes.
+DISTATTN_INLINE Quad sums_of_lanes(const Vector* four) {
+  Fours<Lanes> rows;
+  for (int i = 0; i < 4; ++i) rows.row[i] = std::bit_cast<Lanes>(four[i]);
+  const Fours<Lanes> columns = transposed(rows);
+  return sum_of_quads((columns.row[0] + columns.row[1]) + (columns.row[2] + columns.row[3]));
+}
+
+/// Products of few_keys keys and `Rows` queries, which have the scores' factor: key(j, x, load) and query(row, x) are
+/// their elements from x on; done(row, products) takes a query's.
+template <int Rows, class Key, class Query, class Done>
+DISTATTN_INLINE void multiply_lanes(int dim, Key key, Query query, Done done) {
+  Vector sums[Rows][few_keys];
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 16
+    for (int j = 0; j < few_keys; ++j) sums[i][j] = 0.f;
+  }
+  for_each_vector(dim, [&](int x, auto load_key) {
+#pragma GCC unroll 16
+    for (int j = 0; j < few_keys; ++j) {
+      const Vector some = key(j, x, load_key);
+#pragma GCC unroll 16
+      for (int i = 0; i < Rows; ++i) sums[i][j] = fused(query(i, x), some, sums[i][j]);
+    }
+  });
+#pragma GCC unroll 16
+  for (int i = 0; i < Rows; ++i) done(i, sums_of_lanes(sums[i]));
+}
+
+}  // namespace distattn::kernels::vector::DISTATTN_ISA

@@ -1,0 +1,178 @@
+#pragma once
+/// Rows of a tensor as the operands of products: brought nearer, widened to float, transposed.
+
+#include <cstring>
+#include <utility>
+
+#include "distattn/types.hpp"
+#include "kernels/vector/simd.hpp"
+#include "kernels/vector/vector_kernels.hpp"
+
+namespace distattn::kernels::vector::DISTATTN_ISA {
+
+/// From row `first` on.
+DISTATTN_INLINE HeadRows<const void> rows_from(const HeadRows<const void>& rows, DType dtype, std::int64_t first) {
+  const std::int64_t bytes = first * rows.stride * static_cast<std::int64_t>(size_of(dtype));
+  return {static_cast<const std::byte*>(rows.data) + bytes, rows.stride};
+}
+
+inline HeadRows<const void> rows_of(const HeadRows<float>& rows) { return {rows.data, rows.stride}; }
+
+/// Rows that will be packed or written soon, brought nearer a few lines at a time between products, or all while others
+/// are packed: whoever touches them would otherwise wait for the memory behind the second-level cache.
+class Prefetch {
+ public:
+  Prefetch(const HeadRows<const void>& from, DType dtype, int rows, int dim)
+      : row_(static_cast<const std::byte*>(from.data)),
+        stride_(from.stride * static_cast<std::int64_t>(size_of(dtype))),
+        bytes_(dim * static_cast<std::int64_t>(size_of(dtype))),
+        rows_(rows) {}
+
+  DISTATTN_INLINE void some() {
+    for (int i = 0; i < 12 && rows_ > 0; ++i) {
+      __builtin_prefetch(row_ + at_, 0, 2);
+      at_ += line;
+      if (at_ < bytes_) continue;
+      at_ = 0;
+      row_ += stride_;
+      --rows_;
+    }
+  }
+  DISTATTN_INLINE void all() {
+    while (rows_ > 0) some();
+  }
+
+ private:
+  static constexpr std::int64_t line = 64;
+  const std::byte* row_;
+  std::int64_t stride_, bytes_, at_ = 0;
+  int rows_;
+};
+
+using Quad = float __attribute__((vector_size(16)));
+
+DISTATTN_INLINE Quad load_quad(const float* from) {
+  Quad quad;
+  std::memcpy(&quad, from, sizeof quad);
+  return quad;
+}
+DISTATTN_INLINE void store_quad(float* into, Quad quad) { std::memcpy(into, &quad, sizeof quad); }
+
+/// A vector's lanes, by fours.
+using Lanes = float __attribute__((vector_size(lanes * sizeof(float))));
+
+/// Of every four lanes of `a` and the same of `b`, four by their places among the eight.
+template <int... Places, class Wide, int... Lane>
+DISTATTN_INLINE Wide picked(Wide a, Wide b, std::integer_sequence<int, Lane...> all) {
+  constexpr int places[] = {Places...};
+  return __builtin_shufflevector(
+      a, b, (Lane / 4 * 4 + places[Lane % 4] % 4 + places[Lane % 4] / 4 * static_cast<int>(all.size()))...);
+}
+template <int... Places, class Wide>
+DISTATTN_INLINE Wide picked(Wide a, Wide b) {
+  return picked<Places...>(a, b, std::make_integer_sequence<int, sizeof(Wide) / sizeof(float)>());
+}
+
+/// Four rows of four, or of several fours.
+template <class Wide>
+struct Fours {
+  Wide row[4];
+};
+
+/// Each four by four by itself.
+template <class Wide>
+DISTATTN_INLINE Fours<Wide> transposed(const Fours<Wide>& m) {
+  const Wide ab_low = picked<0, 4, 1, 5>(m.row[0], m.row[1]), ab_high = picked<2, 6, 3, 7>(m.row[0], m.row[1]);
+  const Wide cd_low = picked<0, 4, 1, 5>(m.row[2], m.row[3]), cd_high = picked<2, 6, 3, 7>(m.row[2], m.row[3]);
+  return {{picked<0, 1, 4, 5>(ab_low, cd_low), picked<2, 3, 6, 7>(ab_low, cd_low), picked<0, 1, 4, 5>(ab_high, cd_high),
+           picked<2, 3, 6, 7>(ab_high, cd_high)}};
+}
+
+DISTATTN_INLINE float widen_bf16(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
+
+/// Without branches, also for the one that a compiler makes of a choice between two values, and without denormal
+/// arithmetic, so that compilers vectorise it.
+DISTATTN_INLINE float widen_fp16(std::uint16_t bits) {
+  const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
+  const std::uint32_t rest = static_cast<std::uint32_t>(bits & 0x7fffu) << 13;
+  const std::uint32_t special = (bits & 0x7c00u) == 0x7c00u ? 0x70000000u : 0x38000000u;
+  const float subnormal = std::bit_cast<float>(rest | 0x38800000u) - 0x1p-14f;
+  const std::uint32_t is_subnormal = 0u - static_cast<std::uint32_t>((bits & 0x7c00u) == 0);
+  const std::uint32_t magnitude =
+      (std::bit_cast<std::uint32_t>(subnormal) & is_subnormal) | ((rest + special) & ~is_subnormal);
+  return std::bit_cast<float>(magnitude | sign);
+}
+
+/// `dim` of them, a multiple of 8.
+DISTATTN_INLINE void widen_fp16(const std::uint16_t* from, int dim, float* into) {
+#if defined(__F16C__)
+  for (int x = 0; x < dim; x += 8) {  // whose denormals no mode of the processor flushes
+    _mm256_storeu_ps(into + x, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + x))));
+  }
+#else
+  for (int x = 0; x < dim; ++x) into[x] = widen_fp16(from[x]);
+#endif
+}
+
+/// `count` rows as floats: where they lie, or widened into `buffer`.
+inline HeadRows<const float> widened(const HeadRows<const void>& from, DType dtype, int count, int dim, float* buffer) {
+  if (dtype == DType::fp32) return {static_cast<const float*>(from.data), from.stride};
+  for (int i = 0; i < count; ++i) {
+    const auto* bits = static_cast<const std::uint16_t*>(from.data) + i * from.stride;
+    float* row = buffer + static_cast<std::ptrdiff_t>(i) * dim;
+    if (dtype == DType::bf16) {
+      for (int x = 0; x < dim; ++x) row[x] = widen_bf16(bits[x]);
+    } else {
+      widen_fp16(bits, dim, row);
+    }
+  }
+  return {buffer, dim};
+}
+
+/// `rows` rows of four, at most 4; zeros for the others.
+DISTATTN_INLINE Fours<Quad> load_quads(const float* from, std::ptrdiff_t stride, int rows) {
+  if (rows >= 4) {
+    return {{load_quad(from), load_quad(from + stride), load_quad(from + 2 * stride), load_quad(from + 3 * stride)}};
+  }
+  Fours<Quad> quads{};
+  for (int i = 0; i < rows; ++i) quads.row[i] = load_quad(from + i * stride);
+  return quads;
+}
+
+/// into[x·Width + i] = changed(x, row i, element x), of four rows at a time, for i < rows; of nothing or zeros for
+/// rows ≤ i < Width. dim is a multiple of 4.
+template <int Width, class Changed>
+inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim, float* into, Changed changed) {
+  if (rows < Width) std::memset(into, 0, static_cast<std::size_t>(Width) * dim * sizeof(float));
+  // A line of every row before the next: what that writes stays in the first-level cache.
+  constexpr int line = 16;
+  for (int first = 0; first < dim; first += line) {
+    const int last = first + line < dim ? first + line : dim;
+    for (int i = 0; i < rows; i += 4) {
+      for (int x = first; x < last; x += 4) {
+        const Fours<Quad> four = transposed(load_quads(from.data + i * from.stride + x, from.stride, rows - i));
+        for (int r = 0; r < 4; ++r) store_quad(into + (x + r) * Width + i, changed(x + r, four.row[r]));
+      }
+    }
+  }
+}
+
+template <int Width>
+inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim, float* into) {
+  pack_transposed<Width>(from, rows, dim, into, [](int, Quad some) { return some; });
+}
+
+/// Keys as scores need them: what remains without `shared`, times their factor.
+template <int Width>
+inline void pack_keys_transposed(const HeadRows<const float>& from, int rows, int dim, float factor,
+                                 const float* shared, float* into) {
+  const Quad factors = {factor, factor, factor, factor};
+  pack_transposed<Width>(from, rows, dim, into, [&](int x, Quad some) {
+    const float less = shared[x];
+    return (some - Quad{less, less, less, less}) * factors;
+  });
+}
+
+}  // namespace distattn::kernels::vector::DISTATTN_ISA

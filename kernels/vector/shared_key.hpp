@@ -1,0 +1,60 @@
+#pragma once
+/// What the keys of a segment have in common, as a bias gives it to them. It adds as much to all products of a query,
+/// and nothing to dQ = Σ dS·k but what rounding makes of Σ dS = 0: taken out of the keys, it rounds once a score and
+/// once a block of queries, not with every product.
+
+#include <algorithm>
+
+#include "kernels/vector/packing.hpp"
+
+namespace distattn::kernels::vector::DISTATTN_ISA {
+
+/// Keys that are looked at, far from each other.
+inline constexpr int most_samples = 16;
+
+/// into[x] = about the element x of all keys where those looked at differ by little of it, 0 elsewhere and behind
+/// `dim`. Returns whether there is any. Nothing but the keys decides: every pass over a segment takes the same out.
+/// `into` has room for whole vectors, `buffer` for a key.
+inline bool find_shared_key(const HeadRows<const void>& keys, DType dtype, std::int64_t count, int dim, float* buffer,
+                            float* into) {
+  alignas(64) float least[lanes] = {}, most[lanes] = {};
+  const std::int64_t samples = std::min<std::int64_t>(count, most_samples);
+  bool any = false;
+  for (int x = 0; x < dim; x += lanes) {
+    const int some = smaller(lanes, dim - x);
+    const HeadRows<const void> from{static_cast<const std::byte*>(keys.data) + x * size_of(dtype), keys.stride};
+    for (std::int64_t i = 0; i < samples; ++i) {
+      const std::int64_t key = (2 * i + 1) * count / (2 * samples);
+      const float* const at = widened(rows_from(from, dtype, key), dtype, 1, some, buffer).data;
+      for (int lane = 0; lane < some; ++lane) {
+        least[lane] = i == 0 || at[lane] < least[lane] ? at[lane] : least[lane];
+        most[lane] = i == 0 || at[lane] > most[lane] ? at[lane] : most[lane];
+      }
+    }
+    for (int lane = 0; lane < lanes; ++lane) {
+      const float spread = (most[lane] - least[lane]) * 4, twice = __builtin_fabsf(most[lane] + least[lane]);
+      const bool shared = lane < some && samples > 0 && spread <= twice && twice < -minus_infinity;
+      into[x + lane] = shared ? least[lane] / 2 + most[lane] / 2 : 0.f;
+      any = any || into[x + lane] != 0.f;
+    }
+  }
+  return any;
+}
+
+/// Whether the elements of a row are numbers. Where they are not, nothing may be taken out: ∞ − ∞ is NaN.
+inline bool is_finite(const float* row, int dim) {
+  float zeros = 0;
+  for (int x = 0; x < dim; ++x) zeros += row[x] * 0.f;
+  return zeros == 0.f;
+}
+
+/// What a shared key adds to a query's products, which have the factor of scores (kernels/scores.hpp).
+inline float shared_product(const float* q, int dim, float factor, const float* shared) {
+  double sum = 0;
+  for (int x = 0; x < dim; ++x) {
+    if (shared[x] != 0.f) sum += static_cast<double>(q[x]) * static_cast<double>(shared[x]);
+  }
+  return static_cast<float>(sum * static_cast<double>(factor));
+}
+
+}  // namespace distattn::kernels::vector::DISTATTN_ISA
