@@ -303,6 +303,17 @@ typedef struct distattn_attention distattn_attention;
 /** A collective over the communicator's ranks. The communicator must outlive the handle. options may be null. */
 DISTATTN_API distattn_status distattn_attention_create(const distattn_problem* problem, const distattn_options* options,
                                                        distattn_comm* comm, distattn_attention** attention);
+/**
+ * Creates a handle for each of `count` problems, whose layers attend differently, such as full and window attention in
+ * turn. All have the same layout, so that tensors stay where they are between layers, and share a device. weights[i]
+ * says how many layers have problems[i], or any numbers in the same proportion; null: equally many. If the schedule is
+ * open, rank 0 chooses the layout with the least predicted time of all layers together. memory_bytes limits the sum
+ * over the handles. A collective, as distattn_attention_create(). Writes `count` handles, or nulls if it fails; free
+ * each.
+ */
+DISTATTN_API distattn_status distattn_attentions_create(const distattn_problem* const* problems, const double* weights,
+                                                        size_t count, const distattn_options* options,
+                                                        distattn_comm* comm, distattn_attention** attentions);
 /** Waits for queued passes, because other ranks wait for them too; distattn_comm_abort() ends them early. */
 DISTATTN_API void distattn_attention_free(distattn_attention* attention);
 
