@@ -46,7 +46,7 @@ OptionChoices mask_choices() {
           std::string("causal"),
           begun(std::string(prefix), "K"),
           begun(std::string(block_causal), "B"),
-          begun(std::string(window), "L[:R]"),
+          begun(std::string(window), "L"),
           begun(std::string(MaskOptions::tree), "FILE"),
           any_file("FILE.json")};
 }
@@ -120,7 +120,7 @@ WeightedMask parse_weighted(std::string_view option, const std::string& text) {
                        option));
   }
   const std::size_t star = text.rfind('*');
-  WeightedMask one{parse_mask(option, text.substr(0, star))};
+  WeightedMask one{parse_mask(option, not_empty(option, text.substr(0, star)))};
   if (star == text.npos) return one;
   one.weight = parse_number(fmt::format("the layers of {} {}", option, one.mask), text.substr(star + 1));
   if (one.weight > 0) return one;

@@ -110,7 +110,7 @@ def together(_):
     assert [row["layers"] for row in rows] == [1, 5] * 4, rows
     for first, second in zip(rows[::2], rows[1::2]):
         assert first["mask"].startswith("causal") and second["mask"].startswith("window:63"), (first, second)
-        assert first["pass"] == second["pass"] and first["memory_bytes"] == second["memory_bytes"], (first, second)
+        assert first["pass"] == second["pass"], (first, second)
         whole = first["predicted_s"] + 5 * second["predicted_s"]
         assert abs(first["all_layers_s"] - whole) < 1e-12 and first["all_layers_s"] == second["all_layers_s"], rows
     sums = [row["all_layers_s"] for row in rows[::2]]

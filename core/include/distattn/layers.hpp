@@ -28,7 +28,7 @@ std::variant<std::vector<ScheduleRequest>, WhyNot> decided(const std::vector<Lay
                                                            const ScheduleRequest& request);
 
 /// Plans every kind on one layout. A named schedule is that of all kinds. memory_bytes limits the sum over all kinds,
-/// because their handles keep buffers side by side. Throws Error(usage) as decided() and plan() do.
+/// because their handles all keep buffers. Throws Error(usage) as decided() and plan() do.
 std::variant<std::vector<AttentionPlan>, WhyNot> plan(const std::vector<LayerKind>& kinds, int ranks,
                                                       const ScheduleRequest& request);
 
