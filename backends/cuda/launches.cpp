@@ -155,16 +155,7 @@ struct Starter {
   void operator()(const kernels::ConvertArgs& args) const {
     driver.check(kernels::cuda::convert(args, stream.handle()), "start converting");
   }
-  void operator()(const FillArgs& args) const {
-    if (args.value == 0) {
-      stream.clear(args.into, static_cast<std::size_t>(args.count) * size_of(args.dtype));
-      return;
-    }
-    DISTATTN_EXPECT(args.dtype == DType::fp32);
-    driver.check(kernels::cuda::fill(static_cast<float*>(args.into), args.count, static_cast<float>(args.value),
-                                     stream.handle()),
-                 "start filling");
-  }
+  void operator()(const FillArgs& args) const { start_filling(args, driver, stream); }
 };
 
 /// Loads a launch's kernel by a launch of nothing. Else CUDA does when it is first started, and may wait then for all
@@ -195,6 +186,16 @@ struct Loader {
 };
 
 }  // namespace
+
+void start_filling(const FillArgs& args, const Driver& driver, Stream& stream) {
+  if (args.value == 0) {
+    stream.clear(args.into, static_cast<std::size_t>(args.count) * size_of(args.dtype));
+    return;
+  }
+  DISTATTN_EXPECT(args.dtype == DType::fp32);
+  auto* const into = static_cast<float*>(args.into);
+  driver.check(kernels::cuda::fill(into, args.count, static_cast<float>(args.value), stream.handle()), "start filling");
+}
 
 Coverage coverage_of(std::span<const Band> bands, const Run& queries, const Run& keys) {
   const bool full = std::any_of(bands.begin(), bands.end(),

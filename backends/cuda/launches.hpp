@@ -31,6 +31,8 @@ struct ProvidedLaunch {
 using Launch = std::variant<TileLaunch, ProvidedLaunch, kernels::MergeArgs, kernels::AccumulateArgs,
                             kernels::ConvertArgs, FillArgs>;
 
+void start_filling(const FillArgs& args, const Driver& driver, Stream& stream);
+
 /// Which of the kernels of kernels/cuda a device uses.
 struct KernelChoice {
   kernels::cuda::Capability capability;

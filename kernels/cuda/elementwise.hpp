@@ -26,6 +26,9 @@ int convert(const ConvertArgs& args, Stream stream);
 int delta(const DeltaArgs& args, Stream stream);
 int output_of_delta(const OutputOfDeltaArgs& args, Stream stream);
 int rearrange(const RearrangeArgs& args, Stream stream);
+int merge_sinks(const SinkArgs& args, Stream stream);
+/// The bits of a gradient are the same in every run.
+int differentiate_sinks(const SinkGradientArgs& args, Stream stream);
 /// into[0 … count-1] = value.
 int fill(float* into, std::int64_t count, float value, Stream stream);
 
