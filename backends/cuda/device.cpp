@@ -141,8 +141,9 @@ class CudaProgram final : public DeviceProgram {
         common_(common),
         stream_(*common.stream),
         max_logits_(outline, memory),
+        draw_(outline.sharding.problem.scores.dropout > 0 ? memory(sizeof(kernels::cuda::DropoutDraw)) : nullptr),
         launches_(Batches(*this, Placement(*this), max_logits_), program.steps.size(), common.driver, stream_,
-                  reinterpret_cast<const int*>(common.stop.get()), common.provider.get(), common.choice,
+                  {reinterpret_cast<const int*>(common.stop.get()), draw()}, common.provider.get(), common.choice,
                   common.step_graphs),
         staging_(*this, {std::numeric_limits<std::int64_t>::max(), 1, memory}),
         mirror_(common.driver),
@@ -171,9 +172,12 @@ class CudaProgram final : public DeviceProgram {
     }
   }
 
+  kernels::cuda::DropoutDraw* draw() const { return reinterpret_cast<kernels::cuda::DropoutDraw*>(draw_.get()); }
+
   Common& common_;
   Stream& stream_;
   MaxLogits max_logits_;
+  std::shared_ptr<std::byte> draw_;  // which weights the run drops; null: none
   Launches launches_;
   Staging staging_;
   Mirror mirror_;
@@ -194,6 +198,10 @@ Event CudaProgram::load(const Bindings& bindings) {
     StreamKernels kernels(common_.driver, stream_);
     staging_.load(mirror_.inputs(bindings, outline().pass, stream_), kernels);
     max_logits_.begin(kernels);
+    if (draw() != nullptr) {
+      const kernels::cuda::DropoutDraw drawn(bindings.dropout_seed, bindings.dropout_offset);
+      common_.driver.check(kernels::cuda::write_draw(draw(), drawn, stream_.handle()), "start dropping weights");
+    }
     begin_ = std::make_shared<Origin>(Origin{stream_.mark(), {}});
     return Event(std::make_shared<TensorEvent>(stream_, common_.ending, begin_, place));
   });

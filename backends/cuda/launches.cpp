@@ -92,10 +92,10 @@ class Builder {
       }
     }
   }
-  void place_lists(const std::byte* lists, const int* stop) {
+  void place_lists(const std::byte* lists, const LaunchFlags& flags) {
     for (const Planned& planned : planned_) {
       std::get<TileLaunch>(steps_[planned.step][planned.launch]).params =
-          planned.plan.params(lists + planned.offset, stop);
+          planned.plan.params(lists + planned.offset, flags.stop, flags.draw);
     }
   }
 
@@ -224,7 +224,7 @@ std::vector<const AttendKernel*> tile_kernels(Pass pass, const TileWork& work, c
   return kernels;
 }
 
-Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
+Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const LaunchFlags& flags,
                    AttendProvider* provider, const KernelChoice& choice, StepGraphs graphs)
     : driver_(driver), graphs_(steps) {
   stream.handle();  // makes the GPU current on this thread: its driver describes tensors for the copy engine
@@ -245,7 +245,7 @@ Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, St
   lists_ = builder.lists();
   if (!lists_.empty()) {
     device_lists_ = driver.allocate(lists_.size(), MemorySpace::cuda);
-    builder.place_lists(device_lists_.get(), stop);
+    builder.place_lists(device_lists_.get(), flags);
   }
   if (graphs == StepGraphs::always) record_graphs();
   // Last: nothing may fail while it is under way.

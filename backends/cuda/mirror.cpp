@@ -32,8 +32,6 @@ Bindings Mirror::inputs(const Bindings& bindings, Pass pass, Stream& stream) {
   device.k = mirrored(bindings.k, k_, true, stream);
   device.v = mirrored(bindings.v, v_, true, stream);
   device.sink_logits = mirrored(bindings.sink_logits, sink_logits_, true, stream);
-  device.dropout_seed = bindings.dropout_seed;
-  device.dropout_offset = bindings.dropout_offset;
   if (pass == Pass::forward) return device;
   device.o = mirrored(bindings.o, o_, true, stream);
   device.lse = mirrored(bindings.lse, lse_, true, stream);

@@ -109,6 +109,10 @@ int differentiate_sinks(const SinkGradientArgs& args, Stream stream) {
   return 0;
 }
 
+int write_draw(DropoutDraw* into, const DropoutDraw& draw, Stream stream) {
+  return prim::launch(write_one_draw, {1, 1, 0}, stream, WriteDrawArgs{into, draw});
+}
+
 int fill(float* into, std::int64_t count, float value, Stream stream) {
   return start(fill_elements, count, FillArgs{into, count, value}, stream);
 }

@@ -239,6 +239,13 @@ __global__ void __launch_bounds__(elementwise_threads) rearrange_rows(const __gr
   });
 }
 
+struct WriteDrawArgs {
+  DropoutDraw* into = nullptr;
+  DropoutDraw draw;
+};
+
+__global__ void write_one_draw(const __grid_constant__ WriteDrawArgs args) { prim::store_global(args.into, args.draw); }
+
 struct FillArgs {
   float* into = nullptr;
   std::int64_t count = 0;

@@ -21,6 +21,9 @@ std::vector<AttendKernel> query_gradient_instances();
 std::vector<AttendKernel> key_gradients_instances();
 /// fp32, every pass.
 std::vector<AttendKernel> plain_instances();
+/// Every pass with all that scores may have (scores.cuh).
+std::vector<AttendKernel> general_instances();
+std::vector<AttendKernel> general_plain_instances();
 
 template <class Element>
 inline constexpr DType dtype_of_element = DType::fp32;

@@ -33,6 +33,26 @@ void check_schedules(const Problem& problem) {
 
 }  // namespace
 
+TEST_CASE("caps, biases, largest scores and dropout, alone and together", "[simt]") {
+  for (const Feature feature : {Feature::softcap, Feature::alibi, Feature::max_logit, Feature::dropout}) {
+    check(problem_with(DType::fp32, {feature}), run_of("zigzag-ring/burst:zigzag", 2));
+  }
+  check_schedules(problem_with(
+      DType::fp32, {Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit, Feature::dropout}));
+  const Problem problem = problem_with(
+      DType::bf16, {Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit, Feature::dropout});
+  for (const int architecture : {80, 90}) check(problem, run_of("zigzag-ring", 2), architecture);
+}
+
+TEST_CASE("dropout of a program that was recorded is that of the call", "[simt]") {
+  asked.gpu.step_graphs = StepGraphs::always;
+  test::ShardedRun run = run_of("zigzag-ring/burst:zigzag", 2);
+  run.runs = 2;
+  check(problem_with(DType::bf16, {Feature::dropout}), run);
+  CHECK(gpu->graphs() > 0);
+  asked.gpu.step_graphs = StepGraphs::never;
+}
+
 TEST_CASE("sink logits", "[simt]") {
   check_schedules(problem_with(DType::fp32, {Feature::sink_logits}));
   const Problem problem = problem_with(DType::bf16, {Feature::sink_logits});

@@ -80,7 +80,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
   using DoTile = typename Shape::DoTile;
   HeadTileCursor next(p, place);
   if (!next.valid()) return;
-  const typename Shape::Map map(p.scores);
+  const typename Shape::Map map(p);
   const float unit = map.unit();
   const bool leads_warp = threadIdx.x % 32 == 0;
   float s[Shape::n_count][4], dp[Shape::n_count][4];
@@ -161,7 +161,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_gradients(const __gr
   const std::int64_t head_row = first_row(place.batch, p.heads.kv_count, place.head, key.run);
   for_each_row<1>(place.block.row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     float* const dk_row = key.dk + (head_row + row) * p.head_dim + column_of();
-    store_row(dk_row, dk[0], half, p.head_dim, typename Shape::Map(p.scores).factor(), key.carry);
+    store_row(dk_row, dk[0], half, p.head_dim, typename Shape::Map(p).factor(), key.carry);
     float* const dv_row = key.dv + (head_row + row) * p.value_dim + column_of();
     store_row(dv_row, dv[0], half, p.value_dim, 1.0f, key.carry);
   });

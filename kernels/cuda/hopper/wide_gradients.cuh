@@ -157,7 +157,7 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
     query_gradients.add_before(tile);
     const ColumnStatistics<Quad, Shape::n_count> lse(memory.lse(stage));
     prim::wait_for_products<0>(s);
-    weigh_columns<Shape>(s, 0, Shape::n_count, lse, Map(p.scores), Map(p.scores).unit(), masks);
+    weigh_columns<Shape>(s, 0, Shape::n_count, lse, Map(p), Map(p).unit(), masks);
     memory.hand_over(s, stage);
     round_to_operand<Element>(weights, s);
     prim::fence_products(dv[0], weights);
@@ -237,7 +237,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_wide_gradients(const
     sum_key_gradients<Shape>(dk, p, place, memory);
     for_each_row<1>(place.block.row_begin - 64, key.run.count, [&](int, int half, std::int64_t row) {
       float* const into = key.dk + (head_row + row) * p.head_dim + column_of();
-      store_row(into, dk[0], half, p.head_dim, typename Shape::Map(p.scores).factor(), key.carry);
+      store_row(into, dk[0], half, p.head_dim, typename Shape::Map(p).factor(), key.carry);
     });
   }
 }
