@@ -67,7 +67,7 @@ struct alignas(16) DropoutDraw {
 
 /// What scores have beside a scale, for kernels that know it (scores.cuh), and what becomes of weights.
 struct ScoreTerms {
-  float cap = 0;                      ///< 0: none
+  float cap = 0, inverse_cap = 0;     ///< 0: none
   const float* slopes = nullptr;      ///< of biases, by query head; null: none
   float* largest = nullptr;           ///< max_logit, as in AttendArgs
   const DropoutDraw* draw = nullptr;  ///< null: nothing is dropped

@@ -44,7 +44,9 @@ class LinearScores {
 
   __device__ __forceinline__ float level(float product) const { return product; }
   __device__ __forceinline__ float rising(float product) const { return copysignf(1.0f, scale_) * product; }
-  /// The same for a tile of products, in place.
+  /// The same for tiles of products, in place.
+  template <int n_count>
+  __device__ __forceinline__ void make_levels(float (&)[n_count][4]) const {}
   template <int m_count, int n_count>
   __device__ __forceinline__ void make_rising(float (&s)[m_count][n_count][4]) const {
     if (scale_ < 0) {
@@ -88,11 +90,10 @@ __device__ __forceinline__ float tanh_of(float x) {
 /// The bias of one query head, and what it drops.
 class HeadTerms {
  public:
-  __device__ __forceinline__ HeadTerms(const AttendParams& p, int batch, int head) {
+  __device__ __forceinline__ HeadTerms(const AttendParams& p, int batch, int head)
+      : factor_(p.terms.kept), drops_(p.terms.draw != nullptr) {
     if (p.terms.slopes != nullptr) slope_ = prim::load_global(p.terms.slopes + head);
-    if (p.terms.draw == nullptr) return;
-    drops_ = true;
-    factor_ = p.terms.kept;
+    if (!drops_) return;
     const DropoutDraw draw = prim::load_global(p.terms.draw);
     draws_.key0 = draw.key0;
     draws_.key1 = draw.key1;
@@ -124,8 +125,8 @@ class HeadTerms {
   }
 
  private:
-  float slope_ = 0, factor_ = 1;
-  bool drops_ = false;
+  float slope_ = 0, factor_;
+  bool drops_;
   HeadDropout draws_;
 };
 
@@ -157,26 +158,34 @@ class GeneralScores {
   using Largest = LargestLevel;
 
   __device__ __forceinline__ explicit GeneralScores(const AttendParams& p)
-      : scale_(p.scores.scale), cap_(p.terms.cap), inverse_(cap_ != 0 ? 1.0f / cap_ : 0.0f) {}
+      : scale_(p.scores.scale), cap_(p.terms.cap), inverse_(p.terms.inverse_cap) {}
 
   __device__ __forceinline__ float rising_unit() const { return log2_of_e().top; }
   __device__ __forceinline__ float unit() const { return rising_unit(); }
 
   __device__ __forceinline__ float level(float product) const {
     const float score = prim::product(product, scale_);
-    return cap_ != 0 ? prim::product(cap_, tanh_of(prim::product(score, inverse_))) : score;
+    return cap_ != 0 ? capped(score) : score;
   }
   __device__ __forceinline__ float rising(float product) const { return level(product); }
+  template <int n_count>
+  __device__ __forceinline__ void make_levels(float (&s)[n_count][4]) const {
+    DISTATTN_UNROLL
+    for (int n = 0; n < n_count; ++n) {
+      DISTATTN_UNROLL
+      for (int i = 0; i < 4; ++i) s[n][i] = prim::product(s[n][i], scale_);
+    }
+    if (cap_ == 0) return;
+    DISTATTN_UNROLL
+    for (int n = 0; n < n_count; ++n) {
+      DISTATTN_UNROLL
+      for (int i = 0; i < 4; ++i) s[n][i] = capped(s[n][i]);
+    }
+  }
   template <int m_count, int n_count>
   __device__ __forceinline__ void make_rising(float (&s)[m_count][n_count][4]) const {
     DISTATTN_UNROLL
-    for (int m = 0; m < m_count; ++m) {
-      DISTATTN_UNROLL
-      for (int n = 0; n < n_count; ++n) {
-        DISTATTN_UNROLL
-        for (int i = 0; i < 4; ++i) s[m][n][i] = level(s[m][n][i]);
-      }
-    }
+    for (int m = 0; m < m_count; ++m) make_levels(s[m]);
   }
 
   __device__ __forceinline__ float factor() const { return scale_; }
@@ -186,6 +195,10 @@ class GeneralScores {
   }
 
  private:
+  __device__ __forceinline__ float capped(float score) const {
+    return prim::product(cap_, tanh_of(prim::product(score, inverse_)));
+  }
+
   float scale_, cap_, inverse_;
 };
 

@@ -18,7 +18,8 @@ struct TilePlace {
 /// What Map::Terms are in a tile whose rows are queries or keys. Made, as masks are, while there are no scores to hold.
 template <class Map, Owner rows, int n_count, int m_count = 1>
 struct TileTerms {
-  using Bits = std::conditional_t<(n_count > 16), std::uint64_t, std::uint32_t>;
+  using Bits = std::conditional_t<(n_count > 8), std::uint64_t, std::uint32_t>;
+  static_assert(n_count <= 16);
 
   __device__ __forceinline__ TileTerms(const AttendParams& p, const TilePlace& at, const Run& own,
                                        std::int32_t row_begin, const Run& columns)
@@ -31,8 +32,8 @@ struct TileTerms {
       for (int half = 0; half < 2; ++half) {
         const std::int64_t ahead = first_column - own.at(row_begin + row_of<m_count>(m, half));
         distance_[m][half] = static_cast<float>(rows == Owner::queries ? ahead : -ahead);
-        kept_[m][half] = head_.drops() ? 0 : ~Bits{0};
       }
+      kept_[m] = head_.drops() ? 0 : ~Bits{0};
     }
     if (head_.drops()) draw(own, row_begin, static_cast<std::uint32_t>(first_column), columns);
   }
@@ -42,7 +43,7 @@ struct TileTerms {
   }
   /// A weight or its gradient: times the factor of what is kept, or 0.
   __device__ __forceinline__ float kept(float value, int m, int n, int i) const {
-    return (kept_[m][i / 2] >> (2 * n + i % 2) & 1u) != 0 ? value * head_.factor() : 0.0f;
+    return (kept_[m] >> (4 * n + i) & 1u) != 0 ? value * head_.factor() : 0.0f;
   }
   /// The same of a tile.
   __device__ __forceinline__ void drop(float (&s)[m_count][n_count][4]) const {
@@ -80,7 +81,7 @@ struct TileTerms {
         DISTATTN_UNROLL
         for (int half = 0; half < 2; ++half) {
           const auto row = static_cast<std::uint32_t>(own.at(row_begin + row_of<m_count>(m, half)));
-          kept_[m][half] |= static_cast<Bits>(kept_pair(row, column, column + stride)) << 2 * n;
+          kept_[m] |= static_cast<Bits>(kept_pair(row, column, column + stride)) << (4 * n + 2 * half);
         }
       }
     }
@@ -99,7 +100,7 @@ struct TileTerms {
 
   typename Map::Terms head_;
   float distance_[m_count][2], step_;  // key − query, of the first column and from one to the next
-  Bits kept_[m_count][2];
+  Bits kept_[m_count];                 // bit 4·n + i for value i of piece n
 };
 
 template <Owner rows, int n_count, int m_count>

@@ -219,6 +219,40 @@ TEST_CASE("every mask with all that scores may have", "[simt]") {
   }
 }
 
+/// Hopper has kernels of its own for the forward pass and for gradients in any order.
+template <class T>
+void check_everything_on_hopper(const AttentionCase& c, unsigned seed) {
+  INFO(c.name << ", " << name_of(Attention<T>::dtype()) << ", head dimension " << c.head_dim << "/" << c.value_dim
+              << ", seed " << seed << ", sm_90a");
+  if (!simt::has_hopper_units()) return;
+  Attention<T> attention(c, seed);
+  attention.clear_query_gradients();
+  for (const TilePass pass : {TilePass::forward, TilePass::gradients}) {
+    const AttendKernel& kernel = kernel_for<T>(pass, c, 90);
+    REQUIRE(kernel.architecture == 90);
+    REQUIRE(kernel.features.has(distattn::Feature::softcap));
+    launch(kernel,
+           pass == TilePass::forward ? AttendPlan(attention.forward(), kernel.tile, kernel.describe)
+                                     : AttendPlan(attention.backward(), kernel.owner, kernel.tile, kernel.describe),
+           seed);
+  }
+  CHECK(attention.forward_error() < attention.tolerance());
+  CHECK(attention.query_gradient_error() < attention.tolerance());
+  CHECK(attention.key_gradients_error() < attention.tolerance());
+}
+
+TEST_CASE("every mask on Hopper with all that scores may have", "[simt]") {
+  unsigned seed = 60;
+  for (const AttentionCase& each : mask_cases()) {
+    const AttentionCase c = with_everything(each);
+    check_everything_on_hopper<Bf16>(c, ++seed);
+    if (each.name == "carried" || each.name == "unequal strides") check_everything_on_hopper<Fp16>(c, ++seed);
+  }
+  for (const Dims dims : {Dims{128, 128}, Dims{72, 96}}) {
+    check_everything_on_hopper<Bf16>(with_everything(dimension_case(dims)), ++seed);
+  }
+}
+
 TEST_CASE("each thing that scores may have, alone", "[simt]") {
   for (const AttentionCase& each : mask_cases()) {
     if (each.name != "causal" && each.name != "striped, rank after" && each.name != "carried" &&

@@ -23,6 +23,7 @@ template <class Element_, int dim, bool wants_dq_, DvOrder dv_order_ = usual_dv_
 struct HopperGradientsShape
     : QueryAdditionShape<KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64>, wants_dq_> {
   using Base = QueryAdditionShape<KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64>, wants_dq_>;
+  static_assert(Base::Map::is_linear);  // there is no register for more
   static constexpr DvOrder dv_order = dv_order_;
   static constexpr int dv_parts = dv_order == DvOrder::in_halves ? 2 : 1;
   static constexpr int pieces_of_part = Base::n_count / dv_parts;  ///< of weights
@@ -106,7 +107,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
     weigh_tile<Shape>(s, dp, dv[0], weights, map, unit, masks, memory, stage);
     const ColumnStatistics<Pair, 4> delta(memory.delta(stage));
     prim::wait_for_products<Shape::dv_order == DvOrder::after_ds ? 0 : 1>(dp);
-    differentiate<Shape>(dp, s, delta);
+    differentiate<Shape>(dp, s, delta, [](float of_weight, int, int) { return of_weight; });
     round_to_operand<Element>(ds, dp);
     if constexpr (Shape::dv_order == DvOrder::after_ds) {
       start_value_gradients<Shape>(dv[0], weights, memory, stage, 0);
