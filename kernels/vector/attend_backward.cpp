@@ -205,17 +205,18 @@ class ColumnRunner {
 void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop, Launch by) {
   thread_local BackwardPlan plan;  // kept by the thread that submits a rank's steps
   BackwardPlan& made = plan;
-  const VectorKernels& any = vector_kernels();  // blocks of pairs are as large
-  BackwardPlan::Cut cut{.rows = any.backward_rows, .keys = any.backward_keys, .most_keys = unbounded};
+  BackwardPlan::Cut cut{.rows = 0, .keys = vector_kernels().backward_keys, .most_keys = unbounded};
   std::size_t bytes = 0;
   for (const AttendBackwardArgs& args : operations) {
     const TileShape& shape = args.shape;
     const VectorKernels& kernels = vector_kernels(shape.dtype);
+    // Where types are mixed, the blocks of one are several of the other.
+    cut.rows = std::max<std::int64_t>(cut.rows, kernels.backward_rows);
     cut.most_keys = std::min<std::int64_t>(cut.most_keys, kernels.backward_chunk(shape.head_dim, shape.value_dim));
     bytes = std::max(bytes, kernels.backward_scratch(shape.head_dim, shape.value_dim));
   }
   made.make(operations, cut);
-  const std::size_t with_ranges = bytes + 2 * static_cast<std::size_t>(any.backward_rows) * sizeof(std::int32_t);
+  const std::size_t with_ranges = bytes + 2 * static_cast<std::size_t>(cut.rows) * sizeof(std::int32_t);
 
   // Before anybody waits for another: a thread without memory would never come to its turn.
   team.run([&](int thread) { team.scratch(thread, with_ranges); });

@@ -97,9 +97,12 @@ DISTATTN_INLINE void score_tile(const Map& map, const Bias& bias, int head_dim, 
   for (int v = 0; v < Vectors; ++v) store(top + (from + v) * lanes, largest[v]);
 }
 
-/// Turns the scores of keys [0, count) into e^(score − top) and raises the panel's top and sum to include them.
+/// Turns the scores of keys [0, count) into e^(score − top), or into coefficients if they are to be joined, and raises
+/// the panel's top and sum to include them.
 /// rescale[query] becomes what the output so far is to be multiplied by.
-inline void softmax(float* scores, int count, const float* block_top, float* top, float* sum, float* rescale) {
+template <bool Joined>
+inline void softmax(float* scores, float* coefficients, int count, const float* block_top, float* top, float* sum,
+                    float* rescale) {
   Vector reference[tile_vectors], sums[tile_vectors];
   for (int v = 0; v < tile_vectors; ++v) {
     const Vector before = load(top + v * lanes), after = larger(load(block_top + v * lanes), before);
@@ -110,13 +113,23 @@ inline void softmax(float* scores, int count, const float* block_top, float* top
     sums[v] = 0.f;
     store(top + v * lanes, after);
   }
-  for (int j = 0; j < count; ++j) {
+  const auto weigh = [&](int j, int v) {
+    const Vector weight = exp(load(scores + j * panel_width + v * lanes) - reference[v]);
+    sums[v] += weight;
+    return weight;
+  };
+  if constexpr (pairs && Joined) {
+    for (int j = 0; j < count; j += in_word) {
 #pragma GCC unroll 8
-    for (int v = 0; v < tile_vectors; ++v) {
-      float* at = scores + j * panel_width + v * lanes;
-      const Vector weight = exp(load(at) - reference[v]);
-      sums[v] += weight;
-      store(at, weight);
+      for (int v = 0; v < tile_vectors; ++v) {
+        const Vector first = weigh(j, v);
+        store(coefficients + words_of(j) * panel_width + v * lanes, joined(first, weigh(j + 1, v)));
+      }
+    }
+  } else {
+    for (int j = 0; j < count; ++j) {
+#pragma GCC unroll 8
+      for (int v = 0; v < tile_vectors; ++v) store(scores + j * panel_width + v * lanes, weigh(j, v));
     }
   }
   for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) + sums[v]);
@@ -189,13 +202,17 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
                             });
   }
   alignas(64) float rescale[panel_width];
-  softmax(scratch.scores + (first - block_key) * panel_width, last - first, top, scratch.top + row, scratch.sum + row,
-          rescale);
-  if (block.dropout.limit != 0) {
+  const int from = first - block_key, to = last - block_key;
+  float* const scores = scratch.scores + from * panel_width;
+  float* const coefficients = scratch.scores + words_of(from) * panel_width;
+  if (block.dropout.limit == 0) {
+    softmax<true>(scores, coefficients, to - from, top, scratch.top + row, scratch.sum + row, rescale);
+  } else {
+    softmax<false>(scores, coefficients, to - from, top, scratch.top + row, scratch.sum + row, rescale);
     drop_weights(Drop(block.dropout, {nullptr, scratch.positions + row, pass.positions}), scratch.scores, block_key,
                  first, last);
+    join_weights(scratch.scores, from, to);
   }
-  join_weights(scratch.scores, first - block_key, last - block_key);
   add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
 }
 

@@ -9,7 +9,7 @@
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
 /// Queries of a block and keys that are met at once.
-inline constexpr int backward_rows = 144;
+inline constexpr int backward_rows = 144 * in_word;
 inline constexpr int backward_keys = 144;
 
 /// What the rows of a block are padded to a multiple of: whole tiles of scores and of sums.
