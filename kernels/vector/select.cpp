@@ -103,9 +103,10 @@ std::vector<InstructionSet> instruction_sets() {
 
 const VectorKernels& vector_kernels() { return *choice().set.kernels; }
 
+bool multiplies_pairs(DType dtype) { return dtype == DType::bf16 && choice().set.pairs != nullptr; }
+
 const VectorKernels& vector_kernels(DType dtype) {
-  const InstructionSet& set = choice().set;
-  return dtype == DType::bf16 && set.pairs != nullptr ? *set.pairs : *set.kernels;
+  return multiplies_pairs(dtype) ? *choice().set.pairs : *choice().set.kernels;
 }
 
 std::string isa_report() {

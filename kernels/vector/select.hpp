@@ -25,6 +25,8 @@ std::vector<InstructionSet> instruction_sets();
 const VectorKernels& vector_kernels();
 /// Those for operands of this type, whose operations have many queries.
 const VectorKernels& vector_kernels(DType dtype);
+/// Whether those take products of pairs.
+bool multiplies_pairs(DType dtype);
 
 /// "avx512 (the widest that this processor has; built: avx512_bf16, avx512, avx2, generic)"
 std::string isa_report();
