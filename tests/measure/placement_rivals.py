@@ -10,7 +10,7 @@ by area   chunks of 2048 tokens, as many for each rank, the heaviest to the rank
 zigzag    every document in 2 P pieces, two for each rank: how Megatron and TransformerEngine deal them out. Their
           padding is left out, and documents below 4096 tokens stay whole, which favours it.
 rows      every document on as many ranks as its share of all pairs needs, a power of two, inside a node where they fit;
-          there in zigzag, keys come: how FlexSP, ByteScale and Zeppelin give documents degrees. Tokens are not balanced.
+          there in zigzag; keys come: how FlexSP, ByteScale and Zeppelin give documents degrees. Tokens are not balanced.
 """
 import csv
 import heapq
@@ -32,13 +32,15 @@ CHUNK, SHORT = 2048, 4096
 
 
 def planned(setting, *more):
-    """Seconds forward and backward, for (ends of documents, ranks, machine, query heads, key heads)."""
+    """Seconds forward and backward, for (ends of documents, ranks, machine, query heads, key heads): of messages that go
+    straight or through nodes, whichever is faster."""
     ends, ranks, machine, heads, kv_heads = setting
     done = subprocess.run([DISTATTN, "plan", "--seq", str(ends[-1]), "--heads", str(heads), "--kv-heads", str(kv_heads),
                            "--head-dim", "128", "--dtype", "bf16", "--backward", "--machine", machine, "--ranks",
-                           str(ranks), "--cu-seqlens", ",".join(map(str, ends)), "--json", *more],
+                           str(ranks), "--cu-seqlens", ",".join(map(str, ends)), "--routes", "both", "--json", *more],
                           capture_output=True, text=True, check=True)
-    return [row["predicted_s"] for row in sorted(json.loads(done.stdout), key=lambda row: row["pass"] != "forward")]
+    rows = json.loads(done.stdout)
+    return [min(row["predicted_s"] for row in rows if row["pass"] == each) for each in ("forward", "backward")]
 
 
 def drawn(corpus, seed):
