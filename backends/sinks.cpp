@@ -59,7 +59,7 @@ void Sinks::add_outputs(const BufferTable& buffers, BufferId buffer) {
        .lse_low = sharding.problem.has_low_lse() ? reinterpret_cast<std::uint16_t*>(parts[2].data) : nullptr});
 }
 
-/// Parts of queries: q, dO, lse, delta, lse_low.
+/// Parts of queries: q, dO, lse, delta, shared, lse_low.
 void Sinks::add_queries(const BufferTable& buffers, BufferId buffer) {
   const auto parts = buffers.parts(buffer);
   const Sharding& sharding = buffers.outline().sharding;
@@ -68,7 +68,7 @@ void Sinks::add_queries(const BufferTable& buffers, BufferId buffer) {
   for (std::int64_t row = 0; row < sharding.problem.batch * lse.heads; ++row) {
     const std::int64_t first = row * lse.tokens;
     const auto* const low =
-        sharding.problem.has_low_lse() ? reinterpret_cast<const std::uint16_t*>(parts[4].data) + first : nullptr;
+        sharding.problem.sends_low_lse() ? reinterpret_cast<const std::uint16_t*>(parts[5].data) + first : nullptr;
     rows_[static_cast<std::size_t>(group.q0 + row % lse.heads)].push_back(
         {lse.tokens, skipped(parts[2].data, first, dtype_), low, skipped(parts[3].data, first, dtype_)});
   }
