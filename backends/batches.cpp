@@ -121,12 +121,12 @@ class Batches::Builder {
     kernels::AttendBackwardArgs& args = list<kernels::AttendBackwardArgs>().emplace_back();
     args.shape = shape(op.query);
     args.lse = buffers_.parts(op.query)[2].data;
-    args.lse_low = lse_low(op.query, 4);
+    args.lse_low = lse_low(op.query, 5);
     args.delta = buffers_.parts(op.query)[3].data;
     args.queries = run(op.query);
     args.keys = sides;
     args.carry = op.start == Start::carry;
-    args.shared = floats(op.query, 5);
+    args.shared = floats(op.query, 4);
     args.sums = floats(op.dquery, 1);
     args.squares = floats(op.dquery, 2);
     backwards_[level_].push_back({&op, sides.data(), nullptr});

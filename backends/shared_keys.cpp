@@ -40,7 +40,7 @@ SharedKeys::SharedKeys(const BufferTable& buffers) {
     if (value.kind != ValueKind::query) return;
     const auto keys = first_keys.find(value.group);
     const bool any = keys != first_keys.end();
-    const BufferTable::Part& into = parts[5];
+    const BufferTable::Part& into = parts[4];
     kernels::ConstRows k;
     std::int64_t count = 0;
     if (any) {
@@ -68,7 +68,7 @@ SharedKeys::SharedKeys(const BufferTable& buffers) {
                                                    parts[0].shape.tokens, parts[0].shape.dim),
                         .sums = floats(parts[1]),
                         .squares = floats(parts[2]),
-                        .shared = floats(query[5]),
+                        .shared = floats(query[4]),
                         .delta = floats(query[3])});
     dqueries_.push_back(buffer);
   });

@@ -54,7 +54,7 @@ void Sinks::add_outputs(const BufferTable& buffers, BufferId buffer) {
        .lse_low = sharding.problem.has_low_lse() ? reinterpret_cast<std::uint16_t*>(parts[2].data) : nullptr});
 }
 
-/// Parts of queries: q, dO, lse, delta, lse_low.
+/// Parts of queries: q, dO, lse, delta, shared, lse_low.
 void Sinks::add_queries(const BufferTable& buffers, BufferId buffer) {
   const auto parts = buffers.parts(buffer);
   const Sharding& sharding = buffers.outline().sharding;
@@ -66,7 +66,7 @@ void Sinks::add_queries(const BufferTable& buffers, BufferId buffer) {
        .first_head = group.q0,
        .heads = lse.heads,
        .lse = parts[2].data,
-       .lse_low = sharding.problem.has_low_lse() ? reinterpret_cast<const std::uint16_t*>(parts[4].data) : nullptr,
+       .lse_low = sharding.problem.sends_low_lse() ? reinterpret_cast<const std::uint16_t*>(parts[5].data) : nullptr,
        .delta = parts[3].data});
 }
 

@@ -137,7 +137,7 @@ void Staging::place_input(const BufferTable& buffers, BufferId buffer, std::int6
   if (pass_ == Pass::forward) return;
   place(Tensor::d_o, 1, group.q0);
   place(Tensor::lse, 2, group.q0);
-  if (sharding.problem.has_low_lse()) place(Tensor::lse_low, 4, group.q0);
+  if (sharding.problem.sends_low_lse()) place(Tensor::lse_low, 5, group.q0);
   place_delta(buffers, buffer, token, pieces);
 }
 

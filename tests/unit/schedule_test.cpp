@@ -49,13 +49,13 @@ TEST_CASE("parts of the backward pass") {
   CHECK(query[1].dim == 8);
   CHECK(query[2].dtype == DType::fp32);
   CHECK(query[3].dim == 1);
-  CHECK(query[4].dim == 1);
-  CHECK(query[4].dtype == DType::fp16);
-  CHECK(query[5].heads == 1);
-  CHECK(query[5].tokens == 1);
-  CHECK(query[5].dim == 24);
-  CHECK(query[5].dtype == DType::fp32);
-  CHECK(query[5].bytes == 2 * 24 * 4);
+  CHECK(query[4].heads == 1);
+  CHECK(query[4].tokens == 1);
+  CHECK(query[4].dim == 24);
+  CHECK(query[4].dtype == DType::fp32);
+  CHECK(query[4].bytes == 2 * 24 * 4);
+  CHECK(query[5].dim == 1);
+  CHECK(query[5].dtype == DType::fp16);
   const auto kv = parts_of(outline, {ValueKind::key_value, 1, SegmentId{1}}, DType::bf16);
   REQUIRE(kv.size() == 2);
   CHECK(kv[0].heads == 1);
@@ -64,6 +64,16 @@ TEST_CASE("parts of the backward pass") {
   const auto dkv = parts_of(outline, {ValueKind::dkey_value, 1, SegmentId{1}}, DType::fp32);
   CHECK(dkv[0].bytes == 2 * 5 * 24 * 4);
   CHECK(dkv[1].offset == dkv[0].bytes);  // 960: already a multiple of 64
+}
+
+TEST_CASE("queries whose gradients are rounded on the wire have no low part of statistics") {
+  const Problem problem{
+      .seq_q = 8, .seq_kv = 8, .head_dim = 8, .value_dim = 8, .dtype = DType::fp32, .wire = DType::bf16};
+  const Outline outline{"burst", shard(problem, 2, {}), Pass::backward, Mode::overlapped, 0};
+  const auto query = parts_of(outline, {ValueKind::query, 0, SegmentId{0}}, DType::fp32);
+  REQUIRE(query.size() == 5);
+  CHECK(query[4].dtype == DType::fp32);
+  CHECK(query[4].bytes == 8 * 4);
 }
 
 TEST_CASE("sums of gradients of scores go with dq, what they round in proportion to stays with its owner") {
@@ -108,7 +118,7 @@ TEST_CASE("precision adds less than a hundredth to what travels of shards of 512
       CHECK(bytes(forward, ValueKind::output) <= 1.01 * rows * (row + statistic));
       const double query = bytes(backward, ValueKind::query), dquery = bytes(backward, ValueKind::dquery);
       CHECK(dquery - rows * row <= 0.01 * rows * (3 * row + 2 * statistic));
-      CHECK(query + dquery <= 1.012 * rows * (3 * row + 2 * statistic));
+      CHECK(query + dquery <= 1.01 * rows * (3 * row + 2 * statistic));
     }
   }
 }

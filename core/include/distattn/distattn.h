@@ -319,7 +319,7 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
  * fp64 uses the precision of float64.
  * lse_low may be null. It holds the part of the log-sum-exp that a float32 lse cannot hold. Without it, backward's
  * weights are off by up to 6e-8 * |lse|, equally for a whole row. Pass it to both passes if scores are in the hundreds.
- * A problem in fp64 has no lse_low.
+ * With a 16-bit wire, backward does not read it. A problem in fp64 has no lse_low.
  * sink_logits, dsink_logits ([heads]) and max_logit ([batch, heads]) are null unless the problem asks for them. The
  * last two are the rank's share: add dsink_logits of all ranks, and take their largest max_logit.
  */

@@ -30,7 +30,8 @@ namespace distattn {
 ///
 /// lse_low is optional. It holds the part of the log-sum-exp that an fp32 lse cannot hold. If it is bound, forward
 /// writes it and backward reads it. Without it, backward's weights are off by up to 6e-8·|lse|, equally for a whole row
-/// (partial.hpp). A problem in fp64 has no lse_low.
+/// (partial.hpp). That is so with a 16-bit Problem::wire too, where backward does not read it. A problem in fp64 has no
+/// lse_low.
 ///
 /// sink_logits and dsink_logits are heads_view()s, of all heads on every rank, if the problem has sink logits
 /// (Scores::sink_logits), and otherwise not bound. Both passes read the former. Backward writes to the latter the

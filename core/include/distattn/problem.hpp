@@ -40,6 +40,8 @@ struct Problem {
   DType accumulator() const { return accumulator_of(dtype); }
   /// Whether statistics have a low part (partial.hpp); fp64 statistics do not.
   bool has_low_lse() const { return accumulator() == DType::fp32; }
+  /// Whether they travel with it, and a backward pass takes it. What partial results lose on a 16-bit wire is more.
+  bool sends_low_lse() const { return has_low_lse() && wire_type() == accumulator(); }
   /// Whether sums of gradients of scores are kept apart from dq (schedule.hpp); fp64 needs none.
   bool has_sums() const { return accumulator() == DType::fp32; }
   DType wire_type() const { return dtype == DType::fp64 ? DType::fp64 : wire; }

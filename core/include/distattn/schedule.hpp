@@ -16,13 +16,13 @@
 namespace distattn {
 
 /// What a buffer holds. Parts, each [batch][head][token][dim] and 64-byte aligned:
-///  query:      q; in the backward pass q, do, lse, delta, lse_low, shared
+///  query:      q; in the backward pass q, do, lse, delta, shared, lse_low
 ///  key_value:  k, v
 ///  output:     o, lse, lse_low        — a partial (partial.hpp)
 ///  dquery:     dq, sums; at the owner of the queries dq, sums, squares
 ///  dkey_value: dk, dv
-/// lse_low is the remainder of an fp32 lse, in fp16. An output with 16-bit elements, which is one on the wire, is not
-/// that precise and has no lse_low.
+/// lse_low is the remainder of an fp32 lse, in fp16. Neither an output with 16-bit elements, which is one on the wire,
+/// nor queries whose gradients travel so have one: they are not that precise.
 ///
 /// shared is one vector for each key head, [batch][key head][1][dim] in fp32: about what keys have in common, or 0. The
 /// gradient of a query is dq + sums · shared, so that a sum over some of the keys need not round in proportion to what

@@ -50,8 +50,8 @@ PartList list_parts(const Outline& outline, const Value& value, DType dtype) {
       parts.add(group.q_count, problem.value_dim, dtype);
       parts.add(group.q_count, 1, problem.accumulator());
       parts.add(group.q_count, 1, problem.accumulator());
-      if (problem.has_low_lse()) parts.add(group.q_count, 1, DType::fp16);
       if (problem.has_sums()) parts.add_common(group.kv_count, problem.head_dim, DType::fp32);
+      if (problem.sends_low_lse()) parts.add(group.q_count, 1, DType::fp16);
       break;
     case ValueKind::output:
       parts.add(group.q_count, problem.value_dim, dtype);
