@@ -252,8 +252,8 @@ class Attention(unittest.TestCase):
         scores = {"softcap": 2.0, "alibi_slopes": [0.3, 0.1], "dropout_p": 0.2, "dropout_seed": 5}
         given.append(random(2, dtype=torch.float64, seed=9).requires_grad_())
         self.assertTrue(torch.autograd.gradcheck(
-            lambda q, k, v, sinks: distattn.torch.attention(q, k, v, sharding=sharding, causal=True, sinks=sinks, **scores),
-            given))
+            lambda q, k, v, sinks: distattn.torch.attention(q, k, v, sharding=sharding, causal=True, sinks=sinks,
+                                                            **scores), given))
 
 
 class Operator(unittest.TestCase):
