@@ -237,7 +237,8 @@ class Batches::Builder {
   std::map<int, std::vector<Bound<AttendBackward, kernels::AttendBackwardArgs>>> backwards_;
 };
 
-Batches::Batches(const BufferTable& buffers, const Placement& placement) : max_logits_(buffers.outline()) {
+Batches::Batches(const BufferTable& buffers, const Placement& placement, const MaxLogits& max_logits)
+    : max_logits_(max_logits) {
   const Problem& problem = buffers.outline().sharding.problem;
   dropout_.probability = problem.scores.dropout;
   dropout_.heads = problem.heads;

@@ -9,6 +9,7 @@
 
 #include "backends/max_logits.hpp"
 #include "backends/placement.hpp"
+#include "backends/staging_kernels.hpp"
 #include "distattn/engine.hpp"
 #include "kernels/arguments.hpp"
 
@@ -19,14 +20,6 @@ kernels::TileShape shape_of(const Problem& problem, const HeadGroup& group);
 /// The same for all heads.
 kernels::TileShape shape_of(const Problem& problem);
 
-/// `count` elements at `into` become `value`.
-struct FillArgs {
-  DType dtype = DType::fp32;
-  void* into = nullptr;
-  std::int64_t count = 0;
-  double value = 0;
-};
-
 /// Independent operations of one kind: what a kernel takes at once.
 using Batch = std::variant<std::vector<kernels::AttendArgs>, std::vector<kernels::AttendBackwardArgs>,
                            std::vector<kernels::MergeArgs>, std::vector<kernels::AccumulateArgs>,
@@ -36,8 +29,8 @@ using Batch = std::variant<std::vector<kernels::AttendArgs>, std::vector<kernels
 /// batches, in the step's order; others share one.
 class Batches {
  public:
-  /// Finds the bands under every tile. `buffers` must outlive it.
-  Batches(const BufferTable& buffers, const Placement& placement);
+  /// Finds the bands under every tile. What it is given must outlive it, but for the placement.
+  Batches(const BufferTable& buffers, const Placement& placement, const MaxLogits& max_logits);
   Batches(const Batches&) = delete;
   Batches& operator=(const Batches&) = delete;
 
@@ -45,8 +38,6 @@ class Batches {
   void bind(const Placement& placement);
 
   std::span<const Batch> of(std::size_t step) const { return steps_[step]; }
-  /// What kernels of hosts raise.
-  MaxLogits& max_logits() { return max_logits_; }
   /// Weights are dropped as these bindings say from now on.
   void set_dropout(const Bindings& bindings);
 
@@ -60,7 +51,7 @@ class Batches {
     Args* args;
   };
 
-  MaxLogits max_logits_;
+  const MaxLogits& max_logits_;
   kernels::Dropout dropout_;
   std::map<std::pair<SegmentId, SegmentId>, std::vector<Band>> bands_;
   std::deque<std::vector<kernels::KeySide>> keys_;

@@ -1,9 +1,11 @@
 #pragma once
-/// The largest scores of heads, which a rank's kernels on the host raise while they compute tiles.
+/// The largest scores of heads, which a rank's kernels raise while they compute tiles.
 
-#include <cstddef>
+#include <functional>
+#include <memory>
 #include <vector>
 
+#include "backends/staging_kernels.hpp"
 #include "distattn/schedule.hpp"
 #include "distattn/tensor.hpp"
 
@@ -12,21 +14,21 @@ namespace distattn::backends {
 /// Empty unless the problem asks for them.
 class MaxLogits {
  public:
-  explicit MaxLogits(const Outline& outline);
+  MaxLogits(const Outline& outline, const std::function<std::shared_ptr<std::byte>(std::size_t bytes)>& allocate);
 
   /// Those of a head group, [batch][heads of the group] in the accumulator's type; null if nobody asks.
-  void* of(int group);
+  void* of(int group) const;
   /// Before a run: −∞ for all.
-  void begin();
+  void begin(StagingKernels& kernels) const;
   /// Into [batch, 1, heads, 1].
-  void store(const TensorView& tensor) const;
+  void store(const TensorView& tensor, StagingKernels& kernels) const;
 
  private:
-  std::size_t first_of(int group) const;
+  std::int64_t first_of(int group) const;
 
   const Sharding& sharding_;
   const DType dtype_;
-  std::vector<double> largest_;  // memory for either type, group after group
+  std::shared_ptr<std::byte> largest_;  // group after group
 };
 
 }  // namespace distattn::backends

@@ -3,11 +3,6 @@
 namespace distattn::backends {
 namespace {
 
-template <class T>
-T* skipped(T* first, std::int64_t elements, DType dtype) {
-  return first + elements * static_cast<std::int64_t>(size_of(dtype));
-}
-
 /// Numbers of heads as one side of a rearrangement.
 kernels::RearrangeArgs of_heads(std::int64_t heads) {
   kernels::RearrangeArgs args;
@@ -21,8 +16,7 @@ Sinks::Sinks(const BufferTable& buffers, const std::function<std::shared_ptr<std
     : pass_(buffers.outline().pass),
       dtype_(buffers.outline().sharding.problem.accumulator()),
       heads_(buffers.outline().sharding.problem.heads),
-      memory_(allocate(2 * static_cast<std::size_t>(heads_) * size_of(dtype_))),
-      rows_(static_cast<std::size_t>(heads_)) {
+      memory_(allocate(2 * static_cast<std::size_t>(heads_) * size_of(dtype_))) {
   const Outline& outline = buffers.outline();
   for (std::size_t i = 0; i < buffers.program().buffers.size(); ++i) {
     const auto buffer = static_cast<BufferId>(i);
@@ -32,13 +26,14 @@ Sinks::Sinks(const BufferTable& buffers, const std::function<std::shared_ptr<std
     if (value.kind == ValueKind::output && value.contributor == buffers.rank()) add_outputs(buffers, buffer);
     if (is_input(value.kind) && outline.pass == Pass::backward) add_queries(buffers, buffer);
   }
-  for (std::int64_t head = 0; outline.pass == Pass::backward && head < heads_; ++head) {
-    differentials_.push_back({dtype_, number_of(memory_.get(), head), number_of(memory_.get(), heads_ + head),
-                              rows_[static_cast<std::size_t>(head)]});
-  }
+  if (outline.pass == Pass::forward) return;
+  differentials_.push_back(
+      {dtype_, static_cast<int>(heads_), memory_.get(), number_of(memory_.get(), heads_), std::span(rows_)});
 }
 
-void* Sinks::number_of(std::byte* first, std::int64_t head) const { return skipped(first, head, dtype_); }
+void* Sinks::number_of(std::byte* first, std::int64_t head) const {
+  return first + head * static_cast<std::int64_t>(size_of(dtype_));
+}
 
 void Sinks::add_outputs(const BufferTable& buffers, BufferId buffer) {
   const auto parts = buffers.parts(buffer);
@@ -65,13 +60,14 @@ void Sinks::add_queries(const BufferTable& buffers, BufferId buffer) {
   const Sharding& sharding = buffers.outline().sharding;
   const PartShape& lse = parts[2].shape;
   const HeadGroup& group = sharding.groups[index(buffers.decl(buffer).value.group)];
-  for (std::int64_t row = 0; row < sharding.problem.batch * lse.heads; ++row) {
-    const std::int64_t first = row * lse.tokens;
-    const auto* const low =
-        sharding.problem.has_low_lse() ? reinterpret_cast<const std::uint16_t*>(parts[4].data) + first : nullptr;
-    rows_[static_cast<std::size_t>(group.q0 + row % lse.heads)].push_back(
-        {lse.tokens, skipped(parts[2].data, first, dtype_), low, skipped(parts[3].data, first, dtype_)});
-  }
+  rows_.push_back(
+      {.batch = sharding.problem.batch,
+       .tokens = lse.tokens,
+       .first_head = group.q0,
+       .heads = lse.heads,
+       .lse = parts[2].data,
+       .lse_low = sharding.problem.has_low_lse() ? reinterpret_cast<const std::uint16_t*>(parts[4].data) : nullptr,
+       .delta = parts[3].data});
 }
 
 void Sinks::load(const Bindings& bindings, StagingKernels& kernels) {

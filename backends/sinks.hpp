@@ -35,8 +35,8 @@ class Sinks {
   std::shared_ptr<std::byte> memory_;  // logits and gradients, [heads] each
   std::vector<BufferId> outputs_;
   std::vector<kernels::SinkArgs> merges_;                 // by output
-  std::vector<std::vector<kernels::SinkRows>> rows_;      // by head
-  std::vector<kernels::SinkGradientArgs> differentials_;  // by head
+  std::vector<kernels::SinkRows> rows_;                   // by query
+  std::vector<kernels::SinkGradientArgs> differentials_;  // one, of backward passes
 };
 
 }  // namespace distattn::backends

@@ -51,7 +51,7 @@ struct BasicRows {
   Void* data = nullptr;
   RowStrides strides;
 
-  constexpr std::int64_t offset(std::int64_t batch, std::int64_t head, std::int64_t token) const {
+  DISTATTN_HOST_DEVICE constexpr std::int64_t offset(std::int64_t batch, std::int64_t head, std::int64_t token) const {
     return batch * strides.batch + head * strides.head + token * strides.token;
   }
   template <class Other>
@@ -93,8 +93,9 @@ struct TileShape {
   friend bool operator==(const TileShape&, const TileShape&) = default;
 };
 
+/// What its tiles need. Sink logits are none of it: they concern the owner of a row alone.
 inline Features features_of(const TileShape& shape) {
-  const Features features = features_of(shape.dtype, shape.scores);
+  const Features features = features_of(shape.dtype, shape.scores).without({Feature::sink_logits});
   return shape.alibi_slopes == nullptr ? features : features.with({Feature::alibi});
 }
 
@@ -222,19 +223,27 @@ struct SinkArgs {
   std::uint16_t* lse_low = nullptr;
 };
 
-/// Some rows of one head: its statistics of the whole attention.
+/// Rows of some heads: their statistics of the whole attention, [batch][heads][tokens].
 struct SinkRows {
-  std::int64_t count = 0;
+  std::int64_t batch = 1, tokens = 0;
+  int first_head = 0, heads = 1;  ///< among those of the gradient
   const void* lse = nullptr;
   const std::uint16_t* lse_low = nullptr;
   const void* delta = nullptr;
+
+  DISTATTN_HOST_DEVICE constexpr bool has(int head) const { return first_head <= head && head < first_head + heads; }
+  /// Where the statistics of a head of the gradient begin.
+  DISTATTN_HOST_DEVICE constexpr std::int64_t first(std::int64_t sequence, int head) const {
+    return (sequence * heads + head - first_head) * tokens;
+  }
 };
 
-/// gradient = −Σ e^(logit − lse − lse_low) · delta over all rows of one head.
+/// gradients[head] = −Σ e^(logits[head] − lse − lse_low) · delta over all rows of the head.
 struct SinkGradientArgs {
   DType accumulator = DType::fp32;  ///< of all numbers; sums are fp64
-  const void* logit = nullptr;
-  void* gradient = nullptr;
+  int heads = 1;
+  const void* logits = nullptr;
+  void* gradients = nullptr;
   std::span<const SinkRows> rows;
 };
 

@@ -2,7 +2,6 @@
 /// Which weights are dropped: a function of the call's numbers and of the pair's place in the whole attention alone, so
 /// that every schedule, on any number of ranks, drops the same ones in both passes.
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 
@@ -10,11 +9,19 @@
 
 namespace distattn::kernels {
 
+/// What Philox takes and gives.
+template <class Words>
+struct FourWords {
+  Words of[4];
+
+  DISTATTN_HOST_DEVICE constexpr const Words& operator[](unsigned i) const { return of[i]; }
+};
+
 /// Philox 4×32 with 10 rounds (Salmon et al. 2011), over scalars or vectors of 32 bits without a sign. `multiply` gives
 /// the lower and the upper half of a product.
 template <class Words, class Multiply>
-[[gnu::always_inline]] inline std::array<Words, 4> philox(std::array<Words, 4> counter, std::uint32_t key0,
-                                                          std::uint32_t key1, Multiply multiply) {
+[[gnu::always_inline]] DISTATTN_HOST_DEVICE inline FourWords<Words> philox(FourWords<Words> counter, std::uint32_t key0,
+                                                                           std::uint32_t key1, Multiply multiply) {
   constexpr std::uint32_t factor0 = 0xd2511f53, factor1 = 0xcd9e8d57, step0 = 0x9e3779b9, step1 = 0xbb67ae85;
   for (int round = 0; round < 10; ++round) {
     const auto [low0, high0] = multiply(counter[0], factor0);
@@ -29,6 +36,13 @@ template <class Words, class Multiply>
 template <class Words>
 struct WordProduct {
   Words low, high;
+};
+
+struct MultiplyWords {
+  DISTATTN_HOST_DEVICE constexpr WordProduct<std::uint32_t> operator()(std::uint32_t a, std::uint32_t b) const {
+    const std::uint64_t product = std::uint64_t{a} * b;
+    return {static_cast<std::uint32_t>(product), static_cast<std::uint32_t>(product >> 32)};
+  }
 };
 
 /// What the rows of one head draw: of the counter (key position / 4, query position, head of the batch, offset) under
@@ -48,15 +62,15 @@ struct HeadDropout {
         limit(static_cast<std::int32_t>(std::lround(dropout.probability * 0x1p31))),
         kept(1 / (1 - dropout.probability)) {}
 
+  /// What a query draws for the keys 4·quad … 4·quad+3.
+  DISTATTN_HOST_DEVICE FourWords<std::uint32_t> words(std::uint32_t query, std::uint32_t quad) const {
+    return philox<std::uint32_t>({quad, query, head, offset}, key0, key1, MultiplyWords{});
+  }
+  DISTATTN_HOST_DEVICE bool keeps(std::uint32_t word) const { return static_cast<std::int32_t>(word >> 1) >= limit; }
   /// What the weight of a pair is multiplied by: 0 or `kept`.
   double factor(std::int64_t query, std::int64_t key) const {
-    const auto multiply = [](std::uint32_t a, std::uint32_t b) {
-      const std::uint64_t product = std::uint64_t{a} * b;
-      return WordProduct<std::uint32_t>{static_cast<std::uint32_t>(product), static_cast<std::uint32_t>(product >> 32)};
-    };
-    const std::array<std::uint32_t, 4> words = philox<std::uint32_t>(
-        {static_cast<std::uint32_t>(key >> 2), static_cast<std::uint32_t>(query), head, offset}, key0, key1, multiply);
-    return static_cast<std::int32_t>(words[static_cast<std::size_t>(key & 3)] >> 1) < limit ? 0 : kept;
+    const auto drawn = words(static_cast<std::uint32_t>(query), static_cast<std::uint32_t>(key >> 2));
+    return keeps(drawn[static_cast<unsigned>(key & 3)]) ? kept : 0;
   }
 };
 

@@ -115,7 +115,11 @@ void move_row(Into* into, std::int64_t into_stride, const From* from, std::int64
     }
   }
   if (into_stride == 1 && from_stride == 1) {
-    for (std::int64_t x = 0; x < count; ++x) into[x] = rounded_to<Into>(from[x]);
+    if constexpr (std::is_same_v<Into, From>) {
+      std::copy_n(from, count, into);  // compilers make one move of it
+    } else {
+      for (std::int64_t x = 0; x < count; ++x) into[x] = rounded_to<Into>(from[x]);
+    }
   } else {
     for (std::int64_t x = 0; x < count; ++x) into[x * into_stride] = rounded_to<Into>(from[x * from_stride]);
   }
@@ -158,17 +162,25 @@ void merge_sink_rows(const SinkArgs& args, std::int64_t begin, std::int64_t end)
 }
 
 template <class Sum>
-void differentiate_sink(const SinkGradientArgs& args) {
-  const auto logit = static_cast<double>(*static_cast<const Sum*>(args.logit));
+double sink_gradient_of(const SinkRows& rows, std::int64_t first, double logit) {
+  double sum = 0;
+  for (std::int64_t i = first; i < first + rows.tokens; ++i) {
+    const double lse =
+        static_cast<double>(static_cast<const Sum*>(rows.lse)[i]) + static_cast<double>(stored_low(rows.lse_low, i));
+    sum -= std::exp(std::min(0.0, logit - lse)) * static_cast<double>(static_cast<const Sum*>(rows.delta)[i]);
+  }
+  return sum;
+}
+
+template <class Sum>
+void differentiate_sink(const SinkGradientArgs& args, int head) {
+  const auto logit = static_cast<double>(static_cast<const Sum*>(args.logits)[head]);
   double sum = 0;
   for (const SinkRows& rows : args.rows) {
-    for (std::int64_t i = 0; i < rows.count; ++i) {
-      const double lse =
-          static_cast<double>(static_cast<const Sum*>(rows.lse)[i]) + static_cast<double>(stored_low(rows.lse_low, i));
-      sum -= std::exp(std::min(0.0, logit - lse)) * static_cast<double>(static_cast<const Sum*>(rows.delta)[i]);
-    }
+    if (!rows.has(head)) continue;
+    for (std::int64_t b = 0; b < rows.batch; ++b) sum += sink_gradient_of<Sum>(rows, rows.first(b, head), logit);
   }
-  *static_cast<Sum*>(args.gradient) = static_cast<Sum>(sum);
+  static_cast<Sum*>(args.gradients)[head] = static_cast<Sum>(sum);
 }
 
 }  // namespace
@@ -256,10 +268,12 @@ void merge_sinks(std::span<const SinkArgs> operations, Team& team, const StopFla
 }
 
 void differentiate_sinks(std::span<const SinkGradientArgs> operations, Team& team, const StopFlag& stop) {
-  for_each_item(team, std::ssize(operations), stop, [&](std::int64_t i) {
-    const SinkGradientArgs& args = operations[static_cast<std::size_t>(i)];
-    with_accumulator(args.accumulator, [&]<class Sum>(Sum) { differentiate_sink<Sum>(args); });
-  });
+  for (const SinkGradientArgs& args : operations) {
+    for_each_item(team, args.heads, stop, [&](std::int64_t head) {
+      with_accumulator(args.accumulator,
+                       [&]<class Sum>(Sum) { differentiate_sink<Sum>(args, static_cast<int>(head)); });
+    });
+  }
 }
 
 }  // namespace distattn::kernels

@@ -47,9 +47,17 @@ class StreamKernels final : public StagingKernels {
     }
   }
   void settle(std::span<const kernels::SettleArgs>) override {}
-  // No kernel of GPUs has the feature: what needs it was refused.
-  void merge_sinks(std::span<const kernels::SinkArgs>) override { DISTATTN_EXPECT(false); }
-  void differentiate_sinks(std::span<const kernels::SinkGradientArgs>) override { DISTATTN_EXPECT(false); }
+  void merge_sinks(std::span<const kernels::SinkArgs> operations) override {
+    for (const auto& args : operations) {
+      driver_.check(kernels::cuda::merge_sinks(args, stream_.handle()), "start merging sink logits");
+    }
+  }
+  void differentiate_sinks(std::span<const kernels::SinkGradientArgs> operations) override {
+    for (const auto& args : operations) {
+      driver_.check(kernels::cuda::differentiate_sinks(args, stream_.handle()), "start differentiating sink logits");
+    }
+  }
+  void fill(const FillArgs& args) override { start_filling(args, driver_, stream_); }
   void clear(void* into, std::size_t bytes) override { stream_.clear(into, bytes); }
 
  private:
@@ -132,8 +140,10 @@ class CudaProgram final : public DeviceProgram {
       : DeviceProgram(outline, program, rank, MemorySpace::cuda, memory(slots_bytes(program))),
         common_(common),
         stream_(*common.stream),
-        launches_(Batches(*this, Placement(*this)), program.steps.size(), common.driver, stream_,
-                  reinterpret_cast<const int*>(common.stop.get()), common.provider.get(), common.choice,
+        max_logits_(outline, memory),
+        draw_(outline.sharding.problem.scores.dropout > 0 ? memory(sizeof(kernels::cuda::DropoutDraw)) : nullptr),
+        launches_(Batches(*this, Placement(*this), max_logits_), program.steps.size(), common.driver, stream_,
+                  {reinterpret_cast<const int*>(common.stop.get()), draw()}, common.provider.get(), common.choice,
                   common.step_graphs),
         staging_(*this, {std::numeric_limits<std::int64_t>::max(), 1, memory}),
         mirror_(common.driver),
@@ -162,8 +172,12 @@ class CudaProgram final : public DeviceProgram {
     }
   }
 
+  kernels::cuda::DropoutDraw* draw() const { return reinterpret_cast<kernels::cuda::DropoutDraw*>(draw_.get()); }
+
   Common& common_;
   Stream& stream_;
+  MaxLogits max_logits_;
+  std::shared_ptr<std::byte> draw_;  // which weights the run drops; null: none
   Launches launches_;
   Staging staging_;
   Mirror mirror_;
@@ -183,6 +197,11 @@ Event CudaProgram::load(const Bindings& bindings) {
   return or_finish(place, [&] {
     StreamKernels kernels(common_.driver, stream_);
     staging_.load(mirror_.inputs(bindings, outline().pass, stream_), kernels);
+    max_logits_.begin(kernels);
+    if (draw() != nullptr) {
+      const kernels::cuda::DropoutDraw drawn(bindings.dropout_seed, bindings.dropout_offset);
+      common_.driver.check(kernels::cuda::write_draw(draw(), drawn, stream_.handle()), "start dropping weights");
+    }
     begin_ = std::make_shared<Origin>(Origin{stream_.mark(), {}});
     return Event(std::make_shared<TensorEvent>(stream_, common_.ending, begin_, place));
   });
@@ -198,7 +217,9 @@ Event CudaProgram::store(const Bindings& bindings, std::span<const Event> steps)
   const std::string place = fmt::format("rank {}, results", rank());
   return or_finish(place, [&] {
     StreamKernels kernels(common_.driver, stream_);
-    staging_.store(mirror_.results(bindings, pass, stream_), kernels);
+    const Bindings results = mirror_.results(bindings, pass, stream_);
+    staging_.store(results, kernels);
+    max_logits_.store(results.max_logit, kernels);
     mirror_.fetch(bindings, pass, stream_);
     return Event(std::make_shared<TensorEvent>(stream_, common_.ending, begin_, place, begin_));
   });
@@ -239,8 +260,10 @@ class CudaDevice final : public Device {
   }
 
   Features features(Pass pass) const override {
-    return common_.provider != nullptr ? common_.provider->features(pass)
-                                       : kernels::cuda::attend_features(pass, common_.choice.capability);
+    const Features of_tiles = common_.provider != nullptr
+                                  ? common_.provider->features(pass)
+                                  : kernels::cuda::attend_features(pass, common_.choice.capability);
+    return of_tiles.with({Feature::sink_logits});
   }
 
   std::vector<KernelVariant> variants(const Problem& problem, Pass pass) const override {

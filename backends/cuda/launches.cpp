@@ -92,10 +92,10 @@ class Builder {
       }
     }
   }
-  void place_lists(const std::byte* lists, const int* stop) {
+  void place_lists(const std::byte* lists, const LaunchFlags& flags) {
     for (const Planned& planned : planned_) {
       std::get<TileLaunch>(steps_[planned.step][planned.launch]).params =
-          planned.plan.params(lists + planned.offset, stop);
+          planned.plan.params(lists + planned.offset, flags.stop, flags.draw);
     }
   }
 
@@ -155,16 +155,7 @@ struct Starter {
   void operator()(const kernels::ConvertArgs& args) const {
     driver.check(kernels::cuda::convert(args, stream.handle()), "start converting");
   }
-  void operator()(const FillArgs& args) const {
-    if (args.value == 0) {
-      stream.clear(args.into, static_cast<std::size_t>(args.count) * size_of(args.dtype));
-      return;
-    }
-    DISTATTN_EXPECT(args.dtype == DType::fp32);
-    driver.check(kernels::cuda::fill(static_cast<float*>(args.into), args.count, static_cast<float>(args.value),
-                                     stream.handle()),
-                 "start filling");
-  }
+  void operator()(const FillArgs& args) const { start_filling(args, driver, stream); }
 };
 
 /// Loads a launch's kernel by a launch of nothing. Else CUDA does when it is first started, and may wait then for all
@@ -196,6 +187,16 @@ struct Loader {
 
 }  // namespace
 
+void start_filling(const FillArgs& args, const Driver& driver, Stream& stream) {
+  if (args.value == 0) {
+    stream.clear(args.into, static_cast<std::size_t>(args.count) * size_of(args.dtype));
+    return;
+  }
+  DISTATTN_EXPECT(args.dtype == DType::fp32);
+  auto* const into = static_cast<float*>(args.into);
+  driver.check(kernels::cuda::fill(into, args.count, static_cast<float>(args.value), stream.handle()), "start filling");
+}
+
 Coverage coverage_of(std::span<const Band> bands, const Run& queries, const Run& keys) {
   const bool full = std::any_of(bands.begin(), bands.end(),
                                 [&](const Band& band) { return classify(band, queries, keys) == Coverage::full; });
@@ -223,7 +224,7 @@ std::vector<const AttendKernel*> tile_kernels(Pass pass, const TileWork& work, c
   return kernels;
 }
 
-Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
+Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const LaunchFlags& flags,
                    AttendProvider* provider, const KernelChoice& choice, StepGraphs graphs)
     : driver_(driver), graphs_(steps) {
   stream.handle();  // makes the GPU current on this thread: its driver describes tensors for the copy engine
@@ -244,7 +245,7 @@ Launches::Launches(const Batches& batches, std::size_t steps, Driver& driver, St
   lists_ = builder.lists();
   if (!lists_.empty()) {
     device_lists_ = driver.allocate(lists_.size(), MemorySpace::cuda);
-    builder.place_lists(device_lists_.get(), stop);
+    builder.place_lists(device_lists_.get(), flags);
   }
   if (graphs == StepGraphs::always) record_graphs();
   // Last: nothing may fail while it is under way.

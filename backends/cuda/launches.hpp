@@ -31,6 +31,8 @@ struct ProvidedLaunch {
 using Launch = std::variant<TileLaunch, ProvidedLaunch, kernels::MergeArgs, kernels::AccumulateArgs,
                             kernels::ConvertArgs, FillArgs>;
 
+void start_filling(const FillArgs& args, const Driver& driver, Stream& stream);
+
 /// Which of the kernels of kernels/cuda a device uses.
 struct KernelChoice {
   kernels::cuda::Capability capability;
@@ -56,11 +58,17 @@ std::vector<kernels::cuda::AttendRequest> tile_passes(Pass pass, const TileWork&
 std::vector<const kernels::cuda::AttendKernel*> tile_kernels(Pass pass, const TileWork& work,
                                                              const KernelChoice& choice);
 
+/// What tile kernels look at whenever they run.
+struct LaunchFlags {
+  const int* stop = nullptr;
+  const kernels::cuda::DropoutDraw* draw = nullptr;  ///< null: problems have no dropout
+};
+
 class Launches {
  public:
-  /// Loads all kernels, and uploads the lists of all steps on `stream`, which has to be waited for. `stop` lies in
-  /// device memory. `provider` computes tiles; null: the kernels of kernels/cuda.
-  Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const int* stop,
+  /// Loads all kernels, and uploads the lists of all steps on `stream`, which has to be waited for. What `flags` point
+  /// to lies in device memory. `provider` computes tiles; null: the kernels of kernels/cuda.
+  Launches(const Batches& batches, std::size_t steps, Driver& driver, Stream& stream, const LaunchFlags& flags,
            AttendProvider* provider, const KernelChoice& choice, StepGraphs graphs);
 
   /// Starts the step's kernels, in their order. Throws Error(environment) if CUDA refuses.

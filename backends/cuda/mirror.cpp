@@ -31,6 +31,7 @@ Bindings Mirror::inputs(const Bindings& bindings, Pass pass, Stream& stream) {
   device.q = mirrored(bindings.q, q_, true, stream);
   device.k = mirrored(bindings.k, k_, true, stream);
   device.v = mirrored(bindings.v, v_, true, stream);
+  device.sink_logits = mirrored(bindings.sink_logits, sink_logits_, true, stream);
   if (pass == Pass::forward) return device;
   device.o = mirrored(bindings.o, o_, true, stream);
   device.lse = mirrored(bindings.lse, lse_, true, stream);
@@ -48,11 +49,13 @@ Bindings Mirror::results(const Bindings& bindings, Pass pass, Stream& stream) {
     device.o = result(bindings.o, o_);
     device.lse = result(bindings.lse, lse_);
     device.lse_low = result(bindings.lse_low, lse_low_);
+    device.max_logit = result(bindings.max_logit, max_logit_);
     return device;
   }
   device.dq = result(bindings.dq, dq_);
   device.dk = result(bindings.dk, dk_);
   device.dv = result(bindings.dv, dv_);
+  device.dsink_logits = result(bindings.dsink_logits, dsink_logits_);
   return device;
 }
 
@@ -60,8 +63,9 @@ bool Mirror::fetches(const Bindings& bindings, Pass pass) {
   const auto on_host = [](const TensorView& tensor) {
     return tensor.data != nullptr && tensor.space == MemorySpace::host;
   };
-  if (pass == Pass::forward) return on_host(bindings.o) || on_host(bindings.lse) || on_host(bindings.lse_low);
-  return on_host(bindings.dq) || on_host(bindings.dk) || on_host(bindings.dv);
+  const auto any_on_host = [&](auto... results) { return (on_host(results) || ...); };
+  if (pass == Pass::forward) return any_on_host(bindings.o, bindings.lse, bindings.lse_low, bindings.max_logit);
+  return any_on_host(bindings.dq, bindings.dk, bindings.dv, bindings.dsink_logits);
 }
 
 void Mirror::fetch(const Bindings& bindings, Pass pass, Stream& stream) {
@@ -69,11 +73,13 @@ void Mirror::fetch(const Bindings& bindings, Pass pass, Stream& stream) {
     fetch(bindings.o, o_, stream);
     fetch(bindings.lse, lse_, stream);
     fetch(bindings.lse_low, lse_low_, stream);
+    fetch(bindings.max_logit, max_logit_, stream);
     return;
   }
   fetch(bindings.dq, dq_, stream);
   fetch(bindings.dk, dk_, stream);
   fetch(bindings.dv, dv_, stream);
+  fetch(bindings.dsink_logits, dsink_logits_, stream);
 }
 
 void Mirror::fetch(const TensorView& tensor, const Copy& copy, Stream& stream) {

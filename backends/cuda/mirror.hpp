@@ -33,7 +33,7 @@ class Mirror {
   void fetch(const TensorView& tensor, const Copy& copy, Stream& stream);
 
   Driver& driver_;
-  Copy q_, k_, v_, o_, lse_, lse_low_, d_o_, dq_, dk_, dv_;
+  Copy q_, k_, v_, o_, lse_, lse_low_, d_o_, dq_, dk_, dv_, sink_logits_, dsink_logits_, max_logit_;
 };
 
 }  // namespace distattn::backends::cuda

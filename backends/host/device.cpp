@@ -79,6 +79,7 @@ class Workers final : public StagingKernels {
   void differentiate_sinks(std::span<const kernels::SinkGradientArgs> list) override {
     in_turn(kernels_.differentiate_sinks, list);
   }
+  void fill(const FillArgs& args) override { fill_all({&args, 1}); }
   void clear(void* into, std::size_t bytes) override { std::memset(into, 0, bytes); }
 
   void end(const Error& error) noexcept {
@@ -113,14 +114,15 @@ class HostProgram final : public DeviceProgram {
       : DeviceProgram(outline, program, rank, MemorySpace::host, memory(slots_bytes(program))),
         workers_(workers),
         placement_(*this),
-        batches_(*this, placement_),
+        max_logits_(outline, memory),
+        batches_(*this, placement_, max_logits_),
         staging_(*this, {delta_rows, workers.threads(), memory}, &placement_) {}
 
   Event load(const Bindings& bindings) override {
     workers_.throw_if_ended();
     staging_.load(bindings, workers_);
     batches_.bind(placement_);
-    batches_.max_logits().begin();
+    max_logits_.begin(workers_);
     batches_.set_dropout(bindings);
     workers_.throw_if_ended();
     return {};
@@ -141,7 +143,7 @@ class HostProgram final : public DeviceProgram {
     for (const Event& step : steps) step.wait();
     workers_.throw_if_ended();
     staging_.store(bindings, workers_);
-    batches_.max_logits().store(bindings.max_logit);
+    max_logits_.store(bindings.max_logit, workers_);
     workers_.throw_if_ended();
     return {};
   }
@@ -149,6 +151,7 @@ class HostProgram final : public DeviceProgram {
  private:
   Workers& workers_;
   Placement placement_;
+  MaxLogits max_logits_;
   Batches batches_;
   Staging staging_;
 };

@@ -11,8 +11,9 @@ std::span<const AttendKernel> attend_kernels() {
     std::vector<AttendKernel> kernels;
     for (const auto& some :
          {hopper_forward_instances(), hopper_gradients_instances(), hopper_query_gradient_instances(),
-          hopper_wide_gradients_instances(), forward_instances(), query_gradient_instances(), key_gradients_instances(),
-          plain_instances(), hopper_variants()}) {
+          hopper_wide_gradients_instances(), hopper_general_instances(), forward_instances(),
+          query_gradient_instances(), key_gradients_instances(), general_instances(), plain_instances(),
+          general_plain_instances(), hopper_variants()}) {
       kernels.insert(kernels.end(), some.begin(), some.end());
     }
     return kernels;

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "distattn/error.hpp"
+#include "kernels/dropout.hpp"
 
 namespace distattn::kernels::cuda {
 namespace {
@@ -113,6 +114,7 @@ AttendPlan::AttendPlan(std::span<const AttendArgs> operations, TileSize tile, De
     : heads_of_block_(tile.heads) {
   DISTATTN_EXPECT(!operations.empty());
   shape_ = operations.front().shape;
+  list_terms(operations.front().max_logit);
   const Meetings all = meetings_of(operations);
   pack(list_by_queries(all, tile), all.queries, all.keys, describe);
 }
@@ -122,14 +124,31 @@ AttendPlan::AttendPlan(std::span<const AttendBackwardArgs> operations, Owner own
     : owner_(owner), heads_of_block_(tile.heads) {
   DISTATTN_EXPECT(!operations.empty());
   shape_ = operations.front().shape;
+  list_terms(nullptr);
   const Meetings all = meetings_of(operations);
   pack(owner == Owner::queries ? list_by_queries(all, tile) : list_by_keys(all, tile), all.queries, all.keys, describe);
+}
+
+/// Slopes and dropout are copied: what the shape points to may change or end before the kernels run.
+void AttendPlan::list_terms(void* max_logit) {
+  terms_.cap = static_cast<float>(shape_.scores.softcap);
+  if (shape_.scores.softcap != 0) terms_.inverse_cap = static_cast<float>(1 / shape_.scores.softcap);
+  terms_.largest = static_cast<float*>(max_logit);
+  if (shape_.alibi_slopes != nullptr) {
+    const std::vector<float> slopes(shape_.alibi_slopes, shape_.alibi_slopes + shape_.heads.q_count);
+    slopes_at_ = append(bytes_, std::span(slopes));
+  }
+  if (shape_.dropout == nullptr) return;
+  const HeadDropout head(*shape_.dropout, 0, 0);
+  terms_.drop_below = head.limit;
+  terms_.kept = static_cast<float>(head.kept);
+  terms_.heads_of_all = shape_.dropout->heads;
 }
 
 void AttendPlan::pack(const WorkList& work, std::span<const QuerySegment> queries, std::span<const KeySegment> keys,
                       DescribeTensors describe) {
   block_count_ = work.blocks.size();
-  append(bytes_, std::span(work.blocks));
+  blocks_at_ = append(bytes_, std::span(work.blocks));
   visits_at_ = append(bytes_, std::span(work.visits));
   bands_at_ = append(bytes_, std::span(work.bands));
   queries_at_ = append(bytes_, queries);
@@ -146,8 +165,11 @@ void AttendPlan::pack(const WorkList& work, std::span<const QuerySegment> querie
   key_maps_at_ = append(bytes_, std::span<const KeyMaps>(key_maps));
 }
 
-AttendParams AttendPlan::params(const std::byte* where, const int* stop) const {
-  return {.blocks = reinterpret_cast<const Block*>(where),
+AttendParams AttendPlan::params(const std::byte* where, const int* stop, const DropoutDraw* draw) const {
+  ScoreTerms terms = terms_;
+  if (shape_.alibi_slopes != nullptr) terms.slopes = reinterpret_cast<const float*>(where + slopes_at_);
+  if (shape_.dropout != nullptr) terms.draw = draw;
+  return {.blocks = reinterpret_cast<const Block*>(where + blocks_at_),
           .visits = reinterpret_cast<const Visit*>(where + visits_at_),
           .bands = reinterpret_cast<const Band*>(where + bands_at_),
           .queries = reinterpret_cast<const QuerySegment*>(where + queries_at_),
@@ -160,7 +182,8 @@ AttendParams AttendPlan::params(const std::byte* where, const int* stop) const {
           .head_dim = shape_.head_dim,
           .value_dim = shape_.value_dim,
           .scores = Fp32Scores(shape_.scores),
-          .heads = shape_.heads};
+          .heads = shape_.heads,
+          .terms = terms};
 }
 
 unsigned AttendPlan::grid() const {

@@ -56,6 +56,26 @@ struct Fp32Scores {
   explicit Fp32Scores(const Scores& scores) : scale(static_cast<float>(scores.scale)) {}
 };
 
+/// What a call says of dropout, in device memory: kernels are recorded before they know it.
+struct alignas(16) DropoutDraw {
+  std::uint32_t key0 = 0, key1 = 0, offset = 0;
+
+  DropoutDraw() = default;
+  DropoutDraw(std::uint64_t seed, std::uint32_t offset_)
+      : key0(static_cast<std::uint32_t>(seed)), key1(static_cast<std::uint32_t>(seed >> 32)), offset(offset_) {}
+};
+
+/// What scores have beside a scale, for kernels that know it (scores.cuh), and what becomes of weights.
+struct ScoreTerms {
+  float cap = 0, inverse_cap = 0;     ///< 0: none
+  const float* slopes = nullptr;      ///< of biases, by query head; null: none
+  float* largest = nullptr;           ///< max_logit, as in AttendArgs
+  const DropoutDraw* draw = nullptr;  ///< null: nothing is dropped
+  std::int32_t drop_below = 0;        ///< HeadDropout::limit
+  float kept = 1;                     ///< what weights are multiplied by that are not dropped
+  std::int32_t heads_of_all = 1;      ///< query heads of the whole problem
+};
+
 /// A kernel's only argument, passed by value. The arrays are in device memory.
 struct AttendParams {
   const Block* blocks = nullptr;
@@ -71,6 +91,7 @@ struct AttendParams {
   std::int32_t head_dim = 0, value_dim = 0;
   Fp32Scores scores;
   Heads heads;
+  ScoreTerms terms;
 };
 
 /// Which side the blocks of a launch own.
@@ -79,27 +100,31 @@ enum class Owner : std::uint8_t { queries, keys };
 /// The arrays of one launch as bytes that may lie anywhere: uploaded once, used by every run of a step.
 class AttendPlan {
  public:
-  /// The operations must agree in their TileShape. Error(environment) if `describe` cannot.
+  /// The operations must agree in their TileShape and max_logit. Error(environment) if `describe` cannot.
   AttendPlan(std::span<const AttendArgs> operations, TileSize tile, DescribeTensors describe = nullptr);
   AttendPlan(std::span<const AttendBackwardArgs> operations, Owner owner, TileSize tile,
              DescribeTensors describe = nullptr);
 
   std::span<const std::byte> bytes() const { return bytes_; }
-  /// The kernel's argument when the bytes lie at `where`, aligned as a TensorMap is.
-  AttendParams params(const std::byte* where, const int* stop) const;
+  /// The kernel's argument when the bytes lie at `where`, aligned as a TensorMap is. `draw` is read if weights are
+  /// dropped.
+  AttendParams params(const std::byte* where, const int* stop, const DropoutDraw* draw = nullptr) const;
   /// Thread blocks to launch: none if nothing is to be computed or written.
   unsigned grid() const;
 
  private:
+  void list_terms(void* max_logit);
   void pack(const WorkList& work, std::span<const QuerySegment> queries, std::span<const KeySegment> keys,
             DescribeTensors describe);
 
   TileShape shape_;
+  ScoreTerms terms_;  ///< without addresses in bytes_
   Owner owner_ = Owner::queries;
   int heads_of_block_ = 1;
   std::size_t block_count_ = 0;
   std::vector<std::byte> bytes_;
-  std::size_t visits_at_ = 0, bands_at_ = 0, queries_at_ = 0, keys_at_ = 0, query_maps_at_ = 0, key_maps_at_ = 0;
+  std::size_t blocks_at_ = 0, visits_at_ = 0, bands_at_ = 0, queries_at_ = 0, keys_at_ = 0, query_maps_at_ = 0,
+              key_maps_at_ = 0, slopes_at_ = 0;
 };
 
 }  // namespace distattn::kernels::cuda

@@ -82,6 +82,37 @@ int rearrange(const RearrangeArgs& args, Stream stream) {
   });
 }
 
+int merge_sinks(const SinkArgs& args, Stream stream) {
+  DISTATTN_EXPECT(args.accumulator == DType::fp32);
+  return start(merge_sink_rows, args.batch * args.heads * args.tokens * 32, args, stream);
+}
+
+int differentiate_sinks(const SinkGradientArgs& args, Stream stream) {
+  DISTATTN_EXPECT(args.accumulator == DType::fp32);
+  SinkGradientParams params;
+  params.logits = static_cast<const float*>(args.logits);
+  params.gradients = static_cast<float*>(args.gradients);
+  params.heads = args.heads;
+  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(args.heads, elementwise_blocks));
+  constexpr std::size_t shared_bytes = elementwise_threads / 32 * sizeof(double);
+  std::size_t done = 0;
+  do {
+    const auto some = args.rows.subspan(done, std::min<std::size_t>(SinkGradientParams::most, args.rows.size() - done));
+    std::copy(some.begin(), some.end(), params.rows);
+    params.count = static_cast<int>(some.size());
+    params.carry = done > 0;
+    const int status =
+        prim::launch(differentiate_sink_rows, {blocks, elementwise_threads, shared_bytes}, stream, params);
+    if (status != 0) return status;
+    done += some.size();
+  } while (done < args.rows.size());
+  return 0;
+}
+
+int write_draw(DropoutDraw* into, const DropoutDraw& draw, Stream stream) {
+  return prim::launch(write_one_draw, {1, 1, 0}, stream, WriteDrawArgs{into, draw});
+}
+
 int fill(float* into, std::int64_t count, float value, Stream stream) {
   return start(fill_elements, count, FillArgs{into, count, value}, stream);
 }

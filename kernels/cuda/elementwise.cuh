@@ -56,6 +56,75 @@ __global__ void __launch_bounds__(elementwise_threads) merge_rows(const __grid_c
   });
 }
 
+__global__ void __launch_bounds__(elementwise_threads) merge_sink_rows(const __grid_constant__ SinkArgs args) {
+  for_each_row_of_warp(args.batch * args.heads * args.tokens, [&](std::int64_t row, int lane) {
+    auto* const lse_into = static_cast<float*>(args.lse) + row;
+    // One lane reads for all: another may write before its neighbours have read.
+    const float high = lane == 0 ? prim::load_global(lse_into) : 0.0f;
+    const float low = lane == 0 ? load_low(args.lse_low, row) : 0.0f;
+    const SplitLse<float> lse{__shfl_sync(0xffffffffu, high, 0), __shfl_sync(0xffffffffu, low, 0)};
+    const std::int64_t head = row / args.tokens % args.heads;
+    const SplitLse<float> logit{prim::load_global(static_cast<const float*>(args.logits) + head), 0};
+    const SplitMergeWeights<float> weights = merge_weights(lse, logit);
+    auto* const o =
+        static_cast<float*>(args.o.data) + args.o.offset(row / args.tokens / args.heads, head, row % args.tokens);
+    for (int x = lane; x < args.dim; x += 32) prim::store_global(o + x, weights.scale_a * prim::load_global(o + x));
+    if (lane != 0) return;
+    prim::store_global(lse_into, weights.lse.high);
+    store_low(args.lse_low, row, weights.lse.low);
+  });
+}
+
+/// SinkGradientArgs with its rows, or some of them.
+struct SinkGradientParams {
+  static constexpr int most = 32;
+  const float* logits = nullptr;
+  float* gradients = nullptr;
+  int heads = 0, count = 0;
+  bool carry = false;  ///< add to the gradients of rows before
+  SinkRows rows[most];
+};
+
+/// The sum of what all threads of a block have, for the first one: in one order.
+__device__ __forceinline__ double over_block(double value, std::uint32_t memory) {
+  const auto warp = static_cast<std::uint32_t>(threadIdx.x) / 32;
+  for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffffu, value, step);
+  __syncthreads();  // nobody still reads what a head before has left
+  if (threadIdx.x % 32 == 0) prim::store_shared(memory + warp * 8, value);
+  __syncthreads();
+  double sum = 0;
+  for (std::uint32_t i = 0; threadIdx.x == 0 && i < elementwise_threads / 32; ++i) {
+    sum += prim::load_shared<double>(memory + i * 8);
+  }
+  return sum;
+}
+
+/// A block a head.
+__global__ void __launch_bounds__(elementwise_threads)
+    differentiate_sink_rows(const __grid_constant__ SinkGradientParams p) {
+  DISTATTN_SHARED_MEMORY(memory);
+  for (int head = static_cast<int>(blockIdx.x); head < p.heads; head += static_cast<int>(gridDim.x)) {
+    const float logit = prim::load_global(p.logits + head);
+    double sum = 0;
+    for (int i = 0; i < p.count; ++i) {
+      const SinkRows& rows = p.rows[i];
+      if (!rows.has(head)) continue;
+      for (std::int64_t at = threadIdx.x; at < rows.batch * rows.tokens; at += elementwise_threads) {
+        const std::int64_t row = rows.first(at / rows.tokens, head) + at % rows.tokens;
+        const float lse = prim::load_global(static_cast<const float*>(rows.lse) + row);
+        const float difference = (logit - lse) - load_low(rows.lse_low, row);
+        const float weight = prim::ex2(prim::min_or_nan(difference * log2_of_e().top, 0.0f));
+        sum -= static_cast<double>(weight) *
+               static_cast<double>(prim::load_global(static_cast<const float*>(rows.delta) + row));
+      }
+    }
+    sum = over_block(sum, prim::shared_address(memory));
+    if (threadIdx.x != 0) continue;
+    const float before = p.carry ? prim::load_global(p.gradients + head) : 0.0f;
+    prim::store_global(p.gradients + head, static_cast<float>(static_cast<double>(before) + sum));
+  }
+}
+
 template <class From>
 __global__ void __launch_bounds__(elementwise_threads) add_elements(const __grid_constant__ AccumulateArgs args) {
   for_each_element(args.count, [&](std::int64_t i) {
@@ -169,6 +238,13 @@ __global__ void __launch_bounds__(elementwise_threads) rearrange_rows(const __gr
     }
   });
 }
+
+struct WriteDrawArgs {
+  DropoutDraw* into = nullptr;
+  DropoutDraw draw;
+};
+
+__global__ void write_one_draw(const __grid_constant__ WriteDrawArgs args) { prim::store_global(args.into, args.draw); }
 
 struct FillArgs {
   float* into = nullptr;

@@ -4,6 +4,7 @@
 /// where tensors are rearranged, and rounded to fp32 on the way. An operation of nothing loads its kernel.
 
 #include "kernels/arguments.hpp"
+#include "kernels/cuda/attend_params.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/kernels.hpp"
 
@@ -26,6 +27,11 @@ int convert(const ConvertArgs& args, Stream stream);
 int delta(const DeltaArgs& args, Stream stream);
 int output_of_delta(const OutputOfDeltaArgs& args, Stream stream);
 int rearrange(const RearrangeArgs& args, Stream stream);
+int merge_sinks(const SinkArgs& args, Stream stream);
+/// The bits of a gradient are the same in every run.
+int differentiate_sinks(const SinkGradientArgs& args, Stream stream);
+/// *into = draw.
+int write_draw(DropoutDraw* into, const DropoutDraw& draw, Stream stream);
 /// into[0 … count-1] = value.
 int fill(float* into, std::int64_t count, float value, Stream stream);
 

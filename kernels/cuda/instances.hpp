@@ -16,11 +16,16 @@ std::vector<AttendKernel> hopper_query_gradient_instances();
 std::vector<AttendKernel> hopper_wide_gradients_instances();
 /// Others that a choice may name, when bench --kernel attend-variants has found them faster.
 std::vector<AttendKernel> hopper_variants();
+/// With all that scores may have (scores.cuh).
+std::vector<AttendKernel> hopper_general_instances();
 std::vector<AttendKernel> forward_instances();
 std::vector<AttendKernel> query_gradient_instances();
 std::vector<AttendKernel> key_gradients_instances();
 /// fp32, every pass.
 std::vector<AttendKernel> plain_instances();
+/// Every pass with all that scores may have.
+std::vector<AttendKernel> general_instances();
+std::vector<AttendKernel> general_plain_instances();
 
 template <class Element>
 inline constexpr DType dtype_of_element = DType::fp32;

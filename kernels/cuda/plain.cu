@@ -29,5 +29,6 @@ std::vector<AttendKernel> entries() {
 }  // namespace
 
 std::vector<AttendKernel> plain_instances() { return entries<LinearScores>(); }
+std::vector<AttendKernel> general_plain_instances() { return entries<GeneralScores>(); }
 
 }  // namespace distattn::kernels::cuda

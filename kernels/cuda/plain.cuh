@@ -119,43 +119,57 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_c
   float sum = top.top == no_score().top || me.lane != 0 ? 0.0f : 1.0f;
   if (top.top != no_score().top)
     o.for_each(p.value_dim, [&](float& value, int x) { value = prim::load_global(o_out + x); });
-  const Map map(p.scores);
+  const Map map(p);
   const float unit = map.rising_unit();
+  const typename Map::Terms terms(p, place.batch, place.head);
+  typename Map::Largest largest;
 
   for (TileCursor tile(p.visits, place.block); tile.valid(); tile.advance(p.visits, Plain::tile.columns)) {
     const KeySegment& key = p.keys[p.visits[tile.visit].other];
     const std::int64_t first =
         first_row(place.batch, p.heads.kv_count, p.heads.kv_of(place.head), key.run) + tile.column;
-    const std::uint32_t visible = visible_in(p, tile, query.run.at(me.row), key.run);
+    const std::int64_t position = query.run.at(me.row);
+    const std::uint32_t visible = visible_in(p, tile, position, key.run);
+    const std::int64_t key_position = key.run.at(tile.column + me.lane);
     float level = -INFINITY;
     if ((visible >> me.lane & 1u) != 0) {
       const float* const k = static_cast<const float*>(key.k) + (first + me.lane) * p.head_dim;
-      level = map.rising(dot(me.shared, k, p.head_dim));
+      level = terms.biased(map.rising(dot(me.shared, k, p.head_dim)), position, key_position);
     }
+    largest.see(level);
     const RunningTop next(top, over_warp(level, [](float a, float b) { return fmaxf(a, b); }), unit);
     const float weight = prim::ex2(exponent_of(level, unit, next.top));
     top = next.top;
     sum = sum * next.rescale + weight;
     o.for_each(p.value_dim, [&](float& value, int) { value *= next.rescale; });
-    o.add(weight, visible, static_cast<const float*>(key.v) + first * p.value_dim, p.value_dim);
+    o.add(terms.kept(weight, position, key_position), visible, static_cast<const float*>(key.v) + first * p.value_dim,
+          p.value_dim);
   }
 
   sum = over_warp(sum, [](float a, float b) { return a + b; });
   o.for_each(p.value_dim, [&](float& value, int x) { prim::store_global(o_out + x, sum == 0 ? 0.0f : value / sum); });
   __syncwarp();
   if (me.lane == 0) store_lse(query, row, top, sum);
+  largest.raise(p, place.batch, place.head);
 }
 
-/// Weight of one score and its product's gradient but for the factor, from products and the statistics of its query.
+/// Where a pair stands.
+struct PairPlace {
+  std::int64_t query, key;
+};
+
+/// Weight of one score, as it is applied, and its product's gradient but for the factor, from products and the
+/// statistics of its query.
 struct ScoreGradient {
   float weight = 0, ds = 0;
 
   template <class Map>
-  __device__ __forceinline__ void set(const Map& map, float unit, float product, const Split& lse, float dp,
-                                      float delta) {
-    const float level = map.level(product);
-    weight = weight_of(level, unit, lse);
-    ds = map.gradient(weight * (dp - delta), level);
+  __device__ __forceinline__ void set(const Map& map, const typename Map::Terms& terms, const PairPlace& at, float unit,
+                                      float product, const Split& lse, float dp, float delta) {
+    const float level = map.level(product), kept = terms.kept(1.0f, at.query, at.key);
+    weight = weight_of(terms.biased(level, at.query, at.key), unit, lse);
+    ds = map.gradient(weight * (dp * kept - delta), level);
+    weight *= kept;
   }
 };
 
@@ -172,8 +186,9 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_query_gradient(const 
   share_row(me.shared + Plain::row_bytes, static_cast<const float*>(query.d_o) + row * p.value_dim, p.value_dim);
   const Split lse = load_natural(query, row).least_in_log2();
   const float delta = prim::load_global(query.delta + row);
-  const Map map(p.scores);
+  const Map map(p);
   const float unit = map.unit();
+  const typename Map::Terms terms(p, place.batch, place.head);
 
   LaneRow dq;
   for (TileCursor tile(p.visits, place.block); tile.valid(); tile.advance(p.visits, Plain::tile.columns)) {
@@ -182,15 +197,17 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_query_gradient(const 
         first_row(place.batch, p.heads.kv_count, p.heads.kv_of(place.head), key.run) + tile.column;
     const float* const k = static_cast<const float*>(key.k) + first * p.head_dim;
     const float* const v = static_cast<const float*>(key.v) + first * p.value_dim;
-    const std::uint32_t visible = visible_in(p, tile, query.run.at(me.row), key.run);
+    const std::int64_t position = query.run.at(me.row);
+    const std::uint32_t visible = visible_in(p, tile, position, key.run);
     ScoreGradient mine;
     if ((visible >> me.lane & 1u) != 0) {
-      mine.set(map, unit, dot(me.shared, k + me.lane * p.head_dim, p.head_dim), lse,
+      mine.set(map, terms, {position, key.run.at(tile.column + me.lane)}, unit,
+               dot(me.shared, k + me.lane * p.head_dim, p.head_dim), lse,
                dot(me.shared + Plain::row_bytes, v + me.lane * p.value_dim, p.value_dim), delta);
     }
     dq.add(mine.ds, visible, k, p.head_dim);
   }
-  dq.store(query.dq + row * p.head_dim, p.head_dim, Map(p.scores).factor(), query.carry);
+  dq.store(query.dq + row * p.head_dim, p.head_dim, Map(p).factor(), query.carry);
 }
 
 template <class Map>
@@ -205,7 +222,7 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const _
   share_row(me.shared, static_cast<const float*>(key.k) + row * p.head_dim, p.head_dim);
   share_row(me.shared + Plain::row_bytes, static_cast<const float*>(key.v) + row * p.value_dim, p.value_dim);
 
-  const Map map(p.scores);
+  const Map map(p);
   const float unit = map.unit();
   LaneRow dk, dv;
   for (HeadTileCursor at(p, place); at.valid(); at.advance(p, place.block, Plain::tile.columns)) {
@@ -213,10 +230,13 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const _
     const std::int64_t first = first_row(place.batch, p.heads.q_count, at.head, query.run) + at.tile.column;
     const float* const q = static_cast<const float*>(query.q) + first * p.head_dim;
     const float* const d_o = static_cast<const float*>(query.d_o) + first * p.value_dim;
-    const std::uint32_t visible = visible_in(p, at.tile, key.run.at(me.row), query.run);
+    const std::int64_t position = key.run.at(me.row);
+    const std::uint32_t visible = visible_in(p, at.tile, position, query.run);
+    const typename Map::Terms terms(p, place.batch, at.head);
     ScoreGradient mine;
     if ((visible >> me.lane & 1u) != 0) {
-      mine.set(map, unit, dot(me.shared, q + me.lane * p.head_dim, p.head_dim),
+      mine.set(map, terms, {query.run.at(at.tile.column + me.lane), position}, unit,
+               dot(me.shared, q + me.lane * p.head_dim, p.head_dim),
                load_natural(query, first + me.lane).least_in_log2(),
                dot(me.shared + Plain::row_bytes, d_o + me.lane * p.value_dim, p.value_dim),
                prim::load_global(query.delta + first + me.lane));
@@ -224,7 +244,7 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const _
     dv.add(mine.weight, visible, d_o, p.value_dim);
     dk.add(mine.ds, visible, q, p.head_dim);
   }
-  dk.store(key.dk + row * p.head_dim, p.head_dim, Map(p.scores).factor(), key.carry);
+  dk.store(key.dk + row * p.head_dim, p.head_dim, Map(p).factor(), key.carry);
   dv.store(key.dv + row * p.value_dim, p.value_dim, 1.0f, key.carry);
 }
 

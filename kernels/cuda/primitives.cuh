@@ -4,10 +4,13 @@
 ///
 ///   ex2                           2^x, approximate (2 ulp)
 ///   min_or_nan                    the smaller of two; NaN if one is
+///   max_or_nan                    the larger
+///   reciprocal                    1/x, approximate (1 ulp)
 ///   product                       of two, rounded also where it is added to: never a part of a fused operation
 ///   to_float, from_float, pack    elements to and from fp32, rounded to nearest even; two of them in a register
 ///   load_global, store_global     one element of global memory, or an aligned vector of them
 ///   add_global                    atomic fp32 addition
+///   raise_global                  atomic fp32 maximum, NaN above all
 ///   raised                        whether somebody has set a flag in device memory (null: never)
 ///   any_thread                    __syncthreads, and whether any thread of the block says true
 ///   shared_address                32-bit address of dynamic shared memory, as the next ones take it

@@ -25,6 +25,16 @@ __device__ __forceinline__ float min_or_nan(float a, float b) {
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(smaller) : "f"(a), "f"(b));
   return smaller;
 }
+__device__ __forceinline__ float max_or_nan(float a, float b) {
+  float larger;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(a), "f"(b));
+  return larger;
+}
+__device__ __forceinline__ float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
 __device__ __forceinline__ float product(float a, float b) { return __fmul_rn(a, b); }
 
 __device__ __forceinline__ float to_float(Bf16 x) { return __uint_as_float(static_cast<std::uint32_t>(x.bits) << 16); }
@@ -83,6 +93,15 @@ __device__ __forceinline__ void store_global(T* into, T value) {
   *into = value;
 }
 __device__ __forceinline__ void add_global(float* into, float value) { atomicAdd(into, value); }
+__device__ __forceinline__ void raise_global(float* into, float value) {
+  // Floats without a sign are in the order of integers, others in the opposite one, and all of them after the former.
+  const int bits = value != value ? 0x7fffffff : __float_as_int(value + 0.0f);
+  if (bits >= 0) {
+    atomicMax(reinterpret_cast<int*>(into), bits);
+  } else {
+    atomicMin(reinterpret_cast<unsigned*>(into), static_cast<unsigned>(bits));
+  }
+}
 __device__ __forceinline__ bool raised(const int* flag) {
   return flag != nullptr && *static_cast<const volatile int*>(flag) != 0;
 }

@@ -26,7 +26,7 @@ __device__ __forceinline__ void store_query_gradient(const float (&dq)[1][pieces
                                                      std::int64_t head_row) {
   for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
     float* const into = query.dq + (head_row + row) * p.head_dim + column_of();
-    store_row(into, dq[0], half, p.head_dim, Map(p.scores).factor(), query.carry);
+    store_row(into, dq[0], half, p.head_dim, Map(p).factor(), query.carry);
   });
 }
 

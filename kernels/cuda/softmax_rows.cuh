@@ -6,15 +6,35 @@
 #include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/statistics.cuh"
 #include "kernels/cuda/tile_masks.cuh"
+#include "kernels/cuda/tile_terms.cuh"
 
 namespace distattn::kernels::cuda {
 
 /// From products to rising levels, -inf where nothing is visible.
 template <class Map, int m_count, int n_count>
 __device__ __forceinline__ void make_levels(float (&s)[m_count][n_count][4], const Map& map,
-                                            const TileMasks<n_count, m_count>& masks) {
+                                            const TileMasks<n_count, m_count>& masks,
+                                            const TileTerms<Map, Owner::queries, n_count, m_count>& terms) {
   map.make_rising(s);
+  terms.add_bias(s);
   masks.hide(s, -INFINITY);
+}
+
+/// Shows what rows inside the segment see.
+template <int m_count, int n_count>
+__device__ __forceinline__ void see_levels(NoLargest&, const float (&)[m_count][n_count][4], const AttendParams&,
+                                           std::int32_t, const Run&) {}
+template <int m_count, int n_count>
+__device__ __forceinline__ void see_levels(LargestLevel& largest, const float (&s)[m_count][n_count][4],
+                                           const AttendParams& p, std::int32_t row_begin, const Run& own) {
+  if (p.terms.largest == nullptr) return;
+  for_each_row<m_count>(row_begin, own.count, [&](int m, int half, std::int64_t) {
+    DISTATTN_UNROLL
+    for (int n = 0; n < n_count; ++n) {
+      largest.see(s[m][n][2 * half]);
+      largest.see(s[m][n][2 * half + 1]);
+    }
+  });
 }
 
 /// The online softmax of the rows that a lane holds: (o, log2-sum-exp) not yet divided by the sum.

@@ -55,7 +55,7 @@ class Drop {
   }
 
  private:
-  DISTATTN_INLINE std::array<Words, 4> drawn(Words key, Words query) const {
+  DISTATTN_INLINE FourWords<Words> drawn(Words key, Words query) const {
     return philox<Words>({key, query, Words(head_.head), Words(head_.offset)}, head_.key0, head_.key1,
                          [](Words a, std::uint32_t factor) { return multiply_words(a, factor); });
   }

@@ -16,10 +16,6 @@ kernels::Team& team() {
   return one;
 }
 
-kernels::TileShape shape_of(const AttentionCase& c, DType dtype, double scale) {
-  return {dtype, c.batch, c.heads, c.head_dim, c.value_dim, {scale}};
-}
-
 /// An array for each segment: `heads` × its tokens × dim.
 template <class T>
 std::vector<Array<T>> arrays(const std::vector<Run>& runs, std::int64_t heads, int dim, T value) {
@@ -36,6 +32,7 @@ Tensors<T, Sum> tensors(const AttentionCase& c) {
   made.d_o = arrays(c.queries, c.query_heads(), c.value_dim, T{});
   made.k = arrays(c.keys, c.key_heads(), c.head_dim, T{});
   made.v = arrays(c.keys, c.key_heads(), c.value_dim, T{});
+  made.largest.emplace_back(static_cast<std::size_t>(c.query_heads()), -std::numeric_limits<Sum>::infinity());
   made.o = arrays(c.queries, c.query_heads(), c.value_dim, nan);
   made.lse = arrays(c.queries, c.query_heads(), 1, nan);
   made.whole_lse = arrays(c.queries, c.query_heads(), 1, nan);
@@ -58,6 +55,17 @@ kernels::Rows query_rows(const AttentionCase& c, std::vector<Array<T>>& arrays, 
 }
 
 }  // namespace
+
+kernels::TileShape shape_of(const AttentionCase& c, DType dtype, double scale) {
+  return {.dtype = dtype,
+          .batch = c.batch,
+          .heads = c.heads,
+          .head_dim = c.head_dim,
+          .value_dim = c.value_dim,
+          .scores = {.scale = scale, .softcap = c.softcap, .dropout = c.dropout.probability, .max_logit = c.max_logit},
+          .alibi_slopes = c.slopes.empty() ? nullptr : c.slopes.data(),
+          .dropout = c.dropout.probability == 0 ? nullptr : &c.dropout};
+}
 
 template <class T, class Sum>
 void Tensors<T, Sum>::list_sides(const AttentionCase& c, bool backward) {
@@ -94,7 +102,8 @@ std::vector<kernels::AttendArgs> Tensors<T, Sum>::forward(const AttentionCase& c
                           .o = query_rows(c, o, i, c.value_dim),
                           .lse = lse[i].data(),
                           .lse_low = low.empty() ? nullptr : low[i].data(),
-                          .carry = c.carry});
+                          .carry = c.carry,
+                          .max_logit = c.max_logit ? largest[0].data() : nullptr});
   }
   return operations;
 }
@@ -292,7 +301,8 @@ double Attention<T>::forward_error() const {
     worst = std::max(worst, worst_row(actual_.o[s].values(), exact_.o[s].values(), case_.value_dim));
     worst = std::max(worst, worst_statistic(actual_.lse[s].values(), actual_.low[s].values(), exact_.lse[s].values()));
   }
-  return worst;
+  const std::vector<std::uint16_t> no_low(actual_.largest[0].size());
+  return std::max(worst, worst_statistic(actual_.largest[0].values(), no_low, exact_.largest[0].values()));
 }
 
 template <class T>

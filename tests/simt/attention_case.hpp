@@ -19,6 +19,10 @@ using distattn::Band;
 using distattn::DType;
 using distattn::Run;
 
+/// Of every case with dropout.
+constexpr std::uint64_t dropout_seed = 0xfedcba987654321;
+constexpr std::uint32_t dropout_offset = 9;
+
 /// Every query segment meets every key segment; a step of one operation per query segment.
 struct AttentionCase {
   std::string name;
@@ -32,16 +36,23 @@ struct AttentionCase {
   float key_bias = 0;         ///< added to an element of every key, half of it taken from another
   float all = 0;              ///< if not 0: every element of q and k; those of v and dO are then 1
   float key_step = 0;         ///< beside all: elements of the keys grow by this share of it from key to key
+  double softcap = 0;
+  std::vector<double> slopes = {};  ///< of query heads; empty: no bias
+  kernels::Dropout dropout = {};
+  bool max_logit = false;
 
   std::int64_t query_heads() const { return batch * heads.q_count; }
   std::int64_t key_heads() const { return batch * heads.kv_count; }
 };
+
+kernels::TileShape shape_of(const AttentionCase& c, DType dtype, double scale = 1);
 
 /// All tensors of a case, by segment: elements of T, results and statistics of Sum.
 template <class T, class Sum>
 struct Tensors {
   std::vector<Array<T>> q, d_o, k, v;
   std::vector<Array<Sum>> o, lse;                    // forward: carried in, or NaN
+  std::vector<Array<Sum>> largest;                   // forward: one of [batch][heads], from -inf on
   std::vector<Array<Sum>> whole_lse, delta;          // backward: of the whole attention
   std::vector<Array<std::uint16_t>> low, whole_low;  // of lse and whole_lse where Sum is float
   std::vector<Array<Sum>> dq, dk, dv;                // backward: carried in, or NaN

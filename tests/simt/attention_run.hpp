@@ -15,15 +15,17 @@ using namespace kernels::cuda;
 inline void launch(const AttendKernel& kernel, const AttendPlan& plan, std::uint64_t seed, unsigned most_blocks = ~0u) {
   if (plan.grid() == 0) return;
   const Array<std::byte> bytes(plan.bytes());
+  const Array<DropoutDraw> draw(1, DropoutDraw(dropout_seed, dropout_offset));
   REQUIRE(run_kernels(seed, [&](Stream stream) {
-            return kernel.launch(plan.params(bytes.data(), nullptr), std::min(plan.grid(), most_blocks), stream);
+            return kernel.launch(plan.params(bytes.data(), nullptr, draw.data()), std::min(plan.grid(), most_blocks),
+                                 stream);
           }) == 0);
   CHECK(bank_conflicts() == 0);
 }
 
 template <class T>
 kernels::TileShape shape_of(const AttentionCase& c) {
-  return {Attention<T>::dtype(), c.batch, c.heads, c.head_dim, c.value_dim};
+  return shape_of(c, Attention<T>::dtype());
 }
 
 template <class T>

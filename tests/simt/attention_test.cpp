@@ -201,6 +201,82 @@ TEST_CASE("wide heads on Hopper", "[simt]") {
   }
 }
 
+/// With all that scores may have: the case's heads are some of two more.
+AttentionCase with_everything(AttentionCase c) {
+  c.softcap = 2.5;
+  for (int head = 0; head < c.heads.q_count; ++head) c.slopes.push_back(0.06 - 0.02 * head);
+  c.dropout = {.probability = 0.3, .seed = simt::dropout_seed, .offset = simt::dropout_offset};
+  c.dropout.heads = c.heads.q0 + c.heads.q_count + 2;
+  c.max_logit = true;
+  return c;
+}
+
+TEST_CASE("every mask with all that scores may have", "[simt]") {
+  for (const AttentionCase& each : mask_cases()) {
+    const AttentionCase c = with_everything(each);
+    check<Bf16>(c, 51);
+    check<float>(c, 52);
+  }
+}
+
+/// Hopper has kernels of its own for the forward pass and for gradients in any order.
+template <class T>
+void check_everything_on_hopper(const AttentionCase& c, unsigned seed) {
+  INFO(c.name << ", " << name_of(Attention<T>::dtype()) << ", head dimension " << c.head_dim << "/" << c.value_dim
+              << ", seed " << seed << ", sm_90a");
+  if (!simt::has_hopper_units()) return;
+  Attention<T> attention(c, seed);
+  attention.clear_query_gradients();
+  for (const TilePass pass : {TilePass::forward, TilePass::gradients}) {
+    const AttendKernel& kernel = kernel_for<T>(pass, c, 90);
+    REQUIRE(kernel.architecture == 90);
+    REQUIRE(kernel.features.has(distattn::Feature::softcap));
+    launch(kernel,
+           pass == TilePass::forward ? AttendPlan(attention.forward(), kernel.tile, kernel.describe)
+                                     : AttendPlan(attention.backward(), kernel.owner, kernel.tile, kernel.describe),
+           seed);
+  }
+  CHECK(attention.forward_error() < attention.tolerance());
+  CHECK(attention.query_gradient_error() < attention.tolerance());
+  CHECK(attention.key_gradients_error() < attention.tolerance());
+}
+
+TEST_CASE("every mask on Hopper with all that scores may have", "[simt]") {
+  unsigned seed = 60;
+  for (const AttentionCase& each : mask_cases()) {
+    const AttentionCase c = with_everything(each);
+    check_everything_on_hopper<Bf16>(c, ++seed);
+    if (each.name == "carried" || each.name == "unequal strides") check_everything_on_hopper<Fp16>(c, ++seed);
+  }
+  for (const Dims dims : {Dims{128, 128}, Dims{72, 96}}) {
+    check_everything_on_hopper<Bf16>(with_everything(dimension_case(dims)), ++seed);
+  }
+}
+
+TEST_CASE("each thing that scores may have, alone", "[simt]") {
+  for (const AttentionCase& each : mask_cases()) {
+    if (each.name != "causal" && each.name != "striped, rank after" && each.name != "carried" &&
+        each.name != "a group that cuts key heads") {
+      continue;
+    }
+    const AttentionCase all = with_everything(each);
+    AttentionCase capped = each, biased = each, dropped = each, largest = each;
+    capped.softcap = all.softcap;
+    biased.slopes = all.slopes;
+    dropped.dropout = all.dropout;
+    largest.max_logit = true;
+    largest.scale_factor = -1.3;
+    for (const AttentionCase& c : {capped, biased, dropped, largest}) {
+      check<Fp16>(c, 53);
+      check<float>(c, 54);
+    }
+  }
+}
+
+TEST_CASE("every padding of head dimensions with all that scores may have", "[simt]") {
+  for (const Dims dims : some_dims) check<Bf16>(with_everything(dimension_case(dims)), 55);
+}
+
 TEST_CASE("a negative scale", "[simt]") {
   const AttentionCase c{
       .name = "negative scale", .queries = {{0, 70}}, .keys = {{0, 150}}, .bands = {{.hi = 60}}, .scale_factor = -1.3};

@@ -50,7 +50,7 @@ test::ShardedRun run_of(const std::string& schedule, int ranks) {
 void check(const Problem& problem, const test::ShardedRun& run, int architecture) {
   gpu = std::make_unique<EmulatedDriver>(device_seed, architecture);
   const test::Inputs inputs(problem, device_seed);
-  const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), inputs.d_o(), 1);
+  const ExactResult exact = test::exact_of(inputs);
   CAPTURE(run.options.schedule, run.ranks, problem.mask.name, name_of(problem.dtype));
   CHECK(test::largest_error(test::run_sharded(inputs, run), exact) <= tolerance(problem, 4 * run.ranks));
 }

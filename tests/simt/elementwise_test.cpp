@@ -120,6 +120,66 @@ TEMPLATE_TEST_CASE("merging", "[simt]", float, Bf16, Fp16) {
   check_equal(lse, expected_lse);
 }
 
+TEST_CASE("sink logits are merged into rows", "[simt]") {
+  constexpr std::int64_t batch = 2, heads = 3, tokens = 7, dim = 40, rows = batch * heads * tokens;
+  Array<float> o = drawn<float>(rows * dim, test_seed), lse = drawn<float>(rows, test_seed + 1);
+  Array<float> logits = drawn<float>(heads, test_seed + 2);
+  Array<std::uint16_t> low(rows);
+  for (std::size_t i = 0; i < rows; ++i) low[i] = kernels::rounded_to<Fp16>(lse[i] * 3e-4f).bits;
+  lse[0] = -INFINITY;
+  low[0] = 0;
+  for (std::size_t x = 0; x < dim; ++x) o[x] = 0;
+  lse[20] = 300;
+  Array<float> expected_o(o.values()), expected_lse(lse.values());
+  Array<std::uint16_t> expected_low(low.values());
+  kernels::SinkArgs args{.batch = batch,
+                         .tokens = tokens,
+                         .heads = heads,
+                         .dim = dim,
+                         .logits = logits.data(),
+                         .o = kernels::packed_rows(static_cast<void*>(o.data()), heads, tokens, dim),
+                         .lse = lse.data(),
+                         .lse_low = low.data()};
+  CHECK(run(kernels::cuda::merge_sinks, args) == 0);
+  args.o.data = expected_o.data();
+  args.lse = expected_lse.data();
+  args.lse_low = expected_low.data();
+  kernels::merge_sinks({&args, 1}, team(), never);
+  check_equal(o, expected_o);
+  check_equal(lse, expected_lse);
+  for (std::size_t i = 0; i < rows; ++i) {
+    CAPTURE(i);
+    CHECK(distattn::fp16_to_float(low[i]) == Approx(distattn::fp16_to_float(expected_low[i])).margin(4e-7));
+  }
+}
+
+TEST_CASE("gradients of sink logits are summed over all rows of a head", "[simt]") {
+  // More lists of rows than a launch takes, of all heads or some, with more rows than a block has threads.
+  constexpr std::int64_t batch = 2, tokens = 150, lists = 40;
+  constexpr int heads = 5;
+  Array<float> lse = drawn<float>(lists * batch * heads * tokens, test_seed);
+  Array<float> delta = drawn<float>(lse.size(), test_seed + 1), logits = drawn<float>(heads, test_seed + 2);
+  Array<std::uint16_t> low(lse.size());
+  for (std::size_t i = 0; i < lse.size(); ++i) low[i] = kernels::rounded_to<Fp16>(lse[i] * 3e-4f).bits;
+  std::vector<kernels::SinkRows> rows;
+  for (std::int64_t i = 0; i < lists; ++i) {
+    const std::int64_t first = i * batch * heads * tokens;
+    rows.push_back({.batch = batch,
+                    .tokens = i == 0 ? tokens : i % 3,
+                    .first_head = i % 2 == 0 ? 0 : 2,
+                    .heads = i % 2 == 0 ? heads : 3,
+                    .lse = lse.data() + first,
+                    .lse_low = i % 4 == 0 ? nullptr : low.data() + first,
+                    .delta = delta.data() + first});
+  }
+  Array<float> gradients(heads, NAN), expected(heads);
+  kernels::SinkGradientArgs args{.heads = heads, .logits = logits.data(), .gradients = gradients.data(), .rows = rows};
+  CHECK(run(kernels::cuda::differentiate_sinks, args) == 0);
+  args.gradients = expected.data();
+  kernels::differentiate_sinks({&args, 1}, team(), never);
+  for (std::size_t head = 0; head < heads; ++head) CHECK(gradients[head] == Approx(expected[head]).epsilon(2e-6));
+}
+
 TEMPLATE_TEST_CASE("accumulating", "[simt]", float, Bf16, Fp16) {
   constexpr std::size_t count = 1003;
   Array<float> into = drawn<float>(count, test_seed);

@@ -201,7 +201,7 @@ MUTANTS = [
     ("dq: statistics of the other row", "ampere/query_gradient.cuh", "statistics.lse[i / 2]", "statistics.lse[1 - i / 2]"),
     ("dq: hidden scores count", "ampere/query_gradient.cuh", "  masks.hide(ds, 0.0f);\n", ""),
     ("dq: scale forgotten", "query_rows.cuh",
-     "p.head_dim, Map(p.scores).factor(), query.carry",
+     "p.head_dim, Map(p).factor(), query.carry",
      "p.head_dim, 1.0f, query.carry"),
     ("dv: hidden weights count", "ampere/key_gradients.cuh", "  masks.hide(s, 0.0f);\n", ""),
     ("dk: hidden scores count", "ampere/key_gradients.cuh", "  masks.hide(dp, 0.0f);\n", ""),
@@ -217,9 +217,9 @@ MUTANTS = [
      "const bool valid = true;"),
     ("dk, dv: exchanged operands", "ampere/key_gradients.cuh", "(dv, s, stage.d_o)", "(dv, dp, stage.d_o)"),
     ("dv: scaled", "ampere/key_gradients.cuh", "p.value_dim, 1.0f, key.carry",
-     "p.value_dim, Map(p.scores).factor(), key.carry"),
-    ("dk, dv: carry forgotten", "ampere/key_gradients.cuh", "p.head_dim, Map(p.scores).factor(), key.carry",
-     "p.head_dim, Map(p.scores).factor(), false"),
+     "p.value_dim, Map(p).factor(), key.carry"),
+    ("dk, dv: carry forgotten", "ampere/key_gradients.cuh", "p.head_dim, Map(p).factor(), key.carry",
+     "p.head_dim, Map(p).factor(), false"),
     # fp32.
     ("fp32: a row is used before it is shared", "plain.cuh", "  __syncwarp();\n}\n", "}\n"),
     ("fp32: weights of invisible columns", "plain.cuh", "      if ((visible >> j & 1u) == 0) continue;\n", ""),
@@ -231,8 +231,8 @@ MUTANTS = [
 
     ("fp32: dq without delta", "plain.cuh", "weight * (dp - delta)", "weight * dp"),
     ("fp32: dk carry forgotten", "plain.cuh",
-     "dk.store(key.dk + row * p.head_dim, p.head_dim, Map(p.scores).factor(), key.carry);",
-     "dk.store(key.dk + row * p.head_dim, p.head_dim, Map(p.scores).factor(), false);"),
+     "dk.store(key.dk + row * p.head_dim, p.head_dim, Map(p).factor(), key.carry);",
+     "dk.store(key.dk + row * p.head_dim, p.head_dim, Map(p).factor(), false);"),
     # Moving and merging.
     ("merge: base of the exponent", "elementwise.cuh", "weights.scale_a * prim", "weights.scale_b * prim"),
     ("merge: an empty side counts", "elementwise.cuh",

@@ -21,6 +21,8 @@ namespace distattn::kernels::cuda::prim {
 
 inline float ex2(float x) { return std::exp2(x); }
 inline float min_or_nan(float a, float b) { return a < b || a != a ? a : b; }
+inline float max_or_nan(float a, float b) { return a > b || a != a ? a : b; }
+inline float reciprocal(float x) { return 1 / x; }
 inline float product(float a, float b) { return static_cast<float>(static_cast<double>(a) * static_cast<double>(b)); }
 
 inline float to_float(Bf16 x) { return bf16_to_float(x.bits); }
@@ -65,6 +67,10 @@ void store_global(T* into, T value) {
 inline void add_global(float* into, float value) {
   simt::machine().on_global(into, sizeof(float), simt::Access::atomic, "red.global");
   *into += value;
+}
+inline void raise_global(float* into, float value) {
+  simt::machine().on_global(into, sizeof(float), simt::Access::atomic, "red.global");
+  if (!(*into >= value || *into != *into)) *into = value;
 }
 inline bool raised(const int* flag) { return flag != nullptr && *flag != 0; }
 inline bool any_thread(bool value) { return simt::machine().any_thread(value); }

@@ -15,7 +15,7 @@ struct AttendShape {
   using Element = Element_;
   using Map = Map_;  ///< of scores
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
-  static constexpr bool wide = head_dim > 128;
+  static constexpr bool wide = head_dim > 128 || !Map::is_linear;
   static constexpr int warps = wide ? 8 : 4;
   static constexpr int m_count = wide ? 1 : 2;  ///< a warp's rows / 16: two where registers allow, to halve loads
   static constexpr int threads = warps * 32;
@@ -53,11 +53,14 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks) attend(const __
   SoftmaxRows<Shape> rows;
   start_rows(rows, p, query, row_begin, head_row());
   const int warp_row = first_row_of_warp<Shape::m_count>();
-  const typename Shape::Map map(p.scores);
+  const typename Shape::Map map(p);
   const float unit = map.rising_unit();
+  typename Shape::Map::Largest largest;
   while (at.valid()) {
     // Masks need no scores: they are made while there are none to hold.
     const TileMasks<Shape::n_count, Shape::m_count> masks(p, at, query.run, row_begin, p.keys[at.other].run);
+    const TileTerms<typename Shape::Map, Owner::queries, Shape::n_count, Shape::m_count> terms(
+        p, {place.batch, place.head, at.column}, query.run, row_begin, p.keys[at.other].run);
     prim::wait_for_copies<0>();
     __syncthreads();  // the keys are everybody's, and nobody still reads the values of the tile before
     copy_values<Shape>(v_tile, p, at, plane);
@@ -71,14 +74,17 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks) attend(const __
     at.advance(p.visits, Shape::tile.columns);
     if (at.valid()) copy_keys<Shape>(k_tile, p, at, plane);
     prim::commit_copies();
-    make_levels(s, map, masks);
+    make_levels(s, map, masks, terms);
+    see_levels(largest, s, p, row_begin, query.run);
     float rescale[Shape::m_count][2];
     rows.weigh(s, unit, rescale);
+    terms.drop(s);
     rows.rescale_outputs(rescale);
     add_product<Element, Shape::value_dim>(rows.o, s, v_tile);
   }
   prim::wait_for_copies<0>();
   store_rows(rows, p, query, row_begin, head_row());
+  largest.raise(p, place.batch, place.head);
 }
 
 /// Starts the kernel; returns the CUDA runtime's status.

@@ -1,7 +1,5 @@
 #include "kernels/cuda/ampere/key_gradients.cuh"
 
-#include <algorithm>
-
 #include "kernels/cuda/instances.hpp"
 
 namespace distattn::kernels::cuda {
@@ -13,18 +11,10 @@ AttendKernel entry() {
   return instance<Shape>(TilePass::key_gradients, 80, launch_key_gradients<Shape>);
 }
 
-/// One kernel after the other, each with half of the accumulators.
 template <class Element, int head_dim, int value_dim>
 AttendKernel entry_in_halves() {
-  using OfKeys = KeyGradientsShape<Element, head_dim, value_dim, KeyGradients::of_keys>;
-  using OfValues = KeyGradientsShape<Element, head_dim, value_dim, KeyGradients::of_values>;
-  const auto launch = [](const AttendParams& params, unsigned grid, Stream stream) {
-    const int status = launch_key_gradients<OfKeys>(params, grid, stream);
-    return status != 0 ? status : launch_key_gradients<OfValues>(params, grid, stream);
-  };
-  AttendKernel kernel = instance<OfKeys>(TilePass::key_gradients, 80, launch);
-  kernel.shared_bytes = std::max(OfKeys::shared_bytes, OfValues::shared_bytes);
-  return kernel;
+  return key_gradients_in_halves<KeyGradientsShape<Element, head_dim, value_dim, KeyGradients::of_keys>,
+                                 KeyGradientsShape<Element, head_dim, value_dim, KeyGradients::of_values>>();
 }
 
 }  // namespace

@@ -2,11 +2,15 @@
 /// dK and dV: blocks own keys of one key head and visit the queries of its query heads. Products are taken
 /// transposed, keys by queries, so that weights and their gradients pass from one to the next in registers.
 
+#include <algorithm>
+
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"
+#include "kernels/cuda/instances.hpp"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/tile_masks.cuh"
+#include "kernels/cuda/tile_terms.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -72,13 +76,17 @@ struct QueryStage {
   }
 };
 
-/// From products to weights (in s) and the products' gradients but for the factor (in dp). Statistics belong to columns
-/// here. A query that sees nothing has lse -inf: only what is visible may have a weight.
+template <class Shape>
+using ColumnTerms = TileTerms<typename Shape::Map, Owner::keys, Shape::n_count>;
+
+/// From products to weights (in s), as they are applied, and the products' gradients but for the factor (in dp).
+/// Statistics belong to columns here. A query that sees nothing has lse -inf: only what is visible may have a weight.
 template <class Shape>
 __device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], float (&dp)[1][Shape::n_count][4],
                                               const QueryStage<Shape>& stage, const typename Shape::Map& map,
-                                              const TileMasks<Shape::n_count>& masks) {
+                                              const TileMasks<Shape::n_count>& masks, const ColumnTerms<Shape>& terms) {
   const float unit = map.unit();
+  map.make_levels(s[0]);
   DISTATTN_UNROLL
   for (int n = 0; n < Shape::n_count; ++n) {
     const auto offset = static_cast<std::uint32_t>((8 * n + column_of()) * 4);
@@ -87,9 +95,11 @@ __device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], 
     const Split lse[2] = {{two.x, two.y}, {two.z, two.w}};
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const float level = map.level(s[0][n][i]);
-      s[0][n][i] = weight_of(level, unit, lse[i % 2]);
-      dp[0][n][i] = map.gradient(s[0][n][i] * (dp[0][n][i] - (i % 2 == 0 ? delta.x : delta.y)), level);
+      const float level = s[0][n][i];
+      const float weight = weight_of(terms.biased(level, 0, n, i), unit, lse[i % 2]);
+      const float of_weight = terms.kept(dp[0][n][i], 0, n, i) - (i % 2 == 0 ? delta.x : delta.y);
+      dp[0][n][i] = map.gradient(weight * of_weight, level);
+      s[0][n][i] = terms.kept(weight, 0, n, i);
     }
   }
   masks.hide(s, 0.0f);
@@ -129,6 +139,8 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
   for (int tile = 0; next.valid(); ++tile) {
     const QueryStage<Shape> stage(stages, tile);
     const TileMasks<Shape::n_count> masks(p, next.tile, key.run, row_begin, p.queries[next.tile.other].run);
+    const ColumnTerms<Shape> terms(p, {place.batch, next.head, next.tile.column}, key.run, row_begin,
+                                   p.queries[next.tile.other].run);
     prim::wait_for_copies<0>();
     __syncthreads();  // the current tile is everybody's, and nobody still reads the stage of the one before
     next.advance(p, place.block, Shape::tile.columns);
@@ -143,7 +155,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
     behind.put(lse_behind);
     clear(dp);
     if constexpr (Shape::wants_dk) add_product_of_rows<Element, Shape::value_dim>(dp, v_tile, warp_row, stage.d_o);
-    weigh_columns<Shape>(s, dp, stage, Map(p.scores), masks);
+    weigh_columns<Shape>(s, dp, stage, Map(p), masks, terms);
     if constexpr (Shape::wants_dv) add_product<Element, Shape::value_dim>(dv, s, stage.d_o);
     if constexpr (Shape::wants_dk) add_product<Element, Shape::head_dim>(dk, dp, stage.q);
   }
@@ -151,7 +163,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
   for_each_row<1>(row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     if constexpr (Shape::wants_dk) {
       float* const into = key.dk + (head_row() + row) * p.head_dim + column_of();
-      store_row(into, dk[0], half, p.head_dim, Map(p.scores).factor(), key.carry);
+      store_row(into, dk[0], half, p.head_dim, Map(p).factor(), key.carry);
     }
     if constexpr (Shape::wants_dv) {
       float* const into = key.dv + (head_row() + row) * p.value_dim + column_of();
@@ -163,6 +175,18 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
 template <class Shape>
 int launch_key_gradients(const AttendParams& params, unsigned grid, Stream stream) {
   return prim::launch(key_gradients<Shape>, {grid, Shape::threads, Shape::shared_bytes}, stream, params);
+}
+
+/// One kernel after the other, each with half of the accumulators.
+template <class OfKeys, class OfValues>
+AttendKernel key_gradients_in_halves() {
+  const auto launch = [](const AttendParams& params, unsigned grid, Stream stream) {
+    const int status = launch_key_gradients<OfKeys>(params, grid, stream);
+    return status != 0 ? status : launch_key_gradients<OfValues>(params, grid, stream);
+  };
+  AttendKernel kernel = instance<OfKeys>(TilePass::key_gradients, 80, launch);
+  kernel.shared_bytes = std::max(OfKeys::shared_bytes, OfValues::shared_bytes);
+  return kernel;
 }
 
 }  // namespace distattn::kernels::cuda

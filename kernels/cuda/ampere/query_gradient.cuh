@@ -5,6 +5,7 @@
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/query_rows.cuh"
 #include "kernels/cuda/tile_masks.cuh"
+#include "kernels/cuda/tile_terms.cuh"
 
 namespace distattn::kernels::cuda {
 
@@ -44,14 +45,18 @@ struct KeyStage {
 template <class Map, int n_count>
 __device__ __forceinline__ void differentiate_rows(float (&ds)[1][n_count][4], const float (&dp)[1][n_count][4],
                                                    const RowStatistics& statistics, const Map& map,
-                                                   const TileMasks<n_count>& masks) {
+                                                   const TileMasks<n_count>& masks,
+                                                   const TileTerms<Map, Owner::queries, n_count>& terms) {
   const float unit = map.unit();
+  map.make_levels(ds[0]);
   DISTATTN_UNROLL
   for (int n = 0; n < n_count; ++n) {
     DISTATTN_UNROLL
     for (int i = 0; i < 4; ++i) {
-      const float level = map.level(ds[0][n][i]), weight = weight_of(level, unit, statistics.lse[i / 2]);
-      ds[0][n][i] = map.gradient(weight * (dp[0][n][i] - statistics.delta[i / 2]), level);
+      const float level = ds[0][n][i];
+      const float weight = weight_of(terms.biased(level, 0, n, i), unit, statistics.lse[i / 2]);
+      const float of_weight = terms.kept(dp[0][n][i], 0, n, i) - statistics.delta[i / 2];
+      ds[0][n][i] = map.gradient(weight * of_weight, level);
     }
   }
   masks.hide(ds, 0.0f);
@@ -86,6 +91,8 @@ __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid
   for (int tile = 0; next.valid(); ++tile) {
     const KeyStage<Shape> stage(stages, tile);
     const TileMasks<Shape::n_count> masks(p, next, query.run, row_begin, p.keys[next.other].run);
+    const TileTerms<typename Shape::Map, Owner::queries, Shape::n_count> terms(
+        p, {place.batch, place.head, next.column}, query.run, row_begin, p.keys[next.other].run);
     prim::wait_for_copies<0>();
     __syncthreads();  // the current tile is everybody's, and nobody still reads the stage of the one before
     next.advance(p.visits, Shape::tile.columns);
@@ -97,7 +104,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid
     add_product_of_rows<Element, Shape::head_dim>(ds, q_tile, warp_row, stage.k);
     clear(dp);
     add_product_of_rows<Element, Shape::value_dim>(dp, do_tile, warp_row, stage.v);
-    differentiate_rows(ds, dp, statistics, typename Shape::Map(p.scores), masks);
+    differentiate_rows(ds, dp, statistics, typename Shape::Map(p), masks, terms);
     add_product<Element, Shape::head_dim>(dq, ds, stage.k);
   }
   prim::wait_for_copies<0>();

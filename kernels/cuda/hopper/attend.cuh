@@ -165,13 +165,14 @@ struct Turns {
 template <class Shape>
 __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const AttendParams& p, const BlockPlace& place,
                                              std::int32_t row_origin, const QuerySegment& query,
-                                             const HopperAttendMemory<Shape>& memory, int group, Passed& passed) {
+                                             const HopperAttendMemory<Shape>& memory, int group, Passed& passed,
+                                             typename Shape::Map::Largest& largest) {
   using Element = typename Shape::Element;
   using Map = typename Shape::Map;
   TileCursor at(p.visits, place.block);
   if (!at.valid()) return;
   const bool leads_warp = threadIdx.x % 32 == 0;
-  const float unit = Map(p.scores).rising_unit();
+  const float unit = Map(p).rising_unit();
   float s[1][Shape::n_count][4], rescale[1][2];
   std::uint32_t weights[Shape::n_count / 2][4];
 
@@ -180,22 +181,31 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
         s[0], memory.q_of(group), 0, memory.k(stage));
     prim::commit_products();
   };
-  const auto weigh = [&](const Stage& stage, const TileMasks<Shape::n_count>& masks) {
+  /// What is known of a tile before its scores.
+  struct Known {
+    TileMasks<Shape::n_count> masks;
+    TileTerms<Map, Owner::queries, Shape::n_count> terms;
+  };
+  const auto weigh = [&](const Stage& stage, const Known& known) {
     if (leads_warp) prim::arrive(stage.of(memory.k_emptied));
-    make_levels(s, Map(p.scores), masks);
+    make_levels(s, Map(p), known.masks, known.terms);
+    see_levels(largest, s, p, row_origin, query.run);
     rows.weigh(s, unit, rescale);
+    known.terms.drop(s);
     // The weights are made while values are multiplied: nothing else tells ptxas that this pays.
     prim::keep_before_wait(rows.sum[0][0] + rows.sum[0][1]);
   };
   // Masks need no scores: they are made while there are none to hold.
-  const auto masks_and_advance = [&] {
+  const int head = GroupRows<Shape>(place, group).head;
+  const auto known_and_advance = [&] {
     const Run& keys = p.keys[p.visits[at.visit].other].run;
-    const TileMasks<Shape::n_count> masks(p, at, query.run, row_origin, keys);
+    const Known known{{p, at, query.run, row_origin, keys},
+                      {p, {place.batch, head, at.column}, query.run, row_origin, keys}};
     at.advance(p.visits, Shape::tile.columns);
-    return masks;
+    return known;
   };
 
-  const auto first_masks = masks_and_advance();
+  const Known first_known = known_and_advance();
   const Turns<Shape::groups> turns(group, at.valid());
   Stage stage = memory.stage_of(passed.tiles++);
   prim::wait_for_phase(memory.q_filled, passed.queries++ & 1u);
@@ -203,12 +213,12 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   prim::fence_products(s[0]);
   start_scores(stage);
   prim::wait_for_products<0>(s[0]);
-  weigh(stage, first_masks);
+  weigh(stage, first_known);
   rows.rescale_outputs(rescale);
   round_to_operand<Element>(weights, s[0]);
   for (; at.valid(); ++passed.tiles) {
     const Stage before = stage;
-    const auto masks = masks_and_advance();
+    const Known known = known_and_advance();
     stage = memory.stage_of(passed.tiles);
     stage.await_filled(memory.k_filled);
     turns.await();
@@ -220,7 +230,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
     prim::commit_products();
     turns.pass_on(!at.valid());
     prim::wait_for_products<1>(s[0]);
-    weigh(stage, masks);
+    weigh(stage, known);
     prim::wait_for_products<0>(rows.o[0]);
     if (leads_warp) prim::arrive(before.of(memory.v_emptied));
     rows.rescale_outputs(rescale);
@@ -262,8 +272,10 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_attend(const __grid_
     const std::int64_t head_row = first_row(place.batch, p.heads.q_count, mine.head, query.run);
     SoftmaxRows<Shape> rows;
     start_rows(rows, p, query, origin, head_row);
-    attend_tiles<Shape>(rows, p, place, origin, query, memory, group, passed);
+    typename Shape::Map::Largest largest;
+    attend_tiles<Shape>(rows, p, place, origin, query, memory, group, passed, largest);
     store_rows(rows, p, query, origin, head_row);
+    largest.raise(p, place.batch, mine.head);
   }
 }
 

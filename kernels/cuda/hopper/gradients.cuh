@@ -23,6 +23,7 @@ template <class Element_, int dim, bool wants_dq_, DvOrder dv_order_ = usual_dv_
 struct HopperGradientsShape
     : QueryAdditionShape<KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64>, wants_dq_> {
   using Base = QueryAdditionShape<KeyBlockShape<Element_, dim, dim, 128, dim <= 64 ? 128 : 64>, wants_dq_>;
+  static_assert(Base::Map::is_linear);  // there is no register for more
   static constexpr DvOrder dv_order = dv_order_;
   static constexpr int dv_parts = dv_order == DvOrder::in_halves ? 2 : 1;
   static constexpr int pieces_of_part = Base::n_count / dv_parts;  ///< of weights
@@ -80,7 +81,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
   using DoTile = typename Shape::DoTile;
   HeadTileCursor next(p, place);
   if (!next.valid()) return;
-  const typename Shape::Map map(p.scores);
+  const typename Shape::Map map(p);
   const float unit = map.unit();
   const bool leads_warp = threadIdx.x % 32 == 0;
   float s[Shape::n_count][4], dp[Shape::n_count][4];
@@ -106,7 +107,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
     weigh_tile<Shape>(s, dp, dv[0], weights, map, unit, masks, memory, stage);
     const ColumnStatistics<Pair, 4> delta(memory.delta(stage));
     prim::wait_for_products<Shape::dv_order == DvOrder::after_ds ? 0 : 1>(dp);
-    differentiate<Shape>(dp, s, delta);
+    differentiate<Shape>(dp, s, delta, [](float of_weight, int, int) { return of_weight; });
     round_to_operand<Element>(ds, dp);
     if constexpr (Shape::dv_order == DvOrder::after_ds) {
       start_value_gradients<Shape>(dv[0], weights, memory, stage, 0);
@@ -161,7 +162,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_gradients(const __gr
   const std::int64_t head_row = first_row(place.batch, p.heads.kv_count, place.head, key.run);
   for_each_row<1>(place.block.row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     float* const dk_row = key.dk + (head_row + row) * p.head_dim + column_of();
-    store_row(dk_row, dk[0], half, p.head_dim, typename Shape::Map(p.scores).factor(), key.carry);
+    store_row(dk_row, dk[0], half, p.head_dim, typename Shape::Map(p).factor(), key.carry);
     float* const dv_row = key.dv + (head_row + row) * p.value_dim + column_of();
     store_row(dv_row, dv[0], half, p.value_dim, 1.0f, key.carry);
   });

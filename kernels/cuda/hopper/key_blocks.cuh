@@ -8,15 +8,16 @@
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/tile_masks.cuh"
+#include "kernels/cuda/tile_terms.cuh"
 
 namespace distattn::kernels::cuda {
 
 /// A block's threads and tiles: so many keys by so many queries. head_dim and value_dim are the paddings of the real
 /// ones. Kernels derive theirs from it, with `own_bytes` of shared memory beside what is here.
-template <class Element_, int head_dim_, int value_dim_, int keys, int queries>
+template <class Element_, int head_dim_, int value_dim_, int keys, int queries, class Map_ = LinearScores>
 struct KeyBlockShape {
   using Element = Element_;
-  using Map = LinearScores;  ///< of scores: gradients need no levels, which weights replace
+  using Map = Map_;  ///< of scores
   static constexpr int head_dim = head_dim_, value_dim = value_dim_;
   static constexpr int groups = 2;  ///< warpgroups that multiply; behind them the one that copies
   static constexpr int consumers = groups * 128, threads = consumers + 128;
@@ -167,16 +168,45 @@ __device__ __forceinline__ void weigh_columns(float (&s)[Shape::n_count][4], int
   }
 }
 
-/// dp: from gradients of weights to gradients of products but for the factor.
+template <class Shape>
+using ColumnTerms = TileTerms<typename Shape::Map, Owner::keys, Shape::n_count>;
+
+/// The same of all pieces where scores are no multiples of products: weights go to `applied`, as they are applied and
+/// rounded to operands, and s becomes what gradients of scores are multiplied by for those of products.
 template <class Shape, int early>
+__device__ __forceinline__ void weigh_and_round_columns(float (&s)[Shape::n_count][4],
+                                                        std::uint32_t (&applied)[Shape::n_count / 2][4],
+                                                        const ColumnStatistics<Quad, early>& lse,
+                                                        const typename Shape::Map& map,
+                                                        const TileMasks<Shape::n_count>& masks,
+                                                        const ColumnTerms<Shape>& terms) {
+  float weights[Shape::n_count][4];
+  map.make_levels(s);
+  DISTATTN_UNROLL
+  for (int n = 0; n < Shape::n_count; ++n) {
+    const Quad two = lse.of(n);
+    const Split of_column[2] = {{two.x, two.y}, {two.z, two.w}};
+    DISTATTN_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      const float level = s[n][i];
+      const bool seen = !masks.cut || masks.sees(n, i);
+      const float weight = seen ? weight_of(terms.biased(level, 0, n, i), map.unit(), of_column[i % 2]) : 0.0f;
+      weights[n][i] = terms.kept(weight, 0, n, i);
+      s[n][i] = map.gradient(weight, level);
+    }
+  }
+  round_to_operand<typename Shape::Element>(applied, weights);
+}
+
+/// dp: from gradients of weights, of which kept(gradient, n, i) counts, to gradients of products but for the factor.
+template <class Shape, int early, class Kept>
 __device__ __forceinline__ void differentiate(float (&dp)[Shape::n_count][4], const float (&weights)[Shape::n_count][4],
-                                              const ColumnStatistics<Pair, early>& delta) {
-  static_assert(Shape::Map::is_linear);
+                                              const ColumnStatistics<Pair, early>& delta, Kept kept) {
   DISTATTN_UNROLL
   for (int n = 0; n < Shape::n_count; ++n) {
     const Pair sum = delta.of(n);
     DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) dp[n][i] = weights[n][i] * (dp[n][i] - (i % 2 == 0 ? sum.x : sum.y));
+    for (int i = 0; i < 4; ++i) dp[n][i] = weights[n][i] * (kept(dp[n][i], n, i) - (i % 2 == 0 ? sum.x : sum.y));
   }
 }
 

@@ -106,7 +106,7 @@ struct QueryGradientAdder {
     const int first = stored_piece(static_cast<int>(threadIdx.x) % 32, 0), floats = 8 * first + column_of();
     const std::uint32_t begin = swizzled_chunk(memory.dq(first_box), row_of<1>(0, 0) % 64, floats / 4) +
                                 static_cast<std::uint32_t>(floats % 4 * 4);
-    const float factor = typename Shape::Map(p.scores).factor();
+    const float factor = typename Shape::Map(p).factor();
     DISTATTN_UNROLL
     for (int n = 0; n < pieces; ++n) {
       const std::uint32_t into =

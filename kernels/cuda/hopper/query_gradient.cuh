@@ -114,7 +114,7 @@ __device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::KTil
   using Element = typename Shape::Element;
   TileCursor next(p.visits, place.block);
   if (!next.valid()) return;
-  const typename Shape::Map map(p.scores);
+  const typename Shape::Map map(p);
   const float unit = map.unit();
   const bool leads_warp = threadIdx.x % 32 == 0;
   float s[Shape::n_count][4], dp[Shape::n_count][4];

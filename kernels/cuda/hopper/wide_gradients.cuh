@@ -8,10 +8,10 @@
 namespace distattn::kernels::cuda {
 
 /// A block's threads and shared memory: blocks own 64 keys.
-template <class Element_, int head_dim_, int value_dim_, int queries, bool wants_dq_>
+template <class Element_, int head_dim_, int value_dim_, int queries, bool wants_dq_, class Map_ = LinearScores>
 struct HopperWideGradientsShape
-    : QueryAdditionShape<KeyBlockShape<Element_, head_dim_, value_dim_, 64, queries>, wants_dq_> {
-  using Base = QueryAdditionShape<KeyBlockShape<Element_, head_dim_, value_dim_, 64, queries>, wants_dq_>;
+    : QueryAdditionShape<KeyBlockShape<Element_, head_dim_, value_dim_, 64, queries, Map_>, wants_dq_> {
+  using Base = QueryAdditionShape<KeyBlockShape<Element_, head_dim_, value_dim_, 64, queries, Map_>, wants_dq_>;
   static_assert(!wants_dq_ || queries == 64);  // what is added at a time
   static constexpr int weights_bytes = 64 * queries * 4;
   static constexpr int own_bytes = 2 * weights_bytes + Base::addition_bytes;
@@ -128,6 +128,17 @@ class WideQueryGradients {
   Adder adder_;
 };
 
+/// Of a tile of queries; row_of()'s first is `row_begin`.
+template <class Shape>
+__device__ __forceinline__ ColumnTerms<Shape> terms_of_keys(const AttendParams& p, const BlockPlace& place,
+                                                            std::int32_t row_begin, const HeadTileCursor& at) {
+  return {p,
+          {place.batch, at.head, at.tile.column},
+          p.keys[place.block.own].run,
+          row_begin,
+          p.queries[p.visits[at.tile.visit].other].run};
+}
+
 /// The first warpgroup: the weights of 64 keys in every tile of queries, and dV.
 template <class Shape>
 __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile::pieces][4], const AttendParams& p,
@@ -146,6 +157,7 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
   for (; next.valid(); ++tile) {
     const Stage stage(tile);
     const auto masks = masks_of_keys<Shape>(p, place, keys, rows_past_end, next.tile);
+    const auto terms = terms_of_keys<Shape>(p, place, place.block.row_begin, next);
     next.advance(p, place.block, Shape::tile.columns);
     stage.await_filled(memory.filled);
     prim::fence_products(s);
@@ -157,9 +169,14 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
     query_gradients.add_before(tile);
     const ColumnStatistics<Quad, Shape::n_count> lse(memory.lse(stage));
     prim::wait_for_products<0>(s);
-    weigh_columns<Shape>(s, 0, Shape::n_count, lse, Map(p.scores), Map(p.scores).unit(), masks);
-    memory.hand_over(s, stage);
-    round_to_operand<Element>(weights, s);
+    if constexpr (Map::is_linear) {
+      weigh_columns<Shape>(s, 0, Shape::n_count, lse, Map(p), Map(p).unit(), masks);
+      memory.hand_over(s, stage);
+      round_to_operand<Element>(weights, s);
+    } else {
+      weigh_and_round_columns<Shape>(s, weights, lse, Map(p), masks, terms);
+      memory.hand_over(s, stage);
+    }
     prim::fence_products(dv[0], weights);
     start_product<Element, typename Shape::DoTile>(dv[0], weights, memory.d_o(stage));
     prim::commit_products();
@@ -183,6 +200,7 @@ __device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::QTile::p
   int tile = 0;
   for (; next.valid(); ++tile) {
     const Stage stage(tile);
+    const auto terms = terms_of_keys<Shape>(p, place, place.block.row_begin - 64, next);
     next.advance(p, place.block, Shape::tile.columns);
     stage.await_filled(memory.filled);
     prim::fence_products(dp);
@@ -195,7 +213,8 @@ __device__ __forceinline__ void sum_key_gradients(float (&dk)[1][Shape::QTile::p
     const ColumnStatistics<Pair, Shape::n_count> delta(memory.delta(stage));
     memory.take_over(weights, stage);
     prim::wait_for_products<0>(dp);
-    differentiate<Shape>(dp, weights, delta);
+    differentiate<Shape>(dp, weights, delta,
+                         [&](float of_weight, int n, int i) { return terms.kept(of_weight, 0, n, i); });
     round_to_operand<Element>(ds, dp);
     query_gradients.share(ds, stage);
     prim::fence_products(dk[0], ds);
@@ -237,7 +256,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_wide_gradients(const
     sum_key_gradients<Shape>(dk, p, place, memory);
     for_each_row<1>(place.block.row_begin - 64, key.run.count, [&](int, int half, std::int64_t row) {
       float* const into = key.dk + (head_row + row) * p.head_dim + column_of();
-      store_row(into, dk[0], half, p.head_dim, typename Shape::Map(p.scores).factor(), key.carry);
+      store_row(into, dk[0], half, p.head_dim, typename Shape::Map(p).factor(), key.carry);
     });
   }
 }
