@@ -46,14 +46,17 @@ def gradients(model):
 
 
 def on_one_process(config, documents):
-    """Loss and gradients with transformers' own attention."""
+    """Loss and gradients with transformers' own attention, of one document after the other: not every model of
+    transformers tells packed documents apart."""
     model, tokens = model_of(config, "eager"), tokens_of(config)
-    labels = torch.roll(tokens, -1, 1)
-    labels[0, [end - 1 for end in documents[1:]]] = -100
-    positions = torch.cat([torch.arange(end - begin) for begin, end in zip(documents, documents[1:])])[None]
-    loss = model(input_ids=tokens, position_ids=positions, labels=labels, shift_labels=labels, use_cache=False).loss
-    loss.backward()
-    return loss.detach(), gradients(model)
+    parts = [tokens[:, begin:end] for begin, end in zip(documents, documents[1:]) if end - begin > 1]
+    labels = sum(part.shape[1] - 1 for part in parts)
+    total = torch.zeros(())
+    for part in parts:
+        loss = model(input_ids=part, labels=part, num_items_in_batch=labels, use_cache=False).loss
+        loss.backward()
+        total += loss.detach()
+    return total, gradients(model)
 
 
 def over_ranks(config, documents, compiled=False):

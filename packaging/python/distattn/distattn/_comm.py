@@ -75,7 +75,8 @@ def _at_exit() -> None:
     if hasattr(sys, "last_value"):
         for handle in live:
             if isinstance(handle, Comm) and handle._address is not None:
-                handle.abort(f"rank {handle.rank} ended with {type(sys.last_value).__name__}: {sys.last_value}")
+                said = f": {sys.last_value}" if str(sys.last_value) else ""
+                handle.abort(f"rank {handle.rank} ended with {type(sys.last_value).__name__}{said}")
     for handle in live:
         handle.close()
 
@@ -101,8 +102,8 @@ class Comm(Handle):
                          timeout_s: float = 60.0) -> "Comm":
         """Of all processes that a launcher (torchrun, mpirun, srun) started, or that meet at `bootstrap`
         "file:PATH". A collective. A process without a launcher is alone."""
-        launch = _capi.Launch(bootstrap=_bytes(bootstrap), transport=_bytes(transport), ranks=int32(integer(ranks, "ranks")),
-                              timeout_s=float(timeout_s))
+        launch = _capi.Launch(bootstrap=_bytes(bootstrap), transport=_bytes(transport),
+                              ranks=int32(integer(ranks, "ranks")), timeout_s=float(timeout_s))
         comm = cls(made(lib.comm_from_launcher, ctypes.byref(launch)))
         _kept.append(comm)
         return comm

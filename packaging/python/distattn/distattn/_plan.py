@@ -60,8 +60,9 @@ def layout(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | N
 
 
 def _planned(function: Any, problem: Problem, request: Request, ranks: int, machine: str | None) -> Any:
+    named = None if machine is None else text(machine, "machine").encode()
     return json.loads(text_of(function, ctypes.byref(problem.struct()), ctypes.byref(request.struct()),
-                              int32(integer(ranks, "ranks")), None if machine is None else text(machine, "machine").encode()))
+                              int32(integer(ranks, "ranks")), named))
 
 
 def _described(problem: Problem) -> dict[str, Any]:

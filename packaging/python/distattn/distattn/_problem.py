@@ -125,7 +125,8 @@ def scores_of(**given: Any) -> tuple[float, ...]:
 def _score(name: str, value: Any) -> float:
     if value is None:
         return 0.0
-    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or (name == "softmax_scale" and value == 0):
+    is_number = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+    if not is_number or (name == "softmax_scale" and value == 0):
         raise UsageError(f"{name} is {value!r} (a number, or None for what is usual): pass one")
     return float(value)
 
