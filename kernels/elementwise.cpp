@@ -115,7 +115,11 @@ void move_row(Into* into, std::int64_t into_stride, const From* from, std::int64
     }
   }
   if (into_stride == 1 && from_stride == 1) {
-    for (std::int64_t x = 0; x < count; ++x) into[x] = rounded_to<Into>(from[x]);
+    if constexpr (std::is_same_v<Into, From>) {
+      std::copy_n(from, count, into);  // compilers make one move of it
+    } else {
+      for (std::int64_t x = 0; x < count; ++x) into[x] = rounded_to<Into>(from[x]);
+    }
   } else {
     for (std::int64_t x = 0; x < count; ++x) into[x * into_stride] = rounded_to<Into>(from[x * from_stride]);
   }

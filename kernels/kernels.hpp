@@ -40,6 +40,8 @@ struct HostKernels {
   int (*query_block)() = nullptr;
   /// Operations with at most this many queries read keys once for all query heads of a key head.
   int (*few_queries)() = [] { return 0; };
+  /// What weights and gradients of scores are rounded to before they are multiplied, for operands of a type.
+  DType (*coefficients)(DType dtype) = accumulator_of;
   HostKernel<AttendArgs> attend = nullptr;
   HostKernel<AttendBackwardArgs> attend_backward = nullptr;
   HostKernel<MergeArgs> merge = nullptr;

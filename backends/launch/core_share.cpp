@@ -94,7 +94,9 @@ int count_in_group(std::span<const CoreClaim> claims, std::size_t own, const Con
   }));
 }
 
-int fair_cores(std::span<const CoreClaim> claims, std::size_t own) {
+namespace {
+
+double share_of(std::span<const CoreClaim> claims, std::size_t own) {
   const CoreClaim& mine = claims[own];
   double cores = 0;
   for (std::size_t processor = 0; processor < 64 * mine.processors.size(); ++processor) {
@@ -108,8 +110,24 @@ int fair_cores(std::span<const CoreClaim> claims, std::size_t own) {
   for (const ControlGroup& group : mine.groups) {
     cores = std::min(cores, group.quota / count_in_group(claims, own, group));
   }
+  return cores;
+}
+
+int whole(double cores) {
   constexpr double rounding = 1e-9;  // thirds of twelve processors add up to four
   return std::max(1, static_cast<int>(std::floor(cores + rounding)));
+}
+
+}  // namespace
+
+int fair_cores(std::span<const CoreClaim> claims, std::size_t own) { return whole(share_of(claims, own)); }
+
+int cores_together(std::span<const CoreClaim> claims, std::size_t own) {
+  double cores = 0;
+  for (std::size_t i = 0; i < claims.size(); ++i) {
+    if (claims[i].machine == claims[own].machine) cores += share_of(claims, i);
+  }
+  return whole(cores);
 }
 
 }  // namespace distattn::backends::launch

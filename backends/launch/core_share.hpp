@@ -34,4 +34,7 @@ int count_in_group(std::span<const CoreClaim> claims, std::size_t own, const Con
 /// of its machine that may run on it, and so does the quota of each group for all that it holds. At least 1.
 int fair_cores(std::span<const CoreClaim> claims, std::size_t own);
 
+/// Cores that the processes of the machine of `claims[own]` have together. At least 1.
+int cores_together(std::span<const CoreClaim> claims, std::size_t own);
+
 }  // namespace distattn::backends::launch

@@ -195,7 +195,10 @@ std::string_view World::bootstrap() const { return state_->bootstrap_name; }
 std::string_view World::transport() const { return state_->transport_name; }
 Machine World::placed(const Machine& machine, int node_size) const {
   Machine here = machine.over(transport());
-  if (in_process() || local_size() == size()) return here;
+  if (in_process()) return here;
+  // A description of cores is of those that one process may use, which may be bound to some of its node's.
+  if (here.cores > 0) here.cores = cores_together(state_->claims, static_cast<std::size_t>(first()));
+  if (local_size() == size()) return here;
   here.ranks_per_node = node_size > 0 ? node_size : local_size();
   here.nodes = (size() + here.ranks_per_node - 1) / here.ranks_per_node;
   return here;

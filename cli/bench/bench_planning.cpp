@@ -48,6 +48,9 @@ std::vector<PlanningRow> planning_rows(const BenchRequest& request, int packings
   if (request.problem.common.mask.documents.empty()) {
     refuse("--planning without --documents (packings are drawn from a corpus): add --documents");
   }
+  if (!request.problem.masks_together.empty()) {
+    refuse("--planning with several --mask (it times plans of one mask): give one");
+  }
   const Machine machine = machine_of(request.schedule);
   std::vector<PlanningRow> rows;
   for (const ProblemOptions& shape : combinations(request.problem)) {

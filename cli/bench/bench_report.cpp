@@ -29,10 +29,13 @@ std::string text_of(const std::map<std::string, MeasuredLinks>& transports) {
   std::string text;
   for (const auto& [name, links] : transports) {
     if (links.near) text += text_of(name, *links.near, "within a node");
-    if (!links.far) continue;
-    text += text_of(
-        name, *links.far,
-        links.far_owner == LinkOwner::node ? "between nodes, all ranks of one together" : "between nodes, every rank");
+    if (links.far) {
+      text += text_of(name, *links.far,
+                      links.far_owner == LinkOwner::node ? "between nodes, all ranks of one together"
+                                                         : "between nodes, every rank");
+    }
+    if (!links.speeds.empty())
+      text += fmt::format("{}: ranks compute at {:.2f} of the rates below\n", name, fmt::join(links.speeds, ", "));
   }
   return text;
 }

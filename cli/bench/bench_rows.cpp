@@ -56,10 +56,11 @@ class Bench {
     skipped_ = std::move(none);
     for (const ScheduleOptions& schedule : each_mode(request_.schedule)) {
       for (const Problem& problem : problems) {
-        const std::string backend = backend_for(problem, problems.size() > 1);
+        const std::vector<LayerKind> kinds = kinds_of(problem, request_.problem);
+        const std::string backend = backend_for(kinds, problems.size() > 1);
         for (const int ranks : backend.empty() ? std::vector<int>() : rank_counts(launched_, schedule.ranks)) {
           WorldOf world(launched_, ranks);
-          measure_all(world.get(), problem, on_nodes_of(world.get(), schedule), backend);
+          measure_all(world.get(), kinds, on_nodes_of(world.get(), schedule), backend);
         }
       }
     }
@@ -77,20 +78,22 @@ class Bench {
  private:
   Passes passes() const { return request_.backward ? Passes::both : Passes::forward; }
 
-  /// Empty where none computes the problem, which is one of several.
-  std::string backend_for(const Problem& problem, bool of_several) {
+  /// Empty where none computes the kinds, which are those of one shape of several. Masks make no difference to it.
+  std::string backend_for(const std::vector<LayerKind>& kinds, bool of_several) {
     std::string backend;
     try {
-      decided_by_all(launched_, [&] { backend = choose_backend(request_.launch, problem, passes()); });
+      decided_by_all(launched_, [&] { backend = choose_backend(request_.launch, kinds.front().problem, passes()); });
     } catch (const Error& error) {
       if (!of_several || error.kind() != ErrorKind::usage) throw;
-      skipped_.push_back(fmt::format("{}: {}", describe(problem), error.what()));
+      skipped_.push_back(fmt::format("{}: {}", describe(kinds.front().problem), error.what()));
       return "";
     }
     return backend;
   }
 
-  void measure_all(World& world, const Problem& problem, const ScheduleOptions& schedule, const std::string& backend) {
+  void measure_all(World& world, const std::vector<LayerKind>& kinds, const ScheduleOptions& schedule,
+                   const std::string& backend) {
+    const Problem& problem = kinds.front().problem;
     const int threads = choose_threads(request_.launch.device.threads, world);
     const RunOptions options{backend, request_.launch.device_options(threads), request_.runs, request_.warmups};
     const Machine machine = machine_of(world, schedule);
@@ -98,11 +101,14 @@ class Bench {
     for (const std::string& name : names_of(schedule, problem, world.size())) {
       progress_.show(
           fmt::format("{} rows; now {} on {} ranks, {}", rows_.size(), name, world.size(), describe(problem)));
-      auto prepared = try_to_prepare(world, name, problem, threads, schedule, passes());
+      auto prepared = try_to_prepare(world, name, kinds, threads, schedule, passes());
       if (const auto* const why = std::get_if<WhyNot>(&prepared); why != nullptr && why->concerns_one_schedule()) {
         skipped_.push_back(skipped_text(*why));
-      } else {
-        measure({world, or_refuse(std::move(prepared)), random_inputs(problem), options, schedule}, machine);
+        continue;
+      }
+      for (const SharedPlan& plan : or_refuse(std::move(prepared))) {
+        const Inputs inputs = random_inputs(plan->outline(Pass::forward).sharding.problem);
+        measure({world, plan, inputs, options, schedule}, machine);
       }
     }
     progress_.done();
@@ -169,6 +175,7 @@ std::string command_text(const BenchRequest& request) {
                   request.warmups, request.check ? ", --check" : "", request.calibrate ? ", --calibrate" : "",
                   request.launch.backend, describe(request.launch.device));
   for (const ProblemOptions& each : combinations(request.problem)) text += "; " + describe(each);
+  text += text_of(request.problem.masks_together);
   return text;
 }
 

@@ -46,7 +46,8 @@ std::vector<Measurements::Kernel> tiles_of_ranks(const CalibrationOptions& optio
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (!measured.plan->has(pass)) continue;
     kernels.push_back(kernel_of(measured, pass, coverage, tile, device->query_block()));
-    kernels.back().seconds = mean_of_all(options, kernels.back().seconds);
+    kernels.back().by_rank = of_all(options, kernels.back().seconds);
+    kernels.back().seconds = mean_of(kernels.back().by_rank);
   }
   return kernels;
 }
@@ -78,7 +79,7 @@ double few_seconds(const CalibrationOptions& options, DType dtype, std::int64_t 
     measured.for_each_step(Pass::forward, Lane::compute, [&](Rank, StepId, double s) { seconds += s; });
     least = std::min(least, seconds / ranks);
   }
-  return mean_of_all(options, least);
+  return mean_of(of_all(options, least));
 }
 
 /// Ranks that keep a node's cores busy, each with as many threads as it has of them.

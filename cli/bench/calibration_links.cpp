@@ -201,7 +201,7 @@ double measure_merges(const CalibrationOptions& options) {
     });
     if (seconds > 0) best = std::max(best, static_cast<double>(bytes) / seconds);
   }
-  return mean_of_all(options, best);
+  return mean_of(of_all(options, best));
 }
 
 }  // namespace distattn::cli

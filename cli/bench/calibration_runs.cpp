@@ -1,5 +1,7 @@
 #include "cli/bench/calibration_runs.hpp"
 
+#include <numeric>
+
 #include "cli/run/all_gather.hpp"
 
 namespace distattn::cli {
@@ -37,11 +39,13 @@ void line_up(const CalibrationOptions& options) {
   if (options.others != nullptr) options.others->all_gather({});
 }
 
-double mean_of_all(const CalibrationOptions& options, double mine) {
-  if (options.others == nullptr) return mine;
-  double sum = 0;
-  for (const double each : all_gather<double>(*options.others, std::span(&mine, 1))) sum += each;
-  return sum / options.others->size();
+std::vector<double> of_all(const CalibrationOptions& options, double mine) {
+  if (options.others == nullptr) return {mine};
+  return all_gather<double>(*options.others, std::span(&mine, 1));
+}
+
+double mean_of(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
 }  // namespace distattn::cli

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "cli/bench/calibration.hpp"
 #include "cli/run/prepared.hpp"
@@ -37,7 +38,8 @@ Measured measure(const CalibrationOptions& options, const Problem& problem, cons
 
 /// Where other processes measure at the same time: waits until all do. Collective.
 void line_up(const CalibrationOptions& options);
-/// The mean of what all of them measured. Collective.
-double mean_of_all(const CalibrationOptions& options, double mine);
+/// What all of them measured, by rank. Collective.
+std::vector<double> of_all(const CalibrationOptions& options, double mine);
+double mean_of(const std::vector<double>& values);
 
 }  // namespace distattn::cli

@@ -139,6 +139,12 @@ Option* App::add_text(const std::string& names, std::function<void(const std::st
   return own(parsed_->add_option_function<std::string>(names, std::move(take)), description, std::move(values), place);
 }
 
+Option* App::add_texts(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
+                       const std::string& description, Values values, Place place) {
+  auto* const option = parsed_->add_option_function<std::vector<std::string>>(names, std::move(take));
+  return own(option->allow_extra_args(false), description, std::move(values), place);
+}
+
 Option* App::add_optional_text(const std::string& names, std::function<void(const std::string&)> take,
                                const std::string& description, Values values, Place place) {
   const auto take_first = [take = std::move(take)](const std::vector<std::string>& words) {

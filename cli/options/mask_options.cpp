@@ -2,6 +2,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <tuple>
+#include <utility>
 
 #include "cli/options/option.hpp"
 #include "cli/options/problem_options.hpp"
@@ -34,13 +36,17 @@ std::string parse_corpus(std::string_view option, std::string_view text) {
 }
 
 constexpr const char* mask_help = "Keys a query sees; FILE lists bands (default causal)";
+constexpr const char* several_masks_help =
+    "Keys a query sees; FILE lists bands (default causal). Given several times, masks of layers on one layout, each as "
+    "MASK*LAYERS";
 /// What --mask takes; capitals stand for a number, or for a file's name.
-constexpr std::string_view prefix = "prefix:", block_causal = "block-causal:";
+constexpr std::string_view prefix = "prefix:", block_causal = "block-causal:", window = "window:";
 OptionChoices mask_choices() {
   return {std::string("full"),
           std::string("causal"),
           begun(std::string(prefix), "K"),
           begun(std::string(block_causal), "B"),
+          begun(std::string(window), "L"),
           begun(std::string(MaskOptions::tree), "FILE"),
           any_file("FILE.json")};
 }
@@ -50,6 +56,14 @@ std::int64_t number_of(std::string_view mask, std::string_view name) {
   return parse_size(fmt::format("--mask {}", name.substr(0, name.size() - 1)), mask.substr(name.size()));
 }
 
+/// The keys before and after a query that "window:L[:R]" shows.
+std::pair<std::int64_t, std::int64_t> window_of(std::string_view mask) {
+  const std::string_view sides = mask.substr(window.size());
+  const std::size_t colon = sides.find(':');
+  const auto side = [&](std::string_view text) { return text == "-1" ? -1 : parse_size("--mask window", text); };
+  return {side(sides.substr(0, colon)), colon == sides.npos ? 0 : side(sides.substr(colon + 1))};
+}
+
 /// Refuses what is the name of no mask.
 std::string parse_mask(std::string_view option, std::string_view text) {
   std::vector<std::string> forms;
@@ -57,7 +71,8 @@ std::string parse_mask(std::string_view option, std::string_view text) {
     forms.push_back(choice.form);
     for (const std::string& word : choice.words) {
       const bool goes_on = word.ends_with(':'), with_number = goes_on && word != MaskOptions::tree;
-      if (with_number && text.starts_with(word)) number_of(text, word);
+      if (word == window && text.starts_with(window)) window_of(text);
+      if (with_number && word != window && text.starts_with(word)) number_of(text, word);
       if (goes_on ? text.starts_with(word) && text.size() > word.size() : text == word) return std::string(text);
     }
   }
@@ -84,12 +99,32 @@ Mask base_mask(const MaskOptions& options, std::int64_t seq_kv) {
   if (text == "causal") return causal_mask();
   if (text.starts_with(prefix)) return prefix_mask(seq_kv, number_of(text, prefix));
   if (!options.file().empty()) return mask_of_file(options, seq_kv);
+  if (text.starts_with(window)) {
+    Mask mask = full_mask();
+    std::tie(mask.left, mask.right) = window_of(text);
+    mask.name = text;
+    return mask;
+  }
   DISTATTN_EXPECT(text.starts_with(block_causal));
   const std::int64_t size = number_of(text, block_causal);
   if (size > 0 && seq_kv / size > most_blocks) {
     refuse(fmt::format("--mask {} (more than {} blocks): choose larger ones", text, most_blocks));
   }
   return block_causal_mask(seq_kv, size);
+}
+
+/// "causal*3". The name of a tree's file may end alike: what is behind the last star is a weight there, too.
+WeightedMask parse_weighted(std::string_view option, const std::string& text) {
+  if (text.find(',') != text.npos) {
+    refuse(fmt::format("{} {} (a list, but given several times {} is one mask each): give each by itself", option, text,
+                       option));
+  }
+  const std::size_t star = text.rfind('*');
+  WeightedMask one{parse_mask(option, not_empty(option, text.substr(0, star)))};
+  if (star == text.npos) return one;
+  one.weight = parse_number(fmt::format("the layers of {} {}", option, one.mask), text.substr(star + 1));
+  if (one.weight > 0) return one;
+  refuse(fmt::format("{} {} (how many layers have the mask): give a positive number", option, text));
 }
 
 std::vector<std::int64_t> cu_seqlens(const std::string& text, const NamedIntegers& named) {
@@ -120,13 +155,27 @@ void add_mask_option(App& app, std::string& mask) {
   add_value(app, "--mask", mask, parse_mask, mask_help, one_of(mask_choices()), Group::mask);
 }
 
-void add_mask_option(App& app, std::vector<std::string>& masks) {
-  const auto parse_masks = [](std::string_view option, std::string_view text) {
-    auto list = parse_list(option, text);
-    for (const std::string& mask : list) parse_mask(option, mask);
-    return list;
+void add_mask_option(App& app, std::vector<std::string>& list, std::vector<WeightedMask>& together) {
+  const auto take = [&list, &together](const std::vector<std::string>& texts) {
+    list.clear();
+    together.clear();
+    for (const std::string& text : texts) {
+      if (texts.size() > 1) {
+        together.push_back(parse_weighted("--mask", not_empty("--mask", text)));
+        continue;
+      }
+      list = parse_list("--mask", not_empty("--mask", text));
+      for (const std::string& mask : list) {
+        if (mask.find('*') != mask.npos && !mask.starts_with(MaskOptions::tree))
+          refuse(
+              fmt::format("--mask {} (layers are counted where masks share a layout): give several, or leave the "
+                          "number out",
+                          mask));
+        parse_mask("--mask", mask);
+      }
+    }
   };
-  add_value(app, "--mask", masks, parse_masks, mask_help, some_of(mask_choices()), Group::mask);
+  app.add_texts("--mask", take, several_masks_help, some_of(mask_choices()), Group::mask);
 }
 
 void add_window_options(App& app, MaskOptions& options) {
@@ -164,6 +213,9 @@ Mask read_mask(const MaskOptions& options) {
 Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed, const NamedIntegers& named) {
   Mask mask = base_mask(options, seq_kv);
   if (options.window) {
+    if (options.mask.starts_with(window)) {
+      refuse(fmt::format("--window with --mask {} (both say what a window shows): give one", options.mask));
+    }
     mask.left = (*options.window)[0];
     mask.right = (*options.window)[1];
   }

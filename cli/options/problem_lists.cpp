@@ -59,7 +59,7 @@ std::vector<std::pair<const char*, std::size_t>> ProblemLists::counts() const {
           {"--value-dim", value_dim.size()},
           {"--dtype", dtype.size()},
           {"--wire", wire.size()},
-          {"--mask", mask.size()}};
+          {"--mask", mask.size() + masks_together.size()}};
 }
 
 std::string describe(const ProblemOptions& options) {
@@ -78,6 +78,7 @@ std::string describe(const ProblemOptions& options) {
 
 std::vector<ProblemOptions> combinations(const ProblemLists& lists) {
   std::vector<ProblemOptions> all = {lists.common};
+  if (!lists.masks_together.empty()) all.front().mask.mask = lists.masks_together.front().mask;
   const auto assign = [](auto ProblemOptions::*member) {
     return [member](ProblemOptions& options, const auto& value) { options.*member = value; };
   };
@@ -100,6 +101,25 @@ ProblemOptions only_combination(ProblemLists lists, const std::string& why) {
     if (count > 1) refuse(fmt::format("{} has {} values ({}): give one", option, count, why));
   }
   return combinations(lists).front();
+}
+
+std::vector<LayerKind> kinds_of(const Problem& problem, const ProblemLists& lists) {
+  if (lists.masks_together.empty()) return {{problem}};
+  std::vector<LayerKind> kinds;
+  for (const auto& [mask, weight] : lists.masks_together) {
+    MaskOptions options = lists.common.mask;
+    options.mask = mask;
+    kinds.push_back({problem, weight});
+    kinds.back().problem.mask = mask_of(options, problem.seq_kv, lists.common.seed);
+    check(kinds.back().problem);
+  }
+  return kinds;
+}
+
+std::string text_of(const std::vector<WeightedMask>& masks) {
+  std::string text = masks.empty() ? "" : " masks";
+  for (const auto& [mask, weight] : masks) text += fmt::format(" {}*{}", mask, weight);
+  return text;
 }
 
 Problems problems_of(const std::vector<ProblemOptions>& combinations) {

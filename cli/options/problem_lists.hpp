@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/options/problem_options.hpp"
+#include "distattn/layers.hpp"
 
 namespace distattn::cli {
 
@@ -15,6 +16,7 @@ struct ProblemLists {
   std::vector<std::int64_t> seq, seq_kv, batch, heads, kv_heads, head_dim, value_dim;
   std::vector<DType> dtype, wire;
   std::vector<std::string> mask;
+  std::vector<WeightedMask> masks_together;  ///< on one layout; empty: each of `mask` by itself
 
   /// Nothing is given, not even for all; a seed says nothing about problems.
   bool is_empty() const;
@@ -37,6 +39,11 @@ std::vector<ProblemOptions> combinations(const ProblemLists& lists);
 /// The only combination but for --seq, which stays open. Throws Error(usage) where another option has several values,
 /// saying `why` that is too many.
 ProblemOptions only_combination(ProblemLists lists, const std::string& why);
+
+/// What each mask of `masks_together` makes of a problem; without any, the problem alone.
+std::vector<LayerKind> kinds_of(const Problem& problem, const ProblemLists& lists);
+/// " masks causal*1 window:128*3", for ranks to compare; empty: none.
+std::string text_of(const std::vector<WeightedMask>& masks);
 
 struct Problems {
   std::vector<Problem> all;

@@ -165,7 +165,7 @@ void add_problem_options(App& app, ProblemOptions& options) {
 void add_problem_options(App& app, ProblemLists& lists) {
   add_shape_options(app, lists);
   add_score_options(app, lists.common);
-  add_mask_option(app, lists.mask);
+  add_mask_option(app, lists.mask, lists.masks_together);
   add_window_options(app, lists.common.mask);
 }
 

@@ -34,6 +34,12 @@ struct MaskOptions {
   friend bool operator==(const MaskOptions&, const MaskOptions&) = default;
 };
 
+/// One of several masks on one layout, and how many layers have it.
+struct WeightedMask {
+  std::string mask;
+  double weight = 1;
+};
+
 struct ProblemOptions {
   std::optional<std::int64_t> seq, seq_kv, batch, heads, kv_heads, head_dim, value_dim;
   std::optional<DType> dtype;
@@ -59,9 +65,10 @@ using NamedNumbers = std::function<std::vector<double>(const std::string& name)>
 using NamedIntegers = std::function<std::vector<std::int64_t>(const std::string& name)>;
 
 void add_problem_options(App& app, ProblemOptions& options);
-/// --mask, of one or of a list; what is no mask is refused at once.
+/// --mask; what is no mask is refused at once.
 void add_mask_option(App& app, std::string& mask);
-void add_mask_option(App& app, std::vector<std::string>& masks);
+/// --mask, given once: a list of which each is a problem; several times: masks on one layout, each with its weight.
+void add_mask_option(App& app, std::vector<std::string>& list, std::vector<WeightedMask>& together);
 /// --window, --global-keys, --cu-seqlens, --documents.
 void add_window_options(App& app, MaskOptions& options);
 /// All of them for one mask.

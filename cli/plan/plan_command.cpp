@@ -47,6 +47,7 @@ constexpr Column plan_columns[] = {{"schedule", "shown schedule"},
                                    {"dtype", "dtype", Shown::where_rows_differ},
                                    {"wire", "wire", Shown::where_rows_differ},
                                    {"mask", "mask", Shown::where_rows_differ},
+                                   {"layers", "layers", Shown::where_rows_differ},
                                    {"batch", "batch", Shown::where_rows_differ},
                                    {"seq_kv", "seq_kv", Shown::where_rows_differ},
                                    {"heads", "heads", Shown::where_rows_differ},
@@ -56,6 +57,7 @@ constexpr Column plan_columns[] = {{"schedule", "shown schedule"},
                                    {"mode", "asked mode", Shown::where_known},
                                    {"routes", "routes"},
                                    {"predicted", "predicted_s"},
+                                   {"all layers", "all_layers_s", Shown::where_known},
                                    {"steps", "steps"},
                                    {"messages", "messages"},
                                    {"sent max", "bytes_sent_max"},
@@ -118,6 +120,15 @@ void note_placement(const PlacementNote& placed) {
                    format_seconds(placed.lower_bound_s), placed.bound));
 }
 
+/// What each mask is computed by.
+void note_layout(const SharedLayout& shared) {
+  std::vector<std::string> parts;
+  for (const auto& [mask, layers, schedule, seconds] : shared.masks)
+    parts.push_back(fmt::format("{:g} of {} by {}, {} each", layers, mask, schedule, format_seconds(seconds)));
+  note(fmt::format("{} on {} ranks, {} masks on one layout: {}", shared.asked, shared.ranks, parts.size(),
+                   fmt::join(parts, "; ")));
+}
+
 Outcome run_paper(const PlanOptions& options) {
   const PaperTable table = compare_with_paper(options.paper);
   if (options.json) {
@@ -143,8 +154,14 @@ Outcome run_step(const PlanOptions& options, bool scheduled) {
 
 std::optional<TextWriter> page_file(const PlanOptions& options) {
   std::vector<std::filesystem::path> read = {options.config, options.request.schedule.machine.value_or("")};
+  MaskOptions named;
   for (const std::string& mask : options.request.problem.mask) {
-    if (mask.ends_with(".json")) read.emplace_back(mask);
+    named.mask = mask;
+    read.emplace_back(named.file());
+  }
+  for (const WeightedMask& one : options.request.problem.masks_together) {
+    named.mask = one.mask;
+    read.emplace_back(named.file());
   }
   return open_page(options.html, read);
 }
@@ -154,12 +171,13 @@ Outcome run_plan(const PlanOptions& options) {
   std::optional<TextWriter> page = page_file(options);
   const Machine machine = machine_of(options.request.schedule);
   const PlanRows planned = plan_rows(options.request, machine);
-  const auto& [rows, skipped, no_problems, choices, placements] = planned;
+  const auto& [rows, skipped, no_problems, choices, placements, shared] = planned;
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
   for (const std::string& none : no_problems) note("skipped " + none);
   note_skipped(skipped);
   for (const AutoChoice& choice : choices) note_choice(choice);
   for (const PlacementNote& placed : placements) note_placement(placed);
+  for (const SharedLayout& layout : shared) note_layout(layout);
   std::vector<std::int64_t> needed;
   for (const PlanRow& row : rows) needed.push_back(row.memory_bytes);
   note_memory(needed, machine);

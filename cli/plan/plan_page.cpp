@@ -24,19 +24,21 @@ struct Drawable {
 
 std::vector<Drawable> drawable(const std::vector<PlanRow>& rows) {
   using Setting = std::pair<std::size_t, int>;  // the problem and the ranks
-  std::map<std::tuple<std::size_t, int, std::string, int, int, std::string>, std::size_t> known;
+  std::map<std::tuple<std::size_t, std::size_t, std::size_t, int, std::string, int, int, std::string>, std::size_t>
+      known;
   std::vector<Drawable> all;
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const PassPlan& plan = rows[i].plan;
-    const auto [found, is_new] = known.try_emplace(
-        {rows[i].number, plan.ranks, plan.schedule, plan.routes.node_size, plan.routes.ahead, name_of(plan.mode)},
-        all.size());
+    const auto [found, is_new] =
+        known.try_emplace({rows[i].number, rows[i].together, rows[i].kind, plan.ranks, plan.schedule,
+                           plan.routes.node_size, plan.routes.ahead, name_of(plan.mode)},
+                          all.size());
     if (is_new) all.emplace_back();
     Drawable& of = all[found->second];
     // What auto chose and was asked for by its name too has each row twice.
     const bool is_known = std::any_of(of.rows.begin(), of.rows.end(),
                                       [&](std::size_t other) { return rows[other].plan.pass == plan.pass; });
-    if (!is_known) of.seconds += plan.predicted_s;
+    if (!is_known) of.seconds += rows[i].seconds();
     of.rows.push_back(i);
   }
   std::stable_sort(all.begin(), all.end(), [](const Drawable& a, const Drawable& b) { return a.seconds < b.seconds; });
@@ -76,7 +78,8 @@ void add_to(Page& page, const PlanRow& row, const PlanRequest& request, const Ma
     drawings.push_back({&schedules[i], {{"predicted", &timelines[i]}}});
   const int node_size = row.plan.routes.node_size;
   const bool both = request.routes == RouteKinds::both && machine.nodes > 1;
-  page.add(row.plan.schedule + (both ? node_size > 0 ? " routed" : " straight" : ""), drawings);
+  const std::string mask = row.together > 0 ? ", " + row.problem->mask.name : "";
+  page.add(row.plan.schedule + (both ? node_size > 0 ? " routed" : " straight" : "") + mask, drawings);
 }
 
 }  // namespace

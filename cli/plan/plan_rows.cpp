@@ -24,9 +24,10 @@ class Planner {
   Planner(const PlanRequest& request, const ScheduleOptions& schedule, const Machine& machine, PlanRows& rows)
       : request_(request), schedule_(schedule), machine_(machine), rows_(rows) {}
 
-  /// The problem with this number among all.
-  void plan(std::shared_ptr<const Problem> problem, std::size_t number, int ranks) {
-    problem_ = std::move(problem);
+  /// The problem with this number among all, or several masks of it on one layout.
+  void plan(const std::vector<LayerKind>& kinds, std::size_t number, int ranks) {
+    kinds_ = &kinds;
+    problem_ = std::make_shared<const Problem>(kinds.front().problem);
     number_ = number;
     ranks_ = ranks;
     const std::vector<bool> variants = route_variants();
@@ -37,7 +38,11 @@ class Planner {
         if (straight) request.ahead.reset();
         // Otherwise a placement goes straight in both.
         if (variants.size() > 1 && !straight && !request.node_size) request.node_size = machine_.ranks_per_node;
-        plan(std::move(request));
+        if (kinds.size() > 1) {
+          plan_together(request);
+        } else {
+          plan(std::move(request));
+        }
       }
     }
   }
@@ -74,6 +79,40 @@ class Planner {
       rows_.rows.push_back({std::move(pass), problem_, number_, automatic, plan.memory_bytes(), request.layout, bound});
   }
 
+  /// All passes of all masks, or why there is no plan.
+  void plan_together(const ScheduleRequest& request) {
+    auto planned = distattn::plan(*kinds_, ranks_, request);
+    if (auto* const why = std::get_if<WhyNot>(&planned)) return skip(rows_.skipped, std::move(*why));
+    const std::size_t first = rows_.rows.size();
+    SharedLayout shared{request.schedule, ranks_, {}};
+    PerPass<double> all_layers_s{};
+    std::int64_t memory_bytes = 0;
+    for (std::size_t k = 0; k < kinds_->size(); ++k) {
+      const auto& [problem, layers] = (*kinds_)[k];
+      const AttentionPlan& plan = std::get<std::vector<AttentionPlan>>(planned)[k];
+      const auto of_rows = std::make_shared<const Problem>(problem);
+      memory_bytes += plan.memory_bytes();
+      shared.masks.push_back({problem.mask.name, layers, plan.name(), 0});
+      for (PassPlan& pass : predict(plan, &machine_, machine_.threads_of_rank(ranks_))) {
+        all_layers_s[pass.pass] += layers * pass.predicted_s;
+        shared.masks.back().predicted_s += pass.predicted_s;
+        rows_.rows.push_back({.plan = std::move(pass),
+                              .problem = of_rows,
+                              .number = number_,
+                              .automatic = request.schedule == "auto",
+                              .layout = plan.layout(),
+                              .together = first + 1,
+                              .kind = k,
+                              .layers = layers});
+      }
+    }
+    for (std::size_t i = first; i < rows_.rows.size(); ++i) {
+      rows_.rows[i].memory_bytes = memory_bytes;
+      rows_.rows[i].all_layers_s = all_layers_s[rows_.rows[i].plan.pass];
+    }
+    if (has_open_choice(request)) rows_.shared.push_back(std::move(shared));
+  }
+
   void add_note(const std::string& bound, const std::vector<PassPlan>& passes) {
     PlacementNote placed{*problem_, ranks_, bound, 0, 0};
     for (const PassPlan& pass : passes) {
@@ -87,7 +126,8 @@ class Planner {
   const ScheduleOptions& schedule_;
   const Machine& machine_;
   PlanRows& rows_;
-  std::shared_ptr<const Problem> problem_;
+  const std::vector<LayerKind>* kinds_ = nullptr;
+  std::shared_ptr<const Problem> problem_;  // the first kind's
   std::size_t number_ = 0;
   int ranks_ = 1;
 };
@@ -95,7 +135,7 @@ class Planner {
 bool better(const PlanRow& a, const PlanRow& b) {
   const auto key = [](const PlanRow& row) {
     const Counts& counts = row.plan.counts;
-    return std::tuple(row.plan.seq_q, row.number, row.plan.ranks, row.plan.pass, row.plan.predicted_s,
+    return std::tuple(row.plan.seq_q, row.number, row.plan.ranks, row.plan.pass, row.seconds(), row.together, row.kind,
                       largest(counts.bytes_sent), mean(counts.bytes_sent), row.plan.schedule,
                       row.plan.routes.node_size);
   };
@@ -123,8 +163,8 @@ PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
   for (const ScheduleOptions& schedule : each_mode(request.schedule)) {
     Planner planner(request, schedule, machine, rows);
     for (std::size_t i = 0; i < problems.size(); ++i) {
-      const auto problem = std::make_shared<const Problem>(problems[i]);
-      for (const std::int64_t ranks : schedule.ranks) planner.plan(problem, i, static_cast<int>(ranks));
+      const std::vector<LayerKind> kinds = kinds_of(problems[i], request.problem);
+      for (const std::int64_t ranks : schedule.ranks) planner.plan(kinds, i, static_cast<int>(ranks));
     }
   }
   if (rows.rows.empty()) {

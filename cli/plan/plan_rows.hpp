@@ -37,12 +37,26 @@ struct PlacementNote {
   double predicted_s = 0, lower_bound_s = 0;  ///< all passes together
 };
 
+/// What auto or placed made for several masks on one layout.
+struct SharedLayout {
+  struct OfMask {
+    std::string mask;
+    double layers = 1;
+    std::string schedule;
+    double predicted_s = 0;  ///< all passes together, of one layer
+  };
+  std::string asked;
+  int ranks = 1;
+  std::vector<OfMask> masks;
+};
+
 struct PlanRows {
   std::vector<PlanRow> rows;
   std::vector<WhyNot> skipped;
   std::vector<std::string> no_problems;  ///< combinations of values that are none, and why
   std::vector<AutoChoice> choices;
   std::vector<PlacementNote> placements;
+  std::vector<SharedLayout> shared;
 };
 
 /// By sequence, problem and ranks; forward before backward; then by predicted time, bytes of the busiest rank, bytes,

@@ -20,6 +20,13 @@ struct PlanRow {
   std::int64_t memory_bytes = 0;  ///< of a rank, for all passes that were asked for: a run holds their buffers together
   std::string layout = {};        ///< as ScheduleRequest has it
   std::optional<std::string> bound = {};  ///< what binds a placement that was made here
+  std::size_t together = 0;               ///< rows of masks on one layout have the same number; 0: the mask is alone
+  std::size_t kind = 0;                   ///< of the mask among those on its layout
+  double layers = 1;                      ///< that have the mask
+  double all_layers_s = unknown_number;   ///< of all masks on the layout
+
+  /// What rows are ranked by.
+  double seconds() const { return together > 0 ? all_layers_s : plan.predicted_s; }
 };
 
 inline void fields_of(const PlanRow& row, RowFields& field) {
@@ -30,6 +37,11 @@ inline void fields_of(const PlanRow& row, RowFields& field) {
        "What keeps a placement that was made here from being faster: compute, near, far, tokens or one document; null "
        "for other schedules."},
       row.bound);
+  field({"layers", units::none, "How many layers have the mask, of several on one layout; 1 for a mask alone."},
+        row.layers);
+  field({"all_layers_s", units::seconds,
+         "Sum over the masks on one layout of predicted_s of this pass times layers; null for a mask alone."},
+        row.all_layers_s);
   type_fields(*row.problem, field);
   size_fields(*row.problem, field);
 }

@@ -139,18 +139,27 @@ Decision decided_by_first(World& world, const std::function<Decision()>& decide)
   const auto write = [](const auto& decision) {
     Json fields = Json::object();
     fields_of(decision, [&fields](const char* name, const auto& field) { fields[name] = written(field); });
-    return fields.dump(-1, ' ', false, Json::error_handler_t::replace);
+    return fields;
   };
-  const std::string text = said_by_first(world, [&] { return std::visit(write, decide()); });
-  const Json fields = Json::parse(text);
-  Decision decision;
-  if (fields.contains("reason")) decision = WhyNot();
-  std::visit(
-      [&fields](auto& of_first) {
-        fields_of(of_first, [&fields](const char* name, auto& field) { read(fields.at(name), field); });
-      },
-      decision);
-  return decision;
+  const auto read_into = [](const Json& fields, auto& decision) {
+    fields_of(decision, [&fields](const char* name, auto& field) { read(fields.at(name), field); });
+  };
+  const std::string text = said_by_first(world, [&] {
+    const Decision decision = decide();
+    const auto* const requests = std::get_if<std::vector<ScheduleRequest>>(&decision);
+    Json all = requests == nullptr ? write(std::get<WhyNot>(decision)) : Json::array();
+    for (std::size_t i = 0; requests != nullptr && i < requests->size(); ++i) all.push_back(write((*requests)[i]));
+    return all.dump(-1, ' ', false, Json::error_handler_t::replace);
+  });
+  const Json all = Json::parse(text);
+  if (all.is_object()) {
+    WhyNot why;
+    read_into(all, why);
+    return why;
+  }
+  std::vector<ScheduleRequest> requests(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) read_into(all[i], requests[i]);
+  return requests;
 }
 
 void decided_by_all(World& world, const std::function<void()>& decide) {

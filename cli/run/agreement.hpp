@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 #include <variant>
+#include <vector>
 
 #include "cli/run/inputs.hpp"
 #include "distattn/attention.hpp"
@@ -31,8 +32,8 @@ void agree_on_programs(World& world, const AttentionPlan& plan);
 
 /// What `say` returns on rank 0, which alone calls it. The Error that it throws there is thrown on every rank.
 std::string said_by_first(World& world, const std::function<std::string()>& say);
-/// The same for a request that leaves nothing open, or the reason why there is none.
-using Decision = std::variant<ScheduleRequest, WhyNot>;
+/// The same for requests that leave nothing open, or the reason why there are none.
+using Decision = std::variant<std::vector<ScheduleRequest>, WhyNot>;
 Decision decided_by_first(World& world, const std::function<Decision()>& decide);
 /// Calls `decide` on every rank. Where it throws an Error on some, all throw that of the lowest of these.
 void decided_by_all(World& world, const std::function<void()>& decide);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <ctime>
 #include <filesystem>
 #include <map>
@@ -68,6 +69,27 @@ RateCurve curve_of(const Measurements& measurements, DType dtype, Pass pass, Cov
   return curve;
 }
 
+/// By rank, the median over all tiles of the mean time of all ranks to its own. Empty if ranks are alike: tiles of
+/// equal ranks differ by a few percent, too.
+std::vector<double> speeds_of(const std::vector<Measurements::Kernel>& kernels) {
+  constexpr double alike = 0.06;
+  std::vector<std::vector<double>> parts;  // by rank
+  for (const Measurements::Kernel& kernel : kernels) {
+    parts.resize(std::max(parts.size(), kernel.by_rank.size()));
+    for (std::size_t rank = 0; rank < kernel.by_rank.size(); ++rank)
+      parts[rank].push_back(kernel.seconds / kernel.by_rank[rank]);
+  }
+  std::vector<double> speeds;
+  for (std::vector<double>& of_rank : parts) {
+    const auto middle = of_rank.begin() + static_cast<std::ptrdiff_t>(of_rank.size() / 2);
+    std::nth_element(of_rank.begin(), middle, of_rank.end());
+    speeds.push_back(std::round(*middle * 1000) / 1000);
+  }
+  const auto is_alike = [](double speed) { return std::abs(speed - 1) <= alike; };
+  if (std::all_of(speeds.begin(), speeds.end(), is_alike)) speeds.clear();
+  return speeds;
+}
+
 /// Only a file is replaced by one: what else has its name goes first, a folder where it is empty.
 void remove_what_is_no_file(const fs::path& path) {
   std::error_code failure;
@@ -99,6 +121,7 @@ Machine describe(const Measurements& measurements) {
   if (measurements.copies.bytes_per_s > 0) machine.near = measurements.copies;
   if (measurements.memory_bytes_per_s > 0) machine.memory_bytes_per_s = measurements.memory_bytes_per_s;
   machine.transports = measurements.transports;
+  for (auto& [transport, measured] : machine.transports) measured.speeds = speeds_of(measurements.kernels);
   const std::string source = "measured here: " + measurements.what;
   for (const char* const field : {"flops_per_s", "tiles", "memory_bytes_per_s"}) machine.sources[field] = source;
   if (measurements.copies.bytes_per_s > 0) machine.sources["near"] = source;

@@ -20,6 +20,7 @@ struct Measurements {
     double flops = 0;                                       ///< FLOPs of the tile's visible pairs
     double computed_flops = 0;                              ///< FLOPs of the pairs that the kernel computes
     double computed_pairs = 0;                              ///< pairs that the kernel computes
+    std::vector<double> by_rank{};                          ///< seconds, if ranks in several processes measured them
     double flops_per_s() const { return flops / seconds; }  ///< NaN if nothing was measured
   };
   std::vector<Kernel> kernels;  ///< of several for the same kind and tile, the fastest counts
@@ -34,7 +35,8 @@ struct Measurements {
 };
 
 /// nominal_machine() with its figures replaced by those that were measured. Element types that were not measured keep
-/// their nominal rates. Rates never fall from a tile to a larger one: measured rates that do are averaged.
+/// their nominal rates. Rates never fall from a tile to a larger one: measured rates that do are averaged. Ranks whose
+/// tiles took other times than the mean's have speeds, over the transport that was measured.
 Machine describe(const Measurements& measurements);
 
 /// Creates the folder of the calibration. Throws Error(environment) if a calibration could not be stored there. Call it

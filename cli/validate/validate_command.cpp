@@ -91,19 +91,21 @@ class Skips {
   std::vector<std::string> reasons_;
 };
 
-/// Proves a schedule on all ranks of a world. What has no plan is skipped, unless its proof failed.
-std::optional<Case> prove(World& ranks, const std::string& name, const Problem& problem,
-                          const ScheduleOptions& schedule, Skips& skips) {
-  Case made{problem, name, schedule.mode, ranks.size(), nullptr, ""};
-  auto prepared = try_to_prepare(ranks, name, problem, 1, schedule, Passes::both);
+/// Proves a schedule on all ranks of a world, for masks on one layout: a case each. What has no plan is skipped, unless
+/// its proof failed.
+std::vector<Case> prove(World& ranks, const std::string& name, const std::vector<LayerKind>& kinds,
+                        const ScheduleOptions& schedule, Skips& skips) {
+  std::vector<Case> cases;
+  for (const LayerKind& kind : kinds) cases.push_back({kind.problem, name, schedule.mode, ranks.size(), nullptr, ""});
+  auto prepared = try_to_prepare(ranks, name, kinds, 1, schedule, Passes::both);
   if (const auto* const why = std::get_if<WhyNot>(&prepared)) {
-    made.failure = why->message;
-    if (why->kind == WhyNot::Kind::not_proved) return made;
+    for (Case& made : cases) made.failure = why->message;
+    if (why->kind == WhyNot::Kind::not_proved) return cases;
     skips.add(fmt::format("{} on {} ranks", name, ranks.size()), why->reason);
     return {};
   }
-  made.plan = std::get<SharedPlan>(prepared);
-  return made;
+  for (std::size_t k = 0; k < cases.size(); ++k) cases[k].plan = std::get<std::vector<SharedPlan>>(prepared)[k];
+  return cases;
 }
 
 std::vector<Case> prove_all(World& world, const ValidateOptions& options, const std::vector<Problem>& problems,
@@ -112,12 +114,13 @@ std::vector<Case> prove_all(World& world, const ValidateOptions& options, const 
   std::vector<Case> cases;
   Progress progress;
   for (std::size_t i = 0; i < problems.size(); ++i) {
+    const std::vector<LayerKind> kinds = kinds_of(problems[i], options.problem);
     for (const int ranks : ranks_of(world, options, i)) {
       for (const std::string& name : names_of(options.schedule, problems[i], ranks)) {
         for (const ScheduleOptions& schedule : modes) {
           progress.show(fmt::format("proved {}: {} on {} ranks", cases.size(), name, ranks));
-          auto made = prove(WorldOf(world, ranks).get(), name, problems[i], schedule, skips);
-          if (made) cases.push_back(std::move(*made));
+          for (Case& made : prove(WorldOf(world, ranks).get(), name, kinds, schedule, skips))
+            cases.push_back(std::move(made));
         }
       }
     }
@@ -209,7 +212,7 @@ std::string command_text(const ValidateOptions& options, const std::vector<Probl
   std::string text = fmt::format("{}{} on {}", fmt::join(options.schedule.schedules, ","), given_text(options.schedule),
                                  fmt::join(backends_of(options), ","));
   for (const Problem& problem : problems) text += "; " + describe(problem);
-  return text;
+  return text + text_of(options.problem.masks_together);
 }
 
 Outcome validate(World& world, const ValidateOptions& options) {

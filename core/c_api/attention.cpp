@@ -155,6 +155,26 @@ ScheduleRequest request_of(const distattn_options& given, const DeviceOptions& d
   return request;
 }
 
+/// A handle for each problem, which share a device.
+std::vector<std::unique_ptr<distattn_attention>> attentions_of(std::span<const distattn_problem* const> problems,
+                                                               std::span<const double> weights,
+                                                               const distattn_options* options, distattn_comm* comm) {
+  required(comm, "comm");
+  comm->ending->check();
+  const distattn_options given = read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
+  const DeviceOptions device_options = device_options_of(given, *comm);
+  const std::shared_ptr<Device> device = make_device(given.backend != nullptr ? given.backend : "", device_options);
+  std::vector<LayerKind> kinds;
+  for (std::size_t i = 0; i < problems.size(); ++i)
+    kinds.push_back({problem_of(problems[i]), weights.empty() ? 1.0 : weights[i]});
+  const ScheduleRequest how = request_of(given, device_options, *comm);
+  std::vector<std::unique_ptr<distattn_attention>> handles;
+  for (Attention& made : collective(*comm->ending, [&] { return attentions(kinds, how, *device, *comm->transport); })) {
+    handles.push_back(std::make_unique<distattn_attention>(distattn_attention{device, std::move(made), comm->ending}));
+  }
+  return handles;
+}
+
 std::string machine_named(const distattn_options& given, const char* machine) {
   const std::string options = given.machine != nullptr ? given.machine : "", asked = machine != nullptr ? machine : "";
   if (!options.empty() && !asked.empty() && options != asked) {
@@ -195,15 +215,20 @@ distattn_status distattn_attention_create(const distattn_problem* problem, const
                                           distattn_comm* comm, distattn_attention** attention) {
   return c_api::guarded([&] {
     distattn_attention*& handle = c_api::result(attention, "attention");
-    c_api::required(comm, "comm");
-    comm->ending->check();
-    const distattn_options given = c_api::read(options, DISTATTN_OPTIONS_INIT, "distattn_options");
-    const DeviceOptions device_options = c_api::device_options_of(given, *comm);
-    auto device = make_device(given.backend != nullptr ? given.backend : "", device_options);
-    const Problem whole = c_api::problem_of(problem);
-    const ScheduleRequest how = c_api::request_of(given, device_options, *comm);
-    Attention made = c_api::collective(*comm->ending, [&] { return Attention(whole, how, *device, *comm->transport); });
-    handle = new distattn_attention{std::move(device), std::move(made), comm->ending};
+    handle = c_api::attentions_of({&problem, 1}, {}, options, comm).front().release();
+  });
+}
+
+distattn_status distattn_attentions_create(const distattn_problem* const* problems, const double* weights, size_t count,
+                                           const distattn_options* options, distattn_comm* comm,
+                                           distattn_attention** attentions) {
+  return c_api::guarded([&] {
+    c_api::required(attentions, "attentions");
+    std::fill_n(attentions, count, nullptr);
+    const auto each = c_api::list_of(problems, count, "problems");
+    const auto of_each = c_api::list_of(weights, weights != nullptr ? count : 0, "weights");
+    auto made = c_api::attentions_of(each, of_each, options, comm);
+    for (std::size_t i = 0; i < made.size(); ++i) attentions[i] = made[i].release();
   });
 }
 

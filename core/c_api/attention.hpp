@@ -7,7 +7,7 @@
 #include "handles.hpp"
 
 struct distattn_attention {
-  std::unique_ptr<distattn::Device> device;
+  std::shared_ptr<distattn::Device> device;  ///< that handles on one layout share
   distattn::Attention attention;
   std::shared_ptr<distattn_comm::Ending> ending;
 };

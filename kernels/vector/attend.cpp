@@ -51,12 +51,13 @@ int heads_together(const VectorKernels& kernels, const TileShape& shape, std::in
   return static_cast<int>(std::max<std::int64_t>(1, std::min(fitting, items / (items_a_thread * threads))));
 }
 
-void make_plan(std::span<const AttendArgs> operations, const VectorKernels& kernels, int threads, Plan& plan) {
+void make_plan(std::span<const AttendArgs> operations, int threads, Plan& plan) {
   plan.cut.clear();
   plan.items.clear();
   plan.scratch_bytes = plan.most_rows = 0;
   for (std::size_t i = 0; i < operations.size(); ++i) {
     const AttendArgs& args = operations[i];
+    const VectorKernels& kernels = vector_kernels(args.shape.dtype);
     if (args.queries.count <= kernels.few_queries) continue;
     const TileShape& shape = args.shape;
     const std::size_t first = plan.cut.blocks.size();
@@ -81,8 +82,7 @@ void make_plan(std::span<const AttendArgs> operations, const VectorKernels& kern
   });
 }
 
-void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArgs& args, const Item& item,
-                 std::byte* scratch, const StopFlag& stop) {
+void attend_item(const Plan& plan, const AttendArgs& args, const Item& item, std::byte* scratch, const StopFlag& stop) {
   const TileShape& shape = args.shape;
   const QueryBlock& block = plan.cut.blocks[static_cast<std::size_t>(item.block)];
   const std::int64_t b = item.head / shape.heads.q_count, h = item.head % shape.heads.q_count;
@@ -111,6 +111,7 @@ void attend_item(const VectorKernels& kernels, const Plan& plan, const AttendArg
   const Run queries = part_of(args.queries, block.first, block.rows);
   const int kv = shape.heads.kv_of(static_cast<int>(h));
 
+  const VectorKernels& kernels = vector_kernels(shape.dtype);
   kernels.attend_begin(rows, scratch);
   for (std::span touches = plan.cut.touches_of(block); !touches.empty();) {
     const KeySide& side = args.keys[static_cast<std::size_t>(touches.front().side)];
@@ -135,9 +136,8 @@ void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& 
   thread_local FewPlan few_plan;
   const Plan& made = plan;
   FewPlan& few = few_plan;
-  const VectorKernels& kernels = vector_kernels();
-  make_plan(operations, kernels, team.size(), plan);
-  few.make(operations, kernels, team.size());
+  make_plan(operations, team.size(), plan);
+  few.make(operations, vector_kernels(), team.size());
   const std::size_t bytes =
       std::max(plan.scratch_bytes + 2 * plan.most_rows * sizeof(std::int32_t), few.scratch_bytes());
   const auto many = static_cast<std::int64_t>(plan.items.size());
@@ -147,7 +147,7 @@ void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& 
     const Item& item = made.items[static_cast<std::size_t>(i)];
     const AttendArgs& args =
         operations[static_cast<std::size_t>(made.cut.blocks[static_cast<std::size_t>(item.block)].operation)];
-    attend_item(kernels, made, args, item, scratch, stop);
+    attend_item(made, args, item, scratch, stop);
   });
   if (few.ends() > 0) launch(by, team, few.ends(), stop, [&](int, std::int64_t i) { few.end(i); });
 }

@@ -41,16 +41,16 @@ constexpr int summed_blocks = 16;
 /// One column of one head on one thread.
 class ColumnRunner {
  public:
-  ColumnRunner(const VectorKernels& kernels, BackwardPlan& plan, std::span<const AttendBackwardArgs> operations,
-               const ColumnTask& task, std::byte* scratch, std::size_t scratch_bytes, const StopFlag& stop)
-      : kernels_(kernels),
-        plan_(plan),
+  ColumnRunner(BackwardPlan& plan, std::span<const AttendBackwardArgs> operations, const ColumnTask& task,
+               std::byte* scratch, std::size_t scratch_bytes, const StopFlag& stop)
+      : plan_(plan),
         operations_(operations),
         column_(plan.columns[static_cast<std::size_t>(task.column)]),
+        kernels_(vector_kernels(operations[static_cast<std::size_t>(column_.operation)].shape.dtype)),
         scratch_(scratch),
         begin_(reinterpret_cast<std::int32_t*>(scratch + scratch_bytes),
-               static_cast<std::size_t>(kernels.backward_rows)),
-        end_(begin_.data() + kernels.backward_rows, begin_.size()),
+               static_cast<std::size_t>(kernels_.backward_rows)),
+        end_(begin_.data() + kernels_.backward_rows, begin_.size()),
         stop_(stop) {
     const AttendBackwardArgs& args = operations[static_cast<std::size_t>(column_.operation)];
     const TileShape& shape = args.shape;
@@ -187,10 +187,10 @@ class ColumnRunner {
     kernels_.backward_block_begin(chunk_, block, scratch_);
   }
 
-  const VectorKernels& kernels_;
   BackwardPlan& plan_;
   std::span<const AttendBackwardArgs> operations_;
   const KeyColumn& column_;
+  const VectorKernels& kernels_;
   BackwardChunk chunk_;
   int batch_, kv_head_;
   bool packed_ = false;
@@ -205,16 +205,18 @@ class ColumnRunner {
 void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team, const StopFlag& stop, Launch by) {
   thread_local BackwardPlan plan;  // kept by the thread that submits a rank's steps
   BackwardPlan& made = plan;
-  const VectorKernels& kernels = vector_kernels();
-  BackwardPlan::Cut cut{.rows = kernels.backward_rows, .keys = kernels.backward_keys, .most_keys = unbounded};
+  BackwardPlan::Cut cut{.rows = 0, .keys = vector_kernels().backward_keys, .most_keys = unbounded};
   std::size_t bytes = 0;
   for (const AttendBackwardArgs& args : operations) {
     const TileShape& shape = args.shape;
+    const VectorKernels& kernels = vector_kernels(shape.dtype);
+    // Where types are mixed, the blocks of one are several of the other.
+    cut.rows = std::max<std::int64_t>(cut.rows, kernels.backward_rows);
     cut.most_keys = std::min<std::int64_t>(cut.most_keys, kernels.backward_chunk(shape.head_dim, shape.value_dim));
     bytes = std::max(bytes, kernels.backward_scratch(shape.head_dim, shape.value_dim));
   }
   made.make(operations, cut);
-  const std::size_t with_ranges = bytes + 2 * static_cast<std::size_t>(kernels.backward_rows) * sizeof(std::int32_t);
+  const std::size_t with_ranges = bytes + 2 * static_cast<std::size_t>(cut.rows) * sizeof(std::int32_t);
 
   // Before anybody waits for another: a thread without memory would never come to its turn.
   team.run([&](int thread) { team.scratch(thread, with_ranges); });
@@ -224,8 +226,8 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
            [&](int, std::int64_t i) { clear(made.cleared[static_cast<std::size_t>(i)]); });
   }
   launch(by, team, static_cast<std::int64_t>(made.tasks.size()), stop, [&](int thread, std::int64_t i) {
-    ColumnRunner(kernels, made, operations, made.tasks[static_cast<std::size_t>(i)], team.scratch(thread, with_ranges),
-                 bytes, stop)
+    ColumnRunner(made, operations, made.tasks[static_cast<std::size_t>(i)], team.scratch(thread, with_ranges), bytes,
+                 stop)
         .run();
   });
 }
@@ -234,7 +236,7 @@ void share(std::span<const ShareArgs> operations, Team& team, const StopFlag& st
   const auto heads = [](const ShareArgs& args) { return Pieces{args.batch * args.kv_count, 1}; };
   for_each_piece(team, operations, stop, heads, [](const ShareArgs& args, std::int64_t head, std::int64_t) {
     const HeadRows<const void> k = rows_of_head(args.k, args.dtype, head / args.kv_count, head % args.kv_count, 0);
-    vector_kernels().find_shared({args.dtype, args.head_dim, k, args.keys}, args.into + head * args.head_dim);
+    vector_kernels(args.dtype).find_shared({args.dtype, args.head_dim, k, args.keys}, args.into + head * args.head_dim);
   });
 }
 

@@ -3,7 +3,7 @@
 ///
 /// S = map(Q·(factor·K)ᵀ) (kernels/scores.hpp) and dP = dO·Vᵀ have keys along the lanes; P = e^(S − lse) and dS =
 /// factor·P∘(dP − delta), the gradient of products, are made from them in registers. The factor e^−lse_low of P is in
-/// dO and delta. Then dV += Pᵀ·dO, dK += dSᵀ·Q and dQ += dS·K
+/// dO and delta, or in P where dO is not of floats (operands.hpp). Then dV += Pᵀ·dO, dK += dSᵀ·Q and dQ += dS·K
 /// have the head dimension along the lanes. So the queries, which every chunk of keys meets anew, serve all products as
 /// they lie; only keys and values, packed once, are transposed. Keys are K without what all of them share, which enters
 /// with S and dQ as a whole (shared_key.hpp).
@@ -32,11 +32,12 @@ inline void pack_keys(const BackwardChunk& chunk, const BackwardScratch& scratch
     const int next = j + count, next_count = smaller(panel_width, chunk.keys - next);
     Prefetch(rows_from(chunk.k, chunk.dtype, next), chunk.dtype, next_count, chunk.head_dim).all();
     const HeadRows<const float> k =
-        widened(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, chunk.head_dim, scratch.widened);
+        operand_rows(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, chunk.head_dim, scratch.widened);
     pack_keys_transposed<panel_width>(k, count, chunk.head_dim, factor, scratch.shared,
-                                      scratch.keys + j * chunk.head_dim);
-    const bool finite = pack_rows(k, count, count, chunk.head_dim, scratch.key_rows.from(j),
-                                  [&](int, int x, Vector some) { return some - load(scratch.shared + x); });
+                                      scratch.keys + j * words_of(chunk.head_dim));
+    const bool finite = pack_terms(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, count, chunk.head_dim,
+                                   scratch.key_rows.from(words_of(j)), scratch.widened,
+                                   [&](int, int x, Vector some) { return some - load(scratch.shared + x); });
     scratch.known->finite_keys = scratch.known->finite_keys && finite;
   }
 }
@@ -61,12 +62,13 @@ inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) 
     const int count = smaller(panel_width, chunk.keys - j);
     const int next = j + count, next_count = smaller(panel_width, chunk.keys - next);
     Prefetch(rows_from(chunk.v, chunk.dtype, next), chunk.dtype, next_count, value_dim).all();
-    const HeadRows<const float> v =
-        widened(rows_from(chunk.v, chunk.dtype, j), chunk.dtype, count, value_dim, scratch.widened);
     for (int i = 0; scratch.known->shared && finite && i < count; ++i) {
-      finite = is_finite(v.data + i * v.stride, value_dim);
+      const auto row = widened(rows_from(chunk.v, chunk.dtype, j + i), chunk.dtype, 1, value_dim, scratch.widened);
+      finite = is_finite(row.data, value_dim);
     }
-    pack_transposed<panel_width>(v, count, value_dim, scratch.values + j * value_dim);
+    const HeadRows<const float> v =
+        operand_rows(rows_from(chunk.v, chunk.dtype, j), chunk.dtype, count, value_dim, scratch.widened);
+    pack_transposed<panel_width>(v, count, words_of(value_dim), scratch.values + j * words_of(value_dim));
   }
   if (scratch.known->shared && !finite) share_nothing(chunk, scratch);
 }
@@ -105,26 +107,38 @@ inline void shift_block(const BackwardChunk& chunk, const BackwardBlock& block, 
   }
 }
 
+/// Packs the rows of a block, which as broadcast operands and as terms of sums are not the same in words of pairs.
+inline void pack_block(const BackwardChunk& chunk, const BackwardBlock& block, int rows,
+                       const BackwardScratch& scratch) {
+  const auto times_unit = [&](int i, int, Vector some) { return pairs ? some : some * scratch.units[i]; };
+  Known& known = *scratch.known;
+  known.finite_queries =
+      pack_terms(block.q, chunk.dtype, block.rows, rows, chunk.head_dim, scratch.query_terms, scratch.widened);
+  known.finite_d_outputs = pack_terms(block.d_o, chunk.dtype, block.rows, rows, chunk.value_dim, scratch.d_output_terms,
+                                      scratch.widened, times_unit);
+  if constexpr (!pairs) return;
+  const auto pack_words = [&](const HeadRows<const void>& from, int dim, const RowPanels& into) {
+    pack_rows(operand_rows(from, chunk.dtype, block.rows, dim, scratch.widened), block.rows, rows, words_of(dim), into);
+  };
+  pack_words(block.q, chunk.head_dim, scratch.queries);
+  pack_words(block.d_o, chunk.value_dim, scratch.d_outputs);
+  if (!block.few) return;
+  pack_rows(widened(block.q, chunk.dtype, block.rows, chunk.head_dim, scratch.widened), block.rows, block.rows,
+            chunk.head_dim, scratch.few_rows);
+}
+
 inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   const int rows = rounded_up(block.rows, row_unit);
-  const auto rows_of_block = [&](const HeadRows<const void>& from, int dim) {
-    return widened(from, chunk.dtype, block.rows, dim, scratch.widened);
-  };
-  float* const factors = scratch.weights;  // nobody needs those yet
   const auto factor = factor_of<float>(chunk.scores);
   for (int i = 0; i < rows; ++i) {
-    factors[i] = i < block.rows ? sum_of(-widened_low(block.lse_low, i)) : 0.f;
+    scratch.units[i] = i < block.rows ? sum_of(-widened_low(block.lse_low, i)) : 0.f;
     scratch.lse[i] = i < block.rows ? block.lse[i] : 0.f;
     scratch.positions[i] = static_cast<std::int32_t>(block.positions.at(smaller(i, block.rows - 1)));
-    scratch.delta[i] = i < block.rows ? block.delta[i] * factor * factors[i] : 0.f;
+    scratch.delta[i] = i < block.rows ? block.delta[i] * factor * (pairs ? 1.f : scratch.units[i]) : 0.f;
     scratch.shift[i] = scratch.sums[i] = scratch.squares[i] = 0.f;
   }
-  scratch.known->finite_queries =
-      pack_rows(rows_of_block(block.q, chunk.head_dim), block.rows, rows, chunk.head_dim, scratch.queries);
-  scratch.known->finite_d_outputs =
-      pack_rows(rows_of_block(block.d_o, chunk.value_dim), block.rows, rows, chunk.value_dim, scratch.d_outputs,
-                [&](int i, int, Vector some) { return some * factors[i]; });
+  pack_block(chunk, block, rows, scratch);
   const bool finite =
       scratch.known->finite_queries && scratch.known->finite_d_outputs && is_finite(scratch.delta, rows);
   if (scratch.known->shared && !finite) share_nothing(chunk, scratch);
@@ -146,7 +160,8 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
           seen.all(j, panel_width), seen.seen_vectors(j), into + at, 0.f, [&]<int Vectors, bool Masked>(int from) {
             const auto place = [&](int i, int v) { return at + i * backward_keys + (from + v) * lanes; };
             product<tile_rows, Vectors, sum_width, 1, panel_width>(
-                dim, rows.at(row, 0), panels + j * dim + from * lanes, [](int, int) { return Vector(0.f); },
+                words_of(dim), rows.at(row, 0), panels + j * words_of(dim) + from * lanes,
+                [](int, int) { return Vector(0.f); },
                 [&](int i, int v, Vector sum) {
                   Vector made = make(row + i, place(i, v), sum);
                   if constexpr (Masked) made = replace(keys.hidden(row + i, j + (from + v) * lanes), made, 0.f);
@@ -158,7 +173,11 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
   }
 }
 
-DISTATTN_INLINE Vector weight_of(Vector score, float lse) { return exp(lesser(Vector(0.f), score - lse)); }
+/// The weight of a score. `unit` is e^−lse_low, which goes with dO and delta where those are floats.
+DISTATTN_INLINE Vector weight_of(Vector score, float lse, float unit) {
+  const Vector weight = exp(lesser(Vector(0.f), score - lse));
+  return pairs ? weight * unit : weight;
+}
 
 /// A map that needs scores, as they are without a bias, for gradients finds them where these go: among dS, until that
 /// is made.
@@ -191,7 +210,7 @@ inline void weigh_few(const Map& map, const Bias& bias, const BackwardChunk& chu
       multiply_lanes<1>(
           chunk.head_dim,
           [&](int which, int x, auto load_key) { return load_key(k.data + smaller(which, count - 1) * k.stride + x); },
-          [&](int, int x) { return load(scratch.queries.at(row, x)) * map.factor(); },
+          [&](int, int x) { return load(scratch.few_rows.at(row, x)) * map.factor(); },
           [&](int, Quad products) { store_quad(scratch.weights + row * backward_keys + j - key, products); });
     }
   }
@@ -200,7 +219,7 @@ inline void weigh_few(const Map& map, const Bias& bias, const BackwardChunk& chu
       float* const at = scratch.weights + row * backward_keys + j;
       const Vector level = map.score(load(at));
       keep_score(map, level, scratch.d_scores + row * backward_keys + j);
-      const Vector weight = weight_of(bias.at_keys(level, row, key + j), scratch.lse[row]);
+      const Vector weight = weight_of(bias.at_keys(level, row, key + j), scratch.lse[row], scratch.units[row]);
       store(at, replace(keys.hidden(row, key + j), weight, 0.f));
     }
   }
@@ -221,6 +240,28 @@ inline void sum_d_scores(int rows, int count, const BackwardScratch& scratch) {
   }
 }
 
+/// P and dS of `count` keys, whole panels of them, as coefficients of sums.
+inline void join_coefficients(int rows, int count, const BackwardScratch& scratch) {
+  if constexpr (!pairs) return;
+  for (int i = 0; i < rows; ++i) {
+    const float* const from = scratch.d_scores + i * backward_keys;
+    float* const into = scratch.d_score_rows + i * d_score_row;
+    int j = 0;
+    for (; j + 2 * lanes <= count; j += 2 * lanes) {
+      store(into + words_of(j), neighbours(load(from + j), load(from + j + lanes)));
+    }
+    if (j < count) store(into + words_of(j), neighbours(load(from + j), Vector(0.f)));
+  }
+  for (float* const coefficients : {scratch.weights, scratch.d_scores}) {
+    for (int i = 0; i < rows; i += in_word) {
+      for (int j = 0; j < count; j += lanes) {
+        const float* const from = coefficients + i * backward_keys + j;
+        store(coefficients + words_of(i) * backward_keys + j, joined(load(from), load(from + backward_keys)));
+      }
+    }
+  }
+}
+
 /// What follows from P and dS of keys [key, end).
 inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int key, int end,
                           const BackwardScratch& scratch) {
@@ -230,32 +271,32 @@ inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int
   }
   for (int i = 0; i < keys.rows / sum_rows; ++i) {
     const Range seen = keys.sum[i].within(key, end);
-    of_queries[i] = {seen.from - key, seen.to - key};
+    of_queries[i] = whole_words({seen.from - key, seen.to - key});
   }
   const auto key_sees = [&](int j, int row) { return keys.sees(row, key + j); };
   const auto query_sees = [&](int row, int j) { return keys.sees(row, key + j); };
-  const bool all = keys.block.all(key, end - key);
+  const bool all = keys.block.all(key, rounded_up(end - key, in_word));
   const Known& known = *scratch.known;
   const RowSums<1, backward_keys> d_values{.ranges = of_keys,
                                            .count = end - key,
                                            .dim = chunk.value_dim,
                                            .coefficients = scratch.weights,
-                                           .terms = scratch.d_outputs,
+                                           .terms = scratch.d_output_terms,
                                            .into = scratch.d_values.from(key)};
   add_terms(d_values, all || known.finite_d_outputs, key_sees, Kept());
   const RowSums<1, backward_keys> d_keys{.ranges = of_keys,
                                          .count = end - key,
                                          .dim = chunk.head_dim,
                                          .coefficients = scratch.d_scores,
-                                         .terms = scratch.queries,
+                                         .terms = scratch.query_terms,
                                          .into = scratch.d_keys.from(key)};
   add_terms(d_keys, all || known.finite_queries, key_sees, Kept());
-  const RowSums<backward_keys, 1> d_queries{.ranges = of_queries,
-                                            .count = keys.rows,
-                                            .dim = chunk.head_dim,
-                                            .coefficients = scratch.d_scores,
-                                            .terms = scratch.key_rows.from(key),
-                                            .into = scratch.d_queries};
+  const RowSums<d_score_row, 1> d_queries{.ranges = of_queries,
+                                          .count = keys.rows,
+                                          .dim = chunk.head_dim,
+                                          .coefficients = scratch.d_score_rows,
+                                          .terms = scratch.key_rows.from(words_of(key)),
+                                          .into = scratch.d_queries};
   add_terms(d_queries, all || known.finite_keys, query_sees, Kept());
 }
 
@@ -300,13 +341,15 @@ inline void differentiate(const Map& map, const BackwardChunk& chunk, const Back
     } else {
       score(keys, key, end, chunk.head_dim, scratch.queries, scratch.keys, scratch.weights, next,
             [&](int row, int at, Vector sum) {
-              const Vector level = map.score(sum + scratch.shift[row]);
+              const Vector level = map.score(scored_product(sum, map.factor(), Vector(scratch.shift[row])));
               keep_score(map, level, scratch.d_scores + at);
-              return weight_of(bias.at_keys(level, row, key + at - row * backward_keys), scratch.lse[row]);
+              return weight_of(bias.at_keys(level, row, key + at - row * backward_keys), scratch.lse[row],
+                               scratch.units[row]);
             });
     }
     differentiate_weights(map, chunk, block, keys, key, end, scratch, next);
     if (scratch.known->summed) sum_d_scores(keys.rows, rounded_up(end - key, panel_width), scratch);
+    join_coefficients(keys.rows, rounded_up(end - key, panel_width), scratch);
     add_gradients(chunk, keys, key, end, scratch);
   }
 }

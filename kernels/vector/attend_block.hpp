@@ -41,8 +41,8 @@ inline void begin_head(const AttendBlock& block, const AttendScratch& scratch) {
     const int next = row + rows, next_rows = smaller(panel_width, block.queries - next);
     Prefetch(rows_from(block.q, block.dtype, next), block.dtype, next_rows, block.head_dim).all();
     const HeadRows<const float> q =
-        widened(rows_from(block.q, block.dtype, row), block.dtype, rows, block.head_dim, scratch.widened);
-    pack_transposed<panel_width>(q, rows, block.head_dim, scratch.queries + row * block.head_dim);
+        operand_rows(rows_from(block.q, block.dtype, row), block.dtype, rows, block.head_dim, scratch.widened);
+    pack_transposed<panel_width>(q, rows, words_of(block.head_dim), scratch.queries + row * words_of(block.head_dim));
   }
   begin_sums(block, 0, padded_queries(block), scratch);
   for (int i = 0; i < padded_queries(block); ++i) {
@@ -67,14 +67,14 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
   const int count = end - begin;
   const auto factor = factor_of<float>(block.scores);
   const HeadRows<const float> k =
-      widened(rows_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
+      operand_rows(rows_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
   for (int j = 0; j < count; j += tile_rows) {
     pack_keys_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim,
-                                    factor, scratch.shared, scratch.keys + (begin - key + j) * block.head_dim);
+                                    factor, scratch.shared,
+                                    scratch.keys + (begin - key + j) * words_of(block.head_dim));
   }
-  const HeadRows<const float> v =
-      widened(rows_from(pass.v, block.dtype, begin), block.dtype, count, block.value_dim, scratch.widened);
-  return pack_rows(v, count, count, block.value_dim, scratch.values.from(begin - key));
+  return pack_terms(rows_from(pass.v, block.dtype, begin), block.dtype, count, count, block.value_dim,
+                    scratch.values.from(words_of(begin - key)), scratch.widened);
 }
 
 /// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
@@ -85,9 +85,10 @@ DISTATTN_INLINE void score_tile(const Map& map, const Bias& bias, int head_dim, 
                                 float* top) {
   Vector largest[Vectors];
   product<tile_rows, Vectors, 1, tile_rows, panel_width>(
-      head_dim, tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
+      words_of(head_dim), tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
       [&](int i, int v, Vector sum) {
-        Vector score = bias.at_queries(map.score(sum + load(shift + (from + v) * lanes)), (from + v) * lanes, key + i);
+        const Vector product = scored_product(sum, map.factor(), load(shift + (from + v) * lanes));
+        Vector score = bias.at_queries(map.score(product), (from + v) * lanes, key + i);
         if constexpr (Masked) score = replace(keys.hidden(from + v, key + i), score, minus_infinity);
         // Loaded no earlier: where there are 16 registers, the product takes them all.
         largest[v] = larger(score, i == 0 ? load(top + (from + v) * lanes) : largest[v]);
@@ -96,9 +97,12 @@ DISTATTN_INLINE void score_tile(const Map& map, const Bias& bias, int head_dim, 
   for (int v = 0; v < Vectors; ++v) store(top + (from + v) * lanes, largest[v]);
 }
 
-/// Turns the scores of keys [0, count) into e^(score − top) and raises the panel's top and sum to include them.
+/// Turns the scores of keys [0, count) into e^(score − top), or into coefficients if they are to be joined, and raises
+/// the panel's top and sum to include them.
 /// rescale[query] becomes what the output so far is to be multiplied by.
-inline void softmax(float* scores, int count, const float* block_top, float* top, float* sum, float* rescale) {
+template <bool Joined>
+inline void softmax(float* scores, float* coefficients, int count, const float* block_top, float* top, float* sum,
+                    float* rescale) {
   Vector reference[tile_vectors], sums[tile_vectors];
   for (int v = 0; v < tile_vectors; ++v) {
     const Vector before = load(top + v * lanes), after = larger(load(block_top + v * lanes), before);
@@ -109,13 +113,23 @@ inline void softmax(float* scores, int count, const float* block_top, float* top
     sums[v] = 0.f;
     store(top + v * lanes, after);
   }
-  for (int j = 0; j < count; ++j) {
+  const auto weigh = [&](int j, int v) {
+    const Vector weight = exp(load(scores + j * panel_width + v * lanes) - reference[v]);
+    sums[v] += weight;
+    return weight;
+  };
+  if constexpr (pairs && Joined) {
+    for (int j = 0; j < count; j += in_word) {
 #pragma GCC unroll 8
-    for (int v = 0; v < tile_vectors; ++v) {
-      float* at = scores + j * panel_width + v * lanes;
-      const Vector weight = exp(load(at) - reference[v]);
-      sums[v] += weight;
-      store(at, weight);
+      for (int v = 0; v < tile_vectors; ++v) {
+        const Vector first = weigh(j, v);
+        store(coefficients + words_of(j) * panel_width + v * lanes, joined(first, weigh(j + 1, v)));
+      }
+    }
+  } else {
+    for (int j = 0; j < count; ++j) {
+#pragma GCC unroll 8
+      for (int v = 0; v < tile_vectors; ++v) store(scores + j * panel_width + v * lanes, weigh(j, v));
     }
   }
   for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) + sums[v]);
@@ -129,13 +143,24 @@ inline void drop_weights(const Drop& drop, float* weights, int block_key, int fi
   }
 }
 
+/// Weights of the keys [first, last) of a block, whole words of them, as the coefficients of their values.
+inline void join_weights(float* weights, int first, int last) {
+  if constexpr (!pairs) return;
+  for (int j = first; j < last; j += in_word) {
+    for (int v = 0; v < panel_width; v += lanes) {
+      const float* const from = weights + j * panel_width + v;
+      store(weights + words_of(j) * panel_width + v, joined(load(from), load(from + panel_width)));
+    }
+  }
+}
+
 /// O = rescale·O + P·V for keys [first, last) of the block of keys.
 inline void add_values(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first, int last,
                        bool finite, const float* rescale, const AttendScratch& scratch) {
   Range ranges[panel_width / sum_rows];
   for (int i = 0; i < panel_width / sum_rows; ++i) {
     const Range seen = keys.sum[i].within(first, last);
-    ranges[i] = {seen.from - block_key, seen.to - block_key};
+    ranges[i] = whole_words({seen.from - block_key, seen.to - block_key});
   }
   const RowSums<1, panel_width> sums{.ranges = ranges,
                                      .count = panel_width,
@@ -145,7 +170,7 @@ inline void add_values(const AttendBlock& block, const PanelKeys& keys, int row,
                                      .into = scratch.output.from(row)};
   // Whether the panel's own values are finite: results do not depend on what else is in the block.
   const bool harmless = finite || keys.panel.all(first, last - first) ||
-                        all_finite(sums.terms.from(first - block_key), last - first, block.value_dim);
+                        all_finite(sums.terms.from(words_of(first - block_key)), last - first, block.value_dim);
   add_terms(
       sums, harmless, [&](int query, int key) { return keys.sees(query, block_key + key); },
       [&](int query, auto before) { return before * rescale[query]; });
@@ -161,7 +186,7 @@ template <class Map, class Bias>
 inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& block, const AttendPass& pass,
                          const PanelKeys& keys, int row, int block_key, int first, int last, bool finite,
                          const AttendScratch& scratch, Upcoming& next) {
-  const float* queries = scratch.queries + row * block.head_dim;
+  const float* queries = scratch.queries + row * words_of(block.head_dim);
   alignas(64) float top[panel_width];
   for (int v = 0; v < tile_vectors; ++v) store(top + v * lanes, minus_infinity);
   for (int j = (first - block_key) / tile_rows * tile_rows; j < last - block_key; j += tile_rows) {
@@ -171,16 +196,22 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
     const int key = block_key + j;
     visit_tile<panel_width>(keys.panel.all(key, tile_rows), keys.seeing(key, tile_rows), scores, minus_infinity,
                             [&]<int Vectors, bool Masked>(int from) {
-                              score_tile<Vectors, Masked>(map, bias, block.head_dim, scratch.keys + j * block.head_dim,
-                                                          queries, keys, from, key, scratch.shift + row, scores, top);
+                              score_tile<Vectors, Masked>(map, bias, block.head_dim,
+                                                          scratch.keys + j * words_of(block.head_dim), queries, keys,
+                                                          from, key, scratch.shift + row, scores, top);
                             });
   }
   alignas(64) float rescale[panel_width];
-  softmax(scratch.scores + (first - block_key) * panel_width, last - first, top, scratch.top + row, scratch.sum + row,
-          rescale);
-  if (block.dropout.limit != 0) {
+  const int from = first - block_key, to = last - block_key;
+  float* const scores = scratch.scores + from * panel_width;
+  float* const coefficients = scratch.scores + words_of(from) * panel_width;
+  if (block.dropout.limit == 0) {
+    softmax<true>(scores, coefficients, to - from, top, scratch.top + row, scratch.sum + row, rescale);
+  } else {
+    softmax<false>(scores, coefficients, to - from, top, scratch.top + row, scratch.sum + row, rescale);
     drop_weights(Drop(block.dropout, {nullptr, scratch.positions + row, pass.positions}), scratch.scores, block_key,
                  first, last);
+    join_weights(scratch.scores, from, to);
   }
   add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
 }
@@ -323,7 +354,9 @@ inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPa
         const Bias bias({head.alibi_slopes, own.positions + row, pass.positions});
         const PanelKeys& keys = panels[row / panel_width];
         const Range seen = keys.panel.within(key, end);
-        if (!seen.empty()) attend_panel(map, bias, head, pass, keys, row, key, seen.from, seen.to, finite, own, next);
+        if (seen.empty()) continue;
+        const Range whole = whole_words({seen.from - key, seen.to - key});
+        attend_panel(map, bias, head, pass, keys, row, key, key + whole.from, key + whole.to, finite, own, next);
       }
     });
   }

@@ -25,7 +25,7 @@ inline int padded_queries(const AttendBlock& block) { return rounded_up(block.qu
 
 /// A block's operands and state, laid out in its thread's scratch.
 struct AttendScratch {
-  float* queries;  // [panel][head_dim][panel_width]
+  float* queries;  // [panel][head_dim in words][panel_width]
   RowPanels output;
   float* shared;            // [head_dim] what the keys of the pass have in common
   float* shift;             // [row] what that adds to products
@@ -36,16 +36,16 @@ struct AttendScratch {
   float* settled_top;       // [row] as top and sum, of what is settled: its output stands in o
   float* settled_sum;
   float* settled_unit;  // [row] what both count in: e^lse_low of a carry, 1 once sums were added
-  float* keys;          // [tile][head_dim][tile_rows], without what they share, times the scores' factor
-  RowPanels values;
-  float* scores;   // [key_block][panel_width]
-  float* widened;  // [key_block][dim]: where 16-bit rows are widened
+  float* keys;          // [tile][head_dim in words][tile_rows], as pack_keys_transposed() makes them
+  RowPanels values;     // [key] in words of keys
+  float* scores;        // [key_block][panel_width], then weights in words of keys
+  float* widened;       // [key_block][dim]: where 16-bit rows are widened
   std::size_t bytes;
 
   AttendScratch(std::byte* memory, int head_dim, int value_dim) {
     const int rows = attend_rows(head_dim, value_dim);
     Carver carve(memory);
-    queries = carve.floats(rows * head_dim);
+    queries = carve.floats(rows * words_of(head_dim));
     output = carve_rows(carve, rows, value_dim);
     top = carve.floats(rows);
     sum = carve.floats(rows);
@@ -53,8 +53,8 @@ struct AttendScratch {
     settled_top = carve.floats(rows);
     settled_sum = carve.floats(rows);
     settled_unit = carve.floats(rows);
-    keys = carve.floats(key_block * head_dim);
-    values = carve_rows(carve, key_block, value_dim);
+    keys = carve.floats(key_block * words_of(head_dim));
+    values = carve_rows(carve, words_of(key_block), value_dim);
     scores = carve.floats(key_block * panel_width);
     widened = carve.floats(key_block * bigger(head_dim, value_dim));
     shared = carve.floats(rounded_up(head_dim, lanes));
@@ -80,7 +80,7 @@ struct AttendHead {
     if (block.max_logit != nullptr) block.max_logit += head;
     block.dropout.head += static_cast<std::uint32_t>(head);
     const int row = head * padded_queries(all);
-    scratch.queries += row * all.head_dim;
+    scratch.queries += row * words_of(all.head_dim);
     scratch.output = shared.output.from(row);
     for (float** state : {&scratch.shift, &scratch.top, &scratch.sum, &scratch.blocks, &scratch.settled_top,
                           &scratch.settled_sum, &scratch.settled_unit}) {

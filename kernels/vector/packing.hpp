@@ -164,15 +164,4 @@ inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim
   pack_transposed<Width>(from, rows, dim, into, [](int, Quad some) { return some; });
 }
 
-/// Keys as scores need them: what remains without `shared`, times their factor.
-template <int Width>
-inline void pack_keys_transposed(const HeadRows<const float>& from, int rows, int dim, float factor,
-                                 const float* shared, float* into) {
-  const Quad factors = {factor, factor, factor, factor};
-  pack_transposed<Width>(from, rows, dim, into, [&](int x, Quad some) {
-    const float less = shared[x];
-    return (some - Quad{less, less, less, less}) * factors;
-  });
-}
-
 }  // namespace distattn::kernels::vector::DISTATTN_ISA

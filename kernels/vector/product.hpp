@@ -1,7 +1,7 @@
 #pragma once
 /// The one inner loop behind every matrix product of attention.
 
-#include "kernels/vector/tile_shape.hpp"
+#include "kernels/vector/operands.hpp"
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
@@ -17,7 +17,7 @@ DISTATTN_INLINE void leave_registers() {
 #endif
 }
 
-/// sums[i][v] += Σ_k a[i·RowStride + k·DepthStride] · b[k·PanelStride + v·lanes…].
+/// sums[i][v] += Σ_k a[i·RowStride + k·DepthStride] · b[k·PanelStride + v·lanes…]. `depth` counts words (operands.hpp).
 template <int Rows, int Vectors, int RowStride, int DepthStride, int PanelStride>
 DISTATTN_INLINE void multiply_add(int depth, const float* __restrict a, const float* __restrict b,
                                   Vector (&sums)[Rows][Vectors]) {
@@ -30,7 +30,7 @@ DISTATTN_INLINE void multiply_add(int depth, const float* __restrict a, const fl
     for (int i = 0; i < Rows; ++i) {
       const Vector factor(a[i * RowStride]);
 #pragma GCC unroll 8
-      for (int v = 0; v < Vectors; ++v) sums[i][v] = fused(factor, panel[v], sums[i][v]);
+      for (int v = 0; v < Vectors; ++v) sums[i][v] = multiplied(factor, panel[v], sums[i][v]);
     }
     a += DepthStride;
     b += PanelStride;

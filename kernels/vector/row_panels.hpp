@@ -62,17 +62,38 @@ inline bool pack_rows(const HeadRows<const float>& from, int count, int padded, 
   return stdx::reduce(zeros[0]) == 0.f;
 }
 
-/// Whether no element of the first `count` rows is NaN or infinite.
+/// Rows as the terms of sums over rows, in words: packed as they are, or as changed(row, x, elements). `buffer` has
+/// room for rows that are widened.
+template <class Changed = Unchanged>
+inline bool pack_terms(const HeadRows<const void>& from, DType dtype, int count, int padded, int dim,
+                       const RowPanels& into, float* buffer, Changed changed = {}) {
+  if constexpr (!pairs) {
+    return pack_rows(widened(from, dtype, count, dim, buffer), count, padded, dim, into, changed);
+  }
+  Vector zeros = 0.f;
+  for (int i = 0; i < padded; i += in_word) {
+    const auto* const row = static_cast<const std::uint16_t*>(from.data) + i * from.stride;
+    for (int x = 0; x < dim; x += lanes) {
+      const Vector first = i < count ? changed(i, x, load_bf16(row + x, dim - x)) : Vector(0.f);
+      const Vector second = i + 1 < count ? changed(i + 1, x, load_bf16(row + from.stride + x, dim - x)) : Vector(0.f);
+      zeros += first * 0.f + second * 0.f;
+      store(into.at(words_of(i), x), joined(first, second));
+    }
+  }
+  return stdx::reduce(zeros) == 0.f;
+}
+
+/// Whether no element of the words of the first `count` rows is NaN or infinite.
 inline bool all_finite(const RowPanels& rows, int count, int dim) {
   Vector even = 0.f, odd = 0.f;
   for (int x = 0; x < dim; x += lanes) {
     const float* at = rows.at(0, x);
     int i = 0;
-    for (; i + 2 <= count; i += 2, at += 2 * sum_width) {
-      even += load(at) * 0.f;
-      odd += load(at + sum_width) * 0.f;
+    for (; i + 2 <= words_of(count); i += 2, at += 2 * sum_width) {
+      even += zeros_of(load(at));
+      odd += zeros_of(load(at + sum_width));
     }
-    if (i < count) even += load(at) * 0.f;
+    if (i < words_of(count)) even += zeros_of(load(at));
   }
   return stdx::reduce(even + odd) == 0.f;
 }
@@ -101,7 +122,8 @@ inline void add_rows(const RowPanels& rows, int count, int dim, bool carry, cons
   put_rows(rows, count, dim, into, [&](int, int, Vector sum, auto before) { return carry ? before() + sum : sum; });
 }
 
-/// Sums of rows: into[r][x] = start(r, into[r][x]) + Σ_k coefficients[r·RowStride + k·TermStride] · terms[k][x].
+/// Sums of rows: into[r][x] = start(r, into[r][x]) + Σ_k coefficients[r·RowStride + k·TermStride] · terms[k][x], where
+/// k counts words: ranges, in terms, begin and end with whole ones.
 template <int RowStride, int TermStride>
 struct RowSums {
   const Range* ranges;  ///< of terms, one for every sum_rows rows; rows without terms stay as they are
@@ -129,8 +151,8 @@ DISTATTN_INLINE void sum_panel(const RowSums<RowStride, TermStride>& sums, int x
     if (range.empty()) continue;
     float* at = sums.into.at(r, x);
     product<sum_rows, Vectors, RowStride, TermStride, sum_width>(
-        range.to - range.from, sums.coefficients + r * RowStride + range.from * TermStride,
-        sums.terms.at(range.from, x), [](int, int) { return Vector(0.f); },
+        words_of(range.to - range.from), sums.coefficients + r * RowStride + words_of(range.from) * TermStride,
+        sums.terms.at(words_of(range.from), x), [](int, int) { return Vector(0.f); },
         [&](int i, int v, Vector sum) {
           float* const into = at + i * sum_width + v * lanes;
           if (i < sums.count - r) store(into, start(r + i, load(into)) + sum);
@@ -147,8 +169,10 @@ inline void sum_seen(const RowSums<RowStride, TermStride>& sums, Sees sees, Star
     for (int x = 0; x < sums.dim; ++x) *sums.into.at(r, x) = start(r, *sums.into.at(r, x));
     for (int k = range.from; k < range.to; ++k) {
       if (!sees(r, k)) continue;
-      const float coefficient = sums.coefficients[r * RowStride + k * TermStride];
-      for (int x = 0; x < sums.dim; ++x) *sums.into.at(r, x) += coefficient * *sums.terms.at(k, x);
+      const float coefficient = element_of(sums.coefficients + r * RowStride + words_of(k) * TermStride, k);
+      for (int x = 0; x < sums.dim; ++x) {
+        *sums.into.at(r, x) += coefficient * element_of(sums.terms.at(words_of(k), x), k);
+      }
     }
   }
 }

@@ -1,5 +1,6 @@
 #include "kernels/vector/select.hpp"
 
+#include <cmath>
 #include <cstdlib>
 
 #include "distattn/error.hpp"
@@ -20,6 +21,12 @@ std::string missing_avx512() {
   return has ? "" : "this processor lacks AVX-512 (F, BW, CD, DQ, VL)";
 }
 
+std::string missing_avx512_bf16() {
+  const std::string missing = missing_avx512();
+  if (!missing.empty()) return missing;
+  return __builtin_cpu_supports("avx512bf16") ? "" : "this processor lacks AVX512-BF16";
+}
+
 std::string missing_avx2() {
   __builtin_cpu_init();
   const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi") &&
@@ -32,6 +39,19 @@ struct Choice {
   InstructionSet set;
   std::string reason;
 };
+
+/// Below that, converting to fp32 first is as fast.
+constexpr double least_pair_speed = 1.3;
+
+/// Why a set that this processor has is better than the next ones, or nothing if it is not.
+std::string advantage_of(const InstructionSet& set) {
+  if (set.pairs == nullptr) return "the widest that this processor has";
+  const double speed = set.pairs->pair_speed();
+  if (speed < least_pair_speed) return "";
+  const long tenths = std::lround(speed * 10);
+  return "the widest that this processor has, with " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
+         " products of bf16 in the time of one of fp32";
+}
 
 std::string names(const std::vector<InstructionSet>& sets) {
   std::string all;
@@ -51,7 +71,8 @@ Choice choose() {
       }
       return {set, "asked for by " + std::string(variable)};
     }
-    if (set.kernels != nullptr) return {set, "the widest that this processor has"};
+    if (set.kernels == nullptr) continue;
+    if (std::string advantage = advantage_of(set); !advantage.empty()) return {set, std::move(advantage)};
   }
   refuse(std::string(variable) + "=" + wish + " is not an instruction set of this build (built: " + names(sets) +
          "): choose one of these or unset it");
@@ -67,17 +88,26 @@ const Choice& choice() {
 std::vector<InstructionSet> instruction_sets() {
   std::vector<InstructionSet> sets;
 #if defined(__x86_64__)
-  const auto add = [&](const char* name, const VectorKernels& kernels, std::string missing) {
-    sets.push_back({name, missing.empty() ? &kernels : nullptr, std::move(missing)});
+  const auto add = [&](const char* name, const VectorKernels& kernels, const VectorKernels* pairs,
+                       std::string missing) {
+    const bool has = missing.empty();
+    sets.push_back({name, has ? &kernels : nullptr, has ? pairs : nullptr, std::move(missing)});
   };
-  add("avx512", isa_avx512::vector_kernels, missing_avx512());
-  add("avx2", isa_avx2::vector_kernels, missing_avx2());
+  add("avx512_bf16", isa_avx512::vector_kernels, &isa_avx512_bf16::vector_kernels, missing_avx512_bf16());
+  add("avx512", isa_avx512::vector_kernels, nullptr, missing_avx512());
+  add("avx2", isa_avx2::vector_kernels, nullptr, missing_avx2());
 #endif
-  sets.push_back({"generic", &isa_generic::vector_kernels, ""});
+  sets.push_back({"generic", &isa_generic::vector_kernels, nullptr, ""});
   return sets;
 }
 
 const VectorKernels& vector_kernels() { return *choice().set.kernels; }
+
+bool multiplies_pairs(DType dtype) { return dtype == DType::bf16 && choice().set.pairs != nullptr; }
+
+const VectorKernels& vector_kernels(DType dtype) {
+  return multiplies_pairs(dtype) ? *choice().set.pairs : *choice().set.kernels;
+}
 
 std::string isa_report() {
   return choice().set.name + " (" + choice().reason + "; built: " + names(instruction_sets()) + ")";

@@ -10,20 +10,25 @@ namespace distattn::kernels::vector {
 
 /// An instruction set that this build has code for; `kernels` is null where this processor lacks it.
 struct InstructionSet {
-  std::string name;  ///< "avx512", "avx2", "generic"
+  std::string name;  ///< "avx512_bf16", "avx512", "avx2", "generic"
   const VectorKernels* kernels = nullptr;
-  std::string why_not;  ///< what the processor lacks
+  const VectorKernels* pairs = nullptr;  ///< of bf16, where an instruction multiplies pairs of it
+  std::string why_not;                   ///< what the processor lacks
 };
 
 /// Widest first; the last one runs everywhere.
 std::vector<InstructionSet> instruction_sets();
 
 /// The widest that this processor has, or the one that the environment variable DISTATTN_ISA names: decided once a
-/// process. Throws Error(usage) when DISTATTN_ISA names one that is unknown, Error(environment) where the processor
-/// lacks it.
+/// process. Products of pairs are taken where they are measured to be faster, or asked for by that name. Throws
+/// Error(usage) when DISTATTN_ISA names one that is unknown, Error(environment) where the processor lacks it.
 const VectorKernels& vector_kernels();
+/// Those for operands of this type, whose operations have many queries.
+const VectorKernels& vector_kernels(DType dtype);
+/// Whether those take products of pairs.
+bool multiplies_pairs(DType dtype);
 
-/// "avx512 (the widest that this processor has; built: avx512, avx2, generic)"
+/// "avx512 (the widest that this processor has; built: avx512_bf16, avx512, avx2, generic)"
 std::string isa_report();
 
 }  // namespace distattn::kernels::vector

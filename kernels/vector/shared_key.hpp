@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "kernels/vector/packing.hpp"
+#include "kernels/vector/operands.hpp"
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
@@ -34,7 +34,7 @@ inline bool find_shared_key(const HeadRows<const void>& keys, DType dtype, std::
     for (int lane = 0; lane < lanes; ++lane) {
       const float spread = (most[lane] - least[lane]) * 4, twice = __builtin_fabsf(most[lane] + least[lane]);
       const bool shared = lane < some && samples > 0 && spread <= twice && twice < -minus_infinity;
-      into[x + lane] = shared ? least[lane] / 2 + most[lane] / 2 : 0.f;
+      into[x + lane] = shared ? as_operand(least[lane] / 2 + most[lane] / 2) : 0.f;
       any = any || into[x + lane] != 0.f;
     }
   }

@@ -34,7 +34,7 @@ inline constexpr int block_floats = 1152 * 256;
 struct Range {
   int from = 0, to = 0;
 
-  bool empty() const { return from >= to; }
+  constexpr bool empty() const { return from >= to; }
 };
 
 constexpr int smaller(int a, int b) { return a < b ? a : b; }

@@ -5,6 +5,7 @@
 #include "kernels/vector/attend_backward_block.hpp"
 #include "kernels/vector/attend_block.hpp"
 #include "kernels/vector/attend_few.hpp"
+#include "kernels/vector/pair_speed.hpp"
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
@@ -36,6 +37,7 @@ const VectorKernels vector_kernels{
     .backward_block_end = backward_block_end,
     .backward_sum_end = backward_sum_end,
     .find_shared = find_shared,
+    .pair_speed = pair_speed,
 };
 
 }  // namespace distattn::kernels::vector::DISTATTN_ISA

@@ -12,7 +12,7 @@ namespace distattn::test {
 namespace {
 
 /// What a problem has besides queries, keys and values.
-enum class With { nothing, scores };
+enum class With { nothing, scores, window };
 
 /// Rows of a whole random tensor at the given positions.
 Tensor rows(RandomTensor which, const std::vector<std::int64_t>& positions, int head_count) {
@@ -39,6 +39,7 @@ ConstTensorView view(const Tensor& tensor) {
 constexpr std::array sink_logits = {0.5f, -1.0f, 2.0f, 0.0f};
 constexpr std::array alibi_slopes = {0.25, 0.0, -0.125, 1.0};
 constexpr double softcap = 1.5;
+constexpr std::int64_t window = 5;
 constexpr std::uint64_t dropout_seed = 0xfedcba9876543210;
 
 ExactResult compute_exactly(With with) {
@@ -48,6 +49,7 @@ ExactResult compute_exactly(With with) {
   problem.kv_heads = kv_heads;
   problem.head_dim = problem.value_dim = dim;
   problem.mask = causal_mask();
+  if (with == With::window) problem.mask.left = window;
   std::vector<double> logits;
   if (with == With::scores) {
     problem.scores = {.scale = 0, .softcap = softcap, .sink_logits = true, .dropout = 0.25, .max_logit = true};
@@ -60,8 +62,9 @@ ExactResult compute_exactly(With with) {
 }
 
 const ExactResult& exact(With with) {
-  static const ExactResult plain = compute_exactly(With::nothing), scores = compute_exactly(With::scores);
-  return with == With::scores ? scores : plain;
+  static const std::array all = {compute_exactly(With::nothing), compute_exactly(With::scores),
+                                 compute_exactly(With::window)};
+  return all[static_cast<std::size_t>(with)];
 }
 
 /// Absolute, of values around 1: the equivalence tests judge accuracy.
@@ -137,8 +140,9 @@ namespace {
 
 using BothPasses = distattn_status (*)(distattn_attention* attention, const distattn_tensors* tensors);
 
-distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm, With with = With::nothing) {
+distattn_problem problem_with(With with) {
   distattn_problem problem = small_problem();
+  if (with == With::window) problem.window_left = window;
   if (with == With::scores) {
     problem.softcap = softcap;
     problem.dropout = 0.25;
@@ -146,15 +150,19 @@ distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm, Wi
     problem.alibi_slopes = alibi_slopes.data();
     problem.alibi_slopes_count = alibi_slopes.size();
   }
-  distattn_attention* attention = nullptr;
-  distattn_status status =
-      distattn_attention_create(&problem, static_cast<const distattn_options*>(user), comm, &attention);
-  if (status != DISTATTN_OK) return status;
-  std::vector<std::int64_t> queries(static_cast<std::size_t>(distattn_attention_tokens(attention, DISTATTN_QUERIES)));
-  std::vector<std::int64_t> keys(static_cast<std::size_t>(distattn_attention_tokens(attention, DISTATTN_KEYS)));
-  distattn_attention_positions(attention, DISTATTN_QUERIES, queries.data());
-  distattn_attention_positions(attention, DISTATTN_KEYS, keys.data());
+  return problem;
+}
 
+std::vector<std::int64_t> positions_of(const distattn_attention* attention, distattn_side side) {
+  std::vector<std::int64_t> positions(static_cast<std::size_t>(distattn_attention_tokens(attention, side)));
+  distattn_attention_positions(attention, side, positions.data());
+  return positions;
+}
+
+/// Runs both passes and compares; frees the handle.
+distattn_status judge(BothPasses both, distattn_attention* attention, distattn_comm* comm, With with) {
+  const std::vector<std::int64_t> queries = positions_of(attention, DISTATTN_QUERIES),
+                                  keys = positions_of(attention, DISTATTN_KEYS);
   const Tensor q = rows(RandomTensor::q, queries, heads), k = rows(RandomTensor::k, keys, kv_heads),
                v = rows(RandomTensor::v, keys, kv_heads), d_o = rows(RandomTensor::d_o, queries, heads);
   Tensor o(q.shape), lse({heads, q.shape[0]}), dq(q.shape), dk(k.shape), dv(v.shape);
@@ -177,7 +185,7 @@ distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm, Wi
     tensors.dsink_logits = &dlogits.tensor;
     tensors.max_logit = &tops.tensor;
   }
-  status = both(attention, &tensors);
+  const distattn_status status = both(attention, &tensors);
   distattn_attention_free(attention);
   if (status != DISTATTN_OK) return status;
 
@@ -191,6 +199,14 @@ distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm, Wi
     good = right_heads(comm, tops, -INFINITY, larger, all.max_logit) && good;
   }
   return good ? DISTATTN_OK : DISTATTN_INTERRUPTED;
+}
+
+distattn_status attend_with(BothPasses both, void* user, distattn_comm* comm, With with = With::nothing) {
+  const distattn_problem problem = problem_with(with);
+  distattn_attention* attention = nullptr;
+  const distattn_status status =
+      distattn_attention_create(&problem, static_cast<const distattn_options*>(user), comm, &attention);
+  return status == DISTATTN_OK ? judge(both, attention, comm, with) : status;
 }
 
 distattn_status wait_for_both(distattn_attention* attention, const distattn_tensors* tensors) {
@@ -218,5 +234,27 @@ distattn_status attend_scores(void* user, distattn_comm* comm) {
   return attend_with(wait_for_both, user, comm, With::scores);
 }
 distattn_status attend_queued(void* user, distattn_comm* comm) { return attend_with(queue_both, user, comm); }
+
+distattn_status attend_layers(void* user, distattn_comm* comm) {
+  constexpr std::array kinds = {With::window, With::nothing, With::scores};
+  std::array<distattn_problem, kinds.size()> problems;
+  std::array<const distattn_problem*, kinds.size()> pointers;
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    problems[i] = problem_with(kinds[i]);
+    pointers[i] = &problems[i];
+  }
+  constexpr std::array weights = {5.0, 1.0, 0.5};
+  std::array<distattn_attention*, kinds.size()> attentions;
+  distattn_status status =
+      distattn_attentions_create(pointers.data(), weights.data(), kinds.size(),
+                                 static_cast<const distattn_options*>(user), comm, attentions.data());
+  for (std::size_t i = 0; i < kinds.size() && status == DISTATTN_OK; ++i) {
+    if (positions_of(attentions[i], DISTATTN_QUERIES) != positions_of(attentions[0], DISTATTN_QUERIES))
+      return DISTATTN_INTERRUPTED;
+  }
+  for (std::size_t i = kinds.size(); i-- > 0 && status == DISTATTN_OK;)
+    status = judge(wait_for_both, attentions[i], comm, kinds[i]);
+  return status;
+}
 
 }  // namespace distattn::test

@@ -29,6 +29,8 @@ struct Tensor {
 distattn_status attend(void* user, distattn_comm* comm);
 /// The same with a cap, a position bias, sink logits and largest scores.
 distattn_status attend_scores(void* user, distattn_comm* comm);
+/// Layers with a window, without, and with scores, on one layout.
+distattn_status attend_layers(void* user, distattn_comm* comm);
 /// attend() by passes that are queued.
 distattn_status attend_queued(void* user, distattn_comm* comm);
 

@@ -99,6 +99,39 @@ def other_masks(folder):
         distattn("run", *shape[2 * (mask[0] == "--seq-kv"):], *mask, "--random", "--layout", file, "--check", "-q")
 
 
+def together(_):
+    """Masks that share a layout: rows say how many layers have each, and are ranked by the sum over all."""
+    common = (*DOCUMENTS, "--ranks", "4", "--machine", "dgx-a100x2", "--dtype", "bf16", "--mask", "causal", "--mask",
+              "window:63*5")
+    done = distattn("plan", *common, "--schedule", "auto,zigzag-ring,mesh:1x4x1:chunked", "--json")
+    assert "masks on one layout" not in done.stdout and "2 masks on one layout: 1 of causal" in done.stderr, done.stderr
+    assert "mesh:1x4x1:chunked on 4 ranks: deals tokens out by the mask" in done.stderr, done.stderr
+    rows = json.loads(done.stdout)
+    assert [row["layers"] for row in rows] == [1, 5] * 4, rows
+    for first, second in zip(rows[::2], rows[1::2]):
+        assert first["mask"].startswith("causal") and second["mask"].startswith("window:63"), (first, second)
+        assert first["pass"] == second["pass"], (first, second)
+        whole = first["predicted_s"] + 5 * second["predicted_s"]
+        assert abs(first["all_layers_s"] - whole) < 1e-12 and first["all_layers_s"] == second["all_layers_s"], rows
+    sums = [row["all_layers_s"] for row in rows[::2]]
+    assert sums[0] <= sums[1] and sums[2] <= sums[3], sums
+    alone = json.loads(distattn("plan", *common[:-4], "--mask", "window:63", "--schedule", "ring", "--json").stdout)
+    window = json.loads(distattn("plan", *common[:-4], "--window", "63,0", "--schedule", "ring", "--json").stdout)
+    for row in (*alone, *window):
+        assert row.pop("layers") == 1 and row.pop("all_layers_s") is None, row
+        row.pop("mask")
+    assert alone == window, (alone, window)
+    shape = ("--seq", "61", "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--cu-seqlens", "0,30,31,45,61")
+    masks = ("--mask", "causal", "--mask", "window:4:3*2", "--mask", "full")
+    rows = json.loads(distattn("validate", *shape, *masks, "--ranks", "3,5", "--schedule", "placed,auto,ring", "--backend",
+                               "cpu", "--json").stdout)
+    assert len(rows) == 2 * 3 * 3 * 2 and all(row["ok"] for row in rows), rows
+    rows = json.loads(distattn("bench", *shape, *masks, "--ranks", "2", "--schedule", "placed", "-n", "1", "-w", "0", "-c",
+                               "--backward", "--json").stdout)
+    assert [row["mask"].split()[0] for row in rows[::2]] == ["causal", "window:4:3", "full"], rows
+    assert all(row["ok"] for row in rows), rows
+
+
 def refused(folder):
     shape = ("--seq", "10", "--heads", "2", "--head-dim", "8", "--ranks", "2")
     good = '{"schema_version":1,"ranks":2,"segments":[{"start":0,"count":6,"owner":1},{"start":6,"count":4,"owner":0}]}'
@@ -140,6 +173,6 @@ def refused(folder):
 
 
 with tempfile.TemporaryDirectory() as scratch:
-    for check in (printed, noted, balance, computed, from_programs, other_masks, refused):
+    for check in (printed, noted, balance, computed, from_programs, other_masks, together, refused):
         check(scratch)
         print(check.__name__, "fine")

@@ -197,7 +197,7 @@ def numbers():
 
 
 def twice():
-    """The last one wins, on the command line and over a file's."""
+    """The last one wins, on the command line and over a file's; masks of plan, bench and validate share a layout instead."""
     def shape_of(*arguments, cwd="."):
         return json.loads(fine(distattn(cwd, *arguments)).stdout)
     got = shape_of(*RANDOM, "--seq", "24", "--json", "--heads", "4", "--heads", "1", "--mask", "full", "--mask", "causal",

@@ -16,14 +16,16 @@ BOTH = ((", straight", False), (", routed", True))
 MACHINES = (("dgx-h100x4-slow", "docs/machines/dgx-h100x4-slow.json", 32, BOTH), ("dgx-h100x8", "dgx-h100x8", 64, BOTH),
             ("ethernet-h100x64", "ethernet-h100x64", 64, (("", False),)))
 HEADS = (("MHA", 32), ("GQA 8:1", 4))
+NAMED = "auto,ring,balanced,ring/burst,attention2d,usp:2,usp:4,usp:8"  # of PAPERS, with auto
+CORPORA = ("pile", "prolong64k", "prolong512k")
 PAPERS = (("Ring Attention", "ring"), ("DistFlashAttn", "balanced"), ("BurstAttention", "ring/burst"),
           ("Attention2D", "attention2d"), ("USP", "usp"))
 
 
-def plan(command, machine, ranks, kv_heads, names):
+def plan(command, machine, ranks, kv_heads, names, *mask):
     """(schedule, whether routed, whether auto chose it) -> seconds of both passes."""
     arguments = ["plan", "--machine", machine, "--ranks", ranks, "--seq", "512K", "--heads", 32, "--kv-heads", kv_heads,
-                 "--head-dim", 128, "--dtype", "bf16", "--schedule", names, "--routes", "both", "--backward", "--json"]
+                 "--head-dim", 128, "--dtype", "bf16", "--schedule", names, "--routes", "both", "--backward", "--json", *mask]
     output = subprocess.run([command, *map(str, arguments)], cwd=ROOT, check=True, text=True, capture_output=True).stdout
     seconds = {}
     for row in json.loads(output):
@@ -38,7 +40,7 @@ def table(heads, rows):
 
 
 def milliseconds(value):
-    return f"{1000 * value:.0f}" if value is not None else "–"
+    return f"{1000 * value:.{0 if value > 0.1 else 1}f}" if value is not None else "–"
 
 
 def best(seconds, wanted):
@@ -76,8 +78,10 @@ def tables(command):
                   for head, kv_heads in HEADS]
         details[name] = by_schedule(setups, routes)
         choices += [choice(f"{name}, {head}", seconds, routes) for head, seconds in setups]
+    packings = [choice(f"{name}, {corpus}", plan(command, machine, ranks, 8, NAMED, "--documents", corpus),
+                       routes) for name, machine, ranks, routes in MACHINES for corpus in CORPORA]
     heads = ["", "auto chooses", "ms"] + [paper for paper, _ in PAPERS]
-    return {"docs/schedules.md": {"choices": table(heads, choices), **details}}
+    return {"docs/schedules.md": {"choices": table(heads, choices), "packings": table(heads, packings), **details}}
 
 
 def section(name):

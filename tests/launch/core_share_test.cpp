@@ -42,6 +42,15 @@ TEST_CASE("ranks that may run on the same processors divide these", "[launch]") 
   }
 }
 
+TEST_CASE("together, ranks have the processors that any of them may use, and their quotas", "[launch]") {
+  CHECK(cores_together(std::vector{claim(processors(0, 3)), claim(processors(8, 5))}, 0) == 8);
+  CHECK(cores_together(std::vector(3, claim(processors(0, 12))), 1) == 12);
+  CHECK(cores_together(std::vector{claim(processors(0, 4)), claim(processors(0, 16)), claim({}, "there")}, 0) == 16);
+  CHECK(cores_together(std::vector{claim(processors(0, 8), "a"), claim(processors(0, 8), "b")}, 1) == 8);
+  const CoreClaim limited{"here", processors(0, 64), {ControlGroup{1, 11, 7.5}}, true};
+  CHECK(cores_together(std::vector(5, limited), 0) == 7);
+}
+
 TEST_CASE("other machines have processors of their own", "[launch]") {
   CHECK(shares({claim(processors(0, 8), "a"), claim(processors(0, 8), "b"), claim(processors(0, 8), "b")}) ==
         std::vector{8, 4, 4});

@@ -9,6 +9,8 @@ by area   chunks of 2048 tokens, as many for each rank, the heaviest to the rank
           MagiAttention deals them out. Queries stay, keys come.
 zigzag    every document in 2 P pieces, two for each rank: how Megatron and TransformerEngine deal them out. Their
           padding is left out, and documents below 4096 tokens stay whole, which favours it.
+rows      every document on as many ranks as its share of all pairs needs, a power of two, inside a node where they fit;
+          there in zigzag; keys come: how FlexSP, ByteScale and Zeppelin give documents degrees. Tokens are not balanced.
 """
 import csv
 import heapq
@@ -30,13 +32,15 @@ CHUNK, SHORT = 2048, 4096
 
 
 def planned(setting, *more):
-    """Seconds forward and backward, for (ends of documents, ranks, machine, query heads, key heads)."""
+    """Seconds forward and backward, for (ends of documents, ranks, machine, query heads, key heads): of messages that go
+    straight or through nodes, whichever is faster."""
     ends, ranks, machine, heads, kv_heads = setting
     done = subprocess.run([DISTATTN, "plan", "--seq", str(ends[-1]), "--heads", str(heads), "--kv-heads", str(kv_heads),
                            "--head-dim", "128", "--dtype", "bf16", "--backward", "--machine", machine, "--ranks",
-                           str(ranks), "--cu-seqlens", ",".join(map(str, ends)), "--json", *more],
+                           str(ranks), "--cu-seqlens", ",".join(map(str, ends)), "--routes", "both", "--json", *more],
                           capture_output=True, text=True, check=True)
-    return [row["predicted_s"] for row in sorted(json.loads(done.stdout), key=lambda row: row["pass"] != "forward")]
+    rows = json.loads(done.stdout)
+    return [min(row["predicted_s"] for row in rows if row["pass"] == each) for each in ("forward", "backward")]
 
 
 def drawn(corpus, seed):
@@ -109,25 +113,45 @@ def zigzag(ends, ranks):
     return joined(pieces)
 
 
+def rows(ends, ranks):
+    """Heaviest first, each to the neighbours that are least loaded; loads are pairs."""
+    documents = sorted(zip(ends, ends[1:]), key=lambda d: (d[0] - d[1], d[0]))
+    pairs = {d: (d[1] - d[0]) ** 2 / 2 for d in documents}
+    share = sum(pairs.values()) / ranks
+    loads, pieces = [0.0] * ranks, []
+    for begin, end in documents:
+        degree = 1
+        while degree * share < pairs[begin, end] and 2 * degree <= ranks:
+            degree *= 2
+        first = min(range(0, ranks - degree + 1, degree), key=lambda r: (max(loads[r:r + degree]), r))
+        for piece in range(2 * degree):
+            a, b = (begin + (end - begin) * p // (2 * degree) for p in (piece, piece + 1))
+            pieces.append((a, b, first + min(piece, 2 * degree - 1 - piece)))
+        for rank in range(first, first + degree):
+            loads[rank] += pairs[begin, end] / degree
+    return joined(pieces)
+
+
+WAYS = {"by area": by_area, "zigzag": zigzag, "rows": rows}
+
+
 def mean(values):
     return math.exp(sum(map(math.log, values)) / len(values))
 
 
 def corpora(seeds):
-    print("| machine, ranks | corpus | by area | zigzag |")
-    print("|---|---|---:|---:|")
-    for machine, ranks in SETTINGS:
-        for corpus in CORPORA:
-            gains = ([], [])
+    for corpus in CORPORA:
+        print(f"\n| {corpus} | " + " | ".join(WAYS) + " |")
+        print("|---|" + "---:|" * len(WAYS))
+        for machine, ranks in SETTINGS:
+            gains = {way: [] for way in WAYS}
             for seed in range(seeds):
-                ends = drawn(corpus, seed)
-                setting = (ends, ranks, machine, 32, 8)
+                setting = (drawn(corpus, seed), ranks, machine, 32, 8)
                 ours = sum(planned(setting, "--schedule", "placed"))
-                for gain, deal in zip(gains, (by_area, zigzag)):
-                    gain.append(sum(dealt(deal, setting)) / ours)
+                for way, deal in WAYS.items():
+                    gains[way].append(sum(dealt(deal, setting)) / ours)
             name = os.path.basename(machine).removesuffix(".json")
-            cells = " | ".join(f"{mean(gain):.2f}" for gain in gains)
-            print(f"| {name}, {ranks} | {corpus} | {cells} |", flush=True)
+            print(f"| {name}, {ranks} | " + " | ".join(f"{mean(gain):.2f}" for gain in gains.values()) + " |", flush=True)
 
 
 def packs(path, tokens, count):

@@ -11,6 +11,10 @@ TOLERANCE = {"float64": 1e-13, "float32": 2e-6, "float16": 1e-3}
 MASKS = {"full": {}, "causal": {"causal": True}, "window": {"causal": True, "window_size": (9, 0)},
          "two-sided": {"window_size": (5, 3)}, "documents": {"causal": True, "cu_seqlens": [0, 17, 18, 40, 61]}}
 TOKENS = 61
+SINKS = np.array([0.5, -1.0, 2.0, 0.0])
+SCORES = {"softcap": {"softcap": 1.5}, "sinks": {"sinks": SINKS.astype("float32")},
+          "slopes": {"alibi_slopes": [0.5, 0.25, 0.125, 0.0625]}}
+SCORES["all"] = {name: value for scores in SCORES.values() for name, value in scores.items()}
 
 
 def tensors(dtype="float32", batch=(2,), seq=TOKENS, seq_kv=TOKENS, heads=4, kv_heads=2, dim=16, value_dim=24, seed=1):
@@ -23,7 +27,7 @@ class OneCall(unittest.TestCase):
     def judge(self, q, k, v, masked=None, **options):
         masked = masked or {}
         o, lse = distattn.attention(q, k, v, return_lse=True, **masked, **options)
-        expected, expected_lse = oracle.attention(q, k, v, **masked)
+        expected, expected_lse, _ = oracle.attention(q, k, v, **masked)
         self.assertIs(type(o), np.ndarray)
         self.assertEqual(o.dtype, q.dtype)
         self.assertEqual(o.shape, expected.shape)
@@ -85,6 +89,41 @@ class OneCall(unittest.TestCase):
         self.assertLess(oracle.error(o, oracle.attention(q, k, v, softmax_scale=0.7)[0]), 2e-6)
         self.assertGreater(oracle.error(o, oracle.attention(q, k, v)[0]), 0.01)
 
+    def test_scores(self):
+        for name, scores in SCORES.items():
+            for ranks in (1, 3):
+                with self.subTest(name, ranks=ranks):
+                    self.judge(*tensors(), MASKS["window"] | scores, ranks=ranks)
+            self.assertGreater(oracle.error(oracle.attention(*tensors(), **scores)[0], oracle.attention(*tensors())[0]),
+                               0.01)
+        self.judge(*tensors("float64"), MASKS["documents"] | SCORES["all"] | {"sinks": SINKS}, ranks=2)
+
+    def test_names_of_sinks(self):
+        named = [distattn.attention(*tensors(), **{name: SCORES["sinks"]["sinks"]})
+                 for name in ("sinks", "s_aux", "learnable_sink")]
+        np.testing.assert_array_equal(named[0], named[1])
+        np.testing.assert_array_equal(named[0], named[2])
+
+    def test_largest_scores(self):
+        q, k, v = tensors()
+        for ranks in (1, 3):
+            for scores in ({}, SCORES["all"]):
+                _, largest = distattn.attention(q, k, v, causal=True, ranks=ranks, return_max_logit=True, **scores)
+                np.testing.assert_allclose(largest, oracle.attention(q, k, v, causal=True, **scores)[2], rtol=1e-5)
+
+    def test_dropout(self):
+        """Weights are dropped or divided by what is kept, alike on any number of ranks; a seed says which."""
+        q, k, _ = tensors()
+        values = np.broadcast_to(np.eye(TOKENS, 64, dtype=np.float32)[:, None], (2, TOKENS, 2, 64))
+        whole = distattn.attention(q, k, values, causal=True)
+        dropped = [distattn.attention(q, k, values, causal=True, dropout_p=0.25, dropout_seed=seed, ranks=ranks)
+                   for seed, ranks in ((7, 1), (7, 3), (2**64 - 1, 1))]
+        np.testing.assert_allclose(dropped[0], dropped[1], rtol=1e-5, atol=1e-7)
+        self.assertGreater(oracle.error(dropped[0], dropped[2]), 0.1)
+        kept, seen = dropped[0] != 0, whole != 0
+        np.testing.assert_allclose(dropped[0][kept], whole[kept] / 0.75, rtol=1e-5)
+        self.assertLess(abs(kept.sum() / seen.sum() - 0.75), 0.02)
+
     def test_window_and_documents_as_arrays(self):
         q, k, v = tensors()
         listed = distattn.attention(q, k, v, cu_seqlens=[0, 20, 61], window_size=(4, 4))
@@ -142,23 +181,35 @@ class Handles(unittest.TestCase):
                     with self.subTest(name, dtype=dtype, ranks=ranks):
                         self.judge_gradients(dtype, ranks, masked)
 
+    def test_gradients_of_scores(self):
+        for name, scores in SCORES.items():
+            for ranks in (1, 3):
+                with self.subTest(name, ranks=ranks):
+                    self.judge_gradients("float32", ranks, {**MASKS["window"], **scores})
+
     def judge_gradients(self, dtype, ranks, masked):
         q, k, v = tensors(dtype, value_dim=16)
         d_o = np.random.default_rng(2).standard_normal(q.shape).astype(dtype)
         found = [np.full_like(array, np.nan) for array in (q, k, v)]
+        sinks, of_sinks = masked.get("sinks"), []
+        planned = {name: value for name, value in masked.items() if name != "sinks"}
 
         def body(comm):
             handle = distattn.Attention(seq=TOKENS, heads=4, kv_heads=2, head_dim=16, batch=2, dtype=dtype, comm=comm,
-                                        schedule="zigzag-ring", backward=True, **masked)
+                                        schedule="zigzag-ring", backward=True, sink_logits=sinks is not None,
+                                        **planned)
             at = handle.positions
             own = [array[:, at] for array in (q, k, v)]
-            o, lse = handle.forward(*own)
-            for whole, part in zip(found, handle.backward(d_o[:, at], *own, o, lse)):
+            o, lse = handle.forward(*own, sinks)
+            *parts, = handle.backward(d_o[:, at], *own, o, lse, sinks)
+            for whole, part in zip(found, parts):
                 whole[:, at] = part
+            of_sinks.extend(parts[3:])
             return handle.tokens
 
         self.assertEqual(sum(distattn.run_ranks(ranks, body)), TOKENS)
-        for gradient, expected in zip(found, oracle.gradients(d_o, q, k, v, **masked)):
+        found += [sum(of_sinks)] if of_sinks else []
+        for gradient, expected in zip(found, oracle.gradients(d_o, q, k, v, **masked), strict=True):
             self.assertLess(oracle.error(gradient, expected), TOLERANCE[dtype])
 
     def test_groups(self):

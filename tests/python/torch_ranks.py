@@ -60,6 +60,12 @@ def sharded(q, k, v, d_o, sharding, **options):
     return [sharding.unshard(x) for x in (o.detach(), *(x.grad for x in own))]
 
 
+def gathered(x):
+    """Every rank's."""
+    everyone = COMM.all_gather(x.numpy(), [x.numel() * x.element_size()] * COMM.size)
+    return list(torch.frombuffer(everyone, dtype=x.dtype).view(COMM.size, *x.shape))
+
+
 def error(result, expected):
     return ((result.double() - expected).norm() / expected.norm()).item()
 
@@ -137,6 +143,54 @@ class Attention(unittest.TestCase):
         for schedule in ("allgather", "burst:zigzag", "mesh:1x1x%d:zigzag" % COMM.size):
             self.judge(torch.float32, causal=True, schedule=schedule)
 
+    def test_scores(self):
+        """Softcap, slopes and sinks together, each with its gradient."""
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        q, k, v, d_o = tensors(torch.float32)
+        sinks, slopes = torch.tensor([0.5, -1.0, 2.0, 0.0]), [0.5, 0.25, 0.125, 0.0625]
+        exact = [x.double().requires_grad_() for x in (q, k, v, sinks)]
+        scores = torch.einsum("bqhd,bkhd->bhqk", exact[0], exact[1].repeat_interleave(2, 2)) / 4
+        at = torch.arange(TOKENS)
+        scores = 1.5 * torch.tanh(scores / 1.5) + torch.tensor(slopes)[:, None, None] * (at[None, :] - at[:, None])
+        scores = scores.masked_fill(~visible(causal=True, window_size=(9, 0)), -torch.inf)
+        terms = torch.cat([scores, exact[3][:, None, None].expand(2, 4, TOKENS, 1)], -1)
+        expected = torch.einsum("bhqk,bkhd->bqhd", terms.softmax(-1)[..., :-1], exact[2].repeat_interleave(2, 2))
+        expected.backward(d_o.double())
+        own, own_sinks = [sharding.shard(x).requires_grad_() for x in (q, k, v)], sinks.clone().requires_grad_()
+        o, largest = distattn.torch.attention(*own, sharding=sharding, causal=True, window_size=(9, 0), softcap=1.5,
+                                              alibi_slopes=slopes, sinks=own_sinks, return_max_logit=True)
+        o.backward(sharding.shard(d_o))
+        self.assertLess(error(sharding.unshard(o.detach()), expected.detach()), 2e-6)
+        for mine, right in zip(own, exact):
+            self.assertLess(error(sharding.unshard(mine.grad), right.grad), 2e-6)
+        self.assertLess(error(sum(gathered(own_sinks.grad)), exact[3].grad), 2e-6)
+        torch.testing.assert_close(torch.stack(gathered(largest)).amax(0), scores.amax((-1, -2)).float())
+
+    def test_dropout(self):
+        """The same on any number of ranks, of rank 0's seed; a checkpoint drops what its first pass dropped."""
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        alone = distattn.torch.Sharding(seq=TOKENS, comm=distattn.Comm.alone(), layout="block")
+        given = tensors(torch.float32)
+        for seed in (3, 2**64 - 1):
+            options = {"causal": True, "dropout_p": 0.3, "dropout_seed": seed}
+            of_rank = {**options, "dropout_seed": seed - COMM.rank}
+            for one, other in zip(sharded(*given, sharding, **of_rank), sharded(*given, alone, **options)):
+                self.assertLess(error(one, other.double()), 2e-6)
+        q, k, v = (sharding.shard(x).requires_grad_() for x in given[:3])
+
+        def attend(x):
+            return distattn.torch.attention(x, k, v, sharding=sharding, causal=True, dropout_p=0.3)
+
+        found = []
+        for run in (attend, lambda x: checkpoint(attend, x, use_reentrant=False),
+                    torch.compile(attend, fullgraph=True, backend="aot_eager")):
+            torch.manual_seed(COMM.rank)
+            found.append(torch.autograd.grad(run(q).square().sum(), q)[0])
+        torch.testing.assert_close(found[0], found[1])
+        self.assertTrue(torch.isfinite(found[2]).all())
+        torch.manual_seed(COMM.rank + 1 if COMM.rank else 0)
+        torch.testing.assert_close(torch.autograd.grad(attend(q).square().sum(), q)[0], found[0])
+
     def test_documents_matter(self):
         given = tensors(torch.float32)
         apart = reference(*given, causal=True, cu_seqlens=[0, 10, 11, 40, 61])
@@ -168,7 +222,11 @@ class Attention(unittest.TestCase):
             (lambda: distattn.torch.attention(q, k.double(), v, sharding=sharding), "one attention has one of each"),
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, causal="no"), "neither True nor False"),
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, schedule="spiral"), "not known"),
-            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, softcap=30.0), "softcap is given"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, softcap=-30.0), "softcap is -30"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, sinks=torch.ones(3)), "sink_logits is"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, dropout_p=1.5), "dropout is 1.5"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, dropout_p=0.1, dropout_seed=-1),
+             "dropout_seed is -1"),
             (lambda: distattn.torch.attention(q, k, v, sharding=None), "sharding is a NoneType"),
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, cu_seqlens=[0, 5]), "cu_seqlens is"),
             (lambda: pickle.dumps(COMM), "cannot be pickled"),
@@ -191,6 +249,11 @@ class Attention(unittest.TestCase):
         given = [random(2, 7, heads, 8, dtype=torch.float64, seed=heads).requires_grad_() for heads in (2, 1, 1)]
         self.assertTrue(torch.autograd.gradcheck(
             lambda q, k, v: distattn.torch.attention(q, k, v, sharding=sharding, causal=True), given))
+        scores = {"softcap": 2.0, "alibi_slopes": [0.3, 0.1], "dropout_p": 0.2, "dropout_seed": 5}
+        given.append(random(2, dtype=torch.float64, seed=9).requires_grad_())
+        self.assertTrue(torch.autograd.gradcheck(
+            lambda q, k, v, sinks: distattn.torch.attention(q, k, v, sharding=sharding, causal=True, sinks=sinks, **scores),
+            given))
 
 
 class Operator(unittest.TestCase):
@@ -243,6 +306,26 @@ class Operator(unittest.TestCase):
             self.assertTrue(torch.equal(run(*own, cu_seqlens), attend(*own, cu_seqlens)))
         self.assertEqual(len(graphs), 1)
 
+    def test_a_graph_with_all_scores(self):
+        own, sinks = [self.sharding.shard(x) for x in tensors(torch.float32)[:3]], torch.zeros(4, requires_grad=True)
+
+        def attend(q, k, v, sinks, seed):
+            return distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True, softcap=2.0, sinks=sinks,
+                                            alibi_slopes=[0.5, 0.25, 0.125, 0.0625], dropout_p=0.1, dropout_seed=seed)
+
+        graphs = []
+
+        def backend(graph, _):
+            graphs.append(graph)
+            return graph
+
+        run = torch.compile(attend, fullgraph=True, backend=backend)
+        for seed in (torch.tensor([1]), torch.tensor([2])):
+            one, other = run(*own, sinks, seed), attend(*own, sinks, seed)
+            self.assertTrue(torch.equal(one, other))
+            torch.testing.assert_close(torch.autograd.grad(one.sum(), sinks), torch.autograd.grad(other.sum(), sinks))
+        self.assertEqual(len(graphs), 1)
+
     def test_copies_of_a_model_share_its_sharding(self):
         copied = copy.deepcopy(self.model)
         self.assertIs(copied[0].sharding, self.sharding)
@@ -264,7 +347,12 @@ class Operator(unittest.TestCase):
     def test_what_pytorch_asks_of_operators(self):
         q, k, v, _ = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32))
         torch.library.opcheck(torch.ops.distattn.forward.default,
-                              (q, k, v, None, None, self.sharding.number, True, -1, -1, 0, [0.0], "", True))
+                              (q, k, v, None, None, None, None, self.sharding.number, True, -1, -1, 0, [0.0, 0.0, 0.0],
+                               "", False, True))
+        sinks = torch.zeros(4, requires_grad=True)
+        torch.library.opcheck(torch.ops.distattn.forward.default,
+                              (q, k, v, sinks, torch.tensor([3]), None, None, self.sharding.number, True, 9, -1, 0,
+                               [0.0, 2.0, 0.1], "", True, True))
 
 
 class Shards(unittest.TestCase):

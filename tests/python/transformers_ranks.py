@@ -6,7 +6,8 @@ import unittest
 
 import torch
 import torch.distributed as dist
-from transformers import AutoModelForCausalLM, Gemma3TextConfig, GptOssConfig, LlamaConfig, MistralConfig, Qwen3Config
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GptOssConfig, LlamaConfig, MistralConfig,
+                          Qwen3Config)
 
 import distattn
 import distattn.torch
@@ -20,7 +21,9 @@ CONFIGS = {
     "llama": LlamaConfig(**SIZES),
     "mistral": MistralConfig(**SIZES, sliding_window=16),
     "qwen": Qwen3Config(**SIZES, **WINDOWS, use_sliding_window=True, max_window_layers=1),
-    "gemma": Gemma3TextConfig(**SIZES, **WINDOWS, layer_types=["sliding_attention", "full_attention"]),
+    "gemma2": Gemma2Config(**SIZES, **WINDOWS, attn_logit_softcapping=0.5, initializer_range=0.2),
+    "gemma3": Gemma3TextConfig(**SIZES, **WINDOWS, layer_types=["sliding_attention", "full_attention"]),
+    "gpt-oss": GptOssConfig(**SIZES, **WINDOWS, num_local_experts=4, num_experts_per_tok=2, initializer_range=0.2),
 }
 DOCUMENTS = [0, 20, 21, 70, TOKENS]
 
@@ -88,8 +91,42 @@ class Models(unittest.TestCase):
         self.assertGreater(abs(on_one_process(CONFIGS["llama"], DOCUMENTS)[0] -
                                on_one_process(CONFIGS["llama"], [0, TOKENS])[0]), 1e-3)
 
+    def test_caps_and_sinks_matter(self):
+        """A cap or a sink that is dropped would show."""
+        for name, changed in (("gemma2", {"attn_logit_softcapping": None}), ("gpt-oss", None)):
+            config, without = CONFIGS[name], copy.deepcopy(CONFIGS[name])
+            model = model_of(config, "eager")
+            if changed:
+                without.update(changed)
+                other = model_of(without, "eager")
+            else:
+                other = copy.deepcopy(model)
+                for layer in other.model.layers:
+                    layer.self_attn.sinks.data.fill_(-30)
+            tokens = tokens_of(config)
+            losses = [each(input_ids=tokens, labels=tokens, use_cache=False).loss.item() for each in (model, other)]
+            self.assertGreater(abs(losses[0] - losses[1]), 1e-3 * losses[0], name)
+
     def test_a_graph_without_a_break(self):
-        self.judge(CONFIGS["llama"], [0, TOKENS], compiled=True)
+        for name in ("llama", "gemma2"):
+            self.judge(CONFIGS[name], [0, TOKENS], compiled=True)
+
+    def test_dropout(self):
+        """Drawn once for all ranks: the same loss on any number of them, another one with another seed."""
+        config = copy.deepcopy(CONFIGS["llama"])
+        config.attention_dropout = 0.5
+        found = []
+        for comm, seed in ((COMM, 1), (distattn.Comm.alone(), 1), (COMM, 2)):
+            sharding = distattn.torch.Sharding(seq=TOKENS, comm=comm)
+            distattn.transformers.register(sharding=sharding)
+            model = model_of(config, "distattn").train()
+            torch.manual_seed(seed)
+            loss = model(**distattn.transformers.shard_batch(tokens_of(config), sharding), use_cache=False).loss.detach()
+            if comm is COMM:
+                dist.all_reduce(loss)
+            found.append(loss.item())
+        self.assertLess(abs(found[0] - found[1]), 1e-5 * found[0])
+        self.assertGreater(abs(found[0] - found[2]), 1e-4 * found[0])
 
     def test_documents_of_the_call(self):
         sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
@@ -117,8 +154,8 @@ class Refusals(unittest.TestCase):
             model_of(config or self.config, "distattn")(**{**self.batch, **given}, use_cache=False)
 
     def test_what_is_not_computed(self):
-        self.refuse("s_aux is given", GptOssConfig(**SIZES, **WINDOWS, num_local_experts=2, num_experts_per_tok=1))
-        self.refuse("softcap is given", softcap=30.0)
+        self.refuse("softcap is -30", softcap=-30.0)
+        self.refuse("qv is given", qv=torch.ones(1))
         self.refuse("an_unknown_keyword is given", an_unknown_keyword=1)
         hidden = torch.ones_like(self.batch["input_ids"])
         hidden[0, 0] = 0
@@ -127,10 +164,6 @@ class Refusals(unittest.TestCase):
         self.refuse("documents of keys differ", cu_seq_lens_q=lengths, cu_seq_lens_k=others)
         self.refuse("cu_seq_lens_k differs", cu_seq_lens_q=lengths, cu_seq_lens_k=lengths[1:])
         self.refuse("output_attentions is given", output_attentions=True)
-        dropout = copy.deepcopy(self.config)
-        dropout.attention_dropout = 0.1
-        with self.assertRaisesRegex(distattn.UsageError, "dropout_p is given"):
-            model_of(dropout, "distattn").train()(**self.batch, use_cache=False)
 
     def test_positions_of_other_tokens(self):
         self.refuse("positions are not those", position_ids=self.batch["position_ids"] + 1)

@@ -71,6 +71,36 @@ TEST_CASE("ranks may have speeds of their own", "[machine]") {
   }
 }
 
+TEST_CASE("ranks may be counted, with rates of their own", "[machine]") {
+  json text = description();
+  text["ranks"] = {{{"count", 3}},
+                   {{"count", 5}, {"flops_per_s", {{"bf16", 300e12}, {"fp32", 2.2e12}}}},
+                   {{"count", 2}, {"speed", 2}}};
+  const Machine machine = read(text);
+  CHECK(machine.speeds.size() == 10);
+  CHECK(machine.speed_of(2) == 1);
+  CHECK(machine.speed_of(3) == Approx(0.74).epsilon(0.02));
+  CHECK(machine.speed_of(7) == machine.speed_of(3));
+  CHECK(machine.speed_of(9) == 2);
+  CHECK(machine.speed_of(10) == 1);
+  CHECK(machine_from_json(to_json(machine), "m.json") == machine);
+  const auto says = [&text](const json& entry) {
+    text["ranks"] = entry;
+    return refusal_of(text);
+  };
+  const json whole = json::object({{"count", 32}});
+  CHECK_THAT(says({{{"count", 33}}}), Contains("ranks[0].count"));
+  CHECK_THAT(says(json::array({whole, {{"count", 1}}})), Contains("ranks[1].count") && Contains("all 32 ranks"));
+  CHECK_THAT(says({{{"count", 0}}}), Contains("ranks[0].count"));
+  CHECK_THAT(says({{{"count", 2}, {"speed", -1}}}), Contains("ranks[0].speed"));
+  CHECK_THAT(says({{{"count", 2}, {"rank", 1}}}), Contains("ranks[0]") && Contains("rank"));
+  CHECK_THAT(says({{{"count", 2}, {"flops_per_s", {{"bf16", 0}}}}}), Contains("bf16"));
+  CHECK_THAT(says({{{"count", 2}, {"flops_per_s", json::object()}}}), Contains("states no rate"));
+  CHECK_THAT(says({{{"count", 2}, {"flops_per_s", {{"fp64", 1}}}}}), Contains("fp64, which the machine has not"));
+  CHECK_THAT(says({{{"count", 2}, {"flops_per_s", {{"bf16", 200e12}, {"fp32", 3e12}}}}}),
+             Contains("from 0.50 to 1.00 of the machine's rates"));
+}
+
 TEST_CASE("a rate follows its curve", "[machine]") {
   const RateCurve curve = read(description()).rates_of(DType::fp32, Pass::forward).full;
   CHECK(curve.at(128) == 1e12);
@@ -331,5 +361,19 @@ TEST_CASE("what was measured stands in the description, the rest stays nominal",
   CHECK(of_processes.near == nominal.near);
   CHECK(of_processes.sources.at("near") == nominal.sources.at("near"));
   CHECK(of_processes.over("ucx").near == Link{2e9, 1e-6});
+  CHECK(of_processes.over("ucx").speeds.empty());
+  // Of ranks that differ, each has the median of its tiles; threads of one process do not.
+  const std::vector<std::vector<double>> seconds = {{0.5, 1.9, 0.6}, {1.0, 2.0, 1.25}, {2.5, 2.1, 1.4}};
+  for (std::size_t i = 0; i < seconds.size(); ++i) {
+    measurements.kernels[i].by_rank = seconds[i];
+    measurements.kernels[i].seconds = 1;
+  }
+  const Machine unequal = describe(measurements);
+  CHECK(unequal.over("ucx").speeds == std::vector<double>{1, 0.5, 0.8});
+  CHECK(unequal.speeds.empty());
+  CHECK(unequal.over("inproc").speeds.empty());
+  CHECK(machine_from_json(to_json(unequal), "again") == unequal);
+  for (auto& kernel : measurements.kernels) kernel.by_rank = {1, 0.95, 1.05};
+  CHECK(describe(measurements).over("ucx").speeds.empty());
   CHECK(machine_from_json(to_json(machine), "again") == machine);
 }

@@ -170,7 +170,7 @@ TEST_CASE("layouts that are wrong are refused, saying where", "[placement]") {
   };
   CHECK_THAT(refusal("\"count\": 6", "\"count\": 5"), contains_text("fewer positions"));
   CHECK_THAT(refusal("\"start\": 6", "\"start\": 5"), contains_text("share a position"));
-  CHECK_THAT(refusal("\"count\": 6", "\"count\": 7"), contains_text("more positions"));
+  CHECK_THAT(refusal("\"count\": 6", "\"count\": 7"), contains_text("share a position"));
   CHECK_THAT(refusal("\"owner\": 0", "\"owner\": 2"), contains_text("segments[1].owner"));
   CHECK_THAT(refusal("\"ranks\": 2", "\"ranks\": 3"), contains_text("for 3 ranks (there are 2)"));
   CHECK_THAT(refusal("\"owner\": 0", "\"owner\": 0, \"mesh\": 0"), contains_text("mesh 0 (there are 0)"));

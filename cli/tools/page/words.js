@@ -2,6 +2,7 @@
 // How quantities are written, colours of ranks, and elements.
 
 function tokensInWords(n) {
+  if (n >= 1024 * 1024 && n % (1024 * 1024) === 0) return `${n / 1024 / 1024}M`;
   return n >= 1024 && n % 1024 === 0 ? `${n / 1024}K` : n.toLocaleString("en");
 }
 function bytesInWords(bytes) {

@@ -7,6 +7,7 @@
 
 #include "distattn/engine.hpp"
 #include "distattn/execute.hpp"
+#include "distattn/layers.hpp"
 #include "distattn/plan.hpp"
 #include "distattn/problem.hpp"
 #include "distattn/timeline.hpp"
@@ -109,6 +110,12 @@ class Attention {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Handles for layers that attend differently, one for each kind, in their order: all have the same owners of tokens,
+/// so that tensors stay where they are between layers. auto and placed are decided on rank 0 for all kinds together
+/// (layers.hpp). Collective; throws as the constructors do.
+std::vector<Attention> attentions(const std::vector<LayerKind>& kinds, const ScheduleRequest& request, Device& device,
+                                  Transport& transport);
 
 }  // namespace distattn
 #pragma GCC visibility pop

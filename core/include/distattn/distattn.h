@@ -39,10 +39,8 @@ DISTATTN_API const char* distattn_message(void);
 /** Frees text that the library allocated. */
 DISTATTN_API void distattn_text_free(char* text);
 
-/**
- * Says which backends are built and usable on this machine, as the fields of `distattn info --json` that do not concern
- * the command alone. Loads the libraries of all backends. Free the text with distattn_text_free().
- */
+/** Says which backends are built and usable on this machine, as the fields of `distattn info --json` that do not
+ * concern the command alone. Loads the libraries of all backends. Free the text with distattn_text_free(). */
 DISTATTN_API distattn_status distattn_info_json(char** json);
 
 /* ---- tensors ---- */
@@ -178,27 +176,21 @@ typedef struct distattn_options {
         -1.0, NULL                                                                                                     \
   }
 
-/**
- * Predicts the cost of the forward pass (with options.backward, of both passes) on `ranks` ranks of a machine: a name
+/** Predicts the cost of the forward pass (with options.backward, of both passes) on `ranks` ranks of a machine: a name
  * or file, as for `distattn plan --machine`; null: options.machine. Returns the array that `distattn plan --json`
  * prints. Plans and proves the schedule, without a communicator and without tensors. Free the text with
- * distattn_text_free().
- */
+ * distattn_text_free(). */
 DISTATTN_API distattn_status distattn_plan_json(const distattn_problem* problem, const distattn_options* options,
                                                 int32_t ranks, const char* machine, char** json);
 
-/**
- * Returns the layout that "placed" makes for `ranks` ranks of a machine, as options.layout takes it; the machine is
- * chosen as in distattn_plan_json(). Free the text with distattn_text_free().
- */
+/** Returns the layout that "placed" makes for `ranks` ranks of a machine, as options.layout takes it; the machine is
+ * chosen as in distattn_plan_json(). Free the text with distattn_text_free(). */
 DISTATTN_API distattn_status distattn_plan_layout(const distattn_problem* problem, const distattn_options* options,
                                                   int32_t ranks, const char* machine, char** layout);
 
-/**
- * Writes the positions, in the whole sequence, of the tokens that `rank` would own with the options' schedule, and
+/** Writes the positions, in the whole sequence, of the tokens that `rank` would own with the options' schedule, and
  * their number to *count. No communicator is needed; distattn_attention_positions() returns the same for a handle.
- * `positions` may be null: the tokens are then only counted.
- */
+ * `positions` may be null: the tokens are then only counted. */
 DISTATTN_API distattn_status distattn_planned_positions(const distattn_problem* problem,
                                                         const distattn_options* options, int32_t ranks, int32_t rank,
                                                         int32_t side, int64_t* positions, int64_t* count);
@@ -287,11 +279,9 @@ DISTATTN_API int32_t distattn_comm_rank(const distattn_comm* comm);
 DISTATTN_API int32_t distattn_comm_size(const distattn_comm* comm);
 DISTATTN_API void distattn_comm_free(distattn_comm* comm);
 
-/**
- * Calls `body` once for each rank, on threads of this process, with a communicator that is valid during the call. If a
+/** Calls `body` once for each rank, on threads of this process, with a communicator that is valid during the call. If a
  * body returns anything but DISTATTN_OK, the others are ended, and the first such status is returned. A body may return
- * a status of its own.
- */
+ * a status of its own. */
 DISTATTN_API distattn_status distattn_run_ranks(int32_t ranks, distattn_status (*body)(void* user, distattn_comm* comm),
                                                 void* user);
 
@@ -303,6 +293,15 @@ typedef struct distattn_attention distattn_attention;
 /** A collective over the communicator's ranks. The communicator must outlive the handle. options may be null. */
 DISTATTN_API distattn_status distattn_attention_create(const distattn_problem* problem, const distattn_options* options,
                                                        distattn_comm* comm, distattn_attention** attention);
+/** Creates a handle for each of `count` problems, whose layers attend differently, such as full and window attention in
+ * turn. All have the same layout, so that tensors stay where they are between layers, and share a device. weights[i]
+ * says how many layers have problems[i], or any numbers in the same proportion; null: equally many. If the schedule is
+ * open, rank 0 chooses the layout with the least predicted time of all layers together. memory_bytes limits the sum
+ * over the handles. A collective, as distattn_attention_create(). Writes `count` handles, or nulls if it fails; free
+ * each. */
+DISTATTN_API distattn_status distattn_attentions_create(const distattn_problem* const* problems, const double* weights,
+                                                        size_t count, const distattn_options* options,
+                                                        distattn_comm* comm, distattn_attention** attentions);
 /** Waits for queued passes, because other ranks wait for them too; distattn_comm_abort() ends them early. */
 DISTATTN_API void distattn_attention_free(distattn_attention* attention);
 

@@ -86,8 +86,9 @@ class World {
   int ranks_in(const ControlGroup& group) const;
   std::string_view bootstrap() const;
   std::string_view transport() const;
-  /// The machine as these ranks use it: with the links of their transport, and, if they are on several nodes, with that
-  /// many nodes of `node_size` ranks each (0: as many as this process's node has).
+  /// The machine as these ranks use it: with the links and speeds of their transport, the cores that the processes of
+  /// this node have together, and, if they are on several nodes, with that many nodes of `node_size` ranks each (0: as
+  /// many as this process's node has).
   Machine placed(const Machine& machine, int node_size = 0) const;
 
   /// Calls `body` for every rank of this process, each on its own thread if there are several, and returns when all

@@ -88,11 +88,12 @@ struct Link {
 /// Whether each rank has its own far link or the ranks of a node share one.
 enum class LinkOwner : std::uint8_t { rank, node };
 
-/// Measured links of one transport between processes.
+/// What was measured over one transport between processes: its links, and its ranks.
 struct MeasuredLinks {
   std::optional<Link> near;  ///< absent: no two ranks were on one node
   std::optional<Link> far;   ///< absent: all ranks were on one node
   LinkOwner far_owner = LinkOwner::rank;
+  std::vector<double> speeds{};  ///< as Machine::speeds; empty: all ranks were alike
   friend bool operator==(const MeasuredLinks&, const MeasuredLinks&) = default;
 };
 
@@ -126,7 +127,7 @@ struct Machine {
   bool states(DType dtype) const { return rates[dtype][Pass::forward].has_value(); }
   /// Whether the figures hold for this backend.
   bool describes(std::string_view computing) const { return backend.empty() || backend == computing; }
-  /// The machine with the measured links of this transport, if there are any, as near and far.
+  /// The machine with what was measured over this transport, if anything was, as near, far and speeds.
   Machine over(std::string_view transport) const;
   /// The machine with nodes of `node_size` ranks, unless that is 0 or the machine has one node. It keeps several nodes,
   /// because a single one would take any number of ranks.

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <memory>
 #include <set>
@@ -13,8 +12,8 @@
 #include "core/src/format.hpp"
 #include "core/src/parallel.hpp"
 #include "core/src/planner/placements.hpp"
+#include "core/src/planner/trials.hpp"
 #include "core/src/prediction/described.hpp"
-#include "core/src/prediction/sketch.hpp"
 #include "core/src/tables/search_space.hpp"
 #include "distattn/error.hpp"
 #include "distattn/table.hpp"
@@ -29,9 +28,6 @@ constexpr std::size_t best_of_layout = 8, worth_ahead = 3;
 constexpr double hopeless = 1.25;
 /// The same for placements that are tried in one order of steps.
 constexpr double hopeless_placement = 1.2;
-
-/// Times that differ by less are equal but for the order of summation.
-constexpr double resolution_s = 1e-9;
 
 /// One pass of one schedule.
 struct Trial {
@@ -219,22 +215,11 @@ class Search {
   }
 
   void measure(Trial& trial) const {
-    trial.memory_bytes = 0;
     const Recipe& recipe = trial.recipe;
-    const auto& tiles = tiles_.at({key_of(trial), recipe.groups});
-    const Lowering lowering(recipe.name, tiles, recipe.table(tiles, trial.routes.node_size), trial.pass,
-                            request_.mode.value_or(recipe.mode), trial.routes);
-    const SeenTiles& seen = seen_.at(key_of(trial));
-    std::vector<ProgramSketch> sketches;
-    for (Rank rank = 0; rank < ranks_; ++rank) {
-      const RankProgram program = lowering.program(rank);
-      std::int64_t bytes = 0;
-      for (const std::size_t slot : program.slots) bytes += static_cast<std::int64_t>(slot);
-      trial.memory_bytes = std::max(trial.memory_bytes, bytes);
-      sketches.push_back(sketch(lowering.outline(), seen, rank, program));
-    }
-    const double seconds = simulate(lowering.outline(), sketches, machine_, threads_).seconds;
-    trial.seconds = std::round(seconds / resolution_s) * resolution_s;
+    const PassCost cost = cost_of(recipe, tiles_.at({key_of(trial), recipe.groups}), seen_.at(key_of(trial)),
+                                  trial.pass, request_.mode.value_or(recipe.mode), trial.routes, machine_, threads_);
+    trial.seconds = cost.seconds;
+    trial.memory_bytes = cost.memory_bytes;
   }
 
   /// The fastest trials of one pass.

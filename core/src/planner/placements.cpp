@@ -102,6 +102,16 @@ std::vector<std::shared_ptr<const Placement>> with_other_ends(const Placement& p
   return others;
 }
 
+Candidate candidate_of(Placement placement, const Problem& problem, const PlacementCosts& costs, Passes passes) {
+  const auto segments = std::make_shared<const std::vector<Segment>>(placement.segments);
+  const Layout layout{LayoutKind::given, 1, segments};
+  Candidate candidate{std::move(placement), nullptr};
+  const Placement& made = candidate.placement;
+  candidate.tiles = std::make_shared<const Tiles>(shard(problem, made.ranks, layout, made.groups));
+  hide_results(candidate.placement, *candidate.tiles, costs, passes);
+  return candidate;
+}
+
 bool has_components(const Problem& problem) {
   const BandIndex mask(bands_of(problem.mask));
   return components_of(problem, mask).size() > 1;
@@ -135,10 +145,7 @@ std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& p
   }
   for_each_in_parallel(static_cast<int>(candidates.size()), 1, [&](int c) {
     Candidate& candidate = candidates[static_cast<std::size_t>(c)];
-    const auto segments = std::make_shared<const std::vector<Segment>>(candidate.placement.segments);
-    const Layout layout{LayoutKind::given, 1, segments};
-    candidate.tiles = std::make_shared<const Tiles>(shard(problem, ranks, layout, candidate.placement.groups));
-    hide_results(candidate.placement, *candidate.tiles, costs, request.passes);
+    candidate = candidate_of(std::move(candidate.placement), problem, costs, request.passes);
   });
   return candidates;
 }

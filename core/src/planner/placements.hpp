@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/src/placer/costs.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/placement.hpp"
 #include "distattn/request.hpp"
@@ -22,6 +23,10 @@ struct Candidate {
 std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& problem, int ranks,
                                                                 const Machine& machine, int threads,
                                                                 const ScheduleRequest& request);
+
+/// A placement as a candidate for a problem, which need not be the one that it was made for: its passes hide that
+/// problem's results.
+Candidate candidate_of(Placement placement, const Problem& problem, const PlacementCosts& costs, Passes passes);
 
 /// The placement with fewer and with more of each rank's own tiles at the end of a pass: how many hide what travels
 /// then is only estimated.

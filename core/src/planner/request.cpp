@@ -5,7 +5,9 @@
 #include <cmath>
 #include <utility>
 
+#include "core/src/planner/together.hpp"
 #include "distattn/choose.hpp"
+#include "distattn/layers.hpp"
 
 namespace distattn {
 namespace {
@@ -37,11 +39,32 @@ std::variant<Routes, WhyNot> routes_of(const ScheduleRequest& request, const Mac
   return WhyNot{WhyNot::Kind::no_nodes, request.schedule, ranks, why, why};
 }
 
-std::variant<ScheduleRequest, WhyNot> decided(const Problem& problem, int ranks, ScheduleRequest request) {
+namespace {
+
+/// A checked request, where its schedule is searched or its messages travel.
+struct Checked {
+  ScheduleRequest request;
+  Machine machine;
+  Routes routes;
+
+  ScheduleRequest decided() && {
+    request.machine = "";
+    return std::move(request);
+  }
+  /// Nothing was left open but the routes.
+  ScheduleRequest as_asked() && {
+    request.node_size = routes.node_size;
+    request.ahead = routes.ahead;
+    return std::move(*this).decided();
+  }
+  ScheduleRequest with(const Choice& choice) const { return Checked{with_choice(request, choice), {}, {}}.decided(); }
+};
+
+std::variant<Checked, WhyNot> checked(const Problem& problem, int ranks, ScheduleRequest request) {
   if (ranks < 1) refuse(fmt::format("{} ranks (there is one at least): plan for some", ranks));
   if (ranks > most_ranks) refuse(fmt::format("{} ranks (more than {}): plan for fewer", ranks, most_ranks));
   check(problem);
-  const Machine machine = machine_of(request).value_or(Machine()).in_nodes_of(request.node_size.value_or(0));
+  Machine machine = machine_of(request).value_or(Machine()).in_nodes_of(request.node_size.value_or(0));
   // A placement's meshes know the nodes: its messages go straight unless routes are asked for.
   if (!request.layout.empty() && !request.ahead) request.node_size = request.node_size.value_or(0);
   auto routes = routes_of(request, machine, ranks);
@@ -55,16 +78,55 @@ std::variant<ScheduleRequest, WhyNot> decided(const Problem& problem, int ranks,
                          request.schedule));
     request.schedule = "placed";
   }
-  if (has_open_choice(request)) {
-    auto ranking = rank_schedules(problem, ranks, machine, request);
-    if (auto* const why = std::get_if<WhyNot>(&ranking)) return std::move(*why);
-    request = with_choice(std::move(request), std::get<std::vector<Choice>>(ranking).front());
-  } else {
-    request.node_size = std::get<Routes>(routes).node_size;
-    request.ahead = std::get<Routes>(routes).ahead;
+  return Checked{std::move(request), std::move(machine), std::get<Routes>(routes)};
+}
+
+void check_kinds(const std::vector<LayerKind>& kinds) {
+  if (kinds.empty()) refuse("no kind of layers (a layout is for at least one): give one");
+  const Problem& first = kinds.front().problem;
+  for (const LayerKind& kind : kinds) {
+    if (!std::isfinite(kind.weight) || kind.weight <= 0) {
+      refuse(fmt::format("weight {} (how many layers there are of a kind): give a positive number", kind.weight));
+    }
+    if (kind.problem.seq_q == first.seq_q && kind.problem.seq_kv == first.seq_kv) continue;
+    refuse(fmt::format("{} queries and {} keys beside {} and {} (one layout deals out one sequence): plan them apart",
+                       kind.problem.seq_q, kind.problem.seq_kv, first.seq_q, first.seq_kv));
   }
-  request.machine = "";
-  return request;
+}
+
+}  // namespace
+
+std::variant<ScheduleRequest, WhyNot> decided(const Problem& problem, int ranks, ScheduleRequest request) {
+  auto made = checked(problem, ranks, std::move(request));
+  if (auto* const why = std::get_if<WhyNot>(&made)) return std::move(*why);
+  auto& asked = std::get<Checked>(made);
+  if (!has_open_choice(asked.request)) return std::move(asked).as_asked();
+  auto ranking = rank_schedules(problem, ranks, asked.machine, asked.request);
+  if (auto* const why = std::get_if<WhyNot>(&ranking)) return std::move(*why);
+  return asked.with(std::get<std::vector<Choice>>(ranking).front());
+}
+
+std::variant<std::vector<ScheduleRequest>, WhyNot> decided(const std::vector<LayerKind>& kinds, int ranks,
+                                                           const ScheduleRequest& request) {
+  check_kinds(kinds);
+  std::vector<ScheduleRequest> requests;
+  if (kinds.size() == 1 || !has_open_choice(request)) {
+    for (const LayerKind& kind : kinds) {
+      auto one = decided(kind.problem, ranks, request);
+      if (auto* const why = std::get_if<WhyNot>(&one)) return std::move(*why);
+      requests.push_back(std::get<ScheduleRequest>(std::move(one)));
+    }
+    return requests;
+  }
+  for (const LayerKind& kind : kinds) check(kind.problem);
+  auto made = checked(kinds.front().problem, ranks, request);
+  if (auto* const why = std::get_if<WhyNot>(&made)) return std::move(*why);
+  const auto& asked = std::get<Checked>(made);
+  auto ranking = rank_together(kinds, ranks, asked.machine, asked.request, asked.routes);
+  if (auto* const why = std::get_if<WhyNot>(&ranking)) return std::move(*why);
+  for (const Choice& choice : std::get<std::vector<SharedChoice>>(ranking).front().each)
+    requests.push_back(asked.with(choice));
+  return requests;
 }
 
 }  // namespace distattn

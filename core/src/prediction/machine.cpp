@@ -64,6 +64,7 @@ Machine Machine::over(std::string_view transport) const {
     machine.far = *found->second.far;
     machine.far_owner = found->second.far_owner;
   }
+  if (!found->second.speeds.empty()) machine.speeds = found->second.speeds;
   return machine;
 }
 

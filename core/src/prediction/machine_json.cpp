@@ -103,8 +103,72 @@ std::pair<Link, LinkOwner> read_far(JsonFields far) {
   return {link, owner == "rank" ? LinkOwner::rank : LinkOwner::node};
 }
 
-MeasuredLinks read_measured(JsonFields fields) {
+/// The part that rates have of the machine's: of those of the largest tiles, which must agree.
+double read_part(JsonFields& fields, const Machine& machine) {
+  constexpr double most_apart = 1.05;
+  Machine slower;
+  read_flops(fields.object("flops_per_s"), slower);
+  double least = 0, most = 0;
+  const auto compare = [&](const RateCurve& mine, const RateCurve& whole) {
+    const double part = mine.points.back().flops_per_s / whole.points.back().flops_per_s;
+    least = least == 0 ? part : std::min(least, part);
+    most = std::max(most, part);
+  };
+  for (const DType dtype : dtypes) {
+    for (const Pass pass : passes) {
+      const auto &mine = slower.rates[dtype][pass], &whole = machine.rates[dtype][pass];
+      if (mine && !whole)
+        fields.fail("flops_per_s", fmt::format("has {}, which the machine has not", name_of(dtype)), "leave it out");
+      if (!mine) continue;
+      compare(mine->full, whole->full);
+      compare(mine->partial, whole->partial);
+    }
+  }
+  if (least == 0) fields.fail("flops_per_s", "states no rate", "write speed");
+  if (most > most_apart * least)
+    fields.fail("flops_per_s", fmt::format("has from {:.2f} to {:.2f} of the machine's rates", least, most),
+                "write speed, the one part that a rank has of all rates");
+  return (least + most) / 2;
+}
+
+/// [{"rank": 3, "speed": 0.5}, {"node": 1, "speed": 0.8}, {"count": 8, "flops_per_s": …}]: the last that names a rank
+/// counts; `count` ranks follow those that were counted before.
+std::vector<double> read_speeds(JsonFields& owner, const Machine& machine) {
+  const json& list = owner.at("ranks");
+  if (!list.is_array()) owner.fail("ranks", "is no list", "write [{\"rank\": 3, \"speed\": 0.5}]");
+  const int most = machine.nodes == 1 ? most_ranks : machine.ranks();  // one node takes any number
+  std::vector<double> speeds;
+  const auto set = [&speeds](int begin, int count, double speed) {
+    const auto end = static_cast<std::size_t>(begin) + static_cast<std::size_t>(count);
+    if (speeds.size() < end) speeds.resize(end, 1);
+    std::fill(speeds.begin() + begin, speeds.begin() + begin + count, speed);
+  };
+  int counted = 0;
+  for (const json& object : list) {
+    JsonFields fields(object, owner.origin(), fmt::format("ranks[{}]", &object - &list[0]));
+    const bool is_counted = fields.find("count") != nullptr;
+    const double speed = is_counted && fields.find("speed") == nullptr
+                             ? fields.find("flops_per_s") == nullptr ? 1 : read_part(fields, machine)
+                             : fields.number_above_zero("speed");
+    if (is_counted) {
+      if (counted == most) fields.fail("count", fmt::format("goes on after all {} ranks", most), "leave it out");
+      const auto count = static_cast<int>(fields.integer("count", 1, most - counted));
+      set(counted, count, speed);
+      counted += count;
+    } else if (fields.find("node") != nullptr) {
+      const auto node = static_cast<int>(fields.integer("node", 0, machine.nodes - 1));
+      set(node * machine.ranks_per_node, machine.ranks_per_node, speed);
+    } else {
+      set(static_cast<int>(fields.integer("rank", 0, most - 1)), 1, speed);
+    }
+    fields.finish();
+  }
+  return speeds;
+}
+
+MeasuredLinks read_measured(JsonFields fields, const Machine& machine) {
   MeasuredLinks links;
+  if (fields.find("ranks") != nullptr) links.speeds = read_speeds(fields, machine);
   if (fields.find("near") != nullptr) links.near = read_near(fields.object("near"));
   if (fields.find("far") != nullptr) std::tie(links.far, links.far_owner) = read_far(fields.object("far"));
   fields.finish();
@@ -117,7 +181,7 @@ void read_links(JsonFields& top, Machine& machine) {
   if (top.find("transports") == nullptr) return;
   JsonFields transports = top.object("transports");
   for (const auto& [name, links] : top.at("transports").items()) {
-    machine.transports[name] = read_measured(transports.object(name));
+    machine.transports[name] = read_measured(transports.object(name), machine);
   }
   transports.finish();
 }
@@ -153,31 +217,6 @@ FewQueries read_few(JsonFields fields) {
   return few;
 }
 
-/// [{"rank": 3, "speed": 0.5}, {"node": 1, "speed": 0.8}]: the last that names a rank counts.
-std::vector<double> read_speeds(JsonFields& top, const Machine& machine) {
-  const json& list = top.at("ranks");
-  if (!list.is_array()) top.fail("ranks", "is no list", "write [{\"rank\": 3, \"speed\": 0.5}]");
-  std::vector<double> speeds;
-  const auto set = [&speeds](int begin, int count, double speed) {
-    const auto end = static_cast<std::size_t>(begin) + static_cast<std::size_t>(count);
-    if (speeds.size() < end) speeds.resize(end, 1);
-    std::fill(speeds.begin() + begin, speeds.begin() + begin + count, speed);
-  };
-  for (const json& object : list) {
-    JsonFields fields(object, top.origin(), fmt::format("ranks[{}]", &object - &list[0]));
-    const double speed = fields.number_above_zero("speed");
-    if (fields.find("node") != nullptr) {
-      const auto node = static_cast<int>(fields.integer("node", 0, machine.nodes - 1));
-      set(node * machine.ranks_per_node, machine.ranks_per_node, speed);
-    } else {
-      const int most = machine.nodes == 1 ? most_ranks : machine.ranks();  // one node takes any number
-      set(static_cast<int>(fields.integer("rank", 0, most - 1)), 1, speed);
-    }
-    fields.finish();
-  }
-  return speeds;
-}
-
 Ordered speeds_to_json(const std::vector<double>& speeds) {
   Ordered list = Ordered::array();
   for (std::size_t rank = 0; rank < speeds.size(); ++rank) {
@@ -200,6 +239,7 @@ Ordered to_json(const std::map<std::string, MeasuredLinks>& transports) {
     fields[name] = Ordered::object();
     if (links.near) fields[name]["near"] = to_json(*links.near);
     if (links.far) fields[name]["far"] = to_json(*links.far, links.far_owner);
+    if (!links.speeds.empty()) fields[name]["ranks"] = speeds_to_json(links.speeds);
   }
   return fields;
 }

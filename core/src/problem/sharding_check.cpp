@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <string>
 
 #include "distattn/error.hpp"
 #include "distattn/layout.hpp"
@@ -22,18 +23,22 @@ void check_segment(const Segment& segment, const char* side, std::size_t i, Inde
                        side, i, most, positions.begin));
 }
 
-/// As many positions as the sequence has, all inside it and none twice: then each is there once.
-void check_segments(std::span<const Segment> segments, const char* side, IndexRange positions, int ranks) {
-  std::int64_t missing = positions.end - positions.begin;
-  for (std::size_t i = 0; i < segments.size(); ++i) {
-    check_segment(segments[i], side, i, positions, ranks);
-    missing -= segments[i].run.count;
-    if (missing < 0) break;
+/// ", position 7 is in none", of segments that share none; empty where looking for it would take long.
+std::string first_missing(std::span<const Segment> segments, IndexRange positions) {
+  constexpr std::int64_t most = std::int64_t{1} << 26;
+  if (positions.end - positions.begin > most) return "";
+  std::vector<bool> owned(static_cast<std::size_t>(positions.end - positions.begin));
+  for (const Segment& segment : segments) {
+    for (std::int64_t i = 0; i < segment.run.count; ++i)
+      owned[static_cast<std::size_t>(segment.run.at(i) - positions.begin)] = true;
   }
-  if (missing != 0)
-    refuse(fmt::format("{} hold {} positions than the sequence (each is owned once): cut them anew", side,
-                       missing > 0 ? "fewer" : "more"));
+  const auto missing = std::find(owned.begin(), owned.end(), false) - owned.begin();
+  return fmt::format(", position {} is in none", positions.begin + missing);
+}
 
+/// None twice, all inside the sequence and as many as it has: then each is there once.
+void check_segments(std::span<const Segment> segments, const char* side, IndexRange positions, int ranks) {
+  for (std::size_t i = 0; i < segments.size(); ++i) check_segment(segments[i], side, i, positions, ranks);
   std::vector<std::size_t> order(segments.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::erase_if(order, [&](std::size_t i) { return segments[i].run.count == 0; });
@@ -50,6 +55,11 @@ void check_segments(std::span<const Segment> segments, const char* side, IndexRa
                            std::min(i, next), std::max(i, next)));
     open.push_back(next);
   }
+  std::int64_t missing = positions.end - positions.begin;
+  for (const Segment& segment : segments) missing -= segment.run.count;
+  if (missing == 0) return;
+  refuse(fmt::format("{} hold fewer positions than the sequence (each is owned once{}): cut them anew", side,
+                     first_missing(segments, positions)));
 }
 
 void check_groups(std::span<const HeadGroup> groups, const Problem& problem) {
@@ -77,7 +87,9 @@ void check(const Sharding& sharding) {
   const Problem& problem = sharding.problem;
   check(problem);
   if (sharding.ranks < 1) refuse(fmt::format("{} ranks (someone has to compute): give 1 or more", sharding.ranks));
-  check_segments(sharding.queries, "queries", {problem.first_query(), problem.seq_kv}, sharding.ranks);
+  const bool one_list = sharding.layout.kind == LayoutKind::given && problem.seq_q == problem.seq_kv;
+  check_segments(sharding.queries, one_list ? "segments" : "queries", {problem.first_query(), problem.seq_kv},
+                 sharding.ranks);
   check_segments(sharding.keys, "keys", {0, problem.seq_kv}, sharding.ranks);
   check_groups(sharding.groups, problem);
 }

@@ -30,39 +30,57 @@ std::shared_ptr<const AttentionPlan> agreed(std::shared_ptr<const AttentionPlan>
   return plan;
 }
 
+using SharedPlans = std::vector<std::shared_ptr<const AttentionPlan>>;
+
+SharedPlans plans_of(const std::vector<LayerKind>& kinds, int ranks, const ScheduleRequest& request) {
+  SharedPlans plans;
+  for (AttentionPlan& made : or_refuse(plan(kinds, ranks, request)))
+    plans.push_back(std::make_shared<const AttentionPlan>(std::move(made)));
+  return plans;
+}
+
+/// What rank 0 chose, on another rank.
+std::shared_ptr<const AttentionPlan> plan_heard(const Problem& problem, ScheduleRequest request,
+                                                const Agreement::Decision& first, int ranks) {
+  request.schedule = first.schedule;
+  request.node_size = first.routes.node_size;
+  request.ahead = first.routes.ahead;
+  request.layout = first.layout;
+  request.machine = "";
+  request.memory_bytes = ScheduleRequest().memory_bytes;  // rank 0's counted
+  return std::make_shared<const AttentionPlan>(problem, ranks, request);
+}
+
 /// What auto stands for depends on the machine, its calibration and its cores: rank 0 chooses for all ranks.
-std::shared_ptr<const AttentionPlan> plan_chosen_by_first(const Problem& problem, ScheduleRequest request,
-                                                          Device& device, Transport& transport) {
-  const auto made = [&] { return std::make_shared<const AttentionPlan>(problem, transport.size(), request); };
+SharedPlans plans_chosen_by_first(const std::vector<LayerKind>& kinds, const ScheduleRequest& request, Device& device,
+                                  Transport& transport) {
   Agreement agreement(device, transport);
-  if (!agreement.possible()) return made();
+  if (!agreement.possible()) return plans_of(kinds, transport.size(), request);
+  SharedPlans plans;
   if (transport.rank() != 0) {
-    const Agreement::Decision first = agreement.hear();
-    request.schedule = first.schedule;
-    request.node_size = first.routes.node_size;
-    request.ahead = first.routes.ahead;
-    request.layout = first.layout;
-    request.machine = "";
-    request.memory_bytes = ScheduleRequest().memory_bytes;  // rank 0's counted
-    auto plan = made();
-    agreement.compare(first, plan->fingerprint());
-    return plan;
+    std::vector<Agreement::Decision> decisions;
+    while (decisions.size() < kinds.size()) decisions.push_back(agreement.hear());
+    for (std::size_t k = 0; k < kinds.size(); ++k) {
+      plans.push_back(plan_heard(kinds[k].problem, request, decisions[k], transport.size()));
+      agreement.compare(decisions[k], plans.back()->fingerprint());
+    }
+    return plans;
   }
-  std::shared_ptr<const AttentionPlan> plan;
   try {
-    plan = made();
+    plans = plans_of(kinds, transport.size(), request);
   } catch (...) {
     agreement.announce(as_error(std::current_exception()));
     throw;
   }
-  agreement.announce({plan->fingerprint(), plan->name(), plan->routes(), plan->layout()});
-  return plan;
+  for (const auto& plan : plans)
+    agreement.announce({plan->fingerprint(), plan->name(), plan->routes(), plan->layout()});
+  return plans;
 }
 
 std::shared_ptr<const AttentionPlan> agreed_plan(const Problem& problem, const ScheduleRequest& request, Device& device,
                                                  Transport& transport) {
   await_passes(device, transport);
-  if (has_open_choice(request)) return plan_chosen_by_first(problem, request, device, transport);
+  if (has_open_choice(request)) return plans_chosen_by_first({{problem}}, request, device, transport).front();
   return agreed(std::make_shared<const AttentionPlan>(problem, transport.size(), request), device, transport);
 }
 
@@ -151,6 +169,16 @@ const Timeline& Attention::timeline(Pass pass) {
   Executor& executor = state_->at(pass).executor;
   state_->queue.wait();
   return executor.timeline();
+}
+
+std::vector<Attention> attentions(const std::vector<LayerKind>& kinds, const ScheduleRequest& request, Device& device,
+                                  Transport& transport) {
+  await_passes(device, transport);
+  std::vector<Attention> handles;
+  for (auto& plan : has_open_choice(request) ? plans_chosen_by_first(kinds, request, device, transport)
+                                             : plans_of(kinds, transport.size(), request))
+    handles.emplace_back(std::move(plan), device, transport);  // which makes sure that all ranks have the same
+  return handles;
 }
 
 }  // namespace distattn

@@ -23,10 +23,12 @@ double rounding_of(const std::vector<double>& values, DType dtype) {
 }
 
 // Gradients of the global softmax: lse and delta of all that a query sees, the carry included.
-void check_close(const TileCase& tile, const CaseResults& value, const CaseResults& exact) {
-  const double tolerance = tolerance_of(tile);
+void check_close(const HostKernels& kernels, const TileCase& tile, const CaseResults& value, const CaseResults& exact) {
+  const DType accumulator = accumulator_of(tile.shape.dtype);
+  const double tolerance = tolerance_of(tile, kernels.coefficients(tile.shape.dtype));
   CHECK(relative_l2(value.o, exact.o) <= tolerance);
-  CHECK(largest_difference(value.lse, exact.lse) <= tolerance + rounding_of(exact.lse, tile.shape.dtype));
+  CHECK(largest_difference(value.lse, exact.lse) <=
+        tolerance_of(tile, accumulator) + rounding_of(exact.lse, tile.shape.dtype));
   CHECK(relative_l2(value.dq, exact.dq, exact.dq_terms) <= tolerance);
   for (std::size_t i = 0; i < tile.sides.size(); ++i) {
     CHECK(relative_l2(value.dk[i], exact.dk[i], exact.dk_terms[i]) <= tolerance);
@@ -66,7 +68,7 @@ void check_against_float64(const HostKernels& kernels, const std::vector<TileCas
     REQUIRE(computes(kernels, tile.shape));
     const CaseInputs inputs = inputs_of(tile);
     const CaseResults exact = run_exactly(tile, inputs, team);
-    check_close(tile, run_case(tile, inputs, kernels, team, &exact), exact);
+    check_close(kernels, tile, run_case(tile, inputs, kernels, team, &exact), exact);
   }
 }
 
@@ -109,7 +111,13 @@ void check_reach_of_nan(const HostKernels& kernels) {
        {{{0, 480, 1}, {{.lo = 0, .hi = 300}}}}},
       {"few queries", {DType::fp32, 1, {6, 2, 0, 0, 3}, 24, 40, {0.2}}, {98, 4, 1}, {{{0, 160, 1}, {{.lo = 0}}}}},
       {"heads together", {DType::fp32, 1, {8, 1, 0, 0, 8}, 24, 40, {0.2}}, {98, 30, 1}, {{{0, 160, 1}, {{.lo = 0}}}}},
-      {"half", {DType::fp16, 1, {2, 1, 0, 0, 2}, 24, 40, {0.2}}, {0, 200, 1}, {{{0, 200, 1}, {{.lo = 0}}}}, true}};
+      {"half", {DType::fp16, 1, {2, 1, 0, 0, 2}, 24, 40, {0.2}}, {0, 200, 1}, {{{0, 200, 1}, {{.lo = 0}}}}, true},
+      {"bf16", {DType::bf16, 1, {2, 1, 0, 0, 2}, 24, 40, {0.2}}, {0, 201, 1}, {{{0, 201, 1}, {{.lo = 0}}}}, true},
+      {"bf16 in a window",
+       {DType::bf16, 1, {2, 1, 0, 0, 2}, 24, 40, {0.2}},
+       {0, 301, 1},
+       {{{0, 301, 1}, {{.lo = 0, .hi = 41}}}},
+       true}};
   for (const TileCase& tile : cases) {
     const CaseInputs sound = inputs_of(tile);
     for (const double poison : {std::nan(""), HUGE_VAL}) {
@@ -126,7 +134,7 @@ void check_reach_of_nan(const HostKernels& kernels) {
           values[row % (values.size() / dim) * dim + (row == 100 ? 5 : dim - 1)] = poison;
           const CaseResults exact = run_exactly(tile, inputs, alone);
           const CaseResults results = run_case(tile, inputs, kernels, alone, &exact);
-          check_close(tile, results, exact);
+          check_close(kernels, tile, results, exact);
           if (row == 150) CHECK(same_bits(run_case(tile, inputs, kernels, three, &exact), results));
         }
       }
@@ -142,7 +150,7 @@ void check_long_sums(const HostKernels& kernels) {
   std::fill(inputs.q.begin(), inputs.q.end(), 0.0);
   for (auto& v : inputs.v) std::fill(v.begin(), v.end(), static_cast<double>(0.7f));
   INFO(kernels.name);
-  check_close(tile, run_case(tile, inputs, kernels, team, nullptr), run_exactly(tile, inputs, team));
+  check_close(kernels, tile, run_case(tile, inputs, kernels, team, nullptr), run_exactly(tile, inputs, team));
 }
 
 void check_common_keys(const HostKernels& kernels) {
@@ -245,7 +253,7 @@ void check_tiny_values(const HostKernels& kernels) {
       CaseInputs inputs = usual;
       for (double& value : inputs.v[0]) value = static_cast<float>(value * size);
       const CaseResults with_values = run_exactly(tile, inputs, team);
-      const double rounding = std::max(tolerance_of(tile), 1e-43 / size);  // of a sum of denormals
+      const double rounding = std::max(tolerance_of(tile, DType::fp32), 1e-43 / size);  // of a sum of denormals
       INFO(kernels.name << ": values and gradients of about " << size << ", " << queries << " queries");
       CHECK(relative_l2(run_case(tile, inputs, kernels, team, nullptr).o, with_values.o) <= rounding);
       inputs = usual;
@@ -268,7 +276,7 @@ void check_subnormal_halves(const HostKernels& kernels) {
       for (double& value : *values) value = std::ldexp(std::round(value * 128), -24);
     }
     INFO(kernels.name << ", " << queries << " queries");
-    check_close(tile, run_case(tile, inputs, kernels, team, nullptr), run_exactly(tile, inputs, team));
+    check_close(kernels, tile, run_case(tile, inputs, kernels, team, nullptr), run_exactly(tile, inputs, team));
   }
 }
 

@@ -66,6 +66,6 @@ double relative_l2(const std::vector<double>& value, const std::vector<double>& 
 double largest_difference(const std::vector<double>& value, const std::vector<double>& exact);
 
 /// What the case may be wrong by: inputs are the same in both, so that only sums round.
-double tolerance_of(const TileCase& tile);
+double tolerance_of(const TileCase& tile, DType coefficients);
 
 }  // namespace distattn::test

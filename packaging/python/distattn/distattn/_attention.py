@@ -13,7 +13,7 @@ from . import _capi
 from ._capi import check, lib, made
 from ._comm import Comm, Handle, run_ranks
 from ._errors import Error, UsageError
-from ._problem import Problem, Request, integer, integers, layout_text, scores_of
+from ._problem import Problem, Request, flag, integer, integers, layout_text, scores_of, seed_of, taken_sinks
 from ._tensors import TYPES, Layout, View, dense_view, finished, new_array, stream_of, view, view_of_new
 
 
@@ -32,7 +32,8 @@ class Attention(Handle):
 
     Making one is a collective over the ranks of `comm` (None: this process alone), and so is each call. Sizes are those
     of the whole problem; the tensors of a call are this rank's part, [batch, tokens, heads, dim], of `tokens` tokens
-    that stand at `positions`. `layout`, of distattn.layout(), is for schedule="placed".
+    that stand at `positions`. `layout`, of distattn.layout(), is for schedule="placed". With sink_logits, calls take
+    `sinks`; with max_logit, forward() also returns the largest score of each head, of this rank's share.
     """
 
     _free = staticmethod(lib.attention_free)
@@ -44,11 +45,13 @@ class Attention(Handle):
                  bands: Sequence[Sequence[int]] | None = None, softmax_scale: float | None = None,
                  schedule: str = "auto", layout: str | Mapping[str, Any] | None = None, backward: bool = False,
                  backend: str | None = None, threads: int = 0, deterministic: bool = False, machine: str | None = None,
-                 memory_bytes: int = 0, cuda_stream: int = 0, **scores: Any) -> None:
+                 memory_bytes: int = 0, cuda_stream: int = 0, sink_logits: bool = False, max_logit: bool = False,
+                 **scores: Any) -> None:
         problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, seq_kv=seq_kv, kv_heads=kv_heads,
                              value_dim=value_dim, batch=batch, dtype=dtype,
-                             scores=scores_of(softmax_scale=softmax_scale, **scores), causal=causal,
-                             window_size=window_size, cu_seqlens=cu_seqlens, first_keys=first_keys, bands=bands)
+                             scores=scores_of(softmax_scale=softmax_scale, **scores), sink_logits=sink_logits,
+                             max_logit=max_logit, causal=causal, window_size=window_size, cu_seqlens=cu_seqlens,
+                             first_keys=first_keys, bands=bands)
         request = Request.of(problem, schedule=schedule, layout=layout_text(layout), backward=backward, backend=backend,
                              threads=threads, deterministic=deterministic, machine=machine, memory_bytes=memory_bytes,
                              cuda_stream=cuda_stream)
@@ -93,23 +96,34 @@ class Attention(Handle):
         check(lib.attention_positions(self.address, side, positions.ctypes.data))
         return positions
 
-    def forward(self, q: Any, k: Any, v: Any) -> tuple[Any, Any]:
-        """o, as q but for values' dimension, and lse, [batch, heads, tokens] in float32 (float64 for float64)."""
-        views = self._views(q=q, k=k, v=v)
-        o, lse = results_for(q, views["q"].layout, views["v"].layout)
-        self.call("forward", {**views, "o": view_of_new(o), "lse": view_of_new(lse)})
-        return finished(o, q), finished(lse, q)
+    def forward(self, q: Any, k: Any, v: Any, sinks: Any = None, *, dropout_seed: int = 0) -> tuple[Any, ...]:
+        """o, as q but for values' dimension, and lse, [batch, heads, tokens] in float32 (float64 for float64), and with
+        max_logit that, [batch, heads]. The seed is the same in both passes and on all ranks."""
+        views = self._views(q=q, k=k, v=v) | self._sinks(sinks)
+        results = results_for(q, views["q"].layout, views["v"].layout, self.problem.max_logit)
+        self.call("forward", {**views, **{name: view_of_new(array) for name, array in results.items()}},
+                  seed_of(dropout_seed))
+        return tuple(finished(array, q) for array in results.values())
 
-    def backward(self, d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any) -> tuple[Any, Any, Any]:
-        """dq, dk and dv, from what forward() read and returned."""
-        views = self._views(d_o=d_o, q=q, k=k, v=v, o=o)
-        likes = {"dq": q, "dk": k, "dv": v}
-        made_ones = {name: new_array(like, views[name[1:]].shape, self.problem.dtype, views[name[1:]].layout.device)
-                     for name, like in likes.items()}
-        self.call("backward", {"lse": view(lse, "lse"), **views,
-                               **{name: view_of_new(array) for name, array in made_ones.items()}})
-        dq, dk, dv = (finished(array, likes[name]) for name, array in made_ones.items())
-        return dq, dk, dv
+    def backward(self, d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, sinks: Any = None, *,
+                 dropout_seed: int = 0) -> tuple[Any, ...]:
+        """dq, dk and dv, from what forward() read and returned, and with sinks this rank's part of their gradient."""
+        views = self._views(d_o=d_o, q=q, k=k, v=v, o=o) | {"lse": view(lse, "lse")} | self._sinks(sinks)
+        likes = {"dq": (q, views["q"]), "dk": (k, views["k"]), "dv": (v, views["v"])}
+        if sinks is not None:
+            likes["dsink_logits"] = sinks, views["sink_logits"]
+        made_ones = {name: new_array(like, seen.shape, seen.dtype, seen.layout.device)
+                     for name, (like, seen) in likes.items()}
+        self.call("backward", {**views, **{name: view_of_new(array) for name, array in made_ones.items()}},
+                  seed_of(dropout_seed))
+        return tuple(finished(array, likes[name][0]) for name, array in made_ones.items())
+
+    def _sinks(self, sinks: Any) -> dict[str, View]:
+        if (sinks is not None) != self.problem.sink_logits:
+            raise UsageError("sinks are given to a handle without sink_logits (it was planned without): make it with them"
+                             if sinks is not None else
+                             "no sinks are given to a handle with sink_logits (its rows have one more term): pass them")
+        return {} if sinks is None else {"sink_logits": view(sinks, "sinks")}
 
     def _views(self, **arrays: Any) -> dict[str, View]:
         views = {name: view(array, name) for name, array in arrays.items()}
@@ -120,7 +134,7 @@ class Attention(Handle):
                                  f"the handle with cuda_stream, 1 for the default stream")
         return views
 
-    def call(self, which: str, views: dict[str, View]) -> None:
+    def call(self, which: str, views: dict[str, View], dropout_seed: int = 0) -> None:
         """One pass over tensors that lie where the views say."""
         with self._lock:  # a handle is used by one thread at a time
             tensors, slots = self._tensors[which]
@@ -130,6 +144,7 @@ class Attention(Handle):
                     slot = slots[name] = each.layout, each.layout.struct()
                     setattr(tensors, name, ctypes.pointer(slot[1]))
                 slot[1].data = each.address
+            tensors.dropout_seed = dropout_seed
             check(self._functions[which](self.address, tensors))
             self.calls[which] += 1
 
@@ -145,49 +160,66 @@ def check_tensor(layout: Layout, name: str, dtype: str) -> None:
                          f"heads, dim]")
 
 
-def results_for(like: Any, q: Layout, v: Layout) -> tuple[Any, Any]:
-    """o and lse, to be written."""
+def results_for(like: Any, q: Layout, v: Layout, max_logit: bool = False) -> dict[str, Any]:
+    """o, lse and max_logit, to be written."""
     *batch, tokens, heads, _ = q.shape
-    return (new_array(like, (*batch, tokens, heads, v.shape[-1]), q.dtype, q.device),
-            new_array(like, (*batch, heads, tokens), "float64" if q.dtype == "float64" else "float32", q.device))
+    statistics = "float64" if q.dtype == "float64" else "float32"
+    results = {"o": new_array(like, (*batch, tokens, heads, v.shape[-1]), q.dtype, q.device),
+               "lse": new_array(like, (*batch, heads, tokens), statistics, q.device)}
+    if max_logit:
+        results["max_logit"] = new_array(like, (*batch, heads), statistics, q.device)
+    return results
 
 
 def attention(q: Any, k: Any, v: Any, *, ranks: int = 1, schedule: str = "auto", causal: bool = False,
               window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
-              softmax_scale: float | None = None, return_lse: bool = False, backend: str | None = None,
-              threads: int = 0, **scores: Any) -> Any:
+              softmax_scale: float | None = None, return_lse: bool = False, return_max_logit: bool = False,
+              backend: str | None = None, threads: int = 0, dropout_seed: int = 0, **scores: Any) -> Any:
     """Exact attention of q [batch, seq, heads, dim] to k and v [batch, seq_kv, kv_heads, dim], or without batch,
     sharded over `ranks` threads of this process.
 
     Arrays of NumPy, PyTorch, or any with DLPack, float64 (which the reference backend computes), float32, float16 or
     bfloat16; the result is an array of the same kind. With fewer queries than keys, queries stand at the end. Masks and
-    scale mean what they mean in flash-attn; `cu_seqlens`: 0, …, seq_kv of packed documents. With return_lse: (o, lse),
-    lse [batch, heads, seq]. Computes no gradients: distattn.torch does.
+    scale mean what they mean in flash-attn, and so do `softcap`, `alibi_slopes` (a list), `dropout_p` and `sinks`
+    ([heads]); `cu_seqlens`: 0, …, seq_kv of packed documents. Returns o, then with return_lse lse [batch, heads, seq],
+    then with return_max_logit the largest score of each head, [batch, heads]. Computes no gradients: distattn.torch does.
     """
+    sinks = taken_sinks(scores) if scores else None
     views = {"q": view(q, "q"), "k": view(k, "k"), "v": view(v, "v")}
     documents = None if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
-    problem, request = _asked(views["q"].layout, views["k"].layout, views["v"].layout, causal,
-                              integers(window_size, "window_size"), documents,
-                              scores_of(softmax_scale=softmax_scale, **scores), schedule, backend, threads,
-                              stream_of(q, views["q"].layout))
-    o, lse = results_for(q, views["q"].layout, views["v"].layout)
-    views["o"], views["lse"] = view_of_new(o), view_of_new(lse)
+    asked = (views["q"].layout, views["k"].layout, views["v"].layout, causal, integers(window_size, "window_size"),
+             documents, scores_of(softmax_scale=softmax_scale, **scores), sinks is not None, return_max_logit, schedule,
+             backend, threads, stream_of(q, views["q"].layout))
+    try:
+        problem, request = _asked(*asked)
+    except TypeError:  # an option that cannot be looked up
+        problem, request = _asked.__wrapped__(*asked)
+    results = results_for(q, views["q"].layout, views["v"].layout, problem.max_logit)
+    if sinks is not None:
+        views["sink_logits"] = view(sinks, "sinks")
+    for name, array in results.items():
+        views[name] = view_of_new(array)
+    seed = seed_of(dropout_seed)
     if integer(ranks, "ranks") == 1:
-        _call_alone(problem, request, views)
+        _call_alone(problem, request, views, seed)
     else:
-        _call_ranks(problem, request, ranks, views)
-    return (finished(o, q), finished(lse, q)) if return_lse else finished(o, q)
+        _call_ranks(problem, request, ranks, views, seed)
+    if not flag(return_lse, "return_lse"):
+        del results["lse"]
+    finished_ones = tuple(finished(array, q) for array in results.values())
+    return finished_ones if len(finished_ones) > 1 else finished_ones[0]
 
 
 @functools.lru_cache(maxsize=64)
 def _asked(q: Layout, k: Layout, v: Layout, causal: Any, window_size: tuple[int, ...],
-           documents: tuple[int, ...] | None, scores: tuple[float, ...], schedule: Any, backend: Any, threads: Any,
-           cuda_stream: int) -> tuple[Problem, Request]:
+           documents: tuple[int, ...] | None, scores: tuple[float, ...], sink_logits: bool, max_logit: Any,
+           schedule: Any, backend: Any, threads: Any, cuda_stream: int) -> tuple[Problem, Request]:
     for name, layout in (("q", q), ("k", k), ("v", v)):
         check_tensor(layout, name, q.dtype)
     problem = Problem.of(seq=q.shape[-3], heads=q.shape[-2], head_dim=q.shape[-1], seq_kv=k.shape[-3],
                          kv_heads=k.shape[-2], value_dim=v.shape[-1], batch=q.shape[0] if len(q.shape) == 4 else 1,
-                         dtype=q.dtype, scores=scores, causal=causal, window_size=window_size, cu_seqlens=documents)
+                         dtype=q.dtype, scores=scores, sink_logits=sink_logits, max_logit=max_logit, causal=causal,
+                         window_size=window_size, cu_seqlens=documents)
     return problem, Request.of(problem, schedule=schedule, backend=backend, threads=threads, cuda_stream=cuda_stream)
 
 
@@ -225,10 +257,10 @@ def _bytes_of(problem: Problem) -> int:
     return elements * TYPES[problem.dtype][1] // 8
 
 
-def _call_alone(problem: Problem, request: Request, views: dict[str, View]) -> None:
+def _call_alone(problem: Problem, request: Request, views: dict[str, View], dropout_seed: int) -> None:
     handle = _kept.take(problem, request)
     try:
-        handle.call("forward", views)
+        handle.call("forward", views, dropout_seed)
     except Error as error:
         if not isinstance(error, UsageError):
             handle.close()
@@ -238,12 +270,14 @@ def _call_alone(problem: Problem, request: Request, views: dict[str, View]) -> N
     _kept.give(handle)
 
 
-def _call_ranks(problem: Problem, request: Request, ranks: int, views: dict[str, View]) -> None:
+def _call_ranks(problem: Problem, request: Request, ranks: int, views: dict[str, View], dropout_seed: int) -> None:
     """Each rank takes its tokens out of the whole tensors and puts its results into them."""
     if not all(each.layout.on_host for each in views.values()):
         raise UsageError("tensors are in CUDA memory (ranks that are threads share the host's): pass ranks=1, or start a "
                          "process for each GPU")
-    whole = {name: each.bits() for name, each in views.items()}
+    whole = {name: each.bits() for name, each in views.items() if name not in ("sink_logits", "max_logit")}
+    sinks = {name: views[name] for name in ("sink_logits",) if name in views}
+    largest: list[np.ndarray] = []  # of each rank's share
 
     def body(comm: Comm) -> None:
         handle = Attention.of(problem, request, comm)
@@ -252,8 +286,14 @@ def _call_ranks(problem: Problem, request: Request, ranks: int, views: dict[str,
         own = {name: whole[name].take(queries if name == "q" else keys, -3) for name in "qkv"}
         own["o"] = np.empty((*own["q"].shape[:-1], whole["o"].shape[-1]), whole["o"].dtype)
         own["lse"] = np.empty((*whole["lse"].shape[:-1], len(queries)), whole["lse"].dtype)
-        handle.call("forward", {name: dense_view(part, views[name].dtype) for name, part in own.items()})
+        if problem.max_logit:
+            own["max_logit"] = np.empty(views["max_logit"].shape, views["max_logit"].dtype)
+            largest.append(own["max_logit"])
+        handle.call("forward", {name: dense_view(part, views[name].dtype) for name, part in own.items()} | sinks,
+                    dropout_seed)
         whole["o"][..., queries, :, :] = own["o"]
         whole["lse"][..., queries] = own["lse"]
 
     run_ranks(ranks, body)
+    if problem.max_logit:
+        views["max_logit"].bits().view(views["max_logit"].dtype)[...] = np.max(largest, axis=0)

@@ -54,7 +54,8 @@ class Problem(Sized):
                 ("dtype", c_int32), ("wire", c_int32), ("scale", c_double), ("causal", c_int32),
                 ("window_left", c_int64), ("window_right", c_int64), ("sinks", c_int64),
                 ("cu_seqlens", POINTER(c_int64)), ("cu_seqlens_count", c_size_t), ("bands", POINTER(Band)),
-                ("bands_count", c_size_t)]
+                ("bands_count", c_size_t), ("softcap", c_double), ("sink_logits", c_int32), ("max_logit", c_int32),
+                ("alibi_slopes", POINTER(c_double)), ("alibi_slopes_count", c_size_t), ("dropout", c_double)]
 
 
 class Options(Sized):
@@ -82,8 +83,9 @@ class Callbacks(Sized):
 
 
 class Tensors(Sized):
-    NAMES = ("q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv", "lse_low")
-    _fields_ = [("struct_size", c_size_t), *((name, POINTER(DLTensor)) for name in NAMES)]
+    NAMES = ("q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv", "lse_low", "sink_logits", "dsink_logits", "max_logit")
+    _fields_ = [("struct_size", c_size_t), *((name, POINTER(DLTensor)) for name in NAMES), ("dropout_seed", c_uint64),
+                ("dropout_offset", c_uint64)]
 
 
 Body = CFUNCTYPE(c_int, c_void_p, c_void_p)

@@ -14,7 +14,7 @@ import numpy as np
 from . import _capi
 from ._capi import check, lib, made
 from ._errors import UsageError
-from ._problem import _bytes, integer
+from ._problem import _bytes, int32, integer
 
 
 class Handle:
@@ -101,7 +101,7 @@ class Comm(Handle):
                          timeout_s: float = 60.0) -> "Comm":
         """Of all processes that a launcher (torchrun, mpirun, srun) started, or that meet at `bootstrap`
         "file:PATH". A collective. A process without a launcher is alone."""
-        launch = _capi.Launch(bootstrap=_bytes(bootstrap), transport=_bytes(transport), ranks=integer(ranks, "ranks"),
+        launch = _capi.Launch(bootstrap=_bytes(bootstrap), transport=_bytes(transport), ranks=int32(integer(ranks, "ranks")),
                               timeout_s=float(timeout_s))
         comm = cls(made(lib.comm_from_launcher, ctypes.byref(launch)))
         _kept.append(comm)
@@ -196,7 +196,7 @@ def run_ranks(ranks: int, body: Callable[[Comm], Any]) -> list[Any]:
                 user.close()
             comm._address, comm._gone = None, "ended with its call of run_ranks()"
 
-    status = lib.run_ranks(integer(ranks, "ranks"), _capi.Body(of_rank), None)
+    status = lib.run_ranks(int32(integer(ranks, "ranks")), _capi.Body(of_rank), None)
     if failures:
         raise failures[0]
     check(status)

@@ -6,6 +6,9 @@ class Error(RuntimeError):
 
     status = 0
 
+    def __init__(self, message: str) -> None:
+        super().__init__(" ".join(message.split()))  # an array that is quoted has lines
+
 
 class UsageError(Error, ValueError):
     """Bad input, or a combination that is not supported."""

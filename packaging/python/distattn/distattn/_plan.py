@@ -7,7 +7,7 @@ from typing import Any
 
 from ._capi import lib, text_of
 from ._picture import bars
-from ._problem import Problem, Request, integer, schedules_of, scores_of
+from ._problem import Problem, Request, int32, integer, schedules_of, scores_of, text
 
 
 def info() -> dict[str, Any]:
@@ -61,7 +61,7 @@ def layout(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | N
 
 def _planned(function: Any, problem: Problem, request: Request, ranks: int, machine: str | None) -> Any:
     return json.loads(text_of(function, ctypes.byref(problem.struct()), ctypes.byref(request.struct()),
-                              integer(ranks, "ranks"), None if machine is None else machine.encode()))
+                              int32(integer(ranks, "ranks")), None if machine is None else text(machine, "machine").encode()))
 
 
 def _described(problem: Problem) -> dict[str, Any]:

@@ -7,28 +7,52 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from . import _capi
 from ._errors import UsageError
 from ._tensors import DTYPES, dtype_name
 
 
 def integer(value: Any, name: str) -> int:
+    """ctypes would cut larger ones off without a word."""
     try:
         if isinstance(value, bool):
             raise TypeError
-        return operator.index(value)
+        number = operator.index(value)
     except TypeError:
         raise UsageError(f"{name} is {value!r} (no integer): pass one") from None
+    if not -2**63 <= number < 2**63:
+        raise UsageError(f"{name} is {number} (more than 64 bits hold): pass less")
+    return number
+
+
+def seed_of(value: Any) -> int:
+    try:
+        seed = operator.index(value)
+    except TypeError:
+        seed = -1
+    if isinstance(value, bool) or not 0 <= seed < 2**64:
+        raise UsageError(f"dropout_seed is {value!r} (an integer of 64 bits): pass 0 or more, and less than 2**64")
+    return seed
 
 
 def text(value: Any, name: str) -> str:
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "\0" in value or not _is_utf8(value):
         raise UsageError(f"{name} is {value!r} (no text): pass a str")
     return value
 
 
+def _is_utf8(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def flag(value: Any, name: str) -> bool:
-    if value not in (True, False):
+    if not isinstance(value, (bool, int, np.bool_)) or value not in (True, False):
         raise UsageError(f"{name} is {value!r} (neither True nor False): pass one")
     return bool(value)
 
@@ -65,34 +89,54 @@ class Mask:
         return Mask(flag(causal, "causal"), (window[0], window[1]), integer(first_keys, "first_keys"), documents, listed)
 
 
-# Keywords that make a score of a product, and their members of distattn_problem, in which 0 is as usual. One more that
-# the library computes is a line here, and moves out of the list below.
-SCORES = {"softmax_scale": "scale"}
+# Keywords that make a weight of a product, and their members of distattn_problem, in which 0 is as usual.
+SCORES = {"softmax_scale": "scale", "softcap": "softcap", "dropout_p": "dropout"}
+DROPOUT = list(SCORES).index("dropout_p")
+# Keywords of a tensor of sink logits, as flash-attn, its third version and transformers call it. One may be given.
+SINKS = ("sinks", "s_aux", "learnable_sink")
 # Keywords that other libraries know. They may be given if they change nothing.
-NOT_COMPUTED = ("softcap", "s_aux", "learnable_sink", "alibi_slopes", "dropout_p", "qv", "q_descale", "k_descale",
-                "v_descale")
+NOT_COMPUTED = ("qv", "q_descale", "k_descale", "v_descale")
 
 
 def is_score(keyword: str) -> bool:
-    return keyword in SCORES or keyword in NOT_COMPUTED
+    return keyword in SCORES or keyword in NOT_COMPUTED or keyword == "alibi_slopes"
+
+
+def taken_sinks(given: dict[str, Any]) -> Any:
+    """Takes the sink logits, or None, out of a call's keywords."""
+    named = {name: given.pop(name) for name in SINKS if name in given}
+    tensors = [value for value in named.values() if value is not None]
+    if len(tensors) > 1:
+        raise UsageError(f"{' and '.join(named)} are given (they mean the same): pass one of them")
+    return tensors[0] if tensors else None
 
 
 def scores_of(**given: Any) -> tuple[float, ...]:
-    """The numbers of SCORES. Refuses by its name what is not computed, and, as a call does, what is not known."""
+    """The numbers of SCORES, and the slopes of linear biases if there are any. Refuses by its name what is not computed,
+    and, as a call does, what is not known."""
     for name, value in given.items():
         if name in NOT_COMPUTED and not (value is None or (isinstance(value, (int, float)) and value == 0)):
             raise UsageError(f"{name} is given (the library does not compute with it): leave it out")
         if not is_score(name):
             raise TypeError(f"unexpected keyword argument {name!r}: leave it out")
-    return tuple(_score(name, given.get(name)) for name in SCORES)
+    return (*(_score(name, given.get(name)) for name in SCORES), *_slopes(given.get("alibi_slopes")))
 
 
 def _score(name: str, value: Any) -> float:
     if value is None:
         return 0.0
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or (name == "softmax_scale" and value == 0):
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or (name == "softmax_scale" and value == 0):
         raise UsageError(f"{name} is {value!r} (a number, or None for what is usual): pass one")
     return float(value)
+
+
+def _slopes(values: Any) -> tuple[float, ...]:
+    if values is None:
+        return ()
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(listed, (list, tuple)) or not listed or not all(isinstance(each, (int, float)) for each in listed):
+        raise UsageError(f"alibi_slopes is {values!r} (a number for each query head): pass a list of them")
+    return tuple(float(each) for each in listed)
 
 
 @dataclass(frozen=True)
@@ -109,39 +153,51 @@ class Problem:
     dtype: str
     scores: tuple[float, ...]  # as scores_of() lists them
     mask: Mask
+    sink_logits: bool = False
+    max_logit: bool = False
+
+    @property
+    def drops(self) -> bool:
+        return self.scores[DROPOUT] != 0
 
     @staticmethod
     def of(*, seq: Any, heads: Any, head_dim: Any, seq_kv: Any = None, kv_heads: Any = None, value_dim: Any = None,
-           batch: Any = 1, dtype: Any = "float32", scores: tuple[float, ...] | None = None, **mask: Any) -> "Problem":
+           batch: Any = 1, dtype: Any = "float32", scores: tuple[float, ...] | None = None,
+           sink_logits: Any = False, max_logit: Any = False, **mask: Any) -> "Problem":
         queries = integer(seq, "seq")
         query_heads = integer(heads, "heads")
         return Problem(integer(batch, "batch"), queries, queries if seq_kv is None else integer(seq_kv, "seq_kv"),
                        query_heads, query_heads if kv_heads is None else integer(kv_heads, "kv_heads"),
                        integer(head_dim, "head_dim"), 0 if value_dim is None else integer(value_dim, "value_dim"),
-                       dtype_name(dtype), scores_of() if scores is None else scores, Mask.of(**mask))
+                       dtype_name(dtype), scores_of() if scores is None else scores, Mask.of(**mask),
+                       flag(sink_logits, "sink_logits"), flag(max_logit, "max_logit"))
 
     def struct(self) -> _capi.Problem:
         """Keeps the lists that it points to."""
         documents = (ctypes.c_int64 * len(self.mask.cu_seqlens))(*self.mask.cu_seqlens)
         bands = (_capi.Band * len(self.mask.bands))(*(_capi.Band(*band) for band in self.mask.bands))
-        problem = _capi.Problem(batch=self.batch, seq_q=self.seq_q, seq_kv=self.seq_kv, heads=_int32(self.heads),
-                                kv_heads=_int32(self.kv_heads), head_dim=_int32(self.head_dim),
-                                value_dim=_int32(self.value_dim), dtype=DTYPES[self.dtype],
+        slopes = (ctypes.c_double * len(self.scores[len(SCORES):]))(*self.scores[len(SCORES):])
+        problem = _capi.Problem(batch=self.batch, seq_q=self.seq_q, seq_kv=self.seq_kv, heads=int32(self.heads),
+                                kv_heads=int32(self.kv_heads), head_dim=int32(self.head_dim),
+                                value_dim=int32(self.value_dim), dtype=DTYPES[self.dtype],
                                 wire=_capi.FP64 if self.dtype == "float64" else _capi.FP32,
                                 causal=self.mask.causal, window_left=self.mask.window[0],
                                 window_right=self.mask.window[1], sinks=self.mask.first_keys,
-                                **dict(zip(SCORES.values(), self.scores, strict=True)))
+                                sink_logits=self.sink_logits, max_logit=self.max_logit,
+                                **dict(zip(SCORES.values(), self.scores)))
         if self.mask.cu_seqlens:
             problem.cu_seqlens, problem.cu_seqlens_count = documents, len(documents)
         if self.mask.bands:
             problem.bands, problem.bands_count = bands, len(bands)
+        if slopes:
+            problem.alibi_slopes, problem.alibi_slopes_count = slopes, len(slopes)
         return problem
 
 
-def _int32(value: int) -> int:
+def int32(value: int) -> int:
     """ctypes would cut it off without a word."""
     if not -2**31 <= value < 2**31:
-        raise UsageError(f"{value} heads or dimensions (more than the library counts): pass fewer")
+        raise UsageError(f"{value} ranks, threads, heads or dimensions (more than the library counts): pass fewer")
     return value
 
 
@@ -175,7 +231,7 @@ class Request:
 
     def struct(self) -> _capi.Options:
         return _capi.Options(schedule=self.schedule.encode(), backward=self.backward, backend=_bytes(self.backend),
-                             threads=_int32(self.threads), deterministic=self.deterministic,
+                             threads=int32(self.threads), deterministic=self.deterministic,
                              machine=_bytes(self.machine), memory_bytes=self.memory_bytes,
                              cuda_stream=self.cuda_stream or None,
                              balance_tokens=-1.0 if self.balance_tokens is None else float(self.balance_tokens),

@@ -135,6 +135,8 @@ def _numpy_layout(shape: tuple[int, ...], strides: tuple[int, ...], dtype: np.dt
 
 
 def _view_numpy(array: np.ndarray, name: str) -> View:
+    if isinstance(array, np.ma.MaskedArray):
+        raise UsageError(f"{name} is a masked array (its mask would be lost): pass plain arrays, and documents or windows")
     layout = _numpy_layout(array.shape, array.strides, array.dtype)
     if layout is None and (array.dtype.name not in TYPES or not array.dtype.isnative):
         raise _refuse_dtype(name, array.dtype)

@@ -14,7 +14,7 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface
 
 from ._errors import UsageError
-from ._problem import is_score, scores_of
+from ._problem import is_score, scores_of, taken_sinks
 from .torch import Sharding
 from .torch._ops import attend
 from .torch._sharding import CURRENT, make_current
@@ -86,6 +86,7 @@ def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_ma
             is_causal: bool | None = None, position_ids: Tensor | None = None, cu_seq_lens_q: Tensor | None = None,
             cu_seq_lens_k: Tensor | None = None, **others: Any) -> tuple[Tensor, None]:
     """As transformers calls an attention: [batch, heads, tokens, dim] in, [batch, tokens, heads, dim] out."""
+    sinks = taken_sinks(others)
     scores = {name: others.pop(name) for name in list(others) if is_score(name)}
     for name, given in others.items():
         if name not in _OF_OTHERS and given is not None and given is not False:
@@ -96,10 +97,11 @@ def _attend(module: Any, query: Tensor, key: Tensor, value: Tensor, attention_ma
     if key.shape[2] != query.shape[2]:
         raise _refuse(f"{query.shape[2]} queries of {key.shape[2]} keys", "a cache of keys is not sharded",
                       "pass use_cache=False, and whole sequences")
-    o = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), CURRENT,
-               getattr(module, "is_causal", True) if is_causal is None else is_causal,
-               (-1, -1) if sliding_window is None else (sliding_window - 1, -1), _documents(cu_seq_lens_q, cu_seq_lens_k), 0,
-               scores_of(softmax_scale=scaling, dropout_p=dropout, **scores), None, False, position_ids)
+    o, _, _ = attend(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), sinks, CURRENT,
+                     getattr(module, "is_causal", True) if is_causal is None else is_causal,
+                     (-1, -1) if sliding_window is None else (sliding_window - 1, -1),
+                     _documents(cu_seq_lens_q, cu_seq_lens_k), 0,
+                     scores_of(softmax_scale=scaling, dropout_p=dropout, **scores), None, position_ids)
     return o, None
 
 

@@ -11,13 +11,13 @@ import torch.utils.checkpoint
 from torch import Tensor
 
 from .._errors import UsageError
-from .._problem import Problem, Request, flag, integers, scores_of, text
+from .._problem import DROPOUT, Problem, Request, flag, integers, scores_of, seed_of, taken_sinks, text
 from .._tensors import stream_of, view
 from ._sharding import Sharding, sharding_of
 
 
-def _handle(q: Tensor, k: Tensor, v: Tensor, sharding: Sharding, causal: bool, left: int, right: int, first_keys: int,
-            scores: Sequence[float], schedule: str, gradients: bool) -> Any:
+def _handle(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, sharding: Sharding, causal: bool, left: int,
+            right: int, first_keys: int, scores: Sequence[float], schedule: str, max_logit: bool, gradients: bool) -> Any:
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.dim() != 4 or tensor.shape[1] != sharding.tokens:
             raise UsageError(f"{name} is {tuple(tensor.shape)} (this rank owns {sharding.tokens} tokens): pass [batch, "
@@ -26,7 +26,8 @@ def _handle(q: Tensor, k: Tensor, v: Tensor, sharding: Sharding, causal: bool, l
             raise UsageError(f"{name} is {tensor.dtype} on {tensor.device}, q {q.dtype} on {q.device} (one attention has "
                              f"one of each): convert it")
     sizes = Problem.of(seq=sharding.seq, heads=q.shape[2], head_dim=q.shape[3], kv_heads=k.shape[2],
-                       value_dim=v.shape[3], batch=q.shape[0], dtype=q.dtype, scores=tuple(scores))
+                       value_dim=v.shape[3], batch=q.shape[0], dtype=q.dtype, scores=tuple(scores),
+                       sink_logits=sinks is not None, max_logit=max_logit)
     problem = Problem(**{**sizes.__dict__, "mask": sharding.mask(causal, (left, right), first_keys)})
     stream = stream_of(q, view(q.detach(), "q").layout)
     request = Request.of(problem, schedule=schedule or sharding.schedule, backward=gradients, cuda_stream=stream)
@@ -41,74 +42,99 @@ def _documents(cu_seqlens: Tensor) -> list[int]:
     return listed if cu_seqlens.dim() == 1 else listed[0]
 
 
-def _call(handle: Any, which: str, **tensors: Tensor) -> None:
+def _call(handle: Any, which: str, seed: int, **tensors: Tensor | None) -> None:
     with torch.no_grad():
-        handle.call(which, {name: view(tensor, name) for name, tensor in tensors.items()})
+        handle.call(which, {name: view(tensor, name) for name, tensor in tensors.items() if tensor is not None}, seed)
+
+
+def _agreed(seed: Tensor | None, sharding: Sharding, scores: Sequence[float]) -> int:
+    """Rank 0's seed, which counts on all ranks."""
+    if seed is None or scores[DROPOUT] == 0:
+        return 0
+    mine = int(seed)
+    if sharding.comm.size == 1:
+        return mine
+    everyone = sharding.comm.all_gather(mine.to_bytes(8, "little", signed=True), [8] * sharding.comm.size)
+    return int.from_bytes(everyone[:8], "little", signed=True)
 
 
 @torch.library.custom_op("distattn::forward", mutates_args=())
-def _forward(q: Tensor, k: Tensor, v: Tensor, cu_seqlens: Tensor | None, positions: Tensor | None, sharding: int,
-             causal: bool, left: int, right: int, first_keys: int, scores: Sequence[float], schedule: str,
-             gradients: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """The third result is the number of the sharding, for the backward pass."""
+def _forward(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, seed: Tensor | None, cu_seqlens: Tensor | None,
+             positions: Tensor | None, sharding: int, causal: bool, left: int, right: int, first_keys: int,
+             scores: Sequence[float], schedule: str, max_logit: bool,
+             gradients: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The last result is what the backward pass needs to know: the number of the sharding, and the seed of dropout."""
     own = sharding_of(sharding)
     own = own if cu_seqlens is None else own.with_documents(_documents(cu_seqlens))
     if positions is not None:
         own.check_positions(positions)
-    handle = _handle(q, k, v, own, causal, left, right, first_keys, scores, schedule, gradients)
-    o, lse, _ = _new_results(q, v)
-    _call(handle, "forward", q=q, k=k, v=v, o=o, lse=lse)
-    return o, lse, torch.tensor(own.number)
+    handle = _handle(q, k, v, sinks, own, causal, left, right, first_keys, scores, schedule, max_logit, gradients)
+    agreed = _agreed(seed, own, scores)
+    o, lse, largest, _ = _new_results(q, v, max_logit)
+    _call(handle, "forward", agreed % 2**64, q=q, k=k, v=v, sink_logits=sinks, o=o, lse=lse,
+          max_logit=largest if max_logit else None)
+    return o, lse, largest, torch.tensor((own.number, agreed))
 
 
-def _new_results(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _new_results(q: Tensor, v: Tensor, max_logit: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     batch, tokens, heads, _ = q.shape
     statistics = torch.float64 if q.dtype == torch.float64 else torch.float32
     return (q.new_empty((batch, tokens, heads, v.shape[3])), q.new_empty((batch, heads, tokens), dtype=statistics),
-            torch.empty((), dtype=torch.int64, device="cpu"))
+            q.new_empty((batch, heads if max_logit else 0), dtype=statistics),
+            torch.empty(2, dtype=torch.int64, device="cpu"))
 
 
 @_forward.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _new_results(q, v)
+def _(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _new_results(q, v, given[-2])
 
 
 @torch.library.custom_op("distattn::backward", mutates_args=())
-def _backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Tensor, number: Tensor, causal: bool,
-              left: int, right: int, first_keys: int, scores: Sequence[float],
-              schedule: str) -> tuple[Tensor, Tensor, Tensor]:
-    handle = _handle(q, k, v, sharding_of(int(number)), causal, left, right, first_keys, scores, schedule, True)
-    dq, dk, dv = _new_gradients(q, k, v)
-    _call(handle, "backward", d_o=d_o, q=q, k=k, v=v, o=o, lse=lse, dq=dq, dk=dk, dv=dv)
-    return dq, dk, dv
+def _backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, o: Tensor, lse: Tensor,
+              numbers: Tensor, causal: bool, left: int, right: int, first_keys: int, scores: Sequence[float],
+              schedule: str, max_logit: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The last result is this rank's part of the gradient of sinks."""
+    number, seed = numbers.tolist()
+    handle = _handle(q, k, v, sinks, sharding_of(number), causal, left, right, first_keys, scores, schedule, max_logit,
+                     True)
+    dq, dk, dv, dsinks = _new_gradients(q, k, v, sinks)
+    _call(handle, "backward", seed % 2**64, d_o=d_o, q=q, k=k, v=v, sink_logits=sinks, o=o, lse=lse, dq=dq, dk=dk, dv=dv,
+          dsink_logits=None if sinks is None else dsinks)
+    return dq, dk, dv, dsinks
 
 
-def _new_gradients(*inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    dq, dk, dv = (each.new_empty(each.shape) for each in inputs)
-    return dq, dk, dv
+def _new_gradients(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    dq, dk, dv = (each.new_empty(each.shape) for each in (q, k, v))
+    return dq, dk, dv, q.new_empty(0) if sinks is None else sinks.new_empty(sinks.shape)
 
 
 @_backward.register_fake
-def _(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor, Tensor]:
-    return _new_gradients(q, k, v)
+def _(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None,
+      *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _new_gradients(q, k, v, sinks)
 
 
-def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    q, k, v, _, _, _, *options, _ = inputs  # neither documents, positions and the sharding nor whether to differentiate
-    ctx.save_for_backward(q, k, v, *output)
-    ctx.options, ctx.inputs = options, len(inputs)
-    ctx.sharding = _kept(output[2])
+def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor, Tensor]) -> None:
+    # Of inputs, neither seed, documents, positions and the sharding nor whether to differentiate.
+    q, k, v, sinks, _, _, _, _, *options, _ = inputs
+    o, lse, _, numbers = output
+    ctx.save_for_backward(q, k, v, sinks, o, lse, numbers)
+    ctx.options, ctx.inputs, ctx.has_sinks = options, len(inputs), sinks is not None
+    ctx.sharding = _kept(numbers)
     ctx.set_materialize_grads(False)
 
 
-def _kept(number: Tensor) -> Sharding | None:
+def _kept(numbers: Tensor) -> Sharding | None:
     """The sharding itself, so that it stays until the backward pass; None in a graph that is being traced."""
-    return None if torch.compiler.is_compiling() or type(number) is not Tensor else sharding_of(int(number))
+    return None if torch.compiler.is_compiling() or type(numbers) is not Tensor else sharding_of(int(numbers[0]))
 
 
 def _differentiate(ctx: Any, d_o: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
-    gradients = (None, None, None) if d_o is None else _backward(d_o, *ctx.saved_tensors, *ctx.options)
-    return (*gradients, *[None] * (ctx.inputs - 3))
+    gradients: tuple[Tensor | None, ...] = (None, None, None, None)
+    if d_o is not None:
+        gradients = _backward(d_o, *ctx.saved_tensors, *ctx.options)
+    dq, dk, dv, dsinks = gradients
+    return (dq, dk, dv, dsinks if ctx.has_sinks else None, *[None] * (ctx.inputs - 4))
 
 
 _forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
@@ -117,10 +143,14 @@ _forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
 def attention(q: Tensor, k: Tensor, v: Tensor, *, sharding: Sharding, causal: bool = False,
               window_size: tuple[int, int] = (-1, -1), cu_seqlens: Tensor | Sequence[int] | None = None,
               first_keys: int = 0, softmax_scale: float | None = None, schedule: str | None = None,
-              return_lse: bool = False, positions: Tensor | None = None, **scores: Any) -> Any:
+              return_lse: bool = False, return_max_logit: bool = False, positions: Tensor | None = None,
+              dropout_seed: int | Tensor | None = None, **scores: Any) -> Any:
     """Exact attention of this rank's queries to the keys of all ranks, [batch, tokens, heads, dim] each. A collective.
 
-    Masks and scale mean what they mean in flash-attn. Documents are the sharding's, or for this call `cu_seqlens`: 0, …,
+    Masks and scale mean what they mean in flash-attn, and so do `softcap`, `alibi_slopes` (a list), `dropout_p` and
+    `sinks` ([heads], with a gradient). Weights are dropped by rank 0's `dropout_seed`; None: drawn from PyTorch's
+    generator. With return_max_logit, the last result is the largest score of each head, [batch, heads], of this rank's
+    share. Documents are the sharding's, or for this call `cu_seqlens`: 0, …,
     seq, the same on all ranks. `schedule` is one of the sharding's layout; None: a ring. With return_lse: (o, lse), lse
     [batch, heads, tokens], through which no gradient flows. `positions` that are given are compared with those of this
     rank's tokens.
@@ -128,14 +158,19 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, sharding: Sharding, causal: bo
     if not isinstance(sharding, Sharding):
         raise UsageError(f"sharding is a {type(sharding).__name__} (who owns which tokens): pass a "
                          f"distattn.torch.Sharding")
-    return attend(q, k, v, sharding.number, causal, window_size, cu_seqlens, first_keys,
-                  scores_of(softmax_scale=softmax_scale, **scores), schedule, return_lse, positions)
+    sinks = taken_sinks(scores)
+    o, lse, max_logit = attend(q, k, v, sinks, sharding.number, causal, window_size, cu_seqlens, first_keys,
+                               scores_of(softmax_scale=softmax_scale, **scores), schedule, positions, dropout_seed,
+                               return_max_logit)
+    returned = (o, *[lse.detach()] * return_lse, *[max_logit.detach()] * return_max_logit)
+    return returned if len(returned) > 1 else o
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, number: int, causal: bool, window_size: tuple[int, int],
-           cu_seqlens: Tensor | Sequence[int] | None, first_keys: int, scores: tuple[float, ...], schedule: str | None,
-           return_lse: bool, positions: Tensor | None) -> Any:
-    """The same in the sharding of a number; 0 is the one that is current when it is computed."""
+def attend(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, number: int, causal: bool,
+           window_size: tuple[int, int], cu_seqlens: Tensor | Sequence[int] | None, first_keys: int,
+           scores: tuple[float, ...], schedule: str | None, positions: Tensor | None,
+           dropout_seed: int | Tensor | None = None, max_logit: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """o, lse and max_logit in the sharding of a number; 0 is the one that is current when it is computed."""
     left, right = window_size
     if torch.is_autocast_enabled(q.device.type):  # as PyTorch's own attention does
         q, k, v = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q, k, v))
@@ -143,11 +178,21 @@ def attend(q: Tensor, k: Tensor, v: Tensor, number: int, causal: bool, window_si
         flag(causal, "causal")
         integers((left, right, first_keys), "window_size and first_keys")
         text(schedule or "", "schedule")
+        flag(max_logit, "return_max_logit")
     documents = cu_seqlens if cu_seqlens is None or isinstance(cu_seqlens, Tensor) else \
         torch.tensor(integers(cu_seqlens, "cu_seqlens"))
-    o, lse, _ = _forward(q, k, v, documents, positions, number, causal, left, right, first_keys, scores, schedule or "",
-                         torch.is_grad_enabled())
-    return (o, lse.detach()) if return_lse else o
+    seed = None
+    if scores[DROPOUT] != 0:
+        seed = torch.randint(2**62, (1,)) if dropout_seed is None else dropout_seed
+        seed = seed if isinstance(seed, Tensor) else torch.tensor([_signed(seed_of(seed))])
+    o, lse, largest, _ = _forward(q, k, v, sinks, seed, documents, positions, number, causal, left, right, first_keys,
+                                  scores, schedule or "", max_logit, torch.is_grad_enabled())
+    return o, lse, largest
+
+
+def _signed(seed: int) -> int:
+    """A seed of 64 bits as a number of a tensor of int64."""
+    return seed - 2**64 if seed >= 2**63 else seed
 
 
 def keep_attention() -> Any:
