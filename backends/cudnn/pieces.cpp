@@ -109,7 +109,9 @@ std::string why_no_piece(const Piece& piece, Pass pass, std::size_t version) {
 }
 
 std::string why_no_tile(const kernels::TileShape& shape) {
-  if (std::string why = why_missing("cuDNN", attend_features, features_of(shape)); !why.empty()) return why;
+  if (const std::string why = why_missing("cuDNN", attend_features, features_of(shape)); !why.empty()) {
+    return why + " (kernels of this project do, provider own)";
+  }
   for (const int dim : {shape.head_dim, shape.value_dim}) {
     if (dim % head_dim_step != 0 || dim > largest_head_dim) {
       return fmt::format("cuDNN computes no attention with head dimension {} (it takes multiples of {} up to {})", dim,

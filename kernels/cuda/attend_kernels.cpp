@@ -33,11 +33,17 @@ bool runs_on(const Capability& capability, const AttendKernel& kernel) {
          kernel.shared_bytes <= capability.block_shared_bytes;
 }
 
+/// What its pass needs of a kernel: largest scores are known when the forward pass has ended.
+Features needed_by(const AttendRequest& request) {
+  const Features features = features_of(request.shape);
+  return request.pass == TilePass::forward ? features : features.without({Feature::max_logit});
+}
+
 /// The first kernel that fits, which no choice has named; null if there is none.
 const AttendKernel* first_that_fits(const AttendRequest& request, const Capability& capability) {
   const TileShape& shape = request.shape;
   const auto fits = [&](const AttendKernel& kernel) {
-    return !kernel.on_request && kernel.pass == request.pass && features_of(shape).without(kernel.features).empty() &&
+    return !kernel.on_request && kernel.pass == request.pass && needed_by(request).without(kernel.features).empty() &&
            runs_on(capability, kernel) && shape.head_dim <= kernel.head_dim && shape.value_dim <= kernel.value_dim &&
            (kernel.tile.heads == 1 ||
             (request.queries <= kernel.tile.rows && share_keys(shape.heads, kernel.tile.heads)));

@@ -32,14 +32,23 @@ __device__ __forceinline__ void for_each_element(std::int64_t count, Visitor vis
   }
 }
 
+/// Of a row, for all lanes. One of them reads: another may write before its neighbours have read.
+template <class Args>
+__device__ __forceinline__ SplitLse<float> load_statistic(const Args& args, std::int64_t row, int lane) {
+  const float high = lane == 0 ? prim::load_global(static_cast<const float*>(args.lse) + row) : 0.0f;
+  const float low = lane == 0 ? load_low(args.lse_low, row) : 0.0f;
+  return {__shfl_sync(0xffffffffu, high, 0), __shfl_sync(0xffffffffu, low, 0)};
+}
+template <class Args>
+__device__ __forceinline__ void store_statistic(const Args& args, std::int64_t row, const SplitLse<float>& lse) {
+  prim::store_global(static_cast<float*>(args.lse) + row, lse.high);
+  store_low(args.lse_low, row, lse.low);
+}
+
 template <class From>
 __global__ void __launch_bounds__(elementwise_threads) merge_rows(const __grid_constant__ MergeArgs args) {
   for_each_row_of_warp(args.rows, [&](std::int64_t row, int lane) {
-    auto* const lse_into = static_cast<float*>(args.lse) + row;
-    // One lane reads for all: another may write before its neighbours have read.
-    const float high = lane == 0 ? prim::load_global(lse_into) : 0.0f;
-    const float low = lane == 0 ? load_low(args.lse_low, row) : 0.0f;
-    const SplitLse<float> lse{__shfl_sync(0xffffffffu, high, 0), __shfl_sync(0xffffffffu, low, 0)};
+    const SplitLse<float> lse = load_statistic(args, row, lane);
     const SplitLse<float> from_lse{prim::load_global(static_cast<const float*>(args.from_lse) + row),
                                    load_low(args.from_lse_low, row)};
     if (from_lse.high == -INFINITY) return;  // an empty side weighs nothing even where it holds no number
@@ -50,28 +59,20 @@ __global__ void __launch_bounds__(elementwise_threads) merge_rows(const __grid_c
       const float scaled = weights.scale_b * prim::to_float(prim::load_global(from + x));
       prim::store_global(o + x, lse.high == -INFINITY ? scaled : weights.scale_a * prim::load_global(o + x) + scaled);
     }
-    if (lane != 0) return;
-    prim::store_global(lse_into, weights.lse.high);
-    store_low(args.lse_low, row, weights.lse.low);
+    if (lane == 0) store_statistic(args, row, weights.lse);
   });
 }
 
 __global__ void __launch_bounds__(elementwise_threads) merge_sink_rows(const __grid_constant__ SinkArgs args) {
   for_each_row_of_warp(args.batch * args.heads * args.tokens, [&](std::int64_t row, int lane) {
-    auto* const lse_into = static_cast<float*>(args.lse) + row;
-    // One lane reads for all: another may write before its neighbours have read.
-    const float high = lane == 0 ? prim::load_global(lse_into) : 0.0f;
-    const float low = lane == 0 ? load_low(args.lse_low, row) : 0.0f;
-    const SplitLse<float> lse{__shfl_sync(0xffffffffu, high, 0), __shfl_sync(0xffffffffu, low, 0)};
+    const SplitLse<float> lse = load_statistic(args, row, lane);
     const std::int64_t head = row / args.tokens % args.heads;
     const SplitLse<float> logit{prim::load_global(static_cast<const float*>(args.logits) + head), 0};
     const SplitMergeWeights<float> weights = merge_weights(lse, logit);
     auto* const o =
         static_cast<float*>(args.o.data) + args.o.offset(row / args.tokens / args.heads, head, row % args.tokens);
     for (int x = lane; x < args.dim; x += 32) prim::store_global(o + x, weights.scale_a * prim::load_global(o + x));
-    if (lane != 0) return;
-    prim::store_global(lse_into, weights.lse.high);
-    store_low(args.lse_low, row, weights.lse.low);
+    if (lane == 0) store_statistic(args, row, weights.lse);
   });
 }
 

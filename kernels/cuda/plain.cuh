@@ -3,7 +3,7 @@
 
 #include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/fragments.cuh"
-#include "kernels/cuda/scores.cuh"
+#include "kernels/cuda/general_scores.cuh"
 
 namespace distattn::kernels::cuda {
 

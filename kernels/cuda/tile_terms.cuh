@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/general_scores.cuh"
 #include "kernels/cuda/rows.cuh"
-#include "kernels/cuda/scores.cuh"
 
 namespace distattn::kernels::cuda {
 

@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 
+from general_mutant_list import GENERAL_MUTANTS
 from hopper_mutant_list import HOPPER_MUTANTS
 from mutant_list import MUTANTS
 
@@ -22,21 +23,22 @@ NO_FAULT = "no fault"
 
 AMPERE = ["ampere/attend.cu", "ampere/query_gradient.cu", "ampere/key_gradients.cu"]
 KEY_BLOCKS = ["hopper/gradients.cu", "hopper/wide_gradients.cu"]
+GENERAL = ["ampere/general.cu", "hopper/general.cu"]
 HOPPER = ["hopper/attend.cu", "hopper/query_gradient.cu", *KEY_BLOCKS]
 
 # Which source files have to be compiled again for a header, and the test that looks.
 SOURCES = {
-    "ampere/attend.cuh": ["ampere/attend.cu"],
-    "hopper/attend.cuh": ["hopper/attend.cu"],
+    "ampere/attend.cuh": ["ampere/attend.cu", "ampere/general.cu"],
+    "hopper/attend.cuh": ["hopper/attend.cu", "hopper/general.cu"],
     "hopper/gradients.cuh": ["hopper/gradients.cu"],
-    "hopper/wide_gradients.cuh": ["hopper/wide_gradients.cu"],
-    "hopper/key_blocks.cuh": KEY_BLOCKS,
+    "hopper/wide_gradients.cuh": ["hopper/wide_gradients.cu", "hopper/general.cu"],
+    "hopper/key_blocks.cuh": [*KEY_BLOCKS, "hopper/general.cu"],
     "hopper/query_addition.cuh": KEY_BLOCKS,
     "hopper/query_gradient.cuh": ["hopper/query_gradient.cu"],
     "hopper/tiles.cuh": HOPPER,
-    "softmax_rows.cuh": ["ampere/attend.cu", "hopper/attend.cu"],
-    "ampere/query_gradient.cuh": ["ampere/query_gradient.cu"],
-    "ampere/key_gradients.cuh": ["ampere/key_gradients.cu"],
+    "softmax_rows.cuh": ["ampere/attend.cu", "hopper/attend.cu", *GENERAL],
+    "ampere/query_gradient.cuh": ["ampere/query_gradient.cu", "ampere/general.cu"],
+    "ampere/key_gradients.cuh": ["ampere/key_gradients.cu", "ampere/general.cu"],
     "ampere/key_stage.cuh": ["ampere/attend.cu", "ampere/query_gradient.cu"],
     "fragments.cuh": AMPERE,
     "query_rows.cuh": ["ampere/query_gradient.cu", "hopper/query_gradient.cu"],
@@ -46,6 +48,8 @@ SOURCES = {
     "work.hpp": [*AMPERE, *HOPPER, "plain.cu"],
     "scores.cuh": [*AMPERE, *HOPPER, "plain.cu"],
     "statistics.cuh": [*AMPERE, *HOPPER, "plain.cu"],
+    "general_scores.cuh": [*GENERAL, "plain.cu"],
+    "tile_terms.cuh": GENERAL,
     "plain.cuh": ["plain.cu"],
     "elementwise.cuh": ["elementwise.cu"],
 }
@@ -55,6 +59,14 @@ def controls(entries):
     """One for each set of sources that is compiled again: must pass, or what entries meet would say nothing of them."""
     files = {tuple(SOURCES[file]): file for _, file, *_ in entries}
     return [(f"{NO_FAULT} in {file}", file, "#pragma once", "#pragma once") for file in files.values()]
+
+
+def narrowest(entries):
+    """Those of a list of instantiations that have the narrowest heads."""
+    for width in (64, 128, 192):
+        if some := re.findall(rf"\w+<\w+, {width}\b[^>]*>\(\)", entries):
+            return ", ".join(some)
+    return entries
 
 
 def parse():
@@ -112,11 +124,18 @@ class Mutant:
 
     def masks(self):
         """The tests that kernels of one width suffice for."""
+        everything = "with all that scores may have"
         if "wide" in self.file:
-            return "wide heads on Hopper"
-        sources = SOURCES[self.file]
-        tests = ["every mask"] if set(sources) - set(HOPPER) else []
-        if set(sources) & set(HOPPER):
+            return f"wide heads on Hopper,every mask on Hopper {everything}"
+        sources = set(SOURCES[self.file])
+        tests = [f"every mask {everything}"] if sources & {"ampere/general.cu", "plain.cu"} else []
+        if "hopper/general.cu" in sources:
+            tests += [f"every mask on Hopper {everything}"]
+        if self.file in ("general_scores.cuh", "tile_terms.cuh"):
+            return ",".join(tests)
+        if sources - {*HOPPER, *GENERAL}:
+            tests += ["every mask"]
+        if sources & set(HOPPER):
             tests += ["every mask on Hopper", "few thread blocks on Hopper", "query heads that share a block on Hopper"]
         return ",".join([*tests, "[scores]"])
 
@@ -137,9 +156,8 @@ class Mutant:
         for name in SOURCES[self.file]:
             text = (self.source / KERNELS / name).read_text()
             if few_instantiations:
-                some = ", ".join(re.findall(r"entry<\w+, 64\b[^>]*>\(\)", text)
-                                 or re.findall(r"entry<\w+, 192\b[^>]*>\(\)", text))
-                text = re.sub(r"return \{entry<.*?\};", f"return {{{some}}};", text, flags=re.S)
+                text = re.sub(r"return \{(\w+<\w+, \d+.*?)\};", lambda all: f"return {{{narrowest(all[1])}}};", text,
+                              flags=re.S)
             source, compiled = self.folder / f"{name}.cpp", self.folder / f"{name}.o"
             source.parent.mkdir(exist_ok=True)
             source.write_text(text)
@@ -156,7 +174,7 @@ class Mutant:
 
 def main():
     options = parse()
-    faults = [entry for entry in (*MUTANTS, *HOPPER_MUTANTS) if options.only in entry[0]]
+    faults = [entry for entry in (*MUTANTS, *HOPPER_MUTANTS, *GENERAL_MUTANTS) if options.only in entry[0]]
     chosen = [*controls(faults), *faults]
     mutants = [Mutant(options, number, entry) for number, entry in enumerate(chosen)]
     if options.texts_only:

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "catch.hpp"
+#include "kernels/cuda/general_scores.cuh"
 #include "simt/attention_run.hpp"
 
 namespace {
@@ -66,14 +67,17 @@ std::vector<Run> in_pieces(std::int64_t tokens, std::int64_t pieces) {
 
 /// Every row sees itself alone, in the last of three pieces that the others of its block see something of.
 template <class T>
-void check_alone(float element, double scale_factor) {
-  INFO(name_of(Attention<T>::dtype()) << ", elements of " << element << ", scale " << scale_factor << "/8");
+void check_alone(float element, double scale_factor, double softcap = 0) {
+  INFO(name_of(Attention<T>::dtype()) << ", elements of " << element << ", scale " << scale_factor << "/8, cap "
+                                      << softcap);
   const AttentionCase c{.name = "alone",
                         .queries = {{0, 70}},
                         .keys = {{0, 20}, {20, 1}, {21, 49}},
                         .bands = {{.lo = 0, .hi = 0}},
                         .scale_factor = scale_factor,
-                        .all = element};
+                        .all = element,
+                        .softcap = softcap,
+                        .slopes = softcap == 0 ? std::vector<double>{} : std::vector{0.3}};
   for (const int architecture : generations<T>()) {
     for (const auto& passes : ways_backward(architecture)) {
       CAPTURE(architecture, passes.size());
@@ -105,9 +109,31 @@ TEST_CASE("a row that sees itself alone weighs its key by 1", "[simt][scores]") 
     check_alone<Bf16>(element, 1);
     check_alone<Fp16>(element, 1.3);
   }
+  for (const float element : {0.3f, 3.7f, 45678.9f}) {
+    check_alone<float>(element, -1, 50);
+    check_alone<Bf16>(element, 1, 50);
+    check_alone<Fp16>(element, 1.3, 0.7);
+  }
   check_alone<float>(133120.0f, 1);
   check_alone<Bf16>(133120.0f, 1);
   check_alone<Bf16>(350000.0f, 1);  // a score of 1e12
+}
+
+TEST_CASE("tanh is within 5e-7 of its size", "[simt][scores]") {
+  double worst = 0;
+  const auto check = [&](float x) {
+    const double exact = std::tanh(static_cast<double>(x)), got = static_cast<double>(tanh_of(x));
+    worst = std::max(worst, std::abs(got - exact) / std::abs(exact));
+    if (!(std::abs(got) <= 1 + 5e-7)) worst = INFINITY;
+  };
+  for (float x = 1e-6f; x < 100; x *= 1.0003f) {
+    check(x);
+    check(-x);
+  }
+  CHECK(worst < 4e-7);  // where reciprocals are exact
+  CHECK(tanh_of(0.0f) == 0);
+  CHECK(std::abs(tanh_of(INFINITY) - 1) < 5e-7f);
+  CHECK(std::isnan(tanh_of(NAN)));
 }
 
 namespace {
