@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "core/src/prediction/sketch.hpp"
-#include "distattn/lower.hpp"
 
 namespace distattn {
 namespace {

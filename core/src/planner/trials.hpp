@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "core/src/prediction/seen_tiles.hpp"
+#include "distattn/lower.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/table.hpp"
 
