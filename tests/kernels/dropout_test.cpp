@@ -2,6 +2,7 @@
 
 #include "kernels/dropout.hpp"
 
+#include <array>
 #include <cmath>
 
 #include "catch.hpp"
@@ -11,10 +12,9 @@ using namespace distattn::kernels;
 namespace {
 
 std::array<std::uint32_t, 4> words_of(std::array<std::uint32_t, 4> counter, std::uint32_t key0, std::uint32_t key1) {
-  return philox<std::uint32_t>(counter, key0, key1, [](std::uint32_t a, std::uint32_t b) {
-    const std::uint64_t product = std::uint64_t{a} * b;
-    return WordProduct<std::uint32_t>{static_cast<std::uint32_t>(product), static_cast<std::uint32_t>(product >> 32)};
-  });
+  const auto words =
+      philox<std::uint32_t>({counter[0], counter[1], counter[2], counter[3]}, key0, key1, MultiplyWords{});
+  return {words[0], words[1], words[2], words[3]};
 }
 
 }  // namespace
