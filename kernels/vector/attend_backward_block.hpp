@@ -12,6 +12,7 @@
 #include "kernels/vector/backward_keys.hpp"
 #include "kernels/vector/backward_scratch.hpp"
 #include "kernels/vector/bias.hpp"
+#include "kernels/vector/coefficients.hpp"
 #include "kernels/vector/drop.hpp"
 #include "kernels/vector/lane_products.hpp"
 #include "kernels/vector/lse.hpp"
@@ -237,28 +238,6 @@ inline void sum_d_scores(int rows, int count, const BackwardScratch& scratch) {
     }
     scratch.sums[i] += stdx::reduce(sum);
     scratch.squares[i] += stdx::reduce(squares + weights * (scratch.delta[i] * scratch.delta[i]));
-  }
-}
-
-/// P and dS of `count` keys, whole panels of them, as coefficients of sums.
-inline void join_coefficients(int rows, int count, const BackwardScratch& scratch) {
-  if constexpr (!pairs) return;
-  for (int i = 0; i < rows; ++i) {
-    const float* const from = scratch.d_scores + i * backward_keys;
-    float* const into = scratch.d_score_rows + i * d_score_row;
-    int j = 0;
-    for (; j + 2 * lanes <= count; j += 2 * lanes) {
-      store(into + words_of(j), neighbours(load(from + j), load(from + j + lanes)));
-    }
-    if (j < count) store(into + words_of(j), neighbours(load(from + j), Vector(0.f)));
-  }
-  for (float* const coefficients : {scratch.weights, scratch.d_scores}) {
-    for (int i = 0; i < rows; i += in_word) {
-      for (int j = 0; j < count; j += lanes) {
-        const float* const from = coefficients + i * backward_keys + j;
-        store(coefficients + words_of(i) * backward_keys + j, joined(load(from), load(from + backward_keys)));
-      }
-    }
   }
 }
 

@@ -16,6 +16,7 @@
 #include "kernels/scores.hpp"
 #include "kernels/vector/attend_scratch.hpp"
 #include "kernels/vector/bias.hpp"
+#include "kernels/vector/coefficients.hpp"
 #include "kernels/vector/drop.hpp"
 #include "kernels/vector/lse.hpp"
 #include "kernels/vector/packing.hpp"
@@ -140,17 +141,6 @@ inline void drop_weights(const Drop& drop, float* weights, int block_key, int fi
   for (int key = first; key < last; ++key) {
     float* const at = weights + (key - block_key) * panel_width;
     for (int v = 0; v < panel_width; v += lanes) store(at + v, load(at + v) * drop.at_queries(v, key));
-  }
-}
-
-/// Weights of the keys [first, last) of a block, whole words of them, as the coefficients of their values.
-inline void join_weights(float* weights, int first, int last) {
-  if constexpr (!pairs) return;
-  for (int j = first; j < last; j += in_word) {
-    for (int v = 0; v < panel_width; v += lanes) {
-      const float* const from = weights + j * panel_width + v;
-      store(weights + words_of(j) * panel_width + v, joined(load(from), load(from + panel_width)));
-    }
   }
 }
 
