@@ -75,7 +75,7 @@ constexpr float some_roundings = 0x1p-19f;
 // The square of a number that is added to a sum, larger if the number was rounded for the wire.
 template <class From>
 float square_of(From from) {
-  constexpr float rounded = std::is_same_v<From, Bf16> ? 0x1p12f : std::is_same_v<From, Fp16> ? 0x1p9f : 1.f;
+  constexpr float rounded = std::is_same_v<From, Bf16> ? bf16_roundings : std::is_same_v<From, Fp16> ? 0x1p9f : 1.f;
   const float value = static_cast<float>(from) * rounded;
   return value * value;
 }

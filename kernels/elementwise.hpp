@@ -7,6 +7,10 @@
 
 namespace distattn::kernels {
 
+/// By how much squares of sums (AttendBackwardArgs) grow, before they are squared, where what is summed was rounded to
+/// bf16.
+inline constexpr float bf16_roundings = 0x1p12f;
+
 void merge(std::span<const MergeArgs> operations, Team& team, const StopFlag& stop);
 void accumulate(std::span<const AccumulateArgs> operations, Team& team, const StopFlag& stop);
 void convert(std::span<const ConvertArgs> operations, Team& team, const StopFlag& stop);
