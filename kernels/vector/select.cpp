@@ -40,16 +40,11 @@ struct Choice {
   std::string reason;
 };
 
-/// Below that, converting to fp32 first is as fast.
-constexpr double least_pair_speed = 1.3;
-
-/// Why a set that this processor has is better than the next ones, or nothing if it is not.
-std::string advantage_of(const InstructionSet& set) {
-  if (set.pairs == nullptr) return "the widest that this processor has";
-  const double speed = set.pairs->pair_speed();
-  if (speed < least_pair_speed) return "";
-  const long tenths = std::lround(speed * 10);
-  return "the widest that this processor has, with " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
+/// What whoever asks for products of pairs gets.
+std::string speed_of(const InstructionSet& set) {
+  if (set.pairs == nullptr) return "";
+  const long tenths = std::lround(set.pairs->pair_speed() * 10);
+  return ", with " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
          " products of bf16 in the time of one of fp32";
 }
 
@@ -69,10 +64,10 @@ Choice choose() {
         throw Error(ErrorKind::environment, std::string(variable) + "=" + wish + " cannot be used here (" +
                                                 set.why_not + "): choose another or unset it");
       }
-      return {set, "asked for by " + std::string(variable)};
+      return {set, "asked for by " + std::string(variable) + speed_of(set)};
     }
-    if (set.kernels == nullptr) continue;
-    if (std::string advantage = advantage_of(set); !advantage.empty()) return {set, std::move(advantage)};
+    // Pairs round weights, which costs precision: nobody gets that unasked.
+    if (set.kernels != nullptr && set.pairs == nullptr) return {set, "the widest that this processor has"};
   }
   refuse(std::string(variable) + "=" + wish + " is not an instruction set of this build (built: " + names(sets) +
          "): choose one of these or unset it");

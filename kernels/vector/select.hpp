@@ -20,7 +20,7 @@ struct InstructionSet {
 std::vector<InstructionSet> instruction_sets();
 
 /// The widest that this processor has, or the one that the environment variable DISTATTN_ISA names: decided once a
-/// process. Products of pairs are taken where they are measured to be faster, or asked for by that name. Throws
+/// process. Products of pairs are taken only if they are asked for by that name. Throws
 /// Error(usage) when DISTATTN_ISA names one that is unknown, Error(environment) where the processor lacks it.
 const VectorKernels& vector_kernels();
 /// Those for operands of this type, whose operations have many queries.
