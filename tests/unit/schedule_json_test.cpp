@@ -73,6 +73,19 @@ TEST_CASE("schedules read back as they were") {
   }
 }
 
+TEST_CASE("what builds before a feature wrote is for problems without it") {
+  const ordered_json sound = small_json();
+  for (const char* name : {"softcap", "sink_logits", "max_logit", "dropout", "shared_kv"}) {
+    ordered_json older = sound;
+    REQUIRE(older["outline"]["sharding"]["problem"].erase(name) == 1);
+    CAPTURE(name);
+    CHECK(to_json(schedule_from_json(older.dump())) == sound.dump());
+  }
+  ordered_json wrong = sound;
+  wrong["outline"]["sharding"]["problem"]["shared_kv"] = 3;
+  CHECK(error_of(wrong).find("shared_kv is 3") != std::string::npos);
+}
+
 TEST_CASE("a missing, unknown or wrong field is named") {
   const ordered_json sound = small_json();
   REQUIRE(error_of(sound).empty());

@@ -10,6 +10,9 @@
 
 namespace distattn {
 
+// fields_of(struct, visit) calls visit(name, field) for each field, and visit.newer(name, field) for those that are not
+// in what older builds wrote: they then have their defaults.
+
 /// What an integer field may hold.
 enum class Range : std::uint8_t {
   any,
@@ -75,7 +78,9 @@ void fields_of(Fields<Problem> auto& problem, Visit&& visit) {
   visit("value_dim", problem.value_dim, Range::from_one);
   visit("dtype", problem.dtype);
   visit("wire", problem.wire);
-  fields_of(problem.scores, visit);
+  // Features of scores came one by one: a program of a build without one is for a problem without it.
+  fields_of(problem.scores, [&](const char* name, auto& field) { visit.newer(name, field); });
+  visit.newer("shared_kv", problem.shared_kv);
   visit.list_if_any("alibi_slopes", problem.alibi_slopes);
   visit("mask", problem.mask);
 }
