@@ -4,6 +4,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include "distattn/schedule.hpp"
@@ -79,7 +80,10 @@ void fields_of(Fields<Problem> auto& problem, Visit&& visit) {
   visit("dtype", problem.dtype);
   visit("wire", problem.wire);
   // Features of scores came one by one: a program of a build without one is for a problem without it.
-  fields_of(problem.scores, [&](const char* name, auto& field) { visit.newer(name, field); });
+  fields_of(problem.scores, [&](const char* name, auto& field) {
+    if (std::string_view(name) == "scale") return visit(name, field);
+    visit.newer(name, field);
+  });
   visit.newer("shared_kv", problem.shared_kv);
   visit.list_if_any("alibi_slopes", problem.alibi_slopes);
   visit("mask", problem.mask);
