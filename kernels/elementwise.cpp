@@ -4,6 +4,7 @@
 
 #include "distattn/partial.hpp"
 #include "kernels/element.hpp"
+#include "kernels/elementwise_rows.hpp"
 #include "kernels/parallel.hpp"
 #include "kernels/statistics.hpp"
 
@@ -18,27 +19,6 @@ std::int64_t rows_a_piece(std::int64_t dim) {
   return std::max<std::int64_t>(1, grain / std::max<std::int64_t>(1, dim));
 }
 
-template <class Sum, class From>
-void merge_rows(const MergeArgs& args, std::int64_t begin, std::int64_t end) {
-  auto* lse = static_cast<Sum*>(args.lse);
-  const auto* from_lse = static_cast<const Sum*>(args.from_lse);
-  for (std::int64_t row = begin; row < end; ++row) {
-    const SplitLse<Sum> before{lse[row], stored_low(args.lse_low, row)};
-    const auto weights = merge_weights(before, {from_lse[row], stored_low(args.from_lse_low, row)});
-    auto* o = static_cast<Sum*>(args.o) + row * args.dim;
-    const auto* from = static_cast<const From*>(args.from_o) + row * args.dim;
-    // An empty side weighs nothing even where it holds no number.
-    if (from_lse[row] == -INFINITY) continue;
-    const bool fresh = before.high == -INFINITY;
-    for (int x = 0; x < args.dim; ++x) {
-      const auto scaled = weights.scale_b * static_cast<Sum>(from[x]);
-      o[x] = fresh ? scaled : weights.scale_a * o[x] + scaled;
-    }
-    lse[row] = weights.lse.high;
-    store_low(args.lse_low, row, static_cast<float>(weights.lse.low));
-  }
-}
-
 template <class Into, class From>
 void convert_elements(const ConvertArgs& args, std::int64_t begin, std::int64_t end) {
   auto* into = static_cast<Into*>(args.into);
@@ -46,39 +26,8 @@ void convert_elements(const ConvertArgs& args, std::int64_t begin, std::int64_t 
   for (std::int64_t i = begin; i < end; ++i) into[i] = rounded_to<Into>(from[i]);
 }
 
-// Σ_x a[x]·b[x] in eight interleaved sums, which compilers turn into vectors.
-template <class A, class B>
-double dot(const A* a, const B* b, int dim) {
-  double sums[8] = {};
-  int x = 0;
-  for (; x + 8 <= dim; x += 8) {
-    for (int lane = 0; lane < 8; ++lane) {
-      sums[lane] += static_cast<double>(a[x + lane]) * static_cast<double>(b[x + lane]);
-    }
-  }
-  for (; x < dim; ++x) sums[x % 8] += static_cast<double>(a[x]) * static_cast<double>(b[x]);
-  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
-}
-
-template <class From, class Sum>
-void delta_rows(const DeltaArgs& args, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t row = begin; row < end; ++row) {
-    const auto* o = static_cast<const Sum*>(args.o) + row * args.o_stride;
-    const auto* d_o = static_cast<const From*>(args.d_o) + row * args.d_o_stride;
-    static_cast<Sum*>(args.delta)[row] = static_cast<Sum>(dot(d_o, o, args.dim));
-  }
-}
-
 // What rounding makes of a sum that is 0, as a share of the root of its squares.
 constexpr float some_roundings = 0x1p-19f;
-
-// The square of a number that is added to a sum, larger if the number was rounded for the wire.
-template <class From>
-float square_of(From from) {
-  constexpr float rounded = std::is_same_v<From, Bf16> ? 0x1p12f : std::is_same_v<From, Fp16> ? 0x1p9f : 1.f;
-  const float value = static_cast<float>(from) * rounded;
-  return value * value;
-}
 
 // Whether a sum is as small as rounding alone makes it. Where squares are lost or infinite, nobody knows.
 bool is_rounding(float sum, float squares) {

@@ -16,10 +16,13 @@ struct TileSizes {
   int head_columns = 0, value_columns = 0;
 };
 
-/// Of tiles for a shape, with at most `queries` rows of a key head in an operation.
-constexpr TileSizes tile_sizes(const TileShape& shape, std::int64_t queries) {
+/// Rows and columns of the largest tiles.
+inline constexpr int largest_tile = 64;
+
+/// Of tiles for a shape, with at most `queries` rows of a key head in an operation. `largest` is 32 or 64.
+constexpr TileSizes tile_sizes(const TileShape& shape, std::int64_t queries, int largest = largest_tile) {
   const bool are_wide = shape.head_dim + shape.value_dim > 1024;
-  const int most = are_wide ? 32 : 64;
+  const int most = are_wide ? 32 : largest;
   return {
       queries <= 32 ? 32 : most,           most, shape.head_dim, shape.value_dim, padded(shape.head_dim, column_step),
       padded(shape.value_dim, column_step)};

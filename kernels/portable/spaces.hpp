@@ -4,12 +4,16 @@
 #include <string>
 
 #include "kernels/kernels.hpp"
+#include "kernels/portable/device.hpp"
 
 namespace distattn::kernels::portable {
 
 const HostKernels& serial_kernels();
 const HostKernels& openmp_kernels();
 const HostKernels& threads_kernels();
+SpaceDevice& cuda_device();
+SpaceDevice& hip_device();
+SpaceDevice& sycl_device();
 
 /// Held by whatever computes on a space: a process has one Kokkos, and its ranks compute on one space of it at a time.
 class SpaceClaim {
