@@ -5,6 +5,8 @@
 
 #include <fmt/core.h>
 
+#include "distattn/index.hpp"
+
 namespace distattn::backends::launch {
 
 Clock::time_point after_seconds(double seconds) {
@@ -55,7 +57,7 @@ void ProcessBootstrap::find_nodes() {
   const std::string mine = node_identity();
   const auto nodes = all_gather(std::as_bytes(std::span(mine)));
   if (place_.local_size > 0) return;
-  const auto own = static_cast<std::size_t>(place_.rank);
+  const auto own = index(place_.rank);
   place_.local_size = static_cast<int>(std::count(nodes.begin(), nodes.end(), nodes[own]));
   if (place_.local_rank > 0) return;  // said by itself
   place_.local_rank = static_cast<Rank>(std::count(nodes.begin(), nodes.begin() + place_.rank, nodes[own]));

@@ -115,7 +115,7 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point de
     refuse(fmt::format("{} is of a run of {} ranks (this one was started for {}): start all ranks alike", path_, size_,
                        size));
   }
-  if (claims_.size() == static_cast<std::size_t>(size)) {
+  if (claims_.size() == index(size)) {
     refuse(
         fmt::format("{} ranks have already come to {} (this one is too many): start each once, or remove the file "
                     "if it is of an earlier run",
@@ -212,7 +212,7 @@ Place MeetingFile::wait_for_all(Clock::time_point deadline) {
     const Lock lock(fd_, path_, deadline);
     read();
     if (failure_) throw Error(*failure_);
-    if (claims_.size() == static_cast<std::size_t>(size_)) break;
+    if (claims_.size() == index(size_)) break;
     const auto lost = std::find_if(claims_.begin(), claims_.end(), gone);
     if (lost != claims_.end()) fail_for_want_of(*lost);
     if (Clock::now() >= deadline) {

@@ -14,6 +14,7 @@
 #include "cli/tools/oracle.hpp"
 #include "distattn/choose.hpp"
 #include "distattn/host_resources.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -23,10 +24,10 @@ class Slice {
  public:
   Slice(const Inputs& inputs, Tensor tensor, std::int64_t b, std::int64_t first_head, std::int64_t heads, DType dtype)
       : view_{dense_view<const std::byte>(nullptr, dtype, 1, inputs.tokens(tensor), heads, inputs.dim(tensor))} {
-    const std::size_t row = static_cast<std::size_t>(heads * inputs.dim(tensor)) * size_of(dtype);
-    bytes_.resize(static_cast<std::size_t>(inputs.tokens(tensor)) * row);
+    const std::size_t row = index(heads * inputs.dim(tensor)) * size_of(dtype);
+    bytes_.resize(index(inputs.tokens(tensor)) * row);
     for (std::int64_t s = 0; s < inputs.tokens(tensor); ++s) {
-      inputs.read(tensor, b, s, first_head, heads, dtype, bytes_.data() + static_cast<std::size_t>(s) * row);
+      inputs.read(tensor, b, s, first_head, heads, dtype, bytes_.data() + index(s) * row);
     }
     view_.data = bytes_.data();
   }
@@ -159,7 +160,7 @@ Errors errors_of(const std::array<Comparison, all_results.size()>& compared, con
   errors.scores = problem.scores;
   for (const Result result : all_results) {
     if (!errors.has(result)) continue;
-    const auto r = static_cast<std::size_t>(result);
+    const auto r = index(result);
     errors.results[r] = {compared[r].error(result), compared[r].worst, compared[r].wrong, compared[r].largest_exact,
                          where(result, compared[r].worst, problem, groups)};
     errors.tolerance = std::max(errors.tolerance, compared[r].tolerance(result));

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cli/run/all_gather.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -29,7 +30,7 @@ Intervals gather_intervals(World& world, const std::vector<RankCalls>& here) {
     for (const Call& call : rank) mine.push_back({seconds_of(call.begin), seconds_of(call.end), node});
   }
   const std::vector<Interval> all = all_gather<Interval>(world, mine);
-  const auto ranks = static_cast<std::size_t>(world.size()), calls = here.front().size();
+  const auto ranks = index(world.size()), calls = here.front().size();
   DISTATTN_EXPECT(all.size() == ranks * calls);
   Intervals intervals(calls, std::vector<Interval>(ranks));
   for (std::size_t i = 0; i < all.size(); ++i) intervals[i % calls][i / calls] = all[i];
@@ -70,7 +71,7 @@ std::vector<double> call_seconds(const Intervals& calls) {
 /// Below which a share of the sorted values lies: straight between neighbours.
 double quantile(const std::vector<double>& sorted, double share) {
   const double place = share * static_cast<double>(sorted.size() - 1);
-  const auto below = static_cast<std::size_t>(place);
+  const auto below = index(place);
   const std::size_t above = std::min(below + 1, sorted.size() - 1);
   return sorted[below] + (place - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
@@ -113,7 +114,7 @@ Timeline timeline_of(World& world, const std::vector<RankCalls>& here, std::size
 std::vector<Timing> timings_of(World& world, const std::vector<RankCalls>& here, int passes, int warmups) {
   const Intervals intervals = gather_intervals(world, here);
   const std::vector<double> all = call_seconds(intervals);
-  const auto stride = static_cast<std::size_t>(passes);
+  const auto stride = index(passes);
   std::vector<Timing> timings;
   for (std::size_t first = 0; first < stride; ++first) {
     std::vector<double> seconds;

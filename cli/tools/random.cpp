@@ -6,6 +6,7 @@
 
 #include "core/src/problem/splitmix.hpp"
 #include "distattn/convert.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -57,8 +58,8 @@ void fill_normal(std::uint64_t seed, RandomTensor tensor, std::int64_t first, st
   for (std::int64_t done = 0; done < count;) {
     const auto part = std::min<std::int64_t>(count - done, static_cast<std::int64_t>(values.size()));
     for (std::int64_t i = 0; i < part; ++i) values[index(i)] = normal_at(stream, first + done + i);
-    convert(reinterpret_cast<const std::byte*>(values.data()), DType::fp64,
-            into + static_cast<std::size_t>(done) * size_of(dtype), dtype, part);
+    convert(reinterpret_cast<const std::byte*>(values.data()), DType::fp64, into + index(done) * size_of(dtype), dtype,
+            part);
     done += part;
   }
 }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::kernels::cuda {
 namespace {
@@ -127,7 +128,7 @@ class BandSweep {
 std::int64_t tiles_of(const Block& block, const WorkList& list, int columns) {
   std::int64_t tiles = 0;
   for (int v = block.first_visit; v < block.last_visit; ++v) {
-    const Visit& visit = list.visits[static_cast<std::size_t>(v)];
+    const Visit& visit = list.visits[index(v)];
     tiles += ceil_div(visit.end - visit.begin, columns);
   }
   return tiles;
@@ -154,7 +155,7 @@ WorkList list_work(std::span<const OwnSide> sides, std::span<const Pairing> pair
     std::vector<VisitLister> listers;
     std::vector<BandSweep> sweeps;
     for (const Pairing& pairing : pairings) {
-      if (static_cast<std::size_t>(pairing.own) != own) continue;
+      if (index(pairing.own) != own) continue;
       listers.emplace_back(pairing, tile.columns, list);
       sweeps.emplace_back(pairing, run);
     }

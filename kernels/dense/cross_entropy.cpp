@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "distattn/index.hpp"
+
 namespace distattn::kernels::dense {
 
 template <class T>
@@ -10,7 +12,7 @@ double cross_entropy(Matrix<T> logits, std::span<const std::int32_t> targets, do
   double loss = 0;
   for (std::int64_t i = 0; i < logits.rows; ++i) {
     T* row = logits.row(i);
-    const std::int32_t target = targets[static_cast<std::size_t>(i)];
+    const std::int32_t target = targets[index(i)];
     if (target == no_target) {
       std::fill_n(row, logits.cols, T(0));
       continue;

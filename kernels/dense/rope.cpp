@@ -2,13 +2,15 @@
 
 #include <cmath>
 
+#include "distattn/index.hpp"
+
 namespace distattn::kernels::dense {
 
 template <class T>
 RotaryTable<T>::RotaryTable(std::span<const std::int64_t> positions, int head_dim)
     : tokens_(static_cast<std::int64_t>(positions.size())), half_(head_dim / 2) {
-  std::vector<double> frequency(static_cast<std::size_t>(half_));
-  for (int i = 0; i < half_; ++i) frequency[static_cast<std::size_t>(i)] = std::pow(rope_base, -2.0 * i / head_dim);
+  std::vector<double> frequency(index(half_));
+  for (int i = 0; i < half_; ++i) frequency[index(i)] = std::pow(rope_base, -2.0 * i / head_dim);
   cos_.reserve(positions.size() * frequency.size());
   sin_.reserve(positions.size() * frequency.size());
   for (const std::int64_t position : positions) {

@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "kernels/element.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/portable/attend.hpp"
@@ -139,7 +140,7 @@ void attend_on(std::span<const AttendArgs> operations, Team& team, const StopFla
     std::size_t bytes = 0;
     for (const TileSizes& sizes : plan.sizes) bytes = std::max(bytes, AttendScratch<Real>(nullptr, sizes).bytes);
     run_items<Space>(team, plan.items, bytes, stop, [&](const Item& item, std::byte* memory) {
-      const auto at = static_cast<std::size_t>(item.owner);
+      const auto at = index(item.owner);
       AttendBlock<Real, LoneThread<Real>>(lone, operations[at], item, plan.sizes[at], memory).run();
     });
   });
@@ -164,12 +165,12 @@ void attend_backward_on(std::span<const AttendBackwardArgs> operations, Team& te
       bytes = std::max(bytes, KeyGradientScratch<Real>(nullptr, column.sizes).bytes);
     }
     run_items<Space>(team, keys.items, bytes, stop, [&](const Item& item, std::byte* memory) {
-      const KeyPlan::Column& column = keys.columns[static_cast<std::size_t>(item.owner)];
+      const KeyPlan::Column& column = keys.columns[index(item.owner)];
       KeyGradientBlock<Real, LoneThread<Real>>(lone, item, column.sizes, memory)
           .run(operations, std::span<const Contribution>(keys.contributions).subspan(column.first, column.count));
     });
     run_items<Space>(team, rows.items, bytes, stop, [&](const Item& item, std::byte* memory) {
-      const auto at = static_cast<std::size_t>(item.owner);
+      const auto at = index(item.owner);
       QueryGradientBlock<Real, LoneThread<Real>>(lone, operations[at], item, rows.sizes[at], memory).run();
     });
   });

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <span>
 
+#include "distattn/index.hpp"
 #include "kernels/raise.hpp"
 #include "kernels/scores.hpp"
 #include "kernels/vector/bias.hpp"
@@ -285,7 +286,7 @@ inline void few_pass(std::span<const FewHead> heads, int first, int last, const 
 inline void few_end_row(const FewBlock& block, int row, std::byte* sums_memory, int pieces) {
   const std::size_t bytes = FewSums(nullptr, block.rows(), block.value_dim).bytes;
   const auto sums_of = [&](int piece) {
-    return FewSums(sums_memory + static_cast<std::size_t>(piece) * bytes, block.rows(), block.value_dim);
+    return FewSums(sums_memory + index(piece) * bytes, block.rows(), block.value_dim);
   };
   float& lse = block.lse[row];
   const bool carried = block.carry && lse != minus_infinity;

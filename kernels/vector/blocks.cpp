@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "distattn/index.hpp"
 #include "kernels/vector/ranges.hpp"
 
 namespace distattn::kernels::vector {
@@ -14,7 +15,7 @@ std::size_t ranges_of_pass(std::span<const Touch> touches, std::span<const Band>
   std::size_t count = 0;
   std::int64_t reached = 0;
   for (; count < touches.size() && touches[count].side == touches.front().side; ++count) {
-    const Band& band = bands[static_cast<std::size_t>(touches[count].band)];
+    const Band& band = bands[index(touches[count].band)];
     const IndexRange rows = band_rows(band, queries);
     if (rows.empty()) continue;
     if (rows.begin < reached) break;
@@ -42,7 +43,7 @@ void QueryBlocks::cut(std::int32_t operation, const Run& queries, std::span<cons
       const IndexRange reached = band_rows(bands[band], queries);
       if (reached.empty()) continue;
       for (std::int64_t i = reached.begin / rows; i <= (reached.end - 1) / rows; ++i) {
-        const std::size_t at = first_block + static_cast<std::size_t>(i);
+        const std::size_t at = first_block + index(i);
         const Run part = part_of(queries, blocks[at].first, blocks[at].rows);
         if (classify(bands[band], part, sides[side].keys) == Coverage::skip) continue;
         blocks[at].pairs += visible_pairs(bands[band], part, sides[side].keys);
@@ -55,7 +56,7 @@ void QueryBlocks::cut(std::int32_t operation, const Run& queries, std::span<cons
   std::size_t at = first_touch;
   for (std::size_t block = first_block; block < blocks.size(); ++block) {
     blocks[block].touches = at;
-    while (at < touches.size() && static_cast<std::size_t>(touches[at].block) == block) ++at;
+    while (at < touches.size() && index(touches[at].block) == block) ++at;
     blocks[block].touches_end = at;
   }
 }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "distattn/index.hpp"
 #include "kernels/vector/tile_shape.hpp"
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
@@ -15,7 +16,7 @@ class Carver {
 
   float* floats(int count) {
     std::byte* at = memory_ == nullptr ? nullptr : memory_ + bytes_;
-    bytes_ += static_cast<std::size_t>(rounded_up(count, 64 / static_cast<int>(sizeof(float)))) * sizeof(float);
+    bytes_ += index(rounded_up(count, 64 / static_cast<int>(sizeof(float)))) * sizeof(float);
     return reinterpret_cast<float*>(at);
   }
   std::int32_t* integers(int count) { return reinterpret_cast<std::int32_t*>(floats(count)); }

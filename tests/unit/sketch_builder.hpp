@@ -33,7 +33,7 @@ class SketchBuilder {
     sketch_.steps.back().touched_bytes = bytes;
     return *this;
   }
-  SketchBuilder& exchange(int number, std::vector<ProgramSketch::Message> sends, std::vector<Rank> receives,
+  SketchBuilder& exchange(int number, std::vector<ProgramSketch::JoinedMessage> sends, std::vector<Rank> receives,
                           std::vector<StepId> after = {}, Lane lane = Lane::near) {
     sketch_.sends.insert(sketch_.sends.end(), sends.begin(), sends.end());
     sketch_.receives.insert(sketch_.receives.end(), receives.begin(), receives.end());

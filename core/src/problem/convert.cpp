@@ -6,6 +6,7 @@
 
 #include "distattn/error.hpp"
 #include "distattn/float16.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -110,7 +111,7 @@ void for_each_token(std::span<const Segment> segments, Rank rank, std::int64_t f
 
 void convert(const std::byte* from, DType from_dtype, std::byte* into, DType into_dtype, std::int64_t count) {
   if (from_dtype == into_dtype) {
-    if (count > 0) std::memcpy(into, from, static_cast<std::size_t>(count) * size_of(into_dtype));
+    if (count > 0) std::memcpy(into, from, index(count) * size_of(into_dtype));
     return;
   }
   with_element(from_dtype, [&]<class From>(From) {

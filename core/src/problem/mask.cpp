@@ -171,8 +171,7 @@ std::span<const Band> BandIndex::reaching(const Run& queries) const {
   const auto end =
       std::partition_point(bands_.begin(), bands_.end(), [&](const Band& band) { return band.q0 <= last; }) -
       bands_.begin();
-  return begin < end ? std::span(bands_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))
-                     : std::span<const Band>{};
+  return begin < end ? std::span(bands_).subspan(index(begin), index(end - begin)) : std::span<const Band>{};
 }
 
 void BandIndex::touching(const Run& queries, const Run& keys, std::vector<Band>& out) const {

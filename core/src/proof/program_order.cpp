@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "distattn/index.hpp"
+
 namespace distattn {
 
 OrderCheck::OrderCheck(Rank rank, const RankProgram& program, RankCheck& out)
@@ -88,7 +90,7 @@ void OrderCheck::check_slots_of_exchange(const Step& step) {
   for (const Op& op : step.ops) {
     const auto* receive = std::get_if<Recv>(&op);
     if (receive == nullptr) continue;
-    const auto slot = static_cast<std::size_t>(decl(receive->into).slot);
+    const auto slot = index(decl(receive->into).slot);
     if (sent_in_[slot] == exchanges_ || received_in_[slot] == exchanges_) {
       find(FindingKind::race, step,
            to_string(decl(receive->into).value) + " arrives in a slot that the same exchange uses");

@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "core/src/schedule/aligned.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 std::string Device::why_not(const Problem& problem, Pass pass) const {
@@ -47,7 +48,7 @@ BufferTable::BufferTable(const Outline& outline, const RankProgram& program, Ran
   }
   where_.reserve(program.buffers.size());
   for (const BufferDecl& decl : program.buffers) {
-    const auto slot = static_cast<std::size_t>(decl.slot);
+    const auto slot = index(decl.slot);
     DISTATTN_EXPECT(slot < starts.size() && decl.bytes <= program.slots[slot]);
     const PartShapes shapes = parts_of(outline, decl.value, decl.dtype);
     where_.push_back({parts_.size(), shapes.size()});
