@@ -72,6 +72,9 @@ void delta_rows(const DeltaArgs& args, std::int64_t begin, std::int64_t end) {
 // What rounding makes of a sum that is 0, as a share of the root of its squares.
 constexpr float some_roundings = 0x1p-19f;
 
+// What bf16 rounds by, in roundings of fp32.
+constexpr float bf16_roundings = 0x1p12f;
+
 // The square of a number that is added to a sum, larger if the number was rounded for the wire.
 template <class From>
 float square_of(From from) {
@@ -86,12 +89,12 @@ bool is_rounding(float sum, float squares) {
   return least < squares && squares < most && sum * sum <= some_roundings * some_roundings * squares;
 }
 
-void settle_rows(const SettleArgs& args, std::int64_t begin, std::int64_t end) {
+void settle_rows(const SettleArgs& args, std::int64_t begin, std::int64_t end, float roundings) {
   for (std::int64_t row = begin; row < end; ++row) {
     const float sum = args.sums[row];
     if (sum == 0) continue;
     // Squares are of what this rank computed. Of the same size as all of them is delta, a sum of the same terms.
-    const float squares = args.squares[row] + args.delta[row] * args.delta[row];
+    const float squares = (args.squares[row] + args.delta[row] * args.delta[row]) * (roundings * roundings);
     if (gradients_cancel(args.shape.scores) && is_rounding(sum, squares)) continue;
     const Heads& heads = args.shape.heads;
     const std::int64_t head = row / args.queries, b = head / heads.q_count, h = head % heads.q_count;
@@ -183,6 +186,15 @@ void differentiate_sink(const SinkGradientArgs& args, int head) {
   static_cast<Sum*>(args.gradients)[head] = static_cast<Sum>(sum);
 }
 
+void settle_all(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop, float roundings) {
+  const auto pieces = [](const SettleArgs& args) {
+    return Pieces{args.shape.batch * args.shape.heads.q_count * args.queries, rows_a_piece(args.shape.head_dim)};
+  };
+  for_each_piece(team, operations, stop, pieces, [&](const SettleArgs& args, std::int64_t begin, std::int64_t end) {
+    settle_rows(args, begin, end, roundings);
+  });
+}
+
 }  // namespace
 
 void merge(std::span<const MergeArgs> operations, Team& team, const StopFlag& stop) {
@@ -238,10 +250,11 @@ void share_nothing(std::span<const ShareArgs> operations, Team&, const StopFlag&
 }
 
 void settle(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop) {
-  const auto pieces = [](const SettleArgs& args) {
-    return Pieces{args.shape.batch * args.shape.heads.q_count * args.queries, rows_a_piece(args.shape.head_dim)};
-  };
-  for_each_piece(team, operations, stop, pieces, settle_rows);
+  settle_all(operations, team, stop, 1);
+}
+
+void settle_rounded(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop) {
+  settle_all(operations, team, stop, bf16_roundings);
 }
 
 void rearrange(std::span<const RearrangeArgs> operations, Team& team, const StopFlag& stop) {

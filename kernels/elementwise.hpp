@@ -7,10 +7,6 @@
 
 namespace distattn::kernels {
 
-/// By how much squares of sums (AttendBackwardArgs) grow, before they are squared, where what is summed was rounded to
-/// bf16.
-inline constexpr float bf16_roundings = 0x1p12f;
-
 void merge(std::span<const MergeArgs> operations, Team& team, const StopFlag& stop);
 void accumulate(std::span<const AccumulateArgs> operations, Team& team, const StopFlag& stop);
 void convert(std::span<const ConvertArgs> operations, Team& team, const StopFlag& stop);
@@ -20,6 +16,8 @@ void clear_sums(const AttendBackwardArgs& args);
 /// For kernels that leave nothing out of dq: zeros.
 void share_nothing(std::span<const ShareArgs> operations, Team& team, const StopFlag& stop);
 void settle(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop);
+/// The same where weights were rounded to bf16, and with them outputs, of which delta is made.
+void settle_rounded(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop);
 void rearrange(std::span<const RearrangeArgs> operations, Team& team, const StopFlag& stop);
 void merge_sinks(std::span<const SinkArgs> operations, Team& team, const StopFlag& stop);
 void differentiate_sinks(std::span<const SinkGradientArgs> operations, Team& team, const StopFlag& stop);

@@ -8,7 +8,6 @@
 /// they lie; only keys and values, packed once, are transposed. Keys are K without what all of them share, which enters
 /// with S and dQ as a whole (shared_key.hpp).
 
-#include "kernels/elementwise.hpp"
 #include "kernels/scores.hpp"
 #include "kernels/vector/backward_keys.hpp"
 #include "kernels/vector/backward_scratch.hpp"
@@ -229,7 +228,6 @@ inline void weigh_few(const Map& map, const Bias& bias, const BackwardChunk& chu
 
 /// Adds up dS of `count` keys, a multiple of vectors, and the squares of what it rounds by.
 inline void sum_d_scores(int rows, int count, const BackwardScratch& scratch) {
-  constexpr float rounded = pairs ? bf16_roundings : 1.f;  // in outputs, and so in delta
   for (int i = 0; i < rows; ++i) {
     Vector sum = 0.f, squares = 0.f, weights = 0.f;
     for (int j = i * backward_keys; j < i * backward_keys + count; j += lanes) {
@@ -239,7 +237,7 @@ inline void sum_d_scores(int rows, int count, const BackwardScratch& scratch) {
       weights += weight * weight;
     }
     scratch.sums[i] += stdx::reduce(sum);
-    scratch.squares[i] += rounded * rounded * stdx::reduce(squares + weights * (scratch.delta[i] * scratch.delta[i]));
+    scratch.squares[i] += stdx::reduce(squares + weights * (scratch.delta[i] * scratch.delta[i]));
   }
 }
 

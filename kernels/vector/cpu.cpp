@@ -14,6 +14,17 @@ void attend_backward_on_team(std::span<const AttendBackwardArgs> operations, Tea
   vector::attend_backward(operations, team, stop, vector::launch_on_team);
 }
 
+void settle_sums(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop) {
+  for (const SettleArgs& args : operations) {
+    const std::span one(&args, 1);
+    if (vector::multiplies_pairs(args.shape.dtype)) {
+      settle_rounded(one, team, stop);
+    } else {
+      settle(one, team, stop);
+    }
+  }
+}
+
 }  // namespace
 
 const HostKernels& cpu_kernels() {
@@ -32,7 +43,7 @@ const HostKernels& cpu_kernels() {
       .convert = convert,
       .delta = delta,
       .share = vector::share,
-      .settle = settle,
+      .settle = settle_sums,
       .rearrange = rearrange,
       .merge_sinks = merge_sinks,
       .differentiate_sinks = differentiate_sinks,
