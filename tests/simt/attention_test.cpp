@@ -254,7 +254,7 @@ TEST_CASE("every mask on Hopper with all that scores may have", "[simt]") {
   }
 }
 
-TEST_CASE("each thing that scores may have, alone", "[simt]") {
+TEST_CASE("each thing that scores may have, alone", "[simt][again]") {
   for (const AttentionCase& each : mask_cases()) {
     if (each.name != "causal" && each.name != "striped, rank after" && each.name != "carried" &&
         each.name != "a group that cuts key heads") {
