@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "conformance/kernels/suite.hpp"
+#include "support/sanitized.hpp"
 
 namespace distattn::test {
 
@@ -214,7 +215,7 @@ std::vector<TileCase> named_cases() {
   add_sides(cases);
   add_few(cases);
   add_heads_together(cases);
-  return cases;
+  return cases_to_run(std::move(cases));
 }
 
 std::vector<TileCase> random_cases(unsigned seed, int count) {
@@ -247,7 +248,7 @@ std::vector<TileCase> random_cases(unsigned seed, int count) {
     }
     cases.push_back(tile);
   }
-  return cases;
+  return cases_to_run(std::move(cases));
 }
 
 }  // namespace distattn::test
