@@ -235,6 +235,18 @@ class Operator(unittest.TestCase):
     def test_a_graph_without_a_break(self):
         self.judge(torch.compile(self.model, fullgraph=True, backend="aot_eager"), 2)
 
+    def test_where_a_graph_is_broken(self):
+        """The kernel itself is met by whatever traces what is left."""
+        def run(x):
+            for block in self.model:
+                x = block(x)
+                torch._dynamo.graph_break()
+            return x
+
+        self.judge(torch.compile(run, backend="aot_eager"), 2)
+        skipped = torch._dynamo.disable(self.model, recursive=False)
+        self.judge(torch.compile(lambda x: skipped(x) * 1, backend="aot_eager"), 2)
+
     def test_new_documents_are_not_a_new_graph(self):
         graphs = []
 
