@@ -143,11 +143,17 @@ TEST_CASE("slow ranks get less to do, and by work fewer tokens", "[placement]") 
   CHECK(pairs[1] < 0.9 * pairs[0]);
 }
 
-TEST_CASE("a mask in one piece is not placed unless it is asked for", "[placement]") {
+TEST_CASE("a mask in one piece is not placed unless it is asked for, or ranks are of unequal speed", "[placement]") {
   Problem problem = packed({0, 16384});
   ScheduleRequest request{.passes = Passes::both, .machine = find_machine("dgx-a100x2")};
-  const Machine machine = std::get<Machine>(request.machine);
-  for (const Choice& choice : or_refuse(rank_schedules(problem, 8, machine, request))) CHECK(choice.name != "placed");
+  Machine machine = std::get<Machine>(request.machine);
+  const auto is_placed = [](const Choice& choice) { return choice.name == "placed"; };
+  std::vector<Choice> ranking = or_refuse(rank_schedules(problem, 8, machine, request));
+  CHECK(std::none_of(ranking.begin(), ranking.end(), is_placed));
+  machine.speeds = {1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5};
+  request.balance = Balance::work;
+  ranking = or_refuse(rank_schedules(problem, 8, machine, request));
+  CHECK(std::any_of(ranking.begin(), ranking.end(), is_placed));
   request.schedule = "placed";
   CHECK(or_refuse(plan(problem, 8, request)).name() == "placed");
 }

@@ -112,7 +112,11 @@ Candidate candidate_of(Placement placement, const Problem& problem, const Placem
   return candidate;
 }
 
-bool has_components(const Problem& problem) {
+bool may_place(const Problem& problem, int ranks, const Machine& machine) {
+  if (ranks == 1) return false;
+  for (Rank rank = 1; rank < ranks; ++rank) {
+    if (machine.speed_of(rank) != machine.speed_of(0)) return true;
+  }
   const BandIndex mask(bands_of(problem.mask));
   return components_of(problem, mask).size() > 1;
 }
