@@ -141,6 +141,9 @@ TEST_CASE("slow ranks get less to do, and by work fewer tokens", "[placement]") 
     for (const ProgramSketch::Work& work : sketched.works) pairs[rank < 8 ? 0 : 1] += work.pairs;
   }
   CHECK(pairs[1] < 0.9 * pairs[0]);
+  const double of_many = seconds();
+  request.balance = Balance::work;  // lets shares follow speed where that is faster
+  CHECK(seconds() <= of_many);
 }
 
 TEST_CASE("a mask in one piece is not placed unless it is asked for, or ranks are of unequal speed", "[placement]") {

@@ -47,6 +47,13 @@ std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest
   const ScheduleRequest usual;
   if (request.balance_tokens > usual.balance_tokens)
     wishes.emplace_back(usual_wish(problem, request)).balance = usual.balance_tokens;
+  if (request.balance == Balance::work) {  // short documents fill any share, and equal ones leave more room
+    for (const double hide : {0.1, 0.3, 0.6, 1.0}) {
+      wishes.push_back(usual_wish(problem, request));
+      wishes.back().hide = hide;
+      wishes.back().by = Balance::tokens;
+    }
+  }
   return wishes;
 }
 
