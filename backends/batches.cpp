@@ -238,7 +238,7 @@ class Batches::Builder {
 };
 
 Batches::Batches(const BufferTable& buffers, const Placement& placement, const MaxLogits& max_logits)
-    : max_logits_(max_logits) {
+    : max_logits_(max_logits), values_(buffers.outline().sharding.problem.shared_kv ? 0 : 1) {
   const Problem& problem = buffers.outline().sharding.problem;
   dropout_.probability = problem.scores.dropout;
   dropout_.heads = problem.heads;
@@ -260,7 +260,7 @@ void Batches::bind(const Placement& placement) {
     args->o = placement.rows(op->output, 0);
     for (std::size_t i = 0; i < op->keys.size(); ++i) {
       sides[i].k = placement.rows(op->keys[i].key_value, 0);
-      sides[i].v = placement.rows(op->keys[i].key_value, 1);
+      sides[i].v = placement.rows(op->keys[i].key_value, values_);
     }
   }
   for (const auto& [op, sides, args] : backwards_) {
@@ -269,9 +269,9 @@ void Batches::bind(const Placement& placement) {
     args->dq = placement.rows(op->dquery, 0);
     for (std::size_t i = 0; i < op->keys.size(); ++i) {
       sides[i].k = placement.rows(op->keys[i].key_value, 0);
-      sides[i].v = placement.rows(op->keys[i].key_value, 1);
+      sides[i].v = placement.rows(op->keys[i].key_value, values_);
       sides[i].dk = placement.rows(op->keys[i].dkey_value, 0);
-      sides[i].dv = placement.rows(op->keys[i].dkey_value, 1);
+      sides[i].dv = placement.rows(op->keys[i].dkey_value, values_);
     }
   }
 }

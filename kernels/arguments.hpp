@@ -105,7 +105,9 @@ struct KeySide {
   ConstRows k{}, v{};
   Run keys;
   std::span<const Band> bands;
-  Rows dk{}, dv{};     ///< backward only, as k and v in the accumulator's type
+  /// Backward only, as k and v in the accumulator's type. Both may begin in one place, as k and v may: dv is then added
+  /// to what dk is.
+  Rows dk{}, dv{};
   bool carry = false;  ///< backward only: add to dk, dv instead of overwriting them
 };
 

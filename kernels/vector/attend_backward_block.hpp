@@ -373,7 +373,8 @@ inline void find_shared(const SegmentKeys& segment, float* into) {
 inline void backward_sum_end(const BackwardChunk& chunk, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   add_rows(scratch.d_keys, chunk.keys, chunk.head_dim, chunk.carry, chunk.dk);
-  add_rows(scratch.d_values, chunk.keys, chunk.value_dim, chunk.carry, chunk.dv);
+  const bool lie_in_keys = chunk.dv.data == chunk.dk.data;
+  add_rows(scratch.d_values, chunk.keys, chunk.value_dim, chunk.carry || lie_in_keys, chunk.dv);
 }
 
 }  // namespace distattn::kernels::vector::DISTATTN_ISA

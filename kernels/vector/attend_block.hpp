@@ -138,9 +138,11 @@ inline void softmax(float* scores, float* coefficients, int count, const float* 
 
 /// Drops weights of a panel's queries and keys [first, last) of the block of keys; their sums keep them.
 inline void drop_weights(const Drop& drop, float* weights, int block_key, int first, int last) {
-  for (int key = first; key < last; ++key) {
-    float* const at = weights + (key - block_key) * panel_width;
-    for (int v = 0; v < panel_width; v += lanes) store(at + v, load(at + v) * drop.at_queries(v, key));
+  for (int v = 0; v < panel_width; v += lanes) {
+    drop.for_each_key(v, first, last, [&](int key, Vector factors) {
+      float* const at = weights + (key - block_key) * panel_width + v;
+      store(at, load(at) * factors);
+    });
   }
 }
 

@@ -91,6 +91,11 @@ void add_shapes(std::vector<TileCase>& cases) {
   }
   cases.push_back(single("head_dim 192, value_dim 128", shape(2, 1, 192, 128), {0, 90, 1}, {0, 150, 1}, {everything}));
   cases.push_back(single("head_dim 24, value_dim 200", shape(2, 1, 24, 200), {0, 90, 1}, {0, 150, 1}, {causal}));
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const std::string name = std::string("head_dim 576, value_dim 512 ") + name_of(dtype);
+    cases.push_back(single(name, shape(3, 1, 576, 512, dtype), {0, 90, 1}, {0, 150, 1}, {causal}));
+    cases.push_back(single(name + ", few queries", shape(3, 1, 576, 512, dtype), {147, 2, 1}, {0, 150, 1}, {causal}));
+  }
   cases.push_back(single("8 query heads a key head", shape(8, 1, 32, 32), {0, 70, 1}, {0, 70, 1}, {causal}));
   cases.push_back(single("batch 3", shape(4, 2, 32, 32, DType::fp32, 3), {0, 70, 1}, {0, 70, 1}, {causal}));
   auto uneven = shape(1, 1, 32, 32);
