@@ -64,7 +64,8 @@ kernels::TileShape shape_of(const Problem& problem, const HeadGroup& group) {
           .head_dim = problem.head_dim,
           .value_dim = problem.value_dim,
           .scores = problem.resolved_scores(),
-          .alibi_slopes = problem.alibi_slopes.empty() ? nullptr : problem.alibi_slopes.data() + group.q0};
+          .alibi_slopes = problem.alibi_slopes.empty() ? nullptr : problem.alibi_slopes.data() + group.q0,
+          .shared_kv = problem.shared_kv};
 }
 
 kernels::TileShape shape_of(const Problem& problem) {

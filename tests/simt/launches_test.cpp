@@ -75,14 +75,21 @@ TEST_CASE("what no kernel computes is refused, naming what exists", "[simt]") {
   const std::string why = device->why_not(problem_of(DType::fp64, 8, 1, 1, 64, 64), Pass::forward);
   CHECK(why.find("no CUDA kernel for fp64") != std::string::npos);
   CHECK(why.find("bf16 128/128 from sm_80") != std::string::npos);
+}
 
-  const std::string latents = device->why_not(problem_of(DType::bf16, 8, 8, 1, 576, 512), Pass::forward);
-  CHECK(latents.find("no CUDA kernel for bf16 with head dimension 576/512") != std::string::npos);
-  Problem shared = problem_of(DType::bf16, 8, 8, 1, 64, 48);
-  shared.shared_kv = true;
-  for (const Pass pass : {Pass::forward, Pass::backward}) {
-    CHECK(device->why_not(shared, pass) == "cuda computes no shared_kv");
+TEST_CASE("latents of MLA on the device", "[simt]") {
+  Problem problem = problem_of(DType::bf16, 41, 4, 1, 576, 512);
+  problem.shared_kv = true;
+  check(problem, run_of("zigzag-ring", 2));
+  problem.head_dim = 40;
+  problem.value_dim = 24;
+  problem.scores.sink_logits = true;
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    problem.dtype = dtype;
+    for (const char* schedule : {"ring", "zigzag-ring/burst:zigzag", "striped-ring"})
+      check(problem, run_of(schedule, 3));
   }
+  check(problem, run_of("zigzag-ring", 2), 90);
 }
 
 TEST_CASE("no kernel is chosen that asks for more shared memory than the GPU has", "[simt]") {

@@ -216,9 +216,7 @@ TEST_CASE("the tightest kernel is chosen, and a miss says what exists", "[simt]"
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
     for (int dim = 8; dim <= 256; dim += 8) CHECK(why_no_attend_kernel({dtype, 1, {}, dim, dim}, {80}).empty());
     for (int dim = 264; dim <= 576; dim += 8) {
-      const std::string sizes = std::to_string(dim) + "/" + std::to_string(dim - 64);
-      const std::string why = why_no_attend_kernel({dtype, 1, {}, dim, dim - 64}, {90});
-      CHECK(why.find("with head dimension " + sizes + " on sm_90") != std::string::npos);
+      CHECK(why_no_attend_kernel({dtype, 1, {}, dim, dim - 64}, {80, 163 * 1024}).empty());
     }
   }
   for (const AttendKernel& each : attend_kernels()) CHECK((each.shared_bytes > 0 && each.shared_bytes <= 227 * 1024));
