@@ -77,6 +77,21 @@ TEST_CASE("what no kernel computes is refused, naming what exists", "[simt]") {
   CHECK(why.find("bf16 128/128 from sm_80") != std::string::npos);
 }
 
+TEST_CASE("latents of MLA on the device", "[simt]") {
+  Problem problem = problem_of(DType::bf16, 41, 4, 1, 576, 512);
+  problem.shared_kv = true;
+  check(problem, run_of("zigzag-ring", 2));
+  problem.head_dim = 40;
+  problem.value_dim = 24;
+  problem.scores.sink_logits = true;
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    problem.dtype = dtype;
+    for (const char* schedule : {"ring", "zigzag-ring/burst:zigzag", "striped-ring"})
+      check(problem, run_of(schedule, 3));
+  }
+  check(problem, run_of("zigzag-ring", 2), 90);
+}
+
 TEST_CASE("no kernel is chosen that asks for more shared memory than the GPU has", "[simt]") {
   gpu = std::make_unique<simt::EmulatedDriver>(device_seed, 89);
   gpu->limit_shared_memory(99 * 1024);
