@@ -36,7 +36,7 @@ TEST_CASE("gradients take one pass where a kernel may add to dq in any order", "
   CHECK(backward_passes(80, GradientOrder::any, 128) == two);
 }
 
-TEST_CASE("all kernels among which there is a choice compute the same", "[simt]") {
+TEST_CASE("all kernels among which there is a choice compute the same", "[simt][again]") {
   int compared = 0;
   for (const auto& [head_dim, value_dim] :
        {std::pair(64, 64), std::pair(128, 128), std::pair(192, 128), std::pair(256, 256)}) {
@@ -108,7 +108,7 @@ TEST_CASE("kernels are loaded before the first step", "[simt]") {
                     contains_text("could not load attention"));
 }
 
-TEST_CASE("kernels of a step start as one graph, run after run", "[simt]") {
+TEST_CASE("kernels of a step start as one graph, run after run", "[simt][again]") {
   asked.gpu.step_graphs = StepGraphs::always;
   const Problem problem = problem_of(DType::bf16, 37, 4, 2, 16, 24);
   for (const char* const schedule : {"zigzag-ring/burst:zigzag", "balanced", "mesh:2x1x2", "ulysses"}) {

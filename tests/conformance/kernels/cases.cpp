@@ -5,6 +5,7 @@
 
 #include "conformance/kernels/suite.hpp"
 #include "distattn/tree.hpp"
+#include "support/sanitized.hpp"
 
 namespace distattn::test {
 
@@ -240,7 +241,7 @@ std::vector<TileCase> named_cases() {
   add_sides(cases);
   add_few(cases);
   add_heads_together(cases);
-  return cases;
+  return cases_to_run(std::move(cases));
 }
 
 std::vector<TileCase> random_cases(unsigned seed, int count) {
@@ -273,7 +274,7 @@ std::vector<TileCase> random_cases(unsigned seed, int count) {
     }
     cases.push_back(tile);
   }
-  return cases;
+  return cases_to_run(std::move(cases));
 }
 
 }  // namespace distattn::test
