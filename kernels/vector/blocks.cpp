@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "distattn/index.hpp"
 #include "kernels/vector/ranges.hpp"
 
 namespace distattn::kernels::vector {
@@ -72,7 +71,8 @@ void QueryBlocks::find_levels(const QueryBlock& block, const Run& queries, std::
   for (Touch& touch : all) {
     if (touch.side != side) levels_.assign(static_cast<std::size_t>(block.rows), 0);
     side = touch.side;
-    const IndexRange rows = band_rows(sides[index(side)].bands[index(touch.band)], part);
+    const IndexRange rows =
+        band_rows(sides[static_cast<std::size_t>(side)].bands[static_cast<std::size_t>(touch.band)], part);
     if (rows.empty()) continue;
     const std::span reached(levels_.data() + rows.begin, static_cast<std::size_t>(rows.end - rows.begin));
     for (const std::int32_t level : reached) touch.level = std::max(touch.level, level);
