@@ -10,6 +10,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 from torch_reference import COMM, LIMITS, TOKENS, error, gathered, random, reference, sharded, tensors, visible
 
@@ -247,6 +248,19 @@ class Operator(unittest.TestCase):
         self.judge(torch.compile(run, backend="aot_eager"), 2)
         skipped = torch._dynamo.disable(self.model, recursive=False)
         self.judge(torch.compile(lambda x: skipped(x) * 1, backend="aot_eager"), 2)
+
+    def test_derivatives_that_are_not_computed(self):
+        q, k, v = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32)[:3])
+        o = distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True)
+        gradient, = torch.autograd.grad(o.square().sum(), q, create_graph=True)
+        with self.assertRaisesRegex(distattn.UsageError, "a gradient of a gradient"):
+            (o.sum() + gradient.sum()).backward()
+        with forward_ad.dual_level(), self.assertRaisesRegex(distattn.UsageError, "has a tangent"):
+            distattn.torch.attention(q, forward_ad.make_dual(k, k), v, sharding=self.sharding)
+
+    def test_tensors_without_memory(self):
+        q, k, v = (self.sharding.shard(x).to("meta") for x in tensors(torch.float32)[:3])
+        self.assertEqual(distattn.torch.attention(q, k, v, sharding=self.sharding).shape, q.shape)
 
     def test_new_documents_are_not_a_new_graph(self):
         graphs = []
