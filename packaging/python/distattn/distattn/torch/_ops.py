@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .._errors import UsageError
-from .._problem import DROPOUT, Problem, Request, flag, integers, scores_of, seed_of, taken_sinks, text
+from .._problem import DROPOUT, Mask, Problem, Request, flag, integers, scores_of, seed_of, taken_sinks, text
 from .._tensors import stream_of, view
 from ._sharding import Sharding, sharding_of
 
@@ -47,13 +47,21 @@ def _handle(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, sharding: Sha
         if tensor.dtype != q.dtype or tensor.device != q.device:
             raise UsageError(f"{name} is {tensor.dtype} on {tensor.device}, q {q.dtype} on {q.device} (one attention has "
                              f"one of each): convert it")
-    sizes = Problem.of(seq=sharding.seq, heads=q.shape[2], head_dim=q.shape[3], kv_heads=k.shape[2],
-                       value_dim=v.shape[3], batch=q.shape[0], dtype=q.dtype, scores=tuple(scores),
-                       sink_logits=sinks is not None, max_logit=max_logit)
-    problem = Problem(**{**sizes.__dict__, "mask": sharding.mask(causal, (left, right), first_keys)})
-    stream = stream_of(q, view(q.detach(), "q").layout)
-    request = Request.of(problem, schedule=schedule or sharding.schedule, backward=gradients, cuda_stream=stream)
+    problem, request = _asked(sharding.seq, q.shape, k.shape[2], v.shape[3], q.dtype, sinks is not None,
+                              sharding.mask(causal, (left, right), first_keys), tuple(scores), max_logit,
+                              schedule or sharding.schedule, gradients,
+                              stream_of(q, view(q.detach(), "q").layout))
     return sharding.handle(problem, request)
+
+
+@functools.lru_cache(maxsize=256)
+def _asked(seq: int, q: torch.Size, kv_heads: int, value_dim: int, dtype: torch.dtype, sink_logits: bool, mask: Mask,
+           scores: tuple[float, ...], max_logit: bool, schedule: str, gradients: bool,
+           cuda_stream: int) -> tuple[Problem, Request]:
+    sizes = Problem.of(seq=seq, heads=q[2], head_dim=q[3], kv_heads=kv_heads, value_dim=value_dim, batch=q[0],
+                       dtype=dtype, scores=scores, sink_logits=sink_logits, max_logit=max_logit)
+    problem = Problem(**{**sizes.__dict__, "mask": mask})
+    return problem, Request.of(problem, schedule=schedule, backward=gradients, cuda_stream=cuda_stream)
 
 
 def _documents(cu_seqlens: Tensor) -> list[int]:
