@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 RANK = pathlib.Path(__file__).with_name("context_parallel_rank.py")
-SYSTEMS = ("distattn", "all-gather + SDPA", "Ulysses + SDPA", "ring-attention-pytorch")
+SYSTEMS = ("distattn", "distattn, placed", "all-gather + SDPA", "Ulysses + SDPA", "ring-attention-pytorch")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,9 +11,10 @@ from typing import Any
 import torch
 import torch.utils.checkpoint
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .._errors import UsageError
-from .._problem import DROPOUT, Problem, Request, flag, integers, scores_of, seed_of, taken_sinks, text
+from .._problem import DROPOUT, Mask, Problem, Request, flag, integers, scores_of, seed_of, taken_sinks, text
 from .._tensors import stream_of, view
 from ._sharding import Sharding, sharding_of
 
@@ -46,13 +47,21 @@ def _handle(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, sharding: Sha
         if tensor.dtype != q.dtype or tensor.device != q.device:
             raise UsageError(f"{name} is {tensor.dtype} on {tensor.device}, q {q.dtype} on {q.device} (one attention has "
                              f"one of each): convert it")
-    sizes = Problem.of(seq=sharding.seq, heads=q.shape[2], head_dim=q.shape[3], kv_heads=k.shape[2],
-                       value_dim=v.shape[3], batch=q.shape[0], dtype=q.dtype, scores=tuple(scores),
-                       sink_logits=sinks is not None, max_logit=max_logit)
-    problem = Problem(**{**sizes.__dict__, "mask": sharding.mask(causal, (left, right), first_keys)})
-    stream = stream_of(q, view(q.detach(), "q").layout)
-    request = Request.of(problem, schedule=schedule or sharding.schedule, backward=gradients, cuda_stream=stream)
+    problem, request = _asked(sharding.seq, q.shape, k.shape[2], v.shape[3], q.dtype, sinks is not None,
+                              sharding.mask(causal, (left, right), first_keys), tuple(scores), max_logit,
+                              schedule or sharding.schedule, gradients,
+                              stream_of(q, view(q.detach(), "q").layout))
     return sharding.handle(problem, request)
+
+
+@functools.lru_cache(maxsize=256)
+def _asked(seq: int, q: torch.Size, kv_heads: int, value_dim: int, dtype: torch.dtype, sink_logits: bool, mask: Mask,
+           scores: tuple[float, ...], max_logit: bool, schedule: str, gradients: bool,
+           cuda_stream: int) -> tuple[Problem, Request]:
+    sizes = Problem.of(seq=seq, heads=q[2], head_dim=q[3], kv_heads=kv_heads, value_dim=value_dim, batch=q[0],
+                       dtype=dtype, scores=scores, sink_logits=sink_logits, max_logit=max_logit)
+    problem = Problem(**{**sizes.__dict__, "mask": mask})
+    return problem, Request.of(problem, schedule=schedule, backward=gradients, cuda_stream=cuda_stream)
 
 
 def _documents(cu_seqlens: Tensor) -> list[int]:
@@ -124,6 +133,14 @@ def _backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None
     return dq, dk, dv, dsinks
 
 
+def _refuse_second(*_: Any) -> None:
+    raise UsageError("a gradient of a gradient of attention is asked for (none is computed): leave out create_graph, or "
+                     "choose another attention")
+
+
+torch.library.register_autograd("distattn::backward", _refuse_second)
+
+
 def _new_gradients(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     dq, dk, dv = (each.new_empty(each.shape) for each in (q, k, v))
     return dq, dk, dv, q.new_empty(0) if sinks is None else sinks.new_empty(sinks.shape)
@@ -193,13 +210,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, number: int, c
            dropout_seed: int | Tensor | None = None, max_logit: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """o, lse and max_logit in the sharding of a number; 0 is the one that is current when it is computed."""
     left, right = window_size
-    if torch.is_autocast_enabled(q.device.type):  # as PyTorch's own attention does
-        q, k, v = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q, k, v))
+    kind = q.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):  # as PyTorch's own attention does
+        q, k, v = (x.to(torch.get_autocast_dtype(kind)) for x in (q, k, v))
     if not torch.compiler.is_compiling():
         flag(causal, "causal")
         integers((left, right, first_keys), "window_size and first_keys")
         text(schedule or "", "schedule")
         flag(max_logit, "return_max_logit")
+        _refuse_tangents(q, k, v)
     documents = cu_seqlens if cu_seqlens is None or isinstance(cu_seqlens, Tensor) else \
         torch.tensor(integers(cu_seqlens, "cu_seqlens"))
     seed = None
@@ -209,6 +228,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, number: int, c
     o, lse, largest, _ = _forward(q, k, v, sinks, seed, documents, positions, number, causal, left, right, first_keys,
                                   scores, schedule or "", max_logit, torch.is_grad_enabled())
     return o, lse, largest
+
+
+def _refuse_tangents(*tensors: Tensor) -> None:
+    """Of forward-mode differentiation, which PyTorch would drop without a word."""
+    if getattr(forward_ad, "_current_level", -1) < 0:
+        return
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+        raise UsageError("q, k or v has a tangent (forward-mode derivatives are not computed): differentiate backward")
 
 
 def _signed(seed: int) -> int:
