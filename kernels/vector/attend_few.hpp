@@ -91,19 +91,20 @@ inline void few_begin(const FewBlock& block, std::byte* memory, std::byte* sums_
 
 /// Rows of keys or values from `first` on, `count` of them as floats; others ahead of them, below `last`, are asked
 /// for.
-inline HeadRows<const float> few_at(const HeadRows<const void>& rows, DType dtype, int first, int count, int last,
-                                    int dim, float* buffer) {
+inline HeadRows<const float> few_at(const KeyRows& rows, DType dtype, int first, int count, int last, int dim,
+                                    float* buffer) {
   if (const int ahead = first + few_tile; ahead < last) {
-    Prefetch(rows_from(rows, dtype, ahead), dtype, smaller(few_keys, last - ahead), dim).all();
+    Prefetch(keys_from(rows, dtype, ahead), dtype, smaller(few_keys, last - ahead), dim).all();
   }
-  return widened(rows_from(rows, dtype, first), dtype, count, dim, buffer);
+  return widened(keys_from(rows, dtype, first), dtype, count, dim, buffer);
 }
 
-/// Calls each(head, key, end) for tiles of the keys [first, last).
+/// Calls each(head, key, end) for tiles of the keys [first, last), which end at multiples of few_tile: pages do too.
 template <class Each>
 DISTATTN_INLINE void for_each_tile(std::span<const FewHead> heads, int first, int last, Each each) {
-  for (int key = first; key < last; key += few_tile) {
-    for (const FewHead& head : heads) each(head, key, smaller(key + few_tile, last));
+  for (int key = first, end; key < last; key = end) {
+    end = smaller((key / few_tile + 1) * few_tile, last);
+    for (const FewHead& head : heads) each(head, key, end);
   }
 }
 

@@ -185,11 +185,7 @@ AttendPass FewPlan::pass_of(const Block& block, const Stretch& stretch) const {
   const TileShape& shape = block.args->shape;
   const int kv = shape.heads.kv_of(block.head);
   const std::int32_t* const begin = ranges_.data() + stretch.ranges;
-  return {.k = rows_of_head(stretch.side->k, shape.dtype, block.batch, kv, 0),
-          .v = rows_of_head(stretch.side->v, shape.dtype, block.batch, kv, 0),
-          .positions = stretch.side->keys,
-          .begin = begin,
-          .end = begin + block.args->queries.count};
+  return pass_over(*stretch.side, shape.dtype, block.batch, kv, begin, begin + block.args->queries.count);
 }
 
 void FewPlan::end(std::int64_t number) { end(blocks_[split_[static_cast<std::size_t>(number)]]); }
