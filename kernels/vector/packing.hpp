@@ -42,8 +42,8 @@ class Prefetch {
         bytes_(dim * static_cast<std::int64_t>(size_of(dtype))),
         rows_(rows) {}
 
-  DISTATTN_INLINE void some() {
-    for (int i = 0; i < 12 && rows_ > 0; ++i) {
+  DISTATTN_INLINE void some(int lines = 12) {
+    for (int i = 0; i < lines && rows_ > 0; ++i) {
       __builtin_prefetch(row_ + at_, 0, 2);
       at_ += line;
       if (at_ < bytes_) continue;
