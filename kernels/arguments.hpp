@@ -91,13 +91,15 @@ struct TileShape {
   Scores scores{1};
   const double* alibi_slopes = nullptr;  ///< by query head of the group; null: no bias
   const Dropout* dropout = nullptr;      ///< null: no weight is dropped
+  bool shared_kv = false;                ///< v and dv begin where k and dk do, and have their strides
   friend bool operator==(const TileShape&, const TileShape&) = default;
 };
 
 /// What its tiles need. Sink logits are none of it: they concern the owner of a row alone.
 inline Features features_of(const TileShape& shape) {
   const Features features = features_of(shape.dtype, shape.scores).without({Feature::sink_logits});
-  return shape.alibi_slopes == nullptr ? features : features.with({Feature::alibi});
+  const Features with_bias = shape.alibi_slopes == nullptr ? features : features.with({Feature::alibi});
+  return shape.shared_kv ? with_bias.with({Feature::shared_kv}) : with_bias;
 }
 
 /// Where the keys of one sequence lie that is kept in pages: key j in row j mod `tokens` of page pages[j / tokens].
@@ -117,7 +119,9 @@ struct KeySide {
   ConstRows k{}, v{};
   Run keys;
   std::span<const Band> bands;
-  Rows dk{}, dv{};     ///< backward only, as k and v in the accumulator's type
+  /// Backward only, as k and v in the accumulator's type. Both may begin in one place, as k and v may: dv is then added
+  /// to what dk is.
+  Rows dk{}, dv{};
   bool carry = false;  ///< backward only: add to dk, dv instead of overwriting them
   PageTable pages{};   ///< forward only, of one sequence: the first dimension of k and v then counts pages
 

@@ -5,6 +5,7 @@ import os
 import pickle
 import sys
 import unittest
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -235,6 +236,18 @@ class Operator(unittest.TestCase):
     def test_a_graph_without_a_break(self):
         self.judge(torch.compile(self.model, fullgraph=True, backend="aot_eager"), 2)
 
+    def test_where_a_graph_is_broken(self):
+        """The kernel itself is met by whatever traces what is left."""
+        def run(x):
+            for block in self.model:
+                x = block(x)
+                torch._dynamo.graph_break()
+            return x
+
+        self.judge(torch.compile(run, backend="aot_eager"), 2)
+        skipped = torch._dynamo.disable(self.model, recursive=False)
+        self.judge(torch.compile(lambda x: skipped(x) * 1, backend="aot_eager"), 2)
+
     def test_new_documents_are_not_a_new_graph(self):
         graphs = []
 
@@ -284,6 +297,25 @@ class Operator(unittest.TestCase):
         packed = distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 1, TOKENS])
         expected, = torch.autograd.grad(distattn.torch.attention(q, k, v, sharding=packed, causal=True).square().sum(), q)
         torch.testing.assert_close(torch.autograd.grad(passes[0].square().sum(), q)[0], expected)
+
+    def test_large_handles_of_other_documents_are_not_kept(self):
+        q, k, v = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32)[:3])
+
+        def attend(*documents):
+            return distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True, cu_seqlens=documents)
+
+        def kept():
+            return {problem.mask.cu_seqlens for problem, _ in self.sharding._handles}
+
+        attend(0, 20, TOKENS)
+        self.assertEqual(kept(), {(), (0, 20, TOKENS)})
+        with mock.patch.object(distattn.torch.Sharding, "MOST_BYTES", 0):
+            o = attend(0, 30, TOKENS)
+            self.assertEqual(kept(), {(0, 30, TOKENS)})
+            attend(0, 40, TOKENS)
+            gradient, = torch.autograd.grad(o.square().sum(), q)  # its handle is made again
+            self.assertEqual(kept(), {(0, 30, TOKENS)})
+        torch.testing.assert_close(gradient, torch.autograd.grad(attend(0, 30, TOKENS).square().sum(), q)[0])
 
     def test_a_graph_with_checkpoints(self):
         run = torch.compile(lambda x: self.checkpointed(x, context_fn=distattn.torch.keep_attention), fullgraph=True,

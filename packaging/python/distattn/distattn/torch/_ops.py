@@ -3,7 +3,9 @@
 What changes from step to step, documents and positions, is data of the operator and no part of a traced graph.
 """
 
-from collections.abc import Sequence
+import functools
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +16,25 @@ from .._errors import UsageError
 from .._problem import DROPOUT, Problem, Request, flag, integers, scores_of, seed_of, taken_sinks, text
 from .._tensors import stream_of, view
 from ._sharding import Sharding, sharding_of
+
+
+def _operator(kernel: Callable[..., Any]) -> Any:
+    """The operator distattn::forward of _forward(). What torch.library.custom_op() makes is the same, but imports
+    torch._dynamo at its first call, which takes seconds and 140 MB of those who never compile."""
+    name = f"distattn::{kernel.__name__.removeprefix('_')}"
+
+    @functools.wraps(kernel)
+    def untraced(*given: Any) -> Any:
+        if "torch._dynamo" not in sys.modules:
+            return kernel(*given)
+        disabled = getattr(untraced, "disabled", None)
+        if disabled is None:
+            disabled = untraced.disabled = torch.compiler.disable(kernel)  # type: ignore[attr-defined]
+        return disabled(*given)
+
+    torch.library.define(name, torch.library.infer_schema(kernel, mutates_args=()), tags=torch.Tag.pt2_compliant_tag)
+    torch.library.impl(name, "default", untraced)
+    return getattr(torch.ops.distattn, name.partition("::")[2]).default
 
 
 def _handle(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, sharding: Sharding, causal: bool, left: int,
@@ -58,7 +79,7 @@ def _agreed(seed: Tensor | None, sharding: Sharding, scores: Sequence[float]) ->
     return int.from_bytes(everyone[:8], "little", signed=True)
 
 
-@torch.library.custom_op("distattn::forward", mutates_args=())
+@_operator
 def _forward(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, seed: Tensor | None, cu_seqlens: Tensor | None,
              positions: Tensor | None, sharding: int, causal: bool, left: int, right: int, first_keys: int,
              scores: Sequence[float], schedule: str, max_logit: bool,
@@ -84,12 +105,12 @@ def _new_results(q: Tensor, v: Tensor, max_logit: bool) -> tuple[Tensor, Tensor,
             torch.empty(2, dtype=torch.int64, device="cpu"))
 
 
-@_forward.register_fake
+@torch.library.register_fake("distattn::forward")
 def _(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return _new_results(q, v, given[-2])
 
 
-@torch.library.custom_op("distattn::backward", mutates_args=())
+@_operator
 def _backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, o: Tensor, lse: Tensor,
               numbers: Tensor, causal: bool, left: int, right: int, first_keys: int, scores: Sequence[float],
               schedule: str, max_logit: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -108,7 +129,7 @@ def _new_gradients(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> tup
     return dq, dk, dv, q.new_empty(0) if sinks is None else sinks.new_empty(sinks.shape)
 
 
-@_backward.register_fake
+@torch.library.register_fake("distattn::backward")
 def _(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None,
       *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return _new_gradients(q, k, v, sinks)
@@ -137,7 +158,7 @@ def _differentiate(ctx: Any, d_o: Tensor | None, *_: Any) -> tuple[Tensor | None
     return (dq, dk, dv, dsinks if ctx.has_sinks else None, *[None] * (ctx.inputs - 4))
 
 
-_forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
+torch.library.register_autograd("distattn::forward", _differentiate, setup_context=_keep_for_backward)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, sharding: Sharding, causal: bool = False,
