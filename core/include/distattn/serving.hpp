@@ -5,24 +5,13 @@
 #include <memory>
 #include <span>
 
+#include "distattn/dealing.hpp"
 #include "distattn/engine.hpp"
 #include "distattn/problem.hpp"
 #include "distattn/tensor.hpp"
 
 #pragma GCC visibility push(default)
 namespace distattn {
-
-/// Who stores which tokens of a sequence: blocks of `block` tokens are dealt to the ranks in turn, from rank 0 on, so
-/// that a token stays on its rank, and in its place there, while the sequence grows ("striped:B").
-struct Dealing {
-  std::int64_t block = 1;
-  int ranks = 1;
-
-  /// How many of a sequence's first `tokens` tokens `rank` stores: the number of the next one in its cache, if that is
-  /// its own.
-  std::int64_t stored(std::int64_t tokens, Rank rank) const;
-  Rank owner(std::int64_t token) const { return static_cast<Rank>(token / block % ranks); }
-};
 
 /// One request of a call: the sequence has `keys` tokens, and its last `queries` ask. `owner` has their q and gets o.
 struct ServedRequest {

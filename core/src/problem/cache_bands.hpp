@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "distattn/band.hpp"
-#include "distattn/serving.hpp"
+#include "distattn/dealing.hpp"
 
 namespace distattn {
 
