@@ -324,8 +324,8 @@ inline void count_blocks(const AttendBlock& block, const AttendPass& pass, int f
 /// was over the same keys.
 inline void share_key(const AttendBlock& block, const AttendPass& pass, const AttendScratch& scratch) {
   SharedOf& of = *scratch.shared_of;
-  if (of.k == pass.k.data && of.keys == pass.keys) return;
-  of = {pass.k.data, pass.keys};
+  if (of.k == pass.k.data && of.pages == pass.k.pages.pages && of.keys == pass.keys) return;
+  of = {pass.k.data, pass.k.pages.pages, pass.keys};
   bool any = find_shared_key(pass.k, block.dtype, pass.keys, block.head_dim, scratch.widened, scratch.shared);
   const auto row_of = [&](const AttendBlock& head, int i) {
     return widened(rows_from(head.q, head.dtype, i), head.dtype, 1, head.head_dim, scratch.widened).data;
