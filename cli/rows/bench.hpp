@@ -134,9 +134,7 @@ inline void fields_of(const PlanningRow& row, RowFields& field) {
   fields_of(row.times, field);
 }
 
-namespace units {
-inline constexpr Unit tokens_per_s{"tokens/s", finite<'f', 1>};
-}
+inline constexpr Unit token_rate{"tokens/s", units::finite<'f', 1>};
 
 /// A mix of requests, served on some ranks.
 struct ServingRow {
@@ -169,7 +167,7 @@ inline void fields_of(const ServingRow& row, RowFields& field) {
   field({"runs", units::none, "Calls that were timed, each from a barrier to the end of the slowest rank."}, row.runs);
   field({"median_s", units::seconds, "Median of the times of the calls."}, row.median_s);
   field({"least_s", units::seconds, "Time of the fastest call."}, row.least_s);
-  field({"tokens_per_s", units::tokens_per_s, "queries / median_s."}, row.tokens_per_s);
+  field({"tokens_per_s", token_rate, "queries / median_s."}, row.tokens_per_s);
   field({"read_bytes_per_s", units::bytes_per_s, "Bytes of the keys and values of all sequences, divided by median_s."},
         row.read_bytes_per_s);
   field({"peak_bytes_per_s", units::bytes_per_s, "What the cores read from memory."}, row.peak_bytes_per_s);
