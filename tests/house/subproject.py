@@ -3,7 +3,7 @@
 import pathlib
 import tempfile
 
-from house import CMAKE, SOURCE, expect, run_well
+from house import BUILD, CMAKE, SOURCE, expect, run_well
 
 # Stands before the compiler: kernels for vector instructions, which are optimised always and take longer to compile than
 # all else, are those of this build.

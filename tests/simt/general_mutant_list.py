@@ -120,7 +120,7 @@ GENERAL_MUTANTS = [
     ("sinks: outputs are not scaled", "elementwise.cuh",
      "prim::store_global(o + x, weights.scale_a * prim::load_global(o + x))",
      "prim::store_global(o + x, prim::load_global(o + x))"),
-    ("sinks: logits of tokens", "elementwise.cuh", "head = row / args.tokens % args.heads", "head = row % args.heads"),
+    ("sinks: logits of tokens", "elementwise.cuh", "head = head_of_all - batch * args.heads", "head = row % args.heads"),
     ("sinks: gradients over half a warp", "elementwise.cuh", "for (int step = 16; step > 0; step /= 2) value",
      "for (int step = 8; step > 0; step /= 2) value"),
     ("sinks: gradients of warps that are not there yet", "elementwise.cuh", "  __syncthreads();\n  double sum = 0;",
