@@ -5,6 +5,7 @@
 #include "distattn/partial.hpp"
 #include "kernels/element.hpp"
 #include "kernels/parallel.hpp"
+#include "kernels/scores.hpp"
 #include "kernels/statistics.hpp"
 
 namespace distattn::kernels {
@@ -72,8 +73,8 @@ void delta_rows(const DeltaArgs& args, std::int64_t begin, std::int64_t end) {
 // What rounding makes of a sum that is 0, as a share of the root of its squares.
 constexpr float some_roundings = 0x1p-19f;
 
-// What bf16 rounds by, in roundings of fp32.
-constexpr float bf16_roundings = 0x1p12f;
+// What bf16 rounds by, in roundings of fp32, and what outputs of weights that were rounded to it leave of a sum of 0.
+constexpr float bf16_roundings = 0x1p12f, roundings_of_weights = 0x1p15f;
 
 // The square of a number that is added to a sum, larger if the number was rounded for the wire.
 template <class From>
@@ -93,8 +94,10 @@ void settle_rows(const SettleArgs& args, std::int64_t begin, std::int64_t end, f
   for (std::int64_t row = begin; row < end; ++row) {
     const float sum = args.sums[row];
     if (sum == 0) continue;
-    // Squares are of what this rank computed. Of the same size as all of them is delta, a sum of the same terms.
-    const float squares = (args.squares[row] + args.delta[row] * args.delta[row]) * (roundings * roundings);
+    // Squares are of what this rank computed. Delta, a sum of the same terms but for the factor of scores, is about as
+    // large as all of them.
+    const float all = args.delta[row] * factor_of<float>(args.shape.scores);
+    const float squares = (args.squares[row] + all * all) * (roundings * roundings);
     if (gradients_cancel(args.shape.scores) && is_rounding(sum, squares)) continue;
     const Heads& heads = args.shape.heads;
     const std::int64_t head = row / args.queries, b = head / heads.q_count, h = head % heads.q_count;
@@ -254,7 +257,7 @@ void settle(std::span<const SettleArgs> operations, Team& team, const StopFlag& 
 }
 
 void settle_rounded(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop) {
-  settle_all(operations, team, stop, bf16_roundings);
+  settle_all(operations, team, stop, roundings_of_weights);
 }
 
 void rearrange(std::span<const RearrangeArgs> operations, Team& team, const StopFlag& stop) {

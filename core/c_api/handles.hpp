@@ -89,11 +89,13 @@ T*& result(T** pointer, const char* name) {
 }
 
 // A member that is added later must not lie where an older caller's struct has padding: its struct_size covers that.
-static_assert(offsetof(distattn_problem, dropout) + sizeof(double) == sizeof(distattn_problem));
+static_assert(offsetof(distattn_problem, reserved) + sizeof(std::int32_t) == sizeof(distattn_problem));
 static_assert(offsetof(distattn_options, layout) + sizeof(const char*) == sizeof(distattn_options));
 static_assert(offsetof(distattn_launch, timeout_s) + sizeof(double) == sizeof(distattn_launch));
 static_assert(offsetof(distattn_callbacks, reserved) + sizeof(std::int32_t) == sizeof(distattn_callbacks));
 static_assert(offsetof(distattn_tensors, dropout_offset) + sizeof(std::uint64_t) == sizeof(distattn_tensors));
+
+static_assert(offsetof(distattn_serving_call, pages_a_request) + sizeof(std::int64_t) == sizeof(distattn_serving_call));
 
 /// A struct of any version: members that an older caller does not have keep their default.
 template <class Struct>
