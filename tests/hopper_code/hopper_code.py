@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Tells of Hopper kernels, from their machine code, what one round of the main loop executes. Needs no GPU.
 
-Usage: tests/hopper_code/hopper_code.py show FILE... [--only PATTERN] [--title NAME] [--json]
+Usage: tests/hopper_code/hopper_code.py show FILE... [--only PATTERN] [--title NAME] [--groups N]
+                                                      [--json]
        tests/hopper_code/hopper_code.py record LIMITS FILE...
        tests/hopper_code/hopper_code.py check LIMITS FILE...
   FILE    a cubin, or an object or library with code for sm_90a
   show    a table: counts are facts of the code; solo, period and cut are *modelled* cycles (model.py), not measured
   record  writes what `check` compares with: read the difference before it is committed
-  check   exits 1 if a wait, a turn or a product stands elsewhere, a spill or a mask enters full tiles, or a round has
-          2 % more instructions or stalls than recorded; 77 if another ptxas made the code than that which was recorded
+  check   exits 1 if a wait, a turn or a product stands elsewhere, spills or masks enter full tiles, or a round has
+          2 % more instructions or stalls than recorded; 77 if another ptxas than the recorded one made the code
 nvdisasm and cuobjdump: $DISTATTN_NVDISASM and $DISTATTN_CUOBJDUMP, or those of the folder $DISTATTN_CUDA_TOOLS, of PATH,
 or of pip's nvidia-cuda-nvdisasm and nvidia-cuda-cuobjdump beside this interpreter.
 """
@@ -39,8 +40,8 @@ def tool(name):
     sys.exit(f"hopper_code: there is no {name} (it reads machine code): pip install nvidia-cuda-{name}")
 
 
-def groups_of(name, way):
-    """Warpgroups that multiply."""
+def groups_of(name):
+    """Warpgroups that multiply, of our kernels."""
     tuning = re.search(r"HopperAttendTuning\{\d+, (\d)", name)
     return int(tuning[1]) if tuning else 2
 
@@ -96,8 +97,7 @@ def read(files, pattern="."):
     return told, sorted(made_by)
 
 
-def modelled(name, rounds):
-    groups = groups_of(name, rounds.full)
+def modelled(rounds, groups):
     told = {"groups": groups, "solo": model.period(rounds.full, 1)}
     for arbiter in model.ARBITERS:
         told[f"period {arbiter}"] = model.period(rounds.full, groups, arbiter)
@@ -115,13 +115,14 @@ def show(arguments):
     told, made_by = read(arguments.files, arguments.only)
     rows = []
     for name, (found, rounds) in told.items():
-        rows.append({"kernel": arguments.title or name, **found, **modelled(name, rounds)})
+        rows.append({"kernel": arguments.title or name, **found, **modelled(rounds, arguments.groups or groups_of(name))})
     if arguments.json:
         print(json.dumps({"ptxas": made_by, "kernels": rows}, indent=1))
         return
     print(f"code of ptxas {', '.join(made_by) or 'unknown'}; solo, period and cut are modelled cycles")
-    print("| kernel | products | instructions; stalls | registers; spills | waits and turns, after … exponentials | selects"
-          " | tensor; operands | solo | period fifo; rr | cut tile: instructions, stalls, cycles more fifo; rr |")
+    print("| kernel | products | instructions; stalls | registers; spills | waits and turns, after … exponentials "
+          "| selects | tensor; operands | solo | period fifo; rr "
+          "| cut tile: instructions, stalls, cycles more fifo; rr |")
     print("|---" * 10 + "|")
     for row in rows:
         full, cut = row["full"], row.get("cut")
@@ -191,6 +192,7 @@ def main():
         if function is show:
             command.add_argument("--only", default=".", help="a regular expression that names of kernels match")
             command.add_argument("--title", help="what to call the kernel")
+            command.add_argument("--groups", type=int, help="warpgroups that multiply, of kernels that are not ours")
             command.add_argument("--json", action="store_true")
         else:
             command.add_argument("limits")

@@ -12,7 +12,8 @@ import re
 import subprocess
 import tempfile
 
-INSTRUCTION = re.compile(r"/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P[T0-9]+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;?\s*/\* 0x[0-9a-f]{16} \*/")
+INSTRUCTION = re.compile(
+    r"/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P[T0-9]+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;?\s*/\* 0x[0-9a-f]{16} \*/")
 CONTROL = re.compile(r"^\s*/\* (0x[0-9a-f]{16}) \*/")
 SELECTS = re.compile(r"F?SEL\b")  # by which scores are hidden; a few others stand in every round
 
@@ -94,7 +95,8 @@ def parse(text):
             pending = []
         elif unfinished and (found := CONTROL.match(line)):
             control = int(found[1], 16) >> 41  # stall 4 bits, yield 1, scoreboard of the result 3, of operands 3, waits 6
-            current.code.append(Instruction(*unfinished, control & 15, control >> 5 & 7, control >> 8 & 7, control >> 11 & 63))
+            current.code.append(Instruction(*unfinished, stall=control & 15, writes=control >> 5 & 7,
+                                            reads=control >> 8 & 7, waits=control >> 11 & 63))
             unfinished = None
     return kernels
 
@@ -111,7 +113,8 @@ def read_kernels(path, nvdisasm, cuobjdump):
     with tempfile.TemporaryDirectory() as folder:
         cubins = [path]
         if path.suffix != ".cubin":
-            subprocess.run([cuobjdump, "-arch", "sm_90a", "-xelf", "all", path], cwd=folder, capture_output=True, check=True)
+            subprocess.run([cuobjdump, "-arch", "sm_90a", "-xelf", "all", path], cwd=folder, capture_output=True,
+                           check=True)
             cubins = sorted(pathlib.Path(folder).glob("*.cubin"))
         kernels, made_by = [], set()
         for cubin in cubins:

@@ -2,7 +2,7 @@
 
 Taken from the code: stall fields, scoreboards, waits, products and their groups, named barriers. Assumed: rates of the
 pipes, as NVIDIA publishes them, and latencies, drawn at random within bounds for each sample. Copies are never late.
-Not known is whom the tensor core serves when two warpgroups have products queued: `Arbiter` has both possibilities.
+Not known is whom the tensor core serves when two warpgroups have products queued: ARBITERS has both possibilities.
 It ranks orders of code. What it says in cycles was within 10 to 15 % of published rates, and is never a measurement.
 """
 
@@ -42,7 +42,8 @@ def pipe_of(i):
     if kind == "SHFL":
         return "memory", SHUFFLE
     if kind == "STS":
-        return "memory", 16 if ".128" in i.op or i.op.startswith("STSM") and ".4" in i.op else 8 if ".64" in i.op else 4
+        wide = ".128" in i.op or i.op.startswith("STSM") and ".4" in i.op
+        return "memory", 16 if wide else 8 if ".64" in i.op else 4
     if kind == "LDS":
         return "memory", 8 if ".128" in i.op else 4
     return None, 0
@@ -54,15 +55,25 @@ def product_cost(i):
 
 
 def meetings(way, groups):
-    """What named barriers between warpgroups do: {address: "await", "pass" or "all"}. Others only take time."""
+    """What barriers between warpgroups do: {address: "await", "pass" or "all"}. Others only take time."""
     bars = [i for i, _ in way if i.kind == "BAR"]
     turns = [i for i in bars if i.arguments.startswith("R") and i.arguments.endswith("0x100")]
     waits, arrivals = [i for i in turns if "SYNC" in i.op], [i for i in turns if "ARV" in i.op]
     met = {i.address: "all" for i in bars
            if "SYNC" in i.op and not i.arguments.startswith("R") and i.arguments.endswith(hex(groups * 128))}
     if len(waits) == 1 and arrivals:
-        met |= {waits[0].address: "await", arrivals[-1].address: "pass"}
-    return met
+        return met | {waits[0].address: "await", arrivals[-1].address: "pass"}
+    return met | turns_at_exponentials(way)
+
+
+def turns_at_exponentials(way):
+    """A warpgroup waits at an mbarrier behind its scores for the other's exponentials, and arrives behind its own."""
+    code = [i for i, _ in way]
+    scores = next((n for n, i in enumerate(code) if i.op.startswith("WARPGROUP.DEPBAR")), len(code))
+    last_exponential = max((n for n, i in enumerate(code) if i.kind == "MUFU"), default=0)
+    waits = [n for n in range(scores, last_exponential) if code[n].op.startswith("SYNCS.PHASECHK")]
+    arrivals = [n for n in range(waits[0], len(code)) if code[n].op.startswith("SYNCS.ARRIVE")] if waits else []
+    return {code[waits[0]].address: "await", code[arrivals[0]].address: "pass"} if arrivals else {}
 
 
 class Warp:
@@ -85,7 +96,9 @@ class Quarter:
         self.warps = [Warp(group) for group in range(groups)]
         prepared = {id(way): [(i, taken, i.kind, *pipe_of(i)) for i, taken in way] for way in ways}
         self.ways = [prepared[id(way)] for way in ways]
-        self.met = {address: what for way in ways for address, what in (meetings(way, groups) if groups > 1 else {}).items()}
+        self.met = {}
+        for way in ways if groups > 1 else ():
+            self.met |= meetings(way, groups)
         self.turn = collections.Counter({0: 1})
         self.free = collections.defaultdict(float)
         self.tensor = self.shared = 0.0
@@ -149,7 +162,7 @@ class Quarter:
         for scoreboard, until in ((i.writes, done), (i.reads, min(done, self.now + 10))):
             if scoreboard < 6:
                 warp.left[scoreboard] = [end for end in warp.left[scoreboard] if end > self.now] + [until]
-        if kind == "BAR":
+        if i.address in self.met or kind == "BAR":
             self.meet(warp, i, stall)
         warp.next += 1
         if warp.next == len(way):
@@ -205,7 +218,8 @@ def more_if_cut(full, cut, groups, arbiter="fifo", rounds=6):
     """Cycles by which one round among others takes longer if its tile is cut."""
     found = []
     for latencies in samples():
-        both = [Quarter([full] * 3 + [way] + [full] * (rounds - 3), groups, arbiter, latencies).run() for way in (full, cut)]
+        both = [Quarter([full] * 3 + [way] + [full] * (rounds - 3), groups, arbiter, latencies).run()
+                for way in (full, cut)]
         if None in both:
             return None
         found.append(max(e[-1] for e in both[1]) - max(e[-1] for e in both[0]))

@@ -54,7 +54,9 @@ def check_the_check():
     expect(64 <= period < 300, f"a product of 64 cycles and its wait take {period}")
     lines = ROUND.split("\n")
     exponential = next(n for n, line in enumerate(lines) if "MUFU" in line)
-    moved = lines[:exponential] + lines[exponential + 2:exponential + 4] + lines[exponential:exponential + 2] + lines[exponential + 4:]
+    before, weight, wait, after = (lines[:exponential], lines[exponential:exponential + 2],
+                                   lines[exponential + 2:exponential + 4], lines[exponential + 4:])
+    moved = before + wait + weight + after
     masked = [line for n, line in enumerate(lines) if not any("@!P0" in near for near in lines[n - 1:n + 1])]
     for text, word in (("\n".join(moved), "waits elsewhere"), ("\n".join(masked), "hides scores"),
                        (ROUND.replace("MUFU.EX2 R3, R4", "STL [R1], R4"), "local memory"),

@@ -11,6 +11,10 @@
 
 namespace distattn::kernels::cuda {
 
+/// When a warpgroup lets the next one multiply: as soon as its own products are queued, or when its scores are there,
+/// so that a tensor core that serves warpgroups in turns does not delay them.
+enum class TurnEnds : std::uint8_t { at_issue, at_scores };
+
 /// In what the kernels of one shape may differ.
 struct HopperAttendTuning {
   int columns = 128;  ///< of a tile: keys
@@ -20,6 +24,7 @@ struct HopperAttendTuning {
   /// No more thread blocks than can run at once: they prepare one place while they end another, but leave no
   /// multiprocessor to exchanges.
   bool persistent = false;
+  TurnEnds turn_ends = TurnEnds::at_issue;
 };
 
 /// A block's threads and shared memory. head_dim and value_dim are the paddings of the real ones.
@@ -228,8 +233,9 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
     prim::fence_products(rows.o[0], weights);
     start_product<Element, typename Shape::VTile>(rows.o[0], weights, memory.v(before));
     prim::commit_products();
-    turns.pass_on(!at.valid());
+    if (Shape::tuning.turn_ends == TurnEnds::at_issue) turns.pass_on(!at.valid());
     prim::wait_for_products<1>(s[0]);
+    if (Shape::tuning.turn_ends == TurnEnds::at_scores) turns.pass_on(!at.valid());
     weigh(stage, known);
     prim::wait_for_products<0>(rows.o[0]);
     if (leads_warp) prim::arrive(before.of(memory.v_emptied));

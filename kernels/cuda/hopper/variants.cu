@@ -19,6 +19,7 @@ AttendKernel forward() {
       hopper_instance<Shape>(TilePass::forward, launch_hopper_attend<Shape>, describe_for_attend<Shape>);
   if (tuning.stages > 2) kernel.name += " in " + std::to_string(tuning.stages) + " stages";
   if (tuning.persistent) kernel.name += " persistent";
+  if (tuning.turn_ends == TurnEnds::at_scores) kernel.name += " turns end at scores";
   return on_request(std::move(kernel));
 }
 
@@ -65,6 +66,8 @@ std::vector<AttendKernel> hopper_variants() {
           forward<128, 128, HopperAttendTuning{.columns = 128, .stages = 3}>(),
           forward<128, 128, HopperAttendTuning{.columns = 128, .persistent = true}>(),
           forward<128, 128, HopperAttendTuning{.columns = 176}>(),
+          forward<128, 128, HopperAttendTuning{.columns = 128, .turn_ends = TurnEnds::at_scores}>(),
+          forward<128, 128, HopperAttendTuning{.columns = 176, .turn_ends = TurnEnds::at_scores}>(),
           forward<256, 256, HopperAttendTuning{.columns = 64}>(),
           gradients<64, DvOrder::after_ds>(),
           gradients<128, DvOrder::in_halves>(),
