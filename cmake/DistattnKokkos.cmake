@@ -19,8 +19,8 @@ distattn_option(KOKKOS "${found}" "Kokkos" "libtrilinos-kokkos-dev" "kokkos" "ko
 set(DISTATTN_KOKKOS_SPACES "")
 if(DISTATTN_HAVE_KOKKOS)
   set(DISTATTN_KOKKOS_SPACES serial)
-  foreach(space IN ITEMS openmp threads)
-    # Before 4.2 ranks could have no threads of their own.
+  foreach(space IN ITEMS openmp threads cuda hip sycl)
+    # Before 4.2 ranks could have no threads, and no instance of a device, of their own.
     if(space IN_LIST DISTATTN_KOKKOS_HAS AND Kokkos_VERSION VERSION_GREATER_EQUAL 4.2)
       list(APPEND DISTATTN_KOKKOS_SPACES ${space})
     endif()
@@ -29,7 +29,9 @@ endif()
 
 # Tells a test the tables of the portable kernels' host spaces.
 function(distattn_portable_tables target)
-  list(TRANSFORM DISTATTN_KOKKOS_SPACES REPLACE "(.+)" "&kernels::portable::\\1_kernels()" OUTPUT_VARIABLE tables)
+  set(host_spaces ${DISTATTN_KOKKOS_SPACES})
+  list(FILTER host_spaces INCLUDE REGEX "^(serial|openmp|threads)$")
+  list(TRANSFORM host_spaces REPLACE "(.+)" "&kernels::portable::\\1_kernels()" OUTPUT_VARIABLE tables)
   list(JOIN tables ", " tables)
   target_compile_definitions(${target} PRIVATE "DISTATTN_PORTABLE_TABLES=${tables}")
 endfunction()
