@@ -6,6 +6,8 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <thread>
 
 #include "distattn/error.hpp"
@@ -35,6 +37,26 @@ struct Passing {
 };
 
 namespace {
+
+/// What lies in the memory of spaces, of which a process uses one: ranks that are threads copy each other's.
+struct Known {
+  std::mutex mutex;
+  std::map<const std::byte*, std::size_t> memory;  // bytes by where they begin
+
+  bool has(const void* address) {
+    const auto* const at = static_cast<const std::byte*>(address);
+    const std::scoped_lock lock(mutex);
+    const auto behind = memory.upper_bound(at);
+    if (behind == memory.begin()) return false;
+    const auto& [begin, bytes] = *std::prev(behind);
+    return at < begin + bytes;
+  }
+};
+
+Known& known() {
+  static auto* const only = new Known;  // never destroyed: memory may be let go by statics
+  return *only;
+}
 
 class SpaceMark final : public cuda::Mark {
  public:
@@ -69,35 +91,28 @@ std::shared_ptr<std::byte> SpaceStreams::allocate(std::size_t bytes, MemorySpace
 }
 
 std::shared_ptr<std::byte> SpaceStreams::know(std::shared_ptr<std::byte> memory, std::size_t bytes) {
-  const std::scoped_lock lock(known_->mutex);
-  known_->memory[memory.get()] = bytes;
   std::byte* const begin = memory.get();
-  return {begin, [known = known_, memory = std::move(memory)](std::byte* own) mutable {
+  {
+    const std::scoped_lock lock(known().mutex);
+    known().memory[begin] = bytes;
+  }
+  return {begin, [memory = std::move(memory)](std::byte* own) mutable {
             {
-              const std::scoped_lock still(known->mutex);
-              known->memory.erase(own);
+              const std::scoped_lock lock(known().mutex);
+              known().memory.erase(own);
             }
             memory.reset();
           }};
 }
 
-bool SpaceStreams::is_on_device(const void* address) const {
-  const auto* const at = static_cast<const std::byte*>(address);
-  const std::scoped_lock lock(known_->mutex);
-  const auto behind = known_->memory.upper_bound(at);
-  if (behind == known_->memory.begin()) return false;
-  const auto& [begin, bytes] = *std::prev(behind);
-  return at < begin + bytes;
-}
-
-Way SpaceStreams::way(const void* into, const void* from) const {
-  const bool to_device = is_on_device(into), of_device = is_on_device(from);
+Way SpaceStreams::way(const void* into, const void* from) {
+  const bool to_device = known().has(into), of_device = known().has(from);
   DISTATTN_EXPECT(to_device || of_device);
   return !of_device ? Way::in : !to_device ? Way::out : Way::within;
 }
 
 std::unique_ptr<SpaceStream> SpaceStreams::make_space_stream() {
-  return std::make_unique<SpaceStream>(*this, device_.make_queue(threads_, stop_));
+  return std::make_unique<SpaceStream>(device_.make_queue(threads_, stop_));
 }
 
 std::unique_ptr<cuda::Stream> SpaceStreams::make_stream(cuda::StreamPriority) { return make_space_stream(); }
@@ -154,8 +169,7 @@ struct SpaceStream::State {
   std::thread thread;
 };
 
-SpaceStream::SpaceStream(const SpaceStreams& memory, std::unique_ptr<SpaceQueue> queue)
-    : memory_(memory), state_(std::make_unique<State>(std::move(queue))) {}
+SpaceStream::SpaceStream(std::unique_ptr<SpaceQueue> queue) : state_(std::make_unique<State>(std::move(queue))) {}
 
 SpaceStream::~SpaceStream() {
   finish();
@@ -166,7 +180,7 @@ void SpaceStream::append(Work work) { state_->append({std::move(work), nullptr})
 
 void SpaceStream::copy(void* into, const void* from, std::size_t bytes) {
   if (bytes == 0) return;
-  append([=, way = memory_.way(into, from)](SpaceQueue& queue) { queue.copy(into, from, bytes, way); });
+  append([=, way = SpaceStreams::way(into, from)](SpaceQueue& queue) { queue.copy(into, from, bytes, way); });
 }
 
 void SpaceStream::clear(void* into, std::size_t bytes) {

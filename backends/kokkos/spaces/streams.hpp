@@ -3,8 +3,6 @@
 /// waiting for it: a stream is a thread that does so, with an instance of its own.
 
 #include <functional>
-#include <map>
-#include <mutex>
 
 #include "backends/cuda/driver.hpp"
 #include "kernels/portable/device.hpp"
@@ -13,7 +11,7 @@ namespace distattn::backends {
 
 class SpaceStream;
 
-/// The memory of a space, which knows what lies in it: Kokkos copies between memories that it is told.
+/// The memory of a space: what lies in it is known, because Kokkos copies between memories that it is told.
 class SpaceStreams final : public cuda::Streams {
  public:
   /// `device`, which is ready, must outlive it. `threads`: of a team, where the space is one of the host.
@@ -25,24 +23,16 @@ class SpaceStreams final : public cuda::Streams {
   std::unique_ptr<cuda::Stream> make_stream(cuda::StreamPriority priority) override;
   std::unique_ptr<SpaceStream> make_space_stream();
 
-  /// Memory of the space that the caller has allocated: known while `memory` is.
-  std::shared_ptr<std::byte> know(std::shared_ptr<std::byte> memory, std::size_t bytes);
-  kernels::portable::Way way(const void* into, const void* from) const;
+  /// Memory of the space that the caller has allocated: known, to all ranks of the process, while `memory` is.
+  static std::shared_ptr<std::byte> know(std::shared_ptr<std::byte> memory, std::size_t bytes);
+  static kernels::portable::Way way(const void* into, const void* from);
   /// Kernels that have begun end early, and others at once.
   void stop() noexcept { __atomic_store_n(stop_, 1, __ATOMIC_RELAXED); }
 
  private:
-  struct Known {
-    std::mutex mutex;
-    std::map<const std::byte*, std::size_t> memory;  // bytes by where they begin
-  };
-
-  bool is_on_device(const void* address) const;
-
   kernels::portable::SpaceDevice& device_;
   const std::string name_;
   const int threads_;
-  const std::shared_ptr<Known> known_ = std::make_shared<Known>();
   std::shared_ptr<std::byte> stop_memory_;
   int* stop_;
 };
@@ -52,7 +42,7 @@ class SpaceStream final : public cuda::Stream {
  public:
   using Work = std::function<void(kernels::portable::SpaceQueue&)>;
 
-  SpaceStream(const SpaceStreams& memory, std::unique_ptr<kernels::portable::SpaceQueue> queue);
+  explicit SpaceStream(std::unique_ptr<kernels::portable::SpaceQueue> queue);
   ~SpaceStream() override;
 
   void append(Work work);
@@ -67,7 +57,6 @@ class SpaceStream final : public cuda::Stream {
 
  private:
   struct State;
-  const SpaceStreams& memory_;
   const std::unique_ptr<State> state_;
 };
 
