@@ -69,7 +69,7 @@ struct ShardedRun {
   std::string odd_backend = {};  ///< of odd ranks; empty: the same
   /// Makes the ranks' devices instead.
   std::function<std::unique_ptr<Device>(const DeviceOptions& options)> make;
-  double outside = 0;            ///< of each row's weight, a key outside of the problem has this; its value is 0
+  double outside = 0;  ///< of each row's weight, a key outside of the problem has this; its value is 0
   ScheduleRequest options;
   int ranks = 1;
   int threads = 1;  ///< of each rank
