@@ -64,7 +64,8 @@ kernels::TileShape shape_of(const Problem& problem, const HeadGroup& group) {
           .head_dim = problem.head_dim,
           .value_dim = problem.value_dim,
           .scores = problem.resolved_scores(),
-          .alibi_slopes = problem.alibi_slopes.empty() ? nullptr : problem.alibi_slopes.data() + group.q0};
+          .alibi_slopes = problem.alibi_slopes.empty() ? nullptr : problem.alibi_slopes.data() + group.q0,
+          .shared_kv = problem.shared_kv};
 }
 
 kernels::TileShape shape_of(const Problem& problem) {
@@ -238,7 +239,7 @@ class Batches::Builder {
 };
 
 Batches::Batches(const BufferTable& buffers, const Placement& placement, const MaxLogits& max_logits)
-    : max_logits_(max_logits) {
+    : max_logits_(max_logits), values_(buffers.outline().sharding.problem.shared_kv ? 0 : 1) {
   const Problem& problem = buffers.outline().sharding.problem;
   dropout_.probability = problem.scores.dropout;
   dropout_.heads = problem.heads;
@@ -260,7 +261,7 @@ void Batches::bind(const Placement& placement) {
     args->o = placement.rows(op->output, 0);
     for (std::size_t i = 0; i < op->keys.size(); ++i) {
       sides[i].k = placement.rows(op->keys[i].key_value, 0);
-      sides[i].v = placement.rows(op->keys[i].key_value, 1);
+      sides[i].v = placement.rows(op->keys[i].key_value, values_);
     }
   }
   for (const auto& [op, sides, args] : backwards_) {
@@ -269,9 +270,9 @@ void Batches::bind(const Placement& placement) {
     args->dq = placement.rows(op->dquery, 0);
     for (std::size_t i = 0; i < op->keys.size(); ++i) {
       sides[i].k = placement.rows(op->keys[i].key_value, 0);
-      sides[i].v = placement.rows(op->keys[i].key_value, 1);
+      sides[i].v = placement.rows(op->keys[i].key_value, values_);
       sides[i].dk = placement.rows(op->keys[i].dkey_value, 0);
-      sides[i].dv = placement.rows(op->keys[i].dkey_value, 1);
+      sides[i].dv = placement.rows(op->keys[i].dkey_value, values_);
     }
   }
 }

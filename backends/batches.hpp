@@ -53,6 +53,7 @@ class Batches {
 
   const MaxLogits& max_logits_;
   kernels::Dropout dropout_;
+  std::size_t values_;  // part of a buffer of keys in which values begin
   std::map<std::pair<SegmentId, SegmentId>, std::vector<Band>> bands_;
   std::deque<std::vector<kernels::KeySide>> keys_;
   std::vector<std::vector<Batch>> steps_;

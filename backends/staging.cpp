@@ -130,7 +130,7 @@ void Staging::place_input(const BufferTable& buffers, BufferId buffer, std::int6
   };
   if (value.kind == ValueKind::key_value) {
     place(Tensor::k, 0, group.kv0);
-    place(Tensor::v, 1, group.kv0);
+    if (!sharding.problem.shared_kv) place(Tensor::v, 1, group.kv0);
     return;
   }
   place(Tensor::q, 0, group.q0);
@@ -193,7 +193,7 @@ void Staging::place_result(const BufferTable& buffers, BufferId buffer, std::int
   } else {
     const int skip = first_group_with(sharding, value.group) < value.group ? 1 : 0;
     place(Tensor::dk, 0, group.kv0, skip);
-    place(Tensor::dv, 1, group.kv0, skip);
+    if (!sharding.problem.shared_kv) place(Tensor::dv, 1, group.kv0, skip);
   }
 }
 

@@ -32,6 +32,8 @@ struct StepOptions {
   std::int64_t steps = 1, seed = 0;
   std::string checkpoint = "attention-output", text;
   MaskOptions mask;
+  Scores scores;
+  std::string alibi;
   ScheduleOptions schedule;
   ComputeOptions launch;
   bool verify = false, json = false;
@@ -61,6 +63,8 @@ step::TrainingRun training_run_of(World& world, const StepOptions& options) {
   const std::int64_t sequence = required(options.sequence, "--seq");
   run.problem = step::attention_problem(run.shape, sequence,
                                         mask_of(options.mask, sequence, static_cast<std::uint64_t>(options.seed)));
+  run.problem.scores = options.scores;
+  run.problem.alibi_slopes = slopes_of(options.alibi, run.problem.heads);
   check(run.problem);
   run.policy = &step::checkpoint_policy(options.checkpoint);
   agree_on_problem(world, run.problem);
@@ -201,6 +205,7 @@ Command add_step_command(App& root) {
   add_value(*app, "--seed", options->seed, parse_seed, "Seed of weights, random tokens and drawn documents (default 0)",
             "N", Group::input);
   add_mask_options(*app, options->mask);
+  add_map_options(*app, options->scores, options->alibi);
   add_schedule_options(*app, options->schedule, Several::no);
   options->schedule.ranks.clear();  // as many as the launcher started, or 1
   add_machine_option(*app, options->schedule);

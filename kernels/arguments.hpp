@@ -90,13 +90,15 @@ struct TileShape {
   Scores scores{1};
   const double* alibi_slopes = nullptr;  ///< by query head of the group; null: no bias
   const Dropout* dropout = nullptr;      ///< null: no weight is dropped
+  bool shared_kv = false;                ///< v and dv begin where k and dk do, and have their strides
   friend bool operator==(const TileShape&, const TileShape&) = default;
 };
 
 /// What its tiles need. Sink logits are none of it: they concern the owner of a row alone.
 inline Features features_of(const TileShape& shape) {
   const Features features = features_of(shape.dtype, shape.scores).without({Feature::sink_logits});
-  return shape.alibi_slopes == nullptr ? features : features.with({Feature::alibi});
+  const Features with_bias = shape.alibi_slopes == nullptr ? features : features.with({Feature::alibi});
+  return shape.shared_kv ? with_bias.with({Feature::shared_kv}) : with_bias;
 }
 
 /// One key segment: k [batch][kv_count][keys.count][head_dim], v likewise with value_dim, and the bands of the mask
@@ -105,7 +107,9 @@ struct KeySide {
   ConstRows k{}, v{};
   Run keys;
   std::span<const Band> bands;
-  Rows dk{}, dv{};     ///< backward only, as k and v in the accumulator's type
+  /// Backward only, as k and v in the accumulator's type. Both may begin in one place, as k and v may: dv is then added
+  /// to what dk is.
+  Rows dk{}, dv{};
   bool carry = false;  ///< backward only: add to dk, dv instead of overwriting them
 };
 

@@ -108,7 +108,7 @@ std::string schedules_by_mask() {
 }
 
 std::string backends_by_type() {
-  Columns table({"backend", "dtype", "8", "64", "96", "128", "192/128", "256"});
+  Columns table({"backend", "dtype", "8", "64", "96", "128", "192/128", "256", "576/512"});
   Reasons reasons;
   for (const BackendInfo& known : known_backends(BackendKind::device)) {
     const BackendInfo info = find_backend(BackendKind::device, known.name).value();
@@ -116,7 +116,7 @@ std::string backends_by_type() {
     for (const Feature feature : all_features().list()) {
       std::vector<std::string> cells = {info.name, name_of(feature)};
       for (const auto& [head_dim, value_dim] :
-           {std::pair(8, 8), {64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}}) {
+           {std::pair(8, 8), {64, 64}, {96, 96}, {128, 128}, {192, 128}, {256, 256}, {576, 512}}) {
         Problem problem = example(causal_mask());
         ask_for(feature, problem);
         problem.head_dim = head_dim;

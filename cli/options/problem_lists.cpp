@@ -44,7 +44,7 @@ void check_files(const std::vector<ProblemOptions>& combinations) {
 
 bool ProblemLists::is_empty() const {
   const auto lists = counts();
-  return common.scores == Scores{} && common.sink_logits.empty() && common.alibi.empty() &&
+  return common.scores == Scores{} && common.sink_logits.empty() && common.alibi.empty() && !common.shared_kv &&
          common.mask == MaskOptions{} &&
          std::all_of(lists.begin(), lists.end(), [](const auto& list) { return list.second == 0; });
 }
@@ -150,6 +150,7 @@ std::string describe(const Problem& problem) {
       fmt::format("{} {}x{}/{} {}/{}x{} {}", problem.mask.name, problem.batch, problem.seq_q, problem.seq_kv,
                   problem.heads, problem.kv_heads, problem.head_dim, name_of(problem.dtype));
   if (problem.value_dim != problem.head_dim) text += fmt::format(" values {}", problem.value_dim);
+  if (problem.shared_kv) text += " in keys";
   if (problem.wire != DType::fp32) text += fmt::format(" wire {}", name_of(problem.wire));
   if (!problem.alibi_slopes.empty()) text += " alibi";
   fields_of(problem.scores, [&](const char* name, const auto& value) {

@@ -89,15 +89,6 @@ std::string parse_alibi(std::string_view option, std::string_view text) {
   refuse(fmt::format("{} {} (unknown): choose one of standard, FILE.npy", option, text));
 }
 
-std::vector<double> slopes_of(const std::string& alibi, int heads) {
-  if (alibi.empty()) return {};
-  if (alibi == standard_slopes) return standard_alibi_slopes(heads);
-  std::vector<double> slopes = read_npy(alibi).numbers();
-  if (slopes.empty())
-    refuse(fmt::format("{} has 0 slopes (there are {} query heads): give each head one", alibi, heads));
-  return slopes;
-}
-
 void add_score_options(App& app, ProblemOptions& options) {
   Scores& scores = options.scores;
   const auto parse_scale = [](std::string_view option, std::string_view text) {
@@ -107,17 +98,7 @@ void add_score_options(App& app, ProblemOptions& options) {
   };
   add_value(app, "--scale", scores.scale, parse_scale, "Factor of the scores (default 1/sqrt(head-dim))", "NUMBER",
             rarely(Group::problem));
-  const auto parse_cap = [](std::string_view option, std::string_view text) {
-    const double value = parse_number(option, text);
-    if (!(value > 0))
-      refuse(fmt::format("--softcap {} (scores lie between it and its negative): give more than 0", text));
-    return value;
-  };
-  add_value(app, "--softcap", scores.softcap, parse_cap, "Scores become C tanh(score / C) (default: they do not)", "C",
-            rarely(Group::problem));
-  add_value(app, "--alibi", options.alibi, parse_alibi,
-            "Adds slope (k - q) to the scores of each head: the usual slopes, or a list of them", "standard|FILE.npy",
-            rarely(Group::problem));
+  add_map_options(app, scores, options.alibi);
   const auto parse_probability = [](std::string_view option, std::string_view text) {
     const double value = parse_number(option, text);
     if (!(0 <= value && value < 1)) {
@@ -135,6 +116,8 @@ void add_score_options(App& app, ProblemOptions& options) {
   add_value(app, "--dropout-seed", options.dropout_seed, parse_seed, "Seed of dropped weights (default 0)", "SIZE",
             rarely(Group::problem))
       ->needs(dropout);
+  app.add_flag("--shared-kv", options.shared_kv, "Values are the first --value-dim numbers of keys, as in absorbed MLA",
+               rarely(Group::problem));
   app.add_flag("--max-logit", scores.max_logit, "Also gives the largest score of each head", rarely(Group::problem));
 }
 
@@ -155,6 +138,29 @@ int as_int(const char* what, std::int64_t value) {
 }
 
 }  // namespace
+
+void add_map_options(App& app, Scores& scores, std::string& alibi) {
+  const auto parse_cap = [](std::string_view option, std::string_view text) {
+    const double value = parse_number(option, text);
+    if (!(value > 0))
+      refuse(fmt::format("--softcap {} (scores lie between it and its negative): give more than 0", text));
+    return value;
+  };
+  add_value(app, "--softcap", scores.softcap, parse_cap, "Scores become C tanh(score / C) (default: they do not)", "C",
+            rarely(Group::problem));
+  add_value(app, "--alibi", alibi, parse_alibi,
+            "Adds slope (k - q) to the scores of each head: the usual slopes, or a list of them", "standard|FILE.npy",
+            rarely(Group::problem));
+}
+
+std::vector<double> slopes_of(const std::string& alibi, int heads) {
+  if (alibi.empty()) return {};
+  if (alibi == standard_slopes) return standard_alibi_slopes(heads);
+  std::vector<double> slopes = read_npy(alibi).numbers();
+  if (slopes.empty())
+    refuse(fmt::format("{} has 0 slopes (there are {} query heads): give each head one", alibi, heads));
+  return slopes;
+}
 
 void add_problem_options(App& app, ProblemOptions& options) {
   add_shape_options(app, options);
@@ -186,12 +192,13 @@ Shape shape_of(const ProblemOptions& options, std::int64_t seq) {
   shape.kv_heads = options.kv_heads.value_or(shape.heads);
   shape.head_dim = required(options.head_dim, "--head-dim");
   shape.value_dim = options.value_dim.value_or(shape.head_dim);
+  shape.shared_kv = options.shared_kv;
   return shape;
 }
 
 Shape shape_of(const Problem& problem) {
-  return {problem.batch,    problem.seq_q,    problem.seq_kv,   problem.heads,
-          problem.kv_heads, problem.head_dim, problem.value_dim};
+  return {problem.batch,    problem.seq_q,    problem.seq_kv,    problem.heads,
+          problem.kv_heads, problem.head_dim, problem.value_dim, problem.shared_kv};
 }
 
 void check_against(const ProblemOptions& options, const Shape& shape, const std::string& origin) {
@@ -213,6 +220,7 @@ Problem problem_of(const ProblemOptions& options, const Shape& shape, DType dtyp
   problem.kv_heads = as_int("kv-heads", shape.kv_heads);
   problem.head_dim = as_int("head-dim", shape.head_dim);
   problem.value_dim = as_int("value-dim", shape.value_dim);
+  problem.shared_kv = shape.shared_kv;
   problem.dtype = dtype;
   if (options.wire && dtype == DType::fp64) refuse("--wire with fp64 (partials of fp64 travel as fp64): leave it out");
   problem.wire = options.wire.value_or(problem.wire);

@@ -46,7 +46,8 @@ struct ProblemOptions {
   std::optional<DType> wire;
   Scores scores;
   std::string sink_logits;  ///< where they come from; empty: none
-  std::string alibi;        ///< standard, or the file of slopes; empty: none
+  bool shared_kv = false;
+  std::string alibi;  ///< standard, or the file of slopes; empty: none
   MaskOptions mask;
   std::uint64_t seed = 0;          ///< of drawn documents and random values
   std::uint64_t dropout_seed = 0;  ///< of dropped weights
@@ -56,6 +57,7 @@ struct ProblemOptions {
 struct Shape {
   std::int64_t batch = 1, seq_q = 0, seq_kv = 0;
   std::int64_t heads = 1, kv_heads = 1, head_dim = 0, value_dim = 0;
+  bool shared_kv = false;  ///< v is the beginning of k
   friend bool operator==(const Shape&, const Shape&) = default;
 };
 
@@ -65,6 +67,10 @@ using NamedNumbers = std::function<std::vector<double>(const std::string& name)>
 using NamedIntegers = std::function<std::vector<std::int64_t>(const std::string& name)>;
 
 void add_problem_options(App& app, ProblemOptions& options);
+/// --softcap and --alibi: what makes scores of products and has no state.
+void add_map_options(App& app, Scores& scores, std::string& alibi);
+/// What --alibi says. Throws Error(usage) if a file has no slopes.
+std::vector<double> slopes_of(const std::string& alibi, int heads);
 /// --mask; what is no mask is refused at once.
 void add_mask_option(App& app, std::string& mask);
 /// --mask, given once: a list of which each is a problem; several times: masks on one layout, each with its weight.

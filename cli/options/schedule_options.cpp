@@ -129,8 +129,8 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
       [](std::string_view option, std::string_view text) {
         return static_cast<Balance>(parse_word(option, text, balance_names));
       },
-      "placed: equal shares of tokens (default), or of work, so that slow ranks own fewer", one_of(balance_names),
-      rarely(Group::schedule));
+      "placed: equal shares of tokens (default), or of work where that is faster: slow ranks own fewer",
+      one_of(balance_names), rarely(Group::schedule));
   add_value(app, "--balance-tokens", options.balance_tokens, parse_part,
             "placed: tokens of a rank beyond its share, as 0.005 or 0.5% (default 0.5%)", "PART",
             rarely(Group::schedule));

@@ -63,6 +63,9 @@ constexpr Column plan_columns[] = {{"schedule", "shown schedule"},
                                    {"sent max", "bytes_sent_max"},
                                    {"sent mean", "bytes_sent_mean"},
                                    {"far max", "bytes_far_max"},
+                                   {"as latents", "latent_bytes_sent_max", Shown::where_known},
+                                   {"expansion", "expansion_flops_max", Shown::where_known},
+                                   {"takes", "expansion_s", Shown::where_known},
                                    {"idle", "idle_ideal"},
                                    {"peak remote", "peak_remote_bytes"},
                                    {"memory", "memory_bytes"},
@@ -210,6 +213,11 @@ Command add_plan_command(App& root) {
   add_value(*app, "--routes", options->request.routes, parse_routes,
             "routed: messages follow nodes; straight: from owner to user (default routed)", one_of(route_words),
             rarely(Group::schedule));
+  add_value(
+      *app, "--latents", options->request.latents, parse_latents,
+      "Also bytes and FLOPs if keys and values were sent as latents of D numbers and expanded on arrival; keys end "
+      "with R more as they are (MLA: 512+64)",
+      "D[+R]", rarely(Group::problem));
   add_html_option(*app, options->html);
   exclude_others(*app, *add_value(*app, "--paper", options->paper, as_text, "A paper's figures next to ours",
                                   one_of(paper_names()), rarely(Group::problem)));

@@ -75,8 +75,23 @@ class Planner {
       bound = what_binds(*problem_, ranks_, machine_, request);
       add_note(*bound, passes);
     }
-    for (PassPlan& pass : passes)
-      rows_.rows.push_back({std::move(pass), problem_, number_, automatic, plan.memory_bytes(), request.layout, bound});
+    for (PassPlan& pass : passes) {
+      const auto latents = latents_of(plan, pass.pass);
+      rows_.rows.push_back({.plan = std::move(pass),
+                            .problem = problem_,
+                            .number = number_,
+                            .automatic = automatic,
+                            .memory_bytes = plan.memory_bytes(),
+                            .layout = request.layout,
+                            .bound = bound,
+                            .latents = latents});
+    }
+  }
+
+  /// What keys and values cost as latents, if that was asked for.
+  std::optional<LatentFigures> latents_of(const AttentionPlan& plan, Pass pass) const {
+    if (!request_.latents) return std::nullopt;
+    return with_latents(plan, pass, *request_.latents, machine_, machine_.threads_of_rank(ranks_));
   }
 
   /// All passes of all masks, or why there is no plan.
@@ -96,6 +111,7 @@ class Planner {
       for (PassPlan& pass : predict(plan, &machine_, machine_.threads_of_rank(ranks_))) {
         all_layers_s[pass.pass] += layers * pass.predicted_s;
         shared.masks.back().predicted_s += pass.predicted_s;
+        const auto latents = latents_of(plan, pass.pass);
         rows_.rows.push_back({.plan = std::move(pass),
                               .problem = of_rows,
                               .number = number_,
@@ -103,7 +119,8 @@ class Planner {
                               .layout = plan.layout(),
                               .together = first + 1,
                               .kind = k,
-                              .layers = layers});
+                              .layers = layers,
+                              .latents = latents});
       }
     }
     for (std::size_t i = first; i < rows_.rows.size(); ++i) {
@@ -160,6 +177,9 @@ PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
   if (request.routes == RouteKinds::straight) check_straight(request.schedule, machine);
   auto [problems, none] = problems_of(combinations(request.problem));
   rows.no_problems = std::move(none);
+  for (const Problem& problem : problems) {
+    if (request.latents) check(*request.latents, problem);
+  }
   for (const ScheduleOptions& schedule : each_mode(request.schedule)) {
     Planner planner(request, schedule, machine, rows);
     for (std::size_t i = 0; i < problems.size(); ++i) {

@@ -7,6 +7,7 @@
 
 #include "cli/options/problem_lists.hpp"
 #include "cli/options/schedule_options.hpp"
+#include "cli/plan/latents.hpp"
 #include "cli/rows/plan.hpp"
 #include "distattn/choose.hpp"
 
@@ -19,6 +20,7 @@ struct PlanRequest {
   ProblemLists problem;
   ScheduleOptions schedule;
   RouteKinds routes = RouteKinds::routed;
+  std::optional<Latents> latents = {};  ///< what keys and values may be sent as
   bool backward = false;
 };
 

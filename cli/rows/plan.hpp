@@ -11,6 +11,15 @@
 
 namespace distattn::cli {
 
+inline constexpr Unit flop_unit{"FLOP", units::finite<'g', 3>};
+
+/// What keys and values cost as latents (cli/plan/latents.hpp), of the rank that has most of each.
+struct LatentFigures {
+  double bytes_sent = 0;   ///< of all messages, keys, values and their gradients as latents
+  double flops = 0;        ///< of products that expanded keys would not need on arrival
+  double predicted_s = 0;  ///< of these products, at the machine's best rate
+};
+
 /// One pass of one schedule.
 struct PlanRow {
   PassPlan plan;
@@ -24,6 +33,7 @@ struct PlanRow {
   std::size_t kind = 0;                   ///< of the mask among those on its layout
   double layers = 1;                      ///< that have the mask
   double all_layers_s = unknown_number;   ///< of all masks on the layout
+  std::optional<LatentFigures> latents = {};
 
   /// What rows are ranked by.
   double seconds() const { return together > 0 ? all_layers_s : plan.predicted_s; }
@@ -42,6 +52,19 @@ inline void fields_of(const PlanRow& row, RowFields& field) {
   field({"all_layers_s", units::seconds,
          "Sum over the masks on one layout of predicted_s of this pass times layers; null for a mask alone."},
         row.all_layers_s);
+  const LatentFigures unknown{unknown_number, unknown_number, unknown_number};
+  const LatentFigures latents = row.latents.value_or(unknown);
+  field(
+      {"latent_bytes_sent_max", units::bytes,
+       "Bytes that the busiest rank would send if keys, values and their gradients were sent as latents; null without "
+       "--latents."},
+      latents.bytes_sent);
+  field({"expansion_flops_max", flop_unit,
+         "FLOPs of the rank that expands most latents on arrival; null without --latents."},
+        latents.flops);
+  field({"expansion_s", units::seconds,
+         "Predicted time of these FLOPs, at the machine's best rate; null without --latents."},
+        latents.predicted_s);
   type_fields(*row.problem, field);
   size_fields(*row.problem, field);
 }

@@ -19,6 +19,7 @@ inline void type_fields(const Problem& problem, RowFields& field) {
   field({"sink_logits", units::none, "Whether rows have a sink logit."}, scores.sink_logits);
   field({"dropout", units::none, "Probability that a weight is dropped."}, scores.dropout);
   field({"max_logit", units::none, "Whether the largest score of each head was asked for."}, scores.max_logit);
+  field({"shared_kv", units::none, "Whether values are the beginning of keys."}, problem.shared_kv);
   field({"batch", units::none, "Sequences of a batch."}, problem.batch);
 }
 

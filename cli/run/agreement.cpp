@@ -101,8 +101,9 @@ void agree_on_problem(World& world, const Problem& problem) {
   Hash slopes;
   slopes.add(std::as_bytes(std::span(problem.alibi_slopes)));
   scores += ", slopes " + slopes.text();
-  world.agree("the problem", fmt::format("{}, values of {}, wire {}{}, mask {}", describe(problem), problem.value_dim,
-                                         name_of(problem.wire_type()), scores, mask.text()));
+  world.agree("the problem",
+              fmt::format("{}, values of {}{}, wire {}{}, mask {}", describe(problem), problem.value_dim,
+                          problem.shared_kv ? " in keys" : "", name_of(problem.wire_type()), scores, mask.text()));
 }
 
 void agree_on_inputs(World& world, const Inputs& inputs, bool with_backward) {

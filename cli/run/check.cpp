@@ -100,7 +100,7 @@ void judge_rank(const RankTensors& local, const Sharding& sharding, const Proble
   if (passes == Passes::forward) return;
   judge_rows({Result::dq, local.dq(), queries}, one, b, head, judge);
   judge_rows({Result::dk, local.dk(), keys}, one, b, kv_head, judge);
-  judge_rows({Result::dv, local.dv(), keys}, one, b, kv_head, judge);
+  if (!one.shared_kv) judge_rows({Result::dv, local.dv(), keys}, one, b, kv_head, judge);
 }
 
 std::string tokens_text(std::int64_t begin, std::int64_t end) {
@@ -157,6 +157,7 @@ Errors errors_of(const std::array<Comparison, all_results.size()>& compared, con
   Errors errors;
   errors.backward = passes == Passes::both;
   errors.scores = problem.scores;
+  errors.shared_kv = problem.shared_kv;
   for (const Result result : all_results) {
     if (!errors.has(result)) continue;
     const auto r = static_cast<std::size_t>(result);
@@ -266,7 +267,7 @@ ErrorRow row_of(const Errors& errors) {
   if (!errors.backward) return row;
   row.dq = errors.of(Result::dq);
   row.dk = errors.of(Result::dk);
-  row.dv = errors.of(Result::dv);
+  if (errors.has(Result::dv)) row.dv = errors.of(Result::dv);
   if (errors.has(Result::dsink_logits)) row.dsink_logits = errors.of(Result::dsink_logits);
   return row;
 }

@@ -27,12 +27,13 @@ struct ResultError {
 struct Errors {
   std::array<ResultError, all_results.size()> results;
   double tolerance = 0;  ///< what errors of whole tensors may be
-  bool backward = false;
+  bool backward = false, shared_kv = false;
   Scores scores{};
 
   bool has(Result result) const {
     if (result == Result::dsink_logits && !scores.sink_logits) return false;
     if (result == Result::max_logit && !scores.max_logit) return false;
+    if (result == Result::dv && shared_kv) return false;
     return backward || pass_of(result) == Pass::forward;
   }
   double of(Result result) const { return results[index(result)].error; }

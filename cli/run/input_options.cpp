@@ -8,7 +8,9 @@
 namespace distattn::cli {
 namespace {
 
-Source from_tensors(const std::string& path, bool with_backward) {
+using SharedValueDim = std::optional<std::int64_t>;
+
+Source from_tensors(const std::string& path, bool with_backward, SharedValueDim shared) {
   auto arrays = read_safetensors(path);
   const auto found = [arrays, path](const std::string& name) {
     const auto array = arrays.find(name);
@@ -16,17 +18,18 @@ Source from_tensors(const std::string& path, bool with_backward) {
     return array->second;
   };
   if (!with_backward) arrays.erase("do");
-  return {Inputs::from_arrays(std::move(arrays)), [found](const std::string& name) { return found(name).integers(); },
+  return {Inputs::from_arrays(std::move(arrays), shared),
+          [found](const std::string& name) { return found(name).integers(); },
           [found](const std::string& name) { return found(name).numbers(); }};
 }
 
-Source from_npy(const std::map<std::string, std::string>& paths, bool with_backward) {
+Source from_npy(const std::map<std::string, std::string>& paths, bool with_backward, SharedValueDim shared) {
   if (paths.contains("do") && !with_backward) {
     refuse("--do without --backward (a forward pass reads no gradient): add --backward or leave it out");
   }
   std::map<std::string, StoredArray> arrays;
   for (const auto& [name, path] : paths) arrays.emplace(name, read_npy(path));
-  return {Inputs::from_arrays(std::move(arrays)), {}, {}};
+  return {Inputs::from_arrays(std::move(arrays), shared), {}, {}};
 }
 
 }  // namespace
@@ -44,15 +47,15 @@ void add_input_options(App& app, InputOptions& options) {
 }
 
 Source open_source(const InputOptions& options, const std::function<Shape()>& random_shape, std::uint64_t seed,
-                   bool with_backward) {
+                   bool with_backward, std::optional<std::int64_t> shared_value_dim) {
   const int kinds = (options.arrays.empty() ? 0 : 1) + (options.tensors.empty() ? 0 : 1) + (options.random ? 1 : 0);
   if (kinds != 1) {
     refuse(fmt::format("{} (one kind is needed): give --q --k --v, or --tensors, or --random with a shape",
                        kinds == 0 ? "no input" : "several kinds of input"));
   }
   if (options.random) return {Inputs::random(random_shape(), seed), {}, {}};
-  return options.tensors.empty() ? from_npy(options.arrays, with_backward)
-                                 : from_tensors(options.tensors, with_backward);
+  return options.tensors.empty() ? from_npy(options.arrays, with_backward, shared_value_dim)
+                                 : from_tensors(options.tensors, with_backward, shared_value_dim);
 }
 
 }  // namespace distattn::cli

@@ -31,6 +31,17 @@ void check_equal(const StoredArray& a, const StoredArray& b, std::size_t axis, c
                      text_of(b), what));
 }
 
+/// The beginning of keys, which values are.
+ConstTensorView values_in(const StoredArray& k, std::int64_t value_dim) {
+  ConstTensorView values = k.tensor();
+  if (value_dim > values.head_dim()) {
+    refuse(fmt::format("values of {} in {} (a value is the beginning of its key): choose --value-dim {} or less",
+                       value_dim, text_of(k), values.head_dim()));
+  }
+  values.shape[3] = value_dim;
+  return values;
+}
+
 void check_together(const StoredArray& q, const StoredArray& k, const StoredArray& v) {
   for (const StoredArray* other : {&k, &v}) {
     if (other->has_batch() != q.has_batch()) {
@@ -44,35 +55,42 @@ void check_together(const StoredArray& q, const StoredArray& k, const StoredArra
   check_equal(q, k, 3, "head_dim");
 }
 
-void check_gradient(const StoredArray& d_o, const StoredArray& q, const StoredArray& v) {
+void check_gradient(const StoredArray& d_o, const StoredArray& q, std::int64_t value_dim) {
   if (d_o.has_batch() != q.has_batch()) {
     refuse(fmt::format("{} and {} differ in rank (with and without batch): reshape one", text_of(d_o), text_of(q)));
   }
   check_equal(d_o, q, 0, "batch");
   check_equal(d_o, q, 1, "sequence");
   check_equal(d_o, q, 2, "heads");
-  check_equal(d_o, v, 3, "head_dim");
+  if (d_o.tensor().head_dim() == value_dim) return;
+  refuse(
+      fmt::format("{} has rows of {} and values have {} (a gradient is shaped like the output): check that they "
+                  "belong together",
+                  text_of(d_o), d_o.tensor().head_dim(), value_dim));
 }
 
 }  // namespace
 
-Inputs Inputs::from_arrays(std::map<std::string, StoredArray> arrays) {
+Inputs Inputs::from_arrays(std::map<std::string, StoredArray> arrays, std::optional<std::int64_t> shared_value_dim) {
   Inputs inputs;
   inputs.arrays_ = std::move(arrays);
   const StoredArray& q = array_of(inputs.arrays_, Tensor::q);
   const StoredArray& k = array_of(inputs.arrays_, Tensor::k);
-  const StoredArray& v = array_of(inputs.arrays_, Tensor::v);
+  const bool shared = shared_value_dim.has_value();
+  if (shared && inputs.arrays_.contains("v"))
+    refuse("the input has a tensor v (with shared keys and values, v is the beginning of k): leave one of them out");
+  const StoredArray& v = shared ? k : array_of(inputs.arrays_, Tensor::v);
   check_together(q, k, v);
-  inputs.views_ = {q.tensor(), k.tensor(), v.tensor(), ConstTensorView{}};
+  inputs.views_ = {q.tensor(), k.tensor(), shared ? values_in(k, *shared_value_dim) : v.tensor(), ConstTensorView{}};
   if (const auto d_o = inputs.arrays_.find("do"); d_o != inputs.arrays_.end()) {
-    check_gradient(d_o->second, q, v);
+    check_gradient(d_o->second, q, inputs.views_[index(Tensor::v)].head_dim());
     inputs.views_.back() = d_o->second.tensor();
   }
   inputs.has_batch_ = q.has_batch();
   inputs.origin_ = q.origin();
   const auto& [query, key, value, gradient] = inputs.views_;
-  inputs.shape_ = {query.batch(), query.sequence(), key.sequence(),  query.heads(),
-                   key.heads(),   query.head_dim(), value.head_dim()};
+  inputs.shape_ = {query.batch(), query.sequence(), key.sequence(),   query.heads(),
+                   key.heads(),   query.head_dim(), value.head_dim(), shared};
   return inputs;
 }
 
@@ -119,6 +137,13 @@ void Inputs::read(Tensor tensor, std::int64_t b, std::int64_t token, std::int64_
   const std::int64_t width = dim(tensor);
   if (seed_) {
     const std::int64_t row = (b * tokens(tensor) + token) * heads(tensor) + first_head;
+    if (tensor == Tensor::v && shape_.shared_kv) {
+      const auto row_bytes = width * static_cast<std::int64_t>(size_of(dtype));
+      for (std::int64_t h = 0; h < heads_read; ++h) {
+        fill_normal(*seed_, Tensor::k, (row + h) * shape_.head_dim, width, dtype, into + h * row_bytes);
+      }
+      return;
+    }
     fill_normal(*seed_, tensor, row * width, heads_read * width, dtype, into);
     return;
   }

@@ -21,8 +21,10 @@ using Tensor = RandomTensor;
 
 class Inputs {
  public:
-  /// Arrays by name; `d_o` may be missing and is then ones. Throws Error(usage) where shapes do not fit together.
-  static Inputs from_arrays(std::map<std::string, StoredArray> arrays);
+  /// Arrays by name; `d_o` may be missing and is then ones. With `shared_value_dim` there is no v: it is that many
+  /// numbers that k begins with. Throws Error(usage) where shapes do not fit together.
+  static Inputs from_arrays(std::map<std::string, StoredArray> arrays,
+                            std::optional<std::int64_t> shared_value_dim = std::nullopt);
   static Inputs random(const Shape& shape, std::uint64_t seed);
   /// With what else the problem needs.
   static Inputs random(const Problem& problem, std::uint64_t seed);

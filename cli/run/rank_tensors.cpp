@@ -58,9 +58,10 @@ RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inpu
       kv_heads_(sharding.problem.kv_heads),
       head_dim_(sharding.problem.head_dim),
       value_dim_(sharding.problem.value_dim),
+      shared_kv_(sharding.problem.shared_kv),
       q_(read_shard(inputs, Tensor::q, sharding, rank, dtype_, threads)),
-      k_(read_shard(inputs, Tensor::k, sharding, rank, dtype_, threads)),
-      v_(read_shard(inputs, Tensor::v, sharding, rank, dtype_, threads)) {
+      k_(read_shard(inputs, Tensor::k, sharding, rank, dtype_, threads)) {
+  if (!shared_kv_) v_ = read_shard(inputs, Tensor::v, sharding, rank, dtype_, threads);
   const auto room = [&](std::int64_t elements) {
     return Bytes(static_cast<std::size_t>(elements) * size_of(accumulator_));
   };
@@ -78,7 +79,7 @@ RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inpu
   d_o_ = read_shard(inputs, Tensor::d_o, sharding, rank, dtype_, threads);
   dq_ = room(batch_ * queries_ * heads_ * head_dim_);
   dk_ = room(batch_ * keys_ * kv_heads_ * head_dim_);
-  dv_ = room(batch_ * keys_ * kv_heads_ * value_dim_);
+  if (!shared_kv_) dv_ = room(batch_ * keys_ * kv_heads_ * value_dim_);
 }
 
 Bindings RankTensors::bindings() {
@@ -86,7 +87,7 @@ Bindings RankTensors::bindings() {
   bindings.dropout_seed = dropout_seed_;
   bindings.q = view(q_, dtype_, heads_, head_dim_, queries_);
   bindings.k = view(k_, dtype_, kv_heads_, head_dim_, keys_);
-  bindings.v = view(v_, dtype_, kv_heads_, value_dim_, keys_);
+  if (!shared_kv_) bindings.v = view(v_, dtype_, kv_heads_, value_dim_, keys_);
   bindings.o = view(o_, accumulator_, heads_, value_dim_, queries_);
   bindings.lse = statistics_view(lse_.data(), accumulator_, batch_, heads_, queries_);
   if (!lse_low_.empty()) {
@@ -99,7 +100,7 @@ Bindings RankTensors::bindings() {
   bindings.d_o = view(d_o_, dtype_, heads_, value_dim_, queries_);
   bindings.dq = view(dq_, accumulator_, heads_, head_dim_, queries_);
   bindings.dk = view(dk_, accumulator_, kv_heads_, head_dim_, keys_);
-  bindings.dv = view(dv_, accumulator_, kv_heads_, value_dim_, keys_);
+  if (!shared_kv_) bindings.dv = view(dv_, accumulator_, kv_heads_, value_dim_, keys_);
   return bindings;
 }
 
@@ -112,7 +113,7 @@ double RankTensors::total_bytes(const Problem& problem, Passes passes) {
   const double queries = batch * static_cast<double>(problem.seq_q) * problem.heads;
   const double keys = batch * static_cast<double>(problem.seq_kv) * problem.kv_heads;
   const double query_side = queries * problem.head_dim, output = queries * problem.value_dim;
-  const double key_side = keys * (problem.head_dim + problem.value_dim);
+  const double key_side = keys * problem.key_value_dim();
   const auto in = static_cast<double>(size_of(problem.dtype)),
              out = static_cast<double>(size_of(problem.accumulator()));
   const double statistics = problem.has_low_lse() ? 2 : 1;

@@ -52,6 +52,7 @@ class RankTensors {
   DType dtype_, accumulator_;
   std::int64_t batch_, queries_ = 0, keys_ = 0;
   std::int64_t heads_, kv_heads_, head_dim_, value_dim_;
+  bool shared_kv_;  ///< then v_ and dv_ are empty
   Bytes q_, k_, v_, d_o_, o_, lse_, lse_low_, dq_, dk_, dv_, sink_logits_, dsink_logits_, max_logit_;
 };
 

@@ -13,9 +13,11 @@
 namespace distattn::cli {
 namespace {
 
-std::vector<Result> results_of(Passes passes, const Scores& scores) {
+std::vector<Result> results_of(Passes passes, const Problem& problem) {
+  const Scores& scores = problem.scores;
   std::vector<Result> results = {Result::o, Result::lse};
-  if (passes == Passes::both) results = {Result::o, Result::lse, Result::dq, Result::dk, Result::dv};
+  if (passes == Passes::both) results = {Result::o, Result::lse, Result::dq, Result::dk};
+  if (passes == Passes::both && !problem.shared_kv) results.push_back(Result::dv);
   if (passes == Passes::both && scores.sink_logits) results.push_back(Result::dsink_logits);
   if (scores.max_logit) results.push_back(Result::max_logit);
   return results;
@@ -127,9 +129,9 @@ bool make_folder(const std::filesystem::path& path) {
 }  // namespace
 
 std::vector<std::filesystem::path> result_paths(const std::filesystem::path& folder, Passes passes,
-                                                const Scores& scores) {
+                                                const Problem& problem) {
   std::vector<std::filesystem::path> paths;
-  for (const Result result : results_of(passes, scores))
+  for (const Result result : results_of(passes, problem))
     paths.push_back(folder / fmt::format("{}.npy", name_of(result)));
   return paths;
 }
@@ -146,9 +148,9 @@ void ResultFiles::Folder::remove() const {
   if (is_new) ::rmdir(path.c_str());
 }
 
-ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, const Scores& scores,
-                         Passes passes)
-    : world_(world), paths_(result_paths(folder, passes, scores)), results_(results_of(passes, scores)) {
+ResultFiles::ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs,
+                         const Problem& problem, Passes passes)
+    : world_(world), paths_(result_paths(folder, passes, problem)), results_(results_of(passes, problem)) {
   const bool makes = world.first() == 0;
   std::string what;  // whether the folder is new, and the writers' tags, a line each
   if (makes) {
@@ -199,7 +201,7 @@ void ResultFiles::commit(const Sharding& sharding, const std::vector<RankTensors
     if (!writes(Result::dq)) continue;
     queries(Result::dq, local.dq());
     keys(Result::dk, local.dk());
-    keys(Result::dv, local.dv());
+    if (writes(Result::dv)) keys(Result::dv, local.dv());
   }
   write_statistics(writer_of(Result::lse), sharding, here);
   write_head_result(Result::dsink_logits, here, sink_gradients);

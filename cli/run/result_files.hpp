@@ -14,10 +14,11 @@
 
 namespace distattn::cli {
 
-/// Where the results of `passes` go: o.npy, lse.npy and with the backward pass dq.npy, dk.npy, dv.npy; max_logit.npy if
-/// the scores' largest are asked for, and dsink_logits.npy with the backward pass if they have sinks.
+/// Where the results of `passes` go: o.npy, lse.npy and with the backward pass dq.npy, dk.npy, dv.npy, the last
+/// unless values lie in keys; max_logit.npy if the scores' largest are asked for, and dsink_logits.npy with the
+/// backward pass if they have sinks.
 std::vector<std::filesystem::path> result_paths(const std::filesystem::path& folder, Passes passes,
-                                                const Scores& scores);
+                                                const Problem& problem);
 
 /// The files of result_paths(): float32, in the input's rank, whole and in the
 /// original order.
@@ -25,7 +26,7 @@ class ResultFiles {
  public:
   /// The process of rank 0 makes the folder and the files under temporary names, before anything is computed; the
   /// others join in. Throws Error(environment) where that is not possible. `world` must outlive it. Collective.
-  ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, const Scores& scores,
+  ResultFiles(World& world, const std::filesystem::path& folder, const Inputs& inputs, const Problem& problem,
               Passes passes);
   /// Removes what was not committed, and the folder if it was made here.
   ~ResultFiles();

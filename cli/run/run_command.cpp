@@ -77,7 +77,11 @@ Job named_job(World& world, const RunCommandOptions& options) {
     if (!options.problem.seq) refuse("--seq is missing (--random needs a shape): add it");
     return shape_of(options.problem, *options.problem.seq);
   };
-  auto [inputs, named, numbers] = open_source(options.input, random_shape, options.problem.seed, options.backward);
+  if (options.problem.shared_kv && !options.input.random && !options.problem.value_dim)
+    refuse("--shared-kv without --value-dim (files do not say how much of a key is its value): add it");
+  const auto shared = options.problem.shared_kv ? options.problem.value_dim : std::nullopt;
+  auto [inputs, named, numbers] =
+      open_source(options.input, random_shape, options.problem.seed, options.backward, shared);
   if (!options.input.random) check_against(options.problem, inputs.shape(), inputs.origin());
   bring_sink_logits(inputs, options.problem.sink_logits, options.problem.seed, numbers);
   inputs.set_dropout_seed(options.problem.dropout_seed);
@@ -96,7 +100,8 @@ Job program_job(World& world, const RunCommandOptions& options, SharedPlan plan)
   const Passes passes = passes_of(*plan);
   const Shape shape = shape_of(problem);
   auto [inputs, named, numbers] = open_source(
-      options.input, [&] { return shape; }, options.problem.seed, passes == Passes::both);
+      options.input, [&] { return shape; }, options.problem.seed, passes == Passes::both,
+      shape.shared_kv ? std::optional(shape.value_dim) : std::nullopt);
   if (inputs.shape() != shape) {
     refuse(
         fmt::format("{} does not fit {} (which is for batch {}, {} queries, {} keys, {}/{} heads of {}): show one "
@@ -117,7 +122,7 @@ Job program_job(World& world, const RunCommandOptions& options, SharedPlan plan)
 }
 
 /// Refuses results in place of what the command reads.
-void check_places(const RunCommandOptions& options, const Scores& scores, Passes passes) {
+void check_places(const RunCommandOptions& options, const Problem& problem, Passes passes) {
   std::vector<std::filesystem::path> read = {options.input.tensors, options.program, options.config,
                                              options.schedule.machine.value_or("")};
   read.emplace_back(options.problem.mask.file());
@@ -126,7 +131,7 @@ void check_places(const RunCommandOptions& options, const Scores& scores, Passes
   read.emplace_back(options.problem.alibi);
   std::vector<std::filesystem::path> written = {options.pictures.svg, options.pictures.trace, options.pictures.html};
   if (!options.out.empty()) {
-    for (auto& path : result_paths(options.out, passes, scores)) written.push_back(std::move(path));
+    for (auto& path : result_paths(options.out, passes, problem)) written.push_back(std::move(path));
   }
   refuse_overwriting(read, written);
 }
@@ -136,14 +141,13 @@ Outcome run(World& world, const RunCommandOptions& options, const SharedPlan& pr
   const auto [inputs, plan, chosen] = program ? program_job(world, options, program) : named_job(world, options);
   const Passes passes = passes_of(*plan);
   const Sharding& sharding = plan->outline(Pass::forward).sharding;
-  const Scores& scores = sharding.problem.scores;
-  check_places(options, scores, passes);
+  check_places(options, sharding.problem, passes);
   check_values(world, sharding, inputs, passes);
   const Machine machine = machine_of(world, options.schedule);
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)), Verbosity::verbose);
   note_other_backend(machine, chosen.backend);
   std::optional<ResultFiles> files;
-  if (!options.out.empty()) files.emplace(world, options.out, inputs, scores, passes);
+  if (!options.out.empty()) files.emplace(world, options.out, inputs, sharding.problem, passes);
   std::optional<PictureFiles> pictures;  // maybe into the folder that was just made
   if (world.first() == 0) {
     pictures.emplace(options.pictures, files ? files->paths() : std::vector<std::filesystem::path>());

@@ -15,7 +15,7 @@ GradientError verify_step(const TrainingRun& run, const TokenSource& tokens, con
   std::vector<std::int64_t> positions(static_cast<std::size_t>(run.problem.seq_q));
   std::iota(positions.begin(), positions.end(), 0);
   const StepGradients exact =
-      unsharded_step(run.shape, run.problem.mask, trainer.values(), tokens.batch(step, positions), threads);
+      unsharded_step(run.shape, run.problem, trainer.values(), tokens.batch(step, positions), threads);
   return compare_gradients(trainer.parameters(), trainer.gradients(), exact.values);
 }
 

@@ -53,7 +53,7 @@ void ExactAttention::backward(const AttentionInputs<double>& in, const double*, 
   std::copy(exact.dv.begin(), exact.dv.end(), dv);
 }
 
-StepGradients unsharded_step(const ModelShape& shape, const Mask& mask, std::span<const float> parameters,
+StepGradients unsharded_step(const ModelShape& shape, const Problem& problem, std::span<const float> parameters,
                              const TokenBatch& batch, int threads) {
   const auto named = parameters_of(shape);
   const std::vector<double> wide(parameters.begin(), parameters.end());
@@ -63,7 +63,6 @@ StepGradients unsharded_step(const ModelShape& shape, const Mask& mask, std::spa
   const auto tokens = static_cast<std::int64_t>(batch.tokens.size());
   std::vector<std::int64_t> positions(batch.tokens.size());
   std::iota(positions.begin(), positions.end(), 0);
-  const Problem problem = attention_problem(shape, tokens, mask);
   ExactAttention attention(problem, threads);
   Decoder<double> decoder(shape, positions, attention, checkpoint_policy("none"));
   const auto weights = weights_view(shape, named, wide.data());

@@ -37,7 +37,8 @@ struct StepGradients {
 };
 
 /// `batch` holds the whole sequence in order; parameters are widened, so both steps start from the same numbers.
-StepGradients unsharded_step(const ModelShape& shape, const Mask& mask, std::span<const float> parameters,
+/// `problem` is what each layer's attention poses.
+StepGradients unsharded_step(const ModelShape& shape, const Problem& problem, std::span<const float> parameters,
                              const TokenBatch& batch, int threads);
 
 /// How far a gradient is from the exact one, by parameter. An exact one that is zero, but for what float64 rounds, has

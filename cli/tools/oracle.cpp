@@ -1,11 +1,27 @@
 #include "cli/tools/oracle.hpp"
 
+#include <cmath>
+
 #include "distattn/error.hpp"
 #include "distattn/index.hpp"
 #include "distattn/mask.hpp"
 #include "kernels/reference/oracle.hpp"
 
 namespace distattn {
+namespace {
+
+/// What of dV belongs to the beginning of dK: k holds the values.
+void add_values_to_keys(const Problem& problem, ExpectedResult& expected) {
+  const auto value_dim = index(problem.value_dim), head_dim = index(problem.head_dim);
+  std::vector<double>&dk = expected.exact.dk, &dv = expected.exact.dv;
+  for (std::size_t row = 0; row < dv.size() / value_dim; ++row) {
+    for (std::size_t x = 0; x < value_dim; ++x) dk[row * head_dim + x] += dv[row * value_dim + x];
+    expected.dk.allowed[row] += expected.dv.allowed[row];
+    expected.dk.terms[row] = std::hypot(expected.dk.terms[row], expected.dv.terms[row]);
+  }
+}
+
+}  // namespace
 
 ExpectedResult expected_attention(const Problem& problem, const Rounding& rounding, const ConstTensorView& q,
                                   const ConstTensorView& k, const ConstTensorView& v, const ConstTensorView& d_o,
@@ -45,15 +61,17 @@ ExpectedResult expected_attention(const Problem& problem, const Rounding& roundi
   const auto norms = [](kernels::reference::RowNorms& of) {
     return RowNorms{std::move(of.allowed), std::move(of.terms)};
   };
-  return {{std::move(exact.o), std::move(exact.lse), std::move(exact.dq), std::move(exact.dk), std::move(exact.dv),
-           std::move(exact.max_logit), std::move(exact.dsink_logits)},
-          norms(exact.o_norms),
-          norms(exact.lse_norms),
-          norms(exact.dq_norms),
-          norms(exact.dk_norms),
-          norms(exact.dv_norms),
-          norms(exact.dsink_norms),
-          norms(exact.max_norms)};
+  ExpectedResult expected{{std::move(exact.o), std::move(exact.lse), std::move(exact.dq), std::move(exact.dk),
+                           std::move(exact.dv), std::move(exact.max_logit), std::move(exact.dsink_logits)},
+                          norms(exact.o_norms),
+                          norms(exact.lse_norms),
+                          norms(exact.dq_norms),
+                          norms(exact.dk_norms),
+                          norms(exact.dv_norms),
+                          norms(exact.dsink_norms),
+                          norms(exact.max_norms)};
+  if (problem.shared_kv) add_values_to_keys(problem, expected);
+  return expected;
 }
 
 ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,

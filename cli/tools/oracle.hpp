@@ -28,7 +28,8 @@ struct DrawnFrom {
 
 /// Computes with `threads` threads and allocates inputs and results once in float64. The inputs may have any element
 /// type; the problem's element types are ignored. `d_o` without data: forward only. Denormal numbers are not flushed. A
-/// problem with sink logits needs those of its heads.
+/// problem with sink logits needs those of its heads. If values lie in keys, v is the beginning of k, and dk is dK +
+/// [dV, 0].
 ExactResult exact_attention(const Problem& problem, const ConstTensorView& q, const ConstTensorView& k,
                             const ConstTensorView& v, const ConstTensorView& d_o, int threads,
                             std::span<const double> sink_logits = {}, const DrawnFrom& drawn = {});

@@ -63,6 +63,9 @@ Mask branches() {
 std::vector<Problem> usual_problems() {
   Problem long_values = problem_of({1, 45, 45, 4, 2, 24}, causal_mask());
   long_values.value_dim = 16;
+  Problem latent = problem_of({1, 49, 49, 5, 1, 40}, windowed(causal_mask(), 21, -1, 1));
+  latent.value_dim = 32;
+  latent.shared_kv = true;
   Problem scaled = problem_of({1, 48, 48, 3, 3, 8}, full_mask());
   scaled.scores.scale = 0.7;
   Problem capped = problem_of({1, 53, 53, 6, 3, 16}, windowed(causal_mask(), 20, -1, 2));
@@ -94,6 +97,7 @@ std::vector<Problem> usual_problems() {
           problem_of({1, 56, 56, 8, 8, 16}, full_mask(), DType::fp16, DType::bf16),
           problem_of({1, 41, 41, 4, 2, 8}, causal_mask(), DType::fp64),
           long_values,
+          latent,
           scaled,
           capped,
           sinks,

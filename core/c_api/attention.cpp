@@ -80,6 +80,7 @@ Problem problem_of(const distattn_problem* pointer) {
   problem.scores.max_logit = flag_of(given.max_logit, "max_logit");
   const auto slopes = list_of(given.alibi_slopes, given.alibi_slopes_count, "alibi_slopes");
   problem.scores.dropout = given.dropout;
+  problem.shared_kv = flag_of(given.shared_kv, "shared_kv");
   problem.alibi_slopes.assign(slopes.begin(), slopes.end());
   problem.mask = mask_of(given);
   return problem;

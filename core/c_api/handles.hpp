@@ -89,7 +89,7 @@ T*& result(T** pointer, const char* name) {
 }
 
 // A member that is added later must not lie where an older caller's struct has padding: its struct_size covers that.
-static_assert(offsetof(distattn_problem, dropout) + sizeof(double) == sizeof(distattn_problem));
+static_assert(offsetof(distattn_problem, reserved) + sizeof(std::int32_t) == sizeof(distattn_problem));
 static_assert(offsetof(distattn_options, layout) + sizeof(const char*) == sizeof(distattn_options));
 static_assert(offsetof(distattn_launch, timeout_s) + sizeof(double) == sizeof(distattn_launch));
 static_assert(offsetof(distattn_callbacks, reserved) + sizeof(std::int32_t) == sizeof(distattn_callbacks));

@@ -12,8 +12,8 @@ std::span<const AttendKernel> attend_kernels() {
     for (const auto& some :
          {hopper_forward_instances(), hopper_gradients_instances(), hopper_query_gradient_instances(),
           hopper_wide_gradients_instances(), hopper_general_instances(), forward_instances(),
-          query_gradient_instances(), key_gradients_instances(), general_instances(), plain_instances(),
-          general_plain_instances(), hopper_variants()}) {
+          query_gradient_instances(), key_gradients_instances(), general_instances(), wide_instances(),
+          plain_instances(), general_plain_instances(), wide_plain_instances(), hopper_variants()}) {
       kernels.insert(kernels.end(), some.begin(), some.end());
     }
     return kernels;
@@ -118,8 +118,8 @@ std::string why_no_attend_kernel(const TileShape& shape, const Capability& capab
     std::string existing;
     for (const AttendKernel& kernel : attend_kernels()) {
       if (kernel.pass != pass || kernel.on_request || kernel.tile.heads > 1) continue;
-      existing += std::string(existing.empty() ? "" : ", ") + names_of(kernel.features) + " " +
-                  std::to_string(kernel.head_dim) + "/" + std::to_string(kernel.value_dim) + " from sm_" +
+      existing += std::string(existing.empty() ? "" : ", ") + names_of(kernel.features.without({Feature::shared_kv})) +
+                  " " + std::to_string(kernel.head_dim) + "/" + std::to_string(kernel.value_dim) + " from sm_" +
                   std::to_string(kernel.architecture) + " in " + std::to_string(kernel.shared_bytes) + " bytes";
     }
     return "no CUDA kernel for " + names_of(features_of(shape)) + " with head dimension " +

@@ -31,6 +31,8 @@ Void* of_keys(const BasicRows<Void>& rows, const TileShape& shape, const Run& ke
   return packed_data(rows, shape.heads.kv_count, keys.count, dim);
 }
 
+int value_stride(const TileShape& shape) { return shape.shared_kv ? shape.head_dim : shape.value_dim; }
+
 QuerySegment query_segment(const AttendArgs& args) {
   const TileShape& shape = args.shape;
   return {.run = args.queries,
@@ -56,11 +58,11 @@ QuerySegment query_segment(const AttendBackwardArgs& args) {
 KeySegment key_segment(const KeySide& side, const TileShape& shape) {
   KeySegment segment{.run = side.keys,
                      .k = of_keys(side.k, shape, side.keys, shape.head_dim),
-                     .v = of_keys(side.v, shape, side.keys, shape.value_dim),
+                     .v = of_keys(side.v, shape, side.keys, value_stride(shape)),
                      .carry = side.carry};
   if (side.dk.data == nullptr) return segment;
   segment.dk = static_cast<float*>(of_keys(side.dk, shape, side.keys, shape.head_dim));
-  segment.dv = static_cast<float*>(of_keys(side.dv, shape, side.keys, shape.value_dim));
+  segment.dv = static_cast<float*>(of_keys(side.dv, shape, side.keys, value_stride(shape)));
   return segment;
 }
 
@@ -181,6 +183,7 @@ AttendParams AttendPlan::params(const std::byte* where, const int* stop, const D
           .batch = static_cast<std::int32_t>(shape_.batch),
           .head_dim = shape_.head_dim,
           .value_dim = shape_.value_dim,
+          .value_stride = value_stride(shape_),
           .scores = Fp32Scores(shape_.scores),
           .heads = shape_.heads,
           .terms = terms};

@@ -89,9 +89,14 @@ struct AttendParams {
   std::int32_t block_count = 0;
   std::int32_t batch = 0;
   std::int32_t head_dim = 0, value_dim = 0;
+  std::int32_t value_stride = 0;  ///< elements from a value to the next key's, and from its gradient to that one's
+  std::int32_t part = 0;          ///< which columns of its results a launch computes (column_part.cuh)
   Fp32Scores scores;
   Heads heads;
   ScoreTerms terms;
+
+  /// Whether the gradient of a value is added to the beginning of its key's.
+  DISTATTN_HOST_DEVICE bool values_lie_in_keys(const KeySegment& key) const { return key.dv == key.dk; }
 };
 
 /// Which side the blocks of a launch own.

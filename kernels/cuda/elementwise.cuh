@@ -65,12 +65,13 @@ __global__ void __launch_bounds__(elementwise_threads) merge_rows(const __grid_c
 
 __global__ void __launch_bounds__(elementwise_threads) merge_sink_rows(const __grid_constant__ SinkArgs args) {
   for_each_row_of_warp(args.batch * args.heads * args.tokens, [&](std::int64_t row, int lane) {
+    // Divisions are calls: before there is something to keep in registers.
+    const std::int64_t head_of_all = row / args.tokens, batch = head_of_all / args.heads;
+    const std::int64_t head = head_of_all - batch * args.heads, token = row - head_of_all * args.tokens;
+    auto* const o = static_cast<float*>(args.o.data) + args.o.offset(batch, head, token);
     const SplitLse<float> lse = load_statistic(args, row, lane);
-    const std::int64_t head = row / args.tokens % args.heads;
     const SplitLse<float> logit{prim::load_global(static_cast<const float*>(args.logits) + head), 0};
     const SplitMergeWeights<float> weights = merge_weights(lse, logit);
-    auto* const o =
-        static_cast<float*>(args.o.data) + args.o.offset(row / args.tokens / args.heads, head, row % args.tokens);
     for (int x = lane; x < args.dim; x += 32) prim::store_global(o + x, weights.scale_a * prim::load_global(o + x));
     if (lane == 0) store_statistic(args, row, weights.lse);
   });

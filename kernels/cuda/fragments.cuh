@@ -45,11 +45,11 @@ struct SharedTile {
   }
 };
 
-/// Starts to copy rows first … first+rows-1 of [count][dim] elements; zeros outside. All threads of the block: each has
-/// one column of chunks in every group.
+/// Starts to copy rows first … first+rows-1 of [count][stride] elements, of which the first `dim` are there; zeros
+/// outside. All threads of the block: each has one column of chunks in every group.
 template <int rows, int width, int threads, class Element>
 __device__ __forceinline__ void copy_tile(std::uint32_t tile, const Element* from, std::int64_t first,
-                                          std::int64_t count, int dim) {
+                                          std::int64_t count, int dim, int stride) {
   using Tile = SharedTile<width>;
   constexpr int rows_at_once = threads / Tile::group;
   static_assert(rows % rows_at_once == 0 || rows < rows_at_once);
@@ -57,15 +57,21 @@ __device__ __forceinline__ void copy_tile(std::uint32_t tile, const Element* fro
   if (rows < rows_at_once && row >= rows) return;
   const std::uint32_t into = Tile::address(tile, row, column / chunk);
   const int rows_left = static_cast<int>(count - first < rows ? count - first : rows) - row;
-  from += first * dim + (row * dim + column);
+  from += first * stride + (row * stride + column);
   DISTATTN_UNROLL
   for (int i = 0; i < rows; i += rows_at_once) {
     DISTATTN_UNROLL
     for (int x = 0; x < width; x += Tile::group * chunk) {
       prim::copy_async_16(Tile::further(into, i, x / chunk), from + x, i < rows_left && column + x < dim);
     }
-    from += rows_at_once * dim;
+    from += rows_at_once * stride;
   }
+}
+/// The same of rows without gaps.
+template <int rows, int width, int threads, class Element>
+__device__ __forceinline__ void copy_tile(std::uint32_t tile, const Element* from, std::int64_t first,
+                                          std::int64_t count, int dim) {
+  copy_tile<rows, width, threads>(tile, from, first, count, dim, dim);
 }
 
 template <int m_count, int n_count>

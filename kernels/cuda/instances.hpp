@@ -26,6 +26,9 @@ std::vector<AttendKernel> plain_instances();
 /// Every pass with all that scores may have.
 std::vector<AttendKernel> general_instances();
 std::vector<AttendKernel> general_plain_instances();
+/// Every pass up to the widest heads, as latents have them, with all that scores may have.
+std::vector<AttendKernel> wide_instances();
+std::vector<AttendKernel> wide_plain_instances();
 
 template <class Element>
 inline constexpr DType dtype_of_element = DType::fp32;
@@ -46,7 +49,8 @@ inline std::string kernel_name(TilePass pass, const TileSize& tile) {
 template <class Shape>
 AttendKernel instance(TilePass pass, int architecture, int (*launch)(const AttendParams&, unsigned, Stream)) {
   return {.pass = pass,
-          .features = Features{feature_of(dtype_of_element<typename Shape::Element>)}.with(Shape::Map::features),
+          .features = Features{feature_of(dtype_of_element<typename Shape::Element>), Feature::shared_kv}.with(
+              Shape::Map::features),
           .head_dim = Shape::head_dim,
           .value_dim = Shape::value_dim,
           .architecture = architecture,
@@ -62,6 +66,7 @@ template <class Shape>
 AttendKernel hopper_instance(TilePass pass, int (*launch)(const AttendParams&, unsigned, Stream),
                              DescribeTensors describe) {
   AttendKernel kernel = instance<Shape>(pass, 90, launch);
+  kernel.features = kernel.features.without({Feature::shared_kv});
   kernel.last_architecture = 90;
   kernel.describe = describe;
   return kernel;

@@ -10,7 +10,13 @@ namespace distattn::kernels::cuda {
 struct Plain {
   static constexpr int warps = 4, threads = warps * 32;
   static constexpr TileSize tile{warps, 32};
-  static constexpr int largest_dim = 256, per_lane = largest_dim / 32;
+};
+
+template <class Map_, int largest_dim>
+struct PlainShape : Plain {
+  using Element = float;
+  using Map = Map_;  ///< of scores
+  static constexpr int head_dim = largest_dim, value_dim = largest_dim, per_lane = largest_dim / 32;
   static constexpr int row_bytes = largest_dim * 4;
   static constexpr int shared_bytes = 2 * warps * row_bytes;  ///< two rows a warp
 };
@@ -45,30 +51,32 @@ __device__ __forceinline__ float dot(std::uint32_t shared, const float* row, int
 }
 
 /// A row of results, element lane + 32·c in sums[c].
+template <class Shape>
 struct LaneRow {
-  float sums[Plain::per_lane] = {};
+  float sums[Shape::per_lane] = {};
 
   template <class Visitor>
   __device__ __forceinline__ void for_each(int dim, Visitor visit) {
     DISTATTN_UNROLL
-    for (int c = 0; c < Plain::per_lane; ++c) {
+    for (int c = 0; c < Shape::per_lane; ++c) {
       const int x = static_cast<int>(threadIdx.x) % 32 + 32 * c;
       if (x < dim) visit(sums[c], x);
     }
   }
-  /// += Σ weight · row over the visible columns; `rows` points to the tile's first, lane j has the weight of column j.
-  /// A tile is summed by itself: rounding grows with the number of tiles, not of columns.
-  __device__ __forceinline__ void add(float weight, std::uint32_t visible, const float* rows, int dim) {
+  /// += Σ weight · row over the visible columns; `rows` points to the tile's first of them, `stride` elements from one
+  /// to the next, lane j has the weight of column j. A tile is summed by itself: rounding grows with the number of
+  /// tiles, not of columns.
+  __device__ __forceinline__ void add(float weight, std::uint32_t visible, const float* rows, int dim, int stride) {
     LaneRow tile;
     for (int j = 0; j < 32; ++j) {
       const float factor = __shfl_sync(0xffffffffu, weight, j);
       if ((visible >> j & 1u) == 0) continue;
       tile.for_each(dim, [&](float& sum, int x) {
-        sum += factor * prim::load_global(rows + static_cast<std::int64_t>(j) * dim + x);
+        sum += factor * prim::load_global(rows + static_cast<std::int64_t>(j) * stride + x);
       });
     }
     DISTATTN_UNROLL
-    for (int c = 0; c < Plain::per_lane; ++c) sums[c] += tile.sums[c];
+    for (int c = 0; c < Shape::per_lane; ++c) sums[c] += tile.sums[c];
   }
   __device__ __forceinline__ void store(float* into, int dim, float scale, bool carry) {
     for_each(dim, [&](float& sum, int x) {
@@ -88,6 +96,7 @@ __device__ __forceinline__ std::uint32_t visible_in(const AttendParams& p, const
 }
 
 /// What one warp works on; the row may lie past the end of its segment.
+template <class Shape>
 struct WarpRow {
   std::int64_t row;
   int lane;
@@ -97,23 +106,24 @@ struct WarpRow {
     const int warp = static_cast<int>(threadIdx.x) / 32;
     row = block.row_begin + warp;
     lane = static_cast<int>(threadIdx.x) % 32;
-    shared = prim::shared_address(memory) + static_cast<std::uint32_t>(warp * 2 * Plain::row_bytes);
+    shared = prim::shared_address(memory) + static_cast<std::uint32_t>(warp * 2 * Shape::row_bytes);
   }
 };
 
-template <class Map>
+template <class Shape>
 __global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_constant__ AttendParams p) {
+  using Map = typename Shape::Map;
   if (prim::any_thread(prim::raised(p.stop))) return;
   DISTATTN_SHARED_MEMORY(memory);
   const BlockPlace place(p, p.heads.q_count);
   const QuerySegment& query = p.queries[place.block.own];
-  const WarpRow me(place.block, memory);
+  const WarpRow<Shape> me(place.block, memory);
   if (me.row >= query.run.count) return;
   const std::int64_t row = first_row(place.batch, p.heads.q_count, place.head, query.run) + me.row;
   share_row(me.shared, static_cast<const float*>(query.q) + row * p.head_dim, p.head_dim);
 
   float* const o_out = query.o + row * p.value_dim;
-  LaneRow o;
+  LaneRow<Shape> o;
   Split top = query.carry && me.lane == 0 ? load_lse(query, row) : no_score();
   top = {__shfl_sync(0xffffffffu, top.top, 0), __shfl_sync(0xffffffffu, top.rest, 0)};
   float sum = top.top == no_score().top || me.lane != 0 ? 0.0f : 1.0f;
@@ -142,8 +152,8 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_c
     top = next.top;
     sum = sum * next.rescale + weight;
     o.for_each(p.value_dim, [&](float& value, int) { value *= next.rescale; });
-    o.add(terms.kept(weight, position, key_position), visible, static_cast<const float*>(key.v) + first * p.value_dim,
-          p.value_dim);
+    o.add(terms.kept(weight, position, key_position), visible,
+          static_cast<const float*>(key.v) + first * p.value_stride, p.value_dim, p.value_stride);
   }
 
   sum = over_warp(sum, [](float a, float b) { return a + b; });
@@ -173,58 +183,60 @@ struct ScoreGradient {
   }
 };
 
-template <class Map>
+template <class Shape>
 __global__ void __launch_bounds__(Plain::threads, 1) plain_query_gradient(const __grid_constant__ AttendParams p) {
+  using Map = typename Shape::Map;
   if (prim::any_thread(prim::raised(p.stop))) return;
   DISTATTN_SHARED_MEMORY(memory);
   const BlockPlace place(p, p.heads.q_count);
   const QuerySegment& query = p.queries[place.block.own];
-  const WarpRow me(place.block, memory);
+  const WarpRow<Shape> me(place.block, memory);
   if (me.row >= query.run.count) return;
   const std::int64_t row = first_row(place.batch, p.heads.q_count, place.head, query.run) + me.row;
   share_row(me.shared, static_cast<const float*>(query.q) + row * p.head_dim, p.head_dim);
-  share_row(me.shared + Plain::row_bytes, static_cast<const float*>(query.d_o) + row * p.value_dim, p.value_dim);
+  share_row(me.shared + Shape::row_bytes, static_cast<const float*>(query.d_o) + row * p.value_dim, p.value_dim);
   const Split lse = load_natural(query, row).least_in_log2();
   const float delta = prim::load_global(query.delta + row);
   const Map map(p);
   const float unit = map.unit();
   const typename Map::Terms terms(p, place.batch, place.head);
 
-  LaneRow dq;
+  LaneRow<Shape> dq;
   for (TileCursor tile(p.visits, place.block); tile.valid(); tile.advance(p.visits, Plain::tile.columns)) {
     const KeySegment& key = p.keys[p.visits[tile.visit].other];
     const std::int64_t first =
         first_row(place.batch, p.heads.kv_count, p.heads.kv_of(place.head), key.run) + tile.column;
     const float* const k = static_cast<const float*>(key.k) + first * p.head_dim;
-    const float* const v = static_cast<const float*>(key.v) + first * p.value_dim;
+    const float* const v = static_cast<const float*>(key.v) + first * p.value_stride;
     const std::int64_t position = query.run.at(me.row);
     const std::uint32_t visible = visible_in(p, tile, position, key.run);
     ScoreGradient mine;
     if ((visible >> me.lane & 1u) != 0) {
       mine.set(map, terms, {position, key.run.at(tile.column + me.lane)}, unit,
                dot(me.shared, k + me.lane * p.head_dim, p.head_dim), lse,
-               dot(me.shared + Plain::row_bytes, v + me.lane * p.value_dim, p.value_dim), delta);
+               dot(me.shared + Shape::row_bytes, v + me.lane * p.value_stride, p.value_dim), delta);
     }
-    dq.add(mine.ds, visible, k, p.head_dim);
+    dq.add(mine.ds, visible, k, p.head_dim, p.head_dim);
   }
   dq.store(query.dq + row * p.head_dim, p.head_dim, Map(p).factor(), query.carry);
 }
 
-template <class Map>
+template <class Shape>
 __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const __grid_constant__ AttendParams p) {
+  using Map = typename Shape::Map;
   if (prim::any_thread(prim::raised(p.stop))) return;
   DISTATTN_SHARED_MEMORY(memory);
   const BlockPlace place(p, p.heads.kv_count);
   const KeySegment& key = p.keys[place.block.own];
-  const WarpRow me(place.block, memory);
+  const WarpRow<Shape> me(place.block, memory);
   if (me.row >= key.run.count) return;
   const std::int64_t row = first_row(place.batch, p.heads.kv_count, place.head, key.run) + me.row;
   share_row(me.shared, static_cast<const float*>(key.k) + row * p.head_dim, p.head_dim);
-  share_row(me.shared + Plain::row_bytes, static_cast<const float*>(key.v) + row * p.value_dim, p.value_dim);
+  share_row(me.shared + Shape::row_bytes, static_cast<const float*>(key.v) + row * p.value_stride, p.value_dim);
 
   const Map map(p);
   const float unit = map.unit();
-  LaneRow dk, dv;
+  LaneRow<Shape> dk, dv;
   for (HeadTileCursor at(p, place); at.valid(); at.advance(p, place.block, Plain::tile.columns)) {
     const QuerySegment& query = p.queries[p.visits[at.tile.visit].other];
     const std::int64_t first = first_row(place.batch, p.heads.q_count, at.head, query.run) + at.tile.column;
@@ -238,14 +250,14 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const _
       mine.set(map, terms, {query.run.at(at.tile.column + me.lane), position}, unit,
                dot(me.shared, q + me.lane * p.head_dim, p.head_dim),
                load_natural(query, first + me.lane).least_in_log2(),
-               dot(me.shared + Plain::row_bytes, d_o + me.lane * p.value_dim, p.value_dim),
+               dot(me.shared + Shape::row_bytes, d_o + me.lane * p.value_dim, p.value_dim),
                prim::load_global(query.delta + first + me.lane));
     }
-    dv.add(mine.weight, visible, d_o, p.value_dim);
-    dk.add(mine.ds, visible, q, p.head_dim);
+    dv.add(mine.weight, visible, d_o, p.value_dim, p.value_dim);
+    dk.add(mine.ds, visible, q, p.head_dim, p.head_dim);
   }
   dk.store(key.dk + row * p.head_dim, p.head_dim, Map(p).factor(), key.carry);
-  dv.store(key.dv + row * p.value_dim, p.value_dim, 1.0f, key.carry);
+  dv.store(key.dv + row * p.value_stride, p.value_dim, 1.0f, key.carry || p.values_lie_in_keys(key));
 }
 
 }  // namespace distattn::kernels::cuda

@@ -2,6 +2,7 @@
 /// The query rows of a backward pass that a lane holds: their statistics, and where their gradient goes.
 
 #include "kernels/cuda/block_place.cuh"
+#include "kernels/cuda/column_part.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/scores.cuh"
 
@@ -23,10 +24,10 @@ struct RowStatistics {
 template <class Map, int pieces>
 __device__ __forceinline__ void store_query_gradient(const float (&dq)[1][pieces][4], const AttendParams& p,
                                                      const QuerySegment& query, std::int32_t row_begin,
-                                                     std::int64_t head_row) {
+                                                     std::int64_t head_row, const ColumnPart& columns) {
   for_each_row<1>(row_begin, query.run.count, [&](int, int half, std::int64_t row) {
-    float* const into = query.dq + (head_row + row) * p.head_dim + column_of();
-    store_row(into, dq[0], half, p.head_dim, Map(p).factor(), query.carry);
+    float* const into = query.dq + (head_row + row) * p.head_dim + columns.first + column_of();
+    store_row(into, dq[0], half, columns.count, Map(p).factor(), query.carry);
   });
 }
 

@@ -2,6 +2,7 @@
 /// The rows of a forward pass that a lane holds: started from a carry, fed with tiles of scores, written.
 
 #include "kernels/cuda/block_place.cuh"
+#include "kernels/cuda/column_part.cuh"
 #include "kernels/cuda/rows.cuh"
 #include "kernels/cuda/scores.cuh"
 #include "kernels/cuda/statistics.cuh"
@@ -108,11 +109,12 @@ __device__ __forceinline__ void start_rows(SoftmaxRows<Shape>& rows, const Atten
       top = {from_first_of_row(top.top), from_first_of_row(top.rest)};
     }
   }
+  const ColumnPart columns = column_part<Shape>(p, p.value_dim);
   for_each_row<Shape::m_count>(row_begin, query.run.count, [&](int m, int half, std::int64_t row) {
-    const float* const o = query.o + (head_row + row) * p.value_dim + column_of();
+    const float* const o = query.o + (head_row + row) * p.value_dim + columns.first + column_of();
     DISTATTN_UNROLL
     for (int n = 0; n < Shape::value_dim / 8; ++n) {
-      if (8 * n >= p.value_dim) break;
+      if (8 * n >= columns.count) break;
       const Pair carried = prim::load_global(reinterpret_cast<const Pair*>(o + 8 * n));
       rows.o[m][n][2 * half] = carried.x;
       rows.o[m][n][2 * half + 1] = carried.y;
@@ -130,12 +132,16 @@ __device__ __forceinline__ void store_rows(SoftmaxRows<Shape>& rows, const Atten
       rows.sum[m][half] = over_row(rows.sum[m][half], [](float a, float b) { return a + b; });
     }
   }
+  const ColumnPart columns = column_part<Shape>(p, p.value_dim);
   for_each_row<Shape::m_count>(row_begin, query.run.count, [&](int m, int half, std::int64_t row) {
     const float sum = rows.sum[m][half];
     const float scale = sum == 0 ? 0.0f : 1.0f / sum;
-    float* const o = query.o + (head_row + row) * p.value_dim + column_of();
-    store_row(o, rows.o[m], half, p.value_dim, scale, false);
+    float* const o = query.o + (head_row + row) * p.value_dim + columns.first + column_of();
+    store_row(o, rows.o[m], half, columns.count, scale, false);
     if (column_of() != 0) return;
+    if constexpr (in_parts<Shape>) {  // the next launch starts from the same carry
+      if (columns.first + columns.count < p.value_dim) return;
+    }
     store_lse(query, head_row + row, rows.top[m][half], sum);
   });
 }

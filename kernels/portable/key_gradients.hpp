@@ -76,6 +76,8 @@ class KeyGradientBlock {
            (item.first + j) * rows.strides.token;
   }
 
+  DISTATTN_HOST_DEVICE static bool lies_in_keys(const KeySide& side) { return side.dv.data == side.dk.data; }
+
   /// From what is there, or nothing.
   DISTATTN_HOST_DEVICE void begin(const KeySide& side) {
     const Place place = team_.place();
@@ -87,7 +89,7 @@ class KeyGradientBlock {
         dk[x] = is_carried && x < sizes_.head_dim ? row_of(side.dk, item_, j)[x] : Real(0);
       }
       for (int x = 0; x < sizes_.value_columns; ++x) {
-        dv[x] = is_carried && x < sizes_.value_dim ? row_of(side.dv, item_, j)[x] : Real(0);
+        dv[x] = is_carried && !lies_in_keys(side) && x < sizes_.value_dim ? row_of(side.dv, item_, j)[x] : Real(0);
       }
     }
     team_.wait();
@@ -102,7 +104,8 @@ class KeyGradientBlock {
         dk[x] = arrays_.dk[static_cast<std::ptrdiff_t>(j) * sizes_.head_columns + x];
       }
       for (int x = 0; x < sizes_.value_dim; ++x) {
-        dv[x] = arrays_.dv[static_cast<std::ptrdiff_t>(j) * sizes_.value_columns + x];
+        const Real of_values = arrays_.dv[static_cast<std::ptrdiff_t>(j) * sizes_.value_columns + x];
+        dv[x] = lies_in_keys(side) ? dv[x] + of_values : of_values;
       }
     }
   }

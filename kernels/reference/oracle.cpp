@@ -195,6 +195,7 @@ class Oracle {
     resize(exact_.dsink_logits, exact_.dsink_norms, heads, 1);
     for (std::int64_t head = 0; head < heads; ++head) {
       double errors = 0, sizes = 0, terms = 0;
+      const double least = rounding_.least * static_cast<double>(q_.tokens);  // each row's sum may be another rank's
       for (std::int64_t row = head * q_.tokens; row < (head + 1) * q_.tokens; ++row) {
         const auto at = static_cast<std::size_t>(row);
         exact_.dsink_logits[static_cast<std::size_t>(head)] += d_sinks_[at];
@@ -202,7 +203,8 @@ class Oracle {
         sizes += d_sink_norms_.terms[at];
         terms += d_sink_norms_.terms[at] * d_sink_norms_.terms[at];
       }
-      set(exact_.dsink_norms, head, std::sqrt(errors) + rounding_.sum * sizes + rounding_.sent, std::sqrt(terms));
+      set(exact_.dsink_norms, head, std::sqrt(errors) + rounding_.sum * sizes + rounding_.sent + least,
+          std::sqrt(terms));
     }
   }
 

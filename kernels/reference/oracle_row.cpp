@@ -296,7 +296,8 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   }
   const double sink_weight = std::exp(query.sink - *query.lse);
   query.d_sink = -sink_weight * delta;
-  query.d_sink_allowed = sink_weight * (delta_error + rounding_.dot * delta_size + lse_error_ * std::abs(delta));
+  query.d_sink_allowed = sink_weight * (delta_error + rounding_.dot * delta_size + lse_error_ * std::abs(delta)) +
+                         std::min(sink_weight, rounding_.underflow) * std::abs(delta);
   const double scale = std::abs(keys_.scores.scale);
   query.dq_allowed =
       scale * (std::sqrt(errors) + dot_alike * finite_norm(alike_.data(), head_dim) + delta_error * weighted_keys +

@@ -7,8 +7,8 @@ namespace distattn::kernels {
 const HostKernels& reference_kernels() {
   static constexpr HostKernels kernels{
       .name = "reference",
-      .features = element_types.with(
-          {Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit, Feature::dropout}),
+      .features = element_types.with({Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit,
+                                      Feature::dropout, Feature::shared_kv}),
       .query_block = [] { return 1; },
       .attend = reference::attend,
       .attend_backward = reference::attend_backward,

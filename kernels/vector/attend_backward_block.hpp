@@ -306,15 +306,18 @@ inline void differentiate(const Map& map, const BackwardChunk& chunk, const Back
                           const std::int32_t* begin, const std::int32_t* end_of, std::byte* memory,
                           const StopFlag& stop) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
-  const BlockKeys keys(begin, end_of, block.rows);
+  const BlockKeys all(begin, end_of, block.rows, {0, none});
+  const bool few = see_few(all.block, begin, end_of, block.rows);
   const Bias bias({block.alibi_slope, scratch.positions, chunk.positions});
   NextRows next{{rows_of(block.dq), DType::fp32, block.rows, chunk.head_dim},
                 {block.next_q, chunk.dtype, block.next_rows, chunk.head_dim},
                 {block.next_d_o, chunk.dtype, block.next_rows, chunk.value_dim}};
-  for (int key = keys.block.first / panel_width * panel_width; key < keys.block.last; key += backward_keys) {
+  for (int key = all.block.first / panel_width * panel_width; key < all.block.last; key += backward_keys) {
     if (stop.load(std::memory_order_relaxed)) return;
-    const int end = smaller(keys.block.last, key + backward_keys);
-    next.due = key + backward_keys >= keys.block.last;
+    const int end = smaller(all.block.last, key + backward_keys);
+    const BlockKeys keys = few ? BlockKeys(begin, end_of, block.rows, {key, end}) : all;
+    if (keys.block.first >= keys.block.last) continue;
+    next.due = key + backward_keys >= all.block.last;
     if (block.few) {
       weigh_few(map, bias, chunk, block, keys, key, end, scratch);
     } else {
@@ -373,7 +376,8 @@ inline void find_shared(const SegmentKeys& segment, float* into) {
 inline void backward_sum_end(const BackwardChunk& chunk, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   add_rows(scratch.d_keys, chunk.keys, chunk.head_dim, chunk.carry, chunk.dk);
-  add_rows(scratch.d_values, chunk.keys, chunk.value_dim, chunk.carry, chunk.dv);
+  const bool lie_in_keys = chunk.dv.data == chunk.dk.data;
+  add_rows(scratch.d_values, chunk.keys, chunk.value_dim, chunk.carry || lie_in_keys, chunk.dv);
 }
 
 }  // namespace distattn::kernels::vector::DISTATTN_ISA

@@ -16,6 +16,7 @@
 #include "kernels/scores.hpp"
 #include "kernels/vector/attend_scratch.hpp"
 #include "kernels/vector/bias.hpp"
+#include "kernels/vector/block_panels.hpp"
 #include "kernels/vector/coefficients.hpp"
 #include "kernels/vector/drop.hpp"
 #include "kernels/vector/lse.hpp"
@@ -58,7 +59,9 @@ inline void begin_head(const AttendBlock& block, const AttendScratch& scratch) {
 }
 
 inline void attend_begin(const AttendBlock& block, std::byte* memory) {
-  for_each_head(block, AttendScratch(memory, block.head_dim, block.value_dim), begin_head);
+  const AttendScratch scratch(memory, block.head_dim, block.value_dim);
+  *scratch.shared_of = {};
+  for_each_head(block, scratch, begin_head);
 }
 
 /// Widens and packs keys [begin, end) of the block of keys that starts at `key`; begin is a multiple of tile_rows.
@@ -138,9 +141,11 @@ inline void softmax(float* scores, float* coefficients, int count, const float* 
 
 /// Drops weights of a panel's queries and keys [first, last) of the block of keys; their sums keep them.
 inline void drop_weights(const Drop& drop, float* weights, int block_key, int first, int last) {
-  for (int key = first; key < last; ++key) {
-    float* const at = weights + (key - block_key) * panel_width;
-    for (int v = 0; v < panel_width; v += lanes) store(at + v, load(at + v) * drop.at_queries(v, key));
+  for (int v = 0; v < panel_width; v += lanes) {
+    drop.for_each_key(v, first, last, [&](int key, Vector factors) {
+      float* const at = weights + (key - block_key) * panel_width + v;
+      store(at, load(at) * factors);
+    });
   }
 }
 
@@ -294,8 +299,12 @@ inline void count_blocks(const AttendBlock& block, const AttendPass& pass, int f
   }
 }
 
-/// Finds what the keys of a pass have in common, and what it adds to the products of each row.
+/// Finds what the keys of a pass have in common, and what it adds to the products of each row, unless the pass before
+/// was over the same keys.
 inline void share_key(const AttendBlock& block, const AttendPass& pass, const AttendScratch& scratch) {
+  SharedOf& of = *scratch.shared_of;
+  if (of.k == pass.k.data && of.keys == pass.keys) return;
+  of = {pass.k.data, pass.keys};
   bool any = find_shared_key(pass.k, block.dtype, pass.keys, block.head_dim, scratch.widened, scratch.shared);
   const auto row_of = [&](const AttendBlock& head, int i) {
     return widened(rows_from(head.q, head.dtype, i), head.dtype, 1, head.head_dim, scratch.widened).data;
@@ -316,13 +325,8 @@ template <class Bias, class Map>
 inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPass& pass, std::byte* memory,
                         const StopFlag& stop) {
   const AttendScratch scratch(memory, block.head_dim, block.value_dim);
-  PanelKeys panels[most_panels];  // the same for every head
-  int first = none, last = 0;
-  for (int row = 0; row < block.queries; row += panel_width) {
-    const PanelKeys& keys = panels[row / panel_width] = PanelKeys(pass.begin + row, pass.end + row);
-    first = smaller(first, keys.panel.first);
-    last = bigger(last, keys.panel.last);
-  }
+  BlockPanels panels(pass, block.queries);
+  const auto [first, last] = panels.seen();
   if (first < last) share_key(block, pass, scratch);
   // Blocks of keys begin at multiples of key_block whatever the queries see: a query's sums do not depend on its
   // neighbours.
@@ -335,6 +339,7 @@ inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPa
       });
     }
     const int begin = bigger(first / tile_rows * tile_rows, key), end = smaller(last, key + key_block);
+    if (!panels.look_at(begin, end)) continue;
     const bool finite = pack_keys(block, pass, key, begin, end, scratch);
     const int next_count = smaller(key_block, last - end);
     Upcoming next{{rows_from(pass.k, block.dtype, end), block.dtype, next_count, block.head_dim},
@@ -342,11 +347,10 @@ inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPa
     for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
       for (int row = 0; row < head.queries; row += panel_width) {
         const Bias bias({head.alibi_slopes, own.positions + row, pass.positions});
-        const PanelKeys& keys = panels[row / panel_width];
-        const Range seen = keys.panel.within(key, end);
+        const Range seen = panels[row].panel.within(key, end);
         if (seen.empty()) continue;
         const Range whole = whole_words({seen.from - key, seen.to - key});
-        attend_panel(map, bias, head, pass, keys, row, key, key + whole.from, key + whole.to, finite, own, next);
+        attend_panel(map, bias, head, pass, panels[row], row, key, key + whole.from, key + whole.to, finite, own, next);
       }
     });
   }

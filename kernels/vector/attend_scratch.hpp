@@ -23,10 +23,17 @@ inline int attend_rows(int head_dim, int value_dim) {
 /// Rows of each of a block's heads, all of which begin with a panel.
 inline int padded_queries(const AttendBlock& block) { return rounded_up(block.queries, panel_width); }
 
+/// The keys of which `shared` and `shift` tell.
+struct SharedOf {
+  const void* k = nullptr;
+  std::int64_t keys = 0;
+};
+
 /// A block's operands and state, laid out in its thread's scratch.
 struct AttendScratch {
   float* queries;  // [panel][head_dim in words][panel_width]
   RowPanels output;
+  SharedOf* shared_of;
   float* shared;            // [head_dim] what the keys of the pass have in common
   float* shift;             // [row] what that adds to products
   std::int32_t* positions;  // [row] of the queries
@@ -57,6 +64,7 @@ struct AttendScratch {
     values = carve_rows(carve, words_of(key_block), value_dim);
     scores = carve.floats(key_block * panel_width);
     widened = carve.floats(key_block * bigger(head_dim, value_dim));
+    shared_of = reinterpret_cast<SharedOf*>(carve.floats(sizeof(SharedOf) / sizeof(float)));
     shared = carve.floats(rounded_up(head_dim, lanes));
     shift = carve.floats(rows);
     positions = carve.integers(rows);

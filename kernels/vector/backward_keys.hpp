@@ -28,10 +28,11 @@ struct BlockKeys : KeyRanges {
   SeenKeys tile[backward_rows / tile_rows];  // by queries of a tile of scores
   SeenKeys sum[backward_rows / sum_rows];    // by queries of a tile of dQ
 
-  BlockKeys(const std::int32_t* begins, const std::int32_t* ends, int count)
-      : KeyRanges{begins, ends}, rows(rounded_up(count, row_unit)), block(seen_keys(begins, ends, count)) {
-    for (int i = 0; i < rows; i += tile_rows) tile[i / tile_rows] = seen_keys(begin + i, end + i, tile_rows);
-    for (int i = 0; i < rows; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
+  /// Of keys `among`.
+  BlockKeys(const std::int32_t* begins, const std::int32_t* ends, int count, Range among)
+      : KeyRanges{begins, ends}, rows(rounded_up(count, row_unit)), block(seen_keys(begins, ends, count, among)) {
+    for (int i = 0; i < rows; i += tile_rows) tile[i / tile_rows] = seen_keys(begin + i, end + i, tile_rows, among);
+    for (int i = 0; i < rows; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows, among);
   }
 
   DISTATTN_INLINE Bits hidden(int row, int key) const {

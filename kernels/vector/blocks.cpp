@@ -11,15 +11,17 @@ std::size_t ranges_of_pass(std::span<const Touch> touches, std::span<const Band>
                            std::span<std::int32_t> end) {
   std::fill(begin.begin(), begin.end(), 0);
   std::fill(end.begin(), end.end(), 0);
+  if (window.empty()) return touches.size();
+  const std::int64_t first_key = keys.at(window.begin), last_key = keys.at(window.end - 1);
+  const auto is_alike = [&](const Touch& touch) {
+    return touch.side == touches.front().side && touch.level == touches.front().level;
+  };
   std::size_t count = 0;
-  std::int64_t reached = 0;
-  for (; count < touches.size() && touches[count].side == touches.front().side; ++count) {
+  for (; count < touches.size() && is_alike(touches[count]); ++count) {
     const Band& band = bands[static_cast<std::size_t>(touches[count].band)];
+    if (band.k1 <= first_key || last_key < band.k0) continue;
     const IndexRange rows = band_rows(band, queries);
-    if (rows.empty()) continue;
-    if (rows.begin < reached) break;
-    reached = rows.end;
-    visible_ranges(band, queries, rows, keys, window, begin, end);
+    if (!rows.empty()) visible_ranges(band, queries, rows, keys, window, begin, end);
   }
   return count;
 }
@@ -47,7 +49,7 @@ void QueryBlocks::cut(std::int32_t operation, const Run& queries, std::span<cons
         if (classify(bands[band], part, sides[side].keys) == Coverage::skip) continue;
         blocks[at].pairs += visible_pairs(bands[band], part, sides[side].keys);
         touches.push_back(
-            {static_cast<std::int32_t>(at), static_cast<std::int32_t>(side), static_cast<std::int32_t>(band)});
+            {static_cast<std::int32_t>(at), static_cast<std::int32_t>(side), 0, static_cast<std::int32_t>(band)});
       }
     }
   }
@@ -57,7 +59,26 @@ void QueryBlocks::cut(std::int32_t operation, const Run& queries, std::span<cons
     blocks[block].touches = at;
     while (at < touches.size() && static_cast<std::size_t>(touches[at].block) == block) ++at;
     blocks[block].touches_end = at;
+    if (blocks[block].touches_end - blocks[block].touches > 1) find_levels(blocks[block], queries, sides);
   }
+}
+
+/// A band is one level above those before it that reach one of its queries.
+void QueryBlocks::find_levels(const QueryBlock& block, const Run& queries, std::span<const KeySide> sides) {
+  const std::span all(touches.data() + block.touches, block.touches_end - block.touches);
+  const Run part = part_of(queries, block.first, block.rows);
+  std::int32_t side = -1;
+  for (Touch& touch : all) {
+    if (touch.side != side) levels_.assign(static_cast<std::size_t>(block.rows), 0);
+    side = touch.side;
+    const IndexRange rows =
+        band_rows(sides[static_cast<std::size_t>(side)].bands[static_cast<std::size_t>(touch.band)], part);
+    if (rows.empty()) continue;
+    const std::span reached(levels_.data() + rows.begin, static_cast<std::size_t>(rows.end - rows.begin));
+    for (const std::int32_t level : reached) touch.level = std::max(touch.level, level);
+    std::ranges::fill(reached, touch.level + 1);
+  }
+  std::ranges::sort(all);
 }
 
 }  // namespace distattn::kernels::vector

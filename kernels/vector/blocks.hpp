@@ -9,9 +9,10 @@
 
 namespace distattn::kernels::vector {
 
-/// One band of one key side that some query of a block sees.
+/// One band of one key side that some query of a block sees. Those of a level reach different queries, and the bands of
+/// a query are on levels in their order: a query's sums do not depend on its neighbours.
 struct Touch {
-  std::int32_t block, side, band;
+  std::int32_t block, side, level, band;
   friend auto operator<=>(const Touch&, const Touch&) = default;
 };
 
@@ -25,9 +26,9 @@ struct QueryBlock {
 };
 
 /// Sets what each of `queries` sees of `keys`, as range of indices counted from `window.begin` and cut to `window`,
-/// through the first of `touches` and those after it on the same side that reach later queries only: documents side by
-/// side take one pass over the keys. A query that no such band reaches, and an entry past the queries, gets {0, 0}.
-/// Returns how many touches that were.
+/// through the first of `touches` and those after it on the same side and level: documents side by side take one pass
+/// over the keys, a tree as many as its tokens have nodes above them. A query that no such band reaches, and an entry
+/// past the queries, gets {0, 0}. Returns how many touches that were.
 std::size_t ranges_of_pass(std::span<const Touch> touches, std::span<const Band> bands, const Run& queries,
                            const Run& keys, IndexRange window, std::span<std::int32_t> begin,
                            std::span<std::int32_t> end);
@@ -44,6 +45,11 @@ struct QueryBlocks {
   void clear();
   /// Appends the blocks of one operation: `rows` queries each but for the last one.
   void cut(std::int32_t operation, const Run& queries, std::span<const KeySide> sides, std::int64_t rows);
+
+ private:
+  void find_levels(const QueryBlock& block, const Run& queries, std::span<const KeySide> sides);
+
+  std::vector<std::int32_t> levels_;  // of a block's queries: past those of the bands that reach them
 };
 
 }  // namespace distattn::kernels::vector

@@ -31,7 +31,7 @@ const HostKernels& cpu_kernels() {
   static constexpr HostKernels kernels{
       .name = "cpu",
       .features = {Feature::fp32, Feature::bf16, Feature::fp16, Feature::softcap, Feature::sink_logits, Feature::alibi,
-                   Feature::max_logit, Feature::dropout},
+                   Feature::max_logit, Feature::dropout, Feature::shared_kv},
       .instead = "; take backend reference",
       .query_block = [] { return vector::vector_kernels().query_block; },
       .few_queries = [] { return vector::vector_kernels().few_queries; },

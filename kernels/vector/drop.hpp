@@ -38,11 +38,19 @@ class Drop {
         first_(static_cast<std::int32_t>(at.keys.start)),
         stride_(static_cast<std::int32_t>(at.keys.stride)) {}
 
-  /// Factors of the weights of a key and of the queries from `query`, a multiple of the lanes, on.
-  DISTATTN_INLINE Vector at_queries(int query, int key) const {
-    const auto position = static_cast<std::uint32_t>(first_ + stride_ * key);
-    const auto words = drawn(Words(position >> 2), std::bit_cast<Words>(load_bits(queries_ + query)));
-    return factors(words[position & 3]);
+  /// Calls use(key, factors) for each of the keys [first, last), with the factors of the weights of the queries from
+  /// `query`, a multiple of the lanes, on. Neighbours in fours have one draw.
+  template <class Use>
+  DISTATTN_INLINE void for_each_key(int query, int first, int last, Use use) const {
+    const auto queries = std::bit_cast<Words>(load_bits(queries_ + query));
+    FourWords<Words> words{};
+    std::uint32_t four = 0;
+    for (int key = first; key < last; ++key) {
+      const auto position = static_cast<std::uint32_t>(first_ + stride_ * key);
+      if (key == first || position >> 2 != four) words = drawn(Words(position >> 2), queries);
+      four = position >> 2;
+      use(key, factors(words[position & 3]));
+    }
   }
   /// Factors of the weights of a query and of the keys from `key` on.
   DISTATTN_INLINE Vector at_keys(int query, int key) const {

@@ -29,11 +29,13 @@ struct SeenKeys {
   }
 };
 
-inline SeenKeys seen_keys(const std::int32_t* begin, const std::int32_t* end, int queries) {
+/// Of keys `among`.
+inline SeenKeys seen_keys(const std::int32_t* begin, const std::int32_t* end, int queries, Range among) {
   SeenKeys seen;
   for (int i = 0; i < queries; ++i) {
-    if (begin[i] < end[i]) seen.first = smaller(seen.first, begin[i]);
-    seen.last = bigger(seen.last, end[i]);
+    const int from = bigger(begin[i], among.from), to = smaller(end[i], among.to);
+    if (from < to) seen.first = smaller(seen.first, from);
+    if (from < to) seen.last = bigger(seen.last, to);
     seen.all_first = bigger(seen.all_first, begin[i]);
     seen.all_last = smaller(seen.all_last, end[i]);
   }
@@ -48,6 +50,18 @@ inline Range groups_seeing(const SeenKeys* groups, int number, int key, int coun
   return range;
 }
 
+/// Whether queries that see keys between `all`'s first and last see so few of them that many blocks of keys have none,
+/// as the leaves of a tree do.
+inline bool see_few(const SeenKeys& all, const std::int32_t* begin, const std::int32_t* end, int queries) {
+  if (all.last - all.first <= key_block) return false;
+  std::int64_t seen = 0, seeing = 0;
+  for (int i = 0; i < queries; ++i) {
+    seen += end[i] - begin[i];
+    seeing += begin[i] < end[i] ? 1 : 0;
+  }
+  return 4 * seen < seeing * (all.last - all.first);
+}
+
 /// Query i sees the keys begin[i] ≤ key < end[i].
 struct KeyRanges {
   const std::int32_t* begin = nullptr;
@@ -56,17 +70,17 @@ struct KeyRanges {
   bool sees(int query, int key) const { return begin[query] <= key && key < end[query]; }
 };
 
-/// What the queries of a panel see. The ranges themselves stay where they are.
+/// What the queries of a panel see of some keys. The ranges themselves stay where they are.
 struct PanelKeys : KeyRanges {
   SeenKeys panel;
   SeenKeys vector[tile_vectors];         // by queries of a vector
   SeenKeys sum[panel_width / sum_rows];  // by queries of a tile of sums
 
   PanelKeys() = default;
-  PanelKeys(const std::int32_t* begins, const std::int32_t* ends)
-      : KeyRanges{begins, ends}, panel(seen_keys(begins, ends, panel_width)) {
-    for (int i = 0; i < panel_width; i += lanes) vector[i / lanes] = seen_keys(begin + i, end + i, lanes);
-    for (int i = 0; i < panel_width; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows);
+  PanelKeys(const std::int32_t* begins, const std::int32_t* ends, Range among)
+      : KeyRanges{begins, ends}, panel(seen_keys(begins, ends, panel_width, among)) {
+    for (int i = 0; i < panel_width; i += lanes) vector[i / lanes] = seen_keys(begin + i, end + i, lanes, among);
+    for (int i = 0; i < panel_width; i += sum_rows) sum[i / sum_rows] = seen_keys(begin + i, end + i, sum_rows, among);
   }
 
   DISTATTN_INLINE Bits hidden(int v, int key) const {

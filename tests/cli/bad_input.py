@@ -177,7 +177,7 @@ OPTIONS = [
     ([*RUN, "--dtype", "fp64", "--wire", "fp32"], USAGE),
     (["run", "--random", "--seq", "64", "--heads", "4", "--kv-heads", "3", "--head-dim", "8"], USAGE),
     (["run", "--random", "--seq", "64", "--heads", "4", "--head-dim", "7"], USAGE),
-    (["run", "--random", "--seq", "64", "--heads", "4", "--head-dim", "264"], USAGE),
+    (["run", "--random", "--seq", "64", "--heads", "4", "--head-dim", "584"], USAGE),
     (["run", "--random", "--seq", "-64", "--heads", "4", "--head-dim", "8"], USAGE),
     (["run", "--random", "--seq", "64Q", "--heads", "4", "--head-dim", "8"], USAGE),
     (["run", "--random", "--seq", "9223372036854775807", "--heads", "4", "--head-dim", "8"], USAGE),

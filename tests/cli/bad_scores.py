@@ -19,6 +19,7 @@ OPTIONS = [
     *(["--dropout", p] for p in ("1", "-0.1", "1.5", "nan", "half")),
     ["--dropout-seed", "3"],
     ["--dropout", "0.1", "--dropout-seed", "-3"],
+    ["--shared-kv", "--value-dim", "16"],
     ["--mask", "tree:"],
     ["--mask", "tree:no-such-file"],
 ]

@@ -190,6 +190,18 @@ def large_scores():
             right(folder, "--ranks", ranks, "--schedule", "ring")
 
 
+def far_sinks():
+    """Sink logits so far from all scores that fp32 holds nothing of their gradients, beside some of which it does."""
+    tokens, dim, logits = 48, 8, (130.0, -122.0, 107.0, -26.0, 19.0, 0.5)
+    with tempfile.TemporaryDirectory() as folder:
+        inputs(folder, (1, tokens, len(logits), dim), gaussian("far sinks"))
+        write_npy(os.path.join(folder, "sinks.npy"), logits, (len(logits),))
+        for ranks in ("1", "4"):
+            right(folder, "--sink-logits", "sinks.npy", "--ranks", ranks, "--out", "out")
+            gradients = read_npy(os.path.join(folder, "out", "dsink_logits.npy"))
+            assert gradients[1] == 0 and all(gradients[head] != 0 for head in (3, 4, 5)), gradients
+
+
 def small_on_wires():
     """Numbers of which a 16-bit wire holds few bits, or none."""
     for size in (1e-37, 1e-39, 1e-40):
@@ -240,6 +252,6 @@ def commands():
 
 
 for check in (ranks_and_magnitudes, kinds_of_inputs, padding, equal_rows, roundings_that_happen, denormals, large_scores,
-              small_on_wires, places, infinities, commands):
+              far_sinks, small_on_wires, places, infinities, commands):
     check()
     print(check.__name__, "fine")

@@ -9,6 +9,7 @@
 #include "distattn/table.hpp"
 #include "distattn/tree.hpp"
 #include "tests/support/problems.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/sharded.hpp"
 
 using namespace distattn;
@@ -76,7 +77,7 @@ int check_all(const Problem& problem, int ranks, double most) {
 }  // namespace
 
 TEST_CASE("caps and sinks, alone and together, agree with float64 in every schedule") {
-  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
+  for (const int ranks : cases_to_run<int>({1, 2, 3, 4, 5, 6, 7, 8, 16})) {
     CHECK(check_all(problem_with(1.5, false), ranks, 5e-6) >= 2);
     CHECK(check_all(problem_with(0, true), ranks, 5e-6) >= 2);
     CHECK(check_all(problem_with(1.5, true), ranks, 5e-6) >= 2);
@@ -187,7 +188,7 @@ TEST_CASE("a position bias and the largest scores agree with float64 in every sc
   Problem more_keys = problem;
   more_keys.seq_q = 33;
   more_keys.mask = causal_mask();
-  for (const int ranks : {1, 2, 3, 4, 5, 7, 8, 16}) {
+  for (const int ranks : cases_to_run<int>({1, 2, 3, 4, 5, 7, 8, 16})) {
     CHECK(check_all(problem, ranks, 5e-6) >= 2);
     CHECK(check_all(all, ranks, 5e-6) >= 2);
     CHECK(check_all(more_keys, ranks, 5e-6) >= 2);
@@ -208,7 +209,7 @@ TEST_CASE("dropout drops the same weights in every schedule, on every device and
   few.seq_q = 3;
   few.mask = causal_mask();
   few.scores.dropout = 0.5;
-  for (const int ranks : {1, 2, 3, 4, 5, 6, 7, 8, 16}) {
+  for (const int ranks : cases_to_run<int>({1, 2, 3, 4, 5, 6, 7, 8, 16})) {
     CHECK(check_all(problem, ranks, 5e-6) >= 2);
     CHECK(check_all(all, ranks, 5e-6) >= 2);
     CHECK(check_all(few, ranks, 5e-6) >= 2);
@@ -246,5 +247,5 @@ TEST_CASE("trees agree with float64 in every schedule") {
   Problem problem = problem_with(0, true);
   const std::vector<TreeNode> nodes = {{17, -1}, {13, 0}, {5, 1}, {1, 0}, {14, 0}, {11, 1}};
   problem.mask = tree_mask(nodes);
-  for (const int ranks : {1, 3, 4, 8}) CHECK(check_all(problem, ranks, 5e-6) >= 2);
+  for (const int ranks : cases_to_run<int>({1, 3, 4, 8})) CHECK(check_all(problem, ranks, 5e-6) >= 2);
 }

@@ -4,7 +4,7 @@
 Not a test: for people who want to check us. Our packages are installed, or DISTATTN_LIBRARY and PYTHONPATH say where
 they are; with PyTorch and NumPy:
 
-    python tests/peers/context_parallel.py [--ranks 2,4] [--rounds 3] [--only 8192] [--json]
+    python tests/peers/context_parallel.py [--ranks 2,4] [--rounds 3] [--only 8192] [--json] [--without SYSTEM]
         [--python ring-attention-pytorch=VENV/bin/python]
 
 Every system has processes of its own, each bound to one core and with one thread. They wait while another system has
@@ -31,7 +31,7 @@ import numpy as np
 import torch
 
 RANK = pathlib.Path(__file__).with_name("context_parallel_rank.py")
-SYSTEMS = ("distattn", "all-gather + SDPA", "Ulysses + SDPA", "ring-attention-pytorch")
+SYSTEMS = ("distattn", "distattn, placed", "all-gather + SDPA", "Ulysses + SDPA", "ring-attention-pytorch")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,10 +138,10 @@ class Processes:
             process.stderr.close()
 
 
-def start(case, ranks, exact, pythons):
+def start(case, ranks, exact, systems, pythons):
     """system -> its ranks, of those that compute the case. Their first run does not count."""
     running = {}
-    for system in SYSTEMS:
+    for system in systems:
         processes = Processes(pythons.get(system, sys.executable), system, case, ranks, exact)
         if processes.skipped is None:
             try:
@@ -155,9 +155,9 @@ def start(case, ranks, exact, pythons):
     return running
 
 
-def compare(case, ranks, exact, pythons, rounds):
+def compare(case, ranks, exact, systems, pythons, rounds):
     """system -> what was measured."""
-    running = start(case, ranks, exact, pythons)
+    running = start(case, ranks, exact, systems, pythons)
     measured = {system: {"forward_s": math.inf, "seconds": math.inf} for system in running}
     try:
         for turn in range(rounds):
@@ -184,12 +184,14 @@ def main():
     parser.add_argument("--ranks", default="2,4")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default="", help="cases whose name holds this")
+    parser.add_argument("--without", action="append", default=[], help="a system to leave out")
     parser.add_argument("--python", action="append", default=[], help="SYSTEM=INTERPRETER of a system's own environment")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     pythons = dict(given.rsplit("=", 1) for given in arguments.python)
-    if unknown := set(pythons) - set(SYSTEMS):
-        parser.error(f"--python names {unknown.pop()} (unknown): choose one of {', '.join(SYSTEMS)}")
+    if unknown := {*pythons, *arguments.without} - set(SYSTEMS):
+        parser.error(f"{unknown.pop()} is no system (unknown): choose one of {', '.join(SYSTEMS)}")
+    systems = [system for system in SYSTEMS if system not in arguments.without]
     print(f"PyTorch {torch.__version__}, {len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}",
           file=sys.stderr)
     results = []
@@ -200,7 +202,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             exact = exact_results(case, folder)
             for ranks in map(int, arguments.ranks.split(",")):
-                measured = compare(case, ranks, exact, pythons, arguments.rounds)
+                measured = compare(case, ranks, exact, systems, pythons, arguments.rounds)
                 for system, row in measured.items():
                     ratio = row["seconds"] / measured["distattn"]["seconds"]
                     results.append({"case": case.name, "ranks": ranks, "system": system, "ratio": ratio, **row})

@@ -100,6 +100,24 @@ class Ours:
         return self.planned
 
 
+class Placed(Ours):
+    """In a layout that is made for the documents."""
+
+    def __init__(self, case):
+        import distattn.torch
+
+        if len(case.ends) == 1:
+            raise NotImplementedError("its layout is zigzag's if there is one document")
+        self.case, documents = case, [0, *case.ends]
+        sizes = {"seq": case.tokens, "heads": case.heads, "kv_heads": case.kv_heads, "head_dim": case.dim}
+        self.sharding = distattn.torch.Sharding.placed(**sizes, comm=distattn.torch.init(), cu_seqlens=documents)
+        self.positions = self.sharding.positions
+        self.attend = functools.partial(distattn.torch.attention, sharding=self.sharding, causal=True)
+        rows = distattn.plan(**sizes, ranks=dist.get_world_size(), schedule="placed", cu_seqlens=documents,
+                             backward=True)
+        self.planned = sum(row["bytes_sent_max"] for row in rows)
+
+
 class Theirs:
     def sent(self):
         sent, Counted.sent = Counted.sent, 0
@@ -201,7 +219,7 @@ class RingAttentionPytorch(Theirs):
         return o.unflatten(2, (-1, self.groups)).transpose(2, 3).flatten(2, 3)
 
 
-SYSTEMS = {"distattn": Ours, "all-gather + SDPA": AllGather, "Ulysses + SDPA": Ulysses,
+SYSTEMS = {"distattn": Ours, "distattn, placed": Placed, "all-gather + SDPA": AllGather, "Ulysses + SDPA": Ulysses,
            "ring-attention-pytorch": RingAttentionPytorch}
 
 

@@ -1,6 +1,5 @@
 """What every rank does under torchrun: distattn.torch against PyTorch's own attention in float64."""
 
-import copy
 import os
 import pickle
 import sys
@@ -8,27 +7,12 @@ import unittest
 
 import torch
 import torch.distributed as dist
-from torch import nn
 from torch.utils.checkpoint import checkpoint
+from torch_operator import Operator  # noqa: F401: unittest finds it here
 from torch_reference import COMM, LIMITS, TOKENS, error, gathered, random, reference, sharded, tensors, visible
 
 import distattn
 import distattn.torch
-
-
-class Block(nn.Module):
-    def __init__(self, sharding, width=32, heads=4):
-        super().__init__()
-        self.sharding, self.heads = sharding, heads
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-
-    def forward(self, x):
-        q, k, v = (part.unflatten(-1, (self.heads, -1)) for part in self.qkv(x).chunk(3, -1))
-        return x + self.out(distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True).flatten(2))
-
-
-def forwards(sharding):
-    return sum(handle.calls["forward"] for handle in sharding._handles.values())
 
 
 class Attention(unittest.TestCase):
@@ -200,105 +184,6 @@ class Attention(unittest.TestCase):
         self.assertTrue(torch.autograd.gradcheck(
             lambda q, k, v, sinks: distattn.torch.attention(q, k, v, sharding=sharding, causal=True, sinks=sinks,
                                                             **scores), given))
-
-
-class Operator(unittest.TestCase):
-    def setUp(self):
-        self.sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
-        torch.manual_seed(0)
-        self.model = nn.Sequential(Block(self.sharding), Block(self.sharding))
-        self.x = self.sharding.shard(random(2, TOKENS, 32))
-        self.expected, count = self.gradients(self.model)
-        self.assertEqual(count, 2)
-
-    def gradients(self, run):
-        """Of all parameters, and how many attentions were computed forward."""
-        before = forwards(self.sharding)
-        self.model.zero_grad()
-        run(self.x).square().sum().backward()
-        return [parameter.grad.clone() for parameter in self.model.parameters()], forwards(self.sharding) - before
-
-    def checkpointed(self, x, **options):
-        for block in self.model:
-            x = checkpoint(block, x, use_reentrant=False, **options)
-        return x
-
-    def judge(self, run, count):
-        gradients, counted = self.gradients(run)
-        self.assertEqual(counted, count)
-        torch.testing.assert_close(gradients, self.expected, rtol=1e-4, atol=1e-4)
-
-    def test_checkpoints(self):
-        self.judge(self.checkpointed, 4)
-        self.judge(lambda x: self.checkpointed(x, context_fn=distattn.torch.keep_attention), 2)
-
-    def test_a_graph_without_a_break(self):
-        self.judge(torch.compile(self.model, fullgraph=True, backend="aot_eager"), 2)
-
-    def test_new_documents_are_not_a_new_graph(self):
-        graphs = []
-
-        def backend(graph, _):
-            graphs.append(graph)
-            return graph
-
-        def attend(q, k, v, cu_seqlens):
-            return distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True, cu_seqlens=cu_seqlens)
-
-        own = [self.sharding.shard(x) for x in tensors(torch.float32)[:3]]
-        run = torch.compile(attend, fullgraph=True, backend=backend)
-        for documents in ([0, 10, TOKENS], [0, 20, TOKENS], [0, 33, TOKENS]):
-            cu_seqlens = torch.tensor(documents)
-            self.assertTrue(torch.equal(run(*own, cu_seqlens), attend(*own, cu_seqlens)))
-        self.assertEqual(len(graphs), 1)
-
-    def test_a_graph_with_all_scores(self):
-        own, sinks = [self.sharding.shard(x) for x in tensors(torch.float32)[:3]], torch.zeros(4, requires_grad=True)
-
-        def attend(q, k, v, sinks, seed):
-            return distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True, softcap=2.0, sinks=sinks,
-                                            alibi_slopes=[0.5, 0.25, 0.125, 0.0625], dropout_p=0.1, dropout_seed=seed)
-
-        graphs = []
-
-        def backend(graph, _):
-            graphs.append(graph)
-            return graph
-
-        run = torch.compile(attend, fullgraph=True, backend=backend)
-        for seed in (torch.tensor([1]), torch.tensor([2])):
-            one, other = run(*own, sinks, seed), attend(*own, sinks, seed)
-            self.assertTrue(torch.equal(one, other))
-            torch.testing.assert_close(torch.autograd.grad(one.sum(), sinks), torch.autograd.grad(other.sum(), sinks))
-        self.assertEqual(len(graphs), 1)
-
-    def test_copies_of_a_model_share_its_sharding(self):
-        copied = copy.deepcopy(self.model)
-        self.assertIs(copied[0].sharding, self.sharding)
-        self.assertTrue(torch.equal(copied(self.x), self.model(self.x)))
-
-    def test_a_backward_pass_after_other_documents(self):
-        q, k, v = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32)[:3])
-        passes = [distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True, cu_seqlens=[0, end, TOKENS])
-                  for end in range(1, 12)]  # more than handles are kept
-        packed = distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 1, TOKENS])
-        expected, = torch.autograd.grad(distattn.torch.attention(q, k, v, sharding=packed, causal=True).square().sum(), q)
-        torch.testing.assert_close(torch.autograd.grad(passes[0].square().sum(), q)[0], expected)
-
-    def test_a_graph_with_checkpoints(self):
-        run = torch.compile(lambda x: self.checkpointed(x, context_fn=distattn.torch.keep_attention), fullgraph=True,
-                            backend="aot_eager")
-        self.judge(run, 2)
-
-    def test_what_pytorch_asks_of_operators(self):
-        q, k, v, _ = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32))
-        torch.library.opcheck(torch.ops.distattn.forward.default,
-                              (q, k, v, None, None, None, None, self.sharding.number, True, -1, -1, 0, [0.0, 0.0, 0.0],
-                               "", False, True))
-        sinks = torch.zeros(4, requires_grad=True)
-        torch.library.opcheck(torch.ops.distattn.forward.default,
-                              (q, k, v, sinks, torch.tensor([3]), None, None, self.sharding.number, True, 9, -1, 0,
-                               [0.0, 2.0, 0.1], "", True, True))
 
 
 class Shards(unittest.TestCase):

@@ -1,8 +1,18 @@
 """distattn.torch under torchrun, on one to four ranks: torch_ranks.py says what each of them does."""
 
+import subprocess
+import sys
 import unittest
 
 import torchrun
+
+LAYER = """
+import sys, torch, distattn.torch
+sharding = distattn.torch.Sharding(seq=8, comm=distattn.Comm.alone())
+q = torch.randn(1, 8, 2, 8, requires_grad=True)
+distattn.torch.attention(q, q, q, sharding=sharding, causal=True).sum().backward()
+print(*(name for name in ("torch._dynamo", "sympy", "triton") if name in sys.modules))
+"""
 
 
 class Torchrun(unittest.TestCase):
@@ -11,6 +21,11 @@ class Torchrun(unittest.TestCase):
             with self.subTest(ranks=ranks):
                 done = torchrun.run(torchrun.HERE / "torch_ranks.py", ranks)
                 self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_no_compiler_is_loaded(self):
+        """It takes seconds and more memory than a layer's tensors, of a process that compiles nothing."""
+        done = subprocess.run([sys.executable, "-B", "-c", LAYER], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual((done.returncode, done.stdout.strip()), (0, ""), done.stderr)
 
     def test_one_layer(self):
         done = torchrun.run(torchrun.HERE / "examples/one_layer.py", 2)

@@ -168,6 +168,12 @@ class Refusals(unittest.TestCase):
         self.refuse("cu_seq_lens_k differs", cu_seq_lens_q=lengths, cu_seq_lens_k=lengths[1:])
         self.refuse("output_attentions is given", output_attentions=True)
 
+    def test_a_model_that_shifts_labels_itself(self):
+        """It takes labels and drops shift_labels, as some models with pictures do."""
+        del self.batch["shift_labels"]
+        with self.assertRaisesRegex(IndexError, "out of bounds"):
+            model_of(self.config, "distattn")(**self.batch, use_cache=False)
+
     def test_positions_of_other_tokens(self):
         self.refuse("positions are not those", position_ids=self.batch["position_ids"] + 1)
         packed = self.sharding.with_documents(DOCUMENTS).document_positions[None]

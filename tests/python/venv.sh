@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes a virtual environment with what the tests of the Python packages need (requirements.txt, 6 GB of disk), unless it
-# is there, and prints its interpreter, for DISTATTN_PYTHON.
-# Usage: tests/python/venv.sh FOLDER
+# Makes a virtual environment with what the tests of the Python packages need (requirements.txt, 6 GB of disk), or with
+# other REQUIREMENTS, unless it is there, and prints its interpreter, for DISTATTN_PYTHON.
+# Usage: tests/python/venv.sh FOLDER [REQUIREMENTS]
 set -euo pipefail
-requirements=$(dirname "$(realpath "${BASH_SOURCE[0]}")")/requirements.txt
+requirements=$(realpath "${2:-$(dirname "$(realpath "${BASH_SOURCE[0]}")")/requirements.txt}")
 folder=$(realpath -m "$1")
 made=$folder/requirements.txt  # copied last
 

@@ -64,7 +64,8 @@ kernels::TileShape shape_of(const AttentionCase& c, DType dtype, double scale) {
           .value_dim = c.value_dim,
           .scores = {.scale = scale, .softcap = c.softcap, .dropout = c.dropout.probability, .max_logit = c.max_logit},
           .alibi_slopes = c.slopes.empty() ? nullptr : c.slopes.data(),
-          .dropout = c.dropout.probability == 0 ? nullptr : &c.dropout};
+          .dropout = c.dropout.probability == 0 ? nullptr : &c.dropout,
+          .shared_kv = c.shared_kv};
 }
 
 template <class T, class Sum>
@@ -80,9 +81,10 @@ void Tensors<T, Sum>::list_sides(const AttentionCase& c, bool backward) {
         return kernels::packed_rows(arrays[j].data(), c.heads.kv_count, c.keys[j].count, dim);
       };
       kernels::KeySide side{rows(k, c.head_dim), rows(v, c.value_dim), c.keys[j], touching};
+      if (c.shared_kv) side.v = side.k;
       if (backward) {
         side.dk = rows(dk, c.head_dim);
-        side.dv = rows(dv, c.value_dim);
+        side.dv = c.shared_kv ? side.dk : rows(dv, c.value_dim);
         side.carry = c.carry || i > 0;  // the first operation that reaches a key starts its gradients
       }
       sides[i].push_back(side);
@@ -331,6 +333,7 @@ double Attention<T>::key_gradients_error() const {
   double worst = 0;
   for (std::size_t s = 0; s < actual_.dk.size(); ++s) {
     worst = std::max(worst, worst_row(actual_.dk[s].values(), exact_.dk[s].values(), case_.head_dim));
+    if (case_.shared_kv) continue;
     worst = std::max(worst, worst_row(actual_.dv[s].values(), exact_.dv[s].values(), case_.value_dim));
   }
   return worst;

@@ -40,6 +40,7 @@ struct AttentionCase {
   std::vector<double> slopes = {};  ///< of query heads; empty: no bias
   kernels::Dropout dropout = {};
   bool max_logit = false;
+  bool shared_kv = false;  ///< v is the beginning of k
 
   std::int64_t query_heads() const { return batch * heads.q_count; }
   std::int64_t key_heads() const { return batch * heads.kv_count; }

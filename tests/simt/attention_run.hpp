@@ -36,4 +36,21 @@ const AttendKernel& kernel_for(TilePass pass, const AttentionCase& c, int archit
   return *kernel;
 }
 
+/// All passes on sm_80.
+template <class T>
+void check(const AttentionCase& c, unsigned seed) {
+  INFO(c.name << ", " << name_of(Attention<T>::dtype()) << ", head dimension " << c.head_dim << "/" << c.value_dim
+              << ", seed " << seed);
+  Attention<T> attention(c, seed);
+  const AttendKernel& forward = kernel_for<T>(TilePass::forward, c);
+  launch(forward, AttendPlan(attention.forward(), forward.tile, forward.describe), seed);
+  CHECK(attention.forward_error() < attention.tolerance());
+  for (const TilePass pass : {TilePass::query_gradient, TilePass::key_gradients}) {
+    const AttendKernel& backward = kernel_for<T>(pass, c);
+    launch(backward, AttendPlan(attention.backward(), backward.owner, backward.tile), seed);
+  }
+  CHECK(attention.query_gradient_error() < attention.tolerance());
+  CHECK(attention.key_gradients_error() < attention.tolerance());
+}
+
 }  // namespace simt

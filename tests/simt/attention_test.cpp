@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 #include "simt/attention_run.hpp"
+#include "support/sanitized.hpp"
 
 namespace {
 
@@ -11,25 +12,10 @@ using distattn::kernels::Bf16;
 using distattn::kernels::Fp16;
 using simt::Attention;
 using simt::AttentionCase;
+using simt::check;
 using simt::kernel_for;
 using simt::launch;
 using simt::shape_of;
-
-template <class T>
-void check(const AttentionCase& c, unsigned seed) {
-  INFO(c.name << ", " << name_of(Attention<T>::dtype()) << ", head dimension " << c.head_dim << "/" << c.value_dim
-              << ", seed " << seed);
-  Attention<T> attention(c, seed);
-  const AttendKernel& forward = kernel_for<T>(TilePass::forward, c);
-  launch(forward, AttendPlan(attention.forward(), forward.tile, forward.describe), seed);
-  CHECK(attention.forward_error() < attention.tolerance());
-  for (const TilePass pass : {TilePass::query_gradient, TilePass::key_gradients}) {
-    const AttendKernel& backward = kernel_for<T>(pass, c);
-    launch(backward, AttendPlan(attention.backward(), backward.owner, backward.tile), seed);
-  }
-  CHECK(attention.query_gradient_error() < attention.tolerance());
-  CHECK(attention.key_gradients_error() < attention.tolerance());
-}
 
 /// The kernels that only Hopper has; backward first those that give the same bits every time, then all in one.
 template <class T>
@@ -74,7 +60,7 @@ const Band full{}, causal{.lo = 0};
 const std::vector<Band> sinks_and_window{{.k1 = 3, .lo = 0}, {.k0 = 3, .lo = 0, .hi = 20}};
 
 std::vector<AttentionCase> mask_cases() {
-  return {
+  return cases_to_run<AttentionCase>({
       {.name = "one token", .queries = {{0, 1}}, .keys = {{0, 1}}, .bands = {causal}},
       {.name = "causal", .queries = {{0, 200}}, .keys = {{0, 200}}, .bands = {causal}},
       {.name = "full", .queries = {{0, 77}}, .keys = {{0, 131}}, .bands = {full}},
@@ -112,7 +98,7 @@ std::vector<AttentionCase> mask_cases() {
        .keys = {{0, 50}},
        .bands = {causal},
        .heads = {.q_count = 4, .kv_count = 3, .q0 = 3, .kv0 = 1, .per_kv = 2}},
-  };
+  });
 }
 
 struct Dims {
@@ -253,7 +239,7 @@ TEST_CASE("every mask on Hopper with all that scores may have", "[simt]") {
   }
 }
 
-TEST_CASE("each thing that scores may have, alone", "[simt]") {
+TEST_CASE("each thing that scores may have, alone", "[simt][again]") {
   for (const AttentionCase& each : mask_cases()) {
     if (each.name != "causal" && each.name != "striped, rank after" && each.name != "carried" &&
         each.name != "a group that cuts key heads") {

@@ -44,7 +44,7 @@ TEST_CASE("caps, biases, largest scores and dropout, alone and together", "[simt
   for (const int architecture : {80, 90}) check(problem, run_of("zigzag-ring", 2), architecture);
 }
 
-TEST_CASE("dropout of a program that was recorded is that of the call", "[simt]") {
+TEST_CASE("dropout of a program that was recorded is that of the call", "[simt][again]") {
   asked.gpu.step_graphs = StepGraphs::always;
   test::ShardedRun run = run_of("zigzag-ring/burst:zigzag", 2);
   run.runs = 2;

@@ -36,7 +36,7 @@ TEST_CASE("gradients take one pass where a kernel may add to dq in any order", "
   CHECK(backward_passes(80, GradientOrder::any, 128) == two);
 }
 
-TEST_CASE("all kernels among which there is a choice compute the same", "[simt]") {
+TEST_CASE("all kernels among which there is a choice compute the same", "[simt][again]") {
   int compared = 0;
   for (const auto& [head_dim, value_dim] :
        {std::pair(64, 64), std::pair(128, 128), std::pair(192, 128), std::pair(256, 256)}) {
@@ -77,6 +77,21 @@ TEST_CASE("what no kernel computes is refused, naming what exists", "[simt]") {
   CHECK(why.find("bf16 128/128 from sm_80") != std::string::npos);
 }
 
+TEST_CASE("latents of MLA on the device", "[simt]") {
+  Problem problem = problem_of(DType::bf16, 41, 4, 1, 576, 512);
+  problem.shared_kv = true;
+  check(problem, run_of("zigzag-ring", 2));
+  problem.head_dim = 40;
+  problem.value_dim = 24;
+  problem.scores.sink_logits = true;
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    problem.dtype = dtype;
+    for (const char* schedule : {"ring", "zigzag-ring/burst:zigzag", "striped-ring"})
+      check(problem, run_of(schedule, 3));
+  }
+  check(problem, run_of("zigzag-ring", 2), 90);
+}
+
 TEST_CASE("no kernel is chosen that asks for more shared memory than the GPU has", "[simt]") {
   gpu = std::make_unique<simt::EmulatedDriver>(device_seed, 89);
   gpu->limit_shared_memory(99 * 1024);
@@ -93,7 +108,7 @@ TEST_CASE("kernels are loaded before the first step", "[simt]") {
                     contains_text("could not load attention"));
 }
 
-TEST_CASE("kernels of a step start as one graph, run after run", "[simt]") {
+TEST_CASE("kernels of a step start as one graph, run after run", "[simt][again]") {
   asked.gpu.step_graphs = StepGraphs::always;
   const Problem problem = problem_of(DType::bf16, 37, 4, 2, 16, 24);
   for (const char* const schedule : {"zigzag-ring/burst:zigzag", "balanced", "mesh:2x1x2", "ulysses"}) {

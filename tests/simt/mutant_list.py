@@ -18,8 +18,8 @@ MUTANTS = [
      "    __syncthreads();  // the values", "    __syncwarp();  // the values"),
     ("forward: values are copied before the barrier", "ampere/attend.cuh",
      "    __syncthreads();  // the keys are everybody's, and nobody still reads the values of the tile before\n"
-     "    copy_values<Shape>(v_tile, p, at, plane);\n",
-     "    copy_values<Shape>(v_tile, p, at, plane);\n"
+     "    copy_values<Shape>(v_tile, p, at, plane, column_part<Shape>(p, p.value_dim));\n",
+     "    copy_values<Shape>(v_tile, p, at, plane, column_part<Shape>(p, p.value_dim));\n"
      "    __syncthreads();\n"),
     ("forward: the next keys are copied before the barrier", "ampere/attend.cuh",
      "    __syncthreads();  // the values are everybody's, and nobody still reads the keys\n"
@@ -58,10 +58,10 @@ MUTANTS = [
     ("one row past the end is copied", "fragments.cuh", "i < rows_left", "i <= rows_left"),
     ("columns past the head dimension are copied", "fragments.cuh", " && column + x < dim", ""),
     ("the last row is not copied", "fragments.cuh", "i < rows_left", "i + 1 < rows_left"),
-    ("a row's stride is its padding", "fragments.cuh", "(row * dim + column)", "(row * width + column)"),
+    ("a row's stride is its padding", "fragments.cuh", "(row * stride + column)", "(row * width + column)"),
     ("a later row's stride is its padding", "fragments.cuh",
-     "from += rows_at_once * dim", "from += rows_at_once * width"),
-    ("every tile is the segment's first", "fragments.cuh", "from += first * dim + ", "from += "),
+     "from += rows_at_once * stride", "from += rows_at_once * width"),
+    ("every tile is the segment's first", "fragments.cuh", "from += first * stride + ", "from += "),
     # Fragments.
     ("left operand: upper rows twice", "fragments.cuh",
      "address(tile, row + lane % 16, lane / 16)", "address(tile, row + lane % 8, lane / 16)"),
@@ -201,8 +201,8 @@ MUTANTS = [
     ("dq: statistics of the other row", "ampere/query_gradient.cuh", "statistics.lse[i / 2]", "statistics.lse[1 - i / 2]"),
     ("dq: hidden scores count", "ampere/query_gradient.cuh", "  masks.hide(ds, 0.0f);\n", ""),
     ("dq: scale forgotten", "query_rows.cuh",
-     "p.head_dim, Map(p).factor(), query.carry",
-     "p.head_dim, 1.0f, query.carry"),
+     "columns.count, Map(p).factor(), query.carry",
+     "columns.count, 1.0f, query.carry"),
     ("dv: hidden weights count", "ampere/key_gradients.cuh", "  masks.hide(s, 0.0f);\n", ""),
     ("dk: hidden scores count", "ampere/key_gradients.cuh", "  masks.hide(dp, 0.0f);\n", ""),
     ("dk, dv: delta of the neighbour", "ampere/key_gradients.cuh",
@@ -215,11 +215,11 @@ MUTANTS = [
     ("dk, dv: statistics past the end", "ampere/key_gradients.cuh",
      "const bool valid = column + thread < query.run.count;",
      "const bool valid = true;"),
-    ("dk, dv: exchanged operands", "ampere/key_gradients.cuh", "(dv, s, stage.d_o)", "(dv, dp, stage.d_o)"),
-    ("dv: scaled", "ampere/key_gradients.cuh", "p.value_dim, 1.0f, key.carry",
-     "p.value_dim, Map(p).factor(), key.carry"),
-    ("dk, dv: carry forgotten", "ampere/key_gradients.cuh", "p.head_dim, Map(p).factor(), key.carry",
-     "p.head_dim, Map(p).factor(), false"),
+    ("dk, dv: exchanged operands", "ampere/key_gradients.cuh", "(dv, s, part_of", "(dv, dp, part_of"),
+    ("dv: scaled", "ampere/key_gradients.cuh", "columns.count, 1.0f, key.carry",
+     "columns.count, Map(p).factor(), key.carry"),
+    ("dk, dv: carry forgotten", "ampere/key_gradients.cuh", "columns.count, Map(p).factor(), key.carry",
+     "columns.count, Map(p).factor(), false"),
     # fp32.
     ("fp32: a row is used before it is shared", "plain.cuh", "  __syncwarp();\n}\n", "}\n"),
     ("fp32: weights of invisible columns", "plain.cuh", "      if ((visible >> j & 1u) == 0) continue;\n", ""),

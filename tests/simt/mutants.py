@@ -36,12 +36,13 @@ SOURCES = {
     "hopper/query_addition.cuh": KEY_BLOCKS,
     "hopper/query_gradient.cuh": ["hopper/query_gradient.cu"],
     "hopper/tiles.cuh": HOPPER,
-    "softmax_rows.cuh": ["ampere/attend.cu", "hopper/attend.cu", *GENERAL],
+    "softmax_rows.cuh": ["ampere/attend.cu", "ampere/wide.cu", "hopper/attend.cu", *GENERAL],
     "ampere/query_gradient.cuh": ["ampere/query_gradient.cu", "ampere/general.cu"],
     "ampere/key_gradients.cuh": ["ampere/key_gradients.cu", "ampere/general.cu"],
     "ampere/key_stage.cuh": ["ampere/attend.cu", "ampere/query_gradient.cu"],
     "fragments.cuh": AMPERE,
-    "query_rows.cuh": ["ampere/query_gradient.cu", "hopper/query_gradient.cu"],
+    "query_rows.cuh": ["ampere/query_gradient.cu", "ampere/wide.cu", "hopper/query_gradient.cu"],
+    "column_part.cuh": ["ampere/wide.cu"],
     "rows.cuh": [*AMPERE, *HOPPER],
     "tile_masks.cuh": [*AMPERE, *HOPPER],
     "block_place.cuh": [*AMPERE, *HOPPER, "plain.cu"],
@@ -125,6 +126,8 @@ class Mutant:
     def masks(self):
         """The tests that kernels of one width suffice for."""
         everything = "with all that scores may have"
+        if self.file == "column_part.cuh":
+            return "latents of MLA*"
         if "wide" in self.file:
             return f"wide heads on Hopper,every mask on Hopper {everything}"
         sources = set(SOURCES[self.file])

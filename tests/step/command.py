@@ -46,8 +46,10 @@ def policies():
 
 def verified():
     for ranks in ("1", "2", "4"):
-        figures, = steps("--seq", "80", "--ranks", ranks, "--verify")
-        assert figures["gradient_error"] < 1e-5
+        plain, = steps("--seq", "80", "--ranks", ranks, "--verify")
+        scored, = steps("--seq", "80", "--ranks", ranks, "--verify", "--softcap", "0.5", "--alibi", "standard")
+        assert plain["gradient_error"] < 1e-5 and scored["gradient_error"] < 1e-5
+        assert plain["grad_norm"] != scored["grad_norm"]
 
 
 def found_wrong():

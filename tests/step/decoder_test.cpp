@@ -38,7 +38,8 @@ TEST_CASE("gradients of the unsharded step agree with finite differences for eve
   auto drawn = draw_parameters<float>(parameters, 1);
   for (float& value : drawn) value = value == 1.0f ? 0.9f : 15 * value;
   const auto batch = whole_batch(TokenSource::random(7, shape.vocab, 2), 7);
-  const auto step = unsharded_step(shape, causal_mask(), drawn, batch, 1);
+  const auto step =
+      unsharded_step(shape, attention_problem(shape, std::ssize(batch.tokens), causal_mask()), drawn, batch, 1);
 
   std::vector<double> values(drawn.begin(), drawn.end());
   REQUIRE(step.loss == Approx(loss_at(shape, values, batch)));

@@ -23,7 +23,8 @@ const ModelShape grouped{.layers = 2, .hidden = 64, .ffn = 88, .vocab = 256, .he
 StepGradients exact_step(const TrainingRun& run, const TokenSource& tokens, std::span<const float> values, int step) {
   std::vector<std::int64_t> positions(static_cast<std::size_t>(run.sequence));
   std::iota(positions.begin(), positions.end(), 0);
-  return unsharded_step(run.shape, causal_mask(), values, tokens.batch(step, positions), 1);
+  return unsharded_step(run.shape, attention_problem(run.shape, run.sequence, causal_mask()), values,
+                        tokens.batch(step, positions), 1);
 }
 
 }  // namespace

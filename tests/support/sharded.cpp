@@ -205,7 +205,7 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
   if (run.options.passes == Passes::both) {
     result.dq.resize(elements(problem.seq_q, problem.heads, problem.head_dim), NAN);
     result.dk.resize(elements(problem.seq_kv, problem.kv_heads, problem.head_dim), NAN);
-    result.dv.resize(elements(problem.seq_kv, problem.kv_heads, problem.value_dim), NAN);
+    if (!problem.shared_kv) result.dv.resize(elements(problem.seq_kv, problem.kv_heads, problem.value_dim), NAN);
   }
   const auto plan = std::make_shared<const AttentionPlan>(problem, run.ranks, run.options);
 
@@ -239,7 +239,7 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     bindings.dropout_offset = Inputs::dropout_offset;
     bindings.q = q.view();
     bindings.k = k.view();
-    bindings.v = v.view();
+    if (!problem.shared_kv) bindings.v = v.view();
     bindings.o = o.view();
     bindings.lse = lse.view();
     if (problem.has_low_lse() && run.low_lse == LowLse::kept) bindings.lse_low = lse_low.view();
@@ -272,7 +272,7 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     bindings.d_o = d_o.view();
     bindings.dq = dq.view();
     bindings.dk = dk.view();
-    bindings.dv = dv.view();
+    if (!problem.shared_kv) bindings.dv = dv.view();
     if (!shares.empty()) {
       bindings.dsink_logits = heads_view(reinterpret_cast<std::byte*>(shares.data()), DType::fp64, problem.heads);
     }
@@ -283,7 +283,7 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
     }
     scatter(dq.view(), queries, first, result.dq, false);
     scatter(dk.view(), keys, 0, result.dk, false);
-    scatter(dv.view(), keys, 0, result.dv, false);
+    if (!problem.shared_kv) scatter(dv.view(), keys, 0, result.dv, false);
   };
   if (run.world) {
     run.world(run.ranks, rank_body);
@@ -301,6 +301,7 @@ ExactResult exact_of(const Inputs& inputs) {
   std::vector<double> sums(inputs.sink_logits().size());
   for (std::size_t i = 0; i < exact.dsink_logits.size(); ++i) sums[i % sums.size()] += exact.dsink_logits[i];
   exact.dsink_logits = std::move(sums);
+  if (problem.shared_kv) exact.dv.clear();
   return exact;
 }
 

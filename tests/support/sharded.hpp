@@ -35,7 +35,12 @@ class Inputs {
   const std::vector<double>& sink_logits() const { return sink_logits_; }
   ConstTensorView q() const { return view(q_, problem_.seq_q, problem_.heads, problem_.head_dim); }
   ConstTensorView k() const { return view(k_, problem_.seq_kv, problem_.kv_heads, problem_.head_dim); }
-  ConstTensorView v() const { return view(v_, problem_.seq_kv, problem_.kv_heads, problem_.value_dim); }
+  ConstTensorView v() const {
+    if (!problem_.shared_kv) return view(v_, problem_.seq_kv, problem_.kv_heads, problem_.value_dim);
+    ConstTensorView values = k();
+    values.shape[3] = problem_.value_dim;
+    return values;
+  }
   ConstTensorView d_o() const { return view(d_o_, problem_.seq_q, problem_.heads, problem_.value_dim); }
 
  private:
@@ -83,7 +88,7 @@ struct ShardedRun {
 };
 ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run);
 
-/// What the results should be, gradients of sink logits summed over sequences.
+/// What the results should be, gradients of sink logits summed over sequences. There is no dv if values lie in keys.
 ExactResult exact_of(const Inputs& inputs);
 
 /// The largest of the relative L2 errors of o, dq, dk, dv and dsink_logits, and the error of lse, as tolerance() means

@@ -141,13 +141,22 @@ TEST_CASE("slow ranks get less to do, and by work fewer tokens", "[placement]") 
     for (const ProgramSketch::Work& work : sketched.works) pairs[rank < 8 ? 0 : 1] += work.pairs;
   }
   CHECK(pairs[1] < 0.9 * pairs[0]);
+  const double of_many = seconds();
+  request.balance = Balance::work;  // lets shares follow speed where that is faster
+  CHECK(seconds() <= of_many);
 }
 
-TEST_CASE("a mask in one piece is not placed unless it is asked for", "[placement]") {
+TEST_CASE("a mask in one piece is not placed unless it is asked for, or ranks are of unequal speed", "[placement]") {
   Problem problem = packed({0, 16384});
   ScheduleRequest request{.passes = Passes::both, .machine = find_machine("dgx-a100x2")};
-  const Machine machine = std::get<Machine>(request.machine);
-  for (const Choice& choice : or_refuse(rank_schedules(problem, 8, machine, request))) CHECK(choice.name != "placed");
+  Machine machine = std::get<Machine>(request.machine);
+  const auto is_placed = [](const Choice& choice) { return choice.name == "placed"; };
+  std::vector<Choice> ranking = or_refuse(rank_schedules(problem, 8, machine, request));
+  CHECK(std::none_of(ranking.begin(), ranking.end(), is_placed));
+  machine.speeds = {1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5};
+  request.balance = Balance::work;
+  ranking = or_refuse(rank_schedules(problem, 8, machine, request));
+  CHECK(std::any_of(ranking.begin(), ranking.end(), is_placed));
   request.schedule = "placed";
   CHECK(or_refuse(plan(problem, 8, request)).name() == "placed");
 }

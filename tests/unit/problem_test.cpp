@@ -36,6 +36,17 @@ TEST_CASE("derived figures of a problem") {
   CHECK(problem.wire_type() == DType::fp64);
 }
 
+TEST_CASE("a key and its value have as many elements as their buffers") {
+  Problem problem = sound();
+  CHECK(problem.key_value_dim() == 320);
+  problem.shared_kv = true;
+  CHECK(problem.key_value_dim() == 192);
+  problem.head_dim = 576, problem.value_dim = 512;
+  CHECK_NOTHROW(check(problem));
+  problem.value_dim = 576;
+  CHECK_NOTHROW(check(problem));
+}
+
 TEST_CASE("shapes that nobody computes are refused") {
   require_refused([](Problem& p) { p.batch = 0; }, "batch is 0");
   require_refused([](Problem& p) { p.seq_q = 0; }, "seq is 0");
@@ -47,7 +58,8 @@ TEST_CASE("shapes that nobody computes are refused") {
   require_refused([](Problem& p) { p.head_dim = 100; },
                   "pad it to 104 with zeros and give scale 0.1 (1/sqrt(100): the default follows the padded size)");
   require_refused([](Problem& p) { p.value_dim = 100; }, "pad it to 104 with zeros");
-  require_refused([](Problem& p) { p.value_dim = 264; }, "choose 256 or less");
+  require_refused([](Problem& p) { p.value_dim = 584; }, "choose 576 or less");
+  require_refused([](Problem& p) { p.shared_kv = true, p.value_dim = 200; }, "choose value-dim 192 or less");
   require_refused([](Problem& p) { p.wire = DType::fp16; }, "wire type fp16");
   require_refused([](Problem& p) { p.scores.scale = std::numeric_limits<double>::infinity(); }, "scale");
   require_refused([](Problem& p) { p.scores.scale = -1e39; }, "scale is -1e+39 (scores are computed in fp32");

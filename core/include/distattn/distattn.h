@@ -115,13 +115,14 @@ typedef struct distattn_problem {
   int32_t max_logit;   /**< 1: forward also gives the largest score of each head */
   const double* alibi_slopes; /**< by query head: slope * (k - q) is added to scores; null: nothing is */
   size_t alibi_slopes_count;
-  double dropout; /**< probability that a weight is dropped */
+  double dropout;              /**< probability that a weight is dropped */
+  int32_t shared_kv, reserved; /**< 1: keys begin with values, as in MLA: v, dv null, dk is dK + [dV, 0]; and 0 */
 } distattn_problem;
 
 #define DISTATTN_PROBLEM_INIT                                                                                          \
   {                                                                                                                    \
     sizeof(distattn_problem), 1, 1, 1, 1, 1, 64, 0, DISTATTN_FP32, DISTATTN_FP32, 0.0, 1, -1, -1, 0, NULL, 0, NULL, 0, \
-        0.0, 0, 0, NULL, 0, 0.0                                                                                        \
+        0.0, 0, 0, NULL, 0, 0.0, 0, 0                                                                                  \
   }
 
 typedef struct distattn_options {
@@ -325,7 +326,7 @@ DISTATTN_API distattn_status distattn_attention_positions(const distattn_attenti
  */
 typedef struct distattn_tensors {
   size_t struct_size;
-  const distattn_tensor *q, *k, *v;      /**< read */
+  const distattn_tensor *q, *k, *v;      /**< read; v, like dv, is null if the problem has shared_kv */
   const distattn_tensor *o, *lse;        /**< written by forward, read by backward */
   const distattn_tensor* d_o;            /**< read by backward */
   const distattn_tensor *dq, *dk, *dv;   /**< written by backward */

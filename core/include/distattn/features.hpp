@@ -17,8 +17,19 @@ namespace distattn {
 struct Problem;
 
 /// A new feature is named here and has a row in the table of features.cpp.
-enum class Feature : std::uint8_t { fp64, fp32, bf16, fp16, softcap, sink_logits, alibi, max_logit, dropout };
-inline constexpr int feature_count = 9;
+enum class Feature : std::uint8_t {
+  fp64,
+  fp32,
+  bf16,
+  fp16,
+  softcap,
+  sink_logits,
+  alibi,
+  max_logit,
+  dropout,
+  shared_kv
+};
+inline constexpr int feature_count = 10;
 
 /// "fp32", …
 const char* name_of(Feature feature);

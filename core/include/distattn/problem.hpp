@@ -17,8 +17,11 @@ struct Problem {
   std::int64_t batch = 1;
   std::int64_t seq_q = 0, seq_kv = 0;
   int heads = 1, kv_heads = 1;
-  int head_dim = 0;           ///< dimension of queries and keys: 8 … 256, a multiple of 8
-  int value_dim = 0;          ///< dimension of values and outputs, likewise
+  int head_dim = 0;   ///< dimension of queries and keys: 8 … 576, a multiple of 8
+  int value_dim = 0;  ///< dimension of values and outputs, likewise
+  /// Whether a key's first value_dim numbers are its value, as in MLA with absorbed projections: k is then the one
+  /// buffer that is bound, kept and sent, and dk is its whole gradient, dK + [dV, 0] of keys and values taken apart.
+  bool shared_kv = false;
   DType dtype = DType::fp32;  ///< element type in which q, k, v, do are used and sent
   DType wire = DType::fp32;   ///< type of partials and gradients in messages (fp64 if dtype is)
   Scores scores{};
@@ -28,6 +31,8 @@ struct Problem {
   Mask mask{};
 
   int heads_per_kv() const { return heads / kv_heads; }
+  /// Elements that a key and its value have together.
+  int key_value_dim() const { return shared_kv ? head_dim : head_dim + value_dim; }
   double softmax_scale() const {
     return scores.scale != 0 ? scores.scale : 1.0 / std::sqrt(static_cast<double>(head_dim));
   }
@@ -51,8 +56,8 @@ struct Problem {
 };
 
 /// Throws Error(usage) for problems that no backend computes: zero or negative sizes, heads that do not divide, head
-/// dimensions outside 8 … 256 or not multiples of 8, sizes in bytes that overflow 63 bits, a scale that the accumulator
-/// cannot represent.
+/// dimensions outside 8 … 576 or not multiples of 8, values that are longer than the keys that hold them, sizes in
+/// bytes that overflow 63 bits, a scale that the accumulator cannot represent.
 void check(const Problem& problem);
 
 /// The usual slopes of a linear position bias (Press et al. 2022): 2^(−8 i / n) for heads i = 1 … n if n is a power of

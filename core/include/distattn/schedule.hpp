@@ -17,10 +17,10 @@ namespace distattn {
 
 /// What a buffer holds. Parts, each [batch][head][token][dim] and 64-byte aligned:
 ///  query:      q; in the backward pass q, do, lse, delta, shared, lse_low
-///  key_value:  k, v
+///  key_value:  k, v; k alone if values lie in keys (Problem::shared_kv)
 ///  output:     o, lse, lse_low        — a partial (partial.hpp)
 ///  dquery:     dq, sums; at the owner of the queries dq, sums, squares
-///  dkey_value: dk, dv
+///  dkey_value: dk, dv; dk alone likewise, with dv added to its beginning
 /// lse_low is the remainder of an fp32 lse, in fp16. Neither an output with 16-bit elements, which is one on the wire,
 /// nor queries whose gradients travel so have one: they are not that precise.
 ///

@@ -12,7 +12,7 @@ TokenBytes bytes_of(const Problem& problem, Pass pass) {
   const double input = sequences * static_cast<double>(size_of(problem.dtype));
   const double wire = sequences * static_cast<double>(size_of(problem.wire_type()));
   const double statistic = 4 * sequences * problem.heads;
-  const double keys = static_cast<double>(problem.kv_heads) * (problem.head_dim + problem.value_dim);
+  const double keys = static_cast<double>(problem.kv_heads) * problem.key_value_dim();
   TokenBytes bytes;
   bytes.query = problem.heads * problem.head_dim * input;
   bytes.key_value = keys * input;

@@ -74,7 +74,7 @@ class Search {
       try_all(trials_of(other_meshes(problem_, ranks_, hopeful_layouts())));
       if (!request_.ahead && routes_.node_size > 0) try_all(best_ahead());
     }
-    if (only_placed_ || has_components(problem_)) try_placements();
+    if (only_placed_ || may_place(problem_, ranks_, machine_)) try_placements();
     std::vector<Choice> ranking = pairs();
     if (ranking.empty()) return why_not(nothing_left());
     return ranking;

@@ -47,6 +47,13 @@ std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest
   const ScheduleRequest usual;
   if (request.balance_tokens > usual.balance_tokens)
     wishes.emplace_back(usual_wish(problem, request)).balance = usual.balance_tokens;
+  if (request.balance == Balance::work) {  // short documents fill any share, and equal ones leave more room
+    for (const double hide : {0.1, 0.3, 0.6, 1.0}) {
+      wishes.push_back(usual_wish(problem, request));
+      wishes.back().hide = hide;
+      wishes.back().by = Balance::tokens;
+    }
+  }
   return wishes;
 }
 
@@ -112,7 +119,11 @@ Candidate candidate_of(Placement placement, const Problem& problem, const Placem
   return candidate;
 }
 
-bool has_components(const Problem& problem) {
+bool may_place(const Problem& problem, int ranks, const Machine& machine) {
+  if (ranks == 1) return false;
+  for (Rank rank = 1; rank < ranks; ++rank) {
+    if (machine.speed_of(rank) != machine.speed_of(0)) return true;
+  }
   const BandIndex mask(bands_of(problem.mask));
   return components_of(problem, mask).size() > 1;
 }

@@ -32,7 +32,8 @@ Candidate candidate_of(Placement placement, const Problem& problem, const Placem
 /// then is only estimated.
 std::vector<std::shared_ptr<const Placement>> with_other_ends(const Placement& placement, Pass pass);
 
-/// Whether the mask has parts that do not see each other, without which a placement is a mesh like any other.
-bool has_components(const Problem& problem);
+/// Whether a placement can differ from a published mesh: the mask has parts that do not see each other, or the machine
+/// ranks of unequal speed, to which no published shape gives unequal shares.
+bool may_place(const Problem& problem, int ranks, const Machine& machine);
 
 }  // namespace distattn

@@ -49,8 +49,8 @@ class Together {
     if (!only_placed_) {
       if (auto why = add_named()) return std::move(*why);
     }
-    const auto parted = [](const LayerKind& kind) { return has_components(kind.problem); };
-    if (only_placed_ || std::any_of(kinds_.begin(), kinds_.end(), parted)) add_placed();
+    const auto placeable = [&](const LayerKind& kind) { return may_place(kind.problem, ranks_, machine_); };
+    if (only_placed_ || std::any_of(kinds_.begin(), kinds_.end(), placeable)) add_placed();
     if (ranking_.empty()) return nothing_left();
     std::stable_sort(ranking_.begin(), ranking_.end(),
                      [](const auto& a, const auto& b) { return a.predicted_s < b.predicted_s; });

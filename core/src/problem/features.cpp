@@ -33,6 +33,9 @@ constexpr Description max_logit{"max_logit", [](const Problem& problem) { return
 constexpr Description dropout{"dropout", [](const Problem& problem) { return problem.scores.dropout != 0; },
                               [](Problem& problem) { problem.scores.dropout = 0.5; }};
 
+constexpr Description shared_kv{"shared_kv", [](const Problem& problem) { return problem.shared_kv; },
+                                [](Problem& problem) { problem.shared_kv = true; }};
+
 /// By Feature.
 constexpr std::array descriptions{elements<DType::fp64>,
                                   elements<DType::fp32>,
@@ -42,7 +45,8 @@ constexpr std::array descriptions{elements<DType::fp64>,
                                   sink_logits,
                                   alibi,
                                   max_logit,
-                                  dropout};
+                                  dropout,
+                                  shared_kv};
 static_assert(descriptions.size() == feature_count);
 
 const Description& description_of(Feature feature) { return descriptions.at(index(feature)); }

@@ -24,6 +24,11 @@ std::pair<std::int64_t, std::int64_t> rows_of(const Band& band) {
   return {std::max(band.q0, band.k0 + band.lo), std::min(band.q1, band.k1 + band.hi)};
 }
 
+/// Most masks come in order, and a mask of many documents is looked through again in every plan.
+void sort_unless_sorted(std::vector<std::size_t>& bands, const auto& before) {
+  if (!std::is_sorted(bands.begin(), bands.end(), before)) std::sort(bands.begin(), bands.end(), before);
+}
+
 /// Goes through the queries from first to last with the bands that the query at hand sees keys through, in the order
 /// of these keys. From one query to the next a band's ends move by one key at most, and never back, so that bands
 /// without a common pair keep their order; and those that have one are neighbours before they meet.
@@ -39,8 +44,8 @@ class Sweep {
       if (rows_of(bands_[i]).first < rows_of(bands_[i]).second) by_begin.push_back(i);
     }
     std::vector<std::size_t> by_end = by_begin;
-    std::sort(by_begin.begin(), by_begin.end(), [&](auto a, auto b) { return begin(a) < begin(b); });
-    std::sort(by_end.begin(), by_end.end(), [&](auto a, auto b) { return end(a) < end(b); });
+    sort_unless_sorted(by_begin, [&](auto a, auto b) { return begin(a) < begin(b); });
+    sort_unless_sorted(by_end, [&](auto a, auto b) { return end(a) < end(b); });
     auto ended = by_end.begin();
     for (const std::size_t next : by_begin) {
       for (; end(*ended) <= begin(next); ++ended) {

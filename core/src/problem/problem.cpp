@@ -23,11 +23,12 @@ void check_count(std::string_view what, std::int64_t value) {
 }
 
 void check_dim(std::string_view what, int dim, const std::string& with_padding = "") {
-  if (8 <= dim && dim <= 256 && dim % 8 == 0) return;
-  const std::string advice = dim > 256 ? "choose 256 or less"
-                                       : fmt::format("pad it to {} with zeros{}", dim < 8 ? 8 : (dim + 7) / 8 * 8,
-                                                     dim > 0 ? with_padding : "");
-  refuse(fmt::format("{} is {} (kernels take 8 to 256, a multiple of 8): {}", what, dim, advice));
+  constexpr int most = 576;
+  if (8 <= dim && dim <= most && dim % 8 == 0) return;
+  const std::string advice = dim > most ? fmt::format("choose {} or less", most)
+                                        : fmt::format("pad it to {} with zeros{}", dim < 8 ? 8 : (dim + 7) / 8 * 8,
+                                                      dim > 0 ? with_padding : "");
+  refuse(fmt::format("{} is {} (kernels take 8 to {}, a multiple of 8): {}", what, dim, most, advice));
 }
 
 /// Zeros change no score, but the default scale changes with the number of elements.
@@ -96,6 +97,9 @@ void check(const Problem& problem) {
         problem.heads, problem.kv_heads));
   check_dim("head-dim", problem.head_dim, scale_of_unpadded(problem));
   check_dim("value-dim", problem.value_dim);
+  if (problem.shared_kv && problem.value_dim > problem.head_dim)
+    refuse(fmt::format("values of {} in keys of {} (a value is the beginning of its key): choose value-dim {} or less",
+                       problem.value_dim, problem.head_dim, problem.head_dim));
   if (problem.wire != DType::fp32 && problem.wire != DType::bf16 && problem.wire != problem.accumulator())
     refuse(fmt::format("wire type {} (partials and gradients travel as fp32 or bf16): choose one of these",
                        name_of(problem.wire)));

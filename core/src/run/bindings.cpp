@@ -101,6 +101,16 @@ void check_max_logit(const Bindings& bindings, const Outline& outline, const Exp
   }
 }
 
+/// Values that lie in keys have no tensor of their own, nor have their gradients.
+void check_values_lie_in_keys(const Bindings& bindings, Rank rank) {
+  const bool given = bindings.v.data != nullptr;
+  if (!given && bindings.dv.data == nullptr) return;
+  refuse(
+      fmt::format("rank {} was given {} (the problem has shared_kv: values lie in k, their gradients in dk): leave it "
+                  "out, or take shared_kv out of the problem",
+                  rank, given ? "v" : "dv"));
+}
+
 }  // namespace
 
 void check(const Bindings& bindings, const Outline& outline, Rank rank, const Device& device) {
@@ -127,7 +137,10 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
   check_max_logit(bindings, outline, expect);
   expect("q", bindings.q, q);
   expect("k", bindings.k, k);
-  expect("v", bindings.v, v);
+  if (problem.shared_kv)
+    check_values_lie_in_keys(bindings, rank);
+  else
+    expect("v", bindings.v, v);
   if (outline.pass == Pass::forward) {
     expect("o", bindings.o, o);
     expect("lse", bindings.lse, lse);
@@ -140,7 +153,7 @@ void check(const Bindings& bindings, const Outline& outline, Rank rank, const De
   expect("do", bindings.d_o, o);
   expect("dq", bindings.dq, q);
   expect("dk", bindings.dk, k);
-  expect("dv", bindings.dv, v);
+  if (!problem.shared_kv) expect("dv", bindings.dv, v);
 }
 
 bool lie_in(MemorySpace space, const Bindings& bindings) {

@@ -45,6 +45,10 @@ class Digest {
   }
   void operator()(const char*, const std::string&, Range = Range::any) {}
   template <class T>
+  void newer(const char*, const T& field) {
+    add(field);
+  }
+  template <class T>
   void list_if_any(const char*, const std::vector<T>& items) {
     add(items);
   }

@@ -67,7 +67,7 @@ PartList list_parts(const Outline& outline, const Value& value, DType dtype) {
     case ValueKind::key_value:
     case ValueKind::dkey_value:
       parts.add(group.kv_count, problem.head_dim, dtype);
-      parts.add(group.kv_count, problem.value_dim, dtype);
+      if (!problem.shared_kv) parts.add(group.kv_count, problem.value_dim, dtype);
       break;
   }
   return parts;

@@ -4,11 +4,15 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <string_view>
 #include <type_traits>
 
 #include "distattn/schedule.hpp"
 
 namespace distattn {
+
+// fields_of(struct, visit) calls visit(name, field) for each field, and visit.newer(name, field) for those that are not
+// in what older builds wrote: they then have their defaults.
 
 /// What an integer field may hold.
 enum class Range : std::uint8_t {
@@ -75,7 +79,12 @@ void fields_of(Fields<Problem> auto& problem, Visit&& visit) {
   visit("value_dim", problem.value_dim, Range::from_one);
   visit("dtype", problem.dtype);
   visit("wire", problem.wire);
-  fields_of(problem.scores, visit);
+  // Features of scores came one by one: a program of a build without one is for a problem without it.
+  fields_of(problem.scores, [&](const char* name, auto& field) {
+    if (std::string_view(name) == "scale") return visit(name, field);
+    visit.newer(name, field);
+  });
+  visit.newer("shared_kv", problem.shared_kv);
   visit.list_if_any("alibi_slopes", problem.alibi_slopes);
   visit("mask", problem.mask);
 }

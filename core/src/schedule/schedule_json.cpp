@@ -54,6 +54,10 @@ class Writer {
     object_[name] = write(field);
   }
   template <class T>
+  void newer(const char* name, const T& field) {
+    (*this)(name, field);
+  }
+  template <class T>
   void list_if_any(const char* name, const std::vector<T>& items) {
     if (!items.empty()) (*this)(name, items);
   }
@@ -124,6 +128,10 @@ class Reader {
   template <class T>
   void operator()(const char* name, T& field, Range range = Range::any) {
     read({fields_.at(name), fields_.path_of(name)}, field, range, limits_);
+  }
+  template <class T>
+  void newer(const char* name, T& field) {
+    if (fields_.find(name) != nullptr) (*this)(name, field);
   }
   template <class T>
   void list_if_any(const char* name, std::vector<T>& items) {

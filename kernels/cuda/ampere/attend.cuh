@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks) attend(const __
         p, {place.batch, place.head, at.column}, query.run, row_begin, p.keys[at.other].run);
     prim::wait_for_copies<0>();
     __syncthreads();  // the keys are everybody's, and nobody still reads the values of the tile before
-    copy_values<Shape>(v_tile, p, at, plane);
+    copy_values<Shape>(v_tile, p, at, plane, column_part<Shape>(p, p.value_dim));
     prim::commit_copies();
     float s[Shape::m_count][Shape::n_count][4];
     clear(s);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cuda/block_place.cuh"
+#include "kernels/cuda/column_part.cuh"
 #include "kernels/cuda/fragments.cuh"
 #include "kernels/cuda/instances.hpp"
 #include "kernels/cuda/rows.cuh"
@@ -123,7 +124,8 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
       k_tile, static_cast<const Element*>(key.k) + head_row() * p.head_dim, row_begin, key.run.count, p.head_dim);
   if constexpr (Shape::wants_dk) {
     copy_tile<Shape::tile.rows, Shape::value_dim, Shape::threads>(
-        v_tile, static_cast<const Element*>(key.v) + head_row() * p.value_dim, row_begin, key.run.count, p.value_dim);
+        v_tile, static_cast<const Element*>(key.v) + head_row() * p.value_stride, row_begin, key.run.count, p.value_dim,
+        p.value_stride);
   }
   HeadTileCursor next(p, place);
   if (next.valid()) {
@@ -133,7 +135,8 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
   prim::commit_copies();
 
   const int warp_row = first_row_of_warp<1>();
-  float dk[1][Shape::wants_dk ? Shape::head_dim / 8 : 1][4], dv[1][Shape::wants_dv ? Shape::value_dim / 8 : 1][4];
+  float dk[1][Shape::wants_dk ? held_columns<Shape, Shape::head_dim>() / 8 : 1][4];
+  float dv[1][Shape::wants_dv ? held_columns<Shape, Shape::value_dim>() / 8 : 1][4];
   clear(dk);
   clear(dv);
   for (int tile = 0; next.valid(); ++tile) {
@@ -156,18 +159,20 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
     clear(dp);
     if constexpr (Shape::wants_dk) add_product_of_rows<Element, Shape::value_dim>(dp, v_tile, warp_row, stage.d_o);
     weigh_columns<Shape>(s, dp, stage, Map(p), masks, terms);
-    if constexpr (Shape::wants_dv) add_product<Element, Shape::value_dim>(dv, s, stage.d_o);
-    if constexpr (Shape::wants_dk) add_product<Element, Shape::head_dim>(dk, dp, stage.q);
+    if constexpr (Shape::wants_dv) add_product<Element, Shape::value_dim>(dv, s, part_of_tile<Shape>(p, stage.d_o));
+    if constexpr (Shape::wants_dk) add_product<Element, Shape::head_dim>(dk, dp, part_of_tile<Shape>(p, stage.q));
   }
   prim::wait_for_copies<0>();
   for_each_row<1>(row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     if constexpr (Shape::wants_dk) {
-      float* const into = key.dk + (head_row() + row) * p.head_dim + column_of();
-      store_row(into, dk[0], half, p.head_dim, Map(p).factor(), key.carry);
+      const ColumnPart columns = column_part<Shape>(p, p.head_dim);
+      float* const into = key.dk + (head_row() + row) * p.head_dim + columns.first + column_of();
+      store_row(into, dk[0], half, columns.count, Map(p).factor(), key.carry);
     }
     if constexpr (Shape::wants_dv) {
-      float* const into = key.dv + (head_row() + row) * p.value_dim + column_of();
-      store_row(into, dv[0], half, p.value_dim, 1.0f, key.carry);
+      const ColumnPart columns = column_part<Shape>(p, p.value_dim);
+      float* const into = key.dv + (head_row() + row) * p.value_stride + columns.first + column_of();
+      store_row(into, dv[0], half, columns.count, 1.0f, key.carry || p.values_lie_in_keys(key));
     }
   });
 }

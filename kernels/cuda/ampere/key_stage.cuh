@@ -2,6 +2,7 @@
 /// Tiles of keys and values on their way into shared memory.
 
 #include "kernels/cuda/block_place.cuh"
+#include "kernels/cuda/column_part.cuh"
 #include "kernels/cuda/fragments.cuh"
 
 namespace distattn::kernels::cuda {
@@ -20,13 +21,15 @@ __device__ __forceinline__ void copy_keys(std::uint32_t into, const AttendParams
   copy_tile<Shape::tile.columns, Shape::head_dim, Shape::threads>(into, k, tile.column, key.run.count, p.head_dim);
 }
 
-/// The same of its values.
+/// The same of `columns` of its values.
 template <class Shape>
 __device__ __forceinline__ void copy_values(std::uint32_t into, const AttendParams& p, const TileCursor& tile,
-                                            std::uint32_t plane) {
+                                            std::uint32_t plane, const ColumnPart& columns) {
   const KeySegment& key = p.keys[tile.other];
-  const auto* const v = static_cast<const typename Shape::Element*>(key.v) + plane * key.run.count * p.value_dim;
-  copy_tile<Shape::tile.columns, Shape::value_dim, Shape::threads>(into, v, tile.column, key.run.count, p.value_dim);
+  const auto* const v =
+      static_cast<const typename Shape::Element*>(key.v) + plane * key.run.count * p.value_stride + columns.first;
+  copy_tile<Shape::tile.columns, Shape::value_dim, Shape::threads>(into, v, tile.column, key.run.count, columns.count,
+                                                                   p.value_stride);
 }
 
 }  // namespace distattn::kernels::cuda

@@ -36,7 +36,7 @@ struct KeyStage {
 
   __device__ __forceinline__ void copy(const AttendParams& p, const TileCursor& tile, std::uint32_t plane) const {
     copy_keys<Shape>(k, p, tile, plane);
-    copy_values<Shape>(v, p, tile, plane);
+    copy_values<Shape>(v, p, tile, plane, {0, p.value_dim});
   }
 };
 
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid
 
   const RowStatistics statistics(query, row_begin, head_row());
   const int warp_row = first_row_of_warp<1>();
-  float dq[1][Shape::head_dim / 8][4];
+  float dq[1][held_columns<Shape, Shape::head_dim>() / 8][4];
   clear(dq);
   for (int tile = 0; next.valid(); ++tile) {
     const KeyStage<Shape> stage(stages, tile);
@@ -105,10 +105,10 @@ __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid
     clear(dp);
     add_product_of_rows<Element, Shape::value_dim>(dp, do_tile, warp_row, stage.v);
     differentiate_rows(ds, dp, statistics, typename Shape::Map(p), masks, terms);
-    add_product<Element, Shape::head_dim>(dq, ds, stage.k);
+    add_product<Element, Shape::head_dim>(dq, ds, part_of_tile<Shape>(p, stage.k));
   }
   prim::wait_for_copies<0>();
-  store_query_gradient<typename Shape::Map>(dq, p, query, row_begin, head_row());
+  store_query_gradient<typename Shape::Map>(dq, p, query, row_begin, head_row(), column_part<Shape>(p, p.head_dim));
 }
 
 template <class Shape>

@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_query_gradient(const
   float dq[1][Shape::KTile::pieces][4];
   clear(dq);
   differentiate_queries<Shape>(dq, p, place, query, RowStatistics(query, row_begin, head_row), memory, group);
-  store_query_gradient<typename Shape::Map>(dq, p, query, row_begin, head_row);
+  store_query_gradient<typename Shape::Map>(dq, p, query, row_begin, head_row, {0, p.head_dim});
 }
 
 /// Describes what hopper_query_gradient copies.

@@ -4,6 +4,8 @@
 #include <string_view>
 
 #include "conformance/kernels/suite.hpp"
+#include "distattn/tree.hpp"
+#include "support/sanitized.hpp"
 
 namespace distattn::test {
 
@@ -56,6 +58,25 @@ void add_masks(std::vector<TileCase>& cases) {
                                     {.q0 = 270, .k0 = 0, .k1 = 20}});
 }
 
+/// Nodes of which every other one comes long after its parent: a query sees few keys, far from each other and from
+/// those of its neighbours.
+void add_trees(std::vector<TileCase>& cases) {
+  std::mt19937 random(41);
+  std::vector<TreeNode> nodes = {{70, -1}};
+  while (nodes.size() < 400) {
+    const auto count = static_cast<int>(nodes.size());
+    nodes.push_back({1 + count % 3, std::uniform_int_distribution(0, count - 1)(random)});
+  }
+  const std::vector<Band> bands = tree_mask(nodes).given;
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const std::string name = std::string("tree in any order ") + name_of(dtype);
+    cases.push_back(single(name, shape(2, 1, 16, 24, dtype), {0, 868, 1}, {0, 868, 1}, bands));
+    cases.back().carry = dtype == DType::bf16;
+    cases.push_back(single(name + ", few queries", shape(2, 1, 16, 24, dtype), {860, 8, 1}, {0, 868, 1}, bands));
+  }
+  cases.push_back(single("tree in any order, striped", shape(2, 1, 16, 24), {1, 217, 4}, {3, 216, 4}, bands));
+}
+
 void add_positions(std::vector<TileCase>& cases) {
   const auto small = shape(2, 2, 16, 16);
   cases.push_back(single("striped", small, {3, 150, 4}, {1, 150, 4}, {causal}));
@@ -91,6 +112,11 @@ void add_shapes(std::vector<TileCase>& cases) {
   }
   cases.push_back(single("head_dim 192, value_dim 128", shape(2, 1, 192, 128), {0, 90, 1}, {0, 150, 1}, {everything}));
   cases.push_back(single("head_dim 24, value_dim 200", shape(2, 1, 24, 200), {0, 90, 1}, {0, 150, 1}, {causal}));
+  for (const DType dtype : {DType::fp32, DType::bf16}) {
+    const std::string name = std::string("head_dim 576, value_dim 512 ") + name_of(dtype);
+    cases.push_back(single(name, shape(3, 1, 576, 512, dtype), {0, 90, 1}, {0, 150, 1}, {causal}));
+    cases.push_back(single(name + ", few queries", shape(3, 1, 576, 512, dtype), {147, 2, 1}, {0, 150, 1}, {causal}));
+  }
   cases.push_back(single("8 query heads a key head", shape(8, 1, 32, 32), {0, 70, 1}, {0, 70, 1}, {causal}));
   cases.push_back(single("batch 3", shape(4, 2, 32, 32, DType::fp32, 3), {0, 70, 1}, {0, 70, 1}, {causal}));
   auto uneven = shape(1, 1, 32, 32);
@@ -209,12 +235,13 @@ void add_sides(std::vector<TileCase>& cases) {
 std::vector<TileCase> named_cases() {
   std::vector<TileCase> cases;
   add_masks(cases);
+  add_trees(cases);
   add_positions(cases);
   add_shapes(cases);
   add_sides(cases);
   add_few(cases);
   add_heads_together(cases);
-  return cases;
+  return cases_to_run(std::move(cases));
 }
 
 std::vector<TileCase> random_cases(unsigned seed, int count) {
@@ -247,7 +274,7 @@ std::vector<TileCase> random_cases(unsigned seed, int count) {
     }
     cases.push_back(tile);
   }
-  return cases;
+  return cases_to_run(std::move(cases));
 }
 
 }  // namespace distattn::test

@@ -239,7 +239,7 @@ class _Kept:
         return kept if kept is not None and kept._address is not None else Attention.of(problem, request)
 
     def give(self, handle: Attention) -> None:
-        if _bytes_of(handle.problem) > self.MOST_BYTES:
+        if bytes_of(handle.problem) > self.MOST_BYTES:
             handle.close()
             return
         with self._lock:
@@ -252,7 +252,8 @@ class _Kept:
 _kept = _Kept()
 
 
-def _bytes_of(problem: Problem) -> int:
+def bytes_of(problem: Problem) -> int:
+    """Of q, k and v of all ranks."""
     elements = problem.batch * (problem.seq_q * problem.heads + 2 * problem.seq_kv * problem.kv_heads) * problem.head_dim
     return elements * TYPES[problem.dtype][1] // 8
 

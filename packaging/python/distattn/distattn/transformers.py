@@ -49,12 +49,15 @@ def shard_batch(input_ids: Tensor, sharding: Sharding, labels: Tensor | None = N
     """This rank's keywords of a causal model's call, of tokens [batch, seq] that all ranks have.
 
     Labels (None: the tokens) are shifted over the whole sequence, also across ranks, and not across documents. The loss
-    is this rank's sum over the number of labels of all ranks: ranks' losses, and their gradients, add up.
+    is this rank's sum over the number of labels of all ranks: ranks' losses, and their gradients, add up. What counts is
+    `shift_labels`: `labels` are none, so that a model that does not know the former refuses them instead of shifting
+    this rank's labels once more.
     """
     everyone = sharding.next_tokens(input_ids if labels is None else labels, ignore_index=ignore_index)
     own = sharding.shard(everyone)
     positions = sharding.document_positions.to(input_ids.device).expand(input_ids.shape[0], -1)
-    return {"input_ids": sharding.shard(input_ids), "position_ids": positions, "labels": own, "shift_labels": own,
+    none = torch.full_like(own, -1 if ignore_index != -1 else -2)  # of no class
+    return {"input_ids": sharding.shard(input_ids), "position_ids": positions, "labels": none, "shift_labels": own,
             "num_items_in_batch": (everyone != ignore_index).sum()}
 
 

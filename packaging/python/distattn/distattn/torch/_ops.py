@@ -3,17 +3,39 @@
 What changes from step to step, documents and positions, is data of the operator and no part of a traced graph.
 """
 
-from collections.abc import Sequence
+import functools
+import sys
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 import torch.utils.checkpoint
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .._errors import UsageError
-from .._problem import DROPOUT, Problem, Request, flag, integers, scores_of, seed_of, taken_sinks, text
+from .._problem import DROPOUT, Mask, Problem, Request, flag, integers, scores_of, seed_of, taken_sinks, text
 from .._tensors import stream_of, view
 from ._sharding import Sharding, sharding_of
+
+
+def _operator(kernel: Callable[..., Any]) -> Any:
+    """The operator distattn::forward of _forward(). What torch.library.custom_op() makes is the same, but imports
+    torch._dynamo at its first call, which takes seconds and 140 MB of those who never compile."""
+    name = f"distattn::{kernel.__name__.removeprefix('_')}"
+
+    @functools.wraps(kernel)
+    def untraced(*given: Any) -> Any:
+        if "torch._dynamo" not in sys.modules:
+            return kernel(*given)
+        disabled = getattr(untraced, "disabled", None)
+        if disabled is None:
+            disabled = untraced.disabled = torch.compiler.disable(kernel)  # type: ignore[attr-defined]
+        return disabled(*given)
+
+    torch.library.define(name, torch.library.infer_schema(kernel, mutates_args=()), tags=torch.Tag.pt2_compliant_tag)
+    torch.library.impl(name, "default", untraced)
+    return getattr(torch.ops.distattn, name.partition("::")[2]).default
 
 
 def _handle(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, sharding: Sharding, causal: bool, left: int,
@@ -25,13 +47,21 @@ def _handle(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, sharding: Sha
         if tensor.dtype != q.dtype or tensor.device != q.device:
             raise UsageError(f"{name} is {tensor.dtype} on {tensor.device}, q {q.dtype} on {q.device} (one attention has "
                              f"one of each): convert it")
-    sizes = Problem.of(seq=sharding.seq, heads=q.shape[2], head_dim=q.shape[3], kv_heads=k.shape[2],
-                       value_dim=v.shape[3], batch=q.shape[0], dtype=q.dtype, scores=tuple(scores),
-                       sink_logits=sinks is not None, max_logit=max_logit)
-    problem = Problem(**{**sizes.__dict__, "mask": sharding.mask(causal, (left, right), first_keys)})
-    stream = stream_of(q, view(q.detach(), "q").layout)
-    request = Request.of(problem, schedule=schedule or sharding.schedule, backward=gradients, cuda_stream=stream)
+    problem, request = _asked(sharding.seq, q.shape, k.shape[2], v.shape[3], q.dtype, sinks is not None,
+                              sharding.mask(causal, (left, right), first_keys), tuple(scores), max_logit,
+                              schedule or sharding.schedule, gradients,
+                              stream_of(q, view(q.detach(), "q").layout))
     return sharding.handle(problem, request)
+
+
+@functools.lru_cache(maxsize=256)
+def _asked(seq: int, q: torch.Size, kv_heads: int, value_dim: int, dtype: torch.dtype, sink_logits: bool, mask: Mask,
+           scores: tuple[float, ...], max_logit: bool, schedule: str, gradients: bool,
+           cuda_stream: int) -> tuple[Problem, Request]:
+    sizes = Problem.of(seq=seq, heads=q[2], head_dim=q[3], kv_heads=kv_heads, value_dim=value_dim, batch=q[0],
+                       dtype=dtype, scores=scores, sink_logits=sink_logits, max_logit=max_logit)
+    problem = Problem(**{**sizes.__dict__, "mask": mask})
+    return problem, Request.of(problem, schedule=schedule, backward=gradients, cuda_stream=cuda_stream)
 
 
 def _documents(cu_seqlens: Tensor) -> list[int]:
@@ -58,7 +88,7 @@ def _agreed(seed: Tensor | None, sharding: Sharding, scores: Sequence[float]) ->
     return int.from_bytes(everyone[:8], "little", signed=True)
 
 
-@torch.library.custom_op("distattn::forward", mutates_args=())
+@_operator
 def _forward(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, seed: Tensor | None, cu_seqlens: Tensor | None,
              positions: Tensor | None, sharding: int, causal: bool, left: int, right: int, first_keys: int,
              scores: Sequence[float], schedule: str, max_logit: bool,
@@ -84,12 +114,12 @@ def _new_results(q: Tensor, v: Tensor, max_logit: bool) -> tuple[Tensor, Tensor,
             torch.empty(2, dtype=torch.int64, device="cpu"))
 
 
-@_forward.register_fake
+@torch.library.register_fake("distattn::forward")
 def _(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return _new_results(q, v, given[-2])
 
 
-@torch.library.custom_op("distattn::backward", mutates_args=())
+@_operator
 def _backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, o: Tensor, lse: Tensor,
               numbers: Tensor, causal: bool, left: int, right: int, first_keys: int, scores: Sequence[float],
               schedule: str, max_logit: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -103,12 +133,20 @@ def _backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None
     return dq, dk, dv, dsinks
 
 
+def _refuse_second(*_: Any) -> None:
+    raise UsageError("a gradient of a gradient of attention is asked for (none is computed): leave out create_graph, or "
+                     "choose another attention")
+
+
+torch.library.register_autograd("distattn::backward", _refuse_second)
+
+
 def _new_gradients(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     dq, dk, dv = (each.new_empty(each.shape) for each in (q, k, v))
     return dq, dk, dv, q.new_empty(0) if sinks is None else sinks.new_empty(sinks.shape)
 
 
-@_backward.register_fake
+@torch.library.register_fake("distattn::backward")
 def _(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None,
       *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return _new_gradients(q, k, v, sinks)
@@ -137,7 +175,7 @@ def _differentiate(ctx: Any, d_o: Tensor | None, *_: Any) -> tuple[Tensor | None
     return (dq, dk, dv, dsinks if ctx.has_sinks else None, *[None] * (ctx.inputs - 4))
 
 
-_forward.register_autograd(_differentiate, setup_context=_keep_for_backward)
+torch.library.register_autograd("distattn::forward", _differentiate, setup_context=_keep_for_backward)
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, sharding: Sharding, causal: bool = False,
@@ -172,13 +210,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, number: int, c
            dropout_seed: int | Tensor | None = None, max_logit: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """o, lse and max_logit in the sharding of a number; 0 is the one that is current when it is computed."""
     left, right = window_size
-    if torch.is_autocast_enabled(q.device.type):  # as PyTorch's own attention does
-        q, k, v = (x.to(torch.get_autocast_dtype(q.device.type)) for x in (q, k, v))
+    kind = q.device.type
+    if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):  # as PyTorch's own attention does
+        q, k, v = (x.to(torch.get_autocast_dtype(kind)) for x in (q, k, v))
     if not torch.compiler.is_compiling():
         flag(causal, "causal")
         integers((left, right, first_keys), "window_size and first_keys")
         text(schedule or "", "schedule")
         flag(max_logit, "return_max_logit")
+        _refuse_tangents(q, k, v)
     documents = cu_seqlens if cu_seqlens is None or isinstance(cu_seqlens, Tensor) else \
         torch.tensor(integers(cu_seqlens, "cu_seqlens"))
     seed = None
@@ -188,6 +228,14 @@ def attend(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, number: int, c
     o, lse, largest, _ = _forward(q, k, v, sinks, seed, documents, positions, number, causal, left, right, first_keys,
                                   scores, schedule or "", max_logit, torch.is_grad_enabled())
     return o, lse, largest
+
+
+def _refuse_tangents(*tensors: Tensor) -> None:
+    """Of forward-mode differentiation, which PyTorch would drop without a word."""
+    if getattr(forward_ad, "_current_level", -1) < 0:
+        return
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+        raise UsageError("q, k or v has a tangent (forward-mode derivatives are not computed): differentiate backward")
 
 
 def _signed(seed: int) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from .. import _capi
-from .._attention import Attention, planned_positions
+from .._attention import Attention, bytes_of, planned_positions
 from .._comm import Comm
 from .._errors import UsageError
 from .._plan import layout as placed_layout
@@ -77,6 +77,7 @@ class Sharding:
     """
 
     MOST_HANDLES, MOST_DOCUMENTS = 8, 64
+    MOST_BYTES = 64 << 20  # of a whole problem's tensors: larger handles of other documents are not kept
 
     def __init__(self, *, seq: int, comm: Comm | None = None, layout: str | Mapping[str, Any] = "zigzag",
                  cu_seqlens: Sequence[int] | None = None) -> None:
@@ -195,9 +196,17 @@ class Sharding:
             raise UsageError(f"schedule {request.schedule} does not keep tokens in layout {self._layout_name} (tensors "
                              f"are sharded so): choose {self.schedule} or another one of that layout")
         self._handles[problem, request] = handle
-        if len(self._handles) > self.MOST_HANDLES:
-            self._handles.popitem(last=False)[1].close()
+        self._drop_handles(problem)
         return handle
+
+    def _drop_handles(self, newest: Problem) -> None:
+        """The oldest, and large ones of documents that are over: a handle has buffers of several times its tensors. The
+        same ones on every rank."""
+        kept = self._handles
+        for key in [key for key in kept if key[0].mask.cu_seqlens != newest.mask.cu_seqlens
+                    and bytes_of(key[0]) > self.MOST_BYTES] + list(kept)[:-self.MOST_HANDLES]:
+            if key in kept:
+                kept.pop(key).close()
 
     def mask(self, causal: bool, window_size: tuple[int, int], first_keys: int) -> Mask:
         return Mask(causal, window_size, first_keys, self.cu_seqlens)
