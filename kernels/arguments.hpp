@@ -11,6 +11,7 @@
 /// that is no finite number, and is null where statistics are fp64. Null otherwise: 0 where it would be read, dropped
 /// where it would be written.
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <span>
@@ -101,6 +102,17 @@ inline Features features_of(const TileShape& shape) {
   return shape.shared_kv ? with_bias.with({Feature::shared_kv}) : with_bias;
 }
 
+/// Where the keys of one sequence lie that is kept in pages: key j in row j mod `tokens` of page pages[j / tokens].
+struct PageTable {
+  const std::int32_t* pages = nullptr;  ///< null: keys lie one behind the other
+  std::int32_t tokens = 0;              ///< of a page: a multiple of 16
+
+  /// Up to which key, at most `last`, keys lie behind `first` without a gap.
+  constexpr std::int64_t end_of_run(std::int64_t first, std::int64_t last) const {
+    return pages == nullptr ? last : std::min(last, (first / tokens + 1) * tokens);
+  }
+};
+
 /// One key segment: k [batch][kv_count][keys.count][head_dim], v likewise with value_dim, and the bands of the mask
 /// that touch queries × keys (disjoint, in order; none: nothing is visible).
 struct KeySide {
@@ -111,6 +123,13 @@ struct KeySide {
   /// to what dk is.
   Rows dk{}, dv{};
   bool carry = false;  ///< backward only: add to dk, dv instead of overwriting them
+  PageTable pages{};   ///< forward only, of one sequence: the first dimension of k and v then counts pages
+
+  /// Elements from where `rows`, k or v, begin to key j of a head.
+  constexpr std::int64_t offset(const ConstRows& rows, std::int64_t b, std::int64_t head, std::int64_t j) const {
+    if (pages.pages == nullptr) return rows.offset(b, head, j);
+    return rows.offset(pages.pages[j / pages.tokens], head, j % pages.tokens);
+  }
 };
 
 /// (o, lse + lse_low) of `queries` over all `keys`, merged into what they hold when carry, else written.

@@ -6,6 +6,7 @@
 #include "kernels/element.hpp"
 #include "kernels/elementwise_rows.hpp"
 #include "kernels/parallel.hpp"
+#include "kernels/scores.hpp"
 #include "kernels/statistics.hpp"
 
 namespace distattn::kernels {
@@ -29,6 +30,9 @@ void convert_elements(const ConvertArgs& args, std::int64_t begin, std::int64_t 
 // What rounding makes of a sum that is 0, as a share of the root of its squares.
 constexpr float some_roundings = 0x1p-19f;
 
+// What outputs of weights that were rounded to bf16 leave of a sum of 0, in roundings of fp32.
+constexpr float roundings_of_weights = 0x1p15f;
+
 // Whether a sum is as small as rounding alone makes it. Where squares are lost or infinite, nobody knows.
 bool is_rounding(float sum, float squares) {
   constexpr float least = 1e-24f, most = 1e24f;
@@ -39,8 +43,10 @@ void settle_rows(const SettleArgs& args, std::int64_t begin, std::int64_t end, f
   for (std::int64_t row = begin; row < end; ++row) {
     const float sum = args.sums[row];
     if (sum == 0) continue;
-    // Squares are of what this rank computed. Of the same size as all of them is delta, a sum of the same terms.
-    const float squares = (args.squares[row] + args.delta[row] * args.delta[row]) * (roundings * roundings);
+    // Squares are of what this rank computed. Delta, a sum of the same terms but for the factor of scores, is about as
+    // large as all of them.
+    const float all = args.delta[row] * factor_of<float>(args.shape.scores);
+    const float squares = (args.squares[row] + all * all) * (roundings * roundings);
     if (gradients_cancel(args.shape.scores) && is_rounding(sum, squares)) continue;
     const Heads& heads = args.shape.heads;
     const std::int64_t head = row / args.queries, b = head / heads.q_count, h = head % heads.q_count;
@@ -171,7 +177,7 @@ void settle(std::span<const SettleArgs> operations, Team& team, const StopFlag& 
 }
 
 void settle_rounded(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop) {
-  settle_all(operations, team, stop, bf16_roundings);
+  settle_all(operations, team, stop, roundings_of_weights);
 }
 
 void rearrange(std::span<const RearrangeArgs> operations, Team& team, const StopFlag& stop) {

@@ -42,6 +42,7 @@ struct HostKernels {
   int (*few_queries)() = [] { return 0; };
   /// What weights and gradients of scores are rounded to before they are multiplied, for operands of a type.
   DType (*coefficients)(DType dtype) = accumulator_of;
+  bool reads_pages = false;  ///< whether attend takes keys in pages (PageTable)
   HostKernel<AttendArgs> attend = nullptr;
   HostKernel<AttendBackwardArgs> attend_backward = nullptr;
   HostKernel<MergeArgs> merge = nullptr;

@@ -11,6 +11,8 @@
 
 #include "backends/batches.hpp"
 #include "backends/caller_memory.hpp"
+#include "backends/host/caches.hpp"
+#include "backends/host/workers.hpp"
 #include "backends/placement.hpp"
 #include "backends/staging.hpp"
 #include "distattn/host_resources.hpp"
@@ -32,81 +34,6 @@ std::shared_ptr<std::byte> allocate_memory(std::size_t bytes, Rank rank) {
   }
   return {pages.release(), kernels::FreePages()};
 }
-
-template <class T>
-void fill(const FillArgs& args) {
-  std::fill_n(static_cast<T*>(args.into), args.count, static_cast<T>(args.value));
-}
-
-void fill_all(std::span<const FillArgs> operations) {
-  for (const FillArgs& args : operations) {
-    switch (args.dtype) {
-      case DType::fp64:
-        fill<double>(args);
-        break;
-      case DType::fp32:
-        fill<float>(args);
-        break;
-      case DType::bf16:
-      case DType::fp16:
-        DISTATTN_EXPECT(args.value == 0);
-        fill<std::uint16_t>(args);
-        break;
-    }
-  }
-}
-
-/// A device's kernels and threads, which its programs use in turn, and what ends them.
-class Workers final : public StagingKernels {
- public:
-  Workers(const kernels::HostKernels& kernels, int threads) : kernels_(kernels), team_(threads) {}
-
-  const kernels::HostKernels& kernels() const { return kernels_; }
-  int threads() const { return team_.size(); }
-
-  void compute(std::span<const kernels::AttendArgs> list) { in_turn(kernels_.attend, list); }
-  void compute(std::span<const kernels::AttendBackwardArgs> list) { in_turn(kernels_.attend_backward, list); }
-  void compute(std::span<const kernels::MergeArgs> list) { in_turn(kernels_.merge, list); }
-  void compute(std::span<const kernels::AccumulateArgs> list) { in_turn(kernels_.accumulate, list); }
-  void compute(std::span<const kernels::ConvertArgs> list) { in_turn(kernels_.convert, list); }
-  static void compute(std::span<const FillArgs> list) { fill_all(list); }
-  void rearrange(std::span<const kernels::RearrangeArgs> list) override { in_turn(kernels_.rearrange, list); }
-  void delta(std::span<const kernels::DeltaArgs> list) override { in_turn(kernels_.delta, list); }
-  void accumulate(std::span<const kernels::AccumulateArgs> list) override { in_turn(kernels_.accumulate, list); }
-  void share(std::span<const kernels::ShareArgs> list) override { in_turn(kernels_.share, list); }
-  void settle(std::span<const kernels::SettleArgs> list) override { in_turn(kernels_.settle, list); }
-  void merge_sinks(std::span<const kernels::SinkArgs> list) override { in_turn(kernels_.merge_sinks, list); }
-  void differentiate_sinks(std::span<const kernels::SinkGradientArgs> list) override {
-    in_turn(kernels_.differentiate_sinks, list);
-  }
-  void fill(const FillArgs& args) override { fill_all({&args, 1}); }
-  void clear(void* into, std::size_t bytes) override { std::memset(into, 0, bytes); }
-
-  void end(const Error& error) noexcept {
-    const std::scoped_lock lock(mutex_);
-    if (!reason_) reason_ = error;
-    stop_ = true;
-  }
-  void throw_if_ended() const {
-    if (!stop_.load(std::memory_order_relaxed)) return;
-    const std::scoped_lock lock(mutex_);
-    throw Error(reason_->kind(), fmt::format("ended ({})", reason_->what()));
-  }
-
- private:
-  template <class Args>
-  void in_turn(kernels::HostKernel<Args> kernel, std::span<const Args> list) {
-    const std::scoped_lock turn(turn_);
-    kernel(list, team_, stop_);
-  }
-
-  const kernels::HostKernels& kernels_;
-  std::mutex turn_;  // guards team_
-  kernels::Team team_;
-  kernels::StopFlag stop_{false};
-  mutable std::mutex mutex_;  // guards reason_
-  std::optional<Error> reason_;
-};
 
 class HostProgram final : public DeviceProgram {
  public:
@@ -159,7 +86,7 @@ class HostProgram final : public DeviceProgram {
 class HostDevice final : public Device {
  public:
   HostDevice(const kernels::HostKernels& kernels, int threads, Allocator allocator, std::shared_ptr<const void> kept)
-      : kept_(std::move(kept)), workers_(kernels, threads), allocator_(std::move(allocator)) {}
+      : kept_(std::move(kept)), workers_(kernels, threads), allocator_(std::move(allocator)), caches_(workers_) {}
 
   std::string_view name() const override { return workers_.kernels().name; }
   MemorySpace space() const override { return MemorySpace::host; }
@@ -176,6 +103,7 @@ class HostDevice final : public Device {
     return std::make_unique<HostProgram>(outline, program, rank, memory, workers_);
   }
 
+  CacheReader* cache_reader() override { return workers_.kernels().reads_pages ? &caches_ : nullptr; }
   void abort(const Error& error) noexcept override { workers_.end(error); }
 
  private:
@@ -187,6 +115,7 @@ class HostDevice final : public Device {
   const std::shared_ptr<const void> kept_;
   Workers workers_;
   const Allocator allocator_;
+  Caches caches_;
 };
 
 }  // namespace

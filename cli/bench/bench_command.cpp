@@ -9,6 +9,7 @@
 #include "cli/bench/bench_planning.hpp"
 #include "cli/bench/bench_report.hpp"
 #include "cli/bench/bench_rows.hpp"
+#include "cli/bench/bench_serving.hpp"
 #include "cli/command.hpp"
 #include "cli/options/option.hpp"
 #include "cli/options/values.hpp"
@@ -33,6 +34,7 @@ struct BenchOptions {
   BenchRequest request;
   std::vector<std::string> kernels;
   int planning = 0;  ///< packings that are planned; 0: none
+  ServingRequest serving;
   BenchForm form = BenchForm::fitting;
   Gates gates;
   bool json = false;
@@ -176,8 +178,22 @@ Outcome bench(const App& app, World& world, BenchOptions options, BenchForm form
   return bench_schedules(world, options, form);
 }
 
+Outcome bench_serving(World& world, const BenchOptions& options, BenchForm form) {
+  rank_counts(world, options.request.schedule.ranks);  // refuses
+  agree_on_command(world, fmt::format("{}; {} requests, pages of {}", command_text(options.request),
+                                      options.serving.mix.requests.size(), options.serving.page));
+  Peaks peaks;
+  const std::vector<ServingRow> rows = serving_rows(world, options.request, options.serving, peaks);
+  print_as(form, text_of(rows, form));
+  return judge(rows);
+}
+
 Outcome bench(const App& app, const BenchOptions& options) {
   const BenchForm form = options.json ? BenchForm::json : options.form;
+  if (!options.serving.mix.requests.empty()) {
+    return with_rank_counts(options.request.launch, options.request.schedule.ranks,
+                            [&](World& world) { return bench_serving(world, options, form); });
+  }
   if (!options.kernels.empty()) {
     check_alone(options.request.launch);
     return bench_kernels(options, form);
@@ -224,6 +240,39 @@ void add_planning(App& app, BenchOptions& options) {
     planning->excludes(app.get_option(other));
 }
 
+/// `option` stands with those alone that `honoured` names.
+void exclude_all_but(App& app, Option& option, std::span<const std::string_view> honoured) {
+  for (const Option* const other : app.get_options()) {
+    const std::string name = other->get_name();
+    const bool fits = other == &option || other->asks_for_help() ||
+                      std::find(honoured.begin(), honoured.end(), name) != honoured.end();
+    if (!fits) option.excludes(app.get_option(name));
+  }
+}
+
+/// Nothing is planned, so that what concerns schedules and masks is refused.
+void add_serving(App& app, BenchOptions& options) {
+  OptionChoices mixes = choices_of(mix_names());
+  mixes.push_back(any_file("FILE"));
+  auto* const serving = add_value(app, "--serving", options.serving.mix, parse_mix,
+                                  "Instead of schedules, serve a mix of requests, by name or listed in a file",
+                                  one_of(mixes), rarely(Group::problem));
+  const auto parse_page = [](std::string_view option, std::string_view text) {
+    const std::int64_t page = within(option, parse_size(option, text), 0, 4096);
+    if (page % 16 != 0) refuse(fmt::format("{} {} (pages hold a multiple of 16 tokens): give one, or 0", option, text));
+    return page;
+  };
+  static constexpr std::array<std::string_view, 18> honoured = {
+      "--heads",   "--kv-heads", "--head-dim",  "--value-dim", "--dtype",   "--seed",
+      "--backend", "--threads",  "--ranks",     "-n",          "-w",        "--check",
+      "-o",        "--json",     "--bootstrap", "--transport", "--timeout", "--page"};
+  exclude_all_but(app, *serving, honoured);
+  add_value(app, "--page", options.serving.page, parse_page,
+            "With --serving: tokens of a page, 0 for caches without pages (default 64)", "TOKENS",
+            rarely(Group::problem))
+      ->needs(serving);
+}
+
 void add_kernels(App& app, BenchOptions& options) {
   const auto parse_kernels = [](std::string_view option, std::string_view text) {
     const auto known = kernel_names();
@@ -235,15 +284,10 @@ void add_kernels(App& app, BenchOptions& options) {
   auto* const kernel =
       add_value(app, "--kernel", options.kernels, parse_kernels, "Single kernels on all cores, tiles of --seq tokens",
                 kernel_values(), rarely(Group::problem));
-  for (const Option* const option : app.get_options()) {
-    static constexpr std::array<std::string_view, 12> honoured = {
-        "--seq",     "--heads",    "--kv-heads",      "--head-dim", "--value-dim", "--dtype",
-        "--backend", "--provider", "--deterministic", "-n",         "-o",          "--json"};
-    const std::string name = option->get_name();
-    const bool fits = option == kernel || option->asks_for_help() ||
-                      std::find(honoured.begin(), honoured.end(), name) != honoured.end();
-    if (!fits) kernel->excludes(app.get_option(name));
-  }
+  static constexpr std::array<std::string_view, 12> honoured = {
+      "--seq",     "--heads",    "--kv-heads",      "--head-dim", "--value-dim", "--dtype",
+      "--backend", "--provider", "--deterministic", "-n",         "-o",          "--json"};
+  exclude_all_but(app, *kernel, honoured);
 }
 
 }  // namespace
@@ -281,6 +325,7 @@ Command add_bench_command(App& root) {
                                one_of(forms), Group::output);
   app->add_flag("--json", options->json, "As a JSON array: -o json", Group::output)->excludes(form);
   add_planning(*app, *options);
+  add_serving(*app, *options);
   add_kernels(*app, *options);
   return {app, [app, options] {
             check_honoured(*app, *options);

@@ -73,6 +73,22 @@ constexpr Column planning_columns[] = {{"schedule", "schedule"}, {"ranks", "rank
                                        {"packings", "packings"}, {"part", "part"},   {"least", "least_s"},
                                        {"median", "median_s"},   {"90 %", "p90_s"},  {"most", "most_s"}};
 
+constexpr Column serving_columns[] = {{"mix", "mix"},
+                                      {"ranks", "ranks"},
+                                      {"threads", "threads"},
+                                      {"type", "dtype"},
+                                      {"requests", "requests"},
+                                      {"queries", "queries"},
+                                      {"keys", "keys"},
+                                      {"page", "page"},
+                                      {"median", "median_s"},
+                                      {"tokens/s", "tokens_per_s"},
+                                      {"read", "read_bytes_per_s"},
+                                      {"of peak", "read_share", Shown::where_known},
+                                      {"GFLOP/s", "gflops"},
+                                      {"of peak", "share", Shown::where_known},
+                                      {"error", "max_error", Shown::where_known}};
+
 constexpr Column kernel_columns[] = {{"kernel", "kernel"},
                                      {"pass", "pass", Shown::where_known},
                                      {"coverage", "coverage", Shown::where_known},
@@ -104,6 +120,23 @@ std::string text_of(const std::vector<BenchRow>& rows, BenchForm form) { return 
 std::string text_of(const std::vector<KernelRow>& rows, BenchForm form) { return text_as(rows, kernel_columns, form); }
 std::string text_of(const std::vector<PlanningRow>& rows, BenchForm form) {
   return text_as(rows, planning_columns, form);
+}
+
+std::string text_of(const std::vector<ServingRow>& rows, BenchForm form) {
+  return text_as(rows, serving_columns, form);
+}
+
+Outcome judge(const std::vector<ServingRow>& rows) {
+  Outcome outcome = Outcome::fine;
+  for (const ServingRow& row : rows) {
+    if (row.ok != false) continue;
+    outcome = Outcome::wrong_result;
+    print_error(
+        fmt::format("{} on {} ranks: wrong result (its error is beyond the tolerance): compare with --backend "
+                    "reference",
+                    row.mix, row.ranks));
+  }
+  return outcome;
 }
 
 std::string worst_ratios(const std::vector<BenchRow>& rows) {

@@ -18,6 +18,7 @@ enum class BenchForm : std::uint8_t { md, csv, json, fitting };
 std::string text_of(const std::vector<BenchRow>& rows, BenchForm form);
 std::string text_of(const std::vector<KernelRow>& rows, BenchForm form);
 std::string text_of(const std::vector<PlanningRow>& rows, BenchForm form);
+std::string text_of(const std::vector<ServingRow>& rows, BenchForm form);
 
 struct Gates {
   std::optional<double> least_gflops, most_ratio;
@@ -29,6 +30,9 @@ std::string worst_ratios(const std::vector<BenchRow>& rows);
 Outcome judge(const std::vector<BenchRow>& rows, const Gates& gates);
 /// Says which kernels are wrong. One that failed ends the command as it would have ended without the others.
 Outcome judge_variants(const std::vector<KernelRow>& rows);
+
+/// Says which mixes are wrong.
+Outcome judge(const std::vector<ServingRow>& rows);
 
 /// What a calibration measured.
 std::string text_of(const Machine& machine, int head_dim);

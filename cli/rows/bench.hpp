@@ -134,4 +134,52 @@ inline void fields_of(const PlanningRow& row, RowFields& field) {
   fields_of(row.times, field);
 }
 
+inline constexpr Unit token_rate{"tokens/s", units::finite<'f', 1>};
+
+/// A mix of requests, served on some ranks.
+struct ServingRow {
+  std::string mix, backend;
+  int ranks = 1, threads = 1;
+  int heads = 1, kv_heads = 1, head_dim = 1, value_dim = 1;
+  DType dtype = DType::fp32;
+  std::int64_t requests = 0, queries = 0, keys = 0, longest = 0, page = 0, block = 1;
+  int runs = 1;
+  double median_s = 0, least_s = 0, tokens_per_s = 0;
+  double read_bytes_per_s = 0, peak_bytes_per_s = unknown_number, read_share = unknown_number;
+  double gflops = 0, peak_gflops = unknown_number, share = unknown_number;
+  double max_error = unknown_number;
+  std::optional<bool> ok;
+};
+
+inline void fields_of(const ServingRow& row, RowFields& field) {
+  field({"mix", units::none, "What --serving named."}, row.mix);
+  field({"backend", units::none, "What computed."}, row.backend);
+  field({"ranks", units::none, "Number of ranks, over which every sequence's cache is dealt."}, row.ranks);
+  field({"threads", units::none, "Threads of a rank."}, row.threads);
+  head_fields(row.heads, row.kv_heads, row.head_dim, row.value_dim, field);
+  field({"dtype", units::none, "Element type of queries and caches."}, row.dtype);
+  field({"requests", units::none, "Requests of a call."}, row.requests);
+  field({"queries", units::tokens, "Queries of all requests."}, row.queries);
+  field({"keys", units::tokens, "Lengths of all sequences together."}, row.keys);
+  field({"longest", units::tokens, "Length of the longest sequence."}, row.longest);
+  field({"page", units::tokens, "Tokens of a page, 0 without pages."}, row.page);
+  field({"block", units::tokens, "Tokens that are dealt to a rank at a time."}, row.block);
+  field({"runs", units::none, "Calls that were timed, each from a barrier to the end of the slowest rank."}, row.runs);
+  field({"median_s", units::seconds, "Median of the times of the calls."}, row.median_s);
+  field({"least_s", units::seconds, "Time of the fastest call."}, row.least_s);
+  field({"tokens_per_s", token_rate, "queries / median_s."}, row.tokens_per_s);
+  field({"read_bytes_per_s", units::bytes_per_s, "Bytes of the keys and values of all sequences, divided by median_s."},
+        row.read_bytes_per_s);
+  field({"peak_bytes_per_s", units::bytes_per_s, "What the cores read from memory."}, row.peak_bytes_per_s);
+  field({"read_share", units::share, "read_bytes_per_s / peak_bytes_per_s."}, row.read_share);
+  field({"gflops", units::gflops, "Rate of all ranks: four operations for each visible pair and element."}, row.gflops);
+  field({"peak_gflops", units::gflops, "What the cores of all ranks reach in registers at the same time."},
+        row.peak_gflops);
+  field({"share", units::share, "gflops / peak_gflops."}, row.share);
+  field({"max_error", units::error,
+         "Relative L2 error of the last query of every request against float64, null without --check."},
+        row.max_error);
+  field({"ok", units::none, "Whether that is within the tolerance, null without --check."}, row.ok);
+}
+
 }  // namespace distattn::cli

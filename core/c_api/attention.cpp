@@ -61,6 +61,8 @@ bool flag_of(std::int32_t value, const char* name) {
   return value != 0;
 }
 
+}  // namespace
+
 Problem problem_of(const distattn_problem* pointer) {
   required(pointer, "problem");
   const distattn_problem given = read(pointer, DISTATTN_PROBLEM_INIT, "distattn_problem");
@@ -85,6 +87,8 @@ Problem problem_of(const distattn_problem* pointer) {
   problem.mask = mask_of(given);
   return problem;
 }
+
+namespace {
 
 Mode mode_of(std::int32_t mode) {
   switch (mode) {
@@ -129,6 +133,8 @@ Allocator allocator_of(const distattn_options& given) {
   };
 }
 
+}  // namespace
+
 DeviceOptions device_options_of(const distattn_options& given, const distattn_comm& comm) {
   if (given.local_ranks < 0)
     refuse("local_ranks is " + std::to_string(given.local_ranks) + " (a count): give 0 or more");
@@ -144,6 +150,8 @@ DeviceOptions device_options_of(const distattn_options& given, const distattn_co
   options.gradient_order = given.deterministic != 0 ? GradientOrder::fixed : GradientOrder::any;
   return options;
 }
+
+namespace {
 
 /// The same for ranks that compute with a device: auto weighs its threads, and where the ranks were placed.
 ScheduleRequest request_of(const distattn_options& given, const DeviceOptions& device, const distattn_comm& comm) {

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "distattn/attention.hpp"
+#include "distattn/registry.hpp"
 #include "handles.hpp"
 
 struct distattn_attention {
@@ -13,6 +14,10 @@ struct distattn_attention {
 };
 
 namespace distattn::c_api {
+
+/// What a caller's structs say. Throws Error(usage).
+Problem problem_of(const distattn_problem* pointer);
+DeviceOptions device_options_of(const distattn_options& given, const distattn_comm& comm);
 
 inline const Attention& attention_of(const distattn_attention* handle) {
   return required(handle, "attention").attention;

@@ -95,6 +95,8 @@ static_assert(offsetof(distattn_launch, timeout_s) + sizeof(double) == sizeof(di
 static_assert(offsetof(distattn_callbacks, reserved) + sizeof(std::int32_t) == sizeof(distattn_callbacks));
 static_assert(offsetof(distattn_tensors, dropout_offset) + sizeof(std::uint64_t) == sizeof(distattn_tensors));
 
+static_assert(offsetof(distattn_serving_call, pages_a_request) + sizeof(std::int64_t) == sizeof(distattn_serving_call));
+
 /// A struct of any version: members that an older caller does not have keep their default.
 template <class Struct>
 Struct read(const Struct* given, const Struct& defaults, const char* name) {

@@ -123,4 +123,16 @@ Bindings bindings_of(const distattn_tensors& tensors) {
   return bindings;
 }
 
+ServingCall serving_tensors_of(const distattn_serving_call& call) {
+  ServingCall views;
+  views.q = tensor(call.q, "q");
+  views.k = tensor(call.k, "k");
+  views.v = tensor(call.v, "v");
+  views.o = tensor(call.o, "o");
+  if (call.lse != nullptr) views.lse = view_of(*call.lse, "lse", 3);
+  if (call.lse_low != nullptr) views.lse_low = view_of(*call.lse_low, "lse_low", 3);
+  views.sink_logits = view_of_heads(call.sink_logits, "sink_logits", 1);
+  return views;
+}
+
 }  // namespace distattn::c_api

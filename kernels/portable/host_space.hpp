@@ -183,6 +183,7 @@ HostKernels kernels_on(const char* name) {
   HostKernels kernels = reference_kernels();
   kernels.name = name;
   kernels.features = portable_features;
+  kernels.reads_pages = false;
   kernels.query_block = [] { return 64; };
   kernels.attend = attend_on<Space>;
   kernels.attend_backward = attend_backward_on<Space>;

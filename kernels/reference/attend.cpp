@@ -49,6 +49,9 @@ struct QueryKeys {
   }
 
  private:
+  const Element* key_row(const ConstRows& rows, std::int64_t j) const {
+    return static_cast<const Element*>(rows.data) + side.offset(rows, b, kv, j);
+  }
   double factor_of_pair(std::int64_t j) const {
     return dropout.limit == 0 ? 1 : dropout.factor(position, side.keys.at(j));
   }
@@ -57,7 +60,7 @@ struct QueryKeys {
     Sum top = -INFINITY;
     for (std::int64_t j = keys.begin; j < keys.end; ++j) {
       const Sum score = scores[j - keys.begin] =
-          score_of(map, q, row_of<Element>(side.k, b, kv, j), shape.head_dim, slope, position, side.keys.at(j)).score;
+          score_of(map, q, key_row(side.k, j), shape.head_dim, slope, position, side.keys.at(j)).score;
       if (score > top || score != score) top = score;
     }
     if (top > *largest || top != top) *largest = top;
@@ -68,7 +71,7 @@ struct QueryKeys {
       const Sum p = std::exp(scores[j - keys.begin] - top);
       sum += p;
       const Sum kept = p * static_cast<Sum>(factor_of_pair(j));
-      add_scaled(o, kept, row_of<Element>(side.v, b, kv, j), shape.value_dim);
+      add_scaled(o, kept, key_row(side.v, j), shape.value_dim);
     }
     for (int x = 0; x < shape.value_dim; ++x) o[x] /= sum;
     const double log_sum = std::log(static_cast<double>(sum));  // its float could be off by more than a low part

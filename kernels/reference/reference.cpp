@@ -10,6 +10,7 @@ const HostKernels& reference_kernels() {
       .features = element_types.with({Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit,
                                       Feature::dropout, Feature::shared_kv}),
       .query_block = [] { return 1; },
+      .reads_pages = true,
       .attend = reference::attend,
       .attend_backward = reference::attend_backward,
       .merge = merge,

@@ -117,14 +117,7 @@ void attend_item(const Plan& plan, const AttendArgs& args, const Item& item, std
     const KeySide& side = args.keys[static_cast<std::size_t>(touches.front().side)];
     touches =
         touches.subspan(ranges_of_pass(touches, side.bands, queries, side.keys, {0, side.keys.count}, begin, end));
-    kernels.attend_pass(rows,
-                        {.k = rows_of_head(side.k, shape.dtype, b, kv, 0),
-                         .v = rows_of_head(side.v, shape.dtype, b, kv, 0),
-                         .keys = side.keys.count,
-                         .positions = side.keys,
-                         .begin = begin.data(),
-                         .end = end.data()},
-                        scratch, stop);
+    kernels.attend_pass(rows, pass_over(side, shape.dtype, b, kv, begin.data(), end.data()), scratch, stop);
   }
   kernels.attend_end(rows, scratch);
 }

@@ -368,7 +368,7 @@ inline void find_shared(const SegmentKeys& segment, float* into) {
   for (int x = 0; x < segment.head_dim; x += lanes) {
     const int count = smaller(lanes, segment.head_dim - x);
     const auto* const first = static_cast<const std::byte*>(segment.k.data) + x * size_of(segment.dtype);
-    find_shared_key({first, segment.k.stride}, segment.dtype, segment.keys, count, buffer, some);
+    find_shared_key(HeadRows<const void>{first, segment.k.stride}, segment.dtype, segment.keys, count, buffer, some);
     std::copy_n(some, count, into + x);
   }
 }

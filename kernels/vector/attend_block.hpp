@@ -64,21 +64,32 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
   for_each_head(block, scratch, begin_head);
 }
 
-/// Widens and packs keys [begin, end) of the block of keys that starts at `key`; begin is a multiple of tile_rows.
-/// Returns whether all values are finite.
-inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
-                      const AttendScratch& scratch) {
+/// Widens and packs keys [begin, end) of the block of keys that starts at `key`, which lie one behind the other; begin
+/// is a multiple of tile_rows. Returns whether all values are finite.
+inline bool pack_run(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
+                     const AttendScratch& scratch) {
   const int count = end - begin;
   const auto factor = factor_of<float>(block.scores);
   const HeadRows<const float> k =
-      operand_rows(rows_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
+      operand_rows(keys_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
   for (int j = 0; j < count; j += tile_rows) {
     pack_keys_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim,
                                     factor, scratch.shared,
                                     scratch.keys + (begin - key + j) * words_of(block.head_dim));
   }
-  return pack_terms(rows_from(pass.v, block.dtype, begin), block.dtype, count, count, block.value_dim,
+  return pack_terms(keys_from(pass.v, block.dtype, begin), block.dtype, count, count, block.value_dim,
                     scratch.values.from(words_of(begin - key)), scratch.widened);
+}
+
+/// The same of keys that may lie in several pages, which are made of whole tiles.
+inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
+                      const AttendScratch& scratch) {
+  bool finite = true;
+  for (int from = begin, to; from < end; from = to) {
+    to = end_of_run(pass.k, from, end);
+    finite = pack_run(block, pass, key, from, to, scratch) && finite;
+  }
+  return finite;
 }
 
 /// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
@@ -171,9 +182,19 @@ inline void add_values(const AttendBlock& block, const PanelKeys& keys, int row,
       [&](int query, auto before) { return before * rescale[query]; });
 }
 
-/// Keys and values of the next block.
+/// Keys and values of the next block, `count` from `first` on, as far as they lie one behind the other.
 struct Upcoming {
   Prefetch keys, values;
+
+  Upcoming(const AttendBlock& block, const AttendPass& pass, int first, int count)
+      : keys(rows(pass.k, block.dtype, first, count, block.head_dim)),
+        values(rows(pass.v, block.dtype, first, count, block.value_dim)) {}
+
+ private:
+  static Prefetch rows(const KeyRows& from, DType dtype, int first, int count, int dim) {
+    if (count <= 0) return {from, dtype, 0, dim};  // behind the last key there may be no page
+    return {keys_from(from, dtype, first), dtype, end_of_run(from, first, first + count) - first, dim};
+  }
 };
 
 /// One panel of queries against keys [first, last) of the block of packed keys that starts at `block_key`.
@@ -303,8 +324,8 @@ inline void count_blocks(const AttendBlock& block, const AttendPass& pass, int f
 /// was over the same keys.
 inline void share_key(const AttendBlock& block, const AttendPass& pass, const AttendScratch& scratch) {
   SharedOf& of = *scratch.shared_of;
-  if (of.k == pass.k.data && of.keys == pass.keys) return;
-  of = {pass.k.data, pass.keys};
+  if (of.k == pass.k.data && of.pages == pass.k.pages.pages && of.keys == pass.keys) return;
+  of = {pass.k.data, pass.k.pages.pages, pass.keys};
   bool any = find_shared_key(pass.k, block.dtype, pass.keys, block.head_dim, scratch.widened, scratch.shared);
   const auto row_of = [&](const AttendBlock& head, int i) {
     return widened(rows_from(head.q, head.dtype, i), head.dtype, 1, head.head_dim, scratch.widened).data;
@@ -341,9 +362,7 @@ inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPa
     const int begin = bigger(first / tile_rows * tile_rows, key), end = smaller(last, key + key_block);
     if (!panels.look_at(begin, end)) continue;
     const bool finite = pack_keys(block, pass, key, begin, end, scratch);
-    const int next_count = smaller(key_block, last - end);
-    Upcoming next{{rows_from(pass.k, block.dtype, end), block.dtype, next_count, block.head_dim},
-                  {rows_from(pass.v, block.dtype, end), block.dtype, next_count, block.value_dim}};
+    Upcoming next(block, pass, end, smaller(key_block, last - end));
     for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
       for (int row = 0; row < head.queries; row += panel_width) {
         const Bias bias({head.alibi_slopes, own.positions + row, pass.positions});

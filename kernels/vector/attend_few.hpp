@@ -53,7 +53,6 @@ struct FewScratch {
   float* queries;  // [row][query_stride], times the scores' factor, zeros behind head_dim
   float* scores;   // [row][key_block]
   float* output;   // [row][value_dim, rounded up] of one block of keys
-  float* widened;  // where 16-bit rows are widened
   std::size_t bytes;
 
   FewScratch(std::byte* memory, int rows, int head_dim, int value_dim) : query_stride(rounded_up(head_dim, lanes)) {
@@ -61,7 +60,6 @@ struct FewScratch {
     queries = carve.floats(rows * query_stride);
     scores = carve.floats(rows * key_block);
     output = carve.floats(rows * rounded_up(value_dim, lanes));
-    widened = carve.floats(few_keys * bigger(head_dim, value_dim));
     bytes = carve.bytes();
   }
 };
@@ -77,49 +75,53 @@ inline void few_begin(const FewBlock& block, std::byte* memory, std::byte* sums_
   const auto factor = factor_of<float>(block.scores);
   for (int i = 0; i < block.rows(); ++i) {
     const HeadRows<const void> head = rows_from({block.q.data, block.q_head}, block.dtype, i / block.queries);
-    const HeadRows<const float> q = widened(rows_from({head.data, block.q.stride}, block.dtype, i % block.queries),
-                                            block.dtype, 1, block.head_dim, scratch.widened);
     float* const query = scratch.queries + i * scratch.query_stride;
-    for (int x = 0; x < block.head_dim; x += lanes) {
-      store(query + x, load_first(q.data + x, block.head_dim - x) * factor);
-    }
+    with_element_rows(rows_from({head.data, block.q.stride}, block.dtype, i % block.queries), block.dtype, [&](auto q) {
+      for_each_vector(block.head_dim, [&](int x, auto load_some) { store(query + x, load_some(q.data + x) * factor); });
+    });
     for (int x = 0; x < block.value_dim; x += lanes) store(sums.row(i) + x, 0.f);
     sums.top[i] = minus_infinity;
     sums.sum[i] = 0.f;
   }
 }
 
-/// Rows of keys or values from `first` on, `count` of them as floats; others ahead of them, below `last`, are asked
-/// for.
-inline HeadRows<const float> few_at(const HeadRows<const void>& rows, DType dtype, int first, int count, int last,
-                                    int dim, float* buffer) {
-  if (const int ahead = first + few_tile; ahead < last) {
-    Prefetch(rows_from(rows, dtype, ahead), dtype, smaller(few_keys, last - ahead), dim).all();
-  }
-  return widened(rows_from(rows, dtype, first), dtype, count, dim, buffer);
-}
-
-/// Calls each(head, key, end) for tiles of the keys [first, last).
+/// Calls each(head, key, end) for tiles of the keys [first, last), which end at multiples of few_tile: pages do too.
 template <class Each>
 DISTATTN_INLINE void for_each_tile(std::span<const FewHead> heads, int first, int last, Each each) {
-  for (int key = first; key < last; key += few_tile) {
-    for (const FewHead& head : heads) each(head, key, smaller(key + few_tile, last));
+  for (int key = first, end; key < last; key = end) {
+    end = smaller((key / few_tile + 1) * few_tile, last);
+    for (const FewHead& head : heads) each(head, key, end);
   }
 }
 
-/// Products of the keys [first, last) into scratch.scores from `at` on; more keys follow until `last_key`.
-inline void multiply_keys(const FewHead& head, int first, int last, int last_key, int at) {
-  const FewBlock& block = head.block;
-  const FewScratch scratch = scratch_of(block, head.scratch);
-  for (int key = first; key < last; key += few_keys, at += few_keys) {
-    const int count = smaller(few_keys, last - key);
-    const HeadRows<const float> k =
-        few_at(head.pass.k, block.dtype, key, count, last_key, block.head_dim, scratch.widened);
+/// The rows of a head's next tile below `last`, which are asked for a few lines with each key of this one: more at once
+/// would make products wait.
+struct Ahead {
+  Prefetch rows;
+  int lines;  ///< of a key
+
+  Ahead(const KeyRows& from, DType dtype, int key, int last, int dim)
+      : rows(tile_behind(from, dtype, (key / few_tile + 1) * few_tile, last, dim)),
+        lines((dim * static_cast<int>(size_of(dtype)) + 63) / 64) {}
+
+ private:
+  static Prefetch tile_behind(const KeyRows& from, DType dtype, int next, int last, int dim) {
+    if (next >= last) return {from, dtype, 0, dim};
+    return {keys_from(from, dtype, next), dtype, smaller(few_tile, last - next), dim};
+  }
+};
+
+/// Products of `count` keys into scratch.scores from `at` on.
+template <class Element>
+DISTATTN_INLINE void multiply_tile(const FewBlock& block, const HeadRows<const Element>& k, int count, int at,
+                                   const FewScratch& scratch, Ahead ahead) {
+  for (int key = 0; key < count; key += few_keys, at += few_keys) {
+    ahead.rows.some(few_keys * ahead.lines);
+    const Element* rows[few_keys];
+    for (int j = 0; j < few_keys; ++j) rows[j] = k.data + smaller(key + j, count - 1) * k.stride;
     for (int row = 0; row < block.rows(); row += few_rows) {
       by_count<few_rows>(smaller(few_rows, block.rows() - row), [&]<int Rows>() {
         const float* const queries = scratch.queries + row * scratch.query_stride;
-        const float* rows[few_keys];
-        for (int j = 0; j < few_keys; ++j) rows[j] = k.data + smaller(j, count - 1) * k.stride;
         multiply_lanes<Rows>(
             block.head_dim, [&](int j, int x, auto load_key) { return load_key(rows[j] + x); },
             [&](int i, int x) { return load(queries + i * scratch.query_stride + x); },
@@ -127,6 +129,15 @@ inline void multiply_keys(const FewHead& head, int first, int last, int last_key
       });
     }
   }
+}
+
+/// The same of the keys [first, last), which are of one tile; more keys follow until `last_key`.
+inline void multiply_keys(const FewHead& head, int first, int last, int last_key, int at) {
+  const FewBlock& block = head.block;
+  const FewScratch scratch = scratch_of(block, head.scratch);
+  const Ahead ahead(head.pass.k, block.dtype, first, last_key, block.head_dim);
+  with_element_rows(keys_from(head.pass.k, block.dtype, first), block.dtype,
+                    [&](const auto& k) { multiply_tile(block, k, last - first, at, scratch, ahead); });
 }
 
 /// Turns `count` scores of a row, rounded up to whole vectors, into e^(score − top) and raises top and sum to include
@@ -148,27 +159,72 @@ inline float weigh(float* scores, int count, float& top, float& sum) {
   return factor;
 }
 
-/// Adds `Keys` values to the outputs of `Rows` rows.
-template <int Rows, int Keys>
-DISTATTN_INLINE void add_weighted(const HeadRows<const float>& v, int dim, const float* weights, float* output,
-                                  int stride) {
-  Vector weight[Rows][Keys];
+/// Vectors of outputs that stay in registers while a tile's values go by.
+inline constexpr int few_vectors = 4;
+
+/// Elements of a row of bf16 values whose sums over one block of keys are kept split (Split), two vectors at a time.
+template <class Element>
+constexpr int split_elements(int dim) {
+  return widens_split<Element> ? dim / (few_vectors * lanes) * (few_vectors * lanes) : 0;
+}
+
+/// Adds `count` values to `Vectors` vectors of the outputs of `Rows` rows from x on: load_values(row, values) takes
+/// them.
+template <int Rows, int Vectors, class Element, class Load>
+DISTATTN_INLINE void add_vectors(const HeadRows<const Element>& v, int count, int x, const float* weights,
+                                 float* output, int stride, Ahead& ahead, Load load_values) {
+  Vector sums[Rows][Vectors];
+#pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i) {
-    for (int j = 0; j < Keys; ++j) weight[i][j] = weights[i * key_block + j];
+#pragma GCC unroll 8
+    for (int u = 0; u < Vectors; ++u) sums[i][u] = load(output + i * stride + x + u * lanes);
   }
-  for_each_vector(dim, [&](int x, auto value) {
-    Vector sums[Rows];
+  const Element* row = v.data + x;
+  const int lines = Vectors == 1 ? 1 : (ahead.lines + 1) / 2;
+  for (int j = 0; j < count; ++j, row += v.stride) {
+    ahead.rows.some(lines);
+    Vector values[Vectors];
+    load_values(row, values);
 #pragma GCC unroll 8
-    for (int i = 0; i < Rows; ++i) sums[i] = load(output + i * stride + x);
+    for (int i = 0; i < Rows; ++i) {
+      const Vector weight(weights[i * key_block + j]);
 #pragma GCC unroll 8
-    for (int j = 0; j < Keys; ++j) {
-      const Vector some = value(v.data + j * v.stride + x);
-#pragma GCC unroll 8
-      for (int i = 0; i < Rows; ++i) sums[i] = weight[i][j] * some + sums[i];
+      for (int u = 0; u < Vectors; ++u) sums[i][u] = fused(weight, values[u], sums[i][u]);
     }
+  }
 #pragma GCC unroll 8
-    for (int i = 0; i < Rows; ++i) store(output + i * stride + x, sums[i]);
-  });
+  for (int i = 0; i < Rows; ++i) {
+#pragma GCC unroll 8
+    for (int u = 0; u < Vectors; ++u) store(output + i * stride + x + u * lanes, sums[i][u]);
+  }
+}
+
+/// Adds `count` values to the outputs of `Rows` rows.
+template <int Rows, class Element>
+DISTATTN_INLINE void add_weighted(const HeadRows<const Element>& v, int count, int dim, const float* weights,
+                                  float* output, int stride, Ahead& ahead) {
+  int x = 0;
+  for (; x + few_vectors * lanes <= dim; x += few_vectors * lanes) {
+    add_vectors<Rows, few_vectors>(v, count, x, weights, output, stride, ahead,
+                                   [](const Element* row, Vector(&values)[few_vectors]) {
+#pragma GCC unroll 8
+                                     for (int u = 0; u < few_vectors; u += 2) {
+                                       if constexpr (widens_split<Element>) {
+                                         const Split split = load_split(row + u * lanes);
+                                         values[u] = split.even;
+                                         values[u + 1] = split.odd;
+                                       } else {
+                                         values[u] = load_elements(row + u * lanes);
+                                         values[u + 1] = load_elements(row + (u + 1) * lanes);
+                                       }
+                                     }
+                                   });
+  }
+  for (; x < dim; x += lanes) {
+    add_vectors<Rows, 1>(v, count, x, weights, output, stride, ahead, [&](const Element* row, Vector(&values)[1]) {
+      values[0] = load_first_elements(row, dim - x);
+    });
+  }
 }
 
 /// Makes scores of a query's products with `count` keys, rounded up to whole vectors, from `key` on.
@@ -213,48 +269,60 @@ inline void weigh_keys(const FewHead& head, int key, int count, const Range* see
   }
 }
 
-/// scratch.output += P·V for the keys [first, last), whose weights lie from `at` on, and of which query i sees those in
-/// seen[i], counted as weights are. Touches no value for a row that does not see it: it may be NaN.
+/// scratch.output += P·V for `count` keys, whose weights lie from `at` on, and of which query i sees those in seen[i],
+/// counted as weights are. Touches no value for a row that does not see it: it may be NaN.
+template <class Element>
+DISTATTN_INLINE void add_tile(const FewBlock& block, const HeadRows<const Element>& v, int count, int at,
+                              const Range* seen, const FewScratch& scratch, Ahead& ahead) {
+  const int stride = rounded_up(block.value_dim, lanes), rows = block.rows();
+  const auto seen_by = [&](int row) {
+    const Range& range = seen[row % block.queries];
+    return Range{bigger(range.from, at) - at, smaller(range.to, at + count) - at};
+  };
+  for (int row = 0; row < rows; row += few_rows) {
+    const int some_rows = smaller(few_rows, rows - row);
+    const float* weights = scratch.scores + row * key_block + at;
+    float* output = scratch.output + row * stride;
+    bool all = true;
+    for (int i = row; i < row + some_rows; ++i) all = all && seen_by(i).from == 0 && seen_by(i).to == count;
+    if (all) {
+      by_count<few_rows>(some_rows, [&]<int Rows>() {
+        add_weighted<Rows>(v, count, block.value_dim, weights, output, stride, ahead);
+      });
+      continue;
+    }
+    for (int i = 0; i < some_rows; ++i) {
+      const Range range = seen_by(row + i);
+      if (range.empty()) continue;
+      add_weighted<1>(HeadRows<const Element>{v.data + range.from * v.stride, v.stride}, range.to - range.from,
+                      block.value_dim, weights + i * key_block + range.from, output + i * stride, stride, ahead);
+    }
+  }
+}
+
+/// The same of the keys [first, last), which are of one tile; more keys follow until `last_key`.
 inline void add_values(const FewHead& head, int first, int last, int last_key, int at, const Range* seen) {
   const FewBlock& block = head.block;
   const FewScratch scratch = scratch_of(block, head.scratch);
-  const int stride = rounded_up(block.value_dim, lanes), rows = block.rows();
-  const auto sees = [&](int row, int from, int to) {
-    const Range& range = seen[row % block.queries];
-    return range.from <= from && to <= range.to;
-  };
-  for (int key = first; key < last; key += few_keys, at += few_keys) {
-    const int count = smaller(few_keys, last - key);
-    const HeadRows<const float> v =
-        few_at(head.pass.v, block.dtype, key, count, last_key, block.value_dim, scratch.widened);
-    for (int row = 0; row < rows; row += few_rows) {
-      const int some_rows = smaller(few_rows, rows - row);
-      const float* weights = scratch.scores + row * key_block + at;
-      float* output = scratch.output + row * stride;
-      bool all = count == few_keys;
-      for (int i = row; i < row + some_rows; ++i) all = all && sees(i, at, at + count);
-      if (all) {
-        by_count<few_rows>(
-            some_rows, [&]<int Rows>() { add_weighted<Rows, few_keys>(v, block.value_dim, weights, output, stride); });
-        continue;
-      }
-      for (int i = 0; i < some_rows; ++i) {
-        for (int j = 0; j < count; ++j) {
-          if (!sees(row + i, at + j, at + j + 1)) continue;
-          add_weighted<1, 1>({v.data + j * v.stride, v.stride}, block.value_dim, weights + i * key_block + j,
-                             output + i * stride, stride);
-        }
-      }
-    }
-  }
+  Ahead ahead(head.pass.v, block.dtype, first, last_key, block.value_dim);
+  with_element_rows(keys_from(head.pass.v, block.dtype, first), block.dtype,
+                    [&](const auto& v) { add_tile(block, v, last - first, at, seen, scratch, ahead); });
 }
 
 /// sums += scratch.output.
 inline void add_output(const FewHead& head) {
   const FewSums sums(head.sums, head.block.rows(), head.block.value_dim);
-  const float* const output = scratch_of(head.block, head.scratch).output;
-  for (int i = 0; i < head.block.rows() * sums.stride; i += lanes) {
-    store(sums.output + i, load(sums.output + i) + load(output + i));
+  const float* output = scratch_of(head.block, head.scratch).output;
+  const int split = head.block.dtype == DType::bf16 ? split_elements<Bf16>(head.block.value_dim) : 0;
+  for (int row = 0; row < head.block.rows(); ++row, output += sums.stride) {
+    float* const sum = sums.row(row);
+    int x = 0;
+    for (; x < split; x += 2 * lanes) {
+      const Split some = in_order({load(output + x), load(output + x + lanes)});
+      store(sum + x, load(sum + x) + some.even);
+      store(sum + x + lanes, load(sum + x + lanes) + some.odd);
+    }
+    for (; x < sums.stride; x += lanes) store(sum + x, load(sum + x) + load(output + x));
   }
 }
 

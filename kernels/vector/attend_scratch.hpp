@@ -26,6 +26,7 @@ inline int padded_queries(const AttendBlock& block) { return rounded_up(block.qu
 /// The keys of which `shared` and `shift` tell.
 struct SharedOf {
   const void* k = nullptr;
+  const std::int32_t* pages = nullptr;  ///< requests share the first page of a cache
   std::int64_t keys = 0;
 };
 

@@ -36,6 +36,7 @@ const HostKernels& cpu_kernels() {
       .query_block = [] { return vector::vector_kernels().query_block; },
       .few_queries = [] { return vector::vector_kernels().few_queries; },
       .coefficients = [](DType dtype) { return vector::multiplies_pairs(dtype) ? dtype : accumulator_of(dtype); },
+      .reads_pages = true,
       .attend = attend_on_team,
       .attend_backward = attend_backward_on_team,
       .merge = merge,

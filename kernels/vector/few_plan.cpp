@@ -33,8 +33,13 @@ void FewPlan::make(std::span<const AttendArgs> operations, const VectorKernels& 
   split_.clear();
   items_.clear();
   sums_bytes_ = scratch_bytes_ = 0;
+  const auto has_few = [&](const AttendArgs& args) {
+    return args.queries.count > 0 && args.queries.count <= kernels.few_queries;
+  };
+  sequences_ = 0;
+  for (const AttendArgs& args : operations) sequences_ += has_few(args) ? args.shape.batch : 0;
   for (const AttendArgs& args : operations) {
-    if (args.queries.count > 0 && args.queries.count <= kernels.few_queries) add(args, threads);
+    if (has_few(args)) add(args, threads);
   }
   sums_.resize(sums_bytes_ / sizeof(Line));
 }
@@ -54,14 +59,14 @@ void FewPlan::add(const AttendArgs& args, int threads) {
       blocks_.push_back({&args, b, head, heads, first_piece, pieces_.size(), sums_bytes_, bytes});
       sums_bytes_ += pieces * bytes;
     });
-    add_items(first_block, first_piece, shape.batch, threads);
+    add_items(first_block, first_piece, threads);
   }
 }
 
-/// Of one sequence, of which there are `batch`.
-void FewPlan::add_items(std::size_t first_block, std::size_t first_piece, std::int64_t batch, int threads) {
+/// Of one sequence.
+void FewPlan::add_items(std::size_t first_block, std::size_t first_piece, int threads) {
   const std::size_t pieces = pieces_.size() - first_piece;
-  const std::size_t all = (blocks_.size() - first_block) * pieces * static_cast<std::size_t>(batch);
+  const std::size_t all = (blocks_.size() - first_block) * pieces * static_cast<std::size_t>(sequences_);
   const auto wanted = static_cast<std::size_t>(items_of_thread * threads);
   const std::size_t together = std::clamp<std::size_t>(all / wanted, 1, most_blocks);
   for (std::size_t piece = first_piece; piece < pieces_.size(); ++piece) {
@@ -185,11 +190,7 @@ AttendPass FewPlan::pass_of(const Block& block, const Stretch& stretch) const {
   const TileShape& shape = block.args->shape;
   const int kv = shape.heads.kv_of(block.head);
   const std::int32_t* const begin = ranges_.data() + stretch.ranges;
-  return {.k = rows_of_head(stretch.side->k, shape.dtype, block.batch, kv, 0),
-          .v = rows_of_head(stretch.side->v, shape.dtype, block.batch, kv, 0),
-          .positions = stretch.side->keys,
-          .begin = begin,
-          .end = begin + block.args->queries.count};
+  return pass_over(*stretch.side, shape.dtype, block.batch, kv, begin, begin + block.args->queries.count);
 }
 
 void FewPlan::end(std::int64_t number) { end(blocks_[split_[static_cast<std::size_t>(number)]]); }

@@ -58,7 +58,7 @@ class FewPlan {
   };
 
   void add(const AttendArgs& args, int threads);
-  void add_items(std::size_t first_block, std::size_t first_piece, std::int64_t batch, int threads);
+  void add_items(std::size_t first_block, std::size_t first_piece, int threads);
   std::size_t block_scratch(const Block& block) const;
   void end(const Block& block);
   void find_stretches(const AttendArgs& args);
@@ -68,6 +68,7 @@ class FewPlan {
   std::byte* sums_of(const Block& block, std::size_t piece);
 
   const VectorKernels* kernels_ = nullptr;
+  std::int64_t sequences_ = 0;  ///< of all operations
   QueryBlocks queries_;
   std::vector<std::int32_t> ranges_;
   std::vector<Stretch> seen_, stretches_;

@@ -2,6 +2,7 @@
 /// Products of few queries, with the head dimension along the lanes: keys are multiplied as they lie. Both passes make
 /// those of operations that have few queries here: they round otherwise than those of blocks.
 
+#include "kernels/vector/elements.hpp"
 #include "kernels/vector/packing.hpp"
 #include "kernels/vector/tile_shape.hpp"
 
@@ -14,14 +15,6 @@ inline constexpr int few_queries = bigger(8, lanes);
 inline constexpr int few_rows = vector_registers == 32 ? 4 : 2;
 inline constexpr int few_keys = 4;
 static_assert(key_block % few_keys == 0 && key_block % lanes == 0);
-
-/// Calls add(x, load) for the elements of rows of `dim` a vector at a time; load(at) has zeros behind the last.
-template <class Add>
-DISTATTN_INLINE void for_each_vector(int dim, Add add) {
-  int x = 0;
-  for (; x + lanes <= dim; x += lanes) add(x, [](const float* at) { return Vector(at, stdx::element_aligned); });
-  if (x < dim) add(x, [&](const float* at) { return load_first(at, dim - x); });
-}
 
 DISTATTN_INLINE Quad sum_of_quads(Quad quad) { return quad; }
 template <class Wide>

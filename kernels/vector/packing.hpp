@@ -16,6 +16,20 @@ DISTATTN_INLINE HeadRows<const void> rows_from(const HeadRows<const void>& rows,
   return {static_cast<const std::byte*>(rows.data) + bytes, rows.stride};
 }
 
+/// The same, as far as they lie one behind the other (PageTable::end_of_run).
+DISTATTN_INLINE HeadRows<const void> keys_from(const KeyRows& rows, DType dtype, std::int64_t first) {
+  if (rows.pages.pages == nullptr) return rows_from(static_cast<const HeadRows<const void>&>(rows), dtype, first);
+  const std::int64_t page = first / rows.pages.tokens;
+  const std::int64_t elements = rows.pages.pages[page] * rows.page + (first - page * rows.pages.tokens) * rows.stride;
+  return {static_cast<const std::byte*>(rows.data) + elements * static_cast<std::int64_t>(size_of(dtype)), rows.stride};
+}
+DISTATTN_INLINE HeadRows<const void> keys_from(const HeadRows<const void>& rows, DType dtype, std::int64_t first) {
+  return rows_from(rows, dtype, first);
+}
+DISTATTN_INLINE int end_of_run(const KeyRows& rows, int first, int last) {
+  return static_cast<int>(rows.pages.end_of_run(first, last));
+}
+
 inline HeadRows<const void> rows_of(const HeadRows<float>& rows) { return {rows.data, rows.stride}; }
 
 /// Rows that will be packed or written soon, brought nearer a few lines at a time between products, or all while others
@@ -28,8 +42,8 @@ class Prefetch {
         bytes_(dim * static_cast<std::int64_t>(size_of(dtype))),
         rows_(rows) {}
 
-  DISTATTN_INLINE void some() {
-    for (int i = 0; i < 12 && rows_ > 0; ++i) {
+  DISTATTN_INLINE void some(int lines = 12) {
+    for (int i = 0; i < lines && rows_ > 0; ++i) {
       __builtin_prefetch(row_ + at_, 0, 2);
       at_ += line;
       if (at_ < bytes_) continue;

@@ -15,17 +15,18 @@ inline constexpr int most_samples = 16;
 /// into[x] = about the element x of all keys where those looked at differ by little of it, 0 elsewhere and behind
 /// `dim`. Returns whether there is any. Nothing but the keys decides: every pass over a segment takes the same out.
 /// `into` has room for whole vectors, `buffer` for a key.
-inline bool find_shared_key(const HeadRows<const void>& keys, DType dtype, std::int64_t count, int dim, float* buffer,
-                            float* into) {
+template <class Rows>
+inline bool find_shared_key(const Rows& keys, DType dtype, std::int64_t count, int dim, float* buffer, float* into) {
   alignas(64) float least[lanes] = {}, most[lanes] = {};
   const std::int64_t samples = std::min<std::int64_t>(count, most_samples);
   bool any = false;
   for (int x = 0; x < dim; x += lanes) {
     const int some = smaller(lanes, dim - x);
-    const HeadRows<const void> from{static_cast<const std::byte*>(keys.data) + x * size_of(dtype), keys.stride};
+    Rows from = keys;
+    from.data = static_cast<const std::byte*>(keys.data) + x * size_of(dtype);
     for (std::int64_t i = 0; i < samples; ++i) {
       const std::int64_t key = (2 * i + 1) * count / (2 * samples);
-      const float* const at = widened(rows_from(from, dtype, key), dtype, 1, some, buffer).data;
+      const float* const at = widened(keys_from(from, dtype, key), dtype, 1, some, buffer).data;
       for (int lane = 0; lane < some; ++lane) {
         least[lane] = i == 0 || at[lane] < least[lane] ? at[lane] : least[lane];
         most[lane] = i == 0 || at[lane] > most[lane] ? at[lane] : most[lane];

@@ -21,6 +21,12 @@ struct HeadRows {
   std::int64_t stride = 0;
 };
 
+/// Keys or values of one head: those of page 0, where there are pages.
+struct KeyRows : HeadRows<const void> {
+  PageTable pages{};
+  std::int64_t page = 0;  ///< elements from a page to the next
+};
+
 /// The same queries of some heads that read one key head, which therefore is packed once for all of them. Heads lie
 /// `q_head`, `o_head` and `lse_head` elements apart. o and lse have the rows of q.
 struct AttendBlock {
@@ -45,7 +51,7 @@ struct AttendBlock {
 /// Keys of one head, `keys` of a segment, that the queries of a block see: query i of any head those with
 /// begin[i] ≤ index < end[i]. Both arrays have attend_rows() entries; those past the block's queries are 0.
 struct AttendPass {
-  HeadRows<const void> k, v;
+  KeyRows k, v;
   std::int64_t keys = 0;
   Run positions;  ///< of the segment's keys
   const std::int32_t* begin = nullptr;

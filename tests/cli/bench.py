@@ -109,6 +109,40 @@ def check_planning(cache):
     expect(done.returncode == 2 and "--documents" in done.stderr, f"--planning without documents: {done.stderr}")
 
 
+def check_serving(cache):
+    """A mix by name or from a file: a row for each number of ranks and type, right results, no option ignored."""
+    small = ("--heads", "4", "--kv-heads", "2", "--head-dim", "16", "-n", "2", "-w", "0")
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "mix.json")
+        with open(path, "w", encoding="utf-8") as file:
+            file.write('[{"keys": 300}, {"keys": 70, "queries": 70}, {"keys": 1}, {"keys": 900, "queries": 5}]')
+        for page in ("0", "16", "64"):
+            done = bench(cache, "--serving", path, *small, "--ranks", "1,3", "--dtype", "bf16,fp32", "--page", page,
+                         "--check", "--json")
+            expect(done.returncode == 0, f"--serving exits {done.returncode}: {done.stderr}")
+            rows = json.loads(done.stdout or "[]")
+            expect([(row["dtype"], row["ranks"]) for row in rows] == [(t, r) for t in ("bf16", "fp32") for r in (1, 3)],
+                   f"rows: {rows}")
+            for row in rows:
+                expect((row["requests"], row["queries"], row["keys"], row["longest"]) == (4, 77, 1271, 900), f"{row}")
+                expect(row["ok"] and row["max_error"] < 5e-3 and row["page"] == int(page), f"checked: {row}")
+                read = 1271 * 2 * 2 * 16 * (2 if row["dtype"] == "bf16" else 4)
+                expect(abs(row["read_bytes_per_s"] * row["median_s"] / read - 1) < 1e-6, f"bytes read: {row}")
+                expect(row["peak_bytes_per_s"] > 0 and row["tokens_per_s"] > 0, f"rates: {row}")
+        for text, words in (("[]", "no list"), ("{", "no JSON"), ('[{"keys": 0}]', "request 0 has no keys"),
+                            ('[{"keys": 3}, {"keys": 3, "queries": 4}]', "request 1 has more queries than keys"),
+                            ('[{"keys": 3, "page": 4}]', "request 0 has a page")):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            done = bench(cache, "--serving", path, *small)
+            expect(done.returncode == 2 and words in done.stderr, f"a mix of {text}: {done.stderr}")
+    for more, words in ((("--serving", "mix:none"), "no such mix"), (("--page", "16"), "--serving"),
+                        (("--serving", "mix:decode", "--seq", "64"), "--seq"),
+                        (("--serving", "mix:decode", "--page", "24"), "--page 24")):
+        done = bench(cache, *small, *more)
+        expect(done.returncode == 2 and words in done.stderr, f"{more}: {done.stderr}")
+
+
 def check_memory(cache):
     """What needs more than --memory is skipped, also by auto; rows that fit stay."""
     arguments = [*SHAPE, "--ranks", "4", "--schedule"]
@@ -227,8 +261,9 @@ def check_calibration(cache):
 
 
 with tempfile.TemporaryDirectory() as folder:
-    for check in (check_rows, check_order, check_forms, check_gates, check_planning, check_memory, check_infinite,
-                  check_kernels, check_failing_kernels, check_columns, check_device_options, check_calibration):
+    for check in (check_rows, check_order, check_forms, check_gates, check_planning, check_serving, check_memory,
+                  check_infinite, check_kernels, check_failing_kernels, check_columns, check_device_options,
+                  check_calibration):
         check(folder)
 print(f"{passed} passed, {failed} failed")
 sys.exit(1 if failed else 0)

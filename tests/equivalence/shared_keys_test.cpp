@@ -149,6 +149,21 @@ TEST_CASE("gradients of keys that share a component have no rounding of pairs in
   }
 }
 
+// A rank's one key is all that its keys share, and what it has of Σ dS is no rounding, however small scores make it.
+TEST_CASE("gradients of ranks with a key or two are right with any scale") {
+  if (is_skipped()) return;
+  for (const double scale : {1e-2, 1e-5, 1e-8}) {
+    Problem problem = problem_of(48);
+    problem.scores.scale = scale;
+    const Inputs inputs(problem, seed);
+    const ExactResult exact = exactly(inputs);
+    for (const auto& [name, ranks] : {std::pair{"ring", 48}, {"zigzag-ring", 16}, {"burst", 24}, {"attention2d", 16}}) {
+      CAPTURE(scale, name, ranks);
+      CHECK(error_of(run_sharded(inputs, run_of("cpu", name, ranks)).dq, exact.dq) <= 2e-6);
+    }
+  }
+}
+
 TEST_CASE("partial gradients of keys that share a component are merged on their way between nodes") {
   if (is_skipped()) return;
   const Inputs inputs = with_bias(problem_of(512));

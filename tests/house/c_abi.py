@@ -1,4 +1,5 @@
-"""What C programs were compiled against still fits: distattn.h as libabigail sees it, against the recorded ABI.
+"""What C programs were compiled against still fits: distattn.h, with what it includes, as libabigail sees it, against
+the recorded ABI.
 
 A library that is built for use holds no types, so they are those of a small file that names every type and function of
 the header; that the library exports these functions is looked up in the library. Functions, enumerators and members at
@@ -28,6 +29,12 @@ def output_of(*command, **options):
     done = subprocess.run([str(part) for part in command], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           check=False, **options)
     return done.returncode, done.stdout
+
+
+def whole(header):
+    """The header's text with that of the headers that it includes, in their place."""
+    text = re.sub(r'^#include "distattn/distattn\.h"\n', "", header.read_text().replace("#pragma once\n", ""), flags=re.M)
+    return re.sub(r'^#include "distattn/(\w+\.h)".*\n', lambda line: whole(header.with_name(line[1])), text, flags=re.M)
 
 
 def code_of(header):
@@ -111,7 +118,7 @@ def difference(record, header):
 
 
 if len(sys.argv) == 3 and sys.argv[1] == "accept":
-    RECORD.write_text(recorded(HEADER.read_text()))
+    RECORD.write_text(recorded(whole(HEADER)))
     sys.exit(0)
 
 from house import BUILD, expect, skip  # pylint: disable=wrong-import-position
@@ -143,7 +150,7 @@ def check_the_check(header):
         expect((not found) == fits, f"'{new}' for '{old}': {found or 'nothing is found'}")
 
 
-header = HEADER.read_text()
+header = whole(HEADER)
 names = functions(header)
 expect(len(names) >= 26 and len(types(header)) >= 16, f"found {names} and {types(header)}")
 check_the_check(header)

@@ -13,7 +13,7 @@ from house import BUILD, CMAKE, SOURCE, expect, run_well
 
 CONSUMER = SOURCE / "tests/consumer"
 PROGRAMS = ("sharded_attention", "using_cpp", "growing_cache", "queued_layers", "own_schedule", "own_transport",
-            "threads_attention", "using_c", "queued_attention", "launched_attention")
+            "threads_attention", "using_c", "queued_attention", "serving", "launched_attention")
 MPIRUN = ("mpirun", "--oversubscribe", "--bind-to", "none", "-n", "4")
 # Open MPI refuses root otherwise; a container often has nobody else.
 ENVIRONMENT = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}

@@ -76,6 +76,7 @@ int main() {
   FieldTable("bench").add(without_those_of_a_run(RowFields::of(BenchRow{})));
   FieldTable("kernel").add(RowFields::of(KernelRow{}));
   FieldTable("planning").add(RowFields::of(PlanningRow{}));
+  FieldTable("serving").add(RowFields::of(ServingRow{}));
   FieldTable("step").add(RowFields::of(StepRow{}));
   FieldTable("info").add(RowFields::of(InfoRow{}));
   FieldTable("launcher").add(RowFields::of(LauncherRow{}));

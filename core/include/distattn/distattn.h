@@ -388,12 +388,12 @@ DISTATTN_API distattn_status distattn_attention_check(distattn_attention* attent
 /** Waits for all of the handle's passes and returns their first failure. */
 DISTATTN_API distattn_status distattn_attention_wait(distattn_attention* attention);
 
-/**
- * Returns the programs of all ranks for a distattn_pass, as `distattn show --format json` writes them. Free the text
- * with distattn_text_free().
- */
+/** Returns the programs of all ranks for a distattn_pass, as `distattn show --format json` writes them. Free the text
+ * with distattn_text_free(). */
 DISTATTN_API distattn_status distattn_schedule_json(const distattn_attention* attention, int32_t pass, char** json);
 
 #ifdef __cplusplus
 }
 #endif
+
+#include "distattn/serving.h" /* many requests at once */

@@ -148,6 +148,7 @@ class DeviceProgram : public BufferTable {
   virtual Event store(const Bindings& bindings, std::span<const Event> steps) = 0;
 };
 
+class CacheReader;
 class Transport;
 
 /// One of several kernels that a device has for the same tiles.
@@ -197,6 +198,8 @@ class Device {
   virtual void copy(std::byte* into, const std::byte* from, std::size_t bytes);
   /// Prepares a program of `rank` for its first run. Outline, program and device must outlive the result.
   virtual std::unique_ptr<DeviceProgram> allocate(const Outline& outline, const RankProgram& program, Rank rank) = 0;
+  /// What reads caches for serving (cache.hpp), which lives as long as the device; null: the device does not.
+  virtual CacheReader* cache_reader() { return nullptr; }
   /// Ends all work of all programs with `error`: every pending event completes with it. Kernels check once per tile.
   /// The device cannot be used any more. Any thread.
   virtual void abort(const Error& error) noexcept = 0;
