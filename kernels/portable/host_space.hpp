@@ -180,6 +180,7 @@ template <class Space>
 HostKernels kernels_on(const char* name) {
   HostKernels kernels = reference_kernels();
   kernels.name = name;
+  kernels.reads_pages = false;
   kernels.features = element_types.with({Feature::softcap, Feature::sink_logits, Feature::shared_kv});
   kernels.instead = "; take backend reference";
   kernels.query_block = [] { return 64; };
