@@ -3,17 +3,10 @@
 
 #include <type_traits>
 
-#include "distattn/types.hpp"
+#include "kernels/element.hpp"
 #include "kernels/vector/packing.hpp"
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
-
-struct Bf16 {
-  std::uint16_t bits;
-};
-struct Fp16 {
-  std::uint16_t bits;
-};
 
 DISTATTN_INLINE float widen(float value) { return value; }
 DISTATTN_INLINE float widen(Bf16 value) { return widen_bf16(value.bits); }

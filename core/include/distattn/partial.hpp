@@ -40,7 +40,7 @@ struct SplitLse {
   Real high = -INFINITY, low = 0;
 };
 
-/// Normalises high + low, where |low| is at most a few times |high|.
+/// The sum of two numbers, whichever is larger.
 template <class Real>
 DISTATTN_HOST_DEVICE inline SplitLse<Real> split_lse(Real high, Real low) {
   const Real sum = high + low;
@@ -62,10 +62,9 @@ DISTATTN_HOST_DEVICE inline SplitMergeWeights<Real> merge_weights(const SplitLse
   const bool a_is_top = a.high > b.high || (a.high == b.high && a.low >= b.low) || a.high != a.high;
   const SplitLse<Real>&top = a_is_top ? a : b, &other = a_is_top ? b : a;
   if (top.high == -INFINITY) return {Real(0), Real(0), top};
-  // A difference in the tens rounds by more than a weight may: what is lost (Knuth's two-sum) counts to first order.
-  const Real difference = other.high - top.high, back = difference + top.high;
-  const Real lost = difference - difference == 0 ? (other.high - back) - (top.high + (difference - back)) : Real(0);
-  const SplitLse<Real> exponent = split_lse(difference, lost + (other.low - top.low));
+  // A difference in the tens rounds by more than a weight may: what is lost counts to first order.
+  const SplitLse<Real> difference = split_lse(other.high, -top.high);
+  const SplitLse<Real> exponent = split_lse(difference.high, difference.low + (other.low - top.low));
   const Real rounded = std::exp(exponent.high);
   const Real weight = rounded + rounded * exponent.low, sum = Real(1) + weight;
   const Real scale_top = Real(1) / sum, scale_other = weight / sum;
