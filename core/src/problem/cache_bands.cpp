@@ -4,11 +4,6 @@
 
 namespace distattn {
 
-std::int64_t Dealing::stored(std::int64_t tokens, Rank rank) const {
-  const std::int64_t round = block * ranks;
-  return tokens / round * block + std::clamp<std::int64_t>(tokens % round - rank * block, 0, block);
-}
-
 namespace {
 
 /// How the number of stored tokens before a position goes on from there: by one a token, or not at all.
