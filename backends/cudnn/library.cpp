@@ -7,6 +7,7 @@
 
 #include <fmt/core.h>
 
+#include "backends/room_for.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::backends::cudnn {
@@ -26,6 +27,7 @@ void find(void* library, const std::string& file, const char* name, Function& fu
 }
 
 Library load(const std::string& file) {
+  expect_room_for("cuDNN");
   void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
     const char* const why = dlerror();

@@ -8,6 +8,7 @@
 
 #include <fmt/core.h>
 
+#include "backends/room_for.hpp"
 #include "distattn/error.hpp"
 
 namespace distattn::backends::nccl {
@@ -43,6 +44,7 @@ bool was_asked_for_order() {
 }
 
 Library load(const std::string& file) {
+  expect_room_for("NCCL");
   ask_for_order(file);
   void* const handle = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {

@@ -10,6 +10,7 @@
 
 #include <fmt/core.h>
 
+#include "backends/room_for.hpp"
 #include "backends/ucx/library.hpp"
 
 namespace distattn::backends::ucx {
@@ -63,6 +64,7 @@ void check(const char* what, ucs_status_t status) {
 
 Context::Context(int ranks, const std::optional<std::string>& segments) {
   expect_files_to_be_left();
+  expect_room_for("UCX");
   // What UCX logs when a peer dies says less than our own error, in several lines.
   if (std::getenv("UCX_LOG_LEVEL") == nullptr)
     check("UCX_LOG_LEVEL", library().global_opts_set_value("LOG_LEVEL", "fatal"));

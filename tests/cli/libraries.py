@@ -104,7 +104,7 @@ def signals_stay_ours():
 
 def address_space_is_short():
     """The process ends, well or with one line, and in time."""
-    for megabytes in (150, 200, 260, 300, 400, 600):
+    for megabytes in (63, 66, 69, 75, 150, 200, 260, 300, 400, 600):
         for command in ("info --json", RUN) + ((STEP,) if STEPS else ()):
             done = call(command, megabytes)
             assert done.returncode in (0, 3, 127), (command, megabytes, done.returncode, done.stderr)
@@ -112,6 +112,8 @@ def address_space_is_short():
             assert done.returncode != 3 or done.stderr.count("\n") == 1, (command, megabytes, done.stderr)
     if STEPS:
         assert "address space" in call(STEP, 250).stderr
+    if USES_UCX:
+        assert "UCX is not used where ulimit -v" in call("info --json", 200).stdout
 
 
 def settings_of_other_programs():

@@ -8,6 +8,7 @@
 #include "distattn/registry.hpp"
 #include "distattn/table.hpp"
 #include "tests/support/problems.hpp"
+#include "tests/support/sanitized.hpp"
 #include "tests/support/sharded.hpp"
 
 using namespace distattn;
@@ -68,7 +69,7 @@ int check_all(const Problem& problem, int ranks, ShardedRun run) {
 }  // namespace
 
 TEST_CASE("every schedule agrees with float64 under every mask") {
-  for (const int ranks : {1, 2, 3, 4, 6, 8}) {
+  for (const int ranks : cases_to_run<int>({3, 1, 2, 4, 6, 8})) {
     for (const Mask& mask : masks(53)) {
       Problem problem = small_problem(53, 53, 4, 2);
       problem.mask = mask;
@@ -85,7 +86,7 @@ TEST_CASE("every schedule agrees with float64 for uneven shapes") {
   for (const auto& [batch, seq_q, seq_kv, heads, kv_heads, head_dim, value_dim] :
        {Shape{2, 20, 53, 4, 4, 8, 16}, Shape{1, 53, 20, 6, 2, 16, 8}, Shape{3, 1, 40, 5, 5, 8, 8},
         Shape{1, 37, 37, 12, 4, 24, 8}, Shape{2, 3, 5, 4, 1, 8, 8}, Shape{1, 31, 31, 33, 11, 8, 8}}) {
-    for (const int ranks : {1, 3, 4, 8}) {
+    for (const int ranks : cases_to_run<int>({3, 1, 4, 8}, 4)) {
       Problem problem = small_problem(seq_q, seq_kv, heads, kv_heads);
       problem.batch = batch;
       problem.head_dim = head_dim;
@@ -171,7 +172,7 @@ TEST_CASE("sinks that go along trees agree with float64") {
 TEST_CASE("random problems on random tables, routes and modes agree with float64") {
   INFO("seed " << test::seed());
   test::Random random(test::seed());
-  for (int n = 0; n < 300; ++n) {
+  for (int n = 0; n < (is_sanitized ? 100 : 300); ++n) {
     Problem problem = test::random_problem(random);
     problem.batch = random.between(1, 2);
     problem.value_dim = random.pick({8, 16});
@@ -197,7 +198,7 @@ TEST_CASE("random problems on random tables, routes and modes agree with float64
 TEST_CASE("random masks in placements agree with float64") {
   INFO("seed " << test::seed());
   test::Random random(test::seed());
-  for (int n = 0; n < 200; ++n) {
+  for (int n = 0; n < (is_sanitized ? 70 : 200); ++n) {
     Problem problem = test::random_problem(random);
     problem.seq_kv = problem.seq_q = random.between(1, 400);
     problem.mask = random.one_in(2) ? test::random_mask(random, problem.seq_kv) : causal_mask();

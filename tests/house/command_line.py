@@ -13,6 +13,7 @@ import tempfile
 from house import BUILD, SOURCE, expect, run, run_well
 
 DISTATTN = BUILD / "bin/distattn"
+SMALL = {"bench": ["--seq", "64", "--heads", "4", "--head-dim", "8", "-n", "1", "-w", "0"]}  # the others ask for a length
 
 
 def words(text):
@@ -169,7 +170,7 @@ for command, some in {"run": offers, "show": {"--format": {"text", "json", "svg"
         offered = bash_offers(scripts["bash"], f"distattn {command} {option} ''")
         expect(offered == choices, f"bash offers {sorted(offered)} after {command} {option}, not {sorted(choices)}")
         for choice in choices:  # one that help shows is one that is taken
-            done = run(DISTATTN, command, option, choice)
+            done = run(DISTATTN, command, option, choice, *SMALL.get(command, []))
             expect(f"{option} {choice} (unknown)" not in done.stdout, f"{command} {option} {choice}: {done.stdout}")
 check_values(scripts["bash"])
 expect("info" in bash_offers(scripts["bash"], "distattn in"), "bash does not complete a command")

@@ -2,6 +2,7 @@
 
 #include "backends/cuda/device.hpp"
 #include "simt/device_case.hpp"
+#include "support/sanitized.hpp"
 
 namespace {
 
@@ -25,7 +26,7 @@ const std::vector<std::pair<const char*, int>> schedules{
 
 /// Everywhere the same problem.
 void check_schedules(const Problem& problem) {
-  for (const auto& [schedule, ranks] : schedules) {
+  for (const auto& [schedule, ranks] : cases_to_run(schedules)) {
     INFO(names_of(features_of(problem)));
     check(problem, run_of(schedule, ranks));
   }
@@ -34,7 +35,8 @@ void check_schedules(const Problem& problem) {
 }  // namespace
 
 TEST_CASE("caps, biases, largest scores and dropout, alone and together", "[simt]") {
-  for (const Feature feature : {Feature::softcap, Feature::alibi, Feature::max_logit, Feature::dropout}) {
+  for (const Feature feature :
+       cases_to_run<Feature>({Feature::softcap, Feature::alibi, Feature::max_logit, Feature::dropout})) {
     check(problem_with(DType::fp32, {feature}), run_of("zigzag-ring/burst:zigzag", 2));
   }
   check_schedules(problem_with(

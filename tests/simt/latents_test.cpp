@@ -2,6 +2,7 @@
 
 #include "catch.hpp"
 #include "simt/attention_run.hpp"
+#include "support/sanitized.hpp"
 
 namespace {
 
@@ -40,7 +41,7 @@ AttentionCase with_everything(AttentionCase c) {
 }  // namespace
 
 TEST_CASE("keys that hold their values", "[simt][latents]") {
-  for (const auto& [head_dim, value_dim] : {std::pair(40, 24), std::pair(128, 128), std::pair(256, 200)}) {
+  for (const auto& [head_dim, value_dim] : cases_to_run<std::pair<int, int>>({{40, 24}, {128, 128}, {256, 200}})) {
     const AttentionCase c = case_of("shared", head_dim, value_dim, true);
     check<Bf16>(c, 61);
     check<float>(carried(c), 62);
@@ -49,8 +50,9 @@ TEST_CASE("keys that hold their values", "[simt][latents]") {
   check<Fp16>(carried(case_of("shared", 72, 8, true)), 64);
 }
 
-TEST_CASE("latents of MLA, and widths between", "[simt][latents]") {
-  check<Bf16>(case_of("latents", 576, 512, true), 65);
+TEST_CASE("latents of MLA", "[simt][latents]") { check<Bf16>(case_of("latents", 576, 512, true), 65); }
+
+TEST_CASE("latents of MLA with all that scores may have, and widths between", "[simt][latents][again]") {
   check<float>(carried(with_everything(case_of("latents", 576, 512, true))), 66);
   check<Fp16>(carried(with_everything(case_of("wide", 328, 264, false))), 67);
   check<Bf16>(case_of("wide keys", 264, 8, false), 68);

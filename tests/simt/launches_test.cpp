@@ -77,7 +77,7 @@ TEST_CASE("what no kernel computes is refused, naming what exists", "[simt]") {
   CHECK(why.find("bf16 128/128 from sm_80") != std::string::npos);
 }
 
-TEST_CASE("latents of MLA on the device", "[simt]") {
+TEST_CASE("latents of MLA on the device", "[simt][again]") {
   Problem problem = problem_of(DType::bf16, 41, 4, 1, 576, 512);
   problem.shared_kv = true;
   check(problem, run_of("zigzag-ring", 2));

@@ -190,7 +190,7 @@ TEST_CASE("the largest of scores that round to one is found", "[simt][scores]") 
   CHECK(sum >= 59.9);  // a weight that rounding takes from one key it gives to another or to both
 }
 
-TEST_CASE("weights are no larger than 1, however large scores are", "[simt][scores]") {
+TEST_CASE("weights are no larger than 1, however large scores are", "[simt][scores][again]") {
   check_equals<float>(3.7f, 1 + 1e-6);
   check_equals<float>(100.0f, 1 + 1e-5);
   check_equals<float>(12345.6f, 1.1);
@@ -271,13 +271,14 @@ void check_carries() {
 
 }  // namespace
 
-TEST_CASE("carries lose nothing with the size of scores", "[simt][scores]") {
+TEST_CASE("carries lose nothing with the size of scores", "[simt][scores][again]") {
   check_carries<float>();
   check_carries<Bf16>();
   check_carries<Fp16>();
 }
 
-TEST_CASE("a component that keys share costs as much accuracy however often statistics are carried", "[simt][scores]") {
+TEST_CASE("a component that keys share costs as much accuracy however often statistics are carried",
+          "[simt][scores][again]") {
   for (const std::int64_t pieces : {1, 4, 16, 64}) {
     CAPTURE(pieces);
     CHECK(error_with_shared_component(0, pieces) < 5e-7);
