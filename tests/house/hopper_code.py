@@ -89,9 +89,10 @@ def spill_less(limit):
     limit["full"]["spills"] = limit["spills"] = -1
 
 
-MUTATED_LIMITS = ((change_order, "waits elsewhere"), (change_products, "multiplies"), (shorten, "stalls in a full tile"),
-                  (hide_less, "hides scores of full tiles"), (spill_less, "local memory in a full tile"),
-                  (spill_less, "local memory in the kernel"))
+MUTATED_LIMITS = (
+    (change_order, "waits elsewhere"), (change_products, "multiplies"), (shorten, "stalls in a full tile"),
+    (hide_less, "hides scores of full tiles"), (spill_less, "local memory in a full tile"),
+    (spill_less, "local memory in the kernel"))
 
 
 def check_the_limits():
