@@ -4,6 +4,7 @@ Arguments: nvdisasm and cuobjdump, or nothing for what is not here, and a list o
 """
 
 import copy
+import json
 import os
 import sys
 
@@ -68,7 +69,48 @@ def check_the_check():
     expect(list(hopper_code.complaints_about(longer, found)), "longer stalls are fine")
 
 
+def change_order(limit):
+    limit["full"]["order"].append(["wait 0", 0, 0])
+
+
+def change_products(limit):
+    limit["full"]["products"]["64x8 SS"] = 1
+
+
+def shorten(limit):
+    limit["full"]["stalls"] = int(limit["full"]["stalls"] / 1.03)
+
+
+def hide_less(limit):
+    limit["full"]["selects"] -= 1
+
+
+def spill_less(limit):
+    limit["full"]["spills"] = limit["spills"] = -1
+
+
+MUTATED_LIMITS = (
+    (change_order, "waits elsewhere"), (change_products, "multiplies"), (shorten, "stalls in a full tile"),
+    (hide_less, "hides scores of full tiles"), (spill_less, "local memory in a full tile"),
+    (spill_less, "local memory in the kernel"))
+
+
+def check_the_limits():
+    """Each recorded kernel, against limits with a fault: what CI reads the code with would not pass."""
+    limits = json.loads((SOURCE / "tests/hopper_code/limits.json").read_text())["kernels"]
+    expect(limits, "no kernel is recorded")
+    for name, limit in limits.items():
+        expect(not list(hopper_code.complaints_about(limit, limit)), f"{name} is worse than itself")
+        expect(limit["spills"] == 0 and limit["full"]["spills"] == 0, f"{name} is recorded with spills")
+        for change, word in MUTATED_LIMITS:
+            mutated = copy.deepcopy(limit)
+            change(mutated)
+            complaints = list(hopper_code.complaints_about(limit, mutated))
+            expect(any(word in complaint for complaint in complaints), f"{name}: nobody says {word!r}: {complaints}")
+
+
 check_the_check()
+check_the_limits()
 nvdisasm, cuobjdump, objects = sys.argv[1:]
 for name, path in (("nvdisasm", nvdisasm), ("cuobjdump", cuobjdump)):
     if not path:
