@@ -3,6 +3,12 @@
 
 namespace distattn::kernels {
 
+/// The largest score of a row, NaN if one is NaN, given the largest that is not and the sum of weights: that is NaN if
+/// a score is NaN, or +infinity.
+[[gnu::always_inline]] inline float top_of_row(float top, float sum) {
+  return sum != sum && top < __builtin_inff() ? sum : top;
+}
+
 /// largest = value if that is larger, or no number. The order of calls does not matter. Inlined, because code for
 /// different instruction sets must not share symbols.
 template <class Real>

@@ -9,6 +9,7 @@
 /// code for different instruction sets must not share symbols.
 
 #include <cmath>
+#include <limits>
 
 #include "distattn/scores.hpp"
 
@@ -42,19 +43,32 @@ class LinearScores {
 template <class Values>
 struct Capped {
   Values operator()(Values x, Values inverse, Values cap) const { return cap * std::tanh(x * inverse); }
+  /// NaN stays NaN.
+  static Values at_least_0(Values x) {
+    using std::abs;
+    return (x + abs(x)) / Values(2);
+  }
 };
 
+/// 1 / cap, rounded so that cap times it is at least 1: the share of a score that is its cap leaves no derivative.
+template <class Real>
+Real inverse_of_cap(double softcap) {
+  const Real inverse = static_cast<Real>(1 / softcap);
+  const bool is_enough = static_cast<Real>(softcap) * inverse >= 1;
+  return is_enough ? inverse : std::nextafter(inverse, std::numeric_limits<Real>::infinity());
+}
+
 /// score = cap · tanh(factor · product / cap), whose derivative 1 − (score / cap)² follows from the score: it
-/// is that of the forward pass, whatever the error of tanh.
+/// is that of the forward pass, whatever the error of tanh, and 0 where the score is the cap.
 template <class Real>
 class CappedScores {
  public:
   static constexpr bool is_linear = false;
 
-  [[gnu::always_inline]] constexpr explicit CappedScores(const Scores& scores)
+  [[gnu::always_inline]] explicit CappedScores(const Scores& scores)
       : factor_(static_cast<Real>(scores.scale)),
         cap_(static_cast<Real>(scores.softcap)),
-        inverse_(static_cast<Real>(1 / scores.softcap)) {}
+        inverse_(inverse_of_cap<Real>(scores.softcap)) {}
 
   [[gnu::always_inline]] constexpr Real factor() const { return factor_; }
   template <class Values>
@@ -62,9 +76,9 @@ class CappedScores {
     return Capped<Values>()(product, Values(inverse_), Values(cap_));
   }
   template <class Values>
-  [[gnu::always_inline]] constexpr Values gradient(Values d_score, Values score) const {
+  [[gnu::always_inline]] Values gradient(Values d_score, Values score) const {
     const Values share = score * inverse_;
-    return d_score - d_score * (share * share);
+    return d_score * Capped<Values>::at_least_0(Values(1) - share * share);
   }
 
  private:

@@ -251,10 +251,13 @@ inline void store_lse(const AttendBlock& block, int first, int count, const Lse<
   }
 }
 
-/// largest = the largest of `count` numbers and of itself.
-inline void raise_to(float& largest, const float* numbers, int count) {
+/// largest = the largest score of `count` rows, given the largest of each that is not NaN, and its sum of weights.
+inline void raise_to(float& largest, const float* tops, const float* sums, int count) {
   float top = minus_infinity;
-  for (int i = 0; i < count; ++i) top = numbers[i] > top || numbers[i] != numbers[i] ? numbers[i] : top;
+  for (int i = 0; i < count; ++i) {
+    const float mine = top_of_row(tops[i], sums[i]);
+    top = mine > top || mine != mine ? mine : top;
+  }
   raise(largest, top);
 }
 
@@ -264,7 +267,7 @@ template <bool last_time>
 inline void settle(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
   float* const kept = scratch.scores;  // nobody needs those any more; below 0 where o holds nothing yet
   float* const taken = scratch.top;
-  if (block.max_logit != nullptr) raise_to(*block.max_logit, scratch.top + first, last - first);
+  if (block.max_logit != nullptr) raise_to(*block.max_logit, scratch.top + first, scratch.sum + first, last - first);
   for (int i = first; i < last; i += lanes) {
     const int count = last - i;
     const Vector top = load_first(scratch.top + i, count), sum = load_first(scratch.sum + i, count);

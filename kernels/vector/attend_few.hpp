@@ -362,7 +362,8 @@ inline void few_end_row(const FewBlock& block, int row, std::byte* sums_memory, 
   for (int piece = 0; piece < pieces; ++piece) {
     const FewSums sums = sums_of(piece);
     top = sums.top[row] > top ? sums.top[row] : top;
-    largest = sums.top[row] > largest ? sums.top[row] : largest;
+    const float mine = top_of_row(sums.top[row], sums.sum[row]);
+    largest = mine > largest || mine != mine ? mine : largest;
     empty = empty && sums.sum[row] == 0.f;
   }
   if (block.max_logit != nullptr) raise(block.max_logit[row / block.queries], largest);

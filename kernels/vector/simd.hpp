@@ -141,9 +141,10 @@ DISTATTN_INLINE Logarithm<float> log(float x) {
   return {logarithm.high[0], logarithm.rest[0]};
 }
 
-/// tanh x within 3.5e-7 of its size; NaN stays NaN. A minimax quotient of polynomials up to 9, where tanh is 1 in fp32.
+/// tanh x within 3.5e-7 of its size, and never beyond 1; NaN stays NaN. A minimax quotient of polynomials up to 9,
+/// where it is a little above 1, and 1 from there on.
 DISTATTN_INLINE Vector tanh(Vector x) {
-  constexpr float end = 9.1f;
+  constexpr float end = 9.f;
   x = larger(Vector(-end), lesser(Vector(end), x));
   const Vector square = x * x;
   const auto polynomial = [&](auto... coefficients) {
@@ -153,7 +154,7 @@ DISTATTN_INLINE Vector tanh(Vector x) {
   };
   const Vector above = polynomial(1.3177489e-8f, 2.0481161e-5f, 3.4878094e-3f, 1.3374474e-1f, 1.f);
   const Vector below = polynomial(7.7040320e-7f, 3.2729169e-4f, 2.5847382e-2f, 4.6707788e-1f, 1.f);
-  return x * above / below;
+  return larger(Vector(-1.f), lesser(Vector(1.f), x * above / below));
 }
 
 /// `by` in lanes where all bits of `where` are set, `value` where none is.
@@ -177,6 +178,7 @@ struct Capped<vector::DISTATTN_ISA::Vector> {
   DISTATTN_INLINE Vector operator()(Vector x, Vector inverse, Vector cap) const {
     return vector::DISTATTN_ISA::fused(vector::DISTATTN_ISA::tanh(x * inverse), cap, Vector(-0.f));
   }
+  DISTATTN_INLINE static Vector at_least_0(Vector x) { return vector::DISTATTN_ISA::larger(Vector(0.f), x); }
 };
 
 }  // namespace distattn::kernels

@@ -2,10 +2,11 @@
 
 GENERAL_MUTANTS = [
     # Caps.
-    ("cap: no derivative", "general_scores.cuh", "return d_score - d_score * (share * share);", "return d_score;"),
+    ("cap: no derivative", "general_scores.cuh", "return d_score * prim::max_or_nan(0.0f, fmaf(-share, share, 1.0f));", "return d_score;"),
     ("cap: derivative of a score in units of 1", "general_scores.cuh", "share = level * inverse_;", "share = level;"),
     ("cap: bounds of 1", "general_scores.cuh", "return prim::product(cap_, tanh_of(", "return prim::product(1.0f, tanh_of("),
-    ("cap: tanh is 1 from 2 on", "general_scores.cuh", "constexpr float end = 9.1f;", "constexpr float end = 2;"),
+    ("cap: tanh is 1 from 2 on", "general_scores.cuh", "constexpr float end = 9.0f;", "constexpr float end = 2;"),
+    ("cap: tanh stops short of 1", "general_scores.cuh", "prim::min_or_nan(1.0f, quotient)", "prim::min_or_nan(0.999999f, quotient)"),
     ("cap: a coefficient of tanh", "general_scores.cuh", "4.6707788e-1f", "4.6757788e-1f"),
     ("cap: dq without it", "ampere/query_gradient.cuh", "  map.make_levels(ds[0]);\n", ""),
     ("cap: dk, dv without it", "ampere/key_gradients.cuh", "  map.make_levels(s[0]);\n", ""),
