@@ -203,10 +203,10 @@ void OracleRow::bound_weights(OracleQuery& query) {
   query.lse_allowed = rounding_.exponential + 2.5 * (own + of_scores + of_lse);
 }
 
-/// What a row may lose of a weight that underflows. All that do are lost together, so that this adds up, where rounding
-/// goes either way.
+/// What a row may lose of a weight that underflows, or would if it came out a little smaller. All that do are lost
+/// together, so that this adds up, where rounding goes either way.
 double OracleRow::lost_of(const Pair& pair) const {
-  return pair.counts() && pair.weight < rounding_.underflow ? pair.weight : 0;
+  return pair.counts() && pair.weight < 2 * rounding_.underflow ? pair.weight : 0;
 }
 
 /// Equal keys have equal scores, however these round.
