@@ -290,7 +290,7 @@ std::vector<ErrorPart> parts_of(const Errors& errors) {
   const auto known = [](std::int64_t index) { return index < 0 ? std::nullopt : std::optional(index); };
   for (const Result result : all_results) {
     if (!errors.has(result)) continue;
-    const auto& [error, worst, wrong, magnitude, where] = errors.results[index(result)];
+    const auto& [error, worst, wrong, magnitude, where, overflows] = errors.results[index(result)];
     parts.push_back({name_of(result), where, worst.batch, worst.head, known(worst.group), known(worst.token),
                      worst.error, worst.tolerance, worst.excess <= 1});
   }
