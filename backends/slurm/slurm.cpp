@@ -23,10 +23,9 @@ int required_number(const Variables& variables, const std::string& name) {
 }
 
 void check_place(const Place& place) {
-  if (place.size >= 1 && place.rank < place.size && place.local_rank < place.local_size &&
-      place.local_size <= place.size) {
-    return;
-  }
+  const bool has_local_place =
+      place.local_size == 0 || (place.local_rank < place.local_size && place.local_size <= place.size);
+  if (place.size >= 1 && place.rank < place.size && has_local_place) return;
   throw Error(
       ErrorKind::environment,
       fmt::format("rank {} of {}, {} of {} on its node, is no place (the variables of srun contradict each other): "
@@ -88,9 +87,14 @@ Place place_in_step(const Variables& variables, Rank rank, int size) {
   if (one_node) return {rank, size, number_in(variables, "SLURM_LOCALID").value_or(rank), size};
   const auto node = number_in(variables, "SLURM_NODEID");
   const auto tasks = either(variables, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
-  const auto local_size = node && tasks ? tasks_on_node(*tasks, *node) : std::nullopt;
   const auto local_rank = number_in(variables, "SLURM_LOCALID");
-  if (!local_size || !local_rank) return {rank, size, 0, 0};
+  if (!node || !tasks || !local_rank) return {rank, size, 0, 0};
+  const auto local_size = tasks_on_node(*tasks, *node);
+  if (!local_size) {
+    throw Error(ErrorKind::environment,
+                fmt::format("node {} has no tasks in {} (the variables of srun contradict each other): start it anew",
+                            *node, *tasks));
+  }
   return {rank, size, *local_rank, *local_size};
 }
 
