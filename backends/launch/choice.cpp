@@ -24,6 +24,8 @@ Candidate of_nobody(const Variables& variables) {
                   words_for(*several), several->by->who, lacking(variables, {"MASTER_ADDR", "MASTER_PORT"})));
     return here;
   }
+  if (const std::string rank = rank_without_size(variables); !several && !rank.empty())
+    here.why += fmt::format(" ({})", rank);
   const auto size = number_in(variables, "WORLD_SIZE");
   if (!several && size.value_or(1) > 1 && variables("MASTER_ADDR") && variables("MASTER_PORT")) {
     here.wrong = Error(ErrorKind::environment,

@@ -44,6 +44,11 @@ bool gone(const MeetingFile::Claim& claim) {
               fmt::format("{} cannot be {} ({}): name another file", path, what, std::strerror(errno)));
 }
 
+bool is_link(const std::string& path) {
+  struct stat info {};
+  return ::lstat(path.c_str(), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
 /// Holds the file for one process at a time, each for moments: one that is stopped just then must not stop the others.
 /// Past the deadline it is waited for a little longer, because all ranks may come to that at once.
 class Lock {
@@ -83,7 +88,10 @@ MeetingFile::MeetingFile(std::string path, int size, std::optional<Rank> wish, C
   if (wish && *wish >= size)
     refuse(fmt::format("DISTATTN_RANK={} is no rank of {} (ranks count from 0): correct it", *wish, size));
   while (true) {
-    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    fd_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW, 0600);
+    if (fd_ < 0 && errno == ELOOP && is_link(path_)) {  // whose own name would be taken away, and what it names stay
+      refuse(fmt::format("{} is no meeting point of ranks (it is a symbolic link): name the file itself", path_));
+    }
     if (fd_ < 0) fail_on(path_, "opened");
     struct stat info {};
     if (::fstat(fd_, &info) == 0 && !S_ISREG(info.st_mode)) {

@@ -14,8 +14,10 @@ constexpr RankVariables known[] = {
      "OMPI_COMM_WORLD_LOCAL_SIZE"},
     {"jsrun", "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_LOCAL_RANK", "JSM_NAMESPACE_LOCAL_SIZE"},
     {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", ""},
+    {"MVAPICH", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE", "MVP_COMM_WORLD_LOCAL_RANK", "MVP_COMM_WORLD_LOCAL_SIZE"},
     {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
     {"a PMI launcher, as of MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"PALS", "PALS_RANKID", "PALS_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"},
     {"a Kubernetes job", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "", ""}};
 
 std::optional<int> optional_number(const Variables& variables, const char* name) {
@@ -45,6 +47,17 @@ std::optional<Numbered> numbered(const Variables& variables) {
                             place.rank, place.size, place.local_rank, place.local_size, by.who));
   }
   return alone;
+}
+
+std::string rank_without_size(const Variables& variables) {
+  for (const RankVariables& by : known) {
+    const bool index_alone = *by.local_rank == '\0';
+    const std::string rank = variables(by.rank).value_or("");
+    const bool is_number = !rank.empty() && rank.find_first_not_of("0123456789") == rank.npos;
+    if (is_number && !index_alone && !variables(by.size))
+      return fmt::format("{}={} is set, but {} is not", by.rank, rank, by.size);
+  }
+  return {};
 }
 
 std::vector<std::string> rank_variable_names() {

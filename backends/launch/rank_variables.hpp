@@ -24,6 +24,10 @@ struct Numbered {
 };
 std::optional<Numbered> numbered(const Variables& variables);
 
+/// "RANK=1 is set, but WORLD_SIZE is not": what may be one of several processes, of which nothing says how many they
+/// are. Empty where there is no such number.
+std::string rank_without_size(const Variables& variables);
+
 /// Of all that may number processes, each once.
 std::vector<std::string> rank_variable_names();
 

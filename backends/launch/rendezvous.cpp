@@ -170,8 +170,8 @@ class Admission {
       if (!sockets_[rank]) names += fmt::format("{}rank {}", names.empty() ? "" : ", ", rank);
     }
     return {ErrorKind::timeout,
-            fmt::format("{} did not come (rank 0 has waited for the timeout{}): start all {} ranks, "
-                        "or give a longer timeout",
+            fmt::format("{} did not come (rank 0 has waited for the timeout{}): start all {} ranks, each with this "
+                        "command, or give a longer timeout",
                         names, turned_away_, size_)};
   }
 

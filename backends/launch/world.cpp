@@ -13,6 +13,7 @@
 #include "backends/launch/core_share.hpp"
 #include "backends/launch/launcher.hpp"
 #include "backends/launch/launcher_watch.hpp"
+#include "backends/launch/rank_variables.hpp"
 #include "backends/registration.hpp"
 #include "distattn/host_resources.hpp"
 #include "distattn/inproc.hpp"
@@ -57,6 +58,15 @@ Place place_in_environment() {
 
 Rank rank_in_environment() { return place_in_environment().rank; }
 int ranks_in_environment() { return std::max(1, place_in_environment().size); }
+
+std::string lone_rank_in_environment() {
+  try {
+    if (choose(launchers(), process_variable).place->size > 1 || numbered(process_variable)) return {};
+  } catch (const Error&) {
+    return {};  // as above
+  }
+  return rank_without_size(process_variable);
+}
 
 LaunchFindings launch_findings() {
   LaunchFindings findings;

@@ -23,10 +23,9 @@ int required_number(const Variables& variables, const std::string& name) {
 }
 
 void check_place(const Place& place) {
-  if (place.size >= 1 && place.rank < place.size && place.local_rank < place.local_size &&
-      place.local_size <= place.size) {
-    return;
-  }
+  const bool has_local_place =
+      place.local_size == 0 || (place.local_rank < place.local_size && place.local_size <= place.size);
+  if (place.size >= 1 && place.rank < place.size && has_local_place) return;
   throw Error(
       ErrorKind::environment,
       fmt::format("rank {} of {}, {} of {} on its node, is no place (the variables of srun contradict each other): "
@@ -74,6 +73,38 @@ std::optional<int> tasks_on_node(const std::string& list, int node) {
   return std::nullopt;
 }
 
+/// The first of two variables that is set: that of the step before that of its allocation.
+std::optional<std::string> either(const Variables& variables, const char* of_step, const char* of_job) {
+  const auto value = variables(of_step);
+  return value ? value : variables(of_job);
+}
+
+/// Containers and scripts hand on some of srun's variables only. What those that are there imply is not asked for; who
+/// shares a node is known at the latest when the ranks have met.
+Place place_in_step(const Variables& variables, Rank rank, int size) {
+  const auto nodes = either(variables, "SLURM_STEP_NUM_NODES", "SLURM_NNODES");
+  const bool one_node = size == 1 || (nodes && *nodes == "1");
+  if (one_node) return {rank, size, number_in(variables, "SLURM_LOCALID").value_or(rank), size};
+  const auto node = number_in(variables, "SLURM_NODEID");
+  const auto tasks = either(variables, "SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
+  const auto local_rank = number_in(variables, "SLURM_LOCALID");
+  if (!node || !tasks || !local_rank) return {rank, size, 0, 0};
+  const auto local_size = tasks_on_node(*tasks, *node);
+  if (!local_size) {
+    throw Error(ErrorKind::environment,
+                fmt::format("node {} has no tasks in {} (the variables of srun contradict each other): start it anew",
+                            *node, *tasks));
+  }
+  return {rank, size, *local_rank, *local_size};
+}
+
+/// Where the ranks of a step find rank 0; of those on one node nobody asks.
+std::string host_of_first(const Variables& variables, bool one_node) {
+  if (const auto address = variables("DISTATTN_ADDRESS")) return *address;
+  if (const auto nodes = either(variables, "SLURM_STEP_NODELIST", "SLURM_NODELIST")) return first_host(*nodes);
+  return one_node ? "" : first_host(required(variables, "SLURM_NODELIST"));
+}
+
 Started by_slurm(const Variables& variables) {
   if (const auto found = slurm_environment(variables)) {
     return {fmt::format("SLURM_PROCID={} of a step", found->place.rank), found->place};
@@ -93,18 +124,15 @@ std::optional<LauncherEnvironment> slurm_environment(const Variables& variables)
   if (!variables("SLURM_PROCID") || !step || is_special_step(*step)) return std::nullopt;
   const char* const tasks_name = variables("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
   if (!variables(tasks_name)) return std::nullopt;
-  const int node = required_number(variables, "SLURM_NODEID");
-  const auto tasks = variables("SLURM_STEP_TASKS_PER_NODE");
-  const auto local_size = tasks_on_node(tasks ? *tasks : required(variables, "SLURM_TASKS_PER_NODE"), node);
   LauncherEnvironment found;
   found.launcher = "slurm";
-  found.place = {required_number(variables, "SLURM_PROCID"), required_number(variables, tasks_name),
-                 required_number(variables, "SLURM_LOCALID"), local_size.value_or(0)};
+  found.place =
+      place_in_step(variables, required_number(variables, "SLURM_PROCID"), required_number(variables, tasks_name));
   check_place(found.place);
-  const auto nodes = variables("SLURM_STEP_NODELIST");
-  found.host =
-      variables("DISTATTN_ADDRESS").value_or(first_host(nodes ? *nodes : required(variables, "SLURM_NODELIST")));
-  const std::string job = required(variables, "SLURM_JOB_ID") + "." + *step;
+  found.host = host_of_first(variables, found.one_node());
+  const std::string job =
+      (found.place.size == 1 ? variables("SLURM_JOB_ID").value_or("") : required(variables, "SLURM_JOB_ID")) + "." +
+      *step;
   found.ports = ports_of(variables, "SLURM_JOB_ID", port_for(job));
   found.token = variables("DISTATTN_TOKEN").value_or("slurm " + job);
   return found;

@@ -135,6 +135,12 @@ std::string where(Result result, const WorstPart& found, const Problem& problem,
   return text + tokens_text(range.begin, range.end);
 }
 
+/// Kernels divide by the weights at the end, so that sums pass what their average does not.
+bool sums_overflow(const Comparison& compared, const Problem& problem) {
+  const auto most = static_cast<double>(std::max(problem.seq_q, problem.seq_kv));
+  return problem.accumulator() == DType::fp32 && compared.largest_exact * most > std::numeric_limits<float>::max();
+}
+
 /// Adds what some heads of one sequence should be. The gradients of sink logits are summed over sequences, whose errors
 /// are independent of each other; largest scores are those of each sequence.
 void add_heads(const ExpectedResult& expected, std::int64_t b, std::int64_t first_head, std::int64_t heads,
@@ -161,8 +167,12 @@ Errors errors_of(const std::array<Comparison, all_results.size()>& compared, con
   for (const Result result : all_results) {
     if (!errors.has(result)) continue;
     const auto r = static_cast<std::size_t>(result);
-    errors.results[r] = {compared[r].error(result), compared[r].worst, compared[r].wrong, compared[r].largest_exact,
-                         where(result, compared[r].worst, problem, groups)};
+    errors.results[r] = {compared[r].error(result),
+                         compared[r].worst,
+                         compared[r].wrong,
+                         compared[r].largest_exact,
+                         where(result, compared[r].worst, problem, groups),
+                         sums_overflow(compared[r], problem)};
     errors.tolerance = std::max(errors.tolerance, compared[r].tolerance(result));
   }
   return errors;
@@ -250,7 +260,10 @@ Errors check_results(World& world, const AttentionPlan& plan, const Inputs& inpu
 
 std::string text_of(const ResultError& wrong) {
   if (!std::isfinite(wrong.worst.excess)) {
-    return fmt::format("{}: an infinity, a NaN or a number is not what it should be", wrong.where);
+    return fmt::format("{}: an infinity, a NaN or a number is not what it should be{}", wrong.where,
+                       wrong.overflows ? "; sums of such large numbers overflow fp32, unless inputs are divided by a "
+                                         "power of 2"
+                                       : "");
   }
   return fmt::format("{}: an error of {:.2e} is beyond the tolerance of {:.2e}", wrong.where, wrong.worst.error,
                      wrong.worst.tolerance);
@@ -277,7 +290,7 @@ std::vector<ErrorPart> parts_of(const Errors& errors) {
   const auto known = [](std::int64_t index) { return index < 0 ? std::nullopt : std::optional(index); };
   for (const Result result : all_results) {
     if (!errors.has(result)) continue;
-    const auto& [error, worst, wrong, magnitude, where] = errors.results[index(result)];
+    const auto& [error, worst, wrong, magnitude, where, overflows] = errors.results[index(result)];
     parts.push_back({name_of(result), where, worst.batch, worst.head, known(worst.group), known(worst.token),
                      worst.error, worst.tolerance, worst.excess <= 1});
   }

@@ -21,6 +21,7 @@ struct ResultError {
   std::int64_t wrong = 0;  ///< elements
   double magnitude = 0;    ///< of the result's largest number: logarithms of large scores round by as much more
   std::string where;       ///< "dv of key head 3, document 17, tokens 340 to 359"
+  bool overflows = false;  ///< terms as large as the result's largest number may overflow the sums that make it
 };
 
 /// Errors of gradients are 0 without backward.

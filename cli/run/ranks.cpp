@@ -42,6 +42,10 @@ Outcome with_ranks(const ComputeOptions& options, const std::vector<std::int64_t
   wait_for_pipes(options.timeout_s);
   const int asked = ranks.empty() ? 0 : static_cast<int>(ranks.front());
   World world = find_ranks(options, asked);
+  if (const std::string lone = lone_rank_in_environment(); options.bootstrap.empty() && !lone.empty()) {
+    note(fmt::format("this process runs alone ({}): set both if it is one of several, or give --bootstrap inproc",
+                     lone));
+  }
   print_here(world.first() == 0);
   if (world.first() != 0) set_verbosity(Verbosity::quiet);
   const AtInterruption end_all([&world](const Error& error) { world.abort(error); });

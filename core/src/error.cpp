@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 
 #include "distattn/host_resources.hpp"
 #include "distattn/thread.hpp"
@@ -11,16 +12,34 @@
 namespace distattn {
 namespace {
 
+/// How many bytes the character takes that a text begins with; 0 where that is a control character or no UTF-8, as
+/// bytes of files may be.
+std::size_t printable_bytes(std::string_view text) {
+  const auto byte = [&](std::size_t at) { return static_cast<unsigned>(static_cast<unsigned char>(text[at])); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  constexpr unsigned least[] = {0, 0, 0xa0, 0x800, 0x10000};  // below 0xa0 are controls of eight bits
+  if (first < 0xc0 || first > 0xf4 || text.size() < length) return 0;
+  unsigned code = first & (0xffU >> (length + 1));
+  for (std::size_t at = 1; at < length; ++at) {
+    if ((byte(at) & 0xc0) != 0x80) return 0;
+    code = code << 6 | (byte(at) & 0x3f);
+  }
+  const bool surrogate = code >= 0xd800 && code < 0xe000;
+  return code >= least[length] && code <= 0x10ffff && !surrogate ? length : 0;
+}
+
 std::string without_controls(const std::string& message) {
   std::string line;
-  for (const char c : message) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte >= 0x20 && byte != 0x7f) {
-      line += c;
+  for (std::size_t at = 0; at < message.size();) {
+    if (const std::size_t length = printable_bytes(std::string_view(message).substr(at)); length > 0) {
+      line.append(message, at, length);
+      at += length;
       continue;
     }
     char spelled[5];
-    std::snprintf(spelled, sizeof spelled, "\\x%02x", static_cast<unsigned>(byte));
+    std::snprintf(spelled, sizeof spelled, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(message[at++])));
     line += spelled;
   }
   return line;

@@ -226,12 +226,12 @@ class Oracle {
     const double of_alike = finite_norm(all.alike.data() + j * k_.dim, k_.dim);
     const double scale = std::abs(attention_.scores.scale), least = rounding_.least;
     set(exact_.dk_norms, out,
-        scale * (std::sqrt(sums.dk_errors) + of_alike + rounding_.sum * sums.dk_sizes) +
+        scale * (std::sqrt(sums.dk_errors) + of_alike + rounding_.sum * sums.dk_sizes + sums.dk_lost) +
             least * sums.query_norms * (1 + scale) + common(dk, k_.dim) +
             (least * (4 + sums.queries) + rounding_.sent) * std::sqrt(k_.dim),
         scale * std::sqrt(sums.dk_terms));
     set(exact_.dv_norms, out,
-        std::hypot(std::sqrt(sums.dv_errors), common(dv, v_.dim)) + rounding_.sum * sums.dv_sizes +
+        std::hypot(std::sqrt(sums.dv_errors), common(dv, v_.dim)) + rounding_.sum * sums.dv_sizes + sums.dv_lost +
             (least * (4 + sums.queries) + rounding_.sent) * std::sqrt(v_.dim),
         std::sqrt(sums.dv_terms));
   }

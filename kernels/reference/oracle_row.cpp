@@ -46,9 +46,9 @@ double finite_norm(const double* row, int dim) {
 }
 
 void KeySums::add(const KeySums& other) {
-  for (double KeySums::*each :
-       {&KeySums::weights, &KeySums::weight_errors, &KeySums::dk_errors, &KeySums::dv_errors, &KeySums::dk_sizes,
-        &KeySums::dv_sizes, &KeySums::dk_terms, &KeySums::dv_terms, &KeySums::queries, &KeySums::query_norms}) {
+  for (double KeySums::*each : {&KeySums::weights, &KeySums::weight_errors, &KeySums::dk_errors, &KeySums::dv_errors,
+                                &KeySums::dk_sizes, &KeySums::dv_sizes, &KeySums::dk_terms, &KeySums::dv_terms,
+                                &KeySums::dk_lost, &KeySums::dv_lost, &KeySums::queries, &KeySums::query_norms}) {
     this->*each += other.*each;
   }
 }
@@ -203,6 +203,12 @@ void OracleRow::bound_weights(OracleQuery& query) {
   query.lse_allowed = rounding_.exponential + 2.5 * (own + of_scores + of_lse);
 }
 
+/// What a row may lose of a weight that underflows, or would if it came out a little smaller. All that do are lost
+/// together, so that this adds up, where rounding goes either way.
+double OracleRow::lost_of(const Pair& pair) const {
+  return pair.counts() && pair.weight < 2 * rounding_.underflow ? pair.weight : 0;
+}
+
 /// Equal keys have equal scores, however these round.
 bool OracleRow::is_same_key(const Pair& a, const Pair& b) const {
   const double* const row = keys_.k + a.key * keys_.head_dim;
@@ -213,7 +219,7 @@ bool OracleRow::is_same_key(const Pair& a, const Pair& b) const {
 /// That of a score moves o by its weight times v − o, which is at most (1 − P) |v| and all that the other keys add.
 void OracleRow::bound_forward(OracleQuery& query) {
   bound_weights(query);
-  double errors = 0, sizes = 0, terms = 0;
+  double errors = 0, sizes = 0, terms = 0, lost = 0;
   for (const Pair& pair : pairs_) {
     if (pair.counts()) sizes += pair.weight * pair.kept * keys_.v_norms[pair.key];
   }
@@ -223,10 +229,11 @@ void OracleRow::bound_forward(OracleQuery& query) {
     const double from_o = (1 - p) * size + std::max(0.0, sizes - p * size);
     errors += square(pair.own * size + pair.moved * from_o);
     terms += square(p * size);
+    lost += lost_of(pair) * size;
   }
   o_least_ = (rounding_.least * (4 + static_cast<double>(pairs_.size())) + rounding_.sent) * std::sqrt(keys_.value_dim);
   query.o_allowed = std::sqrt(errors + square(weight_errors_ * finite_norm(query.o, keys_.value_dim))) +
-                    rounding_.sum * sizes + o_least_;
+                    rounding_.sum * sizes + lost + o_least_;
   query.o_terms = std::sqrt(terms);
 }
 
@@ -238,14 +245,15 @@ double OracleRow::bound_delta(const OracleQuery& query, double& delta, double& d
   for (int x = 0; x < dim; ++x) squares += square(query.o[x] * query.d_o[x]);
   delta_size = std::max(std::abs(delta), std::sqrt(squares));
   const double d_o_norm = finite_norm(query.d_o, dim), of_query = d_o_norm / std::sqrt(dim);
-  double errors = 0, sizes = 0;
+  double errors = 0, sizes = 0, lost = 0;
   for (Pair& pair : pairs_) {
     pair.product = pair.kept * dot<double>(query.d_o, keys_.v + pair.key * dim, dim);
     pair.size = std::abs(pair.product) + pair.kept * of_query * keys_.v_norms[pair.key];
     errors += square(pair.own * pair.product) + square(pair.moved * (pair.product - delta));
     sizes += pair.weight * pair.size;
+    lost += lost_of(pair) * std::abs(pair.product);
   }
-  return std::sqrt(errors) + rounding_.sum * sizes + rounding_.delta * delta_size + o_least_ * d_o_norm +
+  return std::sqrt(errors) + lost + rounding_.sum * sizes + rounding_.delta * delta_size + o_least_ * d_o_norm +
          rounding_.least * dim;
 }
 
@@ -261,7 +269,7 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   alike_.assign(static_cast<std::size_t>(head_dim), 0.0);
   const double dot_alike = rounding_.dot + rounding_.chain * value_dim;
   std::fill_n(query.dq, head_dim, 0.0);
-  double errors = 0, sizes = 0, keys = 0, weighted_keys = 0, terms = 0;
+  double errors = 0, sizes = 0, keys = 0, weighted_keys = 0, terms = 0, lost = 0;
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     const Pair& pair = pairs_[i];
     const double p = pair.weight, ds = p * (pair.product - delta), size = keys_.k_norms[pair.key];
@@ -276,6 +284,7 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
     }
     KeySums& sums = gradients.sums[static_cast<std::size_t>(pair.key)];
     sums.add_weight(p * pair.kept, pair.error * pair.kept, d_o_norm);
+    sums.dv_lost += lost_of(pair) * pair.kept * d_o_norm;
     if (!std::isfinite(ds)) continue;  // nor is what it reaches
     const double most = std::min(1.0, p + pair.error);
     const double of_ds =
@@ -291,6 +300,9 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
     add_scaled(alike_.data(), pair.slope * most * pair.size, keys_.k + pair.key * head_dim, head_dim);
     sums.dk_errors += (square(error) + square(pair.slope * most * delta_error)) * square(q_norm);
     sums.dk_sizes += std::abs(d_product) * q_norm;
+    const double of_lost = pair.slope * lost_of(pair) * std::abs(pair.product - delta);
+    lost += of_lost * size;
+    sums.dk_lost += of_lost * q_norm;
     sums.dk_terms += (square(d_product) + square(pair.slope * p * delta_size)) * square(q_norm);
     sums.query_norms += q_norm;
   }
@@ -301,7 +313,7 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   const double scale = std::abs(keys_.scores.scale);
   query.dq_allowed =
       scale * (std::sqrt(errors) + dot_alike * finite_norm(alike_.data(), head_dim) + delta_error * weighted_keys +
-               rounding_.sum * sizes) +
+               rounding_.sum * sizes + lost) +
       rounding_.least * keys * (1 + scale) + weight_errors_ * finite_norm(query.dq, head_dim) +
       (rounding_.least * (4 + static_cast<double>(pairs_.size())) + rounding_.sent) * std::sqrt(head_dim);
   query.dq_terms = scale * std::sqrt(terms + square(delta_size * weighted_keys));

@@ -42,6 +42,7 @@ struct KeySums {
   double dk_errors = 0, dv_errors = 0;    ///< squares of independent errors
   double dk_sizes = 0, dv_sizes = 0;      ///< magnitudes of what is added
   double dk_terms = 0, dv_terms = 0;      ///< their squares
+  double dk_lost = 0, dv_lost = 0;        ///< magnitudes of terms whose weights underflow
   double queries = 0, query_norms = 0;    ///< how many see the key, and how large they are
 
   void add_weight(double weight, double error, double d_o_norm);
@@ -93,6 +94,7 @@ class OracleRow {
   };
 
   void attend(OracleQuery& query, std::span<const IndexRange> seen);
+  double lost_of(const Pair& pair) const;
   bool is_same_key(const Pair& a, const Pair& b) const;
   void bound_weights(OracleQuery& query);
   void bound_forward(OracleQuery& query);

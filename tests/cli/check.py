@@ -202,6 +202,20 @@ def far_sinks():
             assert gradients[1] == 0 and all(gradients[head] != 0 for head in (3, 4, 5)), gradients
 
 
+def weights_that_underflow():
+    """Beside a sink that takes all of the weight, every other weight of a row may be lost, and then all are at once."""
+    with tempfile.TemporaryDirectory() as folder:
+        inputs(folder, (48, 2, 16), lambda name, count: [x + {"v": 50, "do": 5}.get(name, 0)
+                                                         for x in gaussian("underflow")(name, count)])
+        for logit in (69, 75, 80, 90, 104):
+            write_npy(os.path.join(folder, "sinks.npy"), (logit, logit), (2,))
+            for ranks in ("1", "4"):
+                right(folder, "--sink-logits", "sinks.npy", "--ranks", ranks)
+        write_npy(os.path.join(folder, "sinks.npy"), (40, 40), (2,))  # where nothing may be lost
+        errors = right(folder, "--sink-logits", "sinks.npy", "--ranks", "4")
+        assert errors["tolerance"] < 1e-3, errors
+
+
 def small_on_wires():
     """Numbers of which a 16-bit wire holds few bits, or none."""
     for size in (1e-37, 1e-39, 1e-40):
@@ -236,6 +250,16 @@ def infinities():
             right(folder, "--ranks", "2", "--schedule", "zigzag-ring", "--cu-seqlens", "0,12,24")
 
 
+def sums_that_overflow():
+    """Outputs are divided by their weights at the end: sums of values near the end of fp32 are infinite, and it is said."""
+    with tempfile.TemporaryDirectory() as folder:
+        inputs(folder, (64, 2, 16), lambda name, count: [3e37 if name == "v" else 1.0 for _ in range(count)])
+        done, _ = run(folder)
+        assert done.returncode == 1 and "sums of such large numbers overflow fp32" in done.stderr, done.stderr
+        inputs(folder, (64, 2, 16), lambda name, count: [3e36 if name == "v" else 1e-3 for _ in range(count)])
+        right(folder)
+
+
 def commands():
     """validate and bench judge alike."""
     for command in (["validate", "--ranks", "2,3", "--schedule", "ring,burst", "--backend", "reference"],
@@ -252,6 +276,7 @@ def commands():
 
 
 for check in (ranks_and_magnitudes, kinds_of_inputs, padding, equal_rows, roundings_that_happen, denormals, large_scores,
-              far_sinks, small_on_wires, places, infinities, commands):
+              far_sinks, weights_that_underflow, small_on_wires, places, infinities,
+              sums_that_overflow, commands):
     check()
     print(check.__name__, "fine")

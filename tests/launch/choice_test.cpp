@@ -85,6 +85,8 @@ TEST_CASE("a rank and a size of anybody's are enough where there is an address")
                                          {"FLUX_TASK_RANK", "FLUX_JOB_SIZE"},
                                          {"JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"},
                                          {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"},
+                                         {"MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE"},
+                                         {"PALS_RANKID", "PALS_SIZE"},
                                          {"JOB_COMPLETION_INDEX", "WORLD_SIZE"}}) {
     CAPTURE(rank);
     const Values two{{rank, "1"}, {size, "2"}};
@@ -95,6 +97,41 @@ TEST_CASE("a rank and a size of anybody's are enough where there is an address")
   CHECK(chosen({{"JOB_COMPLETION_INDEX", "3"}}) == "inproc");
   CHECK(chosen({{"RANK", "high"}}) == "inproc");
   CHECK_THROWS_WITH(chosen(both(address, {{"WORLD_SIZE", "2"}})), contains_text("RANK is not set"));
+}
+
+TEST_CASE("a rank of nobody knows how many runs alone, and it is told") {
+  const auto lone = [](const Values& values) { return rank_without_size(variables(values)); };
+  for (const char* rank : {"RANK", "PMI_RANK", "PALS_RANKID", "OMPI_COMM_WORLD_RANK", "FLUX_TASK_RANK"}) {
+    CAPTURE(rank);
+    CHECK(lone({{rank, "0"}}).find(std::string(rank) + "=0 is set, but ") == 0);
+    CHECK(chosen({{rank, "0"}}) == "inproc");
+    CHECK(choose(launchers(), variables({{rank, "0"}})).why.find(lone({{rank, "0"}})) != std::string::npos);
+  }
+  CHECK(lone({{"RANK", "0"}, {"WORLD_SIZE", "2"}}).empty());
+  CHECK(lone({{"RANK", "high"}}).empty());
+  CHECK(lone({{"JOB_COMPLETION_INDEX", "3"}}).empty());
+  CHECK(lone({}).empty());
+}
+
+TEST_CASE("of srun's variables those that follow from others may be missing") {
+  for (const char* name : {"SLURM_NODEID", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "SLURM_NODELIST", "SLURM_JOB_ID"}) {
+    CAPTURE(name);
+    Values one = of_slurm(1);
+    one.erase(name);
+    CHECK(chosen(one) == "inproc");
+    CHECK(started_by(launchers(), variables(one)).bootstrap == "slurm");
+  }
+  Values node = of_slurm(3);
+  node["SLURM_PROCID"] = "2";
+  node["SLURM_NNODES"] = "1";
+  for (const char* name : {"SLURM_NODEID", "SLURM_LOCALID", "SLURM_TASKS_PER_NODE", "SLURM_NODELIST"}) node.erase(name);
+  CHECK(*choose(launchers(), variables(node)).place == Place{2, 3, 2, 3});
+  Values spread = of_slurm(3);
+  spread["SLURM_PROCID"] = "2";
+  spread.erase("SLURM_NODEID");
+  CHECK(*choose(launchers(), variables(spread)).place == Place{2, 3, 0, 0});
+  spread.erase("SLURM_NODELIST");
+  CHECK_THROWS_WITH(chosen(spread), contains_text("SLURM_NODELIST is not set"));
 }
 
 TEST_CASE("who shares a node is known later where nobody says it") {

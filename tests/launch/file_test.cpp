@@ -64,6 +64,19 @@ class Child {
 
 }  // namespace
 
+TEST_CASE("ranks do not meet through a link, whose target would stay behind") {
+  const std::string path = scratch_path(), target = path + ".target";
+  std::filesystem::create_symlink(target, path);
+  const auto meet = [&] { MeetingFile(path, 1, std::nullopt, after_seconds(patience_s)); };
+  CHECK_THROWS_WITH(meet(), contains_text("it is a symbolic link"));
+  CHECK(!std::filesystem::exists(target));
+  std::ofstream(target) << "somebody's";
+  CHECK_THROWS_WITH(meet(), contains_text("it is a symbolic link"));
+  CHECK(std::filesystem::file_size(target) == 10);
+  std::filesystem::remove(path);
+  std::filesystem::remove(target);
+}
+
 TEST_CASE("a meeting that is refused leaves no file open") {
   const std::string path = scratch_path();
   const auto open_files = [] {

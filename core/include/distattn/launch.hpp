@@ -37,6 +37,10 @@ Rank rank_in_environment();
 /// The number of ranks by the same variables; 1 if they do not say.
 int ranks_in_environment();
 
+/// "RANK=1 is set, but WORLD_SIZE is not", where a process that may be one of several would run alone because nothing
+/// says how many they are; empty otherwise.
+std::string lone_rank_in_environment();
+
 /// How this process was started, as far as the environment shows.
 struct LaunchFindings {
   struct Way {

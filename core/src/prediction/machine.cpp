@@ -113,7 +113,10 @@ Machine find_machine(const std::string& name_or_file) {
     if (name == name_or_file)
       return machine_from_json(*embedded_file(std::string(machine_folder) + name), "machine " + name);
   }
-  return machine_from_json(read_text(name_or_file), "machine file " + name_or_file);
+  const std::string origin = "machine file " + name_or_file;
+  Machine machine = machine_from_json(read_text(name_or_file), origin);
+  if (machine.name == origin) machine.name = name_or_file;  // messages say "machine" before it themselves
+  return machine;
 }
 
 }  // namespace distattn
