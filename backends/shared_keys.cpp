@@ -26,7 +26,7 @@ float* floats(const BufferTable::Part& part) { return reinterpret_cast<float*>(p
 
 }  // namespace
 
-SharedKeys::SharedKeys(const BufferTable& buffers) {
+SharedKeys::SharedKeys(const BufferTable& buffers, bool settles) {
   using Parts = std::span<const BufferTable::Part>;
   const Sharding& sharding = buffers.outline().sharding;
   const Problem& problem = sharding.problem;
@@ -35,8 +35,8 @@ SharedKeys::SharedKeys(const BufferTable& buffers) {
   for_each_own(buffers, [&](BufferId buffer, const Value& value, Parts) {
     if (value.kind == ValueKind::key_value) first_keys.try_emplace(value.group, buffer);
   });
-  std::map<std::pair<int, SegmentId>, Parts> queries;  // by group
-  for_each_own(buffers, [&](BufferId, const Value& value, Parts parts) {
+  std::map<std::pair<int, SegmentId>, BufferId> queries;  // by group
+  for_each_own(buffers, [&](BufferId buffer, const Value& value, Parts parts) {
     if (value.kind != ValueKind::query) return;
     const auto keys = first_keys.find(value.group);
     const bool any = keys != first_keys.end();
@@ -57,11 +57,17 @@ SharedKeys::SharedKeys(const BufferTable& buffers) {
                       .keys = count,
                       .into = floats(into)});
     key_values_.push_back(any ? keys->second : none);
-    queries[{value.group, value.segment}] = parts;
+    queries[{value.group, value.segment}] = buffer;
+    // Where types are narrow, outputs may be of rounded weights, and so may delta.
+    if (settles && problem.dtype != problem.accumulator()) {
+      const PartShape& rows = parts[3].shape;
+      products_[buffer].resize(static_cast<std::size_t>(problem.batch * rows.heads * rows.tokens));
+    }
   });
   for_each_own(buffers, [&](BufferId buffer, const Value& value, Parts parts) {
     if (value.kind != ValueKind::dquery) return;
-    const Parts query = queries.at({value.group, value.segment});
+    const BufferId of = queries.at({value.group, value.segment});
+    const Parts query = buffers.parts(of);
     settled_.push_back({.shape = shape_of(problem, sharding.groups[index(value.group)]),
                         .queries = parts[0].shape.tokens,
                         .dq = kernels::packed_rows(static_cast<void*>(parts[0].data), parts[0].shape.heads,
@@ -69,9 +75,15 @@ SharedKeys::SharedKeys(const BufferTable& buffers) {
                         .sums = floats(parts[1]),
                         .squares = floats(parts[2]),
                         .shared = floats(query[4]),
-                        .delta = floats(query[3])});
+                        .delta = floats(query[3]),
+                        .products = products_of(of)});
     dqueries_.push_back(buffer);
   });
+}
+
+float* SharedKeys::products_of(BufferId query) {
+  const auto found = products_.find(query);
+  return found == products_.end() ? nullptr : found->second.data();
 }
 
 std::span<const kernels::ShareArgs> SharedKeys::to_find(const Placement* placement) {

@@ -94,7 +94,7 @@ Staging::Staging(const BufferTable& buffers, const DeltaPieces& pieces, Placemen
     : placement_(placement),
       pass_(buffers.outline().pass),
       pieces_at_hand_(static_cast<std::size_t>(pieces.at_hand)),
-      shared_keys_(buffers) {
+      shared_keys_(buffers, placement != nullptr) {
   const Outline& outline = buffers.outline();
   const Rank rank = buffers.rank();
   const auto queries = first_tokens(outline.sharding.queries, rank), keys = first_tokens(outline.sharding.keys, rank);
@@ -150,6 +150,7 @@ void Staging::place_delta(const BufferTable& buffers, BufferId query, std::int64
   const std::size_t piece_bytes = static_cast<std::size_t>(piece_rows_ * dim) * size_of(accumulator);
   if (scratch_ == nullptr) scratch_ = pieces.allocate(pieces_at_hand_ * piece_bytes);
   const int head0 = group_at(buffers.outline().sharding, buffers.decl(query).value.group).q0;
+  float* const products = shared_keys_.products_of(query);
 
   for (std::int64_t item = 0; item < problem.batch * heads; ++item) {
     for (std::int64_t first = 0; first < tokens; first += piece_rows_) {
@@ -166,8 +167,16 @@ void Staging::place_delta(const BufferTable& buffers, BufferId query, std::int64
       piece.packed_o.into_dtype = accumulator;
       piece.packed_o.into = packed;
       piece.packed_o.into_strides = {rows * dim, rows * dim, dim, 1};
-      piece.packed = {d_o.shape.dtype,    accumulator, rows, dim, packed, dim, advance(d_o, row * dim), dim,
-                      advance(delta, row)};
+      piece.packed = {d_o.shape.dtype,
+                      accumulator,
+                      rows,
+                      dim,
+                      packed,
+                      dim,
+                      advance(d_o, row * dim),
+                      dim,
+                      advance(delta, row),
+                      products == nullptr ? nullptr : products + row};
     }
   }
 }

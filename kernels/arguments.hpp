@@ -187,6 +187,7 @@ struct SettleArgs {
   const float* squares = nullptr;
   const float* shared = nullptr;
   const float* delta = nullptr;
+  const float* products = nullptr;  ///< null, or those of delta (DeltaArgs)
 };
 
 /// into ⊕= from: `rows` partials of `dim` values. The o of `from` may be 16-bit (wire); statistics never are.
@@ -232,7 +233,8 @@ struct DeltaArgs {
   std::int64_t o_stride = 0;  ///< elements from row to row
   const void* d_o = nullptr;
   std::int64_t d_o_stride = 0;
-  void* delta = nullptr;  ///< one after the other
+  void* delta = nullptr;      ///< one after the other
+  float* products = nullptr;  ///< null, or likewise Σ_x (d_o[row][x] · o[row][x])²; kernels of GPUs leave it as it is
 };
 
 /// (o, lse) ⊕= (0, logit of the head): `o` [batch][heads][tokens][dim] in any arrangement, statistics as they are.

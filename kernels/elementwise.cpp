@@ -61,20 +61,33 @@ double dot(const A* a, const B* b, int dim) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
+/// Σ (a·b)²: how large a dot product would be whose terms had signs at random.
+template <class A, class B>
+float squared_products(const A* a, const B* b, int dim) {
+  float sums[8] = {};
+  for (int x = 0; x < dim; ++x) {
+    const float product = static_cast<float>(a[x]) * static_cast<float>(b[x]);
+    sums[x % 8] += product * product;
+  }
+  return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
+}
+
 template <class From, class Sum>
 void delta_rows(const DeltaArgs& args, std::int64_t begin, std::int64_t end) {
   for (std::int64_t row = begin; row < end; ++row) {
     const auto* o = static_cast<const Sum*>(args.o) + row * args.o_stride;
     const auto* d_o = static_cast<const From*>(args.d_o) + row * args.d_o_stride;
     static_cast<Sum*>(args.delta)[row] = static_cast<Sum>(dot(d_o, o, args.dim));
+    if (args.products != nullptr) args.products[row] = squared_products(d_o, o, args.dim);
   }
 }
 
 // What rounding makes of a sum that is 0, as a share of the root of its squares.
 constexpr float some_roundings = 0x1p-19f;
 
-// What bf16 rounds by, in roundings of fp32, and what outputs of weights that were rounded to it leave of a sum of 0.
-constexpr float bf16_roundings = 0x1p12f, roundings_of_weights = 0x1p15f;
+// What bf16 rounds by, in roundings of fp32, and what outputs of weights that were rounded to it leave of a sum of 0:
+// no more, because of keys that share something by chance a sum is none of 0, and is needed.
+constexpr float bf16_roundings = 0x1p12f, roundings_of_weights = 0x1p12f;
 
 // The square of a number that is added to a sum, larger if the number was rounded for the wire.
 template <class From>
@@ -95,9 +108,10 @@ void settle_rows(const SettleArgs& args, std::int64_t begin, std::int64_t end, f
     const float sum = args.sums[row];
     if (sum == 0) continue;
     // Squares are of what this rank computed. Delta, a sum of the same terms but for the factor of scores, is about as
-    // large as all of them.
-    const float all = args.delta[row] * factor_of<float>(args.shape.scores);
-    const float squares = (args.squares[row] + all * all) * (roundings * roundings);
+    // large as all of them, unless it cancels; its products do not.
+    const float delta = args.delta[row], factor = factor_of<float>(args.shape.scores);
+    const float all = delta * delta + (args.products == nullptr ? 0.f : args.products[row]);
+    const float squares = (args.squares[row] + all * factor * factor) * (roundings * roundings);
     if (gradients_cancel(args.shape.scores) && is_rounding(sum, squares)) continue;
     const Heads& heads = args.shape.heads;
     const std::int64_t head = row / args.queries, b = head / heads.q_count, h = head % heads.q_count;

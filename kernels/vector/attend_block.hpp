@@ -9,6 +9,9 @@
 /// is a difference of terms that only the same weights let cancel. They are nowhere taken to base 2: a row that sees
 /// one key has its score as lse, to the last bit, however large that is.
 ///
+/// Weights that are rounded before values are multiplied by them, as words of pairs are, are added up rounded, too: o
+/// is a mean of values, so that what all of these share is not rounded. The lse has the sum of weights as they are.
+///
 /// A row's sums begin anew when they have become long; what they were is settled, together with a carry. Rounding grows
 /// with the blocks of keys in a sum and with the sums, not with the keys.
 
@@ -32,8 +35,8 @@ namespace distattn::kernels::vector::DISTATTN_ISA {
 /// Begins the sums of rows [first, last).
 inline void begin_sums(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
   clear_rows(scratch.output.from(first), last - first, block.value_dim);
-  for (int i = first; i < last; ++i) scratch.top[i] = minus_infinity;
-  for (int i = first; i < last; ++i) scratch.sum[i] = scratch.blocks[i] = 0.f;
+  std::fill(scratch.top + first, scratch.top + last, minus_infinity);
+  for (int i = first; i < last; ++i) scratch.sum[i] = scratch.rounded[i] = scratch.blocks[i] = 0.f;
 }
 
 /// Packs the queries of one head and begins their sums.
@@ -113,19 +116,20 @@ DISTATTN_INLINE void score_tile(const Map& map, const Bias& bias, int head_dim, 
 }
 
 /// Turns the scores of keys [0, count) into e^(score − top), or into coefficients if they are to be joined, and raises
-/// the panel's top and sum to include them.
-/// rescale[query] becomes what the output so far is to be multiplied by.
+/// top and sums of the panel at `row` to include them. rescale[query]: what multiplies the output so far.
 template <bool Joined>
-inline void softmax(float* scores, float* coefficients, int count, const float* block_top, float* top, float* sum,
-                    float* rescale) {
-  Vector reference[tile_vectors], sums[tile_vectors];
+inline void softmax(float* scores, float* coefficients, int count, const float* block_top, int row,
+                    const AttendScratch& scratch, float* rescale) {
+  float *const top = scratch.top + row, *const sum = scratch.sum + row, *const rounded = scratch.rounded + row;
+  Vector reference[tile_vectors], sums[tile_vectors], rounded_sums[tile_vectors];
   for (int v = 0; v < tile_vectors; ++v) {
     const Vector before = load(top + v * lanes), after = larger(load(block_top + v * lanes), before);
     reference[v] = larger(after, lowest);  // of a query that has seen nothing: e^(−∞ − lowest) is 0, e^(−∞ + ∞) is not
     const Vector factor = exp(before - reference[v]);
     store(rescale + v * lanes, factor);
     store(sum + v * lanes, load(sum + v * lanes) * factor);
-    sums[v] = 0.f;
+    if constexpr (pairs) store(rounded + v * lanes, load(rounded + v * lanes) * factor);
+    sums[v] = rounded_sums[v] = 0.f;
     store(top + v * lanes, after);
   }
   const auto weigh = [&](int j, int v) {
@@ -137,8 +141,9 @@ inline void softmax(float* scores, float* coefficients, int count, const float* 
     for (int j = 0; j < count; j += in_word) {
 #pragma GCC unroll 8
       for (int v = 0; v < tile_vectors; ++v) {
-        const Vector first = weigh(j, v);
-        store(coefficients + words_of(j) * panel_width + v * lanes, joined(first, weigh(j + 1, v)));
+        const Vector first = weigh(j, v), word = joined(first, weigh(j + 1, v));
+        rounded_sums[v] = multiplied(word, word_of_ones(), rounded_sums[v]);
+        store(coefficients + words_of(j) * panel_width + v * lanes, word);
       }
     }
   } else {
@@ -148,6 +153,9 @@ inline void softmax(float* scores, float* coefficients, int count, const float* 
     }
   }
   for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) + sums[v]);
+  for (int v = 0; pairs && v < tile_vectors; ++v) {
+    store(rounded + v * lanes, load(rounded + v * lanes) + (Joined ? rounded_sums[v] : sums[v]));
+  }
 }
 
 /// Drops weights of a panel's queries and keys [first, last) of the block of keys; their sums keep them.
@@ -222,9 +230,9 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
   float* const scores = scratch.scores + from * panel_width;
   float* const coefficients = scratch.scores + words_of(from) * panel_width;
   if (block.dropout.limit == 0) {
-    softmax<true>(scores, coefficients, to - from, top, scratch.top + row, scratch.sum + row, rescale);
+    softmax<true>(scores, coefficients, to - from, top, row, scratch, rescale);
   } else {
-    softmax<false>(scores, coefficients, to - from, top, scratch.top + row, scratch.sum + row, rescale);
+    softmax<false>(scores, coefficients, to - from, top, row, scratch, rescale);
     drop_weights(Drop(block.dropout, {nullptr, scratch.positions + row, pass.positions}), scratch.scores, block_key,
                  first, last);
     join_weights(scratch.scores, from, to);
@@ -265,8 +273,7 @@ inline void raise_to(float& largest, const float* tops, const float* sums, int c
 /// lse) of it; a row that has seen no key keeps both, or gets (0, −∞).
 template <bool last_time>
 inline void settle(const AttendBlock& block, int first, int last, const AttendScratch& scratch) {
-  float* const kept = scratch.scores;  // nobody needs those any more; below 0 where o holds nothing yet
-  float* const taken = scratch.top;
+  float *const kept = scratch.scores, *const taken = scratch.top;  // kept: below 0 where o holds nothing yet
   if (block.max_logit != nullptr) raise_to(*block.max_logit, scratch.top + first, scratch.sum + first, last - first);
   for (int i = first; i < last; i += lanes) {
     const int count = last - i;
@@ -288,6 +295,8 @@ inline void settle(const AttendBlock& block, int first, int last, const AttendSc
       store_first(scratch.settled_sum + i, total, count);
       store_first(scratch.settled_unit + i, Vector(1.f), count);
     }
+    const Vector rounded = pairs ? load_first(scratch.rounded + i, count) : Vector(1.f);
+    if constexpr (pairs) take *= replace(same_lanes(rounded, 0.f), sum / rounded, 1.f);
     store_first(kept + i, replace(same_lanes(old_sum, 0.f), keep, -1.f), count);
     store_first(taken + i, take, count);
   }

@@ -40,6 +40,7 @@ struct AttendScratch {
   std::int32_t* positions;  // [row] of the queries
   float* top;               // [row] largest score so far
   float* sum;               // [row] Σ e^(score − top)
+  float* rounded;           // [row] the same of weights as values are multiplied by them; where that is sum, it is sum
   float* blocks;            // [row] of keys in the sum
   float* settled_top;       // [row] as top and sum, of what is settled: its output stands in o
   float* settled_sum;
@@ -57,6 +58,7 @@ struct AttendScratch {
     output = carve_rows(carve, rows, value_dim);
     top = carve.floats(rows);
     sum = carve.floats(rows);
+    rounded = pairs ? carve.floats(rows) : sum;
     blocks = carve.floats(rows);
     settled_top = carve.floats(rows);
     settled_sum = carve.floats(rows);
@@ -91,8 +93,8 @@ struct AttendHead {
     const int row = head * padded_queries(all);
     scratch.queries += row * words_of(all.head_dim);
     scratch.output = shared.output.from(row);
-    for (float** state : {&scratch.shift, &scratch.top, &scratch.sum, &scratch.blocks, &scratch.settled_top,
-                          &scratch.settled_sum, &scratch.settled_unit}) {
+    for (float** state : {&scratch.shift, &scratch.top, &scratch.sum, &scratch.rounded, &scratch.blocks,
+                          &scratch.settled_top, &scratch.settled_sum, &scratch.settled_unit}) {
       *state += row;
     }
     scratch.positions += row;

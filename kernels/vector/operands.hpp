@@ -43,6 +43,9 @@ DISTATTN_INLINE Vector scored_product(Vector sum, float factor, Vector shift) {
   return sum + shift;
 }
 
+/// A word whose products with another one are that one's elements.
+DISTATTN_INLINE Vector word_of_ones() { return Vector(pairs ? std::bit_cast<float>(0x3f803f80u) : 1.f); }
+
 /// Either element of a word.
 DISTATTN_INLINE float element_of(const float* word, int which) {
   if constexpr (!pairs) return *word;

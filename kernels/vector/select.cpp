@@ -40,11 +40,12 @@ struct Choice {
   std::string reason;
 };
 
-/// What whoever asks for products of pairs gets.
-std::string speed_of(const InstructionSet& set) {
-  if (set.pairs == nullptr) return "";
-  const long tenths = std::lround(set.pairs->pair_speed() * 10);
-  return ", with " + std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
+/// Products of bf16 in the time of one of fp32 from which on pairs are worth the rounding of weights that they cost.
+constexpr double least_pair_speed = 1.3;
+
+std::string pair_speed_text(double speed) {
+  const long tenths = std::lround(speed * 10);
+  return std::to_string(tenths / 10) + "." + std::to_string(tenths % 10) +
          " products of bf16 in the time of one of fp32";
 }
 
@@ -54,23 +55,38 @@ std::string names(const std::vector<InstructionSet>& sets) {
   return all;
 }
 
-Choice choose() {
-  const auto sets = instruction_sets();
-  const char* wish = std::getenv(variable);
+Choice wished(const std::vector<InstructionSet>& sets, const std::string& wish) {
   for (const auto& set : sets) {
-    if (wish != nullptr && *wish != '\0') {
-      if (set.name != wish) continue;
-      if (set.kernels == nullptr) {
-        throw Error(ErrorKind::environment, std::string(variable) + "=" + wish + " cannot be used here (" +
-                                                set.why_not + "): choose another or unset it");
-      }
-      return {set, "asked for by " + std::string(variable) + speed_of(set)};
+    if (set.name != wish) continue;
+    if (set.kernels == nullptr) {
+      throw Error(ErrorKind::environment, std::string(variable) + "=" + wish + " cannot be used here (" + set.why_not +
+                                              "): choose another or unset it");
     }
-    // Pairs round weights, which costs precision: nobody gets that unasked.
-    if (set.kernels != nullptr && set.pairs == nullptr) return {set, "the widest that this processor has"};
+    const std::string with = set.pairs == nullptr ? "" : ", with " + pair_speed_text(set.pairs->pair_speed());
+    return {set, "asked for by " + std::string(variable) + with};
   }
   refuse(std::string(variable) + "=" + wish + " is not an instruction set of this build (built: " + names(sets) +
          "): choose one of these or unset it");
+}
+
+/// The widest; products of pairs only where they are fast.
+Choice widest(const std::vector<InstructionSet>& sets) {
+  const std::string reason = "the widest that this processor has";
+  std::string passed_over;
+  for (const auto& set : sets) {
+    if (set.kernels == nullptr) continue;
+    if (set.pairs == nullptr) return {set, reason + passed_over};
+    const double speed = set.pairs->pair_speed();
+    if (speed >= least_pair_speed) return {set, reason + ", with " + pair_speed_text(speed)};
+    passed_over = " but for " + set.name + ", which has " + pair_speed_text(speed);
+  }
+  return {sets.back(), reason + passed_over};
+}
+
+Choice choose() {
+  const auto sets = instruction_sets();
+  const char* wish = std::getenv(variable);
+  return wish != nullptr && *wish != '\0' ? wished(sets, wish) : widest(sets);
 }
 
 const Choice& choice() {

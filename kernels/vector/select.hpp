@@ -20,15 +20,15 @@ struct InstructionSet {
 std::vector<InstructionSet> instruction_sets();
 
 /// The widest that this processor has, or the one that the environment variable DISTATTN_ISA names: decided once a
-/// process. Products of pairs are taken only if they are asked for by that name. Throws
-/// Error(usage) when DISTATTN_ISA names one that is unknown, Error(environment) where the processor lacks it.
+/// process. Products of pairs are taken unasked where a trial says that they are fast. Throws Error(usage) when
+/// DISTATTN_ISA names one that is unknown, Error(environment) where the processor lacks it.
 const VectorKernels& vector_kernels();
 /// Those for operands of this type, whose operations have many queries.
 const VectorKernels& vector_kernels(DType dtype);
 /// Whether those take products of pairs.
 bool multiplies_pairs(DType dtype);
 
-/// "avx512 (the widest that this processor has; built: avx512_bf16, avx512, avx2, generic)"
+/// "avx2 (the widest that this processor has; built: avx512_bf16, avx512, avx2, generic)"
 std::string isa_report();
 
 }  // namespace distattn::kernels::vector

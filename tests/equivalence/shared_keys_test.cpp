@@ -52,6 +52,9 @@ bool is_skipped() {
   return true;
 }
 
+/// Whether kernels for CPUs round weights before they multiply them.
+bool rounds_weights(DType dtype) { return kernels::cpu_kernels().coefficients(dtype) != accumulator_of(dtype); }
+
 /// Relative, of the elements from `first` on.
 double error_of(const std::vector<double>& got, const std::vector<double>& exact, std::size_t first = 0) {
   double error = 0, norm = 0;
@@ -85,6 +88,7 @@ TEST_CASE("gradients of keys that share a component are as good on many ranks as
     const ExactResult exact = exactly(inputs);
     for (const char* backend : {"reference", "cpu"}) {
       if (!is_usable(backend)) continue;
+      if (backend == std::string("cpu") && rounds_weights(dtype)) continue;  // a case of their own, below
       ShardedRun run = run_of(backend, "ring", 1);
       const ExactResult alone = run_sharded(inputs, run);
       const double best = error_of(alone.dq, exact.dq);
@@ -121,8 +125,8 @@ TEST_CASE("gradients of keys that share a component are as good on many ranks as
 // Outputs have the rounding of weights then, and so has Σ dS, which would be 0: that must not reach dq 900 times.
 TEST_CASE("gradients of keys that share a component have no rounding of pairs in their sums") {
   try {
-    if (kernels::cpu_kernels().coefficients(DType::bf16) != DType::bf16) {
-      std::cout << "SKIPPED: DISTATTN_ISA=avx512_bf16 does not ask for products of pairs\n";
+    if (!rounds_weights(DType::bf16)) {
+      std::cout << "SKIPPED: the kernels here take no products of pairs\n";
       return;
     }
   } catch (const Error& error) {
@@ -134,18 +138,19 @@ TEST_CASE("gradients of keys that share a component have no rounding of pairs in
   problem.dtype = DType::bf16;
   const Inputs inputs = with_bias(problem);
   const ExactResult exact = exactly(inputs);
-  struct Case {
-    const char* name;
-    int ranks;
-    double tolerance = 3e-3;
-  };
   // Where heads are exchanged, the owner of queries has computed none of their tiles and judges sums by delta alone.
-  for (const auto& [name, ranks, tolerance] :
-       {Case{"ring", 1}, Case{"zigzag-ring", 16}, Case{"burst", 8}, Case{"burst", 64}, Case{"ring/burst", 16},
-        Case{"attention2d", 16}, Case{"balanced", 7}, Case{"allgather", 8}, Case{"ulysses", 2, 3e-2},
-        Case{"usp:2", 8, 3e-2}}) {
+  for (const auto& [name, ranks] : {std::pair{"ring", 1},
+                                    {"zigzag-ring", 16},
+                                    {"burst", 8},
+                                    {"burst", 64},
+                                    {"ring/burst", 16},
+                                    {"attention2d", 16},
+                                    {"balanced", 7},
+                                    {"allgather", 8},
+                                    {"ulysses", 2},
+                                    {"usp:2", 8}}) {
     CAPTURE(name, ranks);
-    CHECK(error_of(run_sharded(inputs, run_of("cpu", name, ranks)).dq, exact.dq) <= tolerance);
+    CHECK(error_of(run_sharded(inputs, run_of("cpu", name, ranks)).dq, exact.dq) <= 3e-3);
   }
 }
 
