@@ -250,6 +250,22 @@ def infinities():
             right(folder, "--ranks", "2", "--schedule", "zigzag-ring", "--cu-seqlens", "0,12,24")
 
 
+def scores_without_number():
+    """The largest score of a head is NaN where a score is; a cap that is reached leaves no derivative, whatever it meets."""
+    with tempfile.TemporaryDirectory() as folder:
+        ordinary = gaussian(6)
+        for name, value in (("k", math.nan), ("k", math.inf), ("q", math.inf)):
+            inputs(folder, (24, 2, 16), lambda each, count: [value if each == name and i == 200 else x
+                                                             for i, x in enumerate(ordinary(each, count))])
+            for ranks in ("1", "12"):  # many queries a tile, and few
+                for scores in ([], ["--softcap", "5"], ["--softcap", "1e-30"]):
+                    right(folder, "--max-logit", "--ranks", ranks, *scores)
+        inputs(folder, (24, 2, 16), ordinary)
+        for probability in ("0.9999999995", "0.9999999999"):
+            for backend in ("reference", "cpu"):
+                right(folder, "--dropout", probability, "--backend", backend)
+
+
 def sums_that_overflow():
     """Outputs are divided by their weights at the end: sums of values near the end of fp32 are infinite, and it is said."""
     with tempfile.TemporaryDirectory() as folder:
@@ -276,7 +292,7 @@ def commands():
 
 
 for check in (ranks_and_magnitudes, kinds_of_inputs, padding, equal_rows, roundings_that_happen, denormals, large_scores,
-              far_sinks, weights_that_underflow, small_on_wires, places, infinities,
-              sums_that_overflow, commands):
+              far_sinks, weights_that_underflow, small_on_wires, places, infinities, scores_without_number, sums_that_overflow,
+              commands):
     check()
     print(check.__name__, "fine")
