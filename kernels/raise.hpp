@@ -20,4 +20,14 @@ template <class Real>
   }
 }
 
+/// largest = the largest score of `count` rows, given the largest of each that is not NaN, and its sum of weights.
+[[gnu::always_inline]] inline void raise_to(float& largest, const float* tops, const float* sums, int count) {
+  float top = -__builtin_inff();
+  for (int i = 0; i < count; ++i) {
+    const float mine = top_of_row(tops[i], sums[i]);
+    top = mine > top || mine != mine ? mine : top;
+  }
+  raise(largest, top);
+}
+
 }  // namespace distattn::kernels

@@ -259,16 +259,6 @@ inline void store_lse(const AttendBlock& block, int first, int count, const Lse<
   }
 }
 
-/// largest = the largest score of `count` rows, given the largest of each that is not NaN, and its sum of weights.
-inline void raise_to(float& largest, const float* tops, const float* sums, int count) {
-  float top = minus_infinity;
-  for (int i = 0; i < count; ++i) {
-    const float mine = top_of_row(tops[i], sums[i]);
-    top = mine > top || mine != mine ? mine : top;
-  }
-  raise(largest, top);
-}
-
 /// Adds the sums of rows [first, last) of one head to what is settled, whose outputs stand in o. `last_time`: makes (o,
 /// lse) of it; a row that has seen no key keeps both, or gets (0, −∞).
 template <bool last_time>
