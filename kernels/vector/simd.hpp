@@ -35,10 +35,15 @@ inline constexpr int lanes = static_cast<int>(Vector::size());
 DISTATTN_INLINE Vector load(const float* from) { return Vector(from, stdx::vector_aligned); }
 DISTATTN_INLINE void store(float* into, Vector value) { value.copy_to(into, stdx::vector_aligned); }
 
-/// The first `count` lanes from memory, zeros behind them.
+/// The first `count` lanes from memory, zeros behind them. Words that are pairs of bf16 may lie between those of
+/// floats.
 DISTATTN_INLINE Vector load_first(const float* from, int count) {
   if (count >= lanes) return Vector(from, stdx::element_aligned);
-  return Vector([&](auto lane) { return static_cast<int>(lane) < count ? from[lane] : 0.f; });
+  return Vector([&](auto lane) {
+    float word = 0;
+    if (static_cast<int>(lane) < count) __builtin_memcpy(&word, from + lane, sizeof word);
+    return word;
+  });
 }
 DISTATTN_INLINE void store_first(float* into, Vector value, int count) {
   if (count >= lanes) return value.copy_to(into, stdx::element_aligned);
