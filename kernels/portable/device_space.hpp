@@ -165,7 +165,7 @@ class Queue final : public SpaceQueue {
   void start(const SpaceLaunch& launch) override {
     with_kokkos(name_, [&] {
       const auto turn = turn_of<Space>();
-      std::visit([this](const auto& each) { run(each); }, launch);
+      std::visit([this](const auto& each) { this->run(each); }, launch);
     });
   }
   void copy(void* into, const void* from, std::size_t bytes, Way way) override {
