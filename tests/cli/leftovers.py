@@ -165,7 +165,7 @@ def folders_that_are_renamed():
     for number, code in ((None, 3), (signal.SIGTERM, 130)):
         with tempfile.TemporaryDirectory() as folder:
             os.mkdir(os.path.join(folder, "out"))
-            process = start(LONG.replace("-n 100000", "-n 100000" if number else "-n 1000"), folder)
+            process = start(LONG.replace("-n 100000", "-n 100000" if number else "-n 100" if SANITIZED else "-n 1000"), folder)
             wait_for_files(folder, process)
             os.rename(os.path.join(folder, "out"), os.path.join(folder, "renamed"))
             if number:
