@@ -357,16 +357,14 @@ inline void few_end_row(const FewBlock& block, int row, std::byte* sums_memory, 
   };
   float& lse = block.lse[row];
   const bool carried = block.carry && lse != minus_infinity;
-  float top = carried ? lse : minus_infinity, largest = minus_infinity;
+  float top = carried ? lse : minus_infinity;
   bool empty = true;
   for (int piece = 0; piece < pieces; ++piece) {
     const FewSums sums = sums_of(piece);
     top = sums.top[row] > top ? sums.top[row] : top;
-    const float mine = top_of_row(sums.top[row], sums.sum[row]);
-    largest = mine > largest || mine != mine ? mine : largest;
+    if (block.max_logit != nullptr) raise_to(block.max_logit[row / block.queries], sums.top + row, sums.sum + row, 1);
     empty = empty && sums.sum[row] == 0.f;
   }
-  if (block.max_logit != nullptr) raise(block.max_logit[row / block.queries], largest);
   if (empty && carried) return;
   const float reference = top > lowest ? top : lowest;
   const float keep = carried ? exp(lse - reference) * sum_of(widened_low(block.lse_low, row)) : 0.f;
