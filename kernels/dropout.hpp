@@ -60,7 +60,7 @@ struct HeadDropout {
         key1(static_cast<std::uint32_t>(dropout.seed >> 32)),
         head(static_cast<std::uint32_t>(batch * dropout.heads + head_of_all)),
         offset(dropout.offset),
-        limit(static_cast<std::int32_t>(std::min(std::lround(dropout.probability * 0x1p31), 0x7fffffffL))),
+        limit(static_cast<std::int32_t>(std::lround(std::min(dropout.probability * 0x1p31, 0x1p31 - 1)))),
         kept(1 / (1 - dropout.probability)) {}
 
   /// What a query draws for the keys 4·quad … 4·quad+3.
