@@ -17,8 +17,8 @@ enum class ErrorKind {
   interrupted,  ///< the user or an abort ended the run (exit 130)
 };
 
-/// Its message is one line, "problem (why): suggestion"; ranks are named "rank N". Control characters and
-/// bytes that are no UTF-8, as in names of files, are written in hexadecimal.
+/// Its message is one line, "problem (why): suggestion"; ranks are named "rank N". Control characters and bytes
+/// that are no UTF-8, as in names of files, are written in hexadecimal.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message);
