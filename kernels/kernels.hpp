@@ -33,8 +33,9 @@ using HostKernel = void (*)(std::span<const Args> operations, Team& team, const 
 
 struct HostKernels {
   const char* name = "";
-  Features features;         ///< what the kernels compute; tiles that need more are refused
-  const char* instead = "";  ///< what to take for those, as the end of the message
+  Features features;  ///< what the kernels compute; tiles that need more are refused
+  /// The fastest backend that computes all of what these do not.
+  const char* (*instead)(Features needed) = [](Features) { return "reference"; };
   /// Granularity of masking, in queries: within a group of this many, a key visible to one is computed for all
   /// (BandIndex::computed_pairs).
   int (*query_block)() = nullptr;

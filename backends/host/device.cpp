@@ -108,8 +108,9 @@ class HostDevice final : public Device {
 
  private:
   std::string objection(const Problem& problem, Pass pass) const override {
-    const std::string why = why_missing(name(), features(pass), features_of(problem));
-    return why.empty() ? why : why + workers_.kernels().instead;
+    const Features needed = features_of(problem);
+    const std::string why = why_missing(name(), features(pass), needed);
+    return why.empty() ? why : fmt::format("{}; take backend {}", why, workers_.kernels().instead(needed));
   }
 
   const std::shared_ptr<const void> kept_;

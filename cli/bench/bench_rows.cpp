@@ -120,7 +120,7 @@ class Bench {
     const ProblemOptions& common = request_.problem.common;
     Inputs inputs = Inputs::random(problem, common.seed);
     inputs.set_dropout_seed(common.dropout_seed);
-    bring_sink_logits(inputs, common.sink_logits, common.seed);
+    bring_sink_logits(inputs, common.sink_logits, problem.dtype, common.seed);
     return inputs;
   }
 

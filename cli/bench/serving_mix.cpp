@@ -58,10 +58,13 @@ std::vector<MixedRequest> requests_in(std::string_view option, const std::string
   for (const nlohmann::json& item : list) {
     const auto number = [&](const char* name, std::int64_t otherwise) -> std::int64_t {
       if (!item.contains(name) && otherwise > 0) return otherwise;
-      if (!item.contains(name) || !item[name].is_number_integer() || item[name].get<std::int64_t>() < 1) {
-        wrong(fmt::format("request {} has no {}, a number from 1 on", requests.size(), name));
+      if (!item.contains(name)) wrong(fmt::format("request {} has no {}", requests.size(), name));
+      const nlohmann::json& value = item[name];
+      if (!value.is_number_integer() || value.get<std::int64_t>() < 1) {
+        wrong(fmt::format("request {} has {} {}, no whole number from 1 on", requests.size(), name,
+                          value.is_number() ? value.dump() : value.type_name()));
       }
-      return item[name].get<std::int64_t>();
+      return value.get<std::int64_t>();
     };
     if (!item.is_object()) wrong(fmt::format("request {} is no object", requests.size()));
     for (const auto& [name, value] : item.items()) {

@@ -123,8 +123,9 @@ WeightedMask parse_weighted(std::string_view option, const std::string& text) {
   WeightedMask one{parse_mask(option, not_empty(option, text.substr(0, star)))};
   if (star == text.npos) return one;
   one.weight = parse_number(fmt::format("the layers of {} {}", option, one.mask), text.substr(star + 1));
-  if (one.weight > 0) return one;
-  refuse(fmt::format("{} {} (how many layers have the mask): give a positive number", option, text));
+  constexpr double most_layers = 1e9;  // models have hundreds
+  if (one.weight > 0 && one.weight <= most_layers) return one;
+  refuse(fmt::format("{} {} (how many layers have the mask): give a positive number up to 1e9", option, text));
 }
 
 std::vector<std::int64_t> cu_seqlens(const std::string& text, const NamedIntegers& named) {
@@ -138,6 +139,25 @@ std::vector<std::int64_t> cu_seqlens(const std::string& text, const NamedInteger
   if (ends.empty())
     refuse(fmt::format("--cu-seqlens {} (it has no number): give 0 and where each document ends", text));
   return ends;
+}
+
+/// The option that changes what a mask without bands of its own shows; empty: none.
+std::string_view changing_option(const MaskOptions& options) {
+  const bool has_window = options.window && *options.window != std::vector<std::int64_t>{-1, -1};
+  return has_window                   ? "--window"
+         : options.sinks > 0          ? "--global-keys"
+         : options.cu_seqlens         ? "--cu-seqlens"
+         : !options.documents.empty() ? "--documents"
+                                      : "";
+}
+
+/// Refuses such options where the mask says by itself what each query sees.
+void check_alone(const MaskOptions& options) {
+  const std::string_view option = changing_option(options);
+  if (option.empty()) return;
+  const bool is_list = !options.is_tree() && !options.file().empty();
+  refuse(fmt::format("{} with --mask {} (which says itself what each query sees): {}", option, options.mask,
+                     is_list ? "write it into its bands, or leave it out" : "leave one of them out"));
 }
 
 std::string name_of(const MaskOptions& options, const Mask& mask) {
@@ -185,7 +205,7 @@ void add_window_options(App& app, MaskOptions& options) {
                                  "First keys that stay visible outside the window", "SIZE", Group::mask);
   const auto parse_sinks = [](std::string_view option, std::string_view text) {
     const std::int64_t count = parse_size(option, text);
-    note("--sinks is now --global-keys (sinks are what --sink-logits gives): the old name will go");
+    note_once("--sinks is now --global-keys (sinks are what --sink-logits gives): the old name will go");
     return count;
   };
   add_value(app, "--sinks", options.sinks, parse_sinks, "The old name of --global-keys", "SIZE", rarely(Group::mask))
@@ -212,6 +232,7 @@ Mask read_mask(const MaskOptions& options) {
 
 Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed, const NamedIntegers& named) {
   Mask mask = base_mask(options, seq_kv);
+  if (mask.explicit_bands) check_alone(options);
   if (options.window) {
     if (options.mask.starts_with(window)) {
       refuse(fmt::format("--window with --mask {} (both say what a window shows): give one", options.mask));
@@ -220,6 +241,9 @@ Mask mask_of(const MaskOptions& options, std::int64_t seq_kv, std::uint64_t seed
     mask.right = (*options.window)[1];
   }
   mask.sinks = options.sinks;
+  if (mask.sinks > 0 && mask.left < 0 && (mask.causal || mask.right < 0)) {
+    note_once(fmt::format("--global-keys {} changes nothing (no window hides a key): add --window L,R", mask.sinks));
+  }
   if (options.cu_seqlens && !options.documents.empty()) {
     refuse("--cu-seqlens with --documents (both say where documents end): give one");
   }

@@ -14,6 +14,7 @@
 #include "cli/plan/plan_rows.hpp"
 #include "cli/plan/step_plan.hpp"
 #include "cli/rows/tables.hpp"
+#include "cli/run/sink_logits.hpp"
 #include "cli/run/written_files.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/tools/baselines.hpp"
@@ -156,7 +157,8 @@ Outcome run_step(const PlanOptions& options, bool scheduled) {
 }
 
 std::optional<TextWriter> page_file(const PlanOptions& options) {
-  std::vector<std::filesystem::path> read = {options.config, options.request.schedule.machine.value_or("")};
+  std::vector<std::filesystem::path> read = {options.config, options.request.schedule.machine.value_or(""),
+                                             options.request.problem.common.sink_logits};
   MaskOptions named;
   for (const std::string& mask : options.request.problem.mask) {
     named.mask = mask;
@@ -203,6 +205,7 @@ Command add_plan_command(App& root) {
   const auto options = std::make_shared<PlanOptions>();
   options->request.schedule.schedules = {"all"};
   add_problem_options(*app, options->request.problem);
+  add_sink_logits_option(*app, options->request.problem.common.sink_logits);
   add_seed_option(*app, options->request.problem.common)->needs(app->get_option("--documents"));
   add_schedule_options(*app, options->request.schedule, Several::yes);
   add_machine_option(*app, options->request.schedule);

@@ -12,6 +12,7 @@
 #include "cli/options/schedule_options.hpp"
 #include "cli/options/values.hpp"
 #include "cli/run/program_file.hpp"
+#include "cli/run/sink_logits.hpp"
 #include "cli/run/written_files.hpp"
 #include "cli/terminal/console.hpp"
 #include "cli/terminal/output.hpp"
@@ -97,6 +98,7 @@ Predicted predicted(const AttentionPlan& plan, const std::vector<Schedule>& prog
 std::optional<TextWriter> page_file(const ShowOptions& options) {
   std::vector<std::filesystem::path> read = {options.program, options.config, options.schedule.machine.value_or("")};
   read.emplace_back(options.problem.mask.file());
+  read.emplace_back(options.problem.sink_logits);
   return open_page(options.html, read);
 }
 
@@ -153,6 +155,7 @@ Command add_show_command(App& root) {
   auto* const app = root.add_subcommand("show", "One schedule, step by step; with -v every operation of every rank");
   const auto options = std::make_shared<ShowOptions>();
   add_problem_options(*app, options->problem);
+  add_sink_logits_option(*app, options->problem.sink_logits);
   add_seed_option(*app, options->problem)->needs(app->get_option("--documents"));
   add_schedule_options(*app, options->schedule, Several::no);
   for (const auto& [option, usual] : {std::pair("--seq", "1024 a rank"), {"--heads", "32"}, {"--head-dim", "128"}}) {

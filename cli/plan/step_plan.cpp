@@ -188,7 +188,7 @@ void add_step_plan_options(App& app, StepPlanOptions& options) {
   auto* const model = app.add_optional_text("--step", take_model, model_help(), model_values(), Group::problem);
   for (const char* answered :
        {"--heads", "--kv-heads", "--head-dim", "--value-dim", "--seq-kv", "--scale", "--softcap", "--alibi",
-        "--max-logit", "--dropout", "--shared-kv", "--latents", "--backward", "--routes", "--html"}) {
+        "--sink-logits", "--max-logit", "--dropout", "--shared-kv", "--latents", "--backward", "--routes", "--html"}) {
     model->excludes(app.get_option(answered));
   }
   add_value(app, "--checkpoint", options.policies, parse_policies, "Policies of the step (default: all)",

@@ -83,9 +83,10 @@ Job named_job(World& world, const RunCommandOptions& options) {
   auto [inputs, named, numbers] =
       open_source(options.input, random_shape, options.problem.seed, options.backward, shared);
   if (!options.input.random) check_against(options.problem, inputs.shape(), inputs.origin());
-  bring_sink_logits(inputs, options.problem.sink_logits, options.problem.seed, numbers);
+  const DType dtype = dtype_of(options, inputs);
+  bring_sink_logits(inputs, options.problem.sink_logits, dtype, options.problem.seed, numbers);
   inputs.set_dropout_seed(options.problem.dropout_seed);
-  const Problem problem = problem_of(options.problem, inputs.shape(), dtype_of(options, inputs), named);
+  const Problem problem = problem_of(options.problem, inputs.shape(), dtype, named);
   agree_on_problem(world, problem);
   agree_on_inputs(world, inputs, options.backward);
   const RunOptions chosen = run_options(options, world, problem, passes);
@@ -114,7 +115,7 @@ Job program_job(World& world, const RunCommandOptions& options, SharedPlan plan)
                        problem.scores.sink_logits ? "with sink logits" : "without sink logits",
                        problem.scores.sink_logits ? "add --sink-logits" : "leave --sink-logits out"));
   }
-  bring_sink_logits(inputs, options.problem.sink_logits, options.problem.seed, numbers);
+  bring_sink_logits(inputs, options.problem.sink_logits, problem.dtype, options.problem.seed, numbers);
   agree_on_programs(world, *plan);
   agree_on_inputs(world, inputs, passes == Passes::both);
   const RunOptions chosen = run_options(options, world, problem, passes);

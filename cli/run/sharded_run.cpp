@@ -59,7 +59,8 @@ std::string choose_backend(const ComputeOptions& asked, const Problem& problem, 
     std::string why = device->why_not(problem, Pass::forward);
     if (why.empty() && passes == Passes::both) why = device->why_not(problem, Pass::backward);
     if (why.empty()) return info.name;
-    reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", info.name, why);
+    const bool is_named = why.starts_with(info.name + " ");
+    reasons += fmt::format("{}{}{}", reasons.empty() ? "" : "; ", is_named ? "" : info.name + ": ", why);
   }
   if (reasons.empty()) make_device(name, trial);  // says what is known
   refuse(fmt::format("no backend computes this ({}): see distattn info --matrix", reasons));

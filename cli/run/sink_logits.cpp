@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "cli/options/option.hpp"
 #include "distattn/error.hpp"
@@ -31,7 +32,8 @@ void add_sink_logits_option(App& app, std::string& text) {
             rarely(Group::input));
 }
 
-void bring_sink_logits(Inputs& inputs, const std::string& text, std::uint64_t seed, const NamedNumbers& named) {
+void bring_sink_logits(Inputs& inputs, const std::string& text, DType dtype, std::uint64_t seed,
+                       const NamedNumbers& named) {
   if (text.empty()) return;
   if (text == random_word) return inputs.draw_sink_logits(seed);
   const std::vector<double> logits = read_logits(text, named);
@@ -39,10 +41,15 @@ void bring_sink_logits(Inputs& inputs, const std::string& text, std::uint64_t se
     refuse(fmt::format("--sink-logits {} has {} numbers (there are {} query heads): give one for each", text,
                        logits.size(), inputs.shape().heads));
   }
+  const bool in_fp64 = accumulator_of(dtype) == DType::fp64;
   for (std::size_t head = 0; head < logits.size(); ++head) {
-    if (std::isfinite(logits[head])) continue;
-    refuse(fmt::format("--sink-logits {} has {} for head {} (a logit is a finite number): give numbers", text,
-                       logits[head], head));
+    if (!std::isfinite(logits[head])) {
+      refuse(fmt::format("--sink-logits {} has {} for head {} (a logit is a finite number): give numbers", text,
+                         logits[head], head));
+    }
+    if (in_fp64 || std::abs(logits[head]) <= std::numeric_limits<float>::max()) continue;
+    refuse(fmt::format("--sink-logits {} has {} for head {} (sums in fp32 hold no such number): give at most 3e38",
+                       text, logits[head], head));
   }
   inputs.set_sink_logits(logits);
 }

@@ -14,7 +14,8 @@ class App;
 void add_sink_logits_option(App& app, std::string& text);
 
 /// Gives the inputs the logits that the option's `text` says; nothing if it is empty. Without `named`, @NAME is
-/// refused. Throws Error(usage) unless there is a finite number for each head.
-void bring_sink_logits(Inputs& inputs, const std::string& text, std::uint64_t seed, const NamedNumbers& named = {});
+/// refused. Throws Error(usage) unless there is a finite number for each head, also as sums of `dtype` hold it.
+void bring_sink_logits(Inputs& inputs, const std::string& text, DType dtype, std::uint64_t seed,
+                       const NamedNumbers& named = {});
 
 }  // namespace distattn::cli

@@ -5,18 +5,29 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <functional>
 #include <mutex>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "cli/terminal/terminal.hpp"
 
 namespace distattn::cli {
 namespace {
 
-Verbosity chosen_verbosity = Verbosity::normal;
+std::optional<Verbosity> chosen_verbosity;
 
 std::mutex writing;                // the thread that waits for signals writes too
 std::size_t progress_columns = 0;  // of the line that stands on the terminal
+
+/// Notes about options, until it is known whether they are wanted.
+std::vector<std::pair<std::string, Verbosity>>& early_notes() {
+  static std::vector<std::pair<std::string, Verbosity>> notes;
+  return notes;
+}
 
 /// Where stderr takes nothing, there is nobody to tell, and the exit code still says how it went.
 void write_stderr(std::string_view text) {
@@ -48,11 +59,23 @@ void write_message(const std::string& text, std::size_t coloured = 0) {
 
 }  // namespace
 
-void set_verbosity(Verbosity verbosity) { chosen_verbosity = verbosity; }
-Verbosity verbosity() { return chosen_verbosity; }
+void set_verbosity(Verbosity verbosity) {
+  chosen_verbosity = verbosity;
+  for (const auto& [text, least] : std::exchange(early_notes(), {})) note(text, least);
+}
+Verbosity verbosity() { return chosen_verbosity.value_or(Verbosity::normal); }
 
 void note(std::string_view text, Verbosity least) {
-  if (chosen_verbosity >= least) write_message(printable(text));
+  if (!chosen_verbosity) {
+    early_notes().emplace_back(text, least);
+  } else if (*chosen_verbosity >= least) {
+    write_message(printable(text));
+  }
+}
+
+void note_once(std::string_view text) {
+  static std::set<std::string, std::less<>> noted;
+  if (noted.emplace(text).second) note(text);
 }
 
 void print_error(std::string_view message) {
@@ -60,7 +83,7 @@ void print_error(std::string_view message) {
   write_message(fmt::format("{} {}", name, printable(message)), shows_colours(STDERR_FILENO) ? name.size() : 0);
 }
 
-Progress::Progress() : terminal_(chosen_verbosity >= Verbosity::normal && can_overwrite(STDERR_FILENO)) {}
+Progress::Progress() : terminal_(verbosity() >= Verbosity::normal && can_overwrite(STDERR_FILENO)) {}
 Progress::~Progress() { done(); }
 
 void Progress::show(std::string_view text) {

@@ -8,12 +8,14 @@ namespace distattn::cli {
 
 enum class Verbosity : std::uint8_t { quiet, normal, verbose };
 
-/// Set once, by main.
+/// Set by main, when the command line is read: notes of before wait for it.
 void set_verbosity(Verbosity verbosity);
 Verbosity verbosity();
 
 /// A line on stderr, which a terminal shows as several if it is too long, unless quieter than `least`.
 void note(std::string_view text, Verbosity least = Verbosity::normal);
+/// The same, unless this text was noted before.
+void note_once(std::string_view text);
 
 /// "distattn: message" on one line whatever the message holds, but where a terminal is narrower; red where it shows
 /// colours.

@@ -95,7 +95,7 @@ Error reason(int signal) {
     return {ErrorKind::environment,
             fmt::format("ended by {} (a fault of the program or of a library): report it", what)};
   }
-  return {ErrorKind::interrupted, fmt::format("interrupted (by {}) nothing unfinished is left", what)};
+  return {ErrorKind::interrupted, fmt::format("interrupted (by {}): nothing unfinished is left", what)};
 }
 
 /// What waits too long for a lock is left to those who find it later.

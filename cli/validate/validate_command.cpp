@@ -165,7 +165,7 @@ std::array<ValidationRow, 2> run_case(World& world, const Case& made, const std:
   if (made.plan == nullptr) return rows;
   Inputs inputs = Inputs::random(made.problem, options.problem.common.seed);
   inputs.set_dropout_seed(options.problem.common.dropout_seed);
-  bring_sink_logits(inputs, options.problem.common.sink_logits, options.problem.common.seed);
+  bring_sink_logits(inputs, options.problem.common.sink_logits, made.problem.dtype, options.problem.common.seed);
   WorldOf ranks(world, made.ranks);
   try {
     const RunResult result =

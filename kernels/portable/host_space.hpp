@@ -16,6 +16,7 @@
 #include "kernels/portable/plan.hpp"
 #include "kernels/portable/query_gradients.hpp"
 #include "kernels/portable/spaces.hpp"
+#include "kernels/vector/cpu.hpp"
 
 namespace distattn::kernels::portable {
 
@@ -182,7 +183,9 @@ HostKernels kernels_on(const char* name) {
   kernels.name = name;
   kernels.reads_pages = false;
   kernels.features = element_types.with({Feature::softcap, Feature::sink_logits, Feature::shared_kv});
-  kernels.instead = "; take backend reference";
+  kernels.instead = [](Features needed) {
+    return needed.without(cpu_kernels().features).empty() ? "cpu" : "reference";
+  };
   kernels.query_block = [] { return 64; };
   kernels.attend = attend_on<Space>;
   kernels.attend_backward = attend_backward_on<Space>;

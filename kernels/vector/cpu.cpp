@@ -32,7 +32,6 @@ const HostKernels& cpu_kernels() {
       .name = "cpu",
       .features = {Feature::fp32, Feature::bf16, Feature::fp16, Feature::softcap, Feature::sink_logits, Feature::alibi,
                    Feature::max_logit, Feature::dropout, Feature::shared_kv},
-      .instead = "; take backend reference",
       .query_block = [] { return vector::vector_kernels().query_block; },
       .few_queries = [] { return vector::vector_kernels().few_queries; },
       .coefficients = [](DType dtype) { return vector::multiplies_pairs(dtype) ? dtype : accumulator_of(dtype); },

@@ -241,9 +241,12 @@ WORDED = [
         (["--mask", "window:3:x"], "--mask window x (not a size)"),
         (["--mask", "window:-2"], "--mask window -2 (negative)"),
         ([*SHAPE, "--mask", "window:3", "--window", "3,0"], "--window with --mask window:3"),
+        *(([*SHAPE, "--mask", mask, *changed], f"{changed[0]} with --mask {mask} (which says itself what each query sees)")
+          for mask, changed in (("prefix:3", ["--window", "3,0"]), ("block-causal:4", ["--global-keys", "2"]),
+                                ("prefix:3", ["--cu-seqlens", "0,64"]), ("prefix:3", ["--documents", "pile"]))),
         (["--mask", "causal*2"], "--mask causal*2 (layers are counted where masks share a layout)"),
         (["--mask", "causal", "--mask", "causal,full"], "--mask causal,full (a list"),
-        (["--mask", "causal", "--mask", "full*0"], "--mask full*0 (how many layers have the mask)"),
+        *((["--mask", "causal", "--mask", f"full*{layers}"], f"--mask full*{layers} (how many layers have the mask)") for layers in ("0", "1e308")),
         (["--mask", "causal", "--mask", "full*nan"], "the layers of --mask full nan (not a finite number)"),
         (["--mask", "causal", "--mask", "*2"], "--mask '' (an empty value says nothing)"),
         ([*SHAPE, "--mask", "causal", "--mask", "no-such-file.json*2"], "no-such-file.json"),

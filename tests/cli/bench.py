@@ -129,7 +129,9 @@ def check_serving(cache):
                 read = 1271 * 2 * 2 * 16 * (2 if row["dtype"] == "bf16" else 4)
                 expect(abs(row["read_bytes_per_s"] * row["median_s"] / read - 1) < 1e-6, f"bytes read: {row}")
                 expect(row["peak_bytes_per_s"] > 0 and row["tokens_per_s"] > 0, f"rates: {row}")
-        for text, words in (("[]", "no list"), ("{", "no JSON"), ('[{"keys": 0}]', "request 0 has no keys"),
+        for text, words in (("[]", "no list"), ("{", "no JSON"), ('[{"queries": 1}]', "request 0 has no keys"),
+                            *((f'[{{"keys": {keys}}}]', f"request 0 has keys {said}, no whole number from 1 on")
+                              for keys, said in (("0", "0"), ("-5", "-5"), ("5.5", "5.5"), ("1e30", "1e+30"), ('"5"', "string"))),
                             ('[{"keys": 3}, {"keys": 3, "queries": 4}]', "request 1 has more queries than keys"),
                             ('[{"keys": 3, "page": 4}]', "request 0 has a page")):
             with open(path, "w", encoding="utf-8") as file:
@@ -138,9 +140,11 @@ def check_serving(cache):
             expect(done.returncode == 2 and words in done.stderr, f"a mix of {text}: {done.stderr}")
     for more, words in ((("--serving", "mix:none"), "no such mix"), (("--page", "16"), "--serving"),
                         (("--serving", "mix:decode", "--seq", "64"), "--seq"),
-                        (("--serving", "mix:decode", "--page", "24"), "--page 24")):
+                        (("--serving", "mix:decode", "--page", "24"), "--page 24"),
+                        (("--serving", "mix:decode", "--dtype", "fp64"), "cpu serves no such problem (cpu computes fp32")):
         done = bench(cache, *small, *more)
         expect(done.returncode == 2 and words in done.stderr, f"{more}: {done.stderr}")
+        expect(re.search(r"\S \(.+\): \S|\S \(.+\)$|: see ", done.stderr.strip()), f"{more}: not worded: {done.stderr}")
 
 
 def check_memory(cache):

@@ -144,7 +144,7 @@ def refused(folder):
         assert done.stdout == "" and done.stderr.count("\n") == 1, done.stderr
         return done.stderr
 
-    for text, words in ((good.replace('"count":4', '"count":3'), "fewer positions"),
+    for text, words in ((good.replace('"count":4', '"count":3'), "(9 of 10, each is owned once, position 9 is in none)"),
                         (good.replace('"start":6', '"start":5'), "share a position"),
                         (good.replace('"owner":0', '"owner":2'), "segments[1].owner"),
                         (good.replace('"ranks":2', '"ranks":3'), "3 ranks"),
@@ -152,6 +152,10 @@ def refused(folder):
                         (good[:40], "not JSON"),
                         (good.replace('"ranks":2', '"ranks":[' + "7," * 500 + "7]"), "ranks is a list and not a number"), ("", "the file is empty"), ("[]", "not an object")):
         assert words in said(text), (text, words)
+    assert "keys hold fewer positions than the sequence (10 of 12, each is owned once, position 10 is in none)" in said(good, "--seq-kv", "12")
+    assert "10 queries and 8 keys (the layout deals out positions of keys)" in said(good, "--seq-kv", "8")
+    unequal = distattn("plan", *shape, "--seq-kv", "12", "--schedule", "placed", code=2).stderr
+    assert "10 queries and 12 keys): choose another schedule" in unequal and "balance" not in unequal, unequal
     assert "layout of its own" in said(good, "--schedule", "ring")
     for more in (("--balance", "work"), ("--balance-tokens", "0")):
         assert "only placed deals tokens out" in distattn("plan", *shape, "--schedule", "ring", *more, code=2).stderr

@@ -230,7 +230,10 @@ def names_from_outside(folder):
 
 
 def odd_problems(folder):
-    """More queries than keys, nothing visible, one rank, one token."""
+    """More queries than keys, nothing visible, one rank, one token; a layout that nobody gave."""
+    page, _, _ = page_of("show", "--schedule", "placed", "--seq", "64", "--cu-seqlens", "0,40,64", "--ranks", "2", *HEADS,
+                         folder=folder)
+    assert page["schedules"][0]["passes"][0]["layout"] == "segments"
     with open(os.path.join(folder, "nothing.json"), "w") as file:
         file.write("[]")
     for options in (["--seq", "70", "--seq-kv", "33", "--ranks", "4"], ["--seq", "8", "--mask", "nothing.json", "--ranks", "2"],

@@ -264,7 +264,52 @@ def odd_names():
             assert len(lines) == 1, (command, lines)
 
 
+def notes():
+    """What says nothing is noted, once, and never with -q."""
+    old, idle = "--sinks is now --global-keys", "--global-keys 3 changes nothing (no window hides a key): add --window"
+    for command in (RANDOM, ["plan", "--seq", "16,24", "--heads", "2", "--head-dim", "8", "--schedule", "ring"]):
+        for given, says in ((["--sinks", "3"], [old, idle]), (["--global-keys", "3"], [idle]),
+                            (["--sinks", "3", "--window", "4,0"], [old]), (["--global-keys", "3", "--window", "4,0"], [])):
+            done = fine(distattn(".", *command, *given), *says)
+            assert [done.stderr.count(text) for text in (old, idle)] == [text in says for text in (old, idle)], done.stderr
+            for quiet in ([*command, *given, "-q"], ["-q", *command, *given]):
+                assert fine(distattn(".", *quiet)).stderr == "", quiet
+
+
+def sink_logits():
+    """plan and show take them, whatever they are; run wants numbers that its sums hold."""
+    shape = ["--seq", "16", "--heads", "2", "--head-dim", "8", "--schedule", "ring", "--ranks", "2"]
+    with tempfile.TemporaryDirectory() as folder:
+        npy(os.path.join(folder, "logits.npy"), [0.5, 1e300], kind="d",
+            header="{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }")
+        for text in ("random", "logits.npy"):
+            rows = json.loads(fine(distattn(folder, "plan", *shape, "--sink-logits", text, "--json")).stdout)
+            assert [row["sink_logits"] for row in rows] == [True], rows
+        program = fine(distattn(folder, "show", *shape, "--sink-logits", "random", "--format", "json")).stdout
+        with open(os.path.join(folder, "program.json"), "w") as file:
+            file.write(program)
+        run = ["run", "--random", "--program", "program.json"]
+        refused(distattn(folder, *run), "with sink logits", "add --sink-logits")
+        fine(distattn(folder, *run, "--sink-logits", "random", "--check"))
+        refused(distattn(folder, "run", "--random", *shape, "--sink-logits", "logits.npy"), "logits.npy has 1e+300 for head 1",
+                "sums in fp32 hold no such number")
+        fine(distattn(folder, "run", "--random", *shape, "--sink-logits", "logits.npy", "--dtype", "fp64", "--backend",
+                      "reference"))
+
+
+def other_backends():
+    """What a backend does not compute, the fastest one that does is named for, and each name stands once."""
+    backends = json.loads(fine(distattn(".", "info", "--json")).stdout)["backends"]
+    if not any(entry["name"] == "kokkos:serial" and entry["usable"] for entry in backends):
+        print("SKIPPED other_backends: no kokkos:serial, which lacks features that cpu has")
+        return
+    for more, instead in ((["--alibi", "standard"], "cpu"), (["--alibi", "standard", "--dtype", "fp64"], "reference")):
+        done = distattn(".", *RANDOM, "--backend", "kokkos:serial", *more)
+        refused(done, "kokkos:serial computes no alibi", f"take backend {instead})")
+        assert done.stderr.count("kokkos:serial") == 1, done.stderr
+
+
 for check in (overflow, underflow, headers, types_of_others, bytes_in_messages, documents_of_files, masks, numbers, twice,
-              zero_bytes, odd_names):
+              notes, sink_logits, other_backends, zero_bytes, odd_names):
     check()
     print(check.__name__, "fine")

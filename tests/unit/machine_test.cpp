@@ -94,6 +94,10 @@ TEST_CASE("ranks may be counted, with rates of their own", "[machine]") {
   CHECK_THAT(says({{{"count", 0}}}), Contains("ranks[0].count"));
   CHECK_THAT(says({{{"count", 2}, {"speed", -1}}}), Contains("ranks[0].speed"));
   CHECK_THAT(says({{{"count", 2}, {"rank", 1}}}), Contains("ranks[0]") && Contains("rank"));
+  for (const char* const who : {"count", "rank", "node"}) {
+    CHECK_THAT(says({{{who, 1}, {"speed", 0.5}, {"flops_per_s", {{"bf16", 300e12}}}}}),
+               Contains("ranks[0].flops_per_s stands beside speed"));
+  }
   CHECK_THAT(says({{{"count", 2}, {"flops_per_s", {{"bf16", 0}}}}}), Contains("bf16"));
   CHECK_THAT(says({{{"count", 2}, {"flops_per_s", json::object()}}}), Contains("states no rate"));
   CHECK_THAT(says({{{"count", 2}, {"flops_per_s", {{"fp64", 1}}}}}), Contains("fp64, which the machine has not"));

@@ -76,7 +76,28 @@ TEST_CASE("a tree whose nodes are followed by all that are below them has a band
     nodes.push_back({5, first});
   }
   CHECK(tree_mask(nodes).given.size() == nodes.size());
-  CHECK(tree_mask(std::vector<TreeNode>{{5, -1}, {3, 0}, {4, 1}}).given.size() == 3);
+}
+
+TEST_CASE("an only child right behind its parent costs no band of its own") {
+  const auto bands = [](const std::vector<TreeNode>& nodes) { return tree_mask(nodes).given; };
+  CHECK(bands({{5, -1}, {3, 0}, {4, 1}}) == std::vector<Band>{{0, 12, 0, 12, 0, unbounded}});
+  CHECK(bands({{5, -1}, {3, -1}, {4, 1}}).size() == 2);
+  CHECK(bands({{5, -1}, {3, 0}, {4, 0}, {2, 2}}).size() == 3);
+  CHECK(bands({{5, -1}, {3, -1}, {4, 0}}).size() == 4);  // not right behind: 0 to 4, and 8 to 11 again
+  std::vector<TreeNode> chain = {{1, -1}};
+  while (chain.size() < 200'000) chain.push_back({1, std::ssize(chain) - 1});
+  CHECK(bands(chain) == std::vector<Band>{{0, 200'000, 0, 200'000, 0, unbounded}});
+  CHECK(tree_mask(chain).name == "tree of 200000");
+}
+
+TEST_CASE("a deep tree costs its bands, not its nodes times its depth") {
+  std::vector<TreeNode> comb = {{1, -1}};  // each node of the spine has a leaf, and behind it the spine goes on
+  while (comb.size() < 200'000) {
+    const std::int64_t spine = std::ssize(comb) - 1;
+    comb.push_back({2, spine});
+    comb.push_back({1, spine});
+  }
+  CHECK(tree_mask(comb).given.size() == comb.size());
 }
 
 TEST_CASE("a tree that is none is refused") {

@@ -113,7 +113,8 @@ Json pass_data(const Drawing& drawing, PageDetail detail) {
       {"name", outline.name},
       {"mode", name_of(outline.mode)},
       {"node_size", outline.node_size},
-      {"layout", name_of(sharding.layout.kind)},
+      // A placement's, which nobody need have given: its segments follow.
+      {"layout", sharding.layout.kind == LayoutKind::given ? "segments" : name_of(sharding.layout.kind)},
       {"problem", problem_data(sharding.problem)},
       {"bands", bands_data(sharding.problem)},
       {"queries", segments_data(sharding.queries)},

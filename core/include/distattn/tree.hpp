@@ -20,9 +20,10 @@ struct TreeNode {
 };
 
 /// Each token sees the tokens of its node up to itself and all tokens of the nodes above. A node costs a band for each
-/// run of nodes below it that follow each other: one, if every node is followed by all that are below it. Throws
-/// Error(usage) for an empty list, a node without tokens, a parent that is not an earlier node, and more tokens or
-/// bands than a problem may have.
+/// run of nodes below it that follow each other: one, if every node is followed by all that are below it, and none if
+/// it is an only child right behind its parent, whose band goes on. O(nodes + bands log bands). Throws Error(usage) for
+/// an empty list, a node without tokens, a parent that is not an earlier node, and more tokens or bands than a problem
+/// may have.
 Mask tree_mask(std::span<const TreeNode> nodes);
 
 /// For each token the number of tokens that it sees besides itself: its position on the path from the root, as rotary

@@ -322,8 +322,7 @@ class Search {
   Error nothing_left() const {
     if (only_placed_ && needs_of_placement_.empty()) {
       return {ErrorKind::usage,
-              fmt::format("placed does not apply ({}): choose another schedule, or a larger balance_tokens",
-                          fmt::join(reasons_, "; "))};
+              fmt::format("placed does not apply ({}): {}", fmt::join(reasons_, "; "), instead_of_placing(problem_))};
     }
     if (needs_.empty() && needs_of_placement_.empty()) {
       return {ErrorKind::usage,

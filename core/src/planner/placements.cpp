@@ -128,6 +128,11 @@ bool may_place(const Problem& problem, int ranks, const Machine& machine) {
   return components_of(problem, mask).size() > 1;
 }
 
+const char* instead_of_placing(const Problem& problem) {
+  return problem.seq_q != problem.seq_kv ? "choose another schedule"
+                                         : "choose another schedule, or a larger balance_tokens";
+}
+
 std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& problem, int ranks,
                                                                 const Machine& machine, int threads,
                                                                 const ScheduleRequest& request) {

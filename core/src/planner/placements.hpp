@@ -24,6 +24,9 @@ std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& p
                                                                 const Machine& machine, int threads,
                                                                 const ScheduleRequest& request);
 
+/// What to do where no placement is left: more freedom helps if the problem can be placed at all.
+const char* instead_of_placing(const Problem& problem);
+
 /// A placement as a candidate for a problem, which need not be the one that it was made for: its passes hide that
 /// problem's results.
 Candidate candidate_of(Placement placement, const Problem& problem, const PlacementCosts& costs, Passes passes);

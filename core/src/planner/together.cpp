@@ -194,7 +194,7 @@ class Together {
       why.reason =
           fmt::format("{} has no layout for {} masks ({})", request_.schedule, kinds_.size(),
                       reasons_.empty() ? "no schedule applies to all" : fmt::format("{}", fmt::join(reasons_, "; ")));
-      why.message = why.reason + ": choose another schedule, or a larger balance_tokens";
+      why.message = fmt::format("{}: {}", why.reason, instead_of_placing(kinds_.front().problem));
     }
     return why;
   }

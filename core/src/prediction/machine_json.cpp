@@ -147,6 +147,9 @@ std::vector<double> read_speeds(JsonFields& owner, const Machine& machine) {
   for (const json& object : list) {
     JsonFields fields(object, owner.origin(), fmt::format("ranks[{}]", &object - &list[0]));
     const bool is_counted = fields.find("count") != nullptr;
+    if (object.contains("speed") && object.contains("flops_per_s")) {
+      fields.fail("flops_per_s", "stands beside speed, which says the same", "keep one of them");
+    }
     const double speed = is_counted && fields.find("speed") == nullptr
                              ? fields.find("flops_per_s") == nullptr ? 1 : read_part(fields, machine)
                              : fields.number_above_zero("speed");

@@ -79,6 +79,14 @@ void check_documents(std::span<const std::int64_t> documents, std::int64_t seq_k
         fmt::format("cu-seqlens ends at {} (the sequence has {} keys): end at {}", documents.back(), seq_kv, seq_kv));
 }
 
+/// Below the root of a tree, which reaches to its end, all bands before a query may reach it: those that end there are
+/// left out before anything else is asked of them.
+template <class Visit>
+void for_each_of(std::span<const Band> bands, const Run& queries, Visit visit) {
+  for (const Band& band : bands)
+    if (band.q1 > queries.start) visit(band);
+}
+
 }  // namespace
 
 Mask full_mask() {
@@ -133,12 +141,12 @@ void check(const Mask& mask, std::int64_t seq_kv) {
     return;
   }
   const char* what = mask.left >= 0 || mask.right >= 0 ? "a window"
-                     : mask.sinks > 0                  ? "sinks"
+                     : mask.sinks > 0                  ? "global keys"
                      : !mask.documents.empty()         ? "documents"
                                                        : nullptr;
   if (what)
-    refuse(fmt::format("mask {} with {} (a list of bands says everything itself): write it into the bands", mask.name,
-                       what));
+    refuse(fmt::format("mask {} with {} (it says itself what each query sees): leave that out, or write it into bands",
+                       mask.name, what));
   check_bounds(mask.given);
   check_disjoint(mask.given);
 }
@@ -176,13 +184,14 @@ std::span<const Band> BandIndex::reaching(const Run& queries) const {
 }
 
 void BandIndex::touching(const Run& queries, const Run& keys, std::vector<Band>& out) const {
-  for (const Band& band : reaching(queries))
+  for_each_of(reaching(queries), queries, [&](const Band& band) {
     if (touches(band, queries, keys)) out.push_back(band);
+  });
 }
 
 std::int64_t BandIndex::pairs(const Run& queries, const Run& keys) const {
   std::int64_t sum = 0;
-  for (const Band& band : reaching(queries)) sum += visible_pairs(band, queries, keys);
+  for_each_of(reaching(queries), queries, [&](const Band& band) { sum += visible_pairs(band, queries, keys); });
   return sum;
 }
 

@@ -61,7 +61,7 @@ void check_scores(const Scores& scores, DType accumulator) {
 /// Times any distance of two positions they are numbers, and so are scores with them.
 void check_slopes(const Problem& problem) {
   const std::vector<double>& slopes = problem.alibi_slopes;
-  constexpr double most = 1e20;
+  constexpr double most = 1e20F;  // rounded as files of fp32 have it
   if (slopes.empty()) return;
   if (std::ssize(slopes) != problem.heads) {
     refuse(fmt::format("{} slopes of a position bias for {} heads (each head has one): give as many", slopes.size(),

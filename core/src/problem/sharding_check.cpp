@@ -58,8 +58,11 @@ void check_segments(std::span<const Segment> segments, const char* side, IndexRa
   std::int64_t missing = positions.end - positions.begin;
   for (const Segment& segment : segments) missing -= segment.run.count;
   if (missing == 0) return;
-  refuse(fmt::format("{} hold fewer positions than the sequence (each is owned once{}): cut them anew", side,
-                     first_missing(segments, positions)));
+  const std::int64_t all = positions.end - positions.begin;
+  refuse(
+      fmt::format("{} hold fewer positions than the sequence ({} of {}, each is owned once{}): cut them anew, or give "
+                  "a layout for as many",
+                  side, all - missing, all, first_missing(segments, positions)));
 }
 
 void check_groups(std::span<const HeadGroup> groups, const Problem& problem) {
@@ -88,9 +91,16 @@ void check(const Sharding& sharding) {
   check(problem);
   if (sharding.ranks < 1) refuse(fmt::format("{} ranks (someone has to compute): give 1 or more", sharding.ranks));
   const bool one_list = sharding.layout.kind == LayoutKind::given && problem.seq_q == problem.seq_kv;
+  if (sharding.layout.kind == LayoutKind::given && problem.first_query() < 0) {
+    refuse(
+        fmt::format("{} queries and {} keys (the layout deals out positions of keys): give no more queries than keys",
+                    problem.seq_q, problem.seq_kv));
+  }
+  // Queries are the last positions of keys: which of these are missing says more.
+  if (!one_list) check_segments(sharding.keys, "keys", {0, problem.seq_kv}, sharding.ranks);
   check_segments(sharding.queries, one_list ? "segments" : "queries", {problem.first_query(), problem.seq_kv},
                  sharding.ranks);
-  check_segments(sharding.keys, "keys", {0, problem.seq_kv}, sharding.ranks);
+  if (one_list) check_segments(sharding.keys, "keys", {0, problem.seq_kv}, sharding.ranks);
   check_groups(sharding.groups, problem);
 }
 

@@ -58,36 +58,90 @@ std::vector<std::int64_t> first_tokens_of(std::span<const TreeNode> nodes) {
   return first;
 }
 
+/// The tree with every only child that lies right behind its parent joined to it: nothing else sees the parent's
+/// tokens, so what is visible stays the same, and a chain of any length costs what one node does.
+std::vector<TreeNode> joined(std::span<const TreeNode> nodes) {
+  std::vector<std::int64_t> children(nodes.size());
+  for (const TreeNode& node : nodes)
+    if (node.parent >= 0) ++children[index(node.parent)];
+  std::vector<TreeNode> kept;
+  std::vector<std::int64_t> place(nodes.size());  // by node: which of those kept holds it
+  for (std::size_t node = 0; node < nodes.size(); ++node) {
+    const std::int64_t parent = nodes[node].parent;
+    const bool is_only_child = parent >= 0 && index(parent) + 1 == node && children[index(parent)] == 1;
+    if (is_only_child)
+      kept.back().length += nodes[node].length;
+    else
+      kept.push_back({nodes[node].length, parent < 0 ? -1 : place[index(parent)]});
+    place[node] = std::ssize(kept) - 1;
+  }
+  return kept;
+}
+
+/// By node the nodes above it.
+std::vector<std::int64_t> depths_of(std::span<const TreeNode> nodes) {
+  std::vector<std::int64_t> depths(nodes.size());
+  for (std::size_t node = 0; node < nodes.size(); ++node)
+    if (nodes[node].parent >= 0) depths[node] = depths[index(nodes[node].parent)] + 1;
+  return depths;
+}
+
+/// Writes a band for each run of nodes below one. Only the runs of the latest node and of those above it go on; from a
+/// node to the next those end that are not above both and those begin that are above the next alone. So the work is
+/// that of the bands, however deep the tree is.
+class RunBands {
+ public:
+  explicit RunBands(std::span<const TreeNode> nodes)
+      : nodes_(nodes), first_(first_tokens_of(nodes)), depths_(depths_of(nodes)), open_(nodes.size()) {}
+
+  std::vector<Band> write() {
+    for (std::int64_t node = 0; node < std::ssize(nodes_); ++node) {
+      begin(node, node);
+      std::int64_t ending = node - 1, beginning = nodes_[index(node)].parent;
+      while (ending != beginning) {
+        if (beginning < 0 || (ending >= 0 && depths_[index(ending)] >= depths_[index(beginning)]))
+          ending = end(ending, node);
+        else
+          beginning = begin(beginning, node);
+      }
+    }
+    for (std::int64_t node = std::ssize(nodes_) - 1; node >= 0;) node = end(node, std::ssize(nodes_));
+    std::stable_sort(bands_.begin(), bands_.end(), [](const Band& a, const Band& b) { return a.q0 < b.q0; });
+    return std::move(bands_);
+  }
+
+ private:
+  std::int64_t begin(std::int64_t above, std::int64_t node) {
+    if (bands_.size() == most_tree_bands) {
+      refuse(
+          fmt::format("the tree has more than {} bands (nodes below one lie far apart): list each node's descendants "
+                      "right behind it",
+                      most_tree_bands));
+    }
+    open_[index(above)] = bands_.size();
+    bands_.push_back({first_[index(node)], 0, first_[index(above)], first_[index(above) + 1], 0, unbounded});
+    return nodes_[index(above)].parent;
+  }
+  std::int64_t end(std::int64_t above, std::int64_t node) {
+    bands_[open_[index(above)]].q1 = first_[index(node)];
+    return nodes_[index(above)].parent;
+  }
+
+  std::span<const TreeNode> nodes_;
+  std::vector<std::int64_t> first_;   // by node its first token, and behind them their number
+  std::vector<std::int64_t> depths_;  // by node
+  std::vector<std::size_t> open_;     // by node: the band of its latest run
+  std::vector<Band> bands_;
+};
+
 }  // namespace
 
 Mask tree_mask(std::span<const TreeNode> nodes) {
-  const std::vector<std::int64_t> first = first_tokens_of(nodes);
-  std::vector<Band> bands;
-  std::vector<std::size_t> latest(nodes.size());  // by node: the band of the last run of nodes below it
-  for (std::size_t node = 0; node < nodes.size(); ++node) {
-    latest[node] = bands.size();
-    bands.push_back({first[node], first[node + 1], first[node], first[node + 1], 0, unbounded});
-    for (std::int64_t above = nodes[node].parent; above >= 0; above = nodes[index(above)].parent) {
-      Band& run = bands[latest[index(above)]];
-      if (run.q1 == first[node]) {
-        run.q1 = first[node + 1];
-        continue;
-      }
-      if (bands.size() == most_tree_bands) {
-        refuse(
-            fmt::format("the tree has more than {} bands (nodes below one lie far apart): list each node's "
-                        "descendants right behind it",
-                        most_tree_bands));
-      }
-      latest[index(above)] = bands.size();
-      bands.push_back({first[node], first[node + 1], first[index(above)], first[index(above) + 1], 0, unbounded});
-    }
-  }
-  std::stable_sort(bands.begin(), bands.end(), [](const Band& a, const Band& b) { return a.q0 < b.q0; });
+  first_tokens_of(nodes);
   Mask mask;
   mask.causal = false;
   mask.explicit_bands = true;
-  mask.given = std::move(bands);
+  mask.given = RunBands(joined(nodes)).write();
   mask.name = fmt::format("tree of {}", nodes.size());
   return mask;
 }

@@ -145,7 +145,9 @@ void check_served(const Problem& problem, const Dealing& dealing, const Device& 
     refuse("alibi over ranks (kernels know positions of keys that one rank stores): serve on one rank");
   }
   const std::string why = device.why_not(problem, Pass::forward);
-  if (!why.empty()) refuse(why);
+  if (!why.empty()) {
+    refuse(fmt::format("{} serves no such problem ({}): choose another backend or element type", device.name(), why));
+  }
   if (reader == nullptr) {
     refuse(fmt::format("{} reads no caches (kernels of hosts do): choose cpu or reference", device.name()));
   }
