@@ -91,7 +91,9 @@ void check(const Sharding& sharding) {
   check(problem);
   if (sharding.ranks < 1) refuse(fmt::format("{} ranks (someone has to compute): give 1 or more", sharding.ranks));
   const bool one_list = sharding.layout.kind == LayoutKind::given && problem.seq_q == problem.seq_kv;
-  if (sharding.layout.kind == LayoutKind::given && problem.first_query() < 0) {
+  const bool before_keys = std::any_of(sharding.queries.begin(), sharding.queries.end(),
+                                       [](const Segment& segment) { return segment.run.start < 0; });
+  if (sharding.layout.kind == LayoutKind::given && problem.first_query() < 0 && !before_keys) {
     refuse(
         fmt::format("{} queries and {} keys (the layout deals out positions of keys): give no more queries than keys",
                     problem.seq_q, problem.seq_kv));
