@@ -55,7 +55,7 @@ struct HeadDropout {
 
   HeadDropout() = default;
   /// `head` of the whole problem.
-  HeadDropout(const Dropout& dropout, std::int64_t batch, std::int64_t head_of_all)
+  DISTATTN_HOST_DEVICE HeadDropout(const Dropout& dropout, std::int64_t batch, std::int64_t head_of_all)
       : key0(static_cast<std::uint32_t>(dropout.seed)),
         key1(static_cast<std::uint32_t>(dropout.seed >> 32)),
         head(static_cast<std::uint32_t>(batch * dropout.heads + head_of_all)),
@@ -69,14 +69,14 @@ struct HeadDropout {
   }
   DISTATTN_HOST_DEVICE bool keeps(std::uint32_t word) const { return static_cast<std::int32_t>(word >> 1) >= limit; }
   /// What the weight of a pair is multiplied by: 0 or `kept`.
-  double factor(std::int64_t query, std::int64_t key) const {
+  DISTATTN_HOST_DEVICE double factor(std::int64_t query, std::int64_t key) const {
     const auto drawn = words(static_cast<std::uint32_t>(query), static_cast<std::uint32_t>(key >> 2));
     return keeps(drawn[static_cast<unsigned>(key & 3)]) ? kept : 0;
   }
 };
 
 /// That of a head of a tile; nothing is dropped where the tile has none.
-inline HeadDropout head_dropout(const TileShape& shape, std::int64_t batch, std::int64_t head) {
+DISTATTN_HOST_DEVICE inline HeadDropout head_dropout(const TileShape& shape, std::int64_t batch, std::int64_t head) {
   return shape.dropout == nullptr ? HeadDropout() : HeadDropout(*shape.dropout, batch, shape.heads.q0 + head);
 }
 
