@@ -133,9 +133,12 @@ struct KeyGradientTeams {
   }
 };
 
-/// Calls `call`, and throws what Kokkos throws in words of this library.
+/// Calls `call`, and throws what Kokkos throws in words of this library. Kokkos itself would end the process where it
+/// was finalized before.
 template <class Call>
 decltype(auto) with_kokkos(const std::string& name, Call call) {
+  const std::string why = why_no_kokkos();
+  if (!why.empty()) throw Error(ErrorKind::environment, why);
   try {
     return call();
   } catch (const Error&) {
