@@ -2,7 +2,6 @@
 /// Which weights are dropped: a function of the call's numbers and of the pair's place in the whole attention alone, so
 /// that every schedule, on any number of ranks, drops the same ones in both passes.
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -51,7 +50,8 @@ struct MultiplyWords {
 struct HeadDropout {
   std::uint32_t key0 = 0, key1 = 0, head = 0, offset = 0;
   std::int32_t limit = 0;
-  double kept = 1;  ///< what the other weights are multiplied by
+  double kept = 1;                             ///< what the other weights are multiplied by
+  static constexpr double most = 1 - 0x1p-31;  ///< of the probabilities that 31 bits tell apart
 
   HeadDropout() = default;
   /// `head` of the whole problem.
@@ -60,7 +60,8 @@ struct HeadDropout {
         key1(static_cast<std::uint32_t>(dropout.seed >> 32)),
         head(static_cast<std::uint32_t>(batch * dropout.heads + head_of_all)),
         offset(dropout.offset),
-        limit(static_cast<std::int32_t>(std::lround(std::min(dropout.probability * 0x1p31, 0x1p31 - 1)))),
+        limit(static_cast<std::int32_t>(
+            std::lround(dropout.probability < most ? dropout.probability * 0x1p31 : most * 0x1p31))),
         kept(1 / (1 - dropout.probability)) {}
 
   /// What a query draws for the keys 4·quad … 4·quad+3.
