@@ -40,8 +40,9 @@ class Stream {
   /// What was recorded, in its order.
   virtual void start(const Graph& graph) = 0;
   virtual std::shared_ptr<const Mark> mark() = 0;
-  /// What follows starts after `mark` has passed, on whatever stream it is.
-  virtual void wait_for(const Mark& mark) = 0;
+  /// What follows starts after `mark` has passed, on whatever stream it is. False, and nothing done, if whoever drives
+  /// that stream is another: then the host has to wait.
+  virtual bool wait_for(const Mark& mark) = 0;
   /// Returns when everything so far has ended, well or not.
   virtual void finish() noexcept = 0;
 };

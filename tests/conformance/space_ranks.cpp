@@ -3,9 +3,9 @@
 
 #include "catch.hpp"
 #include "cli/tools/tolerance.hpp"
-#include "distattn/engine.hpp"
 #include "distattn/features.hpp"
 #include "tests/conformance/device_world.hpp"
+#include "tests/support/one_memory.hpp"
 #include "tests/support/sharded.hpp"
 
 namespace distattn::test {
@@ -22,13 +22,6 @@ Problem problem_with(DType dtype, std::initializer_list<Feature> features) {
   return problem;
 }
 
-/// Reaches the host's memory alone.
-class HostTransport final : public ForwardingTransport {
- public:
-  using ForwardingTransport::ForwardingTransport;
-  bool reaches(MemorySpace space) const override { return space == MemorySpace::host; }
-};
-
 void check(const DeviceKind& kind, const Problem& problem, const char* schedule, int ranks, bool is_staged) {
   CAPTURE(kind.name, schedule, ranks, is_staged, names_of(features_of(problem)));
   ShardedRun run;
@@ -40,7 +33,7 @@ void check(const DeviceKind& kind, const Problem& problem, const char* schedule,
   if (is_staged) {
     run.world = [](int count, const std::function<void(Rank, Transport&)>& body) {
       run_ranks(count, [&](Rank rank, Transport& transport) {
-        HostTransport through_host(transport);
+        OneMemory through_host(transport);
         body(rank, through_host);
       });
     };

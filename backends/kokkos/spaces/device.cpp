@@ -142,11 +142,7 @@ class SpaceProgram final : public DeviceProgram {
       SpaceKernels kernels(*common_.stream);
       staging_.load(mirror_.inputs(bindings, outline().pass, *common_.stream), kernels);
       max_logits_.begin(kernels);
-      if (device_dropout_ != nullptr) {
-        dropout_.seed = bindings.dropout_seed;
-        dropout_.offset = bindings.dropout_offset;
-        common_.stream->copy(device_dropout_.get(), &dropout_, sizeof dropout_);
-      }
+      if (device_dropout_ != nullptr) draw(bindings);
       begin_ = std::make_shared<cuda::Origin>(cuda::Origin{common_.stream->mark(), {}});
       return Event(std::make_shared<TensorEvent>(common_, begin_, place));
     });
@@ -166,7 +162,7 @@ class SpaceProgram final : public DeviceProgram {
 
   Event store(const Bindings& bindings, std::span<const Event> steps) override {
     const Pass pass = outline().pass;
-    for (const Event& step : steps) step.wait();
+    cuda::wait_for_all(steps, *common_.stream);
     const std::string place = fmt::format("rank {}, results", rank());
     return or_finish(place, [&] {
       SpaceKernels kernels(*common_.stream);
@@ -191,9 +187,20 @@ class SpaceProgram final : public DeviceProgram {
     }
   }
 
+  /// Tells kernels which weights this run drops. Passes that are queued behind it drop others.
+  void draw(const Bindings& bindings) {
+    kernels::Dropout drawn = dropout_;
+    drawn.seed = bindings.dropout_seed;
+    drawn.offset = bindings.dropout_offset;
+    common_.stream->append([drawn, into = device_dropout_.get()](kernels::portable::SpaceQueue& queue) {
+      queue.copy(into, &drawn, sizeof drawn, kernels::portable::Way::in);
+      queue.fence();  // until then it reads this
+    });
+  }
+
   Common& common_;
   MaxLogits max_logits_;
-  kernels::Dropout dropout_;                   // of the last run
+  const kernels::Dropout dropout_;             // of the problem
   std::shared_ptr<std::byte> device_dropout_;  // the same where kernels see it; null: no weight is dropped
   SpaceLaunches launches_;
   Staging staging_;
@@ -215,13 +222,7 @@ class OnSpace final : public Device {
   std::string_view name() const override { return name_; }
   MemorySpace space() const override { return space_.space(); }
   WorkQueue queue() const override { return WorkQueue::own; }
-  bool follow(const Event& event) override {
-    if (event.done()) return true;
-    const auto* const own = dynamic_cast<const cuda::GpuEvent*>(event.state());
-    if (own == nullptr) return false;
-    common_.stream->wait_for(own->mark());
-    return true;
-  }
+  bool follow(const Event& event) override { return cuda::follow(event, *common_.stream); }
   int query_block() const override { return 32; }
   Features features(Pass) const override { return kernels::portable::portable_features; }
 

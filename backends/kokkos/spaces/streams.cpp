@@ -195,9 +195,11 @@ std::shared_ptr<const cuda::Mark> SpaceStream::mark() {
   return std::make_shared<SpaceMark>(passing);
 }
 
-void SpaceStream::wait_for(const cuda::Mark& mark) {
-  const auto passing = dynamic_cast<const SpaceMark&>(mark).passing();
-  append([passing](SpaceQueue&) { passing->wait(); });
+bool SpaceStream::wait_for(const cuda::Mark& mark) {
+  const auto* const own = dynamic_cast<const SpaceMark*>(&mark);
+  if (own == nullptr) return false;
+  append([passing = own->passing()](SpaceQueue&) { passing->wait(); });
+  return true;
 }
 
 void SpaceStream::finish() noexcept {

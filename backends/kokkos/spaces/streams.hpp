@@ -52,7 +52,7 @@ class SpaceStream final : public cuda::Stream {
   void clear(void* into, std::size_t bytes) override;
   void start(const cuda::Graph& graph) override;
   std::shared_ptr<const cuda::Mark> mark() override;
-  void wait_for(const cuda::Mark& mark) override;
+  bool wait_for(const cuda::Mark& mark) override;
   void finish() noexcept override;
 
  private:
