@@ -13,23 +13,49 @@ set(found "${Kokkos_FOUND}")
 if(found AND NOT "serial" IN_LIST DISTATTN_KOKKOS_HAS)
   message(STATUS "Kokkos ${Kokkos_VERSION} is left out: it has no Serial space")
   set(found OFF)
+elseif(found AND "cuda" IN_LIST DISTATTN_KOKKOS_HAS AND NOT DISTATTN_HAVE_CUDA)
+  message(STATUS "Kokkos ${Kokkos_VERSION} is left out: it has CUDA, and nothing here is compiled for that")
+  set(found OFF)
 endif()
 distattn_option(KOKKOS "${found}" "Kokkos" "libtrilinos-kokkos-dev" "kokkos" "kokkos")
 
 set(DISTATTN_KOKKOS_SPACES "")
 if(DISTATTN_HAVE_KOKKOS)
   set(DISTATTN_KOKKOS_SPACES serial)
-  foreach(space IN ITEMS openmp threads)
-    # Before 4.2 ranks could have no threads of their own.
+  foreach(space IN ITEMS openmp threads cuda hip sycl)
+    # Before 4.2 ranks could have no threads, and no instance of a device, of their own.
     if(space IN_LIST DISTATTN_KOKKOS_HAS AND Kokkos_VERSION VERSION_GREATER_EQUAL 4.2)
       list(APPEND DISTATTN_KOKKOS_SPACES ${space})
     endif()
   endforeach()
 endif()
 
+if(DISTATTN_HAVE_KOKKOS AND "cuda" IN_LIST DISTATTN_KOKKOS_HAS)
+  # Kokkos has its nvcc_wrapper compile and link whatever uses it. Here nvcc gets the files that include Kokkos alone.
+  set_target_properties(Kokkos::kokkoscore PROPERTIES INTERFACE_COMPILE_OPTIONS "" INTERFACE_LINK_OPTIONS "")
+  set_property(GLOBAL PROPERTY RULE_LAUNCH_COMPILE "")
+  set_property(GLOBAL PROPERTY RULE_LAUNCH_LINK "")
+endif()
+
+# distattn_include_kokkos(<target> <sources>...): sources that include Kokkos, which has a say in how they are compiled.
+function(distattn_include_kokkos target)
+  target_link_libraries(${target} PRIVATE Kokkos::kokkos)
+  if(NOT "cuda" IN_LIST DISTATTN_KOKKOS_HAS)
+    return()
+  endif()
+  set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CUDA)
+  # Small functions that hosts and devices share are constexpr rather than marked.
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--extended-lambda;--expt-relaxed-constexpr>")
+  set_target_properties(${target} PROPERTIES CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON
+    CUDA_ARCHITECTURES "${Kokkos_CUDA_ARCHITECTURES}")
+endfunction()
+
 # Tells a test the tables of the portable kernels' host spaces.
 function(distattn_portable_tables target)
-  list(TRANSFORM DISTATTN_KOKKOS_SPACES REPLACE "(.+)" "&kernels::portable::\\1_kernels()" OUTPUT_VARIABLE tables)
+  set(host_spaces ${DISTATTN_KOKKOS_SPACES})
+  list(FILTER host_spaces INCLUDE REGEX "^(serial|openmp|threads)$")
+  list(TRANSFORM host_spaces REPLACE "(.+)" "&kernels::portable::\\1_kernels()" OUTPUT_VARIABLE tables)
   list(JOIN tables ", " tables)
   target_compile_definitions(${target} PRIVATE "DISTATTN_PORTABLE_TABLES=${tables}")
 endfunction()

@@ -2,7 +2,6 @@
 /// Which weights are dropped: a function of the call's numbers and of the pair's place in the whole attention alone, so
 /// that every schedule, on any number of ranks, drops the same ones in both passes.
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 
@@ -51,16 +50,18 @@ struct MultiplyWords {
 struct HeadDropout {
   std::uint32_t key0 = 0, key1 = 0, head = 0, offset = 0;
   std::int32_t limit = 0;
-  double kept = 1;  ///< what the other weights are multiplied by
+  double kept = 1;                             ///< what the other weights are multiplied by
+  static constexpr double most = 1 - 0x1p-31;  ///< of the probabilities that 31 bits tell apart
 
   HeadDropout() = default;
   /// `head` of the whole problem.
-  HeadDropout(const Dropout& dropout, std::int64_t batch, std::int64_t head_of_all)
+  DISTATTN_HOST_DEVICE HeadDropout(const Dropout& dropout, std::int64_t batch, std::int64_t head_of_all)
       : key0(static_cast<std::uint32_t>(dropout.seed)),
         key1(static_cast<std::uint32_t>(dropout.seed >> 32)),
         head(static_cast<std::uint32_t>(batch * dropout.heads + head_of_all)),
         offset(dropout.offset),
-        limit(static_cast<std::int32_t>(std::lround(std::min(dropout.probability * 0x1p31, 0x1p31 - 1)))),
+        limit(static_cast<std::int32_t>(
+            std::lround(dropout.probability < most ? dropout.probability * 0x1p31 : most * 0x1p31))),
         kept(1 / (1 - dropout.probability)) {}
 
   /// What a query draws for the keys 4·quad … 4·quad+3.
@@ -69,14 +70,14 @@ struct HeadDropout {
   }
   DISTATTN_HOST_DEVICE bool keeps(std::uint32_t word) const { return static_cast<std::int32_t>(word >> 1) >= limit; }
   /// What the weight of a pair is multiplied by: 0 or `kept`.
-  double factor(std::int64_t query, std::int64_t key) const {
+  DISTATTN_HOST_DEVICE double factor(std::int64_t query, std::int64_t key) const {
     const auto drawn = words(static_cast<std::uint32_t>(query), static_cast<std::uint32_t>(key >> 2));
     return keeps(drawn[static_cast<unsigned>(key & 3)]) ? kept : 0;
   }
 };
 
 /// That of a head of a tile; nothing is dropped where the tile has none.
-inline HeadDropout head_dropout(const TileShape& shape, std::int64_t batch, std::int64_t head) {
+DISTATTN_HOST_DEVICE inline HeadDropout head_dropout(const TileShape& shape, std::int64_t batch, std::int64_t head) {
   return shape.dropout == nullptr ? HeadDropout() : HeadDropout(*shape.dropout, batch, shape.heads.q0 + head);
 }
 

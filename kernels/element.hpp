@@ -12,14 +12,14 @@ namespace distattn::kernels {
 
 struct Bf16 {
   std::uint16_t bits;
-  operator float() const { return bf16_to_float(bits); }
-  static Bf16 rounded(float value) { return {float_to_bf16(value)}; }
+  constexpr operator float() const { return bf16_to_float(bits); }
+  static constexpr Bf16 rounded(float value) { return {float_to_bf16(value)}; }
 };
 
 struct Fp16 {
   std::uint16_t bits;
-  operator float() const { return fp16_to_float(bits); }
-  static Fp16 rounded(float value) { return {float_to_fp16(value)}; }
+  constexpr operator float() const { return fp16_to_float(bits); }
+  static constexpr Fp16 rounded(float value) { return {float_to_fp16(value)}; }
 };
 
 /// Type in which products of elements are summed.
@@ -27,7 +27,7 @@ template <class Element>
 using AccumulatorOf = std::conditional_t<std::is_same_v<Element, double>, double, float>;
 
 template <class Element, class Value>
-Element rounded_to(Value value) {
+constexpr Element rounded_to(Value value) {
   if constexpr (std::is_floating_point_v<Element>) {
     return static_cast<Element>(value);
   } else if constexpr (std::is_same_v<Value, double>) {

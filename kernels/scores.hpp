@@ -12,6 +12,7 @@
 #include <limits>
 
 #include "distattn/scores.hpp"
+#include "distattn/types.hpp"
 
 namespace distattn::kernels {
 
@@ -21,16 +22,16 @@ class LinearScores {
  public:
   static constexpr bool is_linear = true;
 
-  [[gnu::always_inline]] constexpr explicit LinearScores(const Scores& scores)
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr explicit LinearScores(const Scores& scores)
       : factor_(static_cast<Real>(scores.scale)) {}
 
-  [[gnu::always_inline]] constexpr Real factor() const { return factor_; }
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Real factor() const { return factor_; }
   template <class Values>
-  [[gnu::always_inline]] constexpr Values score(Values product) const {
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Values score(Values product) const {
     return product;
   }
   template <class Values>
-  [[gnu::always_inline]] constexpr Values gradient(Values d_score, Values) const {
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Values gradient(Values d_score, Values) const {
     return d_score;
   }
 
@@ -42,9 +43,11 @@ class LinearScores {
 /// by itself, not together with what its caller does next.
 template <class Values>
 struct Capped {
-  Values operator()(Values x, Values inverse, Values cap) const { return cap * std::tanh(x * inverse); }
+  DISTATTN_HOST_DEVICE Values operator()(Values x, Values inverse, Values cap) const {
+    return cap * std::tanh(x * inverse);
+  }
   /// NaN stays NaN.
-  static Values at_least_0(Values x) {
+  DISTATTN_HOST_DEVICE static Values at_least_0(Values x) {
     using std::abs;
     return (x + abs(x)) / Values(2);
   }
@@ -52,7 +55,7 @@ struct Capped {
 
 /// 1 / cap, rounded so that cap times it is at least 1: the share of a score that is its cap leaves no derivative.
 template <class Real>
-Real inverse_of_cap(double softcap) {
+DISTATTN_HOST_DEVICE Real inverse_of_cap(double softcap) {
   const Real inverse = static_cast<Real>(1 / softcap);
   const bool is_enough = static_cast<Real>(softcap) * inverse >= 1;
   return is_enough ? inverse : std::nextafter(inverse, std::numeric_limits<Real>::infinity());
@@ -65,18 +68,18 @@ class CappedScores {
  public:
   static constexpr bool is_linear = false;
 
-  [[gnu::always_inline]] explicit CappedScores(const Scores& scores)
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE explicit CappedScores(const Scores& scores)
       : factor_(static_cast<Real>(scores.scale)),
         cap_(static_cast<Real>(scores.softcap)),
         inverse_(inverse_of_cap<Real>(scores.softcap)) {}
 
-  [[gnu::always_inline]] constexpr Real factor() const { return factor_; }
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Real factor() const { return factor_; }
   template <class Values>
-  [[gnu::always_inline]] Values score(Values product) const {
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE Values score(Values product) const {
     return Capped<Values>()(product, Values(inverse_), Values(cap_));
   }
   template <class Values>
-  [[gnu::always_inline]] Values gradient(Values d_score, Values score) const {
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE Values gradient(Values d_score, Values score) const {
     const Values share = score * inverse_;
     return d_score * Capped<Values>::at_least_0(Values(1) - share * share);
   }
@@ -87,14 +90,14 @@ class CappedScores {
 
 /// Calls body with the map for these scores, which has parameters of type Real.
 template <class Real, class Body>
-[[gnu::always_inline]] inline decltype(auto) with_scores(const Scores& scores, Body&& body) {
+[[gnu::always_inline]] DISTATTN_HOST_DEVICE inline decltype(auto) with_scores(const Scores& scores, Body&& body) {
   if (scores.softcap != 0) return body(CappedScores<Real>(scores));
   return body(LinearScores<Real>(scores));
 }
 
 /// The factor of the map for these scores.
 template <class Real>
-[[gnu::always_inline]] inline Real factor_of(const Scores& scores) {
+[[gnu::always_inline]] DISTATTN_HOST_DEVICE inline Real factor_of(const Scores& scores) {
   return with_scores<Real>(scores, [](const auto& map) { return map.factor(); });
 }
 

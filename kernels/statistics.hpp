@@ -10,10 +10,10 @@
 
 namespace distattn::kernels {
 
-inline float stored_low(const std::uint16_t* lows, std::int64_t row) {
+constexpr float stored_low(const std::uint16_t* lows, std::int64_t row) {
   return lows == nullptr ? 0.f : fp16_to_float(lows[row]);
 }
-inline void store_low(std::uint16_t* lows, std::int64_t row, float low) {
+constexpr void store_low(std::uint16_t* lows, std::int64_t row, float low) {
   constexpr float most = 65504.f;  // of fp16
   if (lows != nullptr) lows[row] = float_to_fp16(low > most ? most : low < -most ? -most : low);
 }

@@ -41,9 +41,9 @@ for space in ${SPACES:-openmp threads}; do
   cmake -S "$root" -B "$folder/distattn-$space" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON \
     -DDISTATTN_WITH_KOKKOS=ON -DDISTATTN_WITH_CUDA=OFF -DKokkos_ROOT="$folder/installed-$space"
   cmake --build "$folder/distattn-$space" -j "$jobs" --target \
-    distattn_cli test_conformance_kernels test_conformance_host_devices kokkos_owner
+    distattn_cli test_conformance_kernels test_conformance_host_devices test_conformance_space_devices kokkos_owner
   ctest --test-dir "$folder/distattn-$space" --output-on-failure --no-tests=error \
-    -R '^(conformance_kernels|conformance_host_devices|kokkos_)'
+    -R '^(conformance_(kernels|host_devices|space_devices)|kokkos_)'
   for each in serial "$space"; do
     # shellcheck disable=SC2086  # several options
     "$folder/distattn-$space/bin/distattn" validate --backend "kokkos:$each" ${VALIDATE:-} | tail -1

@@ -134,9 +134,12 @@ class CudaStream final : public Stream {
     select(gpu_);
     return std::make_shared<CudaMark>(gpu_, stream_);
   }
-  void wait_for(const Mark& mark) override {
+  bool wait_for(const Mark& mark) override {
+    const auto* const own = dynamic_cast<const CudaMark*>(&mark);
+    if (own == nullptr) return false;
     select(gpu_);
-    check_status(cudaStreamWaitEvent(stream_, dynamic_cast<const CudaMark&>(mark).event(), 0), "order two streams");
+    check_status(cudaStreamWaitEvent(stream_, own->event(), 0), "order two streams");
+    return true;
   }
   void finish() noexcept override {
     try_to_select(gpu_);

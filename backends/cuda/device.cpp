@@ -247,17 +247,7 @@ class CudaDevice final : public Device {
   std::string_view name() const override { return "cuda"; }
   MemorySpace space() const override { return MemorySpace::cuda; }
   WorkQueue queue() const override { return queue_; }
-  bool follow(const Event& event) override {
-    if (event.done()) return true;
-    const Event queued = event.state()->queued();
-    for (const Event* each : {&event, &queued}) {
-      const auto* const gpu = dynamic_cast<const GpuEvent*>(each->state());
-      if (gpu == nullptr) continue;
-      common_.stream->wait_for(gpu->mark());
-      return true;
-    }
-    return false;
-  }
+  bool follow(const Event& event) override { return cuda::follow(event, *common_.stream); }
 
   Features features(Pass pass) const override {
     const Features of_tiles = common_.provider != nullptr

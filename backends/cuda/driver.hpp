@@ -40,8 +40,9 @@ class Stream {
   /// What was recorded, in its order.
   virtual void start(const Graph& graph) = 0;
   virtual std::shared_ptr<const Mark> mark() = 0;
-  /// What follows starts after `mark` has passed, on whatever stream it is.
-  virtual void wait_for(const Mark& mark) = 0;
+  /// What follows starts after `mark` has passed, on whatever stream it is. False, and nothing done, if whoever drives
+  /// that stream is another: then the host has to wait.
+  virtual bool wait_for(const Mark& mark) = 0;
   /// Returns when everything so far has ended, well or not.
   virtual void finish() noexcept = 0;
 };
@@ -49,16 +50,24 @@ class Stream {
 /// Exchanges overtake kernels where both wait for the GPU.
 enum class StreamPriority : std::uint8_t { normal, high };
 
-/// One GPU. Thread-safe; outlives what it makes.
-class Driver {
+/// A device's memory and streams, whatever drives it. Thread-safe; outlives what it makes.
+class Streams {
  public:
-  virtual ~Driver() = default;
+  virtual ~Streams() = default;
   virtual std::string_view name() const = 0;
+  /// Where the device's own memory lies.
+  virtual MemorySpace space() const = 0;
+  /// In space(), or in host memory that the device reaches. 256-byte aligned, not cleared.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, MemorySpace in) = 0;
+  virtual std::unique_ptr<Stream> make_stream(StreamPriority priority) = 0;
+};
+
+/// One GPU of CUDA.
+class Driver : public Streams {
+ public:
+  MemorySpace space() const final { return MemorySpace::cuda; }
   virtual std::string identity() const = 0;  ///< differs from that of every other GPU, on other machines too
   virtual kernels::cuda::Capability capability() const = 0;
-  /// On the GPU, or pinned on the host. 256-byte aligned, not cleared.
-  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes, MemorySpace space) = 0;
-  virtual std::unique_ptr<Stream> make_stream(StreamPriority priority) = 0;
   /// A stream that belongs to the caller and stays open.
   virtual std::unique_ptr<Stream> adopt_stream(void* stream) = 0;
   /// What `work` starts on the stream that it is given, which runs nothing: kernels, copies within the GPU and clears.

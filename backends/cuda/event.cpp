@@ -44,11 +44,20 @@ void wait_for_all(std::span<const Event> events, Stream& stream) {
   for (const Event& event : events) {
     if (const auto* gpu = dynamic_cast<const GpuEvent*>(event.state())) {
       if (event.done()) event.wait();  // throws if it failed
-      stream.wait_for(gpu->mark());
-    } else {
-      event.wait();
+      if (stream.wait_for(gpu->mark())) continue;
     }
+    event.wait();
   }
+}
+
+bool follow(const Event& event, Stream& stream) {
+  if (event.done()) return true;
+  const Event queued = event.state()->queued();
+  for (const Event* each : {&event, &queued}) {
+    const auto* const gpu = dynamic_cast<const GpuEvent*>(each->state());
+    if (gpu != nullptr) return stream.wait_for(gpu->mark());
+  }
+  return false;
 }
 
 void wait_on_host(const Mark& mark, const Watch& watch) {

@@ -68,8 +68,12 @@ class GpuEvent : public Event::State {
   std::string place_;
 };
 
-/// Lets `stream` wait for all of `events`: for those of a GPU on the GPU, for others here.
+/// Lets `stream` wait for all of `events`: for those of its GPU on the GPU, for others here.
 void wait_for_all(std::span<const Event> events, Stream& stream);
+
+/// Lets `stream` wait on its GPU for `event`, or for what a queued pass that it tells of has queued. False, and nothing
+/// done, if only the host can wait for that.
+bool follow(const Event& event, Stream& stream);
 
 /// Returns when `mark` has passed, asking often at first. Throws what went wrong on the GPU, or what `watch` does.
 void wait_on_host(const Mark& mark, const Watch& watch);

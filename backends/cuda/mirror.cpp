@@ -15,14 +15,14 @@ bool is_dense(const TensorView& tensor) {
 
 template <class Byte>
 BasicTensorView<Byte> Mirror::mirrored(const BasicTensorView<Byte>& tensor, Copy& copy, bool copy_in, Stream& stream) {
-  if (tensor.data == nullptr || tensor.space == MemorySpace::cuda) return tensor;
+  if (tensor.data == nullptr || tensor.space == driver_.space()) return tensor;
   const Extent extent = extent_of(tensor);
   const std::size_t bytes = extent.bytes();
-  if (bytes > copy.bytes) copy = {driver_.allocate(bytes, MemorySpace::cuda), bytes};
+  if (bytes > copy.bytes) copy = {driver_.allocate(bytes, driver_.space()), bytes};
   if (copy_in && bytes > 0) stream.copy(copy.memory.get(), extent.begin, bytes);
   BasicTensorView<Byte> on_device = tensor;
   on_device.data = copy.memory.get() + (tensor.data - extent.begin);
-  on_device.space = MemorySpace::cuda;
+  on_device.space = driver_.space();
   return on_device;
 }
 
@@ -84,7 +84,7 @@ void Mirror::fetch(const Bindings& bindings, Pass pass, Stream& stream) {
 
 void Mirror::fetch(const TensorView& tensor, const Copy& copy, Stream& stream) {
   const Extent extent = extent_of(tensor);
-  if (tensor.space == MemorySpace::cuda || extent.bytes() == 0) return;
+  if (tensor.space == driver_.space() || extent.bytes() == 0) return;
   const std::ptrdiff_t before = tensor.data - extent.begin;
   stream.copy(tensor.data - before, copy.memory.get(), extent.bytes());
 }

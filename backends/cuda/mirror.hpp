@@ -12,7 +12,7 @@ namespace distattn::backends::cuda {
 /// Keeps its device memory from run to run. Tensors that lie on the GPU are used where they are.
 class Mirror {
  public:
-  explicit Mirror(Driver& driver) : driver_(driver) {}
+  explicit Mirror(Streams& driver) : driver_(driver) {}
 
   /// What `pass` reads, on the device: host tensors are copied on `stream`.
   Bindings inputs(const Bindings& bindings, Pass pass, Stream& stream);
@@ -32,7 +32,7 @@ class Mirror {
   BasicTensorView<Byte> mirrored(const BasicTensorView<Byte>& tensor, Copy& copy, bool copy_in, Stream& stream);
   void fetch(const TensorView& tensor, const Copy& copy, Stream& stream);
 
-  Driver& driver_;
+  Streams& driver_;
   Copy q_, k_, v_, o_, lse_, lse_low_, d_o_, dq_, dk_, dv_, sink_logits_, dsink_logits_, max_logit_;
 };
 

@@ -30,7 +30,7 @@ bool begins_pass(const Step& step, const BufferTable& buffers) {
 
 }  // namespace
 
-StagedTransport::StagedTransport(Driver& driver, Transport& over)
+StagedTransport::StagedTransport(Streams& driver, Transport& over)
     : ForwardingTransport(over),
       driver_(driver),
       near_{driver.make_stream(StreamPriority::high), {}},

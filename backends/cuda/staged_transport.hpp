@@ -15,11 +15,11 @@ namespace distattn::backends::cuda {
 class StagedTransport final : public ForwardingTransport {
  public:
   /// Both must outlive it.
-  StagedTransport(Driver& driver, Transport& over);
+  StagedTransport(Streams& driver, Transport& over);
   /// Copies may be under way when a run has failed.
   ~StagedTransport() override;
 
-  bool reaches(MemorySpace space) const override { return space == MemorySpace::cuda; }
+  bool reaches(MemorySpace space) const override { return space == driver_.space(); }
   void prepare(BufferTable& buffers) override { over().prepare(twin_of(buffers)); }
   Event submit(const Step& step, BufferTable& buffers, std::span<const Event> after) override;
   void abort(const Error& error) noexcept override;
@@ -43,7 +43,7 @@ class StagedTransport final : public ForwardingTransport {
   BufferTable& twin_of(const BufferTable& buffers);
   LaneState& state_of(Lane lane) { return lane == Lane::far ? far_ : near_; }
 
-  Driver& driver_;
+  Streams& driver_;
   const std::shared_ptr<Ending> ending_ = std::make_shared<Ending>();
   LaneState near_, far_;
   std::mutex mutex_;  // guards twins_

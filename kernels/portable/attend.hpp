@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "distattn/partial.hpp"
-#include "kernels/portable/blocks.hpp"
+#include "kernels/portable/pair_terms.hpp"
 #include "kernels/scores.hpp"
 #include "kernels/statistics.hpp"
 
@@ -14,7 +14,7 @@ namespace distattn::kernels::portable {
 template <class Real>
 struct AttendScratch {
   Real *q, *k, *v, *scores, *o;  ///< q[x][i], k[j][x], v[j][x], scores[j][i], o[x][i]
-  Real *top, *sum, *shrink;
+  Real *top, *sum, *shrink, *largest;
   Sight sight;
   std::size_t bytes;
 
@@ -28,12 +28,14 @@ struct AttendScratch {
     top = carver.take<Real>(sizes.queries);
     sum = carver.take<Real>(sizes.queries);
     shrink = carver.take<Real>(sizes.queries);
+    largest = carver.take<Real>(sizes.queries);
     sight = Sight(carver, sizes.queries);
     bytes = carver.used();
   }
 };
 
-/// `Team` knows this thread's place, waits for its threads, has the functions of tiles, and knows when to stop.
+/// `Team` knows this thread's place, waits for its threads, has the functions of tiles, knows when to stop, and raises
+/// numbers that teams share.
 template <class Real, class Team>
 class AttendBlock {
  public:
@@ -53,11 +55,13 @@ class AttendBlock {
     team_.tiles().load_transposed(team_.place(), rows_.of(args_.q, args_.shape.dtype, first_), count_, sizes_.head_dim,
                                   {arrays_.q, sizes_.queries, sizes_.head_columns, sizes_.queries});
     if (!args_.carry) for_rows([this](int i) { write_nothing(i); });
+    for_rows([this](int i) { arrays_.largest[i] = static_cast<Real>(-INFINITY); });
     begin_sums();
     for (const KeySide& side : args_.keys) {
       for (const Band& band : side.bands) attend_band(side, band);
       settle();
     }
+    if (args_.max_logit != nullptr) for_rows([this](int i) { raise(i); });
   }
 
  private:
@@ -127,11 +131,20 @@ class AttendBlock {
     team_.wait();
     tiles.map(place, args_.shape.scores, scores);
     team_.wait();
+    const Pairs pairs{args_.shape, rows_,        args_.queries,
+                      first_,      count_,       {side.keys.at(key), keys, side.keys.stride},
+                      1,           scores.stride};
+    if (args_.shape.alibi_slopes != nullptr) {
+      add_biases(place, pairs, scores.values);
+      team_.wait();
+    }
     const bool sees_all = keys == sizes_.keys && arrays_.sight.all(count_, {key, key + keys});
     if (!sees_all) hide(scores, key, keys);
     team_.wait();
+    if (args_.max_logit != nullptr) for_rows([&](int i) { look_for_largest(scores, i); });
     tiles.weigh(place, scores, arrays_.top, arrays_.sum, arrays_.shrink);
     team_.wait();
+    if (args_.shape.dropout != nullptr) drop(place, pairs, scores.values);
     const int value_rows = padded(sizes_.value_dim, row_step);
     const Tile<Real> o{arrays_.o, sizes_.queries, value_rows, sizes_.queries};
     tiles.shrink(place, o, arrays_.shrink);
@@ -155,6 +168,20 @@ class AttendBlock {
         row[i] = is_seen ? row[i] : static_cast<Real>(-INFINITY);
       }
     }
+  }
+
+  DISTATTN_HOST_DEVICE void look_for_largest(const Tile<Real>& scores, int i) const {
+    Real largest = arrays_.largest[i];
+    for (int j = 0; j < scores.rows; ++j) {
+      const Real score = scores.values[static_cast<std::ptrdiff_t>(j) * scores.stride + i];
+      if (score > largest || score != score) largest = score;
+    }
+    arrays_.largest[i] = largest;
+  }
+
+  DISTATTN_HOST_DEVICE void raise(int i) const {
+    Real* const of_heads = static_cast<Real*>(args_.max_logit) + rows_.batch * rows_.q_count;
+    team_.raise(of_heads[rows_.head_of(first_ + i)], arrays_.largest[i]);
   }
 
   /// The product with values some of which are not finite, of which a weight of 0 would make NaN.

@@ -14,15 +14,23 @@ struct TileSizes {
   int queries = 0, keys = 0;
   int head_dim = 0, value_dim = 0;  ///< of the operation
   int head_columns = 0, value_columns = 0;
+  bool keeps_slopes = false;  ///< of maps of scores, for pairs whose scores have biases too
 };
 
-/// Of tiles for a shape, with at most `queries` rows of a key head in an operation.
-constexpr TileSizes tile_sizes(const TileShape& shape, std::int64_t queries) {
+/// Rows and columns of the largest tiles.
+inline constexpr int largest_tile = 64;
+
+/// Of tiles for a shape, with at most `queries` rows of a key head in an operation. `largest` is 32 or 64.
+constexpr TileSizes tile_sizes(const TileShape& shape, std::int64_t queries, int largest = largest_tile) {
   const bool are_wide = shape.head_dim + shape.value_dim > 1024;
-  const int most = are_wide ? 32 : 64;
-  return {
-      queries <= 32 ? 32 : most,           most, shape.head_dim, shape.value_dim, padded(shape.head_dim, column_step),
-      padded(shape.value_dim, column_step)};
+  const int most = are_wide ? 32 : largest;
+  return {.queries = queries <= 32 ? 32 : most,
+          .keys = most,
+          .head_dim = shape.head_dim,
+          .value_dim = shape.value_dim,
+          .head_columns = padded(shape.head_dim, column_step),
+          .value_columns = padded(shape.value_dim, column_step),
+          .keeps_slopes = shape.alibi_slopes != nullptr && shape.scores.softcap != 0};
 }
 
 /// Hands out arrays of a team's scratch memory; of none if it only counts.

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/portable/blocks.hpp"
+#include "kernels/portable/pair_terms.hpp"
 #include "kernels/scores.hpp"
 #include "kernels/statistics.hpp"
 
@@ -42,6 +42,52 @@ DISTATTN_HOST_DEVICE void see_keys(const Sight& sight, const AttendBackwardArgs&
     sight.set(i,
               i < count ? seen_keys<Real>(rows, first + i, args.queries, band, keys, lse) : IndexRange{0, keys.count});
   }
+}
+
+/// Tiles of scores, of gradients and of what is between them, of one shape.
+template <class Real>
+struct ScoreTiles {
+  Real* scores;
+  Real* products;
+  Real* slopes;  ///< of the map of scores at each; null where TileSizes keeps none
+
+  ScoreTiles() = default;
+  DISTATTN_HOST_DEVICE ScoreTiles(Carver& carver, const TileSizes& sizes) : slopes(nullptr) {
+    const std::ptrdiff_t size = static_cast<std::ptrdiff_t>(sizes.queries) * sizes.keys;
+    scores = carver.take<Real>(size);
+    products = carver.take<Real>(size);
+    if (sizes.keeps_slopes) slopes = carver.take<Real>(size);
+  }
+};
+
+/// Of the factor times QKᵀ and of dO Vᵀ makes weights that nothing was dropped of yet, and gradients of the products
+/// that the map of scores was given. A tile's threads wait for each other before and after.
+template <class Real, class Team>
+DISTATTN_HOST_DEVICE void differentiate_tile(const Team& team, const Pairs& pairs, const ScoreTiles<Real>& tiles,
+                                             const Tile<Real>& scores, const QueryValues<Real>& queries) {
+  const Place place = team.place();
+  const bool queries_are_rows = pairs.key_step == 1;
+  const std::int64_t size = static_cast<std::int64_t>(scores.rows) * scores.stride;
+  Scores map = pairs.shape.scores;
+  team.tiles().map(place, map, scores);
+  if (tiles.slopes != nullptr) {
+    team.wait();
+    with_scores<Real>(map, [&](const auto& of_products) {
+      for (std::int64_t i = place.rank; i < size; i += place.size) {
+        tiles.slopes[i] = of_products.gradient(Real(1), scores.values[i]);
+      }
+    });
+    map.softcap = 0;  // below scores have biases, from which slopes do not follow
+  }
+  team.wait();
+  if (pairs.shape.alibi_slopes != nullptr) add_biases(place, pairs, scores.values);
+  if (pairs.shape.dropout != nullptr) drop(place, pairs, tiles.products);
+  team.wait();
+  team.tiles().differentiate(place, map, scores, tiles.products, queries, queries_are_rows);
+  team.wait();
+  if (tiles.slopes == nullptr) return;
+  for (std::int64_t i = place.rank; i < size; i += place.size) tiles.products[i] *= tiles.slopes[i];
+  team.wait();
 }
 
 /// Values of what is not seen are 0. `is_seen(row, column)`.

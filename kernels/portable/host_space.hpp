@@ -16,7 +16,7 @@
 #include "kernels/portable/plan.hpp"
 #include "kernels/portable/query_gradients.hpp"
 #include "kernels/portable/spaces.hpp"
-#include "kernels/vector/cpu.hpp"
+#include "kernels/raise.hpp"
 
 namespace distattn::kernels::portable {
 
@@ -31,6 +31,7 @@ class LoneThread {
   static void wait() {}
   static bool all(bool own) { return own; }
   bool is_stopped() const { return stop_.load(std::memory_order_relaxed); }
+  static void raise(Real& largest, Real value) { kernels::raise(largest, value); }
 
  private:
   const TileFunctions<Real>& tiles_;
@@ -182,10 +183,7 @@ HostKernels kernels_on(const char* name) {
   HostKernels kernels = reference_kernels();
   kernels.name = name;
   kernels.reads_pages = false;
-  kernels.features = element_types.with({Feature::softcap, Feature::sink_logits, Feature::shared_kv});
-  kernels.instead = [](Features needed) {
-    return needed.without(cpu_kernels().features).empty() ? "cpu" : "reference";
-  };
+  kernels.features = portable_features;
   kernels.query_block = [] { return 64; };
   kernels.attend = attend_on<Space>;
   kernels.attend_backward = attend_backward_on<Space>;

@@ -13,9 +13,9 @@ struct Contribution {
 /// Arrays of a team. Keys are along the columns of its tiles of scores.
 template <class Real>
 struct KeyGradientScratch {
-  Real *k, *v, *q, *d_o;    ///< k[x][j], v[x][j], q[i][x], d_o[i][x]
-  Real *scores, *products;  ///< [i][j]
-  Real *dk, *dv;            ///< [j][x]
+  Real *k, *v, *q, *d_o;   ///< k[x][j], v[x][j], q[i][x], d_o[i][x]
+  ScoreTiles<Real> tiles;  ///< [i][j]
+  Real *dk, *dv;           ///< [j][x]
   RowValues<Real> row_values;
   Sight sight;
   std::size_t bytes;
@@ -27,8 +27,7 @@ struct KeyGradientScratch {
     v = carver.take<Real>(value * sizes.keys);
     q = carver.take<Real>(head * sizes.queries);
     d_o = carver.take<Real>(value * sizes.queries);
-    scores = carver.take<Real>(static_cast<std::ptrdiff_t>(sizes.queries) * sizes.keys);
-    products = carver.take<Real>(static_cast<std::ptrdiff_t>(sizes.queries) * sizes.keys);
+    tiles = ScoreTiles<Real>(carver, sizes);
     dk = carver.take<Real>(head * sizes.keys);
     dv = carver.take<Real>(value * sizes.keys);
     row_values = RowValues<Real>(carver, sizes.queries);
@@ -126,7 +125,7 @@ class KeyGradientBlock {
       if (arrays_.sight.hull(count).empty()) continue;
       if (!is_loaded) load_rows(args, rows, first, count);
       is_loaded = true;
-      add_tile(args, count);
+      add_tile({args.shape, rows, args.queries, first, count, keys, sizes_.keys, 1});
     }
   }
 
@@ -143,22 +142,23 @@ class KeyGradientBlock {
     team_.wait();
   }
 
-  DISTATTN_HOST_DEVICE void add_tile(const AttendBackwardArgs& args, int count) {
+  DISTATTN_HOST_DEVICE void add_tile(const Pairs& pairs) {
     const auto& tiles = team_.tiles();
     const Place place = team_.place();
-    const Real factor = factor_of<Real>(args.shape.scores);
-    const int keys = sizes_.keys;
-    const Tile<Real> scores{arrays_.scores, keys, sizes_.queries, keys};
+    const Real factor = factor_of<Real>(pairs.shape.scores);
+    const int keys = sizes_.keys, count = pairs.count;
+    const Tile<Real> scores{arrays_.tiles.scores, keys, sizes_.queries, keys};
     tiles.multiply(place, {scores.values, keys, arrays_.q, sizes_.head_columns, 1, arrays_.k, keys, scores.rows, keys,
                            sizes_.head_dim, factor});
-    tiles.multiply(place, {arrays_.products, keys, arrays_.d_o, sizes_.value_columns, 1, arrays_.v, keys, scores.rows,
-                           keys, sizes_.value_dim});
+    tiles.multiply(place, {arrays_.tiles.products, keys, arrays_.d_o, sizes_.value_columns, 1, arrays_.v, keys,
+                           scores.rows, keys, sizes_.value_dim});
     team_.wait();
-    tiles.map(place, args.shape.scores, scores);
-    team_.wait();
-    tiles.differentiate(place, args.shape.scores, scores, arrays_.products, arrays_.row_values.values(), true);
-    team_.wait();
-    const Tile<Real> d_products{arrays_.products, keys, sizes_.queries, keys};
+    differentiate_tile(team_, pairs, arrays_.tiles, scores, arrays_.row_values.values());
+    if (pairs.shape.dropout != nullptr) {
+      drop(place, pairs, scores.values);
+      team_.wait();
+    }
+    const Tile<Real> d_products{arrays_.tiles.products, keys, sizes_.queries, keys};
     const bool sees_all = keys_ == keys && arrays_.sight.all(count, {0, keys});
     if (!sees_all) {
       const auto is_seen = [this](int i, int j) { return arrays_.sight.holds(i, j); };

@@ -6,11 +6,11 @@
 
 namespace distattn::kernels::portable {
 
-void RowPlan::add(const TileShape& shape, const Run& queries) {
+void RowPlan::add(const TileShape& shape, const Run& queries, int largest) {
   std::int64_t most = 0;
   for (int kv = 0; kv < shape.heads.kv_count; ++kv) most = std::max(most, HeadRows(shape, queries, 0, kv).count());
   const auto operation = static_cast<std::int32_t>(sizes.size());
-  const TileSizes& size = sizes.emplace_back(tile_sizes(shape, most));
+  const TileSizes& size = sizes.emplace_back(tile_sizes(shape, most, largest));
   for (std::int32_t b = 0; b < shape.batch; ++b) {
     for (std::int32_t kv = 0; kv < shape.heads.kv_count; ++kv) {
       const std::int64_t rows = HeadRows(shape, queries, b, kv).count();
@@ -19,19 +19,19 @@ void RowPlan::add(const TileShape& shape, const Run& queries) {
   }
 }
 
-void RowPlan::make(std::span<const AttendArgs> operations) {
+void RowPlan::make(std::span<const AttendArgs> operations, int largest) {
   sizes.clear();
   items.clear();
-  for (const AttendArgs& args : operations) add(args.shape, args.queries);
+  for (const AttendArgs& args : operations) add(args.shape, args.queries, largest);
 }
 
-void RowPlan::make(std::span<const AttendBackwardArgs> operations) {
+void RowPlan::make(std::span<const AttendBackwardArgs> operations, int largest) {
   sizes.clear();
   items.clear();
-  for (const AttendBackwardArgs& args : operations) add(args.shape, args.queries);
+  for (const AttendBackwardArgs& args : operations) add(args.shape, args.queries, largest);
 }
 
-void KeyPlan::make(std::span<const AttendBackwardArgs> operations) {
+void KeyPlan::make(std::span<const AttendBackwardArgs> operations, int largest) {
   columns.clear();
   contributions.clear();
   items.clear();
@@ -58,7 +58,8 @@ void KeyPlan::make(std::span<const AttendBackwardArgs> operations) {
     if (side.keys.count == 0) continue;
     const TileShape& shape = operations[static_cast<std::size_t>(contributions[first].operation)].shape;
     const auto column = static_cast<std::int32_t>(columns.size());
-    const TileSizes sizes = columns.emplace_back(Column{tile_sizes(shape, unbounded), first, end - first}).sizes;
+    const TileSizes sizes =
+        columns.emplace_back(Column{tile_sizes(shape, unbounded, largest), first, end - first}).sizes;
     for (std::int32_t b = 0; b < shape.batch; ++b) {
       for (std::int32_t kv = 0; kv < shape.heads.kv_count; ++kv) {
         for (std::int64_t key = 0; key < side.keys.count; key += sizes.keys) items.push_back({column, b, kv, key});

@@ -13,11 +13,12 @@ struct RowPlan {
   std::vector<TileSizes> sizes;  ///< by operation
   std::vector<Item> items;       ///< blocks of queries
 
-  void make(std::span<const AttendArgs> operations);
-  void make(std::span<const AttendBackwardArgs> operations);
+  /// `largest`: of tiles, as tile_sizes() takes it.
+  void make(std::span<const AttendArgs> operations, int largest = largest_tile);
+  void make(std::span<const AttendBackwardArgs> operations, int largest = largest_tile);
 
  private:
-  void add(const TileShape& shape, const Run& queries);
+  void add(const TileShape& shape, const Run& queries, int largest);
 };
 
 /// Key segments that a list of operations computes gradients of.
@@ -30,7 +31,7 @@ struct KeyPlan {
   std::vector<Contribution> contributions;
   std::vector<Item> items;  ///< blocks of keys
 
-  void make(std::span<const AttendBackwardArgs> operations);
+  void make(std::span<const AttendBackwardArgs> operations, int largest = largest_tile);
 };
 
 }  // namespace distattn::kernels::portable

@@ -8,9 +8,9 @@ namespace distattn::kernels::portable {
 /// Arrays of a team. Queries are along the columns of its tiles.
 template <class Real>
 struct QueryGradientScratch {
-  Real *q, *d_o, *k, *v;    ///< q[x][i], d_o[x][i], k[j][x], v[j][x]
-  Real *scores, *products;  ///< [j][i]
-  Real* dq;                 ///< [x][i]
+  Real *q, *d_o, *k, *v;   ///< q[x][i], d_o[x][i], k[j][x], v[j][x]
+  ScoreTiles<Real> tiles;  ///< [j][i]
+  Real* dq;                ///< [x][i]
   RowValues<Real> row_values;
   Sight sight;
   std::size_t bytes;
@@ -22,8 +22,7 @@ struct QueryGradientScratch {
     d_o = carver.take<Real>(value * sizes.queries);
     k = carver.take<Real>(head * sizes.keys);
     v = carver.take<Real>(value * sizes.keys);
-    scores = carver.take<Real>(static_cast<std::ptrdiff_t>(sizes.keys) * sizes.queries);
-    products = carver.take<Real>(static_cast<std::ptrdiff_t>(sizes.keys) * sizes.queries);
+    tiles = ScoreTiles<Real>(carver, sizes);
     dq = carver.take<Real>(head * sizes.queries);
     row_values = RowValues<Real>(carver, sizes.queries);
     sight = Sight(carver, sizes.queries);
@@ -89,17 +88,16 @@ class QueryGradientBlock {
     team_.wait();
     const Real factor = factor_of<Real>(args_.shape.scores);
     const int queries = sizes_.queries;
-    const Tile<Real> scores{arrays_.scores, queries, sizes_.keys, queries};
+    const Tile<Real> scores{arrays_.tiles.scores, queries, sizes_.keys, queries};
     tiles.multiply(place, {scores.values, queries, arrays_.k, sizes_.head_columns, 1, arrays_.q, queries, scores.rows,
                            queries, sizes_.head_dim, factor});
-    tiles.multiply(place, {arrays_.products, queries, arrays_.v, sizes_.value_columns, 1, arrays_.d_o, queries,
+    tiles.multiply(place, {arrays_.tiles.products, queries, arrays_.v, sizes_.value_columns, 1, arrays_.d_o, queries,
                            scores.rows, queries, sizes_.value_dim});
     team_.wait();
-    tiles.map(place, args_.shape.scores, scores);
-    team_.wait();
-    tiles.differentiate(place, args_.shape.scores, scores, arrays_.products, arrays_.row_values.values(), false);
-    team_.wait();
-    const Tile<Real> d_products{arrays_.products, queries, sizes_.keys, queries};
+    const Pairs pairs{args_.shape, rows_,  args_.queries, first_, count_, {side.keys.at(key), keys, side.keys.stride},
+                      1,           queries};
+    differentiate_tile(team_, pairs, arrays_.tiles, scores, arrays_.row_values.values());
+    const Tile<Real> d_products{arrays_.tiles.products, queries, sizes_.keys, queries};
     const bool sees_all = keys == sizes_.keys && arrays_.sight.all(count_, {key, key + keys});
     if (!sees_all) {
       clear_unseen(d_products, place, [&](int j, int i) { return j < keys && arrays_.sight.holds(i, key + j); });
@@ -119,7 +117,7 @@ class QueryGradientBlock {
     for (int i = team_.place().rank; i < count_; i += team_.place().size) {
       for (int j = 0; j < keys; ++j) {
         if (!arrays_.sight.holds(i, key + j)) continue;
-        const Real gradient = factor * arrays_.products[static_cast<std::ptrdiff_t>(j) * sizes_.queries + i];
+        const Real gradient = factor * arrays_.tiles.products[static_cast<std::ptrdiff_t>(j) * sizes_.queries + i];
         const Real* const k = arrays_.k + static_cast<std::ptrdiff_t>(j) * sizes_.head_columns;
         for (int x = 0; x < sizes_.head_dim; ++x) arrays_.dq[x * sizes_.queries + i] += gradient * k[x];
       }

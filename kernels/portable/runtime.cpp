@@ -119,14 +119,17 @@ bool is_gone() {
   return process().gone.load();
 }
 
-void initialize(int threads) {
+void initialize(int threads, int device) {
   const WithoutSettings alone(process().variables);
 #if KOKKOS_VERSION >= 30700
-  Kokkos::initialize(Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true));
+  auto settings = Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true);
+  if (device != no_device) settings.set_device_id(device);
+  Kokkos::initialize(settings);
 #else
   Kokkos::InitArguments arguments;
   arguments.num_threads = threads;
   arguments.disable_warnings = true;
+  if (device != no_device) arguments.device_id = device;
   Kokkos::initialize(arguments);
 #endif
 }
@@ -152,7 +155,7 @@ std::string why_no_kokkos() {
          "call, or take backend cpu";
 }
 
-void need_kokkos(int threads) {
+void need_kokkos(int threads, int device) {
   Process& here = process();
   const std::lock_guard lock(here.mutex);
   const std::string why = why_no_kokkos();
@@ -161,7 +164,9 @@ void need_kokkos(int threads) {
   threads = std::max(threads, static_cast<int>(std::thread::hardware_concurrency()));
   if (!Kokkos::is_initialized()) {
     here.keeper = new Keeper;
-    here.keeper->run([](void* count) { initialize(*static_cast<int*>(count)); }, &threads);
+    const auto call = [&] { initialize(threads, device); };
+    here.keeper->run([](void* erased) { (*static_cast<const decltype(call)*>(erased))(); },
+                     const_cast<void*>(static_cast<const void*>(&call)));
     std::atexit(finalize_ours);
   }
   before_finalize([] { process().gone = true; });

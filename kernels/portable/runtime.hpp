@@ -14,8 +14,10 @@ std::string why_no_kokkos();
 
 /// Initialises Kokkos if nobody has, with the processor's cores or `threads` for its host spaces, whichever is more;
 /// then it is finalized when the process exits. What the program has initialised stays as it is, and is the program's
-/// to finalize. Throws Error(environment) with why_no_kokkos(). Any thread may call it.
-void need_kokkos(int threads);
+/// to finalize. `device`: the number of the device that it then computes on, if it has any. Throws Error(environment)
+/// with why_no_kokkos(). Any thread may call it.
+inline constexpr int no_device = -1;
+void need_kokkos(int threads, int device = no_device);
 
 /// Runs call(context) on the thread that initialised Kokkos, and returns when it is done; rethrows what it throws.
 /// Calls take turns. Only after need_kokkos(). Throws Error(environment) where that thread is the program's.

@@ -4,12 +4,20 @@
 #include <string>
 
 #include "kernels/kernels.hpp"
+#include "kernels/portable/device.hpp"
 
 namespace distattn::kernels::portable {
+
+/// What the portable kernels compute, on every space.
+inline constexpr Features portable_features = element_types.with(
+    {Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit, Feature::dropout, Feature::shared_kv});
 
 const HostKernels& serial_kernels();
 const HostKernels& openmp_kernels();
 const HostKernels& threads_kernels();
+SpaceDevice& cuda_device();
+SpaceDevice& hip_device();
+SpaceDevice& sycl_device();
 
 /// Held by whatever computes on a space: a process has one Kokkos, and its ranks compute on one space of it at a time.
 class SpaceClaim {

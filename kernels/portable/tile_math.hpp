@@ -10,7 +10,20 @@
 #include "kernels/portable/tiles.hpp"
 #include "kernels/scores.hpp"
 
+#if defined(__CUDA_ARCH__)
+#define DISTATTN_UNROLL(count) _Pragma("unroll")
+#elif defined(__CUDACC__)
+#define DISTATTN_UNROLL(count)  // its host pass knows neither pragma, and computes nothing
+#else
+#define DISTATTN_UNROLL_TEXT(text) _Pragma(#text)
+#define DISTATTN_UNROLL(count) DISTATTN_UNROLL_TEXT(GCC unroll count)
+#endif
+
 namespace distattn::kernels::portable {
+
+/// Whether a column is a thread.
+template <class Lanes>
+inline constexpr bool is_thread = Lanes::width == 1;
 
 /// The first of a tile's columns that are this thread's, and how far the next ones are.
 template <class Lanes>
@@ -29,13 +42,15 @@ DISTATTN_HOST_DEVICE void multiply(Place place, const Product<typename Lanes::Re
   // Register tiles: rows × vectors that leave registers for a row of b and a broadcast.
   constexpr int rows = Lanes::has_many_registers ? 8 : 4, across = 2, width = across * Lanes::width;
   static_assert(row_step % rows == 0 && column_step % width == 0);
-  const int down = product.rows / rows, tiles = down * (product.columns / width);
+  const int down = product.rows / rows, right = product.columns / width, tiles = down * right;
   for (int tile = place.rank; tile < tiles; tile += place.size) {
-    const int row = tile % down * rows, column = tile / down * width;
+    // Neighbouring threads of a device read neighbouring columns; a host keeps a strip of b in its cache.
+    const int row = (is_thread<Lanes> ? tile / right : tile % down) * rows;
+    const int column = (is_thread<Lanes> ? tile % right : tile / down) * width;
     Values sums[rows][across];
-#pragma GCC unroll 8
+    DISTATTN_UNROLL(8)
     for (int i = 0; i < rows; ++i) {
-#pragma GCC unroll 2
+      DISTATTN_UNROLL(2)
       for (int v = 0; v < across; ++v) sums[i][v] = Values(Real(0));
     }
     const Real* __restrict a = product.a + static_cast<std::ptrdiff_t>(row) * product.a_row;
@@ -43,20 +58,20 @@ DISTATTN_HOST_DEVICE void multiply(Place place, const Product<typename Lanes::Re
     const std::ptrdiff_t a_row = product.a_row, a_depth = product.a_depth, b_stride = product.b_stride;
     for (int d = 0; d < product.depth; ++d, a += a_depth, b += b_stride) {
       Values of_b[across];
-#pragma GCC unroll 2
+      DISTATTN_UNROLL(2)
       for (int v = 0; v < across; ++v) of_b[v] = Lanes::load(b + v * Lanes::width);
-#pragma GCC unroll 8
+      DISTATTN_UNROLL(8)
       for (int i = 0; i < rows; ++i) {
         const Values of_a(a[i * a_row]);
-#pragma GCC unroll 2
+        DISTATTN_UNROLL(2)
         for (int v = 0; v < across; ++v) sums[i][v] = Lanes::fused(of_a, of_b[v], sums[i][v]);
       }
     }
     const Values factor(product.factor);
-#pragma GCC unroll 8
+    DISTATTN_UNROLL(8)
     for (int i = 0; i < rows; ++i) {
       Real* const c = product.c + static_cast<std::ptrdiff_t>(row + i) * product.c_stride + column;
-#pragma GCC unroll 2
+      DISTATTN_UNROLL(2)
       for (int v = 0; v < across; ++v) {
         Real* const at = c + v * Lanes::width;
         Lanes::store(at, product.add ? Lanes::fused(factor, sums[i][v], Lanes::load(at)) : factor * sums[i][v]);
@@ -150,24 +165,35 @@ DISTATTN_HOST_DEVICE void differentiate(Place place, const Scores& scores, const
   });
 }
 
-/// Calls put(row, x, value) for `rows` rows and `columns` columns, with zeros beyond those that there are, row by row
-/// for one thread of the team each. Returns whether all are finite.
-template <class Real, class Element, class Widen, class Put>
+/// Calls put(row, x, value) for `rows` rows and `columns` columns, with zeros beyond those that there are: a row at a
+/// time for each thread, or an element where threads are columns. Returns whether all are finite.
+template <class Lanes, class Element, class Widen, class Put>
 DISTATTN_HOST_DEVICE bool load_rows(Place place, const TensorRows& from, int count, int dim, int rows, int columns,
                                     Widen widen, Put put) {
+  using Real = typename Lanes::Real;
   constexpr Real largest = std::numeric_limits<Real>::max();
   int others = 0;  // numbers that are not finite
-  for (int row = place.rank; row < rows; row += place.size) {
-    int x = 0;
-    if (row < count) {
-      const Element* const values = static_cast<const Element*>(from.data) + from.offset(row);
-      for (; x < dim; ++x) {
-        const Real value = widen(values[x]);
-        put(row, x, value);
-        others |= static_cast<int>(!(value <= largest && value >= -largest));
-      }
+  if constexpr (is_thread<Lanes>) {
+    for (int i = place.rank; i < rows * columns; i += place.size) {
+      const int row = i / columns, x = i % columns;
+      const bool is_there = row < count && x < dim;
+      const Real value = is_there ? widen((static_cast<const Element*>(from.data) + from.offset(row))[x]) : Real(0);
+      put(row, x, value);
+      others |= static_cast<int>(!(value <= largest && value >= -largest));
     }
-    for (; x < columns; ++x) put(row, x, Real(0));
+  } else {
+    for (int row = place.rank; row < rows; row += place.size) {
+      int x = 0;
+      if (row < count) {
+        const Element* const values = static_cast<const Element*>(from.data) + from.offset(row);
+        for (; x < dim; ++x) {
+          const Real value = widen(values[x]);
+          put(row, x, value);
+          others |= static_cast<int>(!(value <= largest && value >= -largest));
+        }
+      }
+      for (; x < columns; ++x) put(row, x, Real(0));
+    }
   }
   return others == 0;
 }
@@ -180,14 +206,14 @@ DISTATTN_HOST_DEVICE bool load_any(Place place, const TensorRows& from, int coun
   const auto as_it_is = [](auto value) { return static_cast<Real>(value); };
   switch (from.dtype) {
     case DType::fp64:
-      return load_rows<Real, double>(place, from, count, dim, rows, columns, as_it_is, put);
+      return load_rows<Lanes, double>(place, from, count, dim, rows, columns, as_it_is, put);
     case DType::fp32:
-      return load_rows<Real, float>(place, from, count, dim, rows, columns, as_it_is, put);
+      return load_rows<Lanes, float>(place, from, count, dim, rows, columns, as_it_is, put);
     case DType::bf16:
-      return load_rows<Real, std::uint16_t>(
+      return load_rows<Lanes, std::uint16_t>(
           place, from, count, dim, rows, columns, [](std::uint16_t bits) { return Lanes::of_bf16(bits); }, put);
     case DType::fp16:
-      return load_rows<Real, std::uint16_t>(
+      return load_rows<Lanes, std::uint16_t>(
           place, from, count, dim, rows, columns, [](std::uint16_t bits) { return Lanes::of_fp16(bits); }, put);
   }
   return true;

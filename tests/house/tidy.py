@@ -31,7 +31,8 @@ INCLUDES = {
                  r"backends/[a-z0-9_]+\.hpp$", r"backends\.def$"],
     "backends/host": [r"kernels/(pages.hpp|reference/)"],  # the host device with the reference kernels
     "backends/cpu": [r"backends/host/", r"kernels/vector/"],
-    "backends/kokkos": [r"backends/host/", r"kernels/(vector|portable)/"],
+    "backends/kokkos": [r"backends/(host|kokkos)/", r"kernels/(vector|portable)/"],
+    "backends/kokkos/spaces": [r"backends/(host|cuda|kokkos)/", r"kernels/portable/"],  # whose streams and staging they share
     "backends/torchrun": [r"backends/launch/"],  # bootstraps meet as all processes do
     "backends/slurm": [r"backends/launch/"],
     "backends/pmix": [r"backends/(launch|slurm)/"],  # srun is a server of PMIx too

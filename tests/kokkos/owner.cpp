@@ -10,9 +10,12 @@
 #include <thread>
 #include <vector>
 
+#include "backends/kokkos/spaces/device.hpp"
+#include "distattn/engine.hpp"
 #include "distattn/registry.hpp"
 #include "kernels/portable/runtime.hpp"
 #include "kernels/portable/spaces.hpp"
+#include "tests/kokkos/host_as_device.hpp"
 
 using namespace distattn;
 
@@ -129,6 +132,25 @@ void other_space() {
                [] { kernels::portable::SpaceClaim claim("kokkos:openmp"); });
 }
 
+/// A device with memory of its own says so instead of ending the program, and is let go, with its memory, afterwards.
+void device_finalized_between() {
+  Kokkos::initialize();
+  {
+    const auto device = backends::make_space_device(test::serial_as_device(), {});
+    const auto tensor = device->allocate_tensor(sizeof(int));
+    int value = 7, back = 0;
+    device->copy(tensor.get(), reinterpret_cast<const std::byte*>(&value), sizeof value);
+    device->copy(reinterpret_cast<std::byte*>(&back), tensor.get(), sizeof back);
+    expect(back == value, "what was copied there comes back");
+    Kokkos::finalize();
+    expect_error(ErrorKind::environment, "Kokkos cannot compute any more", [&] { device->allocate_tensor(1); });
+    expect_error(ErrorKind::environment, "Kokkos cannot compute any more",
+                 [&] { device->copy(reinterpret_cast<std::byte*>(&back), tensor.get(), sizeof back); });
+  }
+  expect_error(ErrorKind::environment, "finalize it after the last call",
+               [] { backends::make_space_device(test::serial_as_device(), {}); });
+}
+
 /// The one pool of Kokkos's Threads is as large as it was made.
 void too_many_threads() {
   if (!has_threads()) skip("this Kokkos has no space of threads");
@@ -158,6 +180,7 @@ int main(int count, char** arguments) {
                                                 {"of_the_program", of_the_program},
                                                 {"finalized_before", finalized_before},
                                                 {"finalized_between", finalized_between},
+                                                {"device_finalized_between", device_finalized_between},
                                                 {"other_space", other_space},
                                                 {"several_ranks", several_ranks},
                                                 {"too_many_threads", too_many_threads}};

@@ -164,7 +164,7 @@ class RecordingStream final : public cuda::Stream {
   }
   void start(const cuda::Graph&) override { refuse(); }
   std::shared_ptr<const cuda::Mark> mark() override { refuse(); }
-  void wait_for(const cuda::Mark&) override { refuse(); }
+  bool wait_for(const cuda::Mark&) override { refuse(); }
   void finish() noexcept override {}
 
  private:
@@ -193,9 +193,10 @@ class EmulatedStream final : public cuda::Stream {
     ++*recorded.starts;
   }
   std::shared_ptr<const cuda::Mark> mark() override { return thread_->mark(); }
-  void wait_for(const cuda::Mark& mark) override {
+  bool wait_for(const cuda::Mark& mark) override {
     const auto awaited = dynamic_cast<const EmulatedMark&>(mark).shared_from_this();
     thread_->submit([awaited] { awaited->await(); });
+    return true;
   }
   void finish() noexcept override {
     ++waits;

@@ -220,7 +220,8 @@ ExactResult run_sharded(const Inputs& inputs, const ShardedRun& run) {
   // Ranks write disjoint elements of `result`, and add to one gradient in turn.
   const auto rank_body = [&](Rank rank, Transport& transport) {
     const bool odd = rank % 2 == 1 && !run.odd_backend.empty();
-    const auto device = make_device(odd ? run.odd_backend : run.backend, {run.threads, run.ranks});
+    const DeviceOptions options{run.threads, run.ranks};
+    const auto device = run.make ? run.make(options) : make_device(odd ? run.odd_backend : run.backend, options);
     Attention attention(plan, *device, transport);
     const Sharding& sharding = plan->outline(Pass::forward).sharding;
     const auto queries = attention.query_positions(), keys = attention.key_positions();

@@ -2,12 +2,15 @@
 /// One attention computed by ranks that are threads, put together again and compared with float64.
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "cli/tools/oracle.hpp"
 #include "distattn/attention.hpp"
 #include "distattn/inproc.hpp"
+#include "distattn/registry.hpp"
 
 namespace distattn::test {
 
@@ -69,7 +72,9 @@ enum class Calls : std::uint8_t { waiting, queued };
 struct ShardedRun {
   std::string backend = "reference";
   std::string odd_backend = {};  ///< of odd ranks; empty: the same
-  double outside = 0;            ///< of each row's weight, a key outside of the problem has this; its value is 0
+  /// Makes the ranks' devices instead.
+  std::function<std::unique_ptr<Device>(const DeviceOptions& options)> make;
+  double outside = 0;  ///< of each row's weight, a key outside of the problem has this; its value is 0
   ScheduleRequest options;
   int ranks = 1;
   int threads = 1;  ///< of each rank

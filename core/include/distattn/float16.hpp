@@ -9,7 +9,7 @@ namespace distattn {
 
 /// The nearest float, but with an odd last bit where it is not exact: rounded to fewer bits, it gives what `value`
 /// itself would (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums", 2008).
-inline float round_to_odd(double value) {
+constexpr float round_to_odd(double value) {
   const auto nearest = static_cast<float>(value);
   const auto bits = std::bit_cast<std::uint32_t>(nearest);
   const auto back = static_cast<double>(nearest);
@@ -18,16 +18,18 @@ inline float round_to_odd(double value) {
   return std::bit_cast<float>(below ? bits + 1u : bits - 1u);
 }
 
-inline float bf16_to_float(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+constexpr float bf16_to_float(std::uint16_t bits) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
+}
 
 /// Round to nearest, ties to even. A NaN stays a NaN.
-inline std::uint16_t float_to_bf16(float value) {
+constexpr std::uint16_t float_to_bf16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   if ((bits & 0x7fffffffu) > 0x7f800000u) return static_cast<std::uint16_t>((bits >> 16) | 0x40u);
   return static_cast<std::uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
-inline float fp16_to_float(std::uint16_t bits) {
+constexpr float fp16_to_float(std::uint16_t bits) {
   const std::uint32_t sign = static_cast<std::uint32_t>(bits & 0x8000u) << 16;
   const std::uint32_t exponent = (bits >> 10) & 0x1fu;
   const std::uint32_t fraction = bits & 0x3ffu;
@@ -38,7 +40,7 @@ inline float fp16_to_float(std::uint16_t bits) {
 }
 
 /// Round to nearest, ties to even; past the largest fp16 (65504) to infinity.
-inline std::uint16_t float_to_fp16(float value) {
+constexpr std::uint16_t float_to_fp16(float value) {
   const auto bits = std::bit_cast<std::uint32_t>(value);
   const auto sign = static_cast<std::uint16_t>((bits >> 16) & 0x8000u);
   const std::uint32_t magnitude = bits & 0x7fffffffu;

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <type_traits>
 
-/// Marks small functions that device code calls too; nothing outside a CUDA compiler.
-#if defined(__CUDACC__)
+/// Marks small functions that device code calls too; nothing outside the compilers of CUDA and HIP.
+#if defined(__CUDACC__) || defined(__HIPCC__)
 #define DISTATTN_HOST_DEVICE __host__ __device__
 #else
 #define DISTATTN_HOST_DEVICE
@@ -64,7 +64,8 @@ constexpr const char* name_of(DType dtype) {
   return "?";
 }
 
-enum class MemorySpace : std::uint8_t { host, cuda };
+/// `other`: memory of a device that no transport reaches; what it exchanges goes through the host.
+enum class MemorySpace : std::uint8_t { host, cuda, other };
 
 /// Forward computes (o, lse); backward computes (dq, dk, dv).
 enum class Pass : std::uint8_t { forward, backward };

@@ -42,7 +42,7 @@ struct Expectation {
     }
     if (!empty && !device.takes(tensor.space)) {
       refuse(fmt::format("rank {}'s {} lies {} (backend {} does not reach it): copy it, or choose another backend",
-                         rank, name, tensor.space == MemorySpace::cuda ? "on a GPU" : "in host memory", device.name()));
+                         rank, name, tensor.space == MemorySpace::host ? "in host memory" : "on a GPU", device.name()));
     }
   }
 

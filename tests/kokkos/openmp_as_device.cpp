@@ -1,0 +1,26 @@
+#include "kernels/portable/device_space.hpp"
+#include "tests/kokkos/host_as_device.hpp"
+
+namespace distattn::kernels::portable {
+
+template <>
+inline constexpr bool has_instances<Kokkos::OpenMP> = true;
+template <>
+inline Kokkos::OpenMP new_instance<Kokkos::OpenMP>(int threads) {
+  return Kokkos::OpenMP(threads);
+}
+template <>
+struct DeviceTraits<Kokkos::OpenMP> : test::HostTraits {
+  using Pinned = Kokkos::HostSpace;
+};
+
+}  // namespace distattn::kernels::portable
+
+namespace distattn::test {
+
+kernels::portable::SpaceDevice& openmp_as_device() {
+  static auto* const only = new kernels::portable::DeviceOn<Kokkos::OpenMP>("kokkos:openmp as a device");
+  return *only;
+}
+
+}  // namespace distattn::test
