@@ -154,8 +154,6 @@ class KeyGradientBlock {
     tiles.multiply(place, {arrays_.products, keys, arrays_.d_o, sizes_.value_columns, 1, arrays_.v, keys, scores.rows,
                            keys, sizes_.value_dim});
     team_.wait();
-    tiles.map(place, args.shape.scores, scores);
-    team_.wait();
     tiles.differentiate(place, args.shape.scores, scores, arrays_.products, arrays_.row_values.values(), true);
     team_.wait();
     const Tile<Real> d_products{arrays_.products, keys, sizes_.queries, keys};

@@ -95,8 +95,6 @@ class QueryGradientBlock {
     tiles.multiply(place, {arrays_.products, queries, arrays_.v, sizes_.value_columns, 1, arrays_.d_o, queries,
                            scores.rows, queries, sizes_.value_dim});
     team_.wait();
-    tiles.map(place, args_.shape.scores, scores);
-    team_.wait();
     tiles.differentiate(place, args_.shape.scores, scores, arrays_.products, arrays_.row_values.values(), false);
     team_.wait();
     const Tile<Real> d_products{arrays_.products, queries, sizes_.keys, queries};

@@ -81,7 +81,9 @@ class OracleRow {
  private:
   struct Pair {
     std::int64_t key;
-    double score, without_bias;  ///< which the derivative follows from
+    double scaled;               ///< product of query and key
+    double score, without_bias;
+    double slope;                ///< derivative of the score by the scaled product
     double kept = 1;             ///< what dropout makes of a weight of 1
     double weight = 0;           ///< P
     double shift = 0;            ///< how far off the score may be
@@ -89,8 +91,8 @@ class OracleRow {
     double error = 0;            ///< how far off P may be
     bool counts() const { return weight >= 0 && std::isfinite(score); }
 
-    double slope = 1, slope_error = 0;  ///< derivative of the score by the scaled product, and how far off that may be
-    double product = 0, size = 0;       ///< dO·v, and how large what it sums is
+    double slope_error = 0;        ///< how far off the slope may be
+    double product = 0, size = 0;  ///< dO·v, and how large what it sums is
   };
 
   void attend(OracleQuery& query, std::span<const IndexRange> seen);
