@@ -41,9 +41,9 @@ class LinearScores {
   Real factor_;
 };
 
-/// tanh of scalars, and its derivative 4 / (e^x + e^−x)² of e^−2|x|: that 1 − tanh² is small where |x| is large costs it
-/// no digits. Kernels specialise both for their vectors: always inlined, and rounded by themselves, not together with
-/// what their caller does next. NaN stays NaN.
+/// tanh of scalars, and its derivative 4 / (e^x + e^−x)² of e^−2|x|: that 1 − tanh² is small where |x| is large costs
+/// it no digits. Kernels specialise both for their vectors: always inlined, and rounded by themselves, not together
+/// with what their caller does next. NaN stays NaN.
 template <class Values>
 struct Tanh {
   static Values value(Values x) { return std::tanh(x); }

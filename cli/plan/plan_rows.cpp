@@ -120,8 +120,8 @@ class Planner {
       for (std::size_t i = 0; i < second - first; ++i) sum += row(begin, i).seconds();
       return sum;
     };
-    const bool is_one = row(first, 0).plan.schedule == row(second, 0).plan.schedule &&
-                        row(first, 0).layout == row(second, 0).layout;
+    const bool is_one =
+        row(first, 0).plan.schedule == row(second, 0).plan.schedule && row(first, 0).layout == row(second, 0).layout;
     const bool all = seconds(second) < seconds(first);
     for (std::size_t i = 0; i < second - first; ++i) {
       const bool latents = is_one ? row(second, i).seconds() < row(first, i).seconds() : all;
@@ -198,8 +198,8 @@ bool better(const PlanRow& a, const PlanRow& b) {
   const auto key = [](const PlanRow& row) {
     const Counts& counts = row.plan.counts;
     return std::tuple(row.plan.seq_q, row.number, row.plan.ranks, row.plan.pass, row.seconds(), row.together, row.kind,
-                      largest(counts.bytes_sent), mean(counts.bytes_sent), row.plan.schedule,
-                      row.plan.routes.node_size, row.sent && row.sent->latents);
+                      largest(counts.bytes_sent), mean(counts.bytes_sent), row.plan.schedule, row.plan.routes.node_size,
+                      row.sent && row.sent->latents);
   };
   return key(a) < key(b);
 }

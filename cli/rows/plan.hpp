@@ -16,8 +16,8 @@ inline constexpr Unit flop_unit{"FLOP", units::finite<'g', 3>};
 /// What keys and values are sent as, where a plan compares latents (distattn/simulate.hpp) with what they expand to.
 struct SentAs {
   bool latents = false;
-  bool chosen = false;   ///< the faster one: of the pass, or for auto of all passes
-  double flops = 0;      ///< of products that expanded keys would not need on arrival, of the rank that has most
+  bool chosen = false;     ///< the faster one: of the pass, or for auto of all passes
+  double flops = 0;        ///< of products that expanded keys would not need on arrival, of the rank that has most
   double predicted_s = 0;  ///< of these products, at the machine's best rate
 };
 
@@ -59,9 +59,10 @@ inline void fields_of(const PlanRow& row, RowFields& field) {
   const auto latents = of_sent(&SentAs::latents);
   field({"sent_as", units::none, "What keys and values are sent as: keys or latents; null without --latents."},
         latents ? std::optional<std::string>(*latents ? "latents" : "keys") : std::nullopt);
-  field({"chosen", units::none,
-         "Whether this is the faster way to send them: of the pass, or for auto of all passes; null without --latents."},
-        of_sent(&SentAs::chosen));
+  field(
+      {"chosen", units::none,
+       "Whether this is the faster way to send them: of the pass, or for auto of all passes; null without --latents."},
+      of_sent(&SentAs::chosen));
   field({"expansion_flops_max", flop_unit,
          "FLOPs of the rank that expands most latents on arrival; null without --latents."},
         of_sent(&SentAs::flops).value_or(unknown_number));

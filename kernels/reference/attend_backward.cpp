@@ -79,8 +79,7 @@ class BackwardBlock {
     const Sum p = std::exp(std::min(score - lse(i) - low, Sum(0)));
     const auto kept =
         static_cast<Sum>(dropout_.limit == 0 ? 1 : dropout_.factor(args_.queries.at(i), side_.keys.at(j)));
-    const Sum ds =
-        map_.gradient(p * (kept * dot<Sum>(d_o, v, shape_.value_dim) - delta), map_.derivative(product));
+    const Sum ds = map_.gradient(p * (kept * dot<Sum>(d_o, v, shape_.value_dim) - delta), map_.derivative(product));
     add_scaled(dv_.data() + at_column * shape_.value_dim, kept * p, d_o, shape_.value_dim);
     add_scaled(dq_.data() + at_row * shape_.head_dim, map_.factor() * ds, k, shape_.head_dim);
     add_scaled(dk_.data() + at_column * shape_.head_dim, map_.factor() * ds, q, shape_.head_dim);

@@ -23,7 +23,9 @@ struct Curve {
   double score, slope;
 };
 Curve curve_of(const Scores& scores, double product) {
-  return with_scores<double>(scores, [&](const auto& map) { return Curve{map.score(product), map.derivative(product)}; });
+  return with_scores<double>(scores, [&](const auto& map) {
+    return Curve{map.score(product), map.derivative(product)};
+  });
 }
 
 /// Derivatives below this may count for nothing.

@@ -147,8 +147,8 @@ DISTATTN_INLINE Logarithm<float> log(float x) {
   return {logarithm.high[0], logarithm.rest[0]};
 }
 
-/// p = e^(−2|x|) and p − 1, each within its own rounding however small it is; 0 and −1 beyond 34.6, where weights times p
-/// would come near the denormals. NaN stays NaN.
+/// p = e^(−2|x|) and p − 1, each within its own rounding however small it is; 0 and −1 beyond 34.6, where weights times
+/// p would come near the denormals. NaN stays NaN.
 struct Decay {
   Vector power, less_1;
 };
@@ -204,9 +204,7 @@ struct Tanh<vector::DISTATTN_ISA::Vector> {
     const Vector share = 1.f / (less_1 + 2.f);
     return 4.f * power * share * share;
   }
-  DISTATTN_INLINE static Vector product(Vector a, Vector b) {
-    return vector::DISTATTN_ISA::fused(a, b, Vector(-0.f));
-  }
+  DISTATTN_INLINE static Vector product(Vector a, Vector b) { return vector::DISTATTN_ISA::fused(a, b, Vector(-0.f)); }
 };
 
 }  // namespace distattn::kernels

@@ -140,8 +140,8 @@ TEST_CASE("an index of hundreds of bands of any shape finds what a look at all o
     std::vector<Band> bands = {{0, 3000, 0, 5, 0, unbounded}};  // below the root of a tree
     for (int i = 1; i < count; ++i) {
       const std::int64_t q = random.between(0, 2900), k = random.one_in(2) ? q : random.between(5, 2900);
-      bands.push_back({q, q + random.between(0, 40), k, k + random.between(0, 40), random.one_in(2) ? 0 : -unbounded,
-                       unbounded});
+      bands.push_back(
+          {q, q + random.between(0, 40), k, k + random.between(0, 40), random.one_in(2) ? 0 : -unbounded, unbounded});
     }
     const BandIndex index(bands);
     for (int n = 0; n < 60; ++n) {

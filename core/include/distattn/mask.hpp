@@ -95,7 +95,7 @@ class BandIndex {
   template <class Visit>
   void visit(const Run& queries, const Run& keys, Visit visit) const;
 
-  std::vector<Band> bands_;             // by q0
+  std::vector<Band> bands_;               // by q0
   std::vector<std::vector<Hull>> hulls_;  // of fan_out bands each; of fan_out of those; and so on
 };
 

@@ -218,8 +218,9 @@ class Search {
 
   void measure(Trial& trial) const {
     const Recipe& recipe = trial.recipe;
-    const PassCost cost = cost_of(recipe, tiles_.at({key_of(trial), recipe.groups}), seen_.at(key_of(trial)),
-                                  trial.pass, request_.mode.value_or(recipe.mode), trial.routes, machine_, threads_, latents_);
+    const PassCost cost =
+        cost_of(recipe, tiles_.at({key_of(trial), recipe.groups}), seen_.at(key_of(trial)), trial.pass,
+                request_.mode.value_or(recipe.mode), trial.routes, machine_, threads_, latents_);
     trial.seconds = cost.seconds;
     trial.memory_bytes = cost.memory_bytes;
   }

@@ -168,7 +168,7 @@ class Sketcher {
   const Tiles& tiles_;
   const RankProgram& program_;
   const Latents* latents_;
-  std::vector<bool> as_latents_;         // by buffer: has come as latents
+  std::vector<bool> as_latents_;     // by buffer: has come as latents
   std::vector<std::int64_t> bytes_;  // by buffer, which thousands of tiles touch
   ProgramSketch sketch_;
   ProgramSketch::Step* step_ = nullptr;

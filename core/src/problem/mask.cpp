@@ -185,8 +185,8 @@ BandIndex::BandIndex(std::vector<Band> bands) : bands_(std::move(bands)) {
 }
 
 /// Calls visit(band), until that returns true, for the bands that may cover some of the pairs. Bands that end before
-/// the queries, or lie beside the keys, are left out many at a time: below the root of a tree, which reaches to its end,
-/// are nodes of which hardly any touches a tile.
+/// the queries, or lie beside the keys, are left out many at a time: below the root of a tree, which reaches to its
+/// end, are nodes of which hardly any touches a tile.
 template <class Visit>
 void BandIndex::visit(const Run& queries, const Run& keys, Visit visit) const {
   if (queries.count <= 0 || keys.count <= 0) return;

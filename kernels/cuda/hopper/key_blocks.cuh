@@ -190,8 +190,7 @@ __device__ __forceinline__ void weigh_and_round_columns(float (&s)[Shape::n_coun
       for (int i = 0; i < 4; ++i) {
         const auto curve = curve_of(s[n][i]);
         const bool seen = !masks.cut || masks.sees(n, i);
-        const float weight =
-            seen ? weight_of(terms.biased(curve.level, 0, n, i), map.unit(), of_column[i % 2]) : 0.0f;
+        const float weight = seen ? weight_of(terms.biased(curve.level, 0, n, i), map.unit(), of_column[i % 2]) : 0.0f;
         weights[n][i] = terms.kept(weight, 0, n, i);
         s[n][i] = map.gradient(weight, curve);
       }
