@@ -31,10 +31,12 @@ Curve curve_of(const Scores& scores, double product) {
 /// Derivatives below this may count for nothing.
 constexpr double least_slope = 0x1p-98;
 
-/// How far off the derivative of a capped score is where the scaled product behind it is off by `error` caps.
-double slope_error_of(double slope, double share, double error) {
-  const double moved = slope * std::expm1(2 * error * (share + error));
-  return std::min(1.0, moved + std::min(slope, least_slope));
+/// How far off the derivative of a score is where the scaled product that it is made of is off by `error`: it falls as
+/// that grows.
+double slope_error_of(const Scores& scores, double product, double slope, double error) {
+  if (!std::isfinite(product)) return 0;
+  const double nearer = std::max(0.0, std::abs(product) - error);
+  return curve_of(scores, nearer).slope - slope + std::min(slope, least_slope);
 }
 
 /// What a score rounds itself, in units of rounding.score: tanh is within six roundings.
@@ -182,8 +184,7 @@ void OracleRow::bound_weights(OracleQuery& query) {
     if (capped) {
       const double of_product = rounding_.score * (std::abs(pair.scaled) + of_query * keys_.k_norms[pair.key] / 4);
       pair.slope_error = pair.slope * of_score * rounding_.score +
-                         slope_error_of(pair.slope, std::abs(pair.without_bias) / keys_.scores.softcap,
-                                        of_product / keys_.scores.softcap);
+                         slope_error_of(keys_.scores, pair.scaled, pair.slope, of_product);
     }
     of_scores += pair.weight * pair.shift;
     query.top_allowed = std::max(query.top_allowed, pair.score + pair.shift - query.top);
