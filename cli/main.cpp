@@ -44,6 +44,22 @@ bool has_option(const App& app, const std::string& word) {
   return name.starts_with('-') && app.find_option(name) != nullptr;
 }
 
+/// Reads the command line. Ranks that a launcher started have the same, and the first one says what is wrong with it:
+/// others say it where the launcher does not end them with that one, as with options of their own.
+Parsed parse(App& root, int argc, char** argv, bool speaks) {
+  const auto refused = [&] {
+    if (!speaks) give_way(usage_exit);
+  };
+  try {
+    Parsed parsed = root.parse(argc, argv);
+    if (parsed.kind == Parsed::Kind::refused) refused();
+    return parsed;
+  } catch (const Error&) {
+    refused();
+    throw;
+  }
+}
+
 /// A command line that names nothing to run, in our words. Help and version are no errors.
 int report_parse(const App& root, const Parsed& parsed) {
   const App& app = root.chosen() == nullptr ? root : *root.chosen();
@@ -89,7 +105,7 @@ int run(int argc, char** argv) {
       add_info_command(root), add_completion_command(root), add_manual_command(root)};
   const bool speaks = rank_in_environment() == 0;
   print_here(speaks);
-  const Parsed parsed = root.parse(argc, argv);
+  const Parsed parsed = parse(root, argc, argv, speaks);
   if (parsed.kind != Parsed::Kind::command) return report_parse(root, parsed);
   set_verbosity(quiet || !speaks ? Verbosity::quiet : verbose ? Verbosity::verbose : Verbosity::normal);
   for (const Command& command : commands) {

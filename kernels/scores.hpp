@@ -2,21 +2,20 @@
 /// How host kernels turn the product of a query and a key into a score, and the gradient of a score into that of the
 /// product.
 ///
-/// A map of scores has three functions. factor() is what products are multiplied by, wherever that costs least: kernels
-/// pack one operand times the factor. score(x) is the score of a product x that includes the factor. gradient(d, s) is
-/// the gradient of x, given the gradient d of its score s. Values are scalars or vectors. Both passes call the same map
-/// with operands that are rounded alike, so their scores are the same to the last bit. Everything is inlined, because
-/// code for different instruction sets must not share symbols.
+/// A map of scores has four functions. factor() is what products are multiplied by, wherever that costs least: kernels
+/// pack one operand times the factor. score(x) is the score of a product x that includes the factor, derivative(x) that
+/// of the score by x. gradient(d, derivative) is the gradient of x, given the gradient d of its score. Values are
+/// scalars or vectors. Both passes call the same map with operands that are rounded alike, so their scores are the same
+/// to the last bit. Everything is inlined, because code for different instruction sets must not share symbols.
 
 #include <cmath>
-#include <limits>
 
 #include "distattn/scores.hpp"
 #include "distattn/types.hpp"
 
 namespace distattn::kernels {
 
-/// score = factor · product. Gradients need no scores, so kernels keep none.
+/// score = factor · product. Gradients need no derivatives, so kernels keep none.
 template <class Real>
 class LinearScores {
  public:
@@ -31,6 +30,10 @@ class LinearScores {
     return product;
   }
   template <class Values>
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Values derivative(Values) const {
+    return Values(1);
+  }
+  template <class Values>
   [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Values gradient(Values d_score, Values) const {
     return d_score;
   }
@@ -39,30 +42,20 @@ class LinearScores {
   Real factor_;
 };
 
-/// cap · tanh(x / cap) of scalars, given 1 / cap. Kernels specialise it for their vectors: always inlined, and rounded
-/// by itself, not together with what its caller does next.
+/// tanh of scalars, and its derivative 4 / (e^x + e^−x)² of e^−2|x|: that 1 − tanh² is small where |x| is large costs
+/// it no digits. Kernels specialise both for their vectors: always inlined, and rounded by themselves, not together
+/// with what their caller does next. NaN stays NaN.
 template <class Values>
-struct Capped {
-  DISTATTN_HOST_DEVICE Values operator()(Values x, Values inverse, Values cap) const {
-    return cap * std::tanh(x * inverse);
+struct Tanh {
+  DISTATTN_HOST_DEVICE static Values value(Values x) { return std::tanh(x); }
+  DISTATTN_HOST_DEVICE static Values derivative(Values x) {
+    const Values power = std::exp(Values(-2) * std::abs(x)), above = Values(1) + power;
+    return Values(4) * power / (above * above);
   }
-  /// NaN stays NaN.
-  DISTATTN_HOST_DEVICE static Values at_least_0(Values x) {
-    using std::abs;
-    return (x + abs(x)) / Values(2);
-  }
+  DISTATTN_HOST_DEVICE static Values product(Values a, Values b) { return a * b; }
 };
 
-/// 1 / cap, rounded so that cap times it is at least 1: the share of a score that is its cap leaves no derivative.
-template <class Real>
-DISTATTN_HOST_DEVICE Real inverse_of_cap(double softcap) {
-  const Real inverse = static_cast<Real>(1 / softcap);
-  const bool is_enough = static_cast<Real>(softcap) * inverse >= 1;
-  return is_enough ? inverse : std::nextafter(inverse, std::numeric_limits<Real>::infinity());
-}
-
-/// score = cap · tanh(factor · product / cap), whose derivative 1 − (score / cap)² follows from the score: it
-/// is that of the forward pass, whatever the error of tanh, and 0 where the score is the cap.
+/// score = cap · tanh(factor · product / cap).
 template <class Real>
 class CappedScores {
  public:
@@ -71,17 +64,20 @@ class CappedScores {
   [[gnu::always_inline]] DISTATTN_HOST_DEVICE explicit CappedScores(const Scores& scores)
       : factor_(static_cast<Real>(scores.scale)),
         cap_(static_cast<Real>(scores.softcap)),
-        inverse_(inverse_of_cap<Real>(scores.softcap)) {}
+        inverse_(static_cast<Real>(1 / scores.softcap)) {}
 
   [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Real factor() const { return factor_; }
   template <class Values>
   [[gnu::always_inline]] DISTATTN_HOST_DEVICE Values score(Values product) const {
-    return Capped<Values>()(product, Values(inverse_), Values(cap_));
+    return Tanh<Values>::product(Tanh<Values>::value(product * inverse_), Values(cap_));
   }
   template <class Values>
-  [[gnu::always_inline]] DISTATTN_HOST_DEVICE Values gradient(Values d_score, Values score) const {
-    const Values share = score * inverse_;
-    return d_score * Capped<Values>::at_least_0(Values(1) - share * share);
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE Values derivative(Values product) const {
+    return Tanh<Values>::derivative(product * inverse_);
+  }
+  template <class Values>
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE Values gradient(Values d_score, Values derivative) const {
+    return d_score * derivative;
   }
 
  private:

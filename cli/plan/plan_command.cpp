@@ -64,13 +64,15 @@ constexpr Column plan_columns[] = {{"schedule", "shown schedule"},
                                    {"sent max", "bytes_sent_max"},
                                    {"sent mean", "bytes_sent_mean"},
                                    {"far max", "bytes_far_max"},
-                                   {"as latents", "latent_bytes_sent_max", Shown::where_known},
+                                   {"sent as", "shown form", Shown::where_known},
                                    {"expansion", "expansion_flops_max", Shown::where_known},
                                    {"takes", "expansion_s", Shown::where_known},
                                    {"idle", "idle_ideal"},
                                    {"peak remote", "peak_remote_bytes"},
                                    {"memory", "memory_bytes"},
                                    {"proof", "proof"}};
+
+const char* form_of(const SentAs& sent) { return sent.latents ? "latents" : "keys"; }
 
 /// The fields of the rows and those that only people see. The mode is shown where several were asked for.
 FieldsOfRows shown_fields(const std::vector<PlanRow>& rows, bool with_mode) {
@@ -83,6 +85,8 @@ FieldsOfRows shown_fields(const std::vector<PlanRow>& rows, bool with_mode) {
     add("shown schedule", plan.schedule + (rows[i].automatic ? " (auto)" : ""));
     add("asked mode", with_mode ? name_of(plan.mode) : unknown_text);
     add("routes", routes_text(plan.routes));
+    const auto& sent = rows[i].sent;
+    add("shown form", !sent ? unknown_text : fmt::format("{}{}", form_of(*sent), sent->chosen ? " (chosen)" : ""));
     add("proof", "proved");
   }
   return fields;
@@ -101,8 +105,9 @@ std::string baselines_text(const Problem& problem, int ranks) {
 /// What auto chose, what came second, and what others would cost.
 void note_choice(const AutoChoice& choice) {
   const Choice& chosen = choice.ranking.front();
-  std::string words = fmt::format("auto on {} ranks, {} tokens: {} ({}), {}", choice.ranks, choice.problem.seq_q,
-                                  chosen.name, routes_text(chosen.routes), format_seconds(chosen.predicted_s));
+  std::string words = fmt::format("auto on {} ranks, {} tokens{}: {} ({}), {}", choice.ranks, choice.problem.seq_q,
+                                  choice.latents ? ", latents sent" : "", chosen.name, routes_text(chosen.routes),
+                                  format_seconds(chosen.predicted_s));
   const auto dearer = [&](const Choice& other) {
     return fmt::format("{} ({}) +{:.2f} %", other.name, routes_text(other.routes),
                        100 * (other.predicted_s / chosen.predicted_s - 1));
@@ -131,6 +136,20 @@ void note_layout(const SharedLayout& shared) {
     parts.push_back(fmt::format("{:g} of {} by {}, {} each", layers, mask, schedule, format_seconds(seconds)));
   note(fmt::format("{} on {} ranks, {} masks on one layout: {}", shared.asked, shared.ranks, parts.size(),
                    fmt::join(parts, "; ")));
+}
+
+/// Bytes against FLOPs: which of the two ways to send keys and values is the faster one.
+void note_latents(const std::vector<PlanRow>& rows, const LatentChoice& choice) {
+  const auto words = [&](const PlanRow& row) {
+    const std::string expansion =
+        row.sent->latents ? fmt::format(" and {:.3g} FLOP to expand them", row.sent->flops) : "";
+    return fmt::format("{} ({}, {}, {}{})", form_of(*row.sent), row.plan.schedule, format_seconds(row.seconds()),
+                       format_bytes(static_cast<double>(largest(row.plan.counts.bytes_sent))), expansion);
+  };
+  const PlanRow &keys = rows[choice.keys], &latents = rows[choice.latents];
+  const bool send_latents = latents.seconds() < keys.seconds();
+  note(fmt::format("{} on {} ranks, {} tokens: send {} rather than {}", name_of(keys.plan.pass), keys.plan.ranks,
+                   keys.plan.seq_q, words(send_latents ? latents : keys), words(send_latents ? keys : latents)));
 }
 
 Outcome run_paper(const PlanOptions& options) {
@@ -176,13 +195,14 @@ Outcome run_plan(const PlanOptions& options) {
   std::optional<TextWriter> page = page_file(options);
   const Machine machine = machine_of(options.request.schedule);
   const PlanRows planned = plan_rows(options.request, machine);
-  const auto& [rows, skipped, no_problems, choices, placements, shared] = planned;
+  const auto& [rows, skipped, no_problems, choices, placements, shared, latents] = planned;
   note(fmt::format("predicted on {}: {}", machine.name, describe_age(machine)));
   for (const std::string& none : no_problems) note("skipped " + none);
   note_skipped(skipped);
   for (const AutoChoice& choice : choices) note_choice(choice);
   for (const PlacementNote& placed : placements) note_placement(placed);
   for (const SharedLayout& layout : shared) note_layout(layout);
+  for (const LatentChoice& choice : latents) note_latents(rows, choice);
   std::vector<std::int64_t> needed;
   for (const PlanRow& row : rows) needed.push_back(row.memory_bytes);
   note_memory(needed, machine);
@@ -216,11 +236,11 @@ Command add_plan_command(App& root) {
   add_value(*app, "--routes", options->request.routes, parse_routes,
             "routed: messages follow nodes; straight: from owner to user (default routed)", one_of(route_words),
             rarely(Group::schedule));
-  add_value(
-      *app, "--latents", options->request.latents, parse_latents,
-      "Also bytes and FLOPs if keys and values were sent as latents of D numbers and expanded on arrival; keys end "
-      "with R more as they are (MLA: 512+64)",
-      "D[+R]", rarely(Group::problem));
+  add_value(*app, "--latents", options->request.latents, parse_latents,
+            "Every schedule twice, and which is faster: keys and values sent as they are, or as latents of D numbers "
+            "that are "
+            "expanded on arrival; keys end with R more as they are (MLA: 512+64)",
+            "D[+R]", rarely(Group::problem));
   add_html_option(*app, options->html);
   exclude_others(*app, *add_value(*app, "--paper", options->paper, as_text, "A paper's figures next to ours",
                                   one_of(paper_names()), rarely(Group::problem)));

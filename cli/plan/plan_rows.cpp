@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <map>
 #include <memory>
 #include <tuple>
 #include <utility>
@@ -56,27 +58,39 @@ class Planner {
     return request_.routes == RouteKinds::straight ? std::vector{true} : std::vector{true, false};
   }
 
-  /// All passes of one schedule, or why there is no plan.
+  /// All passes of one schedule, or why there is no plan. If keys and values may be sent as latents, both ways.
   void plan(ScheduleRequest request) {
+    const std::size_t first = rows_.rows.size();
+    if (!plan_one(request, nullptr) || !request_.latents) return;
+    const std::size_t second = rows_.rows.size();
+    if (plan_one(std::move(request), &*request_.latents)) choose(first, second);
+  }
+
+  /// Returns whether there is a plan.
+  bool plan_one(ScheduleRequest request, const Latents* latents) {
     const bool automatic = request.schedule == "auto", made_here = has_open_choice(request);
+    const auto refused = [&](WhyNot why) {
+      skip(rows_.skipped, std::move(why));
+      return false;
+    };
     if (made_here) {
-      auto ranked = rank_schedules(*problem_, ranks_, machine_, request);
-      if (auto* const why = std::get_if<WhyNot>(&ranked)) return skip(rows_.skipped, std::move(*why));
+      auto ranked = rank_schedules(*problem_, ranks_, machine_, request, latents);
+      if (auto* const why = std::get_if<WhyNot>(&ranked)) return refused(std::move(*why));
       auto& ranking = std::get<std::vector<Choice>>(ranked);
       request = with_choice(std::move(request), ranking.front());
-      if (automatic) rows_.choices.push_back({*problem_, ranks_, std::move(ranking)});
+      if (automatic) rows_.choices.push_back({*problem_, ranks_, std::move(ranking), latents != nullptr});
     }
     auto planned = distattn::plan(*problem_, ranks_, request);
-    if (auto* const why = std::get_if<WhyNot>(&planned)) return skip(rows_.skipped, std::move(*why));
+    if (auto* const why = std::get_if<WhyNot>(&planned)) return refused(std::move(*why));
     const AttentionPlan& plan = std::get<AttentionPlan>(planned);
-    std::vector<PassPlan> passes = predict(plan, &machine_, machine_.threads_of_rank(ranks_));
+    std::vector<PassPlan> passes = predict(plan, &machine_, machine_.threads_of_rank(ranks_), latents);
     std::optional<std::string> bound;
     if (made_here && !request.layout.empty()) {
       bound = what_binds(*problem_, ranks_, machine_, request);
-      add_note(*bound, passes);
+      if (latents == nullptr) add_note(*bound, passes);
     }
     for (PassPlan& pass : passes) {
-      const auto latents = latents_of(plan, pass.pass);
+      const auto sent = sent_as(pass, latents != nullptr);
       rows_.rows.push_back({.plan = std::move(pass),
                             .problem = problem_,
                             .number = number_,
@@ -84,34 +98,65 @@ class Planner {
                             .memory_bytes = plan.memory_bytes(),
                             .layout = request.layout,
                             .bound = bound,
-                            .latents = latents});
+                            .sent = sent});
     }
+    return true;
   }
 
-  /// What keys and values cost as latents, if that was asked for.
-  std::optional<LatentFigures> latents_of(const AttentionPlan& plan, Pass pass) const {
+  std::optional<SentAs> sent_as(const PassPlan& pass, bool latents) const {
     if (!request_.latents) return std::nullopt;
-    return with_latents(plan, pass, *request_.latents, machine_, machine_.threads_of_rank(ranks_));
+    constexpr double largest_side = 1 << 20;
+    const double rate = machine_.rates_of(problem_->dtype, Pass::forward).full.at(largest_side);
+    const int threads = machine_.cores > 0 ? machine_.threads_of_rank(ranks_) : 1;
+    return SentAs{latents, false, pass.expansion_flops, pass.expansion_flops / rate / threads};
+  }
+
+  /// Of rows from `first` on and of as many from `second` on, which send latents: the faster one of each pass if both
+  /// are of one schedule, and of all passes otherwise, which are to have one layout.
+  void choose(std::size_t first, std::size_t second) {
+    const auto row = [&](std::size_t begin, std::size_t i) -> PlanRow& { return rows_.rows[begin + i]; };
+    const auto seconds = [&](std::size_t begin) {
+      double sum = 0;
+      for (std::size_t i = 0; i < second - first; ++i) sum += row(begin, i).seconds();
+      return sum;
+    };
+    const bool is_one =
+        row(first, 0).plan.schedule == row(second, 0).plan.schedule && row(first, 0).layout == row(second, 0).layout;
+    const bool all = seconds(second) < seconds(first);
+    for (std::size_t i = 0; i < second - first; ++i) {
+      const bool latents = is_one ? row(second, i).seconds() < row(first, i).seconds() : all;
+      row(latents ? second : first, i).sent->chosen = true;
+    }
   }
 
   /// All passes of all masks, or why there is no plan.
   void plan_together(const ScheduleRequest& request) {
     auto planned = distattn::plan(*kinds_, ranks_, request);
     if (auto* const why = std::get_if<WhyNot>(&planned)) return skip(rows_.skipped, std::move(*why));
+    const auto& plans = std::get<std::vector<AttentionPlan>>(planned);
+    const std::size_t first = rows_.rows.size();
+    add_together(request, plans, nullptr);
+    const std::size_t second = rows_.rows.size();
+    if (!request_.latents) return;
+    add_together(request, plans, &*request_.latents);
+    choose(first, second);
+  }
+
+  void add_together(const ScheduleRequest& request, const std::vector<AttentionPlan>& plans, const Latents* latents) {
     const std::size_t first = rows_.rows.size();
     SharedLayout shared{request.schedule, ranks_, {}};
     PerPass<double> all_layers_s{};
     std::int64_t memory_bytes = 0;
     for (std::size_t k = 0; k < kinds_->size(); ++k) {
       const auto& [problem, layers] = (*kinds_)[k];
-      const AttentionPlan& plan = std::get<std::vector<AttentionPlan>>(planned)[k];
+      const AttentionPlan& plan = plans[k];
       const auto of_rows = std::make_shared<const Problem>(problem);
       memory_bytes += plan.memory_bytes();
       shared.masks.push_back({problem.mask.name, layers, plan.name(), 0});
-      for (PassPlan& pass : predict(plan, &machine_, machine_.threads_of_rank(ranks_))) {
+      for (PassPlan& pass : predict(plan, &machine_, machine_.threads_of_rank(ranks_), latents)) {
         all_layers_s[pass.pass] += layers * pass.predicted_s;
         shared.masks.back().predicted_s += pass.predicted_s;
-        const auto latents = latents_of(plan, pass.pass);
+        const auto sent = sent_as(pass, latents != nullptr);
         rows_.rows.push_back({.plan = std::move(pass),
                               .problem = of_rows,
                               .number = number_,
@@ -120,14 +165,14 @@ class Planner {
                               .together = first + 1,
                               .kind = k,
                               .layers = layers,
-                              .latents = latents});
+                              .sent = sent});
       }
     }
     for (std::size_t i = first; i < rows_.rows.size(); ++i) {
       rows_.rows[i].memory_bytes = memory_bytes;
       rows_.rows[i].all_layers_s = all_layers_s[rows_.rows[i].plan.pass];
     }
-    if (has_open_choice(request)) rows_.shared.push_back(std::move(shared));
+    if (has_open_choice(request) && latents == nullptr) rows_.shared.push_back(std::move(shared));
   }
 
   void add_note(const std::string& bound, const std::vector<PassPlan>& passes) {
@@ -153,10 +198,26 @@ bool better(const PlanRow& a, const PlanRow& b) {
   const auto key = [](const PlanRow& row) {
     const Counts& counts = row.plan.counts;
     return std::tuple(row.plan.seq_q, row.number, row.plan.ranks, row.plan.pass, row.seconds(), row.together, row.kind,
-                      largest(counts.bytes_sent), mean(counts.bytes_sent), row.plan.schedule,
-                      row.plan.routes.node_size);
+                      largest(counts.bytes_sent), mean(counts.bytes_sent), row.plan.schedule, row.plan.routes.node_size,
+                      row.sent && row.sent->latents);
   };
   return key(a) < key(b);
+}
+
+/// The best row of each way to send keys and values, of each problem, number of ranks and pass.
+std::vector<LatentChoice> latent_choices(const std::vector<PlanRow>& rows) {
+  std::map<std::tuple<std::size_t, int, Pass, std::size_t>, std::array<std::optional<std::size_t>, 2>> best;
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& [plan, sent, kind] = std::tie(rows[i].plan, rows[i].sent, rows[i].kind);
+    if (!sent) return {};
+    auto& of = best[{rows[i].number, plan.ranks, plan.pass, kind}][sent->latents ? 1 : 0];
+    if (!of) of = i;
+  }
+  std::vector<LatentChoice> choices;
+  for (const auto& [key, of] : best) {
+    if (of[0] && of[1]) choices.push_back({*of[0], *of[1]});
+  }
+  return choices;
 }
 
 /// Straight routes know no nodes: only a machine can have them.
@@ -191,6 +252,7 @@ PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
     refuse_all("no schedule is left to plan", rows.skipped, "choose another schedule, other ranks or more memory");
   }
   std::stable_sort(rows.rows.begin(), rows.rows.end(), better);
+  rows.latents = latent_choices(rows.rows);
   return rows;
 }
 

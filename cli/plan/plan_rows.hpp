@@ -20,7 +20,7 @@ struct PlanRequest {
   ProblemLists problem;
   ScheduleOptions schedule;
   RouteKinds routes = RouteKinds::routed;
-  std::optional<Latents> latents = {};  ///< what keys and values may be sent as
+  std::optional<Latents> latents = {};  ///< what keys and values may be sent as: every row twice
   bool backward = false;
 };
 
@@ -29,6 +29,7 @@ struct AutoChoice {
   Problem problem;
   int ranks = 1;
   std::vector<Choice> ranking;
+  bool latents = false;  ///< if these are sent
 };
 
 /// How good a placement is that was made for one problem.
@@ -52,6 +53,11 @@ struct SharedLayout {
   std::vector<OfMask> masks;
 };
 
+/// The best rows of one pass that send keys and values as they are, and as latents.
+struct LatentChoice {
+  std::size_t keys = 0, latents = 0;
+};
+
 struct PlanRows {
   std::vector<PlanRow> rows;
   std::vector<WhyNot> skipped;
@@ -59,6 +65,7 @@ struct PlanRows {
   std::vector<AutoChoice> choices;
   std::vector<PlacementNote> placements;
   std::vector<SharedLayout> shared;
+  std::vector<LatentChoice> latents = {};  ///< by problem, ranks and pass, as rows are
 };
 
 /// By sequence, problem and ranks; forward before backward; then by predicted time, bytes of the busiest rank, bytes,

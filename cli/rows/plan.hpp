@@ -13,10 +13,11 @@ namespace distattn::cli {
 
 inline constexpr Unit flop_unit{"FLOP", units::finite<'g', 3>};
 
-/// What keys and values cost as latents (cli/plan/latents.hpp), of the rank that has most of each.
-struct LatentFigures {
-  double bytes_sent = 0;   ///< of all messages, keys, values and their gradients as latents
-  double flops = 0;        ///< of products that expanded keys would not need on arrival
+/// What keys and values are sent as, where a plan compares latents (distattn/simulate.hpp) with what they expand to.
+struct SentAs {
+  bool latents = false;
+  bool chosen = false;     ///< the faster one: of the pass, or for auto of all passes
+  double flops = 0;        ///< of products that expanded keys would not need on arrival, of the rank that has most
   double predicted_s = 0;  ///< of these products, at the machine's best rate
 };
 
@@ -33,7 +34,7 @@ struct PlanRow {
   std::size_t kind = 0;                   ///< of the mask among those on its layout
   double layers = 1;                      ///< that have the mask
   double all_layers_s = unknown_number;   ///< of all masks on the layout
-  std::optional<LatentFigures> latents = {};
+  std::optional<SentAs> sent = {};
 
   /// What rows are ranked by.
   double seconds() const { return together > 0 ? all_layers_s : plan.predicted_s; }
@@ -52,19 +53,22 @@ inline void fields_of(const PlanRow& row, RowFields& field) {
   field({"all_layers_s", units::seconds,
          "Sum over the masks on one layout of predicted_s of this pass times layers; null for a mask alone."},
         row.all_layers_s);
-  const LatentFigures unknown{unknown_number, unknown_number, unknown_number};
-  const LatentFigures latents = row.latents.value_or(unknown);
+  const auto of_sent = [&](auto SentAs::*figure) {
+    return row.sent ? std::optional((*row.sent).*figure) : std::nullopt;
+  };
+  const auto latents = of_sent(&SentAs::latents);
+  field({"sent_as", units::none, "What keys and values are sent as: keys or latents; null without --latents."},
+        latents ? std::optional<std::string>(*latents ? "latents" : "keys") : std::nullopt);
   field(
-      {"latent_bytes_sent_max", units::bytes,
-       "Bytes that the busiest rank would send if keys, values and their gradients were sent as latents; null without "
-       "--latents."},
-      latents.bytes_sent);
+      {"chosen", units::none,
+       "Whether this is the faster way to send them: of the pass, or for auto of all passes; null without --latents."},
+      of_sent(&SentAs::chosen));
   field({"expansion_flops_max", flop_unit,
          "FLOPs of the rank that expands most latents on arrival; null without --latents."},
-        latents.flops);
+        of_sent(&SentAs::flops).value_or(unknown_number));
   field({"expansion_s", units::seconds,
          "Predicted time of these FLOPs, at the machine's best rate; null without --latents."},
-        latents.predicted_s);
+        of_sent(&SentAs::predicted_s).value_or(unknown_number));
   type_fields(*row.problem, field);
   size_fields(*row.problem, field);
 }

@@ -179,6 +179,13 @@ void let_interruption_end() {
   while (true) pause_ms(1000);
 }
 
+void give_way(int code) {
+  static int code_of_ended;
+  code_of_ended = code;
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP}) ::signal(signal, [](int) { ::_exit(code_of_ended); });
+  pause_ms(2000);
+}
+
 void end_without_launcher(const Error& gone) {
   constexpr int no_signal = -1;
   if (begin_to_end(no_signal)) {

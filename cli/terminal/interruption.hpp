@@ -16,6 +16,10 @@ void watch_for_interruption();
 /// Where that has begun, does not return: the process says one thing only.
 void let_interruption_end();
 
+/// Gives a launcher time to end this process, which then says nothing and ends with this code. Returns where nobody
+/// does.
+void give_way(int code);
+
 /// Ends the process as an interruption does, with the code of that error, because nobody waits for this rank any more.
 [[noreturn]] void end_without_launcher(const Error& gone);
 

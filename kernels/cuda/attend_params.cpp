@@ -135,7 +135,7 @@ AttendPlan::AttendPlan(std::span<const AttendBackwardArgs> operations, Owner own
 /// Slopes and dropout are copied: what the shape points to may change or end before the kernels run.
 void AttendPlan::list_terms(void* max_logit) {
   terms_.cap = static_cast<float>(shape_.scores.softcap);
-  if (shape_.scores.softcap != 0) terms_.inverse_cap = inverse_of_cap<float>(shape_.scores.softcap);
+  if (shape_.scores.softcap != 0) terms_.inverse_cap = static_cast<float>(1 / shape_.scores.softcap);
   terms_.largest = static_cast<float*>(max_logit);
   if (shape_.alibi_slopes != nullptr) {
     const std::vector<float> slopes(shape_.alibi_slopes, shape_.alibi_slopes + shape_.heads.q_count);

@@ -7,8 +7,8 @@
 namespace distattn::kernels::cuda {
 
 /// tanh x within 5e-7 of its size, where reciprocals are within 1 ulp, and never beyond 1; NaN stays NaN. A minimax
-/// quotient of polynomials up to 9, where it is a little above 1, and 1 from there on: kernels/vector has the same. No
-/// branch, and one instruction of the special unit that exponentials need.
+/// quotient of polynomials up to 9, where it is a little above 1, and 1 from there on. No branch, and one instruction of
+/// the special unit that exponentials need; of an exponential of its own, small ones would lose their digits.
 __device__ __forceinline__ float tanh_of(float x) {
   constexpr float end = 9.0f;
   x = prim::max_or_nan(-end, prim::min_or_nan(end, x));
@@ -24,6 +24,13 @@ __device__ __forceinline__ float tanh_of(float x) {
   below = fmaf(below, square, 1.0f);
   const float quotient = prim::product(prim::product(x, above), prim::reciprocal(below));
   return prim::max_or_nan(-1.0f, prim::min_or_nan(1.0f, quotient));
+}
+
+/// The derivative of tanh, 4p / (1 + p)² of p = e^−2|x|: that 1 − tanh² is small where |x| is large costs it no digits.
+/// Within (5 + 3|x|) · 1e-7 of its size; 0 far beyond 43. NaN stays NaN.
+__device__ __forceinline__ float derivative_of_tanh(float x) {
+  const float power = prim::ex2(-2.0f * log2_of_e().top * fabsf(x)), share = prim::reciprocal(1.0f + power);
+  return 4.0f * power * share * share;
 }
 
 /// The bias of one query head, and what it drops.
@@ -88,7 +95,7 @@ class LargestLevel {
 };
 
 /// All that scores may have, each where the problem has it: score = cap · tanh(scale · product / cap) + bias. Levels
-/// are scores. The derivative of the cap, 1 − (score / cap)², follows from the level without the bias.
+/// are scores.
 class GeneralScores {
  public:
   static constexpr bool is_linear = false;
@@ -107,30 +114,36 @@ class GeneralScores {
     return cap_ != 0 ? capped(score) : score;
   }
   __device__ __forceinline__ float rising(float product) const { return level(product); }
-  template <int n_count>
-  __device__ __forceinline__ void make_levels(float (&s)[n_count][4]) const {
-    DISTATTN_UNROLL
-    for (int n = 0; n < n_count; ++n) {
-      DISTATTN_UNROLL
-      for (int i = 0; i < 4; ++i) s[n][i] = prim::product(s[n][i], scale_);
-    }
-    if (cap_ == 0) return;
-    DISTATTN_UNROLL
-    for (int n = 0; n < n_count; ++n) {
-      DISTATTN_UNROLL
-      for (int i = 0; i < 4; ++i) s[n][i] = capped(s[n][i]);
-    }
-  }
   template <int m_count, int n_count>
   __device__ __forceinline__ void make_rising(float (&s)[m_count][n_count][4]) const {
-    DISTATTN_UNROLL
-    for (int m = 0; m < m_count; ++m) make_levels(s[m]);
+    derive([&](auto curve_of) {
+      DISTATTN_UNROLL
+      for (int m = 0; m < m_count; ++m) {
+        DISTATTN_UNROLL
+        for (int n = 0; n < n_count; ++n) {
+          DISTATTN_UNROLL
+          for (int i = 0; i < 4; ++i) s[m][n][i] = curve_of(s[m][n][i]).level;
+        }
+      }
+    });
   }
 
   __device__ __forceinline__ float factor() const { return scale_; }
-  __device__ __forceinline__ float gradient(float d_score, float level) const {
-    const float share = level * inverse_;
-    return d_score * prim::max_or_nan(0.0f, fmaf(-share, share, 1.0f));
+
+  struct Curve {
+    float level, derivative;
+  };
+  __device__ __forceinline__ float gradient(float d_score, const Curve& curve) const {
+    return d_score * curve.derivative;
+  }
+  /// Whether there is a cap is asked once, not in the middle of every loop.
+  template <class Body>
+  __device__ __forceinline__ void derive(Body body) const {
+    if (cap_ == 0) return body([this](float product) { return Curve{prim::product(product, scale_), 1.0f}; });
+    body([this](float product) {
+      const float score = prim::product(product, scale_);
+      return Curve{capped(score), derivative_of_tanh(prim::product(score, inverse_))};
+    });
   }
 
  private:

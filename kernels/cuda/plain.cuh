@@ -176,9 +176,12 @@ struct ScoreGradient {
   template <class Map>
   __device__ __forceinline__ void set(const Map& map, const typename Map::Terms& terms, const PairPlace& at, float unit,
                                       float product, const Split& lse, float dp, float delta) {
-    const float level = map.level(product), kept = terms.kept(1.0f, at.query, at.key);
-    weight = weight_of(terms.biased(level, at.query, at.key), unit, lse);
-    ds = map.gradient(weight * (dp * kept - delta), level);
+    const float kept = terms.kept(1.0f, at.query, at.key);
+    map.derive([&](auto curve_of) {
+      const auto curve = curve_of(product);
+      weight = weight_of(terms.biased(curve.level, at.query, at.key), unit, lse);
+      ds = map.gradient(weight * (dp * kept - delta), curve);
+    });
     weight *= kept;
   }
 };

@@ -4,8 +4,9 @@
 ///
 /// A map of scores turns a product into a level; the level times the map's unit is the score, in units of log2. A
 /// forward pass looks for the largest score of a row, so it takes rising levels, whose unit is above 0: the scores are
-/// the same to the last bit. gradient(d, level) times factor() is the gradient of the product, given the gradient d of
-/// its score. Kernels multiply by the factor once, when they store their sums.
+/// the same to the last bit. A backward pass calls derive(body) with what turns products into curves: levels, and what
+/// their derivatives are made of. gradient(d, curve) times factor() is the gradient of the product, given the gradient
+/// d of its score. Kernels multiply by the factor once, when they store their sums.
 ///
 /// What depends on where query and key stand comes between: the map's Terms add a bias to levels, and drop weights.
 
@@ -27,7 +28,7 @@ struct NoLargest {
   __device__ __forceinline__ void raise(const AttendParams&, int, int) const {}
 };
 
-/// score = scale · product: levels are products, and gradients need no levels.
+/// score = scale · product: levels are products, and gradients need nothing.
 class LinearScores {
  public:
   static constexpr bool is_linear = true;
@@ -44,8 +45,6 @@ class LinearScores {
   __device__ __forceinline__ float level(float product) const { return product; }
   __device__ __forceinline__ float rising(float product) const { return copysignf(1.0f, scale_) * product; }
   /// The same for tiles of products, in place.
-  template <int n_count>
-  __device__ __forceinline__ void make_levels(float (&)[n_count][4]) const {}
   template <int m_count, int n_count>
   __device__ __forceinline__ void make_rising(float (&s)[m_count][n_count][4]) const {
     if (scale_ < 0) {
@@ -61,7 +60,15 @@ class LinearScores {
   }
 
   __device__ __forceinline__ float factor() const { return scale_; }
-  __device__ __forceinline__ float gradient(float d_score, float) const { return d_score; }
+
+  struct Curve {
+    float level;
+  };
+  __device__ __forceinline__ float gradient(float d_score, const Curve&) const { return d_score; }
+  template <class Body>
+  __device__ __forceinline__ void derive(Body body) const {
+    body([](float product) { return Curve{product}; });
+  }
 
  private:
   float scale_;

@@ -69,17 +69,17 @@ DISTATTN_HOST_DEVICE void differentiate_tile(const Team& team, const Pairs& pair
   const bool queries_are_rows = pairs.key_step == 1;
   const std::int64_t size = static_cast<std::int64_t>(scores.rows) * scores.stride;
   Scores map = pairs.shape.scores;
-  team.tiles().map(place, map, scores);
-  if (tiles.slopes != nullptr) {
-    team.wait();
+  if (tiles.slopes != nullptr) {  // derivatives follow from products, to which biases are added next
     with_scores<Real>(map, [&](const auto& of_products) {
       for (std::int64_t i = place.rank; i < size; i += place.size) {
-        tiles.slopes[i] = of_products.gradient(Real(1), scores.values[i]);
+        tiles.slopes[i] = of_products.derivative(scores.values[i]);
       }
     });
-    map.softcap = 0;  // below scores have biases, from which slopes do not follow
+    team.wait();
+    team.tiles().map(place, map, scores);
+    map.softcap = 0;
+    team.wait();
   }
-  team.wait();
   if (pairs.shape.alibi_slopes != nullptr) add_biases(place, pairs, scores.values);
   if (pairs.shape.dropout != nullptr) drop(place, pairs, tiles.products);
   team.wait();

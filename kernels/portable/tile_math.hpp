@@ -140,13 +140,21 @@ DISTATTN_HOST_DEVICE void differentiate(Place place, const Scores& scores, const
                                         const QueryValues<typename Lanes::Real>& queries, bool queries_are_rows) {
   using Values = typename Lanes::Values;
   using Real = typename Lanes::Real;
-  with_scores<Real>(scores, [&](const auto& of_products) {
+  with_scores<Real>(scores, [&](const auto& map) {
+    constexpr bool is_linear = std::remove_cvref_t<decltype(map)>::is_linear;
+    const auto score_of = [&](Values product) {
+      return is_linear ? product : Lanes::each(product, [&](auto x) { return map.score(x); });
+    };
+    const auto gradient = [&](Values d_score, Values product) {
+      if (is_linear) return d_score;
+      return map.gradient(d_score, Lanes::each(product, [&](auto x) { return map.derivative(x); }));
+    };
     const auto derive = [&](std::ptrdiff_t at, Values lse, Values low, Values delta) {
-      const Values score = Lanes::load(tile.values + at);
-      const Values weight = Lanes::exp(Lanes::at_most(Values(Real(0)), score - lse - low));
+      const Values product = Lanes::load(tile.values + at);
+      const Values weight = Lanes::exp(Lanes::at_most(Values(Real(0)), score_of(product) - lse - low));
       const Values d_score = weight * (Lanes::load(products + at) - delta);
       Lanes::store(tile.values + at, weight);
-      Lanes::store(products + at, of_products.gradient(d_score, score));
+      Lanes::store(products + at, gradient(d_score, product));
     };
     for (int n = first_column<Lanes>(place); n < tile.columns; n += next_column<Lanes>(place)) {
       if (queries_are_rows) {

@@ -74,8 +74,8 @@ struct TileFunctions {
   void (*weigh)(Place place, const Tile<Real>& tile, Real* top, Real* sum, Real* shrink);
   /// Row by row times shrink.
   void (*shrink)(Place place, const Tile<Real>& tile, const Real* shrink);
-  /// scores become weights P = e^(score − lse − lse_low) ≤ 1; products dP become the gradient of the product that the
-  /// map was given, of which P∘(dP − delta) is that of the score.
+  /// Products in the tile become weights P = e^(score − lse − lse_low) ≤ 1 of their scores; products dP become the
+  /// gradient of the products in the tile, of which P∘(dP − delta) is that of the scores.
   void (*differentiate)(Place place, const Scores& scores, const Tile<Real>& tile, Real* products,
                         const QueryValues<Real>& queries, bool queries_are_rows);
   /// into[row][x] = the row as Real, zeros up to `rows` and `columns`. Returns whether all of it is finite.

@@ -74,12 +74,12 @@ class BackwardBlock {
     const auto* v = row_of<Element>(side_.v, b_, kv_, j);
     const Sum delta = static_cast<const Sum*>(args_.delta)[row(i)];
     const Sum low = static_cast<Sum>(stored_low(args_.lse_low, row(i)));
-    const auto [score, without_bias] =
+    const auto [score, product] =
         score_of(map_, q, k, shape_.head_dim, slope_of(shape_, h_), args_.queries.at(i), side_.keys.at(j));
     const Sum p = std::exp(std::min(score - lse(i) - low, Sum(0)));
     const auto kept =
         static_cast<Sum>(dropout_.limit == 0 ? 1 : dropout_.factor(args_.queries.at(i), side_.keys.at(j)));
-    const Sum ds = map_.gradient(p * (kept * dot<Sum>(d_o, v, shape_.value_dim) - delta), without_bias);
+    const Sum ds = map_.gradient(p * (kept * dot<Sum>(d_o, v, shape_.value_dim) - delta), map_.derivative(product));
     add_scaled(dv_.data() + at_column * shape_.value_dim, kept * p, d_o, shape_.value_dim);
     add_scaled(dq_.data() + at_row * shape_.head_dim, map_.factor() * ds, k, shape_.head_dim);
     add_scaled(dk_.data() + at_column * shape_.head_dim, map_.factor() * ds, q, shape_.head_dim);

@@ -30,10 +30,10 @@ Sum dot(const A* a, const B* b, int dim) {
   return ((sums[0] + sums[4]) + (sums[2] + sums[6])) + ((sums[1] + sums[5]) + (sums[3] + sums[7]));
 }
 
-/// A score, and what it was before a position bias was added, which its derivative follows from.
+/// A score, and the product that it was made of, which its derivative follows from.
 template <class Sum>
 struct PairScore {
-  Sum score, without_bias;
+  Sum score, product;
 };
 
 /// What a linear bias of this slope adds to the score of two positions.
@@ -48,8 +48,8 @@ template <class Element, class Map>
 PairScore<AccumulatorOf<Element>> score_of(const Map& map, const Element* q, const Element* k, int dim, double slope,
                                            std::int64_t query, std::int64_t key) {
   using Sum = AccumulatorOf<Element>;
-  const Sum score = map.score(map.factor() * dot<Sum>(q, k, dim));
-  return {score + bias_of<Sum>(slope, query, key), score};
+  const Sum product = map.factor() * dot<Sum>(q, k, dim);
+  return {map.score(product) + bias_of<Sum>(slope, query, key), product};
 }
 
 inline double slope_of(const TileShape& shape, int head) {

@@ -18,12 +18,25 @@ constexpr double most_of_a_tie = 0.25;
 
 double square(double x) { return x * x; }
 
-double score_of(const Scores& scores, double product) {
-  return with_scores<double>(scores, [&](const auto& map) { return map.score(map.factor() * product); });
+/// A score, and its derivative by the scaled product that it is made of.
+struct Curve {
+  double score, slope;
+};
+Curve curve_of(const Scores& scores, double product) {
+  return with_scores<double>(scores, [&](const auto& map) {
+    return Curve{map.score(product), map.derivative(product)};
+  });
 }
-/// Derivative of a score by the scaled product behind it.
-double slope_of(const Scores& scores, double score) {
-  return with_scores<double>(scores, [&](const auto& map) { return map.gradient(1.0, score); });
+
+/// Derivatives below this may count for nothing.
+constexpr double least_slope = 0x1p-98;
+
+/// How far off the derivative of a score is where the scaled product that it is made of is off by `error`: it falls as
+/// that grows.
+double slope_error_of(const Scores& scores, double product, double slope, double error) {
+  if (!std::isfinite(product)) return 0;
+  const double nearer = std::max(0.0, std::abs(product) - error);
+  return curve_of(scores, nearer).slope - slope + std::min(slope, least_slope);
 }
 
 /// What a score rounds itself, in units of rounding.score: tanh is within six roundings.
@@ -119,13 +132,13 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
   double top = query.sink;
   for (const IndexRange& range : seen) {
     for (std::int64_t j = range.begin; j < range.end; ++j) {
-      const double without_bias =
-          score_of(keys_.scores, dot<double>(query.q, keys_.k + j * keys_.head_dim, keys_.head_dim));
+      const double product = keys_.scores.scale * dot<double>(query.q, keys_.k + j * keys_.head_dim, keys_.head_dim);
+      const auto [without_bias, slope] = curve_of(keys_.scores, product);
       const double score = without_bias + bias_of<double>(query.slope, query.position, query.first_key + j);
       if (score > top || score != score) top = score;
       if (score > query.top || score != score) query.top = score;
       const double kept = query.dropout.limit == 0 ? 1 : query.dropout.factor(query.position, query.first_key + j);
-      pairs_.push_back({j, score, without_bias, kept});
+      pairs_.push_back({j, product, score, without_bias, slope, kept});
     }
   }
   const int dim = keys_.value_dim;
@@ -166,11 +179,13 @@ void OracleRow::bound_weights(OracleQuery& query) {
   double of_scores = 0, own = 0, moved = 0, weights = 0;
   for (Pair& pair : pairs_) {
     if (!pair.counts()) continue;
-    pair.slope = slope_of(keys_.scores, pair.without_bias);
     pair.shift = rounding_.score * (of_score * std::abs(pair.without_bias) + bias_sizes(pair) +
                                     pair.slope * of_query * keys_.k_norms[pair.key] / 4);
-    if (capped)
-      pair.slope_error = 2 * std::abs(pair.without_bias / square(keys_.scores.softcap)) * pair.shift + rounding_.sum;
+    if (capped) {
+      const double of_product = rounding_.score * (std::abs(pair.scaled) + of_query * keys_.k_norms[pair.key] / 4);
+      pair.slope_error = pair.slope * of_score * rounding_.score +
+                         slope_error_of(keys_.scores, pair.scaled, pair.slope, of_product);
+    }
     of_scores += pair.weight * pair.shift;
     query.top_allowed = std::max(query.top_allowed, pair.score + pair.shift - query.top);
     if (top == nullptr || pair.score > top->score) top = &pair;
@@ -273,7 +288,7 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     const Pair& pair = pairs_[i];
     const double p = pair.weight, ds = p * (pair.product - delta), size = keys_.k_norms[pair.key];
-    const double d_product = ds * slope_of(keys_.scores, pair.without_bias), scaled = keys_.scores.scale * d_product;
+    const double d_product = ds * pair.slope, scaled = keys_.scores.scale * d_product;
     add_scaled(block.data(), scaled, keys_.k + pair.key * head_dim, head_dim);
     add_scaled(gradients.block_dk_.data() + pair.key * head_dim, scaled, query.q, head_dim);
     add_scaled(gradients.block_dv_.data() + pair.key * value_dim, p * pair.kept, query.d_o, value_dim);

@@ -81,16 +81,18 @@ class OracleRow {
  private:
   struct Pair {
     std::int64_t key;
-    double score, without_bias;  ///< which the derivative follows from
-    double kept = 1;             ///< what dropout makes of a weight of 1
-    double weight = 0;           ///< P
-    double shift = 0;            ///< how far off the score may be
-    double own = 0, moved = 0;   ///< what P rounds itself; what the score's error adds before P is normalised
-    double error = 0;            ///< how far off P may be
+    double scaled;  ///< product of query and key
+    double score, without_bias;
+    double slope;               ///< derivative of the score by the scaled product
+    double kept = 1;            ///< what dropout makes of a weight of 1
+    double weight = 0;          ///< P
+    double shift = 0;           ///< how far off the score may be
+    double own = 0, moved = 0;  ///< what P rounds itself; what the score's error adds before P is normalised
+    double error = 0;           ///< how far off P may be
     bool counts() const { return weight >= 0 && std::isfinite(score); }
 
-    double slope = 1, slope_error = 0;  ///< derivative of the score by the scaled product, and how far off that may be
-    double product = 0, size = 0;       ///< dO·v, and how large what it sums is
+    double slope_error = 0;        ///< how far off the slope may be
+    double product = 0, size = 0;  ///< dO·v, and how large what it sums is
   };
 
   void attend(OracleQuery& query, std::span<const IndexRange> seen);

@@ -178,14 +178,13 @@ DISTATTN_INLINE Vector weight_of(Vector score, float lse, float unit) {
   return pairs ? weight * unit : weight;
 }
 
-/// A map that needs scores, as they are without a bias, for gradients finds them where these go: among dS, until that
-/// is made.
+/// A map that needs derivatives for gradients finds them where these go: among dS, until that is made.
 template <class Map>
-DISTATTN_INLINE void keep_score(const Map&, Vector score, float* at) {
-  if constexpr (!Map::is_linear) store(at, score);
+DISTATTN_INLINE void keep_derivative(const Map& map, Vector product, float* at) {
+  if constexpr (!Map::is_linear) store(at, map.derivative(product));
 }
 template <class Map>
-DISTATTN_INLINE Vector gradient_of_kept(const Map& map, Vector d_score, const float* at) {
+DISTATTN_INLINE Vector gradient_by_kept(const Map& map, Vector d_score, const float* at) {
   if constexpr (Map::is_linear) {
     return d_score;
   } else {
@@ -216,9 +215,10 @@ inline void weigh_few(const Map& map, const Bias& bias, const BackwardChunk& chu
   for (int row = 0; row < block.rows; ++row) {
     for (int j = 0; j < padded; j += lanes) {
       float* const at = scratch.weights + row * backward_keys + j;
-      const Vector level = map.score(load(at));
-      keep_score(map, level, scratch.d_scores + row * backward_keys + j);
-      const Vector weight = weight_of(bias.at_keys(level, row, key + j), scratch.lse[row], scratch.units[row]);
+      const Vector product = load(at);
+      keep_derivative(map, product, scratch.d_scores + row * backward_keys + j);
+      const Vector score = bias.at_keys(map.score(product), row, key + j);
+      const Vector weight = weight_of(score, scratch.lse[row], scratch.units[row]);
       store(at, replace(keys.hidden(row, key + j), weight, 0.f));
     }
   }
@@ -284,7 +284,7 @@ inline void differentiate_weights(const Map& map, const BackwardChunk& chunk, co
                                   NextRows& next) {
   const auto gradient = [&](int row, int at, Vector weight, Vector d_weight) {
     const Vector d_score = weight * (d_weight * map.factor() - scratch.delta[row]);
-    return gradient_of_kept(map, d_score, scratch.d_scores + at);
+    return gradient_by_kept(map, d_score, scratch.d_scores + at);
   };
   const auto score_all = [&](auto make) {
     score(keys, key, end, chunk.value_dim, scratch.d_outputs, scratch.values, scratch.d_scores, next, make);
@@ -332,9 +332,9 @@ inline void differentiate(const Map& map, const BackwardChunk& chunk, const Back
     } else {
       score(keys, key, end, chunk.head_dim, scratch.queries, scratch.keys, scratch.weights, next,
             [&](int row, int at, Vector sum) {
-              const Vector level = map.score(scored_product(sum, map.factor(), Vector(scratch.shift[row])));
-              keep_score(map, level, scratch.d_scores + at);
-              return weight_of(bias.at_keys(level, row, key + at - row * backward_keys), scratch.lse[row],
+              const Vector product = scored_product(sum, map.factor(), Vector(scratch.shift[row]));
+              keep_derivative(map, product, scratch.d_scores + at);
+              return weight_of(bias.at_keys(map.score(product), row, key + at - row * backward_keys), scratch.lse[row],
                                scratch.units[row]);
             });
     }

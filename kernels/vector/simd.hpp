@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstdint>
 #include <experimental/simd>
+#include <limits>
 
 #include "kernels/scores.hpp"
 
@@ -146,20 +147,32 @@ DISTATTN_INLINE Logarithm<float> log(float x) {
   return {logarithm.high[0], logarithm.rest[0]};
 }
 
-/// tanh x within 3.5e-7 of its size, and never beyond 1; NaN stays NaN. A minimax quotient of polynomials up to 9,
-/// where it is a little above 1, and 1 from there on.
-DISTATTN_INLINE Vector tanh(Vector x) {
-  constexpr float end = 9.f;
-  x = larger(Vector(-end), lesser(Vector(end), x));
-  const Vector square = x * x;
-  const auto polynomial = [&](auto... coefficients) {
-    Vector sum = 0.f;
-    ((sum = fused(sum, square, Vector(coefficients))), ...);
-    return sum;
-  };
-  const Vector above = polynomial(1.3177489e-8f, 2.0481161e-5f, 3.4878094e-3f, 1.3374474e-1f, 1.f);
-  const Vector below = polynomial(7.7040320e-7f, 3.2729169e-4f, 2.5847382e-2f, 4.6707788e-1f, 1.f);
-  return larger(Vector(-1.f), lesser(Vector(1.f), x * above / below));
+/// p = e^(−2|x|) and p − 1, each within its own rounding however small it is; 0 and −1 beyond 34.6, where weights times
+/// p would come near the denormals. NaN stays NaN.
+struct Decay {
+  Vector power, less_1;
+};
+DISTATTN_INLINE Decay decay(Vector x) {
+  constexpr int least = 100;  // as exp() does it, but for the bounds of the polynomial, which is of (2^f − 1) / f
+  constexpr float shift = 12582912.f + least, unit = 1 << (127 - least), twos = -2.f * log2_e;
+  x = lesser(Vector(34.66f), stdx::abs(x));
+  const Vector shifted = fused(x, Vector(twos), Vector(shift));
+  const Vector fraction = fused(x, Vector(twos), shift - shifted);
+  Vector power = Vector(unit * 1.54035124e-4f);
+  power = fused(power, fraction, Vector(unit * 1.33907355e-3f));
+  power = fused(power, fraction, Vector(unit * 9.61823749e-3f));
+  power = fused(power, fraction, Vector(unit * 5.55035743e-2f));
+  power = fused(power, fraction, Vector(unit * 2.40226498e-1f));
+  power = fused(power, fraction, Vector(unit * 6.93147188e-1f));
+  const Vector twos_power = std::bit_cast<Vector>(std::bit_cast<Bits>(shifted) << 23);
+  return {twos_power * fused(power, fraction, Vector(unit)),
+          fused(twos_power, power * fraction, fused(twos_power, Vector(unit), Vector(-1.f)))};
+}
+
+/// The size of `value` with the sign of `as`.
+DISTATTN_INLINE Vector signed_as(Vector as, Vector value) {
+  const Bits sign = std::numeric_limits<std::int32_t>::min();
+  return std::bit_cast<Vector>((std::bit_cast<Bits>(as) & sign) | (std::bit_cast<Bits>(value) & ~sign));
 }
 
 /// `by` in lanes where all bits of `where` are set, `value` where none is.
@@ -182,13 +195,21 @@ DISTATTN_INLINE Bits same_lanes(Vector a, Vector b) {
 
 namespace distattn::kernels {
 
+/// Within 3e-7 of its size, and never beyond 1; the derivative within (3.5 + |x| / 2) · 1e-7 of its size,
+/// where there is an instruction for a·b + c.
 template <>
-struct Capped<vector::DISTATTN_ISA::Vector> {
+struct Tanh<vector::DISTATTN_ISA::Vector> {
   using Vector = vector::DISTATTN_ISA::Vector;
-  DISTATTN_INLINE Vector operator()(Vector x, Vector inverse, Vector cap) const {
-    return vector::DISTATTN_ISA::fused(vector::DISTATTN_ISA::tanh(x * inverse), cap, Vector(-0.f));
+  DISTATTN_INLINE static Vector value(Vector x) {
+    const auto [power, less_1] = vector::DISTATTN_ISA::decay(x);
+    return vector::DISTATTN_ISA::signed_as(x, less_1 * (1.f / (less_1 + 2.f)));
   }
-  DISTATTN_INLINE static Vector at_least_0(Vector x) { return vector::DISTATTN_ISA::larger(Vector(0.f), x); }
+  DISTATTN_INLINE static Vector derivative(Vector x) {
+    const auto [power, less_1] = vector::DISTATTN_ISA::decay(x);
+    const Vector share = 1.f / (less_1 + 2.f);
+    return 4.f * power * share * share;
+  }
+  DISTATTN_INLINE static Vector product(Vector a, Vector b) { return vector::DISTATTN_ISA::fused(a, b, Vector(-0.f)); }
 };
 
 }  // namespace distattn::kernels

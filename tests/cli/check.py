@@ -266,6 +266,19 @@ def scores_without_number():
                 right(folder, "--dropout", probability, "--backend", backend)
 
 
+def near_the_cap():
+    """The derivative of a cap is right to its last digits where 1 − tanh² would be rounding, and 0 where it is lost."""
+    with tempfile.TemporaryDirectory() as folder:
+        for level, cap in ((3.0, "5"), (3.0, "2.2"), (-3.0, "3"), (3.0, "1"), (9.0, "2")):
+            ordinary = gaussian(7)
+            middle = {"q": 3.0, "k": level}
+            inputs(folder, (40, 2, 16), lambda name, count: [x if name in ("v", "do") else middle[name] + 0.2 * x
+                                                             for x in ordinary(name, count)])
+            for backend in ("reference", "cpu"):
+                for ranks in ("1", "3"):
+                    right(folder, "--softcap", cap, "--backend", backend, "--ranks", ranks)
+
+
 def sums_that_overflow():
     """Outputs are divided by their weights at the end: sums of values near the end of fp32 are infinite, and it is said."""
     with tempfile.TemporaryDirectory() as folder:
@@ -292,7 +305,7 @@ def commands():
 
 
 for check in (ranks_and_magnitudes, kinds_of_inputs, padding, equal_rows, roundings_that_happen, denormals, large_scores,
-              far_sinks, weights_that_underflow, small_on_wires, places, infinities, scores_without_number, sums_that_overflow,
-              commands):
+              far_sinks, weights_that_underflow, small_on_wires, places, infinities, scores_without_number, near_the_cap,
+              sums_that_overflow, commands):
     check()
     print(check.__name__, "fine")

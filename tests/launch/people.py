@@ -234,8 +234,25 @@ def the_choice_is_explained():
     print("info --why-this-launcher: explains", flush=True)
 
 
+def wrong_options_are_told_once():
+    """All ranks have the same command line; where one has another, that rank speaks."""
+    def told(*arguments):
+        [(code, output, errors)] = finish([start([MPIRUN, *ALLOW, *arguments])], 120)
+        expect(code == 2 and output == "", code, output, errors)
+        return [line for line in errors.splitlines() if line.startswith("distattn: ")]
+
+    for wrong in (["--softcap", "-1"], ["--no-such-option"], ["--dropout", "1"], ["--seq", "many"]):
+        lines = told("-n", "3", *RUN, *wrong)
+        expect(len(lines) == 1 and wrong[0] in lines[0], wrong, lines)
+    expect(len(told("-n", "2", BINARY, "nothing")) == 1, "a command")
+    lines = told("-n", "1", *RUN, ":", "-n", "1", *RUN, "--softcap", "-1")
+    expect(len(lines) == 1 and "--softcap" in lines[0], "of the second rank", lines)
+
+
 def main():
     before = leftovers()
+    if MPIRUN:
+        wrong_options_are_told_once()
     a_launcher_of_one_process_is_none()
     a_contradiction_stays_one()
     what_is_no_step()

@@ -31,7 +31,7 @@ class Rows(unittest.TestCase):
             self.assertEqual(by_name(rows)[key], {name: row[name] for name in by_name(rows)[key]})
             self.assertEqual(set(row) - set(by_name(rows)[key]),
                              {"mask", "bound", "softcap", "sink_logits", "alibi", "max_logit", "dropout", "shared_kv", "layers",
-                              "all_layers_s", "latent_bytes_sent_max", "expansion_flops_max", "expansion_s"})
+                              "all_layers_s", "sent_as", "chosen", "expansion_flops_max", "expansion_s"})
 
     def test_masks_and_types_are_planned(self):
         sizes = {"seq": 4096, "heads": 8, "head_dim": 64, "ranks": 4, "schedule": "ring", "machine": "dgx-h100x8"}

@@ -137,6 +137,20 @@ TEST_CASE("tanh is within 5e-7 of its size", "[simt][scores]") {
   CHECK(std::isnan(tanh_of(NAN)));
 }
 
+TEST_CASE("the derivative of tanh is of its own size where that of 1 - tanh^2 is rounding", "[simt][scores]") {
+  double worst = 0;
+  for (float x = 1e-6f; x < 40; x *= 1.0003f) {
+    const double power = std::exp(-2 * static_cast<double>(x)), exact = 4 * power / ((1 + power) * (1 + power));
+    for (const float got : {derivative_of_tanh(x), derivative_of_tanh(-x)}) {
+      worst = std::max(worst, std::abs(static_cast<double>(got) - exact) / exact / (5 + 3 * static_cast<double>(x)));
+    }
+  }
+  CHECK(worst < 1e-7);
+  CHECK(derivative_of_tanh(0.0f) == 1);
+  CHECK(derivative_of_tanh(-INFINITY) == 0);
+  CHECK(std::isnan(derivative_of_tanh(NAN)));
+}
+
 namespace {
 
 /// Weights sum up to 1 in every row of the mask, and so what dv has of all rows.

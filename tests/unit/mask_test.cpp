@@ -133,6 +133,37 @@ TEST_CASE("an index finds the bands of a tile and no others") {
   CHECK(index.pairs({0, 0, 1}, {0, 4000, 1}) == 0);
 }
 
+TEST_CASE("an index of hundreds of bands of any shape finds what a look at all of them finds") {
+  INFO("seed " << test::seed());
+  test::Random random(test::seed());
+  for (const int count : {15, 16, 17, 256, 257, 700}) {
+    std::vector<Band> bands = {{0, 3000, 0, 5, 0, unbounded}};  // below the root of a tree
+    for (int i = 1; i < count; ++i) {
+      const std::int64_t q = random.between(0, 2900), k = random.one_in(2) ? q : random.between(5, 2900);
+      bands.push_back(
+          {q, q + random.between(0, 40), k, k + random.between(0, 40), random.one_in(2) ? 0 : -unbounded, unbounded});
+    }
+    const BandIndex index(bands);
+    for (int n = 0; n < 60; ++n) {
+      const Run queries{random.between(0, 2900), random.between(0, 30), random.between(1, 4)};
+      const Run keys{random.between(0, 2900), random.between(0, 30), random.between(1, 4)};
+      std::vector<Band> touching, expected;
+      std::int64_t pairs = 0;
+      for (const Band& band : index.bands()) {
+        pairs += visible_pairs(band, queries, keys);
+        if (touches(band, queries, keys)) expected.push_back(band);
+      }
+      index.touching(queries, keys, touching);
+      REQUIRE(touching == expected);
+      REQUIRE(index.pairs(queries, keys) == pairs);
+      REQUIRE(index.computed_pairs(queries, keys, 1) == pairs);
+      REQUIRE(index.any(queries, keys) == !expected.empty());
+      const std::vector<Band> reaching = index.reaching(queries);
+      for (const Band& band : expected) REQUIRE(std::count(reaching.begin(), reaching.end(), band) > 0);
+    }
+  }
+}
+
 TEST_CASE("a block of queries meets the keys that one of them sees") {
   Mask mask = causal_mask();
   mask.left = 20;

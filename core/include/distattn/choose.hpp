@@ -9,6 +9,7 @@
 
 #include "distattn/placement.hpp"
 #include "distattn/request.hpp"
+#include "distattn/simulate.hpp"
 
 #pragma GCC visibility push(default)
 namespace distattn {
@@ -27,10 +28,11 @@ struct Choice {
 /// result depends on the arguments only: ranks that pass the same arguments choose the same schedule, but ranks that
 /// each describe their own machine may not (attention.hpp). Ignores the request's machine; of its schedule only
 /// "placed" counts, for which the list holds the best placement alone. The buffers of a rank must fit in the memory
-/// that both the request and the machine allow. Returns WhyNot if no schedule applies or fits, with the memory that
-/// each schedule needs, and if the machine's description is incomplete.
+/// that both the request and the machine allow. With latents, keys and values are sent as those. Returns WhyNot if no
+/// schedule applies or fits, with the memory that each schedule needs, and if the machine's description is incomplete.
 std::variant<std::vector<Choice>, WhyNot> rank_schedules(const Problem& problem, int ranks, const Machine& machine,
-                                                         const ScheduleRequest& request);
+                                                         const ScheduleRequest& request,
+                                                         const Latents* latents = nullptr);
 
 /// What keeps a placement from being faster, by the model that places: "one document", "near" or "far" links,
 /// "tokens" (of a rank, see balance_tokens) or "compute". Takes as long as placing some times.

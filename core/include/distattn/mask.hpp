@@ -57,9 +57,9 @@ std::vector<Band> bands_of(const Mask& mask);
 /// Two bands that share a pair, as indices into `bands`, or {-1, -1}. O(n log n).
 std::pair<std::ptrdiff_t, std::ptrdiff_t> overlapping_bands(std::span<const Band> bands);
 
-/// Finds the bands that a tile touches without visiting all others. Of thousands of packed documents it visits those
-/// between a tile's first query and its last; with strided queries these are all. Immutable after construction; safe to
-/// share between threads.
+/// Finds the bands that a tile touches without visiting all others. Of thousands of packed documents, or nodes of a
+/// tree, it visits those between a tile's first query and its last and between its first key and its last; with strided
+/// queries and keys these are all. Immutable after construction; safe to share between threads.
 class BandIndex {
  public:
   BandIndex() = default;
@@ -67,7 +67,7 @@ class BandIndex {
 
   std::span<const Band> bands() const { return bands_; }
   /// The bands that may cover some of `queries`, in order.
-  std::span<const Band> reaching(const Run& queries) const;
+  std::vector<Band> reaching(const Run& queries) const;
   /// Appends to `out` every band that has a visible pair in queries × keys, in order.
   void touching(const Run& queries, const Run& keys, std::vector<Band>& out) const;
   /// Number of visible pairs of queries × keys.
@@ -87,8 +87,16 @@ class BandIndex {
   bool any(const Run& queries, const Run& keys) const;
 
  private:
-  std::vector<Band> bands_;            // by q0
-  std::vector<std::int64_t> last_q1_;  // last_q1_[i]: largest q1 among bands_[0…i]
+  /// What bands one after the other may cover.
+  struct Hull {
+    std::int64_t q1 = -unbounded, k0 = unbounded, k1 = -unbounded;
+    void add(std::int64_t last_q, std::int64_t first_k, std::int64_t last_k);
+  };
+  template <class Visit>
+  void visit(const Run& queries, const Run& keys, Visit visit) const;
+
+  std::vector<Band> bands_;               // by q0
+  std::vector<std::vector<Hull>> hulls_;  // of fan_out bands each; of fan_out of those; and so on
 };
 
 }  // namespace distattn

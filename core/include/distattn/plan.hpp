@@ -11,6 +11,7 @@
 
 #include "distattn/lower.hpp"
 #include "distattn/request.hpp"
+#include "distattn/simulate.hpp"
 #include "distattn/table.hpp"
 #include "distattn/timeline.hpp"
 #include "distattn/verify.hpp"
@@ -32,6 +33,7 @@ struct PassPlan {
   /// predicted_s.
   double lower_bound_s = std::numeric_limits<double>::quiet_NaN();
   double predicted_s = std::numeric_limits<double>::quiet_NaN();  ///< NaN: no machine was given
+  double expansion_flops = 0;                                     ///< of the rank that expands most latents
 };
 
 /// A schedule that is resolved, lowered and proved for all ranks. It does not depend on the rank, so that ranks in one
@@ -81,7 +83,7 @@ class AttentionPlan {
   struct State;
   explicit AttentionPlan(std::unique_ptr<State> state);
   friend std::variant<AttentionPlan, WhyNot> plan(const Problem&, int, const ScheduleRequest&);
-  friend std::vector<PassPlan> predict(const AttentionPlan&, const Machine*, int);
+  friend std::vector<PassPlan> predict(const AttentionPlan&, const Machine*, int, const Latents*);
   std::unique_ptr<State> state_;
 };
 
@@ -95,8 +97,10 @@ using Planned = std::variant<AttentionPlan, WhyNot>;
 Planned plan(const Problem& problem, int ranks, const ScheduleRequest& request);
 
 /// Counts each pass of a plan and predicts its time on a machine whose ranks compute with `threads` threads. Without a
-/// machine, no time is predicted. Throws Error(usage) as simulate does.
-std::vector<PassPlan> predict(const AttentionPlan& plan, const Machine* machine = nullptr, int threads = 1);
+/// machine, no time is predicted. With latents, keys and values are sent as those: bytes_sent and bytes_far count them,
+/// peak_remote_bytes and memory_bytes do not. Throws Error(usage) as simulate does.
+std::vector<PassPlan> predict(const AttentionPlan& plan, const Machine* machine = nullptr, int threads = 1,
+                              const Latents* latents = nullptr);
 
 /// Returns one JSON object, as in the array that `distattn plan --json` prints.
 std::string to_json(const PassPlan& plan);

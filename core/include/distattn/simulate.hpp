@@ -15,6 +15,15 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
+/// What keys and values are a product of, as those of MLA, of a token and all key heads together: `expanded` numbers
+/// that a matrix makes them of, and `taken` numbers that every key ends with as they are. DeepSeek-V3: 512 and 64.
+/// Ranks that send latents instead of keys and values expand what they receive before its first use. In a backward pass
+/// they also make gradients of latents, and their part of that of the matrix, of gradients of keys and values: three
+/// products instead of one.
+struct Latents {
+  int expanded = 0, taken = 0;
+};
+
 /// A rank program reduced to what takes time, so that the program itself can be dropped. The arrays are flat, because a
 /// plan holds the sketches of thousands of ranks; the entries of step i end where those of step i+1 begin.
 struct ProgramSketch {
@@ -43,6 +52,7 @@ struct ProgramSketch {
   struct Step {
     std::int64_t touched_bytes = 0;  ///< read and written by merges and conversions
     std::int64_t tile_bytes = 0;     ///< read and written by tiles: rows that see a key, keys that are seen
+    double expansion_flops = 0;      ///< of products with latents that have come and are first used here
     std::int32_t number = 0, due = 0;
     std::uint32_t work_end = 0, sends_end = 0, receives_end = 0, after_end = 0;
     Lane lane = Lane::compute;
@@ -76,8 +86,10 @@ struct ProgramSketch {
   }
 };
 
-/// `tiles` are the lookups of the outline's sharding; `block` is that of TileCosts. Thread-safe.
-ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block = 1);
+/// `tiles` are the lookups of the outline's sharding; `block` is that of TileCosts. With latents, messages are of them.
+/// Thread-safe.
+ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block = 1,
+                     const Latents* latents = nullptr);
 
 /// Share of rank-time without compute on infinitely fast links, with work counted in visible pairs. A rank's step
 /// begins when its previous one has ended, and ends when its tiles are done and what is due has been sent. `ranks`

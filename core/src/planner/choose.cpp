@@ -52,12 +52,14 @@ bool faster(const Trial& a, const Trial& b) {
 
 class Search {
  public:
-  Search(const Problem& problem, int ranks, const Machine& machine, const ScheduleRequest& request, Routes routes)
+  Search(const Problem& problem, int ranks, const Machine& machine, const ScheduleRequest& request, Routes routes,
+         const Latents* latents)
       : problem_(problem),
         ranks_(ranks),
         machine_(machine),
         request_(request),
         routes_(routes),
+        latents_(latents),
         threads_(request.threads > 0 ? request.threads : machine.threads_of_rank(ranks)),
         only_placed_(request.schedule == "placed"),
         memory_bytes_(only_placed_ ? request.memory_bytes
@@ -216,8 +218,9 @@ class Search {
 
   void measure(Trial& trial) const {
     const Recipe& recipe = trial.recipe;
-    const PassCost cost = cost_of(recipe, tiles_.at({key_of(trial), recipe.groups}), seen_.at(key_of(trial)),
-                                  trial.pass, request_.mode.value_or(recipe.mode), trial.routes, machine_, threads_);
+    const PassCost cost =
+        cost_of(recipe, tiles_.at({key_of(trial), recipe.groups}), seen_.at(key_of(trial)), trial.pass,
+                request_.mode.value_or(recipe.mode), trial.routes, machine_, threads_, latents_);
     trial.seconds = cost.seconds;
     trial.memory_bytes = cost.memory_bytes;
   }
@@ -352,6 +355,7 @@ class Search {
   const Machine& machine_;
   const ScheduleRequest& request_;
   Routes routes_;
+  const Latents* latents_;
   int threads_;
   bool only_placed_;
   std::int64_t memory_bytes_;
@@ -366,10 +370,10 @@ class Search {
 }  // namespace
 
 std::variant<std::vector<Choice>, WhyNot> rank_schedules(const Problem& problem, int ranks, const Machine& machine,
-                                                         const ScheduleRequest& request) {
+                                                         const ScheduleRequest& request, const Latents* latents) {
   auto routes = routes_of(request, machine, ranks);
   if (auto* const why = std::get_if<WhyNot>(&routes)) return std::move(*why);
-  return Search(problem, ranks, machine, request, std::get<Routes>(routes)).run();
+  return Search(problem, ranks, machine, request, std::get<Routes>(routes), latents).run();
 }
 
 ScheduleRequest with_choice(ScheduleRequest request, const Choice& choice) {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
@@ -54,10 +55,11 @@ struct ProvedPass {
     return fingerprint_of(outline(), digests.empty() ? of_programs<std::uint64_t>(digest) : digests);
   }
   /// Those that are kept if they are for blocks of this size, otherwise new ones, which are put into `made`.
-  const std::vector<ProgramSketch>& sketched(int of_block, std::vector<ProgramSketch>& made) const {
-    if (block == of_block) return sketches;
+  const std::vector<ProgramSketch>& sketched(int of_block, std::vector<ProgramSketch>& made,
+                                             const Latents* latents = nullptr) const {
+    if (block == of_block && latents == nullptr) return sketches;
     return made = of_programs<ProgramSketch>([&](Rank rank, const RankProgram& program) {
-             return sketch(outline(), *tiles, rank, program, of_block);
+             return sketch(outline(), *tiles, rank, program, of_block, latents);
            });
   }
 };
@@ -257,17 +259,30 @@ std::int64_t far_bytes(const ProgramSketch& sketch, const Machine& machine) {
   return bytes;
 }
 
+/// What is other than the proof counted if keys and values are sent as latents.
+void count_latents(const std::vector<ProgramSketch>& sketches, PassPlan& pass) {
+  for (const ProgramSketch& sketch : sketches) {
+    std::int64_t bytes = 0;
+    for (const ProgramSketch::Message& message : sketch.sends) bytes += message.bytes;
+    pass.counts.bytes_sent[index(sketch.rank)] = bytes;
+    double flops = 0;
+    for (const ProgramSketch::Step& step : sketch.steps) flops += step.expansion_flops;
+    pass.expansion_flops = std::max(pass.expansion_flops, flops);
+  }
+}
+
 }  // namespace
 
-std::vector<PassPlan> predict(const AttentionPlan& plan, const Machine* machine, int threads) {
+std::vector<PassPlan> predict(const AttentionPlan& plan, const Machine* machine, int threads, const Latents* latents) {
   std::vector<PassPlan> passes;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (!plan.has(pass)) continue;
     std::vector<ProgramSketch> made;
-    const auto& sketches = plan.state_->at(pass).sketched(machine != nullptr ? machine->tiles.block : 1, made);
+    const auto& sketches = plan.state_->at(pass).sketched(machine != nullptr ? machine->tiles.block : 1, made, latents);
     const Outline& outline = plan.outline(pass);
     PassPlan& one = passes.emplace_back(PassPlan{plan.name(), outline.sharding.problem.seq_q, pass, plan.ranks(),
                                                  outline.mode, plan.routes(), plan.counts(pass), ideal_idle(sketches)});
+    if (latents != nullptr) count_latents(sketches, one);
     if (machine == nullptr) continue;
     for (std::size_t rank = 0; machine->nodes > 1 && rank < sketches.size(); ++rank)
       one.counts.bytes_far[rank] = far_bytes(sketches[rank], *machine);

@@ -14,7 +14,7 @@ constexpr double resolution_s = 1e-9;
 }  // namespace
 
 PassCost cost_of(const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles, const SeenTiles& seen, Pass pass,
-                 Mode mode, const Routes& routes, const Machine& machine, int threads) {
+                 Mode mode, const Routes& routes, const Machine& machine, int threads, const Latents* latents) {
   const Lowering lowering(recipe.name, tiles, recipe.table(tiles, routes.node_size), pass, mode, routes);
   PassCost cost;
   std::vector<ProgramSketch> sketches;
@@ -23,7 +23,7 @@ PassCost cost_of(const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles
     std::int64_t bytes = 0;
     for (const std::size_t slot : program.slots) bytes += static_cast<std::int64_t>(slot);
     cost.memory_bytes = std::max(cost.memory_bytes, bytes);
-    sketches.push_back(sketch(lowering.outline(), seen, rank, program));
+    sketches.push_back(sketch(lowering.outline(), seen, rank, program, latents));
   }
   const double seconds = simulate(lowering.outline(), sketches, machine, threads).seconds;
   cost.seconds = std::round(seconds / resolution_s) * resolution_s;

@@ -7,6 +7,7 @@
 #include "core/src/prediction/seen_tiles.hpp"
 #include "distattn/lower.hpp"
 #include "distattn/machine.hpp"
+#include "distattn/simulate.hpp"
 #include "distattn/table.hpp"
 
 namespace distattn {
@@ -16,8 +17,10 @@ struct PassCost {
   std::int64_t memory_bytes = 0;  ///< largest size of a rank's buffers
 };
 
-/// Throws TooManyMessages as Lowering does. `tiles` have the recipe's layout and head groups, `seen` its layout.
+/// Keys and values are sent as latents if there are any. Throws TooManyMessages as Lowering does. `tiles` have the
+/// recipe's layout and head groups, `seen` its layout.
 PassCost cost_of(const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles, const SeenTiles& seen, Pass pass,
-                 Mode mode, const Routes& routes, const Machine& machine, int threads);
+                 Mode mode, const Routes& routes, const Machine& machine, int threads,
+                 const Latents* latents = nullptr);
 
 }  // namespace distattn

@@ -10,8 +10,13 @@ namespace {
 
 class Sketcher {
  public:
-  Sketcher(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program)
-      : outline_(outline), seen_(seen), tiles_(seen.tiles()), program_(program) {
+  Sketcher(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program, const Latents* latents)
+      : outline_(outline),
+        seen_(seen),
+        tiles_(seen.tiles()),
+        program_(program),
+        latents_(latents),
+        as_latents_(program.buffers.size()) {
     sketch_.rank = rank;
     bytes_.reserve(program.buffers.size());
     for (const BufferDecl& buffer : program.buffers) {
@@ -69,11 +74,33 @@ class Sketcher {
   const BufferDecl& decl(BufferId buffer) const { return program_.buffers[index(buffer)]; }
   std::int64_t bytes(BufferId buffer) const { return bytes_[index(buffer)]; }
 
+  double tokens_of(const Value& key_side) const {
+    return static_cast<double>(outline_.sharding.problem.batch * tiles_.key(key_side.segment).run.count);
+  }
+  std::int64_t sent_bytes(BufferId buffer) const {
+    const auto& [value, dtype, own, slot] = decl(buffer);
+    if (latents_ == nullptr || !is_key_side(value.kind)) return bytes(buffer);
+    return static_cast<std::int64_t>(tokens_of(value)) * (latents_->expanded + latents_->taken) *
+           static_cast<std::int64_t>(size_of(dtype));
+  }
+  /// Latents that lie where keys and values are wanted.
+  void expand(BufferId buffer) {
+    if (!as_latents_[index(buffer)]) return;
+    as_latents_[index(buffer)] = false;
+    const Problem& problem = outline_.sharding.problem;
+    const Value& value = decl(buffer).value;
+    const int products = outline_.pass == Pass::forward ? 1 : 3;
+    const int made = problem.head_dim - latents_->taken + problem.value_dim;
+    const int heads = outline_.sharding.groups[index(value.group)].kv_count;
+    step_->expansion_flops += products * 2.0 * tokens_of(value) * latents_->expanded * heads * made;
+  }
+
   void add(const Send& op) {
     if (sketch_.sends.size() == first_send_ || sketch_.sends.back().peer != op.to) sketch_.sends.push_back({0, op.to});
-    sketch_.sends.back().bytes += bytes(op.source);
+    sketch_.sends.back().bytes += sent_bytes(op.source);
   }
   void add(const Recv& op) {
+    as_latents_[index(op.into)] = latents_ != nullptr && decl(op.into).value.kind == ValueKind::key_value;
     if (sketch_.receives.size() == first_receive_ || sketch_.receives.back() != op.from) {
       sketch_.receives.push_back(op.from);
     }
@@ -100,6 +127,7 @@ class Sketcher {
     const Run& queries = tiles_.query(query.segment).run;
     double seeing = 0;
     for (const KeyChunk& chunk : op.keys) {
+      expand(chunk.key_value);
       const SegmentId key = decl(chunk.key_value).value.segment;
       const Run& keys = tiles_.key(key).run;
       const auto [pairs, met, reach] = seen_.of(query.segment, key);
@@ -139,6 +167,8 @@ class Sketcher {
   const SeenTiles& seen_;
   const Tiles& tiles_;
   const RankProgram& program_;
+  const Latents* latents_;
+  std::vector<bool> as_latents_;     // by buffer: has come as latents
   std::vector<std::int64_t> bytes_;  // by buffer, which thousands of tiles touch
   ProgramSketch sketch_;
   ProgramSketch::Step* step_ = nullptr;
@@ -147,12 +177,14 @@ class Sketcher {
 
 }  // namespace
 
-ProgramSketch sketch(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program) {
-  return Sketcher(outline, seen, rank, program).run();
+ProgramSketch sketch(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program,
+                     const Latents* latents) {
+  return Sketcher(outline, seen, rank, program, latents).run();
 }
 
-ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block) {
-  return sketch(outline, SeenTiles(tiles, block), rank, program);
+ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block,
+                     const Latents* latents) {
+  return sketch(outline, SeenTiles(tiles, block), rank, program, latents);
 }
 
 }  // namespace distattn

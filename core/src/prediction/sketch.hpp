@@ -8,6 +8,7 @@ namespace distattn {
 
 /// As the public sketch(), with lookups that the caller may have made for several schedules: head groups make no
 /// difference to them.
-ProgramSketch sketch(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program);
+ProgramSketch sketch(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program,
+                     const Latents* latents = nullptr);
 
 }  // namespace distattn

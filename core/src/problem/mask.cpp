@@ -79,13 +79,10 @@ void check_documents(std::span<const std::int64_t> documents, std::int64_t seq_k
         fmt::format("cu-seqlens ends at {} (the sequence has {} keys): end at {}", documents.back(), seq_kv, seq_kv));
 }
 
-/// Below the root of a tree, which reaches to its end, all bands before a query may reach it: those that end there are
-/// left out before anything else is asked of them.
-template <class Visit>
-void for_each_of(std::span<const Band> bands, const Run& queries, Visit visit) {
-  for (const Band& band : bands)
-    if (band.q1 > queries.start) visit(band);
-}
+/// Bands, or hulls of bands, that have a hull together.
+constexpr std::size_t fan_out = 16;
+
+constexpr Run all_positions{-unbounded, 2, 2 * unbounded};
 
 }  // namespace
 
@@ -165,33 +162,77 @@ std::vector<Band> bands_of(const Mask& mask) {
   return out;
 }
 
-BandIndex::BandIndex(std::vector<Band> bands) : bands_(std::move(bands)) {
-  std::stable_sort(bands_.begin(), bands_.end(), [](const Band& a, const Band& b) { return a.q0 < b.q0; });
-  last_q1_.reserve(bands_.size());
-  std::int64_t last = std::numeric_limits<std::int64_t>::min();
-  for (const Band& band : bands_) last_q1_.push_back(last = std::max(last, band.q1));
+void BandIndex::Hull::add(std::int64_t last_q, std::int64_t first_k, std::int64_t last_k) {
+  q1 = std::max(q1, last_q);
+  k0 = std::min(k0, first_k);
+  k1 = std::max(k1, last_k);
 }
 
-std::span<const Band> BandIndex::reaching(const Run& queries) const {
-  if (queries.count <= 0) return {};
-  const std::int64_t first = queries.start, last = queries.at(queries.count - 1);
-  const auto begin = std::upper_bound(last_q1_.begin(), last_q1_.end(), first) - last_q1_.begin();
-  const auto end =
-      std::partition_point(bands_.begin(), bands_.end(), [&](const Band& band) { return band.q0 <= last; }) -
-      bands_.begin();
-  return begin < end ? std::span(bands_).subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(end - begin))
-                     : std::span<const Band>{};
+BandIndex::BandIndex(std::vector<Band> bands) : bands_(std::move(bands)) {
+  std::stable_sort(bands_.begin(), bands_.end(), [](const Band& a, const Band& b) { return a.q0 < b.q0; });
+  for (std::size_t below = bands_.size(); below > fan_out; below = hulls_.back().size()) {
+    std::vector<Hull> hulls((below + fan_out - 1) / fan_out);
+    for (std::size_t i = 0; i < below; ++i) {
+      Hull& hull = hulls[i / fan_out];
+      if (hulls_.empty()) {
+        hull.add(bands_[i].q1, bands_[i].k0, bands_[i].k1);
+      } else {
+        hull.add(hulls_.back()[i].q1, hulls_.back()[i].k0, hulls_.back()[i].k1);
+      }
+    }
+    hulls_.push_back(std::move(hulls));
+  }
+}
+
+/// Calls visit(band), until that returns true, for the bands that may cover some of the pairs. Bands that end before
+/// the queries, or lie beside the keys, are left out many at a time: below the root of a tree, which reaches to its
+/// end, are nodes of which hardly any touches a tile.
+template <class Visit>
+void BandIndex::visit(const Run& queries, const Run& keys, Visit visit) const {
+  if (queries.count <= 0 || keys.count <= 0) return;
+  const std::int64_t q_first = queries.start, q_last = queries.at(queries.count - 1);
+  const std::int64_t k_first = keys.start, k_last = keys.at(keys.count - 1);
+  const auto may_cover = [&](const auto& each) { return each.q1 > q_first && each.k0 <= k_last && each.k1 > k_first; };
+  const auto end = static_cast<std::size_t>(
+      std::partition_point(bands_.begin(), bands_.end(), [&](const Band& band) { return band.q0 <= q_last; }) -
+      bands_.begin());
+  for (std::size_t i = 0; i < end;) {
+    std::size_t skipped = 0;
+    for (std::size_t level = 0, width = fan_out; level < hulls_.size() && i % width == 0; ++level, width *= fan_out) {
+      if (may_cover(hulls_[level][i / width])) break;
+      skipped = width;
+    }
+    if (skipped > 0) {
+      i += skipped;
+    } else {
+      if (may_cover(bands_[i]) && visit(bands_[i])) return;
+      ++i;
+    }
+  }
+}
+
+std::vector<Band> BandIndex::reaching(const Run& queries) const {
+  std::vector<Band> bands;
+  visit(queries, all_positions, [&](const Band& band) {
+    bands.push_back(band);
+    return false;
+  });
+  return bands;
 }
 
 void BandIndex::touching(const Run& queries, const Run& keys, std::vector<Band>& out) const {
-  for_each_of(reaching(queries), queries, [&](const Band& band) {
+  visit(queries, keys, [&](const Band& band) {
     if (touches(band, queries, keys)) out.push_back(band);
+    return false;
   });
 }
 
 std::int64_t BandIndex::pairs(const Run& queries, const Run& keys) const {
   std::int64_t sum = 0;
-  for_each_of(reaching(queries), queries, [&](const Band& band) { sum += visible_pairs(band, queries, keys); });
+  visit(queries, keys, [&](const Band& band) {
+    sum += visible_pairs(band, queries, keys);
+    return false;
+  });
   return sum;
 }
 
@@ -200,19 +241,20 @@ std::int64_t BandIndex::computed_pairs(const Run& queries, const Run& keys, int 
   const Run blocks{queries.start, ceil_div(queries.count, block), queries.stride * block};
   const std::int64_t to_last = queries.stride * (block - 1);
   std::int64_t sum = 0;
-  for (Band band : reaching(queries)) {
-    if (!touches(band, queries, keys)) continue;
+  visit(queries, keys, [&](Band band) {
+    if (!touches(band, queries, keys)) return false;
     band.q0 -= to_last;
     band.lo -= to_last;
     sum += block * visible_pairs(band, blocks, keys);
-  }
+    return false;
+  });
   return sum;
 }
 
 BandIndex::Reach BandIndex::reach(const Run& queries, const Run& keys) const {
   Reach sum;
-  for (const Band& band : reaching(queries)) {
-    if (!touches(band, queries, keys)) continue;
+  visit(queries, keys, [&](const Band& band) {
+    if (!touches(band, queries, keys)) return false;
     const std::int64_t q_first = std::max(band.q0, queries.at(0)), q_end = std::min(band.q1, queries.at(queries.count));
     const std::int64_t k_first = std::max(band.k0, keys.at(0)), k_end = std::min(band.k1, keys.at(keys.count));
     const IndexRange seeing =
@@ -221,14 +263,15 @@ BandIndex::Reach BandIndex::reach(const Run& queries, const Run& keys) const {
         indices_within(keys, std::max(k_first, q_first - band.hi), std::min(k_end, q_end - band.lo));
     sum.queries += seeing.end - seeing.begin;
     sum.keys += seen.end - seen.begin;
-  }
+    return false;
+  });
   return {std::min(sum.queries, queries.count), std::min(sum.keys, keys.count)};
 }
 
 bool BandIndex::any(const Run& queries, const Run& keys) const {
-  for (const Band& band : reaching(queries))
-    if (touches(band, queries, keys)) return true;
-  return false;
+  bool any = false;
+  visit(queries, keys, [&](const Band& band) { return any = touches(band, queries, keys); });
+  return any;
 }
 
 }  // namespace distattn

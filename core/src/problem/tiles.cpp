@@ -41,7 +41,7 @@ std::vector<std::uint64_t> live_bits(const Sharding& sharding, const BandIndex& 
   std::vector<std::uint64_t> bits((rows * keys + word_bits - 1) / word_bits);
   const auto mark = [&](std::size_t i) {
     const Run& query = sharding.queries[i].run;
-    const std::span<const Band> bands = mask.reaching(query);
+    const std::vector<Band> bands = mask.reaching(query);
     for (std::size_t j = 0; j < keys; ++j) {
       const std::size_t tile = i * keys + j;
       const auto reaches = [&](const Band& band) { return touches(band, query, sharding.keys[j].run); };

@@ -87,22 +87,23 @@ __device__ __forceinline__ void weigh_columns(float (&s)[1][Shape::n_count][4], 
                                               const QueryStage<Shape>& stage, const typename Shape::Map& map,
                                               const TileMasks<Shape::n_count>& masks, const ColumnTerms<Shape>& terms) {
   const float unit = map.unit();
-  map.make_levels(s[0]);
-  DISTATTN_UNROLL
-  for (int n = 0; n < Shape::n_count; ++n) {
-    const auto offset = static_cast<std::uint32_t>((8 * n + column_of()) * 4);
-    const Quad two = prim::load_shared<Quad>(stage.lse + 2 * offset);
-    const Pair delta = prim::load_shared<Pair>(stage.delta + offset);
-    const Split lse[2] = {{two.x, two.y}, {two.z, two.w}};
+  map.derive([&](auto curve_of) {
     DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float level = s[0][n][i];
-      const float weight = weight_of(terms.biased(level, 0, n, i), unit, lse[i % 2]);
-      const float of_weight = terms.kept(dp[0][n][i], 0, n, i) - (i % 2 == 0 ? delta.x : delta.y);
-      dp[0][n][i] = map.gradient(weight * of_weight, level);
-      s[0][n][i] = terms.kept(weight, 0, n, i);
+    for (int n = 0; n < Shape::n_count; ++n) {
+      const auto offset = static_cast<std::uint32_t>((8 * n + column_of()) * 4);
+      const Quad two = prim::load_shared<Quad>(stage.lse + 2 * offset);
+      const Pair delta = prim::load_shared<Pair>(stage.delta + offset);
+      const Split lse[2] = {{two.x, two.y}, {two.z, two.w}};
+      DISTATTN_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const auto curve = curve_of(s[0][n][i]);
+        const float weight = weight_of(terms.biased(curve.level, 0, n, i), unit, lse[i % 2]);
+        const float of_weight = terms.kept(dp[0][n][i], 0, n, i) - (i % 2 == 0 ? delta.x : delta.y);
+        dp[0][n][i] = map.gradient(weight * of_weight, curve);
+        s[0][n][i] = terms.kept(weight, 0, n, i);
+      }
     }
-  }
+  });
   masks.hide(s, 0.0f);
   masks.hide(dp, 0.0f);
 }

@@ -48,17 +48,18 @@ __device__ __forceinline__ void differentiate_rows(float (&ds)[1][n_count][4], c
                                                    const TileMasks<n_count>& masks,
                                                    const TileTerms<Map, Owner::queries, n_count>& terms) {
   const float unit = map.unit();
-  map.make_levels(ds[0]);
-  DISTATTN_UNROLL
-  for (int n = 0; n < n_count; ++n) {
+  map.derive([&](auto curve_of) {
     DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float level = ds[0][n][i];
-      const float weight = weight_of(terms.biased(level, 0, n, i), unit, statistics.lse[i / 2]);
-      const float of_weight = terms.kept(dp[0][n][i], 0, n, i) - statistics.delta[i / 2];
-      ds[0][n][i] = map.gradient(weight * of_weight, level);
+    for (int n = 0; n < n_count; ++n) {
+      DISTATTN_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const auto curve = curve_of(ds[0][n][i]);
+        const float weight = weight_of(terms.biased(curve.level, 0, n, i), unit, statistics.lse[i / 2]);
+        const float of_weight = terms.kept(dp[0][n][i], 0, n, i) - statistics.delta[i / 2];
+        ds[0][n][i] = map.gradient(weight * of_weight, curve);
+      }
     }
-  }
+  });
   masks.hide(ds, 0.0f);
 }
 

@@ -181,20 +181,21 @@ __device__ __forceinline__ void weigh_and_round_columns(float (&s)[Shape::n_coun
                                                         const TileMasks<Shape::n_count>& masks,
                                                         const ColumnTerms<Shape>& terms) {
   float weights[Shape::n_count][4];
-  map.make_levels(s);
-  DISTATTN_UNROLL
-  for (int n = 0; n < Shape::n_count; ++n) {
-    const Quad two = lse.of(n);
-    const Split of_column[2] = {{two.x, two.y}, {two.z, two.w}};
+  map.derive([&](auto curve_of) {
     DISTATTN_UNROLL
-    for (int i = 0; i < 4; ++i) {
-      const float level = s[n][i];
-      const bool seen = !masks.cut || masks.sees(n, i);
-      const float weight = seen ? weight_of(terms.biased(level, 0, n, i), map.unit(), of_column[i % 2]) : 0.0f;
-      weights[n][i] = terms.kept(weight, 0, n, i);
-      s[n][i] = map.gradient(weight, level);
+    for (int n = 0; n < Shape::n_count; ++n) {
+      const Quad two = lse.of(n);
+      const Split of_column[2] = {{two.x, two.y}, {two.z, two.w}};
+      DISTATTN_UNROLL
+      for (int i = 0; i < 4; ++i) {
+        const auto curve = curve_of(s[n][i]);
+        const bool seen = !masks.cut || masks.sees(n, i);
+        const float weight = seen ? weight_of(terms.biased(curve.level, 0, n, i), map.unit(), of_column[i % 2]) : 0.0f;
+        weights[n][i] = terms.kept(weight, 0, n, i);
+        s[n][i] = map.gradient(weight, curve);
+      }
     }
-  }
+  });
   round_to_operand<typename Shape::Element>(applied, weights);
 }
 
