@@ -17,6 +17,13 @@ import launched
 os.environ["OMP_NUM_THREADS"] = "1"  # read when PyTorch is imported
 
 
+def read_compiler():
+    """Once for all ranks. Without gradients: PyTorch has none in forks of a process that had some."""
+    import torch
+
+    torch.compile(torch.neg, backend="aot_eager")(torch.ones(1))
+
+
 def run(script, ranks, *arguments, timeout=600):
     """(whether all ranks ended well, what they wrote). When one fails, the others are ended."""
     port, token = launched.free_port(), secrets.token_hex(8)
