@@ -124,6 +124,13 @@ class OneCall(unittest.TestCase):
         np.testing.assert_allclose(dropped[0][kept], whole[kept] / 0.75, rtol=1e-5)
         self.assertLess(abs(kept.sum() / seen.sum() - 0.75), 0.02)
 
+    def test_values_in_keys(self):
+        """As in MLA: one key head, whose first numbers are its values."""
+        q, k, _ = tensors(kv_heads=1)
+        for ranks in (1, 3):
+            o = distattn.attention(q, k, None, value_dim=8, causal=True, ranks=ranks)
+            self.assertLess(oracle.error(o, oracle.attention(q, k, k[..., :8], causal=True)[0]), 2e-6)
+
     def test_window_and_documents_as_arrays(self):
         q, k, v = tensors()
         listed = distattn.attention(q, k, v, cu_seqlens=[0, 20, 61], window_size=(4, 4))
@@ -211,6 +218,26 @@ class Handles(unittest.TestCase):
         found += [sum(of_sinks)] if of_sinks else []
         for gradient, expected in zip(found, oracle.gradients(d_o, q, k, v, **masked), strict=True):
             self.assertLess(oracle.error(gradient, expected), TOLERANCE[dtype])
+
+    def test_gradients_of_values_in_keys(self):
+        q, k, _ = tensors(kv_heads=1)
+        d_o = np.random.default_rng(2).standard_normal((*q.shape[:-1], 8)).astype("float32")
+        found = [np.full_like(array, np.nan) for array in (q, k)]
+
+        def body(comm):
+            handle = distattn.Attention(seq=TOKENS, heads=4, kv_heads=1, head_dim=16, value_dim=8, shared_kv=True,
+                                        batch=2, comm=comm, causal=True, backward=True, schedule="zigzag-ring")
+            at = handle.positions
+            o, lse = handle.forward(q[:, at], k[:, at], None)
+            dq, dk, dv = handle.backward(d_o[:, at], q[:, at], k[:, at], None, o, lse)
+            found[0][:, at], found[1][:, at] = dq, dk
+            return dv
+
+        self.assertEqual(distattn.run_ranks(2, body), [None, None])
+        dq, dk, dv = oracle.gradients(d_o, q, k, k[..., :8], causal=True)
+        dk[..., :8] += dv
+        for gradient, expected in zip(found, (dq, dk)):
+            self.assertLess(oracle.error(gradient, expected), 2e-6)
 
     def test_groups(self):
         def body(comm):

@@ -30,7 +30,7 @@ class Rows(unittest.TestCase):
         for key, row in by_name(expected).items():
             self.assertEqual(by_name(rows)[key], {name: row[name] for name in by_name(rows)[key]})
             self.assertEqual(set(row) - set(by_name(rows)[key]),
-                             {"mask", "bound", "softcap", "sink_logits", "alibi", "max_logit", "dropout", "shared_kv", "layers",
+                             {"mask", "bound", "softcap", "sink_logits", "alibi", "max_logit", "dropout", "layers",
                               "all_layers_s", "sent_as", "chosen", "expansion_flops_max", "expansion_s"})
 
     def test_masks_and_types_are_planned(self):
@@ -39,6 +39,13 @@ class Rows(unittest.TestCase):
             {}, {"causal": False}, {"window_size": (100, 0)}, {"cu_seqlens": [0, 1000, 4096]}, {"dtype": "bfloat16"})]
         self.assertEqual(len(set(times)), len(times))
         self.assertEqual(len(distattn.plan(**{**sizes, "schedule": ["ring", "balanced"]})), 2)
+
+    def test_keys_with_values_in_them(self):
+        sizes = {"seq": 4096, "heads": 8, "kv_heads": 1, "head_dim": 576, "value_dim": 512, "ranks": 4, "schedule": "ring",
+                 "machine": "dgx-h100x8"}
+        apart, shared = (distattn.plan(**sizes, shared_kv=shared)[0] for shared in (False, True))
+        self.assertEqual(shared["bytes_sent_max"] * (576 + 512), apart["bytes_sent_max"] * 576)
+        self.assertTrue(shared["shared_kv"] and not apart["shared_kv"])
 
     def test_rows_are_a_table(self):
         """pandas.DataFrame(rows) has a column for each field, and numbers in it."""

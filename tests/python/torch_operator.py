@@ -165,8 +165,11 @@ class Operator(unittest.TestCase):
         q, k, v, _ = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32))
         torch.library.opcheck(torch.ops.distattn.forward.default,
                               (q, k, v, None, None, None, None, self.sharding.number, True, -1, -1, 0, [0.0, 0.0, 0.0],
-                               "", False, True))
+                               "", 0, False, True))
         sinks = torch.zeros(4, requires_grad=True)
         torch.library.opcheck(torch.ops.distattn.forward.default,
                               (q, k, v, sinks, torch.tensor([3]), None, None, self.sharding.number, True, 9, -1, 0,
-                               [0.0, 2.0, 0.1], "", True, True))
+                               [0.0, 2.0, 0.1], "", 0, True, True))
+        torch.library.opcheck(torch.ops.distattn.forward.default,
+                              (q, k, None, None, None, None, None, self.sharding.number, True, -1, -1, 0,
+                               [0.0, 0.0, 0.0], "", 8, False, True))

@@ -96,6 +96,27 @@ class Attention(unittest.TestCase):
         self.assertLess(error(sum(gathered(own_sinks.grad)), exact[3].grad), 2e-6)
         torch.testing.assert_close(torch.stack(gathered(largest)).amax(0), scores.amax((-1, -2)).float())
 
+    def test_values_in_keys(self):
+        """As in MLA, also in a graph; the gradient of keys is that of the values too."""
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        q, k, _, d_o = tensors(torch.float32, kv_heads=1)
+        exact = [x.double().requires_grad_() for x in (q, k)]
+        scores = torch.einsum("bqhd,bkd->bhqk", exact[0], exact[1][:, :, 0]) / 4
+        weights = scores.masked_fill(~visible(causal=True), -torch.inf).softmax(-1)
+        expected = torch.einsum("bhqk,bkd->bqhd", weights, exact[1][:, :, 0, :8])
+        expected.backward(d_o[..., :8].double())
+
+        def attend(q, k):
+            return distattn.torch.attention(q, k, None, value_dim=8, sharding=sharding, causal=True)
+
+        for run in (attend, torch.compile(attend, fullgraph=True, backend="aot_eager")):
+            own = [sharding.shard(x).requires_grad_() for x in (q, k)]
+            o = run(*own)
+            o.backward(sharding.shard(d_o[..., :8]))
+            self.assertLess(error(sharding.unshard(o.detach()), expected.detach()), 2e-6)
+            for mine, right in zip(own, exact):
+                self.assertLess(error(sharding.unshard(mine.grad), right.grad), 2e-6)
+
     def test_dropout(self):
         """The same on any number of ranks, of rank 0's seed; a checkpoint drops what its first pass dropped."""
         sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
@@ -158,6 +179,9 @@ class Attention(unittest.TestCase):
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, dropout_p=0.1, dropout_seed=-1),
              "dropout_seed is -1"),
             (lambda: distattn.torch.attention(q, k, v, sharding=None), "sharding is a NoneType"),
+            (lambda: distattn.torch.attention(q, k, None, sharding=sharding), "v is None"),
+            (lambda: distattn.torch.attention(q, k, v, value_dim=8, sharding=sharding), "v and value_dim are given"),
+            (lambda: distattn.torch.attention(q, k, None, value_dim=17, sharding=sharding), "value-dim"),
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, cu_seqlens=[0, 5]), "cu_seqlens is"),
             (lambda: pickle.dumps(COMM), "cannot be pickled"),
             (lambda: distattn.torch.attention(q.int(), k.int(), v.int(), sharding=sharding), "not supported"),
@@ -176,7 +200,7 @@ class Attention(unittest.TestCase):
     @unittest.skipUnless(COMM.size == 1, "finite differences are of one rank")
     def test_gradcheck(self):
         sharding = distattn.torch.Sharding(seq=7, comm=COMM, cu_seqlens=[0, 3, 7])
-        given = [random(2, 7, heads, 8, dtype=torch.float64, seed=heads).requires_grad_() for heads in (2, 1, 1)]
+        given = [random(1, 7, heads, 8, dtype=torch.float64, seed=heads).requires_grad_() for heads in (2, 1, 1)]
         self.assertTrue(torch.autograd.gradcheck(
             lambda q, k, v: distattn.torch.attention(q, k, v, sharding=sharding, causal=True), given))
         scores = {"softcap": 2.0, "alibi_slopes": [0.3, 0.1], "dropout_p": 0.2, "dropout_seed": 5}

@@ -1,10 +1,13 @@
-"""distattn.torch under torchrun, on one to four ranks: torch_ranks.py says what each of them does."""
+"""distattn.torch on one to four ranks: torch_ranks.py says what each of them does. And under torchrun."""
 
 import subprocess
 import sys
 import unittest
 
+import forked
 import torchrun
+
+import distattn.torch  # noqa: F401: for those that are forked
 
 LAYER = """
 import sys, torch, distattn.torch
@@ -15,13 +18,19 @@ print(*(name for name in ("torch._dynamo", "sympy", "triton") if name in sys.mod
 """
 
 
-class Torchrun(unittest.TestCase):
+class Ranks(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        forked.read_compiler()
+
     def test_ranks(self):
         for ranks in (1, 2, 3, 4):
             with self.subTest(ranks=ranks):
-                done = torchrun.run(torchrun.HERE / "torch_ranks.py", ranks)
-                self.assertEqual(done.returncode, 0, done.stderr)
+                well, written = forked.run(torchrun.HERE / "torch_ranks.py", ranks)
+                self.assertTrue(well, written)
 
+
+class Torchrun(unittest.TestCase):
     def test_no_compiler_is_loaded(self):
         """It takes seconds and more memory than a layer's tensors, of a process that compiles nothing."""
         done = subprocess.run([sys.executable, "-B", "-c", LAYER], capture_output=True, text=True, timeout=120, check=False)

@@ -13,7 +13,8 @@ from . import _capi
 from ._capi import check, lib, made
 from ._comm import Comm, Handle, run_ranks
 from ._errors import Error, UsageError
-from ._problem import Problem, Request, flag, integer, integers, layout_text, scores_of, seed_of, taken_sinks
+from ._problem import (Problem, Request, check_values, flag, integer, integers, layout_text, scores_of, seed_of,
+                       taken_sinks)
 from ._tensors import TYPES, Layout, View, dense_view, finished, new_array, stream_of, view, view_of_new
 
 
@@ -33,7 +34,8 @@ class Attention(Handle):
     Making one is a collective over the ranks of `comm` (None: this process alone), and so is each call. Sizes are those
     of the whole problem; the tensors of a call are this rank's part, [batch, tokens, heads, dim], of `tokens` tokens
     that stand at `positions`. `layout`, of distattn.layout(), is for schedule="placed". With sink_logits, calls take
-    `sinks`; with max_logit, forward() also returns the largest score of each head, of this rank's share.
+    `sinks`; with max_logit, forward() also returns the largest score of each head, of this rank's share. With shared_kv,
+    values are the first `value_dim` numbers of keys, and v is None.
     """
 
     _free = staticmethod(lib.attention_free)
@@ -46,12 +48,12 @@ class Attention(Handle):
                  schedule: str = "auto", layout: str | Mapping[str, Any] | None = None, backward: bool = False,
                  backend: str | None = None, threads: int = 0, deterministic: bool = False, machine: str | None = None,
                  memory_bytes: int = 0, cuda_stream: int = 0, sink_logits: bool = False, max_logit: bool = False,
-                 **scores: Any) -> None:
+                 shared_kv: bool = False, **scores: Any) -> None:
         problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, seq_kv=seq_kv, kv_heads=kv_heads,
                              value_dim=value_dim, batch=batch, dtype=dtype,
                              scores=scores_of(softmax_scale=softmax_scale, **scores), sink_logits=sink_logits,
-                             max_logit=max_logit, causal=causal, window_size=window_size, cu_seqlens=cu_seqlens,
-                             first_keys=first_keys, bands=bands)
+                             max_logit=max_logit, shared_kv=shared_kv, causal=causal, window_size=window_size,
+                             cu_seqlens=cu_seqlens, first_keys=first_keys, bands=bands)
         request = Request.of(problem, schedule=schedule, layout=layout_text(layout), backward=backward, backend=backend,
                              threads=threads, deterministic=deterministic, machine=machine, memory_bytes=memory_bytes,
                              cuda_stream=cuda_stream)
@@ -100,23 +102,30 @@ class Attention(Handle):
         """o, as q but for values' dimension, and lse, [batch, heads, tokens] in float32 (float64 for float64), and with
         max_logit that, [batch, heads]. The seed is the same in both passes and on all ranks."""
         views = self._views(q=q, k=k, v=v) | self._sinks(sinks)
-        results = results_for(q, views["q"].layout, views["v"].layout, self.problem.max_logit)
+        results = results_for(q, views["q"].layout, self.problem.value_dim or self.problem.head_dim,
+                              self.problem.max_logit)
         self.call("forward", {**views, **{name: view_of_new(array) for name, array in results.items()}},
                   seed_of(dropout_seed))
         return tuple(finished(array, q) for array in results.values())
 
     def backward(self, d_o: Any, q: Any, k: Any, v: Any, o: Any, lse: Any, sinks: Any = None, *,
                  dropout_seed: int = 0) -> tuple[Any, ...]:
-        """dq, dk and dv, from what forward() read and returned, and with sinks this rank's part of their gradient."""
+        """dq, dk and dv, from what forward() read and returned, and with sinks this rank's part of their gradient. With
+        shared_kv, dk is the gradient of keys and of the values in them, and dv None."""
         views = self._views(d_o=d_o, q=q, k=k, v=v, o=o) | {"lse": view(lse, "lse")} | self._sinks(sinks)
-        likes = {"dq": (q, views["q"]), "dk": (k, views["k"]), "dv": (v, views["v"])}
+        likes = {"dq": (q, views["q"]), "dk": (k, views["k"])}
+        if v is not None:
+            likes["dv"] = v, views["v"]
         if sinks is not None:
             likes["dsink_logits"] = sinks, views["sink_logits"]
         made_ones = {name: new_array(like, seen.shape, seen.dtype, seen.layout.device)
                      for name, (like, seen) in likes.items()}
         self.call("backward", {**views, **{name: view_of_new(array) for name, array in made_ones.items()}},
                   seed_of(dropout_seed))
-        return tuple(finished(array, likes[name][0]) for name, array in made_ones.items())
+        gradients = [finished(array, likes[name][0]) for name, array in made_ones.items()]
+        if v is None:
+            gradients.insert(2, None)
+        return tuple(gradients)
 
     def _sinks(self, sinks: Any) -> dict[str, View]:
         if (sinks is not None) != self.problem.sink_logits:
@@ -126,7 +135,11 @@ class Attention(Handle):
         return {} if sinks is None else {"sink_logits": view(sinks, "sinks")}
 
     def _views(self, **arrays: Any) -> dict[str, View]:
-        views = {name: view(array, name) for name, array in arrays.items()}
+        if "v" in arrays and (arrays["v"] is None) != self.problem.shared_kv:
+            raise UsageError("v is given to a handle with shared_kv (its values lie in keys): pass None"
+                             if self.problem.shared_kv else
+                             "no v is given to a handle without shared_kv (values do not lie in keys): pass it")
+        views = {name: view(array, name) for name, array in arrays.items() if name != "v" or array is not None}
         for name, each in views.items():
             check_tensor(each.layout, name, self.problem.dtype)
             if not each.layout.on_host and self.request.cuda_stream == 0:
@@ -160,11 +173,11 @@ def check_tensor(layout: Layout, name: str, dtype: str) -> None:
                          f"heads, dim]")
 
 
-def results_for(like: Any, q: Layout, v: Layout, max_logit: bool = False) -> dict[str, Any]:
+def results_for(like: Any, q: Layout, value_dim: int, max_logit: bool = False) -> dict[str, Any]:
     """o, lse and max_logit, to be written."""
     *batch, tokens, heads, _ = q.shape
     statistics = "float64" if q.dtype == "float64" else "float32"
-    results = {"o": new_array(like, (*batch, tokens, heads, v.shape[-1]), q.dtype, q.device),
+    results = {"o": new_array(like, (*batch, tokens, heads, value_dim), q.dtype, q.device),
                "lse": new_array(like, (*batch, heads, tokens), statistics, q.device)}
     if max_logit:
         results["max_logit"] = new_array(like, (*batch, heads), statistics, q.device)
@@ -174,27 +187,31 @@ def results_for(like: Any, q: Layout, v: Layout, max_logit: bool = False) -> dic
 def attention(q: Any, k: Any, v: Any, *, ranks: int = 1, schedule: str = "auto", causal: bool = False,
               window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
               softmax_scale: float | None = None, return_lse: bool = False, return_max_logit: bool = False,
-              backend: str | None = None, threads: int = 0, dropout_seed: int = 0, **scores: Any) -> Any:
+              backend: str | None = None, threads: int = 0, dropout_seed: int = 0, value_dim: int | None = None,
+              **scores: Any) -> Any:
     """Exact attention of q [batch, seq, heads, dim] to k and v [batch, seq_kv, kv_heads, dim], or without batch,
     sharded over `ranks` threads of this process.
 
     Arrays of NumPy, PyTorch, or any with DLPack, float64 (which the reference backend computes), float32, float16 or
     bfloat16; the result is an array of the same kind. With fewer queries than keys, queries stand at the end. Masks and
     scale mean what they mean in flash-attn, and so do `softcap`, `alibi_slopes` (a list), `dropout_p` and `sinks`
-    ([heads]); `cu_seqlens`: 0, …, seq_kv of packed documents. Returns o, then with return_lse lse [batch, heads, seq],
+    ([heads]); `cu_seqlens`: 0, …, seq_kv of packed documents. With v None, values are the first `value_dim` numbers of
+    keys, as in MLA with absorbed projections. Returns o, then with return_lse lse [batch, heads, seq],
     then with return_max_logit the largest score of each head, [batch, heads]. Computes no gradients: distattn.torch does.
     """
     sinks = taken_sinks(scores) if scores else None
-    views = {"q": view(q, "q"), "k": view(k, "k"), "v": view(v, "v")}
+    check_values(v, value_dim)
+    views = {"q": view(q, "q"), "k": view(k, "k")} | ({} if v is None else {"v": view(v, "v")})
     documents = None if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
-    asked = (views["q"].layout, views["k"].layout, views["v"].layout, causal, integers(window_size, "window_size"),
-             documents, scores_of(softmax_scale=softmax_scale, **scores), sinks is not None, return_max_logit, schedule,
+    values = value_dim if v is None else views["v"].layout
+    asked = (views["q"].layout, views["k"].layout, values, causal, integers(window_size, "window_size"), documents,
+             scores_of(softmax_scale=softmax_scale, **scores), sinks is not None, return_max_logit, schedule,
              backend, threads, stream_of(q, views["q"].layout))
     try:
         problem, request = _asked(*asked)
     except TypeError:  # an option that cannot be looked up
         problem, request = _asked.__wrapped__(*asked)
-    results = results_for(q, views["q"].layout, views["v"].layout, problem.max_logit)
+    results = results_for(q, views["q"].layout, problem.value_dim, problem.max_logit)
     if sinks is not None:
         views["sink_logits"] = view(sinks, "sinks")
     for name, array in results.items():
@@ -211,13 +228,15 @@ def attention(q: Any, k: Any, v: Any, *, ranks: int = 1, schedule: str = "auto",
 
 
 @functools.lru_cache(maxsize=64)
-def _asked(q: Layout, k: Layout, v: Layout, causal: Any, window_size: tuple[int, ...],
+def _asked(q: Layout, k: Layout, v: Layout | Any, causal: Any, window_size: tuple[int, ...],
            documents: tuple[int, ...] | None, scores: tuple[float, ...], sink_logits: bool, max_logit: Any,
            schedule: Any, backend: Any, threads: Any, cuda_stream: int) -> tuple[Problem, Request]:
     for name, layout in (("q", q), ("k", k), ("v", v)):
-        check_tensor(layout, name, q.dtype)
+        if isinstance(layout, Layout):
+            check_tensor(layout, name, q.dtype)
     problem = Problem.of(seq=q.shape[-3], heads=q.shape[-2], head_dim=q.shape[-1], seq_kv=k.shape[-3],
-                         kv_heads=k.shape[-2], value_dim=v.shape[-1], batch=q.shape[0] if len(q.shape) == 4 else 1,
+                         kv_heads=k.shape[-2], value_dim=v.shape[-1] if isinstance(v, Layout) else v,
+                         shared_kv=not isinstance(v, Layout), batch=q.shape[0] if len(q.shape) == 4 else 1,
                          dtype=q.dtype, scores=scores, sink_logits=sink_logits, max_logit=max_logit, causal=causal,
                          window_size=window_size, cu_seqlens=documents)
     return problem, Request.of(problem, schedule=schedule, backend=backend, threads=threads, cuda_stream=cuda_stream)
@@ -284,7 +303,7 @@ def _call_ranks(problem: Problem, request: Request, ranks: int, views: dict[str,
         handle = Attention.of(problem, request, comm)
         queries = handle.positions - (problem.seq_kv - problem.seq_q)  # rows of q, which stands at the end
         keys = handle.key_positions
-        own = {name: whole[name].take(queries if name == "q" else keys, -3) for name in "qkv"}
+        own = {name: whole[name].take(queries if name == "q" else keys, -3) for name in {*whole} & {*"qkv"}}
         own["o"] = np.empty((*own["q"].shape[:-1], whole["o"].shape[-1]), whole["o"].dtype)
         own["lse"] = np.empty((*whole["lse"].shape[:-1], len(queries)), whole["lse"].dtype)
         if problem.max_logit:

@@ -55,7 +55,8 @@ class Problem(Sized):
                 ("window_left", c_int64), ("window_right", c_int64), ("sinks", c_int64),
                 ("cu_seqlens", POINTER(c_int64)), ("cu_seqlens_count", c_size_t), ("bands", POINTER(Band)),
                 ("bands_count", c_size_t), ("softcap", c_double), ("sink_logits", c_int32), ("max_logit", c_int32),
-                ("alibi_slopes", POINTER(c_double)), ("alibi_slopes_count", c_size_t), ("dropout", c_double)]
+                ("alibi_slopes", POINTER(c_double)), ("alibi_slopes_count", c_size_t), ("dropout", c_double),
+                ("shared_kv", c_int32), ("reserved", c_int32)]
 
 
 class Options(Sized):

@@ -28,15 +28,15 @@ def plan(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | Non
          value_dim: int | None = None, dtype: Any = "float32", backward: bool = False, causal: bool = True,
          window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
          softmax_scale: float | None = None, memory_bytes: int = 0, balance_tokens: float | None = None,
-         **scores: Any) -> Plan:
+         shared_kv: bool = False, **scores: Any) -> Plan:
     """What schedules would cost on `ranks` ranks of a machine (a name or file of one; None: this one).
 
     A row for each schedule and pass. Plans and proves; computes nothing. The mask is causal unless said otherwise, as
-    the command's. `balance_tokens` is for "placed".
+    the command's. `balance_tokens` is for "placed"; with shared_kv, values are the first `value_dim` numbers of keys.
     """
     problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, kv_heads=kv_heads, batch=batch, seq_kv=seq_kv,
                          value_dim=value_dim, dtype=dtype, causal=causal, window_size=window_size, cu_seqlens=cu_seqlens,
-                         scores=scores_of(softmax_scale=softmax_scale, **scores))
+                         shared_kv=shared_kv, scores=scores_of(softmax_scale=softmax_scale, **scores))
     rows = Plan()
     for name in schedules_of(schedule):
         request = Request.of(problem, schedule=name, backward=backward, memory_bytes=memory_bytes,
@@ -49,11 +49,13 @@ def plan(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | Non
 def layout(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | None = None, machine: str | None = None,
            batch: int = 1, value_dim: int | None = None, dtype: Any = "float32", backward: bool = True,
            causal: bool = True, window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
-           memory_bytes: int = 0, balance_tokens: float | None = None) -> dict[str, Any]:
+           memory_bytes: int = 0, balance_tokens: float | None = None,
+           shared_kv: bool = False) -> dict[str, Any]:
     """Who owns which tokens in the schedule "placed", which is made for this mask and machine (None: this one, so that
     machines may differ). A layout is plain data, and serves any mask of `seq` tokens: see distattn.torch.Sharding."""
     problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, kv_heads=kv_heads, batch=batch, value_dim=value_dim,
-                         dtype=dtype, causal=causal, window_size=window_size, cu_seqlens=cu_seqlens)
+                         dtype=dtype, causal=causal, window_size=window_size, cu_seqlens=cu_seqlens,
+                         shared_kv=shared_kv)
     request = Request.of(problem, schedule="placed", backward=backward, memory_bytes=memory_bytes,
                          balance_tokens=balance_tokens)
     return dict(_planned(lib.plan_layout, problem, request, ranks, machine))
@@ -70,4 +72,5 @@ def _described(problem: Problem) -> dict[str, Any]:
     words = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
     return {"dtype": words[problem.dtype], "wire": "fp64" if problem.dtype == "float64" else "fp32",
             "batch": problem.batch, "seq_kv": problem.seq_kv, "heads": problem.heads, "kv_heads": problem.kv_heads,
-            "head_dim": problem.head_dim, "value_dim": problem.value_dim or problem.head_dim}
+            "head_dim": problem.head_dim, "value_dim": problem.value_dim or problem.head_dim,
+            "shared_kv": problem.shared_kv}

@@ -27,6 +27,14 @@ def integer(value: Any, name: str) -> int:
     return number
 
 
+def check_values(v: Any, value_dim: Any) -> None:
+    """Values have an array of their own, or are the first `value_dim` numbers of keys."""
+    if v is None and not value_dim:
+        raise UsageError("v is None (nothing says where values are): pass v, or value_dim if they are the beginning of keys")
+    if v is not None and value_dim is not None:
+        raise UsageError("v and value_dim are given (the latter is of values in keys): pass one of them")
+
+
 def seed_of(value: Any) -> int:
     try:
         seed = operator.index(value)
@@ -156,6 +164,7 @@ class Problem:
     mask: Mask
     sink_logits: bool = False
     max_logit: bool = False
+    shared_kv: bool = False
 
     @property
     def drops(self) -> bool:
@@ -164,14 +173,15 @@ class Problem:
     @staticmethod
     def of(*, seq: Any, heads: Any, head_dim: Any, seq_kv: Any = None, kv_heads: Any = None, value_dim: Any = None,
            batch: Any = 1, dtype: Any = "float32", scores: tuple[float, ...] | None = None,
-           sink_logits: Any = False, max_logit: Any = False, **mask: Any) -> "Problem":
+           sink_logits: Any = False, max_logit: Any = False, shared_kv: Any = False, **mask: Any) -> "Problem":
         queries = integer(seq, "seq")
         query_heads = integer(heads, "heads")
         return Problem(integer(batch, "batch"), queries, queries if seq_kv is None else integer(seq_kv, "seq_kv"),
                        query_heads, query_heads if kv_heads is None else integer(kv_heads, "kv_heads"),
                        integer(head_dim, "head_dim"), 0 if value_dim is None else integer(value_dim, "value_dim"),
                        dtype_name(dtype), scores_of() if scores is None else scores, Mask.of(**mask),
-                       flag(sink_logits, "sink_logits"), flag(max_logit, "max_logit"))
+                       flag(sink_logits, "sink_logits"), flag(max_logit, "max_logit"),
+                       flag(shared_kv, "shared_kv"))
 
     def struct(self) -> _capi.Problem:
         """Keeps the lists that it points to."""
@@ -184,7 +194,7 @@ class Problem:
                                 wire=_capi.FP64 if self.dtype == "float64" else _capi.FP32,
                                 causal=self.mask.causal, window_left=self.mask.window[0],
                                 window_right=self.mask.window[1], sinks=self.mask.first_keys,
-                                sink_logits=self.sink_logits, max_logit=self.max_logit,
+                                sink_logits=self.sink_logits, max_logit=self.max_logit, shared_kv=self.shared_kv,
                                 **dict(zip(SCORES.values(), self.scores)))
         if self.mask.cu_seqlens:
             problem.cu_seqlens, problem.cu_seqlens_count = documents, len(documents)

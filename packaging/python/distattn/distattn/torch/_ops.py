@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .._errors import UsageError
-from .._problem import DROPOUT, Mask, Problem, Request, flag, integers, scores_of, seed_of, taken_sinks, text
+from .._problem import (DROPOUT, Mask, Problem, Request, check_values, flag, integers, scores_of, seed_of, taken_sinks,
+                        text)
 from .._tensors import stream_of, view
 from ._sharding import Sharding, sharding_of
 
@@ -38,16 +39,20 @@ def _operator(kernel: Callable[..., Any]) -> Any:
     return getattr(torch.ops.distattn, name.partition("::")[2]).default
 
 
-def _handle(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, sharding: Sharding, causal: bool, left: int,
-            right: int, first_keys: int, scores: Sequence[float], schedule: str, max_logit: bool, gradients: bool) -> Any:
+def _handle(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, sharding: Sharding, causal: bool, left: int,
+            right: int, first_keys: int, scores: Sequence[float], schedule: str, value_dim: int, max_logit: bool,
+            gradients: bool) -> Any:
     for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor is None:
+            continue
         if tensor.dim() != 4 or tensor.shape[1] != sharding.tokens:
             raise UsageError(f"{name} is {tuple(tensor.shape)} (this rank owns {sharding.tokens} tokens): pass [batch, "
                              f"tokens, heads, dim]")
         if tensor.dtype != q.dtype or tensor.device != q.device:
             raise UsageError(f"{name} is {tensor.dtype} on {tensor.device}, q {q.dtype} on {q.device} (one attention has "
                              f"one of each): convert it")
-    problem, request = _asked(sharding.seq, q.shape, k.shape[2], v.shape[3], q.dtype, sinks is not None,
+    problem, request = _asked(sharding.seq, q.shape, k.shape[2], value_dim if v is None else v.shape[3], v is None,
+                              q.dtype, sinks is not None,
                               sharding.mask(causal, (left, right), first_keys), tuple(scores), max_logit,
                               schedule or sharding.schedule, gradients,
                               stream_of(q, view(q.detach(), "q").layout))
@@ -55,11 +60,11 @@ def _handle(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, sharding: Sha
 
 
 @functools.lru_cache(maxsize=256)
-def _asked(seq: int, q: torch.Size, kv_heads: int, value_dim: int, dtype: torch.dtype, sink_logits: bool, mask: Mask,
-           scores: tuple[float, ...], max_logit: bool, schedule: str, gradients: bool,
+def _asked(seq: int, q: torch.Size, kv_heads: int, value_dim: int, shared_kv: bool, dtype: torch.dtype,
+           sink_logits: bool, mask: Mask, scores: tuple[float, ...], max_logit: bool, schedule: str, gradients: bool,
            cuda_stream: int) -> tuple[Problem, Request]:
     sizes = Problem.of(seq=seq, heads=q[2], head_dim=q[3], kv_heads=kv_heads, value_dim=value_dim, batch=q[0],
-                       dtype=dtype, scores=scores, sink_logits=sink_logits, max_logit=max_logit)
+                       dtype=dtype, scores=scores, sink_logits=sink_logits, max_logit=max_logit, shared_kv=shared_kv)
     problem = Problem(**{**sizes.__dict__, "mask": mask})
     return problem, Request.of(problem, schedule=schedule, backward=gradients, cuda_stream=cuda_stream)
 
@@ -89,47 +94,51 @@ def _agreed(seed: Tensor | None, sharding: Sharding, scores: Sequence[float]) ->
 
 
 @_operator
-def _forward(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, seed: Tensor | None, cu_seqlens: Tensor | None,
-             positions: Tensor | None, sharding: int, causal: bool, left: int, right: int, first_keys: int,
-             scores: Sequence[float], schedule: str, max_logit: bool,
+def _forward(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, seed: Tensor | None,
+             cu_seqlens: Tensor | None, positions: Tensor | None, sharding: int, causal: bool, left: int, right: int, first_keys: int,
+             scores: Sequence[float], schedule: str, value_dim: int, max_logit: bool,
              gradients: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The last result is what the backward pass needs to know: the number of the sharding, and the seed of dropout."""
     own = sharding_of(sharding)
     own = own if cu_seqlens is None else own.with_documents(_documents(cu_seqlens))
     if positions is not None:
         own.check_positions(positions)
-    handle = _handle(q, k, v, sinks, own, causal, left, right, first_keys, scores, schedule, max_logit, gradients)
+    handle = _handle(q, k, v, sinks, own, causal, left, right, first_keys, scores, schedule, value_dim, max_logit,
+                     gradients)
     agreed = _agreed(seed, own, scores)
-    o, lse, largest, _ = _new_results(q, v, max_logit)
+    o, lse, largest, _ = _new_results(q, v, value_dim, max_logit)
     _call(handle, "forward", agreed % 2**64, q=q, k=k, v=v, sink_logits=sinks, o=o, lse=lse,
           max_logit=largest if max_logit else None)
     return o, lse, largest, torch.tensor((own.number, agreed))
 
 
-def _new_results(q: Tensor, v: Tensor, max_logit: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _new_results(q: Tensor, v: Tensor | None, value_dim: int,
+                 max_logit: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     batch, tokens, heads, _ = q.shape
     statistics = torch.float64 if q.dtype == torch.float64 else torch.float32
-    return (q.new_empty((batch, tokens, heads, v.shape[3])), q.new_empty((batch, heads, tokens), dtype=statistics),
+    values = value_dim if v is None else v.shape[3]
+    return (q.new_empty((batch, tokens, heads, values)), q.new_empty((batch, heads, tokens), dtype=statistics),
             q.new_empty((batch, heads if max_logit else 0), dtype=statistics),
             torch.empty(2, dtype=torch.int64, device="cpu"))
 
 
 @torch.library.register_fake("distattn::forward")
-def _(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    return _new_results(q, v, given[-2])
+def _(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None,
+      *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    return _new_results(q, v, *given[-3:-1])
 
 
 @_operator
-def _backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, o: Tensor, lse: Tensor,
+def _backward(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, o: Tensor, lse: Tensor,
               numbers: Tensor, causal: bool, left: int, right: int, first_keys: int, scores: Sequence[float],
-              schedule: str, max_logit: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+              schedule: str, value_dim: int, max_logit: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The last result is this rank's part of the gradient of sinks."""
     number, seed = numbers.tolist()
-    handle = _handle(q, k, v, sinks, sharding_of(number), causal, left, right, first_keys, scores, schedule, max_logit,
-                     True)
+    handle = _handle(q, k, v, sinks, sharding_of(number), causal, left, right, first_keys, scores, schedule, value_dim,
+                     max_logit, True)
     dq, dk, dv, dsinks = _new_gradients(q, k, v, sinks)
-    _call(handle, "backward", seed % 2**64, d_o=d_o, q=q, k=k, v=v, sink_logits=sinks, o=o, lse=lse, dq=dq, dk=dk, dv=dv,
-          dsink_logits=None if sinks is None else dsinks)
+    _call(handle, "backward", seed % 2**64, d_o=d_o, q=q, k=k, v=v, sink_logits=sinks, o=o, lse=lse, dq=dq, dk=dk,
+          dv=None if v is None else dv, dsink_logits=None if sinks is None else dsinks)
     return dq, dk, dv, dsinks
 
 
@@ -141,13 +150,14 @@ def _refuse_second(*_: Any) -> None:
 torch.library.register_autograd("distattn::backward", _refuse_second)
 
 
-def _new_gradients(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    dq, dk, dv = (each.new_empty(each.shape) for each in (q, k, v))
-    return dq, dk, dv, q.new_empty(0) if sinks is None else sinks.new_empty(sinks.shape)
+def _new_gradients(q: Tensor, k: Tensor, v: Tensor | None,
+                   sinks: Tensor | None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    dq, dk, dv, dsinks = (q.new_empty(0) if each is None else each.new_empty(each.shape) for each in (q, k, v, sinks))
+    return dq, dk, dv, dsinks
 
 
 @torch.library.register_fake("distattn::backward")
-def _(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None,
+def _(d_o: Tensor, q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None,
       *_: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return _new_gradients(q, k, v, sinks)
 
@@ -157,7 +167,7 @@ def _keep_for_backward(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, 
     q, k, v, sinks, _, _, _, _, *options, _ = inputs
     o, lse, _, numbers = output
     ctx.save_for_backward(q, k, v, sinks, o, lse, numbers)
-    ctx.options, ctx.inputs, ctx.has_sinks = options, len(inputs), sinks is not None
+    ctx.options, ctx.inputs, ctx.given = options, len(inputs), [each is not None for each in (q, k, v, sinks)]
     ctx.sharding = _kept(numbers)
     ctx.set_materialize_grads(False)
 
@@ -171,25 +181,26 @@ def _differentiate(ctx: Any, d_o: Tensor | None, *_: Any) -> tuple[Tensor | None
     gradients: tuple[Tensor | None, ...] = (None, None, None, None)
     if d_o is not None:
         gradients = _backward(d_o, *ctx.saved_tensors, *ctx.options)
-    dq, dk, dv, dsinks = gradients
-    return (dq, dk, dv, dsinks if ctx.has_sinks else None, *[None] * (ctx.inputs - 4))
+    return (*(gradient if given else None for gradient, given in zip(gradients, ctx.given)),
+            *[None] * (ctx.inputs - 4))
 
 
 torch.library.register_autograd("distattn::forward", _differentiate, setup_context=_keep_for_backward)
 
 
-def attention(q: Tensor, k: Tensor, v: Tensor, *, sharding: Sharding, causal: bool = False,
+def attention(q: Tensor, k: Tensor, v: Tensor | None, *, sharding: Sharding, causal: bool = False,
               window_size: tuple[int, int] = (-1, -1), cu_seqlens: Tensor | Sequence[int] | None = None,
               first_keys: int = 0, softmax_scale: float | None = None, schedule: str | None = None,
               return_lse: bool = False, return_max_logit: bool = False, positions: Tensor | None = None,
-              dropout_seed: int | Tensor | None = None, **scores: Any) -> Any:
+              dropout_seed: int | Tensor | None = None, value_dim: int | None = None, **scores: Any) -> Any:
     """Exact attention of this rank's queries to the keys of all ranks, [batch, tokens, heads, dim] each. A collective.
 
     Masks and scale mean what they mean in flash-attn, and so do `softcap`, `alibi_slopes` (a list), `dropout_p` and
     `sinks` ([heads], with a gradient). Weights are dropped by rank 0's `dropout_seed`; None: drawn from PyTorch's
     generator. With return_max_logit, the last result is the largest score of each head, [batch, heads], of this rank's
-    share. Documents are the sharding's, or for this call `cu_seqlens`: 0, …,
-    seq, the same on all ranks. `schedule` is one of the sharding's layout; None: a ring. With return_lse: (o, lse), lse
+    share. With v None, values are the first `value_dim` numbers of keys, as in MLA with absorbed projections, and the
+    gradient of k is that of both. Documents are the sharding's, or for this call `cu_seqlens`: 0, …, seq, the same on
+    all ranks. `schedule` is one of the sharding's layout; None: a ring. With return_lse: (o, lse), lse
     [batch, heads, tokens], through which no gradient flows. `positions` that are given are compared with those of this
     rank's tokens.
     """
@@ -199,25 +210,29 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, sharding: Sharding, causal: bo
     sinks = taken_sinks(scores)
     o, lse, max_logit = attend(q, k, v, sinks, sharding.number, causal, window_size, cu_seqlens, first_keys,
                                scores_of(softmax_scale=softmax_scale, **scores), schedule, positions, dropout_seed,
-                               return_max_logit)
+                               return_max_logit, value_dim)
     returned = (o, *[lse.detach()] * return_lse, *[max_logit.detach()] * return_max_logit)
     return returned if len(returned) > 1 else o
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, number: int, causal: bool,
+def attend(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, number: int, causal: bool,
            window_size: tuple[int, int], cu_seqlens: Tensor | Sequence[int] | None, first_keys: int,
            scores: tuple[float, ...], schedule: str | None, positions: Tensor | None,
-           dropout_seed: int | Tensor | None = None, max_logit: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+           dropout_seed: int | Tensor | None = None, max_logit: bool = False,
+           value_dim: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """o, lse and max_logit in the sharding of a number; 0 is the one that is current when it is computed."""
+    check_values(v, value_dim)
     left, right = window_size
     kind = q.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):  # as PyTorch's own attention does
-        q, k, v = (x.to(torch.get_autocast_dtype(kind)) for x in (q, k, v))
+        computed = torch.get_autocast_dtype(kind)
+        q, k, v = q.to(computed), k.to(computed), None if v is None else v.to(computed)
     if not torch.compiler.is_compiling():
         flag(causal, "causal")
         integers((left, right, first_keys), "window_size and first_keys")
         text(schedule or "", "schedule")
         flag(max_logit, "return_max_logit")
+        integers((value_dim or 0,), "value_dim")
         _refuse_tangents(q, k, v)
     documents = cu_seqlens if cu_seqlens is None or isinstance(cu_seqlens, Tensor) else \
         torch.tensor(integers(cu_seqlens, "cu_seqlens"))
@@ -226,15 +241,15 @@ def attend(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None, number: int, c
         seed = torch.randint(2**62, (1,)) if dropout_seed is None else dropout_seed
         seed = seed if isinstance(seed, Tensor) else torch.tensor([_signed(seed_of(seed))])
     o, lse, largest, _ = _forward(q, k, v, sinks, seed, documents, positions, number, causal, left, right, first_keys,
-                                  scores, schedule or "", max_logit, torch.is_grad_enabled())
+                                  scores, schedule or "", value_dim or 0, max_logit, torch.is_grad_enabled())
     return o, lse, largest
 
 
-def _refuse_tangents(*tensors: Tensor) -> None:
+def _refuse_tangents(*tensors: Tensor | None) -> None:
     """Of forward-mode differentiation, which PyTorch would drop without a word."""
     if getattr(forward_ad, "_current_level", -1) < 0:
         return
-    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
+    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors if tensor is not None):
         raise UsageError("q, k or v has a tangent (forward-mode derivatives are not computed): differentiate backward")
 
 
