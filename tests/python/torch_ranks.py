@@ -187,7 +187,23 @@ class Attention(unittest.TestCase):
             (lambda: distattn.torch.attention(q.int(), k.int(), v.int(), sharding=sharding), "not supported"),
             (lambda: distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout="spiral"), "layout is 'spiral'"),
             (lambda: distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 5]), "cu_seqlens is"),
+            (lambda: distattn.torch.attention(q.numpy(), k, v, sharding=sharding), "q is a ndarray"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, sinks=[0.0] * 4), "sinks is a list"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, positions=[0]), "positions is a list"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, window_size=128), "window_size is 128"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, window_size=(1, 2, 3)), "it has two sides"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, dropout_p=0.5, dropout_seed=torch.ones(2)),
+             "dropout_seed has 2 numbers"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, cu_seqlens=[]), "cu_seqlens is"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding,
+                                              cu_seqlens=torch.tensor([[0, 9, TOKENS], [0, 8, TOKENS]])),
+             "rows of cu_seqlens differ"),
+            (lambda: distattn.torch.Sharding(seq=TOKENS, comm=3), "comm is a int"),
             (lambda: sharding.shard(q[:, :2]), "pass the whole one"),
+            (lambda: sharding.shard([0] * TOKENS), "a list is given"),
+            (lambda: sharding.shard(torch.ones(TOKENS), 1), "has no dimension 1"),
+            (lambda: sharding.unshard(q, 4), "has no dimension 4"),
+            (lambda: sharding.labels(torch.arange(TOKENS)), "has no dimension 1"),
         ):
             with self.assertRaisesRegex(distattn.UsageError, text):
                 call()

@@ -68,6 +68,16 @@ def _same_on_all(comm: Comm, text: str) -> str:
     return comm.all_gather(mine, [size] + [0] * (comm.size - 1)).decode()
 
 
+def _check_tokens(x: Any, dim: int, tokens: int, whose: str, what: str) -> None:
+    if not isinstance(x, torch.Tensor):
+        raise UsageError(f"a {type(x).__name__} is given (no tensor of PyTorch): pass one")
+    if not -x.dim() <= integer(dim, "dim") < x.dim():
+        raise UsageError(f"a tensor of {tuple(x.shape)} has no dimension {dim} (tokens lie along it): pass another dim")
+    if x.shape[dim] != tokens:
+        raise UsageError(f"dimension {dim} of a tensor of {tuple(x.shape)} has {x.shape[dim]} tokens ({whose} {tokens}): "
+                         f"pass {what}")
+
+
 class Sharding:
     """A sequence of `seq` tokens, with or without packed documents, over the ranks of `comm` (None: of init()).
 
@@ -88,6 +98,9 @@ class Sharding:
         self.given = None if isinstance(layout, str) else layout_text(layout)
         self.schedule = SCHEDULES[layout] if isinstance(layout, str) else "placed"
         self.comm = init() if comm is None else comm
+        if not isinstance(self.comm, Comm):
+            raise UsageError(f"comm is a {type(comm).__name__} (which ranks share the sequence): pass a distattn.Comm, as of "
+                             f"Comm.from_process_group(), or None")
         self.cu_seqlens = () if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
         if cu_seqlens is not None and (self.cu_seqlens[:1] != (0,) or self.cu_seqlens[-1] != self.seq
                                        or any(b < a for a, b in itertools.pairwise(self.cu_seqlens))):
@@ -124,22 +137,19 @@ class Sharding:
 
     def shard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
         """This rank's part of a tensor that all ranks have whole. A gradient of `x` is that of this rank's part."""
-        if x.shape[dim] != self.seq:
-            raise UsageError(f"dimension {dim} of a tensor of {tuple(x.shape)} has {x.shape[dim]} tokens (the sequence "
-                             f"has {self.seq}): pass the whole one")
+        _check_tokens(x, dim, self.seq, "the whole sequence has", "the whole one")
         return x.index_select(dim, self.positions.to(x.device))
 
     def unshard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
         """The whole tensor, on every rank, of the parts that the ranks have. A collective. The gradient of a part is
         taken from this rank's gradient of the whole, as for a loss that every rank computes alike."""
-        if x.shape[dim] != self.tokens:
-            raise UsageError(f"dimension {dim} of a tensor of {tuple(x.shape)} has {x.shape[dim]} tokens (this rank owns "
-                             f"{self.tokens}): pass this rank's part")
+        _check_tokens(x, dim, self.tokens, "this rank owns", "this rank's part")
         whole: torch.Tensor = _Unshard.apply(x, self, dim)
         return whole
 
     def next_tokens(self, tokens: torch.Tensor, dim: int = 1, ignore_index: int = -100) -> torch.Tensor:
         """The labels of the whole sequence, of its tokens; `ignore_index` where a document ends."""
+        _check_tokens(tokens, dim, self.seq, "the whole sequence has", "the whole one")
         ends = [end - 1 for end in (self.cu_seqlens or (0, self.seq))[1:] if end > 0]
         return torch.roll(tokens, -1, dim).index_fill(dim, torch.tensor(ends, device=tokens.device), ignore_index)
 
@@ -150,7 +160,7 @@ class Sharding:
     def with_documents(self, cu_seqlens: Sequence[int]) -> "Sharding":
         """The same with these documents. The last few are kept, and share their handles."""
         listed = integers(cu_seqlens, "cu_seqlens")
-        if listed == self.cu_seqlens:
+        if listed and listed == self.cu_seqlens:
             return self
         known = self._with_documents.get(listed)
         if known is None:
