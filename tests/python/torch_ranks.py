@@ -165,6 +165,19 @@ class Attention(unittest.TestCase):
         scores = q.double().transpose(1, 2) @ k.double().repeat_interleave(2, 2).permute(0, 2, 3, 1) / 4
         torch.testing.assert_close(sharding.unshard(lse, 2), scores.logsumexp(-1).float())
 
+    def test_another_default_device(self):
+        """On which nothing lies but what the caller puts there."""
+        given, documents = tensors(torch.float32), [0, 10, 11, 40, TOKENS]
+        expected = reference(*given, causal=True, cu_seqlens=documents)
+        with torch.device("meta"):
+            sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=documents)
+            for one, right in zip(sharded(*given, sharding, causal=True), expected):
+                self.assertLess(error(one, right), 2e-6)
+            listed = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+            for one, right in zip(sharded(*given, listed, causal=True, cu_seqlens=documents), expected):
+                self.assertLess(error(one, right), 2e-6)
+            self.assertEqual(sharding.document_positions.device.type, "cpu")
+
     def test_errors(self):
         sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
         q, k, v, _ = (sharding.shard(x) for x in tensors(torch.float32))

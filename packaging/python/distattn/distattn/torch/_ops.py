@@ -1,6 +1,6 @@
 """Attention as an operator of PyTorch: traced without a break, differentiable, kept by checkpoints.
 
-What changes from step to step, documents and positions, is data of the operator and no part of a traced graph.
+What changes from step to step, the sharding, documents and positions, is data of the operator and no part of a graph.
 """
 
 import functools
@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .._errors import UsageError
-from .._problem import (DROPOUT, Mask, Problem, Request, check_values, flag, integer, integers, scores_of, seed_of, taken_sinks,
-                        text, window_of)
+from .._problem import (DROPOUT, Mask, Problem, Request, check_values, flag, integer, integers, scores_of, seed_of,
+                        taken_sinks, text, window_of)
 from .._tensors import stream_of, view
 from ._sharding import Sharding, sharding_of
 
@@ -96,11 +96,11 @@ def _agreed(seed: Tensor | None, sharding: Sharding, scores: Sequence[float]) ->
 
 @_operator
 def _forward(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, seed: Tensor | None,
-             cu_seqlens: Tensor | None, positions: Tensor | None, sharding: int, causal: bool, left: int, right: int, first_keys: int,
-             scores: Sequence[float], schedule: str, value_dim: int, max_logit: bool,
+             cu_seqlens: Tensor | None, positions: Tensor | None, sharding: Tensor, causal: bool, left: int, right: int,
+             first_keys: int, scores: Sequence[float], schedule: str, value_dim: int, max_logit: bool,
              gradients: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The last result is what the backward pass needs to know: the number of the sharding, and the seed of dropout."""
-    own = sharding_of(sharding)
+    own = sharding_of(int(sharding))
     own = own if cu_seqlens is None else own.with_documents(_documents(cu_seqlens))
     if positions is not None:
         own.check_positions(positions)
@@ -110,7 +110,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, seed:
     o, lse, largest, _ = _new_results(q, v, value_dim, max_logit)
     _call(handle, "forward", agreed % 2**64, q=q, k=k, v=v, sink_logits=sinks, o=o, lse=lse,
           max_logit=largest if max_logit else None)
-    return o, lse, largest, torch.tensor((own.number, agreed))
+    return o, lse, largest, torch.tensor((own.number, agreed), device="cpu")
 
 
 def _new_results(q: Tensor, v: Tensor | None, value_dim: int,
@@ -209,14 +209,14 @@ def attention(q: Tensor, k: Tensor, v: Tensor | None, *, sharding: Sharding, cau
         raise UsageError(f"sharding is a {type(sharding).__name__} (who owns which tokens): pass a "
                          f"distattn.torch.Sharding")
     sinks = taken_sinks(scores)
-    o, lse, max_logit = attend(q, k, v, sinks, sharding.number, causal, window_size, cu_seqlens, first_keys,
+    o, lse, max_logit = attend(q, k, v, sinks, sharding.numbered, causal, window_size, cu_seqlens, first_keys,
                                scores_of(softmax_scale=softmax_scale, **scores), schedule, positions, dropout_seed,
                                return_max_logit, value_dim)
     returned = (o, *[lse.detach()] * return_lse, *[max_logit.detach()] * return_max_logit)
     return returned if len(returned) > 1 else o
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, number: int, causal: bool,
+def attend(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, number: Tensor, causal: bool,
            window_size: tuple[int, int], cu_seqlens: Tensor | Sequence[int] | None, first_keys: int,
            scores: tuple[float, ...], schedule: str | None, positions: Tensor | None,
            dropout_seed: int | Tensor | None = None, max_logit: bool = False,
@@ -232,11 +232,11 @@ def attend(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, number:
         computed = torch.get_autocast_dtype(kind)
         q, k, v = q.to(computed), k.to(computed), None if v is None else v.to(computed)
     documents = cu_seqlens if cu_seqlens is None or isinstance(cu_seqlens, Tensor) else \
-        torch.tensor(integers(cu_seqlens, "cu_seqlens"))
+        torch.tensor(integers(cu_seqlens, "cu_seqlens"), device="cpu")
     seed = None
     if scores[DROPOUT] != 0:
         seed = torch.randint(2**62, (1,)) if dropout_seed is None else dropout_seed
-        seed = seed if isinstance(seed, Tensor) else torch.tensor([_signed(seed_of(seed))])
+        seed = seed if isinstance(seed, Tensor) else torch.tensor([_signed(seed_of(seed))], device="cpu")
     o, lse, largest, _ = _forward(q, k, v, sinks, seed, documents, positions, number, causal, left, right, first_keys,
                                   scores, schedule or "", value_dim or 0, max_logit, torch.is_grad_enabled())
     return o, lse, largest

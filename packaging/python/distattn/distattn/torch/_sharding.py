@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 _by_number: "weakref.WeakValueDictionary[int, Sharding]" = weakref.WeakValueDictionary()
 
 
-CURRENT = 0  # the number that stands for the sharding that make_current() was given last
+CURRENT = torch.tensor(0, device="cpu")  # the number that stands for the sharding that make_current() was given last
 _current: "Sharding | None" = None
 
 
@@ -35,8 +35,8 @@ def make_current(sharding: "Sharding") -> None:
 
 
 def sharding_of(number: int) -> "Sharding":
-    found = _current if number == CURRENT else _by_number.get(number)
-    if found is None and number == CURRENT:
+    found = _by_number.get(number) if number else _current
+    if found is None and number == 0:
         raise UsageError("distattn has no sharding (register() was given none): call register(sharding=…)")
     if found is None:
         raise UsageError(f"sharding {number} is gone (a graph refers to it): keep the Sharding as long as what uses it")
@@ -99,13 +99,14 @@ class Sharding:
         self.schedule = SCHEDULES[layout] if isinstance(layout, str) else "placed"
         self.comm = init() if comm is None else comm
         if not isinstance(self.comm, Comm):
-            raise UsageError(f"comm is a {type(comm).__name__} (which ranks share the sequence): pass a distattn.Comm, as of "
+            raise UsageError(f"comm is a {type(comm).__name__} (which ranks there are): pass a distattn.Comm, as of "
                              f"Comm.from_process_group(), or None")
         self.cu_seqlens = () if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
         if cu_seqlens is not None and (self.cu_seqlens[:1] != (0,) or self.cu_seqlens[-1] != self.seq
                                        or any(b < a for a, b in itertools.pairwise(self.cu_seqlens))):
             raise UsageError(f"cu_seqlens is {cu_seqlens} (documents of {seq} tokens): list 0, …, {seq} in order")
         self.number = next(_numbers)
+        self.numbered = torch.tensor(self.number, device="cpu")  # another one is no reason to trace a graph again
         _by_number[self.number] = self
         self.all_positions = _positions(self.seq, self.comm.size, self.schedule, self.given)
         self.positions = self.all_positions[self.comm.rank]
@@ -132,7 +133,7 @@ class Sharding:
         """Where this rank's tokens stand in their documents, which RoPE of packed documents counts by."""
         if not self.cu_seqlens:
             return self.positions
-        starts = torch.tensor(self.cu_seqlens)
+        starts = torch.tensor(self.cu_seqlens, device="cpu")  # whatever is the default device
         return self.positions - starts[torch.searchsorted(starts, self.positions, right=True) - 1]
 
     def shard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
@@ -188,7 +189,7 @@ class Sharding:
         sizes = [len(positions) * row_bytes for positions in self.all_positions]
         gathered = self.comm.all_gather(rows.view(-1).view(torch.uint8).numpy(), sizes)
         flat = torch.frombuffer(gathered, dtype=x.dtype) if gathered else rows.new_empty(0)
-        whole = torch.empty((self.seq, *rows.shape[1:]), dtype=x.dtype)
+        whole = torch.empty((self.seq, *rows.shape[1:]), dtype=x.dtype, device="cpu")
         whole[torch.cat(self.all_positions)] = flat.view(-1, *rows.shape[1:]) if self.seq else whole
         return whole.movedim(0, dim).contiguous().to(x.device)
 
