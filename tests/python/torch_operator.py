@@ -104,6 +104,21 @@ class Operator(unittest.TestCase):
             self.assertTrue(torch.equal(run(*own, cu_seqlens), attend(*own, cu_seqlens)))
         self.assertEqual(len(graphs), 1)
 
+    def test_a_new_sharding_is_not_a_new_graph(self):
+        """Also one that a module holds, whose numbers would be part of its graph."""
+        graphs = []
+
+        def backend(graph, _):
+            graphs.append(graph)
+            return graph
+
+        block = Block(self.sharding)
+        run = torch.compile(block, fullgraph=True, backend=backend)
+        for end in range(1, 11):  # more than a function is traced again for
+            block.sharding = self.sharding.with_documents([0, end, TOKENS])
+            self.assertTrue(torch.equal(run(self.x), block(self.x)))
+        self.assertEqual(len(graphs), 1)
+
     def test_a_graph_with_all_scores(self):
         own, sinks = [self.sharding.shard(x) for x in tensors(torch.float32)[:3]], torch.zeros(4, requires_grad=True)
 
@@ -164,12 +179,12 @@ class Operator(unittest.TestCase):
     def test_what_pytorch_asks_of_operators(self):
         q, k, v, _ = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32))
         torch.library.opcheck(torch.ops.distattn.forward.default,
-                              (q, k, v, None, None, None, None, self.sharding.number, True, -1, -1, 0, [0.0, 0.0, 0.0],
+                              (q, k, v, None, None, None, None, self.sharding.numbered, True, -1, -1, 0, [0.0, 0.0, 0.0],
                                "", 0, False, True))
         sinks = torch.zeros(4, requires_grad=True)
         torch.library.opcheck(torch.ops.distattn.forward.default,
-                              (q, k, v, sinks, torch.tensor([3]), None, None, self.sharding.number, True, 9, -1, 0,
+                              (q, k, v, sinks, torch.tensor([3]), None, None, self.sharding.numbered, True, 9, -1, 0,
                                [0.0, 2.0, 0.1], "", 0, True, True))
         torch.library.opcheck(torch.ops.distattn.forward.default,
-                              (q, k, None, None, None, None, None, self.sharding.number, True, -1, -1, 0,
+                              (q, k, None, None, None, None, None, self.sharding.numbered, True, -1, -1, 0,
                                [0.0, 0.0, 0.0], "", 8, False, True))

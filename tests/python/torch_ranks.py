@@ -165,6 +165,19 @@ class Attention(unittest.TestCase):
         scores = q.double().transpose(1, 2) @ k.double().repeat_interleave(2, 2).permute(0, 2, 3, 1) / 4
         torch.testing.assert_close(sharding.unshard(lse, 2), scores.logsumexp(-1).float())
 
+    def test_another_default_device(self):
+        """On which nothing lies but what the caller puts there."""
+        given, documents = tensors(torch.float32), [0, 10, 11, 40, TOKENS]
+        expected = reference(*given, causal=True, cu_seqlens=documents)
+        with torch.device("meta"):
+            sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=documents)
+            for one, right in zip(sharded(*given, sharding, causal=True), expected):
+                self.assertLess(error(one, right), 2e-6)
+            listed = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+            for one, right in zip(sharded(*given, listed, causal=True, cu_seqlens=documents), expected):
+                self.assertLess(error(one, right), 2e-6)
+            self.assertEqual(sharding.document_positions.device.type, "cpu")
+
     def test_errors(self):
         sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
         q, k, v, _ = (sharding.shard(x) for x in tensors(torch.float32))
@@ -187,7 +200,23 @@ class Attention(unittest.TestCase):
             (lambda: distattn.torch.attention(q.int(), k.int(), v.int(), sharding=sharding), "not supported"),
             (lambda: distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout="spiral"), "layout is 'spiral'"),
             (lambda: distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 5]), "cu_seqlens is"),
+            (lambda: distattn.torch.attention(q.numpy(), k, v, sharding=sharding), "q is a ndarray"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, sinks=[0.0] * 4), "sinks is a list"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, positions=[0]), "positions is a list"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, window_size=128), "window_size is 128"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, window_size=(1, 2, 3)), "it has two sides"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, dropout_p=0.5, dropout_seed=torch.ones(2)),
+             "dropout_seed has 2 numbers"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, cu_seqlens=[]), "cu_seqlens is"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding,
+                                              cu_seqlens=torch.tensor([[0, 9, TOKENS], [0, 8, TOKENS]])),
+             "rows of cu_seqlens differ"),
+            (lambda: distattn.torch.Sharding(seq=TOKENS, comm=3), "comm is a int"),
             (lambda: sharding.shard(q[:, :2]), "pass the whole one"),
+            (lambda: sharding.shard([0] * TOKENS), "a list is given"),
+            (lambda: sharding.shard(torch.ones(TOKENS), 1), "has no dimension 1"),
+            (lambda: sharding.unshard(q, 4), "has no dimension 4"),
+            (lambda: sharding.labels(torch.arange(TOKENS)), "has no dimension 1"),
         ):
             with self.assertRaisesRegex(distattn.UsageError, text):
                 call()

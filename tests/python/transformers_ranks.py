@@ -164,7 +164,7 @@ class Refusals(unittest.TestCase):
         hidden[0, 0] = 0
         self.refuse("attention_mask hides tokens", attention_mask=hidden)
         lengths, others = torch.tensor(DOCUMENTS), torch.tensor([0, 30, 31, 70, TOKENS])
-        self.refuse("documents of keys differ", cu_seq_lens_q=lengths, cu_seq_lens_k=others)
+        self.refuse("rows of cu_seqlens differ", cu_seq_lens_q=lengths, cu_seq_lens_k=others)
         self.refuse("cu_seq_lens_k differs", cu_seq_lens_q=lengths, cu_seq_lens_k=lengths[1:])
         self.refuse("output_attentions is given", output_attentions=True)
 

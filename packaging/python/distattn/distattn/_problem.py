@@ -72,6 +72,13 @@ def integers(values: Any, name: str) -> tuple[int, ...]:
     return tuple(integer(value, f"an entry of {name}") for value in listed)
 
 
+def window_of(window_size: Any) -> tuple[int, int]:
+    window = integers(window_size, "window_size")
+    if len(window) != 2:
+        raise UsageError(f"window_size is {window_size!r} (it has two sides): pass (left, right), -1 for unlimited")
+    return window[0], window[1]
+
+
 @dataclass(frozen=True)
 class Mask:
     """Which keys a query sees. Lengths of windows as in flash-attn: -1 is unlimited."""
@@ -85,16 +92,14 @@ class Mask:
     @staticmethod
     def of(causal: Any = False, window_size: Any = (-1, -1), cu_seqlens: Any = None, first_keys: Any = 0,
            bands: Any = None) -> "Mask":
-        window = integers(window_size, "window_size")
-        if len(window) != 2:
-            raise UsageError(f"window_size is {window_size!r} (it has two sides): pass (left, right), -1 for unlimited")
+        window = window_of(window_size)
         documents = () if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
         if cu_seqlens is not None and not documents:
             raise UsageError("cu_seqlens has no entry (it lists 0, …, seq): pass them, or None")
         listed = () if bands is None else tuple(integers(band, "a band") for band in bands)
         if any(len(band) != 6 for band in listed):
             raise UsageError("a band does not have six numbers (q0, q1, k0, k1, lo, hi): pass them")
-        return Mask(flag(causal, "causal"), (window[0], window[1]), integer(first_keys, "first_keys"), documents, listed)
+        return Mask(flag(causal, "causal"), window, integer(first_keys, "first_keys"), documents, listed)
 
 
 # Keywords that make a weight of a product, and their members of distattn_problem, in which 0 is as usual.

@@ -1,6 +1,6 @@
 """Attention as an operator of PyTorch: traced without a break, differentiable, kept by checkpoints.
 
-What changes from step to step, documents and positions, is data of the operator and no part of a traced graph.
+What changes from step to step, the sharding, documents and positions, is data of the operator and no part of a graph.
 """
 
 import functools
@@ -14,8 +14,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from .._errors import UsageError
-from .._problem import (DROPOUT, Mask, Problem, Request, check_values, flag, integers, scores_of, seed_of, taken_sinks,
-                        text)
+from .._problem import (DROPOUT, Mask, Problem, Request, check_values, flag, integer, integers, scores_of, seed_of,
+                        taken_sinks, text, window_of)
 from .._tensors import stream_of, view
 from ._sharding import Sharding, sharding_of
 
@@ -72,8 +72,9 @@ def _asked(seq: int, q: torch.Size, kv_heads: int, value_dim: int, shared_kv: bo
 def _documents(cu_seqlens: Tensor) -> list[int]:
     """Of [documents + 1], or of those of queries and those of keys, which are the same."""
     listed: list[Any] = cu_seqlens.tolist()
-    if cu_seqlens.dim() == 2 and listed[0] != listed[-1]:
-        raise UsageError("documents of keys differ from those of queries (a sequence sees itself): pass the same")
+    if cu_seqlens.dim() == 2 and any(row != listed[0] for row in listed):
+        raise UsageError("rows of cu_seqlens differ (queries, keys and all sequences of a batch have the same documents): "
+                         "pass one row, or a call for each sequence")
     return listed if cu_seqlens.dim() == 1 else listed[0]
 
 
@@ -95,11 +96,11 @@ def _agreed(seed: Tensor | None, sharding: Sharding, scores: Sequence[float]) ->
 
 @_operator
 def _forward(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, seed: Tensor | None,
-             cu_seqlens: Tensor | None, positions: Tensor | None, sharding: int, causal: bool, left: int, right: int, first_keys: int,
-             scores: Sequence[float], schedule: str, value_dim: int, max_logit: bool,
+             cu_seqlens: Tensor | None, positions: Tensor | None, sharding: Tensor, causal: bool, left: int, right: int,
+             first_keys: int, scores: Sequence[float], schedule: str, value_dim: int, max_logit: bool,
              gradients: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The last result is what the backward pass needs to know: the number of the sharding, and the seed of dropout."""
-    own = sharding_of(sharding)
+    own = sharding_of(int(sharding))
     own = own if cu_seqlens is None else own.with_documents(_documents(cu_seqlens))
     if positions is not None:
         own.check_positions(positions)
@@ -109,7 +110,7 @@ def _forward(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, seed:
     o, lse, largest, _ = _new_results(q, v, value_dim, max_logit)
     _call(handle, "forward", agreed % 2**64, q=q, k=k, v=v, sink_logits=sinks, o=o, lse=lse,
           max_logit=largest if max_logit else None)
-    return o, lse, largest, torch.tensor((own.number, agreed))
+    return o, lse, largest, torch.tensor((own.number, agreed), device="cpu")
 
 
 def _new_results(q: Tensor, v: Tensor | None, value_dim: int,
@@ -208,41 +209,53 @@ def attention(q: Tensor, k: Tensor, v: Tensor | None, *, sharding: Sharding, cau
         raise UsageError(f"sharding is a {type(sharding).__name__} (who owns which tokens): pass a "
                          f"distattn.torch.Sharding")
     sinks = taken_sinks(scores)
-    o, lse, max_logit = attend(q, k, v, sinks, sharding.number, causal, window_size, cu_seqlens, first_keys,
+    o, lse, max_logit = attend(q, k, v, sinks, sharding.numbered, causal, window_size, cu_seqlens, first_keys,
                                scores_of(softmax_scale=softmax_scale, **scores), schedule, positions, dropout_seed,
                                return_max_logit, value_dim)
     returned = (o, *[lse.detach()] * return_lse, *[max_logit.detach()] * return_max_logit)
     return returned if len(returned) > 1 else o
 
 
-def attend(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, number: int, causal: bool,
+def attend(q: Tensor, k: Tensor, v: Tensor | None, sinks: Tensor | None, number: Tensor, causal: bool,
            window_size: tuple[int, int], cu_seqlens: Tensor | Sequence[int] | None, first_keys: int,
            scores: tuple[float, ...], schedule: str | None, positions: Tensor | None,
            dropout_seed: int | Tensor | None = None, max_logit: bool = False,
            value_dim: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """o, lse and max_logit in the sharding of a number; 0 is the one that is current when it is computed."""
     check_values(v, value_dim)
+    if not torch.compiler.is_compiling():
+        _check_arguments(causal, window_size, first_keys, schedule, max_logit, value_dim, dropout_seed, q=q, k=k, v=v,
+                         sinks=sinks, positions=positions)
     left, right = window_size
     kind = q.device.type
     if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):  # as PyTorch's own attention does
         computed = torch.get_autocast_dtype(kind)
         q, k, v = q.to(computed), k.to(computed), None if v is None else v.to(computed)
-    if not torch.compiler.is_compiling():
-        flag(causal, "causal")
-        integers((left, right, first_keys), "window_size and first_keys")
-        text(schedule or "", "schedule")
-        flag(max_logit, "return_max_logit")
-        integers((value_dim or 0,), "value_dim")
-        _refuse_tangents(q, k, v)
     documents = cu_seqlens if cu_seqlens is None or isinstance(cu_seqlens, Tensor) else \
-        torch.tensor(integers(cu_seqlens, "cu_seqlens"))
+        torch.tensor(integers(cu_seqlens, "cu_seqlens"), device="cpu")
     seed = None
     if scores[DROPOUT] != 0:
         seed = torch.randint(2**62, (1,)) if dropout_seed is None else dropout_seed
-        seed = seed if isinstance(seed, Tensor) else torch.tensor([_signed(seed_of(seed))])
+        seed = seed if isinstance(seed, Tensor) else torch.tensor([_signed(seed_of(seed))], device="cpu")
     o, lse, largest, _ = _forward(q, k, v, sinks, seed, documents, positions, number, causal, left, right, first_keys,
                                   scores, schedule or "", value_dim or 0, max_logit, torch.is_grad_enabled())
     return o, lse, largest
+
+
+def _check_arguments(causal: Any, window_size: Any, first_keys: Any, schedule: Any, max_logit: Any, value_dim: Any,
+                     dropout_seed: Any, **tensors: Any) -> None:
+    flag(causal, "causal")
+    window_of(window_size)
+    integer(first_keys, "first_keys")
+    text(schedule or "", "schedule")
+    flag(max_logit, "return_max_logit")
+    integer(value_dim or 0, "value_dim")
+    for name, tensor in tensors.items():
+        if not isinstance(tensor, Tensor) and (tensor is not None or name in ("q", "k")):
+            raise UsageError(f"{name} is a {type(tensor).__name__} (no tensor of PyTorch): pass one")
+    if isinstance(dropout_seed, Tensor) and dropout_seed.numel() != 1:
+        raise UsageError(f"dropout_seed has {dropout_seed.numel()} numbers (one counts on all ranks): pass one")
+    _refuse_tangents(tensors["q"], tensors["k"], tensors["v"])
 
 
 def _refuse_tangents(*tensors: Tensor | None) -> None:

@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 _by_number: "weakref.WeakValueDictionary[int, Sharding]" = weakref.WeakValueDictionary()
 
 
-CURRENT = 0  # the number that stands for the sharding that make_current() was given last
+CURRENT = torch.tensor(0, device="cpu")  # the number that stands for the sharding that make_current() was given last
 _current: "Sharding | None" = None
 
 
@@ -35,8 +35,8 @@ def make_current(sharding: "Sharding") -> None:
 
 
 def sharding_of(number: int) -> "Sharding":
-    found = _current if number == CURRENT else _by_number.get(number)
-    if found is None and number == CURRENT:
+    found = _by_number.get(number) if number else _current
+    if found is None and number == 0:
         raise UsageError("distattn has no sharding (register() was given none): call register(sharding=…)")
     if found is None:
         raise UsageError(f"sharding {number} is gone (a graph refers to it): keep the Sharding as long as what uses it")
@@ -68,6 +68,16 @@ def _same_on_all(comm: Comm, text: str) -> str:
     return comm.all_gather(mine, [size] + [0] * (comm.size - 1)).decode()
 
 
+def _check_tokens(x: Any, dim: int, tokens: int, whose: str, what: str) -> None:
+    if not isinstance(x, torch.Tensor):
+        raise UsageError(f"a {type(x).__name__} is given (no tensor of PyTorch): pass one")
+    if not -x.dim() <= integer(dim, "dim") < x.dim():
+        raise UsageError(f"a tensor of {tuple(x.shape)} has no dimension {dim} (tokens lie along it): pass another dim")
+    if x.shape[dim] != tokens:
+        raise UsageError(f"dimension {dim} of a tensor of {tuple(x.shape)} has {x.shape[dim]} tokens ({whose} {tokens}): "
+                         f"pass {what}")
+
+
 class Sharding:
     """A sequence of `seq` tokens, with or without packed documents, over the ranks of `comm` (None: of init()).
 
@@ -88,11 +98,15 @@ class Sharding:
         self.given = None if isinstance(layout, str) else layout_text(layout)
         self.schedule = SCHEDULES[layout] if isinstance(layout, str) else "placed"
         self.comm = init() if comm is None else comm
+        if not isinstance(self.comm, Comm):
+            raise UsageError(f"comm is a {type(comm).__name__} (which ranks there are): pass a distattn.Comm, as of "
+                             f"Comm.from_process_group(), or None")
         self.cu_seqlens = () if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
         if cu_seqlens is not None and (self.cu_seqlens[:1] != (0,) or self.cu_seqlens[-1] != self.seq
                                        or any(b < a for a, b in itertools.pairwise(self.cu_seqlens))):
             raise UsageError(f"cu_seqlens is {cu_seqlens} (documents of {seq} tokens): list 0, …, {seq} in order")
         self.number = next(_numbers)
+        self.numbered = torch.tensor(self.number, device="cpu")  # another one is no reason to trace a graph again
         _by_number[self.number] = self
         self.all_positions = _positions(self.seq, self.comm.size, self.schedule, self.given)
         self.positions = self.all_positions[self.comm.rank]
@@ -119,27 +133,24 @@ class Sharding:
         """Where this rank's tokens stand in their documents, which RoPE of packed documents counts by."""
         if not self.cu_seqlens:
             return self.positions
-        starts = torch.tensor(self.cu_seqlens)
+        starts = torch.tensor(self.cu_seqlens, device="cpu")  # whatever is the default device
         return self.positions - starts[torch.searchsorted(starts, self.positions, right=True) - 1]
 
     def shard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
         """This rank's part of a tensor that all ranks have whole. A gradient of `x` is that of this rank's part."""
-        if x.shape[dim] != self.seq:
-            raise UsageError(f"dimension {dim} of a tensor of {tuple(x.shape)} has {x.shape[dim]} tokens (the sequence "
-                             f"has {self.seq}): pass the whole one")
+        _check_tokens(x, dim, self.seq, "the whole sequence has", "the whole one")
         return x.index_select(dim, self.positions.to(x.device))
 
     def unshard(self, x: torch.Tensor, dim: int = 1) -> torch.Tensor:
         """The whole tensor, on every rank, of the parts that the ranks have. A collective. The gradient of a part is
         taken from this rank's gradient of the whole, as for a loss that every rank computes alike."""
-        if x.shape[dim] != self.tokens:
-            raise UsageError(f"dimension {dim} of a tensor of {tuple(x.shape)} has {x.shape[dim]} tokens (this rank owns "
-                             f"{self.tokens}): pass this rank's part")
+        _check_tokens(x, dim, self.tokens, "this rank owns", "this rank's part")
         whole: torch.Tensor = _Unshard.apply(x, self, dim)
         return whole
 
     def next_tokens(self, tokens: torch.Tensor, dim: int = 1, ignore_index: int = -100) -> torch.Tensor:
         """The labels of the whole sequence, of its tokens; `ignore_index` where a document ends."""
+        _check_tokens(tokens, dim, self.seq, "the whole sequence has", "the whole one")
         ends = [end - 1 for end in (self.cu_seqlens or (0, self.seq))[1:] if end > 0]
         return torch.roll(tokens, -1, dim).index_fill(dim, torch.tensor(ends, device=tokens.device), ignore_index)
 
@@ -150,7 +161,7 @@ class Sharding:
     def with_documents(self, cu_seqlens: Sequence[int]) -> "Sharding":
         """The same with these documents. The last few are kept, and share their handles."""
         listed = integers(cu_seqlens, "cu_seqlens")
-        if listed == self.cu_seqlens:
+        if listed and listed == self.cu_seqlens:
             return self
         known = self._with_documents.get(listed)
         if known is None:
@@ -178,7 +189,7 @@ class Sharding:
         sizes = [len(positions) * row_bytes for positions in self.all_positions]
         gathered = self.comm.all_gather(rows.view(-1).view(torch.uint8).numpy(), sizes)
         flat = torch.frombuffer(gathered, dtype=x.dtype) if gathered else rows.new_empty(0)
-        whole = torch.empty((self.seq, *rows.shape[1:]), dtype=x.dtype)
+        whole = torch.empty((self.seq, *rows.shape[1:]), dtype=x.dtype, device="cpu")
         whole[torch.cat(self.all_positions)] = flat.view(-1, *rows.shape[1:]) if self.seq else whole
         return whole.movedim(0, dim).contiguous().to(x.device)
 
