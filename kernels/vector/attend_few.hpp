@@ -13,6 +13,7 @@
 #include "kernels/scores.hpp"
 #include "kernels/vector/bias.hpp"
 #include "kernels/vector/drop.hpp"
+#include "kernels/vector/few_tiles.hpp"
 #include "kernels/vector/lane_products.hpp"
 #include "kernels/vector/lse.hpp"
 #include "kernels/vector/packing.hpp"
@@ -20,11 +21,6 @@
 #include "kernels/vector/vector_kernels.hpp"
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
-
-/// Keys that are multiplied for all heads before the next ones: where heads lie side by side, as in a cache of keys
-/// that grows by tokens, memory is then read from one end to the other. The next ones are asked for meanwhile.
-inline constexpr int few_tile = 16;
-static_assert(few_tile % few_keys == 0);
 
 /// Most rows of a block: their weights and sums stay in the caches beside the keys.
 inline constexpr int most_few_rows = 32;
@@ -85,59 +81,36 @@ inline void few_begin(const FewBlock& block, std::byte* memory, std::byte* sums_
   }
 }
 
-/// Calls each(head, key, end) for tiles of the keys [first, last), which end at multiples of few_tile: pages do too.
-template <class Each>
-DISTATTN_INLINE void for_each_tile(std::span<const FewHead> heads, int first, int last, Each each) {
-  for (int key = first, end; key < last; key = end) {
-    end = smaller((key / few_tile + 1) * few_tile, last);
-    for (const FewHead& head : heads) each(head, key, end);
-  }
-}
-
-/// The rows of a head's next tile below `last`, which are asked for a few lines with each key of this one: more at once
-/// would make products wait.
-struct Ahead {
-  Prefetch rows;
-  int lines;  ///< of a key
-
-  Ahead(const KeyRows& from, DType dtype, int key, int last, int dim)
-      : rows(tile_behind(from, dtype, (key / few_tile + 1) * few_tile, last, dim)),
-        lines((dim * static_cast<int>(size_of(dtype)) + 63) / 64) {}
-
- private:
-  static Prefetch tile_behind(const KeyRows& from, DType dtype, int next, int last, int dim) {
-    if (next >= last) return {from, dtype, 0, dim};
-    return {keys_from(from, dtype, next), dtype, smaller(few_tile, last - next), dim};
-  }
-};
-
-/// Products of `count` keys into scratch.scores from `at` on.
-template <class Element>
-DISTATTN_INLINE void multiply_tile(const FewBlock& block, const HeadRows<const Element>& k, int count, int at,
+/// Products of `count` keys and `Rows` rows from `row` on into scratch.scores from `at` on.
+template <int Rows, class Element>
+DISTATTN_INLINE void multiply_rows(const FewBlock& block, const HeadRows<const Element>& k, int count, int row, int at,
                                    const FewScratch& scratch, Ahead ahead) {
-  for (int key = 0; key < count; key += few_keys, at += few_keys) {
-    ahead.rows.some(few_keys * ahead.lines);
+  constexpr int lines = 4;
+  const float* const queries = scratch.queries + row * scratch.query_stride;
+  float* scores = scratch.scores + row * key_block + at;
+  const int bytes = few_keys * block.head_dim * static_cast<int>(sizeof(Element));
+  for (int key = 0; key < count; key += few_keys, scores += few_keys) {
+    for (int i = 0; i < bytes; i += lines * Ahead::line) ahead.ask<lines>();
     const Element* rows[few_keys];
     for (int j = 0; j < few_keys; ++j) rows[j] = k.data + smaller(key + j, count - 1) * k.stride;
-    for (int row = 0; row < block.rows(); row += few_rows) {
-      by_count<few_rows>(smaller(few_rows, block.rows() - row), [&]<int Rows>() {
-        const float* const queries = scratch.queries + row * scratch.query_stride;
-        multiply_lanes<Rows>(
-            block.head_dim, [&](int j, int x, auto load_key) { return load_key(rows[j] + x); },
-            [&](int i, int x) { return load(queries + i * scratch.query_stride + x); },
-            [&](int i, Quad products) { store_quad(scratch.scores + (row + i) * key_block + at, products); });
-      });
-    }
+    multiply_lanes<Rows>(
+        block.head_dim, [&](int j, int x, auto load_key) { return load_key(rows[j] + x); },
+        [&](int i, int x) { return load(queries + i * scratch.query_stride + x); },
+        [&](int i, Quad products) { store_quad(scores + i * key_block, products); });
   }
 }
 
-/// The same of the keys [first, last), which are of one tile; more keys follow until `last_key`.
-inline void multiply_keys(const FewHead& head, int first, int last, int last_key, int at) {
+/// The same of the keys [first, last), which are of one tile.
+inline void multiply_keys(const FewHead& head, int first, int last, int at, const Ahead& ahead) {
   const FewBlock& block = head.block;
   const FewScratch scratch = scratch_of(block, head.scratch);
-  const Ahead ahead(head.pass.k, block.dtype, first, last_key, block.head_dim);
-  with_element_rows(keys_from(head.pass.k, block.dtype, first), block.dtype,
-                    [&](const auto& k) { multiply_tile(block, k, last - first, at, scratch, ahead); });
+  with_element_rows(keys_from(head.pass.k, block.dtype, first), block.dtype, [&](const auto& k) {
+    for (int row = 0; row < block.rows(); row += few_rows) {
+      by_count<few_rows>(smaller(few_rows, block.rows() - row), [&]<int Rows>() {
+        multiply_rows<Rows>(block, k, last - first, row, at, scratch, row == 0 ? ahead : Ahead(k.data));
+      });
+    }
+  });
 }
 
 /// Turns `count` scores of a row, rounded up to whole vectors, into e^(score − top) and raises top and sum to include
@@ -180,9 +153,8 @@ DISTATTN_INLINE void add_vectors(const HeadRows<const Element>& v, int count, in
     for (int u = 0; u < Vectors; ++u) sums[i][u] = load(output + i * stride + x + u * lanes);
   }
   const Element* row = v.data + x;
-  const int lines = Vectors == 1 ? 1 : (ahead.lines + 1) / 2;
   for (int j = 0; j < count; ++j, row += v.stride) {
-    ahead.rows.some(lines);
+    ahead.ask<(Vectors * lanes * static_cast<int>(sizeof(Element)) + Ahead::line - 1) / Ahead::line>();
     Vector values[Vectors];
     load_values(row, values);
 #pragma GCC unroll 8
@@ -273,38 +245,31 @@ inline void weigh_keys(const FewHead& head, int key, int count, const Range* see
 /// counted as weights are. Touches no value for a row that does not see it: it may be NaN.
 template <class Element>
 DISTATTN_INLINE void add_tile(const FewBlock& block, const HeadRows<const Element>& v, int count, int at,
-                              const Range* seen, const FewScratch& scratch, Ahead& ahead) {
+                              const Range* seen, const FewScratch& scratch, Ahead ahead) {
   const int stride = rounded_up(block.value_dim, lanes), rows = block.rows();
-  const auto seen_by = [&](int row) {
+  const bool all = std::all_of(seen, seen + block.queries,
+                               [&](const Range& range) { return range.from <= at && range.to >= at + count; });
+  const float* weights = scratch.scores + at;
+  float* output = scratch.output;
+  for (int row = 0; all && row < rows; row += few_rows) {
+    by_count<few_rows>(smaller(few_rows, rows - row), [&]<int Rows>() {
+      add_weighted<Rows>(v, count, block.value_dim, weights + row * key_block, output + row * stride, stride, ahead);
+    });
+    ahead = Ahead(v.data);
+  }
+  for (int row = 0; !all && row < rows; ++row) {
     const Range& range = seen[row % block.queries];
-    return Range{bigger(range.from, at) - at, smaller(range.to, at + count) - at};
-  };
-  for (int row = 0; row < rows; row += few_rows) {
-    const int some_rows = smaller(few_rows, rows - row);
-    const float* weights = scratch.scores + row * key_block + at;
-    float* output = scratch.output + row * stride;
-    bool all = true;
-    for (int i = row; i < row + some_rows; ++i) all = all && seen_by(i).from == 0 && seen_by(i).to == count;
-    if (all) {
-      by_count<few_rows>(some_rows, [&]<int Rows>() {
-        add_weighted<Rows>(v, count, block.value_dim, weights, output, stride, ahead);
-      });
-      continue;
-    }
-    for (int i = 0; i < some_rows; ++i) {
-      const Range range = seen_by(row + i);
-      if (range.empty()) continue;
-      add_weighted<1>(HeadRows<const Element>{v.data + range.from * v.stride, v.stride}, range.to - range.from,
-                      block.value_dim, weights + i * key_block + range.from, output + i * stride, stride, ahead);
-    }
+    const int from = bigger(range.from, at), to = smaller(range.to, at + count);
+    if (from >= to) continue;
+    add_weighted<1>(HeadRows<const Element>{v.data + (from - at) * v.stride, v.stride}, to - from, block.value_dim,
+                    scratch.scores + row * key_block + from, output + row * stride, stride, ahead);
   }
 }
 
-/// The same of the keys [first, last), which are of one tile; more keys follow until `last_key`.
-inline void add_values(const FewHead& head, int first, int last, int last_key, int at, const Range* seen) {
+/// The same of the keys [first, last), which are of one tile.
+inline void add_values(const FewHead& head, int first, int last, int at, const Range* seen, const Ahead& ahead) {
   const FewBlock& block = head.block;
   const FewScratch scratch = scratch_of(block, head.scratch);
-  Ahead ahead(head.pass.v, block.dtype, first, last_key, block.value_dim);
   with_element_rows(keys_from(head.pass.v, block.dtype, first), block.dtype,
                     [&](const auto& v) { add_tile(block, v, last - first, at, seen, scratch, ahead); });
 }
@@ -329,7 +294,8 @@ inline void add_output(const FewHead& head) {
 /// Adds what all heads see of the keys [first, last) to their sums.
 inline void few_pass(std::span<const FewHead> heads, int first, int last, const StopFlag& stop) {
   const AttendPass& pass = heads.front().pass;
-  const int queries = heads.front().block.queries;
+  const FewBlock& block = heads.front().block;
+  const int queries = block.queries;
   Range seen[few_queries];
   for (int begin = first, end; begin < last; begin = end) {
     if (stop.load(std::memory_order_relaxed)) return;
@@ -337,13 +303,15 @@ inline void few_pass(std::span<const FewHead> heads, int first, int last, const 
     for (int i = 0; i < queries; ++i) {
       seen[i] = {bigger(pass.begin[i], begin) - begin, smaller(pass.end[i], end) - begin};
     }
-    for_each_tile(heads, begin, end, [&](const FewHead& head, int key, int tile_end) {
-      multiply_keys(head, key, tile_end, last, key - begin);
-    });
+    for_each_tile(heads, &AttendPass::k, block.head_dim, begin, end, last,
+                  [&](const FewHead& head, int key, int tile_end, const Ahead& ahead) {
+                    multiply_keys(head, key, tile_end, key - begin, ahead);
+                  });
     for (const FewHead& head : heads) weigh_keys(head, begin, end - begin, seen);
-    for_each_tile(heads, begin, end, [&](const FewHead& head, int key, int tile_end) {
-      add_values(head, key, tile_end, last, key - begin, seen);
-    });
+    for_each_tile(heads, &AttendPass::v, block.value_dim, begin, end, last,
+                  [&](const FewHead& head, int key, int tile_end, const Ahead& ahead) {
+                    add_values(head, key, tile_end, key - begin, seen, ahead);
+                  });
     for (const FewHead& head : heads) add_output(head);
   }
 }

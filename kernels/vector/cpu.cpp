@@ -14,10 +14,12 @@ void attend_backward_on_team(std::span<const AttendBackwardArgs> operations, Tea
   vector::attend_backward(operations, team, stop, vector::launch_on_team);
 }
 
+// Weights of few queries are not rounded. By what rounding would make of delta, sums would then be dropped that are
+// needed: few keys share something by chance.
 void settle_sums(std::span<const SettleArgs> operations, Team& team, const StopFlag& stop) {
   for (const SettleArgs& args : operations) {
     const std::span one(&args, 1);
-    if (vector::multiplies_pairs(args.shape.dtype)) {
+    if (vector::multiplies_pairs(args.shape.dtype) && args.queries > vector::vector_kernels().few_queries) {
       settle_rounded(one, team, stop);
     } else {
       settle(one, team, stop);

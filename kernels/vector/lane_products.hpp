@@ -29,10 +29,10 @@ DISTATTN_INLINE Quad sum_of_quads(Wide wide) {
 
 /// The sum of each vector's lanes.
 DISTATTN_INLINE Quad sums_of_lanes(const Vector* four) {
-  Fours<Lanes> rows;
-  for (int i = 0; i < 4; ++i) rows.row[i] = std::bit_cast<Lanes>(four[i]);
-  const Fours<Lanes> columns = transposed(rows);
-  return sum_of_quads((columns.row[0] + columns.row[1]) + (columns.row[2] + columns.row[3]));
+  const auto halves = [](Lanes a, Lanes b) { return picked<0, 1, 4, 5>(a, b) + picked<2, 3, 6, 7>(a, b); };
+  const auto whole = [](Lanes a, Lanes b) { return picked<0, 2, 4, 6>(a, b) + picked<1, 3, 5, 7>(a, b); };
+  const auto at = [&](int i) { return std::bit_cast<Lanes>(four[i]); };
+  return sum_of_quads(whole(halves(at(0), at(1)), halves(at(2), at(3))));
 }
 
 /// Products of few_keys keys and `Rows` queries, which have the scores' factor: key(j, x, load) and query(row, x) are

@@ -154,6 +154,21 @@ TEST_CASE("gradients of keys that share a component have no rounding of pairs in
   }
 }
 
+// Few keys share something by chance. What dq leaves out of them is needed, and small beside delta, which is of what
+// values share.
+TEST_CASE("gradients of values that share a component are right on ranks with few keys") {
+  if (is_skipped()) return;
+  Problem problem = problem_of(512);
+  problem.dtype = DType::bf16;
+  Inputs inputs(problem, seed);
+  inputs.add_to_values(100);
+  const ExactResult exact = exactly(inputs);
+  for (const auto& [name, ranks] : {std::pair{"ring", 1}, {"ring", 64}, {"zigzag-ring", 64}, {"usp:2", 64}}) {
+    CAPTURE(name, ranks);
+    CHECK(error_of(run_sharded(inputs, run_of("cpu", name, ranks)).dq, exact.dq) <= 3e-3);
+  }
+}
+
 // A rank's one key is all that its keys share, and what it has of Σ dS is no rounding, however small scores make it.
 TEST_CASE("gradients of ranks with a key or two are right with any scale") {
   if (is_skipped()) return;

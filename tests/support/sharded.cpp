@@ -182,6 +182,11 @@ void Inputs::add_to_first(std::int64_t keys, int component, double to_keys) {
   std::copy(first.begin(), first.end(), k_.begin());
 }
 
+void Inputs::add_to_values(double what) {
+  DISTATTN_EXPECT(problem_.value_dim == problem_.head_dim);
+  for (int x = 0; x < problem_.value_dim; ++x) add_to_rows(v_, 0, 1, x, what);
+}
+
 void Inputs::add_to_rows(std::vector<std::byte>& data, int first, int step, int component, double what) const {
   const std::size_t size = size_of(problem_.dtype), row = static_cast<std::size_t>(problem_.head_dim) * size;
   for (std::size_t at = static_cast<std::size_t>(first) * row + static_cast<std::size_t>(component) * size;

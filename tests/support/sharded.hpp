@@ -26,6 +26,8 @@ class Inputs {
   void add(int component, double to_queries, double to_keys, int key_head = -1);
   /// The same of the first keys, of one batch.
   void add_to_first(std::int64_t keys, int component, double to_keys);
+  /// Adds to every element of every value.
+  void add_to_values(double what);
 
   const Problem& problem() const { return problem_; }
   /// Of dropped weights, if the problem has dropout.
