@@ -1,4 +1,5 @@
 #include "backends/identity.hpp"
+#include "distattn/index.hpp"
 
 #include <unistd.h>
 
@@ -15,7 +16,7 @@ std::string boot_identity() {
 std::string namespace_of(const char* kind) {
   char name[64] = {};
   const ssize_t length = ::readlink((std::string("/proc/self/ns/") + kind).c_str(), name, sizeof name - 1);
-  return length > 0 ? std::string(name, static_cast<std::size_t>(length)) : std::string(kind) + ":unknown";
+  return length > 0 ? std::string(name, index(length)) : std::string(kind) + ":unknown";
 }
 
 }  // namespace distattn::backends

@@ -11,7 +11,7 @@ MaxLogits::MaxLogits(const Outline& outline,
     : sharding_(outline.sharding), dtype_(outline.sharding.problem.accumulator()) {
   if (!sharding_.problem.scores.max_logit || outline.pass != Pass::forward) return;
   const std::int64_t count = first_of(static_cast<int>(sharding_.groups.size()));
-  largest_ = allocate(static_cast<std::size_t>(count) * size_of(dtype_));
+  largest_ = allocate(index(count) * size_of(dtype_));
 }
 
 /// Heads, of all sequences, that come before the group's.

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/batches.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends {
 namespace {
@@ -61,7 +62,7 @@ SharedKeys::SharedKeys(const BufferTable& buffers, bool settles) {
     // Where types are narrow, outputs may be of rounded weights, and so may delta.
     if (settles && problem.dtype != problem.accumulator()) {
       const PartShape& rows = parts[3].shape;
-      products_[buffer].resize(static_cast<std::size_t>(problem.batch * rows.heads * rows.tokens));
+      products_[buffer].resize(index(problem.batch * rows.heads * rows.tokens));
     }
   });
   for_each_own(buffers, [&](BufferId buffer, const Value& value, Parts parts) {

@@ -1,4 +1,5 @@
 #include "backends/sinks.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends {
 namespace {
@@ -16,7 +17,7 @@ Sinks::Sinks(const BufferTable& buffers, const std::function<std::shared_ptr<std
     : pass_(buffers.outline().pass),
       dtype_(buffers.outline().sharding.problem.accumulator()),
       heads_(buffers.outline().sharding.problem.heads),
-      memory_(allocate(2 * static_cast<std::size_t>(heads_) * size_of(dtype_))) {
+      memory_(allocate(2 * index(heads_) * size_of(dtype_))) {
   const Outline& outline = buffers.outline();
   for (std::size_t i = 0; i < buffers.program().buffers.size(); ++i) {
     const auto buffer = static_cast<BufferId>(i);

@@ -1,4 +1,5 @@
 #include "backends/staging.hpp"
+#include "distattn/index.hpp"
 
 #include <algorithm>
 
@@ -9,7 +10,7 @@ namespace {
 kernels::RearrangeArgs packed_side(const BufferTable::Part& part, std::int64_t batch, int first, bool into) {
   const PartShape& shape = part.shape;
   const std::int64_t head = shape.tokens * shape.dim;
-  std::byte* data = part.data + static_cast<std::size_t>(first * head) * size_of(shape.dtype);
+  std::byte* data = part.data + index(first * head) * size_of(shape.dtype);
   const std::array<std::int64_t, 4> strides{shape.heads * head, head, shape.dim, 1};
   kernels::RearrangeArgs args;
   args.shape = {batch, shape.heads - first, shape.tokens, shape.dim};
@@ -93,7 +94,7 @@ kernels::RearrangeArgs with_source(kernels::RearrangeArgs args, const ConstTenso
 Staging::Staging(const BufferTable& buffers, const DeltaPieces& pieces, Placement* placement)
     : placement_(placement),
       pass_(buffers.outline().pass),
-      pieces_at_hand_(static_cast<std::size_t>(pieces.at_hand)),
+      pieces_at_hand_(index(pieces.at_hand)),
       shared_keys_(buffers, placement != nullptr) {
   const Outline& outline = buffers.outline();
   const Rank rank = buffers.rank();
@@ -147,7 +148,7 @@ void Staging::place_delta(const BufferTable& buffers, BufferId query, std::int64
   const DType accumulator = problem.accumulator();
   const int dim = problem.value_dim, heads = d_o.shape.heads;
   const std::int64_t tokens = d_o.shape.tokens;
-  const std::size_t piece_bytes = static_cast<std::size_t>(piece_rows_ * dim) * size_of(accumulator);
+  const std::size_t piece_bytes = index(piece_rows_ * dim) * size_of(accumulator);
   if (scratch_ == nullptr) scratch_ = pieces.allocate(pieces_at_hand_ * piece_bytes);
   const int head0 = group_at(buffers.outline().sharding, buffers.decl(query).value.group).q0;
   float* const products = shared_keys_.products_of(query);
@@ -213,7 +214,7 @@ void Staging::place_sums(const BufferTable& buffers, const std::map<std::pair<Se
     const auto [segment, group] = key;
     const int first = first_group_with(sharding, group);
     if (first == group) continue;
-    const auto round = static_cast<std::size_t>(group - first) - 1;
+    const auto round = index(group - first) - 1;
     if (sums_.size() <= round) sums_.resize(round + 1);
     const auto into = buffers.parts(gradients.at({segment, first})), from = buffers.parts(buffer);
     const int head = group_at(sharding, group).kv0 - group_at(sharding, first).kv0;

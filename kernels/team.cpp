@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "kernels/pages.hpp"
 #include "kernels/poll.hpp"
 
@@ -80,7 +81,7 @@ struct Team::State {
 
 Team::Team(int threads) : state_(std::make_unique<State>()) {
   DISTATTN_EXPECT(threads >= 1);
-  state_->scratch.resize(static_cast<std::size_t>(threads));
+  state_->scratch.resize(index(threads));
   try {
     for (int thread = 1; thread < threads; ++thread) {
       state_->workers.emplace_back([state = state_.get(), thread] { state->work(thread); });
@@ -113,7 +114,7 @@ void Team::run_erased(void (*body)(void*, int), void* context) {
 }
 
 std::byte* Team::scratch(int thread, std::size_t bytes) {
-  State::Scratch& own = state_->scratch[static_cast<std::size_t>(thread)];
+  State::Scratch& own = state_->scratch[index(thread)];
   if (own.bytes < bytes) {
     own = {};
     own.memory = allocate_pages(bytes);

@@ -285,7 +285,7 @@ std::string runtime_version() { return version_text(CUDART_VERSION); }
 
 Driver& driver_for(int local_rank) {
   static std::mutex mutex;
-  static std::vector<std::unique_ptr<CudaDriver>> drivers(static_cast<std::size_t>(find_gpus().count));
+  static std::vector<std::unique_ptr<CudaDriver>> drivers(index(find_gpus().count));
   const int gpu = local_rank % find_gpus().count;
   const std::scoped_lock lock(mutex);
   std::unique_ptr<CudaDriver>& driver = drivers[index(gpu)];

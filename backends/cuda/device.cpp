@@ -14,6 +14,7 @@
 #include "backends/cuda/mirror.hpp"
 #include "backends/cuda/staged_transport.hpp"
 #include "backends/staging.hpp"
+#include "distattn/index.hpp"
 #include "kernels/cuda/attend_kernels.hpp"
 #include "kernels/cuda/elementwise.hpp"
 
@@ -43,7 +44,7 @@ class StreamKernels final : public StagingKernels {
   /// Kernels of GPUs leave nothing out of dq, and tell others to leave nothing out.
   void share(std::span<const kernels::ShareArgs> operations) override {
     for (const auto& args : operations) {
-      clear(args.into, static_cast<std::size_t>(args.batch * args.kv_count * args.head_dim) * sizeof *args.into);
+      clear(args.into, index(args.batch * args.kv_count * args.head_dim) * sizeof *args.into);
     }
   }
   void settle(std::span<const kernels::SettleArgs>) override {}

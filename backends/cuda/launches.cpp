@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "distattn/index.hpp"
 #include "kernels/cuda/elementwise.hpp"
 
 namespace distattn::backends::cuda {
@@ -189,7 +190,7 @@ struct Loader {
 
 void start_filling(const FillArgs& args, const Driver& driver, Stream& stream) {
   if (args.value == 0) {
-    stream.clear(args.into, static_cast<std::size_t>(args.count) * size_of(args.dtype));
+    stream.clear(args.into, index(args.count) * size_of(args.dtype));
     return;
   }
   DISTATTN_EXPECT(args.dtype == DType::fp32);

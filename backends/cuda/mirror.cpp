@@ -1,6 +1,7 @@
 #include "backends/cuda/mirror.hpp"
 
 #include "backends/tensors.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::cuda {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 /// Whether nothing lies between its elements.
 bool is_dense(const TensorView& tensor) {
   const std::int64_t count = tensor.shape[0] * tensor.shape[1] * tensor.shape[2] * tensor.shape[3];
-  return extent_of(tensor).bytes() == static_cast<std::size_t>(count) * size_of(tensor.dtype);
+  return extent_of(tensor).bytes() == index(count) * size_of(tensor.dtype);
 }
 
 }  // namespace

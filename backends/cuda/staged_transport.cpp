@@ -1,4 +1,5 @@
 #include "backends/cuda/staged_transport.hpp"
+#include "distattn/index.hpp"
 
 #include <algorithm>
 
@@ -25,7 +26,7 @@ void for_each_part(const Step& step, BufferId Message::*buffer, const BufferTabl
 bool begins_pass(const Step& step, const BufferTable& buffers) {
   const std::vector<Step>& steps = buffers.program().steps;
   const auto first = std::find_if(steps.begin(), steps.end(), [&](const Step& each) { return each.lane == step.lane; });
-  return static_cast<std::size_t>(first - steps.begin()) == buffers.index_of(step);
+  return index(first - steps.begin()) == buffers.index_of(step);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include "backends/cudnn/attend.hpp"
+#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <limits>
@@ -18,8 +19,8 @@ class CudnnAttend final : public cuda::PreparedAttend {
         lse_low_(args.lse_low),
         carry_(args.carry),
         calls_(std::move(calls)),
-        o_bytes_(aligned(static_cast<std::size_t>(rows_ * dim_) * sizeof(float))),
-        lse_bytes_(aligned(static_cast<std::size_t>(rows_) * sizeof(float))) {
+        o_bytes_(aligned(index(rows_ * dim_) * sizeof(float))),
+        lse_bytes_(aligned(index(rows_) * sizeof(float))) {
     for (const AttendCall& call : calls_) workspace_bytes_ = std::max(workspace_bytes_, call.plan->workspace_bytes());
   }
 
@@ -32,10 +33,10 @@ class CudnnAttend final : public cuda::PreparedAttend {
     void* const workspace = scratch + o_bytes_ + lse_bytes_;
     const bool first_is_direct = !carry_ && !calls_.empty() && calls_.front().whole;
     if (!carry_ && !first_is_direct) {
-      stream.clear(o_, static_cast<std::size_t>(rows_ * dim_) * sizeof(float));
+      stream.clear(o_, index(rows_ * dim_) * sizeof(float));
       hide_all(lse_, stream);
     }
-    if (!carry_ && lse_low_ != nullptr) stream.clear(lse_low_, static_cast<std::size_t>(rows_) * sizeof *lse_low_);
+    if (!carry_ && lse_low_ != nullptr) stream.clear(lse_low_, index(rows_) * sizeof *lse_low_);
     for (const AttendCall& call : calls_) {
       const bool direct = first_is_direct && &call == &calls_.front();
       Operands operands = call.operands;

@@ -1,4 +1,5 @@
 #include "backends/cudnn/gradients.hpp"
+#include "distattn/index.hpp"
 
 #include <algorithm>
 
@@ -78,7 +79,7 @@ class CudnnGradients final : public cuda::PreparedAttend {
   }
   std::size_t take(std::int64_t count, DType dtype) {
     const std::size_t at = scratch_bytes_;
-    scratch_bytes_ += aligned(static_cast<std::size_t>(count) * size_of(dtype));
+    scratch_bytes_ += aligned(index(count) * size_of(dtype));
     return at;
   }
 
@@ -95,7 +96,7 @@ class CudnnGradients final : public cuda::PreparedAttend {
   }
 
   void clear(std::byte* gradient, std::int64_t count, cuda::Stream& stream) const {
-    stream.clear(gradient, static_cast<std::size_t>(count) * size_of(shape_.dtype));
+    stream.clear(gradient, index(count) * size_of(shape_.dtype));
   }
   void add(const std::byte* gradient, Sum& sum, const cuda::Stream& stream) const {
     if (sum.carry) {
@@ -106,7 +107,7 @@ class CudnnGradients final : public cuda::PreparedAttend {
     sum.carry = true;
   }
   static void clear_unless_carried(const Sum& sum, cuda::Stream& stream) {
-    if (!sum.carry) stream.clear(sum.data, static_cast<std::size_t>(sum.count) * sizeof(float));
+    if (!sum.carry) stream.clear(sum.data, index(sum.count) * sizeof(float));
   }
 
   const Gpu& gpu_;

@@ -6,6 +6,7 @@
 
 #include "backends/cudnn/graph_builder.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::cudnn {
 namespace {
@@ -63,7 +64,7 @@ AttendPlan::AttendPlan(const Library& library, const AttendShape& shape, const T
     library.check(library.get_attribute(plan.handle(), Attribute::execution_plan_workspace_size, AttributeType::int64,
                                         1, &count, &bytes),
                   "say how much memory it needs");
-    workspace_bytes_ = static_cast<std::size_t>(bytes);
+    workspace_bytes_ = index(bytes);
     plan_ = plan;
     return;
   }

@@ -6,6 +6,7 @@
 #include "backends/cudnn/gradients.hpp"
 #include "backends/cudnn/pieces.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::cudnn {
 namespace {
@@ -51,7 +52,7 @@ class CudnnProvider final : public cuda::AttendProvider {
                                     .d_o = advanced(d_o, piece.rows.begin * shape.value_dim, shape.dtype),
                                     .stats = static_cast<const float*>(args.lse) + piece.rows.begin,
                                     .scores = shape.scores},
-                       .side = static_cast<std::size_t>(&side - args.keys.data()),
+                       .side = index(&side - args.keys.data()),
                        .first_row = piece.rows.begin,
                        .first_column = piece.columns.begin,
                        .all_rows = has_all(piece.rows, args.queries),

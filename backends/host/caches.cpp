@@ -1,6 +1,7 @@
 #include "backends/host/caches.hpp"
 
 #include "backends/batches.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends {
 namespace {
@@ -85,7 +86,7 @@ void Caches::merge(const Problem& problem, const CachePartial& into, const Cache
 void Caches::merge_sinks(const Problem& problem, const ConstTensorView& sink_logits,
                          std::span<const CacheResult> operations) {
   const DType real = problem.accumulator();
-  logits_.resize(static_cast<std::size_t>(problem.heads));  // room for any type
+  logits_.resize(index(problem.heads));  // room for any type
   kernels::RearrangeArgs args = rows_of(sink_logits);
   args.into_dtype = real;
   args.into = logits_.data();

@@ -1,4 +1,5 @@
 #include "backends/inproc/hub.hpp"
+#include "distattn/index.hpp"
 
 #include <fmt/core.h>
 
@@ -30,15 +31,11 @@ void copy(std::span<const std::span<std::byte>> source, std::span<const std::spa
 
 }  // namespace
 
-Hub::Hub(int ranks)
-    : ranks_(ranks),
-      waiting_(exchange_lanes * static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks)),
-      listeners_(static_cast<std::size_t>(ranks)) {}
+Hub::Hub(int ranks) : ranks_(ranks), waiting_(exchange_lanes * index(ranks) * index(ranks)), listeners_(index(ranks)) {}
 
 Posted*& Hub::waiting(Rank from, Rank to, Lane lane) {
-  const auto ranks = static_cast<std::size_t>(ranks_);
-  return waiting_[(exchange_lane(lane) * ranks + static_cast<std::size_t>(from)) * ranks +
-                  static_cast<std::size_t>(to)];
+  const auto ranks = index(ranks_);
+  return waiting_[(exchange_lane(lane) * ranks + index(from)) * ranks + index(to)];
 }
 
 void Hub::abort(Rank rank, const Error& error) noexcept {

@@ -10,13 +10,14 @@
 
 #include "distattn/bootstrap.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::inproc {
 
 /// One allgather at a time, shared by all ranks.
 class Meeting {
  public:
-  explicit Meeting(int ranks) : brought_(static_cast<std::size_t>(ranks)) {}
+  explicit Meeting(int ranks) : brought_(index(ranks)) {}
 
   int size() const { return static_cast<int>(brought_.size()); }
   /// Returns when all ranks have come. Throws what abort() was told first.

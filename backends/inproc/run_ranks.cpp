@@ -7,6 +7,7 @@
 #include "backends/inproc/meeting.hpp"
 #include "backends/inproc/transport.hpp"
 #include "backends/registration.hpp"
+#include "distattn/index.hpp"
 #include "distattn/inproc.hpp"
 #include "distattn/thread.hpp"
 
@@ -21,7 +22,7 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)
     refuse(fmt::format("{} ranks cannot share an attention (at least one must compute): ask for more", ranks));
   backends::inproc::Hub hub(ranks);
   backends::inproc::Meeting meeting(ranks);
-  std::vector<std::exception_ptr> failures(static_cast<std::size_t>(ranks));
+  std::vector<std::exception_ptr> failures(index(ranks));
   std::vector<std::unique_ptr<Transport>> transports;
   for (Rank rank = 0; rank < ranks; ++rank) {
     transports.push_back(std::make_unique<backends::inproc::InprocTransport>(hub, rank, options));
@@ -33,7 +34,7 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)
     meeting.abort(as_error(failure));
   };
   std::vector<std::thread> threads;
-  threads.reserve(static_cast<std::size_t>(ranks));
+  threads.reserve(index(ranks));
   try {
     for (Rank rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([&, rank] {

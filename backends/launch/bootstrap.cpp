@@ -1,4 +1,5 @@
 #include "backends/launch/bootstrap.hpp"
+#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -55,7 +56,7 @@ void ProcessBootstrap::find_nodes() {
   const std::string mine = node_identity();
   const auto nodes = all_gather(std::as_bytes(std::span(mine)));
   if (place_.local_size > 0) return;
-  const auto own = static_cast<std::size_t>(place_.rank);
+  const auto own = index(place_.rank);
   place_.local_size = static_cast<int>(std::count(nodes.begin(), nodes.end(), nodes[own]));
   if (place_.local_rank > 0) return;  // said by itself
   place_.local_rank = static_cast<Rank>(std::count(nodes.begin(), nodes.begin() + place_.rank, nodes[own]));

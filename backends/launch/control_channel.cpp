@@ -33,8 +33,8 @@ ControlChannel::ControlChannel(Rank rank, int size, std::vector<Socket> sockets,
       left_(sockets.size()),
       liveness_(size, RunningClock::now() + (rank == 0 ? RunningClock::duration() : lead_margin)),
       heard_from_lead_(RunningClock::now() + lead_margin),
-      brought_(static_cast<std::size_t>(size)),
-      has_brought_(static_cast<std::size_t>(size)),
+      brought_(index(size)),
+      has_brought_(index(size)),
       wakeup_(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   for (Socket& socket : sockets) peers_.emplace_back(std::move(socket));
   try {
@@ -199,7 +199,7 @@ ControlChannel::BytesOfRanks ControlChannel::all_gather(std::span<const std::byt
 }
 
 void ControlChannel::take_contribution(Rank from, std::span<const std::byte> bytes) {
-  const auto r = static_cast<std::size_t>(from);
+  const auto r = index(from);
   brought_[r].assign(bytes.begin(), bytes.end());
   has_brought_[r] = 1;
   if (!first_missing()) finish_collective();
@@ -209,7 +209,7 @@ void ControlChannel::finish_collective() {
   PayloadWriter payload;
   for (const auto& bytes : brought_) payload.bytes(bytes);
   for (Connection& peer : peers_) peer.queue(FrameKind::result, payload.done());
-  results_.push_back(std::exchange(brought_, BytesOfRanks(static_cast<std::size_t>(size_))));
+  results_.push_back(std::exchange(brought_, BytesOfRanks(index(size_))));
   std::fill(has_brought_.begin(), has_brought_.end(), 0);
   flush();
   changed_.notify_all();

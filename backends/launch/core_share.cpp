@@ -9,6 +9,7 @@
 #include "backends/identity.hpp"
 #include "backends/launch/launcher.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -41,7 +42,7 @@ bool are_of_this_machine(const ProcessorSet& set) {
   std::string text;
   if (!(std::ifstream("/sys/devices/system/cpu/possible") >> text)) return true;
   const std::size_t last = text.find_last_of("-,");
-  const auto highest = static_cast<std::size_t>(std::atoi(text.c_str() + (last == text.npos ? 0 : last + 1)));
+  const auto highest = index(std::atoi(text.c_str() + (last == text.npos ? 0 : last + 1)));
   for (std::size_t processor = highest + 1; processor < 64 * set.size(); ++processor) {
     if (has(set, processor)) return false;
   }

@@ -7,6 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/launch/launcher.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -73,7 +74,7 @@ std::vector<int> ports_of(const Variables& variables, const std::string& name, i
   const auto own = own_port(variables);
   const int first = own.value_or(usual), last = own ? first : std::min(first + spare_ports - 1, last_port);
   check_port(own ? "DISTATTN_PORT" : name, first);
-  std::vector<int> ports(static_cast<std::size_t>(last - first + 1));
+  std::vector<int> ports(index(last - first + 1));
   std::iota(ports.begin(), ports.end(), first);
   return ports;
 }

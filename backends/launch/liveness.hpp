@@ -19,7 +19,7 @@ struct Status {
 
 class Liveness {
  public:
-  Liveness(int ranks, Clock::time_point now) : ranks_(static_cast<std::size_t>(ranks), {{}, now}) {}
+  Liveness(int ranks, Clock::time_point now) : ranks_(index(ranks), {{}, now}) {}
 
   /// A heartbeat: progress if the rank works, or something has arrived there since the last.
   void heard(Rank rank, const Status& status, Clock::time_point now);

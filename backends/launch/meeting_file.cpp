@@ -123,7 +123,7 @@ bool MeetingFile::claim(int size, std::optional<Rank> wish, Clock::time_point de
     refuse(fmt::format("{} is of a run of {} ranks (this one was started for {}): start all ranks alike", path_, size_,
                        size));
   }
-  if (claims_.size() == static_cast<std::size_t>(size)) {
+  if (claims_.size() == index(size)) {
     refuse(
         fmt::format("{} ranks have already come to {} (this one is too many): start each once, or remove the file "
                     "if it is of an earlier run",
@@ -168,9 +168,9 @@ void MeetingFile::read() {
   std::string text;
   struct stat info {};
   if (::fstat(fd_, &info) != 0) fail_on(path_, "read");
-  text.resize(static_cast<std::size_t>(info.st_size));
+  text.resize(index(info.st_size));
   const ssize_t got = ::pread(fd_, text.data(), text.size(), 0);
-  text.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+  text.resize(index(std::max<ssize_t>(got, 0)));
 
   claims_.clear();
   endpoints_.clear();
@@ -220,7 +220,7 @@ Place MeetingFile::wait_for_all(Clock::time_point deadline) {
     const Lock lock(fd_, path_, deadline);
     read();
     if (failure_) throw Error(*failure_);
-    if (claims_.size() == static_cast<std::size_t>(size_)) break;
+    if (claims_.size() == index(size_)) break;
     const auto lost = std::find_if(claims_.begin(), claims_.end(), gone);
     if (lost != claims_.end()) fail_for_want_of(*lost);
     if (Clock::now() >= deadline) {

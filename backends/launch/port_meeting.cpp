@@ -15,6 +15,7 @@
 #include "backends/launch/meeting_file.hpp"
 #include "backends/launch/processes.hpp"
 #include "distattn/files.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -52,7 +53,7 @@ class TokenFile {
     const bool own = ::fstat(fd, &info) == 0 && info.st_uid == ::geteuid() && (info.st_mode & 077) == 0;
     const ssize_t got = own ? ::read(fd, token.data(), token.size()) : 0;
     ::close(fd);
-    token.resize(static_cast<std::size_t>(std::max<ssize_t>(got, 0)));
+    token.resize(index(std::max<ssize_t>(got, 0)));
     return token;
   }
 

@@ -8,6 +8,7 @@
 #include <fmt/core.h>
 
 #include "backends/launch/handshake.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -79,7 +80,7 @@ class Candidate {
 class Admission {
  public:
   Admission(const Socket& listener, int size, const RunKey& run)
-      : listener_(listener), size_(size), run_(run), sockets_(static_cast<std::size_t>(size)) {}
+      : listener_(listener), size_(size), run_(run), sockets_(index(size)) {}
 
   Arrivals run(Clock::time_point deadline) {
     takes_others_from_ = end_of_choice(deadline);

@@ -20,6 +20,7 @@
 
 #include "backends/launch/host_names.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::launch {
 namespace {
@@ -198,13 +199,13 @@ std::vector<std::string> own_addresses() {
 
 std::optional<std::size_t> send_some(const Socket& socket, std::span<const std::byte> bytes) {
   const ssize_t sent = ::send(socket.fd(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  if (sent >= 0) return static_cast<std::size_t>(sent);
+  if (sent >= 0) return index(sent);
   return would_block(errno) ? std::optional<std::size_t>(0) : std::nullopt;
 }
 
 std::optional<std::size_t> receive_some(const Socket& socket, std::span<std::byte> bytes) {
   const ssize_t received = ::recv(socket.fd(), bytes.data(), bytes.size(), 0);
-  if (received > 0) return static_cast<std::size_t>(received);
+  if (received > 0) return index(received);
   return received < 0 && would_block(errno) ? std::optional<std::size_t>(0) : std::nullopt;
 }
 

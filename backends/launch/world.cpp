@@ -16,6 +16,7 @@
 #include "backends/launch/rank_variables.hpp"
 #include "backends/registration.hpp"
 #include "distattn/host_resources.hpp"
+#include "distattn/index.hpp"
 #include "distattn/inproc.hpp"
 #include "distattn/registry.hpp"
 
@@ -165,7 +166,7 @@ World::World(const LaunchOptions& options) : state_(std::make_unique<State>()) {
   state_->take(make_bootstrap(name, {argument, options.ranks, options.timeout_s}));
   try {
     state_->claims = all_claims(*state_->bootstrap);
-    state_->cores = fair_cores(state_->claims, static_cast<std::size_t>(first()));
+    state_->cores = fair_cores(state_->claims, index(first()));
     state_->transport = make_transport(options.transport, *state_->bootstrap);
     state_->transport_name = state_->transport->name();
   } catch (...) {
@@ -195,11 +196,9 @@ Rank World::first() const { return in_process() ? 0 : state_->bootstrap->rank();
 int World::local_size() const { return in_process() ? state_->ranks : state_->bootstrap->local_size(); }
 Rank World::local_rank() const { return in_process() ? 0 : state_->bootstrap->local_rank(); }
 int World::cores() const { return state_->cores; }
-int World::ranks_on_machine() const {
-  return in_process() ? size() : count_on_machine(state_->claims, static_cast<std::size_t>(first()));
-}
+int World::ranks_on_machine() const { return in_process() ? size() : count_on_machine(state_->claims, index(first())); }
 int World::ranks_in(const ControlGroup& group) const {
-  return in_process() ? size() : std::max(1, count_in_group(state_->claims, static_cast<std::size_t>(first()), group));
+  return in_process() ? size() : std::max(1, count_in_group(state_->claims, index(first()), group));
 }
 std::string_view World::bootstrap() const { return state_->bootstrap_name; }
 std::string_view World::transport() const { return state_->transport_name; }
@@ -207,7 +206,7 @@ Machine World::placed(const Machine& machine, int node_size) const {
   Machine here = machine.over(transport());
   if (in_process()) return here;
   // A description of cores is of those that one process may use, which may be bound to some of its node's.
-  if (here.cores > 0) here.cores = cores_together(state_->claims, static_cast<std::size_t>(first()));
+  if (here.cores > 0) here.cores = cores_together(state_->claims, index(first()));
   if (local_size() == size()) return here;
   here.ranks_per_node = node_size > 0 ? node_size : local_size();
   here.nodes = (size() + here.ranks_per_node - 1) / here.ranks_per_node;

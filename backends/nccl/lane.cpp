@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::nccl {
 
@@ -60,7 +61,7 @@ std::vector<LaneCommunicators::Row> LaneCommunicators::rows_of(const Step& step)
 }
 
 Communicator& LaneCommunicators::communicator_of(const Row& row, const cuda::Watch& watch) {
-  Row everybody(static_cast<std::size_t>(size_));
+  Row everybody(index(size_));
   std::iota(everybody.begin(), everybody.end(), 0);
   if (row == everybody) return whole_;
   {
@@ -114,7 +115,7 @@ ncclResult_t LaneCommunicators::add_gather(const Gather& gather, const BufferTab
     }
   }
   DISTATTN_EXPECT(own != nullptr);
-  return library_.all_gather(own, first, static_cast<std::size_t>(stride), ncclInt8, comm, handle());
+  return library_.all_gather(own, first, index(stride), ncclInt8, comm, handle());
 }
 
 ncclResult_t LaneCommunicators::add_messages(std::span<const Packet> packets, ncclComm_t comm) const {

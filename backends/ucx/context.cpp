@@ -12,6 +12,7 @@
 
 #include "backends/room_for.hpp"
 #include "backends/ucx/library.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::ucx {
 namespace {
@@ -82,7 +83,7 @@ Context::Context(int ranks, const std::optional<std::string>& segments) {
   params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
   params.features = UCP_FEATURE_TAG;
   params.mt_workers_shared = 1;
-  params.estimated_num_eps = static_cast<std::size_t>(ranks);
+  params.estimated_num_eps = index(ranks);
   ucp_context_h context = nullptr;
   check("ucp_init", library().init_version(UCP_API_MAJOR, UCP_API_MINOR, &params, config, &context));
   context_.reset(context, library().cleanup);

@@ -123,7 +123,7 @@ void ExchangeLane::list(std::span<const Packet> packets, const RegisteredMemory*
   peers_.clear();
   for (const Packet& packet : packets) {
     peers_.push_back(packet.peer);
-    Message* message = &add(packet, memory);
+    InFlight* message = &add(packet, memory);
     for (const std::span<std::byte> piece : packet.pieces) {
       if (pieces_ == Pieces::alone && !message->pieces.empty()) message = &add(packet, memory);
       ucp_dt_iov_t* last = message->pieces.empty() ? nullptr : &message->pieces.back();
@@ -141,9 +141,9 @@ void ExchangeLane::list(std::span<const Packet> packets, const RegisteredMemory*
 }
 
 /// Another message of the step, empty yet; earlier ones may move. Those of one edge keep their order.
-Message& ExchangeLane::add(const Packet& packet, const RegisteredMemory* memory) {
+InFlight& ExchangeLane::add(const Packet& packet, const RegisteredMemory* memory) {
   if (messages_.size() == count_) messages_.emplace_back();
-  Message& message = messages_[count_++];
+  InFlight& message = messages_[count_++];
   message.peer = packet.peer;
   message.outgoing = packet.outgoing;
   message.bytes = 0;
@@ -158,7 +158,7 @@ Message& ExchangeLane::add(const Packet& packet, const RegisteredMemory* memory)
 void ExchangeLane::post(const Step& step) {
   for (const bool outgoing : {true, false}) {
     for (std::size_t i = 0; i < count_; ++i) {
-      Message& message = messages_[i];
+      InFlight& message = messages_[i];
       if (message.outgoing != outgoing) continue;
       if (outgoing)
         worker_->send(message, tag(step, rank_));
@@ -205,7 +205,7 @@ void ExchangeLane::wait(const Step& step) {
 /// Says which message is awaited; behind the last, of which peer it is not known whether it takes what it is sent.
 void ExchangeLane::await_next(std::size_t next) {
   if (next < count_) {
-    const Message& message = messages_[next];
+    const InFlight& message = messages_[next];
     if (message.peer != awaited_ || message.outgoing != awaited_outgoing_) await(message.peer, message.outgoing);
   } else if (awaited_ < 0 || !awaited_outgoing_) {
     await(peers_.front(), true);
@@ -225,7 +225,7 @@ void ExchangeLane::look(const Step& step, std::size_t next, Clock::time_point si
 
 /// Messages that say that the sender is in another step. Senders do not run ahead: a later message of a rank that owes
 /// this one an earlier message will never be asked for.
-void ExchangeLane::look_for_other_steps(const Step& step, const Message& awaited) {
+void ExchangeLane::look_for_other_steps(const Step& step, const InFlight& awaited) {
   constexpr std::uint64_t of_sender = (std::uint64_t{1} << sender_bits) - 1;
   std::uint64_t found = 0;
   if (!worker_->unexpected(static_cast<std::uint64_t>(awaited.peer), of_sender, found) || awaited.done) return;
@@ -234,7 +234,7 @@ void ExchangeLane::look_for_other_steps(const Step& step, const Message& awaited
                    found >> (due_bits + sender_bits)));
 }
 
-void ExchangeLane::check_arrived(const Step& step, const Message& message) {
+void ExchangeLane::check_arrived(const Step& step, const InFlight& message) {
   if (message.status == UCS_ERR_MESSAGE_TRUNCATED ||
       (message.status == UCS_OK && !message.outgoing && message.received != message.bytes)) {
     fail(step, message,
@@ -254,7 +254,7 @@ std::string ExchangeLane::edge(Rank peer, bool outgoing) const {
 }
 
 void ExchangeLane::fail_connection(const Step& step, Rank peer, ucs_status_t status) {
-  Message broken;
+  InFlight broken;
   broken.peer = peer;
   broken.outgoing = true;
   fail(step, broken, fmt::format("the connection broke: {}", library().status_string(status)));
@@ -262,7 +262,7 @@ void ExchangeLane::fail_connection(const Step& step, Rank peer, ucs_status_t sta
 
 /// The network notices a death at about the same time as the control channel, which knows more about it: also whether
 /// the peer has only given up on a third rank.
-void ExchangeLane::fail(const Step& step, const Message& message, const std::string& why) {
+void ExchangeLane::fail(const Step& step, const InFlight& message, const std::string& why) {
   const auto begin = Clock::now();
   while (Clock::now() < begin + verdict_time || !control_.hears()) {
     check(message.peer, begin);

@@ -46,19 +46,19 @@ class ExchangeLane {
 
  private:
   void list(std::span<const Packet> packets, const RegisteredMemory* memory);
-  Message& add(const Packet& packet, const RegisteredMemory* memory);
+  InFlight& add(const Packet& packet, const RegisteredMemory* memory);
   void post(const Step& step);
   void wait(const Step& step);
   void await_next(std::size_t next);
   void look(const Step& step, std::size_t next, Clock::time_point since);
-  void look_for_other_steps(const Step& step, const Message& awaited);
-  void check_arrived(const Step& step, const Message& message);
+  void look_for_other_steps(const Step& step, const InFlight& awaited);
+  void check_arrived(const Step& step, const InFlight& message);
   void check(Rank peer, Clock::time_point since);
   Rank check_any(Clock::time_point since);
   void await(Rank peer, bool outgoing = false);
   void finish();
   [[noreturn]] void fail_connection(const Step& step, Rank peer, ucs_status_t status);
-  [[noreturn]] void fail(const Step& step, const Message& message, const std::string& why);
+  [[noreturn]] void fail(const Step& step, const InFlight& message, const std::string& why);
   std::string edge(Rank peer, bool outgoing) const;
   std::uint64_t tag(const Step& step, Rank sender) const;
 
@@ -69,10 +69,10 @@ class ExchangeLane {
   Control& control_;
   const Pieces pieces_;
   Exchange exchange_;
-  std::vector<Message> messages_;  // of the step; those in use come first
+  std::vector<InFlight> messages_;  // of the step; those in use come first
   std::size_t count_ = 0;
   std::vector<Rank> peers_;  // of these messages
-  Message flushing_;
+  InFlight flushing_;
   Idle idle_;
   std::atomic<bool> ended_{false};
   std::atomic<int> number_{-1};  // of the step

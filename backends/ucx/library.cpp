@@ -14,6 +14,7 @@
 #include <fmt/core.h>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::backends::ucx {
 namespace {
@@ -36,11 +37,9 @@ class SignalActions {
   SignalActions& operator=(const SignalActions&) = delete;
 
  private:
-  static std::size_t index(int signal) { return static_cast<std::size_t>(signal); }
   struct sigaction& of(int signal) {
     return actions_[index(signal)];
   }
-
   std::array<struct sigaction, NSIG> actions_{};
   std::array<bool, NSIG> known_{};
 };

@@ -24,10 +24,10 @@ using Clock = std::chrono::steady_clock;
 
 constexpr auto closing_time = std::chrono::seconds(1);
 
-bool under_way(const Message& message) { return message.request != nullptr && !message.done; }
+bool under_way(const InFlight& message) { return message.request != nullptr && !message.done; }
 
 /// Completion is always told by callback, also where UCX is done at once.
-ucp_request_param_t parameters(Message& message) {
+ucp_request_param_t parameters(InFlight& message) {
   ucp_request_param_t param{};
   param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FLAG_NO_IMM_CMPL;
   param.user_data = &message;
@@ -39,7 +39,7 @@ struct Layout {
   std::size_t count;
 };
 
-Layout lay_out(Message& message, ucp_request_param_t& param) {
+Layout lay_out(InFlight& message, ucp_request_param_t& param) {
   param.op_attr_mask |= UCP_OP_ATTR_FIELD_DATATYPE;
   if (message.memory != nullptr) {
     param.op_attr_mask |= UCP_OP_ATTR_FIELD_MEMORY_TYPE;
@@ -149,13 +149,13 @@ void Worker::lost(Rank peer, ucs_status_t status) {
   failure_ = status;
 }
 
-void Worker::completed(Message& message, ucs_status_t status, std::size_t received) {
+void Worker::completed(InFlight& message, ucs_status_t status, std::size_t received) {
   message.done = true;
   message.status = status;
   message.received = received;
 }
 
-void Worker::post(Message& message, void* request) {
+void Worker::post(InFlight& message, void* request) {
   if (UCS_PTR_IS_ERR(request) || request == nullptr) {
     completed(message, UCS_PTR_STATUS(request), 0);
   } else {
@@ -163,32 +163,32 @@ void Worker::post(Message& message, void* request) {
   }
 }
 
-void Worker::release(Message& message) {
+void Worker::release(InFlight& message) {
   if (message.done && message.request != nullptr) library().request_free(std::exchange(message.request, nullptr));
 }
 
-void Worker::send(Message& message, std::uint64_t tag) {
+void Worker::send(InFlight& message, std::uint64_t tag) {
   const ucp_ep_h to = endpoint(message.peer);
   if (to == nullptr) return completed(message, failure_, 0);
   ucp_request_param_t param = parameters(message);
   const Layout layout = lay_out(message, param);
-  param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<Message*>(user), status, 0); };
+  param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<InFlight*>(user), status, 0); };
   post(message, library().tag_send_nbx(to, layout.buffer, layout.count, tag, &param));
 }
 
-void Worker::receive(Message& message, std::uint64_t tag) {
+void Worker::receive(InFlight& message, std::uint64_t tag) {
   ucp_request_param_t param = parameters(message);
   const Layout layout = lay_out(message, param);
   param.cb.recv = [](void*, ucs_status_t status, const ucp_tag_recv_info_t* info, void* user) {
-    completed(*static_cast<Message*>(user), status, info->length);
+    completed(*static_cast<InFlight*>(user), status, info->length);
   };
   constexpr std::uint64_t whole = ~std::uint64_t{0};
   post(message, library().tag_recv_nbx(worker_, layout.buffer, layout.count, tag, whole, &param));
 }
 
-void Worker::flush(Message& flushing) {
+void Worker::flush(InFlight& flushing) {
   ucp_request_param_t param = parameters(flushing);
-  param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<Message*>(user), status, 0); };
+  param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<InFlight*>(user), status, 0); };
   post(flushing, library().worker_flush_nbx(worker_, &param));
 }
 
@@ -199,8 +199,8 @@ bool Worker::unexpected(std::uint64_t tag, std::uint64_t mask, std::uint64_t& fo
   return true;
 }
 
-void Worker::leave(std::span<const Message> messages) {
-  for (const Message& message : messages) {
+void Worker::leave(std::span<const InFlight> messages) {
+  for (const InFlight& message : messages) {
     if (under_way(message) && !message.outgoing) library().request_cancel(worker_, message.request);
   }
   left_ = true;
@@ -209,17 +209,17 @@ void Worker::leave(std::span<const Message> messages) {
 void Worker::close_all() {
   for (auto& [peer, endpoint] : endpoints_) {
     if (endpoint.handle == nullptr) continue;
-    Message& closing = closings_.emplace_back();
+    InFlight& closing = closings_.emplace_back();
     ucp_request_param_t param = parameters(closing);
-    param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<Message*>(user), status, 0); };
+    param.cb.send = [](void*, ucs_status_t status, void* user) { completed(*static_cast<InFlight*>(user), status, 0); };
     post(closing, library().ep_close_nbx(std::exchange(endpoint.handle, nullptr), &param));
   }
   const auto deadline = Clock::now() + closing_time;
-  const auto open = [](const Message& closing) { return !closing.done; };
+  const auto open = [](const InFlight& closing) { return !closing.done; };
   while (std::any_of(closings_.begin(), closings_.end(), open) && Clock::now() < deadline) {
     if (!progress()) std::this_thread::yield();
   }
-  for (Message& closing : closings_) release(closing);
+  for (InFlight& closing : closings_) release(closing);
 }
 
 }  // namespace distattn::backends::ucx

@@ -14,7 +14,7 @@
 namespace distattn::backends::ucx {
 
 /// A message under way. Stays where it is until it is done.
-struct Message {
+struct InFlight {
   Rank peer = 0;
   bool outgoing = false;
   std::size_t bytes = 0;
@@ -41,12 +41,12 @@ class Worker {
   /// Where the workers of all ranks are; endpoints are made when a rank is first sent to.
   void set_addresses(std::vector<Address> addresses) { addresses_ = std::move(addresses); }
 
-  void send(Message& message, std::uint64_t tag);
-  void receive(Message& message, std::uint64_t tag);
+  void send(InFlight& message, std::uint64_t tag);
+  void receive(InFlight& message, std::uint64_t tag);
   /// Hands what was sent to the network, so that it arrives without this worker's help.
-  void flush(Message& flushing);
+  void flush(InFlight& flushing);
   /// Of a message that is done: gives its request back.
-  static void release(Message& message);
+  static void release(InFlight& message);
   /// Whether anything moved.
   bool progress() { return library().worker_progress(worker_) != 0; }
 
@@ -58,7 +58,7 @@ class Worker {
 
   /// After a failure: cancels the receives of `messages` and touches nothing any more. What is under way stays so, and
   /// the connections open, to the end of the process, which UCX 1.13 aborts if a connection is closed half made.
-  void leave(std::span<const Message> messages);
+  void leave(std::span<const InFlight> messages);
 
  private:
   struct Endpoint {
@@ -70,16 +70,16 @@ class Worker {
   /// Null, and the peer has failed, where no connection can be made.
   ucp_ep_h endpoint(Rank peer);
   void lost(Rank peer, ucs_status_t status);
-  void post(Message& message, void* request);
+  void post(InFlight& message, void* request);
   void close_all();
-  static void completed(Message& message, ucs_status_t status, std::size_t received);
+  static void completed(InFlight& message, ucs_status_t status, std::size_t received);
 
   std::shared_ptr<ucp_context> context_;
   ucp_worker_h worker_ = nullptr;
   bool left_ = false;
   std::vector<Address> addresses_;
   std::map<Rank, Endpoint> endpoints_;
-  std::deque<Message> closings_;  // kept to the end: UCX may still tell of one
+  std::deque<InFlight> closings_;  // kept to the end: UCX may still tell of one
   Rank failed_peer_ = -1;
   ucs_status_t failure_ = UCS_OK;
 };

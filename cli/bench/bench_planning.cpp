@@ -7,6 +7,7 @@
 
 #include "cli/terminal/console.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/plan.hpp"
 
 namespace distattn::cli {
@@ -54,7 +55,7 @@ std::vector<PlanningRow> planning_rows(const BenchRequest& request, int packings
   const Machine machine = machine_of(request.schedule);
   std::vector<PlanningRow> rows;
   for (const ProblemOptions& shape : combinations(request.problem)) {
-    std::vector<ProblemOptions> drawn(static_cast<std::size_t>(packings), shape);
+    std::vector<ProblemOptions> drawn(index(packings), shape);
     for (std::size_t i = 0; i < drawn.size(); ++i) drawn[i].seed += i;
     const Problems problems = problems_of(drawn);
     for (const std::int64_t ranks : request.schedule.ranks) {

@@ -16,6 +16,7 @@
 #include "cli/tools/random.hpp"
 #include "cli/tools/tolerance.hpp"
 #include "distattn/convert.hpp"
+#include "distattn/index.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/serving.hpp"
 
@@ -66,13 +67,13 @@ class ServedRank {
       width_ = ceil_div(longest_, page);
       place_pages();
     }
-    k_ = Bytes(static_cast<std::size_t>(rows_) * row_bytes(problem.head_dim));
-    v_ = Bytes(static_cast<std::size_t>(rows_) * row_bytes(problem.value_dim));
+    k_ = Bytes(index(rows_) * row_bytes(problem.head_dim));
+    v_ = Bytes(index(rows_) * row_bytes(problem.value_dim));
     fill_cache();
-    q_ = Bytes(static_cast<std::size_t>(queries_ * problem.heads * problem.head_dim) * size_of(problem.dtype));
+    q_ = Bytes(index(queries_ * problem.heads * problem.head_dim) * size_of(problem.dtype));
     fill_normal(seed, RandomTensor::q, first_query(), queries_ * problem.heads * problem.head_dim, problem.dtype,
                 q_.data());
-    o_.resize(static_cast<std::size_t>(queries_ * problem.heads * problem.value_dim));
+    o_.resize(index(queries_ * problem.heads * problem.value_dim));
   }
 
   ServingCall call() {
@@ -101,9 +102,7 @@ class ServedRank {
   }
 
  private:
-  std::size_t row_bytes(int dim) const {
-    return static_cast<std::size_t>(problem_.kv_heads * dim) * size_of(problem_.dtype);
-  }
+  std::size_t row_bytes(int dim) const { return index(problem_.kv_heads * dim) * size_of(problem_.dtype); }
   /// Where random numbers of the rank's queries begin: no two ranks have the same.
   std::int64_t first_query() const { return rank_ * (std::int64_t{1} << 32); }
   /// The same of a request's keys or values.
@@ -114,7 +113,7 @@ class ServedRank {
   /// In an order of chance, as caches have after a while.
   void place_pages() {
     const auto count = std::ssize(requests_) * width_;
-    pages_.resize(static_cast<std::size_t>(count));
+    pages_.resize(index(count));
     std::iota(pages_.begin(), pages_.end(), 0);
     std::shuffle(pages_.begin(), pages_.end(), std::mt19937_64(seed_));
     rows_ = count * page_;
@@ -122,14 +121,14 @@ class ServedRank {
   std::int64_t row_of(std::size_t request, std::int64_t stored) const {
     const auto r = static_cast<std::int64_t>(request);
     if (page_ == 0) return r * longest_ + stored;
-    return pages_[static_cast<std::size_t>(r * width_ + stored / page_)] * page_ + stored % page_;
+    return pages_[index(r * width_ + stored / page_)] * page_ + stored % page_;
   }
   void fill_cache() {
     for (std::size_t r = 0; r < requests_.size(); ++r) {
       std::int64_t stored = 0;
       for (std::int64_t token = 0; token < requests_[r].keys; ++token) {
         if (dealing_.owner(token) != rank_) continue;
-        const auto row = static_cast<std::size_t>(row_of(r, stored++));
+        const auto row = index(row_of(r, stored++));
         draw(RandomTensor::k, r, token, problem_.head_dim, &k_[row * row_bytes(problem_.head_dim)]);
         draw(RandomTensor::v, r, token, problem_.value_dim, &v_[row * row_bytes(problem_.value_dim)]);
       }
@@ -142,16 +141,15 @@ class ServedRank {
   std::vector<double> drawn(RandomTensor tensor, std::size_t request, std::int64_t token, int dim) const {
     Bytes row(row_bytes(dim));
     draw(tensor, request, token, dim, row.data());
-    std::vector<double> numbers(static_cast<std::size_t>(problem_.kv_heads * dim));
+    std::vector<double> numbers(index(problem_.kv_heads * dim));
     convert(row.data(), problem_.dtype, reinterpret_cast<std::byte*>(numbers.data()), DType::fp64, std::ssize(numbers));
     return numbers;
   }
 
   /// A query of the rank's, the last one of the request, against float64: each token is drawn anew, once for all heads.
   void add_squares(std::size_t request, std::int64_t query, double& wrong, double& right) const {
-    const auto heads = static_cast<std::size_t>(problem_.heads), dim = static_cast<std::size_t>(problem_.head_dim);
-    const auto value_dim = static_cast<std::size_t>(problem_.value_dim),
-               first = static_cast<std::size_t>(query) * heads;
+    const auto heads = index(problem_.heads), dim = index(problem_.head_dim);
+    const auto value_dim = index(problem_.value_dim), first = index(query) * heads;
     std::vector<double> q(heads * dim), o(heads * value_dim), top(heads, -INFINITY), sum(heads);
     convert(q_.data() + first * dim * size_of(problem_.dtype), problem_.dtype, reinterpret_cast<std::byte*>(q.data()),
             DType::fp64, std::ssize(q));
@@ -159,7 +157,7 @@ class ServedRank {
       const std::vector<double> keys = drawn(RandomTensor::k, request, token, problem_.head_dim);
       const std::vector<double> values = drawn(RandomTensor::v, request, token, problem_.value_dim);
       for (std::size_t head = 0; head < heads; ++head) {
-        const auto kv = head / static_cast<std::size_t>(problem_.heads_per_kv());
+        const auto kv = head / index(problem_.heads_per_kv());
         const double product = std::inner_product(&q[head * dim], &q[head * dim] + dim, &keys[kv * dim], 0.0);
         const double score = product * problem_.softmax_scale(), before = top[head];
         top[head] = std::max(before, score);
@@ -198,14 +196,14 @@ struct Seen {
 
 Seen serve(World& world, const Problem& problem, const ServingRequest& serving, const BenchRequest& request,
            const std::string& backend, const DeviceOptions& device_options, std::int64_t block) {
-  const auto here = static_cast<std::size_t>(world.in_process() ? world.size() : 1);
+  const auto here = index(world.in_process() ? world.size() : 1);
   Seen seen{std::vector<std::vector<double>>(here), std::vector<std::pair<double, double>>(here)};
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
     const auto device = make_device(backend, device_options);
     Serving handle(problem, block, *device, transport);
     ServedRank served(problem, serving.mix, handle.dealing(), rank, serving.page, request.problem.common.seed);
     const ServingCall call = served.call();
-    const auto at = static_cast<std::size_t>(rank - world.first());
+    const auto at = index(rank - world.first());
     for (int i = 0; i < request.warmups + request.runs; ++i) {
       bootstrap.barrier();
       const auto begin = Clock::now();

@@ -7,6 +7,7 @@
 #include "cli/bench/calibration_runs.hpp"
 #include "cli/run/all_gather.hpp"
 #include "cli/run/timing.hpp"
+#include "distattn/index.hpp"
 #include "distattn/registry.hpp"
 #include "distattn/simulate.hpp"
 #include "distattn/subgroup.hpp"
@@ -113,7 +114,7 @@ Link measure_pairs(World& world, const CalibrationOptions& options, const std::v
 
 /// Every rank's partner, at first itself.
 std::vector<Rank> nobody(int ranks) {
-  std::vector<Rank> partners(static_cast<std::size_t>(ranks));
+  std::vector<Rank> partners(index(ranks));
   std::iota(partners.begin(), partners.end(), 0);
   return partners;
 }

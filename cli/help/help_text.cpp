@@ -9,6 +9,7 @@
 #include "cli/options/app.hpp"
 #include "cli/terminal/standard_streams.hpp"
 #include "cli/terminal/terminal.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -76,8 +77,8 @@ void add_command(Page& page, const CommandEntry& command, HelpExtent extent) {
 }
 
 std::size_t count_rare(const CommandEntry& command) {
-  return static_cast<std::size_t>(std::count_if(command.options.begin(), command.options.end(),
-                                                [](const OptionEntry& option) { return option.place.rare; }));
+  return index(std::count_if(command.options.begin(), command.options.end(),
+                             [](const OptionEntry& option) { return option.place.rare; }));
 }
 
 void add_root(Page& page, const std::vector<CommandEntry>& tree, HelpExtent extent) {

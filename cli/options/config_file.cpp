@@ -19,6 +19,7 @@
 #include "cli/options/values.hpp"
 #include "distattn/error.hpp"
 #include "distattn/files.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -48,7 +49,7 @@ void wait_as_asked(const App& root) {
 std::string text_of(std::istream& input) {
   std::string text(most_bytes + 1, '\0');
   input.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(input.gcount()));
+  text.resize(index(input.gcount()));
   if (input.bad()) refuse("--config (reading the file failed): name a readable one");
   if (text.size() > most_bytes) refuse("--config (the file is longer than 1 MiB): name one of options");
   return text;

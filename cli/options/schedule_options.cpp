@@ -12,6 +12,7 @@
 #include "cli/terminal/console.hpp"
 #include "distattn/error.hpp"
 #include "distattn/files.hpp"
+#include "distattn/index.hpp"
 #include "distattn/launch.hpp"
 
 namespace distattn::cli {
@@ -215,7 +216,7 @@ std::string given_text(const ScheduleOptions& options) {
   for (const Mode mode : options.modes) text += fmt::format(", --mode {}", name_of(mode));
   if (options.node_size) text += fmt::format(", --node-size {}", *options.node_size);
   if (options.ahead) text += fmt::format(", --ahead {}", *options.ahead);
-  if (options.balance) text += fmt::format(", --balance {}", balance_names[static_cast<std::size_t>(*options.balance)]);
+  if (options.balance) text += fmt::format(", --balance {}", balance_names[index(*options.balance)]);
   if (options.balance_tokens) text += fmt::format(", --balance-tokens {}", *options.balance_tokens);
   if (!options.layout.empty()) text += fmt::format(", --layout {}", options.layout);
   if (options.memory_bytes) text += fmt::format(", --memory {}", *options.memory_bytes);

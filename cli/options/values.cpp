@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -62,7 +63,7 @@ std::int64_t parse_size(std::string_view option, std::string_view text) {
   constexpr std::string_view suggestion = "give a whole number, K, M or G counting in 1024s";
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const auto unit = unit_of(text.substr(static_cast<std::size_t>(end - text.data())));
+  const auto unit = unit_of(text.substr(index(end - text.data())));
   if (error == std::errc::result_out_of_range || (unit && __builtin_mul_overflow(value, *unit, &value))) {
     refuse_value(option, text, "too large: it passes 63 bits", suggestion);
   }

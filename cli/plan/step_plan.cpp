@@ -19,6 +19,7 @@
 #include "cli/terminal/console.hpp"
 #include "core/src/format.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -101,8 +102,8 @@ class StepPlanner {
                                  fmt::format("{} tokens need {}", setting.sequence, need), ""});
       } else {
         plan_.rows.push_back({request_.options.model, machine_.name, schedule, name,
-                              std::string(state_words[static_cast<std::size_t>(request_.options.state)]), setting.ranks,
-                              setting.sequence, step, sequences.longest(policy)});
+                              std::string(state_words[index(request_.options.state)]), setting.ranks, setting.sequence,
+                              step, sequences.longest(policy)});
       }
     }
   }

@@ -9,6 +9,7 @@
 #include "cli/options/problem_lists.hpp"
 #include "cli/terminal/output.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/version.hpp"
 
 namespace distattn::cli {
@@ -31,7 +32,7 @@ class Hash {
 void add_tokens(Hash& hash, const Inputs& inputs, Tensor tensor) {
   constexpr std::int64_t looks = 16;
   const std::int64_t heads = inputs.heads(tensor), tokens = inputs.tokens(tensor), batch = inputs.shape().batch;
-  std::vector<std::byte> row(static_cast<std::size_t>(heads * inputs.dim(tensor)) * size_of(DType::fp64));
+  std::vector<std::byte> row(index(heads * inputs.dim(tensor)) * size_of(DType::fp64));
   for (std::int64_t look = 0; look < looks; ++look) {
     inputs.read(tensor, look % batch, look * (tokens - 1) / (looks - 1), 0, heads, DType::fp64, row.data());
     hash.add(row);

@@ -7,6 +7,7 @@
 
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -109,7 +110,7 @@ Inputs Inputs::random(const Problem& problem, std::uint64_t seed) {
 
 /// Rounded to what files and tensors hold.
 void Inputs::draw_sink_logits(std::uint64_t seed) {
-  sink_logits_.resize(static_cast<std::size_t>(shape_.heads));
+  sink_logits_.resize(index(shape_.heads));
   for (std::size_t head = 0; head < sink_logits_.size(); ++head) {
     const double drawn = random_normal(seed, Tensor::sink_logits, static_cast<std::int64_t>(head));
     sink_logits_[head] = static_cast<double>(static_cast<float>(drawn));

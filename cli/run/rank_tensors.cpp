@@ -7,6 +7,7 @@
 
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn::cli {
@@ -23,7 +24,7 @@ std::vector<std::byte> read_shard(const Inputs& inputs, Tensor tensor, const Sha
   const std::int64_t first = queries ? sharding.problem.first_query() : 0, heads = inputs.heads(tensor);
   const std::int64_t tokens = std::ssize(mine), rows = inputs.shape().batch * tokens;
   const std::int64_t row = heads * inputs.dim(tensor), row_bytes = row * static_cast<std::int64_t>(size_of(dtype));
-  std::vector<std::byte> bytes(static_cast<std::size_t>(rows * row_bytes));
+  std::vector<std::byte> bytes(index(rows * row_bytes));
   const auto read = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t token = mine[index(i % tokens)] - first;
@@ -62,9 +63,7 @@ RankTensors::RankTensors(const Sharding& sharding, Rank rank, const Inputs& inpu
       q_(read_shard(inputs, Tensor::q, sharding, rank, dtype_, threads)),
       k_(read_shard(inputs, Tensor::k, sharding, rank, dtype_, threads)) {
   if (!shared_kv_) v_ = read_shard(inputs, Tensor::v, sharding, rank, dtype_, threads);
-  const auto room = [&](std::int64_t elements) {
-    return Bytes(static_cast<std::size_t>(elements) * size_of(accumulator_));
-  };
+  const auto room = [&](std::int64_t elements) { return Bytes(index(elements) * size_of(accumulator_)); };
   o_ = room(batch_ * queries_ * heads_ * value_dim_);
   lse_ = room(batch_ * queries_ * heads_);
   if (sharding.problem.has_low_lse()) lse_low_ = room(batch_ * queries_ * heads_);

@@ -9,6 +9,7 @@
 #include "cli/run/head_results.hpp"
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -43,7 +44,7 @@ std::vector<std::int64_t> file_shape(Result result, const Inputs& inputs) {
 void write_row(NpyWriter& writer, std::int64_t offset, const std::byte* row, DType dtype, std::int64_t count,
                std::vector<float>& floats) {
   if (dtype == DType::fp32) return writer.write(offset, reinterpret_cast<const float*>(row), count);
-  floats.resize(static_cast<std::size_t>(count));
+  floats.resize(index(count));
   convert(row, dtype, reinterpret_cast<std::byte*>(floats.data()), DType::fp32, count);
   writer.write(offset, floats.data(), count);
 }
@@ -84,12 +85,12 @@ std::vector<Stretch> stretches(const std::vector<char>& present) {
 /// [batch, heads, sequence]: a rank's tokens may lie far apart, so what all ranks of this process have is put together.
 void write_statistics(NpyWriter& writer, const Sharding& sharding, const std::vector<RankTensors>& here) {
   const Problem& problem = sharding.problem;
-  std::vector<char> present(static_cast<std::size_t>(problem.seq_q));
+  std::vector<char> present(index(problem.seq_q));
   std::vector<std::vector<std::size_t>> places;
   for (const RankTensors& local : here) {
     places.emplace_back();
     for (const std::int64_t position : positions(sharding.queries, local.rank())) {
-      places.back().push_back(static_cast<std::size_t>(position - problem.first_query()));
+      places.back().push_back(index(position - problem.first_query()));
       present[places.back().back()] = 1;
     }
   }
@@ -176,7 +177,7 @@ ResultFiles::~ResultFiles() = default;
 bool ResultFiles::writes(Result result) const { return std::ranges::find(results_, result) != results_.end(); }
 
 NpyWriter& ResultFiles::writer_of(Result result) {
-  return writers_[static_cast<std::size_t>(std::ranges::find(results_, result) - results_.begin())];
+  return writers_[index(std::ranges::find(results_, result) - results_.begin())];
 }
 
 /// A result whose numbers are put together from all ranks' shares.

@@ -9,6 +9,7 @@
 #include "distattn/attention.hpp"
 #include "distattn/device_tensors.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/registry.hpp"
 
 namespace distattn::cli {
@@ -83,11 +84,11 @@ RunResult run_sharded(World& world, const SharedPlan& plan, const Inputs& inputs
   const Passes passes = with_backward ? Passes::both : Passes::forward;
   check_memory(world, *plan, passes);
 
-  const auto ranks_here = static_cast<std::size_t>(world.in_process() ? world.size() : 1);
+  const auto ranks_here = index(world.in_process() ? world.size() : 1);
   std::vector<std::optional<RankTensors>> tensors(ranks_here);
   std::vector<RankCalls> calls(ranks_here);
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
-    const auto here = static_cast<std::size_t>(rank - world.first());
+    const auto here = index(rank - world.first());
     tensors[here].emplace(sharding, rank, inputs, passes, world.cores());
     calls[here] = run_rank(plan, transport, *tensors[here], options, bootstrap);
   });

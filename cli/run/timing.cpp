@@ -5,6 +5,7 @@
 #include <map>
 
 #include "cli/run/all_gather.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -29,7 +30,7 @@ Intervals gather_intervals(World& world, const std::vector<RankCalls>& here) {
     for (const Call& call : rank) mine.push_back({seconds_of(call.begin), seconds_of(call.end), node});
   }
   const std::vector<Interval> all = all_gather<Interval>(world, mine);
-  const auto ranks = static_cast<std::size_t>(world.size()), calls = here.front().size();
+  const auto ranks = index(world.size()), calls = here.front().size();
   DISTATTN_EXPECT(all.size() == ranks * calls);
   Intervals intervals(calls, std::vector<Interval>(ranks));
   for (std::size_t i = 0; i < all.size(); ++i) intervals[i % calls][i / calls] = all[i];
@@ -113,7 +114,7 @@ Timeline timeline_of(World& world, const std::vector<RankCalls>& here, std::size
 std::vector<Timing> timings_of(World& world, const std::vector<RankCalls>& here, int passes, int warmups) {
   const Intervals intervals = gather_intervals(world, here);
   const std::vector<double> all = call_seconds(intervals);
-  const auto stride = static_cast<std::size_t>(passes);
+  const auto stride = index(passes);
   std::vector<Timing> timings;
   for (std::size_t first = 0; first < stride; ++first) {
     std::vector<double> seconds;
@@ -124,7 +125,7 @@ std::vector<Timing> timings_of(World& world, const std::vector<RankCalls>& here,
     const auto nearest = std::min_element(measured, seconds.end(), [&](double a, double b) {
       return std::abs(a - timing.median_s) < std::abs(b - timing.median_s);
     });
-    const auto call = first + stride * static_cast<std::size_t>(nearest - seconds.begin());
+    const auto call = first + stride * index(nearest - seconds.begin());
     timing.timeline = timeline_of(world, here, call, intervals[call]);
     timings.push_back(std::move(timing));
   }

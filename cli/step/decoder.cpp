@@ -1,5 +1,6 @@
 #include "cli/step/decoder.hpp"
 
+#include "distattn/index.hpp"
 #include "kernels/dense/cross_entropy.hpp"
 #include "kernels/dense/embedding.hpp"
 #include "kernels/dense/matmul.hpp"
@@ -17,7 +18,7 @@ Decoder<T>::Decoder(const ModelShape& shape, std::span<const std::int64_t> posit
       rope_(positions, shape.head_dim()),
       policy_(policy),
       context_{shape_, rope_, attention, memory_},
-      held_(static_cast<std::size_t>(shape.layers)) {}
+      held_(index(shape.layers)) {}
 
 template <class T>
 double Decoder<T>::forward(const Weights<const T>& weights, const TokenBatch& batch, double weight) {

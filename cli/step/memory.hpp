@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "distattn/index.hpp"
 #include "kernels/dense/matrix.hpp"
 
 namespace distattn::step {
@@ -135,7 +136,7 @@ class Tensor {
 
  private:
   std::size_t bytes() const {
-    const std::size_t unit = BlockPool::alignment, count = static_cast<std::size_t>(matrix_.size()) * sizeof(T);
+    const std::size_t unit = BlockPool::alignment, count = index(matrix_.size()) * sizeof(T);
     return std::max(unit, (count + unit - 1) / unit * unit);
   }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "distattn/index.hpp"
 #include "distattn/problem.hpp"
 #include "kernels/dense/matrix.hpp"
 
@@ -47,7 +48,7 @@ struct Parameter {
   Initial initial = Initial::gaussian;
   std::size_t offset = 0;
 
-  std::size_t size() const { return static_cast<std::size_t>(rows * cols); }
+  std::size_t size() const { return index(rows * cols); }
 };
 
 /// In the order of the flat run: embedding, layers, final gain, head.

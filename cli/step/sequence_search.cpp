@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/plan.hpp"
 #include "distattn/table.hpp"
 
@@ -60,7 +61,7 @@ std::optional<SequenceSearch::Attention> SequenceSearch::count(std::int64_t toke
     return std::make_shared<const Tiles>(shard(problem, setting.ranks, recipe.layout, recipe.groups));
   };
   const auto forward = tiles_of(pair.forward);
-  std::vector<double> bytes(static_cast<std::size_t>(setting.ranks));
+  std::vector<double> bytes(index(setting.ranks));
   add_buffer_bytes(setting, pair.forward, forward, Pass::forward, bytes);
   add_buffer_bytes(setting, pair.backward, tiles_of(pair.backward), Pass::backward, bytes);
   return Attention{static_cast<double>(most_tokens(forward->sharding())),

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "cli/step/work.hpp"
+#include "distattn/index.hpp"
 #include "distattn/registry.hpp"
 #include "kernels/dense/blas.hpp"
 
@@ -12,7 +13,7 @@ namespace {
 
 GradientError verify_step(const TrainingRun& run, const TokenSource& tokens, const Trainer& trainer, int step,
                           int threads) {
-  std::vector<std::int64_t> positions(static_cast<std::size_t>(run.problem.seq_q));
+  std::vector<std::int64_t> positions(index(run.problem.seq_q));
   std::iota(positions.begin(), positions.end(), 0);
   const StepGradients exact =
       unsharded_step(run.shape, run.problem, trainer.values(), tokens.batch(step, positions), threads);

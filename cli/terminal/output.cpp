@@ -12,6 +12,7 @@
 #include "cli/terminal/standard_streams.hpp"
 #include "cli/terminal/terminal.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::cli {
 namespace {
@@ -34,7 +35,7 @@ void print_data(std::string_view text) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
     if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
+      text.remove_prefix(index(written));
     } else if (errno == EAGAIN) {
       pollfd room{fd, POLLOUT, 0};
       ::poll(&room, 1, -1);

@@ -119,8 +119,8 @@ void by_bands(const Problem& problem, MaskGroups& made) {
 
 MaskGroups groups_of(const Problem& problem) {
   MaskGroups made;
-  made.of_query.assign(static_cast<std::size_t>(problem.seq_q), -1);
-  made.of_key.assign(static_cast<std::size_t>(problem.seq_kv), -1);
+  made.of_query.assign(index(problem.seq_q), -1);
+  made.of_key.assign(index(problem.seq_kv), -1);
   if (problem.mask.documents.empty()) {
     by_bands(problem, made);
   } else {

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -73,10 +74,10 @@ Judge::Judge(const Problem& problem, const MaskGroups& groups, const ExpectedRes
     : problem_(problem), groups_(groups), expected_(expected) {
   const std::int64_t parts = 1 + std::ssize(groups.groups);
   for (const Result result : row_results) {
-    const auto r = static_cast<std::size_t>(result);
+    const auto r = index(result);
     first_part_[r + 1] = first_part_[r] + (exact(result).empty() ? 0 : problem.batch * heads(result) * parts);
   }
-  bounds_.resize(static_cast<std::size_t>(first_part_.back()));
+  bounds_.resize(index(first_part_.back()));
   clear();
   for (const Result result : row_results) {
     if (!exact(result).empty()) add_bounds(result);
@@ -104,9 +105,9 @@ Judge::Row Judge::row_of(Result result, std::int64_t batch, std::int64_t head, s
   const std::int64_t row = (batch * tokens(result) + token) * heads(result) + head, width = dim(result);
   const std::int64_t first =
       result == Result::lse ? (batch * problem_.heads + head) * problem_.seq_q + token : row * width;
-  const auto at = static_cast<std::size_t>(row);
-  return {std::span(exact(result)).subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(width)),
-          norms(result).allowed[at], norms(result).terms[at]};
+  const auto at = index(row);
+  return {std::span(exact(result)).subspan(index(first), index(width)), norms(result).allowed[at],
+          norms(result).terms[at]};
 }
 
 std::int64_t Judge::part_of(Result result, std::int64_t batch, std::int64_t head, std::int64_t token) const {
@@ -186,7 +187,7 @@ void Judge::add(std::span<const Part> parts) {
 
 /// The row that is farthest off, where the part is not wrong without it, and else the part.
 WorstPart Judge::worst_of(Result result, std::int64_t place) const {
-  const auto i = static_cast<std::size_t>(first_part_[index(result)] + place);
+  const auto i = index(first_part_[index(result)] + place);
   const Part& part = parts_[i];
   const Bounds& bounds = bounds_[i];
   const bool is_lse = result == Result::lse;
@@ -212,7 +213,7 @@ WorstPart Judge::worst_of(Result result, std::int64_t place) const {
 
 Comparison Judge::comparison(Result result) const {
   Comparison sum;
-  const auto r = static_cast<std::size_t>(result);
+  const auto r = index(result);
   for (std::int64_t i = first_part_[r]; i < first_part_[r + 1]; ++i) {
     const Part& part = parts_[index(i)];
     const Bounds& bounds = bounds_[index(i)];

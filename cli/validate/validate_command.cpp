@@ -21,6 +21,7 @@
 #include "cli/terminal/terminal.hpp"
 #include "cli/validate/validate_cases.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/registry.hpp"
 
 namespace distattn::cli {
@@ -63,7 +64,7 @@ std::vector<int> ranks_of(const World& world, const ValidateOptions& options, st
   if (world.size() > 1 || !options.schedule.ranks.empty()) return rank_counts(world, options.schedule.ranks);
   std::vector<int> ranks;
   for (int count = 1; count <= 8; ++count) {
-    if (!options.problem.is_empty() || (static_cast<std::size_t>(count) + i) % 3 == 0) ranks.push_back(count);
+    if (!options.problem.is_empty() || (index(count) + i) % 3 == 0) ranks.push_back(count);
   }
   return ranks;
 }

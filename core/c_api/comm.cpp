@@ -6,6 +6,7 @@
 
 #include "attention.hpp"
 #include "distattn/all_gather.hpp"
+#include "distattn/index.hpp"
 #include "distattn/inproc.hpp"
 #include "distattn/subgroup.hpp"
 #include "handles.hpp"
@@ -160,7 +161,7 @@ distattn_status distattn_comm_subgroup(distattn_comm* whole, const int32_t* memb
     distattn_comm*& group_comm = c_api::result(comm, "comm");
     c_api::required(whole, "whole");
     c_api::required(members, "members");
-    if (const int ranks = whole->transport->size(); count > static_cast<std::size_t>(ranks)) {
+    if (const int ranks = whole->transport->size(); count > index(ranks)) {
       refuse("a group of " + std::to_string(count) + " ranks (among " + std::to_string(ranks) +
              "): list different ranks, the own among them, alike on all of them");
     }
@@ -175,9 +176,9 @@ distattn_status distattn_comm_all_gather(distattn_comm* comm, const void* mine, 
   return c_api::guarded([&] {
     c_api::required(comm, "comm");
     c_api::required(bytes, "bytes");
-    const std::span sizes(bytes, static_cast<std::size_t>(comm->transport->size()));
+    const std::span sizes(bytes, index(comm->transport->size()));
     const std::size_t sum = std::accumulate(sizes.begin(), sizes.end(), std::size_t{0});
-    const std::size_t own = sizes[static_cast<std::size_t>(comm->transport->rank())];
+    const std::size_t own = sizes[index(comm->transport->rank())];
     if ((mine == nullptr && own > 0) || (all == nullptr && sum > 0)) {
       refuse("memory to gather is null (it is needed): pass its address, or sizes of 0");
     }

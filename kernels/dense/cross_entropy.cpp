@@ -1,4 +1,5 @@
 #include "kernels/dense/cross_entropy.hpp"
+#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -10,7 +11,7 @@ double cross_entropy(Matrix<T> logits, std::span<const std::int32_t> targets, do
   double loss = 0;
   for (std::int64_t i = 0; i < logits.rows; ++i) {
     T* row = logits.row(i);
-    const std::int32_t target = targets[static_cast<std::size_t>(i)];
+    const std::int32_t target = targets[index(i)];
     if (target == no_target) {
       std::fill_n(row, logits.cols, T(0));
       continue;

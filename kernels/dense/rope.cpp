@@ -1,4 +1,5 @@
 #include "kernels/dense/rope.hpp"
+#include "distattn/index.hpp"
 
 #include <cmath>
 
@@ -7,8 +8,8 @@ namespace distattn::kernels::dense {
 template <class T>
 RotaryTable<T>::RotaryTable(std::span<const std::int64_t> positions, int head_dim)
     : tokens_(static_cast<std::int64_t>(positions.size())), half_(head_dim / 2) {
-  std::vector<double> frequency(static_cast<std::size_t>(half_));
-  for (int i = 0; i < half_; ++i) frequency[static_cast<std::size_t>(i)] = std::pow(rope_base, -2.0 * i / head_dim);
+  std::vector<double> frequency(index(half_));
+  for (int i = 0; i < half_; ++i) frequency[index(i)] = std::pow(rope_base, -2.0 * i / head_dim);
   cos_.reserve(positions.size() * frequency.size());
   sin_.reserve(positions.size() * frequency.size());
   for (const std::int64_t position : positions) {

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <thread>
 
+#include "distattn/index.hpp"
 #include "kernels/peak/keep.hpp"
 #include "kernels/peak/x86.hpp"
 
@@ -51,13 +52,13 @@ double thread_seconds() {
 template <class Body>
 double rate_of_all(Team& team, Body body) {
   std::atomic<int> waiting{team.size()};
-  std::vector<double> rates(static_cast<std::size_t>(team.size()));
+  std::vector<double> rates(index(team.size()));
   team.run([&](int thread) {
     waiting.fetch_sub(1);
     while (waiting.load() != 0) std::this_thread::yield();
     const double start = thread_seconds();
     body(thread);
-    rates[static_cast<std::size_t>(thread)] = 1 / (thread_seconds() - start);
+    rates[index(thread)] = 1 / (thread_seconds() - start);
   });
   return std::accumulate(rates.begin(), rates.end(), 0.0);
 }
@@ -88,16 +89,15 @@ double rate_of(const MultiplyAdd& instruction, Team& team, double seconds) {
 
 double read_rate(Team& team) {
   // Of a thread; 512 MiB together, and behind what caches a core has: 64 MiB where there are many.
-  const std::size_t values =
-      std::max(std::size_t{1} << 23, (std::size_t{1} << 26) / static_cast<std::size_t>(team.size()));
-  std::vector<std::unique_ptr<std::uint64_t[]>> memory(static_cast<std::size_t>(team.size()));
+  const std::size_t values = std::max(std::size_t{1} << 23, (std::size_t{1} << 26) / index(team.size()));
+  std::vector<std::unique_ptr<std::uint64_t[]>> memory(index(team.size()));
   std::vector<std::uint64_t> sums(memory.size());
-  team.run([&](int thread) { memory[static_cast<std::size_t>(thread)] = std::make_unique<std::uint64_t[]>(values); });
+  team.run([&](int thread) { memory[index(thread)] = std::make_unique<std::uint64_t[]>(values); });
   double best = 0;
   for (int reading = 0; reading < 5; ++reading) {
     const double rate = rate_of_all(team, [&](int thread) {
-      const std::uint64_t* from = memory[static_cast<std::size_t>(thread)].get();
-      sums[static_cast<std::size_t>(thread)] = std::accumulate(from, from + values, std::uint64_t{0});
+      const std::uint64_t* from = memory[index(thread)].get();
+      sums[index(thread)] = std::accumulate(from, from + values, std::uint64_t{0});
     });
     best = std::max(best, rate * static_cast<double>(values * sizeof(std::uint64_t)));
   }

@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "distattn/index.hpp"
 #include "distattn/partial.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/element.hpp"
@@ -98,7 +99,7 @@ void attend_query(const AttendArgs& args, const Map& map, std::int64_t b, int h,
   }
   constexpr int halvings = 64;
   thread_local std::vector<Sum> part;
-  part.resize(static_cast<std::size_t>((1 + halvings) * shape.value_dim));
+  part.resize(index((1 + halvings) * shape.value_dim));
   for (const KeySide& side : args.keys) {
     for (const Band& band : side.bands) {
       const IndexRange visible = band_keys(band, args.queries.at(i), side.keys);

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "distattn/index.hpp"
 #include "kernels/dropout.hpp"
 #include "kernels/element.hpp"
 #include "kernels/elementwise.hpp"
@@ -89,7 +90,7 @@ class BackwardBlock {
   template <int which>
   static std::vector<Sum>& tile_of(int dim) {
     thread_local std::vector<Sum> tile;
-    tile.resize(std::max(tile.size(), static_cast<std::size_t>(tile_side * dim)));
+    tile.resize(std::max(tile.size(), index(tile_side * dim)));
     return tile;
   }
 

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "distattn/index.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/reference/oracle_row.hpp"
 
@@ -26,7 +27,7 @@ struct Packed {
   Packed(const ConstTensorView& tensor, Team& team) : heads(tensor.heads()), tokens(tensor.sequence()), dim(0) {
     if (tensor.data == nullptr) return;
     dim = static_cast<int>(tensor.head_dim());
-    values.resize(static_cast<std::size_t>(tensor.batch() * tokens * heads * dim));
+    values.resize(index(tensor.batch() * tokens * heads * dim));
     const RearrangeArgs args{.shape = by_head(tensor.shape),
                              .into_dtype = DType::fp64,
                              .into = values.data(),
@@ -35,9 +36,9 @@ struct Packed {
                              .from = tensor.data,
                              .from_strides = by_head(tensor.strides)};
     rearrange({&args, 1}, team, never);
-    norms.resize(static_cast<std::size_t>(tensor.batch() * tokens * heads));
+    norms.resize(index(tensor.batch() * tokens * heads));
     for (std::size_t row = 0; row < norms.size(); ++row) {
-      norms[row] = finite_norm(values.data() + row * static_cast<std::size_t>(dim), dim);
+      norms[row] = finite_norm(values.data() + row * index(dim), dim);
     }
   }
 
@@ -54,12 +55,12 @@ struct Packed {
 /// The bands that reach each block of queries: none is looked at where it shows nothing.
 std::vector<std::vector<Band>> bands_by_block(const WholeAttention& attention) {
   const std::int64_t blocks = (attention.queries.count + block_queries - 1) / block_queries;
-  std::vector<std::vector<Band>> lists(static_cast<std::size_t>(blocks));
+  std::vector<std::vector<Band>> lists(index(blocks));
   for (const Band& band : attention.bands) {
     const IndexRange rows = band_rows(band, attention.queries);
     if (rows.empty()) continue;
     for (std::int64_t block = rows.begin / block_queries; block <= (rows.end - 1) / block_queries; ++block) {
-      lists[static_cast<std::size_t>(block)].push_back(band);
+      lists[index(block)].push_back(band);
     }
   }
   return lists;
@@ -105,9 +106,9 @@ class Oracle {
   bool has_sinks() const { return attention_.scores.sink_logits; }
 
   static void resize(std::vector<double>& values, RowNorms& norms, std::int64_t rows, int dim) {
-    values.resize(static_cast<std::size_t>(rows * dim));
-    norms.allowed.resize(static_cast<std::size_t>(rows));
-    norms.terms.resize(static_cast<std::size_t>(rows));
+    values.resize(index(rows * dim));
+    norms.allowed.resize(index(rows));
+    norms.terms.resize(index(rows));
   }
 
   /// The query heads of one key head. Which thread takes which rows is fixed, and so is the order of every sum.
@@ -117,7 +118,7 @@ class Oracle {
                           k_.dim,     v_.dim,     attention_.scores};
     team_.run([&](int thread) {
       OracleRow oracle(keys, rounding_);
-      KeyGradients* const gradients = has_gradients() ? &gradients_[static_cast<std::size_t>(thread)] : nullptr;
+      KeyGradients* const gradients = has_gradients() ? &gradients_[index(thread)] : nullptr;
       if (gradients != nullptr) gradients->clear();
       for (std::int64_t item = thread; item < group * blocks; item += team_.size()) {
         compute_block(oracle, b, kv * group + item % group, item / group, gradients);
@@ -138,7 +139,7 @@ class Oracle {
     const std::int64_t end = std::min((block + 1) * block_queries, q_.tokens);
     for (std::int64_t i = block * block_queries; i < end; ++i) {
       seen.clear();
-      for (const Band& band : bands_[static_cast<std::size_t>(block)]) {
+      for (const Band& band : bands_[index(block)]) {
         const IndexRange range = band_keys(band, attention_.queries.at(i), attention_.keys);
         if (!range.empty()) seen.push_back(range);
       }
@@ -150,19 +151,19 @@ class Oracle {
                         .dq = has_gradients() ? exact_.dq.data() + out * q_.dim : nullptr};
       query.position = attention_.queries.at(i);
       query.first_key = attention_.keys.start;
-      if (!attention_.alibi_slopes.empty()) query.slope = attention_.alibi_slopes[static_cast<std::size_t>(head)];
+      if (!attention_.alibi_slopes.empty()) query.slope = attention_.alibi_slopes[index(head)];
       if (attention_.dropout != nullptr) {
         query.dropout = HeadDropout(*attention_.dropout, attention_.first_batch + b, attention_.first_head + head);
       }
-      if (has_sinks()) query.sink = attention_.sink_logits[static_cast<std::size_t>(head)];
+      if (has_sinks()) query.sink = attention_.sink_logits[index(head)];
       oracle.compute(query, seen, gradients);
-      tops_[static_cast<std::size_t>(in)] = query.top;
+      tops_[index(in)] = query.top;
       set(top_norms_, in, query.top_allowed, std::abs(query.top));
       set(exact_.o_norms, out, query.o_allowed, query.o_terms);
       set(exact_.lse_norms, out, query.lse_allowed, std::isfinite(*query.lse) ? std::abs(*query.lse) : 0);
       if (has_gradients()) set(exact_.dq_norms, out, query.dq_allowed, query.dq_terms);
       if (has_gradients() && has_sinks()) {
-        d_sinks_[static_cast<std::size_t>(in)] = query.d_sink;
+        d_sinks_[index(in)] = query.d_sink;
         set(d_sink_norms_, in, query.d_sink_allowed, std::abs(query.d_sink));
       }
     }
@@ -175,14 +176,14 @@ class Oracle {
     for (std::int64_t head = 0; head < heads; ++head) {
       double top = -INFINITY, most = -INFINITY;
       for (std::int64_t row = head * q_.tokens; row < (head + 1) * q_.tokens; ++row) {
-        const auto at = static_cast<std::size_t>(row);
+        const auto at = index(row);
         if (tops_[at] > top || tops_[at] != tops_[at]) top = tops_[at];
         most = std::max(most, tops_[at] + top_norms_.allowed[at]);
       }
-      exact_.max_logit[static_cast<std::size_t>(head)] = top;
+      exact_.max_logit[index(head)] = top;
       double allowed = std::isfinite(top) ? most - top : 0;
       for (std::int64_t row = head * q_.tokens; row < (head + 1) * q_.tokens; ++row) {
-        const auto at = static_cast<std::size_t>(row);
+        const auto at = index(row);
         if (tops_[at] == top) allowed = std::max(allowed, top_norms_.allowed[at]);
       }
       set(exact_.max_norms, head, allowed, std::abs(top));
@@ -197,8 +198,8 @@ class Oracle {
       double errors = 0, sizes = 0, terms = 0;
       const double least = rounding_.least * static_cast<double>(q_.tokens);  // each row's sum may be another rank's
       for (std::int64_t row = head * q_.tokens; row < (head + 1) * q_.tokens; ++row) {
-        const auto at = static_cast<std::size_t>(row);
-        exact_.dsink_logits[static_cast<std::size_t>(head)] += d_sinks_[at];
+        const auto at = index(row);
+        exact_.dsink_logits[index(head)] += d_sinks_[at];
         errors += d_sink_norms_.allowed[at] * d_sink_norms_.allowed[at];
         sizes += d_sink_norms_.terms[at];
         terms += d_sink_norms_.terms[at] * d_sink_norms_.terms[at];
@@ -210,13 +211,13 @@ class Oracle {
 
   /// Nothing is allowed to, and no size is known of, rows that are not finite.
   static void set(RowNorms& norms, std::int64_t row, double allowed, double terms) {
-    norms.allowed[static_cast<std::size_t>(row)] = std::isnan(allowed) ? 0 : allowed;
-    norms.terms[static_cast<std::size_t>(row)] = std::isnan(terms) ? 0 : terms;
+    norms.allowed[index(row)] = std::isnan(allowed) ? 0 : allowed;
+    norms.terms[index(row)] = std::isnan(terms) ? 0 : terms;
   }
 
   void finish_key(std::int64_t b, std::int64_t kv, std::int64_t j) {
     const KeyGradients& all = gradients_.front();
-    const KeySums& sums = all.sums[static_cast<std::size_t>(j)];
+    const KeySums& sums = all.sums[index(j)];
     const std::int64_t out = (b * k_.tokens + j) * k_.heads + kv;
     double* const dk = std::copy_n(all.dk.data() + j * k_.dim, k_.dim, exact_.dk.data() + out * k_.dim) - k_.dim;
     double* const dv = std::copy_n(all.dv.data() + j * v_.dim, v_.dim, exact_.dv.data() + out * v_.dim) - v_.dim;

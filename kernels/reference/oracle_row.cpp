@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "distattn/index.hpp"
 #include "kernels/reference/loops.hpp"
 
 namespace distattn::kernels::reference {
@@ -77,10 +78,10 @@ void KeySums::add_weight(double weight, double error, double d_o_norm) {
 }
 
 KeyGradients::KeyGradients(std::int64_t keys, int head_dim, int value_dim)
-    : dk(static_cast<std::size_t>(keys * head_dim)),
-      dv(static_cast<std::size_t>(keys * value_dim)),
+    : dk(index(keys * head_dim)),
+      dv(index(keys * value_dim)),
       alike(dk.size()),
-      sums(static_cast<std::size_t>(keys)),
+      sums(index(keys)),
       head_dim_(head_dim),
       value_dim_(value_dim),
       block_dk_(dk.size()),
@@ -98,7 +99,7 @@ void KeyGradients::flush() {
   if (touched_.empty()) return;
   const auto move = [&](std::vector<double>& from, std::vector<double>& into, int dim) {
     for (std::int64_t i = touched_.begin * dim; i < touched_.end * dim; ++i) {
-      const auto at = static_cast<std::size_t>(i);
+      const auto at = index(i);
       into[at] += from[at];
       from[at] = 0;
     }
@@ -116,7 +117,7 @@ void KeyGradients::add(const KeyGradients& other, IndexRange keys) {
   add_scaled(dv.data() + keys.begin * value_dim_, 1.0, other.dv.data() + keys.begin * value_dim_,
              static_cast<int>(keys.end - keys.begin) * value_dim_);
   for (std::int64_t j = keys.begin; j < keys.end; ++j) {
-    sums[static_cast<std::size_t>(j)].add(other.sums[static_cast<std::size_t>(j)]);
+    sums[index(j)].add(other.sums[index(j)]);
   }
 }
 
@@ -145,7 +146,7 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
   std::fill_n(query.o, dim, 0.0);
   *query.lse = top;
   if (top == -INFINITY) return;
-  block_.resize(static_cast<std::size_t>(dim));
+  block_.resize(index(dim));
   double sum = std::exp(query.sink - top), block_sum = 0;
   const auto add_block = [&] {
     sum += block_sum;
@@ -183,8 +184,8 @@ void OracleRow::bound_weights(OracleQuery& query) {
                                     pair.slope * of_query * keys_.k_norms[pair.key] / 4);
     if (capped) {
       const double of_product = rounding_.score * (std::abs(pair.scaled) + of_query * keys_.k_norms[pair.key] / 4);
-      pair.slope_error = pair.slope * of_score * rounding_.score +
-                         slope_error_of(keys_.scores, pair.scaled, pair.slope, of_product);
+      pair.slope_error =
+          pair.slope * of_score * rounding_.score + slope_error_of(keys_.scores, pair.scaled, pair.slope, of_product);
     }
     of_scores += pair.weight * pair.shift;
     query.top_allowed = std::max(query.top_allowed, pair.score + pair.shift - query.top);
@@ -280,8 +281,8 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
   const double delta_error = bound_delta(query, delta, delta_size);
   const double q_norm = finite_norm(query.q, head_dim), d_o_norm = finite_norm(query.d_o, value_dim);
   std::vector<double>& block = block_;
-  block.assign(static_cast<std::size_t>(head_dim), 0.0);
-  alike_.assign(static_cast<std::size_t>(head_dim), 0.0);
+  block.assign(index(head_dim), 0.0);
+  alike_.assign(index(head_dim), 0.0);
   const double dot_alike = rounding_.dot + rounding_.chain * value_dim;
   std::fill_n(query.dq, head_dim, 0.0);
   double errors = 0, sizes = 0, keys = 0, weighted_keys = 0, terms = 0, lost = 0;
@@ -297,7 +298,7 @@ void OracleRow::differentiate(OracleQuery& query, KeyGradients& gradients) {
       add_scaled(query.dq, 1.0, block.data(), head_dim);
       std::fill(block.begin(), block.end(), 0.0);
     }
-    KeySums& sums = gradients.sums[static_cast<std::size_t>(pair.key)];
+    KeySums& sums = gradients.sums[index(pair.key)];
     sums.add_weight(p * pair.kept, pair.error * pair.kept, d_o_norm);
     sums.dv_lost += lost_of(pair) * pair.kept * d_o_norm;
     if (!std::isfinite(ds)) continue;  // nor is what it reaches

@@ -2,6 +2,7 @@
 #include <vector>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "kernels/vector/blocks.hpp"
 #include "kernels/vector/cpu.hpp"
 #include "kernels/vector/few_plan.hpp"
@@ -73,8 +74,7 @@ void make_plan(std::span<const AttendArgs> operations, int threads, Plan& plan) 
       }
     }
     plan.scratch_bytes = std::max(plan.scratch_bytes, kernels.attend_scratch(shape.head_dim, shape.value_dim));
-    plan.most_rows =
-        std::max(plan.most_rows, static_cast<std::size_t>(kernels.attend_rows(shape.head_dim, shape.value_dim)));
+    plan.most_rows = std::max(plan.most_rows, index(kernels.attend_rows(shape.head_dim, shape.value_dim)));
   }
   // Longest first, so that none is left alone at the end.
   std::sort(plan.items.begin(), plan.items.end(), [](const Item& a, const Item& b) {
@@ -84,7 +84,7 @@ void make_plan(std::span<const AttendArgs> operations, int threads, Plan& plan) 
 
 void attend_item(const Plan& plan, const AttendArgs& args, const Item& item, std::byte* scratch, const StopFlag& stop) {
   const TileShape& shape = args.shape;
-  const QueryBlock& block = plan.cut.blocks[static_cast<std::size_t>(item.block)];
+  const QueryBlock& block = plan.cut.blocks[index(item.block)];
   const std::int64_t b = item.head / shape.heads.q_count, h = item.head % shape.heads.q_count;
   const std::int64_t lse_row = item.head * args.queries.count + block.first;
   const AttendBlock rows{
@@ -114,7 +114,7 @@ void attend_item(const Plan& plan, const AttendArgs& args, const Item& item, std
   const VectorKernels& kernels = vector_kernels(shape.dtype);
   kernels.attend_begin(rows, scratch);
   for (std::span touches = plan.cut.touches_of(block); !touches.empty();) {
-    const KeySide& side = args.keys[static_cast<std::size_t>(touches.front().side)];
+    const KeySide& side = args.keys[index(touches.front().side)];
     touches =
         touches.subspan(ranges_of_pass(touches, side.bands, queries, side.keys, {0, side.keys.count}, begin, end));
     kernels.attend_pass(rows, pass_over(side, shape.dtype, b, kv, begin.data(), end.data()), scratch, stop);
@@ -137,9 +137,8 @@ void attend(std::span<const AttendArgs> operations, Team& team, const StopFlag& 
   launch(by, team, many + few.items(), stop, [&](int thread, std::int64_t i) {
     std::byte* const scratch = team.scratch(thread, bytes);
     if (i >= many) return few.sum(i - many, scratch, stop);
-    const Item& item = made.items[static_cast<std::size_t>(i)];
-    const AttendArgs& args =
-        operations[static_cast<std::size_t>(made.cut.blocks[static_cast<std::size_t>(item.block)].operation)];
+    const Item& item = made.items[index(i)];
+    const AttendArgs& args = operations[index(made.cut.blocks[index(item.block)].operation)];
     attend_item(made, args, item, scratch, stop);
   });
   if (few.ends() > 0) launch(by, team, few.ends(), stop, [&](int, std::int64_t i) { few.end(i); });

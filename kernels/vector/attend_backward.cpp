@@ -3,6 +3,7 @@
 #include <cmath>
 #include <thread>
 
+#include "distattn/index.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/parallel.hpp"
 #include "kernels/poll.hpp"
@@ -45,16 +46,15 @@ class ColumnRunner {
                std::byte* scratch, std::size_t scratch_bytes, const StopFlag& stop)
       : plan_(plan),
         operations_(operations),
-        column_(plan.columns[static_cast<std::size_t>(task.column)]),
-        kernels_(vector_kernels(operations[static_cast<std::size_t>(column_.operation)].shape.dtype)),
+        column_(plan.columns[index(task.column)]),
+        kernels_(vector_kernels(operations[index(column_.operation)].shape.dtype)),
         scratch_(scratch),
-        begin_(reinterpret_cast<std::int32_t*>(scratch + scratch_bytes),
-               static_cast<std::size_t>(kernels_.backward_rows)),
+        begin_(reinterpret_cast<std::int32_t*>(scratch + scratch_bytes), index(kernels_.backward_rows)),
         end_(begin_.data() + kernels_.backward_rows, begin_.size()),
         stop_(stop) {
-    const AttendBackwardArgs& args = operations[static_cast<std::size_t>(column_.operation)];
+    const AttendBackwardArgs& args = operations[index(column_.operation)];
     const TileShape& shape = args.shape;
-    const KeySide& side = args.keys[static_cast<std::size_t>(column_.side)];
+    const KeySide& side = args.keys[index(column_.side)];
     batch_ = task.kv_head / shape.heads.kv_count;
     kv_head_ = task.kv_head % shape.heads.kv_count;
     chunk_ = {.dtype = shape.dtype,
@@ -76,7 +76,7 @@ class ColumnRunner {
     for (std::span rest = plan_.meetings_of(column_); !rest.empty();) {
       const auto end = std::ranges::upper_bound(rest, rest.front().operation, {}, &Meeting::operation);
       const std::span same(rest.begin(), end);
-      const Heads& heads = operations_[static_cast<std::size_t>(rest.front().operation)].shape.heads;
+      const Heads& heads = operations_[index(rest.front().operation)].shape.heads;
       for (int head = 0; head < heads.q_count; ++head) {
         if (heads.kv_of(head) != kv_head_) continue;
         for (const Meeting& meeting : same) meet(meeting, head);
@@ -94,8 +94,8 @@ class ColumnRunner {
  private:
   /// Adds what the meeting's queries of one head have to do with the column's keys.
   void meet(const Meeting& meeting, int head) {
-    const AttendBackwardArgs& args = operations_[static_cast<std::size_t>(meeting.operation)];
-    const QueryBlock& queries = plan_.queries.blocks[static_cast<std::size_t>(meeting.block)];
+    const AttendBackwardArgs& args = operations_[index(meeting.operation)];
+    const QueryBlock& queries = plan_.queries.blocks[index(meeting.block)];
     const std::int32_t q_head = batch_ * args.shape.heads.q_count + head;
     Turn turn{plan_.turn_of(meeting, q_head), meeting.turn};
     const std::int64_t step = kernels_.backward_rows;
@@ -121,7 +121,7 @@ class ColumnRunner {
 
   void add_block(const AttendBackwardArgs& args, const Meeting& meeting, int head, std::int64_t row, std::int64_t rows,
                  Turn& turn) {
-    const KeySide& side = args.keys[static_cast<std::size_t>(meeting.side)];
+    const KeySide& side = args.keys[index(meeting.side)];
     const DType dtype = args.shape.dtype;
     const Run queries = part_of(args.queries, row, rows);
     const std::int64_t q_head = std::int64_t{batch_} * args.shape.heads.q_count + head;
@@ -151,7 +151,7 @@ class ColumnRunner {
     for (std::span touches = touches_of(meeting); !touches.empty();) {
       touches = touches.subspan(ranges_of_pass(touches, side.bands, queries, side.keys,
                                                {column_.first, column_.first + column_.count}, begin_, end_));
-      for (std::size_t i = 0; i < static_cast<std::size_t>(rows); ++i) {
+      for (std::size_t i = 0; i < index(rows); ++i) {
         if (block.lse[i] == -INFINITY) begin_[i] = end_[i] = 0;
       }
       if (std::ranges::all_of(end_, [](std::int32_t end) { return end == 0; })) continue;
@@ -170,7 +170,7 @@ class ColumnRunner {
 
   /// The bands of the meeting's side that touch its queries.
   std::span<const Touch> touches_of(const Meeting& meeting) const {
-    const std::span touches = plan_.queries.touches_of(plan_.queries.blocks[static_cast<std::size_t>(meeting.block)]);
+    const std::span touches = plan_.queries.touches_of(plan_.queries.blocks[index(meeting.block)]);
     return {std::ranges::lower_bound(touches, meeting.side, {}, &Touch::side),
             std::ranges::upper_bound(touches, meeting.side, {}, &Touch::side)};
   }
@@ -216,19 +216,17 @@ void attend_backward(std::span<const AttendBackwardArgs> operations, Team& team,
     bytes = std::max(bytes, kernels.backward_scratch(shape.head_dim, shape.value_dim));
   }
   made.make(operations, cut);
-  const std::size_t with_ranges = bytes + 2 * static_cast<std::size_t>(cut.rows) * sizeof(std::int32_t);
+  const std::size_t with_ranges = bytes + 2 * index(cut.rows) * sizeof(std::int32_t);
 
   // Before anybody waits for another: a thread without memory would never come to its turn.
   team.run([&](int thread) { team.scratch(thread, with_ranges); });
   for (const AttendBackwardArgs& args : operations) clear_sums(args);
   if (!made.cleared.empty()) {
     launch(by, team, static_cast<std::int64_t>(made.cleared.size()), stop,
-           [&](int, std::int64_t i) { clear(made.cleared[static_cast<std::size_t>(i)]); });
+           [&](int, std::int64_t i) { clear(made.cleared[index(i)]); });
   }
   launch(by, team, static_cast<std::int64_t>(made.tasks.size()), stop, [&](int thread, std::int64_t i) {
-    ColumnRunner(made, operations, made.tasks[static_cast<std::size_t>(i)], team.scratch(thread, with_ranges), bytes,
-                 stop)
-        .run();
+    ColumnRunner(made, operations, made.tasks[index(i)], team.scratch(thread, with_ranges), bytes, stop).run();
   });
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <tuple>
 
+#include "distattn/index.hpp"
 #include "kernels/vector/head_rows.hpp"
 #include "kernels/vector/ranges.hpp"
 
@@ -46,8 +47,7 @@ void BackwardPlan::make(std::span<const AttendBackwardArgs> operations, const Cu
   add_columns(operations, cut);
   meetings.clear();
   for (std::size_t block = 0; block < queries.blocks.size(); ++block) {
-    add_meetings(operations[static_cast<std::size_t>(queries.blocks[block].operation)],
-                 static_cast<std::int32_t>(block));
+    add_meetings(operations[index(queries.blocks[block].operation)], static_cast<std::int32_t>(block));
   }
   gather_meetings();
   take_turns(operations);
@@ -72,11 +72,9 @@ void BackwardPlan::find_segments(std::span<const AttendBackwardArgs> operations)
 
 void BackwardPlan::add_columns(std::span<const AttendBackwardArgs> operations, const Cut& cut) {
   const auto args_of = [&](const Segment& segment) -> const AttendBackwardArgs& {
-    return operations[static_cast<std::size_t>(segment.operation)];
+    return operations[index(segment.operation)];
   };
-  const auto keys_of = [&](const Segment& segment) {
-    return args_of(segment).keys[static_cast<std::size_t>(segment.side)].keys.count;
-  };
+  const auto keys_of = [&](const Segment& segment) { return args_of(segment).keys[index(segment.side)].keys.count; };
   std::int64_t all = 0;
   for (const Segment& segment : segments_) all += keys_of(segment) * kv_heads_of(args_of(segment).shape);
   column_keys_ = std::min(cut.most_keys, std::max<std::int64_t>(1, ceil_div(all, wanted_tasks * cut.keys)) * cut.keys);
@@ -98,17 +96,17 @@ void BackwardPlan::add_columns(std::span<const AttendBackwardArgs> operations, c
 }
 
 void BackwardPlan::add_meetings(const AttendBackwardArgs& args, std::int32_t block) {
-  const QueryBlock& rows = queries.blocks[static_cast<std::size_t>(block)];
+  const QueryBlock& rows = queries.blocks[index(block)];
   const Run positions = part_of(args.queries, rows.first, rows.rows);
   for (const Touch& touch : queries.touches_of(rows)) {
-    const KeySide& side = args.keys[static_cast<std::size_t>(touch.side)];
-    const Band& band = side.bands[static_cast<std::size_t>(touch.band)];
+    const KeySide& side = args.keys[index(touch.side)];
+    const Band& band = side.bands[index(touch.band)];
     const IndexRange seen = keys_seen(band, positions, side.keys);
     if (seen.empty()) continue;
     const std::int32_t first = std::ranges::find(segments_, side.dk.data, &Segment::dk)->first_column;
     for (std::int64_t c = seen.begin / column_keys_; c <= (seen.end - 1) / column_keys_; ++c) {
       const auto column = static_cast<std::int32_t>(first + c);
-      const KeyColumn& part = columns[static_cast<std::size_t>(column)];
+      const KeyColumn& part = columns[index(column)];
       const std::int64_t pairs = visible_pairs(band, positions, part_of(side.keys, part.first, part.count));
       if (pairs > 0) meetings.push_back({column, rows.operation, touch.side, block, 0, pairs});
     }
@@ -150,10 +148,10 @@ void BackwardPlan::take_turns(std::span<const AttendBackwardArgs> operations) {
   tasks.clear();
   for (std::size_t i = 0; i < columns.size(); ++i) {
     for (std::size_t m = columns[i].meetings; m < columns[i].meetings_end; ++m) {
-      meetings[m].turn = met_[static_cast<std::size_t>(meetings[m].block)]++;
+      meetings[m].turn = met_[index(meetings[m].block)]++;
     }
     if (columns[i].carry && columns[i].pairs == 0) continue;
-    const std::int32_t heads = kv_heads_of(operations[static_cast<std::size_t>(columns[i].operation)].shape);
+    const std::int32_t heads = kv_heads_of(operations[index(columns[i].operation)].shape);
     for (std::int32_t head = 0; head < heads; ++head) tasks.push_back({static_cast<std::int32_t>(i), head});
   }
 }
@@ -163,16 +161,16 @@ void BackwardPlan::number_turns(std::span<const AttendBackwardArgs> operations) 
   std::int32_t counts = 0;
   for (const QueryBlock& block : queries.blocks) {
     first_turn_.push_back(counts);
-    counts += heads_of(operations[static_cast<std::size_t>(block.operation)].shape);
+    counts += heads_of(operations[index(block.operation)].shape);
   }
-  turns.assign(static_cast<std::size_t>(counts), 0);
+  turns.assign(index(counts), 0);
 }
 
 void BackwardPlan::clear_unmet(std::span<const AttendBackwardArgs> operations) {
   cleared.clear();
   for (std::size_t i = 0; i < queries.blocks.size(); ++i) {
     const QueryBlock& block = queries.blocks[i];
-    const AttendBackwardArgs& args = operations[static_cast<std::size_t>(block.operation)];
+    const AttendBackwardArgs& args = operations[index(block.operation)];
     if (args.carry || met_[i] > 0) continue;
     const int count = args.shape.heads.q_count;
     for (std::int32_t head = 0; head < heads_of(args.shape); ++head) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "distattn/index.hpp"
 #include "kernels/arguments.hpp"
 #include "kernels/vector/blocks.hpp"
 #include "kernels/vector/vector_kernels.hpp"
@@ -68,7 +69,7 @@ struct BackwardPlan {
   }
   /// The count among `turns` for a block and a query head, batch · q_count + head.
   std::int32_t& turn_of(const Meeting& meeting, std::int32_t head) {
-    return turns[static_cast<std::size_t>(first_turn_[static_cast<std::size_t>(meeting.block)] + head)];
+    return turns[index(first_turn_[index(meeting.block)] + head)];
   }
 
  private:

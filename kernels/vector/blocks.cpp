@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "distattn/index.hpp"
 #include "kernels/vector/ranges.hpp"
 
 namespace distattn::kernels::vector {
@@ -18,7 +19,7 @@ std::size_t ranges_of_pass(std::span<const Touch> touches, std::span<const Band>
   };
   std::size_t count = 0;
   for (; count < touches.size() && is_alike(touches[count]); ++count) {
-    const Band& band = bands[static_cast<std::size_t>(touches[count].band)];
+    const Band& band = bands[index(touches[count].band)];
     if (band.k1 <= first_key || last_key < band.k0) continue;
     const IndexRange rows = band_rows(band, queries);
     if (!rows.empty()) visible_ranges(band, queries, rows, keys, window, begin, end);
@@ -44,7 +45,7 @@ void QueryBlocks::cut(std::int32_t operation, const Run& queries, std::span<cons
       const IndexRange reached = band_rows(bands[band], queries);
       if (reached.empty()) continue;
       for (std::int64_t i = reached.begin / rows; i <= (reached.end - 1) / rows; ++i) {
-        const std::size_t at = first_block + static_cast<std::size_t>(i);
+        const std::size_t at = first_block + index(i);
         const Run part = part_of(queries, blocks[at].first, blocks[at].rows);
         if (classify(bands[band], part, sides[side].keys) == Coverage::skip) continue;
         blocks[at].pairs += visible_pairs(bands[band], part, sides[side].keys);
@@ -57,7 +58,7 @@ void QueryBlocks::cut(std::int32_t operation, const Run& queries, std::span<cons
   std::size_t at = first_touch;
   for (std::size_t block = first_block; block < blocks.size(); ++block) {
     blocks[block].touches = at;
-    while (at < touches.size() && static_cast<std::size_t>(touches[at].block) == block) ++at;
+    while (at < touches.size() && index(touches[at].block) == block) ++at;
     blocks[block].touches_end = at;
     if (blocks[block].touches_end - blocks[block].touches > 1) find_levels(blocks[block], queries, sides);
   }
@@ -69,12 +70,11 @@ void QueryBlocks::find_levels(const QueryBlock& block, const Run& queries, std::
   const Run part = part_of(queries, block.first, block.rows);
   std::int32_t side = -1;
   for (Touch& touch : all) {
-    if (touch.side != side) levels_.assign(static_cast<std::size_t>(block.rows), 0);
+    if (touch.side != side) levels_.assign(index(block.rows), 0);
     side = touch.side;
-    const IndexRange rows =
-        band_rows(sides[static_cast<std::size_t>(side)].bands[static_cast<std::size_t>(touch.band)], part);
+    const IndexRange rows = band_rows(sides[index(side)].bands[index(touch.band)], part);
     if (rows.empty()) continue;
-    const std::span reached(levels_.data() + rows.begin, static_cast<std::size_t>(rows.end - rows.begin));
+    const std::span reached(levels_.data() + rows.begin, index(rows.end - rows.begin));
     for (const std::int32_t level : reached) touch.level = std::max(touch.level, level);
     std::ranges::fill(reached, touch.level + 1);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "distattn/index.hpp"
 #include "kernels/vector/head_groups.hpp"
 #include "kernels/vector/head_rows.hpp"
 #include "kernels/vector/ranges.hpp"
@@ -66,8 +67,8 @@ void FewPlan::add(const AttendArgs& args, int threads) {
 /// Of one sequence.
 void FewPlan::add_items(std::size_t first_block, std::size_t first_piece, int threads) {
   const std::size_t pieces = pieces_.size() - first_piece;
-  const std::size_t all = (blocks_.size() - first_block) * pieces * static_cast<std::size_t>(sequences_);
-  const auto wanted = static_cast<std::size_t>(items_of_thread * threads);
+  const std::size_t all = (blocks_.size() - first_block) * pieces * index(sequences_);
+  const auto wanted = index(items_of_thread * threads);
   const std::size_t together = std::clamp<std::size_t>(all / wanted, 1, most_blocks);
   for (std::size_t piece = first_piece; piece < pieces_.size(); ++piece) {
     for (std::size_t first = first_block, last = first; first < blocks_.size(); first = last) {
@@ -92,10 +93,10 @@ std::size_t FewPlan::block_scratch(const Block& block) const {
 void FewPlan::find_stretches(const AttendArgs& args) {
   seen_.clear();
   queries_.clear();
-  const auto rows = static_cast<std::size_t>(args.queries.count);
+  const auto rows = index(args.queries.count);
   queries_.cut(0, args.queries, args.keys, args.queries.count);
   for (std::span touches = queries_.touches_of(queries_.blocks.front()); !touches.empty();) {
-    const KeySide& side = args.keys[static_cast<std::size_t>(touches.front().side)];
+    const KeySide& side = args.keys[index(touches.front().side)];
     const std::size_t ranges = ranges_.size();
     ranges_.resize(ranges + 2 * rows);
     const std::span begin(ranges_.data() + ranges, rows), end(begin.data() + rows, rows);
@@ -166,7 +167,7 @@ std::byte* FewPlan::sums_of(const Block& block, std::size_t piece) {
 }
 
 void FewPlan::sum(std::int64_t number, std::byte* scratch, const StopFlag& stop) {
-  const Item& item = items_[static_cast<std::size_t>(number)];
+  const Item& item = items_[index(number)];
   const std::span blocks(blocks_.data() + item.block, item.blocks_end - item.block);
   std::array<FewHead, most_blocks> memory;
   const std::span heads(memory.data(), blocks.size());
@@ -193,7 +194,7 @@ AttendPass FewPlan::pass_of(const Block& block, const Stretch& stretch) const {
   return pass_over(*stretch.side, shape.dtype, block.batch, kv, begin, begin + block.args->queries.count);
 }
 
-void FewPlan::end(std::int64_t number) { end(blocks_[split_[static_cast<std::size_t>(number)]]); }
+void FewPlan::end(std::int64_t number) { end(blocks_[split_[index(number)]]); }
 
 void FewPlan::end(const Block& block) {
   kernels_->few_end(rows_of(block), sums_of(block, block.pieces), static_cast<int>(block.pieces_end - block.pieces));

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "distattn/band.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn::kernels::vector {
 
@@ -21,8 +22,8 @@ inline void visible_ranges(const Band& band, const Run& queries, IndexRange rows
     while (seen.begin < keys.count && keys.at(seen.begin) < first_key(i)) ++seen.begin;
     while (seen.end < keys.count && keys.at(seen.end) < past_key(i)) ++seen.end;
     const IndexRange cut{std::max(seen.begin, window.begin), std::min(seen.end, window.end)};
-    begin[static_cast<std::size_t>(i)] = cut.empty() ? 0 : static_cast<std::int32_t>(cut.begin - window.begin);
-    end[static_cast<std::size_t>(i)] = cut.empty() ? 0 : static_cast<std::int32_t>(cut.end - window.begin);
+    begin[index(i)] = cut.empty() ? 0 : static_cast<std::int32_t>(cut.begin - window.begin);
+    end[index(i)] = cut.empty() ? 0 : static_cast<std::int32_t>(cut.end - window.begin);
   }
 }
 

@@ -106,14 +106,17 @@ DISTATTN_INLINE Vector hide(const PanelKeys& keys, int v, int key, float* scores
 /// masks cut, which code for each kind of tile would be twice as much without.
 template <int Stride, class Tile>
 DISTATTN_INLINE void visit_tile(bool all, Range some, float* into, float nothing, Tile tile) {
-  if (all) return tile.template operator()<tile_vectors>(0);
-  for (int i = 0; i < tile_rows; ++i) {
+  if (all) some = {0, tile_vectors};
+  for (int i = 0; !all && i < tile_rows; ++i) {
     for (int v = 0; v < tile_vectors; ++v) {
       if (v < some.from || v >= some.to) store(into + i * Stride + v * lanes, nothing);
     }
   }
   if (some.empty()) return;
-  by_count<tile_vectors>(some.to - some.from, [&]<int Vectors>() { tile.template operator()<Vectors>(some.from); });
+  // Called in one place for each number, so that it is inlined there.
+  by_count<tile_vectors>(some.to - some.from, [&]<int Vectors>() {
+    tile.template operator()<Vectors>(Vectors == tile_vectors ? 0 : some.from);
+  });
 }
 
 }  // namespace distattn::kernels::vector::DISTATTN_ISA

@@ -212,7 +212,7 @@ TEST_CASE("an all-to-all fills every port all the time", "[simulate]") {
   constexpr int ranks = 5;
   std::vector<ProgramSketch> all;
   for (Rank r = 0; r < ranks; ++r) {
-    std::vector<ProgramSketch::Message> sends;
+    std::vector<ProgramSketch::JoinedMessage> sends;
     std::vector<Rank> receives;
     for (Rank peer = 0; peer < ranks; ++peer) {
       if (peer == r) continue;
@@ -309,7 +309,7 @@ TEST_CASE("ranks on cores sleep and wake once an exchange, however many messages
   machine.cores = 1;
   machine.near.latency_s = 1;
   const auto all_to_all = [](Rank rank) {
-    std::vector<ProgramSketch::Message> sends;
+    std::vector<ProgramSketch::JoinedMessage> sends;
     std::vector<Rank> receives;
     for (Rank other = 0; other < 4; ++other) {
       if (other == rank) continue;

@@ -33,7 +33,7 @@ class SketchBuilder {
     sketch_.steps.back().touched_bytes = bytes;
     return *this;
   }
-  SketchBuilder& exchange(int number, std::vector<ProgramSketch::Message> sends, std::vector<Rank> receives,
+  SketchBuilder& exchange(int number, std::vector<ProgramSketch::JoinedMessage> sends, std::vector<Rank> receives,
                           std::vector<StepId> after = {}, Lane lane = Lane::near) {
     sketch_.sends.insert(sketch_.sends.end(), sends.begin(), sends.end());
     sketch_.receives.insert(sketch_.receives.end(), receives.begin(), receives.end());
@@ -52,8 +52,8 @@ class SketchBuilder {
   SketchBuilder& step(int number, int due, Lane lane, std::vector<StepId> after) {
     sketch_.after.insert(sketch_.after.end(), after.begin(), after.end());
     const auto end = [](const auto& all) { return static_cast<std::uint32_t>(all.size()); };
-    sketch_.steps.push_back(
-        {0, 0, number, due, end(sketch_.works), end(sketch_.sends), end(sketch_.receives), end(sketch_.after), lane});
+    sketch_.steps.push_back({0, 0, 0, number, due, end(sketch_.works), end(sketch_.sends), end(sketch_.receives),
+                             end(sketch_.after), lane});
     return *this;
   }
   ProgramSketch sketch_;

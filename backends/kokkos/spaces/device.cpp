@@ -15,6 +15,7 @@
 #include "backends/kokkos/spaces/streams.hpp"
 #include "backends/staging.hpp"
 #include "distattn/host_resources.hpp"
+#include "distattn/index.hpp"
 #include "kernels/portable/spaces.hpp"
 
 namespace distattn::backends {
@@ -33,7 +34,7 @@ class SpaceKernels final : public StagingKernels {
   /// Portable kernels leave nothing out of dq, and tell others to leave nothing out.
   void share(std::span<const kernels::ShareArgs> operations) override {
     for (const auto& args : operations) {
-      clear(args.into, static_cast<std::size_t>(args.batch * args.kv_count * args.head_dim) * sizeof *args.into);
+      clear(args.into, index(args.batch * args.kv_count * args.head_dim) * sizeof *args.into);
     }
   }
   void settle(std::span<const kernels::SettleArgs>) override {}
@@ -64,7 +65,7 @@ class SpaceKernels final : public StagingKernels {
       std::copy_n(args.rows.begin() + static_cast<std::ptrdiff_t>(at), sums.count, sums.pieces);
       start_all(std::span<const SinkSums>(&sums, 1));
       sums.add = true;
-      at += static_cast<std::size_t>(sums.count);
+      at += index(sums.count);
     } while (at < args.rows.size());
   }
 

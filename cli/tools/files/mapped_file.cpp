@@ -18,6 +18,7 @@
 #include "cli/tools/arrays.hpp"
 #include "core/src/io/open_file.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -66,7 +67,7 @@ MappedFile map_file(const std::filesystem::path& path) {
   const Descriptor descriptor{open_regular(path)};
   struct stat status {};
   if (::fstat(descriptor.fd, &status) != 0) refuse_file(path, std::strerror(errno));
-  const auto size = static_cast<std::size_t>(status.st_size);
+  const auto size = index(status.st_size);
   if (size == 0) return {};
   void* const address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor.fd, 0);
   if (address == MAP_FAILED) refuse_file(path, std::strerror(errno));

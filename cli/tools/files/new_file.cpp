@@ -16,6 +16,7 @@
 #include "cli/tools/text_writer.hpp"
 #include "distattn/error.hpp"
 #include "distattn/files.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -134,8 +135,8 @@ void NewFile::write_at(std::size_t offset, const void* data, std::size_t bytes) 
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail(path_, errno);
     from += written;
-    offset += static_cast<std::size_t>(written);
-    bytes -= static_cast<std::size_t>(written);
+    offset += index(written);
+    bytes -= index(written);
   }
 }
 

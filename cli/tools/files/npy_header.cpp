@@ -10,6 +10,7 @@
 
 #include "cli/tools/files/stored.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -86,7 +87,7 @@ class Literal {
     // To Python 2 it was octal, later ones refuse it; zeros alone are 0 to all of them.
     if (value != 0 && *text_.data() == '0') fail("an extent of its shape begins with a zero");
     if (value < 0) fail(fmt::format("its shape has the negative extent {}", value));
-    text_.remove_prefix(static_cast<std::size_t>(end - text_.data()));
+    text_.remove_prefix(index(end - text_.data()));
     if (text_.starts_with('L') || text_.starts_with('l')) text_.remove_prefix(1);
     return value;
   }

@@ -6,13 +6,14 @@
 #include <thread>
 
 #include "core/src/io/pipe_end.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 
 void write_pipe(int fd, std::string_view text, const std::filesystem::path& path) {
   while (!text.empty()) {
     const ssize_t written = ::write(fd, text.data(), text.size());
-    if (written > 0) text.remove_prefix(static_cast<std::size_t>(written));
+    if (written > 0) text.remove_prefix(index(written));
     if (written >= 0 || errno == EINTR) continue;
     if (errno != EAGAIN) pipes::fail("write", path, errno);
     if (!pipes::before_patience_ends([fd] { return pipes::comes(fd, POLLOUT); })) {

@@ -7,6 +7,7 @@
 
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -113,7 +114,7 @@ std::vector<std::int64_t> StoredArray::integers() const {
     refuse(fmt::format("{} is {} of shape {} (expected a list of int32): store it as a rank-1 int32 array", origin_,
                        name_of(type_, dtype_), to_string(shape_)));
   }
-  std::vector<std::int64_t> values(static_cast<std::size_t>(shape_[0]));
+  std::vector<std::int64_t> values(index(shape_[0]));
   if (type_ == StoredType::int64) {
     std::copy_n(reinterpret_cast<const std::int64_t*>(data_), values.size(), values.begin());
   } else {
@@ -127,7 +128,7 @@ std::vector<double> StoredArray::numbers() const {
     refuse(fmt::format("{} is {} of shape {} (expected a list of float32): store it as a rank-1 float32 array", origin_,
                        name_of(type_, dtype_), to_string(shape_)));
   }
-  std::vector<double> values(static_cast<std::size_t>(shape_[0]));
+  std::vector<double> values(index(shape_[0]));
   convert(data_, static_cast<DType>(type_), reinterpret_cast<std::byte*>(values.data()), DType::fp64, shape_[0]);
   return values;
 }

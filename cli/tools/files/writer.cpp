@@ -10,6 +10,7 @@
 #include "cli/tools/files/stored.hpp"
 #include "distattn/error.hpp"
 #include "distattn/files.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 
@@ -48,7 +49,7 @@ NpyWriter::NpyWriter(std::filesystem::path path, std::vector<std::int64_t> shape
   const auto [header, elements] = form_of(path, shape);
   state_ = std::make_unique<State>(std::move(path), header.size(), elements);
   state_->file.write_at(0, header.data(), header.size());
-  state_->file.resize(header.size() + static_cast<std::size_t>(elements) * sizeof(float));
+  state_->file.resize(header.size() + index(elements) * sizeof(float));
 }
 
 NpyWriter NpyWriter::join(std::filesystem::path path, std::vector<std::int64_t> shape, const std::string& tag) {
@@ -64,8 +65,7 @@ NpyWriter& NpyWriter::operator=(NpyWriter&&) noexcept = default;
 
 void NpyWriter::write(std::int64_t offset, const float* values, std::int64_t count) {
   DISTATTN_EXPECT(0 <= offset && 0 <= count && count <= state_->elements - offset);
-  state_->file.write_at(state_->header_bytes + static_cast<std::size_t>(offset) * sizeof(float), values,
-                        static_cast<std::size_t>(count) * sizeof(float));
+  state_->file.write_at(state_->header_bytes + index(offset) * sizeof(float), values, index(count) * sizeof(float));
 }
 
 void NpyWriter::commit() { state_->file.commit(); }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/tools/draw/step_contents.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -48,7 +49,7 @@ struct Grid {
 
   std::size_t cell(const DrawnTile& tile) const {
     const std::size_t row = queries.cell(tile.query.segment), column = keys.cell(tile.key.segment);
-    return (static_cast<std::size_t>(tile.query.group) * queries.cells + row) * keys.cells + column;
+    return (index(tile.query.group) * queries.cells + row) * keys.cells + column;
   }
 };
 

@@ -10,7 +10,7 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// A rank, a head group or any other number that is not negative as a subscript.
+/// A rank, a head group or any other number that is not negative, as a subscript or a size.
 template <std::integral Number>
 constexpr std::size_t index(Number number) {
   return static_cast<std::size_t>(number);

@@ -45,7 +45,7 @@ struct ProgramSketch {
     }
   };
   /// What a step sends to one peer: its values joined into one message.
-  struct Message {
+  struct JoinedMessage {
     std::int64_t bytes = 0;
     Rank peer = 0;
   };
@@ -69,12 +69,12 @@ struct ProgramSketch {
   Packing load, store;  ///< load includes what delta is computed from
   std::vector<Step> steps;
   std::vector<Work> works;
-  std::vector<Message> sends;  ///< of a step, by peer
-  std::vector<Rank> receives;  ///< of a step, by peer; the sender has the bytes
+  std::vector<JoinedMessage> sends;  ///< of a step, by peer
+  std::vector<Rank> receives;        ///< of a step, by peer; the sender has the bytes
   std::vector<StepId> after;
 
   std::span<const Work> works_of(std::size_t step) const { return part(works, step, &Step::work_end); }
-  std::span<const Message> sends_of(std::size_t step) const { return part(sends, step, &Step::sends_end); }
+  std::span<const JoinedMessage> sends_of(std::size_t step) const { return part(sends, step, &Step::sends_end); }
   std::span<const Rank> receives_of(std::size_t step) const { return part(receives, step, &Step::receives_end); }
   std::span<const StepId> after_of(std::size_t step) const { return part(after, step, &Step::after_end); }
 

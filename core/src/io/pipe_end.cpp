@@ -1,4 +1,5 @@
 #include "core/src/io/pipe_end.hpp"
+#include "distattn/index.hpp"
 
 #include <unistd.h>
 
@@ -28,7 +29,7 @@ std::string read_pipe(int fd, std::size_t most, const std::filesystem::path& pat
     text.resize(before + std::min(piece, most - before));
     const ssize_t count = ::read(fd, text.data() + before, text.size() - before);
     if (count < 0 && errno != EINTR && errno != EAGAIN) pipes::fail("read", path, errno);
-    text.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    text.resize(before + index(std::max<ssize_t>(count, 0)));
     if (count == 0) break;
   }
   return text;

@@ -5,6 +5,7 @@
 #include "core/src/io/open_file.hpp"
 #include "core/src/io/pipe_end.hpp"
 #include "distattn/files.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -18,7 +19,7 @@ std::string read_up_to(int fd, std::size_t most, const std::filesystem::path& pa
     text.resize(before + std::min(piece, most - before));
     const ssize_t count = ::read(fd, text.data() + before, text.size() - before);
     if (count < 0 && errno != EINTR) refuse_file(path, std::strerror(errno));
-    text.resize(before + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
+    text.resize(before + index(std::max<ssize_t>(count, 0)));
     if (count == 0) break;
   }
   return text;

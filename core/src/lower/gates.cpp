@@ -1,4 +1,5 @@
 #include "core/src/lower/gates.hpp"
+#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <queue>
@@ -9,10 +10,10 @@ void spread_gates(std::span<Departure> departures, std::vector<std::int64_t>& se
   std::vector<std::vector<Departure*>> through(sent.size());  // by gate
   for (Departure& departure : departures) {
     departure.gate = departure.candidates.front();
-    through[static_cast<std::size_t>(departure.gate)].push_back(&departure);
-    sent[static_cast<std::size_t>(departure.gate)] += departure.bytes;
+    through[index(departure.gate)].push_back(&departure);
+    sent[index(departure.gate)] += departure.bytes;
   }
-  const auto load = [&](Rank rank) -> std::int64_t& { return sent[static_cast<std::size_t>(rank)]; };
+  const auto load = [&](Rank rank) -> std::int64_t& { return sent[index(rank)]; };
 
   // Each pop either moves the departure that it looks at or settles it for good, so the search ends.
   std::priority_queue<std::pair<std::int64_t, Rank>> busiest;
@@ -20,7 +21,7 @@ void spread_gates(std::span<Departure> departures, std::vector<std::int64_t>& se
   while (!busiest.empty()) {
     const auto [bytes, rank] = busiest.top();
     busiest.pop();
-    auto& mine = through[static_cast<std::size_t>(rank)];
+    auto& mine = through[index(rank)];
     if (bytes != load(rank) || mine.empty()) continue;
     Departure& departure = *mine.back();
     mine.pop_back();
@@ -30,7 +31,7 @@ void spread_gates(std::span<Departure> departures, std::vector<std::int64_t>& se
       load(rank) -= departure.bytes;
       load(other) += departure.bytes;
       departure.gate = other;
-      through[static_cast<std::size_t>(other)].push_back(&departure);
+      through[index(other)].push_back(&departure);
       busiest.push({load(other), other});
     }
     busiest.push({load(rank), rank});

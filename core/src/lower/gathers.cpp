@@ -1,4 +1,5 @@
 #include "core/src/lower/gathers.hpp"
+#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <compare>
@@ -29,7 +30,7 @@ class GatherSearch {
 
   /// `messages` are all of one input.
   void add(std::span<const Message> messages) {
-    const Value value = values_.input(static_cast<std::size_t>(messages.front().value));
+    const Value value = values_.input(index(messages.front().value));
     const Rank owner = owner_of(outline_, value);
     std::map<std::tuple<bool, std::int32_t, std::int32_t>, std::vector<Rank>> groups;
     for (const Message& m : messages) {
@@ -76,7 +77,7 @@ class GatherSearch {
     return true;
   }
   std::size_t bytes_of(std::int32_t value) const {
-    return buffer_bytes(outline_, values_.input(static_cast<std::size_t>(value)), outline_.sharding.problem.dtype);
+    return buffer_bytes(outline_, values_.input(index(value)), outline_.sharding.problem.dtype);
   }
 
   const Outline& outline_;

@@ -8,6 +8,7 @@
 #include "core/src/lower/program_builder.hpp"
 #include "core/src/parallel.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 
@@ -22,17 +23,17 @@ struct Lowering::State {
   std::vector<std::size_t> rank_begin;  // into by_rank
 
   void index_messages() {
-    rank_begin.assign(static_cast<std::size_t>(tiles->ranks()) + 1, 0);
+    rank_begin.assign(index(tiles->ranks()) + 1, 0);
     for (const Message& m : traffic.messages) {
-      ++rank_begin[static_cast<std::size_t>(m.from) + 1];
-      ++rank_begin[static_cast<std::size_t>(m.to) + 1];
+      ++rank_begin[index(m.from) + 1];
+      ++rank_begin[index(m.to) + 1];
     }
     for (std::size_t r = 1; r < rank_begin.size(); ++r) rank_begin[r] += rank_begin[r - 1];
     by_rank.resize(rank_begin.back());
     std::vector<std::size_t> next = rank_begin;
     for (std::size_t m = 0; m < traffic.messages.size(); ++m) {
-      by_rank[next[static_cast<std::size_t>(traffic.messages[m].from)]++] = static_cast<std::uint32_t>(m);
-      by_rank[next[static_cast<std::size_t>(traffic.messages[m].to)]++] = static_cast<std::uint32_t>(m);
+      by_rank[next[index(traffic.messages[m].from)]++] = static_cast<std::uint32_t>(m);
+      by_rank[next[index(traffic.messages[m].to)]++] = static_cast<std::uint32_t>(m);
     }
   }
 };
@@ -68,7 +69,7 @@ RankProgram Lowering::program(Rank rank) const {
     s.table.tiles(step, rank, [&](const Tile& tile) { placed.push_back({step + s.traffic.lead, tile}); });
   }
   std::vector<Message> messages;
-  const auto r = static_cast<std::size_t>(rank);
+  const auto r = index(rank);
   for (std::size_t m = s.rank_begin[r]; m < s.rank_begin[r + 1]; ++m) {
     messages.push_back(s.traffic.messages[s.by_rank[m]]);
   }
@@ -81,9 +82,8 @@ RankProgram Lowering::program(Rank rank) const {
 
 Schedule lower(const Lowering& lowering) {
   Schedule schedule{lowering.outline(), {}};
-  schedule.ranks.resize(static_cast<std::size_t>(lowering.tiles().ranks()));
-  for_each_rank(lowering.tiles().ranks(),
-                [&](Rank rank) { schedule.ranks[static_cast<std::size_t>(rank)] = lowering.program(rank); });
+  schedule.ranks.resize(index(lowering.tiles().ranks()));
+  for_each_rank(lowering.tiles().ranks(), [&](Rank rank) { schedule.ranks[index(rank)] = lowering.program(rank); });
   return schedule;
 }
 

@@ -8,6 +8,7 @@
 #include "core/src/lower/slots.hpp"
 #include "core/src/schedule/hazards.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -57,7 +58,7 @@ class ProgramBuilder {
 
  private:
   Value value_of(const Message& m) const {
-    const auto number = static_cast<std::size_t>(m.value);
+    const auto number = index(m.value);
     return m.result ? values_.result(number, outline_.pass, m.from) : values_.input(number);
   }
 
@@ -99,7 +100,7 @@ class ProgramBuilder {
   void place_gathers() {
     for (const RowGather* gather : gathers_) {
       for (const std::int32_t number : gather->values) {
-        gathered_slots_[static_cast<std::size_t>(number)] = slots_.take_fixed(gather->slot_bytes);
+        gathered_slots_[index(number)] = slots_.take_fixed(gather->slot_bytes);
       }
     }
   }
@@ -198,7 +199,7 @@ class ProgramBuilder {
   }
   Gather of(const RowGather& row) const {
     Gather gather;
-    for (const std::int32_t number : row.values) gather.buffers.push_back(inputs_[static_cast<std::size_t>(number)]);
+    for (const std::int32_t number : row.values) gather.buffers.push_back(inputs_[index(number)]);
     return gather;
   }
   Op send(const Message& m) {
@@ -290,7 +291,7 @@ class ProgramBuilder {
       std::sort(needed.begin(), needed.end(), std::greater<>());
       LaneClock clock = clocks.begin(step.lane);
       for (const std::int32_t earlier : needed) {
-        const auto lane = static_cast<std::size_t>(program_.steps[static_cast<std::size_t>(earlier)].lane);
+        const auto lane = index(program_.steps[index(earlier)].lane);
         if (clock[lane] >= earlier) continue;
         step.after.push_back(static_cast<StepId>(earlier));
         clocks.join(clock, earlier);
@@ -311,7 +312,7 @@ class ProgramBuilder {
     }
   }
 
-  static std::size_t at(const Message& m) { return static_cast<std::size_t>(m.value); }
+  static std::size_t at(const Message& m) { return index(m.value); }
 
   const Outline& outline_;
   const Tiles& tiles_;

@@ -5,6 +5,7 @@
 
 #include "core/src/lower/gates.hpp"
 #include "core/src/lower/relays.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -20,8 +21,8 @@ class Router {
         lead_(lead),
         inputs_(outline.sharding.ranks),
         results_(outline.sharding.ranks) {
-    far_sent_.resize(static_cast<std::size_t>(outline.sharding.ranks));
-    far_received_.resize(static_cast<std::size_t>(outline.sharding.ranks));
+    far_sent_.resize(index(outline.sharding.ranks));
+    far_received_.resize(index(outline.sharding.ranks));
   }
 
   /// Whether a value enters another node for several users that need it at once from the start: it then takes two
@@ -145,7 +146,7 @@ class Router {
     const std::int64_t bytes = bytes_of(values_.input(value));
     for_each_branch(inputs_, owner, bytes, [&](const Stop& stop, Rank sender) {
       add(value, sender, stop.rank, stop.sent, stop.has, false);
-      if (routes_.node_size > 0) far_sent_[static_cast<std::size_t>(sender)] += bytes;
+      if (routes_.node_size > 0) far_sent_[index(sender)] += bytes;
     });
   }
   void reply_from_stops(std::size_t value, Rank owner) {
@@ -201,7 +202,7 @@ class Router {
     leave(gate, step);
   }
 
-  static std::size_t at(const Use& use) { return static_cast<std::size_t>(use.rank); }
+  static std::size_t at(const Use& use) { return index(use.rank); }
   std::int64_t bytes_of(const Value& value) const {
     const Problem& problem = outline_.sharding.problem;
     const DType dtype = is_input(value.kind) ? problem.dtype : problem.wire_type();

@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "distattn/index.hpp"
+
 namespace distattn {
 
 class SlotAllocator {
@@ -33,10 +35,10 @@ class SlotAllocator {
     }
     const int slot = found->second;
     free_.erase(found);
-    if (bytes_[static_cast<std::size_t>(slot)] < bytes) bytes_[static_cast<std::size_t>(slot)] = bytes;
+    if (bytes_[index(slot)] < bytes) bytes_[index(slot)] = bytes;
     return slot;
   }
-  void give_back(int slot) { free_.insert({bytes_[static_cast<std::size_t>(slot)], slot}); }
+  void give_back(int slot) { free_.insert({bytes_[index(slot)], slot}); }
 
   std::vector<std::size_t> bytes() && { return std::move(bytes_); }
 

@@ -9,6 +9,7 @@
 #include "core/src/parallel.hpp"
 #include "distattn/error.hpp"
 #include "distattn/host_resources.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -27,7 +28,7 @@ class RankUses {
         if (tiles_.key(tile.key).owner != rank) touch(values_.key(tile.group, tile.key), rank, step, uses);
       });
     }
-    for (const Use& use : uses) position_[static_cast<std::size_t>(use.value)] = absent;
+    for (const Use& use : uses) position_[index(use.value)] = absent;
     return uses;
   }
 
@@ -74,23 +75,23 @@ class MessageLimit {
 }  // namespace
 
 Uses collect_uses(const std::string& name, const Tiles& tiles, const Table& table, const ValueIndex& values) {
-  std::vector<std::vector<Use>> by_rank(static_cast<std::size_t>(tiles.ranks()));
+  std::vector<std::vector<Use>> by_rank(index(tiles.ranks()));
   MessageLimit limit(name, tiles.ranks());
   for_each_rank(tiles.ranks(), [&](Rank rank) {
-    auto& uses = by_rank[static_cast<std::size_t>(rank)];
+    auto& uses = by_rank[index(rank)];
     uses = RankUses(tiles, values).collect(table, rank);
     limit.add(uses.size());
   });
   Uses uses;
   uses.begin.assign(values.size() + 1, 0);
   for (const auto& some : by_rank) {
-    for (const Use& use : some) ++uses.begin[static_cast<std::size_t>(use.value) + 1];
+    for (const Use& use : some) ++uses.begin[index(use.value) + 1];
   }
   for (std::size_t v = 0; v < values.size(); ++v) uses.begin[v + 1] += uses.begin[v];
   uses.all.resize(uses.begin.back());
   std::vector<std::size_t> next = uses.begin;
   for (auto& some : by_rank) {
-    for (const Use& use : some) uses.all[next[static_cast<std::size_t>(use.value)]++] = use;
+    for (const Use& use : some) uses.all[next[index(use.value)]++] = use;
     some = {};
   }
   return uses;

@@ -1,4 +1,5 @@
 #include "core/src/placer/components.hpp"
+#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -62,7 +63,7 @@ double Component::cut_at(double share) const {
   if (causal_) return static_cast<double>(length_) * std::sqrt(share);
   const double wanted = share * pairs_;
   const auto next = std::lower_bound(pairs_before_.begin(), pairs_before_.end(), wanted);
-  const auto i = static_cast<std::size_t>(next - pairs_before_.begin());
+  const auto i = index(next - pairs_before_.begin());
   if (i == 0) return 0;
   if (i >= cuts_.size()) return static_cast<double>(length_);
   const double before = pairs_before_[i - 1], between = pairs_before_[i] - before;

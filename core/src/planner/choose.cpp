@@ -16,6 +16,7 @@
 #include "core/src/prediction/described.hpp"
 #include "core/src/tables/search_space.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/table.hpp"
 
 namespace distattn {
@@ -176,8 +177,7 @@ class Search {
 
   void try_all(std::vector<Trial> trials) {
     for (const Trial& trial : trials) look_up(trial);
-    for_each_in_parallel(static_cast<int>(trials.size()), 1,
-                         [&](int i) { try_one(trials[static_cast<std::size_t>(i)]); });
+    for_each_in_parallel(static_cast<int>(trials.size()), 1, [&](int i) { try_one(trials[index(i)]); });
     for (Trial& trial : trials) {
       if (!trial.reason.empty()) {
         reasons_.push_back(fmt::format("{}: {}", trial.recipe.name, trial.reason));

@@ -11,6 +11,7 @@
 #include "core/src/parallel.hpp"
 #include "core/src/placer/placer.hpp"
 #include "distattn/choose.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -146,7 +147,7 @@ std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& p
   const std::vector<PackingWish> wishes = wishes_of(problem, request, ranks);
   std::vector<std::optional<Placement>> found(wishes.size());
   for_each_in_parallel(static_cast<int>(wishes.size()), 1, [&](int w) {
-    const auto i = static_cast<std::size_t>(w);
+    const auto i = index(w);
     found[i] = place(components, costs, wishes[i], problem.seq_kv);
   });
   std::vector<Candidate> candidates;
@@ -160,7 +161,7 @@ std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& p
                        100 * request.balance_tokens, static_cast<double>(problem.seq_kv) / ranks);
   }
   for_each_in_parallel(static_cast<int>(candidates.size()), 1, [&](int c) {
-    Candidate& candidate = candidates[static_cast<std::size_t>(c)];
+    Candidate& candidate = candidates[index(c)];
     candidate = candidate_of(std::move(candidate.placement), problem, costs, request.passes);
   });
   return candidates;

@@ -12,6 +12,7 @@
 #include "core/src/planner/plan_fields.hpp"
 #include "core/src/prediction/described.hpp"
 #include "core/src/schedule/digest.hpp"
+#include "distattn/index.hpp"
 #include "distattn/placement.hpp"
 #include "distattn/simulate.hpp"
 
@@ -238,7 +239,7 @@ std::uint64_t AttentionPlan::fingerprint() const {
 RankProgram AttentionPlan::program(Pass pass, Rank rank) const { return state_->at(pass).program(rank); }
 
 Schedule AttentionPlan::schedule(Pass pass) const {
-  Schedule schedule{outline(pass), std::vector<RankProgram>(static_cast<std::size_t>(ranks()))};
+  Schedule schedule{outline(pass), std::vector<RankProgram>(index(ranks()))};
   for_each_rank(ranks(), [&](Rank rank) { schedule.ranks[index(rank)] = program(pass, rank); });
   return schedule;
 }
@@ -253,7 +254,7 @@ namespace {
 /// What a rank sends to other nodes of the machine, whether its routes know of nodes or not.
 std::int64_t far_bytes(const ProgramSketch& sketch, const Machine& machine) {
   std::int64_t bytes = 0;
-  for (const ProgramSketch::Message& message : sketch.sends) {
+  for (const ProgramSketch::JoinedMessage& message : sketch.sends) {
     if (machine.node_of(sketch.rank) != machine.node_of(message.peer)) bytes += message.bytes;
   }
   return bytes;
@@ -263,7 +264,7 @@ std::int64_t far_bytes(const ProgramSketch& sketch, const Machine& machine) {
 void count_latents(const std::vector<ProgramSketch>& sketches, PassPlan& pass) {
   for (const ProgramSketch& sketch : sketches) {
     std::int64_t bytes = 0;
-    for (const ProgramSketch::Message& message : sketch.sends) bytes += message.bytes;
+    for (const ProgramSketch::JoinedMessage& message : sketch.sends) bytes += message.bytes;
     pass.counts.bytes_sent[index(sketch.rank)] = bytes;
     double flops = 0;
     for (const ProgramSketch::Step& step : sketch.steps) flops += step.expansion_flops;

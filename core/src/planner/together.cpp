@@ -14,6 +14,7 @@
 #include "core/src/planner/on_owners.hpp"
 #include "core/src/prediction/described.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -88,8 +89,8 @@ class Together {
     const auto for_each = [&](const std::vector<std::size_t>& some, const auto& body) {
       const auto kinds = static_cast<int>(kinds_.size());
       for_each_in_parallel(static_cast<int>(some.size()) * kinds, 1, [&](int i) {
-        const auto kind = static_cast<std::size_t>(i % kinds);
-        const std::size_t number = some[static_cast<std::size_t>(i / kinds)];
+        const auto kind = index(i % kinds);
+        const std::size_t number = some[index(i / kinds)];
         body(tried[number][kind], owners[number], trials_[kind]);
       });
     };

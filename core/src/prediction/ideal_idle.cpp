@@ -3,6 +3,7 @@
 #include <numeric>
 #include <vector>
 
+#include "distattn/index.hpp"
 #include "distattn/simulate.hpp"
 
 namespace distattn {
@@ -64,7 +65,7 @@ double ideal_idle(std::span<const ProgramSketch> ranks) {
   for (const Clock& clock : clocks) steps = std::max(steps, clock.steps());
   for (int number = 0; number < steps; ++number) {
     for (Clock& clock : clocks) {
-      clock.advance(number, [&clocks](Rank rank) { return clocks[static_cast<std::size_t>(rank)].start(); });
+      clock.advance(number, [&clocks](Rank rank) { return clocks[index(rank)].start(); });
     }
     for (Clock& clock : clocks) clock.commit();
   }

@@ -7,6 +7,7 @@
 
 #include "core/src/json_fields.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/machine.hpp"
 
 namespace distattn {
@@ -139,7 +140,7 @@ std::vector<double> read_speeds(JsonFields& owner, const Machine& machine) {
   const int most = machine.nodes == 1 ? most_ranks : machine.ranks();  // one node takes any number
   std::vector<double> speeds;
   const auto set = [&speeds](int begin, int count, double speed) {
-    const auto end = static_cast<std::size_t>(begin) + static_cast<std::size_t>(count);
+    const auto end = index(begin) + index(count);
     if (speeds.size() < end) speeds.resize(end, 1);
     std::fill(speeds.begin() + begin, speeds.begin() + begin + count, speed);
   };

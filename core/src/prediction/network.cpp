@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 /// What a group is called on both sides.
 auto key_of(const ProgramSketch::Step& step) { return std::tuple(step.number, step.lane, step.due); }
 
-std::size_t at(Rank rank) { return static_cast<std::size_t>(rank); }
+std::size_t at(Rank rank) { return index(rank); }
 
 }  // namespace
 
@@ -64,7 +65,7 @@ void Network::match(std::span<const ProgramSketch> ranks, std::span<const std::s
     const auto next = std::find_if(sends.begin(), sends.end(), [&](const auto& m) { return m.peer > group.rank; });
     const auto rotated = next - sends.begin();
     for (std::size_t i = 0; i < sends.size(); ++i) {
-      const ProgramSketch::Message& send = sends[(static_cast<std::size_t>(rotated) + i) % sends.size()];
+      const ProgramSketch::JoinedMessage& send = sends[(index(rotated) + i) % sends.size()];
       const auto last = groups_.begin() + static_cast<std::ptrdiff_t>(begin[at(send.peer) + 1]);
       const auto partner =
           std::lower_bound(groups_.begin() + static_cast<std::ptrdiff_t>(begin[at(send.peer)]), last, group,
@@ -157,7 +158,7 @@ void Network::copied(std::uint32_t message, double now, std::vector<Ended>& ende
 void Network::depart(Group& group, bool far, double& free, std::vector<Ended>& ended) {
   free = std::max(free, group.start);
   for (std::uint32_t m = group.first_send; m < group.first_send + group.sends; ++m) {
-    Message& message = messages_[m];
+    Flow& message = messages_[m];
     if (message.far != far || is_copy(message)) continue;
     message.departs = free;
     message.departed = true;
@@ -173,7 +174,7 @@ void Network::depart_shared(std::size_t node, std::vector<Ended>& ended) {
   }
 }
 
-void Network::arrive(Message& message, std::vector<Ended>& ended) {
+void Network::arrive(Flow& message, std::vector<Ended>& ended) {
   Group& from = groups_[message.from];
   Group& to = groups_[message.to];
   message.reaches = std::max(message.departs, to.start) + link(message.far).latency_s;
@@ -188,7 +189,7 @@ void Network::arrive(Message& message, std::vector<Ended>& ended) {
 double Network::enter(const Group& group, bool far, double free) const {
   std::vector<std::pair<double, double>> reached;
   for (std::uint32_t i = group.first_receive; i < group.first_receive + group.receives; ++i) {
-    const Message& message = messages_[incoming_[i]];
+    const Flow& message = messages_[incoming_[i]];
     if (message.far == far && !is_copy(message)) reached.emplace_back(message.reaches, message.seconds);
   }
   std::sort(reached.begin(), reached.end());

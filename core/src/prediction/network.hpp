@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "distattn/index.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/simulate.hpp"
 
@@ -39,7 +40,7 @@ class Network {
   std::size_t message_count() const { return messages_.size(); }
 
  private:
-  struct Message {
+  struct Flow {
     std::uint32_t from, to;           // groups
     double seconds;                   // on its link
     double departs = 0, reaches = 0;  // when its first byte does
@@ -61,9 +62,9 @@ class Network {
     double free = 0;
   };
 
-  std::size_t node_of(Rank rank) const { return static_cast<std::size_t>(machine_.node_of(rank)); }
+  std::size_t node_of(Rank rank) const { return index(machine_.node_of(rank)); }
   const Link& link(bool far) const { return far ? machine_.far : machine_.near; }
-  bool is_copy(const Message& message) const { return copies_near_ && !message.far; }
+  bool is_copy(const Flow& message) const { return copies_near_ && !message.far; }
   bool has_far(const Group& group, bool sending) const;
   void add_groups(std::span<const ProgramSketch> ranks, std::span<const std::size_t> first);
   void match(std::span<const ProgramSketch> ranks, std::span<const std::size_t> first);
@@ -72,7 +73,7 @@ class Network {
   void find_copies(const Group& group, std::vector<Copy>& copies) const;
   void depart(Group& group, bool far, double& free, std::vector<Ended>& ended);
   void depart_shared(std::size_t node, std::vector<Ended>& ended);
-  void arrive(Message& message, std::vector<Ended>& ended);
+  void arrive(Flow& message, std::vector<Ended>& ended);
   double enter(const Group& group, bool far, double free) const;
   void enter_shared(std::size_t node, std::vector<Ended>& ended);
   void receive(Group& group, std::vector<Ended>& ended);
@@ -82,7 +83,7 @@ class Network {
   bool shared_, copies_near_;
   std::vector<Group> groups_;
   std::vector<std::uint32_t> group_of_step_;
-  std::vector<Message> messages_;
+  std::vector<Flow> messages_;
   std::vector<std::uint32_t> incoming_;
   std::vector<SharedPort> out_, in_;  // by node
 };

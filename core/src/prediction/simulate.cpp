@@ -10,6 +10,7 @@
 #include "core/src/prediction/event_queue.hpp"
 #include "core/src/prediction/network.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -53,7 +54,7 @@ class Simulation {
       open_.push_back(ranks[r].steps.size());
       line_up(r);
     }
-    for (std::size_t node = 0; machine_.cores > 0 && node < static_cast<std::size_t>(machine_.nodes); ++node) {
+    for (std::size_t node = 0; machine_.cores > 0 && node < index(machine_.nodes); ++node) {
       cores_.emplace_back(node, machine_.cores);
     }
   }
@@ -108,7 +109,7 @@ class Simulation {
     Heads last;
     last.fill(none);
     for (std::size_t s = 0; s < ranks_[r].steps.size(); ++s) {
-      const auto lane = static_cast<std::size_t>(ranks_[r].steps[s].lane);
+      const auto lane = index(ranks_[r].steps[s].lane);
       (last[lane] == none ? heads_[r][lane] : next_in_lane_[first_[r] + last[lane]]) = static_cast<std::uint32_t>(s);
       last[lane] = static_cast<std::uint32_t>(s);
     }
@@ -160,7 +161,7 @@ class Simulation {
     if (copies_[message].next != none) copy(copies_[message].next, now);
   }
 
-  Cores& cores_of(std::size_t r) { return cores_[static_cast<std::size_t>(machine_.node_of(ranks_[r].rank))]; }
+  Cores& cores_of(std::size_t r) { return cores_[index(machine_.node_of(ranks_[r].rank))]; }
 
   /// Something that takes `seconds` of a rank's device, or of as many cores as it has threads.
   void work(std::size_t r, std::size_t number, int threads, double seconds, double now) {
@@ -221,8 +222,8 @@ class Simulation {
     Span& span = spans_[number];
     span.end_s = now;
     done_[number] = true;
-    const auto r = static_cast<std::size_t>(span.rank);
-    heads_[r][static_cast<std::size_t>(span.lane)] = next_in_lane_[number];
+    const auto r = index(span.rank);
+    heads_[r][index(span.lane)] = next_in_lane_[number];
     begin_ready(r, now);
     if (--open_[r] == 0) work(r, store_of(r), threads_, packing_seconds(ranks_[r].store), now);
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "distattn/access.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -65,8 +66,8 @@ class Sketcher {
   /// o and its gradient are read.
   std::int64_t delta_bytes(const Value& query) const {
     const Problem& problem = outline_.sharding.problem;
-    const std::int64_t rows = problem.batch * tiles_.query(query.segment).run.count *
-                              outline_.sharding.groups[static_cast<std::size_t>(query.group)].q_count;
+    const std::int64_t rows =
+        problem.batch * tiles_.query(query.segment).run.count * outline_.sharding.groups[index(query.group)].q_count;
     return rows * problem.value_dim *
            static_cast<std::int64_t>(size_of(problem.dtype) + size_of(problem.accumulator()));
   }
@@ -122,8 +123,7 @@ class Sketcher {
   template <class O>
   double attend(const O& op) {
     const Value& query = decl(op.query).value;
-    const std::int64_t heads =
-        outline_.sharding.problem.batch * outline_.sharding.groups[static_cast<std::size_t>(query.group)].q_count;
+    const std::int64_t heads = outline_.sharding.problem.batch * outline_.sharding.groups[index(query.group)].q_count;
     const Run& queries = tiles_.query(query.segment).run;
     double seeing = 0;
     for (const KeyChunk& chunk : op.keys) {

@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -105,7 +106,7 @@ std::vector<Segment> chunked_segments(std::int64_t tokens, int ranks, const Band
   using Load = std::pair<std::int64_t, Rank>;
   std::priority_queue<Load, std::vector<Load>, std::greater<>> with_room;
   for (Rank rank = 0; rank < ranks; ++rank) with_room.push({0, rank});
-  std::vector<int> room(static_cast<std::size_t>(ranks), per_rank);
+  std::vector<int> room(index(ranks), per_rank);
   for (const std::size_t x : heaviest_first) {
     const auto [load, rank] = with_room.top();
     with_room.pop();

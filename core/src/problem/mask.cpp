@@ -193,9 +193,9 @@ void BandIndex::visit(const Run& queries, const Run& keys, Visit visit) const {
   const std::int64_t q_first = queries.start, q_last = queries.at(queries.count - 1);
   const std::int64_t k_first = keys.start, k_last = keys.at(keys.count - 1);
   const auto may_cover = [&](const auto& each) { return each.q1 > q_first && each.k0 <= k_last && each.k1 > k_first; };
-  const auto end = static_cast<std::size_t>(
-      std::partition_point(bands_.begin(), bands_.end(), [&](const Band& band) { return band.q0 <= q_last; }) -
-      bands_.begin());
+  const auto end =
+      index(std::partition_point(bands_.begin(), bands_.end(), [&](const Band& band) { return band.q0 <= q_last; }) -
+            bands_.begin());
   for (std::size_t i = 0; i < end;) {
     std::size_t skipped = 0;
     for (std::size_t level = 0, width = fan_out; level < hulls_.size() && i % width == 0; ++level, width *= fan_out) {

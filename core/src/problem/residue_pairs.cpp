@@ -1,4 +1,5 @@
 #include "core/src/problem/residue_pairs.hpp"
+#include "distattn/index.hpp"
 
 #include <algorithm>
 
@@ -21,14 +22,14 @@ bool is_cheaper(const Sharding& sharding, const BandIndex& mask) {
     rows += std::max<std::int64_t>(0, std::min(band.q1, end) - std::max(band.q0, first));
   }
   const std::size_t asked = sharding.queries.size() * sharding.keys.size() * mask.bands().size();
-  return static_cast<std::size_t>(rows) < asked;
+  return index(rows) < asked;
 }
 
 /// Below position x lie ⌈(x−j)/n⌉ = ⌊x/n⌋ + [x mod n > j] keys of residue j. A row's visible keys are the difference of
 /// two such counts, so rows are summed by their ends, and told apart by residue once they all are.
 class ResidueSum {
  public:
-  explicit ResidueSum(std::int64_t residues) : residues_(residues), above_(static_cast<std::size_t>(residues)) {}
+  explicit ResidueSum(std::int64_t residues) : residues_(residues), above_(index(residues)) {}
 
   void add(std::int64_t begin, std::int64_t end) {
     add_below(end, 1);

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/layout.hpp"
 
 namespace distattn {
@@ -27,10 +28,9 @@ void check_segment(const Segment& segment, const char* side, std::size_t i, Inde
 std::string first_missing(std::span<const Segment> segments, IndexRange positions) {
   constexpr std::int64_t most = std::int64_t{1} << 26;
   if (positions.end - positions.begin > most) return "";
-  std::vector<bool> owned(static_cast<std::size_t>(positions.end - positions.begin));
+  std::vector<bool> owned(index(positions.end - positions.begin));
   for (const Segment& segment : segments) {
-    for (std::int64_t i = 0; i < segment.run.count; ++i)
-      owned[static_cast<std::size_t>(segment.run.at(i) - positions.begin)] = true;
+    for (std::int64_t i = 0; i < segment.run.count; ++i) owned[index(segment.run.at(i) - positions.begin)] = true;
   }
   const auto missing = std::find(owned.begin(), owned.end(), false) - owned.begin();
   return fmt::format(", position {} is in none", positions.begin + missing);

@@ -6,6 +6,7 @@
 #include "core/src/parallel.hpp"
 #include "core/src/problem/residue_pairs.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "distattn/layout.hpp"
 
 namespace distattn {
@@ -15,7 +16,7 @@ namespace {
 constexpr std::size_t quickly_looked_at = 10'000'000;
 
 std::vector<std::vector<SegmentId>> by_owner(std::span<const Segment> segments, int ranks) {
-  std::vector<std::vector<SegmentId>> out(static_cast<std::size_t>(ranks));
+  std::vector<std::vector<SegmentId>> out(index(ranks));
   for (std::size_t i = 0; i < segments.size(); ++i) out[index(segments[i].owner)].push_back(static_cast<SegmentId>(i));
   return out;
 }
@@ -51,7 +52,7 @@ std::vector<std::uint64_t> live_bits(const Sharding& sharding, const BandIndex& 
   };
   // As many rows as a word has bits end with a word, so that no two threads write to one.
   for_each_in_parallel(static_cast<int>((rows + word_bits - 1) / word_bits), 1, [&](int group) {
-    const std::size_t begin = static_cast<std::size_t>(group) * word_bits, end = std::min(rows, begin + word_bits);
+    const std::size_t begin = index(group) * word_bits, end = std::min(rows, begin + word_bits);
     for (std::size_t i = begin; i < end; ++i) mark(i);
   });
   return bits;

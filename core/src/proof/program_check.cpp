@@ -9,6 +9,7 @@
 #include "core/src/proof/gather_check.hpp"
 #include "core/src/proof/program_order.hpp"
 #include "core/src/proof/program_shape.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -83,7 +84,7 @@ class ProgramCheck {
       if (!own.insert(decl(buffer).value).second)
         find(FindingKind::undelivered, "two buffers for its own " + name(buffer));
       if (!is_input(decl(buffer).value.kind)) continue;
-      const auto slot = static_cast<std::size_t>(decl(buffer).slot);
+      const auto slot = index(decl(buffer).slot);
       if (in_slot_[slot] != BufferId{-1}) find(FindingKind::late, name(buffer) + " shares its slot from the start");
       in_slot_[slot] = buffer;
       content_[b] = Content::input;

@@ -1,4 +1,5 @@
 #include "core/src/proof/program_order.hpp"
+#include "distattn/index.hpp"
 
 #include <fmt/format.h>
 
@@ -88,7 +89,7 @@ void OrderCheck::check_slots_of_exchange(const Step& step) {
   for (const Op& op : step.ops) {
     const auto* receive = std::get_if<Recv>(&op);
     if (receive == nullptr) continue;
-    const auto slot = static_cast<std::size_t>(decl(receive->into).slot);
+    const auto slot = index(decl(receive->into).slot);
     if (sent_in_[slot] == exchanges_ || received_in_[slot] == exchanges_) {
       find(FindingKind::race, step,
            to_string(decl(receive->into).value) + " arrives in a slot that the same exchange uses");

@@ -1,4 +1,5 @@
 #include "core/src/proof/program_shape.hpp"
+#include "distattn/index.hpp"
 
 #include <fmt/format.h>
 
@@ -35,14 +36,14 @@ class ShapeCheck {
     const auto segments = is_key_side(value.kind) ? outline_.sharding.keys.size() : outline_.sharding.queries.size();
     const bool forward_kind = value.kind == ValueKind::output;
     const bool backward_kind = value.kind == ValueKind::dquery || value.kind == ValueKind::dkey_value;
-    if (value.group < 0 || static_cast<std::size_t>(value.group) >= outline_.sharding.groups.size() ||
-        index(value.segment) >= segments || (is_input(value.kind) ? value.contributor != -1 : value.contributor < 0) ||
+    if (value.group < 0 || index(value.group) >= outline_.sharding.groups.size() || index(value.segment) >= segments ||
+        (is_input(value.kind) ? value.contributor != -1 : value.contributor < 0) ||
         value.contributor >= outline_.sharding.ranks ||
         (outline_.pass == Pass::forward ? backward_kind : forward_kind)) {
       find(-1, fmt::format("buffer {} holds a value that this problem does not have", b));
       return;
     }
-    if (decl.slot < 0 || static_cast<std::size_t>(decl.slot) >= program_.slots.size()) {
+    if (decl.slot < 0 || index(decl.slot) >= program_.slots.size()) {
       find(-1, fmt::format("buffer {} lies in slot {}, of {}", b, decl.slot, program_.slots.size()));
       return;
     }
@@ -61,7 +62,7 @@ class ShapeCheck {
   void slots() {
     std::vector<bool> used(program_.slots.size(), false);
     for (const BufferDecl& decl : program_.buffers)
-      if (decl.slot >= 0 && static_cast<std::size_t>(decl.slot) < used.size()) used[index(decl.slot)] = true;
+      if (decl.slot >= 0 && index(decl.slot) < used.size()) used[index(decl.slot)] = true;
 
     constexpr std::size_t most = std::numeric_limits<std::ptrdiff_t>::max();
     std::size_t left = most;

@@ -10,6 +10,7 @@
 #include "core/src/parallel.hpp"
 #include "core/src/proof/program_check.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -161,7 +162,7 @@ Verifier::Verifier(const Outline& outline, std::shared_ptr<const Tiles> tiles) :
   s.tiles = std::move(tiles);
   s.values = ValueIndex(s.outline.sharding);
   s.coverage.resize(s.values.size());
-  const auto ranks = static_cast<std::size_t>(outline.sharding.ranks);
+  const auto ranks = index(outline.sharding.ranks);
   s.added.assign(ranks, false);
   for (auto* figures : {&s.report.counts.bytes_sent, &s.report.counts.bytes_far, &s.report.counts.peak_remote_values,
                         &s.report.counts.peak_remote_bytes, &s.report.counts.memory_bytes}) {
@@ -179,7 +180,7 @@ void Verifier::add(Rank rank, const RankProgram& program) {
   for (const MessageKey& key : check.receives) received.add(hash_of(key));
 
   const std::lock_guard lock(s.guard);
-  const auto r = static_cast<std::size_t>(rank);
+  const auto r = index(rank);
   DISTATTN_EXPECT(!s.added[r]);
   s.added[r] = true;
   for (Finding& finding : check.findings) s.find(finding.kind, finding.rank, finding.step, std::move(finding.message));

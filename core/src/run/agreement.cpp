@@ -12,7 +12,7 @@
 
 namespace distattn {
 
-struct Agreement::Message {
+struct Agreement::Verdict {
   std::uint64_t fingerprint = 0;
   Routes routes;
   std::uint64_t layout_bytes = 0;  // which follow in a message of their own
@@ -72,8 +72,8 @@ bool Agreement::possible() const {
   return transport_.size() > 1 && (transport_.reaches(MemorySpace::host) || transport_.reaches(device_.space()));
 }
 
-void Agreement::exchange(Message& message) {
-  static_assert(std::is_trivially_copyable_v<Message>);
+void Agreement::exchange(Verdict& message) {
+  static_assert(std::is_trivially_copyable_v<Verdict>);
   exchange(std::as_writable_bytes(std::span(&message, 1)));
 }
 
@@ -96,7 +96,7 @@ void Agreement::exchange(std::span<std::byte> bytes) {
 }
 
 void Agreement::announce(const Decision& decision) {
-  Message message;
+  Verdict message;
   message.fingerprint = decision.fingerprint;
   message.routes = decision.routes;
   DISTATTN_EXPECT(decision.schedule.size() <= AttentionPlan::longest_name);
@@ -108,7 +108,7 @@ void Agreement::announce(const Decision& decision) {
 }
 
 void Agreement::announce(const Error& failure) {
-  Message message;
+  Verdict message;
   message.failed = true;
   message.kind = failure.kind();
   message.write(failure.what());
@@ -116,7 +116,7 @@ void Agreement::announce(const Error& failure) {
 }
 
 Agreement::Decision Agreement::hear() {
-  Message message;
+  Verdict message;
   exchange(message);
   if (message.failed) throw Error(message.kind, message.text.data());
   std::string layout(message.layout_bytes, '\0');

@@ -41,8 +41,8 @@ class Agreement {
   void compare(const Decision& first, std::uint64_t mine);
 
  private:
-  struct Message;
-  void exchange(Message& message);
+  struct Verdict;
+  void exchange(Verdict& message);
   void exchange(std::span<std::byte> bytes);
 
   Device& device_;

@@ -8,6 +8,7 @@
 #include "core/src/run/pass_queue.hpp"
 #include "core/src/schedule/aligned.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -18,8 +19,7 @@ std::size_t padded(std::size_t bytes) { return (bytes + element - 1) / element *
 
 void check(const Transport& transport, std::span<const std::byte> mine, std::span<const std::size_t> bytes,
            std::span<std::byte> all) {
-  const std::size_t ranks = static_cast<std::size_t>(transport.size()),
-                    rank = static_cast<std::size_t>(transport.rank());
+  const std::size_t ranks = index(transport.size()), rank = index(transport.rank());
   if (bytes.size() != ranks) {
     refuse(fmt::format("{} sizes for {} ranks (each rank gives its own): list one for each", bytes.size(), ranks));
   }
@@ -80,7 +80,7 @@ void all_gather(Transport& transport, std::span<const std::byte> mine, std::span
   const RankProgram program = program_of(bytes, transport.rank());
   BufferTable buffers(outline, program, transport.rank(), MemorySpace::host, allocate_aligned(slots_bytes(program)));
   const auto place = [&](std::size_t rank) { return buffers.parts(BufferId{static_cast<int>(rank)})[0].data; };
-  if (!mine.empty()) std::memcpy(place(static_cast<std::size_t>(transport.rank())), mine.data(), mine.size());
+  if (!mine.empty()) std::memcpy(place(index(transport.rank())), mine.data(), mine.size());
   try {
     transport.resting();
     if (!program.steps.front().ops.empty()) transport.submit(program.steps.front(), buffers, {}).wait();

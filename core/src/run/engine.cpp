@@ -7,6 +7,7 @@
 #include <fmt/core.h>
 
 #include "core/src/schedule/aligned.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 std::string Device::why_not(const Problem& problem, Pass pass) const {
@@ -47,7 +48,7 @@ BufferTable::BufferTable(const Outline& outline, const RankProgram& program, Ran
   }
   where_.reserve(program.buffers.size());
   for (const BufferDecl& decl : program.buffers) {
-    const auto slot = static_cast<std::size_t>(decl.slot);
+    const auto slot = index(decl.slot);
     DISTATTN_EXPECT(slot < starts.size() && decl.bytes <= program.slots[slot]);
     const PartShapes shapes = parts_of(outline, decl.value, decl.dtype);
     where_.push_back({parts_.size(), shapes.size()});
@@ -64,13 +65,13 @@ std::size_t BufferTable::index_of(const Step& step) const {
   const std::vector<Step>& steps = program_->steps;
   const Step *first = steps.data(), *end = first + steps.size();
   if (std::greater_equal<>()(&step, first) && std::less<>()(&step, end)) {
-    return static_cast<std::size_t>(&step - first);
+    return index(&step - first);
   }
   const auto original = std::find_if(steps.begin(), steps.end(), [&](const Step& own) {
     return own.number == step.number && own.lane == step.lane && own.due == step.due;
   });
   DISTATTN_EXPECT(original != steps.end());
-  return static_cast<std::size_t>(original - steps.begin());
+  return index(original - steps.begin());
 }
 
 void* BufferTable::kept_for(const void* keeper, const std::function<std::shared_ptr<void>()>& make) {

@@ -12,6 +12,7 @@
 #include "core/src/run/serving_exchange.hpp"
 #include "distattn/cache.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -96,7 +97,7 @@ struct Serving::State {
       cache.shape[0] = 1;
       return cache;
     };
-    const auto width = static_cast<std::size_t>(call.pages_a_request);
+    const auto width = index(call.pages_a_request);
     for (std::size_t r = 0; r < call.requests.size(); ++r) {
       const ServedRequest& request = call.requests[r];
       reads.push_back({.q = exchange.queries(r),

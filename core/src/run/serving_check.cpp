@@ -8,6 +8,7 @@
 #include "distattn/cache.hpp"
 #include "distattn/convert.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -158,7 +159,7 @@ void CallCheck::operator()(const ServingCall& call, const Problem& problem, cons
   for (std::size_t r = 0; r < call.requests.size(); ++r) check_request(call.requests[r], r, problem, dealing.ranks);
   check_caches(call, problem);
   std::int64_t queries = 0;
-  if (call.pages_a_request > 0) seen_.resize(static_cast<std::size_t>(call.k.batch()), -1);
+  if (call.pages_a_request > 0) seen_.resize(index(call.k.batch()), -1);
   for (std::size_t r = 0; r < call.requests.size(); ++r) {
     const ServedRequest& request = call.requests[r];
     if (request.owner == rank) queries += request.queries;
@@ -192,14 +193,14 @@ void CallCheck::check_pages(const ServingCall& call, std::size_t request, std::i
                        call.pages_a_request));
   }
   const std::int64_t number = count_++;
-  const auto first = static_cast<std::size_t>(static_cast<std::int64_t>(request) * call.pages_a_request);
-  for (std::size_t i = 0; i < static_cast<std::size_t>(needed); ++i) {
+  const auto first = index(static_cast<std::int64_t>(request) * call.pages_a_request);
+  for (std::size_t i = 0; i < index(needed); ++i) {
     const std::int32_t page = call.pages[first + i];
     if (page < 0 || page >= call.k.batch()) {
       refuse(fmt::format("request {} has page {} (the cache has pages 0 to {}): name one of them", request, page,
                          call.k.batch() - 1));
     }
-    std::int64_t& seen = seen_[static_cast<std::size_t>(page)];
+    std::int64_t& seen = seen_[index(page)];
     if (seen == number) {
       refuse(
           fmt::format("request {} has page {} twice (each holds tokens of its own): give it another", request, page));

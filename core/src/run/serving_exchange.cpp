@@ -8,6 +8,7 @@
 
 #include "core/src/schedule/aligned.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -26,13 +27,13 @@ struct ServingExchange::Table {
 };
 
 std::size_t ServingExchange::partial_bytes(std::int64_t rows) const {
-  const auto count = static_cast<std::size_t>(rows), real = size_of(problem_.accumulator());
+  const auto count = index(rows), real = size_of(problem_.accumulator());
   const std::size_t low = problem_.has_low_lse() ? aligned(count * sizeof(std::uint16_t)) : 0;
-  return aligned(count * static_cast<std::size_t>(problem_.value_dim) * real) + aligned(count * real) + low;
+  return aligned(count * index(problem_.value_dim) * real) + aligned(count * real) + low;
 }
 
 std::size_t ServingExchange::query_offset(std::size_t request) const {
-  return header + static_cast<std::size_t>(first_[request] * problem_.head_dim) * size_of(problem_.dtype);
+  return header + index(first_[request] * problem_.head_dim) * size_of(problem_.dtype);
 }
 
 std::byte* ServingExchange::at(std::size_t part, std::size_t offset) {
@@ -41,8 +42,8 @@ std::byte* ServingExchange::at(std::size_t part, std::size_t offset) {
 
 /// `count` of a part's rows from `first` on; -1: all.
 CachePartial ServingExchange::rows_of(std::size_t part, std::int64_t all, std::int64_t first, std::int64_t count) {
-  const std::size_t real = size_of(problem_.accumulator()), dim = static_cast<std::size_t>(problem_.value_dim);
-  const auto whole = static_cast<std::size_t>(all), row = static_cast<std::size_t>(first);
+  const std::size_t real = size_of(problem_.accumulator()), dim = index(problem_.value_dim);
+  const auto whole = index(all), row = index(first);
   std::byte* const o = at(part, 0);
   std::byte* const lse = o + aligned(whole * dim * real);
   auto* const low = reinterpret_cast<std::uint16_t*>(lse + aligned(whole * real));
@@ -57,7 +58,7 @@ CachePartial ServingExchange::partial(std::size_t request) {
 
 void ServingExchange::prepare(std::span<const ServedRequest> requests) {
   const auto same = [&](const ServedRequest& request) {
-    const auto r = static_cast<std::size_t>(&request - requests.data());
+    const auto r = index(&request - requests.data());
     return owners_[r] == request.owner && queries_[r] == request.queries;
   };
   if (table_ != nullptr && requests.size() == owners_.size() && std::all_of(requests.begin(), requests.end(), same)) {
@@ -89,7 +90,7 @@ void ServingExchange::prepare(std::span<const ServedRequest> requests) {
     program.slots.push_back(whole_words(bytes));
   };
   const auto query_bytes = [&](Rank owner) {
-    return header + static_cast<std::size_t>(rows_[index_of(owner)] * problem_.head_dim) * size_of(problem_.dtype);
+    return header + index(rows_[index_of(owner)] * problem_.head_dim) * size_of(problem_.dtype);
   };
   for (Rank owner = 0; owner < ranks(); ++owner) add(query_bytes(owner), owner);
   for (Rank owner = 0; owner < ranks(); ++owner) add(partial_bytes(rows_[index_of(owner)]), owner);

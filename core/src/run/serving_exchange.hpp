@@ -8,6 +8,7 @@
 
 #include "distattn/cache.hpp"
 #include "distattn/engine.hpp"
+#include "distattn/index.hpp"
 #include "distattn/serving.hpp"
 
 namespace distattn {
@@ -40,7 +41,7 @@ class ServingExchange {
   std::size_t query_part(Rank owner) const { return index_of(owner); }
   std::size_t partial_part(Rank owner) const { return index_of(ranks() + owner); }
   std::size_t received_part(Rank from) const { return index_of(2 * ranks() + from); }
-  static std::size_t index_of(int part) { return static_cast<std::size_t>(part); }
+  static std::size_t index_of(int part) { return index(part); }
   std::size_t query_offset(std::size_t request) const;
   std::byte* at(std::size_t part, std::size_t offset);
   CachePartial all_rows(Rank owner, std::size_t part) { return rows_of(part, rows_[index_of(owner)], 0, -1); }

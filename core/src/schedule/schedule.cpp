@@ -6,6 +6,7 @@
 
 #include "core/src/schedule/aligned.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -28,7 +29,7 @@ class PartList {
 
  private:
   void add(int heads, std::int64_t tokens, int dim, DType dtype) {
-    const std::size_t elements = static_cast<std::size_t>(batch_ * heads * tokens * dim);
+    const std::size_t elements = index(batch_ * heads * tokens * dim);
     const std::size_t bytes = elements * size_of(dtype);
     parts_.push_back({end_, heads, tokens, dim, dtype, bytes});
     end_ += aligned(bytes);
@@ -77,7 +78,7 @@ PartList list_parts(const Outline& outline, const Value& value, DType dtype) {
 
 void check(const Outline& outline, std::size_t programs) {
   const int ranks = outline.sharding.ranks;
-  if (ranks < 0 || static_cast<std::size_t>(ranks) != programs)
+  if (ranks < 0 || index(ranks) != programs)
     refuse(fmt::format("ranks has {} programs (outline.sharding.ranks says {}): give one for each", programs, ranks));
   check(outline.sharding);
 }

@@ -1,4 +1,5 @@
 #include "core/src/schedule/schedule_grid.hpp"
+#include "distattn/index.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -83,7 +84,7 @@ struct Column {
 
 /// Columns as wide as what people see: the middle dot is two bytes.
 std::size_t width_of(const std::string& text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return index(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 std::vector<Column> columns_of(const Schedule& schedule) {

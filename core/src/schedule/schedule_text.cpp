@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/src/schedule/schedule_grid.hpp"
+#include "distattn/index.hpp"
 #include "distattn/schedule.hpp"
 
 namespace distattn {
@@ -110,8 +111,8 @@ std::string segment_list(const char* name, const std::vector<Segment>& segments)
   for (std::size_t i = 0; i < segments.size(); ++i) {
     const Run& run = segments[i].run;
     const std::string stride = run.stride == 1 ? "" : fmt::format(" every {}", run.stride);
-    text += fmt::format("{}{}: {} from {}{}, rank {}\n", name, i, counted(static_cast<std::size_t>(run.count), "token"),
-                        run.start, stride, segments[i].owner);
+    text += fmt::format("{}{}: {} from {}{}, rank {}\n", name, i, counted(index(run.count), "token"), run.start, stride,
+                        segments[i].owner);
   }
   return text;
 }

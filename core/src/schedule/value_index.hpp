@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "distattn/index.hpp"
 #include "distattn/schedule.hpp"
 
 namespace distattn {
@@ -17,12 +18,8 @@ class ValueIndex {
       : groups_(sharding.groups.size()), queries_(sharding.queries.size()), keys_(sharding.keys.size()) {}
 
   std::size_t size() const { return groups_ * (queries_ + keys_); }
-  std::size_t query(int group, SegmentId segment) const {
-    return static_cast<std::size_t>(group) * queries_ + index(segment);
-  }
-  std::size_t key(int group, SegmentId segment) const {
-    return first_key() + static_cast<std::size_t>(group) * keys_ + index(segment);
-  }
+  std::size_t query(int group, SegmentId segment) const { return index(group) * queries_ + index(segment); }
+  std::size_t key(int group, SegmentId segment) const { return first_key() + index(group) * keys_ + index(segment); }
   std::size_t of(const Value& value) const {
     return is_key_side(value.kind) ? key(value.group, value.segment) : query(value.group, value.segment);
   }

@@ -9,6 +9,7 @@
 
 #include "core/src/json_fields.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
@@ -82,7 +83,7 @@ PlacedPass read_pass(JsonFields fields, int ranks) {
     fields.fail("staging", "is '" + name + "'", "choose together, by_distance, by_place or by_part");
   pass.staging = *found;
   if (fields.find("last") != nullptr) pass.last = integers_at(fields, "last", 0, most_positions);
-  if (!pass.last.empty() && pass.last.size() != static_cast<std::size_t>(ranks))
+  if (!pass.last.empty() && pass.last.size() != index(ranks))
     fields.fail("last", fmt::format("has {} items", pass.last.size()),
                 fmt::format("write one for each of {} ranks", ranks));
   fields.finish();
@@ -129,10 +130,10 @@ void check(const Placement& placement) {
   for (std::size_t s = 0; s < placement.mesh_of.size(); ++s) {
     const std::int32_t mesh = placement.mesh_of[s];
     if (mesh < 0) continue;
-    if (static_cast<std::size_t>(mesh) >= placement.meshes.size())
+    if (index(mesh) >= placement.meshes.size())
       refuse(
           fmt::format("segments[{}] is in mesh {} (there are {}): name one of them", s, mesh, placement.meshes.size()));
-    const std::vector<Rank>& ranks = placement.meshes[static_cast<std::size_t>(mesh)].ranks;
+    const std::vector<Rank>& ranks = placement.meshes[index(mesh)].ranks;
     const Rank owner = placement.segments[s].owner;
     if (std::find(ranks.begin(), ranks.end(), owner) == ranks.end())
       refuse(fmt::format("segments[{}] belongs to rank {} (mesh {} does not list it): list it there", s, owner, mesh));
