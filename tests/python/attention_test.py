@@ -239,6 +239,41 @@ class Handles(unittest.TestCase):
         for gradient, expected in zip(found, (dq, dk)):
             self.assertLess(oracle.error(gradient, expected), 2e-6)
 
+    def test_trees(self):
+        """Each path of a tree attends as a sequence of its own would."""
+        bands, positions = distattn.tree_mask([(20, -1), (11, 0), (30, 0)])
+        np.testing.assert_array_equal(positions, [*range(31), *range(20, 50)])
+        q, k, v = tensors()
+        found = np.full((*q.shape[:-1], v.shape[-1]), np.nan, np.float32)
+
+        def body(comm):
+            handle = distattn.Attention(seq=TOKENS, heads=4, kv_heads=2, head_dim=16, value_dim=24, batch=2, comm=comm,
+                                        bands=bands, schedule="zigzag-ring", mode="serial")
+            at = handle.positions
+            found[:, at] = handle.forward(q[:, at], k[:, at], v[:, at])[0]
+
+        distattn.run_ranks(2, body)
+        for path in ([*range(31)], [*range(20), *range(31, TOKENS)]):
+            expected = oracle.attention(q[:, path], k[:, path], v[:, path], causal=True)[0]
+            self.assertLess(oracle.error(found[:, path], expected), 2e-6)
+
+    def test_what_is_sent_in_16_bits(self):
+        """The program says so, and results are as exact as that."""
+        q, k, v = tensors(value_dim=16)
+
+        def body(comm):
+            handle = distattn.Attention(seq=TOKENS, heads=4, kv_heads=2, head_dim=16, batch=2, comm=comm, causal=True,
+                                        schedule="burst", wire="bfloat16")
+            at = handle.positions
+            o = handle.forward(q[:, at], k[:, at], v[:, at])[0]
+            return handle.programs()["outline"], oracle.error(o, oracle.attention(q, k, v, causal=True)[0][:, at])
+
+        outlines, errors = zip(*distattn.run_ranks(4, body))
+        for outline in outlines:
+            self.assertEqual((outline["name"], outline["pass"]), ("burst", "forward"))
+            self.assertEqual(outline["sharding"]["problem"]["wire"], "bf16")
+        self.assertTrue(1e-5 < max(errors) < 1e-2, errors)
+
     def test_groups(self):
         def body(comm):
             members = [rank for rank in range(4) if rank % 2 == comm.rank % 2]

@@ -47,6 +47,16 @@ class Rows(unittest.TestCase):
         self.assertEqual(shared["bytes_sent_max"] * (576 + 512), apart["bytes_sent_max"] * 576)
         self.assertTrue(shared["shared_kv"] and not apart["shared_kv"])
 
+    def test_what_is_sent_and_how(self):
+        sizes = {"seq": 4096, "heads": 8, "head_dim": 64, "ranks": 4, "machine": "dgx-h100x8"}
+        rows = [distattn.plan(**sizes, schedule="burst", dtype="bfloat16", wire=wire)[0] for wire in (None, "bfloat16")]
+        self.assertEqual([row["wire"] for row in rows], ["fp32", "bf16"])
+        self.assertLess(rows[1]["bytes_sent_max"], rows[0]["bytes_sent_max"])
+        overlapped, serial = (distattn.plan(**sizes, schedule="ring", mode=mode)[0] for mode in ("overlapped", "serial"))
+        self.assertLess(overlapped["predicted_s"], serial["predicted_s"])
+        bands, _ = distattn.tree_mask([(1024, -1), (1024, 0), (2048, 0)])
+        self.assertLess(distattn.plan(**sizes, schedule="ring", bands=bands)[0]["predicted_s"], overlapped["predicted_s"])
+
     def test_rows_are_a_table(self):
         """pandas.DataFrame(rows) has a column for each field, and numbers in it."""
         rows = distattn.plan(seq=4096, heads=8, head_dim=64, ranks=4, schedule="ring,placed", machine="dgx-h100x8",

@@ -1,7 +1,9 @@
 """The operator of distattn.torch in graphs and checkpoints, on every rank: a part of torch_ranks.py."""
 
 import copy
+import gc
 import unittest
+import weakref
 from unittest import mock
 
 import torch
@@ -151,6 +153,26 @@ class Operator(unittest.TestCase):
         packed = distattn.torch.Sharding(seq=TOKENS, comm=COMM, cu_seqlens=[0, 1, TOKENS])
         expected, = torch.autograd.grad(distattn.torch.attention(q, k, v, sharding=packed, causal=True).square().sum(), q)
         torch.testing.assert_close(torch.autograd.grad(passes[0].square().sum(), q)[0], expected)
+
+    def test_handles_go_with_their_sharding(self):
+        """At once, not when Python looks for cycles: they are large."""
+        q, k, v = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32)[:3])
+        sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM)
+        o = distattn.torch.attention(q, k, v, sharding=sharding, causal=True, cu_seqlens=[0, 20, TOKENS])
+        o = distattn.torch.attention(q, o[:, :, :2], v, sharding=sharding.with_documents([0, 20, TOKENS]), causal=True)
+        other = sharding.with_documents([0, 20, TOKENS])
+        self.assertIs(other.with_documents([0, 20, TOKENS]), other)
+        self.assertIs(other.with_documents([0, 9, TOKENS]), sharding.with_documents([0, 9, TOKENS]))
+        handles = [weakref.ref(handle) for handle in sharding._handles.values()]
+        gc.disable()
+        try:
+            o.sum().backward()
+            del o, sharding
+            self.assertIs(other.with_documents([0, 20, TOKENS]), other)
+            del other
+            self.assertEqual([handle() for handle in handles], [None])
+        finally:
+            gc.enable()
 
     def test_large_handles_of_other_documents_are_not_kept(self):
         q, k, v = (self.sharding.shard(x).requires_grad_() for x in tensors(torch.float32)[:3])

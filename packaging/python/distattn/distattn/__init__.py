@@ -13,7 +13,8 @@ from ._capi import lib
 from ._comm import Comm, run_ranks
 from ._errors import EndedError, Error, PeerError, RankTimeoutError, UnavailableError, UsageError
 from ._plan import Plan, info, layout, plan
+from ._problem import tree_mask
 
 __all__ = ["Attention", "Comm", "EndedError", "Error", "PeerError", "Plan", "RankTimeoutError", "UnavailableError",
-           "UsageError", "__version__", "attention", "info", "layout", "plan", "run_ranks"]
+           "UsageError", "__version__", "attention", "info", "layout", "plan", "run_ranks", "tree_mask"]
 __version__: str = lib.version().decode()

@@ -2,6 +2,7 @@
 
 import ctypes
 import functools
+import json
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from . import _capi
-from ._capi import check, lib, made
+from ._capi import check, lib, made, text_of
 from ._comm import Comm, Handle, run_ranks
 from ._errors import Error, UsageError
 from ._problem import (Problem, Request, check_values, flag, integer, integers, layout_text, scores_of, seed_of,
@@ -35,7 +36,8 @@ class Attention(Handle):
     of the whole problem; the tensors of a call are this rank's part, [batch, tokens, heads, dim], of `tokens` tokens
     that stand at `positions`. `layout`, of distattn.layout(), is for schedule="placed". With sink_logits, calls take
     `sinks`; with max_logit, forward() also returns the largest score of each head, of this rank's share. With shared_kv,
-    values are the first `value_dim` numbers of keys, and v is None.
+    values are the first `value_dim` numbers of keys, and v is None. `bands` are a whole mask, as tree_mask() makes them;
+    `wire` is the type in which partial results and gradients are sent.
     """
 
     _free = staticmethod(lib.attention_free)
@@ -48,15 +50,16 @@ class Attention(Handle):
                  schedule: str = "auto", layout: str | Mapping[str, Any] | None = None, backward: bool = False,
                  backend: str | None = None, threads: int = 0, deterministic: bool = False, machine: str | None = None,
                  memory_bytes: int = 0, cuda_stream: int = 0, sink_logits: bool = False, max_logit: bool = False,
-                 shared_kv: bool = False, **scores: Any) -> None:
+                 shared_kv: bool = False, wire: Any = None, mode: str | None = None, node_size: int = 0, ahead: int = 0,
+                 **scores: Any) -> None:
         problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, seq_kv=seq_kv, kv_heads=kv_heads,
                              value_dim=value_dim, batch=batch, dtype=dtype,
                              scores=scores_of(softmax_scale=softmax_scale, **scores), sink_logits=sink_logits,
-                             max_logit=max_logit, shared_kv=shared_kv, causal=causal, window_size=window_size,
-                             cu_seqlens=cu_seqlens, first_keys=first_keys, bands=bands)
+                             max_logit=max_logit, shared_kv=shared_kv, wire=wire, causal=causal,
+                             window_size=window_size, cu_seqlens=cu_seqlens, first_keys=first_keys, bands=bands)
         request = Request.of(problem, schedule=schedule, layout=layout_text(layout), backward=backward, backend=backend,
                              threads=threads, deterministic=deterministic, machine=machine, memory_bytes=memory_bytes,
-                             cuda_stream=cuda_stream)
+                             cuda_stream=cuda_stream, mode=mode, node_size=node_size, ahead=ahead)
         self._make(problem, request, comm)
 
     @classmethod
@@ -92,6 +95,12 @@ class Attention(Handle):
     @property
     def key_positions(self) -> np.ndarray:
         return self._positions(_capi.KEYS, self.key_tokens)
+
+    def programs(self, which: str = "forward") -> dict[str, Any]:
+        """The programs of all ranks for a pass, as `distattn show --format json` writes them."""
+        if which not in self._functions:
+            raise UsageError(f"which is {which!r} (no pass): choose one of {', '.join(self._functions)}")
+        return dict(json.loads(text_of(lib.schedule_json, self.address, list(self._functions).index(which))))
 
     def _positions(self, side: int, tokens: int) -> np.ndarray:
         positions = np.empty(tokens, np.int64)

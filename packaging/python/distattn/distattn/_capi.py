@@ -48,6 +48,10 @@ class Band(Structure):
     _fields_ = [(name, c_int64) for name in ("q0", "q1", "k0", "k1", "lo", "hi")]
 
 
+class TreeNode(Structure):
+    _fields_ = [("length", c_int64), ("parent", c_int64)]
+
+
 class Problem(Sized):
     _fields_ = [("struct_size", c_size_t), ("batch", c_int64), ("seq_q", c_int64), ("seq_kv", c_int64),
                 ("heads", c_int32), ("kv_heads", c_int32), ("head_dim", c_int32), ("value_dim", c_int32),
@@ -95,6 +99,8 @@ _OUT = POINTER(c_void_p)
 # Functions that return a status.
 _FALLIBLE: dict[str, list[Any]] = {
     "info_json": [_OUT],
+    "tree_mask": [POINTER(TreeNode), c_size_t, POINTER(Band), POINTER(c_size_t), c_void_p],
+    "schedule_json": [c_void_p, c_int32, _OUT],
     "plan_json": [POINTER(Problem), POINTER(Options), c_int32, c_char_p, _OUT],
     "plan_layout": [POINTER(Problem), POINTER(Options), c_int32, c_char_p, _OUT],
     "planned_positions": [POINTER(Problem), POINTER(Options), c_int32, c_int32, c_int32, c_void_p, POINTER(c_int64)],

@@ -28,7 +28,8 @@ def plan(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | Non
          value_dim: int | None = None, dtype: Any = "float32", backward: bool = False, causal: bool = True,
          window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
          softmax_scale: float | None = None, memory_bytes: int = 0, balance_tokens: float | None = None,
-         shared_kv: bool = False, **scores: Any) -> Plan:
+         shared_kv: bool = False, bands: Sequence[Sequence[int]] | None = None, wire: Any = None,
+         mode: str | None = None, node_size: int = 0, ahead: int = 0, **scores: Any) -> Plan:
     """What schedules would cost on `ranks` ranks of a machine (a name or file of one; None: this one).
 
     A row for each schedule and pass. Plans and proves; computes nothing. The mask is causal unless said otherwise, as
@@ -36,11 +37,11 @@ def plan(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | Non
     """
     problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, kv_heads=kv_heads, batch=batch, seq_kv=seq_kv,
                          value_dim=value_dim, dtype=dtype, causal=causal, window_size=window_size, cu_seqlens=cu_seqlens,
-                         shared_kv=shared_kv, scores=scores_of(softmax_scale=softmax_scale, **scores))
+                         shared_kv=shared_kv, bands=bands, wire=wire, scores=scores_of(softmax_scale=softmax_scale, **scores))
     rows = Plan()
     for name in schedules_of(schedule):
         request = Request.of(problem, schedule=name, backward=backward, memory_bytes=memory_bytes,
-                             balance_tokens=balance_tokens)
+                             balance_tokens=balance_tokens, mode=mode, node_size=node_size, ahead=ahead)
         planned = _planned(lib.plan_json, problem, request, ranks, machine)
         rows += [{**row, "auto": name == "auto", **_described(problem)} for row in planned]
     return rows
@@ -70,7 +71,7 @@ def _planned(function: Any, problem: Problem, request: Request, ranks: int, mach
 def _described(problem: Problem) -> dict[str, Any]:
     """What was asked for, in the command's words."""
     words = {"float64": "fp64", "float32": "fp32", "bfloat16": "bf16", "float16": "fp16"}
-    return {"dtype": words[problem.dtype], "wire": "fp64" if problem.dtype == "float64" else "fp32",
+    return {"dtype": words[problem.dtype], "wire": words[problem.sent],
             "batch": problem.batch, "seq_kv": problem.seq_kv, "heads": problem.heads, "kv_heads": problem.kv_heads,
             "head_dim": problem.head_dim, "value_dim": problem.value_dim or problem.head_dim,
             "shared_kv": problem.shared_kv}

@@ -79,6 +79,24 @@ def window_of(window_size: Any) -> tuple[int, int]:
     return window[0], window[1]
 
 
+def tree_mask(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, ...]], np.ndarray]:
+    """The bands of a mask in which a token sees its node up to itself and all nodes above, for `bands`, and each token's
+    position, which is the number of tokens that it sees besides itself.
+
+    A node is (number of tokens, index of the node above among those before it; -1: a root).
+    """
+    listed = [integers(node, "a node") for node in nodes]
+    if any(len(node) != 2 for node in listed):
+        raise UsageError("a node does not have two numbers (length, parent): pass them")
+    given = (_capi.TreeNode * len(listed))(*(_capi.TreeNode(*node) for node in listed))
+    count = ctypes.c_size_t()
+    _capi.check(_capi.lib.tree_mask(given, len(listed), None, ctypes.byref(count), None))
+    bands = (_capi.Band * count.value)()
+    positions = np.empty(sum(length for length, _ in listed), np.int64)
+    _capi.check(_capi.lib.tree_mask(given, len(listed), bands, ctypes.byref(count), positions.ctypes.data))
+    return [tuple(getattr(band, name) for name, _ in band._fields_) for band in bands], positions
+
+
 @dataclass(frozen=True)
 class Mask:
     """Which keys a query sees. Lengths of windows as in flash-attn: -1 is unlimited."""
@@ -170,6 +188,12 @@ class Problem:
     sink_logits: bool = False
     max_logit: bool = False
     shared_kv: bool = False
+    wire: str = ""  # none: float64 for that, otherwise float32
+
+    @property
+    def sent(self) -> str:
+        """The type in which partial results and gradients are sent."""
+        return self.wire or ("float64" if self.dtype == "float64" else "float32")
 
     @property
     def drops(self) -> bool:
@@ -178,7 +202,8 @@ class Problem:
     @staticmethod
     def of(*, seq: Any, heads: Any, head_dim: Any, seq_kv: Any = None, kv_heads: Any = None, value_dim: Any = None,
            batch: Any = 1, dtype: Any = "float32", scores: tuple[float, ...] | None = None,
-           sink_logits: Any = False, max_logit: Any = False, shared_kv: Any = False, **mask: Any) -> "Problem":
+           sink_logits: Any = False, max_logit: Any = False, shared_kv: Any = False, wire: Any = None,
+           **mask: Any) -> "Problem":
         queries = integer(seq, "seq")
         query_heads = integer(heads, "heads")
         return Problem(integer(batch, "batch"), queries, queries if seq_kv is None else integer(seq_kv, "seq_kv"),
@@ -186,7 +211,7 @@ class Problem:
                        integer(head_dim, "head_dim"), 0 if value_dim is None else integer(value_dim, "value_dim"),
                        dtype_name(dtype), scores_of() if scores is None else scores, Mask.of(**mask),
                        flag(sink_logits, "sink_logits"), flag(max_logit, "max_logit"),
-                       flag(shared_kv, "shared_kv"))
+                       flag(shared_kv, "shared_kv"), "" if wire is None else dtype_name(wire, "wire"))
 
     def struct(self) -> _capi.Problem:
         """Keeps the lists that it points to."""
@@ -196,7 +221,7 @@ class Problem:
         problem = _capi.Problem(batch=self.batch, seq_q=self.seq_q, seq_kv=self.seq_kv, heads=int32(self.heads),
                                 kv_heads=int32(self.kv_heads), head_dim=int32(self.head_dim),
                                 value_dim=int32(self.value_dim), dtype=DTYPES[self.dtype],
-                                wire=_capi.FP64 if self.dtype == "float64" else _capi.FP32,
+                                wire=DTYPES[self.sent],
                                 causal=self.mask.causal, window_left=self.mask.window[0],
                                 window_right=self.mask.window[1], sinks=self.mask.first_keys,
                                 sink_logits=self.sink_logits, max_logit=self.max_logit, shared_kv=self.shared_kv,
@@ -217,6 +242,10 @@ def int32(value: int) -> int:
     return value
 
 
+# By their numbers in distattn.h. None: the schedule's own.
+MODES = (None, "overlapped", "serial", "gathered")
+
+
 @dataclass(frozen=True)
 class Request:
     """How it is computed."""
@@ -231,6 +260,9 @@ class Request:
     cuda_stream: int = 0
     balance_tokens: float | None = None
     layout: str | None = None
+    mode: str | None = None
+    node_size: int = 0
+    ahead: int = 0
 
     @staticmethod
     def of(problem: Problem, **given: Any) -> "Request":
@@ -241,6 +273,9 @@ class Request:
                 text(getattr(request, name), name)
         integer(request.threads, "threads")
         integer(request.memory_bytes, "memory_bytes")
+        int32(integer(request.node_size, "node_size")), int32(integer(request.ahead, "ahead"))
+        if request.mode not in MODES:
+            raise UsageError(f"mode is {request.mode!r} (unknown): choose one of {', '.join(filter(None, MODES))}, or None")
         if problem.dtype == "float64" and request.backend is None:
             return Request(**{**given, "backend": "reference"})
         return request
@@ -251,7 +286,8 @@ class Request:
                              machine=_bytes(self.machine), memory_bytes=self.memory_bytes,
                              cuda_stream=self.cuda_stream or None,
                              balance_tokens=-1.0 if self.balance_tokens is None else float(self.balance_tokens),
-                             layout=_bytes(self.layout))
+                             layout=_bytes(self.layout), mode=MODES.index(self.mode), node_size=self.node_size,
+                             ahead=self.ahead)
 
 
 def _bytes(value: str | None) -> bytes | None:

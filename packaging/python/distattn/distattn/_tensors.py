@@ -28,13 +28,13 @@ _SHORT = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bflo
 _ON_HOST = (_capi.HOST, _capi.CUDA_HOST)
 
 
-def dtype_name(dtype: object) -> str:
+def dtype_name(dtype: object, keyword: str = "dtype") -> str:
     """"float32" of np.float32, torch.float32, "fp32" …"""
     name = dtype if isinstance(dtype, str) else getattr(dtype, "__name__", None) or str(dtype)
     name = name.removeprefix("torch.")
     name = _SHORT.get(name, name)
     if name not in TYPES:
-        raise UsageError(f"dtype is {name} (not supported): choose float64, float32, float16 or bfloat16")
+        raise UsageError(f"{keyword} is {name} (not supported): choose float64, float32, float16 or bfloat16")
     return name
 
 

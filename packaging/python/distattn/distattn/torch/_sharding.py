@@ -112,6 +112,7 @@ class Sharding:
         self.positions = self.all_positions[self.comm.rank]
         self._handles: OrderedDict[tuple[Problem, Request], Attention] = OrderedDict()
         self._with_documents: "OrderedDict[tuple[int, ...], Sharding]" = OrderedDict()
+        self._first = weakref.ref(self)  # the one that keeps those of other documents, and is not kept by them
 
     @classmethod
     def placed(cls, *, seq: int, heads: int, head_dim: int, comm: Comm | None = None,
@@ -163,13 +164,16 @@ class Sharding:
         listed = integers(cu_seqlens, "cu_seqlens")
         if listed and listed == self.cu_seqlens:
             return self
-        known = self._with_documents.get(listed)
+        first = self._first() or self
+        if listed == first.cu_seqlens:
+            return first
+        known = first._with_documents.get(listed)
         if known is None:
             known = Sharding(seq=self.seq, comm=self.comm, layout=self.layout, cu_seqlens=listed)
-            known._handles, known._with_documents = self._handles, self._with_documents
-            self._with_documents[listed] = known
-            if len(self._with_documents) > self.MOST_DOCUMENTS:
-                self._with_documents.popitem(last=False)
+            known._handles, known._first = self._handles, weakref.ref(first)
+            first._with_documents[listed] = known
+            if len(first._with_documents) > self.MOST_DOCUMENTS:
+                first._with_documents.popitem(last=False)
         return known
 
     def check_positions(self, positions: torch.Tensor) -> None:
