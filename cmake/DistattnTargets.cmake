@@ -33,6 +33,11 @@ function(distattn_warnings target)
   endif()
 endfunction()
 
+# For what takes longer to compile than optimisation ever saves: a third less with g++ 12.
+function(distattn_compile_soon target)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+endfunction()
+
 # What rooms link apart from each other and from packages of headers alone.
 function(distattn_outside_links out)
   set(links "")

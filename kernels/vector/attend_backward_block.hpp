@@ -157,19 +157,17 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
       next.some();
       const SeenKeys& seen = keys.tile[row / tile_rows];
       const int at = row * backward_keys + j - key;
-      visit_tile<backward_keys>(
-          seen.all(j, panel_width), seen.seen_vectors(j), into + at, 0.f, [&]<int Vectors, bool Masked>(int from) {
-            const auto place = [&](int i, int v) { return at + i * backward_keys + (from + v) * lanes; };
-            product<tile_rows, Vectors, sum_width, 1, panel_width>(
-                words_of(dim), rows.at(row, 0), panels + j * words_of(dim) + from * lanes,
-                [](int, int) { return Vector(0.f); },
-                [&](int i, int v, Vector sum) {
-                  Vector made = make(row + i, place(i, v), sum);
-                  if constexpr (Masked) made = replace(keys.hidden(row + i, j + (from + v) * lanes), made, 0.f);
-                  store(into + place(i, v), made);
-                },
-                sum_width, rows.panel_stride());
-          });
+      const Range some = seen.seen_vectors(j);
+      const bool all = seen.all(j, panel_width);
+      visit_tile<backward_keys>(all, some, into + at, 0.f, [&]<int Vectors>(int from) {
+        const auto place = [&](int i, int v) { return at + i * backward_keys + (from + v) * lanes; };
+        product<tile_rows, Vectors, sum_width, 1, panel_width>(
+            words_of(dim), rows.at(row, 0), panels + j * words_of(dim) + from * lanes,
+            [](int, int) { return Vector(0.f); },
+            [&](int i, int v, Vector sum) { store(into + place(i, v), make(row + i, place(i, v), sum)); }, sum_width,
+            rows.panel_stride());
+      });
+      if (!all) hide(keys, row, j, some, into + at);
     }
   }
 }
@@ -284,20 +282,31 @@ template <class Map>
 inline void differentiate_weights(const Map& map, const BackwardChunk& chunk, const BackwardBlock& block,
                                   const BlockKeys& keys, int key, int end, const BackwardScratch& scratch,
                                   NextRows& next) {
-  const auto gradient = [&](int row, int at, Vector d_weight) {
-    const Vector d_score = load(scratch.weights + at) * (d_weight * map.factor() - scratch.delta[row]);
+  const auto gradient = [&](int row, int at, Vector weight, Vector d_weight) {
+    const Vector d_score = weight * (d_weight * map.factor() - scratch.delta[row]);
     return gradient_by_kept(map, d_score, scratch.d_scores + at);
   };
   const auto score_all = [&](auto make) {
     score(keys, key, end, chunk.value_dim, scratch.d_outputs, scratch.values, scratch.d_scores, next, make);
   };
-  if (block.dropout.limit == 0) return score_all(gradient);
-  const Drop drop(block.dropout, {nullptr, scratch.positions, chunk.positions});
+  const auto undropped = [&](int row, int at, Vector d_weight) {
+    return gradient(row, at, load(scratch.weights + at), d_weight);
+  };
+  const bool drops = block.dropout.limit != 0;
+  if constexpr (Map::is_linear) {  // next to another map a question for each vector is nothing
+    if (!drops) return score_all(undropped);
+  }
+  if (drops) {
+    mark_dropped(Drop(block.dropout, {nullptr, scratch.positions, chunk.positions}), keys.rows, key,
+                 rounded_up(end - key, panel_width), scratch.weights, backward_keys);
+  }
   score_all([&](int row, int at, Vector d_weight) {
-    const Vector kept = drop.at_keys(row, key + at - row * backward_keys);
-    const Vector made = gradient(row, at, d_weight * kept);
-    store(scratch.weights + at, load(scratch.weights + at) * kept);
-    return made;
+    if (!Map::is_linear && !drops) return undropped(row, at, d_weight);
+    float* const weights = scratch.weights + at;
+    const Vector weight = load(weights);
+    const Vector kept = replace(negative_lanes(weight), Vector(static_cast<float>(block.dropout.kept)), 0.f);
+    store(weights, magnitude(weight) * kept);
+    return gradient(row, at, magnitude(weight), d_weight * kept);
   });
 }
 
@@ -339,7 +348,7 @@ inline void differentiate(const Map& map, const BackwardChunk& chunk, const Back
 inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
                           const std::int32_t* end, std::byte* memory, const StopFlag& stop) {
   with_scores<float>(chunk.scores, [&](const auto& map) {
-    with_bias(block.alibi_slope,
+    with_bias(map, block.alibi_slope,
               [&]<class Bias>() { differentiate<Bias>(map, chunk, block, begin, end, memory, stop); });
   });
 }

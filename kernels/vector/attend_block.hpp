@@ -96,23 +96,25 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
 }
 
 /// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
-/// −∞. `shift` is in every product of a query. Raises `top` to the largest.
-template <int Vectors, bool Masked, class Map, class Bias>
+/// −∞, unless `all` is seen. `shift` is in every product of a query. Raises `top` to the largest.
+template <int Vectors, class Map, class Bias>
 DISTATTN_INLINE void score_tile(const Map& map, const Bias& bias, int head_dim, const float* tile, const float* queries,
-                                const PanelKeys& keys, int from, int key, const float* shift, float* scores,
+                                const PanelKeys& keys, bool all, int from, int key, const float* shift, float* scores,
                                 float* top) {
   Vector largest[Vectors];
   product<tile_rows, Vectors, 1, tile_rows, panel_width>(
       words_of(head_dim), tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
       [&](int i, int v, Vector sum) {
         const Vector product = scored_product(sum, map.factor(), load(shift + (from + v) * lanes));
-        Vector score = bias.at_queries(map.score(product), (from + v) * lanes, key + i);
-        if constexpr (Masked) score = replace(keys.hidden(from + v, key + i), score, minus_infinity);
+        const Vector score = bias.at_queries(map.score(product), (from + v) * lanes, key + i);
         // Loaded no earlier: where there are 16 registers, the product takes them all.
         largest[v] = larger(score, i == 0 ? load(top + (from + v) * lanes) : largest[v]);
         store(scores + i * panel_width + (from + v) * lanes, score);
       });
-  for (int v = 0; v < Vectors; ++v) store(top + (from + v) * lanes, largest[v]);
+  for (int v = from; v < from + Vectors; ++v) {
+    if (!all) largest[v - from] = hide(keys, v, key, scores + v * lanes, load(top + v * lanes));
+    store(top + v * lanes, largest[v - from]);
+  }
 }
 
 /// Turns the scores of keys [0, count) into e^(score − top), or into coefficients if they are to be joined, and raises
@@ -218,12 +220,11 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
     next.values.some();
     float* scores = scratch.scores + j * panel_width;
     const int key = block_key + j;
-    visit_tile<panel_width>(keys.panel.all(key, tile_rows), keys.seeing(key, tile_rows), scores, minus_infinity,
-                            [&]<int Vectors, bool Masked>(int from) {
-                              score_tile<Vectors, Masked>(map, bias, block.head_dim,
-                                                          scratch.keys + j * words_of(block.head_dim), queries, keys,
-                                                          from, key, scratch.shift + row, scores, top);
-                            });
+    const bool all = keys.panel.all(key, tile_rows);
+    visit_tile<panel_width>(all, keys.seeing(key, tile_rows), scores, minus_infinity, [&]<int Vectors>(int from) {
+      score_tile<Vectors>(map, bias, block.head_dim, scratch.keys + j * words_of(block.head_dim), queries, keys, all,
+                          from, key, scratch.shift + row, scores, top);
+    });
   }
   alignas(64) float rescale[panel_width];
   const int from = first - block_key, to = last - block_key;
@@ -379,7 +380,7 @@ inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPa
 
 inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
   with_scores<float>(block.scores, [&](const auto& map) {
-    with_bias(block.alibi_slopes, [&]<class Bias>() { attend_keys<Bias>(map, block, pass, memory, stop); });
+    with_bias(map, block.alibi_slopes, [&]<class Bias>() { attend_keys<Bias>(map, block, pass, memory, stop); });
   });
 }
 

@@ -249,7 +249,7 @@ inline void weigh_keys(const FewHead& head, int key, int count, const Range* see
     const auto position = static_cast<std::int32_t>(block.positions.at(i % block.queries));
     const double* const slope = block.alibi_slopes == nullptr ? nullptr : block.alibi_slopes + i / block.queries;
     with_scores<float>(block.scores, [&](const auto& map) {
-      with_bias(slope, [&]<class Bias>() {
+      with_bias(map, slope, [&]<class Bias>() {
         make_scores(map, Bias({slope, &position, head.pass.positions}), scores, key, count);
       });
     });

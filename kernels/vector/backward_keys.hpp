@@ -46,4 +46,14 @@ struct BlockKeys : KeyRanges {
   }
 };
 
+/// Makes 0 of what a tile of rows has for keys of the vectors `some` that a row does not see.
+DISTATTN_INLINE void hide(const BlockKeys& keys, int row, int key, Range some, float* into) {
+  for (int i = 0; i < tile_rows; ++i) {
+    for (int v = some.from; v < some.to; ++v) {
+      float* const at = into + i * backward_keys + v * lanes;
+      store(at, replace(keys.hidden(row + i, key + v * lanes), load(at), 0.f));
+    }
+  }
+}
+
 }  // namespace distattn::kernels::vector::DISTATTN_ISA

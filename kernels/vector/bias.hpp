@@ -8,9 +8,9 @@
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
-/// The slope of a head, or null, and where its queries and keys stand.
+/// The slope of a head, and where its queries and keys stand.
 struct Positions {
-  const double* slope = nullptr;
+  const double* slope = nullptr;          ///< null: 0
   const std::int32_t* queries = nullptr;  ///< of whole vectors; any of those behind the last
   Run keys;
 };
@@ -26,7 +26,7 @@ class NoBias {
 class LinearBias {
  public:
   explicit LinearBias(const Positions& at)
-      : slope_(static_cast<float>(*at.slope)),
+      : slope_(at.slope == nullptr ? 0.f : static_cast<float>(*at.slope)),
         queries_(at.queries),
         first_(static_cast<std::int32_t>(at.keys.start)),
         stride_(static_cast<std::int32_t>(at.keys.stride)),
@@ -53,10 +53,13 @@ class LinearBias {
   Bits steps_;
 };
 
-/// Calls body.operator()<Bias>() with the kind of bias that heads have whose slopes begin there.
-template <class Body>
-DISTATTN_INLINE void with_bias(const double* slopes, Body&& body) {
-  if (slopes == nullptr) return body.template operator()<NoBias>();
+/// Calls body.operator()<Bias>() with the kind of bias that heads have whose slopes begin there. Next to what a map
+/// that is not linear costs, adding 0 is nothing: it has no code of its own for scores without a bias.
+template <class Map, class Body>
+DISTATTN_INLINE void with_bias(const Map&, const double* slopes, Body&& body) {
+  if constexpr (Map::is_linear) {
+    if (slopes == nullptr) return body.template operator()<NoBias>();
+  }
   body.template operator()<LinearBias>();
 }
 

@@ -77,4 +77,16 @@ class Drop {
   std::int32_t first_, stride_;
 };
 
+/// Gives a sign to weights that dropout takes away, of rows of queries and `count` keys from `key` on, whole vectors. A
+/// loop of its own: draws are long, and what products do at their end stands there for every register.
+inline void mark_dropped(const Drop& drop, int rows, int key, int count, float* weights, int stride) {
+  for (int row = 0; row < rows; ++row) {
+    for (int j = 0; j < count; j += lanes) {
+      float* const at = weights + row * stride + j;
+      const Vector weight = load(at);
+      store(at, replace(same_lanes(drop.at_keys(row, key + j), 0.f), weight, -weight));
+    }
+  }
+}
+
 }  // namespace distattn::kernels::vector::DISTATTN_ISA

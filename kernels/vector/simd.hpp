@@ -180,6 +180,11 @@ DISTATTN_INLINE Vector replace(Bits where, Vector value, Vector by) {
   return std::bit_cast<Vector>((std::bit_cast<Bits>(value) & ~where) | (std::bit_cast<Bits>(by) & where));
 }
 
+/// All bits of lanes whose sign is set.
+DISTATTN_INLINE Bits negative_lanes(Vector x) { return std::bit_cast<Bits>(x) >> 31; }
+
+DISTATTN_INLINE Vector magnitude(Vector x) { return std::bit_cast<Vector>(std::bit_cast<Bits>(x) & 0x7fffffff); }
+
 /// All bits of lanes that have the same bits.
 DISTATTN_INLINE Bits same_lanes(Vector a, Vector b) {
   const Bits differences = std::bit_cast<Bits>(a) ^ std::bit_cast<Bits>(b);

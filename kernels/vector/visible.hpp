@@ -90,19 +90,30 @@ struct PanelKeys : KeyRanges {
   Range seeing(int key, int count) const { return groups_seeing(vector, tile_vectors, key, count); }
 };
 
-/// Calls tile.operator()<Vectors, Masked>(from) for the vectors `some` of a tile of scores, masked unless `all` of it
-/// is seen. The other vectors are filled with `nothing`.
+/// Makes scores of vector v of a panel −∞ for the keys of a tile that a query does not see. Returns `top`, raised to
+/// the largest of the others.
+DISTATTN_INLINE Vector hide(const PanelKeys& keys, int v, int key, float* scores, Vector top) {
+  for (int i = 0; i < tile_rows; ++i) {
+    const Vector score = replace(keys.hidden(v, key + i), load(scores + i * panel_width), minus_infinity);
+    store(scores + i * panel_width, score);
+    top = larger(score, top);
+  }
+  return top;
+}
+
+/// Calls tile.operator()<Vectors>(from) for the vectors `some` of a tile of scores. The other vectors are filled with
+/// `nothing`. Unless `all` of the tile is seen, the caller then hides what is not: a second look at the few tiles that
+/// masks cut, which code for each kind of tile would be twice as much without.
 template <int Stride, class Tile>
 DISTATTN_INLINE void visit_tile(bool all, Range some, float* into, float nothing, Tile tile) {
-  if (all) return tile.template operator()<tile_vectors, false>(0);
+  if (all) return tile.template operator()<tile_vectors>(0);
   for (int i = 0; i < tile_rows; ++i) {
     for (int v = 0; v < tile_vectors; ++v) {
       if (v < some.from || v >= some.to) store(into + i * Stride + v * lanes, nothing);
     }
   }
   if (some.empty()) return;
-  by_count<tile_vectors>(some.to - some.from,
-                         [&]<int Vectors>() { tile.template operator()<Vectors, true>(some.from); });
+  by_count<tile_vectors>(some.to - some.from, [&]<int Vectors>() { tile.template operator()<Vectors>(some.from); });
 }
 
 }  // namespace distattn::kernels::vector::DISTATTN_ISA

@@ -95,7 +95,7 @@ TEST_CASE("misuse is a status and a message, never an exception") {
     };
   };
   create(with_band([&] { problem.window_left = 3; }), "bands with a window");
-  create(with_band([&] { problem.sinks = 1; }), "bands with sinks");
+  create(with_band([&] { problem.sinks = 1; }), "bands with global keys");
   create(with_band([&] { problem.cu_seqlens = ends, problem.cu_seqlens_count = 2; }), "bands with documents");
   create([&] { problem.bands_count = 3; }, "bands is null");
   create([&] { problem.softcap = -1; }, "softcap is -1");

@@ -246,7 +246,7 @@ WORDED = [
                                 ("prefix:3", ["--cu-seqlens", "0,64"]), ("prefix:3", ["--documents", "pile"]))),
         (["--mask", "causal*2"], "--mask causal*2 (layers are counted where masks share a layout)"),
         (["--mask", "causal", "--mask", "causal,full"], "--mask causal,full (a list"),
-        *((["--mask", "causal", "--mask", f"full*{layers}"], f"--mask full*{layers} (how many layers have the mask)") for layers in ("0", "1e308")),
+        *((["--mask", "causal", "--mask", f"full*{n}"], f"--mask full*{n} (how many layers") for n in ("0", "1e308")),
         (["--mask", "causal", "--mask", "full*nan"], "the layers of --mask full nan (not a finite number)"),
         (["--mask", "causal", "--mask", "*2"], "--mask '' (an empty value says nothing)"),
         ([*SHAPE, "--mask", "causal", "--mask", "no-such-file.json*2"], "no-such-file.json"),
