@@ -63,7 +63,8 @@ def expansion():
 def machine(folder, bytes_per_s, flops_per_s):
     with open(os.path.join(folder, "machine.json"), "w") as file:
         json.dump({"nodes": 1, "ranks_per_node": 8, "near": {"bytes_per_s": bytes_per_s, "latency_s": 1e-6},
-                   "flops_per_s": {"bf16": flops_per_s}, "memory_bytes": 1 << 40}, file)
+                   "far": {"bytes_per_s": bytes_per_s, "latency_s": 1e-6, "per": "rank"},
+                   "flops_per_s": {"bf16": flops_per_s}, "memory_bytes": 1 << 40, "cores": 0}, file)
     return os.path.join(folder, "machine.json")
 
 
