@@ -141,7 +141,7 @@ class AttendBlock {
     const bool sees_all = keys == sizes_.keys && arrays_.sight.all(count_, {key, key + keys});
     if (!sees_all) hide(scores, key, keys);
     team_.wait();
-    if (args_.max_logit != nullptr) for_rows([&](int i) { look_for_largest(scores, i); });
+    if (args_.max_logit != nullptr) look_for_largest(scores);
     tiles.weigh(place, scores, arrays_.top, arrays_.sum, arrays_.shrink);
     team_.wait();
     if (args_.shape.dropout != nullptr) drop(place, pairs, scores.values);
@@ -170,13 +170,14 @@ class AttendBlock {
     }
   }
 
-  DISTATTN_HOST_DEVICE void look_for_largest(const Tile<Real>& scores, int i) const {
-    Real largest = arrays_.largest[i];
+  DISTATTN_HOST_DEVICE void look_for_largest(const Tile<Real>& scores) const {
     for (int j = 0; j < scores.rows; ++j) {
-      const Real score = scores.values[static_cast<std::ptrdiff_t>(j) * scores.stride + i];
-      if (score > largest || score != score) largest = score;
+      const Real* const row = scores.values + static_cast<std::ptrdiff_t>(j) * scores.stride;
+      for_rows([&](int i) {
+        const Real score = row[i], largest = arrays_.largest[i];
+        arrays_.largest[i] = score > largest || score != score ? score : largest;
+      });
     }
-    arrays_.largest[i] = largest;
   }
 
   DISTATTN_HOST_DEVICE void raise(int i) const {
