@@ -24,7 +24,7 @@ def read_compiler():
     torch.compile(torch.neg, backend="aot_eager")(torch.ones(1))
 
 
-def run(script, ranks, *arguments, timeout=600):
+def run(script, ranks, *arguments, timeout=900):
     """(whether all ranks ended well, what they wrote). When one fails, the others are ended."""
     port, token = launched.free_port(), secrets.token_hex(8)
     sys.stdout.flush()

@@ -94,7 +94,7 @@ def tree_mask(nodes: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, ...]], 
     bands = (_capi.Band * count.value)()
     positions = np.empty(sum(length for length, _ in listed), np.int64)
     _capi.check(_capi.lib.tree_mask(given, len(listed), bands, ctypes.byref(count), positions.ctypes.data))
-    return [tuple(getattr(band, name) for name, _ in band._fields_) for band in bands], positions
+    return [(band.q0, band.q1, band.k0, band.k1, band.lo, band.hi) for band in bands], positions
 
 
 @dataclass(frozen=True)
