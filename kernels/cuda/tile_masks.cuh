@@ -16,21 +16,18 @@ struct TileMasks {
   bool cut;  ///< something is hidden
   Bits visible[m_count][2] = {};
 
-  __device__ __forceinline__ TileMasks(const AttendParams& p, const TileCursor& at, const Run& own,
-                                       std::int32_t row_begin, const Run& columns) {
-    cut = at.cut;
+  __device__ __forceinline__ TileMasks(const AttendParams& p, const TileCursor& at, std::int32_t row_begin) {
+    cut = at.is_cut();
     if (!cut) return;
-    const Visit& visit = p.visits[at.visit];
-    const Run run = columns;  // loaded once, and beside the bands
     DISTATTN_NO_UNROLL
-    for (int b = visit.first_band; b < visit.last_band; ++b) {
-      const Band band = p.bands[b];
+    for (int c = at.first_cut; c < at.last_cut; ++c) {
+      const Cut shown = p.cuts[c];
       DISTATTN_UNROLL
       for (int m = 0; m < m_count; ++m) {
         DISTATTN_UNROLL
         for (int half = 0; half < 2; ++half) {
-          const IndexRange seen = band_keys(band, own.at(row_begin + row_of<m_count>(m, half)), run);
-          visible[m][half] |= values_before(seen.end - at.column) & ~values_before(seen.begin - at.column);
+          const Cut::Range seen = shown.seen_from(row_begin + row_of<m_count>(m, half), at.column);
+          visible[m][half] |= values_before(seen.end) & ~values_before(seen.begin);
         }
       }
     }
@@ -66,8 +63,8 @@ struct TileMasks {
 
  private:
   /// The values of this lane in the tile's first columns.
-  __device__ __forceinline__ static Bits values_before(std::int64_t column) {
-    const int columns = static_cast<int>(column < 0 ? 0 : column > 8 * n_count ? 8 * n_count : column);
+  __device__ __forceinline__ static Bits values_before(std::int32_t column) {
+    const int columns = column < 0 ? 0 : column > 8 * n_count ? 8 * n_count : column;
     const int of_piece = columns % 8 - column_of();
     const int count = columns / 8 * 2 + (of_piece < 0 ? 0 : of_piece > 2 ? 2 : of_piece);
     return count < 2 * n_count ? (Bits{1} << count) - 1 : ~Bits{0};

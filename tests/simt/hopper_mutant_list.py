@@ -135,8 +135,13 @@ HOPPER_MUTANTS = [
      "    prim::wait_for_products<Shape::dv_order == DvOrder::after_ds ? 0 : 1>(dp);\n", ""),
     ("Hopper: half of the weights take the place of those being multiplied", "hopper/gradients.cuh",
      "    if (part > 0) prim::wait_for_products<0>(dp, dv);  // the half before reads its weights until then\n", ""),
-    ("Hopper: masks of the tile before", "hopper/gradients.cuh",
-     "      masks = masks_of_next();\n", ""),
+    ("Hopper: masks of the first tile", "hopper/gradients.cuh",
+     "rows_past_end, next.tile)", "rows_past_end, HeadTileCursor(p, place).tile)"),
+    ("Hopper: wide: masks of the next tile", "hopper/wide_gradients.cuh",
+     "rows_past_end, at.tile)", "rows_past_end, next.valid() ? next.tile : at.tile)"),
+    ("Hopper: forward: masks of the next tile", "hopper/attend.cuh", "known_of(tile);", "known_of(at.valid() ? at : tile);"),
+    ("Hopper: dq alone: masks of the next tile", "hopper/query_gradient.cuh",
+     "masks(p, at, place", "masks(p, next.valid() ? next : at, place"),
     ("Hopper: dS is multiplied before it is shared", "hopper/gradients.cuh",
      "      prim::barrier_sync(shared_barrier, Shape::consumers);\n", ""),
     ("Hopper: dS is not fenced", "hopper/gradients.cuh",
@@ -220,11 +225,11 @@ HOPPER_MUTANTS = [
      "  int tile = 0;\n"
      "  for (; next.valid(); ++tile) {\n"
      "    const Stage stage(tile);\n"
-     "    const auto masks",
+     "    const HeadTileCursor at",
      "  int tile = 0;\n"
      "  for (; next.valid(); ++tile) {\n"
      "    const Stage stage(tile);\n"
-     "    const auto masks"),
+     "    const HeadTileCursor at"),
     ("Hopper: wide: the warpgroup that copies keeps its registers", "hopper/wide_gradients.cuh",
      "    prim::fewer_registers<Shape::producer_registers>();\n", ""),
     ("Hopper: wide: queries are not waited for by the second warpgroup", "hopper/wide_gradients.cuh",

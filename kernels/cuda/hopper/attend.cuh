@@ -200,30 +200,30 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
     // The weights are made while values are multiplied: nothing else tells ptxas that this pays.
     prim::keep_before_wait(rows.sum[0][0] + rows.sum[0][1]);
   };
-  // Masks need no scores: they are made while there are none to hold.
+  // Masks need no scores: they are made while these are multiplied.
   const int head = GroupRows<Shape>(place, group).head;
-  const auto known_and_advance = [&] {
-    const Run& keys = p.keys[p.visits[at.visit].other].run;
-    const Known known{{p, at, query.run, row_origin, keys},
-                      {p, {place.batch, head, at.column}, query.run, row_origin, keys}};
-    at.advance(p.visits, Shape::tile.columns);
-    return known;
+  const auto known_of = [&](const TileCursor& tile) {
+    const Run& keys = p.keys[tile.other].run;
+    return Known{{p, tile, row_origin}, {p, {place.batch, head, tile.column}, query.run, row_origin, keys}};
   };
 
-  const Known first_known = known_and_advance();
+  const TileCursor first = at;
+  at.advance(p.visits, Shape::tile.columns);
   const Turns<Shape::groups> turns(group, at.valid());
   Stage stage = memory.stage_of(passed.tiles++);
   prim::wait_for_phase(memory.q_filled, passed.queries++ & 1u);
   stage.await_filled(memory.k_filled);
   prim::fence_products(s[0]);
   start_scores(stage);
+  const Known first_known = known_of(first);
   prim::wait_for_products<0>(s[0]);
   weigh(stage, first_known);
   rows.rescale_outputs(rescale);
   round_to_operand<Element>(weights, s[0]);
   for (; at.valid(); ++passed.tiles) {
     const Stage before = stage;
-    const Known known = known_and_advance();
+    const TileCursor tile = at;
+    at.advance(p.visits, Shape::tile.columns);
     stage = memory.stage_of(passed.tiles);
     stage.await_filled(memory.k_filled);
     turns.await();
@@ -234,6 +234,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
     start_product<Element, typename Shape::VTile>(rows.o[0], weights, memory.v(before));
     prim::commit_products();
     if (Shape::tuning.turn_ends == TurnEnds::at_issue) turns.pass_on(!at.valid());
+    const Known known = known_of(tile);
     prim::wait_for_products<1>(s[0]);
     if (Shape::tuning.turn_ends == TurnEnds::at_scores) turns.pass_on(!at.valid());
     weigh(stage, known);

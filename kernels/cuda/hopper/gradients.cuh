@@ -91,8 +91,6 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
   Adder adder{{memory.own}, memory.k, group, group * Adder::boxes, {}};
   const typename Adder::Part dq_part{Shape::dq_by_rows ? 64 * group : 0, Shape::dq_by_rows ? 0 : 64 * group};
   const bool rows_past_end = counts_rows_past_end<Shape>(place, keys);
-  const auto masks_of_next = [&] { return masks_of_keys<Shape>(p, place, keys, rows_past_end, next.tile); };
-  auto masks = masks_of_next();
   prim::wait_for_phase(memory.keys_filled, 0);
   Stage stage(0);
   stage.await_filled(memory.filled);
@@ -104,6 +102,7 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
                                                                                     memory.d_o(stage));
     prim::commit_products();
     if (leads_warp && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
+    const auto masks = masks_of_keys<Shape>(p, place, keys, rows_past_end, next.tile);  // while scores are multiplied
     weigh_tile<Shape>(s, dp, dv[0], weights, map, unit, masks, memory, stage);
     const ColumnStatistics<Pair, 4> delta(memory.delta(stage));
     prim::wait_for_products<Shape::dv_order == DvOrder::after_ds ? 0 : 1>(dp);
@@ -130,7 +129,6 @@ __device__ __forceinline__ void differentiate_tiles(float (&dk)[1][Shape::QTile:
     }
     next.advance(p, place.block, Shape::tile.columns);
     if (next.valid()) {
-      masks = masks_of_next();
       stage = Stage(tile + 1);
       stage.await_filled(memory.filled);
     }

@@ -122,8 +122,7 @@ __device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::KTil
   prim::wait_for_phase(memory.queries_filled, 0);
   for (int tile = 0; next.valid(); ++tile) {
     const Stage stage(tile);
-    const TileMasks<Shape::n_count> masks(p, next, query.run, place.block.row_begin,
-                                          p.keys[p.visits[next.visit].other].run);
+    const TileCursor at = next;
     next.advance(p.visits, Shape::tile.columns);
     stage.await_filled(memory.filled);
     prim::fence_products(s, dp);
@@ -133,6 +132,7 @@ __device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::KTil
     start_product_of_rows<Element, typename Shape::DoTile, typename Shape::VTile, Shape::value_dim>(
         dp, memory.d_o, 64 * group, memory.v(stage));
     prim::commit_products();
+    const TileMasks<Shape::n_count> masks(p, at, place.block.row_begin);  // while scores are multiplied
     prim::wait_for_products<1>(s, dq[0]);
     if (leads_warp && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
     weigh_rows(s, statistics, map, unit, masks);

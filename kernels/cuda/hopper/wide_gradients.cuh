@@ -156,8 +156,7 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
   int tile = 0;
   for (; next.valid(); ++tile) {
     const Stage stage(tile);
-    const auto masks = masks_of_keys<Shape>(p, place, keys, rows_past_end, next.tile);
-    const auto terms = terms_of_keys<Shape>(p, place, place.block.row_begin, next);
+    const HeadTileCursor at = next;
     next.advance(p, place.block, Shape::tile.columns);
     stage.await_filled(memory.filled);
     prim::fence_products(s);
@@ -167,6 +166,8 @@ __device__ __forceinline__ void sum_value_gradients(float (&dv)[1][Shape::DoTile
     prim::wait_for_products<1>(dv[0]);
     if (threadIdx.x % 32 == 0 && tile > 0) prim::arrive(Stage(tile - 1).of(memory.emptied));
     query_gradients.add_before(tile);
+    const auto masks = masks_of_keys<Shape>(p, place, keys, rows_past_end, at.tile);
+    const auto terms = terms_of_keys<Shape>(p, place, place.block.row_begin, at);
     const ColumnStatistics<Quad, Shape::n_count> lse(memory.lse(stage));
     prim::wait_for_products<0>(s);
     if constexpr (Map::is_linear) {
