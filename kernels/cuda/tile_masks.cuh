@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kernels/cuda/block_place.cuh"
 #include "kernels/cuda/rows.cuh"
 
 namespace distattn::kernels::cuda {
@@ -18,19 +19,15 @@ struct TileMasks {
 
   __device__ __forceinline__ TileMasks(const AttendParams& p, const TileCursor& at, std::int32_t row_begin) {
     cut = at.is_cut();
-    if (!cut) return;
     DISTATTN_NO_UNROLL
-    for (int c = at.first_cut; c < at.last_cut; ++c) {
-      const Cut shown = p.cuts[c];
-      DISTATTN_UNROLL
-      for (int m = 0; m < m_count; ++m) {
-        DISTATTN_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const Cut::Range seen = shown.seen_from(row_begin + row_of<m_count>(m, half), at.column);
-          visible[m][half] |= values_before(seen.end) & ~values_before(seen.begin);
-        }
-      }
-    }
+    for (int c = at.first_cut; c < at.last_cut; ++c) show(p.cuts[c], at.column, row_begin);
+  }
+  __device__ __forceinline__ TileMasks(const AttendParams& p, const WarpTileCursor& at, std::int32_t row_begin) {
+    cut = at.is_cut;
+    if (!cut) return;
+    show(at.first_cut(), at.column, row_begin);
+    DISTATTN_NO_UNROLL
+    for (int c = at.second_cut(); c < at.last_cut(); ++c) show(p.cuts[c], at.column, row_begin);
   }
   /// Hides rows past the segment's end: there is nothing, but products of several rows would count it.
   __device__ __forceinline__ void hide_rows_past_end(std::int32_t row_begin, const Run& own) {
@@ -54,20 +51,32 @@ struct TileMasks {
     DISTATTN_UNROLL
     for (int m = 0; m < m_count; ++m) {
       DISTATTN_UNROLL
-      for (int n = 0; n < n_count; ++n) {
+      for (int half = 0; half < 2; ++half) {
         DISTATTN_UNROLL
-        for (int i = 0; i < 4; ++i) s[m][n][i] = sees(n, i, m) ? s[m][n][i] : value;
+        for (int n = 0; n < n_count; ++n) {
+          DISTATTN_UNROLL
+          for (int i = 2 * half; i < 2 * half + 2; ++i) s[m][n][i] = sees(n, i, m) ? s[m][n][i] : value;
+        }
       }
     }
   }
 
  private:
-  /// The values of this lane in the tile's first columns.
-  __device__ __forceinline__ static Bits values_before(std::int32_t column) {
-    const int columns = column < 0 ? 0 : column > 8 * n_count ? 8 * n_count : column;
-    const int of_piece = columns % 8 - column_of();
-    const int count = columns / 8 * 2 + (of_piece < 0 ? 0 : of_piece > 2 ? 2 : of_piece);
-    return count < 2 * n_count ? (Bits{1} << count) - 1 : ~Bits{0};
+  __device__ __forceinline__ void show(const Cut& shown, std::int32_t column, std::int32_t row_begin) {
+    DISTATTN_UNROLL
+    for (int m = 0; m < m_count; ++m) {
+      DISTATTN_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const Cut::Range seen = shown.seen_from(row_begin + row_of<m_count>(m, half), column + column_of());
+        visible[m][half] |= values_from(seen.begin) & ~values_from(seen.end);
+      }
+    }
+  }
+  /// The values of this lane in columns from `column`, which is counted from the lane's first.
+  __device__ __forceinline__ static Bits values_from(std::int32_t column) {
+    const int before = ((column + 7) >> 3) + ((column + 6) >> 3);  // first and second columns of pieces
+    const int count = before > 0 ? before : 0;
+    return count < 2 * n_count ? ~Bits{0} << count : 0;
   }
 };
 

@@ -71,7 +71,7 @@ class VisitLister {
   }
 
   void add_whole(IndexRange tiles) {
-    list_.visits.push_back({pairing_.other, narrowed(tiles.begin * per_tile_), narrowed(tiles.end * per_tile_), 0, 0});
+    list_.visits.push_back({pairing_.other, narrowed(tiles.begin * per_tile_), narrowed(tiles.end * per_tile_)});
   }
 
   void add_cut(std::span<const CutTile> bands) {
@@ -84,7 +84,8 @@ class VisitLister {
     const auto first_cut = narrowed(static_cast<std::int64_t>(list_.cuts.size()));
     for (const CutTile& cut : bands) add_cuts(*cut.band);
     const auto last_cut = narrowed(static_cast<std::int64_t>(list_.cuts.size()));
-    list_.visits.push_back({pairing_.other, narrowed(begin), narrowed(end), first_cut, last_cut});
+    list_.visits.push_back({pairing_.other, narrowed(begin), narrowed(end), first_cut, last_cut,
+                            list_.cuts[static_cast<std::size_t>(first_cut)]});
     bands_of_last_.clear();
     for (const CutTile& cut : bands) bands_of_last_.push_back(cut.band);
   }
@@ -135,24 +136,10 @@ class BandSweep {
   std::size_t next_ = 0;
 };
 
-std::int64_t tiles_of(const Block& block, const WorkList& list, int columns) {
+std::int32_t tiles_of(std::span<const Visit> visits, int columns) {
   std::int64_t tiles = 0;
-  for (int v = block.first_visit; v < block.last_visit; ++v) {
-    const Visit& visit = list.visits[static_cast<std::size_t>(v)];
-    tiles += ceil_div(visit.end - visit.begin, columns);
-  }
-  return tiles;
-}
-
-void start_heaviest_first(WorkList& list, int columns) {
-  std::vector<std::int64_t> tiles;
-  for (const Block& block : list.blocks) tiles.push_back(tiles_of(block, list, columns));
-  std::vector<std::size_t> order(list.blocks.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return tiles[a] > tiles[b]; });
-  std::vector<Block> sorted;
-  for (std::size_t i : order) sorted.push_back(list.blocks[i]);
-  list.blocks = std::move(sorted);
+  for (const Visit& visit : visits) tiles += ceil_div(visit.end - visit.begin, columns);
+  return narrowed(tiles);
 }
 
 }  // namespace
@@ -161,7 +148,7 @@ std::vector<Cut> cuts_of(const Band& band, const Run& own, IndexRange rows, cons
   const IndexRange reached = band_rows(band, own);
   const IndexRange of_keys = indices_within(columns, band.k0, band.k1);
   const std::int64_t first = std::max(rows.begin, reached.begin), last = std::min(rows.end, reached.end);
-  const std::int64_t most = std::int64_t{1} << 30;  // so that sums with a row do not overflow
+  const std::int64_t most = std::int64_t{1} << 29;  // so that sums with a row do not overflow
   DISTATTN_EXPECT(own.count < most && columns.count < most);
   const auto limited = [&](std::int64_t value) { return narrowed(std::clamp(value, -most, most)); };
   if (own.stride == columns.stride) {
@@ -196,10 +183,13 @@ WorkList list_work(std::span<const OwnSide> sides, std::span<const Pairing> pair
       for (std::size_t i = 0; i < listers.size(); ++i) listers[i].list(run, rows, sweeps[i].at(rows));
       const auto last = narrowed(static_cast<std::int64_t>(list.visits.size()));
       if (first == last && !sides[own].write_empty) continue;
-      list.blocks.push_back({narrowed(static_cast<std::int64_t>(own)), narrowed(row), first, last});
+      const auto visits = std::span(list.visits).subspan(static_cast<std::size_t>(first));
+      list.blocks.push_back(
+          {narrowed(static_cast<std::int64_t>(own)), narrowed(row), first, last, tiles_of(visits, tile.columns)});
     }
   }
-  start_heaviest_first(list, tile.columns);
+  std::stable_sort(list.blocks.begin(), list.blocks.end(),
+                   [](const Block& a, const Block& b) { return a.tiles > b.tiles; });
   return list;
 }
 

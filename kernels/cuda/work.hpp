@@ -20,18 +20,10 @@ struct TileSize {
   int heads = 1;  ///< query heads of one key head, of each of which a block owns as many rows
 };
 
-/// Columns begin … end-1 of the segment `other`, in tiles that start at multiples of TileSize::columns. Of every tile
-/// of the stretch cuts[first_cut … last_cut-1] show parts; without cuts every pair is visible.
-struct Visit {
-  std::int32_t other = 0;
-  std::int32_t begin = 0, end = 0;
-  std::int32_t first_cut = 0, last_cut = 0;
-};
-
 /// A part of a tile that is visible, as what of a band lies in two segments: rows first_row … last_row-1 see columns
 /// from max(first_column, row + from) to before min(last_column, row + to). Rows and columns are counted in their
 /// segments, in 32 bits and without strides, so that kernels neither widen nor divide.
-struct alignas(16) Cut {
+struct Cut {
   std::int32_t first_row = 0, last_row = 0;
   std::int32_t first_column = 0, last_column = 0;
   std::int32_t from = 0, to = 0;
@@ -48,11 +40,21 @@ struct alignas(16) Cut {
   friend bool operator==(const Cut&, const Cut&) = default;
 };
 
+/// Columns begin … end-1 of the segment `other`, in tiles that start at multiples of TileSize::columns. Of every tile
+/// of the stretch cuts[first_cut … last_cut-1] show parts; without cuts every pair is visible.
+struct Visit {
+  std::int32_t other = 0;
+  std::int32_t begin = 0, end = 0;
+  std::int32_t first_cut = 0, last_cut = 0;
+  Cut first{};  ///< cuts[first_cut], which is loaded with the visit
+};
+
 /// Rows row_begin … of the segment `own`, against visits[first_visit … last_visit-1]; for every batch and head.
 struct Block {
   std::int32_t own = 0;
   std::int32_t row_begin = 0;
   std::int32_t first_visit = 0, last_visit = 0;
+  std::int32_t tiles = 0;  ///< of all visits
 };
 
 /// Blocks in the order in which they should start: most tiles first, so that the last ones to end are short.

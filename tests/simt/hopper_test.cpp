@@ -325,9 +325,9 @@ TEST_CASE("16 lanes that store pairs of dQ at a time write to every bank once", 
 namespace {
 
 /// Marks the pairs of a tile, 64 rows by `columns`, that its masks show.
-template <int columns>
+template <int columns, class Cursor>
 void mark_visible(const AttendParams& p, float* out) {
-  const TileMasks<columns / 8> masks(p, TileCursor(p.visits, *p.blocks), 0);
+  const TileMasks<columns / 8> masks(p, Cursor(p.visits, *p.blocks), 0);
   for (int i = 0; i < columns / 2; ++i) {
     const int row = row_of<1>(0, i / 2 % 2), column = i / 4 * 8 + column_of() + i % 2;
     prim::store_global(out + row * columns + column, !masks.cut || masks.sees(i / 4, i % 4) ? 1.0f : 0.0f);
@@ -341,7 +341,10 @@ std::uint64_t faulty_masks(const Run& rows, const Run& keys, const std::vector<B
     for (const Cut& cut : cuts_of(band, rows, {0, rows.count}, keys)) cuts.push_back(cut);
   }
   const Block block{.last_visit = 1};
-  const Visit visit{.begin = columns, .end = 2 * columns, .last_cut = static_cast<int>(cuts.size())};
+  const Visit visit{.begin = columns,
+                    .end = 2 * columns,
+                    .last_cut = static_cast<int>(cuts.size()),
+                    .first = cuts.empty() ? Cut{} : cuts.front()};
   AttendParams params;
   params.blocks = &block;
   params.visits = &visit;
@@ -355,7 +358,8 @@ std::uint64_t faulty_masks(const Run& rows, const Run& keys, const std::vector<B
                       });
     want[static_cast<std::size_t>(at)] = exists && seen ? 1.0f : 0.0f;
   }
-  return faulty_seeds([&](float* out) { mark_visible<columns>(params, out); }, 128, want);
+  return faulty_seeds([&](float* out) { mark_visible<columns, TileCursor>(params, out); }, 128, want) +
+         faulty_seeds([&](float* out) { mark_visible<columns, WarpTileCursor>(params, out); }, 128, want);
 }
 
 }  // namespace

@@ -174,8 +174,9 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
                                              typename Shape::Map::Largest& largest) {
   using Element = typename Shape::Element;
   using Map = typename Shape::Map;
-  TileCursor at(p.visits, place.block);
-  if (!at.valid()) return;
+  if (place.block.tiles == 0) return;
+  WarpTileCursor at(p.visits, place.block);
+  int left = __shfl_sync(whole_warp, place.block.tiles, 0);
   const bool leads_warp = threadIdx.x % 32 == 0;
   const float unit = Map(p).rising_unit();
   float s[1][Shape::n_count][4], rescale[1][2];
@@ -202,29 +203,27 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   };
   // Masks need no scores: they are made while these are multiplied.
   const int head = GroupRows<Shape>(place, group).head;
-  const auto known_of = [&](const TileCursor& tile) {
-    const Run& keys = p.keys[tile.other].run;
-    return Known{{p, tile, row_origin}, {p, {place.batch, head, tile.column}, query.run, row_origin, keys}};
+  const auto known_and_advance = [&] {
+    const Known known{{p, at, row_origin},
+                      {p, {place.batch, head, at.column}, query.run, row_origin, p.keys[at.other()].run}};
+    at.advance(p.visits, Shape::tile.columns);
+    return known;
   };
 
-  const TileCursor first = at;
-  at.advance(p.visits, Shape::tile.columns);
-  const Turns<Shape::groups> turns(group, at.valid());
+  const Turns<Shape::groups> turns(group, left > 1);
   Stage stage = memory.stage_of(passed.tiles++);
   prim::wait_for_phase(memory.q_filled, passed.queries++ & 1u);
   stage.await_filled(memory.k_filled);
   prim::fence_products(s[0]);
   start_scores(stage);
-  const Known first_known = known_of(first);
+  const Known first_known = known_and_advance();
   prim::wait_for_products<0>(s[0]);
   weigh(stage, first_known);
   rows.rescale_outputs(rescale);
   round_to_operand<Element>(weights, s[0]);
-  for (; at.valid(); ++passed.tiles) {
+  for (--left; left > 0; --left) {
     const Stage before = stage;
-    const TileCursor tile = at;
-    at.advance(p.visits, Shape::tile.columns);
-    stage = memory.stage_of(passed.tiles);
+    stage = memory.stage_of(passed.tiles++);
     stage.await_filled(memory.k_filled);
     turns.await();
     prim::fence_products(s[0]);
@@ -233,10 +232,10 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
     prim::fence_products(rows.o[0], weights);
     start_product<Element, typename Shape::VTile>(rows.o[0], weights, memory.v(before));
     prim::commit_products();
-    if (Shape::tuning.turn_ends == TurnEnds::at_issue) turns.pass_on(!at.valid());
-    const Known known = known_of(tile);
+    if (Shape::tuning.turn_ends == TurnEnds::at_issue) turns.pass_on(left == 1);
+    const Known known = known_and_advance();
     prim::wait_for_products<1>(s[0]);
-    if (Shape::tuning.turn_ends == TurnEnds::at_scores) turns.pass_on(!at.valid());
+    if (Shape::tuning.turn_ends == TurnEnds::at_scores) turns.pass_on(left == 1);
     weigh(stage, known);
     prim::wait_for_products<0>(rows.o[0]);
     if (leads_warp) prim::arrive(before.of(memory.v_emptied));
