@@ -108,8 +108,7 @@ __device__ __forceinline__ void weigh_rows(float (&s)[n_count][4], const RowStat
 /// before and the other warpgroup's products keep the tensor cores busy.
 template <class Shape>
 __device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::KTile::pieces][4], const AttendParams& p,
-                                                      const BlockPlace& place, const QuerySegment& query,
-                                                      const RowStatistics& statistics,
+                                                      const BlockPlace& place, const RowStatistics& statistics,
                                                       const HopperQueryGradientMemory<Shape>& memory, int group) {
   using Element = typename Shape::Element;
   TileCursor next(p.visits, place.block);
@@ -170,7 +169,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_query_gradient(const
   const std::int64_t head_row = first_row(place.batch, p.heads.q_count, place.head, query.run);
   float dq[1][Shape::KTile::pieces][4];
   clear(dq);
-  differentiate_queries<Shape>(dq, p, place, query, RowStatistics(query, row_begin, head_row), memory, group);
+  differentiate_queries<Shape>(dq, p, place, RowStatistics(query, row_begin, head_row), memory, group);
   store_query_gradient<typename Shape::Map>(dq, p, query, row_begin, head_row, {0, p.head_dim});
 }
 
