@@ -60,7 +60,7 @@ class WarpTileCursor {
     if (column >= end) begin_visit();
     load_next(visits);
   }
-  __device__ __forceinline__ int other() const { return word(0); }
+  __device__ __forceinline__ int other_segment() const { return word(0); }
   __device__ __forceinline__ int second_cut() const { return word(3) + 1; }
   __device__ __forceinline__ int last_cut() const { return word(4); }
   __device__ __forceinline__ Cut first_cut() const { return {word(5), word(6), word(7), word(8), word(9), word(10)}; }

@@ -115,6 +115,7 @@ struct TileCursor {
   }
   DISTATTN_HOST_DEVICE constexpr bool valid() const { return visit < last_visit; }
   DISTATTN_HOST_DEVICE constexpr bool is_cut() const { return first_cut != last_cut; }
+  DISTATTN_HOST_DEVICE constexpr int other_segment() const { return other; }
   DISTATTN_HOST_DEVICE constexpr void advance(const Visit* visits, int columns) {
     column += columns;
     if (column < end) return;

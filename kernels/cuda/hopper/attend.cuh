@@ -4,6 +4,7 @@
 /// tile's weights are on their way, and one warpgroup weighs while the other multiplies.
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/cuda/hopper/tiles.cuh"
 #include "kernels/cuda/softmax_rows.cuh"
@@ -44,6 +45,8 @@ struct HopperAttendShape {
   using QTile = PanelTile<64, head_dim>;  ///< of a warpgroup
   using KTile = PanelTile<tile.columns, head_dim>;
   using VTile = PanelTile<tile.columns, value_dim>;
+  /// Where outputs take half of the registers, none is left for a visit ahead.
+  using Cursor = std::conditional_t<(value_dim > 128), TileCursor, WarpTileCursor>;
   static constexpr int barriers = 2 + 4 * stages;
   static constexpr int shared_bytes = groups * QTile::bytes + stages * (KTile::bytes + VTile::bytes) + barriers * 8;
   static_assert(shared_bytes <= most_shared_bytes && (heads == 1 || heads == groups));
@@ -175,7 +178,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   using Element = typename Shape::Element;
   using Map = typename Shape::Map;
   if (place.block.tiles == 0) return;
-  WarpTileCursor at(p.visits, place.block);
+  typename Shape::Cursor at(p.visits, place.block);
   int left = __shfl_sync(whole_warp, place.block.tiles, 0);
   const bool leads_warp = threadIdx.x % 32 == 0;
   const float unit = Map(p).rising_unit();
@@ -205,7 +208,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   const int head = GroupRows<Shape>(place, group).head;
   const auto known_and_advance = [&] {
     const Known known{{p, at, row_origin},
-                      {p, {place.batch, head, at.column}, query.run, row_origin, p.keys[at.other()].run}};
+                      {p, {place.batch, head, at.column}, query.run, row_origin, p.keys[at.other_segment()].run}};
     at.advance(p.visits, Shape::tile.columns);
     return known;
   };
