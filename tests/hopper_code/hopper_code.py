@@ -2,7 +2,7 @@
 """Tells of Hopper kernels, from their machine code, what one round of the main loop executes. Needs no GPU.
 
 Usage: tests/hopper_code/hopper_code.py show FILE... [--only PATTERN] [--title NAME] [--groups N]
-                                                      [--json]
+                                                      [--scheduler behind|greedy] [--json]
        tests/hopper_code/hopper_code.py record LIMITS FILE...
        tests/hopper_code/hopper_code.py check LIMITS FILE...
   FILE    a cubin, or an object or library with code for sm_90a
@@ -97,11 +97,12 @@ def read(files, pattern="."):
     return told, sorted(made_by)
 
 
-def modelled(rounds, groups):
+def modelled(rounds, groups, scheduler):
     told = {"groups": groups, "solo": model.period(rounds.full, 1)}
     for arbiter in model.ARBITERS:
-        told[f"period {arbiter}"] = model.period(rounds.full, groups, arbiter)
-        told[f"cut {arbiter}"] = model.more_if_cut(rounds.full, rounds.cut, groups, arbiter) if rounds.cut else None
+        told[f"period {arbiter}"] = model.period(rounds.full, groups, arbiter, scheduler)
+        told[f"cut {arbiter}"] = (model.more_if_cut(rounds.full, rounds.cut, groups, arbiter, scheduler)
+                                  if rounds.cut else None)
     tensor = groups * sum(model.product_cost(i)[0] for i, _ in rounds.full if i.is_product)
     operands = groups * sum(model.product_cost(i)[1] for i, _ in rounds.full if i.is_product) / model.SHARED_BYTES
     return told | {"tensor": round(tensor), "operands": round(operands)}
@@ -115,7 +116,8 @@ def show(arguments):
     told, made_by = read(arguments.files, arguments.only)
     rows = []
     for name, (found, rounds) in told.items():
-        rows.append({"kernel": arguments.title or name, **found, **modelled(rounds, arguments.groups or groups_of(name))})
+        groups = arguments.groups or groups_of(name)
+        rows.append({"kernel": arguments.title or name, **found, **modelled(rounds, groups, arguments.scheduler)})
     if arguments.json:
         print(json.dumps({"ptxas": made_by, "kernels": rows}, indent=1))
         return
@@ -193,6 +195,8 @@ def main():
             command.add_argument("--only", default=".", help="a regular expression that names of kernels match")
             command.add_argument("--title", help="what to call the kernel")
             command.add_argument("--groups", type=int, help="warpgroups that multiply, of kernels that are not ours")
+            command.add_argument("--scheduler", choices=model.SCHEDULERS, default="behind",
+                                 help="whose instruction goes first: of the warp that is behind, or of the last one")
             command.add_argument("--json", action="store_true")
         else:
             command.add_argument("limits")

@@ -15,6 +15,7 @@ import tempfile
 INSTRUCTION = re.compile(
     r"/\*([0-9a-f]{4,})\*/\s+(?:(@!?U?P[T0-9]+)\s+)?([A-Z][\w.]*)\s*(.*?)\s*;?\s*/\* 0x[0-9a-f]{16} \*/")
 CONTROL = re.compile(r"^\s*/\* (0x[0-9a-f]{16}) \*/")
+CLAMPS = re.compile("VI(ADD)?MNMX")  # of columns to those of a tile
 SELECTS = re.compile(r"F?SEL\b")  # by which scores are hidden; a few others stand in every round
 
 # Kinds of instructions that share a pipe or are counted. The first that fits counts.
@@ -168,6 +169,18 @@ class Blocks:
                     heapq.heappush(queue, (length + len(self.blocks[m]), follows, (state, taken)))
         return None
 
+    def in_inner_loop(self, n, head):
+        """Whether a way leads from block `n` back to it without passing block `head`."""
+        waiting, seen = [n], set()
+        while waiting:
+            for m, _ in self.after(waiting.pop()):
+                if m == n:
+                    return True
+                if m != head and m not in seen:
+                    seen.add(m)
+                    waiting.append(m)
+        return False
+
     def _way(self, came_from, state, taken):
         way = []
         while state:
@@ -206,20 +219,34 @@ def main_loop(kernel):
         return None
     most = max(count for count, *_ in found)
     _, full, head, needed, end = min((f for f in found if f[0] >= 0.7 * most), key=lambda f: len(f[1]))
-    return Rounds(full, cut_round(blocks, full, head, needed, end))
+    cut = cut_round(blocks, full, head, needed, end)
+    if cut is None and not hides(full):  # cut tiles may have a loop of their own
+        cut = min((way for count, way, *_ in found if count >= 0.7 * most and hides(way)), key=len, default=None)
+    return Rounds(full, cut)
+
+
+def hides(way):
+    """Whether it hides scores."""
+    return sum(bool(SELECTS.match(i.op)) for i, _ in way) >= 16
+
+
+def cuts(block):
+    """Whether it loads or tells what a visit begins with, or makes masks."""
+    loads, words = (sum(i.kind == kind for i in block) for kind in ("LDG", "SHFL"))
+    return loads >= 2 or words >= 3 or any(CLAMPS.match(i.op) for i in block)
 
 
 def cut_round(blocks, full, head, needed, end):
-    """The shortest way that also hides scores and loads bands."""
+    """The shortest way that also hides scores, makes masks and loads what a visit begins with."""
     walked = {i.address for i, _ in full}
     inside = [n for n, block in enumerate(blocks.blocks)
               if blocks.blocks[head][0].address <= block[0].address <= end and block[0].address not in walked]
-    hiding = {n for n in inside if sum(bool(SELECTS.match(i.op)) for i in blocks.blocks[n]) >= 16}
+    hiding = {n for n in inside if hides((i, False) for i in blocks.blocks[n])}
     if not hiding:
         return None
-    bands = [n for n in inside if sum(i.kind == "LDG" for i in blocks.blocks[n]) >= 2]
+    cutting = [n for n in inside if cuts(blocks.blocks[n]) and not blocks.in_inner_loop(n, head)]  # more cuts are rare
     needed = needed | hiding
-    for n in bands:  # what cannot be on the same way as the others is an alternative to them
+    for n in cutting:  # what cannot be on the same way as the others is an alternative to them
         if blocks.shortest_round(head, needed | {n}):
             needed = needed | {n}
     return blocks.shortest_round(head, needed)

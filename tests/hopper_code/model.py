@@ -3,6 +3,7 @@
 Taken from the code: stall fields, scoreboards, waits, products and their groups, named barriers. Assumed: rates of the
 pipes, as NVIDIA publishes them, and latencies, drawn at random within bounds for each sample. Copies are never late.
 Not known is whom the tensor core serves when two warpgroups have products queued: ARBITERS has both possibilities.
+Nor is it known whose instruction is issued when two warps have one: SCHEDULERS. The first draws warps into step.
 It ranks orders of code. What it says in cycles was within 10 to 15 % of published rates, and is never a measurement.
 """
 
@@ -11,6 +12,8 @@ import random
 import statistics
 
 ARBITERS = ("fifo", "rr")  # the oldest product first, or warpgroups in turns
+# Whose instruction goes first: that of the warp that has done least, or of the one that had the last.
+SCHEDULERS = {"behind": lambda warp: (len(warp.ends), warp.next), "greedy": lambda warp: (-warp.issued, -warp.group)}
 
 # Cycles for which a warp's instruction occupies a pipe that its quarter has for itself.
 MUFU, ALU, UNIFORM, SHUFFLE = 8, 2, 2, 4
@@ -84,14 +87,15 @@ class Warp:
         self.queue = []  # products that the tensor core has not begun
         self.waits_for = None  # a turn, or "all"
         self.ends = []  # of rounds
+        self.issued = 0  # when it had an instruction issued
 
 
 class Quarter:
     """Executes `ways[round]` in each warp."""
 
-    def __init__(self, ways, groups, arbiter, latencies):
+    def __init__(self, ways, groups, arbiter, latencies, scheduler="behind"):
         self.latency = FIXED | latencies
-        self.groups, self.arbiter = groups, arbiter
+        self.groups, self.arbiter, self.first = groups, arbiter, SCHEDULERS[scheduler]
         self.chance = random.Random(self.latency["seed"])
         self.warps = [Warp(group) for group in range(groups)]
         prepared = {id(way): [(i, taken, i.kind, *pipe_of(i)) for i, taken in way] for way in ways}
@@ -111,8 +115,9 @@ class Quarter:
             if self.now > most_cycles:
                 return None
             self.multiply()
-            for warp in sorted(self.warps, key=lambda w: (len(w.ends), w.next)):
+            for warp in sorted(self.warps, key=self.first):
                 if len(warp.ends) < len(self.ways) and self.issue(warp):
+                    warp.issued = self.now
                     break
         return [warp.ends for warp in self.warps]
 
@@ -203,22 +208,22 @@ class Quarter:
             warp.at = self.now + max(stall, self.latency["barrier"])
 
 
-def period(way, groups, arbiter="fifo", rounds=12):
+def period(way, groups, arbiter="fifo", scheduler="behind", rounds=12):
     """Cycles of a round, of all warpgroups at once; None: they wait for each other for ever."""
     found = []
     for latencies in samples():
-        ends = Quarter([way] * rounds, groups, arbiter, latencies).run()
+        ends = Quarter([way] * rounds, groups, arbiter, latencies, scheduler).run()
         if ends is None:
             return None
         found.append(statistics.mean((e[-1] - e[3]) / (len(e) - 4) for e in ends))
     return round(statistics.mean(found))
 
 
-def more_if_cut(full, cut, groups, arbiter="fifo", rounds=6):
+def more_if_cut(full, cut, groups, arbiter="fifo", scheduler="behind", rounds=6):
     """Cycles by which one round among others takes longer if its tile is cut."""
     found = []
     for latencies in samples():
-        both = [Quarter([full] * 3 + [way] + [full] * (rounds - 3), groups, arbiter, latencies).run()
+        both = [Quarter([full] * 3 + [way] + [full] * (rounds - 3), groups, arbiter, latencies, scheduler).run()
                 for way in (full, cut)]
         if None in both:
             return None

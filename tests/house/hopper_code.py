@@ -4,8 +4,10 @@ Arguments: nvdisasm and cuobjdump, or nothing for what is not here, and a list o
 """
 
 import copy
+import itertools
 import json
 import os
+import re
 import sys
 
 from house import SOURCE, expect, fail, run, skip
@@ -39,6 +41,17 @@ ROUND = """
 """
 
 
+def with_masked_loop():
+    """ROUND, and behind its loop one for cut tiles: the same with a select for each of 16 scores."""
+    head, end = ROUND.index(".L_x_1:"), ROUND.index("        /*0070*/")
+    select = "/*0000*/ FSEL R5, R6, -INF , P1 ; /* 0x0000000000000000 */\n/* 0x000fe20000000000 */\n"
+    loop = ROUND[head:end].replace("L_x_1", "L_x_3").replace("L_x_2", "L_x_4")
+    branch = loop.index("        /*0040*/")
+    addresses = itertools.count(0, 16)
+    return re.sub(r"/\*[0-9a-f]{4}\*/", lambda _: f"/*{next(addresses):04x}*/",
+                  ROUND[:end] + loop[:branch] + 16 * select + loop[branch:] + ROUND[end:])
+
+
 def facts_of(text):
     kernels = machine_code.parse(text)
     expect(len(kernels) == 1, f"{len(kernels)} kernels in a disassembly of one")
@@ -64,6 +77,9 @@ def check_the_check():
                        (ROUND.replace("64x128x16", "64x64x16"), "multiplies")):
         complaints = list(hopper_code.complaints_about(facts_of(text)[0], found))
         expect(any(word in complaint for complaint in complaints), f"nobody says {word!r}: {complaints}")
+    in_two_loops = facts_of(with_masked_loop())[0]
+    expect(in_two_loops["full"] == found["full"], f"the loop of full tiles is not found: {in_two_loops}")
+    expect(in_two_loops["cut"]["instructions"] == 5 + 16, f"the loop of cut tiles is not found: {in_two_loops}")
     longer = copy.deepcopy(found)
     longer["full"]["stalls"] += 1
     expect(list(hopper_code.complaints_about(longer, found)), "longer stalls are fine")
