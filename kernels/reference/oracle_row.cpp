@@ -183,8 +183,8 @@ void OracleRow::bound_weights(OracleQuery& query) {
                                     pair.slope * of_query * keys_.k_norms[pair.key] / 4);
     if (capped) {
       const double of_product = rounding_.score * (std::abs(pair.scaled) + of_query * keys_.k_norms[pair.key] / 4);
-      pair.slope_error = pair.slope * of_score * rounding_.score +
-                         slope_error_of(keys_.scores, pair.scaled, pair.slope, of_product);
+      pair.slope_error =
+          pair.slope * of_score * rounding_.score + slope_error_of(keys_.scores, pair.scaled, pair.slope, of_product);
     }
     of_scores += pair.weight * pair.shift;
     query.top_allowed = std::max(query.top_allowed, pair.score + pair.shift - query.top);
