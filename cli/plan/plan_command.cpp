@@ -238,8 +238,7 @@ Command add_plan_command(App& root) {
             rarely(Group::schedule));
   add_value(*app, "--latents", options->request.latents, parse_latents,
             "Every schedule twice, and which is faster: keys and values sent as they are, or as latents of D numbers "
-            "that are "
-            "expanded on arrival; keys end with R more as they are (MLA: 512+64)",
+            "that are expanded on arrival; keys end with R more as they are (MLA: 512+64)",
             "D[+R]", rarely(Group::problem));
   add_html_option(*app, options->html);
   exclude_others(*app, *add_value(*app, "--paper", options->paper, as_text, "A paper's figures next to ours",

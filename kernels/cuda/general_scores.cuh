@@ -7,8 +7,8 @@
 namespace distattn::kernels::cuda {
 
 /// tanh x within 5e-7 of its size, where reciprocals are within 1 ulp, and never beyond 1; NaN stays NaN. A minimax
-/// quotient of polynomials up to 9, where it is a little above 1, and 1 from there on. No branch, and one instruction of
-/// the special unit that exponentials need; of an exponential of its own, small ones would lose their digits.
+/// quotient of polynomials up to 9, where it is a little above 1, and 1 from there on. No branch, and one instruction
+/// of the special unit that exponentials need; of an exponential of its own, small ones would lose their digits.
 __device__ __forceinline__ float tanh_of(float x) {
   constexpr float end = 9.0f;
   x = prim::max_or_nan(-end, prim::min_or_nan(end, x));

@@ -33,7 +33,7 @@ struct PassPlan {
   /// predicted_s.
   double lower_bound_s = std::numeric_limits<double>::quiet_NaN();
   double predicted_s = std::numeric_limits<double>::quiet_NaN();  ///< NaN: no machine was given
-  double expansion_flops = 0;                                     ///< of the rank that expands most latents
+  double expansion_flops = 0;                                     ///< FLOPs of the rank that expands most latents
 };
 
 /// A schedule that is resolved, lowered and proved for all ranks. It does not depend on the rank, so that ranks in one
