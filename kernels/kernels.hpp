@@ -34,8 +34,6 @@ using HostKernel = void (*)(std::span<const Args> operations, Team& team, const 
 struct HostKernels {
   const char* name = "";
   Features features;  ///< what the kernels compute; tiles that need more are refused
-  /// The fastest backend that computes all of what these do not.
-  const char* (*instead)(Features needed) = [](Features) { return "reference"; };
   /// Granularity of masking, in queries: within a group of this many, a key visible to one is computed for all
   /// (BandIndex::computed_pairs).
   int (*query_block)() = nullptr;

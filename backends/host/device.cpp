@@ -108,9 +108,8 @@ class HostDevice final : public Device {
 
  private:
   std::string objection(const Problem& problem, Pass pass) const override {
-    const Features needed = features_of(problem);
-    const std::string why = why_missing(name(), features(pass), needed);
-    return why.empty() ? why : fmt::format("{}; take backend {}", why, workers_.kernels().instead(needed));
+    const std::string why = why_missing(name(), features(pass), features_of(problem));
+    return why.empty() ? why : why + "; take backend reference";
   }
 
   const std::shared_ptr<const void> kept_;
