@@ -162,19 +162,18 @@ class Sharding:
     def with_documents(self, cu_seqlens: Sequence[int]) -> "Sharding":
         """The same with these documents. The last few are kept, and share their handles."""
         listed = integers(cu_seqlens, "cu_seqlens")
-        if listed and listed == self.cu_seqlens:
-            return self
         first = self._first() or self
-        if listed == first.cu_seqlens:
-            return first
-        known = first._with_documents.get(listed)
-        if known is None:
-            known = Sharding(seq=self.seq, comm=self.comm, layout=self.layout, cu_seqlens=listed)
-            known._handles, known._first = self._handles, weakref.ref(first)
-            first._with_documents[listed] = known
+        for known in (self, first):
+            if listed and listed == known.cu_seqlens:
+                return known
+        made = first._with_documents.get(listed)
+        if made is None:
+            made = Sharding(seq=self.seq, comm=self.comm, layout=self.layout, cu_seqlens=listed)
+            made._handles, made._first = self._handles, weakref.ref(first)
+            first._with_documents[listed] = made
             if len(first._with_documents) > self.MOST_DOCUMENTS:
                 first._with_documents.popitem(last=False)
-        return known
+        return made
 
     def check_positions(self, positions: torch.Tensor) -> None:
         """Refuses positions that are not those of this rank's tokens, in the sequence or in its documents."""
