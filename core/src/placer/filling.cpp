@@ -14,22 +14,23 @@ constexpr double worth_it = 0.9999;
 struct RunOfComponents {
   std::int64_t start = 0, count = 0;
   double seconds = 0;
-  std::vector<int> components;
+  int first = 0, end = 0;  // components
 };
 
 }  // namespace
 
-/// Runs of short components go to the rank with most room, longest first; what fits nowhere is taken apart.
-bool Attempt::fill(std::vector<int> small) {
+/// Runs of what is not packed go to the rank with most room, longest first; what fits nowhere is taken apart.
+bool Attempt::fill(const std::vector<bool>& packed) {
   std::vector<RunOfComponents> runs;
-  for (const int c : small) {
+  for (int c = 0; c < static_cast<int>(packed.size()); ++c) {
+    if (packed[index(c)]) continue;
     const Component& component = parcels_.component(c);
-    const bool joins = !runs.empty() && runs.back().start + runs.back().count == component.start() &&
+    const bool joins = !runs.empty() && runs.back().end == c &&
                        static_cast<double>(runs.back().count + component.length()) <= longest_run * parcels_.share;
-    if (!joins) runs.push_back({component.start(), 0, 0, {}});
+    if (!joins) runs.push_back({component.start(), 0, 0, c, c});
     runs.back().count += component.length();
     runs.back().seconds += parcels_.work_of(c);
-    runs.back().components.push_back(c);
+    runs.back().end = c + 1;
   }
   std::stable_sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return a.count > b.count; });
   for (const RunOfComponents& run : runs) {
@@ -40,18 +41,18 @@ bool Attempt::fill(std::vector<int> small) {
     Rank best = 0;
     for (Rank rank = 1; rank < ranks(); ++rank) best = wish(rank) > wish(best) ? rank : best;
     if (room(best) < static_cast<double>(run.count)) {
-      if (!fill_apart(run.components)) return false;
+      if (!fill_apart(run.first, run.end)) return false;
       continue;
     }
-    packing_.pieces.push_back({run.start, run.count, best, run.components.front(), Piece::Kind::whole, run.seconds});
+    packing_.pieces.push_back({run.start, run.count, best, run.first, Piece::Kind::whole, run.seconds});
     load_.tokens[index(best)] += static_cast<double>(run.count);
     load_.seconds[index(best)] += run.seconds;
   }
   return true;
 }
 
-bool Attempt::fill_apart(std::span<const int> small) {
-  for (const int c : small) {
+bool Attempt::fill_apart(int first, int end) {
+  for (int c = first; c < end; ++c) {
     const Component& component = parcels_.component(c);
     Cuts cuts;
     for (std::int64_t done = 0; done < component.length();) {

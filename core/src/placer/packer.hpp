@@ -21,6 +21,7 @@ struct PackingWish {
   int parts = 1;           ///< as in Meshes
   double balance = 0.005;  ///< tokens that a rank may own beyond its share
   Balance by = Balance::tokens;
+  Travel travel = Travel::straight;
 };
 
 /// A part of a component, or a run of whole components.
@@ -48,16 +49,28 @@ struct Packing {
   std::vector<std::pair<int, PlacedMesh>> meshes;  ///< by component
 };
 
-/// What is known of a problem before a time is tried.
-struct Parcels {
-  Parcels(const std::vector<Component>& components, const PlacementCosts& costs, const PackingWish& wish,
-          std::int64_t tokens);
-
-  const Component& component(int c) const { return components[index(c)]; }
-  double work_of(int c) const { return work[index(c)]; }
-  double excess_of(int c) const { return excess[index(c)]; }
+/// What components take on one rank. Keeps a reference to them.
+struct Workload {
+  Workload(const std::vector<Component>& components, const PlacementCosts& costs);
 
   const std::vector<Component>& components;
+  double light = 0;            ///< the least seconds that a token takes: that much is spent however tokens are packed
+  double sum = 0;              ///< seconds of all
+  std::vector<double> work;    ///< of each component
+  std::vector<double> excess;  ///< beyond light
+  std::vector<int> order;      ///< by falling excess
+  std::vector<std::int64_t> longest;  ///< of those from each place of that order on
+};
+
+/// What is known of a problem before a time is tried. Keeps references to what it is made of.
+struct Parcels {
+  Parcels(const Workload& workload, const PlacementCosts& costs, const PackingWish& wish, std::int64_t tokens);
+
+  const Component& component(int c) const { return workload.components[index(c)]; }
+  double work_of(int c) const { return workload.work[index(c)]; }
+  double excess_of(int c) const { return workload.excess[index(c)]; }
+
+  const Workload& workload;
   const PlacementCosts& costs;
   PackingWish wish;
   /// How much more than others a rank owns.
@@ -66,12 +79,9 @@ struct Parcels {
   double most_of(Rank rank) const { return std::ceil(share_of(rank) * (1 + wish.balance)); }
   double largest_share() const;
 
-  double share;                ///< tokens of a rank on average
-  double light = 0;            ///< the least seconds that a token takes: that much is spent however tokens are packed
-  double copies = 1;           ///< of a key head that several head groups share
-  std::vector<double> work;    ///< of each component, on one rank
-  std::vector<double> excess;  ///< beyond light
-  std::vector<int> order;      ///< by falling excess
+  double share;       ///< tokens of a rank on average
+  double light;       ///< as in the workload
+  double copies = 1;  ///< of a key head that several head groups share
 };
 
 /// Nothing if some rank or link needs longer than `seconds`.

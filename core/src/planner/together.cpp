@@ -49,7 +49,7 @@ class Together {
     if (!only_placed_) {
       if (auto why = add_named()) return std::move(*why);
     }
-    const auto placeable = [&](const LayerKind& kind) { return may_place(kind.problem, ranks_, machine_); };
+    const auto placeable = [&](const LayerKind& kind) { return may_place(kind.problem, ranks_); };
     if (only_placed_ || std::any_of(kinds_.begin(), kinds_.end(), placeable)) add_placed();
     if (ranking_.empty()) return nothing_left();
     std::stable_sort(ranking_.begin(), ranking_.end(),
