@@ -85,6 +85,7 @@ class Attempt {
   // filling.cpp
   bool fill(const std::vector<bool>& packed);
   bool fill_apart(int first, int end);
+  std::vector<int> largest_meshes() const;
   void even_out();
 
   const Parcels& parcels_;

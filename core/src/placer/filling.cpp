@@ -51,13 +51,32 @@ bool Attempt::fill(const std::vector<bool>& packed) {
   return true;
 }
 
+/// The number of the largest mesh that each rank is in, or -1.
+std::vector<int> Attempt::largest_meshes() const {
+  std::vector<int> largest(index(ranks()), -1);
+  for (std::size_t m = 0; m < packing_.meshes.size(); ++m) {
+    for (const Rank rank : packing_.meshes[m].second.ranks) {
+      const int other = largest[index(rank)];
+      if (other < 0 || packing_.meshes[index(other)].second.ranks.size() < packing_.meshes[m].second.ranks.size())
+        largest[index(rank)] = static_cast<int>(m);
+    }
+  }
+  return largest;
+}
+
 bool Attempt::fill_apart(int first, int end) {
+  const bool of_a_mesh = parcels_.wish.sharers == Sharers::of_a_mesh;
+  const std::vector<int> meshes = of_a_mesh ? largest_meshes() : std::vector<int>(index(ranks()), -1);
   for (int c = first; c < end; ++c) {
     const Component& component = parcels_.component(c);
     Cuts cuts;
     for (std::int64_t done = 0; done < component.length();) {
       Rank best = 0;
-      for (Rank rank = 1; rank < ranks(); ++rank) best = room(rank) > room(best) ? rank : best;
+      const auto wish = [&](Rank rank) {
+        const bool together = cuts.ranks.empty() || meshes[index(rank)] == meshes[index(cuts.ranks.front())];
+        return std::pair(together && room(rank) >= 1, room(rank));
+      };
+      for (Rank rank = 1; rank < ranks(); ++rank) best = wish(rank) > wish(best) ? rank : best;
       const std::int64_t count = std::min(static_cast<std::int64_t>(room(best)), component.length() - done);
       if (count <= 0) return false;
       done += count;

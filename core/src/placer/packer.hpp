@@ -14,6 +14,14 @@
 
 namespace distattn {
 
+/// How a component is cut for a few ranks: each as its time allows, or also as much as possible for the last ones,
+/// which leaves fewest bytes to receive.
+enum class Cutting : std::uint8_t { by_time, from_end };
+
+/// Which ranks share a short component that fits nowhere: those with most room, or those of one mesh if they have any,
+/// so that meshes do not wait for each other.
+enum class Sharers : std::uint8_t { any, of_a_mesh };
+
 /// What a search may choose.
 struct PackingWish {
   int groups = 1;          ///< head groups of the tables
@@ -22,6 +30,8 @@ struct PackingWish {
   double balance = 0.005;  ///< tokens that a rank may own beyond its share
   Balance by = Balance::tokens;
   Travel travel = Travel::straight;
+  Cutting cutting = Cutting::by_time;
+  Sharers sharers = Sharers::any;
 };
 
 /// A part of a component, or a run of whole components.

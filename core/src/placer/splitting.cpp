@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -67,8 +66,10 @@ std::optional<Attempt::Split> Attempt::split_in(int component, std::span<const R
     if (slacks < parcels_.excess_of(component) || rooms < length) continue;
     std::optional<Split> best;
     const std::span<const Rank> owners(able.data(), k);
-    for (std::optional<Cuts>& cuts :
-         std::array{cut(component, {owners.begin(), owners.end()}), cut_back(component, owners)}) {
+    std::vector<std::optional<Cuts>> ways;
+    ways.push_back(cut(component, {owners.begin(), owners.end()}));
+    if (parcels_.wish.cutting == Cutting::from_end) ways.push_back(cut_back(component, owners));
+    for (std::optional<Cuts>& cuts : ways) {
       if (!cuts || !links_have(*cuts)) continue;
       const double cost = cost_of(component, *cuts);
       if (!best || cost < best->cost) best = Split{cost, *std::move(cuts)};

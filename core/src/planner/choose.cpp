@@ -119,6 +119,7 @@ class Search {
       if (seconds(key_of_candidate(c)) > hopeless_placement * least) continue;
       const auto add = [&](Staging staging) { add_trials(candidates[c], c, staging, placed_routes(), trials); };
       add(Staging::together);
+      if (placement.meshes.size() > 1) add(Staging::by_distance_late);
       if (1 < placement.node_size && placement.node_size < ranks_) add(Staging::by_place);
       if (!placement.part_of.empty()) add(Staging::by_part);
     }

@@ -42,6 +42,14 @@ std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest
     if (problem.kv_heads % wish.groups != 0) continue;
     for (const double hide : {0.3, 1.0}) wishes.emplace_back(wish).hide = hide;
   }
+  for (const Cutting cutting : {Cutting::by_time, Cutting::from_end}) {
+    for (const double hide : {0.3, 1.0}) {
+      wishes.push_back(usual_wish(problem, request));
+      wishes.back().hide = hide;
+      wishes.back().cutting = cutting;
+      wishes.back().sharers = Sharers::of_a_mesh;
+    }
+  }
   if (machine.nodes > 1 && machine.ranks_per_node > 1 && ranks > machine.ranks_per_node) {
     for (const int groups : {usual_wish(problem, request).groups, 1}) {
       wishes.push_back(usual_wish(problem, request));

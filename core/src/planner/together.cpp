@@ -107,7 +107,7 @@ class Together {
     for (const std::size_t o : all) least = std::min(least, total(o));
     std::erase_if(all, [&](std::size_t o) { return total(o) > hopeless_owners * least; });
     for_each(all, [](std::optional<OnOwners>& one, const Placement&, const TrialsOfKind&) {
-      one->add({Staging::together, Staging::by_place, Staging::by_part});
+      one->add({Staging::together, Staging::by_distance_late, Staging::by_place, Staging::by_part});
     });
     const auto best =
         std::min_element(all.begin(), all.end(), [&](std::size_t a, std::size_t b) { return total(a) < total(b); });
