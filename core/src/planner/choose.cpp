@@ -112,7 +112,7 @@ class Search {
         add_trials(candidates[c], c, Staging::by_distance, routes_, trials);
     }
     try_all(std::move(trials));
-    const double least = seconds(key_of_candidate(best_of(candidates.size())));
+    const double least = by_time(candidates.size()).front().first;
     trials.clear();
     for (std::size_t c = 0; c < candidates.size(); ++c) {
       const Placement& placement = candidates[c].placement;
@@ -124,9 +124,11 @@ class Search {
       if (!placement.part_of.empty()) add(Staging::by_part);
     }
     try_all(std::move(trials));
-    try_all(with_other_ends(key_of_candidate(best_of(candidates.size()))));
+    auto sorted = by_time(candidates.size());
+    sorted.resize(std::min<std::size_t>(sorted.size(), 2));  // other ends may turn their order
+    for (const auto& [time, c] : sorted) try_all(with_other_ends(key_of_candidate(c)));
     if (!may_route()) return;
-    const std::size_t best_one = best_of(candidates.size());
+    const std::size_t best_one = by_time(candidates.size()).front().second;
     trials.clear();
     for (const Staging staging : {Staging::by_distance, Staging::together, Staging::by_place})
       add_trials(candidates[best_one], best_one, staging, routes_, trials);
@@ -160,12 +162,12 @@ class Search {
     return trials;
   }
 
-  /// The fastest of this many candidates.
-  std::size_t best_of(std::size_t candidates) const {
-    std::size_t best_one = 0;
-    for (std::size_t c = 1; c < candidates; ++c)
-      if (seconds(key_of_candidate(c)) < seconds(key_of_candidate(best_one))) best_one = c;
-    return best_one;
+  /// The times of this many candidates and their numbers, the fastest first.
+  std::vector<std::pair<double, std::size_t>> by_time(std::size_t candidates) const {
+    std::vector<std::pair<double, std::size_t>> sorted;
+    for (std::size_t c = 0; c < candidates; ++c) sorted.emplace_back(seconds(key_of_candidate(c)), c);
+    std::sort(sorted.begin(), sorted.end());
+    return sorted;
   }
 
   /// The least time of all passes on a layout; infinite if one was not planned.

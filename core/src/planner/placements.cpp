@@ -17,6 +17,8 @@ namespace {
 
 /// Head groups beyond the key heads send keys several times, and beyond this many tiles are small.
 constexpr int most_groups = 8;
+/// So many parts of a mask fill every rank equally, in whatever way.
+constexpr std::size_t many_components = 1 << 18;
 /// What binds: without it, the time would be less than this part of what it is.
 constexpr double nearly_all = 0.97;
 
@@ -28,10 +30,10 @@ PackingWish usual_wish(const Problem& problem, const ScheduleRequest& request) {
 }
 
 std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest& request, const Machine& machine,
-                                   int ranks) {
+                                   int ranks, std::size_t components) {
   PackingWish wish = usual_wish(problem, request);
   std::vector<PackingWish> wishes;
-  if (ranks > many_ranks) {
+  if (ranks > many_ranks || components > many_components) {
     for (const double hide : {0.3, 1.0}) wishes.emplace_back(wish).hide = hide;
     return wishes;
   }
@@ -159,7 +161,7 @@ std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& p
   const std::vector<Component> components = components_of(problem, mask);
   const PlacementCosts costs(problem, request.passes, machine, ranks, threads);
   const Workload workload(components, costs);
-  const std::vector<PackingWish> wishes = wishes_of(problem, request, machine, ranks);
+  const std::vector<PackingWish> wishes = wishes_of(problem, request, machine, ranks, components.size());
   std::vector<std::optional<Placement>> found(wishes.size());
   for_each_in_parallel(static_cast<int>(wishes.size()), 1, [&](int w) {
     const auto i = static_cast<std::size_t>(w);

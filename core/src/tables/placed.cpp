@@ -81,10 +81,11 @@ std::vector<std::vector<std::pair<int, Tile>>> staged_tiles(const Tiles& tiles, 
   const PlacedTiles placed(tiles, placement);
   const Steps steps(placement, placed, how.staging);
   std::vector<std::vector<std::pair<int, Tile>>> staged(index(placement.ranks));
-  int last_step = 1;
+  // After a rank's own last message and not after everybody's: meanwhile what others return may still be on its way.
+  std::vector<int> last_step(index(placement.ranks), 1);
   placed.for_each([&](Rank rank, const Tile& tile, int distance) {
     const int step = distance == 0 ? 0 : steps.of(rank, tile, distance);
-    last_step = std::max(last_step, step + 1);
+    last_step[index(rank)] = std::max(last_step[index(rank)], step + 1);
     staged[index(rank)].emplace_back(step, tile);
   });
   for (std::size_t rank = 0; rank < how.last.size(); ++rank) {
@@ -92,7 +93,7 @@ std::vector<std::vector<std::pair<int, Tile>>> staged_tiles(const Tiles& tiles, 
     auto& of_rank = staged[rank];
     for (std::size_t t = of_rank.size(); t-- > 0 && left > 0;) {
       if (of_rank[t].first != 0) continue;
-      of_rank[t].first = last_step;
+      of_rank[t].first = last_step[rank];
       --left;
     }
   }
