@@ -167,7 +167,7 @@ TEST_CASE("auto is as fast as a placement, also for masks in one piece", "[place
   const Choice chosen = best();
   INFO(chosen.name << " on " << name);
   CHECK(chosen.predicted_s <= placed.predicted_s);
-  CHECK(or_refuse(plan(problem, 16, with_choice(request, chosen))).memory_bytes() == chosen.memory_bytes);
+  CHECK(or_refuse(plan(problem, 16, with_choice(request, chosen))).memory_bytes() <= chosen.memory_bytes);
 }
 
 TEST_CASE("auto places a short window, whose steps it takes together", "[placement]") {
@@ -180,11 +180,16 @@ TEST_CASE("auto places a short window, whose steps it takes together", "[placeme
 }
 
 TEST_CASE("a mesh over nodes is chosen for messages that pass nodes once, and posted early", "[placement]") {
-  Problem problem = packed({0, 262144});
-  ScheduleRequest request = placed_on("dgx-a100x2");
+  Problem problem = packed({0, 524288});
+  problem.heads = 32;
+  problem.kv_heads = 8;
+  problem.head_dim = problem.value_dim = 128;
+  ScheduleRequest request = placed_on("dgx-h100x8");
   Machine& machine = std::get<Machine>(request.machine);
-  machine.far.bytes_per_s /= 8;
-  const auto best = [&] { return or_refuse(rank_schedules(problem, 16, machine, request)).front(); };
+  machine.nodes = 4;
+  machine.far = {12.5e9, machine.far.latency_s};
+  machine.far_owner = LinkOwner::node;
+  const auto best = [&] { return or_refuse(rank_schedules(problem, 32, machine, request)).front(); };
   const Choice free = best();
   CHECK(free.routes.node_size == 8);
   CHECK(free.routes.ahead > 0);
