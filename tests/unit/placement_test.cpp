@@ -146,19 +146,71 @@ TEST_CASE("slow ranks get less to do, and by work fewer tokens", "[placement]") 
   CHECK(seconds() <= of_many);
 }
 
-TEST_CASE("a mask in one piece is not placed unless it is asked for, or ranks are of unequal speed", "[placement]") {
-  Problem problem = packed({0, 16384});
-  ScheduleRequest request{.passes = Passes::both, .machine = find_machine("dgx-a100x2")};
-  Machine machine = std::get<Machine>(request.machine);
-  const auto is_placed = [](const Choice& choice) { return choice.name == "placed"; };
-  std::vector<Choice> ranking = or_refuse(rank_schedules(problem, 8, machine, request));
-  CHECK(std::none_of(ranking.begin(), ranking.end(), is_placed));
-  machine.speeds = {1, 1, 1, 1, 0.5, 0.5, 0.5, 0.5};
+TEST_CASE("auto is as fast as a placement, also for masks in one piece", "[placement]") {
+  const std::string name = GENERATE("dgx-a100x2", "ethernet-h100x64");
+  Problem problem = packed({0, 512});
+  problem.mask.documents.clear();
+  SECTION("window") { problem.mask.left = 300; }
+  SECTION("window with first keys") {
+    problem.mask.left = 100;
+    problem.mask.sinks = 32;
+  }
+  SECTION("full") { problem.mask = full_mask(); }
+  SECTION("long") { problem.seq_q = problem.seq_kv = 16384; }
+  SECTION("packed") { problem = long_among_short(); }
+  ScheduleRequest request = placed_on(name);
+  const auto best = [&] {
+    return or_refuse(rank_schedules(problem, 16, std::get<Machine>(request.machine), request)).front();
+  };
+  const Choice placed = best();
+  request.schedule = "auto";
+  const Choice chosen = best();
+  INFO(chosen.name << " on " << name);
+  CHECK(chosen.predicted_s <= placed.predicted_s);
+  CHECK(or_refuse(plan(problem, 16, with_choice(request, chosen))).memory_bytes() <= chosen.memory_bytes);
+}
+
+TEST_CASE("auto places a short window, whose steps it takes together", "[placement]") {
+  Problem problem = packed({0, 512});
+  problem.mask.documents.clear();
+  problem.mask.left = 300;
+  const Machine machine = find_machine("dgx-h100x8");
+  const auto ranking = or_refuse(rank_schedules(problem, 8, machine, {.schedule = "auto"}));
+  CHECK(ranking.front().name == "placed");
+}
+
+TEST_CASE("a mesh over nodes is chosen for messages that pass nodes once, and posted early", "[placement]") {
+  Problem problem = packed({0, 524288});
+  problem.heads = 32;
+  problem.kv_heads = 8;
+  problem.head_dim = problem.value_dim = 128;
+  ScheduleRequest request = placed_on("dgx-h100x8");
+  Machine& machine = std::get<Machine>(request.machine);
+  machine.nodes = 4;
+  machine.far = {12.5e9, machine.far.latency_s};
+  machine.far_owner = LinkOwner::node;
+  const auto best = [&] { return or_refuse(rank_schedules(problem, 32, machine, request)).front(); };
+  const Choice free = best();
+  CHECK(free.routes.node_size == 8);
+  CHECK(free.routes.ahead > 0);
+  request.node_size = 0;
+  CHECK(free.predicted_s < 0.95 * best().predicted_s);
+}
+
+TEST_CASE("slow ranks in every node share a document by rows that are as long as they are fast", "[placement]") {
+  Problem problem = packed({0, 524288});
+  problem.heads = 32;
+  problem.kv_heads = 8;
+  ScheduleRequest request = placed_on("dgx-a100x2");
   request.balance = Balance::work;
-  ranking = or_refuse(rank_schedules(problem, 8, machine, request));
-  CHECK(std::any_of(ranking.begin(), ranking.end(), is_placed));
-  request.schedule = "placed";
-  CHECK(or_refuse(plan(problem, 8, request)).name() == "placed");
+  Machine& machine = std::get<Machine>(request.machine);
+  machine.far.bytes_per_s /= 8;
+  const auto seconds = [&] { return or_refuse(rank_schedules(problem, 16, machine, request)).front().predicted_s; };
+  machine.speeds.assign(16, 0.9);
+  const double balanced = seconds();
+  machine.speeds.assign(16, 1);
+  for (const std::size_t slow : {6, 7, 14, 15}) machine.speeds[slow] = 0.6;
+  CHECK(seconds() < 1.1 * balanced);
 }
 
 TEST_CASE("layouts that are wrong are refused, saying where", "[placement]") {

@@ -28,10 +28,11 @@ struct PlacedMesh {
 /// When tiles are computed whose query or key another rank owns. Tiles of a rank's own tokens come first, and last as
 /// many of them as PlacedPass says.
 enum class Staging : std::uint8_t {
-  together,     ///< all in one step
-  by_distance,  ///< by the distance of their places: rows first, then columns
-  by_place,     ///< by rows, and among nodes by the place in its node of the rank that sends
-  by_part,      ///< by the part of its component that the query is in
+  together,          ///< all in one step
+  by_distance,       ///< by the distance of their places: rows first, then columns
+  by_place,          ///< by rows, and among nodes by the place in its node of the rank that sends
+  by_part,           ///< by the part of its component that the query is in
+  by_distance_late,  ///< as by_distance, where the last steps of all meshes are one: few distances come late
 };
 const char* name_of(Staging staging);
 

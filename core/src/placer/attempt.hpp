@@ -41,6 +41,7 @@ class Attempt {
     double cost = 0;
     const MeshWay* way = nullptr;
     std::vector<Rank> ranks;
+    std::vector<double> seconds;  ///< of each
   };
 
   int ranks() const { return costs_.ranks; }
@@ -67,6 +68,9 @@ class Attempt {
   std::optional<Split> split(int component) const;
   std::optional<Split> split_in(int component, std::span<const Rank> ranks) const;
   std::optional<Cuts> cut(int component, std::vector<Rank> ranks) const;
+  std::optional<Cuts> cut_back(int component, std::span<const Rank> owners) const;
+  bool links_have(const Cuts& cuts) const;
+  double cost_of(int component, const Cuts& cuts) const;
   std::optional<Cuts> cut_by(int component, std::span<const Rank> owners, std::span<const double> shares) const;
   std::optional<Cuts> pour(int component) const;
   bool is_near(const Cuts& cuts) const;
@@ -76,10 +80,12 @@ class Attempt {
   // sharing.cpp
   std::optional<Meshed> share(int component, double cheaper_than) const;
   std::vector<Rank> ranks_for(const MeshWay& way, const std::vector<double>& scores) const;
+  std::vector<double> seconds_on(const MeshWay& way, const std::vector<Rank>& ranks) const;
 
   // filling.cpp
-  bool fill(std::vector<int> small);
-  bool fill_apart(std::span<const int> small);
+  bool fill(const std::vector<bool>& packed);
+  bool fill_apart(int first, int end);
+  std::vector<int> largest_meshes() const;
   void even_out();
 
   const Parcels& parcels_;

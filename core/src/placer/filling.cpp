@@ -14,22 +14,23 @@ constexpr double worth_it = 0.9999;
 struct RunOfComponents {
   std::int64_t start = 0, count = 0;
   double seconds = 0;
-  std::vector<int> components;
+  int first = 0, end = 0;  // components
 };
 
 }  // namespace
 
-/// Runs of short components go to the rank with most room, longest first; what fits nowhere is taken apart.
-bool Attempt::fill(std::vector<int> small) {
+/// Runs of what is not packed go to the rank with most room, longest first; what fits nowhere is taken apart.
+bool Attempt::fill(const std::vector<bool>& packed) {
   std::vector<RunOfComponents> runs;
-  for (const int c : small) {
+  for (int c = 0; c < static_cast<int>(packed.size()); ++c) {
+    if (packed[index(c)]) continue;
     const Component& component = parcels_.component(c);
-    const bool joins = !runs.empty() && runs.back().start + runs.back().count == component.start() &&
+    const bool joins = !runs.empty() && runs.back().end == c &&
                        static_cast<double>(runs.back().count + component.length()) <= longest_run * parcels_.share;
-    if (!joins) runs.push_back({component.start(), 0, 0, {}});
+    if (!joins) runs.push_back({component.start(), 0, 0, c, c});
     runs.back().count += component.length();
     runs.back().seconds += parcels_.work_of(c);
-    runs.back().components.push_back(c);
+    runs.back().end = c + 1;
   }
   std::stable_sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return a.count > b.count; });
   for (const RunOfComponents& run : runs) {
@@ -40,23 +41,42 @@ bool Attempt::fill(std::vector<int> small) {
     Rank best = 0;
     for (Rank rank = 1; rank < ranks(); ++rank) best = wish(rank) > wish(best) ? rank : best;
     if (room(best) < static_cast<double>(run.count)) {
-      if (!fill_apart(run.components)) return false;
+      if (!fill_apart(run.first, run.end)) return false;
       continue;
     }
-    packing_.pieces.push_back({run.start, run.count, best, run.components.front(), Piece::Kind::whole, run.seconds});
+    packing_.pieces.push_back({run.start, run.count, best, run.first, Piece::Kind::whole, run.seconds});
     load_.tokens[index(best)] += static_cast<double>(run.count);
     load_.seconds[index(best)] += run.seconds;
   }
   return true;
 }
 
-bool Attempt::fill_apart(std::span<const int> small) {
-  for (const int c : small) {
+/// The number of the largest mesh that each rank is in, or -1.
+std::vector<int> Attempt::largest_meshes() const {
+  std::vector<int> largest(index(ranks()), -1);
+  for (std::size_t m = 0; m < packing_.meshes.size(); ++m) {
+    for (const Rank rank : packing_.meshes[m].second.ranks) {
+      const int other = largest[index(rank)];
+      if (other < 0 || packing_.meshes[index(other)].second.ranks.size() < packing_.meshes[m].second.ranks.size())
+        largest[index(rank)] = static_cast<int>(m);
+    }
+  }
+  return largest;
+}
+
+bool Attempt::fill_apart(int first, int end) {
+  const bool of_a_mesh = parcels_.wish.sharers == Sharers::of_a_mesh;
+  const std::vector<int> meshes = of_a_mesh ? largest_meshes() : std::vector<int>(index(ranks()), -1);
+  for (int c = first; c < end; ++c) {
     const Component& component = parcels_.component(c);
     Cuts cuts;
     for (std::int64_t done = 0; done < component.length();) {
       Rank best = 0;
-      for (Rank rank = 1; rank < ranks(); ++rank) best = room(rank) > room(best) ? rank : best;
+      const auto wish = [&](Rank rank) {
+        const bool together = cuts.ranks.empty() || meshes[index(rank)] == meshes[index(cuts.ranks.front())];
+        return std::pair(together && room(rank) >= 1, room(rank));
+      };
+      for (Rank rank = 1; rank < ranks(); ++rank) best = wish(rank) > wish(best) ? rank : best;
       const std::int64_t count = std::min(static_cast<std::int64_t>(room(best)), component.length() - done);
       if (count <= 0) return false;
       done += count;

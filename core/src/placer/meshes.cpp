@@ -37,8 +37,13 @@ std::int64_t block_begin(std::int64_t length, std::size_t block, std::size_t blo
   return length * static_cast<std::int64_t>(block) / static_cast<std::int64_t>(blocks);
 }
 
-Meshes::Meshes(const PlacementCosts& costs, int groups, int parts, double most_tokens)
-    : costs_(costs), groups_(groups), parts_(parts), most_tokens_(most_tokens), shapes_(shapes_of(costs, groups)) {}
+Meshes::Meshes(const PlacementCosts& costs, int groups, int parts, double most_tokens, Travel travel)
+    : costs_(costs),
+      groups_(groups),
+      parts_(parts),
+      most_tokens_(most_tokens),
+      travel_(travel),
+      shapes_(shapes_of(costs, groups)) {}
 
 const std::vector<MeshWay>& Meshes::of(const Component& component) {
   const auto key = std::pair(component.length(), component.causal() ? -1 : component.start());
@@ -147,7 +152,16 @@ void Meshes::count_bytes(const Component& component, MeshWay& way) const {
     const int groups_inside = std::min(groups, w);
     const int rows_inside = std::min(rows, std::max(1, w / groups_inside));
     const int columns_inside = std::max(1, w / (groups_inside * rows_inside));
-    way.far = all - bytes(1.0 * groups_inside * std::min(columns, columns_inside), 1.0 * groups_inside * rows_inside);
+    if (travel_ == Travel::routed) {
+      // A node needs the queries of its rows and the keys of its columns, for the heads of its ranks.
+      const double owned = 1.0 * w / way.ranks(), queries = 1.0 * rows_inside / rows;
+      const double keys = 1.0 * std::min(columns, columns_inside) / columns;
+      const double of_key_all = costs_.bytes.key_value + costs_.bytes.dkey_value;
+      const double of_token = std::max(0.0, queries - owned) * of_query + std::max(0.0, keys - owned) * of_key_all;
+      way.far = way.tokens * way.ranks() * groups_inside / groups * of_token / w;
+    } else {
+      way.far = all - bytes(1.0 * groups_inside * std::min(columns, columns_inside), 1.0 * groups_inside * rows_inside);
+    }
   }
   way.near = all - way.far;
   way.far_of_all = way.far * (static_cast<double>(component.length()) / way.ranks()) / std::max(way.tokens, 1e-9);

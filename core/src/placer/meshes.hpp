@@ -12,6 +12,9 @@
 
 namespace distattn {
 
+/// How messages between nodes travel: from owner to user, or into each node once.
+enum class Travel : std::uint8_t { straight, routed };
+
 /// A block of a shared component: the place that owns it, and which of the head ranks there.
 struct Block {
   int place = 0, group = 0, part = 0;
@@ -38,7 +41,7 @@ std::int64_t block_begin(std::int64_t length, std::size_t block, std::size_t blo
 class Meshes {
  public:
   /// `parts` > 1: every place owns a block of each of so many parts, which are computed one after the other.
-  Meshes(const PlacementCosts& costs, int groups, int parts, double most_tokens);
+  Meshes(const PlacementCosts& costs, int groups, int parts, double most_tokens, Travel travel = Travel::straight);
 
   /// The ways of a component, the cheapest first.
   const std::vector<MeshWay>& of(const Component& component);
@@ -53,6 +56,7 @@ class Meshes {
   const PlacementCosts& costs_;
   int groups_, parts_;
   double most_tokens_;
+  Travel travel_;
   std::vector<MeshShape> shapes_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::vector<MeshWay>> ways_;  // by length; by place if not causal
 };

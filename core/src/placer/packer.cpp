@@ -20,25 +20,29 @@ constexpr double rounds_up = 1e-6;
 
 }  // namespace
 
-Parcels::Parcels(const std::vector<Component>& all, const PlacementCosts& machine, const PackingWish& wished,
-                 std::int64_t tokens)
-    : components(all),
-      costs(machine),
-      wish(wished),
-      share(static_cast<double>(tokens) / machine.ranks),
-      light(std::numeric_limits<double>::infinity()),
-      copies(std::max(1.0, static_cast<double>(wished.groups) / machine.kv_heads)),
-      order(all.size()) {
+Workload::Workload(const std::vector<Component>& all, const PlacementCosts& costs)
+    : components(all), light(std::numeric_limits<double>::infinity()), order(all.size()), longest(all.size()) {
   for (const Component& component : components) {
     const auto length = static_cast<double>(component.length());
     work.push_back(costs.tile(component.pairs(), length, length));
     light = std::min(light, work.back() / length);
+    sum += work.back();
   }
   for (std::size_t c = 0; c < work.size(); ++c)
     excess.push_back(work[c] - light * static_cast<double>(components[c].length()));
   std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(), [this](int a, int b) { return excess_of(a) > excess_of(b); });
+  std::stable_sort(order.begin(), order.end(), [this](int a, int b) { return excess[index(a)] > excess[index(b)]; });
+  for (std::size_t i = order.size(); i-- > 0;)
+    longest[i] = std::max(components[index(order[i])].length(), i + 1 < order.size() ? longest[i + 1] : 0);
 }
+
+Parcels::Parcels(const Workload& all, const PlacementCosts& machine, const PackingWish& wished, std::int64_t tokens)
+    : workload(all),
+      costs(machine),
+      wish(wished),
+      share(static_cast<double>(tokens) / machine.ranks),
+      light(all.light),
+      copies(std::max(1.0, static_cast<double>(wished.groups) / machine.kv_heads)) {}
 
 double Parcels::largest_share() const {
   double largest = 0;
@@ -68,17 +72,21 @@ std::vector<double> Attempt::busy() const {
 
 std::optional<Packing> Attempt::run() {
   if (parcels_.light * parcels_.share > limit_s_ * costs_.mean_speed) return {};
-  std::vector<int> small;
-  for (const int c : parcels_.order) {
-    const auto length = static_cast<double>(parcels_.component(c).length());
-    if (parcels_.excess_of(c) < small_excess * limit_s_ && length <= small_length * parcels_.share) {
-      small.push_back(c);
-    } else if (!add(c)) {
-      return {};
+  const Workload& all = parcels_.workload;
+  const auto is_short = [&](std::int64_t length) {
+    return static_cast<double>(length) <= small_length * parcels_.share;
+  };
+  std::vector<bool> packed(all.order.size(), false);
+  for (std::size_t i = 0; i < all.order.size(); ++i) {
+    const int c = all.order[i];
+    if (parcels_.excess_of(c) < small_excess * limit_s_) {
+      if (is_short(all.longest[i])) break;  // as are all that follow
+      if (is_short(parcels_.component(c).length())) continue;
     }
+    if (!add(c)) return {};
+    packed[index(c)] = true;
   }
-  std::sort(small.begin(), small.end());
-  if (!fill(std::move(small))) return {};
+  if (!fill(packed)) return {};
   even_out();
   for (Rank rank = 0; rank < ranks(); ++rank) {
     if (load_.seconds[index(rank)] > rounding * budget(rank)) return {};
@@ -167,8 +175,9 @@ void Attempt::add_mesh(int component, const Meshed& mesh) {
                                parcels_.wish.parts > 1 ? block.part : 0});
     load_.tokens[index(owner)] += static_cast<double>(count);
   }
-  for (const Rank rank : mesh.ranks) {
-    load_.seconds[index(rank)] += way.seconds * parcels_.weight(rank);
+  for (std::size_t i = 0; i < mesh.ranks.size(); ++i) {
+    const Rank rank = mesh.ranks[i];
+    load_.seconds[index(rank)] += mesh.seconds[i];
     load_.in[index(rank)] += way.near;
     load_.out[index(rank)] += way.near;
     load_.far[index(rank)] += costs_.far_shared && costs_.node_size > 1 ? way.far_of_all : way.far;

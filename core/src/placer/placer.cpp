@@ -14,9 +14,8 @@ constexpr double first_step = 1.2, close_enough = 1.004;
 constexpr int most_steps = 120, most_bisections = 14;
 
 double least_seconds(const Parcels& parcels) {
-  double work = 0;
-  for (const double each : parcels.work) work += each;
-  return std::max(1.001 * parcels.light * parcels.share, 0.9 * work / parcels.costs.ranks) / parcels.costs.mean_speed;
+  return std::max(1.001 * parcels.light * parcels.share, 0.9 * parcels.workload.sum / parcels.costs.ranks) /
+         parcels.costs.mean_speed;
 }
 
 struct Packed {
@@ -45,10 +44,10 @@ std::optional<Packed> best_packing(const Parcels& parcels, Meshes& meshes) {
   return Packed{*std::move(best), enough};
 }
 
-std::optional<Packed> packed(const std::vector<Component>& components, const PlacementCosts& costs,
-                             const PackingWish& wish, std::int64_t tokens) {
-  const Parcels parcels(components, costs, wish, tokens);
-  Meshes meshes(costs, wish.groups, wish.parts, parcels.largest_share());
+std::optional<Packed> packed(const Workload& workload, const PlacementCosts& costs, const PackingWish& wish,
+                             std::int64_t tokens) {
+  const Parcels parcels(workload, costs, wish, tokens);
+  Meshes meshes(costs, wish.groups, wish.parts, parcels.largest_share(), wish.travel);
   return best_packing(parcels, meshes);
 }
 
@@ -89,16 +88,16 @@ Placement placement_of(Packing packing, const PlacementCosts& costs, int groups)
 
 }  // namespace
 
-std::optional<Placement> place(const std::vector<Component>& components, const PlacementCosts& costs,
-                               const PackingWish& wish, std::int64_t tokens) {
-  std::optional<Packed> best = packed(components, costs, wish, tokens);
+std::optional<Placement> place(const Workload& workload, const PlacementCosts& costs, const PackingWish& wish,
+                               std::int64_t tokens) {
+  std::optional<Packed> best = packed(workload, costs, wish, tokens);
   if (!best) return {};
   return placement_of(std::move(best->packing), costs, wish.groups);
 }
 
-double packed_seconds(const std::vector<Component>& components, const PlacementCosts& costs, const PackingWish& wish,
+double packed_seconds(const Workload& workload, const PlacementCosts& costs, const PackingWish& wish,
                       std::int64_t tokens) {
-  const std::optional<Packed> best = packed(components, costs, wish, tokens);
+  const std::optional<Packed> best = packed(workload, costs, wish, tokens);
   return best ? best->seconds : std::numeric_limits<double>::infinity();
 }
 

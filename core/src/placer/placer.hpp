@@ -12,10 +12,10 @@
 namespace distattn {
 
 /// The placement with the least time that is found; nothing if none keeps within the balance. Deterministic.
-std::optional<Placement> place(const std::vector<Component>& components, const PlacementCosts& costs,
-                               const PackingWish& wish, std::int64_t tokens);
+std::optional<Placement> place(const Workload& workload, const PlacementCosts& costs, const PackingWish& wish,
+                               std::int64_t tokens);
 /// The time that place() packs for; infinite if there is no placement.
-double packed_seconds(const std::vector<Component>& components, const PlacementCosts& costs, const PackingWish& wish,
+double packed_seconds(const Workload& workload, const PlacementCosts& costs, const PackingWish& wish,
                       std::int64_t tokens);
 
 /// Of each rank's own tiles, leaves as many for the end as hide the results that still travel then.

@@ -41,9 +41,39 @@ std::optional<Attempt::Meshed> Attempt::share(int component, double cheaper_than
     }
     if (able < way.ranks()) continue;
     std::vector<Rank> chosen = ranks_for(way, scores);
-    if (!chosen.empty()) return Meshed{way.cost, &way, std::move(chosen)};
+    if (chosen.empty()) continue;
+    std::vector<double> seconds = seconds_on(way, chosen);
+    bool keeps = true;
+    for (std::size_t i = 0; i < chosen.size(); ++i) {
+      const Rank rank = chosen[i];
+      const double light = parcels_.light * length * parcels_.weight(rank) / way.ranks();
+      keeps = keeps && slacks[index(rank)] >= seconds[i] - light &&
+              fits(way, seconds[i] / costs_.speed(rank), parcels_.wish, limit_s_);
+    }
+    if (keeps) return Meshed{way.cost, &way, std::move(chosen), std::move(seconds)};
   }
   return {};
+}
+
+/// A rank computes as much more than others as its row has more queries and its column more keys.
+std::vector<double> Attempt::seconds_on(const MeshWay& way, const std::vector<Rank>& ranks) const {
+  const int rows = way.shape.rows, columns = way.shape.columns;
+  std::vector<double> of_row(index(rows), 0), of_column(index(columns), 0);
+  double all = 0;
+  const auto place = [wide = way.shape.groups](std::size_t i) { return static_cast<int>(i) / wide; };
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const double weight = parcels_.weight(ranks[i]);
+    of_row[index(place(i) % rows)] += weight;
+    of_column[index(place(i) / rows)] += weight;
+    all += weight;
+  }
+  std::vector<double> seconds;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const double queries = of_row[index(place(i) % rows)] * rows / all;
+    const double keys = of_column[index(place(i) / rows)] * columns / all;
+    seconds.push_back(way.seconds * queries * keys);
+  }
+  return seconds;
 }
 
 /// Within a node those of its ranks with most time, of the node where the worst of them has most; across nodes whole

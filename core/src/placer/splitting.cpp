@@ -64,23 +64,37 @@ std::optional<Attempt::Split> Attempt::split_in(int component, std::span<const R
     slacks += slack(able[k - 1]);
     rooms += room(able[k - 1]);
     if (slacks < parcels_.excess_of(component) || rooms < length) continue;
-    std::optional<Cuts> cuts = cut(component, {able.begin(), able.begin() + static_cast<std::ptrdiff_t>(k)});
-    if (!cuts) continue;
-    bool fits = true;
-    for (std::size_t i = 0; i < cuts->ranks.size(); ++i)
-      fits = fits && link_has(cuts->ranks[i], cuts->in[i], cuts->out[i]);
-    if (!fits) continue;
-    const double seconds = std::accumulate(cuts->seconds.begin(), cuts->seconds.end(), 0.0);
-    // As in the cost of a mesh, what the busiest link carries counts for every rank: the others wait for it.
-    const double busiest = std::max(*std::max_element(cuts->in.begin(), cuts->in.end()),
-                                    *std::max_element(cuts->out.begin(), cuts->out.end()));
-    const double bytes = busiest * static_cast<double>(cuts->ranks.size());
-    const double latency =
-        costs_.link().latency_s * static_cast<double>(costs_.passes.size() * (cuts->ranks.size() - 1));
-    const double cost = seconds - parcels_.work_of(component) + bytes / costs_.link().bytes_per_s + latency;
-    return Split{cost, *std::move(cuts)};
+    std::optional<Split> best;
+    const std::span<const Rank> owners(able.data(), k);
+    std::vector<std::optional<Cuts>> ways;
+    ways.push_back(cut(component, {owners.begin(), owners.end()}));
+    if (parcels_.wish.cutting == Cutting::from_end) ways.push_back(cut_back(component, owners));
+    for (std::optional<Cuts>& cuts : ways) {
+      if (!cuts || !links_have(*cuts)) continue;
+      const double cost = cost_of(component, *cuts);
+      if (!best || cost < best->cost) best = Split{cost, *std::move(cuts)};
+    }
+    if (best) return best;
   }
   return {};
+}
+
+bool Attempt::links_have(const Cuts& cuts) const {
+  for (std::size_t i = 0; i < cuts.ranks.size(); ++i) {
+    if (!link_has(cuts.ranks[i], cuts.in[i], cuts.out[i])) return false;
+  }
+  return true;
+}
+
+/// On top of computing the component on one rank.
+double Attempt::cost_of(int component, const Cuts& cuts) const {
+  const double seconds = std::accumulate(cuts.seconds.begin(), cuts.seconds.end(), 0.0);
+  // As in the cost of a mesh, what the busiest link carries counts for every rank: the others wait for it.
+  const double busiest =
+      std::max(*std::max_element(cuts.in.begin(), cuts.in.end()), *std::max_element(cuts.out.begin(), cuts.out.end()));
+  const double bytes = busiest * static_cast<double>(cuts.ranks.size());
+  const double latency = costs_.link().latency_s * static_cast<double>(costs_.passes.size() * (cuts.ranks.size() - 1));
+  return seconds - parcels_.work_of(component) + bytes / costs_.link().bytes_per_s + latency;
 }
 
 /// Pieces for these owners in order, which end where their shares of the pairs have been seen. None is larger than its
@@ -134,6 +148,45 @@ std::optional<Cuts> Attempt::cut(int component, std::vector<Rank> owners) const 
     if (worst <= over * most) return cuts;
   }
   return {};
+}
+
+/// Pieces from the last position back, each as long as its owner has room and time for: what comes before a piece is
+/// what its owner receives.
+std::optional<Cuts> Attempt::cut_back(int component, std::span<const Rank> owners) const {
+  const Component& whole = parcels_.component(component);
+  const std::int64_t grain = grain_of(whole.length());
+  const auto needs = [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t count = end - begin;
+    const auto tile = [&](std::int64_t from, std::int64_t keys) {
+      return costs_.tile(whole.pairs(begin, count, from, keys), static_cast<double>(count), static_cast<double>(keys));
+    };
+    return tile(begin, count) + tile(0, begin) - parcels_.light * static_cast<double>(count);
+  };
+  Cuts cuts;
+  std::int64_t end = whole.length();
+  for (const Rank rank : owners) {
+    // In grains: too far back, and as far as it may be.
+    std::int64_t before = std::max<std::int64_t>(0, end - static_cast<std::int64_t>(room(rank))) / grain - 1;
+    std::int64_t begin = (end + grain - 1) / grain;
+    while (begin - before > 1) {
+      const std::int64_t middle = (before + begin) / 2;
+      const bool possible =
+          end - middle * grain <= static_cast<std::int64_t>(room(rank)) && needs(middle * grain, end) <= slack(rank);
+      (possible ? begin : before) = middle;
+    }
+    if (begin * grain >= end) continue;
+    cuts.ends.insert(cuts.ends.begin(), end);
+    cuts.ranks.insert(cuts.ranks.begin(), rank);
+    end = begin * grain;
+    if (end == 0) break;
+  }
+  if (end > 0) return {};
+  count(component, cuts);
+  for (std::size_t i = 0; i < cuts.ranks.size(); ++i) {
+    const double more = cuts.seconds[i] - parcels_.light * static_cast<double>(cuts.count(i));
+    if (more > (1 + over) * slack(cuts.ranks[i])) return {};
+  }
+  return cuts;
 }
 
 /// Seconds and bytes of pieces, each against the pieces that it sees.

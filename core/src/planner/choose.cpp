@@ -29,6 +29,8 @@ constexpr std::size_t best_of_layout = 8, worth_ahead = 3;
 constexpr double hopeless = 1.25;
 /// The same for placements that are tried in one order of steps.
 constexpr double hopeless_placement = 1.2;
+/// Masks in few pieces have so few placements that each is tried with messages through nodes too.
+constexpr std::size_t few_candidates = 8;
 
 /// One pass of one schedule.
 struct Trial {
@@ -77,7 +79,7 @@ class Search {
       try_all(trials_of(other_meshes(problem_, ranks_, hopeful_layouts())));
       if (!request_.ahead && routes_.node_size > 0) try_all(best_ahead());
     }
-    if (only_placed_ || may_place(problem_, ranks_, machine_)) try_placements();
+    if (only_placed_ || may_place(problem_, ranks_)) try_placements();
     std::vector<Choice> ranking = pairs();
     if (ranking.empty()) return why_not(nothing_left());
     return ranking;
@@ -96,7 +98,8 @@ class Search {
     return trials;
   }
 
-  /// Every placement in one staging, those that are worth it in the others, and the best with messages through nodes.
+  /// Every placement in one staging, those that are worth it in the others, and the best with other ends, and with
+  /// messages through nodes, posted early too.
   void try_placements() {
     auto made = placements_of(problem_, ranks_, machine_, threads_, request_);
     if (auto* const reason = std::get_if<std::string>(&made)) {
@@ -107,35 +110,45 @@ class Search {
     std::vector<Trial> trials;
     for (std::size_t c = 0; c < candidates.size(); ++c) {
       tiles_[{key_of_candidate(c), candidates[c].placement.groups}] = candidates[c].tiles;
-      add_trials(candidates[c], c, Staging::by_distance, trials);
+      add_trials(candidates[c], c, Staging::by_distance, placed_routes(), trials);
+      if (may_route() && candidates.size() <= few_candidates && crosses(candidates[c]))
+        add_trials(candidates[c], c, Staging::by_distance, routes_, trials);
     }
     try_all(std::move(trials));
-    const double least = seconds(key_of_candidate(best_of(candidates.size())));
+    const double least = by_time(candidates.size()).front().first;
     trials.clear();
     for (std::size_t c = 0; c < candidates.size(); ++c) {
       const Placement& placement = candidates[c].placement;
       if (seconds(key_of_candidate(c)) > hopeless_placement * least) continue;
-      add_trials(candidates[c], c, Staging::together, trials);
-      if (1 < placement.node_size && placement.node_size < ranks_)
-        add_trials(candidates[c], c, Staging::by_place, trials);
-      if (!placement.part_of.empty()) add_trials(candidates[c], c, Staging::by_part, trials);
+      const auto add = [&](Staging staging) { add_trials(candidates[c], c, staging, placed_routes(), trials); };
+      add(Staging::together);
+      if (placement.meshes.size() > 1) add(Staging::by_distance_late);
+      if (1 < placement.node_size && placement.node_size < ranks_) add(Staging::by_place);
+      if (!placement.part_of.empty()) add(Staging::by_part);
     }
     try_all(std::move(trials));
-    try_all(with_other_ends(key_of_candidate(best_of(candidates.size()))));
+    auto sorted = by_time(candidates.size());
+    sorted.resize(std::min<std::size_t>(sorted.size(), 2));  // other ends may turn their order
+    for (const auto& [time, c] : sorted) try_all(with_other_ends(key_of_candidate(c)));
     if (!may_route()) return;
-    const std::size_t best_one = best_of(candidates.size());
+    const std::size_t best_one = by_time(candidates.size()).front().second;
     trials.clear();
-    for (const Staging staging : {Staging::by_distance, Staging::together})
-      add_trials(candidates[best_one], best_one, staging, trials);
-    for (Trial& trial : trials) trial.routes = routes_;
+    for (const Staging staging : {Staging::by_distance, Staging::together, Staging::by_place})
+      add_trials(candidates[best_one], best_one, staging, routes_, trials);
+    try_all(std::move(trials));
+    if (!crosses(candidates[best_one])) return;
+    trials.clear();
+    add_ahead(trials_[key_of_candidate(best_one)], 1, trials);
     try_all(std::move(trials));
   }
 
-  void add_trials(const Candidate& candidate, std::size_t number, Staging staging, std::vector<Trial>& trials) const {
+  bool crosses(const Candidate& one) const { return ranks_ <= many_ranks && crosses_nodes(one.placement); }
+
+  void add_trials(const Candidate& candidate, std::size_t number, Staging staging, const Routes& routes,
+                  std::vector<Trial>& trials) const {
     auto placement = std::make_shared<Placement>(candidate.placement);
     for (PlacedPass& pass : placement->passes) pass.staging = staging;
-    for (const Pass pass : passes())
-      trials.push_back({recipe_of(placement, pass), pass, placed_routes(), placement, number});
+    for (const Pass pass : passes()) trials.push_back({recipe_of(placement, pass), pass, routes, placement, number});
   }
 
   /// The fastest trial of each pass on a layout, with fewer and more of each rank's own tiles at its end.
@@ -152,12 +165,12 @@ class Search {
     return trials;
   }
 
-  /// The fastest of this many candidates.
-  std::size_t best_of(std::size_t candidates) const {
-    std::size_t best_one = 0;
-    for (std::size_t c = 1; c < candidates; ++c)
-      if (seconds(key_of_candidate(c)) < seconds(key_of_candidate(best_one))) best_one = c;
-    return best_one;
+  /// The times of this many candidates and their numbers, the fastest first.
+  std::vector<std::pair<double, std::size_t>> by_time(std::size_t candidates) const {
+    std::vector<std::pair<double, std::size_t>> sorted;
+    for (std::size_t c = 0; c < candidates; ++c) sorted.emplace_back(seconds(key_of_candidate(c)), c);
+    std::sort(sorted.begin(), sorted.end());
+    return sorted;
   }
 
   /// The least time of all passes on a layout; infinite if one was not planned.
@@ -255,17 +268,21 @@ class Search {
   /// The best so far, with messages posted early.
   std::vector<Trial> best_ahead() const {
     std::vector<Trial> trials;
-    for (const auto& [key, tried] : trials_) {
-      for (const Pass pass : passes()) {
-        for (Trial trial : best(tried, pass, worth_ahead)) {
-          for (const int ahead : {1, 3, 7}) {
-            trial.routes.ahead = ahead;
-            trials.push_back(trial);
-          }
+    for (const auto& [key, tried] : trials_) add_ahead(tried, worth_ahead, trials);
+    return trials;
+  }
+
+  /// Of these trials the fastest of each pass whose messages go through nodes, with these posted early.
+  void add_ahead(std::vector<Trial> tried, std::size_t count, std::vector<Trial>& trials) const {
+    std::erase_if(tried, [](const Trial& trial) { return trial.routes.node_size == 0; });
+    for (const Pass pass : passes()) {
+      for (Trial trial : best(tried, pass, count)) {
+        for (const int ahead : {1, 3, 7}) {
+          trial.routes.ahead = ahead;
+          trials.push_back(trial);
         }
       }
     }
-    return trials;
   }
 
   /// Combinations of one layout and one `ahead` whose buffers fit beside each other, best first.

@@ -48,6 +48,7 @@ void OnOwners::add(const std::vector<Staging>& stagings) {
     const bool has_nodes = 1 < made.node_size && made.node_size < made.ranks;
     for (const Staging staging : stagings) {
       if (staging == Staging::by_place && !has_nodes) continue;
+      if (staging == Staging::by_distance_late && made.meshes.size() < 2) continue;
       if (staging == Staging::by_part && made.part_of.empty()) continue;
       auto placement = std::make_shared<Placement>(made);
       for (PlacedPass& pass : placement->passes) pass.staging = staging;

@@ -18,8 +18,8 @@ namespace {
 
 /// Head groups beyond the key heads send keys several times, and beyond this many tiles are small.
 constexpr int most_groups = 8;
-/// Each of more ranks adds to what a candidate costs: fewer are tried.
-constexpr int many_ranks = 256;
+/// So many parts of a mask fill every rank equally, in whatever way.
+constexpr std::size_t many_components = 1 << 18;
 /// What binds: without it, the time would be less than this part of what it is.
 constexpr double nearly_all = 0.97;
 
@@ -30,10 +30,11 @@ PackingWish usual_wish(const Problem& problem, const ScheduleRequest& request) {
   return {groups, 0.3, 1, request.balance_tokens, request.balance};
 }
 
-std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest& request, int ranks) {
+std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest& request, const Machine& machine,
+                                   int ranks, std::size_t components) {
   PackingWish wish = usual_wish(problem, request);
   std::vector<PackingWish> wishes;
-  if (ranks > many_ranks) {
+  if (ranks > many_ranks || components > many_components) {
     for (const double hide : {0.3, 1.0}) wishes.emplace_back(wish).hide = hide;
     return wishes;
   }
@@ -43,6 +44,21 @@ std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest
   for (; wish.groups > 0; --wish.groups) {
     if (problem.kv_heads % wish.groups != 0) continue;
     for (const double hide : {0.3, 1.0}) wishes.emplace_back(wish).hide = hide;
+  }
+  for (const Cutting cutting : {Cutting::by_time, Cutting::from_end}) {
+    for (const double hide : {0.3, 1.0}) {
+      wishes.push_back(usual_wish(problem, request));
+      wishes.back().hide = hide;
+      wishes.back().cutting = cutting;
+      wishes.back().sharers = Sharers::of_a_mesh;
+    }
+  }
+  if (machine.nodes > 1 && machine.ranks_per_node > 1 && ranks > machine.ranks_per_node) {
+    for (const int groups : {usual_wish(problem, request).groups, 1}) {
+      wishes.push_back(usual_wish(problem, request));
+      wishes.back().groups = groups;
+      wishes.back().travel = Travel::routed;
+    }
   }
   // More freedom is no worse.
   const ScheduleRequest usual;
@@ -79,10 +95,11 @@ const char* what_binds(const Problem& problem, int ranks, const Machine& machine
   const int threads = request.threads > 0 ? request.threads : machine.threads_of_rank(ranks);
   const PlacementCosts costs(problem, request.passes, machine, ranks, threads);
   const PackingWish wish = usual_wish(problem, request);
-  const auto seconds = [&](const std::vector<Component>& parts, const PlacementCosts& of, const PackingWish& with) {
-    return packed_seconds(parts, of, with, problem.seq_kv);
+  const Workload workload(components, costs);  // which links do not change
+  const auto seconds = [&](const PlacementCosts& of, const PackingWish& with) {
+    return packed_seconds(workload, of, with, problem.seq_kv);
   };
-  const double all = seconds(components, costs, wish);
+  const double all = seconds(costs, wish);
   if (components.size() > 1 && seconds_of_longest(components, costs, wish) >= nearly_all * all) return "one document";
   PlacementCosts near = costs, far = costs;
   near.near.bytes_per_s = far.far.bytes_per_s = std::numeric_limits<double>::infinity();
@@ -90,9 +107,8 @@ const char* what_binds(const Problem& problem, int ranks, const Machine& machine
   unbalanced.balance = ranks;
   const char* binds = "compute";
   double least = nearly_all * all;
-  for (const auto& [name, without] : {std::pair{"near", seconds(components, near, wish)},
-                                      {"far", seconds(components, far, wish)},
-                                      {"tokens", seconds(components, costs, unbalanced)}}) {
+  for (const auto& [name, without] :
+       {std::pair{"near", seconds(near, wish)}, {"far", seconds(far, wish)}, {"tokens", seconds(costs, unbalanced)}}) {
     if (without >= least) continue;
     least = without;
     binds = name;
@@ -120,14 +136,15 @@ Candidate candidate_of(Placement placement, const Problem& problem, const Placem
   return candidate;
 }
 
-bool may_place(const Problem& problem, int ranks, const Machine& machine) {
-  if (ranks == 1) return false;
-  for (Rank rank = 1; rank < ranks; ++rank) {
-    if (machine.speed_of(rank) != machine.speed_of(0)) return true;
-  }
-  const BandIndex mask(bands_of(problem.mask));
-  return components_of(problem, mask).size() > 1;
+bool crosses_nodes(const Placement& placement) {
+  const auto node = [&](Rank rank) { return rank / placement.node_size; };
+  return std::any_of(placement.meshes.begin(), placement.meshes.end(), [&](const PlacedMesh& mesh) {
+    return std::any_of(mesh.ranks.begin(), mesh.ranks.end(),
+                       [&](Rank rank) { return node(rank) != node(mesh.ranks.front()); });
+  });
 }
+
+bool may_place(const Problem& problem, int ranks) { return ranks > 1 && problem.seq_q == problem.seq_kv; }
 
 const char* instead_of_placing(const Problem& problem) {
   return problem.seq_q != problem.seq_kv ? "choose another schedule"
@@ -144,11 +161,12 @@ std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& p
   const BandIndex mask(bands_of(problem.mask));
   const std::vector<Component> components = components_of(problem, mask);
   const PlacementCosts costs(problem, request.passes, machine, ranks, threads);
-  const std::vector<PackingWish> wishes = wishes_of(problem, request, ranks);
+  const Workload workload(components, costs);
+  const std::vector<PackingWish> wishes = wishes_of(problem, request, machine, ranks, components.size());
   std::vector<std::optional<Placement>> found(wishes.size());
   for_each_in_parallel(static_cast<int>(wishes.size()), 1, [&](int w) {
     const auto i = index(w);
-    found[i] = place(components, costs, wishes[i], problem.seq_kv);
+    found[i] = place(workload, costs, wishes[i], problem.seq_kv);
   });
   std::vector<Candidate> candidates;
   for (std::optional<Placement>& placement : found) {

@@ -13,11 +13,17 @@
 
 namespace distattn {
 
+/// Each of more ranks adds to what a candidate costs: fewer are tried, in fewer ways.
+constexpr int many_ranks = 256;
+
 /// A placement and the lookups of its segments. Its passes say nothing of staging yet.
 struct Candidate {
   Placement placement;
   std::shared_ptr<const Tiles> tiles;
 };
+
+/// Whether components are shared by ranks of several nodes, so that messages may go through nodes.
+bool crosses_nodes(const Placement& placement);
 
 /// Each once, or the reason why there is none. Depends on its arguments only.
 std::variant<std::vector<Candidate>, std::string> placements_of(const Problem& problem, int ranks,
@@ -35,8 +41,8 @@ Candidate candidate_of(Placement placement, const Problem& problem, const Placem
 /// then is only estimated.
 std::vector<std::shared_ptr<const Placement>> with_other_ends(const Placement& placement, Pass pass);
 
-/// Whether a placement can differ from a published mesh: the mask has parts that do not see each other, or the machine
-/// ranks of unequal speed, to which no published shape gives unequal shares.
-bool may_place(const Problem& problem, int ranks, const Machine& machine);
+/// Whether there can be a placement that differs from the published schedules: for masks in one piece too, as its
+/// meshes also need not have all ranks, blocks of equal length, or a step for each block.
+bool may_place(const Problem& problem, int ranks);
 
 }  // namespace distattn

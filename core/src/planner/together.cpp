@@ -50,7 +50,7 @@ class Together {
     if (!only_placed_) {
       if (auto why = add_named()) return std::move(*why);
     }
-    const auto placeable = [&](const LayerKind& kind) { return may_place(kind.problem, ranks_, machine_); };
+    const auto placeable = [&](const LayerKind& kind) { return may_place(kind.problem, ranks_); };
     if (only_placed_ || std::any_of(kinds_.begin(), kinds_.end(), placeable)) add_placed();
     if (ranking_.empty()) return nothing_left();
     std::stable_sort(ranking_.begin(), ranking_.end(),
@@ -108,7 +108,7 @@ class Together {
     for (const std::size_t o : all) least = std::min(least, total(o));
     std::erase_if(all, [&](std::size_t o) { return total(o) > hopeless_owners * least; });
     for_each(all, [](std::optional<OnOwners>& one, const Placement&, const TrialsOfKind&) {
-      one->add({Staging::together, Staging::by_place, Staging::by_part});
+      one->add({Staging::together, Staging::by_distance_late, Staging::by_place, Staging::by_part});
     });
     const auto best =
         std::min_element(all.begin(), all.end(), [&](std::size_t a, std::size_t b) { return total(a) < total(b); });

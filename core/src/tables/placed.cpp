@@ -24,7 +24,11 @@ struct TilesOfRank {
 class Steps {
  public:
   Steps(const Placement& placement, const PlacedTiles& tiles, Staging staging)
-      : node_size_(placement.node_size), part_of_(placement.part_of), tiles_(tiles), staging_(staging) {}
+      : most_(2 * placement.ranks),
+        node_size_(placement.node_size),
+        part_of_(placement.part_of),
+        tiles_(tiles),
+        staging_(staging) {}
 
   int of(Rank rank, const Tile& tile, int distance) const {
     switch (staging_) {
@@ -32,6 +36,8 @@ class Steps {
         return 1;
       case Staging::by_distance:
         return distance;
+      case Staging::by_distance_late:
+        return most_ + distance - tiles_.farthest(tile.query, tile.key);
       case Staging::by_part:
         return part_of_.empty() ? 1 : 1 + part_of_[index(tile.query)];
       case Staging::by_place:
@@ -47,6 +53,7 @@ class Steps {
  private:
   int node_of(Rank rank) const { return rank / node_size_; }
 
+  int most_;  // no distance is larger
   int node_size_;
   std::span<const std::int32_t> part_of_;
   const PlacedTiles& tiles_;
@@ -74,18 +81,21 @@ std::vector<std::vector<std::pair<int, Tile>>> staged_tiles(const Tiles& tiles, 
   const PlacedTiles placed(tiles, placement);
   const Steps steps(placement, placed, how.staging);
   std::vector<std::vector<std::pair<int, Tile>>> staged(index(placement.ranks));
-  int last_step = 1;
+  std::vector<int> last_step(index(placement.ranks), 1);
   placed.for_each([&](Rank rank, const Tile& tile, int distance) {
     const int step = distance == 0 ? 0 : steps.of(rank, tile, distance);
-    last_step = std::max(last_step, step + 1);
+    last_step[index(rank)] = std::max(last_step[index(rank)], step + 1);
     staged[index(rank)].emplace_back(step, tile);
   });
+  // What others return may still be on its way when a rank has computed the last of what travels.
+  if (how.staging != Staging::by_distance_late)
+    last_step.assign(last_step.size(), *std::max_element(last_step.begin(), last_step.end()));
   for (std::size_t rank = 0; rank < how.last.size(); ++rank) {
     std::int32_t left = how.last[rank];
     auto& of_rank = staged[rank];
     for (std::size_t t = of_rank.size(); t-- > 0 && left > 0;) {
       if (of_rank[t].first != 0) continue;
-      of_rank[t].first = last_step;
+      of_rank[t].first = last_step[rank];
       --left;
     }
   }

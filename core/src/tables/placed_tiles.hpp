@@ -1,6 +1,7 @@
 #pragma once
 /// The tiles of a placement: which rank computes each.
 
+#include <algorithm>
 #include <cstddef>
 #include <vector>
 
@@ -26,6 +27,14 @@ class PlacedTiles {
     }
   }
 
+  /// The largest distance of tiles that are shared as this one is.
+  int farthest(SegmentId i, SegmentId j) const {
+    const int number = mesh(i);
+    if (number < 0 || number != mesh(j)) return placement_.ranks - 1;
+    const MeshShape& shape = placement_.meshes[index(number)].shape;
+    return std::max(1, shape.rows - 1 + (shape.columns > 1 ? shape.columns : 0));
+  }
+
   Rank owner(SegmentId segment) const { return placement_.segments[index(segment)].owner; }
 
  private:
@@ -33,10 +42,12 @@ class PlacedTiles {
     int row = 0, column = 0;
   };
 
+  int mesh(SegmentId i) const { return placement_.mesh_of.empty() ? -1 : placement_.mesh_of[index(i)]; }
+
   template <class Visit>
   void of_pair(SegmentId i, SegmentId j, const Visit& visit) const {
-    const int mesh_number = placement_.mesh_of.empty() ? -1 : placement_.mesh_of[index(i)];
-    const bool shared = mesh_number >= 0 && mesh_number == placement_.mesh_of[index(j)];
+    const int mesh_number = mesh(i);
+    const bool shared = mesh_number >= 0 && mesh_number == mesh(j);
     if (!shared) {
       const int distance = (owner(i) - owner(j) + placement_.ranks) % placement_.ranks;
       for (int group = 0; group < placement_.groups; ++group) visit(owner(i), Tile{group, i, j}, distance);

@@ -19,7 +19,8 @@ using Ordered = nlohmann::ordered_json;
 
 constexpr int schema_version = 1, most_ranks = 1 << 16, most_groups = 1 << 16, most_parts = 1 << 16;
 constexpr std::int64_t most_positions = std::numeric_limits<std::int32_t>::max();
-constexpr std::array stagings = {Staging::together, Staging::by_distance, Staging::by_place, Staging::by_part};
+constexpr std::array stagings = {Staging::together, Staging::by_distance, Staging::by_distance_late, Staging::by_place,
+                                 Staging::by_part};
 constexpr std::array both_passes = {Pass::forward, Pass::backward};
 
 const json& list_at(JsonFields& fields, const std::string& name) {
@@ -80,7 +81,7 @@ PlacedPass read_pass(JsonFields fields, int ranks) {
   const std::string name = fields.find("staging") == nullptr ? name_of(pass.staging) : fields.text("staging");
   const auto found = std::find_if(stagings.begin(), stagings.end(), [&](Staging s) { return name == name_of(s); });
   if (found == stagings.end())
-    fields.fail("staging", "is '" + name + "'", "choose together, by_distance, by_place or by_part");
+    fields.fail("staging", "is '" + name + "'", "choose together, by_distance, by_distance_late, by_place or by_part");
   pass.staging = *found;
   if (fields.find("last") != nullptr) pass.last = integers_at(fields, "last", 0, most_positions);
   if (!pass.last.empty() && pass.last.size() != index(ranks))
@@ -117,6 +118,8 @@ const char* name_of(Staging staging) {
       return "together";
     case Staging::by_distance:
       return "by_distance";
+    case Staging::by_distance_late:
+      return "by_distance_late";
     case Staging::by_place:
       return "by_place";
     case Staging::by_part:
