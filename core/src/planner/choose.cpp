@@ -32,27 +32,6 @@ constexpr double hopeless_placement = 1.2;
 /// Masks in few pieces have so few placements that each is tried with messages through nodes too.
 constexpr std::size_t few_candidates = 8;
 
-/// One pass of one schedule.
-struct Trial {
-  Recipe recipe;
-  Pass pass = Pass::forward;
-  Routes routes;
-  std::shared_ptr<const Placement> placement = {};  // that the recipe was made from,
-  std::size_t candidate = 0;                        // and its number among those
-  double seconds = 0;
-  std::int64_t memory_bytes = 0;
-  std::string reason = {};  // why it cannot be planned
-};
-
-/// What layouts differ in: kind, split, and the number of the candidate of a given one.
-using LayoutKey = std::tuple<LayoutKind, int, std::size_t>;
-LayoutKey key_of(const Trial& trial) { return {trial.recipe.layout.kind, trial.recipe.layout.split, trial.candidate}; }
-LayoutKey key_of_candidate(std::size_t number) { return {LayoutKind::given, 1, number}; }
-
-bool faster(const Trial& a, const Trial& b) {
-  return std::tie(a.seconds, a.recipe.name) < std::tie(b.seconds, b.recipe.name);
-}
-
 class Search {
  public:
   Search(const Problem& problem, int ranks, const Machine& machine, const ScheduleRequest& request, Routes routes,

@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
+#include <tuple>
 
 #include "core/src/prediction/seen_tiles.hpp"
 #include "distattn/lower.hpp"
@@ -22,5 +24,28 @@ struct PassCost {
 PassCost cost_of(const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles, const SeenTiles& seen, Pass pass,
                  Mode mode, const Routes& routes, const Machine& machine, int threads,
                  const Latents* latents = nullptr);
+
+/// One pass of one schedule.
+struct Trial {
+  Recipe recipe;
+  Pass pass = Pass::forward;
+  Routes routes;
+  std::shared_ptr<const Placement> placement = {};  // that the recipe was made from,
+  std::size_t candidate = 0;                        // and its number among those
+  double seconds = 0;
+  std::int64_t memory_bytes = 0;
+  std::string reason = {};  // why it cannot be planned
+};
+
+/// What layouts differ in: kind, split, and the number of the candidate of a given one.
+using LayoutKey = std::tuple<LayoutKind, int, std::size_t>;
+inline LayoutKey key_of(const Trial& trial) {
+  return {trial.recipe.layout.kind, trial.recipe.layout.split, trial.candidate};
+}
+inline LayoutKey key_of_candidate(std::size_t number) { return {LayoutKind::given, 1, number}; }
+
+inline bool faster(const Trial& a, const Trial& b) {
+  return std::tie(a.seconds, a.recipe.name) < std::tie(b.seconds, b.recipe.name);
+}
 
 }  // namespace distattn
