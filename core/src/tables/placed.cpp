@@ -81,15 +81,13 @@ std::vector<std::vector<std::pair<int, Tile>>> staged_tiles(const Tiles& tiles, 
   const PlacedTiles placed(tiles, placement);
   const Steps steps(placement, placed, how.staging);
   std::vector<std::vector<std::pair<int, Tile>>> staged(index(placement.ranks));
+  // After a rank's own last message and not after everybody's: meanwhile what others return may still be on its way.
   std::vector<int> last_step(index(placement.ranks), 1);
   placed.for_each([&](Rank rank, const Tile& tile, int distance) {
     const int step = distance == 0 ? 0 : steps.of(rank, tile, distance);
     last_step[index(rank)] = std::max(last_step[index(rank)], step + 1);
     staged[index(rank)].emplace_back(step, tile);
   });
-  // What others return may still be on its way when a rank has computed the last of what travels.
-  if (how.staging != Staging::by_distance_late)
-    last_step.assign(last_step.size(), *std::max_element(last_step.begin(), last_step.end()));
   for (std::size_t rank = 0; rank < how.last.size(); ++rank) {
     std::int32_t left = how.last[rank];
     auto& of_rank = staged[rank];
