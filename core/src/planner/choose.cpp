@@ -28,7 +28,7 @@ constexpr std::size_t best_of_layout = 8, worth_ahead = 3;
 /// the segments of others and pays only where it balances better, so that it must be the best.
 constexpr double hopeless = 1.25;
 /// The same for placements that are tried in one order of steps.
-constexpr double hopeless_placement = 1.2;
+constexpr double hopeless_placement = 1.3;
 /// Masks in few pieces have so few placements that each is tried with messages through nodes too.
 constexpr std::size_t few_candidates = 8;
 
