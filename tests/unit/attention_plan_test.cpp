@@ -104,7 +104,7 @@ TEST_CASE("what auto chose makes the same plan when it is named") {
   options.schedule = chosen.name();
   options.node_size = chosen.routes().node_size;
   options.ahead = chosen.routes().ahead;
-  options.machine = "";
+  if (chosen.name() != "placed") options.machine = "";  // which is made for the machine
   CHECK(AttentionPlan(small_problem(), 16, options).fingerprint() == chosen.fingerprint());
 }
 
