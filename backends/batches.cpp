@@ -166,7 +166,7 @@ class Batches::Builder {
     const bool partial = buffers_.decl(op.buffer).value.kind == ValueKind::output;
     for (std::size_t part = 0; part < parts.size(); ++part) {
       const double identity = partial && part == 1 ? -INFINITY : 0.0;
-      list<FillArgs>().push_back({parts[part].shape.dtype, parts[part].data, elements(parts[part]), identity});
+      list<kernels::FillArgs>().push_back({parts[part].shape.dtype, parts[part].data, elements(parts[part]), identity});
     }
   }
 

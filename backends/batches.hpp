@@ -23,7 +23,7 @@ kernels::TileShape shape_of(const Problem& problem);
 /// Independent operations of one kind: what a kernel takes at once.
 using Batch = std::variant<std::vector<kernels::AttendArgs>, std::vector<kernels::AttendBackwardArgs>,
                            std::vector<kernels::MergeArgs>, std::vector<kernels::AccumulateArgs>,
-                           std::vector<kernels::ConvertArgs>, std::vector<FillArgs>>;
+                           std::vector<kernels::ConvertArgs>, std::vector<kernels::FillArgs>>;
 
 /// The batches of every compute step. Operations of a step that touch the same memory follow each other in different
 /// batches, in the step's order; others share one.

@@ -1,9 +1,10 @@
 #include "backends/identity.hpp"
-#include "distattn/index.hpp"
 
 #include <unistd.h>
 
 #include <fstream>
+
+#include "distattn/index.hpp"
 
 namespace distattn::backends {
 

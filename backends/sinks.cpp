@@ -1,4 +1,5 @@
 #include "backends/sinks.hpp"
+
 #include "distattn/index.hpp"
 
 namespace distattn::backends {

@@ -1,7 +1,8 @@
 #include "backends/staging.hpp"
-#include "distattn/index.hpp"
 
 #include <algorithm>
+
+#include "distattn/index.hpp"
 
 namespace distattn::backends {
 namespace {

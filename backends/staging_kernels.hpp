@@ -8,14 +8,6 @@
 
 namespace distattn::backends {
 
-/// `count` elements at `into` become `value`.
-struct FillArgs {
-  DType dtype = DType::fp32;
-  void* into = nullptr;
-  std::int64_t count = 0;
-  double value = 0;
-};
-
 /// Those of the device whose buffers they fill: each does a list of operations in order or side by side, and the lists
 /// one after the other.
 class StagingKernels {
@@ -28,7 +20,7 @@ class StagingKernels {
   virtual void settle(std::span<const kernels::SettleArgs> operations) = 0;
   virtual void merge_sinks(std::span<const kernels::SinkArgs> operations) = 0;
   virtual void differentiate_sinks(std::span<const kernels::SinkGradientArgs> operations) = 0;
-  virtual void fill(const FillArgs& args) = 0;
+  virtual void fill(const kernels::FillArgs& args) = 0;
   virtual void clear(void* into, std::size_t bytes) = 0;
 };
 

@@ -223,6 +223,14 @@ struct ConvertArgs {
   const void* from = nullptr;
 };
 
+/// `count` elements at `into` become `value`, which is 0 for elements of 16 bits.
+struct FillArgs {
+  DType dtype = DType::fp32;
+  void* into = nullptr;
+  std::int64_t count = 0;
+  double value = 0;
+};
+
 /// delta[row] = Σ_x d_o[row][x] · o[row][x].
 struct DeltaArgs {
   DType dtype = DType::fp32;        ///< of d_o

@@ -9,11 +9,11 @@
 
 #include "backends/batches.hpp"
 #include "backends/caller_memory.hpp"
-#include "backends/cuda/event.hpp"
 #include "backends/cuda/launches.hpp"
-#include "backends/cuda/mirror.hpp"
-#include "backends/cuda/staged_transport.hpp"
 #include "backends/staging.hpp"
+#include "backends/streams/event.hpp"
+#include "backends/streams/mirror.hpp"
+#include "backends/streams/staged_transport.hpp"
 #include "distattn/index.hpp"
 #include "kernels/cuda/attend_kernels.hpp"
 #include "kernels/cuda/elementwise.hpp"
@@ -58,38 +58,12 @@ class StreamKernels final : public StagingKernels {
       driver_.check(kernels::cuda::differentiate_sinks(args, stream_.handle()), "start differentiating sink logits");
     }
   }
-  void fill(const FillArgs& args) override { start_filling(args, driver_, stream_); }
+  void fill(const kernels::FillArgs& args) override { start_filling(args, driver_, stream_); }
   void clear(void* into, std::size_t bytes) override { stream_.clear(into, bytes); }
 
  private:
   const Driver& driver_;
   Stream& stream_;
-};
-
-/// Of work with the caller's tensors on `stream`.
-class TensorEvent final : public GpuEvent {
- public:
-  /// Where its end tells when the pass began on the host's clock, `begin` learns it.
-  TensorEvent(Stream& stream, std::shared_ptr<const Watch> watch, std::shared_ptr<const Origin> origin,
-              std::string place, std::shared_ptr<Origin> begin = nullptr)
-      : GpuEvent(stream.mark(), std::move(watch), std::move(origin), std::move(place)),
-        stream_(stream),
-        begin_(std::move(begin)) {}
-
-  /// Nothing before it touches them any more when this returns, also when it throws.
-  void wait() const override {
-    try {
-      GpuEvent::wait();
-    } catch (...) {
-      stream_.finish();
-      throw;
-    }
-    if (begin_ != nullptr) begin_->at = Event::Clock::now() - since(*begin_);
-  }
-
- private:
-  Stream& stream_;
-  const std::shared_ptr<Origin> begin_;
 };
 
 /// A device's stream and kernels, on which its programs compute in turn, and what ends them.
@@ -232,7 +206,7 @@ Event CudaProgram::submit(const Step& step, std::span<const Event> after) {
     wait_for_all(after, stream_);
     const std::scoped_lock turn(common_.turn);
     launches_.start(index_of(step), stream_);
-    return Event(std::make_shared<GpuEvent>(stream_.mark(), common_.ending, begin_, place_of(rank(), step)));
+    return Event(std::make_shared<StreamEvent>(stream_.mark(), common_.ending, begin_, place_of(rank(), step)));
   } catch (...) {
     return Event::failed(std::make_exception_ptr(error_at(rank(), step, std::current_exception())));
   }
@@ -248,7 +222,7 @@ class CudaDevice final : public Device {
   std::string_view name() const override { return "cuda"; }
   MemorySpace space() const override { return MemorySpace::cuda; }
   WorkQueue queue() const override { return queue_; }
-  bool follow(const Event& event) override { return cuda::follow(event, *common_.stream); }
+  bool follow(const Event& event) override { return backends::follow(event, *common_.stream); }
 
   Features features(Pass pass) const override {
     const Features of_tiles = common_.provider != nullptr

@@ -113,7 +113,8 @@ class Builder {
   void clear_sums(const std::vector<kernels::AttendBackwardArgs>& operations) {
     for (const kernels::AttendBackwardArgs& args : operations) {
       const std::int64_t rows = args.shape.batch * args.shape.heads.q_count * args.queries.count;
-      if (!args.carry && args.sums != nullptr) steps_.back().push_back(FillArgs{DType::fp32, args.sums, rows, 0});
+      if (!args.carry && args.sums != nullptr)
+        steps_.back().push_back(kernels::FillArgs{DType::fp32, args.sums, rows, 0});
     }
   }
   /// For a kernel that only adds.
@@ -121,7 +122,7 @@ class Builder {
     for (const kernels::AttendBackwardArgs& args : operations) {
       const kernels::TileShape& shape = args.shape;
       const std::int64_t count = shape.batch * shape.heads.q_count * args.queries.count * shape.head_dim;
-      if (!args.carry) steps_.back().push_back(FillArgs{DType::fp32, args.dq.data, count, 0});
+      if (!args.carry) steps_.back().push_back(kernels::FillArgs{DType::fp32, args.dq.data, count, 0});
     }
   }
   void add(const AttendKernel& kernel, AttendPlan plan) {
@@ -156,7 +157,7 @@ struct Starter {
   void operator()(const kernels::ConvertArgs& args) const {
     driver.check(kernels::cuda::convert(args, stream.handle()), "start converting");
   }
-  void operator()(const FillArgs& args) const { start_filling(args, driver, stream); }
+  void operator()(const kernels::FillArgs& args) const { start_filling(args, driver, stream); }
 };
 
 /// Loads a launch's kernel by a launch of nothing. Else CUDA does when it is first started, and may wait then for all
@@ -181,14 +182,14 @@ struct Loader {
     args.count = 0;
     driver.check(kernels::cuda::convert(args, stream.handle()), "load converting");
   }
-  void operator()(const FillArgs&) const {
+  void operator()(const kernels::FillArgs&) const {
     driver.check(kernels::cuda::fill(nullptr, 0, 0, stream.handle()), "load filling");
   }
 };
 
 }  // namespace
 
-void start_filling(const FillArgs& args, const Driver& driver, Stream& stream) {
+void start_filling(const kernels::FillArgs& args, const Driver& driver, Stream& stream) {
   if (args.value == 0) {
     stream.clear(args.into, index(args.count) * size_of(args.dtype));
     return;

@@ -29,9 +29,9 @@ struct ProvidedLaunch {
 };
 
 using Launch = std::variant<TileLaunch, ProvidedLaunch, kernels::MergeArgs, kernels::AccumulateArgs,
-                            kernels::ConvertArgs, FillArgs>;
+                            kernels::ConvertArgs, kernels::FillArgs>;
 
-void start_filling(const FillArgs& args, const Driver& driver, Stream& stream);
+void start_filling(const kernels::FillArgs& args, const Driver& driver, Stream& stream);
 
 /// Which of the kernels of kernels/cuda a device uses.
 struct KernelChoice {

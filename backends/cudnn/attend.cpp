@@ -1,8 +1,9 @@
 #include "backends/cudnn/attend.hpp"
-#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <limits>
+
+#include "distattn/index.hpp"
 
 namespace distattn::backends::cudnn {
 namespace {

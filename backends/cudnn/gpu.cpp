@@ -5,7 +5,7 @@
 namespace distattn::backends::cudnn {
 
 Gpu::Gpu(const Library& library, cuda::Driver& driver)
-    : library_(library), driver_(driver), stream_(driver.make_stream(cuda::StreamPriority::normal)) {
+    : library_(library), driver_(driver), stream_(driver.make_stream(StreamPriority::normal)) {
   select();
   load_kernels();
   library.check(library.create(&handle_), "start");

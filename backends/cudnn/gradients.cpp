@@ -1,7 +1,8 @@
 #include "backends/cudnn/gradients.hpp"
-#include "distattn/index.hpp"
 
 #include <algorithm>
+
+#include "distattn/index.hpp"
 
 namespace distattn::backends::cudnn {
 namespace {

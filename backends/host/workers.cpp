@@ -6,14 +6,14 @@ namespace distattn::backends {
 namespace {
 
 template <class T>
-void fill(const FillArgs& args) {
+void fill(const kernels::FillArgs& args) {
   std::fill_n(static_cast<T*>(args.into), args.count, static_cast<T>(args.value));
 }
 
 }  // namespace
 
-void fill_all(std::span<const FillArgs> operations) {
-  for (const FillArgs& args : operations) {
+void fill_all(std::span<const kernels::FillArgs> operations) {
+  for (const kernels::FillArgs& args : operations) {
     switch (args.dtype) {
       case DType::fp64:
         fill<double>(args);

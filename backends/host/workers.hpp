@@ -15,7 +15,7 @@
 
 namespace distattn::backends {
 
-void fill_all(std::span<const FillArgs> operations);
+void fill_all(std::span<const kernels::FillArgs> operations);
 
 class Workers final : public StagingKernels {
  public:
@@ -29,7 +29,7 @@ class Workers final : public StagingKernels {
   void compute(std::span<const kernels::MergeArgs> list) { in_turn(kernels_.merge, list); }
   void compute(std::span<const kernels::AccumulateArgs> list) { in_turn(kernels_.accumulate, list); }
   void compute(std::span<const kernels::ConvertArgs> list) { in_turn(kernels_.convert, list); }
-  static void compute(std::span<const FillArgs> list) { fill_all(list); }
+  static void compute(std::span<const kernels::FillArgs> list) { fill_all(list); }
   void rearrange(std::span<const kernels::RearrangeArgs> list) override { in_turn(kernels_.rearrange, list); }
   void delta(std::span<const kernels::DeltaArgs> list) override { in_turn(kernels_.delta, list); }
   void accumulate(std::span<const kernels::AccumulateArgs> list) override { in_turn(kernels_.accumulate, list); }
@@ -39,7 +39,7 @@ class Workers final : public StagingKernels {
   void differentiate_sinks(std::span<const kernels::SinkGradientArgs> list) override {
     in_turn(kernels_.differentiate_sinks, list);
   }
-  void fill(const FillArgs& args) override { fill_all({&args, 1}); }
+  void fill(const kernels::FillArgs& args) override { fill_all({&args, 1}); }
   void clear(void* into, std::size_t bytes) override { std::memset(into, 0, bytes); }
 
   void end(const Error& error) noexcept {

@@ -1,7 +1,8 @@
 #include "backends/inproc/hub.hpp"
-#include "distattn/index.hpp"
 
 #include <fmt/core.h>
+
+#include "distattn/index.hpp"
 
 namespace distattn::backends::inproc {
 namespace {

@@ -1,10 +1,11 @@
 #include "backends/launch/bootstrap.hpp"
-#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <utility>
 
 #include <fmt/core.h>
+
+#include "distattn/index.hpp"
 
 namespace distattn::backends::launch {
 

@@ -30,7 +30,7 @@ std::future<void> beside(const std::function<void()>& call) {
 }  // namespace
 
 Communicator::Communicator(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
-                           const cuda::Watch& watch)
+                           const Watch& watch)
     : library_(library), driver_(driver) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
@@ -47,7 +47,7 @@ Communicator::Communicator(const Library& library, cuda::Driver& driver, const n
 Communicator::~Communicator() { await_ends(std::array{end()}); }
 
 /// Returns when the last call has taken effect.
-void Communicator::settle(const char* what, const cuda::Watch& watch) {
+void Communicator::settle(const char* what, const Watch& watch) {
   while (true) {
     {
       const std::scoped_lock lock(mutex_);
@@ -62,7 +62,7 @@ void Communicator::settle(const char* what, const cuda::Watch& watch) {
   }
 }
 
-void Communicator::issue(const Calls& calls, const cuda::Watch& watch) {
+void Communicator::issue(const Calls& calls, const Watch& watch) {
   watch.look();
   {
     const std::scoped_lock lock(mutex_);
@@ -85,7 +85,7 @@ std::string Communicator::fault() {
   return status == ncclSuccess || status == ncclInProgress ? "" : library_.failure(status, "exchange messages");
 }
 
-bool Communicator::finalize(const cuda::Watch& watch) noexcept {
+bool Communicator::finalize(const Watch& watch) noexcept {
   try {
     driver_.make_current();
     {

@@ -7,8 +7,9 @@
 #include <mutex>
 #include <span>
 
-#include "backends/cuda/event.hpp"
+#include "backends/cuda/driver.hpp"
 #include "backends/nccl/library.hpp"
+#include "backends/streams/event.hpp"
 
 namespace distattn::backends::nccl {
 
@@ -28,25 +29,25 @@ class Communicator {
   /// A collective of all ranks with the same `id`, for the GPU of `driver`. Throws Error as Library::check does, and
   /// what `watch` says.
   Communicator(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
-               const cuda::Watch& watch);
+               const Watch& watch);
   /// As end() and await_ends().
   ~Communicator();
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
 
   /// Starts `calls` as one group.
-  void issue(const Calls& calls, const cuda::Watch& watch);
+  void issue(const Calls& calls, const Watch& watch);
   /// What NCCL has found out since: empty as long as all is well.
   std::string fault();
   /// Returns when all messages have arrived, here and at other ranks; false: `watch` threw before that. Last call but
   /// end().
-  bool finalize(const cuda::Watch& watch) noexcept;
+  bool finalize(const Watch& watch) noexcept;
   /// Begins to end it, unless that has been done, and work that is under way unless finalize() came first. NCCL waits
   /// for the whole GPU, where other communicators may have kernels: all are to be ended before one is waited for.
   End end() noexcept;
 
  private:
-  void settle(const char* what, const cuda::Watch& watch);
+  void settle(const char* what, const Watch& watch);
 
   const Library& library_;
   cuda::Driver& driver_;

@@ -9,15 +9,15 @@
 namespace distattn::backends::nccl {
 
 LaneCommunicators::LaneCommunicators(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank,
-                                     int size, const cuda::Watch& watch)
+                                     int size, const Watch& watch)
     : library_(library),
       driver_(driver),
       rank_(rank),
       size_(size),
-      stream_(driver.make_stream(cuda::StreamPriority::high)),
+      stream_(driver.make_stream(StreamPriority::high)),
       whole_(library, driver, id, rank, size, watch) {}
 
-void LaneCommunicators::issue(const Step& step, const BufferTable& buffers, const cuda::Watch& watch) {
+void LaneCommunicators::issue(const Step& step, const BufferTable& buffers, const Watch& watch) {
   const std::vector<Row> rows = rows_of(step);
   std::vector<BufferId> gathered;
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
@@ -60,7 +60,7 @@ std::vector<LaneCommunicators::Row> LaneCommunicators::rows_of(const Step& step)
   return rows;
 }
 
-Communicator& LaneCommunicators::communicator_of(const Row& row, const cuda::Watch& watch) {
+Communicator& LaneCommunicators::communicator_of(const Row& row, const Watch& watch) {
   Row everybody(index(size_));
   std::iota(everybody.begin(), everybody.end(), 0);
   if (row == everybody) return whole_;
@@ -79,7 +79,7 @@ Communicator& LaneCommunicators::communicator_of(const Row& row, const cuda::Wat
 }
 
 /// Drawn by the row's first member for all. Other ranks know nothing of the row, so it goes over NCCL itself.
-void LaneCommunicators::share_id(const Row& row, const cuda::Watch& watch) {
+void LaneCommunicators::share_id(const Row& row, const Watch& watch) {
   const bool draws = row.front() == rank_;
   if (!id_on_gpu_) id_on_gpu_ = driver_.allocate(sizeof id_, MemorySpace::cuda);
   if (draws) {
@@ -95,11 +95,11 @@ void LaneCommunicators::share_id(const Row& row, const cuda::Watch& watch) {
     return status;
   };
   whole_.issue(calls, watch);
-  cuda::wait_on_host(*stream_->mark(), watch);
+  wait_on_host(*stream_->mark(), watch);
   if (draws) return;
   // Not sooner: copying to memory that is not pinned would wait, unwatched, for a member that may never come.
   stream_->copy(&id_, id_on_gpu_.get(), sizeof id_);
-  cuda::wait_on_host(*stream_->mark(), watch);
+  wait_on_host(*stream_->mark(), watch);
 }
 
 /// Whole slots travel, what lies unused at their ends included.
@@ -137,7 +137,7 @@ std::string LaneCommunicators::fault() {
   return "";
 }
 
-bool LaneCommunicators::finalize(const cuda::Watch& watch) noexcept {
+bool LaneCommunicators::finalize(const Watch& watch) noexcept {
   bool all_ended = true;
   for (Communicator* communicator : all()) all_ended = all_ended && communicator->finalize(watch);
   return all_ended;

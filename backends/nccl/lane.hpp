@@ -18,13 +18,13 @@ class LaneCommunicators {
  public:
   /// A collective, as Communicator's. Kernels run at high priority.
   LaneCommunicators(const Library& library, cuda::Driver& driver, const ncclUniqueId& id, Rank rank, int size,
-                    const cuda::Watch& watch);
+                    const Watch& watch);
 
   cuda::Stream& stream() { return *stream_; }
   /// Starts the step's gathers and messages on stream().
-  void issue(const Step& step, const BufferTable& buffers, const cuda::Watch& watch);
+  void issue(const Step& step, const BufferTable& buffers, const Watch& watch);
   std::string fault();
-  bool finalize(const cuda::Watch& watch) noexcept;
+  bool finalize(const Watch& watch) noexcept;
   /// All at present, each to be ended beside the others.
   std::vector<Communicator*> all();
 
@@ -32,8 +32,8 @@ class LaneCommunicators {
   using Row = std::vector<Rank>;
 
   std::vector<Row> rows_of(const Step& step) const;
-  Communicator& communicator_of(const Row& row, const cuda::Watch& watch);
-  void share_id(const Row& row, const cuda::Watch& watch);
+  Communicator& communicator_of(const Row& row, const Watch& watch);
+  void share_id(const Row& row, const Watch& watch);
   ncclResult_t add_gather(const Gather& gather, const BufferTable& buffers, ncclComm_t comm) const;
   ncclResult_t add_messages(std::span<const Packet> packets, ncclComm_t comm) const;
   cudaStream_t handle() const { return static_cast<cudaStream_t>(stream_->handle()); }

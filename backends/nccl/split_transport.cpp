@@ -12,7 +12,7 @@ SplitTransport::SplitTransport(cuda::Driver& driver, std::unique_ptr<Transport> 
       over_(std::move(far)),
       name_(fmt::format("{}+{}", near->name(), over_->name())),
       near_(std::move(near)),
-      staged_(over_->reaches(MemorySpace::cuda) ? nullptr : std::make_unique<cuda::StagedTransport>(driver, *over_)),
+      staged_(over_->reaches(MemorySpace::cuda) ? nullptr : std::make_unique<StagedTransport>(driver, *over_)),
       far_(staged_ ? *staged_ : *over_) {
   on_failure(nullptr);
 }

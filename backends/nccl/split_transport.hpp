@@ -3,7 +3,8 @@
 
 #include <memory>
 
-#include "backends/cuda/staged_transport.hpp"
+#include "backends/cuda/driver.hpp"
+#include "backends/streams/staged_transport.hpp"
 
 namespace distattn::backends::nccl {
 
@@ -24,7 +25,7 @@ class SplitTransport final : public ForwardingTransport {
   const std::unique_ptr<Transport> over_;
   const std::string name_;
   const std::unique_ptr<Transport> near_;
-  const std::unique_ptr<cuda::StagedTransport> staged_;
+  const std::unique_ptr<StagedTransport> staged_;
   Transport& far_;
 };
 

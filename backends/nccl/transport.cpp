@@ -57,9 +57,9 @@ std::vector<Rank> peers_of(const Step& step) {
 }
 
 /// Until the transport has been told to end, or its time is up.
-class ClosingWatch final : public cuda::Watch {
+class ClosingWatch final : public Watch {
  public:
-  explicit ClosingWatch(const cuda::Ending& ending) : ending_(ending) {}
+  explicit ClosingWatch(const Ending& ending) : ending_(ending) {}
 
   bool ended() const override { return ending_.ended(); }
   void look() const override {
@@ -71,14 +71,14 @@ class ClosingWatch final : public cuda::Watch {
  private:
   using Clock = std::chrono::steady_clock;
 
-  const cuda::Ending& ending_;
+  const Ending& ending_;
   const Clock::time_point until_ = Clock::now() + closing_time;
 };
 
 /// While communicators start, which nothing else bounds: NCCL looks for ways to other ranks for as long as it takes.
-class StartingWatch final : public cuda::Watch {
+class StartingWatch final : public Watch {
  public:
-  StartingWatch(const cuda::Ending& ending, Control* control)
+  StartingWatch(const Ending& ending, Control* control)
       : ending_(ending),
         until_(RunningClock::now() + (control != nullptr ? control->timeout() : Control::Clock::duration(longest))) {}
 
@@ -95,7 +95,7 @@ class StartingWatch final : public cuda::Watch {
   static constexpr auto longest = std::chrono::hours(24 * 365);
 
   const RunningClock::Keeper keeps_time_;
-  const cuda::Ending& ending_;
+  const Ending& ending_;
   const RunningClock::time_point until_;
 };
 
@@ -103,13 +103,13 @@ class StartingWatch final : public cuda::Watch {
 
 /// While somebody waits for a step: asks NCCL and the control channel, now and then, whether it can still succeed.
 /// Peers are awaited from when the GPU has come to the exchange; before that it computes, which is progress.
-class NcclTransport::StepWatch final : public cuda::Watch {
+class NcclTransport::StepWatch final : public Watch {
  public:
   using Clock = Control::Clock;
 
   /// `begun` passes just before the exchange.
   StepWatch(const NcclTransport& transport, LaneCommunicators& communicators, const Step& step,
-            std::shared_ptr<const cuda::Mark> begun)
+            std::shared_ptr<const Mark> begun)
       : ending_(transport.ending_),
         control_(transport.control_),
         communicators_(communicators),
@@ -147,12 +147,12 @@ class NcclTransport::StepWatch final : public cuda::Watch {
     awaits_ = true;
   }
 
-  const std::shared_ptr<const cuda::Ending> ending_;
+  const std::shared_ptr<const Ending> ending_;
   Control* const control_;
   LaneCommunicators& communicators_;
   const Lane lane_;
   const std::vector<Rank> peers_;
-  const std::shared_ptr<const cuda::Mark> begun_;
+  const std::shared_ptr<const Mark> begun_;
   mutable std::mutex mutex_;  // guards what follows
   mutable Clock::time_point next_look_;
   mutable std::optional<Clock::time_point> begun_at_, fault_since_;
@@ -190,7 +190,7 @@ Event NcclTransport::submit(const Step& step, BufferTable& buffers, std::span<co
     follow_last(lane.stream());
     const auto watch = std::make_shared<const StepWatch>(*this, lane, step, lane.stream().mark());
     lane.issue(step, buffers, *watch);
-    const auto event = std::make_shared<cuda::GpuEvent>(lane.stream().mark(), watch, origin, place_of(rank_, step));
+    const auto event = std::make_shared<StreamEvent>(lane.stream().mark(), watch, origin, place_of(rank_, step));
     pass_turn(step, buffers, lane.stream());
     return Event(event);
   } catch (...) {
@@ -198,7 +198,7 @@ Event NcclTransport::submit(const Step& step, BufferTable& buffers, std::span<co
   }
 }
 
-std::shared_ptr<const cuda::Origin> NcclTransport::await_turn(const Step& step, const BufferTable& buffers) {
+std::shared_ptr<const Origin> NcclTransport::await_turn(const Step& step, const BufferTable& buffers) {
   std::unique_lock lock(mutex_);
   turn_.wait(lock, [&] { return ending_->ended() || order_.is_next(step, buffers); });
   ending_->look();

@@ -35,7 +35,7 @@ class NcclTransport final : public Transport {
   class StepWatch;
 
   LaneCommunicators& communicators_of(Lane lane) { return lane == Lane::far ? *far_ : *near_; }
-  std::shared_ptr<const cuda::Origin> await_turn(const Step& step, const BufferTable& buffers);
+  std::shared_ptr<const Origin> await_turn(const Step& step, const BufferTable& buffers);
   void follow_last(cuda::Stream& stream);
   void pass_turn(const Step& step, const BufferTable& buffers, cuda::Stream& stream);
   void end(const Error& error) noexcept;
@@ -45,14 +45,14 @@ class NcclTransport final : public Transport {
   const int size_;
   const bool takes_turns_;  // NCCL keeps no order: an exchange begins on the GPU when the last of either lane has ended
   Control* const control_;  // null where ranks share a process
-  const std::shared_ptr<cuda::Ending> ending_ = std::make_shared<cuda::Ending>();
+  const std::shared_ptr<Ending> ending_ = std::make_shared<Ending>();
   std::optional<LaneCommunicators> near_, far_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable turn_;
   IssueOrder order_;
-  std::shared_ptr<const cuda::Mark> last_;      // of the last exchange, if they take turns
-  std::shared_ptr<const cuda::Origin> origin_;  // of the pass
+  std::shared_ptr<const Mark> last_;      // of the last exchange, if they take turns
+  std::shared_ptr<const Origin> origin_;  // of the pass
 };
 
 }  // namespace distattn::backends::nccl

@@ -13,14 +13,6 @@
 
 namespace distattn::kernels::portable {
 
-/// `count` elements at `into` become `value`, which is 0 for elements of 16 bits.
-struct Filling {
-  DType dtype = DType::fp32;
-  void* into = nullptr;
-  std::int64_t count = 0;
-  double value = 0;
-};
-
 /// gradients[head] = or += −Σ e^(logits[head] − lse − lse_low) · delta over rows of the head, a few pieces at a time.
 struct SinkSums {
   static constexpr int most = 8;  ///< pieces
@@ -35,7 +27,7 @@ struct SinkSums {
 
 /// One launch; arguments as kernels/arguments.hpp describes them, in the device's memory.
 using SpaceLaunch = std::variant<RowList<AttendArgs>, RowList<AttendBackwardArgs>, ColumnList, MergeArgs,
-                                 AccumulateArgs, ConvertArgs, DeltaArgs, RearrangeArgs, SinkArgs, SinkSums, Filling>;
+                                 AccumulateArgs, ConvertArgs, DeltaArgs, RearrangeArgs, SinkArgs, SinkSums, FillArgs>;
 
 /// Between which memories bytes are copied: host to device, device to host, within the device.
 enum class Way : std::uint8_t { in, out, within };

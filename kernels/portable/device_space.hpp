@@ -85,38 +85,28 @@ struct TeamScratch {
   }
 };
 
-template <class Real, class Space>
-struct AttendTeams {
+/// A team for each block of queries.
+template <class Real, class Space, class Args, template <class, class> class Block>
+struct RowTeams {
   using Member = typename Kokkos::TeamPolicy<Space>::member_type;
-  RowList<AttendArgs> list;
+  RowList<Args> list;
   const int* stop;
   TeamScratch scratch;
 
   DISTATTN_HOST_DEVICE void operator()(const Member& member) const {
     const Item& item = list.items[member.league_rank()];
     const KokkosTeam<Real, Member> team(member, stop);
-    AttendBlock<Real, KokkosTeam<Real, Member>>(team, list.operations[item.owner], item, list.sizes[item.owner],
-                                                scratch.of(member))
+    Block<Real, KokkosTeam<Real, Member>>(team, list.operations[item.owner], item, list.sizes[item.owner],
+                                          scratch.of(member))
         .run();
   }
 };
-
 template <class Real, class Space>
-struct QueryGradientTeams {
-  using Member = typename Kokkos::TeamPolicy<Space>::member_type;
-  RowList<AttendBackwardArgs> list;
-  const int* stop;
-  TeamScratch scratch;
+using AttendTeams = RowTeams<Real, Space, AttendArgs, AttendBlock>;
+template <class Real, class Space>
+using QueryGradientTeams = RowTeams<Real, Space, AttendBackwardArgs, QueryGradientBlock>;
 
-  DISTATTN_HOST_DEVICE void operator()(const Member& member) const {
-    const Item& item = list.items[member.league_rank()];
-    const KokkosTeam<Real, Member> team(member, stop);
-    QueryGradientBlock<Real, KokkosTeam<Real, Member>>(team, list.operations[item.owner], item, list.sizes[item.owner],
-                                                       scratch.of(member))
-        .run();
-  }
-};
-
+/// A team for each block of keys.
 template <class Real, class Space>
 struct KeyGradientTeams {
   using Member = typename Kokkos::TeamPolicy<Space>::member_type;
@@ -184,7 +174,7 @@ class Queue final : public SpaceQueue {
   }
   void clear(void* into, std::size_t bytes) override {
     DISTATTN_EXPECT(bytes % 2 == 0);
-    start(Filling{DType::bf16, into, static_cast<std::int64_t>(bytes / 2), 0});
+    start(FillArgs{DType::bf16, into, static_cast<std::int64_t>(bytes / 2), 0});
   }
   void fence() override {
     with_kokkos(name_, [&] {

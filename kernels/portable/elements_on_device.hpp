@@ -138,7 +138,7 @@ void visit_elements(const SinkSums& args, Start start) {
   with_accumulator(args.accumulator, [&]<class Sum>(Sum) { start(args.heads, SinkHead<Sum>{args}); });
 }
 template <class Start>
-void visit_elements(const Filling& args, Start start) {
+void visit_elements(const FillArgs& args, Start start) {
   switch (args.dtype) {
     case DType::fp64:
       return start(args.count, FillElement<double>{static_cast<double*>(args.into), args.value});

@@ -1,6 +1,5 @@
 #pragma once
-/// Instances of Kokkos's host spaces: what one launch at a time may run in. What a space allows is said where it is
-/// used.
+/// Instances of Kokkos's spaces: what one launch at a time may run in. What a space allows is said where it is used.
 
 #include <Kokkos_Core.hpp>
 #include <memory>

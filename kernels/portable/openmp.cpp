@@ -1,19 +1,8 @@
-#include "kernels/portable/instance.hpp"
+#include "kernels/portable/openmp_instance.hpp"
 
 #if KOKKOS_VERSION < 40200
 #error "OpenMP needs Kokkos 4.2 or later, in which each rank has threads of its own"
 #endif
-
-namespace distattn::kernels::portable {
-
-template <>
-inline constexpr bool has_instances<Kokkos::OpenMP> = true;
-template <>
-inline Kokkos::OpenMP new_instance<Kokkos::OpenMP>(int threads) {
-  return Kokkos::OpenMP(threads);
-}
-
-}  // namespace distattn::kernels::portable
 
 #include "kernels/portable/host_space.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "backends/cuda/event.hpp"
 #include "backends/kokkos/spaces/streams.hpp"
+#include "backends/streams/event.hpp"
 #include "catch.hpp"
 #include "distattn/attention.hpp"
 #include "distattn/device_tensors.hpp"
@@ -17,10 +17,10 @@ namespace {
 using namespace backends;
 
 /// Of a device that Kokkos does not drive: passes when it has been asked often.
-class ForeignMark final : public cuda::Mark {
+class ForeignMark final : public Mark {
  public:
   bool passed() const override { return ++asked > 5; }
-  double seconds_since(const cuda::Mark&) const override { return 0; }
+  double seconds_since(const Mark&) const override { return 0; }
 
   mutable int asked = 0;
 };
@@ -54,13 +54,13 @@ TEST_CASE("A space's stream leaves it to the host to wait for the work of others
   kernels::portable::SpaceDevice& device = serial_as_device();
   device.begin(0, 1);
   SpaceStreams streams(device, 1);
-  const auto stream = streams.make_stream(cuda::StreamPriority::normal);
+  const auto stream = streams.open_stream(StreamPriority::normal);
   const auto mark = std::make_shared<ForeignMark>();
   CHECK_FALSE(stream->wait_for(*mark));
   CHECK(mark->asked == 0);
-  const Event event(std::make_shared<cuda::GpuEvent>(mark, std::make_shared<cuda::Ending>(), nullptr, "elsewhere"));
-  CHECK_FALSE(cuda::follow(event, *stream));
-  cuda::wait_for_all({&event, 1}, *stream);
+  const Event event(std::make_shared<StreamEvent>(mark, std::make_shared<Ending>(), nullptr, "elsewhere"));
+  CHECK_FALSE(backends::follow(event, *stream));
+  wait_for_all({&event, 1}, *stream);
   CHECK(mark->passed());
   CHECK(stream->wait_for(*stream->mark()));
 }

@@ -32,13 +32,13 @@ INCLUDES = {
     "backends/host": [r"kernels/(pages.hpp|reference/)"],  # the host device with the reference kernels
     "backends/cpu": [r"backends/host/", r"kernels/vector/"],
     "backends/kokkos": [r"backends/(host|kokkos)/", r"kernels/(vector|portable)/"],
-    "backends/kokkos/spaces": [r"backends/(host|cuda|kokkos)/", r"kernels/portable/"],  # whose streams and staging they share
+    "backends/kokkos/spaces": [r"backends/(host|kokkos|streams)/", r"kernels/portable/"],
     "backends/torchrun": [r"backends/launch/"],  # bootstraps meet as all processes do
     "backends/slurm": [r"backends/launch/"],
     "backends/pmix": [r"backends/(launch|slurm)/"],  # srun is a server of PMIx too
-    "backends/cuda": [r"kernels/cuda/"],
-    "backends/nccl": [r"backends/cuda/"],        # the edges across backends: its event,
-    "backends/cudnn": [r"backends/cuda/", r"kernels/cuda/"],  # and what it computes with
+    "backends/cuda": [r"backends/streams/", r"kernels/cuda/"],  # devices with memory of their own share their streams
+    "backends/nccl": [r"backends/(cuda|streams)/"],  # the edges across backends: its driver,
+    "backends/cudnn": [r"backends/(cuda|streams)/", r"kernels/cuda/"],  # and what it computes with
     "cli": [r"distattn/", r"cli/", r"core/src/(fields|format)\.hpp$"],
     "cli/tools": [r"core/src/json_fields\.hpp$", r"core/src/problem/splitmix\.hpp$", r"core/src/io/(open_file|pipe_end)\.hpp$",
                   r"kernels/(reference/oracle|peak/peak)\.hpp$"],
@@ -280,7 +280,7 @@ def check_the_checks():
         ("backends/ucx/a.cpp", 'fail("late) give a longer --timeout");\n', "names the option --timeout"),
         ("kernels/reference/a.cpp", '#include "distattn/schedule.hpp"\n', "may not"),
         ("kernels/cuda/a.cu", '#include "kernels/vector/a.hpp"\n', "may not"),
-        ("backends/ucx/a.cpp", '#include "backends/cuda/event.hpp"\n', "may not"),
+        ("backends/ucx/a.cpp", '#include "backends/streams/event.hpp"\n', "may not"),
         ("cli/a.cpp", '#include "backends/registration.hpp"\n', "may not"),
         ("cli/a.cpp", "#include <ucp/api/ucp.h>\n", "includes <ucp/api/ucp.h>"),
         ("cli/a.cpp", "// FIX" "ME later\n", "leave it out"),
@@ -296,10 +296,10 @@ def check_the_checks():
     ):
         expect(any(complaint in found for found in complaints_about(path, text)),
                f"nobody says '{complaint}' of {text!r}")
-    sound = '#include "backends/cuda/event.hpp"\n#include "distattn/engine.hpp"\n#include <nccl.h>\n'
+    sound = '#include "backends/streams/event.hpp"\n#include "distattn/engine.hpp"\n#include <nccl.h>\n'
     expect(not list(vendor_complaints("backends/a.hpp", "MemorySpace::cuda  // as CUDA has it\n")), "a memory space is refused")
     expect({"cuda", "cudnn", "kokkos", "nccl", "pmix", "slurm", "torchrun", "ucx"} == set(VENDORS), f"vendors: {VENDORS}")
-    expect(complaints_about("backends/nccl/a.cpp", sound) == [], "the edge from nccl to the CUDA event is refused")
+    expect(complaints_about("backends/nccl/a.cpp", sound) == [], "the edge from nccl to events of streams is refused")
     dead = dead_files({"cli/a.cpp": "", "cli/a.hpp": "", "cli/CMakeLists.txt": "b.cpp"})
     expect(len(list(dead)) == 2, "dead files live")
     for odd in (b"\x10\xde\x61\xb3[U", b"\xc3\xa9.md", b"a b.md", b"a\n.md", b"-\x1b[31m"):

@@ -1,14 +1,9 @@
 #include "kernels/portable/device_space.hpp"
+#include "kernels/portable/openmp_instance.hpp"
 #include "tests/kokkos/host_as_device.hpp"
 
 namespace distattn::kernels::portable {
 
-template <>
-inline constexpr bool has_instances<Kokkos::OpenMP> = true;
-template <>
-inline Kokkos::OpenMP new_instance<Kokkos::OpenMP>(int threads) {
-  return Kokkos::OpenMP(threads);
-}
 template <>
 struct DeviceTraits<Kokkos::OpenMP> : test::HostTraits {
   using Pinned = Kokkos::HostSpace;

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <thread>
 
-#include "backends/cuda/event.hpp"
 #include "backends/nccl/library.hpp"
+#include "backends/streams/event.hpp"
 #include "nccl/runs.hpp"
 #include "nccl/standin.hpp"
 #include "simt/queue.hpp"
@@ -122,13 +122,13 @@ TEST_CASE("a rank whose GPU computes for longer than the timeout is waited for")
     const RankProgram program = two_sends_and_one(outline, rank);
     BufferTable buffers(outline, program, rank, MemorySpace::cuda,
                         test::own_gpu().allocate(slots_bytes(program) + 64, MemorySpace::cuda));
-    const auto stream = test::own_gpu().make_stream(backends::cuda::StreamPriority::normal);
+    const auto stream = test::own_gpu().make_stream(backends::StreamPriority::normal);
     if (rank == 2) {
       const auto compute = [] { std::this_thread::sleep_for(std::chrono::milliseconds(1600)); };
       static_cast<simt::Queue*>(stream->handle())->submit(compute);
     }
-    const Event computed(std::make_shared<backends::cuda::GpuEvent>(
-        stream->mark(), std::make_shared<backends::cuda::Ending>(), nullptr, "a kernel"));
+    const Event computed(std::make_shared<backends::StreamEvent>(stream->mark(), std::make_shared<backends::Ending>(),
+                                                                 nullptr, "a kernel"));
     std::vector<Event> exchanges;
     for (const Step& step : program.steps) exchanges.push_back(transport.submit(step, buffers, {&computed, 1}));
     transport.resting();

@@ -39,7 +39,7 @@ Registration register_cuda() {
 extern "C" {
 
 /// Streams and memory last as long as the process.
-void* emulated_stream() { return gpu().make_stream(distattn::backends::cuda::StreamPriority::normal).release(); }
+void* emulated_stream() { return gpu().make_stream(distattn::backends::StreamPriority::normal).release(); }
 
 /// A cudaStream_t.
 void* emulated_handle(void* stream) { return stream_of(stream).handle(); }

@@ -268,7 +268,7 @@ TEST_CASE("a caller's stream orders the device among the caller's own work", "[s
   const Inputs inputs(problem, device_seed);
   const ExactResult exact = exact_attention(problem, inputs.q(), inputs.k(), inputs.v(), {}, 1);
   gpu = std::make_unique<simt::EmulatedDriver>(device_seed);
-  const auto stream = gpu->make_stream(backends::cuda::StreamPriority::normal);
+  const auto stream = gpu->make_stream(backends::StreamPriority::normal);
   std::vector<std::shared_ptr<std::byte>> memory;
   const auto on_gpu = [&](const ConstTensorView& tensor) {
     TensorView view{nullptr, DType::fp32, MemorySpace::cuda, tensor.shape, tensor.strides};

@@ -22,12 +22,14 @@ namespace simt {
 namespace {
 
 namespace cuda = distattn::backends::cuda;
+using distattn::backends::Mark;
+using distattn::backends::StreamPriority;
 using Clock = std::chrono::steady_clock;
 
 std::atomic<Clock::duration> ahead{Clock::duration::zero()};  // of the host's clock
 std::atomic<int> waits{0};
 
-class EmulatedMark final : public cuda::Mark, public std::enable_shared_from_this<EmulatedMark> {
+class EmulatedMark final : public Mark, public std::enable_shared_from_this<EmulatedMark> {
  public:
   bool passed() const override {
     const std::scoped_lock lock(mutex_);
@@ -36,7 +38,7 @@ class EmulatedMark final : public cuda::Mark, public std::enable_shared_from_thi
     if (!at_.has_value() && ++asked_in_vain_ == patience) ++waits;
     return at_.has_value();
   }
-  double seconds_since(const cuda::Mark& earlier) const override {
+  double seconds_since(const Mark& earlier) const override {
     const auto& other = dynamic_cast<const EmulatedMark&>(earlier);
     const std::scoped_lock lock(mutex_, other.mutex_);
     return std::chrono::duration<double>(*at_ - *other.at_).count();
@@ -163,8 +165,8 @@ class RecordingStream final : public cuda::Stream {
     recording_.submit([=] { std::memset(into, 0, bytes); });
   }
   void start(const cuda::Graph&) override { refuse(); }
-  std::shared_ptr<const cuda::Mark> mark() override { refuse(); }
-  bool wait_for(const cuda::Mark&) override { refuse(); }
+  std::shared_ptr<const Mark> mark() override { refuse(); }
+  bool wait_for(const Mark&) override { refuse(); }
   void finish() noexcept override {}
 
  private:
@@ -192,8 +194,8 @@ class EmulatedStream final : public cuda::Stream {
     for (const auto& work : recorded.work) thread_->submit(work);
     ++*recorded.starts;
   }
-  std::shared_ptr<const cuda::Mark> mark() override { return thread_->mark(); }
-  bool wait_for(const cuda::Mark& mark) override {
+  std::shared_ptr<const Mark> mark() override { return thread_->mark(); }
+  bool wait_for(const Mark& mark) override {
     const auto awaited = dynamic_cast<const EmulatedMark&>(mark).shared_from_this();
     thread_->submit([awaited] { awaited->await(); });
     return true;
@@ -234,7 +236,7 @@ std::shared_ptr<std::byte> EmulatedDriver::allocate(std::size_t bytes, distattn:
           }};
 }
 
-std::unique_ptr<cuda::Stream> EmulatedDriver::make_stream(cuda::StreamPriority) {
+std::unique_ptr<cuda::Stream> EmulatedDriver::make_stream(StreamPriority) {
   return std::make_unique<EmulatedStream>(std::make_shared<StreamThread>(seed_++, this));
 }
 

@@ -23,8 +23,7 @@ class EmulatedDriver final : public distattn::backends::cuda::Driver {
   std::string identity() const override { return "emulated " + std::to_string(first_seed_); }
   distattn::kernels::cuda::Capability capability() const override { return {architecture_, block_shared_bytes_}; }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, distattn::MemorySpace space) override;
-  std::unique_ptr<distattn::backends::cuda::Stream> make_stream(
-      distattn::backends::cuda::StreamPriority priority) override;
+  std::unique_ptr<distattn::backends::cuda::Stream> make_stream(distattn::backends::StreamPriority priority) override;
   /// `stream` is the handle() of a stream of this driver.
   std::unique_ptr<distattn::backends::cuda::Stream> adopt_stream(void* stream) override;
   std::unique_ptr<distattn::backends::cuda::Graph> record(

@@ -21,9 +21,7 @@ constexpr std::size_t bytes = tokens * dim * sizeof(float);
 
 Problem small_problem() { return problem_of(DType::fp32, tokens, 1, 1, dim, dim); }
 
-std::unique_ptr<backends::cuda::Stream> new_stream() {
-  return gpu->make_stream(backends::cuda::StreamPriority::normal);
-}
+std::unique_ptr<backends::cuda::Stream> new_stream() { return gpu->make_stream(backends::StreamPriority::normal); }
 
 /// On the caller's stream, or for null on one of its own.
 std::unique_ptr<Device> device_on(backends::cuda::Stream* stream) {

@@ -8,12 +8,12 @@
 
 #include "backends/batches.hpp"
 #include "backends/caller_memory.hpp"
-#include "backends/cuda/event.hpp"
-#include "backends/cuda/mirror.hpp"
-#include "backends/cuda/staged_transport.hpp"
 #include "backends/kokkos/spaces/launches.hpp"
 #include "backends/kokkos/spaces/streams.hpp"
 #include "backends/staging.hpp"
+#include "backends/streams/event.hpp"
+#include "backends/streams/mirror.hpp"
+#include "backends/streams/staged_transport.hpp"
 #include "distattn/host_resources.hpp"
 #include "distattn/index.hpp"
 #include "kernels/portable/spaces.hpp"
@@ -42,10 +42,7 @@ class SpaceKernels final : public StagingKernels {
   void differentiate_sinks(std::span<const kernels::SinkGradientArgs> operations) override {
     for (const auto& args : operations) start_sums(args);
   }
-  void fill(const FillArgs& args) override {
-    const kernels::portable::Filling filling{args.dtype, args.into, args.count, args.value};
-    start_all(std::span(&filling, 1));
-  }
+  void fill(const kernels::FillArgs& args) override { start_all(std::span(&args, 1)); }
   void clear(void* into, std::size_t bytes) override { stream_.clear(into, bytes); }
 
  private:
@@ -83,33 +80,7 @@ struct Common {
 
   SpaceStreams streams;
   std::unique_ptr<SpaceStream> stream;
-  std::shared_ptr<cuda::Ending> ending = std::make_shared<cuda::Ending>();
-};
-
-/// Of work with the caller's tensors.
-class TensorEvent final : public cuda::GpuEvent {
- public:
-  /// Where its end tells when the pass began on the host's clock, `begin` learns it.
-  TensorEvent(Common& common, std::shared_ptr<const cuda::Origin> origin, std::string place,
-              std::shared_ptr<cuda::Origin> begin = nullptr)
-      : GpuEvent(common.stream->mark(), common.ending, std::move(origin), std::move(place)),
-        stream_(*common.stream),
-        begin_(std::move(begin)) {}
-
-  /// Nothing before it touches them any more when this returns, also when it throws.
-  void wait() const override {
-    try {
-      GpuEvent::wait();
-    } catch (...) {
-      stream_.finish();
-      throw;
-    }
-    if (begin_ != nullptr) begin_->at = Event::Clock::now() - since(*begin_);
-  }
-
- private:
-  SpaceStream& stream_;
-  const std::shared_ptr<cuda::Origin> begin_;
+  std::shared_ptr<Ending> ending = std::make_shared<Ending>();
 };
 
 class SpaceProgram final : public DeviceProgram {
@@ -134,7 +105,7 @@ class SpaceProgram final : public DeviceProgram {
   void copy(std::byte* into, const std::byte* from, std::size_t bytes) override {
     const std::scoped_lock lock(copy_mutex_);
     copy_stream_->copy(into, from, bytes);
-    cuda::wait_on_host(*copy_stream_->mark(), cuda::Ending());  // it is short: not given up
+    wait_on_host(*copy_stream_->mark(), Ending());  // it is short: not given up
   }
 
   Event load(const Bindings& bindings) override {
@@ -144,18 +115,18 @@ class SpaceProgram final : public DeviceProgram {
       staging_.load(mirror_.inputs(bindings, outline().pass, *common_.stream), kernels);
       max_logits_.begin(kernels);
       if (device_dropout_ != nullptr) draw(bindings);
-      begin_ = std::make_shared<cuda::Origin>(cuda::Origin{common_.stream->mark(), {}});
-      return Event(std::make_shared<TensorEvent>(common_, begin_, place));
+      begin_ = std::make_shared<Origin>(Origin{common_.stream->mark(), {}});
+      return Event(std::make_shared<TensorEvent>(*common_.stream, common_.ending, begin_, place));
     });
   }
 
   Event submit(const Step& step, std::span<const Event> after) override {
     try {
       common_.ending->look();
-      cuda::wait_for_all(after, *common_.stream);
+      wait_for_all(after, *common_.stream);
       launches_.start(index_of(step), *common_.stream);
       return Event(
-          std::make_shared<cuda::GpuEvent>(common_.stream->mark(), common_.ending, begin_, place_of(rank(), step)));
+          std::make_shared<StreamEvent>(common_.stream->mark(), common_.ending, begin_, place_of(rank(), step)));
     } catch (...) {
       return Event::failed(std::make_exception_ptr(error_at(rank(), step, std::current_exception())));
     }
@@ -163,7 +134,7 @@ class SpaceProgram final : public DeviceProgram {
 
   Event store(const Bindings& bindings, std::span<const Event> steps) override {
     const Pass pass = outline().pass;
-    cuda::wait_for_all(steps, *common_.stream);
+    wait_for_all(steps, *common_.stream);
     const std::string place = fmt::format("rank {}, results", rank());
     return or_finish(place, [&] {
       SpaceKernels kernels(*common_.stream);
@@ -171,7 +142,7 @@ class SpaceProgram final : public DeviceProgram {
       staging_.store(results, kernels);
       max_logits_.store(results.max_logit, kernels);
       mirror_.fetch(bindings, pass, *common_.stream);
-      return Event(std::make_shared<TensorEvent>(common_, begin_, place, begin_));
+      return Event(std::make_shared<TensorEvent>(*common_.stream, common_.ending, begin_, place, begin_));
     });
   }
 
@@ -184,7 +155,7 @@ class SpaceProgram final : public DeviceProgram {
       return start();
     } catch (...) {
       common_.stream->finish();
-      cuda::rethrow_at(place);
+      rethrow_at(place);
     }
   }
 
@@ -205,10 +176,10 @@ class SpaceProgram final : public DeviceProgram {
   std::shared_ptr<std::byte> device_dropout_;  // the same where kernels see it; null: no weight is dropped
   SpaceLaunches launches_;
   Staging staging_;
-  cuda::Mirror mirror_;
+  Mirror mirror_;
   std::mutex copy_mutex_;  // several lanes copy
   std::unique_ptr<SpaceStream> copy_stream_;
-  std::shared_ptr<cuda::Origin> begin_;  // of the pass; its time on the host is known when the pass has ended
+  std::shared_ptr<Origin> begin_;  // of the pass; its time on the host is known when the pass has ended
 };
 
 class OnSpace final : public Device {
@@ -223,7 +194,7 @@ class OnSpace final : public Device {
   std::string_view name() const override { return name_; }
   MemorySpace space() const override { return space_.space(); }
   WorkQueue queue() const override { return WorkQueue::own; }
-  bool follow(const Event& event) override { return cuda::follow(event, *common_.stream); }
+  bool follow(const Event& event) override { return backends::follow(event, *common_.stream); }
   int query_block() const override { return 32; }
   Features features(Pass) const override { return kernels::portable::portable_features; }
 
@@ -233,7 +204,7 @@ class OnSpace final : public Device {
                         : allocate_memory(bytes, program, rank);
     };
     auto made = std::make_unique<SpaceProgram>(outline, program, rank, memory, space_, common_);
-    TensorEvent(common_, nullptr, fmt::format("rank {}, lists of tiles", rank)).wait();
+    TensorEvent(*common_.stream, common_.ending, nullptr, fmt::format("rank {}, lists of tiles", rank)).wait();
     return made;
   }
 
@@ -243,11 +214,11 @@ class OnSpace final : public Device {
   void copy(std::byte* into, const std::byte* from, std::size_t bytes) override {
     if (bytes == 0) return;
     common_.stream->copy(into, from, bytes);
-    TensorEvent(common_, nullptr, "copying tensors").wait();
+    TensorEvent(*common_.stream, common_.ending, nullptr, "copying tensors").wait();
   }
 
   std::unique_ptr<Transport> staged(Transport& over) override {
-    return over.reaches(MemorySpace::host) ? std::make_unique<cuda::StagedTransport>(common_.streams, over) : nullptr;
+    return over.reaches(MemorySpace::host) ? std::make_unique<StagedTransport>(common_.streams, over) : nullptr;
   }
 
   void abort(const Error& error) noexcept override { common_.end(error); }

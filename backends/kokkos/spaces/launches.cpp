@@ -5,7 +5,6 @@
 namespace distattn::backends {
 namespace {
 
-using kernels::portable::Filling;
 using kernels::portable::ListPacker;
 using kernels::portable::SpaceLaunch;
 
@@ -20,11 +19,6 @@ class Builder {
     launches_.push_back(lists_.key_gradients(operations));
     launches_.push_back(lists_.query_gradients(operations));
   }
-  void add(const std::vector<FillArgs>& operations) {
-    for (const FillArgs& args : operations) {
-      launches_.push_back(Filling{args.dtype, args.into, args.count, args.value});
-    }
-  }
   template <class Args>
   void add(const std::vector<Args>& operations) {
     for (const Args& args : operations) launches_.push_back(args);
@@ -36,7 +30,7 @@ class Builder {
     if (args.carry) return;
     const std::int64_t rows = args.shape.batch * args.shape.heads.q_count * args.queries.count;
     for (float* const each : {args.sums, args.squares}) {
-      if (each != nullptr) launches_.push_back(Filling{DType::fp32, each, rows, 0});
+      if (each != nullptr) launches_.push_back(kernels::FillArgs{DType::fp32, each, rows, 0});
     }
   }
 

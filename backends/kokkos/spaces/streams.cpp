@@ -58,7 +58,7 @@ Known& known() {
   return *only;
 }
 
-class SpaceMark final : public cuda::Mark {
+class SpaceMark final : public Mark {
  public:
   explicit SpaceMark(std::shared_ptr<const Passing> passing) : passing_(std::move(passing)) {}
 
@@ -67,7 +67,7 @@ class SpaceMark final : public cuda::Mark {
     if (passing_->failure != nullptr) std::rethrow_exception(passing_->failure);
     return true;
   }
-  double seconds_since(const cuda::Mark& earlier) const override {
+  double seconds_since(const Mark& earlier) const override {
     return std::chrono::duration<double>(passing_->at - dynamic_cast<const SpaceMark&>(earlier).passing_->at).count();
   }
   const std::shared_ptr<const Passing>& passing() const { return passing_; }
@@ -115,7 +115,7 @@ std::unique_ptr<SpaceStream> SpaceStreams::make_space_stream() {
   return std::make_unique<SpaceStream>(device_.make_queue(threads_, stop_));
 }
 
-std::unique_ptr<cuda::Stream> SpaceStreams::make_stream(cuda::StreamPriority) { return make_space_stream(); }
+std::unique_ptr<Stream> SpaceStreams::open_stream(StreamPriority) { return make_space_stream(); }
 
 struct SpaceStream::State {
   explicit State(std::unique_ptr<SpaceQueue> own) : queue(std::move(own)), thread([this] { work(); }) {}
@@ -187,18 +187,13 @@ void SpaceStream::clear(void* into, std::size_t bytes) {
   append([=](SpaceQueue& queue) { queue.clear(into, bytes); });
 }
 
-void SpaceStream::start(const cuda::Graph&) {
-  constexpr bool has_graphs = false;  // nobody can record one here
-  DISTATTN_EXPECT(has_graphs);
-}
-
-std::shared_ptr<const cuda::Mark> SpaceStream::mark() {
+std::shared_ptr<const Mark> SpaceStream::mark() {
   const auto passing = std::make_shared<Passing>();
   state_->append({[](SpaceQueue& queue) { queue.fence(); }, passing});
   return std::make_shared<SpaceMark>(passing);
 }
 
-bool SpaceStream::wait_for(const cuda::Mark& mark) {
+bool SpaceStream::wait_for(const Mark& mark) {
   const auto* const own = dynamic_cast<const SpaceMark*>(&mark);
   if (own == nullptr) return false;
   append([passing = own->passing()](SpaceQueue&) { passing->wait(); });

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "backends/cuda/driver.hpp"
+#include "backends/streams/stream.hpp"
 #include "kernels/portable/device.hpp"
 
 namespace distattn::backends {
@@ -12,7 +12,7 @@ namespace distattn::backends {
 class SpaceStream;
 
 /// The memory of a space: what lies in it is known, because Kokkos copies between memories that it is told.
-class SpaceStreams final : public cuda::Streams {
+class SpaceStreams final : public Streams {
  public:
   /// `device`, which is ready, must outlive it. `threads`: of a team, where the space is one of the host.
   SpaceStreams(kernels::portable::SpaceDevice& device, int threads);
@@ -20,7 +20,7 @@ class SpaceStreams final : public cuda::Streams {
   std::string_view name() const override { return name_; }
   MemorySpace space() const override { return device_.space(); }
   std::shared_ptr<std::byte> allocate(std::size_t bytes, MemorySpace in) override;
-  std::unique_ptr<cuda::Stream> make_stream(cuda::StreamPriority priority) override;
+  std::unique_ptr<Stream> open_stream(StreamPriority priority) override;
   std::unique_ptr<SpaceStream> make_space_stream();
 
   /// Memory of the space that the caller has allocated: known, to all ranks of the process, while `memory` is.
@@ -38,7 +38,7 @@ class SpaceStreams final : public cuda::Streams {
 };
 
 /// What is appended to it is done in order by its thread. After a failure nothing more is done, and marks throw it.
-class SpaceStream final : public cuda::Stream {
+class SpaceStream final : public Stream {
  public:
   using Work = std::function<void(kernels::portable::SpaceQueue&)>;
 
@@ -47,12 +47,10 @@ class SpaceStream final : public cuda::Stream {
 
   void append(Work work);
 
-  void* handle() const override { return nullptr; }
   void copy(void* into, const void* from, std::size_t bytes) override;
   void clear(void* into, std::size_t bytes) override;
-  void start(const cuda::Graph& graph) override;
-  std::shared_ptr<const cuda::Mark> mark() override;
-  bool wait_for(const cuda::Mark& mark) override;
+  std::shared_ptr<const Mark> mark() override;
+  bool wait_for(const Mark& mark) override;
   void finish() noexcept override;
 
  private:

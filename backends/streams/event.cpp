@@ -1,10 +1,10 @@
-#include "backends/cuda/event.hpp"
+#include "backends/streams/event.hpp"
 
 #include <thread>
 
 #include <fmt/core.h>
 
-namespace distattn::backends::cuda {
+namespace distattn::backends {
 
 void Ending::end(const Error& error) noexcept {
   const std::scoped_lock lock(mutex_);
@@ -19,7 +19,7 @@ void Ending::look() const {
   throw Error(error_->kind(), fmt::format("ended ({})", error_->what()));
 }
 
-bool GpuEvent::done() const {
+bool StreamEvent::done() const {
   try {
     return watch_->ended() || mark_->passed();
   } catch (const Error&) {
@@ -27,7 +27,7 @@ bool GpuEvent::done() const {
   }
 }
 
-void GpuEvent::wait() const {
+void StreamEvent::wait() const {
   try {
     wait_on_host(*mark_, *watch_);
   } catch (...) {
@@ -35,16 +35,26 @@ void GpuEvent::wait() const {
   }
 }
 
-Event::Clock::duration GpuEvent::since(const Origin& origin) const {
+void TensorEvent::wait() const {
+  try {
+    StreamEvent::wait();
+  } catch (...) {
+    stream_.finish();
+    throw;
+  }
+  if (begin_ != nullptr) begin_->at = Event::Clock::now() - since(*begin_);
+}
+
+Event::Clock::duration StreamEvent::since(const Origin& origin) const {
   const std::chrono::duration<double> seconds(mark_->seconds_since(*origin.mark));
   return std::chrono::duration_cast<Event::Clock::duration>(seconds);
 }
 
 void wait_for_all(std::span<const Event> events, Stream& stream) {
   for (const Event& event : events) {
-    if (const auto* gpu = dynamic_cast<const GpuEvent*>(event.state())) {
+    if (const auto* own = dynamic_cast<const StreamEvent*>(event.state())) {
       if (event.done()) event.wait();  // throws if it failed
-      if (stream.wait_for(gpu->mark())) continue;
+      if (stream.wait_for(own->mark())) continue;
     }
     event.wait();
   }
@@ -54,8 +64,8 @@ bool follow(const Event& event, Stream& stream) {
   if (event.done()) return true;
   const Event queued = event.state()->queued();
   for (const Event* each : {&event, &queued}) {
-    const auto* const gpu = dynamic_cast<const GpuEvent*>(each->state());
-    if (gpu != nullptr) return stream.wait_for(gpu->mark());
+    const auto* const own = dynamic_cast<const StreamEvent*>(each->state());
+    if (own != nullptr) return stream.wait_for(own->mark());
   }
   return false;
 }
@@ -87,4 +97,4 @@ void rethrow_at(const std::string& place) {
   throw Error(error.kind(), fmt::format("{}: {}", place, error.what()));
 }
 
-}  // namespace distattn::backends::cuda
+}  // namespace distattn::backends

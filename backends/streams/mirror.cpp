@@ -1,9 +1,9 @@
-#include "backends/cuda/mirror.hpp"
+#include "backends/streams/mirror.hpp"
 
 #include "backends/tensors.hpp"
 #include "distattn/index.hpp"
 
-namespace distattn::backends::cuda {
+namespace distattn::backends {
 namespace {
 
 /// Whether nothing lies between its elements.
@@ -90,4 +90,4 @@ void Mirror::fetch(const TensorView& tensor, const Copy& copy, Stream& stream) {
   stream.copy(tensor.data - before, copy.memory.get(), extent.bytes());
 }
 
-}  // namespace distattn::backends::cuda
+}  // namespace distattn::backends

@@ -1,5 +1,5 @@
 #pragma once
-/// Events of work on a GPU: what another stream waits for without the host.
+/// Events of work on a device's streams: what another stream waits for without the host.
 
 #include <atomic>
 #include <memory>
@@ -8,11 +8,11 @@
 #include <span>
 #include <string>
 
-#include "backends/cuda/driver.hpp"
+#include "backends/streams/stream.hpp"
 #include "distattn/error.hpp"
 #include "distattn/event.hpp"
 
-namespace distattn::backends::cuda {
+namespace distattn::backends {
 
 /// What can end the wait for an event early. Thread-safe.
 class Watch {
@@ -40,18 +40,18 @@ class Ending final : public Watch {
   std::optional<Error> error_;
 };
 
-/// A moment on the GPU's clock and the same on the host's, which may become known when the run has ended.
+/// A moment on the device's clock and the same on the host's, which may become known when the run has ended.
 struct Origin {
   std::shared_ptr<const Mark> mark;
   Event::Clock::time_point at;
 };
 
 /// Complete when its mark has passed, or with an error when its watch says so.
-class GpuEvent : public Event::State {
+class StreamEvent : public Event::State {
  public:
   /// `place` names rank and step.
-  GpuEvent(std::shared_ptr<const Mark> mark, std::shared_ptr<const Watch> watch, std::shared_ptr<const Origin> origin,
-           std::string place)
+  StreamEvent(std::shared_ptr<const Mark> mark, std::shared_ptr<const Watch> watch,
+              std::shared_ptr<const Origin> origin, std::string place)
       : mark_(std::move(mark)), watch_(std::move(watch)), origin_(std::move(origin)), place_(std::move(place)) {}
 
   bool done() const override;
@@ -68,20 +68,38 @@ class GpuEvent : public Event::State {
   std::string place_;
 };
 
-/// Lets `stream` wait for all of `events`: for those of its GPU on the GPU, for others here.
+/// Of work with the caller's tensors on `stream`.
+class TensorEvent final : public StreamEvent {
+ public:
+  /// Where its end tells when the pass began on the host's clock, `begin` learns it.
+  TensorEvent(Stream& stream, std::shared_ptr<const Watch> watch, std::shared_ptr<const Origin> origin,
+              std::string place, std::shared_ptr<Origin> begin = nullptr)
+      : StreamEvent(stream.mark(), std::move(watch), std::move(origin), std::move(place)),
+        stream_(stream),
+        begin_(std::move(begin)) {}
+
+  /// Nothing before it touches them any more when this returns, also when it throws.
+  void wait() const override;
+
+ private:
+  Stream& stream_;
+  const std::shared_ptr<Origin> begin_;
+};
+
+/// Lets `stream` wait for all of `events`: for those of its device there, for others here.
 void wait_for_all(std::span<const Event> events, Stream& stream);
 
-/// Lets `stream` wait on its GPU for `event`, or for what a queued pass that it tells of has queued. False, and nothing
-/// done, if only the host can wait for that.
+/// Lets `stream` wait on its device for `event`, or for what a queued pass that it tells of has queued. False, and
+/// nothing done, if only the host can wait for that.
 bool follow(const Event& event, Stream& stream);
 
-/// Returns when `mark` has passed, asking often at first. Throws what went wrong on the GPU, or what `watch` does.
+/// Returns when `mark` has passed, asking often at first. Throws what went wrong on the device, or what `watch` does.
 void wait_on_host(const Mark& mark, const Watch& watch);
 
-/// When `stream` has come to the present. Asked for every pass: clocks of host and GPU drift apart.
+/// When `stream` has come to the present. Asked for every pass: clocks of host and device drift apart.
 std::shared_ptr<const Origin> present(Stream& stream, const Watch& watch);
 
 /// Rethrows the exception that is being handled, with `place` in front.
 [[noreturn]] void rethrow_at(const std::string& place);
 
-}  // namespace distattn::backends::cuda
+}  // namespace distattn::backends

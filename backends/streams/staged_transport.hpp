@@ -1,17 +1,17 @@
 #pragma once
-/// Messages between GPUs over a transport that reaches host memory alone.
+/// Messages between devices with memory of their own over a transport that reaches host memory alone.
 
 #include <mutex>
 #include <vector>
 
-#include "backends/cuda/event.hpp"
+#include "backends/streams/event.hpp"
 #include "distattn/engine.hpp"
 
-namespace distattn::backends::cuda {
+namespace distattn::backends {
 
-/// Every program's memory has a twin in pinned host memory, as large: what a step sends is copied there before, and
-/// what it receives is copied back behind. submit() blocks its lane until the messages have been exchanged; copies
-/// are ordered with kernels on the GPU.
+/// Every program's memory has a twin in host memory that the device reaches, as large: what a step sends is copied
+/// there before, and what it receives is copied back behind. submit() blocks its lane until the messages have been
+/// exchanged; copies are ordered with kernels there.
 class StagedTransport final : public ForwardingTransport {
  public:
   /// Both must outlive it.
@@ -50,4 +50,4 @@ class StagedTransport final : public ForwardingTransport {
   std::vector<Twin> twins_;
 };
 
-}  // namespace distattn::backends::cuda
+}  // namespace distattn::backends

@@ -1,9 +1,10 @@
-#include "backends/cuda/staged_transport.hpp"
-#include "distattn/index.hpp"
+#include "backends/streams/staged_transport.hpp"
 
 #include <algorithm>
 
-namespace distattn::backends::cuda {
+#include "distattn/index.hpp"
+
+namespace distattn::backends {
 namespace {
 
 using Part = BufferTable::Part;
@@ -34,8 +35,8 @@ bool begins_pass(const Step& step, const BufferTable& buffers) {
 StagedTransport::StagedTransport(Streams& driver, Transport& over)
     : ForwardingTransport(over),
       driver_(driver),
-      near_{driver.make_stream(StreamPriority::high), {}},
-      far_{driver.make_stream(StreamPriority::high), {}} {}
+      near_{driver.open_stream(StreamPriority::high), {}},
+      far_{driver.open_stream(StreamPriority::high), {}} {}
 
 StagedTransport::~StagedTransport() {
   near_.stream->finish();
@@ -76,7 +77,7 @@ Event StagedTransport::to_device(const Step& step, const BufferTable& buffers, c
   try {
     for_each_part(step, &Recv::into, buffers, host,
                   [&](const Part& into, const Part& from) { stream.copy(into.data, from.data, from.shape.bytes); });
-    return Event(std::make_shared<GpuEvent>(stream.mark(), ending_, lane.origin, place_of(rank(), step)));
+    return Event(std::make_shared<StreamEvent>(stream.mark(), ending_, lane.origin, place_of(rank(), step)));
   } catch (...) {
     rethrow_at(place_of(rank(), step));
   }
@@ -108,4 +109,4 @@ void StagedTransport::on_failure(std::function<void(const Error&)> listener) {
   });
 }
 
-}  // namespace distattn::backends::cuda
+}  // namespace distattn::backends

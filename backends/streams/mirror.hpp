@@ -1,15 +1,15 @@
 #pragma once
-/// A rank's tensors that lie in host memory, and their copies on the GPU.
+/// A rank's tensors that lie in host memory, and their copies on the device.
 
 #include <array>
 #include <memory>
 
-#include "backends/cuda/driver.hpp"
+#include "backends/streams/stream.hpp"
 #include "distattn/engine.hpp"
 
-namespace distattn::backends::cuda {
+namespace distattn::backends {
 
-/// Keeps its device memory from run to run. Tensors that lie on the GPU are used where they are.
+/// Keeps its device memory from run to run. Tensors that lie there are used where they are.
 class Mirror {
  public:
   explicit Mirror(Streams& driver) : driver_(driver) {}
@@ -36,4 +36,4 @@ class Mirror {
   Copy q_, k_, v_, o_, lse_, lse_low_, d_o_, dq_, dk_, dv_, sink_logits_, dsink_logits_, max_logit_;
 };
 
-}  // namespace distattn::backends::cuda
+}  // namespace distattn::backends
