@@ -158,7 +158,7 @@ class Search {
     double sum = 0;
     for (const Pass pass : passes()) {
       const auto fastest = found == trials_.end() ? std::vector<Trial>() : best(found->second, pass, 1);
-      sum += fastest.empty() ? std::numeric_limits<double>::infinity() : fastest.front().seconds;
+      sum += fastest.empty() ? std::numeric_limits<double>::infinity() : fastest.front().cost.seconds;
     }
     return sum;
   }
@@ -178,17 +178,17 @@ class Search {
       if (trial.placement != nullptr) {
         need_of_placement(trial);
       } else if (trial.routes.ahead == routes_.ahead) {
-        needs_[trial.recipe.name] += trial.memory_bytes;
+        needs_[trial.recipe.name] += trial.cost.memory_bytes;
       }
-      if (trial.memory_bytes <= memory_bytes_) trials_[key_of(trial)].push_back(std::move(trial));
+      if (trial.cost.memory_bytes <= memory_bytes_) trials_[key_of(trial)].push_back(std::move(trial));
     }
   }
 
   /// All placements have one name, and each staging of a pass needs memory of its own: the least of a layout counts.
   void need_of_placement(const Trial& trial) {
     std::map<Pass, std::int64_t>& passes = needs_of_placement_[key_of(trial)];
-    const auto [least, added] = passes.try_emplace(trial.pass, trial.memory_bytes);
-    if (!added) least->second = std::min(least->second, trial.memory_bytes);
+    const auto [least, added] = passes.try_emplace(trial.pass, trial.cost.memory_bytes);
+    if (!added) least->second = std::min(least->second, trial.cost.memory_bytes);
   }
 
   /// Lookups of a layout and its head groups: made once, before threads share them.
@@ -210,11 +210,8 @@ class Search {
 
   void measure(Trial& trial) const {
     const Recipe& recipe = trial.recipe;
-    const PassCost cost =
-        cost_of(recipe, tiles_.at({key_of(trial), recipe.groups}), seen_.at(key_of(trial)), trial.pass,
-                request_.mode.value_or(recipe.mode), trial.routes, machine_, threads_, latents_);
-    trial.seconds = cost.seconds;
-    trial.memory_bytes = cost.memory_bytes;
+    trial.cost = cost_of(recipe, tiles_.at({key_of(trial), recipe.groups}), seen_.at(key_of(trial)), trial.pass,
+                         request_.mode.value_or(recipe.mode), trial.routes, machine_, threads_, latents_);
   }
 
   /// The fastest trials of one pass.
@@ -232,7 +229,7 @@ class Search {
     for (const auto& [key, trials] : trials_) {
       if (std::get<int>(key) != 1) continue;
       for (const Pass pass : passes()) {
-        for (const Trial& trial : best(trials, pass, 1)) seconds[std::get<LayoutKind>(key)] += trial.seconds;
+        for (const Trial& trial : best(trials, pass, 1)) seconds[std::get<LayoutKind>(key)] += trial.cost.seconds;
       }
     }
     double least = std::numeric_limits<double>::infinity();
@@ -300,7 +297,8 @@ class Search {
   }
 
   Choice choice_of(const Trial& forward, const Trial* backward) const {
-    Choice choice{forward.recipe.name, forward.routes, forward.seconds, forward.memory_bytes, forward.placement};
+    Choice choice{forward.recipe.name, forward.routes, forward.cost.seconds, forward.cost.memory_bytes,
+                  forward.placement};
     if (backward == nullptr) return choice;
     if (backward->recipe.name != choice.name) choice.name += "/" + backward->recipe.name;
     if (forward.placement != nullptr) {
@@ -308,8 +306,11 @@ class Search {
       both->passes[Pass::backward] = backward->placement->passes[Pass::backward];
       choice.placement = std::move(both);
     }
-    choice.predicted_s += backward->seconds;
-    choice.memory_bytes += backward->memory_bytes;
+    choice.predicted_s += backward->cost.seconds;
+    const auto& [a, b] = std::tie(forward.cost.memory_of_ranks, backward->cost.memory_of_ranks);
+    choice.memory_bytes = 0;  // no rank needs the most of both passes, if the ranks differ
+    for (std::size_t rank = 0; rank < a.size(); ++rank)
+      choice.memory_bytes = std::max(choice.memory_bytes, a[rank] + b[rank]);
     return choice;
   }
 

@@ -23,6 +23,7 @@ PassCost cost_of(const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles
     std::int64_t bytes = 0;
     for (const std::size_t slot : program.slots) bytes += static_cast<std::int64_t>(slot);
     cost.memory_bytes = std::max(cost.memory_bytes, bytes);
+    cost.memory_of_ranks.push_back(bytes);
     sketches.push_back(sketch(lowering.outline(), seen, rank, program, latents));
   }
   const double seconds = simulate(lowering.outline(), sketches, machine, threads).seconds;

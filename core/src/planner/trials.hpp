@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include "core/src/prediction/seen_tiles.hpp"
 #include "distattn/lower.hpp"
@@ -17,6 +18,7 @@ namespace distattn {
 struct PassCost {
   double seconds = 0;             ///< predicted, to a nanosecond: less is the order of summation
   std::int64_t memory_bytes = 0;  ///< largest size of a rank's buffers
+  std::vector<std::int64_t> memory_of_ranks;
 };
 
 /// Keys and values are sent as latents if there are any. Throws TooManyMessages as Lowering does. `tiles` have the
@@ -32,8 +34,7 @@ struct Trial {
   Routes routes;
   std::shared_ptr<const Placement> placement = {};  // that the recipe was made from,
   std::size_t candidate = 0;                        // and its number among those
-  double seconds = 0;
-  std::int64_t memory_bytes = 0;
+  PassCost cost = {};
   std::string reason = {};  // why it cannot be planned
 };
 
@@ -45,7 +46,7 @@ inline LayoutKey key_of(const Trial& trial) {
 inline LayoutKey key_of_candidate(std::size_t number) { return {LayoutKind::given, 1, number}; }
 
 inline bool faster(const Trial& a, const Trial& b) {
-  return std::tie(a.seconds, a.recipe.name) < std::tie(b.seconds, b.recipe.name);
+  return std::tie(a.cost.seconds, a.recipe.name) < std::tie(b.cost.seconds, b.recipe.name);
 }
 
 }  // namespace distattn
