@@ -10,6 +10,7 @@
 #include <tuple>
 #include <utility>
 
+#include "cli/run/sink_logits.hpp"
 #include "cli/terminal/console.hpp"
 #include "core/src/format.hpp"
 #include "distattn/error.hpp"
@@ -240,6 +241,7 @@ PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
   rows.no_problems = std::move(none);
   for (const Problem& problem : problems) {
     if (request.latents) check(*request.latents, problem);
+    check_sink_logits(request.problem.common.sink_logits, problem);
   }
   for (const ScheduleOptions& schedule : each_mode(request.schedule)) {
     Planner planner(request, schedule, machine, rows);

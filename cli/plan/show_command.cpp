@@ -68,6 +68,7 @@ AttentionPlan plan_of(const ShowOptions& options) {
   }
   const std::int64_t ranks = options.schedule.ranks.front();
   const Problem problem = problem_of(with_usual_shape(options.problem, ranks));
+  check_sink_logits(options.problem.sink_logits, problem);
   const Passes passes = options.backward ? Passes::both : Passes::forward;
   const ScheduleRequest request =
       request_of(options.schedule, options.schedule.schedules.front(), passes, machine_of(options.schedule));

@@ -18,4 +18,7 @@ void add_sink_logits_option(App& app, std::string& text);
 void bring_sink_logits(Inputs& inputs, const std::string& text, DType dtype, std::uint64_t seed,
                        const NamedNumbers& named = {});
 
+/// The same refusals, where nothing is computed with them.
+void check_sink_logits(const std::string& text, const Problem& problem);
+
 }  // namespace distattn::cli

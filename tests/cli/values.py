@@ -277,14 +277,23 @@ def notes():
 
 
 def sink_logits():
-    """plan and show take them, whatever they are; run wants numbers that its sums hold."""
+    """plan and show take them and look at them as run does."""
     shape = ["--seq", "16", "--heads", "2", "--head-dim", "8", "--schedule", "ring", "--ranks", "2"]
     with tempfile.TemporaryDirectory() as folder:
         npy(os.path.join(folder, "logits.npy"), [0.5, 1e300], kind="d",
             header="{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }")
-        for text in ("random", "logits.npy"):
+        npy(os.path.join(folder, "fine.npy"), [0.5, -1.5], kind="d",
+            header="{'descr': '<f8', 'fortran_order': False, 'shape': (2,), }")
+        for text in ("random", "fine.npy"):
             rows = json.loads(fine(distattn(folder, "plan", *shape, "--sink-logits", text, "--json")).stdout)
             assert [row["sink_logits"] for row in rows] == [True], rows
+            fine(distattn(folder, "show", *shape, "--sink-logits", text))
+        for command in ("plan", "show"):
+            for text, says in (("missing.npy", "missing.npy"), ("@sinks", "no input file holds it"),
+                               ("logits.npy", "logits.npy has 1e+300 for head 1")):
+                refused(distattn(folder, command, *shape, "--sink-logits", text), says)
+            refused(distattn(folder, command, *shape, "--heads", "4", "--sink-logits", "fine.npy"), "has 2 numbers",
+                    "4 query heads")
         program = fine(distattn(folder, "show", *shape, "--sink-logits", "random", "--format", "json")).stdout
         with open(os.path.join(folder, "program.json"), "w") as file:
             file.write(program)
