@@ -106,10 +106,9 @@ class Planner {
 
   std::optional<SentAs> sent_as(const PassPlan& pass, bool latents) const {
     if (!request_.latents) return std::nullopt;
-    constexpr double largest_side = 1 << 20;
-    const double rate = machine_.rates_of(problem_->dtype, Pass::forward).full.at(largest_side);
     const int threads = machine_.cores > 0 ? machine_.threads_of_rank(ranks_) : 1;
-    return SentAs{latents, false, pass.expansion_flops, pass.expansion_flops / rate / threads};
+    return SentAs{latents, false, pass.expansion_flops,
+                  pass.expansion_flops / machine_.product_flops_per_s(problem_->dtype) / threads};
   }
 
   /// Of rows from `first` on and of as many from `second` on, which send latents: the faster one of each pass if both

@@ -1,8 +1,9 @@
 #include "kernels/dense/cross_entropy.hpp"
-#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <cmath>
+
+#include "distattn/index.hpp"
 
 namespace distattn::kernels::dense {
 

@@ -1,7 +1,8 @@
 #include "kernels/dense/rope.hpp"
-#include "distattn/index.hpp"
 
 #include <cmath>
+
+#include "distattn/index.hpp"
 
 namespace distattn::kernels::dense {
 

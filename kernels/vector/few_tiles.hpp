@@ -15,8 +15,8 @@ inline constexpr int few_tile = 16;
 static_assert(few_tile % few_keys == 0);
 
 /// What follows a tile of keys, of which each head asks for its share while it multiplies: a few lines with each key,
-/// since products would wait for more at once, and one line behind the other, however heads share them: memory is twice
-/// as fast so. Two threads that find their pages only when they get there wait a fifth of the time.
+/// since products would wait for more at once, and one line behind the other, however heads share them: memory is then
+/// twice as fast. Two threads that find their pages only when they get there wait a fifth of the time.
 class Ahead {
  public:
   static constexpr int line = 64;

@@ -134,6 +134,9 @@ struct Machine {
   Machine in_nodes_of(int node_size) const;
   /// Throws Error(usage) when the machine states no rates for this element type.
   const KernelRates& rates_of(DType dtype, Pass pass) const;
+  /// FLOP/s of one thread, or of a rank's device, in large matrix products: nothing is computed between two of them.
+  /// Throws as rates_of does.
+  double product_flops_per_s(DType dtype) const;
   /// Memory that each of `ranks` ranks may use.
   std::int64_t memory_of_rank(int ranks) const;
   /// Threads of each of `ranks` ranks on the cores: cores / ranks of a node, at least 1.

@@ -1,10 +1,11 @@
 #include "core/src/io/pipe_end.hpp"
-#include "distattn/index.hpp"
 
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {

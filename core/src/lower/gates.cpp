@@ -1,8 +1,9 @@
 #include "core/src/lower/gates.hpp"
-#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <queue>
+
+#include "distattn/index.hpp"
 
 namespace distattn {
 

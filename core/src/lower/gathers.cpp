@@ -1,5 +1,4 @@
 #include "core/src/lower/gathers.hpp"
-#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <compare>
@@ -7,6 +6,8 @@
 #include <set>
 #include <tuple>
 #include <utility>
+
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {

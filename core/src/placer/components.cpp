@@ -1,8 +1,9 @@
 #include "core/src/placer/components.hpp"
-#include "distattn/index.hpp"
 
 #include <algorithm>
 #include <cmath>
+
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {

@@ -85,6 +85,11 @@ const KernelRates& Machine::rates_of(DType dtype, Pass pass) const {
   return *found;
 }
 
+double Machine::product_flops_per_s(DType dtype) const {
+  constexpr double largest_side = 1 << 20;
+  return rates_of(dtype, Pass::forward).full.at(largest_side);
+}
+
 double Machine::speed_of_all(int ranks) const {
   double sum = 0;
   for (Rank rank = 0; rank < ranks; ++rank) sum += speed_of(rank);

@@ -12,8 +12,6 @@ namespace {
 /// What a group is called on both sides.
 auto key_of(const ProgramSketch::Step& step) { return std::tuple(step.number, step.lane, step.due); }
 
-std::size_t at(Rank rank) { return index(rank); }
-
 }  // namespace
 
 Network::Network(std::span<const ProgramSketch> ranks, std::span<const std::size_t> first, const Machine& machine)
@@ -38,7 +36,7 @@ void Network::add_groups(std::span<const ProgramSketch> ranks, std::span<const s
               [&](std::size_t a, std::size_t b) { return key_of(sketch.steps[a]) < key_of(sketch.steps[b]); });
     for (const std::size_t s : exchanges) {
       Group group;
-      group.step = first[at(sketch.rank)] + s;
+      group.step = first[index(sketch.rank)] + s;
       group.rank = sketch.rank;
       group.sends = group.sends_open = static_cast<std::uint32_t>(sketch.sends_of(s).size());
       group.receives = group.receives_open = static_cast<std::uint32_t>(sketch.receives_of(s).size());
@@ -50,10 +48,10 @@ void Network::add_groups(std::span<const ProgramSketch> ranks, std::span<const s
 
 void Network::match(std::span<const ProgramSketch> ranks, std::span<const std::size_t> first) {
   std::vector<std::size_t> begin(ranks.size() + 1, groups_.size());
-  for (std::size_t g = groups_.size(); g-- > 0;) begin[at(groups_[g].rank)] = g;
+  for (std::size_t g = groups_.size(); g-- > 0;) begin[index(groups_[g].rank)] = g;
   for (std::size_t r = ranks.size(); r-- > 0;) begin[r] = std::min(begin[r], begin[r + 1]);
   const auto step_of = [&](const Group& group) -> const ProgramSketch::Step& {
-    return ranks[at(group.rank)].steps[group.step - first[at(group.rank)]];
+    return ranks[index(group.rank)].steps[group.step - first[index(group.rank)]];
   };
   std::uint32_t receives = 0;
   for (std::uint32_t g = 0; g < groups_.size(); ++g) {
@@ -61,14 +59,14 @@ void Network::match(std::span<const ProgramSketch> ranks, std::span<const std::s
     group.first_receive = receives;
     receives += group.receives;
     group.first_send = static_cast<std::uint32_t>(messages_.size());
-    const auto sends = ranks[at(group.rank)].sends_of(group.step - first[at(group.rank)]);
+    const auto sends = ranks[index(group.rank)].sends_of(group.step - first[index(group.rank)]);
     const auto next = std::find_if(sends.begin(), sends.end(), [&](const auto& m) { return m.peer > group.rank; });
     const auto rotated = next - sends.begin();
     for (std::size_t i = 0; i < sends.size(); ++i) {
       const ProgramSketch::JoinedMessage& send = sends[(index(rotated) + i) % sends.size()];
-      const auto last = groups_.begin() + static_cast<std::ptrdiff_t>(begin[at(send.peer) + 1]);
+      const auto last = groups_.begin() + static_cast<std::ptrdiff_t>(begin[index(send.peer) + 1]);
       const auto partner =
-          std::lower_bound(groups_.begin() + static_cast<std::ptrdiff_t>(begin[at(send.peer)]), last, group,
+          std::lower_bound(groups_.begin() + static_cast<std::ptrdiff_t>(begin[index(send.peer)]), last, group,
                            [&](const Group& a, const Group& b) { return key_of(step_of(a)) < key_of(step_of(b)); });
       DISTATTN_EXPECT(partner != last && key_of(step_of(*partner)) == key_of(step_of(group)));
       const bool far = node_of(group.rank) != node_of(send.peer);
@@ -96,7 +94,7 @@ void Network::order_shared_ports(std::span<const ProgramSketch> ranks, std::span
   }
   const auto turn = [&](std::uint32_t g) {
     const Rank rank = groups_[g].rank;
-    return std::tuple_cat(key_of(ranks[at(rank)].steps[groups_[g].step - first[at(rank)]]), std::tuple(rank));
+    return std::tuple_cat(key_of(ranks[index(rank)].steps[groups_[g].step - first[index(rank)]]), std::tuple(rank));
   };
   const auto before = [&](std::uint32_t a, std::uint32_t b) { return turn(a) < turn(b); };
   for (SharedPort& port : out_) std::sort(port.order.begin(), port.order.end(), before);

@@ -191,10 +191,7 @@ class Simulation {
     const ProgramSketch::Step& step = ranks_[r].steps[s];
     double sum = 0;
     std::int64_t few_bytes = 0;
-    if (step.expansion_flops > 0) {  // large products, without what attention computes between two of them
-      constexpr double largest_side = 1 << 20;
-      sum += step.expansion_flops / machine_.rates_of(dtype_, Pass::forward).full.at(largest_side);
-    }
+    if (step.expansion_flops > 0) sum += step.expansion_flops / machine_.product_flops_per_s(dtype_);
     for (const ProgramSketch::Work& work : ranks_[r].works_of(s)) {
       const FewQueries::Rates* const few = machine_.few.of(dtype_, pass_, work.queries);
       sum += seconds(work, few);

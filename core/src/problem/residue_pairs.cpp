@@ -1,7 +1,8 @@
 #include "core/src/problem/residue_pairs.hpp"
-#include "distattn/index.hpp"
 
 #include <algorithm>
+
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {

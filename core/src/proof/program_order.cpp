@@ -1,7 +1,8 @@
 #include "core/src/proof/program_order.hpp"
-#include "distattn/index.hpp"
 
 #include <fmt/format.h>
+
+#include "distattn/index.hpp"
 
 namespace distattn {
 

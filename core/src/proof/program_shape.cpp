@@ -1,5 +1,4 @@
 #include "core/src/proof/program_shape.hpp"
-#include "distattn/index.hpp"
 
 #include <fmt/format.h>
 
@@ -7,6 +6,8 @@
 #include <cstddef>
 #include <limits>
 #include <type_traits>
+
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {

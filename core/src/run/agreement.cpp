@@ -72,9 +72,9 @@ bool Agreement::possible() const {
   return transport_.size() > 1 && (transport_.reaches(MemorySpace::host) || transport_.reaches(device_.space()));
 }
 
-void Agreement::exchange(Verdict& message) {
+void Agreement::exchange(Verdict& verdict) {
   static_assert(std::is_trivially_copyable_v<Verdict>);
-  exchange(std::as_writable_bytes(std::span(&message, 1)));
+  exchange(std::as_writable_bytes(std::span(&verdict, 1)));
 }
 
 void Agreement::exchange(std::span<std::byte> bytes) {
@@ -96,32 +96,32 @@ void Agreement::exchange(std::span<std::byte> bytes) {
 }
 
 void Agreement::announce(const Decision& decision) {
-  Verdict message;
-  message.fingerprint = decision.fingerprint;
-  message.routes = decision.routes;
+  Verdict verdict;
+  verdict.fingerprint = decision.fingerprint;
+  verdict.routes = decision.routes;
   DISTATTN_EXPECT(decision.schedule.size() <= AttentionPlan::longest_name);
-  message.write(decision.schedule);
+  verdict.write(decision.schedule);
   std::string layout = decision.layout;
-  message.layout_bytes = layout.size();
-  exchange(message);
+  verdict.layout_bytes = layout.size();
+  exchange(verdict);
   if (!layout.empty()) exchange(std::as_writable_bytes(std::span(layout)));
 }
 
 void Agreement::announce(const Error& failure) {
-  Verdict message;
-  message.failed = true;
-  message.kind = failure.kind();
-  message.write(failure.what());
-  exchange(message);
+  Verdict verdict;
+  verdict.failed = true;
+  verdict.kind = failure.kind();
+  verdict.write(failure.what());
+  exchange(verdict);
 }
 
 Agreement::Decision Agreement::hear() {
-  Verdict message;
-  exchange(message);
-  if (message.failed) throw Error(message.kind, message.text.data());
-  std::string layout(message.layout_bytes, '\0');
+  Verdict verdict;
+  exchange(verdict);
+  if (verdict.failed) throw Error(verdict.kind, verdict.text.data());
+  std::string layout(verdict.layout_bytes, '\0');
   if (!layout.empty()) exchange(std::as_writable_bytes(std::span(layout)));
-  return {message.fingerprint, message.text.data(), message.routes, std::move(layout)};
+  return {verdict.fingerprint, verdict.text.data(), verdict.routes, std::move(layout)};
 }
 
 void Agreement::compare(const Decision& first, std::uint64_t mine) {

@@ -42,7 +42,7 @@ class Agreement {
 
  private:
   struct Verdict;
-  void exchange(Verdict& message);
+  void exchange(Verdict& verdict);
   void exchange(std::span<std::byte> bytes);
 
   Device& device_;

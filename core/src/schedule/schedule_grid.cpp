@@ -1,5 +1,4 @@
 #include "core/src/schedule/schedule_grid.hpp"
-#include "distattn/index.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -10,6 +9,8 @@
 #include <set>
 #include <utility>
 #include <vector>
+
+#include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
