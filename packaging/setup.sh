@@ -14,9 +14,9 @@ packages=(
   libtrilinos-kokkos-dev libucx-dev libpmix-dev openmpi-bin libopenmpi-dev libopenblas-dev
   pkgconf python3 python3-numpy python3-yaml iproute2 shellcheck doxygen
 )
-[[ $preset != asan ]] || packages+=(clang)
+[[ $preset != asan && $preset != tsan && $preset != threads ]] || packages+=(clang)
 # What tests alone use: whoever builds everything can run them.
-[[ $# -gt 0 || $preset == threads ]] || packages+=(clang-format abigail-tools valgrind)
+[[ $# -gt 0 || $preset == threads ]] || packages+=(clang-format clang-tidy abigail-tools valgrind)
 
 say() { printf -- '-- %s\n' "$*"; }
 

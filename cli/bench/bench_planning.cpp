@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "cli/terminal/console.hpp"
 #include "distattn/error.hpp"
@@ -20,7 +21,7 @@ double seconds_since(Clock::time_point start) { return std::chrono::duration<dou
 Distribution distribution_of(std::vector<double> seconds) {
   std::sort(seconds.begin(), seconds.end());
   const auto at = [&](double share) {
-    return seconds[static_cast<std::size_t>(share * static_cast<double>(seconds.size() - 1) + 0.5)];
+    return seconds[index(std::lround(share * static_cast<double>(seconds.size() - 1)))];
   };
   return {seconds.front(), at(0.5), at(0.9), seconds.back()};
 }

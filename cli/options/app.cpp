@@ -128,20 +128,20 @@ Option* App::add_flag(const std::string& names, bool& into, const std::string& d
   return own(parsed_->add_flag(names, into), description, "", place);
 }
 
-Option* App::add_flag(const std::string& names, std::function<void(bool)> take, const std::string& description,
+Option* App::add_flag(const std::string& names, const std::function<void(bool)>& take, const std::string& description,
                       Place place) {
-  const auto take_count = [take = std::move(take)](std::int64_t count) { take(count > 0); };
+  const auto take_count = [take](std::int64_t count) { take(count > 0); };
   return own(parsed_->add_flag_function(names, take_count), description, "", place);
 }
 
-Option* App::add_text(const std::string& names, std::function<void(const std::string&)> take,
+Option* App::add_text(const std::string& names, const std::function<void(const std::string&)>& take,
                       const std::string& description, Values values, Place place) {
-  return own(parsed_->add_option_function<std::string>(names, std::move(take)), description, std::move(values), place);
+  return own(parsed_->add_option_function<std::string>(names, take), description, std::move(values), place);
 }
 
-Option* App::add_texts(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
+Option* App::add_texts(const std::string& names, const std::function<void(const std::vector<std::string>&)>& take,
                        const std::string& description, Values values, Place place) {
-  auto* const option = parsed_->add_option_function<std::vector<std::string>>(names, std::move(take));
+  auto* const option = parsed_->add_option_function<std::vector<std::string>>(names, take);
   return own(option->allow_extra_args(false), description, std::move(values), place);
 }
 

@@ -81,13 +81,13 @@ class App {
   App* add_subcommand(const std::string& name, const std::string& description);
   /// true or false; anything else is refused.
   Option* add_flag(const std::string& names, bool& into, const std::string& description, Place place);
-  Option* add_flag(const std::string& names, std::function<void(bool)> take, const std::string& description,
+  Option* add_flag(const std::string& names, const std::function<void(bool)>& take, const std::string& description,
                    Place place);
   /// An option with a value, or an argument where `names` has no dashes.
-  Option* add_text(const std::string& names, std::function<void(const std::string&)> take,
+  Option* add_text(const std::string& names, const std::function<void(const std::string&)>& take,
                    const std::string& description, Values values, Place place);
   /// An option that may be given several times: `take` gets all its values, in their order.
-  Option* add_texts(const std::string& names, std::function<void(const std::vector<std::string>&)> take,
+  Option* add_texts(const std::string& names, const std::function<void(const std::vector<std::string>&)>& take,
                     const std::string& description, Values values, Place place);
   /// An option whose value may be left out: then it takes an empty text.
   Option* add_optional_text(const std::string& names, std::function<void(const std::string&)> take,

@@ -72,10 +72,10 @@ class NpyWriter {
  public:
   /// Creates "<name>.partial-<tag>" in the target folder, a new file even if others write to the same name. Throws
   /// Error(environment) if it cannot.
-  NpyWriter(std::filesystem::path path, std::vector<std::int64_t> shape);
+  NpyWriter(std::filesystem::path path, const std::vector<std::int64_t>& shape);
   /// A further process's writer for the file that another process created with the constructor above; `tag` is its
   /// tag(). Its commit() only flushes. The creator must call commit() last, which gives the file its name.
-  static NpyWriter join(std::filesystem::path path, std::vector<std::int64_t> shape, const std::string& tag);
+  static NpyWriter join(std::filesystem::path path, const std::vector<std::int64_t>& shape, const std::string& tag);
   ~NpyWriter();
   NpyWriter(NpyWriter&&) noexcept;
   NpyWriter& operator=(NpyWriter&&) noexcept;

@@ -29,7 +29,7 @@ void for_each_in_parallel(int count, int worth_a_thread, const Body& body) {
   std::mutex guard;
   const auto work = [&] {
     try {
-      for (int i; (i = next.fetch_add(1)) < count;) body(i);
+      for (int i = 0; (i = next.fetch_add(1)) < count;) body(i);
     } catch (...) {
       const std::lock_guard lock(guard);
       if (failure == nullptr) failure = std::current_exception();

@@ -26,6 +26,14 @@ inline void* counted_or_throw(std::size_t bytes) {
 #pragma GCC diagnostic ignored "-Wmismatched-new-delete"
 #endif
 
+// clang's thread sanitizer keeps the operators for itself: nothing is counted there.
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define DISTATTN_OPERATORS_TAKEN
+#endif
+#endif
+
+#ifndef DISTATTN_OPERATORS_TAKEN
 // All forms but the over-aligned: sanitizers bring their own for each that is missing, and do not mix.
 void* operator new(std::size_t bytes) { return distattn::test::counted_or_throw(bytes); }
 void* operator new[](std::size_t bytes) { return distattn::test::counted_or_throw(bytes); }
@@ -35,3 +43,4 @@ void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete[](void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete[](void* memory, std::size_t) noexcept { std::free(memory); }
+#endif

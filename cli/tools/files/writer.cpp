@@ -45,14 +45,14 @@ Form form_of(const std::filesystem::path& path, const std::vector<std::int64_t>&
 
 NpyWriter::NpyWriter(std::unique_ptr<State> state) : state_(std::move(state)) {}
 
-NpyWriter::NpyWriter(std::filesystem::path path, std::vector<std::int64_t> shape) {
+NpyWriter::NpyWriter(std::filesystem::path path, const std::vector<std::int64_t>& shape) {
   const auto [header, elements] = form_of(path, shape);
   state_ = std::make_unique<State>(std::move(path), header.size(), elements);
   state_->file.write_at(0, header.data(), header.size());
   state_->file.resize(header.size() + index(elements) * sizeof(float));
 }
 
-NpyWriter NpyWriter::join(std::filesystem::path path, std::vector<std::int64_t> shape, const std::string& tag) {
+NpyWriter NpyWriter::join(std::filesystem::path path, const std::vector<std::int64_t>& shape, const std::string& tag) {
   const auto [header, elements] = form_of(path, shape);
   return NpyWriter(std::make_unique<State>(std::move(path), header.size(), elements, tag));
 }

@@ -249,7 +249,9 @@ class Transport {
   /// Sets the function that is called when another rank's failure has ended all exchanges, immediately and on any
   /// thread; null: none. Returns when no call of an earlier listener is in progress. A transport that learns of
   /// failures only in submit() calls no listener.
-  virtual void on_failure(std::function<void(const Error&)> listener) { static_cast<void>(listener); }
+  virtual void on_failure(std::function<void(const Error&)> listener) {  // NOLINT(performance-*): who listens keeps it
+    static_cast<void>(listener);
+  }
   /// The order of the passes that use this transport, over all handles.
   virtual PassOrder& order() { return order_; }
 

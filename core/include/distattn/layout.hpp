@@ -58,7 +58,7 @@ std::vector<Segment> striped_segments(std::int64_t tokens, int ranks);
 std::vector<Segment> chunked_segments(std::int64_t tokens, int ranks, const BandIndex& mask, int per_rank = 4,
                                       std::int64_t first = 0);
 /// Cuts segments that reach across `position` in two, so that attention sinks are sent separately.
-std::vector<Segment> cut_segments(std::vector<Segment> segments, std::int64_t position);
+std::vector<Segment> cut_segments(const std::vector<Segment>& segments, std::int64_t position);
 
 /// Group u of `groups` holds the u-th consecutive run of query heads; the first (heads mod groups) groups hold one head
 /// more. Throws Error(usage) when groups > heads.

@@ -77,7 +77,7 @@ RankProgram Lowering::program(Rank rank) const {
   for (const RowGather& gather : s.gathers) {
     if (std::binary_search(gather.members.begin(), gather.members.end(), rank)) gathers.push_back(&gather);
   }
-  return build_program(s.outline, *s.tiles, s.values, rank, placed, std::move(messages), gathers);
+  return build_program(s.outline, *s.tiles, s.values, rank, placed, messages, gathers);
 }
 
 Schedule lower(const Lowering& lowering) {

@@ -18,7 +18,7 @@ constexpr BufferId none{-1};
 class ProgramBuilder {
  public:
   ProgramBuilder(const Outline& outline, const Tiles& tiles, const ValueIndex& values, Rank rank,
-                 std::span<const PlacedTile> placed, std::vector<Message> messages,
+                 std::span<const PlacedTile> placed, const std::vector<Message>& messages,
                  std::span<const RowGather* const> gathers)
       : outline_(outline),
         tiles_(tiles),
@@ -29,7 +29,7 @@ class ProgramBuilder {
         inputs_(values.size(), none),
         results_(values.size(), none),
         last_use_(values.size(), -1) {
-    for (Message& message : messages) (message.from == rank ? sends_ : receives_).push_back(message);
+    for (const Message& message : messages) (message.from == rank ? sends_ : receives_).push_back(message);
     // Within a group by (peer, Value): numbers of values rise as Values do, inputs before results.
     const auto order = [this](const Message& m) {
       return std::tuple(m.post, m.far, m.due, m.from == rank_ ? m.to : m.from, m.result, m.value);
@@ -338,9 +338,9 @@ class ProgramBuilder {
 }  // namespace
 
 RankProgram build_program(const Outline& outline, const Tiles& tiles, const ValueIndex& values, Rank rank,
-                          std::span<const PlacedTile> placed, std::vector<Message> messages,
+                          std::span<const PlacedTile> placed, const std::vector<Message>& messages,
                           std::span<const RowGather* const> gathers) {
-  return ProgramBuilder(outline, tiles, values, rank, placed, std::move(messages), gathers).build();
+  return ProgramBuilder(outline, tiles, values, rank, placed, messages, gathers).build();
 }
 
 }  // namespace distattn

@@ -21,7 +21,7 @@ struct PlacedTile {
 /// Builds the program of `rank`; tiles in order of number, messages that the rank sends or receives in any order, the
 /// gathers of which it is a member in that of all ranks.
 RankProgram build_program(const Outline& outline, const Tiles& tiles, const ValueIndex& values, Rank rank,
-                          std::span<const PlacedTile> placed, std::vector<Message> messages,
+                          std::span<const PlacedTile> placed, const std::vector<Message>& messages,
                           std::span<const RowGather* const> gathers);
 
 }  // namespace distattn

@@ -26,10 +26,11 @@ void append_cache_bands(const Dealing& dealing, Rank rank, const Run& queries, s
                         std::vector<Band>& bands) {
   const auto before = [&](std::int64_t position) { return dealing.stored(std::max<std::int64_t>(position, 0), rank); };
   const std::int64_t last = queries.start + queries.count;
-  for (std::int64_t q = queries.start, end = q; q < last; q = end) {
+  std::int64_t q = queries.start;
+  while (q < last) {
     const Stretch newest = stretch_at(dealing, rank, q);
     const Stretch oldest = left < 0 ? Stretch{false, unbounded} : stretch_at(dealing, rank, q - left);
-    end = std::min({last, newest.end, left < 0 ? unbounded : oldest.end + left});
+    const std::int64_t end = std::min({last, newest.end, left < 0 ? unbounded : oldest.end + left});
     Band band{.q0 = q, .q1 = end};
     // Numbers grow with positions on one side of the band, on both or on neither.
     const std::int64_t past = before(q + 1), first = left < 0 ? 0 : before(q - left);
@@ -44,6 +45,7 @@ void append_cache_bands(const Dealing& dealing, Rank rank, const Run& queries, s
       band.k0 = first;
     }
     if (newest.grows || first < past) bands.push_back(band);
+    q = end;
   }
 }
 

@@ -116,7 +116,7 @@ std::vector<Segment> chunked_segments(std::int64_t tokens, int ranks, const Band
   return chunks;
 }
 
-std::vector<Segment> cut_segments(std::vector<Segment> segments, std::int64_t position) {
+std::vector<Segment> cut_segments(const std::vector<Segment>& segments, std::int64_t position) {
   std::vector<Segment> out;
   for (const Segment& segment : segments) {
     const Run& run = segment.run;

@@ -51,7 +51,7 @@ struct Executor::State {
   void wake_ready();
   void run_step(std::size_t number);
   void release_tensors(const PassRecord& ended) noexcept;
-  void fail(std::exception_ptr error) noexcept;
+  void fail(const std::exception_ptr& error) noexcept;
   template <class Action>
   void guarded(Action action) noexcept;
   void begin();
@@ -256,7 +256,7 @@ void Executor::State::release_tensors(const PassRecord& ended) noexcept {
   }
 }
 
-void Executor::State::fail(std::exception_ptr error) noexcept {
+void Executor::State::fail(const std::exception_ptr& error) noexcept {
   {
     const std::scoped_lock lock(mutex);
     if (failure) return;

@@ -87,7 +87,7 @@ std::optional<LayoutKind> parse_layout(std::string_view text) {
 }
 
 /// A schedule without arguments on a mesh of all ranks.
-NamedSchedule fixed(std::string name, LayoutKind layout, MeshShape (*shape_of)(int ranks),
+NamedSchedule fixed(const std::string& name, LayoutKind layout, MeshShape (*shape_of)(int ranks),
                     Mode mode = Mode::overlapped) {
   const auto resolve = [=](std::string_view arguments, const Problem& problem, int ranks) -> RecipeOrReason {
     if (!arguments.empty()) refuse_arguments(name, arguments);
@@ -159,7 +159,8 @@ std::vector<std::string> usual_meshes(const Problem& problem, int ranks) {
 }
 
 /// DistFlashAttn's Algorithm 2 gives a rank's helpers the keys that come earlier, token by token of one sequence.
-NamedSchedule helper_schedule(std::string name, Layout layout, Table (*table)(std::shared_ptr<const Tiles>)) {
+NamedSchedule helper_schedule(const std::string& name, const Layout& layout,
+                              Table (*table)(std::shared_ptr<const Tiles>)) {
   const auto resolve = [=](std::string_view arguments, const Problem& problem, int) -> RecipeOrReason {
     if (!arguments.empty()) refuse_arguments(name, arguments);
     if (problem.seq_q != problem.seq_kv)
