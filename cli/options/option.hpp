@@ -22,13 +22,13 @@ inline const std::string& not_empty(std::string_view option, const std::string& 
 /// Adds `names` ("-n,--runs"); when it is given, `into = parse("--runs", text)`; an empty text is refused. `into` must
 /// outlive the app.
 template <class T, class Parse>
-Option* add_value(App& app, const std::string& names, T& into, Parse parse, const std::string& help, Values values,
-                  Place place) {
+Option* add_value(App& app, const std::string& names, T& into, Parse parse, const std::string& help,
+                  const Values& values, Place place) {
   const std::string name = names.substr(names.rfind(',') + 1);
   const auto take = [&into, parse = std::move(parse), name](const std::string& text) {
     into = parse(name, not_empty(name, text));
   };
-  return app.add_text(names, take, help, std::move(values), place);
+  return app.add_text(names, take, help, values, place);
 }
 
 /// Words as choices.
