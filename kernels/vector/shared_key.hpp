@@ -9,12 +9,29 @@
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
-/// Keys that are looked at, far from each other.
+/// Keys that are looked at first, far from each other: most tensors have nothing in common.
 inline constexpr int most_samples = 16;
 
-/// into[x] = about the element x of all keys where those looked at differ by little of it, 0 elsewhere and behind
-/// `dim`. Returns whether there is any. Nothing but the keys decides: every pass over a segment takes the same out.
-/// `into` has room for whole vectors, `buffer` for a key.
+/// Elements of some lanes of all keys that are far from `shared` are not shared: a few keys of another kind, as a first
+/// token's, that the samples missed would lose to the rounding of what is taken out and added again.
+template <class Rows>
+inline void drop_unshared(const Rows& keys, DType dtype, std::int64_t count, int some, float* buffer, float* shared) {
+  alignas(64) float farthest[lanes] = {};
+  for (std::int64_t key = 0; key < count; ++key) {
+    const float* const at = widened(keys_from(keys, dtype, key), dtype, 1, some, buffer).data;
+    for (int lane = 0; lane < some; ++lane) {
+      const float far = __builtin_fabsf(at[lane] - shared[lane]);
+      farthest[lane] = far <= farthest[lane] ? farthest[lane] : far;  // NaN is far
+    }
+  }
+  for (int lane = 0; lane < some; ++lane) {
+    if (!(farthest[lane] <= __builtin_fabsf(shared[lane]) * 0.75f)) shared[lane] = 0.f;
+  }
+}
+
+/// into[x] = about the element x of all keys where they differ by little of it, 0 elsewhere and behind `dim`. Returns
+/// whether there is any. Nothing but the keys decides: every pass over a segment takes the same out. `into` has room
+/// for whole vectors, `buffer` for a key.
 template <class Rows>
 inline bool find_shared_key(const Rows& keys, DType dtype, std::int64_t count, int dim, float* buffer, float* into) {
   alignas(64) float least[lanes] = {}, most[lanes] = {};
@@ -32,12 +49,16 @@ inline bool find_shared_key(const Rows& keys, DType dtype, std::int64_t count, i
         most[lane] = i == 0 || at[lane] > most[lane] ? at[lane] : most[lane];
       }
     }
+    bool candidates = false;
     for (int lane = 0; lane < lanes; ++lane) {
       const float spread = (most[lane] - least[lane]) * 4, twice = __builtin_fabsf(most[lane] + least[lane]);
       const bool shared = lane < some && samples > 0 && spread <= twice && twice < -minus_infinity;
       into[x + lane] = shared ? as_operand(least[lane] / 2 + most[lane] / 2) : 0.f;
-      any = any || into[x + lane] != 0.f;
+      candidates = candidates || into[x + lane] != 0.f;
     }
+    if (!candidates) continue;
+    drop_unshared(from, dtype, count, some, buffer, into + x);
+    for (int lane = 0; lane < some; ++lane) any = any || into[x + lane] != 0.f;
   }
   return any;
 }
