@@ -74,7 +74,7 @@ int report_parse(const App& root, const Parsed& parsed) {
   }
   const std::string name = &app == &root ? "distattn" : "distattn " + app.get_name();
   const auto extras = root.remaining();
-  std::string problem = fmt::format("{} (command line)", parsed.why);
+  std::string problem = parsed.why;
   if (&app == &root) {
     problem =
         extras.empty() ? "no command is given (one is needed)" : fmt::format("{} (not a command)", extras.front());

@@ -123,7 +123,7 @@ class HostDevice final : public Device {
 std::unique_ptr<Device> make_host_device(const kernels::HostKernels& kernels, const DeviceOptions& options,
                                          std::shared_ptr<const void> kept) {
   if (options.gpu != GpuOptions{}) {
-    refuse(fmt::format("{} for a device of the host (GPUs alone know that): leave it out, or choose a backend of GPUs",
+    refuse(fmt::format("{} for a device of the host (only GPUs take that): leave it out, or choose a backend of GPUs",
                        describe({.gpu = options.gpu})));
   }
   const int threads =

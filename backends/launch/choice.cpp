@@ -16,12 +16,12 @@ Candidate of_nobody(const Variables& variables) {
   Candidate here{"inproc", "no launcher started this process: its ranks are threads", Place{}, {}};
   const auto several = numbered(variables);
   if (several && several->place.size > 1) {
-    here.wrong =
-        Error(ErrorKind::environment,
-              fmt::format(
-                  "{} (by {}) cannot find the others ({}, PMIX_NAMESPACE neither): set MASTER_ADDR and MASTER_PORT to "
-                  "a host and a free port of rank 0, or give bootstrap file:PATH, or inproc for each alone",
-                  words_for(*several), several->by->who, lacking(variables, {"MASTER_ADDR", "MASTER_PORT"})));
+    here.wrong = Error(
+        ErrorKind::environment,
+        fmt::format(
+            "{} (by {}) cannot find the others ({}, and neither is PMIX_NAMESPACE): set MASTER_ADDR and MASTER_PORT to "
+            "a host and a free port of rank 0, or give bootstrap file:PATH, or inproc for each alone",
+            words_for(*several), several->by->who, lacking(variables, {"MASTER_ADDR", "MASTER_PORT"})));
     return here;
   }
   if (const std::string rank = rank_without_size(variables); !several && !rank.empty())

@@ -17,7 +17,7 @@ constexpr int spare_ports = 8, last_port = 65535;
 void check_port(const std::string& name, int port) {
   if (port >= 1 && port <= last_port) return;
   throw Error(ErrorKind::environment,
-              fmt::format("{}={} is no port (they count from 1 to {}): name a free one", name, port, last_port));
+              fmt::format("{}={} is not a port (they count from 1 to {}): name a free one", name, port, last_port));
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ std::optional<int> number_in(const Variables& variables, const std::string& name
   const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), number);
   if (error != std::errc() || end != text->data() + text->size() || number < 0) {
     throw Error(ErrorKind::environment,
-                fmt::format("{}={} is no number (0 or more is expected): correct it", name, *text));
+                fmt::format("{}={} is not a number (0 or more is expected): correct it", name, *text));
   }
   return number;
 }

@@ -16,7 +16,7 @@ constexpr RankVariables known[] = {
     {"Flux", "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", ""},
     {"MVAPICH", "MVP_COMM_WORLD_RANK", "MVP_COMM_WORLD_SIZE", "MVP_COMM_WORLD_LOCAL_RANK", "MVP_COMM_WORLD_LOCAL_SIZE"},
     {"MVAPICH", "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK", "MV2_COMM_WORLD_LOCAL_SIZE"},
-    {"a PMI launcher, as of MPICH or Intel MPI", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"a PMI launcher, such as MPICH's or Intel MPI's", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
     {"PALS", "PALS_RANKID", "PALS_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE"},
     {"a Kubernetes job", "JOB_COMPLETION_INDEX", "WORLD_SIZE", "", ""}};
 
@@ -42,8 +42,8 @@ std::optional<Numbered> numbered(const Variables& variables) {
     if (has_place && alone && place.size == 1) continue;
     if (has_place) return found;
     throw Error(ErrorKind::environment,
-                fmt::format("rank {} of {}, {} of {} on its node, is no place (the variables of {} contradict each "
-                            "other): start it anew",
+                fmt::format("rank {} of {}, local rank {} of {}, cannot be (the variables of {} contradict each other, "
+                            "ranks count from 0): start all processes anew",
                             place.rank, place.size, place.local_rank, place.local_size, by.who));
   }
   return alone;

@@ -28,9 +28,10 @@ void check_place(const Place& place) {
   if (place.size >= 1 && place.rank < place.size && has_local_place) return;
   throw Error(
       ErrorKind::environment,
-      fmt::format("rank {} of {}, {} of {} on its node, is no place (the variables of srun contradict each other): "
-                  "start it anew",
-                  place.rank, place.size, place.local_rank, place.local_size));
+      fmt::format(
+          "rank {} of {}, local rank {} of {}, cannot be (the variables of srun contradict each other, ranks count "
+          "from 0): start all processes anew",
+          place.rank, place.size, place.local_rank, place.local_size));
 }
 
 /// What is no step of srun: Slurm gives an allocation's interactive shell and its batch script numbers beyond these.

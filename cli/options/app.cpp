@@ -56,6 +56,14 @@ void let_last_win(CLI::App& app) {
   }
 }
 
+/// Why CLI11 refuses: its words say what alone.
+const char* reason_of(const CLI::ParseError& error) {
+  if (dynamic_cast<const CLI::RequiresError*>(&error) != nullptr) return "one is given without the other";
+  if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) return "both are given";
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) return "it takes another number of values";
+  return "command line";
+}
+
 /// What follows the program's name. "-n=5" is "-n5", as "--runs=5" is "--runs 5".
 std::vector<std::string> words_of(int argc, char** argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
@@ -236,7 +244,7 @@ Parsed App::parse(int argc, char** argv) {
     if (asked(&CLI::App::get_help_ptr)) return {Parsed::Kind::help, {}};
     throw;
   } catch (const CLI::ParseError& error) {
-    return {Parsed::Kind::refused, error.what()};
+    return {Parsed::Kind::refused, fmt::format("{} ({})", error.what(), reason_of(error))};
   }
 }
 

@@ -66,7 +66,7 @@ using ReadConfig = std::function<std::vector<ConfigItem>(std::istream&, const Ap
 /// What became of a command line.
 struct Parsed {
   enum class Kind { command, help, help_all, version, refused } kind = Kind::command;
-  std::string why;  ///< of a refusal, in CLI11's words
+  std::string why;  ///< of a refusal, in CLI11's words, and the reason
 };
 
 /// A command, or the root of them, whose options count for all.

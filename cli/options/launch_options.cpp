@@ -76,7 +76,7 @@ void add_meeting_options(App& app, ComputeOptions& options) {
   };
   const auto parse_timeout = [](std::string_view option, std::string_view text) {
     const double seconds = parse_number(option, text);
-    if (seconds <= 0) refuse(fmt::format("{} {} (nothing is that fast): give seconds above 0", option, text));
+    if (seconds <= 0) refuse(fmt::format("{} {} (not above 0): give a number of seconds", option, text));
     return seconds;
   };
   add_value(app, "--transport", options.transport, parse_transport,

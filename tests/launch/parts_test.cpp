@@ -117,14 +117,14 @@ TEST_CASE("torchrun's variables say who a process is") {
   CHECK(torchrun_environment(variables(values))->token == "secret");
   CHECK(torchrun_environment(variables(values))->ports == std::vector{4000});
   values["DISTATTN_PORT"] = "65536";
-  CHECK_THROWS_WITH(torchrun_environment(variables(values)), contains_text("DISTATTN_PORT=65536 is no port"));
+  CHECK_THROWS_WITH(torchrun_environment(variables(values)), contains_text("DISTATTN_PORT=65536 is not a port"));
   values.erase("DISTATTN_PORT");
   values["MASTER_PORT"] = "65535";
-  CHECK_THROWS_WITH(torchrun_environment(variables(values)), contains_text("MASTER_PORT+1=65536 is no port"));
+  CHECK_THROWS_WITH(torchrun_environment(variables(values)), contains_text("MASTER_PORT+1=65536 is not a port"));
   for (const std::string port : {"0", "65536", "99999"}) {
     values["MASTER_PORT"] = port;
     values["TORCHELASTIC_USE_AGENT_STORE"] = "False";
-    CHECK_THROWS_WITH(torchrun_environment(variables(values)), contains_text("MASTER_PORT=" + port + " is no port"));
+    CHECK_THROWS_WITH(torchrun_environment(variables(values)), contains_text("MASTER_PORT=" + port + " is not a port"));
   }
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("a step of srun is not its allocation") {
 TEST_CASE("DISTATTN_PORT is a port, or 0 for any") {
   CHECK(own_port(variables({{"DISTATTN_PORT", "0"}})) == 0);
   CHECK(own_port(variables({{"DISTATTN_PORT", "65535"}})) == 65535);
-  CHECK_THROWS_WITH(own_port(variables({{"DISTATTN_PORT", "70000"}})), contains_text("DISTATTN_PORT=70000 is no port"));
+  CHECK_THROWS_WITH(own_port(variables({{"DISTATTN_PORT", "70000"}})), contains_text("DISTATTN_PORT=70000 is not a port"));
 }
 
 TEST_CASE("variables that make no sense are named") {

@@ -94,10 +94,10 @@ TEST_CASE("what stands in a calibration's place stops nobody, and is replaced", 
        {"a list", holding("[]"), "object"},
        {"a newer version's", holding(nominal_with("schema_version", 2)), "schema_version"},
        {"an unknown field", holding(nominal_with("colour", "green")), "colour"},
-       {"a folder", [](const fs::path& to) { fs::create_directory(to); }, "it is no regular file"},
-       {"a pipe", [](const fs::path& to) { ::mkfifo(to.c_str(), 0600); }, "it is no regular file"},
-       {"a device", link_to("/dev/zero"), "it is no regular file"},
-       {"a link to nothing", link_to("/nowhere/at/all"), "it is no regular file"},
+       {"a folder", [](const fs::path& to) { fs::create_directory(to); }, "it is not a regular file"},
+       {"a pipe", [](const fs::path& to) { ::mkfifo(to.c_str(), 0600); }, "it is not a regular file"},
+       {"a device", link_to("/dev/zero"), "it is not a regular file"},
+       {"a link to nothing", link_to("/nowhere/at/all"), "it is not a regular file"},
        {"a link to itself", [](const fs::path& to) { fs::create_symlink(to.filename(), to); }, ""}}));
   INFO(what);
   make(path);

@@ -49,7 +49,7 @@ std::size_t header_length(std::span<const std::byte> file, const std::string& or
                        origin, length, file.size()));
   }
   if (length == 0 || file[prefix] != std::byte{'{'}) {
-    refuse(fmt::format("{} is not a .safetensors file (its header is no JSON object): check the path", origin));
+    refuse(fmt::format("{} is not a .safetensors file (its header is not a JSON object): check the path", origin));
   }
   return length;
 }

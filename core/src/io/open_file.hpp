@@ -24,7 +24,7 @@ struct Descriptor {
   ~Descriptor() { ::close(fd); }
 };
 
-/// Throws Error(usage) for what cannot be opened or is no regular file.
+/// Throws Error(usage) for what cannot be opened or is not a regular file.
 inline int open_regular(const std::filesystem::path& path) {
   // O_NONBLOCK: a fifo must be refused below, not waited for.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

@@ -40,7 +40,7 @@ constexpr std::uintmax_t most_bytes = 1 << 24;
 
 /// Waits for nothing: what is no file is refused, as is what cannot be read.
 std::string stored_text(const fs::path& path) {
-  if (!fs::is_regular_file(path)) refuse("it is no regular file");
+  if (!fs::is_regular_file(path)) refuse("it is not a regular file");
   const std::uintmax_t bytes = fs::file_size(path);
   if (bytes == 0) refuse("it is empty");
   if (bytes > most_bytes) refuse("it is longer than any calibration");

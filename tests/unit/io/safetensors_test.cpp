@@ -152,8 +152,8 @@ TEST_CASE("header lengths that cannot be are refused", "[io]") {
   CHECK_THAT(refusal_of(little_endian(0xffffffffffffffff, 8) + "{}"), Contains("18446744073709551615"));
   CHECK_THAT(refusal_of(little_endian(1ull << 63, 8) + "{}"), Contains("claims a header"));
   CHECK_THAT(refusal_of(little_endian(3, 8) + "{}"), Contains("claims a header of 3"));
-  CHECK_THAT(refusal_of(little_endian(0, 8) + "{}"), Contains("no JSON object"));
-  CHECK_THAT(refusal_of(little_endian(2, 8) + "[]"), Contains("no JSON object"));
+  CHECK_THAT(refusal_of(little_endian(0, 8) + "{}"), Contains("not a JSON object"));
+  CHECK_THAT(refusal_of(little_endian(2, 8) + "[]"), Contains("not a JSON object"));
   CHECK_THAT(refusal_of("\x93NUMPY"), Contains("7 bytes") || Contains("6 bytes"));
 }
 
