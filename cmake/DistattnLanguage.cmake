@@ -30,3 +30,6 @@ if("${CMAKE_CXX_FLAGS} ${CMAKE_CXX_FLAGS_${_build_type}}" MATCHES "(${_refused})
   message(FATAL_ERROR "${CMAKE_MATCH_1} is among the compiler's flags (it gives up infinities and denormals, which exact "
                       "attention computes with) use -O3")
 endif()
+
+# Names of source files in messages are the same wherever distattn is built: so are its packages.
+add_compile_options("$<$<COMPILE_LANG_AND_ID:CXX,GNU,Clang,AppleClang>:-fmacro-prefix-map=${PROJECT_SOURCE_DIR}/=>")
