@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/vector/drop.hpp"
 #include "kernels/vector/packing.hpp"
 #include "kernels/vector/tile_shape.hpp"
 
@@ -10,8 +11,24 @@ namespace distattn::kernels::portable::DISTATTN_ISA {
 
 namespace vectors = kernels::vector::DISTATTN_ISA;
 
+/// What both draw with.
+struct DrawnWords {
+  using Words = vectors::Words;
+  static constexpr int words = static_cast<int>(Words::size());
+  struct Multiply {
+    DISTATTN_INLINE auto operator()(Words a, std::uint32_t factor) const { return vectors::multiply_words(a, factor); }
+  };
+
+  DISTATTN_INLINE static Words load_words(const std::uint32_t* from) {
+    return Words(from, vectors::stdx::element_aligned);
+  }
+  DISTATTN_INLINE static void store_words(std::uint32_t* into, Words values) {
+    values.copy_to(into, vectors::stdx::element_aligned);
+  }
+};
+
 /// How tile_math.hpp computes with floats: a vector of queries, or of a row's elements.
-struct Floats {
+struct Floats : DrawnWords {
   using Real = float;
   using Values = vectors::Vector;
   static constexpr int width = vectors::lanes;
@@ -34,7 +51,7 @@ struct Floats {
 };
 
 /// The same with doubles.
-struct Doubles {
+struct Doubles : DrawnWords {
   using Real = double;
   using Values = vectors::stdx::native_simd<double>;
   static constexpr int width = static_cast<int>(Values::size());
