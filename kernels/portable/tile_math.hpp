@@ -234,10 +234,12 @@ DISTATTN_HOST_DEVICE bool load_any(Place place, const TensorRows& from, int coun
       return load_rows<Lanes, float>(place, from, count, dim, rows, columns, as_it_is, put);
     case DType::bf16:
       return load_rows<Lanes, std::uint16_t>(
-          place, from, count, dim, rows, columns, [](std::uint16_t bits) { return Lanes::of_bf16(bits); }, put);
+          place, from, count, dim, rows, columns,
+          [](std::uint16_t bits) { return static_cast<Real>(Lanes::of_bf16(bits)); }, put);
     case DType::fp16:
       return load_rows<Lanes, std::uint16_t>(
-          place, from, count, dim, rows, columns, [](std::uint16_t bits) { return Lanes::of_fp16(bits); }, put);
+          place, from, count, dim, rows, columns,
+          [](std::uint16_t bits) { return static_cast<Real>(Lanes::of_fp16(bits)); }, put);
   }
   return true;
 }
