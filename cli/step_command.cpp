@@ -124,10 +124,10 @@ std::string why_wrong(int step, const step::GradientError& error) {
 /// What must be the same on all ranks for them to train one model.
 std::string command_text(const StepOptions& options) {
   return fmt::format(
-      "schedule {}{}, {} layers, hidden {}, ffn {}, vocabulary {}, --steps {}, --seed {}, --checkpoint {}{}{}",
-      options.schedule.schedules.front(), given_text(options.schedule), options.shape.layers,
-      options.hidden.value_or(0), options.ffn.value_or(0), options.shape.vocab, options.steps, options.seed,
-      options.checkpoint, options.text.empty() ? "" : ", --text", options.verify ? ", --verify" : "");
+      "schedule {}{}{}, {} layers, hidden {}, ffn {}, vocabulary {}, --steps {}, --seed {}, --checkpoint {}{}{}",
+      options.schedule.schedules.front(), given_text(options.schedule), given_text(options.launch),
+      options.shape.layers, options.hidden.value_or(0), options.ffn.value_or(0), options.shape.vocab, options.steps,
+      options.seed, options.checkpoint, options.text.empty() ? "" : ", --text", options.verify ? ", --verify" : "");
 }
 
 Outcome run_step(World& world, const StepOptions& options) {

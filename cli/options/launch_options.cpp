@@ -70,6 +70,10 @@ Values known_names(BackendKind kind, const std::string& between) {
   return {"", choices, between};
 }
 
+std::string given_text(const ComputeOptions& options) {
+  return options.backend.empty() ? "" : ", --backend " + options.backend;
+}
+
 void add_meeting_options(App& app, ComputeOptions& options) {
   const auto parse_transport = [](std::string_view option, std::string_view text) {
     return usable(BackendKind::transport, option, text).name;

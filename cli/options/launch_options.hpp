@@ -27,6 +27,9 @@ struct ComputeOptions {
   }
 };
 
+/// The backend as it was named, for messages; empty if it was not.
+std::string given_text(const ComputeOptions& options);
+
 /// The names that the registry has of a kind, built or not; `between` separates several.
 Values known_names(BackendKind kind, const std::string& between = "");
 

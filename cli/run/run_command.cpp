@@ -64,10 +64,11 @@ RunOptions run_options(const RunCommandOptions& options, const World& world, con
 
 /// What must be the same on all ranks for them to go through the same collectives.
 std::string command_text(const RunCommandOptions& options) {
-  return fmt::format("{}{}, {}, -n {} -w {}{}{}",
+  return fmt::format("{}{}{}, {}, -n {} -w {}{}{}",
                      options.program.empty() ? "schedule " + options.schedule.schedules.front() : "a program",
-                     given_text(options.schedule), options.backward ? "both passes" : "forward", options.runs,
-                     options.warmups, options.check ? ", --check" : "", options.out.empty() ? "" : ", --out");
+                     given_text(options.schedule), given_text(options.launch),
+                     options.backward ? "both passes" : "forward", options.runs, options.warmups,
+                     options.check ? ", --check" : "", options.out.empty() ? "" : ", --out");
 }
 
 /// A schedule by name, for a problem that options and files give.

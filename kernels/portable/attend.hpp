@@ -144,7 +144,7 @@ class AttendBlock {
     if (args_.max_logit != nullptr) look_for_largest(scores);
     tiles.weigh(place, scores, arrays_.top, arrays_.sum, arrays_.shrink);
     team_.wait();
-    if (args_.shape.dropout != nullptr) drop(place, pairs, scores.values);
+    if (args_.shape.dropout != nullptr) drop(tiles, place, pairs, scores.values);
     const int value_rows = padded(sizes_.value_dim, row_step);
     const Tile<Real> o{arrays_.o, sizes_.queries, value_rows, sizes_.queries};
     tiles.shrink(place, o, arrays_.shrink);

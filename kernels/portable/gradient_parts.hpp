@@ -81,7 +81,7 @@ DISTATTN_HOST_DEVICE void differentiate_tile(const Team& team, const Pairs& pair
     team.wait();
   }
   if (pairs.shape.alibi_slopes != nullptr) add_biases(place, pairs, scores.values);
-  if (pairs.shape.dropout != nullptr) drop(place, pairs, tiles.products);
+  if (pairs.shape.dropout != nullptr) drop(team.tiles(), place, pairs, tiles.products);
   team.wait();
   team.tiles().differentiate(place, map, scores, tiles.products, queries, queries_are_rows);
   team.wait();

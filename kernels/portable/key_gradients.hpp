@@ -155,7 +155,7 @@ class KeyGradientBlock {
     team_.wait();
     differentiate_tile(team_, pairs, arrays_.tiles, scores, arrays_.row_values.values());
     if (pairs.shape.dropout != nullptr) {
-      drop(place, pairs, scores.values);
+      drop(tiles, place, pairs, scores.values);
       team_.wait();
     }
     const Tile<Real> d_products{arrays_.tiles.products, keys, sizes_.queries, keys};

@@ -33,21 +33,32 @@ DISTATTN_HOST_DEVICE void add_biases(Place place, const Pairs& pairs, Real* scor
   }
 }
 
-/// Multiplies what belongs to a pair by what dropout makes of a weight of 1.
-template <class Real>
-DISTATTN_HOST_DEVICE void drop(Place place, const Pairs& pairs, Real* values) {
-  for (int i = place.rank; i < pairs.count; i += place.size) {
-    const HeadDropout dropout = head_dropout(pairs.shape, pairs.rows.batch, pairs.rows.head_of(pairs.first + i));
-    const auto query = static_cast<std::uint32_t>(pairs.position(i));
-    const auto kept = static_cast<Real>(dropout.kept);
-    FourWords<std::uint32_t> words{};
-    std::int64_t drawn = -1;  // the four keys that they are for
-    Real* at = values + i * pairs.query_step;
+/// Multiplies what belongs to a pair by what dropout makes of a weight of 1. Several queries draw at once for four
+/// keys.
+template <class Tiles, class Real>
+DISTATTN_HOST_DEVICE void drop(const Tiles& tiles, Place place, const Pairs& pairs, Real* values) {
+  constexpr int most = Tiles::queries_drawn;
+  const int first_head = pairs.rows.head_of(pairs.first);
+  const HeadDropout dropout = head_dropout(pairs.shape, pairs.rows.batch, first_head);
+  const auto kept = static_cast<Real>(dropout.kept);
+  std::uint32_t queries[most] = {}, heads[most] = {}, words[4 * most];
+  for (int first = place.rank * most; first < pairs.count; first += place.size * most) {
+    const int count = pairs.count - first < most ? pairs.count - first : most;
+    for (int i = 0; i < count; ++i) {
+      queries[i] = static_cast<std::uint32_t>(pairs.position(first + i));
+      heads[i] = dropout.head + static_cast<std::uint32_t>(pairs.rows.head_of(pairs.first + first + i) - first_head);
+    }
+    std::int64_t drawn = -1;  // the four keys that words are for
+    Real* at = values + first * pairs.query_step;
     for (std::int64_t j = 0; j < pairs.keys.count; ++j, at += pairs.key_step) {
-      const std::int64_t key = pairs.keys.at(j), quad = key >> 2;
-      if (quad != drawn) words = dropout.words(query, static_cast<std::uint32_t>(quad));
-      drawn = quad;
-      *at *= dropout.keeps(words[static_cast<unsigned>(key & 3)]) ? kept : Real(0);
+      const std::int64_t key = pairs.keys.at(j), four = key >> 2;
+      if (four != drawn) {
+        tiles.draw({queries, heads, static_cast<std::uint32_t>(four), dropout.offset, dropout.key0, dropout.key1},
+                   words);
+      }
+      drawn = four;
+      const std::uint32_t* const own = words + (key & 3) * most;
+      for (int i = 0; i < count; ++i) at[i * pairs.query_step] *= dropout.keeps(own[i]) ? kept : Real(0);
     }
   }
 }

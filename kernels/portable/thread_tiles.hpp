@@ -15,7 +15,12 @@ struct Scalars {
   using Values = Number;
   static constexpr int width = 1;
   static constexpr bool has_many_registers = true;
+  using Words = std::uint32_t;
+  static constexpr int words = 1;
+  using Multiply = MultiplyWords;
 
+  DISTATTN_HOST_DEVICE static Words load_words(const std::uint32_t* from) { return *from; }
+  DISTATTN_HOST_DEVICE static void store_words(std::uint32_t* into, Words value) { *into = value; }
   DISTATTN_HOST_DEVICE static Values load(const Real* from) { return *from; }
   DISTATTN_HOST_DEVICE static void store(Real* into, Values value) { *into = value; }
   DISTATTN_HOST_DEVICE static Values fused(Values a, Values b, Values c) { return a * b + c; }
@@ -35,6 +40,7 @@ struct Scalars {
 template <class Real>
 struct ThreadTiles {
   using Lanes = Scalars<Real>;
+  static constexpr int queries_drawn = 1;
 
   DISTATTN_HOST_DEVICE static void multiply(Place place, const Product<Real>& product) {
     portable::multiply<Lanes>(place, product);
@@ -52,6 +58,9 @@ struct ThreadTiles {
                                                  Real* products, const QueryValues<Real>& queries,
                                                  bool queries_are_rows) {
     portable::differentiate<Lanes>(place, scores, tile, products, queries, queries_are_rows);
+  }
+  DISTATTN_HOST_DEVICE static void draw(const Draws& draws, std::uint32_t* words) {
+    portable::draw<Lanes, queries_drawn>(draws, words);
   }
   DISTATTN_HOST_DEVICE static bool load(Place place, const TensorRows& from, int count, int dim,
                                         const Tile<Real>& into) {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kernels/dropout.hpp"
 #include "kernels/portable/tiles.hpp"
 #include "kernels/scores.hpp"
 
@@ -173,6 +174,20 @@ DISTATTN_HOST_DEVICE void differentiate(Place place, const Scores& scores, const
   });
 }
 
+template <class Lanes, int queries>
+DISTATTN_HOST_DEVICE void draw(const Draws& draws, std::uint32_t* words) {
+  using Words = typename Lanes::Words;
+  static_assert(queries % Lanes::words == 0);
+  for (int i = 0; i < queries; i += Lanes::words) {
+    const auto drawn = philox<Words>({Words(draws.four), Lanes::load_words(draws.queries + i),
+                                      Lanes::load_words(draws.heads + i), Words(draws.offset)},
+                                     draws.key0, draws.key1, typename Lanes::Multiply{});
+    for (unsigned of_key = 0; of_key < 4; ++of_key) {
+      Lanes::store_words(words + of_key * static_cast<unsigned>(queries) + i, drawn[of_key]);
+    }
+  }
+}
+
 /// Calls put(row, x, value) for `rows` rows and `columns` columns, with zeros beyond those that there are: a row at a
 /// time for each thread, or an element where threads are columns. Returns whether all are finite.
 template <class Lanes, class Element, class Widen, class Put>
@@ -219,10 +234,12 @@ DISTATTN_HOST_DEVICE bool load_any(Place place, const TensorRows& from, int coun
       return load_rows<Lanes, float>(place, from, count, dim, rows, columns, as_it_is, put);
     case DType::bf16:
       return load_rows<Lanes, std::uint16_t>(
-          place, from, count, dim, rows, columns, [](std::uint16_t bits) { return Lanes::of_bf16(bits); }, put);
+          place, from, count, dim, rows, columns,
+          [](std::uint16_t bits) { return static_cast<Real>(Lanes::of_bf16(bits)); }, put);
     case DType::fp16:
       return load_rows<Lanes, std::uint16_t>(
-          place, from, count, dim, rows, columns, [](std::uint16_t bits) { return Lanes::of_fp16(bits); }, put);
+          place, from, count, dim, rows, columns,
+          [](std::uint16_t bits) { return static_cast<Real>(Lanes::of_fp16(bits)); }, put);
   }
   return true;
 }
@@ -250,6 +267,7 @@ inline constexpr TileFunctions<typename Lanes::Real> functions_of{
     .weigh = weigh<Lanes>,
     .shrink = shrink_rows<Lanes>,
     .differentiate = differentiate<Lanes>,
+    .draw = draw<Lanes, TileFunctions<typename Lanes::Real>::queries_drawn>,
     .load = load<Lanes>,
     .load_transposed = load_transposed<Lanes>,
 };

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "kernels/vector/drop.hpp"
 #include "kernels/vector/packing.hpp"
 #include "kernels/vector/tile_shape.hpp"
 
@@ -10,8 +11,32 @@ namespace distattn::kernels::portable::DISTATTN_ISA {
 
 namespace vectors = kernels::vector::DISTATTN_ISA;
 
+/// What does not depend on the type that sums are kept in.
+struct Words32 {
+  using Words = vectors::Words;
+  static constexpr int words = static_cast<int>(Words::size());
+  struct Multiply {
+    DISTATTN_INLINE auto operator()(Words a, std::uint32_t factor) const { return vectors::multiply_words(a, factor); }
+  };
+
+  DISTATTN_INLINE static Words load_words(const std::uint32_t* from) {
+    return Words(from, vectors::stdx::element_aligned);
+  }
+  DISTATTN_INLINE static void store_words(std::uint32_t* into, Words values) {
+    values.copy_to(into, vectors::stdx::element_aligned);
+  }
+  DISTATTN_INLINE static float of_bf16(std::uint16_t bits) { return vectors::widen_bf16(bits); }
+  DISTATTN_INLINE static float of_fp16(std::uint16_t bits) {
+#if defined(__F16C__)
+    return _cvtsh_ss(bits);
+#else
+    return vectors::widen_fp16(bits);
+#endif
+  }
+};
+
 /// How tile_math.hpp computes with floats: a vector of queries, or of a row's elements.
-struct Floats {
+struct Floats : Words32 {
   using Real = float;
   using Values = vectors::Vector;
   static constexpr int width = vectors::lanes;
@@ -29,12 +54,10 @@ struct Floats {
     return one(x);
   }
   DISTATTN_INLINE static bool any_nonzero(Values values) { return vectors::stdx::any_of(!(values == Values(0))); }
-  DISTATTN_INLINE static Real of_bf16(std::uint16_t bits) { return vectors::widen_bf16(bits); }
-  DISTATTN_INLINE static Real of_fp16(std::uint16_t bits) { return vectors::widen_fp16(bits); }
 };
 
 /// The same with doubles.
-struct Doubles {
+struct Doubles : Words32 {
   using Real = double;
   using Values = vectors::stdx::native_simd<double>;
   static constexpr int width = static_cast<int>(Values::size());
@@ -72,8 +95,6 @@ struct Doubles {
     for (const Real value : all) any = any || !(value == 0);
     return any;
   }
-  DISTATTN_INLINE static Real of_bf16(std::uint16_t bits) { return static_cast<Real>(vectors::widen_bf16(bits)); }
-  DISTATTN_INLINE static Real of_fp16(std::uint16_t bits) { return static_cast<Real>(vectors::widen_fp16(bits)); }
 };
 
 }  // namespace distattn::kernels::portable::DISTATTN_ISA

@@ -64,8 +64,17 @@ struct QueryValues {
   const Real* delta;
 };
 
+/// Draws of dropout (kernels/dropout.hpp) for keys 4·four … 4·four+3: of one query each, at its position, of its head.
+struct Draws {
+  const std::uint32_t* queries;
+  const std::uint32_t* heads;
+  std::uint32_t four, offset, key0, key1;
+};
+
 template <class Real>
 struct TileFunctions {
+  static constexpr int queries_drawn = 16;  ///< by one call of draw()
+
   void (*multiply)(Place place, const Product<Real>& product);
   /// scores = map of the products that they are.
   void (*map)(Place place, const Scores& scores, const Tile<Real>& tile);
@@ -78,6 +87,8 @@ struct TileFunctions {
   /// gradient of the products in the tile, of which P∘(dP − delta) is that of the scores.
   void (*differentiate)(Place place, const Scores& scores, const Tile<Real>& tile, Real* products,
                         const QueryValues<Real>& queries, bool queries_are_rows);
+  /// words[key mod 4][query], queries_drawn of them in a row.
+  void (*draw)(const Draws& draws, std::uint32_t* words);
   /// into[row][x] = the row as Real, zeros up to `rows` and `columns`. Returns whether all of it is finite.
   bool (*load)(Place place, const TensorRows& from, int count, int dim, const Tile<Real>& into);
   /// into[x][row], the same.

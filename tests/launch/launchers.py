@@ -109,7 +109,8 @@ def programs_are_compared():
 def options_are_compared():
     run = ("run", *SHAPE, "--schedule", "zigzag-ring")
     nodes = ("--node-size", "1")
-    for common, own in (((), ("--mode", "serial")), ((), nodes), (nodes, ("--ahead", "1"))):
+    for common, own in (((), ("--mode", "serial")), ((), ("--backend", "reference")), ((), nodes),
+                        (nodes, ("--ahead", "1"))):
         ends = finish(start_ranks(2, *run, *common, own=lambda rank: own if rank == 1 else ()))
         differs = "rank 1 differs from rank 0 in its options"
         expect(all(code == 3 and differs in errors for code, _, errors in ends), own, ends)
