@@ -7,8 +7,10 @@
 /// o = e^(old − top)·o + p·V.
 
 #include <algorithm>
+#include <array>
 #include <span>
 
+#include "distattn/index.hpp"
 #include "kernels/raise.hpp"
 #include "kernels/scores.hpp"
 #include "kernels/vector/bias.hpp"
@@ -28,12 +30,13 @@ static_assert(few_queries <= most_few_rows);
 
 /// Sums of a block over some keys: what few_end merges. Laid out in memory of the caller.
 struct FewSums {
-  float* output;  // [row][stride]
-  int stride;
-  float* top;  // [row] largest score
-  float* sum;  // [row] Σ e^(score − top)
-  std::size_t bytes;
+  float* output = nullptr;  // [row][stride]
+  int stride = 0;
+  float* top = nullptr;  // [row] largest score
+  float* sum = nullptr;  // [row] Σ e^(score − top)
+  std::size_t bytes = 0;
 
+  FewSums() = default;
   FewSums(std::byte* memory, int rows, int value_dim) : stride(rounded_up(value_dim, lanes)) {
     Carver carve(memory);
     output = carve.floats(rows * stride);
@@ -45,12 +48,13 @@ struct FewSums {
 };
 
 struct FewScratch {
-  int query_stride;
-  float* queries;  // [row][query_stride], times the scores' factor, zeros behind head_dim
-  float* scores;   // [row][key_block]
-  float* output;   // [row][value_dim, rounded up] of one block of keys
-  std::size_t bytes;
+  int query_stride = 0;
+  float* queries = nullptr;  // [row][query_stride], times the scores' factor, zeros behind head_dim
+  float* scores = nullptr;   // [row][key_block]
+  float* output = nullptr;   // [row][value_dim, rounded up] of one block of keys
+  std::size_t bytes = 0;
 
+  FewScratch() = default;
   FewScratch(std::byte* memory, int rows, int head_dim, int value_dim) : query_stride(rounded_up(head_dim, lanes)) {
     Carver carve(memory);
     queries = carve.floats(rows * query_stride);
@@ -63,6 +67,16 @@ struct FewScratch {
 inline FewScratch scratch_of(const FewBlock& block, std::byte* memory) {
   return {memory, block.rows(), block.head_dim, block.value_dim};
 }
+
+/// What a head's memory holds, found once a pass.
+struct FewMemory {
+  FewScratch scratch;
+  FewSums sums;
+
+  FewMemory() = default;
+  explicit FewMemory(const FewHead& head)
+      : scratch(scratch_of(head.block, head.scratch)), sums(head.sums, head.block.rows(), head.block.value_dim) {}
+};
 
 /// Lays the block's queries out and begins their sums.
 inline void few_begin(const FewBlock& block, std::byte* memory, std::byte* sums_memory) {
@@ -81,36 +95,45 @@ inline void few_begin(const FewBlock& block, std::byte* memory, std::byte* sums_
   }
 }
 
+/// Calls each.operator()<Rows>(row, ahead) for `rows` rows, a few at a time; only the first ones ask for what follows.
+template <class Each>
+DISTATTN_INLINE void by_few_rows(int rows, Ahead& ahead, Each each) {
+  NothingAhead nothing;
+  for (int row = 0; row < rows; row += few_rows) {
+    by_count<few_rows>(smaller(few_rows, rows - row), [&]<int Rows>() {
+      if (row == 0) return each.template operator()<Rows>(row, ahead);
+      each.template operator()<Rows>(row, nothing);
+    });
+  }
+}
+
 /// Products of `count` keys and `Rows` rows from `row` on into scratch.scores from `at` on.
-template <int Rows, class Element>
+template <int Rows, class Element, class Next>
 DISTATTN_INLINE void multiply_rows(const FewBlock& block, const HeadRows<const Element>& k, int count, int row, int at,
-                                   const FewScratch& scratch, Ahead ahead) {
-  constexpr int lines = 4;
+                                   const FewScratch& scratch, Next& ahead) {
+  constexpr int lines = bigger(1, few_keys * lanes * static_cast<int>(sizeof(Element)) / Ahead::line);
   const float* const queries = scratch.queries + row * scratch.query_stride;
   float* scores = scratch.scores + row * key_block + at;
-  const int bytes = few_keys * block.head_dim * static_cast<int>(sizeof(Element));
   for (int key = 0; key < count; key += few_keys, scores += few_keys) {
-    for (int i = 0; i < bytes; i += lines * Ahead::line) ahead.ask<lines>();
     const Element* rows[few_keys];
     for (int j = 0; j < few_keys; ++j) rows[j] = k.data + smaller(key + j, count - 1) * k.stride;
     multiply_lanes<Rows>(
-        block.head_dim, [&](int j, int x, auto load_key) { return load_key(rows[j] + x); },
+        block.head_dim,
+        [&](int j, int x, auto load_key) {
+          if (j == 0) ahead.template ask<lines>();
+          return load_key(rows[j] + x);
+        },
         [&](int i, int x) { return load(queries + i * scratch.query_stride + x); },
         [&](int i, Quad products) { store_quad(scores + i * key_block, products); });
   }
 }
 
-/// The same of the keys [first, last), which are of one tile.
-inline void multiply_keys(const FewHead& head, int first, int last, int at, const Ahead& ahead) {
-  const FewBlock& block = head.block;
-  const FewScratch scratch = scratch_of(block, head.scratch);
-  with_element_rows(keys_from(head.pass.k, block.dtype, first), block.dtype, [&](const auto& k) {
-    for (int row = 0; row < block.rows(); row += few_rows) {
-      by_count<few_rows>(smaller(few_rows, block.rows() - row), [&]<int Rows>() {
-        multiply_rows<Rows>(block, k, last - first, row, at, scratch, row == 0 ? ahead : Ahead(k.data));
-      });
-    }
-  });
+/// The same of all rows.
+template <class Element>
+DISTATTN_INLINE void multiply_keys(const FewBlock& block, const HeadRows<const Element>& k, int count, int at,
+                                   const FewScratch& scratch, Ahead& ahead) {
+  by_few_rows(block.rows(), ahead,
+              [&]<int Rows>(int row, auto& next) { multiply_rows<Rows>(block, k, count, row, at, scratch, next); });
 }
 
 /// Turns `count` scores of a row, rounded up to whole vectors, into e^(score − top) and raises top and sum to include
@@ -119,7 +142,8 @@ inline float weigh(float* scores, int count, float& top, float& sum) {
   Vector largest(minus_infinity);
   for (int j = 0; j < count; j += lanes) largest = larger(load(scores + j), largest);
   const float before = top;
-  for (int lane = 0; lane < lanes; ++lane) top = largest[lane] > top ? largest[lane] : top;
+  const float most = stdx::hmax(largest);  // of numbers: larger() leaves NaN out
+  top = most > top ? most : top;
   const float reference = top > lowest ? top : lowest;  // of a row that has seen nothing, as in softmax()
   Vector sums(0.f);
   for (int j = 0; j < count; j += lanes) {
@@ -143,9 +167,9 @@ constexpr int split_elements(int dim) {
 
 /// Adds `count` values to `Vectors` vectors of the outputs of `Rows` rows from x on: load_values(row, values) takes
 /// them.
-template <int Rows, int Vectors, class Element, class Load>
+template <int Rows, int Vectors, class Element, class Next, class Load>
 DISTATTN_INLINE void add_vectors(const HeadRows<const Element>& v, int count, int x, const float* weights,
-                                 float* output, int stride, Ahead& ahead, Load load_values) {
+                                 float* output, int stride, Next& ahead, Load load_values) {
   Vector sums[Rows][Vectors];
 #pragma GCC unroll 8
   for (int i = 0; i < Rows; ++i) {
@@ -154,7 +178,7 @@ DISTATTN_INLINE void add_vectors(const HeadRows<const Element>& v, int count, in
   }
   const Element* row = v.data + x;
   for (int j = 0; j < count; ++j, row += v.stride) {
-    ahead.ask<(Vectors * lanes * static_cast<int>(sizeof(Element)) + Ahead::line - 1) / Ahead::line>();
+    ahead.template ask<(Vectors * lanes * static_cast<int>(sizeof(Element)) + Ahead::line - 1) / Ahead::line>();
     Vector values[Vectors];
     load_values(row, values);
 #pragma GCC unroll 8
@@ -172,9 +196,9 @@ DISTATTN_INLINE void add_vectors(const HeadRows<const Element>& v, int count, in
 }
 
 /// Adds `count` values to the outputs of `Rows` rows.
-template <int Rows, class Element>
+template <int Rows, class Element, class Next>
 DISTATTN_INLINE void add_weighted(const HeadRows<const Element>& v, int count, int dim, const float* weights,
-                                  float* output, int stride, Ahead& ahead) {
+                                  float* output, int stride, Next& ahead) {
   int x = 0;
   for (; x + few_vectors * lanes <= dim; x += few_vectors * lanes) {
     add_vectors<Rows, few_vectors>(v, count, x, weights, output, stride, ahead,
@@ -210,10 +234,9 @@ DISTATTN_INLINE void make_scores(const Map& map, const Bias& bias, float* produc
 
 /// The weights of `count` keys from `key` on, of which query i sees those in seen[i], and zeros for their values. What
 /// there is in sums so far then belongs to the new top.
-inline void weigh_keys(const FewHead& head, int key, int count, const Range* seen) {
+inline void weigh_keys(const FewHead& head, const FewMemory& memory, int key, int count, const Range* seen) {
   const FewBlock& block = head.block;
-  const FewScratch scratch = scratch_of(block, head.scratch);
-  const FewSums sums(head.sums, block.rows(), block.value_dim);
+  const auto& [scratch, sums] = memory;
   const int end = rounded_up(count, lanes);
   for (int i = 0; i < block.rows(); ++i) {
     const Range& range = seen[i % block.queries];
@@ -242,22 +265,20 @@ inline void weigh_keys(const FewHead& head, int key, int count, const Range* see
 }
 
 /// scratch.output += P·V for `count` keys, whose weights lie from `at` on, and of which query i sees those in seen[i],
-/// counted as weights are. Touches no value for a row that does not see it: it may be NaN.
+/// counted as weights are; `all`: every query sees every one. Touches no value for a row that does not see it: it may
+/// be NaN.
 template <class Element>
-DISTATTN_INLINE void add_tile(const FewBlock& block, const HeadRows<const Element>& v, int count, int at,
-                              const Range* seen, const FewScratch& scratch, Ahead ahead) {
+DISTATTN_INLINE void add_values(const FewBlock& block, const HeadRows<const Element>& v, int count, int at, bool all,
+                                const Range* seen, const FewScratch& scratch, Ahead& ahead) {
   const int stride = rounded_up(block.value_dim, lanes), rows = block.rows();
-  const bool all = std::all_of(seen, seen + block.queries,
-                               [&](const Range& range) { return range.from <= at && range.to >= at + count; });
   const float* weights = scratch.scores + at;
   float* output = scratch.output;
-  for (int row = 0; all && row < rows; row += few_rows) {
-    by_count<few_rows>(smaller(few_rows, rows - row), [&]<int Rows>() {
-      add_weighted<Rows>(v, count, block.value_dim, weights + row * key_block, output + row * stride, stride, ahead);
+  if (all) {
+    return by_few_rows(rows, ahead, [&]<int Rows>(int row, auto& next) {
+      add_weighted<Rows>(v, count, block.value_dim, weights + row * key_block, output + row * stride, stride, next);
     });
-    ahead = Ahead(v.data);
   }
-  for (int row = 0; !all && row < rows; ++row) {
+  for (int row = 0; row < rows; ++row) {
     const Range& range = seen[row % block.queries];
     const int from = bigger(range.from, at), to = smaller(range.to, at + count);
     if (from >= to) continue;
@@ -266,20 +287,13 @@ DISTATTN_INLINE void add_tile(const FewBlock& block, const HeadRows<const Elemen
   }
 }
 
-/// The same of the keys [first, last), which are of one tile.
-inline void add_values(const FewHead& head, int first, int last, int at, const Range* seen, const Ahead& ahead) {
-  const FewBlock& block = head.block;
-  const FewScratch scratch = scratch_of(block, head.scratch);
-  with_element_rows(keys_from(head.pass.v, block.dtype, first), block.dtype,
-                    [&](const auto& v) { add_tile(block, v, last - first, at, seen, scratch, ahead); });
-}
-
 /// sums += scratch.output.
-inline void add_output(const FewHead& head) {
-  const FewSums sums(head.sums, head.block.rows(), head.block.value_dim);
-  const float* output = scratch_of(head.block, head.scratch).output;
-  const int split = head.block.dtype == DType::bf16 ? split_elements<Bf16>(head.block.value_dim) : 0;
-  for (int row = 0; row < head.block.rows(); ++row, output += sums.stride) {
+template <class Element>
+DISTATTN_INLINE void add_output(const FewBlock& block, const FewMemory& memory) {
+  const FewSums& sums = memory.sums;
+  const float* output = memory.scratch.output;
+  const int split = split_elements<Element>(block.value_dim);
+  for (int row = 0; row < block.rows(); ++row, output += sums.stride) {
     float* const sum = sums.row(row);
     int x = 0;
     for (; x < split; x += 2 * lanes) {
@@ -292,10 +306,13 @@ inline void add_output(const FewHead& head) {
 }
 
 /// Adds what all heads see of the keys [first, last) to their sums.
-inline void few_pass(std::span<const FewHead> heads, int first, int last, const StopFlag& stop) {
+template <class Element>
+void few_pass_of(std::span<const FewHead> heads, int first, int last, const StopFlag& stop) {
   const AttendPass& pass = heads.front().pass;
   const FewBlock& block = heads.front().block;
   const int queries = block.queries;
+  std::array<FewMemory, most_few_heads> memory;
+  for (std::size_t i = 0; i < heads.size(); ++i) memory[i] = FewMemory(heads[i]);
   Range seen[few_queries];
   for (int begin = first, end; begin < last; begin = end) {
     if (stop.load(std::memory_order_relaxed)) return;
@@ -303,17 +320,31 @@ inline void few_pass(std::span<const FewHead> heads, int first, int last, const 
     for (int i = 0; i < queries; ++i) {
       seen[i] = {bigger(pass.begin[i], begin) - begin, smaller(pass.end[i], end) - begin};
     }
-    for_each_tile(heads, &AttendPass::k, block.head_dim, begin, end, last,
-                  [&](const FewHead& head, int key, int tile_end, const Ahead& ahead) {
-                    multiply_keys(head, key, tile_end, key - begin, ahead);
-                  });
-    for (const FewHead& head : heads) weigh_keys(head, begin, end - begin, seen);
-    for_each_tile(heads, &AttendPass::v, block.value_dim, begin, end, last,
-                  [&](const FewHead& head, int key, int tile_end, const Ahead& ahead) {
-                    add_values(head, key, tile_end, key - begin, seen, ahead);
-                  });
-    for (const FewHead& head : heads) add_output(head);
+    const auto all_see = [&](int from, int to) {
+      return std::all_of(seen, seen + queries,
+                         [&](const Range& range) { return range.from <= from && range.to >= to; });
+    };
+    const bool whole = all_see(0, end - begin);
+    for_each_tile<Element>(heads, &AttendPass::k, block.head_dim, few_key_tile, begin, end, last,
+                           [&](int i, const auto& k, int key, int tile_end, Ahead& ahead) {
+                             multiply_keys(heads[index(i)].block, k, tile_end - key, key - begin,
+                                           memory[index(i)].scratch, ahead);
+                           });
+    for (std::size_t i = 0; i < heads.size(); ++i) weigh_keys(heads[i], memory[i], begin, end - begin, seen);
+    for_each_tile<Element>(heads, &AttendPass::v, block.value_dim, few_value_tile, begin, end, last,
+                           [&](int i, const auto& v, int key, int tile_end, Ahead& ahead) {
+                             add_values(heads[index(i)].block, v, tile_end - key, key - begin,
+                                        whole || all_see(key - begin, tile_end - begin), seen, memory[index(i)].scratch,
+                                        ahead);
+                           });
+    for (std::size_t i = 0; i < heads.size(); ++i) add_output<Element>(heads[i].block, memory[i]);
   }
+}
+
+inline void few_pass(std::span<const FewHead> heads, int first, int last, const StopFlag& stop) {
+  with_element_rows({}, heads.front().block.dtype, [&]<class Element>(const HeadRows<const Element>&) {
+    few_pass_of<Element>(heads, first, last, stop);
+  });
 }
 
 /// Writes (o, lse) of a row from its sums over `pieces` of the keys, which lie one after the other. A row that saw no

@@ -16,7 +16,7 @@ namespace {
 constexpr std::int64_t piece_keys = 1024;
 
 /// Blocks of an item, and their rows, whose queries, scores and sums stay in the second-level cache.
-constexpr std::size_t most_blocks = 32;
+constexpr std::size_t most_blocks = most_few_heads;
 constexpr int most_rows = 128;
 
 /// Items for each thread: enough that they end at about the same time.

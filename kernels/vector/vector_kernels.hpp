@@ -83,6 +83,9 @@ struct FewBlock {
   int rows() const { return queries * heads; }
 };
 
+/// Most heads of one few_pass.
+inline constexpr int most_few_heads = 32;
+
 /// A block and the keys of its key head, with the block's own scratch and sums.
 struct FewHead {
   FewBlock block;
