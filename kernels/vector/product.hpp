@@ -5,6 +5,11 @@
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
+#if !defined(__AMX_BF16__)
+/// What products need around them: nothing.
+struct ProductRegisters {};
+#endif
+
 /// Sends what registers hold to memory, where there are so few that a product needs them all: compilers would rather
 /// move a sum between both in every turn of its loop.
 DISTATTN_INLINE void leave_registers() {

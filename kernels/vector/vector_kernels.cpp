@@ -4,8 +4,10 @@
 
 #include "kernels/vector/attend_backward_block.hpp"
 #include "kernels/vector/attend_block.hpp"
-#include "kernels/vector/attend_few.hpp"
 #include "kernels/vector/pair_speed.hpp"
+#if !defined(__AMX_BF16__)
+#include "kernels/vector/attend_few.hpp"
+#endif
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
@@ -18,6 +20,7 @@ const VectorKernels vector_kernels{
     .attend_pass = attend_pass,
     .attend_end = attend_end,
     .few_queries = few_queries,
+#if !defined(__AMX_BF16__)  // those of few queries are another set's
     .few_rows = most_few_rows,
     .few_keys = key_block,
     .few_scratch = [](int rows, int head_dim,
@@ -26,6 +29,15 @@ const VectorKernels vector_kernels{
     .few_begin = few_begin,
     .few_pass = few_pass,
     .few_end = few_end,
+#else
+    .few_rows = 0,
+    .few_keys = 0,
+    .few_scratch = nullptr,
+    .few_sums = nullptr,
+    .few_begin = nullptr,
+    .few_pass = nullptr,
+    .few_end = nullptr,
+#endif
     .backward_rows = backward_rows,
     .backward_keys = backward_keys,
     .backward_chunk = backward_chunk,
