@@ -41,8 +41,7 @@ inline void pack_keys(const BackwardChunk& chunk, const BackwardScratch& scratch
     pack_keys_transposed<panel_width>(k, count, chunk.head_dim, factor, scratch.shared, panel);
     clear_depth(panel, chunk.head_dim);
     const bool finite = pack_terms(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, whole_terms(count),
-                                   chunk.head_dim,
-                                   scratch.key_rows.from(words_of(j)), scratch.widened,
+                                   chunk.head_dim, scratch.key_rows.from(words_of(j)), scratch.widened,
                                    [&](int, int x, Vector some) { return some - load(scratch.shared + x); });
     scratch.known->finite_keys = scratch.known->finite_keys && finite;
   }

@@ -44,13 +44,13 @@ struct AttendScratch {
   float* blocks;            // [row] of keys in the sum
   float* settled_top;       // [row] as top and sum, of what is settled: its output stands in o
   float* settled_sum;
-  float* settled_unit;  // [row] what both count in: e^lse_low of a carry, 1 once sums were added
-  float* keys;          // [tile][head_dim in words][tile_rows], as pack_keys_transposed() makes them
-  RowPanels values;     // [key] in words of keys
+  float* settled_unit;   // [row] what both count in: e^lse_low of a carry, 1 once sums were added
+  float* keys;           // [tile][head_dim in words][tile_rows], as pack_keys_transposed() makes them
+  RowPanels values;      // [key] in words of keys
   float* value_columns;  // of tiles alone: the same as a left operand whose rows are columns of values
-  float* scores;        // [key_block][panel_width], then weights in words of keys
-  float* weights[2];    // of tiles alone: in words of keys, of a panel and of the one before
-  float* widened;       // [key_block][dim]: where 16-bit rows are widened
+  float* scores;         // [key_block][panel_width], then weights in words of keys
+  float* weights[2];     // of tiles alone: in words of keys, of a panel and of the one before
+  float* widened;        // [key_block][dim]: where 16-bit rows are widened
   std::size_t bytes;
 
   AttendScratch(std::byte* memory, int head_dim, int value_dim) {

@@ -108,10 +108,11 @@ class TileScores {
   float* scores_ = nullptr;
 };
 
-/// e^x for x ≤ 0 as exp() has it, in fewer instructions.
+/// e^x for x ≤ 0 as exp() has it, in fewer instructions: also 0 below −69, and NaN of NaN.
 DISTATTN_INLINE Vector power_of_e(Vector x) {
-  const auto twos = static_cast<__m512>(larger(Vector(-69.32f), x) * log2_e);
   constexpr int rest_above_whole = 0x09;
+  const auto twos = static_cast<__m512>(x * log2_e);
+  const __mmask16 any = _mm512_cmp_ps_mask(static_cast<__m512>(x), _mm512_set1_ps(-69.32f), _CMP_NLT_UQ);
   const Vector rest(_mm512_maskz_reduce_ps(0xffff, twos, rest_above_whole));
   Vector power = 1.8775767e-3f;
   power = fused(power, rest, Vector(8.9893397e-3f));
@@ -119,7 +120,7 @@ DISTATTN_INLINE Vector power_of_e(Vector x) {
   power = fused(power, rest, Vector(2.4015361e-1f));
   power = fused(power, rest, Vector(6.9315308e-1f));
   power = fused(power, rest, Vector(1.f));
-  return Vector(_mm512_maskz_scalef_ps(0xffff, static_cast<__m512>(power), twos));
+  return Vector(_mm512_maskz_scalef_ps(any, static_cast<__m512>(power), twos));
 }
 
 /// Scores of a panel as they become weights, coefficients of values, two keys at a time: softmax() in pieces.
@@ -165,7 +166,8 @@ class TileWeights {
   Vector reference_[tile_vectors], sums_[tile_vectors], rounded_[tile_vectors];
 };
 
-/// O = rescale·O + P·V for a range of keys of the block of keys where a hidden value is no number: touches none but those that a query sees.
+/// O = rescale·O + P·V for a range of keys of the block of keys where a hidden value is no number: touches none but
+/// those that a query sees.
 inline void add_seen(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, Range range,
                      const float* weights, const float* rescale, const AttendScratch& scratch) {
   const auto value = [&](int key, int x) { return element_of(scratch.values.at(words_of(key), x), key); };
@@ -184,20 +186,19 @@ inline void add_seen(const AttendBlock& block, const PanelKeys& keys, int row, i
 /// Weights of a panel whose values are still to be added.
 struct Pending {
   float* sums = nullptr;  ///< null: none
-  const float *values, *weights;
-  int steps, value_dim;
+  const float *values = nullptr, *weights = nullptr;
+  int steps = 0, value_dim = 0;
   alignas(64) float rescale[panel_width];
 
-  /// O = rescale·O + P·V. Calls between(), about `calls` times.
+  /// O = rescale·O + P·V. Calls between() with each step.
   template <class Between>
   DISTATTN_INLINE void add(Between between) {
     const Vector factors[] = {load(rescale), load(rescale + lanes)};
-    add_columns<panel_width>(
+    add_columns<panel_width, Reuse::none>(
         values, key_block / tile_square, steps, weights, value_dim, sums,
         [&](int v, Vector before) { return before * factors[v]; }, between);
     sums = nullptr;
   }
-  int calls() const { return (value_dim + tile_square - 1) / tile_square * steps; }
 };
 
 /// Adds what is still to be added.
@@ -218,8 +219,8 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
     next.keys.some();
     next.values.some();
     float* const scores = scratch.scores + (key - block_key) * panel_width;
-    multiply_square<panel_width, panel_width>(steps, left_row(scratch.keys, key - block_key, steps), queries, scores,
-                                              [&](int) { tile.some(rows_a_step); });
+    multiply_square<panel_width, panel_width, Reuse::none>(steps, left_row(scratch.keys, key - block_key, steps),
+                                                           queries, scores, [&](int) { tile.some(rows_a_step); });
     if (key > first) tile.end();
     tile.begin(key, scores);
   }
@@ -231,10 +232,7 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
   float* weights = scratch.weights[pending.weights == scratch.weights[0] ? 1 : 0];
   if (block.dropout.limit == 0) {
     TileWeights made(scores, weights, to - from, block_top, row, scratch, rescale);
-    if (pending.sums != nullptr) {
-      const int words_a_call = (words_of(to - from) + pending.calls() - 1) / pending.calls();
-      pending.add([&](int) { made.some(words_a_call); });
-    }
+    if (pending.sums != nullptr) pending.add([&](int) { made.some(2); });
     made.end();
   } else {
     finish_panels(pending);

@@ -42,15 +42,15 @@ struct BackwardScratch {
   RowPanels key_rows;            // the same keys, without that factor, in words of keys
   RowPanels queries, d_outputs;  // in words along the head dimension, of tiles their memory has left operands;
                                  // d_outputs of floats times e^−lse_low
-  RowPanels query_terms, d_output_terms;  // the same in words of rows, which for floats are the same memory
-  float* lse;                             // [row]
-  float* shift;                           // [row] what shared keys add to products
-  std::int32_t* positions;                // [row] of the queries
-  float* sums;                            // [row] of dS
-  float* squares;                         // [row] of dS and of P·delta, summed
-  float* apart;                           // [head_dim] what the keys share, less what dQ leaves out
-  float* delta;                           // [row], times factor and, where d_outputs are, e^−lse_low
-  float* units;                           // [row] e^−lse_low
+  RowPanels query_terms, d_output_terms;    // the same in words of rows, which for floats are the same memory
+  float* lse;                               // [row]
+  float* shift;                             // [row] what shared keys add to products
+  std::int32_t* positions;                  // [row] of the queries
+  float* sums;                              // [row] of dS
+  float* squares;                           // [row] of dS and of P·delta, summed
+  float* apart;                             // [head_dim] what the keys share, less what dQ leaves out
+  float* delta;                             // [row], times factor and, where d_outputs are, e^−lse_low
+  float* units;                             // [row] e^−lse_low
   float *query_columns, *d_output_columns;  // of tiles alone: the terms as left operands whose rows are columns
   RowPanels d_queries;
   SumRows d_keys, d_values;

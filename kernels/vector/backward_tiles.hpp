@@ -46,8 +46,8 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
       const int first = row * backward_keys + j - key;
       const bool some = seen.some(j, panel_width);
       if (some) {
-        multiply_square<panel_width, tile_square>(steps, left_row(rows.data, row, steps),
-                                                  panels + j * depth_words(dim), made);
+        multiply_square<panel_width, tile_square>(steps, left_row(rows.data, row, steps), panels + j * depth_words(dim),
+                                                  made);
       }
       for (int i = 0; i < tile_square; ++i) {
 #pragma GCC unroll 2
@@ -91,10 +91,10 @@ inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int
       const Range rows = keys.seeing(j, smaller(tile_square, end - j));
       if (rows.empty()) continue;
       if (harmless) {
-        add_columns<backward_keys>(columns + rows.from / tile_square * left_step, row_steps,
-                                   (rows.to - rows.from) / tile_square,
-                                   coefficients + words_of(rows.from) * backward_keys + j - key, dim, sums.at(j, 0),
-                                   [](int, Vector before) { return before; }, [](int) {});
+        add_columns<backward_keys, Reuse::soon>(
+            columns + rows.from / tile_square * left_step, row_steps, (rows.to - rows.from) / tile_square,
+            coefficients + words_of(rows.from) * backward_keys + j - key, dim, sums.at(j, 0),
+            [](int, Vector before) { return before; }, [](int) {});
         continue;
       }
       for (int i = j; i < smaller(end, j + tile_square); ++i) {

@@ -44,6 +44,7 @@ DISTATTN_INLINE void put_rows(const ColumnPanels& rows, int count, int dim, cons
   for (int i = 0, next = 0; i < count; i = next) {
     const int skipped = (rows.row + i) % lanes;
     next = smaller(count, i + lanes - skipped);
+    Prefetch({into.data + next * into.stride, into.stride}, DType::fp32, smaller(lanes, count - next), dim).all();
     for (int x = 0; x < dim; x += lanes) {
       transpose_tile(rows.at(i - skipped, x), panel_width, some, tile_side);
       for (int r = i; r < next; ++r) {
@@ -85,22 +86,32 @@ inline void add_rows_of(const float* left, int steps, const RowPanels& terms, in
 }
 
 /// sums = start(vector of columns, sums) + Σ left · right, of `dim` rows of a panel of columns and `steps` steps. Rows
-/// of `left` have `all_steps`.
-template <int RightRow, class Start, class Between>
+/// of `left` have `all_steps`. A square is added while the next one is multiplied; calls between(step) meanwhile, too.
+template <int RightRow, Reuse of_left, class Start, class Between>
 DISTATTN_INLINE void add_columns(const float* left, int all_steps, int steps, const float* right, int dim, float* sums,
                                  Start start, Between between) {
-  alignas(64) float made[tile_square * tile_square];
-  for (int x = 0; x < dim; x += tile_square) {
-    multiply_square<RightRow, panel_width>(steps, left_row(const_cast<float*>(left), x, all_steps), right, made,
-                                           between);
-    for (int i = 0; i < tile_square * panel_width; i += panel_width) {
+  alignas(64) float made[2][tile_square * tile_square];
+  const int rows_a_step = (tile_square + steps - 1) / steps;
+  const auto add = [&](int x, int from, int to) {
+    const float* const some = made[x / tile_square % 2];
+    for (int i = from * panel_width; i < to * panel_width; i += panel_width) {
 #pragma GCC unroll 2
       for (int v = 0; v < tile_vectors; ++v) {
         float* const at = sums + x * panel_width + i + v * lanes;
-        store(at, start(v, load(at)) + load(made + i + v * lanes));
+        store(at, start(v, load(at)) + load(some + i + v * lanes));
       }
     }
+  };
+  int x = 0;
+  for (; x < dim; x += tile_square, left += all_steps * left_step) {
+    float* const into = made[x / tile_square % 2];
+    multiply_square<RightRow, panel_width, of_left>(steps, left, right, into, [&](int step) {
+      const int from = smaller(tile_square, step * rows_a_step);
+      if (x > 0) add(x - tile_square, from, smaller(tile_square, from + rows_a_step));
+      between(step);
+    });
   }
+  add(x - tile_square, 0, tile_square);
 }
 
 }  // namespace distattn::kernels::vector::DISTATTN_ISA

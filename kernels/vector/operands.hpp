@@ -23,7 +23,9 @@ inline constexpr bool pairs = in_word == 2;
 constexpr int words_of(int dim) { return dim / in_word; }
 
 /// Words of such a row as products take it: whole steps.
-constexpr int depth_words(int dim) { return by_tiles ? rounded_up(words_of(dim), words_of(tile_square)) : words_of(dim); }
+constexpr int depth_words(int dim) {
+  return by_tiles ? rounded_up(words_of(dim), words_of(tile_square)) : words_of(dim);
+}
 
 /// Makes zeros of what products take of a panel of columns behind its last row.
 inline void clear_depth(float* panel, int dim) {

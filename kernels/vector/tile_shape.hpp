@@ -33,7 +33,7 @@ inline constexpr int sum_width = sum_vectors * lanes;
 static_assert(panel_width % sum_rows == 0);
 
 /// Keys whose scores against one panel stay in the first-level cache.
-inline constexpr int key_block = by_tiles ? 256 : 128;
+inline constexpr int key_block = by_tiles ? 192 : 128;
 static_assert(key_block % tile_rows == 0);
 
 /// Floats of operands that a block of queries keeps: about what a second-level cache has.

@@ -33,14 +33,21 @@ class TileRegisters {
 
 using ProductRegisters = TileRegisters;
 
+/// Whether an operand is read again soon. One that only passes by should displace nothing of the first-level cache.
+enum class Reuse { soon, none };
+
 // As text, because intrinsics do not tell g++ 12 that they read memory.
 template <int Tile>
 DISTATTN_INLINE void clear_tile() {
   __asm__ volatile("tilezero %%tmm%c0" : : "i"(Tile));
 }
-template <int Tile>
+template <int Tile, Reuse reuse = Reuse::soon>
 DISTATTN_INLINE void load_tile(const float* from, std::ptrdiff_t row_bytes) {
-  __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(Tile));
+  if constexpr (reuse == Reuse::soon) {
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(Tile));
+  } else {
+    __asm__ volatile("tileloaddt1 (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(row_bytes), "i"(Tile));
+  }
 }
 template <int Tile>
 DISTATTN_INLINE void store_tile(float* into, std::ptrdiff_t row_bytes) {
@@ -53,7 +60,7 @@ DISTATTN_INLINE void multiply_tile() {
 
 /// into[32][32] = left · right over `steps`, of which the right one has rows of `RightRow` words and the result has
 /// rows of `IntoRow` floats. Calls between(step) after each step, for what vectors can do while tiles are multiplied.
-template <int RightRow, int IntoRow, class Between>
+template <int RightRow, int IntoRow, Reuse of_left = Reuse::soon, class Between>
 DISTATTN_INLINE void multiply_square(int steps, const float* left, const float* right, float* into, Between between) {
   constexpr std::ptrdiff_t word = sizeof(float), left_row = tile_side * word, right_row = RightRow * word;
   __asm__ volatile("" : : : "memory");  // operands that registers hold go to memory
@@ -62,12 +69,12 @@ DISTATTN_INLINE void multiply_square(int steps, const float* left, const float* 
   clear_tile<2>();
   clear_tile<3>();
   for (int step = 0; step < steps; ++step) {
-    load_tile<4>(left, left_row);
+    load_tile<4, of_left>(left, left_row);
     load_tile<6>(right, right_row);
     multiply_tile<0, 4, 6>();
     load_tile<7>(right + tile_side, right_row);
     multiply_tile<1, 4, 7>();
-    load_tile<5>(left + tile_floats, left_row);
+    load_tile<5, of_left>(left + tile_floats, left_row);
     multiply_tile<2, 5, 6>();
     multiply_tile<3, 5, 7>();
     left += left_step;
@@ -99,27 +106,6 @@ inline void pack_left(const HeadRows<const float>& from, int count, int padded, 
     for (int w = 0; w < words; w += tile_side, into += left_step) {
       store(into, i < count ? changed(w, load_first(from.data + i * from.stride + w, words - w)) : Vector(0.f));
     }
-  }
-}
-
-/// into[j·into_stride + i] = from[i·from_stride + j], for 16 rows i of 16 words j.
-DISTATTN_INLINE void transpose_tile(const float* from, std::ptrdiff_t from_stride, float* into,
-                                    std::ptrdiff_t into_stride) {
-#pragma GCC unroll 4
-  for (int j = 0; j < tile_side; j += 4) {
-    Fours<Lanes> rows;
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-      const float* const at = from + i * from_stride + j;
-      __m512 all = _mm512_castps128_ps512(_mm_loadu_ps(at));
-      all = _mm512_maskz_insertf32x4(0xffff, all, _mm_loadu_ps(at + 4 * from_stride), 1);
-      all = _mm512_maskz_insertf32x4(0xffff, all, _mm_loadu_ps(at + 8 * from_stride), 2);
-      all = _mm512_maskz_insertf32x4(0xffff, all, _mm_loadu_ps(at + 12 * from_stride), 3);
-      rows.row[i] = std::bit_cast<Lanes>(all);
-    }
-    const Fours<Lanes> columns = transposed(rows);
-#pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) store(into + (j + i) * into_stride, std::bit_cast<Vector>(columns.row[i]));
   }
 }
 
