@@ -135,7 +135,7 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
 
 /// The weight of a score. `unit` is e^−lse_low, which goes with dO and delta where those are floats.
 DISTATTN_INLINE Vector weight_of(Vector score, float lse, float unit) {
-  const Vector weight = exp(lesser(Vector(0.f), score - lse));
+  const Vector weight = power_of_e(lesser(Vector(0.f), score - lse));
   return pairs ? weight * unit : weight;
 }
 

@@ -108,21 +108,6 @@ class TileScores {
   float* scores_ = nullptr;
 };
 
-/// e^x for x ≤ 0 as exp() has it, in fewer instructions: also 0 below −69, and NaN of NaN.
-DISTATTN_INLINE Vector power_of_e(Vector x) {
-  constexpr int rest_above_whole = 0x09;
-  const auto twos = static_cast<__m512>(x * log2_e);
-  const __mmask16 any = _mm512_cmp_ps_mask(static_cast<__m512>(x), _mm512_set1_ps(-69.32f), _CMP_NLT_UQ);
-  const Vector rest(_mm512_maskz_reduce_ps(0xffff, twos, rest_above_whole));
-  Vector power = 1.8775767e-3f;
-  power = fused(power, rest, Vector(8.9893397e-3f));
-  power = fused(power, rest, Vector(5.5826318e-2f));
-  power = fused(power, rest, Vector(2.4015361e-1f));
-  power = fused(power, rest, Vector(6.9315308e-1f));
-  power = fused(power, rest, Vector(1.f));
-  return Vector(_mm512_maskz_scalef_ps(any, static_cast<__m512>(power), twos));
-}
-
 /// Scores of a panel as they become weights, coefficients of values, two keys at a time: softmax() in pieces.
 class TileWeights {
  public:
