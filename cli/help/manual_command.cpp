@@ -28,8 +28,9 @@ constexpr Entry exits[] = {
 
 constexpr Entry variables[] = {
     {"DISTATTN_ISA",
-     "Kernels of the CPU backend: avx512_bf16, avx512, avx2 or generic (default: the widest that the processor has; "
-     "avx512_bf16, which multiplies pairs of bf16, where that is fast)"},
+     "Kernels of the CPU backend: amx, avx512_bf16, avx512, avx2 or generic (default: the widest that the processor "
+     "has; "
+     "amx and avx512_bf16, which multiply pairs of bf16, where that is fast)"},
     {"DISTATTN_ADDRESS", "Where other nodes reach rank 0 (default: as the launcher says, otherwise its own addresses)"},
     {"DISTATTN_PORT", "The port on which rank 0 listens (default: any, or next to the launcher's)"},
     {"DISTATTN_RANK", "This process's rank, where ranks meet at a file (default: in the order in which they come)"},

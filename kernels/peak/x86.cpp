@@ -3,13 +3,12 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <immintrin.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cstdint>
 #endif
 
 #include "kernels/peak/keep.hpp"
+#include "kernels/tile_permission.hpp"
 
 namespace distattn::kernels {
 
@@ -94,15 +93,6 @@ bool has_fp16_arithmetic() {
   return __builtin_cpu_supports("avx512f") && __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d & avx512_fp16) != 0;
 }
 
-// The kernel lends the tiles' registers to a process that asks.
-bool may_use_tiles() {
-  constexpr long request_permission = 0x1023, tile_data = 18;
-  constexpr unsigned amx_bf16 = 1u << 22, amx_tile = 1u << 24;
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & amx_bf16) == 0 || (d & amx_tile) == 0) return false;
-  return syscall(SYS_arch_prctl, request_permission, tile_data) == 0;
-}
-
 __attribute__((target("amx-tile,amx-bf16"))) void dot_bf16_tiles(long turns) {
   struct alignas(64) {
     std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -152,7 +142,7 @@ std::vector<MultiplyAdd> x86_multiply_adds(DType dtype) {
 }
 
 std::vector<MultiplyAdd> tile_multiply_adds() {
-  if (!may_use_tiles()) return {};
+  if (!missing_tiles().empty()) return {};
   return {{"tdpbf16ps (tiles of bf16)", std::size_t{4} * 2 * 16 * 16 * 32, dot_bf16_tiles}};
 }
 

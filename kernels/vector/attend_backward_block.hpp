@@ -12,15 +12,18 @@
 #include "kernels/vector/backward_keys.hpp"
 #include "kernels/vector/backward_scratch.hpp"
 #include "kernels/vector/bias.hpp"
-#include "kernels/vector/coefficients.hpp"
 #include "kernels/vector/drop.hpp"
 #include "kernels/vector/lane_products.hpp"
 #include "kernels/vector/lse.hpp"
 #include "kernels/vector/packing.hpp"
-#include "kernels/vector/product.hpp"
 #include "kernels/vector/shared_key.hpp"
 #include "kernels/vector/vector_kernels.hpp"
 #include "kernels/vector/visible.hpp"
+#if defined(__AMX_BF16__)
+#include "kernels/vector/backward_tiles.hpp"
+#else
+#include "kernels/vector/backward_panels.hpp"
+#endif
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
@@ -34,10 +37,11 @@ inline void pack_keys(const BackwardChunk& chunk, const BackwardScratch& scratch
     Prefetch(rows_from(chunk.k, chunk.dtype, next), chunk.dtype, next_count, chunk.head_dim).all();
     const HeadRows<const float> k =
         operand_rows(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, chunk.head_dim, scratch.widened);
-    pack_keys_transposed<panel_width>(k, count, chunk.head_dim, factor, scratch.shared,
-                                      scratch.keys + j * words_of(chunk.head_dim));
-    const bool finite = pack_terms(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, count, chunk.head_dim,
-                                   scratch.key_rows.from(words_of(j)), scratch.widened,
+    float* const panel = scratch.keys + j * depth_words(chunk.head_dim);
+    pack_keys_transposed<panel_width>(k, count, chunk.head_dim, factor, scratch.shared, panel);
+    clear_depth(panel, chunk.head_dim);
+    const bool finite = pack_terms(rows_from(chunk.k, chunk.dtype, j), chunk.dtype, count, whole_terms(count),
+                                   chunk.head_dim, scratch.key_rows.from(words_of(j)), scratch.widened,
                                    [&](int, int x, Vector some) { return some - load(scratch.shared + x); });
     scratch.known->finite_keys = scratch.known->finite_keys && finite;
   }
@@ -69,15 +73,17 @@ inline void backward_chunk_begin(const BackwardChunk& chunk, std::byte* memory) 
     }
     const HeadRows<const float> v =
         operand_rows(rows_from(chunk.v, chunk.dtype, j), chunk.dtype, count, value_dim, scratch.widened);
-    pack_transposed<panel_width>(v, count, words_of(value_dim), scratch.values + j * words_of(value_dim));
+    float* const panel = scratch.values + j * depth_words(value_dim);
+    pack_transposed<panel_width>(v, count, words_of(value_dim), panel);
+    clear_depth(panel, value_dim);
   }
   if (scratch.known->shared && !finite) share_nothing(chunk, scratch);
 }
 
 inline void backward_sum_begin(const BackwardChunk& chunk, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
-  clear_rows(scratch.d_keys, chunk.keys, chunk.head_dim);
-  clear_rows(scratch.d_values, chunk.keys, chunk.value_dim);
+  clear_rows(scratch.d_keys, whole_terms(chunk.keys), chunk.head_dim);
+  clear_rows(scratch.d_values, whole_terms(chunk.keys), chunk.value_dim);
 }
 
 /// Whether dQ may leave out what queries were told that keys share: where it is no large part of these keys, it would
@@ -108,26 +114,6 @@ inline void shift_block(const BackwardChunk& chunk, const BackwardBlock& block, 
   }
 }
 
-/// Packs the rows of a block, which as broadcast operands and as terms of sums are not the same in words of pairs.
-inline void pack_block(const BackwardChunk& chunk, const BackwardBlock& block, int rows,
-                       const BackwardScratch& scratch) {
-  const auto times_unit = [&](int i, int, Vector some) { return pairs ? some : some * scratch.units[i]; };
-  Known& known = *scratch.known;
-  known.finite_queries =
-      pack_terms(block.q, chunk.dtype, block.rows, rows, chunk.head_dim, scratch.query_terms, scratch.widened);
-  known.finite_d_outputs = pack_terms(block.d_o, chunk.dtype, block.rows, rows, chunk.value_dim, scratch.d_output_terms,
-                                      scratch.widened, times_unit);
-  if constexpr (!pairs) return;
-  const auto pack_words = [&](const HeadRows<const void>& from, int dim, const RowPanels& into) {
-    pack_rows(operand_rows(from, chunk.dtype, block.rows, dim, scratch.widened), block.rows, rows, words_of(dim), into);
-  };
-  pack_words(block.q, chunk.head_dim, scratch.queries);
-  pack_words(block.d_o, chunk.value_dim, scratch.d_outputs);
-  if (!block.few) return;
-  pack_rows(widened(block.q, chunk.dtype, block.rows, chunk.head_dim, scratch.widened), block.rows, block.rows,
-            chunk.head_dim, scratch.few_rows);
-}
-
 inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock& block, std::byte* memory) {
   const BackwardScratch scratch(memory, chunk.head_dim, chunk.value_dim);
   const int rows = rounded_up(block.rows, row_unit);
@@ -147,34 +133,9 @@ inline void backward_block_begin(const BackwardChunk& chunk, const BackwardBlock
   clear_rows(scratch.d_queries, rows, chunk.head_dim);
 }
 
-/// Rows of a block against keys [key, end): into[row][j] = make(row, at, Σ_x rows[row][x] · panels[x][j]), 0 where the
-/// row does not see the key, in whole panels of keys. `at` is where a vector of keys begins in `into`.
-template <class Make>
-DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, const RowPanels& rows, const float* panels,
-                           float* into, NextRows& next, Make make) {
-  for (int j = key; j < end; j += panel_width) {
-    for (int row = 0; row < keys.rows; row += tile_rows) {
-      next.some();
-      const SeenKeys& seen = keys.tile[row / tile_rows];
-      const int at = row * backward_keys + j - key;
-      const Range some = seen.seen_vectors(j);
-      const bool all = seen.all(j, panel_width);
-      visit_tile<backward_keys>(all, some, into + at, 0.f, [&]<int Vectors>(int from) {
-        const auto place = [&](int i, int v) { return at + i * backward_keys + (from + v) * lanes; };
-        product<tile_rows, Vectors, sum_width, 1, panel_width>(
-            words_of(dim), rows.at(row, 0), panels + j * words_of(dim) + from * lanes,
-            [](int, int) { return Vector(0.f); },
-            [&](int i, int v, Vector sum) { store(into + place(i, v), make(row + i, place(i, v), sum)); }, sum_width,
-            rows.panel_stride());
-      });
-      if (!all) hide(keys, row, j, some, into + at);
-    }
-  }
-}
-
 /// The weight of a score. `unit` is e^−lse_low, which goes with dO and delta where those are floats.
 DISTATTN_INLINE Vector weight_of(Vector score, float lse, float unit) {
-  const Vector weight = exp(lesser(Vector(0.f), score - lse));
+  const Vector weight = power_of_e(lesser(Vector(0.f), score - lse));
   return pairs ? weight * unit : weight;
 }
 
@@ -237,44 +198,6 @@ inline void sum_d_scores(int rows, int count, const BackwardScratch& scratch) {
     scratch.sums[i] += stdx::reduce(sum);
     scratch.squares[i] += stdx::reduce(squares + weights * (scratch.delta[i] * scratch.delta[i]));
   }
-}
-
-/// What follows from P and dS of keys [key, end).
-inline void add_gradients(const BackwardChunk& chunk, const BlockKeys& keys, int key, int end,
-                          const BackwardScratch& scratch) {
-  Range of_keys[backward_keys / sum_rows], of_queries[backward_rows / sum_rows];
-  for (int j = key; j < end; j += sum_rows) {
-    of_keys[(j - key) / sum_rows] = keys.seeing(j, smaller(sum_rows, end - j));
-  }
-  for (int i = 0; i < keys.rows / sum_rows; ++i) {
-    const Range seen = keys.sum[i].within(key, end);
-    of_queries[i] = whole_words({seen.from - key, seen.to - key});
-  }
-  const auto key_sees = [&](int j, int row) { return keys.sees(row, key + j); };
-  const auto query_sees = [&](int row, int j) { return keys.sees(row, key + j); };
-  const bool all = keys.block.all(key, rounded_up(end - key, in_word));
-  const Known& known = *scratch.known;
-  const RowSums<1, backward_keys> d_values{.ranges = of_keys,
-                                           .count = end - key,
-                                           .dim = chunk.value_dim,
-                                           .coefficients = scratch.weights,
-                                           .terms = scratch.d_output_terms,
-                                           .into = scratch.d_values.from(key)};
-  add_terms(d_values, all || known.finite_d_outputs, key_sees, Kept());
-  const RowSums<1, backward_keys> d_keys{.ranges = of_keys,
-                                         .count = end - key,
-                                         .dim = chunk.head_dim,
-                                         .coefficients = scratch.d_scores,
-                                         .terms = scratch.query_terms,
-                                         .into = scratch.d_keys.from(key)};
-  add_terms(d_keys, all || known.finite_queries, key_sees, Kept());
-  const RowSums<d_score_row, 1> d_queries{.ranges = of_queries,
-                                          .count = keys.rows,
-                                          .dim = chunk.head_dim,
-                                          .coefficients = scratch.d_score_rows,
-                                          .terms = scratch.key_rows.from(words_of(key)),
-                                          .into = scratch.d_queries};
-  add_terms(d_queries, all || known.finite_keys, query_sees, Kept());
 }
 
 /// dS of keys [key, end) from P, of which dropout then leaves what multiplies dO in dV.
@@ -347,6 +270,7 @@ inline void differentiate(const Map& map, const BackwardChunk& chunk, const Back
 
 inline void backward_pass(const BackwardChunk& chunk, const BackwardBlock& block, const std::int32_t* begin,
                           const std::int32_t* end, std::byte* memory, const StopFlag& stop) {
+  [[maybe_unused]] const ProductRegisters registers;
   with_scores<float>(chunk.scores, [&](const auto& map) {
     with_bias(map, block.alibi_slope,
               [&]<class Bias>() { differentiate<Bias>(map, chunk, block, begin, end, memory, stop); });

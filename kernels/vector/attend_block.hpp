@@ -20,15 +20,17 @@
 #include "kernels/vector/attend_scratch.hpp"
 #include "kernels/vector/bias.hpp"
 #include "kernels/vector/block_panels.hpp"
-#include "kernels/vector/coefficients.hpp"
-#include "kernels/vector/drop.hpp"
 #include "kernels/vector/lse.hpp"
 #include "kernels/vector/packing.hpp"
-#include "kernels/vector/product.hpp"
 #include "kernels/vector/row_panels.hpp"
 #include "kernels/vector/shared_key.hpp"
 #include "kernels/vector/vector_kernels.hpp"
 #include "kernels/vector/visible.hpp"
+#if defined(__AMX_BF16__)
+#include "kernels/vector/attend_tiles.hpp"
+#else
+#include "kernels/vector/attend_panel.hpp"
+#endif
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
@@ -47,7 +49,9 @@ inline void begin_head(const AttendBlock& block, const AttendScratch& scratch) {
     Prefetch(rows_from(block.q, block.dtype, next), block.dtype, next_rows, block.head_dim).all();
     const HeadRows<const float> q =
         operand_rows(rows_from(block.q, block.dtype, row), block.dtype, rows, block.head_dim, scratch.widened);
-    pack_transposed<panel_width>(q, rows, words_of(block.head_dim), scratch.queries + row * words_of(block.head_dim));
+    float* const into = scratch.queries + row * depth_words(block.head_dim);
+    pack_transposed<panel_width>(q, rows, words_of(block.head_dim), into);
+    clear_depth(into, block.head_dim);
   }
   begin_sums(block, 0, padded_queries(block), scratch);
   for (int i = 0; i < padded_queries(block); ++i) {
@@ -67,23 +71,6 @@ inline void attend_begin(const AttendBlock& block, std::byte* memory) {
   for_each_head(block, scratch, begin_head);
 }
 
-/// Widens and packs keys [begin, end) of the block of keys that starts at `key`, which lie one behind the other; begin
-/// is a multiple of tile_rows. Returns whether all values are finite.
-inline bool pack_run(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
-                     const AttendScratch& scratch) {
-  const int count = end - begin;
-  const auto factor = factor_of<float>(block.scores);
-  const HeadRows<const float> k =
-      operand_rows(keys_from(pass.k, block.dtype, begin), block.dtype, count, block.head_dim, scratch.widened);
-  for (int j = 0; j < count; j += tile_rows) {
-    pack_keys_transposed<tile_rows>({k.data + j * k.stride, k.stride}, smaller(tile_rows, count - j), block.head_dim,
-                                    factor, scratch.shared,
-                                    scratch.keys + (begin - key + j) * words_of(block.head_dim));
-  }
-  return pack_terms(keys_from(pass.v, block.dtype, begin), block.dtype, count, count, block.value_dim,
-                    scratch.values.from(words_of(begin - key)), scratch.widened);
-}
-
 /// The same of keys that may lie in several pages, which are made of whole tiles.
 inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key, int begin, int end,
                       const AttendScratch& scratch) {
@@ -93,152 +80,6 @@ inline bool pack_keys(const AttendBlock& block, const AttendPass& pass, int key,
     finite = pack_run(block, pass, key, from, to, scratch) && finite;
   }
   return finite;
-}
-
-/// Scores of one tile of keys against `Vectors` vectors of a panel from vector `from` on; what a query does not see is
-/// −∞, unless `all` is seen. `shift` is in every product of a query. Raises `top` to the largest.
-template <int Vectors, class Map, class Bias>
-DISTATTN_INLINE void score_tile(const Map& map, const Bias& bias, int head_dim, const float* tile, const float* queries,
-                                const PanelKeys& keys, bool all, int from, int key, const float* shift, float* scores,
-                                float* top) {
-  Vector largest[Vectors];
-  product<tile_rows, Vectors, 1, tile_rows, panel_width>(
-      words_of(head_dim), tile, queries + from * lanes, [](int, int) { return Vector(0.f); },
-      [&](int i, int v, Vector sum) {
-        const Vector product = scored_product(sum, map.factor(), load(shift + (from + v) * lanes));
-        const Vector score = bias.at_queries(map.score(product), (from + v) * lanes, key + i);
-        // Loaded no earlier: where there are 16 registers, the product takes them all.
-        largest[v] = larger(score, i == 0 ? load(top + (from + v) * lanes) : largest[v]);
-        store(scores + i * panel_width + (from + v) * lanes, score);
-      });
-  for (int v = from; v < from + Vectors; ++v) {
-    if (!all) largest[v - from] = hide(keys, v, key, scores + v * lanes, load(top + v * lanes));
-    store(top + v * lanes, largest[v - from]);
-  }
-}
-
-/// Turns the scores of keys [0, count) into e^(score − top), or into coefficients if they are to be joined, and raises
-/// top and sums of the panel at `row` to include them. rescale[query]: what multiplies the output so far.
-template <bool Joined>
-inline void softmax(float* scores, float* coefficients, int count, const float* block_top, int row,
-                    const AttendScratch& scratch, float* rescale) {
-  float *const top = scratch.top + row, *const sum = scratch.sum + row, *const rounded = scratch.rounded + row;
-  Vector reference[tile_vectors], sums[tile_vectors], rounded_sums[tile_vectors];
-  for (int v = 0; v < tile_vectors; ++v) {
-    const Vector before = load(top + v * lanes), after = larger(load(block_top + v * lanes), before);
-    reference[v] = larger(after, lowest);  // of a query that has seen nothing: e^(−∞ − lowest) is 0, e^(−∞ + ∞) is not
-    const Vector factor = exp(before - reference[v]);
-    store(rescale + v * lanes, factor);
-    store(sum + v * lanes, load(sum + v * lanes) * factor);
-    if constexpr (pairs) store(rounded + v * lanes, load(rounded + v * lanes) * factor);
-    sums[v] = rounded_sums[v] = 0.f;
-    store(top + v * lanes, after);
-  }
-  const auto weigh = [&](int j, int v) {
-    const Vector weight = exp(load(scores + j * panel_width + v * lanes) - reference[v]);
-    sums[v] += weight;
-    return weight;
-  };
-  if constexpr (pairs && Joined) {
-    for (int j = 0; j < count; j += in_word) {
-#pragma GCC unroll 8
-      for (int v = 0; v < tile_vectors; ++v) {
-        const Vector first = weigh(j, v), word = joined(first, weigh(j + 1, v));
-        rounded_sums[v] = multiplied(word, word_of_ones(), rounded_sums[v]);
-        store(coefficients + words_of(j) * panel_width + v * lanes, word);
-      }
-    }
-  } else {
-    for (int j = 0; j < count; ++j) {
-#pragma GCC unroll 8
-      for (int v = 0; v < tile_vectors; ++v) store(scores + j * panel_width + v * lanes, weigh(j, v));
-    }
-  }
-  for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) + sums[v]);
-  for (int v = 0; pairs && v < tile_vectors; ++v) {
-    store(rounded + v * lanes, load(rounded + v * lanes) + (Joined ? rounded_sums[v] : sums[v]));
-  }
-}
-
-/// Drops weights of a panel's queries and keys [first, last) of the block of keys; their sums keep them.
-inline void drop_weights(const Drop& drop, float* weights, int block_key, int first, int last) {
-  for (int v = 0; v < panel_width; v += lanes) {
-    drop.for_each_key(v, first, last, [&](int key, Vector factors) {
-      float* const at = weights + (key - block_key) * panel_width + v;
-      store(at, load(at) * factors);
-    });
-  }
-}
-
-/// O = rescale·O + P·V for keys [first, last) of the block of keys.
-inline void add_values(const AttendBlock& block, const PanelKeys& keys, int row, int block_key, int first, int last,
-                       bool finite, const float* rescale, const AttendScratch& scratch) {
-  Range ranges[panel_width / sum_rows];
-  for (int i = 0; i < panel_width / sum_rows; ++i) {
-    const Range seen = keys.sum[i].within(first, last);
-    ranges[i] = whole_words({seen.from - block_key, seen.to - block_key});
-  }
-  const RowSums<1, panel_width> sums{.ranges = ranges,
-                                     .count = panel_width,
-                                     .dim = block.value_dim,
-                                     .coefficients = scratch.scores,
-                                     .terms = scratch.values,
-                                     .into = scratch.output.from(row)};
-  // Whether the panel's own values are finite: results do not depend on what else is in the block.
-  const bool harmless = finite || keys.panel.all(first, last - first) ||
-                        all_finite(sums.terms.from(words_of(first - block_key)), last - first, block.value_dim);
-  add_terms(
-      sums, harmless, [&](int query, int key) { return keys.sees(query, block_key + key); },
-      [&](int query, auto before) { return before * rescale[query]; });
-}
-
-/// Keys and values of the next block, `count` from `first` on, as far as they lie one behind the other.
-struct Upcoming {
-  Prefetch keys, values;
-
-  Upcoming(const AttendBlock& block, const AttendPass& pass, int first, int count)
-      : keys(rows(pass.k, block.dtype, first, count, block.head_dim)),
-        values(rows(pass.v, block.dtype, first, count, block.value_dim)) {}
-
- private:
-  static Prefetch rows(const KeyRows& from, DType dtype, int first, int count, int dim) {
-    if (count <= 0) return {from, dtype, 0, dim};  // behind the last key there may be no page
-    return {keys_from(from, dtype, first), dtype, end_of_run(from, first, first + count) - first, dim};
-  }
-};
-
-/// One panel of queries against keys [first, last) of the block of packed keys that starts at `block_key`.
-template <class Map, class Bias>
-inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& block, const AttendPass& pass,
-                         const PanelKeys& keys, int row, int block_key, int first, int last, bool finite,
-                         const AttendScratch& scratch, Upcoming& next) {
-  const float* queries = scratch.queries + row * words_of(block.head_dim);
-  alignas(64) float top[panel_width];
-  for (int v = 0; v < tile_vectors; ++v) store(top + v * lanes, minus_infinity);
-  for (int j = (first - block_key) / tile_rows * tile_rows; j < last - block_key; j += tile_rows) {
-    next.keys.some();
-    next.values.some();
-    float* scores = scratch.scores + j * panel_width;
-    const int key = block_key + j;
-    const bool all = keys.panel.all(key, tile_rows);
-    visit_tile<panel_width>(all, keys.seeing(key, tile_rows), scores, minus_infinity, [&]<int Vectors>(int from) {
-      score_tile<Vectors>(map, bias, block.head_dim, scratch.keys + j * words_of(block.head_dim), queries, keys, all,
-                          from, key, scratch.shift + row, scores, top);
-    });
-  }
-  alignas(64) float rescale[panel_width];
-  const int from = first - block_key, to = last - block_key;
-  float* const scores = scratch.scores + from * panel_width;
-  float* const coefficients = scratch.scores + words_of(from) * panel_width;
-  if (block.dropout.limit == 0) {
-    softmax<true>(scores, coefficients, to - from, top, row, scratch, rescale);
-  } else {
-    softmax<false>(scores, coefficients, to - from, top, row, scratch, rescale);
-    drop_weights(Drop(block.dropout, {nullptr, scratch.positions + row, pass.positions}), scratch.scores, block_key,
-                 first, last);
-    join_weights(scratch.scores, from, to);
-  }
-  add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
 }
 
 /// Whether a row's carry is all that there is.
@@ -365,6 +206,8 @@ inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPa
     const int begin = bigger(first / tile_rows * tile_rows, key), end = smaller(last, key + key_block);
     if (!panels.look_at(begin, end)) continue;
     const bool finite = pack_keys(block, pass, key, begin, end, scratch);
+    finish_keys(block, key, begin, end, scratch);
+    Pending pending;
     Upcoming next(block, pass, end, smaller(key_block, last - end));
     for_each_head(block, scratch, [&](const AttendBlock& head, const AttendScratch& own) {
       for (int row = 0; row < head.queries; row += panel_width) {
@@ -372,13 +215,16 @@ inline void attend_keys(const Map& map, const AttendBlock& block, const AttendPa
         const Range seen = panels[row].panel.within(key, end);
         if (seen.empty()) continue;
         const Range whole = whole_words({seen.from - key, seen.to - key});
-        attend_panel(map, bias, head, pass, panels[row], row, key, key + whole.from, key + whole.to, finite, own, next);
+        attend_panel(map, bias, head, pass, panels[row], row, key, key + whole.from, key + whole.to, finite, own, next,
+                     pending);
       }
     });
+    finish_panels(pending);
   }
 }
 
 inline void attend_pass(const AttendBlock& block, const AttendPass& pass, std::byte* memory, const StopFlag& stop) {
+  [[maybe_unused]] const ProductRegisters registers;
   with_scores<float>(block.scores, [&](const auto& map) {
     with_bias(map, block.alibi_slopes, [&]<class Bias>() { attend_keys<Bias>(map, block, pass, memory, stop); });
   });

@@ -2,7 +2,7 @@
 /// What a thread keeps while it computes a block of queries of some heads: sizes of blocks, a place for each operand.
 
 #include "kernels/vector/packing.hpp"
-#include "kernels/vector/row_panels.hpp"
+#include "kernels/vector/sum_rows.hpp"
 #include "kernels/vector/vector_kernels.hpp"
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
@@ -33,7 +33,7 @@ struct SharedOf {
 /// A block's operands and state, laid out in its thread's scratch.
 struct AttendScratch {
   float* queries;  // [panel][head_dim in words][panel_width]
-  RowPanels output;
+  SumRows output;
   SharedOf* shared_of;
   float* shared;            // [head_dim] what the keys of the pass have in common
   float* shift;             // [row] what that adds to products
@@ -44,18 +44,20 @@ struct AttendScratch {
   float* blocks;            // [row] of keys in the sum
   float* settled_top;       // [row] as top and sum, of what is settled: its output stands in o
   float* settled_sum;
-  float* settled_unit;  // [row] what both count in: e^lse_low of a carry, 1 once sums were added
-  float* keys;          // [tile][head_dim in words][tile_rows], as pack_keys_transposed() makes them
-  RowPanels values;     // [key] in words of keys
-  float* scores;        // [key_block][panel_width], then weights in words of keys
-  float* widened;       // [key_block][dim]: where 16-bit rows are widened
+  float* settled_unit;   // [row] what both count in: e^lse_low of a carry, 1 once sums were added
+  float* keys;           // [tile][head_dim in words][tile_rows], as pack_keys_transposed() makes them
+  RowPanels values;      // [key] in words of keys
+  float* value_columns;  // of tiles alone: the same as a left operand whose rows are columns of values
+  float* scores;         // [key_block][panel_width], then weights in words of keys
+  float* weights[2];     // of tiles alone: in words of keys, of a panel and of the one before
+  float* widened;        // [key_block][dim]: where 16-bit rows are widened
   std::size_t bytes;
 
   AttendScratch(std::byte* memory, int head_dim, int value_dim) {
     const int rows = attend_rows(head_dim, value_dim);
     Carver carve(memory);
-    queries = carve.floats(rows * words_of(head_dim));
-    output = carve_rows(carve, rows, value_dim);
+    queries = carve.floats(rows * depth_words(head_dim));
+    output = carve_sums(carve, rows, value_dim);
     top = carve.floats(rows);
     sum = carve.floats(rows);
     rounded = pairs ? carve.floats(rows) : sum;
@@ -63,9 +65,11 @@ struct AttendScratch {
     settled_top = carve.floats(rows);
     settled_sum = carve.floats(rows);
     settled_unit = carve.floats(rows);
-    keys = carve.floats(key_block * words_of(head_dim));
+    keys = carve.floats(key_block * depth_words(head_dim));
     values = carve_rows(carve, words_of(key_block), value_dim);
+    value_columns = by_tiles ? carve.floats(words_of(key_block) * rounded_up(value_dim, tile_square)) : nullptr;
     scores = carve.floats(key_block * panel_width);
+    for (float*& some : weights) some = by_tiles ? carve.floats(words_of(key_block) * panel_width) : nullptr;
     widened = carve.floats(key_block * bigger(head_dim, value_dim));
     shared_of = reinterpret_cast<SharedOf*>(carve.floats(sizeof(SharedOf) / sizeof(float)));
     shared = carve.floats(rounded_up(head_dim, lanes));
@@ -91,7 +95,7 @@ struct AttendHead {
     if (block.max_logit != nullptr) block.max_logit += head;
     block.dropout.head += static_cast<std::uint32_t>(head);
     const int row = head * padded_queries(all);
-    scratch.queries += row * words_of(all.head_dim);
+    scratch.queries += row * depth_words(all.head_dim);
     scratch.output = shared.output.from(row);
     for (float** state : {&scratch.shift, &scratch.top, &scratch.sum, &scratch.rounded, &scratch.blocks,
                           &scratch.settled_top, &scratch.settled_sum, &scratch.settled_unit}) {

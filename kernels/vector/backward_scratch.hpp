@@ -4,13 +4,13 @@
 #include <numeric>
 
 #include "kernels/vector/lane_products.hpp"
-#include "kernels/vector/row_panels.hpp"
+#include "kernels/vector/sum_rows.hpp"
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
 /// Queries of a block and keys that are met at once.
 inline constexpr int backward_rows = 144 * in_word;
-inline constexpr int backward_keys = 144;
+inline constexpr int backward_keys = by_tiles ? 128 : 144;
 
 /// What the rows of a block are padded to a multiple of: whole tiles of scores and of sums.
 inline constexpr int row_unit = std::lcm(tile_rows, sum_rows);
@@ -40,17 +40,20 @@ struct BackwardScratch {
   float* keys;                   // [key panel][head_dim in words][panel_width], as pack_keys_transposed() makes them
   float* values;                 // [key panel][value_dim in words][panel_width]
   RowPanels key_rows;            // the same keys, without that factor, in words of keys
-  RowPanels queries, d_outputs;  // in words along the head dimension; d_outputs of floats times e^−lse_low
-  RowPanels query_terms, d_output_terms;  // the same in words of rows, which for floats are the same memory
-  float* lse;                             // [row]
-  float* shift;                           // [row] what shared keys add to products
-  std::int32_t* positions;                // [row] of the queries
-  float* sums;                            // [row] of dS
-  float* squares;                         // [row] of dS and of P·delta, summed
-  float* apart;                           // [head_dim] what the keys share, less what dQ leaves out
-  float* delta;                           // [row], times factor and, where d_outputs are, e^−lse_low
-  float* units;                           // [row] e^−lse_low
-  RowPanels d_queries, d_keys, d_values;
+  RowPanels queries, d_outputs;  // in words along the head dimension, of tiles their memory has left operands;
+                                 // d_outputs of floats times e^−lse_low
+  RowPanels query_terms, d_output_terms;    // the same in words of rows, which for floats are the same memory
+  float* lse;                               // [row]
+  float* shift;                             // [row] what shared keys add to products
+  std::int32_t* positions;                  // [row] of the queries
+  float* sums;                              // [row] of dS
+  float* squares;                           // [row] of dS and of P·delta, summed
+  float* apart;                             // [head_dim] what the keys share, less what dQ leaves out
+  float* delta;                             // [row], times factor and, where d_outputs are, e^−lse_low
+  float* units;                             // [row] e^−lse_low
+  float *query_columns, *d_output_columns;  // of tiles alone: the terms as left operands whose rows are columns
+  RowPanels d_queries;
+  SumRows d_keys, d_values;
   float* weights;       // P: [row][key]; words of rows in the end
   float* d_scores;      // dS: [row][key]; words of rows in the end
   float* d_score_rows;  // dS: [row][d_score_row], in words of keys
@@ -62,8 +65,8 @@ struct BackwardScratch {
   BackwardScratch(std::byte* memory, int head_dim, int value_dim) {
     const int chunk = backward_chunk(head_dim, value_dim);
     Carver carve(memory);
-    keys = carve.floats(chunk * words_of(head_dim));
-    values = carve.floats(chunk * words_of(value_dim));
+    keys = carve.floats(chunk * depth_words(head_dim));
+    values = carve.floats(chunk * depth_words(value_dim));
     key_rows = carve_rows(carve, words_of(chunk), head_dim);
     queries = query_terms = carve_rows(carve, backward_rows, words_of(head_dim));
     d_outputs = d_output_terms = carve_rows(carve, backward_rows, words_of(value_dim));
@@ -71,11 +74,13 @@ struct BackwardScratch {
       query_terms = carve_rows(carve, words_of(backward_rows), head_dim);
       d_output_terms = carve_rows(carve, words_of(backward_rows), value_dim);
     }
+    query_columns = by_tiles ? carve.floats(words_of(backward_rows) * rounded_up(head_dim, tile_square)) : nullptr;
+    d_output_columns = by_tiles ? carve.floats(words_of(backward_rows) * rounded_up(value_dim, tile_square)) : nullptr;
     lse = carve.floats(backward_rows);
     delta = carve.floats(backward_rows);
     d_queries = carve_rows(carve, backward_rows, head_dim);
-    d_keys = carve_rows(carve, chunk, head_dim);
-    d_values = carve_rows(carve, chunk, value_dim);
+    d_keys = carve_sums(carve, chunk, head_dim);
+    d_values = carve_sums(carve, chunk, value_dim);
     weights = carve.floats(backward_rows * backward_keys);
     d_scores = d_score_rows = carve.floats(backward_rows * backward_keys);
     if constexpr (pairs) d_score_rows = carve.floats(backward_rows * d_score_row);

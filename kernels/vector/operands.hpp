@@ -22,9 +22,23 @@ inline constexpr bool pairs = in_word == 2;
 /// Words of a row of `dim` elements, an even number.
 constexpr int words_of(int dim) { return dim / in_word; }
 
-/// The range, unless it is empty, with whole words at both ends.
+/// Words of such a row as products take it: whole steps.
+constexpr int depth_words(int dim) {
+  return by_tiles ? rounded_up(words_of(dim), words_of(tile_square)) : words_of(dim);
+}
+
+/// Makes zeros of what products take of a panel of columns behind its last row.
+inline void clear_depth(float* panel, int dim) {
+  std::fill(panel + words_of(dim) * panel_width, panel + depth_words(dim) * panel_width, 0.f);
+}
+
+/// Terms of a sum, with those that are there for a whole step alone.
+constexpr int whole_terms(int count) { return by_tiles ? rounded_up(count, tile_square) : count; }
+
+/// The range, unless it is empty, with whole steps of sums at both ends.
 constexpr Range whole_words(Range range) {
-  return range.empty() ? range : Range{range.from / in_word * in_word, rounded_up(range.to, in_word)};
+  constexpr int step = by_tiles ? tile_square : in_word;
+  return range.empty() ? range : Range{range.from / step * step, rounded_up(range.to, step)};
 }
 
 /// sum + a·b of words.

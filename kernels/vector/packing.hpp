@@ -173,9 +173,57 @@ inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim
   }
 }
 
+#if defined(__AMX_BF16__)
+/// into[j·into_stride + i] = from[i·from_stride + j], for 16 rows i of 16 words j.
+DISTATTN_INLINE void transpose_tile(const float* from, std::ptrdiff_t from_stride, float* into,
+                                    std::ptrdiff_t into_stride) {
+#pragma GCC unroll 4
+  for (int j = 0; j < lanes; j += 4) {
+    Fours<Lanes> rows;
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+      const float* const at = from + i * from_stride + j;
+      __m512 all = _mm512_castps128_ps512(_mm_loadu_ps(at));
+      all = _mm512_maskz_insertf32x4(0xffff, all, _mm_loadu_ps(at + 4 * from_stride), 1);
+      all = _mm512_maskz_insertf32x4(0xffff, all, _mm_loadu_ps(at + 8 * from_stride), 2);
+      all = _mm512_maskz_insertf32x4(0xffff, all, _mm_loadu_ps(at + 12 * from_stride), 3);
+      rows.row[i] = std::bit_cast<Lanes>(all);
+    }
+    const Fours<Lanes> columns = transposed(rows);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) store(into + (j + i) * into_stride, std::bit_cast<Vector>(columns.row[i]));
+  }
+}
+
+template <int Width>
+inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim, float* into) {
+  alignas(64) float some[lanes * lanes];
+  for (int i = 0; i < Width; i += lanes) {
+    for (int x = 0; x < dim; x += lanes) {
+      const float* at = from.data + i * from.stride + x;
+      std::ptrdiff_t stride = from.stride;
+      if (rows - i < lanes || dim - x < lanes) {
+        for (int r = 0; r < lanes; ++r) {
+          store(some + r * lanes, i + r < rows ? load_first(at + r * stride, dim - x) : Vector(0.f));
+        }
+        at = some;
+        stride = lanes;
+      }
+      if (dim - x >= lanes) {
+        transpose_tile(at, stride, into + x * Width + i, Width);
+        continue;
+      }
+      alignas(64) float columns[lanes * lanes];
+      transpose_tile(at, stride, columns, lanes);
+      for (int c = 0; c < dim - x; ++c) store(into + (x + c) * Width + i, load(columns + c * lanes));
+    }
+  }
+}
+#else
 template <int Width>
 inline void pack_transposed(const HeadRows<const float>& from, int rows, int dim, float* into) {
   pack_transposed<Width>(from, rows, dim, into, [](int, Quad some) { return some; });
 }
+#endif
 
 }  // namespace distattn::kernels::vector::DISTATTN_ISA

@@ -5,6 +5,14 @@
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
+#if !defined(__AMX_BF16__)
+/// What products need around them: nothing.
+struct ProductRegisters {};
+
+/// e^x for x ≤ 0, of which tiles have a form of their own.
+DISTATTN_INLINE Vector power_of_e(Vector x) { return exp(x); }
+#endif
+
 /// Sends what registers hold to memory, where there are so few that a product needs them all: compilers would rather
 /// move a sum between both in every turn of its loop.
 DISTATTN_INLINE void leave_registers() {

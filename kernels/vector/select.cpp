@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "distattn/error.hpp"
+#include "kernels/tile_permission.hpp"
 
 namespace distattn::kernels::vector {
 
@@ -25,6 +26,11 @@ std::string missing_avx512_bf16() {
   const std::string missing = missing_avx512();
   if (!missing.empty()) return missing;
   return __builtin_cpu_supports("avx512bf16") ? "" : "this processor lacks AVX512-BF16";
+}
+
+std::string missing_amx() {
+  const std::string missing = missing_avx512_bf16();
+  return missing.empty() ? missing_tiles() : missing;
 }
 
 std::string missing_avx2() {
@@ -104,6 +110,7 @@ std::vector<InstructionSet> instruction_sets() {
     const bool has = missing.empty();
     sets.push_back({name, has ? &kernels : nullptr, has ? pairs : nullptr, std::move(missing)});
   };
+  add("amx", isa_avx512::vector_kernels, &isa_amx::vector_kernels, missing_amx());
   add("avx512_bf16", isa_avx512::vector_kernels, &isa_avx512_bf16::vector_kernels, missing_avx512_bf16());
   add("avx512", isa_avx512::vector_kernels, nullptr, missing_avx512());
   add("avx2", isa_avx2::vector_kernels, nullptr, missing_avx2());

@@ -10,7 +10,7 @@ namespace distattn::kernels::vector {
 
 /// An instruction set that this build has code for; `kernels` is null where this processor lacks it.
 struct InstructionSet {
-  std::string name;  ///< "avx512_bf16", "avx512", "avx2", "generic"
+  std::string name;  ///< "amx", "avx512_bf16", "avx512", "avx2", "generic"
   const VectorKernels* kernels = nullptr;
   const VectorKernels* pairs = nullptr;  ///< of bf16, where an instruction multiplies pairs of it
   std::string why_not;                   ///< what the processor lacks
@@ -28,7 +28,7 @@ const VectorKernels& vector_kernels(DType dtype);
 /// Whether those take products of pairs.
 bool multiplies_pairs(DType dtype);
 
-/// "avx2 (the widest that this processor has; built: avx512_bf16, avx512, avx2, generic)"
+/// "avx2 (the widest that this processor has; built: amx, avx512_bf16, avx512, avx2, generic)"
 std::string isa_report();
 
 }  // namespace distattn::kernels::vector

@@ -11,20 +11,29 @@ inline constexpr int vector_registers = 32;
 inline constexpr int vector_registers = 16;
 #endif
 
+#if defined(__AMX_BF16__)
+/// Whether products are made of the processor's tiles (tiles.hpp).
+inline constexpr bool by_tiles = true;
+#else
+inline constexpr bool by_tiles = false;
+#endif
+/// Rows and columns of what such products make at once, and elements of each step of a sum.
+inline constexpr int tile_square = 32;
+
 /// Tiles of scores: rows × vectors that leave registers for a panel row and a broadcast. Three vectors a row need fewer
 /// loads a multiplication than two (on processors with two loads a cycle the tile 8×2 is limited by them).
-inline constexpr int tile_rows = vector_registers == 32 ? 8 : 4;
-inline constexpr int tile_vectors = 3;
+inline constexpr int tile_rows = by_tiles ? tile_square : vector_registers == 32 ? 8 : 4;
+inline constexpr int tile_vectors = by_tiles ? tile_square / lanes : 3;
 inline constexpr int panel_width = tile_vectors * lanes;
 
 /// Tiles of sums over keys or over queries, with vectors along the head dimension: 64 of it where there are registers.
-inline constexpr int sum_rows = 6;
+inline constexpr int sum_rows = by_tiles ? lanes : 6;
 inline constexpr int sum_vectors = vector_registers == 32 ? 4 : 2;
 inline constexpr int sum_width = sum_vectors * lanes;
 static_assert(panel_width % sum_rows == 0);
 
 /// Keys whose scores against one panel stay in the first-level cache.
-inline constexpr int key_block = 128;
+inline constexpr int key_block = by_tiles ? 192 : 128;
 static_assert(key_block % tile_rows == 0);
 
 /// Floats of operands that a block of queries keeps: about what a second-level cache has.

@@ -197,5 +197,9 @@ extern const VectorKernels vector_kernels;
 namespace isa_avx512_bf16 {
 extern const VectorKernels vector_kernels;
 }
+/// The same by tiles (tiles.hpp).
+namespace isa_amx {
+extern const VectorKernels vector_kernels;
+}
 
 }  // namespace distattn::kernels::vector
