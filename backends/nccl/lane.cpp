@@ -15,9 +15,12 @@ LaneCommunicators::LaneCommunicators(const Library& library, cuda::Driver& drive
       rank_(rank),
       size_(size),
       stream_(driver.make_stream(StreamPriority::high)),
+      marks_(driver, size),
       whole_(library, driver, id, rank, size, watch) {}
 
-void LaneCommunicators::issue(const Step& step, const BufferTable& buffers, const Watch& watch) {
+std::shared_ptr<const CallMarks::Arrived> LaneCommunicators::issue(const Step& step, const BufferTable& buffers,
+                                                                   const Watch& watch) {
+  if (begins_pass(step, buffers)) marks_.begin(buffers, *stream_);
   const std::vector<Row> rows = rows_of(step);
   std::vector<BufferId> gathered;
   for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
@@ -37,8 +40,14 @@ void LaneCommunicators::issue(const Step& step, const BufferTable& buffers, cons
   }
   std::sort(gathered.begin(), gathered.end());
   const std::span<const Packet> packets = exchange_.collect(step, buffers, gathered);
-  if (packets.empty()) return;
-  whole_.issue([&](ncclComm_t comm) { return add_messages(packets, comm); }, watch);
+  const std::span<const CallMarks::Mark> marks = marks_.of(step);
+  if (packets.empty() && marks.empty()) return nullptr;
+  const auto calls = [&](ncclComm_t comm) {
+    const ncclResult_t status = add_marks(marks, comm);
+    return status == ncclSuccess ? add_messages(packets, comm) : status;
+  };
+  whole_.issue(calls, watch);
+  return marks_.fetch(*stream_);
 }
 
 /// The members of each of the step's gathers, called as this transport calls them: a group's step names ranks of the
@@ -118,14 +127,26 @@ ncclResult_t LaneCommunicators::add_gather(const Gather& gather, const BufferTab
   return library_.all_gather(own, first, index(stride), ncclInt8, comm, handle());
 }
 
+ncclResult_t LaneCommunicators::add_message(bool outgoing, Rank peer, std::span<std::byte> memory,
+                                            ncclComm_t comm) const {
+  return outgoing ? library_.send(memory.data(), memory.size(), ncclInt8, peer, comm, handle())
+                  : library_.recv(memory.data(), memory.size(), ncclInt8, peer, comm, handle());
+}
+
 ncclResult_t LaneCommunicators::add_messages(std::span<const Packet> packets, ncclComm_t comm) const {
   for (const Packet& packet : packets) {
     for (const std::span<std::byte> piece : packet.pieces) {
-      const ncclResult_t status =
-          packet.outgoing ? library_.send(piece.data(), piece.size(), ncclInt8, packet.peer, comm, handle())
-                          : library_.recv(piece.data(), piece.size(), ncclInt8, packet.peer, comm, handle());
+      const ncclResult_t status = add_message(packet.outgoing, packet.peer, piece, comm);
       if (status != ncclSuccess) return status;
     }
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t LaneCommunicators::add_marks(std::span<const CallMarks::Mark> marks, ncclComm_t comm) const {
+  for (const CallMarks::Mark& mark : marks) {
+    const ncclResult_t status = add_message(mark.outgoing, mark.peer, {mark.data, CallMarks::bytes}, comm);
+    if (status != ncclSuccess) return status;
   }
   return ncclSuccess;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/exchange.hpp"
+#include "backends/nccl/call_marks.hpp"
 #include "backends/nccl/communicator.hpp"
 
 namespace distattn::backends::nccl {
@@ -21,8 +22,8 @@ class LaneCommunicators {
                     const Watch& watch);
 
   cuda::Stream& stream() { return *stream_; }
-  /// Starts the step's gathers and messages on stream().
-  void issue(const Step& step, const BufferTable& buffers, const Watch& watch);
+  /// Starts the step's gathers and messages on stream(). What is to be compared once they have ended; null: nothing.
+  std::shared_ptr<const CallMarks::Arrived> issue(const Step& step, const BufferTable& buffers, const Watch& watch);
   std::string fault();
   bool finalize(const Watch& watch) noexcept;
   /// All at present, each to be ended beside the others.
@@ -35,7 +36,9 @@ class LaneCommunicators {
   Communicator& communicator_of(const Row& row, const Watch& watch);
   void share_id(const Row& row, const Watch& watch);
   ncclResult_t add_gather(const Gather& gather, const BufferTable& buffers, ncclComm_t comm) const;
+  ncclResult_t add_message(bool outgoing, Rank peer, std::span<std::byte> memory, ncclComm_t comm) const;
   ncclResult_t add_messages(std::span<const Packet> packets, ncclComm_t comm) const;
+  ncclResult_t add_marks(std::span<const CallMarks::Mark> marks, ncclComm_t comm) const;
   cudaStream_t handle() const { return static_cast<cudaStream_t>(stream_->handle()); }
 
   const Library& library_;
@@ -46,6 +49,7 @@ class LaneCommunicators {
   std::shared_ptr<std::byte> id_on_gpu_;
   const std::unique_ptr<cuda::Stream> stream_;
   Exchange exchange_;
+  CallMarks marks_;
   Communicator whole_;
   std::mutex mutex_;  // guards rows_
   std::map<Row, std::unique_ptr<Communicator>> rows_;

@@ -159,6 +159,33 @@ class NcclTransport::StepWatch final : public Watch {
   mutable bool awaits_ = false;
 };
 
+/// An exchange, which has failed if it was with ranks that make other calls.
+class NcclTransport::ExchangeEvent final : public StreamEvent {
+ public:
+  ExchangeEvent(std::shared_ptr<const Mark> mark, std::shared_ptr<const Watch> watch,
+                std::shared_ptr<const Origin> origin, const Step& step, Rank rank,
+                std::shared_ptr<const CallMarks::Arrived> arrived)
+      : StreamEvent(std::move(mark), std::move(watch), std::move(origin), distattn::place_of(rank, step)),
+        place_(distattn::place_of(rank, step)),
+        rank_(rank),
+        arrived_(std::move(arrived)) {}
+
+  void wait() const override {
+    StreamEvent::wait();
+    if (arrived_ == nullptr) return;
+    try {
+      arrived_->compare(rank_);
+    } catch (...) {
+      rethrow_at(place_);
+    }
+  }
+
+ private:
+  const std::string place_;
+  const Rank rank_;
+  const std::shared_ptr<const CallMarks::Arrived> arrived_;
+};
+
 NcclTransport::NcclTransport(const Library& library, cuda::Driver& driver, Bootstrap& bootstrap, Lanes lanes)
     : rank_(bootstrap.rank()),
       size_(bootstrap.size()),
@@ -189,8 +216,8 @@ Event NcclTransport::submit(const Step& step, BufferTable& buffers, std::span<co
     wait_for_all(after, lane.stream());
     follow_last(lane.stream());
     const auto watch = std::make_shared<const StepWatch>(*this, lane, step, lane.stream().mark());
-    lane.issue(step, buffers, *watch);
-    const auto event = std::make_shared<StreamEvent>(lane.stream().mark(), watch, origin, place_of(rank_, step));
+    const auto arrived = lane.issue(step, buffers, *watch);
+    const auto event = std::make_shared<ExchangeEvent>(lane.stream().mark(), watch, origin, step, rank_, arrived);
     pass_turn(step, buffers, lane.stream());
     return Event(event);
   } catch (...) {

@@ -33,6 +33,7 @@ class NcclTransport final : public Transport {
 
  private:
   class StepWatch;
+  class ExchangeEvent;
 
   LaneCommunicators& communicators_of(Lane lane) { return lane == Lane::far ? *far_ : *near_; }
   std::shared_ptr<const Origin> await_turn(const Step& step, const BufferTable& buffers);
