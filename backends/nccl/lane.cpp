@@ -14,8 +14,8 @@ LaneCommunicators::LaneCommunicators(const Library& library, cuda::Driver& drive
       driver_(driver),
       rank_(rank),
       size_(size),
-      stream_(driver.make_stream(StreamPriority::high)),
       marks_(driver, size),
+      stream_(driver.make_stream(StreamPriority::high)),
       whole_(library, driver, id, rank, size, watch) {}
 
 std::shared_ptr<const CallMarks::Arrived> LaneCommunicators::issue(const Step& step, const BufferTable& buffers,

@@ -47,9 +47,9 @@ class LaneCommunicators {
   const int size_;
   ncclUniqueId id_{};  // of the row that comes to be; the stream may still copy it when somebody has failed
   std::shared_ptr<std::byte> id_on_gpu_;
+  CallMarks marks_;  // likewise
   const std::unique_ptr<cuda::Stream> stream_;
   Exchange exchange_;
-  CallMarks marks_;
   Communicator whole_;
   std::mutex mutex_;  // guards rows_
   std::map<Row, std::unique_ptr<Communicator>> rows_;
