@@ -2,7 +2,44 @@
 
 #include <algorithm>
 
+#include <fmt/core.h>
+
+#include "distattn/index.hpp"
+
 namespace distattn::backends {
+namespace {
+
+constexpr const char* different_calls =
+    "they make different calls): make the same calls on all ranks, in the same order";
+constexpr const char* different_programs = "they run different programs): give all ranks the same input and options";
+
+}  // namespace
+
+std::string disagreement(Rank from, const PacketMark& sent, Rank to, const PacketMark& expected) {
+  if (sent.pass != expected.pass) {
+    return fmt::format("rank {} sends to rank {} in a {} pass what that rank expects in a {} pass ({}", from, to,
+                       name_of(sent.pass), name_of(expected.pass), different_calls);
+  }
+  if (sent.step != expected.step) {
+    return fmt::format("rank {} sends to rank {} in step {} what that rank expects in step {} ({}", from, to, sent.step,
+                       expected.step, different_programs);
+  }
+  if (sent.bytes != expected.bytes) {
+    return fmt::format("rank {} sends {} bytes to rank {} in step {}, where {} are expected ({}", from, sent.bytes, to,
+                       sent.step, expected.bytes, different_programs);
+  }
+  if (sent.call != expected.call) {
+    return fmt::format("rank {} sends to rank {} in step {} what belongs to another attention than that rank's ({}",
+                       from, to, sent.step, different_calls);
+  }
+  return "";
+}
+
+bool begins_pass(const Step& step, const BufferTable& buffers) {
+  const std::vector<Step>& steps = buffers.program().steps;
+  const auto first = std::find_if(steps.begin(), steps.end(), [&](const Step& each) { return each.lane == step.lane; });
+  return index(first - steps.begin()) == buffers.index_of(step);
+}
 
 std::span<Packet> Exchange::collect(const Step& step, const BufferTable& buffers, std::span<const BufferId> left_out) {
   pieces_.clear();

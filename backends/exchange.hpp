@@ -2,7 +2,9 @@
 /// A step's messages as a transport sees them: one packet per peer and direction, each a list of memory pieces.
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "distattn/engine.hpp"
@@ -16,6 +18,20 @@ struct Packet {
   std::size_t bytes = 0;
   std::span<const std::span<std::byte>> pieces;  ///< in the order of values, without the padding between parts
 };
+
+/// What a packet says of itself, or what its receiver expects it to say.
+struct PacketMark {
+  Pass pass = Pass::forward;
+  int step = 0;
+  std::uint64_t call = 0;  ///< BufferTable::call(), or as much of it as travels
+  std::size_t bytes = 0;
+};
+
+/// Why rank `to`, which expects `expected`, must not take what rank `from` sends; empty if it may.
+std::string disagreement(Rank from, const PacketMark& sent, Rank to, const PacketMark& expected);
+
+/// Whether no step of its lane comes before it in the program.
+bool begins_pass(const Step& step, const BufferTable& buffers);
 
 /// Rewritten for each step; keeps its memory, so that a lane that has seen its largest step allocates no more.
 class Exchange {

@@ -126,8 +126,13 @@ void Port::post(std::span<Packet> packets) {
   }
 }
 
+PacketMark Port::mark(const Posted& posted) const {
+  return {buffers_->outline().pass, step_->number, buffers_->call(), posted.packet->bytes};
+}
+
 void Port::deliver(const Pair& pair) {
-  std::string error = disagreement(pair);
+  const Port &from = *pair.source->port, &to = *pair.target->port;
+  std::string error = disagreement(from.rank_, from.mark(*pair.source), to.rank_, to.mark(*pair.target));
   try {
     if (error.empty()) copy(pair.source->packet->pieces, pair.target->packet->pieces, *buffers_);
   } catch (const Error& failure) {
@@ -144,23 +149,6 @@ void Port::deliver(const Pair& pair) {
     wake = other.open_ == 0 || !error.empty();
   }
   if (wake) other.changed_.notify_one();
-}
-
-std::string Port::disagreement(const Pair& pair) const {
-  const Port &from = *pair.source->port, &to = *pair.target->port;
-  if (from.step_->number != to.step_->number) {
-    return fmt::format(
-        "rank {} sends to rank {} in step {} what that rank expects in step {} (they run different "
-        "programs): give all ranks the same input and options",
-        from.rank_, to.rank_, from.step_->number, to.step_->number);
-  }
-  if (pair.source->packet->bytes != pair.target->packet->bytes) {
-    return fmt::format(
-        "rank {} sends {} bytes to rank {} in step {}, where {} are expected (they run different "
-        "programs): give all ranks the same input and options",
-        from.rank_, pair.source->packet->bytes, to.rank_, from.step_->number, pair.target->packet->bytes);
-  }
-  return {};
 }
 
 void Port::wait() {

@@ -74,10 +74,10 @@ class Port {
   };
 
   void post(std::span<Packet> packets);
+  PacketMark mark(const Posted& posted) const;
   void deliver(const Pair& pair);
   void wait();
   void withdraw();
-  std::string disagreement(const Pair& pair) const;
 
   Hub& hub_;
   const Rank rank_;

@@ -21,6 +21,9 @@ using std::chrono::milliseconds;
 /// Rank 0 says nothing while it waits for others to come: who waits for rank 0 lets it judge first.
 constexpr RunningClock::duration lead_margin = milliseconds(750);
 
+/// For what a rank sent before it left, which may still be on its way.
+constexpr RunningClock::duration leaving_margin = std::chrono::seconds(2);
+
 RunningClock::duration seconds(double s) { return duration_cast<Clock::duration>(duration<double>(s)); }
 
 }  // namespace
@@ -65,8 +68,14 @@ void ControlChannel::arrived(Lane lane) noexcept {
   ++arrivals_;
 }
 
+void ControlChannel::leaving() noexcept {
+  const std::scoped_lock lock(mutex_);
+  leaving_ = true;
+  wake();
+}
+
 Status ControlChannel::own_status() const {
-  Status status{step_, -1, arrivals_};
+  Status status{step_, -1, arrivals_, leaving_ ? 1 : 0};
   if (in_collective_) {
     status.awaiting = leads() ? first_missing().value_or(-1) : 0;
   } else if (!working_) {
@@ -118,7 +127,26 @@ void ControlChannel::throw_failure() const { throw error_of(*failure_); }
 
 void ControlChannel::check(Rank peer, Clock::time_point since) {
   const std::scoped_lock lock(mutex_);
+  check_left({&peer, 1}, RunningClock::at(since));
   check_held(peer, RunningClock::at(since));
+}
+
+/// A rank that gives its communicator back waits for the others, so that it is neither gone nor silent.
+void ControlChannel::check_left(std::span<const Rank> peers, RunningClock::time_point since) {
+  if (failure_) throw_failure();
+  const auto now = RunningClock::now();
+  const auto has_left = [&](Rank peer) {
+    const auto left = liveness_.left(peer);
+    return peer != rank_ && left && now - std::max(*left, since) > std::min<Clock::duration>(leaving_margin, timeout_);
+  };
+  if (!std::all_of(peers.begin(), peers.end(), has_left)) return;
+  fail(
+      {rank_, ErrorKind::peer,
+       fmt::format("rank {} has ended its part of the run (it makes no more calls, and rank {} waits for it): make the "
+                   "same calls on all ranks",
+                   peers.front(), rank_)});
+  wake();
+  throw_failure();
 }
 
 bool ControlChannel::hears() const noexcept {
@@ -135,6 +163,7 @@ bool ControlChannel::lead_is_silent() const {
 Rank ControlChannel::check_any(std::span<const Rank> peers, Clock::time_point since) {
   const std::scoped_lock lock(mutex_);
   const auto begun = RunningClock::at(since);
+  check_left(peers, begun);
   const auto progress = [&](Rank peer) { return liveness_.progress(liveness_.culprit(peer, rank_)); };
   const auto earlier = [&](Rank a, Rank b) { return progress(a) < progress(b); };
   const Rank latest = *std::max_element(peers.begin(), peers.end(), earlier);

@@ -36,6 +36,7 @@ class ControlChannel final : public Control {
   void resting() noexcept override { working_ = false; }
   void awaiting(Lane lane, Rank peer) noexcept override { awaited(lane) = peer; }
   void arrived(Lane lane) noexcept override;
+  void leaving() noexcept override;
   void check(Rank peer, Clock::time_point since) override;
   Rank check_any(std::span<const Rank> peers, Clock::time_point since) override;
   Clock::duration timeout() const noexcept override { return timeout_; }
@@ -73,6 +74,7 @@ class ControlChannel final : public Control {
   Error error_of(const Failure& failure) const;
   bool lead_is_silent() const;
   void check_held(Rank peer, RunningClock::time_point since);
+  void check_left(std::span<const Rank> peers, RunningClock::time_point since);
   std::optional<Rank> first_missing() const;
   void finish_collective();
   void flush();
@@ -87,6 +89,7 @@ class ControlChannel final : public Control {
   std::atomic<bool> working_{true};  // the compute lane, or the program around the run
   std::array<std::atomic<Rank>, 2> awaited_{-1, -1};
   std::atomic<std::uint64_t> arrivals_{0};
+  std::atomic<bool> leaving_{false};
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;

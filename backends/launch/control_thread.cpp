@@ -127,7 +127,8 @@ void ControlChannel::take_table(std::span<const std::byte> payload) {
   for (Rank rank = 0; rank < size_; ++rank) {
     const auto entry = reader.value<TableEntry>();
     const auto age = std::clamp(microseconds(entry.progress_age_us), microseconds(0), longest_age);
-    liveness_.told(rank, entry.status, RunningClock::now() - age);
+    const auto now = RunningClock::now();
+    liveness_.told(rank, entry.status, now - age, now);
   }
 }
 

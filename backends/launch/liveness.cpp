@@ -5,11 +5,18 @@ namespace distattn::backends::launch {
 void Liveness::heard(Rank rank, const Status& status, Clock::time_point now) {
   Record& record = ranks_[index(rank)];
   if (status.awaiting < 0 || status.arrivals != record.status.arrivals) record.progress = now;
-  record.status = status;
+  update(record, status, now);
 }
 
-void Liveness::told(Rank rank, const Status& status, Clock::time_point progress) {
-  ranks_[index(rank)] = {status, progress};
+void Liveness::told(Rank rank, const Status& status, Clock::time_point progress, Clock::time_point now) {
+  Record& record = ranks_[index(rank)];
+  record.progress = progress;
+  update(record, status, now);
+}
+
+void Liveness::update(Record& record, const Status& status, Clock::time_point now) {
+  record.status = status;
+  if (status.leaving != 0 && !record.left) record.left = now;
 }
 
 Rank Liveness::culprit(Rank rank, Rank asking) const {

@@ -181,6 +181,7 @@ World::~World() {
   state_->watch.reset();  // launchers may end when their ranks are about to
   if (!state_->bootstrap || state_->failed || std::uncaught_exceptions() > 0) return;
   try {
+    if (Control* const control = state_->bootstrap->control()) control->leaving();
     state_->bootstrap->barrier();
     state_->transport.reset();  // while all others still answer
     state_->bootstrap->barrier();

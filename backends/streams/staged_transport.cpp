@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backends/exchange.hpp"
 #include "distattn/index.hpp"
 
 namespace distattn::backends {
@@ -21,13 +22,6 @@ void for_each_part(const Step& step, BufferId Message::*buffer, const BufferTabl
       if (on_device[part].shape.bytes > 0) visit(on_device[part], on_host[part]);
     }
   }
-}
-
-/// Whether no step of its lane comes before it.
-bool begins_pass(const Step& step, const BufferTable& buffers) {
-  const std::vector<Step>& steps = buffers.program().steps;
-  const auto first = std::find_if(steps.begin(), steps.end(), [&](const Step& each) { return each.lane == step.lane; });
-  return index(first - steps.begin()) == buffers.index_of(step);
 }
 
 }  // namespace

@@ -13,7 +13,21 @@ namespace {
 constexpr auto looking_interval = std::chrono::milliseconds(20);
 constexpr auto verdict_time = std::chrono::seconds(1);  // for the control channel to say whose fault it was
 
-constexpr int sender_bits = 24, due_bits = 20;
+// A tag: step, pass, call and due step, sender.
+constexpr int sender_bits = 24, call_bits = 19, pass_bits = 1, number_bits = 20;
+static_assert(sender_bits + call_bits + pass_bits + number_bits == 64);
+
+constexpr std::uint64_t low_bits(int count) { return (std::uint64_t{1} << count) - 1; }
+
+/// What a tag says of its message.
+PacketMark mark_of(std::uint64_t tag, std::size_t bytes) {
+  PacketMark mark;
+  mark.step = static_cast<int>(tag >> (sender_bits + call_bits + pass_bits));
+  mark.pass = static_cast<Pass>(tag >> (sender_bits + call_bits) & low_bits(pass_bits));
+  mark.call = tag >> sender_bits & low_bits(call_bits);
+  mark.bytes = bytes;
+  return mark;
+}
 
 /// Whether data flows, however slowly. A worker for which nothing comes does not move, unless a user lets UCX ask peers
 /// whether they live, every few seconds: looks at that are too few for a stream.
@@ -50,11 +64,14 @@ std::string own_choice() {
 
 }  // namespace
 
-/// Step, due step and sender. Messages of one edge are exchanged one group after the other, so runs need no number.
+/// Messages of one edge are exchanged one group after the other, so that runs need no number, and two calls that have
+/// a tag in common, by chance, only miss that they differ.
 std::uint64_t ExchangeLane::tag(const Step& step, Rank sender) const {
-  const auto number = static_cast<std::uint64_t>(step.number), due = static_cast<std::uint64_t>(step.due);
-  DISTATTN_EXPECT(number < (1u << due_bits) && due < (1u << due_bits) && sender < (1 << sender_bits));
-  return number << (due_bits + sender_bits) | due << sender_bits | static_cast<std::uint64_t>(sender);
+  const auto number = static_cast<std::uint64_t>(step.number);
+  DISTATTN_EXPECT(number <= low_bits(number_bits) && sender <= static_cast<Rank>(low_bits(sender_bits)));
+  const std::uint64_t call = (call_ + static_cast<std::uint64_t>(step.due)) & low_bits(call_bits);
+  const std::uint64_t marks = (number << pass_bits | static_cast<std::uint64_t>(pass_)) << call_bits | call;
+  return marks << sender_bits | static_cast<std::uint64_t>(sender);
 }
 
 ExchangeLane::~ExchangeLane() {
@@ -102,6 +119,8 @@ void ExchangeLane::exchange(const Step& step, const BufferTable& buffers, const 
   list(exchange_.collect(step, buffers), memory);
   if (count_ == 0) return;
   number_ = step.number;
+  pass_ = buffers.outline().pass;
+  call_ = buffers.call();
   await_next(0);
   try {
     post(step);
@@ -220,26 +239,23 @@ void ExchangeLane::look(const Step& step, std::size_t next, Clock::time_point si
     await(check_any(since), true);
   }
   if (worker_->failed_peer() >= 0) fail_connection(step, worker_->failed_peer(), worker_->failure());
-  if (next < count_ && !messages_[next].outgoing) look_for_other_steps(step, messages_[next]);
+  if (next < count_ && !messages_[next].outgoing) look_for_other_calls(step, messages_[next]);
 }
 
-/// Messages that say that the sender is in another step. Senders do not run ahead: a later message of a rank that owes
-/// this one an earlier message will never be asked for.
-void ExchangeLane::look_for_other_steps(const Step& step, const InFlight& awaited) {
-  constexpr std::uint64_t of_sender = (std::uint64_t{1} << sender_bits) - 1;
+/// Messages that say that the sender is in another step or call. Senders do not run ahead: a later message of a rank
+/// that owes this one an earlier message will never be asked for.
+void ExchangeLane::look_for_other_calls(const Step& step, const InFlight& awaited) {
   std::uint64_t found = 0;
-  if (!worker_->unexpected(static_cast<std::uint64_t>(awaited.peer), of_sender, found) || awaited.done) return;
-  fail(step, awaited,
-       fmt::format("rank {} sent what belongs to its step {}: they run different programs", awaited.peer,
-                   found >> (due_bits + sender_bits)));
+  std::size_t bytes = 0;
+  const auto sender = static_cast<std::uint64_t>(awaited.peer);
+  if (!worker_->unexpected(sender, low_bits(sender_bits), found, bytes) || awaited.done) return;
+  disagree(step, awaited, mark_of(found, bytes));
 }
 
 void ExchangeLane::check_arrived(const Step& step, const InFlight& message) {
-  if (message.status == UCS_ERR_MESSAGE_TRUNCATED ||
-      (message.status == UCS_OK && !message.outgoing && message.received != message.bytes)) {
-    fail(step, message,
-         fmt::format("rank {} sent {} bytes where {} are expected: they run different programs", message.peer,
-                     message.status == UCS_OK ? std::to_string(message.received) : "more", message.bytes));
+  if (message.status == UCS_ERR_MESSAGE_TRUNCATED) disagree(step, message, std::nullopt);
+  if (message.status == UCS_OK && !message.outgoing && message.received != message.bytes) {
+    disagree(step, message, mark_of(tag(step, message.peer), message.received));
   }
   if (message.status != UCS_OK) fail(step, message, library().status_string(message.status));
 }
@@ -260,14 +276,32 @@ void ExchangeLane::fail_connection(const Step& step, Rank peer, ucs_status_t sta
   fail(step, broken, fmt::format("the connection broke: {}", library().status_string(status)));
 }
 
+/// `sent`: what came in the place of `expected`; none: more than that.
+void ExchangeLane::disagree(const Step& step, const InFlight& expected, const std::optional<PacketMark>& sent) {
+  await_verdict(expected.peer);
+  std::string why;
+  if (sent) why = disagreement(expected.peer, *sent, rank_, mark_of(tag(step, expected.peer), expected.bytes));
+  if (why.empty()) {
+    why = fmt::format(
+        "rank {} sends more to rank {} in step {} than the {} bytes that are expected (they run different "
+        "programs): give all ranks the same input and options",
+        expected.peer, rank_, step.number, expected.bytes);
+  }
+  throw Error(ErrorKind::peer, fmt::format("{}: {}", place_of(rank_, step), why));
+}
+
 /// The network notices a death at about the same time as the control channel, which knows more about it: also whether
 /// the peer has only given up on a third rank.
-void ExchangeLane::fail(const Step& step, const InFlight& message, const std::string& why) {
+void ExchangeLane::await_verdict(Rank peer) {
   const auto begin = Clock::now();
   while (Clock::now() < begin + verdict_time || !control_.hears()) {
-    check(message.peer, begin);
+    check(peer, begin);
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
+}
+
+void ExchangeLane::fail(const Step& step, const InFlight& message, const std::string& why) {
+  await_verdict(message.peer);
   if (why.find(library().status_string(UCS_ERR_UNREACHABLE)) != std::string::npos) {
     throw Error(ErrorKind::environment,
                 fmt::format("{}, {}: {} (UCX has no transport that both ranks use{}): set UCX_TLS and UCX_NET_DEVICES "

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -51,12 +52,14 @@ class ExchangeLane {
   void wait(const Step& step);
   void await_next(std::size_t next);
   void look(const Step& step, std::size_t next, Clock::time_point since);
-  void look_for_other_steps(const Step& step, const InFlight& awaited);
+  void look_for_other_calls(const Step& step, const InFlight& awaited);
   void check_arrived(const Step& step, const InFlight& message);
   void check(Rank peer, Clock::time_point since);
   Rank check_any(Clock::time_point since);
   void await(Rank peer, bool outgoing = false);
   void finish();
+  void await_verdict(Rank peer);
+  [[noreturn]] void disagree(const Step& step, const InFlight& expected, const std::optional<PacketMark>& sent);
   [[noreturn]] void fail_connection(const Step& step, Rank peer, ucs_status_t status);
   [[noreturn]] void fail(const Step& step, const InFlight& message, const std::string& why);
   std::string edge(Rank peer, bool outgoing) const;
@@ -75,6 +78,8 @@ class ExchangeLane {
   InFlight flushing_;
   Idle idle_;
   std::atomic<bool> ended_{false};
+  Pass pass_ = Pass::forward;    // of the program whose step it is
+  std::uint64_t call_ = 0;       // likewise
   std::atomic<int> number_{-1};  // of the step
   std::atomic<Rank> awaited_{-1};
   std::atomic<bool> awaited_outgoing_{false};

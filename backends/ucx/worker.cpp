@@ -192,10 +192,11 @@ void Worker::flush(InFlight& flushing) {
   post(flushing, library().worker_flush_nbx(worker_, &param));
 }
 
-bool Worker::unexpected(std::uint64_t tag, std::uint64_t mask, std::uint64_t& found) {
+bool Worker::unexpected(std::uint64_t tag, std::uint64_t mask, std::uint64_t& found, std::size_t& bytes) {
   ucp_tag_recv_info_t info{};
   if (library().tag_probe_nb(worker_, tag, mask, 0, &info) == nullptr) return false;
   found = info.sender_tag;
+  bytes = info.length;
   return true;
 }
 

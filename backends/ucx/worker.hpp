@@ -53,8 +53,8 @@ class Worker {
   /// A rank whose endpoint has failed, and why; −1: none.
   Rank failed_peer() const { return failed_peer_; }
   ucs_status_t failure() const { return failure_; }
-  /// A message that nobody has asked for, from the sender in the low bits of the tag.
-  bool unexpected(std::uint64_t tag, std::uint64_t mask, std::uint64_t& found);
+  /// A message that nobody has asked for, from the sender in the low bits of the tag: its tag and size.
+  bool unexpected(std::uint64_t tag, std::uint64_t mask, std::uint64_t& found, std::size_t& bytes);
 
   /// After a failure: cancels the receives of `messages` and touches nothing any more. What is under way stays so, and
   /// the connections open, to the end of the process, which UCX 1.13 aborts if a connection is closed half made.

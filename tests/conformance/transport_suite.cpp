@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "catch.hpp"
+#include "distattn/mask.hpp"
 #include "tests/conformance/transport_world.hpp"
 #include "tests/support/hand_made.hpp"
 
@@ -252,6 +253,42 @@ TEST_CASE("A rank that gives up ends all others, and is named") {
       relay(ranks, 3, 1, rank, transport, Lane::near);
     });
     CHECK(message.find("rank 0") != message.npos);
+  }
+}
+
+/// Rank 0's step is of another call than the others', with messages of the same sizes. Everybody's failure.
+std::string failure_in_another_call(int ranks, const std::function<void(Outline&)>& change) {
+  return failure_of(transport_world(), ranks, [&](Rank rank, Transport& transport) {
+    relay(ranks, 2, 1, rank, transport, Lane::near);
+    Outline outline = block_outline(ranks, 5);
+    if (rank == 0) change(outline);
+    const Rank next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
+    ProgramWriter writer(outline);
+    const BufferId own = writer.buffer(keys_of(rank)), other = writer.buffer(keys_of(before));
+    const StepId step = writer.step(Lane::near, 0, {Send{own, next}, Recv{other, before}});
+    Loaded loaded(outline, writer.take(), rank);
+    loaded.submit(transport, step).wait();
+    relay(ranks, ranks, 1, rank, transport, Lane::near);  // those that agreed learn of it too
+  });
+}
+
+TEST_CASE("Ranks in different passes are told so") {
+  for (const int ranks : transport_world().sizes) {
+    CAPTURE(ranks);
+    const std::string message = failure_in_another_call(ranks, [](Outline& outline) { outline.pass = Pass::backward; });
+    CHECK(message.find(" pass ") != message.npos);
+    CHECK(message.find("different calls") != message.npos);
+    CHECK(message.find('\n') == message.npos);
+  }
+}
+
+TEST_CASE("Ranks in different attentions of one size are told so") {
+  for (const int ranks : transport_world().sizes) {
+    CAPTURE(ranks);
+    const std::string message =
+        failure_in_another_call(ranks, [](Outline& outline) { outline.sharding.problem.mask = causal_mask(); });
+    CHECK(message.find(" attention ") != message.npos);
+    CHECK(message.find("different calls") != message.npos);
   }
 }
 

@@ -119,6 +119,41 @@ TEST_CASE("a listener that takes its time does not keep the failure from others"
   CHECK(in_time);
 }
 
+TEST_CASE("a rank that leaves is not awaited for the whole timeout") {
+  Port port(3);
+  const auto messages = messages_of(3, [&](Rank rank) {
+    const auto bootstrap = port.meet(rank);
+    Control& control = *bootstrap->control();
+    if (rank == 2) control.leaving();
+    const auto since = Control::Clock::now();
+    while (rank == 0) control.check(2, since), std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    bootstrap->barrier();
+  });
+  for (const auto& message : messages) {
+    CHECK(message.find("rank 2 has ended its part of the run (it makes no more calls, and rank 0 waits for it)") == 0);
+  }
+}
+
+TEST_CASE("a rank that leaves is awaited in collectives, and keeps nobody from awaiting others") {
+  Port port(3);
+  const auto messages = messages_of(3, [&](Rank rank) {
+    const auto bootstrap = port.meet(rank);
+    Control& control = *bootstrap->control();
+    const std::vector<Rank> others{1, 2};
+    if (rank == 2) control.leaving();
+    const auto since = Control::Clock::now();
+    while (rank == 0 && Control::Clock::now() < since + std::chrono::seconds(3)) {
+      control.check(1, since);
+      control.check_any(others, since);
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    bootstrap->barrier();
+    control.leaving();
+    bootstrap->barrier();
+  });
+  for (const auto& message : messages) CHECK(message.empty());
+}
+
 TEST_CASE("of several that may be awaited, those that wait in turn are not blamed while one works") {
   Port port(3, 0.4);
   std::atomic<bool> over{false};

@@ -66,6 +66,36 @@ class Processes(unittest.TestCase):
         self.assertEqual(done[0][0], 1)
         self.assertRegex(done[0][2].splitlines()[-1], r"^distattn\._errors\.\w+Error: .*rank 1")
 
+    def test_ranks_in_different_passes(self):
+        done = launched.run(BEGIN + """
+    try:
+        if comm.rank == 1:
+            handle.forward(*own)
+        else:
+            handle.backward(d_o[handle.positions], *own, o, lse)
+        print("got numbers")
+    except distattn.PeerError as error:
+        print(error)
+    """, 2)
+        for status, output, errors in done:
+            self.assertEqual((status, errors), (0, ""), done)
+            self.assertRegex(output, r"^.*in a (forward|backward) pass what that rank expects .*different calls.*\n$")
+
+    def test_a_rank_that_exits(self):
+        done = launched.run(BEGIN + """
+    if comm.rank == 1:
+        sys.exit(7)
+    try:
+        handle.backward(d_o[handle.positions], *own, o, lse)
+    except distattn.PeerError as error:
+        print(error)
+    """, 3)
+        self.assertEqual(done[1], (7, "", ""), done)
+        for rank in (0, 2):
+            status, output, errors = done[rank]
+            self.assertEqual((status, errors), (0, ""), done)
+            self.assertRegex(output, r"^.*rank 1 has ended its part of the run .*\n$")
+
     def test_plans_that_differ(self):
         done = launched.run(BEGIN + """
     try:

@@ -24,11 +24,14 @@ class Control {
   virtual void resting() noexcept = 0;
   virtual void awaiting(Lane lane, Rank peer) noexcept = 0;
   virtual void arrived(Lane lane) noexcept = 0;
+  /// This rank has made its last call: ranks that await a message of it afterwards wait in vain, and check() says so.
+  virtual void leaving() noexcept {}
 
-  /// Throws the failure that ended the run, or Error(timeout) when `peer`, or the rank that it awaits in turn, has
-  /// made no progress for the timeout, counted from `since` at the earliest. A timeout ends the run for all ranks.
+  /// Throws the failure that ended the run, Error(timeout) when `peer`, or the rank that it awaits in turn, has made no
+  /// progress for the timeout, counted from `since` at the earliest, or Error(peer) when `peer` is leaving() and what
+  /// it may have sent before has had time to come. Either ends the run for all ranks.
   virtual void check(Rank peer, Clock::time_point since) = 0;
-  /// As check(), for a rank that awaits any of `peers` (at least one): throws Error(timeout) when none of them has made
+  /// As check(), for a rank that awaits any of `peers` (at least one): throws when all of them leave, or none has made
   /// progress. Returns the peer that made progress last.
   virtual Rank check_any(std::span<const Rank> peers, Clock::time_point since) {
     for (const Rank peer : peers) check(peer, since);

@@ -237,7 +237,7 @@ typedef struct distattn_callbacks {
    * Does all transfers as one group and returns when all have ended: 0 for success, any other value for a failure.
    * Transfers from one rank to another match in order. A lane exchanges one group at a time, but not always from the
    * same thread. Lanes 0 and 1 may be called concurrently, from different threads; a message of one lane must never be
-   * received by the other.
+   * received by the other. Nothing marks which call a transfer is of: ranks that make different calls may mix them up.
    */
   int (*exchange)(void* user, int32_t lane, const distattn_transfer* sends, size_t send_count,
                   const distattn_transfer* receives, size_t receive_count);

@@ -76,6 +76,9 @@ class BufferTable {
   const Outline& outline() const { return *outline_; }
   const RankProgram& program() const { return *program_; }
   Rank rank() const { return rank_; }
+  /// A number that all ranks have for one pass of one attention, and other passes and attentions only by chance.
+  /// Transports mark messages with it, so that ranks that make different calls do not take each other's messages.
+  std::uint64_t call() const { return call_; }
   MemorySpace space() const { return space_; }
   const BufferDecl& decl(BufferId buffer) const { return program_->buffers[index(buffer)]; }
   std::span<const Part> parts(BufferId buffer) const {
@@ -109,6 +112,7 @@ class BufferTable {
   const Outline* outline_;
   const RankProgram* program_;
   Rank rank_;
+  std::uint64_t call_;
   MemorySpace space_;
   std::shared_ptr<std::byte> memory_;
   std::size_t bytes_;

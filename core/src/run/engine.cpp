@@ -7,9 +7,25 @@
 #include <fmt/core.h>
 
 #include "core/src/schedule/aligned.hpp"
+#include "core/src/schedule/digest.hpp"
 #include "distattn/index.hpp"
 
 namespace distattn {
+namespace {
+
+/// Without what differs between ranks, as the owners of what serving receives do.
+std::uint64_t call_of(const Outline& outline) {
+  Digest digest;
+  digest.add(outline.pass);
+  digest.add(outline.mode);
+  digest.add(outline.sharding.ranks);
+  digest.add(outline.sharding.problem);
+  for (const char letter : outline.name) digest.add(letter);
+  return digest.value();
+}
+
+}  // namespace
+
 std::string Device::why_not(const Problem& problem, Pass pass) const {
   const std::string why = objection(problem, pass);
   return why.empty() ? why_missing(name(), features(pass), features_of(problem)) : why;
@@ -36,6 +52,7 @@ BufferTable::BufferTable(const Outline& outline, const RankProgram& program, Ran
     : outline_(&outline),
       program_(&program),
       rank_(rank),
+      call_(call_of(outline)),
       space_(space),
       memory_(std::move(memory)),
       bytes_(slots_bytes(program)) {
