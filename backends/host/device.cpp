@@ -23,6 +23,8 @@ namespace {
 
 constexpr std::int64_t delta_rows = 512;  // of o that a thread packs at a time
 
+std::shared_ptr<std::byte> shared(kernels::Pages pages) { return {pages.release(), kernels::FreePages()}; }
+
 /// Whole pages: what a transport registers is not shared with other memory.
 std::shared_ptr<std::byte> allocate_memory(std::size_t bytes, Rank rank) {
   kernels::Pages pages = kernels::allocate_pages(bytes);
@@ -32,7 +34,7 @@ std::shared_ptr<std::byte> allocate_memory(std::size_t bytes, Rank rank) {
                             "schedule with fewer remote values",
                             rank, bytes));
   }
-  return {pages.release(), kernels::FreePages()};
+  return shared(std::move(pages));
 }
 
 class HostProgram final : public DeviceProgram {
@@ -96,6 +98,12 @@ class HostDevice final : public Device {
 
   Features features(Pass) const override { return workers_.kernels().features; }
 
+  /// Whole pages, large ones where the system has some: caches are read faster from these.
+  std::shared_ptr<std::byte> allocate_tensor(std::size_t bytes) override {
+    kernels::Pages pages = kernels::allocate_pages(bytes);
+    if (pages == nullptr) throw Error(ErrorKind::environment, fmt::format("no {} bytes of memory are left", bytes));
+    return shared(std::move(pages));
+  }
   std::unique_ptr<DeviceProgram> allocate(const Outline& outline, const RankProgram& program, Rank rank) override {
     const Allocator memory = [this, rank](std::size_t bytes) {
       return allocator_ ? from_caller(allocator_, bytes, rank) : allocate_memory(bytes, rank);

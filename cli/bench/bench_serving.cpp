@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <memory>
 #include <numeric>
 #include <random>
 
@@ -52,8 +53,8 @@ std::int64_t token_bytes(const Problem& problem) {
 /// One rank's requests, cache and results.
 class ServedRank {
  public:
-  ServedRank(const Problem& problem, const ServingMix& mix, const Dealing& dealing, Rank rank, std::int64_t page,
-             std::uint64_t seed)
+  ServedRank(const Problem& problem, const ServingMix& mix, const Dealing& dealing, Device& device, Rank rank,
+             std::int64_t page, std::uint64_t seed)
       : problem_(problem), dealing_(dealing), rank_(rank), page_(page), seed_(seed) {
     for (std::size_t r = 0; r < mix.requests.size(); ++r) {
       const Rank owner = static_cast<Rank>(r) % dealing.ranks;
@@ -67,8 +68,8 @@ class ServedRank {
       width_ = ceil_div(longest_, page);
       place_pages();
     }
-    k_ = Bytes(index(rows_) * row_bytes(problem.head_dim));
-    v_ = Bytes(index(rows_) * row_bytes(problem.value_dim));
+    k_ = device.allocate_tensor(index(rows_) * row_bytes(problem.head_dim));
+    v_ = device.allocate_tensor(index(rows_) * row_bytes(problem.value_dim));
     fill_cache();
     q_ = Bytes(index(queries_ * problem.heads * problem.head_dim) * size_of(problem.dtype));
     fill_normal(seed, RandomTensor::q, first_query(), queries_ * problem.heads * problem.head_dim, problem.dtype,
@@ -82,8 +83,8 @@ class ServedRank {
     call.q = dense_view(q_.data(), problem_.dtype, 1, queries_, problem_.heads, problem_.head_dim);
     call.o = dense_view(o_.data(), 1, queries_, problem_.heads, problem_.value_dim);
     const std::int64_t tokens = page_ > 0 ? page_ : longest_, sequences = rows_ / std::max<std::int64_t>(1, tokens);
-    call.k = dense_view(k_.data(), problem_.dtype, sequences, tokens, problem_.kv_heads, problem_.head_dim);
-    call.v = dense_view(v_.data(), problem_.dtype, sequences, tokens, problem_.kv_heads, problem_.value_dim);
+    call.k = dense_view(k_.get(), problem_.dtype, sequences, tokens, problem_.kv_heads, problem_.head_dim);
+    call.v = dense_view(v_.get(), problem_.dtype, sequences, tokens, problem_.kv_heads, problem_.value_dim);
     call.pages = pages_;
     call.pages_a_request = width_;
     return call;
@@ -129,8 +130,8 @@ class ServedRank {
       for (std::int64_t token = 0; token < requests_[r].keys; ++token) {
         if (dealing_.owner(token) != rank_) continue;
         const auto row = index(row_of(r, stored++));
-        draw(RandomTensor::k, r, token, problem_.head_dim, &k_[row * row_bytes(problem_.head_dim)]);
-        draw(RandomTensor::v, r, token, problem_.value_dim, &v_[row * row_bytes(problem_.value_dim)]);
+        draw(RandomTensor::k, r, token, problem_.head_dim, k_.get() + row * row_bytes(problem_.head_dim));
+        draw(RandomTensor::v, r, token, problem_.value_dim, v_.get() + row * row_bytes(problem_.value_dim));
       }
     }
   }
@@ -184,7 +185,8 @@ class ServedRank {
   std::vector<ServedRequest> requests_;
   std::int64_t longest_ = 1, queries_ = 0, rows_ = 0, width_ = 0;
   std::vector<std::int32_t> pages_;
-  Bytes k_, v_, q_;
+  std::shared_ptr<std::byte> k_, v_;  ///< what belongs to no token is never read
+  Bytes q_;
   std::vector<float> o_;
 };
 
@@ -201,7 +203,7 @@ Seen serve(World& world, const Problem& problem, const ServingRequest& serving, 
   world.run([&](Rank rank, Transport& transport, Bootstrap& bootstrap) {
     const auto device = make_device(backend, device_options);
     Serving handle(problem, block, *device, transport);
-    ServedRank served(problem, serving.mix, handle.dealing(), rank, serving.page, request.problem.common.seed);
+    ServedRank served(problem, serving.mix, handle.dealing(), *device, rank, serving.page, request.problem.common.seed);
     const ServingCall call = served.call();
     const auto at = index(rank - world.first());
     for (int i = 0; i < request.warmups + request.runs; ++i) {

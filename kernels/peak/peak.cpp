@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <ctime>
-#include <memory>
+#include <new>
 #include <numeric>
 #include <thread>
 
 #include "distattn/index.hpp"
+#include "kernels/pages.hpp"
 #include "kernels/peak/keep.hpp"
 #include "kernels/peak/x86.hpp"
 
@@ -90,13 +92,18 @@ double rate_of(const MultiplyAdd& instruction, Team& team, double seconds) {
 double read_rate(Team& team) {
   // Of a thread; 512 MiB together, and behind what caches a core has: 64 MiB where there are many.
   const std::size_t values = std::max(std::size_t{1} << 23, (std::size_t{1} << 26) / index(team.size()));
-  std::vector<std::unique_ptr<std::uint64_t[]>> memory(index(team.size()));
+  std::vector<Pages> memory(index(team.size()));
   std::vector<std::uint64_t> sums(memory.size());
-  team.run([&](int thread) { memory[index(thread)] = std::make_unique<std::uint64_t[]>(values); });
+  team.run([&](int thread) {
+    Pages& own = memory[index(thread)];
+    own = allocate_pages(values * sizeof(std::uint64_t));
+    if (own == nullptr) throw std::bad_alloc();
+    std::memset(own.get(), 0, values * sizeof(std::uint64_t));  // memory that was never written is one page of zeros
+  });
   double best = 0;
   for (int reading = 0; reading < 5; ++reading) {
     const double rate = rate_of_all(team, [&](int thread) {
-      const std::uint64_t* from = memory[index(thread)].get();
+      const auto* from = reinterpret_cast<const std::uint64_t*>(memory[index(thread)].get());
       sums[index(thread)] = std::accumulate(from, from + values, std::uint64_t{0});
     });
     best = std::max(best, rate * static_cast<double>(values * sizeof(std::uint64_t)));
