@@ -155,5 +155,5 @@ TEST_CASE("auto stays within the memory of a rank, or says what each schedule ne
   small.memory_bytes = 1000;
   CHECK_THROWS_WITH(
       best(problem, 8, small, limits_of(Passes::forward)),
-      contains_text("no schedule fits 1000 B a rank (what machine " + small.name + " has for each of 8; "));
+      contains_text("no schedule fits 1000 B a rank (what each of 8 ranks has on machine " + small.name + "; "));
 }

@@ -341,7 +341,7 @@ class Search {
       needs.push_back(fmt::format("{} {}", name, format_bytes(static_cast<double>(bytes))));
     const bool of_machine = memory_bytes_ < request_.memory_bytes;
     const std::string whose =
-        of_machine ? fmt::format("what each of {1} ranks has on machine {0}; ", machine_.name, ranks_) : "";
+        of_machine ? fmt::format("what each of {} ranks has on machine {}; ", ranks_, machine_.name) : "";
     return {of_machine && machine_.name == "this" ? ErrorKind::environment : ErrorKind::usage,
             fmt::format("no schedule fits {} a rank ({}needed: {}): give more memory or more ranks",
                         format_bytes(static_cast<double>(memory_bytes_)), whose, fmt::join(needs, ", "))};
