@@ -133,8 +133,8 @@ void check_values(World& world, const Sharding& sharding, const Inputs& inputs, 
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const Lost& lost = sums[t].to_zero;
     if (lost.count == 0) continue;
-    note(fmt::format("{}{}: 0 in {} (its smallest value is {:.2g})", text_of(*inputs.stored(tensors[t]), lost), others_of(lost),
-                     name_of(dtype), range.least));
+    note(fmt::format("{}{}: 0 in {} (its smallest value is {:.2g})", text_of(*inputs.stored(tensors[t]), lost),
+                     others_of(lost), name_of(dtype), range.least));
   }
 }
 

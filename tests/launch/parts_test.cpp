@@ -180,7 +180,8 @@ TEST_CASE("a step of srun is not its allocation") {
 TEST_CASE("DISTATTN_PORT is a port, or 0 for any") {
   CHECK(own_port(variables({{"DISTATTN_PORT", "0"}})) == 0);
   CHECK(own_port(variables({{"DISTATTN_PORT", "65535"}})) == 65535);
-  CHECK_THROWS_WITH(own_port(variables({{"DISTATTN_PORT", "70000"}})), contains_text("DISTATTN_PORT=70000 is not a port"));
+  CHECK_THROWS_WITH(own_port(variables({{"DISTATTN_PORT", "70000"}})),
+                    contains_text("DISTATTN_PORT=70000 is not a port"));
 }
 
 TEST_CASE("variables that make no sense are named") {
