@@ -17,9 +17,9 @@ inline constexpr bool is_sanitized = false;
 inline constexpr bool is_sanitized = false;
 #endif
 
-/// The cases, which go the same ways with other sizes; under sanitizers one of every three, or of every `group`.
+/// The cases, which go the same ways with other sizes; under sanitizers one of every four, or of every `group`.
 template <class Case>
-std::vector<Case> cases_to_run(std::vector<Case> cases, std::size_t group = 3) {
+std::vector<Case> cases_to_run(std::vector<Case> cases, std::size_t group = 4) {
   if (!is_sanitized) return cases;
   std::vector<Case> some;
   for (std::size_t i = 0; i < cases.size(); i += group) some.push_back(std::move(cases[i]));
