@@ -37,17 +37,18 @@ Socket made(const sockaddr_in& address, int (*use)(int, const sockaddr*, socklen
 
 // Instead of the C library's, for the whole program.
 extern "C" int getaddrinfo(const char*, const char*, const addrinfo*, addrinfo** found) {
-  static sockaddr_in addresses[2];
-  static addrinfo entries[2];
-  for (int i = 0; i < 2; ++i) {
-    addresses[i] = address_of(i == 0 ? "127.0.0.2" : "127.0.0.1", 0);
-    entries[i] = {};
-    entries[i].ai_family = AF_INET;
-    entries[i].ai_addr = reinterpret_cast<sockaddr*>(&addresses[i]);
-    entries[i].ai_addrlen = sizeof addresses[i];
-    entries[i].ai_next = i == 0 ? &entries[1] : nullptr;
-  }
-  *found = entries;
+  // Made once: ranks that are threads ask at the same time.
+  static sockaddr_in addresses[] = {address_of("127.0.0.2", 0), address_of("127.0.0.1", 0)};
+  const auto entry = [](sockaddr_in& address, addrinfo* next) {
+    addrinfo made{};
+    made.ai_family = AF_INET;
+    made.ai_addr = reinterpret_cast<sockaddr*>(&address);
+    made.ai_addrlen = sizeof address;
+    made.ai_next = next;
+    return made;
+  };
+  static addrinfo last = entry(addresses[1], nullptr), first = entry(addresses[0], &last);
+  *found = &first;
   return 0;
 }
 extern "C" void freeaddrinfo(addrinfo*) {}
