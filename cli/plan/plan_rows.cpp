@@ -258,6 +258,8 @@ PlanRows plan_rows(const PlanRequest& request, const Machine& machine) {
 }
 
 void refuse_all(const std::string& problem, const std::vector<WhyNot>& skipped, const std::string& suggestion) {
+  // A search that found nothing says itself what to do.
+  if (skipped.size() == 1 && skipped.front().kind == WhyNot::Kind::none_left) refuse(skipped.front().message);
   std::vector<std::string> reasons;
   for (const WhyNot& each : skipped) reasons.push_back(skipped_text(each));
   refuse(fmt::format("{} ({}): {}", problem, fmt::join(reasons, "; "), suggestion));
