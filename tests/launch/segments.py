@@ -70,18 +70,25 @@ def segments_of(processes):
     return [row for row in rows if row[4] in {str(process.pid) for process in processes}]
 
 
-def none_without_a_name(before):
+def mapped_by(process):
+    try:
+        return pathlib.Path(f"/proc/{process.pid}/maps").read_text()
+    except OSError:
+        return ""
+
+
+def none_without_a_name():
     ranks = start_ranks(2, *RUN, "-n", 100000)
     deadline = time.monotonic() + 20
-    while not (folders() - before) and time.monotonic() < deadline:
+    while time.monotonic() < deadline and not all("/ucx_shm_posix" in mapped_by(rank) for rank in ranks):
         time.sleep(0.01)
     time.sleep(0.5)
-    found, own = segments_of(ranks), folders() - before
+    named, unnamed = ["/ucx_shm_posix" in mapped_by(rank) for rank in ranks], segments_of(ranks)
     for rank in ranks:
         rank.send_signal(signal.SIGTERM)
     finish(ranks, 30)
-    expect(own, "ranks have no folder of segments: nothing was tried")
-    expect(not found, "segments of System V:", found)
+    expect(all(named), "ranks share no memory: nothing was tried")
+    expect(not unnamed, "segments of System V:", unnamed)
 
 
 def main():
@@ -93,7 +100,7 @@ def main():
     signals_while_ranks_set_up(before)
     the_dead_and_the_living(before)
     if SYSV.exists():
-        none_without_a_name(before)
+        none_without_a_name()
     clean_up()
     print("nothing is left behind")
 
