@@ -77,8 +77,8 @@ Context::Context(int ranks, const std::optional<std::string>& segments) {
   if (segments && !segments->empty() && std::getenv("UCX_POSIX_USE_PROC_LINK") == nullptr) {
     for (const char* name : {"POSIX_DIR", "DIR"}) set(config, {"UCX_POSIX_DIR", name, segments->c_str()});
   }
-  // A process that is killed between making a segment of System V and marking it leaves it for ever, with a name that says
-  // nothing of who made it; what is in /dev/shm carries as much and is removed by the next run.
+  // A process that is killed between making a segment of System V and marking it leaves it for ever, with a name that
+  // says nothing of who made it; what is in /dev/shm carries as much and is removed by the next run.
   set(config, {"UCX_TLS", "TLS", segments ? "^sysv" : "^sm"});
 
   ucp_params_t params{};
