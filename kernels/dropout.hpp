@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 #include "kernels/arguments.hpp"
 
@@ -17,20 +18,46 @@ struct FourWords {
   DISTATTN_HOST_DEVICE constexpr const Words& operator[](unsigned i) const { return of[i]; }
 };
 
-/// Philox 4×32 with 10 rounds (Salmon et al. 2011), over scalars or vectors of 32 bits without a sign. `multiply` gives
-/// the lower and the upper half of a product.
-template <class Words, class Multiply>
-[[gnu::always_inline]] DISTATTN_HOST_DEVICE inline FourWords<Words> philox(FourWords<Words> counter, std::uint32_t key0,
+/// What rounds of Philox go on from, each word of its own type.
+template <class A, class B, class C, class D>
+struct Counter {
+  A a;
+  B b;
+  C c;
+  D d;
+};
+
+/// One round. What follows from numbers that all lanes have in common alone is such a number again.
+template <class A, class B, class C, class D, class Multiply>
+[[gnu::always_inline]] DISTATTN_HOST_DEVICE inline auto philox_round(const Counter<A, B, C, D>& counter,
+                                                                     std::uint32_t key0, std::uint32_t key1,
+                                                                     Multiply multiply) {
+  const auto [low0, high0] = multiply(counter.a, std::uint32_t{0xd2511f53});
+  const auto [low1, high1] = multiply(counter.c, std::uint32_t{0xcd9e8d57});
+  auto a = high1 ^ counter.b;
+  auto c = high0 ^ counter.d;
+  a = a ^ decltype(a)(key0);
+  c = c ^ decltype(c)(key1);
+  using Low0 = std::remove_const_t<decltype(low0)>;
+  using Low1 = std::remove_const_t<decltype(low1)>;
+  return Counter<decltype(a), Low1, decltype(c), Low0>{a, low1, c, low0};
+}
+
+/// Philox 4×32 with 10 rounds (Salmon et al. 2011) of the counter (a, b, c, d), over scalars or vectors of 32 bits
+/// without a sign, or some of each: after three rounds every word depends on all. `multiply` gives the lower and the
+/// upper half of a product.
+template <class Words, class A, class B, class C, class D, class Multiply>
+[[gnu::always_inline]] DISTATTN_HOST_DEVICE inline FourWords<Words> philox(A a, B b, C c, D d, std::uint32_t key0,
                                                                            std::uint32_t key1, Multiply multiply) {
-  constexpr std::uint32_t factor0 = 0xd2511f53, factor1 = 0xcd9e8d57, step0 = 0x9e3779b9, step1 = 0xbb67ae85;
-  for (int round = 0; round < 10; ++round) {
-    const auto [low0, high0] = multiply(counter[0], factor0);
-    const auto [low1, high1] = multiply(counter[2], factor1);
-    counter = {high1 ^ counter[1] ^ Words(key0), low1, high0 ^ counter[3] ^ Words(key1), low0};
-    key0 += step0;
-    key1 += step1;
+  constexpr std::uint32_t step0 = 0x9e3779b9, step1 = 0xbb67ae85;
+  const auto first = philox_round(Counter<A, B, C, D>{a, b, c, d}, key0, key1, multiply);
+  const auto second = philox_round(first, key0 + step0, key1 + step1, multiply);
+  const auto third = philox_round(second, key0 + 2 * step0, key1 + 2 * step1, multiply);
+  Counter<Words, Words, Words, Words> counter{Words(third.a), Words(third.b), Words(third.c), Words(third.d)};
+  for (std::uint32_t round = 3; round < 10; ++round) {
+    counter = philox_round(counter, key0 + round * step0, key1 + round * step1, multiply);
   }
-  return counter;
+  return {counter.a, counter.b, counter.c, counter.d};
 }
 
 template <class Words>
@@ -66,7 +93,7 @@ struct HeadDropout {
 
   /// What a query draws for the keys 4·quad … 4·quad+3.
   DISTATTN_HOST_DEVICE FourWords<std::uint32_t> words(std::uint32_t query, std::uint32_t quad) const {
-    return philox<std::uint32_t>({quad, query, head, offset}, key0, key1, MultiplyWords{});
+    return philox<std::uint32_t>(quad, query, head, offset, key0, key1, MultiplyWords{});
   }
   DISTATTN_HOST_DEVICE bool keeps(std::uint32_t word) const { return static_cast<std::int32_t>(word >> 1) >= limit; }
   /// What the weight of a pair is multiplied by: 0 or `kept`.

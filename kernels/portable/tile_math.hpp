@@ -179,9 +179,9 @@ DISTATTN_HOST_DEVICE void draw(const Draws& draws, std::uint32_t* words) {
   using Words = typename Lanes::Words;
   static_assert(queries % Lanes::words == 0);
   for (int i = 0; i < queries; i += Lanes::words) {
-    const auto drawn = philox<Words>({Words(draws.four), Lanes::load_words(draws.queries + i),
-                                      Lanes::load_words(draws.heads + i), Words(draws.offset)},
-                                     draws.key0, draws.key1, typename Lanes::Multiply{});
+    const auto drawn =
+        philox<Words>(draws.four, Lanes::load_words(draws.queries + i), Lanes::load_words(draws.heads + i),
+                      draws.offset, draws.key0, draws.key1, typename Lanes::Multiply{});
     for (unsigned of_key = 0; of_key < 4; ++of_key) {
       Lanes::store_words(words + of_key * static_cast<unsigned>(queries) + i, drawn[of_key]);
     }

@@ -13,17 +13,15 @@ namespace vectors = kernels::vector::DISTATTN_ISA;
 
 /// What does not depend on the type that sums are kept in.
 struct Words32 {
-  using Words = vectors::Words;
-  static constexpr int words = static_cast<int>(Words::size());
-  struct Multiply {
-    DISTATTN_INLINE auto operator()(Words a, std::uint32_t factor) const { return vectors::multiply_words(a, factor); }
-  };
+  using Words = vectors::SpreadWords;
+  using Multiply = vectors::MultiplySpread;
+  static constexpr int words = vectors::lanes;
 
   DISTATTN_INLINE static Words load_words(const std::uint32_t* from) {
-    return Words(from, vectors::stdx::element_aligned);
+    return Words(vectors::Words(from, vectors::stdx::element_aligned));
   }
   DISTATTN_INLINE static void store_words(std::uint32_t* into, Words values) {
-    values.copy_to(into, vectors::stdx::element_aligned);
+    values.together().copy_to(into, vectors::stdx::element_aligned);
   }
   DISTATTN_INLINE static float of_bf16(std::uint16_t bits) { return vectors::widen_bf16(bits); }
   DISTATTN_INLINE static float of_fp16(std::uint16_t bits) {

@@ -43,6 +43,10 @@ double slope_error_of(const Scores& scores, double product, double slope, double
 /// What a score rounds itself, in units of rounding.score: tanh is within six roundings.
 constexpr double score_roundings = 1, capped_score_roundings = 4;
 
+/// How much farther than those of a row on average the largest score of a head may be off: it is one of many, its terms
+/// all have one sign, and no other score takes a part of its error.
+constexpr double largest_roundings = 4;
+
 /// What a weight of e^exponent gains when its score grows by `shift` and those that hold the row's weight fall by
 /// `others`, of all the weight that there is.
 double moved_by(double weight, double exponent, double shift, double others) {
@@ -188,7 +192,7 @@ void OracleRow::bound_weights(OracleQuery& query) {
           pair.slope * of_score * rounding_.score + slope_error_of(keys_.scores, pair.scaled, pair.slope, of_product);
     }
     of_scores += pair.weight * pair.shift;
-    query.top_allowed = std::max(query.top_allowed, pair.score + pair.shift - query.top);
+    query.top_allowed = std::max(query.top_allowed, pair.score + largest_roundings * pair.shift - query.top);
     if (top == nullptr || pair.score > top->score) top = &pair;
   }
   const double of_lse = rounding_.score * (std::isfinite(*query.lse) ? std::abs(*query.lse) : 0);

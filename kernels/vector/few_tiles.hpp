@@ -1,6 +1,7 @@
 #pragma once
 /// The order in which few queries take keys and values from memory, and what is asked for ahead of them.
 
+#include <algorithm>
 #include <span>
 
 #include "kernels/vector/lane_products.hpp"
@@ -66,9 +67,11 @@ struct NothingAhead {
 
 /// Heads whose rows of keys, or of values, lie side by side: all, or each is alone.
 inline bool side_by_side(std::span<const FewHead> heads, KeyRows AttendPass::*rows, int dim) {
-  const auto at = [&](const FewHead& head) { return static_cast<const std::byte*>((head.pass.*rows).data); };
+  const auto* at = static_cast<const std::byte*>((heads.front().pass.*rows).data);
   const auto bytes = static_cast<std::ptrdiff_t>(size_of(heads.front().block.dtype)) * dim;
-  return at(heads.back()) - at(heads.front()) == (std::ssize(heads) - 1) * bytes;
+  // Every one is asked: several blocks of query heads may read one key head.
+  return std::all_of(heads.begin() + 1, heads.end(),
+                     [&](const FewHead& head) { return (head.pass.*rows).data == (at += bytes); });
 }
 
 /// Calls each(head's number, its rows, key, end, ahead) for tiles of the keys [first, last), which end at multiples of

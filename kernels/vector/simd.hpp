@@ -147,6 +147,17 @@ DISTATTN_INLINE Logarithm<float> log(float x) {
   return {logarithm.high[0], logarithm.rest[0]};
 }
 
+/// 1 / x, within 7e-8 of its size and exact of 1, for x from 1 to 2; NaN stays NaN. A division of 16 lanes takes as
+/// long as many products of theirs.
+DISTATTN_INLINE Vector reciprocal(Vector x) {
+#if defined(__AVX512F__)
+  const Vector near(_mm512_maskz_rcp14_ps(0xffff, static_cast<__m512>(x)));
+  return fused(near, fused(-x, near, Vector(1.f)), near);
+#else
+  return 1.f / x;
+#endif
+}
+
 /// p = e^(−2|x|) and p − 1, each within its own rounding however small it is; 0 and −1 beyond 34.6, where weights times
 /// p would come near the denormals. NaN stays NaN.
 struct Decay {
@@ -169,9 +180,11 @@ DISTATTN_INLINE Decay decay(Vector x) {
           fused(twos_power, power * fraction, fused(twos_power, Vector(unit), Vector(-1.f)))};
 }
 
+inline constexpr std::int32_t sign_bit = std::numeric_limits<std::int32_t>::min();
+
 /// The size of `value` with the sign of `as`.
 DISTATTN_INLINE Vector signed_as(Vector as, Vector value) {
-  const Bits sign = std::numeric_limits<std::int32_t>::min();
+  const Bits sign = sign_bit;
   return std::bit_cast<Vector>((std::bit_cast<Bits>(as) & sign) | (std::bit_cast<Bits>(value) & ~sign));
 }
 
@@ -202,11 +215,11 @@ struct Tanh<vector::DISTATTN_ISA::Vector> {
   using Vector = vector::DISTATTN_ISA::Vector;
   DISTATTN_INLINE static Vector value(Vector x) {
     const auto [power, less_1] = vector::DISTATTN_ISA::decay(x);
-    return vector::DISTATTN_ISA::signed_as(x, less_1 * (1.f / (less_1 + 2.f)));
+    return vector::DISTATTN_ISA::signed_as(x, less_1 * vector::DISTATTN_ISA::reciprocal(less_1 + 2.f));
   }
   DISTATTN_INLINE static Vector derivative(Vector x) {
     const auto [power, less_1] = vector::DISTATTN_ISA::decay(x);
-    const Vector share = 1.f / (less_1 + 2.f);
+    const Vector share = vector::DISTATTN_ISA::reciprocal(less_1 + 2.f);
     return 4.f * power * share * share;
   }
   DISTATTN_INLINE static Vector product(Vector a, Vector b) { return vector::DISTATTN_ISA::fused(a, b, Vector(-0.f)); }

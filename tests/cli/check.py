@@ -279,6 +279,15 @@ def near_the_cap():
                     right(folder, "--softcap", cap, "--backend", backend, "--ranks", ranks)
 
 
+def largest_scores():
+    """Those of wide heads round more than other scores do: their terms have one sign."""
+    for dim in ("192", "576"):
+        for scale in ([], ["--scale", "1"]):
+            done = subprocess.run([DISTATTN, "run", "--random", "--seq", "48", "--heads", "32", "--head-dim", dim, "--max-logit",
+                                   "--check", "--threads", "1", *scale], text=True, capture_output=True, timeout=60)
+            assert done.returncode == 0, done.stderr
+
+
 def sums_that_overflow():
     """Outputs are divided by their weights at the end: sums of values near the end of fp32 are infinite, and it is said."""
     with tempfile.TemporaryDirectory() as folder:
@@ -306,6 +315,6 @@ def commands():
 
 for check in (ranks_and_magnitudes, kinds_of_inputs, padding, equal_rows, roundings_that_happen, denormals, large_scores,
               far_sinks, weights_that_underflow, small_on_wires, places, infinities, scores_without_number, near_the_cap,
-              sums_that_overflow, commands):
+              largest_scores, sums_that_overflow, commands):
     check()
     print(check.__name__, "fine")

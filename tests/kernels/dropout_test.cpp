@@ -12,8 +12,7 @@ using namespace distattn::kernels;
 namespace {
 
 std::array<std::uint32_t, 4> words_of(std::array<std::uint32_t, 4> counter, std::uint32_t key0, std::uint32_t key1) {
-  const auto words =
-      philox<std::uint32_t>({counter[0], counter[1], counter[2], counter[3]}, key0, key1, MultiplyWords{});
+  const auto words = philox<std::uint32_t>(counter[0], counter[1], counter[2], counter[3], key0, key1, MultiplyWords{});
   return {words[0], words[1], words[2], words[3]};
 }
 
