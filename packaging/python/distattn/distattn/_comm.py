@@ -78,6 +78,7 @@ def _at_exit() -> None:
                 said = f": {sys.last_value}" if str(sys.last_value) else ""
                 handle.abort(f"rank {handle.rank} ended with {type(sys.last_value).__name__}{said}")
     for handle in live:
+        handle._gone = "was given back as the interpreter ended"
         handle.close()
 
 
