@@ -159,6 +159,8 @@ def _view_torch(tensor: Any, name: str) -> View:
     if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
         raise UsageError(f"{name} requires grad (no gradient is recorded here): call distattn.torch.attention, or "
                          f"detach it")
+    if tensor.is_nested:
+        raise UsageError(f"{name} is a nested tensor (not supported): pass a dense one, and documents as cu_seqlens")
     strides = tensor.stride() if tensor.layout is sys.modules["torch"].strided else ()
     layout = _torch_layout(tensor.shape, strides, tensor.dtype, tensor.device, tensor.layout)
     if layout is None and str(tensor.dtype)[6:] not in TYPES:
