@@ -28,7 +28,7 @@ def init(*, timeout_s: float = 60.0) -> Comm:
 def from_process_group(group: Any = None, *, timeout_s: float = 60.0) -> Comm:
     """The communicator of a process group's ranks, in its order (None: the default group). A collective of them."""
     rank, size = dist.get_rank(group), dist.get_world_size(group)
-    own = {"host": socket.gethostname(), "token": secrets.token_hex(16)}
+    own: dict[str, Any] = {"host": socket.gethostname(), "token": secrets.token_hex(16)}
     if rank == 0:
         # The launcher's address is that of the first of all ranks, which need not be on this machine.
         own |= {"port": _free_port(), "address": None if dist.get_rank() == 0 else _own_address()}
@@ -36,7 +36,7 @@ def from_process_group(group: Any = None, *, timeout_s: float = 60.0) -> Comm:
     dist.all_gather_object(all_ranks, own, group=group)
     hosts = [each["host"] for each in all_ranks]
     first = all_ranks[0]
-    variables = {
+    variables: dict[str, Any] = {
         "RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": hosts[:rank].count(hosts[rank]),
         "LOCAL_WORLD_SIZE": hosts.count(hosts[rank]), "MASTER_PORT": first["port"], "DISTATTN_TOKEN": first["token"],
         "MASTER_ADDR": first["address"] or os.environ.get("MASTER_ADDR", first["host"])}
