@@ -182,6 +182,8 @@ PREPARED = """
 class Processes(unittest.TestCase):
     def test_a_fork(self):
         done = run(PREPARED + """
+    import warnings
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python's own from 3.12 on: threads are running
     if os.fork() == 0:
         try:
             handle.forward(q, q, q)
