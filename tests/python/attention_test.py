@@ -174,6 +174,20 @@ class OtherArrays(unittest.TestCase):
             self.assertLess(oracle.error(o.array, expected), 1e-6)
             self.assertEqual(lse.array.dtype, np.float32)
 
+    def test_read_only_inputs(self):
+        """Which DLPack's older version cannot pass on."""
+        given = tensors()
+        for array in given:
+            array.flags.writeable = False
+        np.testing.assert_array_equal(distattn.attention(*map(self.Array, given)).array, distattn.attention(*given))
+
+    def test_a_library_of_the_older_version(self):
+        class Older(self.Array):
+            def __dlpack__(self):
+                return self.array.__dlpack__()
+
+        np.testing.assert_array_equal(distattn.attention(*map(Older, tensors())).array, distattn.attention(*tensors()))
+
     def test_results_outlive_what_made_them(self):
         held = [distattn.attention(*map(self.Array, tensors(seed=seed))).array for seed in range(20)]
         for seed, o in enumerate(held):

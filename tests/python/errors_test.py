@@ -182,6 +182,8 @@ PREPARED = """
 class Processes(unittest.TestCase):
     def test_a_fork(self):
         done = run(PREPARED + """
+    import warnings
+    warnings.simplefilter("ignore", DeprecationWarning)  # Python's own from 3.12 on: threads are running
     if os.fork() == 0:
         try:
             handle.forward(q, q, q)
@@ -202,6 +204,32 @@ class Processes(unittest.TestCase):
     sys.kept = [handle, distattn.Attention(seq=64, heads=2, head_dim=8, comm=group), group, comm]
     """, env={name: value for name, value in os.environ.items() if name not in ("RANK", "WORLD_SIZE")})
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+
+    def test_an_end_while_threads_compute(self):
+        """Of the interpreter, or of a handle: it waits for the pass under way, which is then the last one."""
+        begin = PREPARED + """
+    import threading
+    began, q = threading.Event(), np.random.default_rng(1).random((4096, 8, 64), np.float32)
+    handle = distattn.Attention(seq=4096, heads=8, head_dim=64)
+    def compute():
+        began.set()
+        while True:
+            try:
+                handle.forward(q, q, q)
+            except distattn.UsageError as error:
+                return print(error, flush=True)
+    thread = threading.Thread(target=compute, daemon=True)
+    thread.start()
+    began.wait()
+    """
+        closed = run(begin + """
+    handle.close()
+    thread.join()
+    """)
+        self.assertEqual((closed.returncode, closed.stderr), (0, ""))
+        self.assertIn("the Attention was closed", closed.stdout)
+        ended = run(begin)
+        self.assertEqual((ended.returncode, ended.stderr), (0, ""))
 
     def test_an_interruption(self):
         code = PREPARED + """

@@ -38,6 +38,15 @@ class Processes(unittest.TestCase):
         for status, output, errors in launched.run(BEGIN, 2):
             self.assertEqual((status, output, errors), (0, "", ""))
 
+    def test_exit_with_several_communicators(self):
+        """Ranks give them back in one order: they wait for each other."""
+        done = launched.run("""
+    import distattn
+    kept = [distattn.Comm.from_environment(timeout_s=30) for _ in range(6)]
+    groups = [comm.subgroup([1, 0]) for comm in kept]
+    """, 2)
+        self.assertEqual(done, [(0, "", "")] * 2)
+
     def test_a_killed_rank(self):
         done = launched.run(BEGIN + """
     if comm.rank == 1:

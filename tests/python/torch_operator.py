@@ -84,6 +84,18 @@ class Operator(unittest.TestCase):
             (o.sum() + gradient.sum()).backward()
         with forward_ad.dual_level(), self.assertRaisesRegex(distattn.UsageError, "has a tangent"):
             distattn.torch.attention(q, forward_ad.make_dual(k, k), v, sharding=self.sharding)
+        with self.assertRaisesRegex(distattn.UsageError, "torch.func differentiates"):
+            torch.func.grad(lambda k: distattn.torch.attention(q, k, v, sharding=self.sharding).sum())(k)
+
+    @unittest.skipUnless(COMM.size < 3, "two suffice")
+    def test_vectorized_calls(self):
+        given = [torch.stack([self.sharding.shard(x), self.sharding.shard(x) * 2]) for x in tensors(torch.float32)[:3]]
+
+        def attend(q, k, v):
+            return distattn.torch.attention(q, k, v, sharding=self.sharding, causal=True)
+
+        for one, *each in zip(torch.vmap(attend)(*given), *given):
+            self.assertTrue(torch.equal(one, attend(*each)))
 
     def test_tensors_without_memory(self):
         q, k, v = (self.sharding.shard(x).to("meta") for x in tensors(torch.float32)[:3])

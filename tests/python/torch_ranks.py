@@ -196,6 +196,12 @@ class Attention(unittest.TestCase):
             (lambda: distattn.torch.attention(q, k, v, value_dim=8, sharding=sharding), "v and value_dim are given"),
             (lambda: distattn.torch.attention(q, k, None, value_dim=17, sharding=sharding), "value-dim"),
             (lambda: distattn.torch.attention(q, k, v, sharding=sharding, cu_seqlens=[0, 5]), "cu_seqlens is"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, cu_seqlens=torch.tensor(TOKENS)), "a list of"),
+            (lambda: distattn.torch.attention(q, k, v, sharding=sharding, cu_seqlens=torch.tensor([0.0, 61.0])),
+             "no integer"),
+            (lambda: distattn.torch.attention(torch.nested.nested_tensor([q[0], q[1]]), k, v, sharding=sharding),
+             "q is a nested tensor"),
+            (lambda: distattn.attention(torch.nested.nested_tensor([q[0], q[1]]), k, v), "q is a nested tensor"),
             (lambda: pickle.dumps(COMM), "cannot be pickled"),
             (lambda: distattn.torch.attention(q.int(), k.int(), v.int(), sharding=sharding), "not supported"),
             (lambda: distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout="spiral"), "layout is 'spiral'"),
@@ -246,6 +252,7 @@ class Shards(unittest.TestCase):
                 sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout=layout)
                 whole = random(3, TOKENS, 2).mul(3).to(dtype)
                 self.assertTrue(torch.equal(sharding.unshard(sharding.shard(whole, 1), 1), whole))
+                self.assertEqual(sharding.unshard(sharding.shard(whole[:0])).shape, whole[:0].shape)
                 self.assertTrue(torch.equal(sharding.unshard(sharding.positions, 0), torch.arange(TOKENS)))
                 self.assertEqual(sharding.tokens, len(sharding.positions))
 

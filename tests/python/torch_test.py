@@ -1,13 +1,16 @@
 """distattn.torch on one to four ranks: torch_ranks.py says what each of them does. And under torchrun."""
 
+import os
 import subprocess
 import sys
 import unittest
+from unittest import mock
 
 import forked
 import torchrun
 
-import distattn.torch  # noqa: F401: for those that are forked
+import distattn.torch
+import distattn.torch._comm
 
 LAYER = """
 import sys, torch, distattn.torch
@@ -28,6 +31,39 @@ class Ranks(unittest.TestCase):
             with self.subTest(ranks=ranks):
                 well, written = forked.run(torchrun.HERE / "torch_ranks.py", ranks)
                 self.assertTrue(well, written)
+
+
+class Groups(unittest.TestCase):
+    LAUNCHED = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "1", "RANK": "2", "WORLD_SIZE": "4", "DISTATTN_ADDRESS": "10.0.0.1",
+                "TORCHELASTIC_RUN_ID": "7"}
+
+    def variables_of(self, rank_of_all):
+        """Those by which a group of two machines meets, whose first rank has that number among all."""
+        def gather(everyone, own, group):
+            everyone[:] = [own, {**own, "host": "another"}]
+
+        module = distattn.torch._comm
+        with mock.patch.multiple(module.dist, get_rank=lambda group=None: rank_of_all if group is None else 0,
+                                 get_world_size=lambda group: 2, all_gather_object=gather), \
+             mock.patch.object(module, "_own_address", lambda: "10.0.0.2"), \
+             mock.patch.dict(os.environ, self.LAUNCHED), \
+             mock.patch.object(module.Comm, "from_environment", lambda **_: dict(os.environ)):
+            found = distattn.torch.from_process_group("a group")
+            self.assertEqual({name: os.environ[name] for name in self.LAUNCHED}, self.LAUNCHED)
+        return found
+
+    def test_where_a_group_meets(self):
+        """On the machine of its first rank, which need not be that of the first of all."""
+        whole, part = self.variables_of(0), self.variables_of(2)
+        for found, addresses in ((whole, ("10.0.0.1", "10.0.0.1")), (part, ("10.0.0.2", None))):
+            self.assertEqual((found["MASTER_ADDR"], found.get("DISTATTN_ADDRESS")), addresses)
+            self.assertEqual((found["RANK"], found["WORLD_SIZE"], found["LOCAL_WORLD_SIZE"]), ("0", "2", "1"))
+            self.assertNotEqual(found["MASTER_PORT"], "1")
+            self.assertNotIn("TORCHELASTIC_RUN_ID", found)
+
+    def test_an_address_of_this_machine(self):
+        with mock.patch.dict(os.environ, {"MASTER_ADDR": "localhost"}):
+            self.assertEqual(distattn.torch._comm._own_address(), "localhost")
 
 
 class Torchrun(unittest.TestCase):

@@ -179,8 +179,8 @@ typedef struct distattn_options {
 
 /** Predicts the cost of the forward pass (with options.backward, of both passes) on `ranks` ranks of a machine: a name
  * or file, as for `distattn plan --machine`; null: options.machine. Returns the array that `distattn plan --json`
- * prints, without what repeats the request, auto's choices and what binds. Plans and proves the schedule, without a
- * communicator and without tensors. Free the text with distattn_text_free(). */
+ * prints, without what repeats the request, auto's choices and what binds; "memory_bytes" are those of one pass, and a
+ * handle has the buffers of both. Plans and proves, without communicator or tensors. distattn_text_free() the text. */
 DISTATTN_API distattn_status distattn_plan_json(const distattn_problem* problem, const distattn_options* options,
                                                 int32_t ranks, const char* machine, char** json);
 

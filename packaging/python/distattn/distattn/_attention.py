@@ -71,7 +71,7 @@ class Attention(Handle):
     def _make(self, problem: Problem, request: Request, comm: Comm | None) -> None:
         self.problem, self.request = problem, request
         self._comm = Comm.alone() if comm is None else comm
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # one pass at a time, and none while the handle is given back
         super().__init__(made(lib.attention_create, ctypes.byref(problem.struct()), ctypes.byref(request.struct()),
                               self._comm.address))
         self._comm.users.add(self)
@@ -158,7 +158,7 @@ class Attention(Handle):
 
     def call(self, which: str, views: dict[str, View], dropout_seed: int = 0) -> None:
         """One pass over tensors that lie where the views say."""
-        with self._lock:  # a handle is used by one thread at a time
+        with self._lock:
             tensors, slots = self._tensors[which]
             for name, each in views.items():
                 slot = slots.get(name)
@@ -169,6 +169,12 @@ class Attention(Handle):
             tensors.dropout_seed = dropout_seed
             check(self._functions[which](self.address, tensors))
             self.calls[which] += 1
+
+    def close(self) -> None:
+        """Gives it back, when a pass that another thread has under way is over. A second call does nothing."""
+        if self._address is not None:  # a child process may have the lock as a thread of its parent's held it
+            with self._lock:
+                super().close()
 
     def __repr__(self) -> str:
         return f"Attention({self.problem}, {self.request}, {self._comm})"

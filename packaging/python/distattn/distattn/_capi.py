@@ -37,6 +37,11 @@ class DLManagedTensor(Structure):
     _fields_ = [("dl_tensor", DLTensor), ("manager_ctx", c_void_p), ("deleter", c_void_p)]
 
 
+class DLManagedTensorVersioned(Structure):
+    _fields_ = [("major", ctypes.c_uint32), ("minor", ctypes.c_uint32), ("manager_ctx", c_void_p), ("deleter", c_void_p),
+                ("flags", c_uint64), ("dl_tensor", DLTensor)]
+
+
 class Sized(Structure):
     """A struct that begins with its size, which says to the library which members it has."""
 

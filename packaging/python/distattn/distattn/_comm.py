@@ -2,6 +2,7 @@
 
 import atexit
 import ctypes
+import itertools
 import os
 import sys
 import threading
@@ -23,9 +24,11 @@ class Handle:
     _live: "weakref.WeakSet[Handle]" = weakref.WeakSet()
     _free: Callable[[int], None]
     _late = 0  # of two kinds, that which others stand on is given back later
+    _numbers = itertools.count()
 
     def __init__(self, address: int) -> None:
         self._address: int | None = address
+        self._number = next(Handle._numbers)
         self._gone = "was closed"
         Handle._live.add(self)
 
@@ -62,6 +65,12 @@ class Handle:
             self.close()
 
 
+def _in_order(handles: "Iterable[Handle]") -> "list[Handle]":
+    """In which they are given back: the same on all ranks, which make them in one order, because some wait for others.
+    """
+    return sorted(handles, key=lambda handle: (handle._late, handle._number))
+
+
 def _after_fork() -> None:
     """The threads of a handle are the parent's: a child can neither use nor free it."""
     for handle in list(Handle._live):
@@ -71,13 +80,14 @@ def _after_fork() -> None:
 
 def _at_exit() -> None:
     """Gives back what lives, attentions first. After a failure, the other ranks are told instead of waited for."""
-    live = sorted(Handle._live, key=lambda handle: handle._late)
+    live = _in_order(Handle._live)
     if hasattr(sys, "last_value"):
         for handle in live:
             if isinstance(handle, Comm) and handle._address is not None:
                 said = f": {sys.last_value}" if str(sys.last_value) else ""
                 handle.abort(f"rank {handle.rank} ended with {type(sys.last_value).__name__}{said}")
     for handle in live:
+        handle._gone = "was given back as the interpreter ended"
         handle.close()
 
 
@@ -152,7 +162,7 @@ class Comm(Handle):
 
     def close(self) -> None:
         """Gives it back, with all that was made on it. A collective unless a call has failed."""
-        for user in sorted(self.users, key=lambda handle: handle._late):
+        for user in _in_order(self.users):
             user.close()
         if self in _kept:
             _kept.remove(self)
@@ -193,7 +203,7 @@ def run_ranks(ranks: int, body: Callable[[Comm], Any]) -> list[Any]:
                 failures.append(error)
             return getattr(error, "status", 0) or _capi.USAGE
         finally:
-            for user in sorted(comm.users, key=lambda handle: handle._late):
+            for user in _in_order(comm.users):
                 user.close()
             comm._address, comm._gone = None, "ended with its call of run_ranks()"
 

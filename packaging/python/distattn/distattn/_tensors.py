@@ -159,6 +159,8 @@ def _view_torch(tensor: Any, name: str) -> View:
     if tensor.requires_grad and sys.modules["torch"].is_grad_enabled():
         raise UsageError(f"{name} requires grad (no gradient is recorded here): call distattn.torch.attention, or "
                          f"detach it")
+    if tensor.is_nested:
+        raise UsageError(f"{name} is a nested tensor (not supported): pass a dense one, and documents as cu_seqlens")
     strides = tensor.stride() if tensor.layout is sys.modules["torch"].strided else ()
     layout = _torch_layout(tensor.shape, strides, tensor.dtype, tensor.device, tensor.layout)
     if layout is None and str(tensor.dtype)[6:] not in TYPES:
@@ -171,15 +173,29 @@ def _view_torch(tensor: Any, name: str) -> View:
 
 _capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
 _capsule_pointer.restype, _capsule_pointer.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+_capsule_name = ctypes.pythonapi.PyCapsule_GetName
+_capsule_name.restype, _capsule_name.argtypes = ctypes.c_char_p, [ctypes.py_object]
 _capsule_new = ctypes.pythonapi.PyCapsule_New
 _capsule_new.restype = ctypes.py_object
 _capsule_new.argtypes = [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
 
 
+_CAPSULES: dict[bytes, Any] = {b"dltensor": _capi.DLManagedTensor, b"dltensor_versioned": _capi.DLManagedTensorVersioned}
+
+
+def _capsule_of(array: Any) -> Any:
+    """Of the version that can say that an array is read-only, which inputs may be, if the array's library knows it."""
+    try:
+        return array.__dlpack__(max_version=(1, 0))
+    except TypeError:
+        return array.__dlpack__()
+
+
 def _view_dlpack(array: Any, name: str) -> View:
     try:
-        capsule = array.__dlpack__()
-        tensor = _capi.DLManagedTensor.from_address(_capsule_pointer(capsule, b"dltensor")).dl_tensor
+        capsule = _capsule_of(array)
+        kind = _capsule_name(capsule)
+        tensor = _CAPSULES[kind].from_address(_capsule_pointer(capsule, kind)).dl_tensor
     except Exception as error:  # whatever an array library raises
         why = (str(error) or type(error).__name__).splitlines()[0]
         raise UsageError(f"{name} is a {type(array).__name__} that DLPack does not take ({why}): pass another array") \

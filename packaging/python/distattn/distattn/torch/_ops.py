@@ -71,11 +71,11 @@ def _asked(seq: int, q: torch.Size, kv_heads: int, value_dim: int, shared_kv: bo
 
 def _documents(cu_seqlens: Tensor) -> list[int]:
     """Of [documents + 1], or of those of queries and those of keys, which are the same."""
-    listed: list[Any] = cu_seqlens.tolist()
+    listed: Any = cu_seqlens.tolist()
     if cu_seqlens.dim() == 2 and any(row != listed[0] for row in listed):
         raise UsageError("rows of cu_seqlens differ (queries, keys and all sequences of a batch have the same documents): "
                          "pass one row, or a call for each sequence")
-    return listed if cu_seqlens.dim() == 1 else listed[0]
+    return list(integers(listed[0] if cu_seqlens.dim() == 2 and listed else listed, "cu_seqlens"))
 
 
 def _call(handle: Any, which: str, seed: int, **tensors: Tensor | None) -> None:
@@ -253,17 +253,22 @@ def _check_arguments(causal: Any, window_size: Any, first_keys: Any, schedule: A
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor) and (tensor is not None or name in ("q", "k")):
             raise UsageError(f"{name} is a {type(tensor).__name__} (no tensor of PyTorch): pass one")
+        if tensor is not None and tensor.is_nested:
+            raise UsageError(f"{name} is a nested tensor (not supported): pass a dense one, and documents as cu_seqlens")
     if isinstance(dropout_seed, Tensor) and dropout_seed.numel() != 1:
         raise UsageError(f"dropout_seed has {dropout_seed.numel()} numbers (one counts on all ranks): pass one")
-    _refuse_tangents(tensors["q"], tensors["k"], tensors["v"])
+    _refuse_derivatives(*(tensor for tensor in tensors.values() if tensor is not None))
 
 
-def _refuse_tangents(*tensors: Tensor | None) -> None:
-    """Of forward-mode differentiation, which PyTorch would drop without a word."""
-    if getattr(forward_ad, "_current_level", -1) < 0:
-        return
-    if any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors if tensor is not None):
+def _refuse_derivatives(*tensors: Tensor) -> None:
+    """Of forward-mode differentiation, which PyTorch would drop without a word, and those of torch.func, which it does
+    not compute of operators."""
+    if getattr(forward_ad, "_current_level", -1) >= 0 and \
+            any(forward_ad.unpack_dual(tensor).tangent is not None for tensor in tensors):
         raise UsageError("q, k or v has a tangent (forward-mode derivatives are not computed): differentiate backward")
+    if any(torch._C._functorch.is_gradtrackingtensor(tensor) for tensor in tensors):
+        raise UsageError("torch.func differentiates attention (PyTorch does not do that to operators): call backward() or "
+                         "torch.autograd.grad")
 
 
 def _signed(seed: int) -> int:

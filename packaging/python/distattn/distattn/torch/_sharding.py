@@ -193,7 +193,7 @@ class Sharding:
         gathered = self.comm.all_gather(rows.view(-1).view(torch.uint8).numpy(), sizes)
         flat = torch.frombuffer(gathered, dtype=x.dtype) if gathered else rows.new_empty(0)
         whole = torch.empty((self.seq, *rows.shape[1:]), dtype=x.dtype, device="cpu")
-        whole[torch.cat(self.all_positions)] = flat.view(-1, *rows.shape[1:]) if self.seq else whole
+        whole[torch.cat(self.all_positions)] = flat.view(whole.shape)
         return whole.movedim(0, dim).contiguous().to(x.device)
 
     def handle(self, problem: Problem, request: Request) -> Attention:
