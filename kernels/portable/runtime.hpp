@@ -19,8 +19,15 @@ std::string why_no_kokkos();
 inline constexpr int no_device = -1;
 void need_kokkos(int threads, int device = no_device);
 
+/// Threads that Kokkos's OpenMP has room for, by instance: beyond, it would write where nothing is.
+inline constexpr int most_openmp_threads = 512;
+
+/// Whether this process was forked from the one that called need_kokkos() first, where Kokkos's threads have stayed.
+bool was_forked();
+
 /// Runs call(context) on the thread that initialised Kokkos, and returns when it is done; rethrows what it throws.
-/// Calls take turns. Only after need_kokkos(). Throws Error(environment) where that thread is the program's.
+/// Calls take turns. Only after need_kokkos(). Throws Error(environment) where that thread is the program's, or another
+/// process's.
 void on_kokkos_thread(void (*call)(void* context), void* context);
 
 /// Calls `release` once before Kokkos is finalized, whoever does that.
