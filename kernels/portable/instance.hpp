@@ -38,19 +38,6 @@ bool is_unfit() {
 template <class Space>
 Space new_instance(int threads);
 
-#ifdef KOKKOS_ENABLE_SERIAL
-template <>
-inline constexpr bool is_serial<Kokkos::Serial> = true;
-#if KOKKOS_VERSION >= 40200
-template <>
-inline constexpr bool has_instances<Kokkos::Serial> = true;
-template <>
-inline Kokkos::Serial new_instance<Kokkos::Serial>(int) {
-  return Kokkos::Serial{Kokkos::NewInstance{}};
-}
-#endif
-#endif
-
 /// An instance for one launch. Making one allocates, so that they are kept for the next launch of as many threads. Only
 /// while Kokkos is there (need_kokkos).
 template <class Space>

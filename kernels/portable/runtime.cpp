@@ -164,9 +164,7 @@ void need_kokkos(int threads, int device) {
   if (!why.empty()) throw Error(ErrorKind::environment, why);
   if (here.seen) return;
   threads = std::max(threads, static_cast<int>(std::thread::hardware_concurrency()));
-#ifdef KOKKOS_ENABLE_OPENMP
   threads = std::min(threads, most_openmp_threads);
-#endif
   if (!Kokkos::is_initialized()) {
     here.keeper = new Keeper;
     const auto call = [&] { initialize(threads, device); };

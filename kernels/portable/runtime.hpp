@@ -12,10 +12,10 @@ std::string kokkos_version();
 /// Else empty.
 std::string why_no_kokkos();
 
-/// Initialises Kokkos if nobody has, with the processor's cores or `threads` for its host spaces, whichever is more;
-/// then it is finalized when the process exits. What the program has initialised stays as it is, and is the program's
-/// to finalize. `device`: the number of the device that it then computes on, if it has any. Throws Error(environment)
-/// with why_no_kokkos(). Any thread may call it.
+/// Initialises Kokkos if nobody has, with the processor's cores or `threads` for its host spaces, whichever is more,
+/// but at most most_openmp_threads; then it is finalized when the process exits. What the program has initialised stays
+/// as it is, and is the program's to finalize. `device`: the number of the device that it then computes on, if it has
+/// any. Throws Error(environment) with why_no_kokkos(). Any thread may call it.
 inline constexpr int no_device = -1;
 void need_kokkos(int threads, int device = no_device);
 
