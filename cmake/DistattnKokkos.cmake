@@ -1,5 +1,6 @@
 # Finds Kokkos and decides on DISTATTN_WITH_KOKKOS. DISTATTN_KOKKOS_SPACES are the execution spaces that it has and the
-# portable kernels are compiled for, in small letters.
+# portable kernels are compiled for, in small letters; DISTATTN_HAVE_KOKKOS_SERIAL says whether Serial is one, which also
+# launches the vector kernels.
 
 # No version is asked for: Debian's 3.4 refuses every range that reaches past 3.4.
 find_package(Kokkos CONFIG QUIET)
@@ -9,9 +10,17 @@ if(TARGET trilinos_kokkoscore)
   set_target_properties(Kokkos::kokkos PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_kokkos_include}")
 endif()
 string(TOLOWER "${Kokkos_DEVICES}" DISTATTN_KOKKOS_HAS)
+set(spaces serial openmp threads cuda hip sycl)
+foreach(space IN LISTS spaces)
+  # Before 4.2 ranks could have no threads, and no instance of a device, of their own.
+  if(NOT space IN_LIST DISTATTN_KOKKOS_HAS
+      OR (NOT space STREQUAL "serial" AND Kokkos_VERSION VERSION_LESS 4.2))
+    list(REMOVE_ITEM spaces ${space})
+  endif()
+endforeach()
 set(found "${Kokkos_FOUND}")
-if(found AND NOT "serial" IN_LIST DISTATTN_KOKKOS_HAS)
-  message(STATUS "Kokkos ${Kokkos_VERSION} is left out: it has no Serial space")
+if(found AND NOT spaces)
+  message(STATUS "Kokkos ${Kokkos_VERSION} is left out: it has no Serial space, and others need 4.2 or later")
   set(found OFF)
 elseif(found AND "cuda" IN_LIST DISTATTN_KOKKOS_HAS AND NOT DISTATTN_HAVE_CUDA)
   message(STATUS "Kokkos ${Kokkos_VERSION} is left out: it has CUDA, and nothing here is compiled for that")
@@ -20,14 +29,16 @@ endif()
 distattn_option(KOKKOS "${found}" "Kokkos" "libtrilinos-kokkos-dev" "kokkos" "kokkos")
 
 set(DISTATTN_KOKKOS_SPACES "")
+set(DISTATTN_HAVE_KOKKOS_SERIAL OFF)
+set(DISTATTN_WHY_NOT_KOKKOS_SERIAL "${DISTATTN_WHY_NOT_KOKKOS}")
 if(DISTATTN_HAVE_KOKKOS)
-  set(DISTATTN_KOKKOS_SPACES serial)
-  foreach(space IN ITEMS openmp threads cuda hip sycl)
-    # Before 4.2 ranks could have no threads, and no instance of a device, of their own.
-    if(space IN_LIST DISTATTN_KOKKOS_HAS AND Kokkos_VERSION VERSION_GREATER_EQUAL 4.2)
-      list(APPEND DISTATTN_KOKKOS_SPACES ${space})
-    endif()
-  endforeach()
+  set(DISTATTN_KOKKOS_SPACES ${spaces})
+  if("serial" IN_LIST spaces)
+    set(DISTATTN_HAVE_KOKKOS_SERIAL ON)
+  else()
+    list(JOIN DISTATTN_KOKKOS_HAS ", " _has)
+    set(DISTATTN_WHY_NOT_KOKKOS_SERIAL "the Kokkos that distattn was built with has ${_has} alone, not serial")
+  endif()
 endif()
 
 if(DISTATTN_HAVE_KOKKOS AND "cuda" IN_LIST DISTATTN_KOKKOS_HAS)

@@ -45,7 +45,12 @@ for space in ${SPACES:-openmp threads}; do
   ctest --test-dir "$folder/distattn-$space" --output-on-failure --no-tests=error \
     -R '^(conformance_(kernels|host_devices|space_devices)|kokkos_)'
   for each in serial "$space"; do
+    log=$folder/validate-$space-$each.log
     # shellcheck disable=SC2086  # several options
-    "$folder/distattn-$space/bin/distattn" validate --backend "kokkos:$each" ${VALIDATE:-} | tail -1
+    "$folder/distattn-$space/bin/distattn" validate --backend "kokkos:$each" ${VALIDATE:-} > "$log" || {
+      cat "$log" >&2
+      exit 1
+    }
+    tail -1 "$log"
   done
 done

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
+#include <future>
 #include <string>
 #include <type_traits>
 
@@ -73,11 +74,6 @@ struct ItemsLeft {
 template <class Space, class Body>
 void run_teams(const Space& space, int threads, std::size_t bytes, ItemsLeft& left, const Body& body) {
   constexpr int level = 1;  // of scratch memory: that of any size
-  if (threads > space.concurrency()) {
-    throw Error(ErrorKind::environment, std::to_string(threads) + " threads are asked for where Kokkos has " +
-                                            std::to_string(space.concurrency()) +
-                                            " (it was initialised with them): ask for fewer");
-  }
   const std::size_t bytes_there = bytes + ItemsLeft::line;
   using Policy = Kokkos::TeamPolicy<Space>;
   Policy policy(space, threads, 1);
@@ -89,19 +85,25 @@ void run_teams(const Space& space, int threads, std::size_t bytes, ItemsLeft& le
 }
 
 /// On the threads of a team, each of which is one of Kokkos's Serial.
-template <class Body>
+template <class Space, class Body>
 void run_serially(Team& team, std::size_t bytes, ItemsLeft& left, const Body& body) {
   team.run([&](int thread) {
-    if constexpr (has_instances<Kokkos::Serial>) {
-      const Instance<Kokkos::Serial> instance(1);
+    if constexpr (has_instances<Space>) {
+      const Instance<Space> instance(1);
       run_teams(instance.space(), 1, bytes, left, body);
     } else {
       // All threads would share the scratch memory of Serial's one team.
       std::byte* const memory = team.scratch(thread, bytes + ItemsLeft::line);
-      Kokkos::parallel_for("distattn", Kokkos::RangePolicy<Kokkos::Serial>(0, 1),
-                           [&](int) { left.take_all(memory, body); });
+      Kokkos::parallel_for("distattn", Kokkos::RangePolicy<Space>(0, 1), [&](int) { left.take_all(memory, body); });
     }
   });
+}
+
+/// Throws Error(environment) where there are more than `most`.
+inline void expect_threads(int threads, int most, const char* why) {
+  if (threads <= most) return;
+  throw Error(ErrorKind::environment, std::to_string(threads) + " threads are asked for where Kokkos has " +
+                                          std::to_string(most) + " (" + why + "): ask for fewer");
 }
 
 /// Calls body(item, scratch) for every item, on as many threads of a space as the team has. Ranks of this process do so
@@ -111,14 +113,22 @@ void run_items(Team& team, std::span<const Item> items, std::size_t bytes, const
   if (items.empty()) return;
   need_kokkos(team.size());
   ItemsLeft left{ItemsLeft::List(items.data(), items.size()), stop};
-  if constexpr (std::is_same_v<Space, Kokkos::Serial>) {
-    run_serially(team, bytes, left, body);
+  if constexpr (is_serial<Space>) {
+    run_serially<Space>(team, bytes, left, body);
   } else if constexpr (has_instances<Space>) {
-    const Instance<Space> instance(team.size());
-    run_teams(instance.space(), team.size(), bytes, left, body);
+    expect_threads(team.size(), most_threads<Space>, "as many as its OpenMP has room for");
+    const auto call = [&] {
+      const Instance<Space> instance(team.size());
+      run_teams(instance.space(), team.size(), bytes, left, body);
+    };
+    is_unfit<Space>() ? std::async(std::launch::async, call).get() : call();
   } else {
     static_assert(takes_one_thread<Space>);
-    const auto call = [&] { run_teams(Space(), team.size(), bytes, left, body); };
+    const auto call = [&] {
+      const Space space;
+      expect_threads(team.size(), space.concurrency(), "it was initialised with them");
+      run_teams(space, team.size(), bytes, left, body);
+    };
     on_kokkos_thread([](void* erased) { (*static_cast<const decltype(call)*>(erased))(); },
                      const_cast<void*>(static_cast<const void*>(&call)));
   }

@@ -2,6 +2,7 @@
 /// Instances of Kokkos's spaces: what one launch at a time may run in. What a space allows is said where it is used.
 
 #include <Kokkos_Core.hpp>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -15,22 +16,27 @@ namespace distattn::kernels::portable {
 template <class Space>
 inline constexpr bool has_instances = false;
 
+/// Whether it has one thread alone, which is whoever launches.
+template <class Space>
+inline constexpr bool is_serial = false;
+
 /// Whether launches must come from the thread that initialised Kokkos.
 template <class Space>
 inline constexpr bool takes_one_thread = false;
 
+/// Threads that an instance has room for.
+template <class Space>
+inline constexpr int most_threads = std::numeric_limits<int>::max();
+
+/// Whether this thread may not launch on the space, but another thread of the process may.
+template <class Space>
+bool is_unfit() {
+  return false;
+}
+
 /// An instance of `threads` threads.
 template <class Space>
 Space new_instance(int threads);
-
-#if KOKKOS_VERSION >= 40200
-template <>
-inline constexpr bool has_instances<Kokkos::Serial> = true;
-template <>
-inline Kokkos::Serial new_instance<Kokkos::Serial>(int) {
-  return Kokkos::Serial{Kokkos::NewInstance{}};
-}
-#endif
 
 /// An instance for one launch. Making one allocates, so that they are kept for the next launch of as many threads. Only
 /// while Kokkos is there (need_kokkos).

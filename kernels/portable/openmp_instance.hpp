@@ -1,12 +1,22 @@
 #pragma once
 /// Instances of Kokkos's OpenMP, each with threads of its own.
 
+#include <omp.h>
+
 #include "kernels/portable/instance.hpp"
 
 namespace distattn::kernels::portable {
 
 template <>
 inline constexpr bool has_instances<Kokkos::OpenMP> = true;
+template <>
+inline constexpr int most_threads<Kokkos::OpenMP> = most_openmp_threads;
+/// In a parallel region of the program Kokkos takes the region's threads for its own, or ends the program. In a child
+/// that was forked the thread that forked waits for OpenMP's threads for ever; others start new ones.
+template <>
+inline bool is_unfit<Kokkos::OpenMP>() {
+  return omp_get_level() > 0 || was_forked();
+}
 template <>
 inline Kokkos::OpenMP new_instance<Kokkos::OpenMP>(int threads) {
   return Kokkos::OpenMP(threads);

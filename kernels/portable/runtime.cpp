@@ -1,5 +1,7 @@
 #include "kernels/portable/runtime.hpp"
 
+#include <unistd.h>
+
 #include <Kokkos_Core.hpp>
 #include <algorithm>
 #include <atomic>
@@ -103,6 +105,7 @@ struct Process {
   std::mutex mutex;
   bool seen = false;         // whether it was initialised, by whomever
   Keeper* keeper = nullptr;  // if by this library
+  pid_t id = 0;              // of the process, once seen
   std::atomic<bool> gone{false};
   std::vector<char*> variables;
 };
@@ -135,7 +138,7 @@ void initialize(int threads, int device) {
 }
 
 void finalize_ours() {
-  if (process().gone.load() || !Kokkos::is_initialized()) return;
+  if (process().gone.load() || was_forked() || !Kokkos::is_initialized()) return;
   Keeper& keeper = *process().keeper;
   keeper.run([](void*) { Kokkos::finalize(); }, nullptr);
   keeper.end();
@@ -151,8 +154,7 @@ std::string kokkos_version() {
 std::string why_no_kokkos() {
   if (!is_gone()) return "";
   return "Kokkos cannot compute any more (this program has finalized it, which is for good): finalize it after the "
-         "last "
-         "call, or take backend cpu";
+         "last call, or take backend cpu";
 }
 
 void need_kokkos(int threads, int device) {
@@ -162,6 +164,7 @@ void need_kokkos(int threads, int device) {
   if (!why.empty()) throw Error(ErrorKind::environment, why);
   if (here.seen) return;
   threads = std::max(threads, static_cast<int>(std::thread::hardware_concurrency()));
+  threads = std::min(threads, most_openmp_threads);
   if (!Kokkos::is_initialized()) {
     here.keeper = new Keeper;
     const auto call = [&] { initialize(threads, device); };
@@ -170,8 +173,11 @@ void need_kokkos(int threads, int device) {
     std::atexit(finalize_ours);
   }
   before_finalize([] { process().gone = true; });
+  here.id = getpid();
   here.seen = true;
 }
+
+bool was_forked() { return process().id != 0 && process().id != getpid(); }
 
 void on_kokkos_thread(void (*call)(void* context), void* context) {
   Keeper* const keeper = process().keeper;
@@ -180,6 +186,11 @@ void on_kokkos_thread(void (*call)(void* context), void* context) {
         ErrorKind::environment,
         "Kokkos takes work for its threads from one thread of the program alone (which has initialised it): let "
         "distattn initialise Kokkos, or take another space");
+  }
+  if (was_forked()) {
+    throw Error(ErrorKind::environment,
+                "Kokkos's threads are not in this process (it was forked from one that computed with them): start a "
+                "process of its own, or take another space");
   }
   keeper->run(call, context);
 }

@@ -12,15 +12,22 @@ std::string kokkos_version();
 /// Else empty.
 std::string why_no_kokkos();
 
-/// Initialises Kokkos if nobody has, with the processor's cores or `threads` for its host spaces, whichever is more;
-/// then it is finalized when the process exits. What the program has initialised stays as it is, and is the program's
-/// to finalize. `device`: the number of the device that it then computes on, if it has any. Throws Error(environment)
-/// with why_no_kokkos(). Any thread may call it.
+/// Initialises Kokkos if nobody has, with the processor's cores or `threads` for its host spaces, whichever is more,
+/// but at most most_openmp_threads; then it is finalized when the process exits. What the program has initialised stays
+/// as it is, and is the program's to finalize. `device`: the number of the device that it then computes on, if it has
+/// any. Throws Error(environment) with why_no_kokkos(). Any thread may call it.
 inline constexpr int no_device = -1;
 void need_kokkos(int threads, int device = no_device);
 
+/// Threads that Kokkos's OpenMP has room for, by instance: beyond, it would write where nothing is.
+inline constexpr int most_openmp_threads = 512;
+
+/// Whether this process was forked from the one that called need_kokkos() first, where Kokkos's threads have stayed.
+bool was_forked();
+
 /// Runs call(context) on the thread that initialised Kokkos, and returns when it is done; rethrows what it throws.
-/// Calls take turns. Only after need_kokkos(). Throws Error(environment) where that thread is the program's.
+/// Calls take turns. Only after need_kokkos(). Throws Error(environment) where that thread is the program's, or another
+/// process's.
 void on_kokkos_thread(void (*call)(void* context), void* context);
 
 /// Calls `release` once before Kokkos is finalized, whoever does that.

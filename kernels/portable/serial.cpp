@@ -1,3 +1,5 @@
+#include "kernels/portable/serial_instance.hpp"
+
 #include "kernels/portable/host_space.hpp"
 
 namespace distattn::kernels::portable {

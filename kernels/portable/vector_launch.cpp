@@ -4,7 +4,7 @@
 #include <atomic>
 #include <optional>
 
-#include "kernels/portable/instance.hpp"
+#include "kernels/portable/serial_instance.hpp"
 #include "kernels/vector/cpu.hpp"
 
 namespace distattn::kernels {

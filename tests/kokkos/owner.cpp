@@ -1,5 +1,8 @@
 /// A program that uses the library, and owns Kokkos, or does not. Its argument names the case.
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <Kokkos_Core.hpp>
 #include <cmath>
 #include <cstdlib>
@@ -77,6 +80,7 @@ const kernels::HostKernels& table(const std::string& name = "kokkos:serial") {
   std::abort();
 }
 
+bool has_openmp() { return find_backend(BackendKind::device, "kokkos:openmp").value().built; }
 bool has_threads() { return find_backend(BackendKind::device, "kokkos:threads").value().built; }
 
 [[noreturn]] void skip(const std::string& why) {
@@ -151,13 +155,59 @@ void device_finalized_between() {
                [] { backends::make_space_device(test::serial_as_device(), {}); });
 }
 
-/// The one pool of Kokkos's Threads is as large as it was made.
+/// The one pool of Kokkos's Threads is as large as it was made; an instance of its OpenMP has as many as are asked for.
 void too_many_threads() {
-  if (!has_threads()) skip("this Kokkos has no space of threads");
-  kernels::portable::need_kokkos(1);
   const int many = static_cast<int>(std::thread::hardware_concurrency()) + 3;
-  expect_error(ErrorKind::environment, "threads are asked for where Kokkos has",
-               [&] { compute(table("kokkos:threads"), many); });
+  const int beyond = kernels::portable::most_openmp_threads + 1;
+  if (has_openmp()) {
+    kernels::portable::need_kokkos(beyond);
+    compute(table(), 2);
+    compute(table("kokkos:openmp"), many);
+    expect_error(ErrorKind::environment, "threads are asked for where Kokkos has",
+                 [&] { compute(table("kokkos:openmp"), beyond); });
+  } else if (has_threads()) {
+    kernels::portable::need_kokkos(1);
+    expect_error(ErrorKind::environment, "threads are asked for where Kokkos has",
+                 [&] { compute(table("kokkos:threads"), many); });
+  } else {
+    skip("this Kokkos has no space of several threads");
+  }
+}
+
+/// Ranks that are threads of a parallel region of the program compute, with threads of their own.
+void in_a_region() {
+#ifdef _OPENMP
+  compute(table("kokkos:openmp"), 2);
+#pragma omp parallel num_threads(3)
+  for (int i = 0; i < 20; ++i) {
+    for (const kernels::HostKernels* each : {DISTATTN_PORTABLE_TABLES}) compute(*each, 2);
+  }
+  compute(table("kokkos:openmp"), 2);
+#else
+  skip("this Kokkos has no OpenMP");
+#endif
+}
+
+/// A child that was forked from a process which has computed computes where it can, and ends as others do.
+void forked() {
+  for (const kernels::HostKernels* each : {DISTATTN_PORTABLE_TABLES}) compute(*each, 2);
+  const pid_t child = fork();
+  expect(child >= 0, "a child could be forked");
+  if (child == 0) {
+    alarm(60);  // ends it if it waits for threads that are not there
+    for (const kernels::HostKernels* each : {DISTATTN_PORTABLE_TABLES}) {
+      if (each->name == std::string("kokkos:threads")) {
+        expect_error(ErrorKind::environment, "start a process of its own", [&] { compute(*each, 2); });
+      } else {
+        compute(*each, 2);
+      }
+    }
+    if (has_threads()) _exit(0);  // destructors of Kokkos itself look for its threads
+    std::exit(0);
+  }
+  int status = 0;
+  expect(waitpid(child, &status, 0) == child, "the child has ended");
+  expect(WIFEXITED(status) && WEXITSTATUS(status) == 0, "the child has computed and ended by itself");
 }
 
 /// Ranks that are threads share one Kokkos, which the first of them initialises.
@@ -183,6 +233,8 @@ int main(int count, char** arguments) {
                                                 {"device_finalized_between", device_finalized_between},
                                                 {"other_space", other_space},
                                                 {"several_ranks", several_ranks},
+                                                {"in_a_region", in_a_region},
+                                                {"forked", forked},
                                                 {"too_many_threads", too_many_threads}};
   const auto found = count == 2 ? cases.find(arguments[1]) : cases.end();
   expect(found != cases.end(), "a case of that name");

@@ -1,4 +1,5 @@
 #include "kernels/portable/device_space.hpp"
+#include "kernels/portable/serial_instance.hpp"
 #include "tests/kokkos/host_as_device.hpp"
 
 namespace distattn::kernels::portable {

@@ -1,5 +1,8 @@
 /// The portable kernels on every host space of this Kokkos, against float64.
 
+#include <Kokkos_Core.hpp>
+#include <string_view>
+
 #include "catch.hpp"
 #include "conformance/kernels/suite.hpp"
 #include "kernels/portable/runtime.hpp"
@@ -18,6 +21,21 @@ std::vector<const HostKernels*> tables() {
   return {DISTATTN_PORTABLE_TABLES};
 }
 
+/// Of a launch that does nothing: on its Threads Kokkos makes texts of who waits for whom, which nobody reads.
+std::size_t allocations_of_a_launch(const HostKernels& table) {
+  if (std::string_view(table.name) != "kokkos:threads") return 0;
+  std::size_t allocated = 0;
+  kernels::portable::on_kokkos_thread(
+      [](void* into) {
+        using Policy = Kokkos::TeamPolicy<Kokkos::DefaultHostExecutionSpace>;  // Threads, where Kokkos has them
+        const auto launch = [] { Kokkos::parallel_for("nothing", Policy(1, 1), [](const Policy::member_type&) {}); };
+        launch();
+        *static_cast<std::size_t*>(into) = allocations_of(launch);
+      },
+      &allocated);
+  return allocated;
+}
+
 }  // namespace
 
 TEST_CASE("portable kernels conform", "[portable]") {
@@ -32,7 +50,7 @@ TEST_CASE("portable kernels conform", "[portable]") {
     check_lone_keys(*table);
     check_tiny_values(*table);
     check_empty_rows(*table);
-    check_allocations(*table);
+    check_allocations(*table, allocations_of_a_launch(*table));
   }
 }
 

@@ -42,7 +42,9 @@ void check_tiny_values(const HostKernels& kernels);
 void check_subnormal_halves(const HostKernels& kernels);
 /// Queries without a key: (0, −∞), or the carry bit for bit; no gradient.
 void check_empty_rows(const HostKernels& kernels);
-/// A second call like the first allocates nothing.
-void check_allocations(const HostKernels& kernels);
+/// A second call like the first allocates nothing, but `by_launch` times for each of its launches.
+void check_allocations(const HostKernels& kernels, std::size_t by_launch = 0);
+/// How often `call` allocates, on whatever threads.
+std::size_t allocations_of(const std::function<void()>& call);
 
 }  // namespace distattn::test
