@@ -190,9 +190,10 @@ void add_few(std::vector<TileCase>& cases) {
       single("few queries, more keys than pieces", shape(1, 1, 8, 8), {0, 1, 1}, {0, 70001, 1}, {everything}));
   cases.push_back(single("few queries of several key heads by turns", shape(24, 12, 20, 36), {2997, 3, 1}, {0, 3003, 1},
                          {{.lo = 0, .hi = 2500}}));
-  // Three blocks at once, two of them of one key head, which lie where three key heads side by side would end.
+  // Two threads take three blocks at once, two of them of one key head. The third lies where it would if all three were
+  // side by side.
   cases.push_back(single("few queries, two blocks of a key head beside one of the next",
-                         shape(24, 3, 16, 16, DType::fp32, 2), {0, 7, 1}, {0, 2, 1}, {everything}));
+                         shape(24, 3, 16, 16, DType::fp32, 4), {0, 7, 1}, {0, 2, 1}, {everything}));
   cases.push_back(single("few queries, window and sinks", shape(4, 1, 16, 16), few, keys,
                          {{.k0 = 0, .k1 = 5, .lo = 0}, {.k0 = 5, .lo = 0, .hi = 3000}}));
   cases.push_back(single("few queries that see nothing in common", shape(2, 1, 16, 16), {0, 3, 3000}, keys,
