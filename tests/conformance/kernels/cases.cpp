@@ -157,6 +157,20 @@ void add_biases(std::vector<TileCase>& cases) {
   }
 }
 
+/// Keys that draw in fours from the first one on, that begin between two fours, and that draw each for itself.
+void add_dropout(std::vector<TileCase>& cases) {
+  static constexpr kernels::Dropout draws{.probability = 0.3, .seed = 0x123456789abcdef, .offset = 7, .heads = 4};
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp64}) {
+    auto dropped = shape(4, 2, 24, 40, dtype, 2);
+    dropped.dropout = &draws;
+    const std::string name = std::string("dropout ") + name_of(dtype);
+    cases.push_back(single(name, dropped, {40, 150, 1}, {8, 200, 1}, {causal}));
+    cases.push_back(single(name + ", between fours", dropped, {40, 150, 1}, {7, 330, 1}, {{.lo = -300}}));
+    cases.push_back(single(name + ", striped", dropped, {3, 150, 4}, {1, 160, 3}, {{.lo = -100, .hi = 300}}));
+    cases.push_back(single(name + ", few queries", dropped, {500, 3, 2}, {1, 170, 3}, {causal}));
+  }
+}
+
 /// The cases whose names begin so, once more from a partial.
 void add_carried(std::vector<TileCase>& cases, std::string_view beginning) {
   for (std::size_t i = 0, count = cases.size(); i < count; ++i) {
@@ -176,9 +190,10 @@ void add_few(std::vector<TileCase>& cases) {
       single("few queries, more keys than pieces", shape(1, 1, 8, 8), {0, 1, 1}, {0, 70001, 1}, {everything}));
   cases.push_back(single("few queries of several key heads by turns", shape(24, 12, 20, 36), {2997, 3, 1}, {0, 3003, 1},
                          {{.lo = 0, .hi = 2500}}));
-  // Three blocks at once, two of them of one key head, which lie where three key heads side by side would end.
+  // Two threads take three blocks at once, two of them of one key head. The third lies where it would if all three were
+  // side by side.
   cases.push_back(single("few queries, two blocks of a key head beside one of the next",
-                         shape(24, 3, 16, 16, DType::fp32, 2), {0, 7, 1}, {0, 2, 1}, {everything}));
+                         shape(24, 3, 16, 16, DType::fp32, 4), {0, 7, 1}, {0, 2, 1}, {everything}));
   cases.push_back(single("few queries, window and sinks", shape(4, 1, 16, 16), few, keys,
                          {{.k0 = 0, .k1 = 5, .lo = 0}, {.k0 = 5, .lo = 0, .hi = 3000}}));
   cases.push_back(single("few queries that see nothing in common", shape(2, 1, 16, 16), {0, 3, 3000}, keys,
@@ -193,7 +208,9 @@ void add_few(std::vector<TileCase>& cases) {
   several.sides = {{{0, 1500, 1}, {everything}}, {{1500, 20, 1}, {}}, {{1520, 1700, 1}, {{.lo = 0, .hi = 1450}}}};
   cases.push_back(several);
   add_biases(cases);
+  add_dropout(cases);
   add_carried(cases, "bias");
+  add_carried(cases, "dropout");
   add_carried(cases, "few queries");
 }
 
