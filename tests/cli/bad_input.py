@@ -200,8 +200,7 @@ OPTIONS = [
     (["bench", "--kernel", "spin"], USAGE),
     (["bench", "--kernel", "attend", "--seq", "0"], USAGE),
     (["bench", "--kernel", "attend", "--head-dim", "7"], USAGE),
-    (["bench"], USAGE),
-    (["plan", *SHAPE, "--ranks", "4", "--machine", "no-such-machine"], USAGE),
+    (["bench"], USAGE), (["plan", *SHAPE, "--ranks", "4", "--machine", "no-such-machine"], USAGE),
     (["plan", *SHAPE, "--ranks", "4", "--machine", "/dev/zero"], USAGE),
     # Said before thousands of programs are built, which would take longer than a check may.
     (["plan", "--seq", "1M", *SHAPE[2:], "--ranks", "4096", "--schedule", "ring", "--machine", "dgx-h100x8"], USAGE),
