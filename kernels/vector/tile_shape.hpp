@@ -32,8 +32,8 @@ inline constexpr int sum_vectors = vector_registers == 32 ? 4 : 2;
 inline constexpr int sum_width = sum_vectors * lanes;
 static_assert(panel_width % sum_rows == 0);
 
-/// Keys whose scores against one panel stay in the first-level cache. Products by tiles gain more where each panel and
-/// square, whose sums leave and enter the registers, has many keys.
+/// Keys whose scores against one panel stay in the first-level cache. By tiles they fill it: there more is gained where
+/// each panel and each square, whose sums leave and enter the registers, has many keys.
 inline constexpr int key_block = by_tiles ? 384 : 128;
 static_assert(key_block % tile_rows == 0);
 

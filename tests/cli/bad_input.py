@@ -251,7 +251,7 @@ WORDED = [
         ([*SHAPE, "--mask", "causal", "--mask", "no-such-file.json*2"], "no-such-file.json"),
         (["--mask", "causal,prefix:x"], "--mask prefix x (not a size)"),
         ([*SHAPE, "--mask", "causal,no-such-file.json"], "no-such-file.json"))],
-    (["plan", *SHAPE, "--ranks", "4", "--schedule", "auto", "--memory", "1K"], "attn: no schedule fits 1.00 KiB a rank (nee"),
+    (["plan", *SHAPE, "--ranks", "4", "--schedule", "auto", "--memory", "1K"], "distattn: no schedule fits 1.00 KiB"),
     ([*STEP, "llama-7b", "--dtype", "bf16,fp32"], "--dtype has 2 values"),
     (["--json", "info"], "write it behind: distattn info --json"),
     (["-n", "bench"], "write it behind: distattn bench -n"),
