@@ -5,7 +5,7 @@
 #include "kernels/vector/attend_backward_block.hpp"
 #include "kernels/vector/attend_block.hpp"
 #include "kernels/vector/pair_speed.hpp"
-#if !defined(__AMX_BF16__)
+#if !defined(__AVX512BF16__)
 #include "kernels/vector/attend_few.hpp"
 #endif
 
@@ -15,7 +15,7 @@ const VectorKernels vector_kernels {
   .attend_panel = panel_width, .query_block = lanes, .attend_rows = attend_rows,
   .attend_scratch = [](int head_dim, int value_dim) { return AttendScratch(nullptr, head_dim, value_dim).bytes; },
   .attend_begin = attend_begin, .attend_pass = attend_pass, .attend_end = attend_end, .few_queries = few_queries,
-#if !defined(__AMX_BF16__)  // those of few queries are another set's
+#if !defined(__AVX512BF16__)  // sets for pairs leave few queries to the set that they belong to
   .few_rows = most_few_rows, .few_keys = key_block,
   .few_scratch = [](int rows, int head_dim,
                     int value_dim) { return FewScratch(nullptr, rows, head_dim, value_dim).bytes; },

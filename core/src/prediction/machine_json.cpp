@@ -18,7 +18,7 @@ using Ordered = nlohmann::ordered_json;
 
 constexpr std::array dtypes = {DType::fp64, DType::fp32, DType::bf16, DType::fp16};
 constexpr std::array passes = {Pass::forward, Pass::backward};
-constexpr int most_ranks = 1 << 20, most_block = 1 << 16;
+constexpr int most_machine_ranks = 1 << 20, most_block = 1 << 16;
 
 std::string seconds_field(Pass pass) { return fmt::format("{}_s", name_of(pass)); }
 std::string pair_seconds_field(Pass pass) { return fmt::format("{}_pair_s", name_of(pass)); }
@@ -137,7 +137,7 @@ double read_part(JsonFields& fields, const Machine& machine) {
 std::vector<double> read_speeds(JsonFields& owner, const Machine& machine) {
   const json& list = owner.at("ranks");
   if (!list.is_array()) owner.fail("ranks", "is no list", "write [{\"rank\": 3, \"speed\": 0.5}]");
-  const int most = machine.nodes == 1 ? most_ranks : machine.ranks();  // one node takes any number
+  const int most = machine.nodes == 1 ? most_machine_ranks : machine.ranks();  // one node takes any number
   std::vector<double> speeds;
   const auto set = [&speeds](int begin, int count, double speed) {
     const auto end = index(begin) + index(count);
@@ -293,15 +293,15 @@ Machine machine_from_json(std::string_view text, const std::string& origin) {
   Machine machine;
   if (top.find("schema_version") != nullptr) top.integer("schema_version", 1, 1);
   machine.name = top.find("name") != nullptr ? top.text("name") : origin;
-  machine.nodes = static_cast<int>(top.integer("nodes", 1, most_ranks));
-  machine.ranks_per_node = static_cast<int>(top.integer("ranks_per_node", 1, most_ranks));
+  machine.nodes = static_cast<int>(top.integer("nodes", 1, most_machine_ranks));
+  machine.ranks_per_node = static_cast<int>(top.integer("ranks_per_node", 1, most_machine_ranks));
   read_links(top, machine);
   read_flops(top.object("flops_per_s"), machine);
   if (top.find("ranks") != nullptr) machine.speeds = read_speeds(top, machine);
   if (top.find("tiles") != nullptr) machine.tiles = read_tiles(top.object("tiles"));
   if (top.find("few_queries") != nullptr) machine.few = read_few(top.object("few_queries"));
   machine.memory_bytes = top.integer("memory_bytes", 1, std::int64_t{1} << 53);
-  machine.cores = static_cast<int>(top.integer("cores", 0, most_ranks));
+  machine.cores = static_cast<int>(top.integer("cores", 0, most_machine_ranks));
   if (top.find("memory_bytes_per_s") != nullptr)
     machine.memory_bytes_per_s = top.number_from_zero("memory_bytes_per_s");
   if (top.find("measured") != nullptr) machine.measured = top.text("measured");

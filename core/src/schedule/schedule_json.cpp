@@ -16,7 +16,7 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr int schema_version = 1;
+constexpr int program_schema = 1;
 /// Whole numbers up to here survive every JSON reader, those that keep doubles included.
 constexpr std::int64_t most_exact = (std::int64_t{1} << 53) - 1;
 
@@ -232,8 +232,8 @@ class Reader {
 
 Schedule read_schedule(const json& object) {
   JsonFields fields(object, "schedule");
-  if (fields.integer("schema_version", 0, most_exact) != schema_version)
-    fields.fail("schema_version", "is another", fmt::format("this distattn reads {}", schema_version));
+  if (fields.integer("schema_version", 0, most_exact) != program_schema)
+    fields.fail("schema_version", "is another", fmt::format("this distattn reads {}", program_schema));
 
   Schedule schedule;
   Limits limits;
@@ -256,7 +256,7 @@ Schedule read_schedule(const json& object) {
 }  // namespace
 
 std::string to_json(const Schedule& schedule) {
-  const ordered_json object = {{"schema_version", schema_version},
+  const ordered_json object = {{"schema_version", program_schema},
                                {"outline", Writer::write(schedule.outline)},
                                {"ranks", Writer::write(schedule.ranks)}};
   return object.dump(-1, ' ', false, ordered_json::error_handler_t::replace);

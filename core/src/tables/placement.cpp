@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 using Ordered = nlohmann::ordered_json;
 
-constexpr int schema_version = 1, most_ranks = 1 << 16, most_groups = 1 << 16, most_parts = 1 << 16;
+constexpr int placement_schema = 1, most_ranks = 1 << 16, most_groups = 1 << 16, most_parts = 1 << 16;
 constexpr std::int64_t most_positions = std::numeric_limits<std::int32_t>::max();
 constexpr std::array stagings = {Staging::together, Staging::by_distance, Staging::by_distance_late, Staging::by_place,
                                  Staging::by_part};
@@ -165,7 +165,7 @@ Placement placement_from_json(std::string_view text, const std::string& origin) 
   if (is_program(object)) return owners_in(object, origin);
   if (object.is_array() && !object.empty() && is_program(object.front())) return owners_in(object.front(), origin);
   JsonFields fields(object, origin);
-  fields.integer("schema_version", schema_version, schema_version);
+  fields.integer("schema_version", placement_schema, placement_schema);
   Placement placement;
   placement.ranks = static_cast<int>(fields.integer("ranks", 1, most_ranks));
   placement.groups = optional_integer(fields, "groups", 1, 1, most_groups);
@@ -182,7 +182,7 @@ Placement placement_from_json(std::string_view text, const std::string& origin) 
 }
 
 std::string to_json(const Placement& placement) {
-  Ordered object = {{"schema_version", schema_version},
+  Ordered object = {{"schema_version", placement_schema},
                     {"ranks", placement.ranks},
                     {"groups", placement.groups},
                     {"node_size", placement.node_size}};
