@@ -18,7 +18,7 @@ using namespace distattn;
 
 namespace {
 
-Problem small_problem() {
+Problem tiny_problem() {
   Problem problem;
   problem.seq_q = problem.seq_kv = 40;
   problem.heads = 4;
@@ -29,8 +29,8 @@ Problem small_problem() {
 }
 
 /// A rank's tensors, all zero, for tests that look at no number.
-struct Tensors {
-  Tensors(const Attention& attention, const Problem& problem) {
+struct HostTensors {
+  HostTensors(const Attention& attention, const Problem& problem) {
     const auto queries = static_cast<std::int64_t>(attention.query_positions().size());
     const auto keys = static_cast<std::int64_t>(attention.key_positions().size());
     bindings.q = tensor(queries, problem.heads, problem.head_dim);
@@ -99,7 +99,7 @@ TEST_CASE("who listens only after another rank has failed hears of it at once") 
 }
 
 TEST_CASE("a host device has no variants and refuses their names") {
-  CHECK(backends::make_host_device(kernels::reference_kernels(), {})->variants(small_problem(), Pass::forward).empty());
+  CHECK(backends::make_host_device(kernels::reference_kernels(), {})->variants(tiny_problem(), Pass::forward).empty());
   try {
     backends::make_host_device(kernels::reference_kernels(), {.gpu = {.variant = "128x96"}});
     FAIL("a variant that does not exist was ignored");
@@ -113,7 +113,7 @@ TEST_CASE("the second run of device, transport, group and executor allocates not
   ScheduleRequest options;
   options.schedule = "mesh:2x2x1:zigzag";
   options.passes = Passes::both;
-  const Problem problem = small_problem();
+  const Problem problem = tiny_problem();
   const auto plan = std::make_shared<const AttentionPlan>(problem, 4, options);
   std::atomic<int> ready{0}, finished{0};
   std::atomic<std::size_t> before{0}, after{0};
@@ -121,7 +121,7 @@ TEST_CASE("the second run of device, transport, group and executor allocates not
     const auto device = backends::make_host_device(kernels::reference_kernels(), {1, 4});
     Subgroup group(transport, {2, 0, 3, 1});
     Attention attention(plan, *device, group);
-    Tensors tensors(attention, problem);
+    HostTensors tensors(attention, problem);
     const auto both = [&] {
       attention.forward(tensors.bindings);
       attention.backward(tensors.bindings);
@@ -147,7 +147,7 @@ TEST_CASE("an exception in a kernel ends all ranks and names rank and step") {
   for (const char* schedule : {"balanced", "mesh:1x2x2:zigzag"}) {
     ScheduleRequest options;
     options.schedule = schedule;
-    const Problem problem = small_problem();
+    const Problem problem = tiny_problem();
     kernels::HostKernels broken = kernels::reference_kernels();
     broken.merge = failing_merge;
     std::string message;
@@ -155,7 +155,7 @@ TEST_CASE("an exception in a kernel ends all ranks and names rank and step") {
       run_ranks(4, [&](Rank rank, Transport& transport) {
         const auto device = backends::make_host_device(rank == 3 ? broken : kernels::reference_kernels(), {1, 4});
         Attention attention(problem, options, *device, transport);
-        attention.forward(Tensors(attention, problem).bindings);
+        attention.forward(HostTensors(attention, problem).bindings);
       });
     } catch (const Error& error) {
       message = error.what();
@@ -170,7 +170,7 @@ TEST_CASE("an exception in a kernel ends all ranks and names rank and step") {
 TEST_CASE("a failing rank stops the kernels of the others") {
   ScheduleRequest options;
   options.schedule = "ring";
-  const Problem problem = small_problem();
+  const Problem problem = tiny_problem();
   kernels::HostKernels endless = kernels::reference_kernels();
   endless.attend = endless_attend;
   std::string message;
@@ -178,7 +178,7 @@ TEST_CASE("a failing rank stops the kernels of the others") {
     run_ranks(2, [&](Rank rank, Transport& transport) {
       const auto device = backends::make_host_device(endless, {1, 2});
       Attention attention(problem, options, *device, transport);
-      Tensors tensors(attention, problem);
+      HostTensors tensors(attention, problem);
       if (rank == 1) tensors.bindings.k.shape[1] = 3;
       attention.forward(tensors.bindings);
     });
@@ -189,7 +189,7 @@ TEST_CASE("a failing rank stops the kernels of the others") {
 }
 
 TEST_CASE("tensors in any order and type of elements are converted on the way") {
-  Problem problem = small_problem();
+  Problem problem = tiny_problem();
   problem.dtype = DType::bf16;
   ScheduleRequest options;
   options.schedule = "zigzag-ring";

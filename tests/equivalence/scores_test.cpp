@@ -19,7 +19,7 @@ using test::ShardedRun;
 
 namespace {
 
-constexpr std::uint64_t seed = 21;
+constexpr std::uint64_t scores_seed = 21;
 
 /// Whose masks, heads and scores have something of everything.
 Problem problem_with(double softcap, bool sink_logits) {
@@ -54,7 +54,7 @@ std::vector<std::string> host_backends() {
 
 /// Every schedule on every device of the host agrees with float64; returns how many there were.
 int check_all(const Problem& problem, int ranks, double most) {
-  const Inputs inputs(problem, seed);
+  const Inputs inputs(problem, scores_seed);
   const ExactResult exact = test::exact_of(inputs);
   int count = 0;
   for (const std::string& name : all_schedule_names(problem, ranks)) {
@@ -96,7 +96,7 @@ TEST_CASE("caps and sinks in every element type") {
 TEST_CASE("a row that sees no key has its sink alone") {
   Problem problem = problem_with(0, true);
   problem.mask = band_mask({{0, 20, 0, 20, 0, unbounded}, {30, 61, 10, 45, -5, 17}});
-  const Inputs inputs(problem, seed);
+  const Inputs inputs(problem, scores_seed);
   for (const std::string& backend : host_backends()) {
     ShardedRun run;
     run.backend = backend;
@@ -118,7 +118,7 @@ TEST_CASE("gradients of keys that share a component are right where those of a r
     Problem problem = problem_with(softcap, sinks);
     problem.seq_q = problem.seq_kv = 256;
     problem.mask = causal_mask();
-    Inputs inputs(problem, seed);
+    Inputs inputs(problem, scores_seed);
     inputs.add(3, 0, 40);
     const ExactResult exact = test::exact_of(inputs);
     for (const std::string& backend : host_backends()) {
@@ -136,12 +136,12 @@ TEST_CASE("gradients of keys that share a component are right where those of a r
 }
 
 TEST_CASE("a cap that scores do not come near changes nothing but rounding, and one that they do changes much") {
-  const Inputs plain(problem_with(0, false), seed);
+  const Inputs plain(problem_with(0, false), scores_seed);
   const ExactResult exact = test::exact_of(plain);
   ShardedRun run;
   run.options.passes = Passes::both;
-  CHECK(test::largest_error(run_sharded(Inputs(problem_with(1e4, false), seed), run), exact) <= 1e-5);
-  CHECK(test::largest_error(run_sharded(Inputs(problem_with(0.5, false), seed), run), exact) >= 0.1);
+  CHECK(test::largest_error(run_sharded(Inputs(problem_with(1e4, false), scores_seed), run), exact) <= 1e-5);
+  CHECK(test::largest_error(run_sharded(Inputs(problem_with(0.5, false), scores_seed), run), exact) >= 0.1);
 }
 
 TEST_CASE("sink logits that are missing, or that nobody asked for, are refused") {
@@ -220,10 +220,10 @@ TEST_CASE("dropout drops the same weights in every schedule, on every device and
 
 TEST_CASE("another seed drops other weights, and none are dropped with probability 0") {
   Problem problem = problem_with(0, false);
-  const Inputs plain(problem, seed);
+  const Inputs plain(problem, scores_seed);
   const ExactResult exact = test::exact_of(plain);
   problem.scores.dropout = 0.1;
-  const Inputs dropped(problem, seed);
+  const Inputs dropped(problem, scores_seed);
   ShardedRun run;
   run.options.passes = Passes::both;
   const ExactResult got = run_sharded(dropped, run);

@@ -18,7 +18,7 @@ using test::ShardedRun;
 
 namespace {
 
-constexpr std::uint64_t seed = 20;
+constexpr std::uint64_t keys_seed = 20;
 
 Problem problem_of(std::int64_t tokens) {
   Problem problem;
@@ -30,7 +30,7 @@ Problem problem_of(std::int64_t tokens) {
 }
 
 Inputs with_bias(const Problem& problem) {
-  Inputs inputs(problem, seed);
+  Inputs inputs(problem, keys_seed);
   inputs.add(3, 1, 900);
   inputs.add(40, 0, -450);
   return inputs;
@@ -160,7 +160,7 @@ TEST_CASE("gradients of values that share a component are right on ranks with fe
   if (is_skipped()) return;
   Problem problem = problem_of(512);
   problem.dtype = DType::bf16;
-  Inputs inputs(problem, seed);
+  Inputs inputs(problem, keys_seed);
   inputs.add_to_values(100);
   const ExactResult exact = exactly(inputs);
   for (const auto& [name, ranks] : {std::pair{"ring", 1}, {"ring", 64}, {"zigzag-ring", 64}, {"usp:2", 64}}) {
@@ -175,7 +175,7 @@ TEST_CASE("gradients of ranks with a key or two are right with any scale") {
   for (const double scale : {1e-2, 1e-5, 1e-8}) {
     Problem problem = problem_of(48);
     problem.scores.scale = scale;
-    const Inputs inputs(problem, seed);
+    const Inputs inputs(problem, keys_seed);
     const ExactResult exact = exactly(inputs);
     for (const auto& [name, ranks] : {std::pair{"ring", 48}, {"zigzag-ring", 16}, {"burst", 24}, {"attention2d", 16}}) {
       CAPTURE(scale, name, ranks);
@@ -202,7 +202,7 @@ TEST_CASE("keys of each head share something else") {
   problem.batch = 2;
   problem.heads = 4;
   problem.kv_heads = 2;
-  Inputs inputs(problem, seed);
+  Inputs inputs(problem, keys_seed);
   inputs.add(3, 1, 900, 0);
   inputs.add(40, 1, -700, 1);
   const ExactResult exact = exactly(inputs);
@@ -262,7 +262,7 @@ TEST_CASE("what the keys of one document share does not round in the gradients o
   if (is_skipped()) return;
   Problem problem = problem_of(512);
   problem.mask.documents = {0, 256, 512};
-  Inputs inputs(problem, seed);
+  Inputs inputs(problem, keys_seed);
   inputs.add_to_first(256, 3, 900);
   inputs.add_to_first(256, 40, -450);
   const ExactResult exact = exactly(inputs);

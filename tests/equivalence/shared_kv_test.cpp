@@ -15,7 +15,7 @@ using test::ShardedRun;
 
 namespace {
 
-constexpr std::uint64_t seed = 23;
+constexpr std::uint64_t shared_seed = 23;
 
 Problem latent_problem() {
   Problem problem;
@@ -44,8 +44,8 @@ Problem everything() {
 }
 
 /// Every schedule on every device of the host that computes this.
-int check_all(const Problem& problem, int ranks, double most) {
-  const Inputs inputs(problem, seed);
+int check_shared(const Problem& problem, int ranks, double most) {
+  const Inputs inputs(problem, shared_seed);
   const ExactResult exact = test::exact_of(inputs);
   int count = 0;
   for (const BackendInfo& backend : list_backends()) {
@@ -81,8 +81,8 @@ std::int64_t bytes_sent(const Problem& problem, Pass pass) {
 
 TEST_CASE("values in keys agree with float64 in every schedule") {
   for (const int ranks : cases_to_run<int>({1, 2, 3, 4, 5, 6, 7, 8, 16})) {
-    CHECK(check_all(latent_problem(), ranks, 5e-6) >= 2);
-    CHECK(check_all(everything(), ranks, 5e-6) >= 2);
+    CHECK(check_shared(latent_problem(), ranks, 5e-6) >= 2);
+    CHECK(check_shared(everything(), ranks, 5e-6) >= 2);
   }
 }
 
@@ -90,7 +90,7 @@ TEST_CASE("values in keys in every element type") {
   for (const DType dtype : {DType::fp64, DType::bf16, DType::fp16}) {
     Problem problem = everything();
     problem.dtype = dtype;
-    for (const int ranks : {1, 3}) CHECK(check_all(problem, ranks, dtype == DType::fp64 ? 1e-13 : 3e-3) >= 1);
+    for (const int ranks : {1, 3}) CHECK(check_shared(problem, ranks, dtype == DType::fp64 ? 1e-13 : 3e-3) >= 1);
   }
 }
 
@@ -100,18 +100,18 @@ TEST_CASE("the latents of DeepSeek's models") {
   problem.heads = 4;
   problem.head_dim = 576;
   problem.value_dim = 512;
-  for (const int ranks : cases_to_run<int>({2, 1, 3})) CHECK(check_all(problem, ranks, 5e-6) >= 2);
+  for (const int ranks : cases_to_run<int>({2, 1, 3})) CHECK(check_shared(problem, ranks, 5e-6) >= 2);
   problem.seq_q = 2;  // decoding
-  CHECK(check_all(problem, 2, 5e-6) >= 2);
+  CHECK(check_shared(problem, 2, 5e-6) >= 2);
   problem.dtype = DType::bf16;
-  CHECK(check_all(problem, 2, 3e-3) >= 2);
+  CHECK(check_shared(problem, 2, 3e-3) >= 2);
 }
 
 TEST_CASE("keys that share a component, with values in them") {
   Problem problem = latent_problem();
   problem.batch = 1;
   problem.seq_q = problem.seq_kv = 256;
-  Inputs inputs(problem, seed);
+  Inputs inputs(problem, shared_seed);
   inputs.add(30, 0, 40);  // past the values
   const ExactResult exact = test::exact_of(inputs);
   for (const char* schedule : {"zigzag-ring", "burst", "attention2d"}) {

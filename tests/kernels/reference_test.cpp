@@ -13,7 +13,7 @@ using reference::compute_exactly;
 
 namespace {
 
-struct Inputs {
+struct Drawn {
   std::int64_t seq_q, seq_kv;
   int heads, kv_heads, head_dim, value_dim;
   std::vector<double> q, k, v, d_o;
@@ -21,7 +21,7 @@ struct Inputs {
   std::vector<double> sink_logits, alibi_slopes;
   Dropout dropout;
 
-  Inputs(std::int64_t queries, std::int64_t keys, int h, int hkv, int d, int dv)
+  Drawn(std::int64_t queries, std::int64_t keys, int h, int hkv, int d, int dv)
       : seq_q(queries), seq_kv(keys), heads(h), kv_heads(hkv), head_dim(d), value_dim(dv) {
     std::mt19937 random(7);
     std::normal_distribution<double> normal;
@@ -66,7 +66,7 @@ struct Inputs {
 
 TEST_CASE("two keys, by hand") {
   Team team(1);
-  Inputs in(1, 2, 1, 1, 8, 8);
+  Drawn in(1, 2, 1, 1, 8, 8);
   const Band all{};
   const auto exact = compute_exactly(in.attention({&all, 1}), team);
   double s[2] = {0, 0};
@@ -84,7 +84,7 @@ TEST_CASE("two keys, by hand") {
 namespace {
 
 /// All gradients of these inputs' loss are those of the forward pass, by central differences.
-void check_gradients(Inputs& in) {
+void check_gradients(Drawn& in) {
   Team team(2);
   const std::vector<Band> bands{{.k0 = 0, .k1 = 2, .lo = 0}, {.k0 = 2, .lo = 0, .hi = 2}};
   const auto exact = compute_exactly(in.attention(bands), team);
@@ -109,7 +109,7 @@ void check_gradients(Inputs& in) {
 }  // namespace
 
 TEST_CASE("gradients are those of the forward pass") {
-  Inputs in(5, 7, 4, 2, 8, 16);
+  Drawn in(5, 7, 4, 2, 8, 16);
   check_gradients(in);
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("gradients of caps, biases, sinks and dropout are those of the forward
     for (const bool biased : {false, true}) {
       for (const bool sinks : {false, true}) {
         CAPTURE(softcap, biased, sinks);
-        Inputs in(5, 7, 4, 2, 8, 16);
+        Drawn in(5, 7, 4, 2, 8, 16);
         in.scores.softcap = softcap;
         in.scores.sink_logits = sinks;
         if (biased) in.alibi_slopes = {0.5, -0.25, 0, 2};
@@ -133,7 +133,7 @@ TEST_CASE("gradients of caps, biases, sinks and dropout are those of the forward
 
 TEST_CASE("caps, biases and sinks by hand") {
   Team team(1);
-  Inputs in(1, 2, 1, 1, 8, 8);
+  Drawn in(1, 2, 1, 1, 8, 8);
   in.scores.softcap = 0.9;
   in.scores.sink_logits = true;
   in.sink_logits = {0.25};
@@ -157,7 +157,7 @@ TEST_CASE("caps, biases and sinks by hand") {
 
 TEST_CASE("a query without keys gives zero, -inf and no gradient") {
   Team team(1);
-  Inputs in(3, 3, 1, 1, 8, 8);
+  Drawn in(3, 3, 1, 1, 8, 8);
   const Band causal{.lo = 1};  // strictly earlier keys: the first query has none
   const auto exact = compute_exactly(in.attention({&causal, 1}), team);
   CHECK(exact.lse[0] == -INFINITY);

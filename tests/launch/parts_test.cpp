@@ -25,7 +25,7 @@ std::string hex(const Digest& digest) {
 
 Digest digest_of(std::string_view text) { return sha256(std::as_bytes(std::span(text))); }
 
-Variables variables(std::map<std::string, std::string> values) {
+Variables variables_of(std::map<std::string, std::string> values) {
   return [values = std::move(values)](const std::string& name) {
     const auto found = values.find(name);
     return found == values.end() ? std::nullopt : std::optional<std::string>(found->second);
@@ -91,9 +91,9 @@ TEST_CASE("working counts as progress, waiting does not, what arrives does") {
 }
 
 TEST_CASE("torchrun's variables say who a process is") {
-  CHECK(!torchrun_environment(variables({{"RANK", "0"}, {"WORLD_SIZE", "2"}})));
+  CHECK(!torchrun_environment(variables_of({{"RANK", "0"}, {"WORLD_SIZE", "2"}})));
   auto values = torchrun_values();
-  const auto plain = torchrun_environment(variables(values));
+  const auto plain = torchrun_environment(variables_of(values));
   REQUIRE(plain);
   CHECK(plain->place.rank == 3);
   CHECK(plain->place.size == 4);
@@ -105,26 +105,27 @@ TEST_CASE("torchrun's variables say who a process is") {
 
   values["TORCHELASTIC_USE_AGENT_STORE"] = "True";
   values["TORCHELASTIC_RUN_ID"] = "job-17";
-  const auto agent = torchrun_environment(variables(values));
+  const auto agent = torchrun_environment(variables_of(values));
   CHECK(agent->ports.front() == 29501);
   REQUIRE(agent->token);
   CHECK(agent->token->find("job-17") != std::string::npos);
 
   values["TORCHELASTIC_RUN_ID"] = "none";
-  CHECK(!torchrun_environment(variables(values))->token);
+  CHECK(!torchrun_environment(variables_of(values))->token);
   values["DISTATTN_TOKEN"] = "secret";
   values["DISTATTN_PORT"] = "4000";
-  CHECK(torchrun_environment(variables(values))->token == "secret");
-  CHECK(torchrun_environment(variables(values))->ports == std::vector{4000});
+  CHECK(torchrun_environment(variables_of(values))->token == "secret");
+  CHECK(torchrun_environment(variables_of(values))->ports == std::vector{4000});
   values["DISTATTN_PORT"] = "65536";
-  CHECK_THROWS_WITH(torchrun_environment(variables(values)), contains_text("DISTATTN_PORT=65536 is not a port"));
+  CHECK_THROWS_WITH(torchrun_environment(variables_of(values)), contains_text("DISTATTN_PORT=65536 is not a port"));
   values.erase("DISTATTN_PORT");
   values["MASTER_PORT"] = "65535";
-  CHECK_THROWS_WITH(torchrun_environment(variables(values)), contains_text("MASTER_PORT+1=65536 is not a port"));
+  CHECK_THROWS_WITH(torchrun_environment(variables_of(values)), contains_text("MASTER_PORT+1=65536 is not a port"));
   for (const std::string port : {"0", "65536", "99999"}) {
     values["MASTER_PORT"] = port;
     values["TORCHELASTIC_USE_AGENT_STORE"] = "False";
-    CHECK_THROWS_WITH(torchrun_environment(variables(values)), contains_text("MASTER_PORT=" + port + " is not a port"));
+    CHECK_THROWS_WITH(torchrun_environment(variables_of(values)),
+                      contains_text("MASTER_PORT=" + port + " is not a port"));
   }
 }
 
@@ -132,7 +133,7 @@ TEST_CASE("workers that torchrun's agent started at once know it by the folder o
   auto values = torchrun_values();
   const auto start = [&](const char* file) {
     values["TORCHELASTIC_ERROR_FILE"] = file;
-    return torchrun_environment(variables(values))->start;
+    return torchrun_environment(variables_of(values))->start;
   };
   const std::string first = start("/tmp/torchelastic_x/none_y/attempt_0/1/error.json");
   CHECK(first == "/tmp/torchelastic_x/none_y/attempt_0");
@@ -142,9 +143,9 @@ TEST_CASE("workers that torchrun's agent started at once know it by the folder o
 }
 
 TEST_CASE("srun's variables say who a process is") {
-  CHECK(!slurm_environment(variables({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}})));
+  CHECK(!slurm_environment(variables_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}})));
   auto values = slurm_values();
-  const auto found = slurm_environment(variables(values));
+  const auto found = slurm_environment(variables_of(values));
   REQUIRE(found);
   CHECK(found->place.rank == 5);
   CHECK(found->place.local_size == 3);
@@ -152,15 +153,15 @@ TEST_CASE("srun's variables say who a process is") {
   CHECK(found->token == "slurm 812.0");
   values["SLURM_STEP_NODELIST"] = "login,node[1-2]";
   values["SLURM_STEP_TASKS_PER_NODE"] = "3(x2),1";
-  CHECK(slurm_environment(variables(values))->host == "login");
+  CHECK(slurm_environment(variables_of(values))->host == "login");
   for (const auto& [list, first] : std::map<std::string, std::string>{{"rack[0-1]_blade[3-4,9]", "rack0_blade3"},
                                                                       {"gpu[08,11-12]-ib,node[1-2]", "gpu08-ib"},
                                                                       {"node[7]", "node7"},
                                                                       {"n1,n[2-3]", "n1"}}) {
     values["SLURM_STEP_NODELIST"] = list;
-    CHECK(slurm_environment(variables(values))->host == first);
+    CHECK(slurm_environment(variables_of(values))->host == first);
   }
-  CHECK(slurm_environment(variables(values))->place.local_size == 3);
+  CHECK(slurm_environment(variables_of(values))->place.local_size == 3);
 }
 
 TEST_CASE("a step of srun is not its allocation") {
@@ -168,19 +169,19 @@ TEST_CASE("a step of srun is not its allocation") {
   values["SLURM_STEP_TASKS_PER_NODE"] = "1,2";
   values["SLURM_STEP_NUM_TASKS"] = "3";
   values["SLURM_PROCID"] = "2";
-  CHECK(slurm_environment(variables(values))->place.size == 3);
+  CHECK(slurm_environment(variables_of(values))->place.size == 3);
   values.erase("SLURM_NTASKS");
-  CHECK(slurm_environment(variables(values)));
+  CHECK(slurm_environment(variables_of(values)));
   for (const char* interactive_or_batch : {"4294967290", "4294967291"}) {
     values["SLURM_STEP_ID"] = interactive_or_batch;
-    CHECK_FALSE(slurm_environment(variables(values)));
+    CHECK_FALSE(slurm_environment(variables_of(values)));
   }
 }
 
 TEST_CASE("DISTATTN_PORT is a port, or 0 for any") {
-  CHECK(own_port(variables({{"DISTATTN_PORT", "0"}})) == 0);
-  CHECK(own_port(variables({{"DISTATTN_PORT", "65535"}})) == 65535);
-  CHECK_THROWS_WITH(own_port(variables({{"DISTATTN_PORT", "70000"}})),
+  CHECK(own_port(variables_of({{"DISTATTN_PORT", "0"}})) == 0);
+  CHECK(own_port(variables_of({{"DISTATTN_PORT", "65535"}})) == 65535);
+  CHECK_THROWS_WITH(own_port(variables_of({{"DISTATTN_PORT", "70000"}})),
                     contains_text("DISTATTN_PORT=70000 is not a port"));
 }
 
@@ -188,7 +189,7 @@ TEST_CASE("variables that make no sense are named") {
   const auto message = [](std::map<std::string, std::string> values, const char* name, const char* value) {
     values[name] = value;
     try {
-      torchrun_environment(variables(values));
+      torchrun_environment(variables_of(values));
     } catch (const Error& error) {
       return std::string(error.what());
     }

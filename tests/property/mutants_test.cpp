@@ -14,9 +14,9 @@ using namespace distattn;
 
 namespace {
 
-using Random = std::mt19937_64;
+using Generator = std::mt19937_64;
 
-std::size_t below(Random& random, std::size_t n) { return static_cast<std::size_t>(random() % n); }
+std::size_t below(Generator& random, std::size_t n) { return static_cast<std::size_t>(random() % n); }
 
 Schedule lowered(const std::string& name, int ranks, Pass pass, Routes routes, DType wire, const Mask& mask) {
   Problem problem;
@@ -41,7 +41,7 @@ Schedule lowered(const std::string& name, int ranks, Pass pass, Routes routes, D
 
 /// A random step that satisfies `fits`, if there is one.
 template <class Fits>
-Step* some_step(Schedule& schedule, Random& random, Fits fits) {
+Step* some_step(Schedule& schedule, Generator& random, Fits fits) {
   std::vector<Step*> found;
   for (RankProgram& program : schedule.ranks) {
     for (Step& step : program.steps) {
@@ -54,19 +54,19 @@ Step* some_step(Schedule& schedule, Random& random, Fits fits) {
 /// A mutator changes what the schedule computes and returns true, or finds nothing to change.
 struct Mutator {
   const char* name;
-  std::function<bool(Schedule&, Random&)> apply;
+  std::function<bool(Schedule&, Generator&)> apply;
 };
 
 const std::vector<Mutator>& mutators() {
   static const std::vector<Mutator> all = {
       {"an operation is missing",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          Step* step = some_step(s, random, [](const Step&) { return true; });
          step->ops.erase(step->ops.begin() + static_cast<std::ptrdiff_t>(below(random, step->ops.size())));
          return true;
        }},
       {"an operation stands twice",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          Step* step = some_step(s, random, [](const Step& x) { return !std::holds_alternative<Clear>(x.ops[0]); });
          if (step == nullptr) return false;
          std::vector<std::size_t> fit;
@@ -77,7 +77,7 @@ const std::vector<Mutator>& mutators() {
          return true;
        }},
       {"a message goes to another rank",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          Step* step = some_step(s, random, [](const Step& x) { return x.lane != Lane::compute; });
          if (step == nullptr) return false;
          Op& op = step->ops[below(random, step->ops.size())];
@@ -86,7 +86,7 @@ const std::vector<Mutator>& mutators() {
          return true;
        }},
       {"an exchange has another number",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          Step* step = some_step(s, random, [](const Step& x) { return x.lane != Lane::compute; });
          if (step == nullptr) return false;
          ++step->number;
@@ -94,21 +94,21 @@ const std::vector<Mutator>& mutators() {
          return true;
        }},
       {"a far message is due at another time",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          Step* step = some_step(s, random, [](const Step& x) { return x.lane == Lane::far; });
          if (step == nullptr) return false;
          ++step->due;
          return true;
        }},
       {"nothing orders two lanes",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          Step* step = some_step(s, random, [](const Step& x) { return !x.after.empty(); });
          if (step == nullptr) return false;
          step->after.erase(step->after.begin() + static_cast<std::ptrdiff_t>(below(random, step->after.size())));
          return true;
        }},
       {"a result starts the other way",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          const auto attends = [](const Step& x) {
            return std::holds_alternative<Attend>(x.ops[0]) || std::holds_alternative<AttendBackward>(x.ops[0]);
          };
@@ -122,7 +122,7 @@ const std::vector<Mutator>& mutators() {
          return true;
        }},
       {"a key segment is left out or stands twice",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          const auto attends = [](const Step& x) {
            return std::holds_alternative<Attend>(x.ops[0]) || std::holds_alternative<AttendBackward>(x.ops[0]);
          };
@@ -138,7 +138,7 @@ const std::vector<Mutator>& mutators() {
          return true;
        }},
       {"a buffer holds another value",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          RankProgram& program = s.ranks[below(random, s.ranks.size())];
          Value& value = program.buffers[below(random, program.buffers.size())].value;
          const auto& side = is_key_side(value.kind) ? s.outline.sharding.keys : s.outline.sharding.queries;
@@ -147,7 +147,7 @@ const std::vector<Mutator>& mutators() {
          return true;
        }},
       {"an operation reads another buffer",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          RankProgram& program = s.ranks[below(random, s.ranks.size())];
          Step& step = program.steps[below(random, program.steps.size())];
          Op& op = step.ops[below(random, step.ops.size())];
@@ -170,7 +170,7 @@ const std::vector<Mutator>& mutators() {
          return true;
        }},
       {"a gather lacks at one rank, or names another buffer",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          Step* step = some_step(s, random, [](const Step& x) { return !x.gathers.empty(); });
          if (step == nullptr) return false;
          const std::size_t which = below(random, step->gathers.size());
@@ -184,7 +184,7 @@ const std::vector<Mutator>& mutators() {
          return true;
        }},
       {"two buffers lie in each other's slots",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          std::vector<RankProgram*> found;
          for (RankProgram& program : s.ranks) {
            const auto gathers = [](const Step& x) { return !x.gathers.empty(); };
@@ -201,7 +201,7 @@ const std::vector<Mutator>& mutators() {
          return true;
        }},
       {"a rank does nothing at all",
-       [](Schedule& s, Random& random) {
+       [](Schedule& s, Generator& random) {
          s.ranks[below(random, s.ranks.size())].steps.clear();
          return true;
        }},
@@ -238,7 +238,7 @@ std::vector<Base> bases() {
 TEST_CASE("a thousand random mutants are rejected") {
   const std::uint64_t seed = 20260101;
   INFO("seed " << seed);
-  Random random(seed);
+  Generator random(seed);
   const std::vector<Base> all = bases();
   for (const Base& base : all) {
     INFO(base.description);

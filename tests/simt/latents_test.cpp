@@ -30,7 +30,7 @@ AttentionCase carried(AttentionCase c) {
 }
 
 /// Of one sequence and few tokens: what is tested is columns.
-AttentionCase with_everything(AttentionCase c) {
+AttentionCase with_every_score(AttentionCase c) {
   c.softcap = 2;
   c.slopes = {0.3, -0.2};
   c.dropout = {.probability = 0.25, .seed = simt::dropout_seed, .offset = simt::dropout_offset, .heads = 2};
@@ -45,7 +45,7 @@ TEST_CASE("keys that hold their values", "[simt][latents]") {
     const AttentionCase c = case_of("shared", head_dim, value_dim, true);
     check<Bf16>(c, 61);
     check<float>(carried(c), 62);
-    check<Bf16>(carried(with_everything(c)), 63);
+    check<Bf16>(carried(with_every_score(c)), 63);
   }
   check<Fp16>(carried(case_of("shared", 72, 8, true)), 64);
   check<float>(case_of("shared", 40, 24, true), 70);  // dV meets the dK that is there, not what was carried
@@ -54,8 +54,8 @@ TEST_CASE("keys that hold their values", "[simt][latents]") {
 TEST_CASE("latents of MLA", "[simt][latents]") { check<Bf16>(case_of("latents", 576, 512, true), 65); }
 
 TEST_CASE("latents of MLA with all that scores may have, and widths between", "[simt][latents][again]") {
-  check<float>(carried(with_everything(case_of("latents", 576, 512, true))), 66);
-  check<Fp16>(carried(with_everything(case_of("wide", 328, 264, false))), 67);
+  check<float>(carried(with_every_score(case_of("latents", 576, 512, true))), 66);
+  check<Fp16>(carried(with_every_score(case_of("wide", 328, 264, false))), 67);
   check<Bf16>(case_of("wide keys", 264, 8, false), 68);
   check<Bf16>(carried(case_of("wide values", 8, 576, false)), 69);
 }

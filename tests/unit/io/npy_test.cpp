@@ -23,7 +23,7 @@ std::string header(std::string_view descr, std::string_view shape, std::string_v
          ", 'shape': " + std::string(shape) + ", }";
 }
 
-std::string refusal_of(std::string_view bytes) {
+std::string refusal_of_array(std::string_view bytes) {
   const Scratch scratch;
   const auto path = scratch.write("q.npy", bytes);
   const std::string message = refusal([&] { read_npy(path); });
@@ -121,55 +121,58 @@ TEST_CASE("a shape without elements has no bytes", "[io]") {
 
 TEST_CASE(".npy files that are cut or too long are refused", "[io]") {
   const std::string whole = npy(header("<f4", "(2, 1, 2)"), std::string(16, '\0'));
-  CHECK_THAT(refusal_of(whole.substr(0, whole.size() - 1)), Contains("truncated"));
-  CHECK_THAT(refusal_of(whole + '\0'), Contains("longer"));
+  CHECK_THAT(refusal_of_array(whole.substr(0, whole.size() - 1)), Contains("truncated"));
+  CHECK_THAT(refusal_of_array(whole + '\0'), Contains("longer"));
   for (std::size_t length = 0; length < whole.size(); ++length) {
     INFO("first " << length << " bytes");
-    CHECK_FALSE(refusal_of(whole.substr(0, length)).empty());
+    CHECK_FALSE(refusal_of_array(whole.substr(0, length)).empty());
   }
 }
 
 TEST_CASE(".npy shapes that cannot be are refused", "[io]") {
-  CHECK_THAT(refusal_of(npy(header("<f4", "(-2, 1, 2)"), "")), Contains("negative"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "(4294967296, 4294967296, 1)"), "")), Contains("63 bits"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "(2305843009213693953, 4, 2)"), std::string(32, '\0'))), Contains("63 bits"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "(0, 9223372036854775807, 2)"), "")), Contains("63 bits"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "(99999999999999999999, 1, 1)"), "")), Contains("63 bits"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "(1000000000000, 8, 64)"), "")), Contains("truncated"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "(2.5, 1, 1)"), "")), Contains("','") || Contains("')'"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "[2, 1, 1]"), "")), Contains("'('"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(-2, 1, 2)"), "")), Contains("negative"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(4294967296, 4294967296, 1)"), "")), Contains("63 bits"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(2305843009213693953, 4, 2)"), std::string(32, '\0'))),
+             Contains("63 bits"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(0, 9223372036854775807, 2)"), "")), Contains("63 bits"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(99999999999999999999, 1, 1)"), "")), Contains("63 bits"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(1000000000000, 8, 64)"), "")), Contains("truncated"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(2.5, 1, 1)"), "")), Contains("','") || Contains("')'"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "[2, 1, 1]"), "")), Contains("'('"));
   // Neither is one to numpy: 06 was 6 or octal by Python's version, and (2) is a number.
   for (const char* const shape : {"(06, 2, 8)", "(1, 02L)", "(1, 010)"})
-    CHECK_THAT(refusal_of(npy(header("<f4", shape), "")), Contains("begins with a zero"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "(2)"), std::string(8, '\0'))), Contains("comma is missing"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "(00, 0, 1)"), std::string(4, '\0'))), Contains("longer"));
+    CHECK_THAT(refusal_of_array(npy(header("<f4", shape), "")), Contains("begins with a zero"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(2)"), std::string(8, '\0'))), Contains("comma is missing"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(00, 0, 1)"), std::string(4, '\0'))), Contains("longer"));
   std::string ones = "(";
   for (int i = 0; i < 40; ++i) ones += "1, ";
-  CHECK_THAT(refusal_of(npy(header("<f4", ones + ")"), std::string(4, '\0'))), Contains("axes"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", ones + ")"), std::string(4, '\0'))), Contains("axes"));
 }
 
 TEST_CASE(".npy types that attention does not read are refused", "[io]") {
   const std::string eight(8, '\0');
-  CHECK_THAT(refusal_of(npy(header(">f4", "(1, 1, 2)"), eight)), Contains("big-endian"));
-  CHECK_THAT(refusal_of(npy(header("|O", "(1, 1, 1)"), eight)), Contains("objects"));
-  CHECK_THAT(refusal_of(npy("{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (2, 1, 1)}", eight)),
+  CHECK_THAT(refusal_of_array(npy(header(">f4", "(1, 1, 2)"), eight)), Contains("big-endian"));
+  CHECK_THAT(refusal_of_array(npy(header("|O", "(1, 1, 1)"), eight)), Contains("objects"));
+  CHECK_THAT(refusal_of_array(npy("{'descr': [('x', '<f4')], 'fortran_order': False, 'shape': (2, 1, 1)}", eight)),
              Contains("structured"));
   for (const char* descr : {"<c8", "<U2", "|i1", "|b1", "<f16", "", "float128", "<", "=", "|V4"}) {
     INFO(descr);
-    CHECK_THAT(refusal_of(npy(header(descr, "(1, 1, 2)"), eight)), Contains("not supported"));
+    CHECK_THAT(refusal_of_array(npy(header(descr, "(1, 1, 2)"), eight)), Contains("not supported"));
   }
 }
 
 TEST_CASE(".npy headers that are not one are refused", "[io]") {
-  CHECK_THAT(refusal_of("PK\3\4 a zip file, as .npz is"), Contains("begin"));
-  CHECK_THAT(refusal_of(std::string("\x93NUMPY\4\0", 8) + std::string(64, '\0')), Contains("version 4.0"));
-  CHECK_THAT(refusal_of(std::string("\x93NUMPY\2\0", 8) + little_endian(0xffffffff, 4) + "{"), Contains("4294967295"));
-  CHECK_THAT(refusal_of(npy("{'descr': '<f4', 'fortran_order': False}", "")), Contains("lacks"));
-  CHECK_THAT(refusal_of(npy("{'descr': '<f4', 'descr': '<f8'}", "")), Contains("repeated"));
-  CHECK_THAT(refusal_of(npy("{'descr': '<f4', 'color': 'red'}", "")), Contains("color"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "(1, 1, 1)") + " import os", std::string(4, '\0'))), Contains("goes on"));
-  CHECK_THAT(refusal_of(npy("{'descr': '<f4", "")), Contains("string"));
-  CHECK_THAT(refusal_of(npy(header("<f4", "(1, 1, 1)", "Maybe"), "")), Contains("fortran_order"));
+  CHECK_THAT(refusal_of_array("PK\3\4 a zip file, as .npz is"), Contains("begin"));
+  CHECK_THAT(refusal_of_array(std::string("\x93NUMPY\4\0", 8) + std::string(64, '\0')), Contains("version 4.0"));
+  CHECK_THAT(refusal_of_array(std::string("\x93NUMPY\2\0", 8) + little_endian(0xffffffff, 4) + "{"),
+             Contains("4294967295"));
+  CHECK_THAT(refusal_of_array(npy("{'descr': '<f4', 'fortran_order': False}", "")), Contains("lacks"));
+  CHECK_THAT(refusal_of_array(npy("{'descr': '<f4', 'descr': '<f8'}", "")), Contains("repeated"));
+  CHECK_THAT(refusal_of_array(npy("{'descr': '<f4', 'color': 'red'}", "")), Contains("color"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(1, 1, 1)") + " import os", std::string(4, '\0'))),
+             Contains("goes on"));
+  CHECK_THAT(refusal_of_array(npy("{'descr': '<f4", "")), Contains("string"));
+  CHECK_THAT(refusal_of_array(npy(header("<f4", "(1, 1, 1)", "Maybe"), "")), Contains("fortran_order"));
 }
 
 TEST_CASE("paths that are no file are refused", "[io]") {

@@ -22,7 +22,7 @@ std::string entry(std::string_view name, std::string_view dtype, std::string_vie
   return fmt::format(R"("{}":{{"dtype":"{}","shape":{},"data_offsets":{}}})", name, dtype, shape, offsets);
 }
 
-std::string refusal_of(std::string_view bytes) {
+std::string refusal_of_file(std::string_view bytes) {
   const Scratch scratch;
   const auto path = scratch.write("t.safetensors", bytes);
   const std::string message = refusal([&] { read_safetensors(path); });
@@ -35,8 +35,8 @@ std::string object(std::initializer_list<std::string> entries) {
   return fmt::format("{{{}}}", fmt::join(entries, ","));
 }
 
-std::string refusal_of(std::initializer_list<std::string> entries, std::size_t data_bytes) {
-  return refusal_of(safetensors(object(entries), std::string(data_bytes, '\0')));
+std::string refusal_of_file(std::initializer_list<std::string> entries, std::size_t data_bytes) {
+  return refusal_of_file(safetensors(object(entries), std::string(data_bytes, '\0')));
 }
 
 const std::string q = entry("q", "F32", "[1,1,2]", "[0,8]");
@@ -96,7 +96,7 @@ TEST_CASE("every type of the format is known, and refused only when it is asked 
   const auto arrays = read_safetensors(scratch.write("t.safetensors", file(bytes)));
   CHECK(arrays.at("q").tensor().head_dim() == 2);
   CHECK_THAT(refusal([&] { arrays.at("w").tensor(); }), Contains("t.safetensors:w is of dtype '" + dtype + "'"));
-  CHECK_THAT(refusal_of(file(bytes + 1)), Contains(fmt::format("{} needs {} bytes", dtype, bytes)));
+  CHECK_THAT(refusal_of_file(file(bytes + 1)), Contains(fmt::format("{} needs {} bytes", dtype, bytes)));
 }
 
 TEST_CASE("a type that a later version adds does not refuse the file", "[io]") {
@@ -124,13 +124,15 @@ TEST_CASE("what the format's own library passes over is passed over", "[io]") {
 }
 
 TEST_CASE("elements that fill no whole bytes are refused", "[io]") {
-  CHECK_THAT(refusal_of({q, entry("w", "F4", "[3]", "[8,10]")}, 10), Contains("whole bytes"));
-  CHECK_THAT(refusal_of({q, entry("w", "F6_E2M3", "[2,1]", "[8,10]")}, 10), Contains("whole bytes"));
+  CHECK_THAT(refusal_of_file({q, entry("w", "F4", "[3]", "[8,10]")}, 10), Contains("whole bytes"));
+  CHECK_THAT(refusal_of_file({q, entry("w", "F6_E2M3", "[2,1]", "[8,10]")}, 10), Contains("whole bytes"));
 }
 
 TEST_CASE("a zero byte does not end a header", "[io]") {
-  CHECK_THAT(refusal_of(safetensors(object({q}) + std::string(2, '\0'), std::string(8, '\0'))), Contains("zero byte"));
-  CHECK_THAT(refusal_of(safetensors(object({q}) + std::string("\0,", 2), std::string(8, '\0'))), Contains("zero byte"));
+  CHECK_THAT(refusal_of_file(safetensors(object({q}) + std::string(2, '\0'), std::string(8, '\0'))),
+             Contains("zero byte"));
+  CHECK_THAT(refusal_of_file(safetensors(object({q}) + std::string("\0,", 2), std::string(8, '\0'))),
+             Contains("zero byte"));
 }
 
 TEST_CASE("tensors without elements take no room in any order", "[io]") {
@@ -141,64 +143,64 @@ TEST_CASE("tensors without elements take no room in any order", "[io]") {
 
 TEST_CASE(".safetensors files that are cut or too long are refused", "[io]") {
   const std::string whole = safetensors(object({q}), std::string(8, '\0'));
-  CHECK_THAT(refusal_of(whole + '\0'), Contains("longer"));
+  CHECK_THAT(refusal_of_file(whole + '\0'), Contains("longer"));
   for (std::size_t length = 0; length < whole.size(); ++length) {
     INFO("first " << length << " bytes");
-    CHECK_FALSE(refusal_of(whole.substr(0, length)).empty());
+    CHECK_FALSE(refusal_of_file(whole.substr(0, length)).empty());
   }
 }
 
 TEST_CASE("header lengths that cannot be are refused", "[io]") {
-  CHECK_THAT(refusal_of(little_endian(0xffffffffffffffff, 8) + "{}"), Contains("18446744073709551615"));
-  CHECK_THAT(refusal_of(little_endian(1ull << 63, 8) + "{}"), Contains("claims a header"));
-  CHECK_THAT(refusal_of(little_endian(3, 8) + "{}"), Contains("claims a header of 3"));
-  CHECK_THAT(refusal_of(little_endian(0, 8) + "{}"), Contains("not a JSON object"));
-  CHECK_THAT(refusal_of(little_endian(2, 8) + "[]"), Contains("not a JSON object"));
-  CHECK_THAT(refusal_of("\x93NUMPY"), Contains("7 bytes") || Contains("6 bytes"));
+  CHECK_THAT(refusal_of_file(little_endian(0xffffffffffffffff, 8) + "{}"), Contains("18446744073709551615"));
+  CHECK_THAT(refusal_of_file(little_endian(1ull << 63, 8) + "{}"), Contains("claims a header"));
+  CHECK_THAT(refusal_of_file(little_endian(3, 8) + "{}"), Contains("claims a header of 3"));
+  CHECK_THAT(refusal_of_file(little_endian(0, 8) + "{}"), Contains("not a JSON object"));
+  CHECK_THAT(refusal_of_file(little_endian(2, 8) + "[]"), Contains("not a JSON object"));
+  CHECK_THAT(refusal_of_file("\x93NUMPY"), Contains("7 bytes") || Contains("6 bytes"));
 }
 
 TEST_CASE("offsets must tile the data", "[io]") {
-  CHECK_THAT(refusal_of({q, entry("k", "F32", "[1,1,2]", "[4,12]")}, 12), Contains("overlapping"));
-  CHECK_THAT(refusal_of({q, entry("k", "F32", "[1,1,2]", "[0,8]")}, 8), Contains("overlapping"));
-  CHECK_THAT(refusal_of({q, entry("k", "F32", "[1,1,2]", "[12,20]")}, 20), Contains("hole"));
-  CHECK_THAT(refusal_of({entry("k", "F32", "[1,1,2]", "[4,12]")}, 12), Contains("hole"));
-  CHECK_THAT(refusal_of({q, entry("k", "F32", "[1,1,2]", "[8,16]")}, 12), Contains("truncated"));
-  CHECK_THAT(refusal_of({entry("k", "F32", "[1,1,2]", "[8,0]")}, 8), Contains("data_offsets"));
-  CHECK_THAT(refusal_of({entry("k", "F32", "[1,1,2]", "[0,12]")}, 12), Contains("needs 8 bytes"));
-  CHECK_THAT(refusal_of({entry("k", "F32", "[1,1,2]", "[0]")}, 8), Contains("data_offsets"));
-  CHECK_THAT(refusal_of({entry("k", "F32", "[1,1,2]", "[0,8,8]")}, 8), Contains("data_offsets"));
+  CHECK_THAT(refusal_of_file({q, entry("k", "F32", "[1,1,2]", "[4,12]")}, 12), Contains("overlapping"));
+  CHECK_THAT(refusal_of_file({q, entry("k", "F32", "[1,1,2]", "[0,8]")}, 8), Contains("overlapping"));
+  CHECK_THAT(refusal_of_file({q, entry("k", "F32", "[1,1,2]", "[12,20]")}, 20), Contains("hole"));
+  CHECK_THAT(refusal_of_file({entry("k", "F32", "[1,1,2]", "[4,12]")}, 12), Contains("hole"));
+  CHECK_THAT(refusal_of_file({q, entry("k", "F32", "[1,1,2]", "[8,16]")}, 12), Contains("truncated"));
+  CHECK_THAT(refusal_of_file({entry("k", "F32", "[1,1,2]", "[8,0]")}, 8), Contains("data_offsets"));
+  CHECK_THAT(refusal_of_file({entry("k", "F32", "[1,1,2]", "[0,12]")}, 12), Contains("needs 8 bytes"));
+  CHECK_THAT(refusal_of_file({entry("k", "F32", "[1,1,2]", "[0]")}, 8), Contains("data_offsets"));
+  CHECK_THAT(refusal_of_file({entry("k", "F32", "[1,1,2]", "[0,8,8]")}, 8), Contains("data_offsets"));
 }
 
 TEST_CASE("shapes that cannot be are refused", "[io]") {
-  CHECK_THAT(refusal_of({entry("q", "F32", "[-1,1,2]", "[0,8]")}, 8), Contains("negative"));
-  CHECK_THAT(refusal_of({entry("q", "F32", "[4294967296,4294967296,1]", "[0,0]")}, 0), Contains("63 bits"));
-  CHECK_THAT(refusal_of({entry("q", "F32", "[2305843009213693953,4,2]", "[0,32]")}, 32), Contains("63 bits"));
-  CHECK_THAT(refusal_of({entry("q", "F32", "[9223372036854775808]", "[0,8]")}, 8), Contains("63 bits"));
-  CHECK_THAT(refusal_of({entry("q", "F32", "[1e9,1,2]", "[0,8]")}, 8), Contains("not an integer"));
-  CHECK_THAT(refusal_of({entry("q", "F32", "[1,1,\"2\"]", "[0,8]")}, 8), Contains("string"));
-  CHECK_THAT(refusal_of({entry("q", "F32", "[[1],1,2]", "[0,8]")}, 8), Contains("list"));
+  CHECK_THAT(refusal_of_file({entry("q", "F32", "[-1,1,2]", "[0,8]")}, 8), Contains("negative"));
+  CHECK_THAT(refusal_of_file({entry("q", "F32", "[4294967296,4294967296,1]", "[0,0]")}, 0), Contains("63 bits"));
+  CHECK_THAT(refusal_of_file({entry("q", "F32", "[2305843009213693953,4,2]", "[0,32]")}, 32), Contains("63 bits"));
+  CHECK_THAT(refusal_of_file({entry("q", "F32", "[9223372036854775808]", "[0,8]")}, 8), Contains("63 bits"));
+  CHECK_THAT(refusal_of_file({entry("q", "F32", "[1e9,1,2]", "[0,8]")}, 8), Contains("not an integer"));
+  CHECK_THAT(refusal_of_file({entry("q", "F32", "[1,1,\"2\"]", "[0,8]")}, 8), Contains("string"));
+  CHECK_THAT(refusal_of_file({entry("q", "F32", "[[1],1,2]", "[0,8]")}, 8), Contains("list"));
 }
 
 TEST_CASE("headers of another form are refused", "[io]") {
-  CHECK_THAT(refusal_of({q, q}, 8), Contains("'q' appears twice"));
-  CHECK_THAT(refusal_of({R"("q":{"dtype":"F32","dtype":"F16","shape":[],"data_offsets":[0,2]})"}, 2),
+  CHECK_THAT(refusal_of_file({q, q}, 8), Contains("'q' appears twice"));
+  CHECK_THAT(refusal_of_file({R"("q":{"dtype":"F32","dtype":"F16","shape":[],"data_offsets":[0,2]})"}, 2),
              Contains("'dtype' of 'q' appears twice"));
-  CHECK_THAT(refusal_of({R"("q":{"dtype":"F32","shape":[2]})"}, 8), Contains("lacks"));
-  CHECK_THAT(refusal_of({R"("q":{"dtype":"F32","shape":[2],"color":"red"})"}, 8), Contains("lacks"));
-  CHECK_THAT(refusal_of({R"("q":{"dtype":null,"shape":[2],"data_offsets":[0,8]})"}, 8), Contains("null"));
-  CHECK_THAT(refusal_of({R"("__metadata__":{"a":null})", q}, 8), Contains("null"));
-  CHECK_THAT(refusal_of({R"("q":7)"}, 0), Contains("number"));
-  CHECK_THAT(refusal_of({R"("q":null)"}, 0), Contains("null"));
-  CHECK_THAT(refusal_of({R"("__metadata__":{"a":{"b":"c"}})"}, 0), Contains("object"));
-  CHECK_THAT(refusal_of(safetensors("{\"q\":", "")), Contains("broken JSON at byte"));
-  CHECK_THAT(refusal_of(safetensors("{} {}", "")), Contains("broken JSON"));
-  CHECK_THAT(refusal_of(safetensors("{\"\xff\":1}", "")), Contains("broken JSON"));
+  CHECK_THAT(refusal_of_file({R"("q":{"dtype":"F32","shape":[2]})"}, 8), Contains("lacks"));
+  CHECK_THAT(refusal_of_file({R"("q":{"dtype":"F32","shape":[2],"color":"red"})"}, 8), Contains("lacks"));
+  CHECK_THAT(refusal_of_file({R"("q":{"dtype":null,"shape":[2],"data_offsets":[0,8]})"}, 8), Contains("null"));
+  CHECK_THAT(refusal_of_file({R"("__metadata__":{"a":null})", q}, 8), Contains("null"));
+  CHECK_THAT(refusal_of_file({R"("q":7)"}, 0), Contains("number"));
+  CHECK_THAT(refusal_of_file({R"("q":null)"}, 0), Contains("null"));
+  CHECK_THAT(refusal_of_file({R"("__metadata__":{"a":{"b":"c"}})"}, 0), Contains("object"));
+  CHECK_THAT(refusal_of_file(safetensors("{\"q\":", "")), Contains("broken JSON at byte"));
+  CHECK_THAT(refusal_of_file(safetensors("{} {}", "")), Contains("broken JSON"));
+  CHECK_THAT(refusal_of_file(safetensors("{\"\xff\":1}", "")), Contains("broken JSON"));
 }
 
 TEST_CASE("deep nesting ends at its first level too many", "[io]") {
-  CHECK_THAT(refusal_of(safetensors(R"({"q":)" + std::string(1'000'000, '['), "")), Contains("list"));
+  CHECK_THAT(refusal_of_file(safetensors(R"({"q":)" + std::string(1'000'000, '['), "")), Contains("list"));
   std::string objects = "{";
   for (int i = 0; i < 100'000; ++i) objects += "\"q\":{";
-  CHECK_THAT(refusal_of(safetensors(objects, "")), Contains("broken JSON"));
-  CHECK_THAT(refusal_of(safetensors(R"({"q":{"shape":{"q":)", "")), Contains("object"));
+  CHECK_THAT(refusal_of_file(safetensors(objects, "")), Contains("broken JSON"));
+  CHECK_THAT(refusal_of_file(safetensors(R"({"q":{"shape":{"q":)", "")), Contains("object"));
 }
