@@ -40,7 +40,7 @@ std::map<std::pair<std::int64_t, std::int64_t>, int> pairs_of(const std::vector<
   return pairs;
 }
 
-void check(const Run& queries, const Run& keys, const std::vector<Band>& bands) {
+void check_pieces(const Run& queries, const Run& keys, const std::vector<Band>& bands) {
   std::map<std::pair<std::int64_t, std::int64_t>, int> visible;
   for (std::int64_t row = 0; row < queries.count; ++row) {
     for (std::int64_t column = 0; column < keys.count; ++column) {
@@ -71,13 +71,13 @@ TEST_CASE("pieces hold every visible pair once, and no row without a key") {
                     .hi = below(3) == 0 ? unbounded : lo + below(12) - 1};
     CAPTURE(turn, queries.start, queries.count, keys.start, keys.count, stride, band.q0, band.q1, band.k0, band.k1,
             band.lo, band.hi);
-    check(queries, keys, {band});
+    check_pieces(queries, keys, {band});
   }
 }
 
 TEST_CASE("masks of several bands become several pieces") {
-  check({0, 40}, {0, 40}, {{.k1 = 3, .lo = 0}, {.k0 = 3, .lo = 0, .hi = 9}});
-  check({5, 30}, {0, 40}, {{.q1 = 11, .k1 = 11, .lo = 0}, {.q0 = 11, .q1 = 30, .k0 = 11, .k1 = 30, .lo = 0}});
+  check_pieces({0, 40}, {0, 40}, {{.k1 = 3, .lo = 0}, {.k0 = 3, .lo = 0, .hi = 9}});
+  check_pieces({5, 30}, {0, 40}, {{.q1 = 11, .k1 = 11, .lo = 0}, {.q0 = 11, .q1 = 30, .k0 = 11, .k1 = 30, .lo = 0}});
 }
 
 TEST_CASE("tiles of the usual layouts are what cuDNN has words for") {
@@ -103,7 +103,7 @@ TEST_CASE("a window over more queries than keys begins with a piece that it does
   REQUIRE(pieces.size() == 2);
   CHECK_FALSE(pieces[0].left);
   CHECK((pieces[0].rows.begin == 0 && pieces[0].rows.end == 50 && pieces[1].rows.end == 100));
-  check(queries, keys, {window});
+  check_pieces(queries, keys, {window});
 }
 
 TEST_CASE("what a version of cuDNN computes wrongly is named") {
@@ -130,9 +130,9 @@ TEST_CASE("what a version of cuDNN computes wrongly is named") {
 }
 
 TEST_CASE("a band that cuts queries and keys of different strides is refused, others are not") {
-  check({40, 7, 3}, {0, 9, 2}, {causal});
-  check({9, 1, 3}, {0, 9, 2}, {causal});
-  check({0, 9, 3}, {13, 1, 2}, {causal});
+  check_pieces({40, 7, 3}, {0, 9, 2}, {causal});
+  check_pieces({9, 1, 3}, {0, 9, 2}, {causal});
+  check_pieces({0, 9, 3}, {13, 1, 2}, {causal});
   CHECK_THROWS_WITH(pieces_of({0, 9, 3}, {0, 9, 2}, std::vector{causal}), contains_text("take provider own"));
 }
 

@@ -53,7 +53,7 @@ std::vector<std::string> host_backends() {
 }
 
 /// Every schedule on every device of the host agrees with float64; returns how many there were.
-int check_all(const Problem& problem, int ranks, double most) {
+int check_scores(const Problem& problem, int ranks, double most) {
   const Inputs inputs(problem, scores_seed);
   const ExactResult exact = test::exact_of(inputs);
   int count = 0;
@@ -78,9 +78,9 @@ int check_all(const Problem& problem, int ranks, double most) {
 
 TEST_CASE("caps and sinks, alone and together, agree with float64 in every schedule") {
   for (const int ranks : cases_to_run<int>({1, 2, 3, 4, 5, 6, 7, 8, 16})) {
-    CHECK(check_all(problem_with(1.5, false), ranks, 5e-6) >= 2);
-    CHECK(check_all(problem_with(0, true), ranks, 5e-6) >= 2);
-    CHECK(check_all(problem_with(1.5, true), ranks, 5e-6) >= 2);
+    CHECK(check_scores(problem_with(1.5, false), ranks, 5e-6) >= 2);
+    CHECK(check_scores(problem_with(0, true), ranks, 5e-6) >= 2);
+    CHECK(check_scores(problem_with(1.5, true), ranks, 5e-6) >= 2);
   }
 }
 
@@ -89,7 +89,7 @@ TEST_CASE("caps and sinks in every element type") {
     Problem problem = problem_with(1.5, true);
     problem.dtype = dtype;
     const double most = dtype == DType::fp64 ? tolerance(problem, 16) : 3e-3;
-    for (const int ranks : {1, 3, 4}) CHECK(check_all(problem, ranks, most) >= 2);
+    for (const int ranks : {1, 3, 4}) CHECK(check_scores(problem, ranks, most) >= 2);
   }
 }
 
@@ -189,14 +189,14 @@ TEST_CASE("a position bias and the largest scores agree with float64 in every sc
   more_keys.seq_q = 33;
   more_keys.mask = causal_mask();
   for (const int ranks : cases_to_run<int>({1, 2, 3, 4, 5, 7, 8, 16})) {
-    CHECK(check_all(problem, ranks, 5e-6) >= 2);
-    CHECK(check_all(all, ranks, 5e-6) >= 2);
-    CHECK(check_all(more_keys, ranks, 5e-6) >= 2);
+    CHECK(check_scores(problem, ranks, 5e-6) >= 2);
+    CHECK(check_scores(all, ranks, 5e-6) >= 2);
+    CHECK(check_scores(more_keys, ranks, 5e-6) >= 2);
   }
   all.dtype = DType::bf16;
-  CHECK(check_all(all, 3, 3e-3) >= 2);
+  CHECK(check_scores(all, 3, 3e-3) >= 2);
   all.dtype = DType::fp64;
-  CHECK(check_all(all, 3, tolerance(all, 16)) >= 2);
+  CHECK(check_scores(all, 3, tolerance(all, 16)) >= 2);
 }
 
 TEST_CASE("dropout drops the same weights in every schedule, on every device and in both passes") {
@@ -210,12 +210,12 @@ TEST_CASE("dropout drops the same weights in every schedule, on every device and
   few.mask = causal_mask();
   few.scores.dropout = 0.5;
   for (const int ranks : cases_to_run<int>({1, 2, 3, 4, 5, 6, 7, 8, 16})) {
-    CHECK(check_all(problem, ranks, 5e-6) >= 2);
-    CHECK(check_all(all, ranks, 5e-6) >= 2);
-    CHECK(check_all(few, ranks, 5e-6) >= 2);
+    CHECK(check_scores(problem, ranks, 5e-6) >= 2);
+    CHECK(check_scores(all, ranks, 5e-6) >= 2);
+    CHECK(check_scores(few, ranks, 5e-6) >= 2);
   }
   problem.dtype = DType::bf16;
-  CHECK(check_all(problem, 3, 3e-3) >= 2);
+  CHECK(check_scores(problem, 3, 3e-3) >= 2);
 }
 
 TEST_CASE("another seed drops other weights, and none are dropped with probability 0") {
@@ -247,5 +247,5 @@ TEST_CASE("trees agree with float64 in every schedule") {
   Problem problem = problem_with(0, true);
   const std::vector<TreeNode> nodes = {{17, -1}, {13, 0}, {5, 1}, {1, 0}, {14, 0}, {11, 1}};
   problem.mask = tree_mask(nodes);
-  for (const int ranks : cases_to_run<int>({1, 3, 4, 8})) CHECK(check_all(problem, ranks, 5e-6) >= 2);
+  for (const int ranks : cases_to_run<int>({1, 3, 4, 8})) CHECK(check_scores(problem, ranks, 5e-6) >= 2);
 }

@@ -15,7 +15,7 @@ namespace {
 
 constexpr int ranks = 8;
 
-Problem packed(Mask mask) {
+Problem packed_layer(Mask mask) {
   Problem problem;
   problem.seq_q = problem.seq_kv = 65536;
   problem.heads = 32;
@@ -68,7 +68,7 @@ void check_one_layout(const std::vector<AttentionPlan>& plans) {
 TEST_CASE("masks on one layout have the same owners, and no layout of one of them is better for all", "[layers]") {
   for (const double weight : {1.0, 5.0}) {
     for (const char* const schedule : {"placed", "auto"}) {
-      const std::vector<LayerKind> kinds = {{packed(causal_mask()), 1}, {packed(window(511)), weight}};
+      const std::vector<LayerKind> kinds = {{packed_layer(causal_mask()), 1}, {packed_layer(window(511)), weight}};
       const auto plans = or_refuse(plan(kinds, ranks, asked(schedule)));
       REQUIRE(plans.size() == 2);
       check_one_layout(plans);
@@ -85,7 +85,8 @@ TEST_CASE("masks on one layout have the same owners, and no layout of one of the
 }
 
 TEST_CASE("a named schedule is that of all masks", "[layers]") {
-  const std::vector<LayerKind> kinds = {{packed(causal_mask())}, {packed(window(100))}, {packed(full_mask())}};
+  const std::vector<LayerKind> kinds = {
+      {packed_layer(causal_mask())}, {packed_layer(window(100))}, {packed_layer(full_mask())}};
   for (const char* const schedule : {"zigzag-ring", "usp:8", "ring/burst", "attention2d"}) {
     const auto plans = or_refuse(plan(kinds, ranks, asked(schedule)));
     check_one_layout(plans);
@@ -99,8 +100,8 @@ TEST_CASE("a named schedule is that of all masks", "[layers]") {
 
 TEST_CASE("one kind of layers is planned as its problem", "[layers]") {
   for (const char* const schedule : {"placed", "auto", "ring"}) {
-    const auto plans = or_refuse(plan({{packed(window(300)), 7}}, 5, asked(schedule)));
-    CHECK(plans.front().fingerprint() == AttentionPlan(packed(window(300)), 5, asked(schedule)).fingerprint());
+    const auto plans = or_refuse(plan({{packed_layer(window(300)), 7}}, 5, asked(schedule)));
+    CHECK(plans.front().fingerprint() == AttentionPlan(packed_layer(window(300)), 5, asked(schedule)).fingerprint());
   }
 }
 
@@ -112,7 +113,7 @@ TEST_CASE("random masks share a layout on any number of ranks", "[layers]") {
     const std::int64_t tokens = random.between(20, 90);
     std::vector<LayerKind> kinds;
     for (int k = 0; k < 3; ++k) {
-      Problem problem = packed(causal_mask());
+      Problem problem = packed_layer(causal_mask());
       problem.seq_q = problem.seq_kv = tokens;
       problem.mask = test::random_mask(random, tokens);
       kinds.push_back({problem, static_cast<double>(random.between(1, 9)) / 2});
@@ -125,7 +126,7 @@ TEST_CASE("random masks share a layout on any number of ranks", "[layers]") {
 }
 
 TEST_CASE("buffers of all masks count together", "[layers]") {
-  const std::vector<LayerKind> kinds = {{packed(causal_mask())}, {packed(window(511))}};
+  const std::vector<LayerKind> kinds = {{packed_layer(causal_mask())}, {packed_layer(window(511))}};
   for (const char* const schedule : {"ring", "placed", "auto"}) {
     ScheduleRequest request = asked(schedule);
     std::int64_t bytes = 0, largest = 0;
@@ -151,7 +152,7 @@ TEST_CASE("kinds that make no sense are refused", "[layers]") {
     }
     return std::string("nothing");
   };
-  const Problem problem = packed(causal_mask());
+  const Problem problem = packed_layer(causal_mask());
   CHECK_THAT(says({}), contains_text("at least one"));
   for (const double weight : {0.0, -1.0, std::numeric_limits<double>::infinity(), std::nan("")})
     CHECK_THAT(says({{problem}, {problem, weight}}), contains_text("give a positive number"));

@@ -7,7 +7,7 @@ using namespace distattn;
 
 namespace {
 
-void require_refused(const char* text, const char* why) {
+void require_refused_text(const char* text, const char* why) {
   INFO(text);
   try {
     mask_from_json(text, "mask.json");
@@ -32,19 +32,19 @@ TEST_CASE("a mask file says its bands") {
 }
 
 TEST_CASE("mask files of another form are refused") {
-  require_refused("{}", "no list");
-  require_refused("[1]", "not an object");
-  require_refused("[{\"q\":[0,1],", "not JSON");
-  require_refused(R"([{"q":[0,1],"k":[0,1]}])", "diff is missing");
-  require_refused(R"([{"q":[0],"k":[0,1],"diff":[0,1]}])", "[0].q is not a pair");
-  require_refused(R"([{"q":[0,1.5],"k":[0,1],"diff":[0,1]}])", "positions");
-  require_refused(R"([{"q":[0,1e3],"k":[0,1],"diff":[0,1]}])", "positions");
-  require_refused(R"([{"q":[0,true],"k":[0,1],"diff":[0,1]}])", "positions");
-  require_refused(R"([{"q":[0,"9"],"k":[0,1],"diff":[0,1]}])", "positions");
-  require_refused(R"([{"q":[0,1e400],"k":[0,1],"diff":[0,1]}])", "out of range");
-  require_refused(R"([{"q":[0,1],"k":[0,1],"diff":[0,1],"color":1}])", "color");
-  require_refused(R"([{"q":[32,0],"k":[0,1],"diff":[0,1]}])", "[0] has a range that runs backwards");
-  require_refused(R"([{"q":[0,1],"k":[0,1],"diff":[0,1]},{"q":[1,2],"k":[0,1],"diff":[5,2]}])", "[1] has a range");
+  require_refused_text("{}", "no list");
+  require_refused_text("[1]", "not an object");
+  require_refused_text("[{\"q\":[0,1],", "not JSON");
+  require_refused_text(R"([{"q":[0,1],"k":[0,1]}])", "diff is missing");
+  require_refused_text(R"([{"q":[0],"k":[0,1],"diff":[0,1]}])", "[0].q is not a pair");
+  require_refused_text(R"([{"q":[0,1.5],"k":[0,1],"diff":[0,1]}])", "positions");
+  require_refused_text(R"([{"q":[0,1e3],"k":[0,1],"diff":[0,1]}])", "positions");
+  require_refused_text(R"([{"q":[0,true],"k":[0,1],"diff":[0,1]}])", "positions");
+  require_refused_text(R"([{"q":[0,"9"],"k":[0,1],"diff":[0,1]}])", "positions");
+  require_refused_text(R"([{"q":[0,1e400],"k":[0,1],"diff":[0,1]}])", "out of range");
+  require_refused_text(R"([{"q":[0,1],"k":[0,1],"diff":[0,1],"color":1}])", "color");
+  require_refused_text(R"([{"q":[32,0],"k":[0,1],"diff":[0,1]}])", "[0] has a range that runs backwards");
+  require_refused_text(R"([{"q":[0,1],"k":[0,1],"diff":[0,1]},{"q":[1,2],"k":[0,1],"diff":[5,2]}])", "[1] has a range");
 }
 
 TEST_CASE("a bound that no position reaches is none") {

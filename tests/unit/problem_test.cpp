@@ -14,7 +14,7 @@ Problem sound() {
 }
 
 template <class Change>
-void require_refused(Change change, const std::string& word) {
+void require_refused_problem(Change change, const std::string& word) {
   Problem problem = sound();
   change(problem);
   REQUIRE_THROWS_WITH(check(problem), contains_text(word));
@@ -48,42 +48,46 @@ TEST_CASE("a key and its value have as many elements as their buffers") {
 }
 
 TEST_CASE("shapes that nobody computes are refused") {
-  require_refused([](Problem& p) { p.batch = 0; }, "batch is 0");
-  require_refused([](Problem& p) { p.seq_q = 0; }, "seq is 0");
-  require_refused([](Problem& p) { p.seq_kv = -1; }, "seq-kv is -1");
-  require_refused([](Problem& p) { p.heads = 0; }, "heads is 0");
-  require_refused([](Problem& p) { p.kv_heads = 0; }, "kv-heads is 0");
-  require_refused([](Problem& p) { p.kv_heads = 5; }, "12 heads on 5 kv-heads");
-  require_refused([](Problem& p) { p.head_dim = 0; }, "pad it to 8 with zeros");
-  require_refused([](Problem& p) { p.head_dim = 100; },
-                  "pad it to 104 with zeros and give scale 0.1 (1/sqrt(100): the default follows the padded size)");
-  require_refused([](Problem& p) { p.value_dim = 100; }, "pad it to 104 with zeros");
-  require_refused([](Problem& p) { p.value_dim = 584; }, "choose 576 or less");
-  require_refused([](Problem& p) { p.shared_kv = true, p.value_dim = 200; }, "choose value-dim 192 or less");
-  require_refused([](Problem& p) { p.wire = DType::fp16; }, "wire type fp16");
-  require_refused([](Problem& p) { p.scores.scale = std::numeric_limits<double>::infinity(); }, "scale");
-  require_refused([](Problem& p) { p.scores.scale = -1e39; }, "scale is -1e+39 (scores are computed in fp32");
-  require_refused([](Problem& p) { p.scores.scale = 1e-39; }, "scale is 1e-39 (scores are computed in fp32");
-  require_refused([](Problem& p) { p.scores.softcap = -1; }, "softcap is -1");
-  require_refused([](Problem& p) { p.scores.softcap = 1e31; }, "softcap is 1e+31");
-  require_refused([](Problem& p) { p.scores.softcap = 1e-31; }, "choose 1e-30 to 1e30");
-  require_refused([](Problem& p) { p.scores.softcap = std::nan(""); }, "softcap is nan");
+  require_refused_problem([](Problem& p) { p.batch = 0; }, "batch is 0");
+  require_refused_problem([](Problem& p) { p.seq_q = 0; }, "seq is 0");
+  require_refused_problem([](Problem& p) { p.seq_kv = -1; }, "seq-kv is -1");
+  require_refused_problem([](Problem& p) { p.heads = 0; }, "heads is 0");
+  require_refused_problem([](Problem& p) { p.kv_heads = 0; }, "kv-heads is 0");
+  require_refused_problem([](Problem& p) { p.kv_heads = 5; }, "12 heads on 5 kv-heads");
+  require_refused_problem([](Problem& p) { p.head_dim = 0; }, "pad it to 8 with zeros");
+  require_refused_problem(
+      [](Problem& p) { p.head_dim = 100; },
+      "pad it to 104 with zeros and give scale 0.1 (1/sqrt(100): the default follows the padded size)");
+  require_refused_problem([](Problem& p) { p.value_dim = 100; }, "pad it to 104 with zeros");
+  require_refused_problem([](Problem& p) { p.value_dim = 584; }, "choose 576 or less");
+  require_refused_problem([](Problem& p) { p.shared_kv = true, p.value_dim = 200; }, "choose value-dim 192 or less");
+  require_refused_problem([](Problem& p) { p.wire = DType::fp16; }, "wire type fp16");
+  require_refused_problem([](Problem& p) { p.scores.scale = std::numeric_limits<double>::infinity(); }, "scale");
+  require_refused_problem([](Problem& p) { p.scores.scale = -1e39; }, "scale is -1e+39 (scores are computed in fp32");
+  require_refused_problem([](Problem& p) { p.scores.scale = 1e-39; }, "scale is 1e-39 (scores are computed in fp32");
+  require_refused_problem([](Problem& p) { p.scores.softcap = -1; }, "softcap is -1");
+  require_refused_problem([](Problem& p) { p.scores.softcap = 1e31; }, "softcap is 1e+31");
+  require_refused_problem([](Problem& p) { p.scores.softcap = 1e-31; }, "choose 1e-30 to 1e30");
+  require_refused_problem([](Problem& p) { p.scores.softcap = std::nan(""); }, "softcap is nan");
   for (const double dropout : {1.0, -0.1, 2.0, std::nan("")}) {
-    require_refused([=](Problem& p) { p.scores.dropout = dropout; }, "(the probability that a weight is dropped)");
+    require_refused_problem([=](Problem& p) { p.scores.dropout = dropout; },
+                            "(the probability that a weight is dropped)");
   }
-  require_refused([](Problem& p) { p.alibi_slopes.assign(5, 0.5); }, "5 slopes of a position bias for 12 heads");
-  require_refused([](Problem& p) { p.alibi_slopes.assign(12, std::nan("")); }, "the slope of head 0 is nan");
-  require_refused([](Problem& p) { p.alibi_slopes = standard_alibi_slopes(12), p.alibi_slopes[3] = -1e21; },
-                  "the slope of head 3 is -1e+21");
+  require_refused_problem([](Problem& p) { p.alibi_slopes.assign(5, 0.5); },
+                          "5 slopes of a position bias for 12 heads");
+  require_refused_problem([](Problem& p) { p.alibi_slopes.assign(12, std::nan("")); }, "the slope of head 0 is nan");
+  require_refused_problem([](Problem& p) { p.alibi_slopes = standard_alibi_slopes(12), p.alibi_slopes[3] = -1e21; },
+                          "the slope of head 3 is -1e+21");
   Problem steep;
   steep.seq_q = steep.seq_kv = 4;
   steep.head_dim = steep.value_dim = 8;
   steep.alibi_slopes.assign(1, -1e20F);  // as fp32 rounds it: a bit more
   CHECK_NOTHROW(check(steep));
-  require_refused([](Problem& p) { p.batch = std::int64_t{1} << 55; }, "overflow");
-  require_refused([](Problem& p) { p.batch = 1 << 10, p.heads = 1 << 30, p.seq_kv = 1 << 24; }, "overflow");
-  require_refused([](Problem& p) { p.seq_q = p.seq_kv = std::int64_t{1} << 32; }, "a sequence has 2147483647 at most");
-  require_refused([](Problem& p) { p.mask.documents = {0, 5}; }, "cu-seqlens");
+  require_refused_problem([](Problem& p) { p.batch = std::int64_t{1} << 55; }, "overflow");
+  require_refused_problem([](Problem& p) { p.batch = 1 << 10, p.heads = 1 << 30, p.seq_kv = 1 << 24; }, "overflow");
+  require_refused_problem([](Problem& p) { p.seq_q = p.seq_kv = std::int64_t{1} << 32; },
+                          "a sequence has 2147483647 at most");
+  require_refused_problem([](Problem& p) { p.mask.documents = {0, 5}; }, "cu-seqlens");
 }
 
 TEST_CASE("float64 holds scales that fp32 does not") {

@@ -34,7 +34,7 @@ bool is_above(const std::vector<TreeNode>& nodes, std::int64_t above, std::int64
   return node == above;
 }
 
-void require_refused(const std::vector<TreeNode>& nodes, const std::string& words) {
+void require_refused_tree(const std::vector<TreeNode>& nodes, const std::string& words) {
   REQUIRE_THROWS_WITH(tree_mask(nodes), contains_text(words));
   REQUIRE_THROWS_WITH(tree_positions(nodes), contains_text(words));
 }
@@ -102,16 +102,16 @@ TEST_CASE("a deep tree costs its bands, not its nodes times its depth") {
 
 TEST_CASE("a tree that is none is refused") {
   constexpr std::int64_t most = std::numeric_limits<std::int64_t>::max();
-  require_refused({}, "the tree has no node");
-  require_refused({{0, -1}}, "node 0 of the tree has 0 tokens");
-  require_refused({{3, -1}, {-2, 0}}, "node 1 of the tree has -2 tokens");
-  require_refused({{3, 0}}, "a cycle");
-  require_refused({{3, 1}, {3, 2}, {3, 0}}, "a cycle");
-  require_refused({{3, -1}, {3, 2}, {3, 0}}, "node 1 of the tree has parent 2 (which comes later)");
-  require_refused({{3, -1}, {3, 7}}, "node 1 of the tree has parent 7 (the nodes are 0 to 1");
-  require_refused({{3, -2}}, "has parent -2");
-  require_refused({{1, -1}, {most, 0}}, "more than 2147483647 tokens");
-  require_refused({{2147483647, -1}, {1, 0}}, "more than 2147483647 tokens");
+  require_refused_tree({}, "the tree has no node");
+  require_refused_tree({{0, -1}}, "node 0 of the tree has 0 tokens");
+  require_refused_tree({{3, -1}, {-2, 0}}, "node 1 of the tree has -2 tokens");
+  require_refused_tree({{3, 0}}, "a cycle");
+  require_refused_tree({{3, 1}, {3, 2}, {3, 0}}, "a cycle");
+  require_refused_tree({{3, -1}, {3, 2}, {3, 0}}, "node 1 of the tree has parent 2 (which comes later)");
+  require_refused_tree({{3, -1}, {3, 7}}, "node 1 of the tree has parent 7 (the nodes are 0 to 1");
+  require_refused_tree({{3, -2}}, "has parent -2");
+  require_refused_tree({{1, -1}, {most, 0}}, "more than 2147483647 tokens");
+  require_refused_tree({{2147483647, -1}, {1, 0}}, "more than 2147483647 tokens");
 }
 
 TEST_CASE("trees are read from files") {
