@@ -8,8 +8,8 @@ namespace distattn::kernels::portable {
 /// The version of Kokkos that this was built with.
 std::string kokkos_version();
 
-/// Why nothing can be computed with Kokkos any more, as an error says it: it has been finalized, which is for good.
-/// Else empty.
+/// Why nothing can be computed with Kokkos any more, as an error says it: it has been finalized, or could not be
+/// initialised, which both are for good. Else empty.
 std::string why_no_kokkos();
 
 /// Initialises Kokkos if nobody has, with the processor's cores or `threads` for its host spaces, whichever is more,
