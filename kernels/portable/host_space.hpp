@@ -11,7 +11,6 @@
 #include <type_traits>
 
 #include "distattn/error.hpp"
-#include "distattn/thread.hpp"
 #include "kernels/element.hpp"
 #include "kernels/elementwise.hpp"
 #include "kernels/portable/attend.hpp"
@@ -115,7 +114,7 @@ void call_elsewhere(const Call& call) {
   try {
     done = std::async(std::launch::async, call);
   } catch (const std::system_error& refused) {
-    throw no_thread("Kokkos", "compute", refused);
+    throw no_threads(refused);
   }
   done.get();
 }

@@ -16,8 +16,11 @@
 #include <vector>
 
 #include "distattn/error.hpp"
-#include "distattn/thread.hpp"
 #include "kernels/poll.hpp"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 extern char** environ;
 
@@ -146,6 +149,10 @@ void now_gone(const Gone& why) {
 
 void initialize(int threads, int device) {
   const WithoutSettings alone(process().variables);
+#ifdef _OPENMP
+  expect_room_for(threads);
+  omp_set_num_threads(threads);  // Kokkos first starts as many as OMP_NUM_THREADS says, whatever it is told
+#endif
 #if KOKKOS_VERSION >= 30700
   auto settings = Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true);
   if (device != no_device) settings.set_device_id(device);
@@ -207,7 +214,7 @@ void need_kokkos(int threads, int device) {
     try {
       here.keeper = initialize_here(threads, device);
     } catch (const std::system_error& refused) {
-      throw no_thread("Kokkos", "compute", refused);
+      throw no_threads(refused);
     }
     std::atexit(finalize_ours);
   }
@@ -232,6 +239,31 @@ void on_kokkos_thread(void (*call)(void* context), void* context) {
                 "process of its own, or take another space");
   }
   if (!keeper->run(call, context)) throw Error(ErrorKind::environment, why_no_kokkos());
+}
+
+Error no_threads(const std::system_error& refused) {
+  return {ErrorKind::environment, std::string("Kokkos gets no threads (") + refused.what() +
+                                      "): ask for fewer, or raise the limits of threads and of memory"};
+}
+
+void expect_room_for(int threads) {
+  std::mutex gate;
+  std::unique_lock closed(gate);
+  std::vector<std::thread> started;
+  started.reserve(static_cast<std::size_t>(threads));
+  const auto end = [&] {
+    closed.unlock();
+    for (std::thread& each : started) each.join();
+  };
+  try {
+    while (started.size() < static_cast<std::size_t>(threads)) {
+      started.emplace_back([&gate] { const std::lock_guard pass(gate); });
+    }
+  } catch (const std::system_error& refused) {
+    end();
+    throw no_threads(refused);
+  }
+  end();
 }
 
 void before_finalize(void (*release)()) { Kokkos::push_finalize_hook(release); }

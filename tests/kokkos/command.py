@@ -46,7 +46,7 @@ def settings_of_other_programs():
     """They change nothing, well or ill."""
     kokkos = ("NUM_THREADS", "NUMA", "DEVICE_ID", "NUM_DEVICES", "RAND_DEVICES", "SKIP_DEVICE", "DISABLE_WARNINGS",
               "TUNE_INTERNALS", "MAP_DEVICE_ID_BY", "PRINT_CONFIGURATION", "TOOLS_LIBS", "TOOLS_ARGS", "PROFILE_LIBRARY")
-    openmp = {"NUM_THREADS": ("1", "600", "1,1"), "THREAD_LIMIT": ("1", "3"), "DYNAMIC": ("true",), "NESTED": ("true",),
+    openmp = {"NUM_THREADS": ("1", "100000", "1,1"), "THREAD_LIMIT": ("1", "3"), "DYNAMIC": ("true",), "NESTED": ("true",),
               "MAX_ACTIVE_LEVELS": ("0", "4"), "SCHEDULE": ("dynamic,3",), "WAIT_POLICY": ("active",),
               "PROC_BIND": ("true", "spread"), "PLACES": ("cores",), "STACKSIZE": ("1M",)}
     settings = [("KOKKOS_" + name, value) for name in kokkos for value in ("abc", "-1")]
