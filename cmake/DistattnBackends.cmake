@@ -3,7 +3,8 @@
 set_property(GLOBAL PROPERTY DISTATTN_BACKEND_LINES "")
 
 # distattn_option(<NAME> <found> <what was looked for> <debian> <spack> <conda>)
-# Sets DISTATTN_HAVE_<NAME> in the caller's scope. ON without the package is an error that says what to install.
+# Sets DISTATTN_HAVE_<NAME> in the caller's scope. ON without the package is an error that says what to install, or why
+# the one that is there does not do (DISTATTN_UNUSABLE_<NAME>, which is empty if it does).
 function(distattn_option name found what debian spack conda)
   set(DISTATTN_WITH_${name} AUTO CACHE STRING "Build with ${what}: AUTO, ON or OFF")
   set_property(CACHE DISTATTN_WITH_${name} PROPERTY STRINGS AUTO ON OFF)
@@ -18,8 +19,12 @@ function(distattn_option name found what debian spack conda)
   elseif(found)
     set(have ON)
     set(why "")
+  elseif(wish STREQUAL "ON" AND DISTATTN_UNUSABLE_${name})
+    message(FATAL_ERROR "DISTATTN_WITH_${name}=ON cannot be had: ${DISTATTN_UNUSABLE_${name}}")
   elseif(wish STREQUAL "ON")
     message(FATAL_ERROR "${what} not found (DISTATTN_WITH_${name}=ON needs it); ${hint}")
+  elseif(DISTATTN_UNUSABLE_${name})
+    set(why "${DISTATTN_UNUSABLE_${name}}")
   elseif(DISTATTN_LEFT_OUT_${name})
     set(why "${DISTATTN_LEFT_OUT_${name}}")
   else()

@@ -2,6 +2,8 @@
 # portable kernels are compiled for, in small letters; DISTATTN_HAVE_KOKKOS_SERIAL says whether Serial is one, which also
 # launches the vector kernels.
 
+include(CheckCXXSourceCompiles)
+
 # No version is asked for: Debian's 3.4 refuses every range that reaches past 3.4.
 find_package(Kokkos CONFIG QUIET)
 if(TARGET trilinos_kokkoscore)
@@ -19,11 +21,33 @@ foreach(space IN LISTS spaces)
   endif()
 endforeach()
 set(found "${Kokkos_FOUND}")
+set(DISTATTN_UNUSABLE_KOKKOS "")
 if(found AND NOT spaces)
-  message(STATUS "Kokkos ${Kokkos_VERSION} is left out: it has no Serial space, and others need 4.2 or later")
-  set(found OFF)
+  set(DISTATTN_UNUSABLE_KOKKOS "Kokkos ${Kokkos_VERSION} has no Serial space, and its others need 4.2 or later")
 elseif(found AND "cuda" IN_LIST DISTATTN_KOKKOS_HAS AND NOT DISTATTN_HAVE_CUDA)
-  message(STATUS "Kokkos ${Kokkos_VERSION} is left out: it has CUDA, and nothing here is compiled for that")
+  set(DISTATTN_UNUSABLE_KOKKOS "Kokkos ${Kokkos_VERSION} has CUDA, and nothing here is compiled for that")
+elseif(found AND BUILD_SHARED_LIBS AND NOT "cuda" IN_LIST DISTATTN_KOKKOS_HAS)
+  # Kokkos itself builds static libraries, of code for programs alone, unless it is told otherwise.
+  set(CMAKE_REQUIRED_LIBRARIES Kokkos::kokkos)
+  set(CMAKE_REQUIRED_FLAGS -fPIC)
+  set(CMAKE_REQUIRED_LINK_OPTIONS -shared)
+  set(CMAKE_REQUIRED_QUIET ON)
+  unset(DISTATTN_KOKKOS_IS_SHARED CACHE)
+  check_cxx_source_compiles("namespace Kokkos {
+      bool is_initialized() noexcept;
+      void finalize();
+    }
+    void end() { if (Kokkos::is_initialized()) Kokkos::finalize(); }" DISTATTN_KOKKOS_IS_SHARED)
+  unset(CMAKE_REQUIRED_LIBRARIES)
+  unset(CMAKE_REQUIRED_FLAGS)
+  unset(CMAKE_REQUIRED_LINK_OPTIONS)
+  unset(CMAKE_REQUIRED_QUIET)
+  if(NOT DISTATTN_KOKKOS_IS_SHARED)
+    set(DISTATTN_UNUSABLE_KOKKOS "Kokkos ${Kokkos_VERSION} does not link into a shared library, build it with \
+-DBUILD_SHARED_LIBS=ON or -DCMAKE_POSITION_INDEPENDENT_CODE=ON, or distattn with -DBUILD_SHARED_LIBS=OFF")
+  endif()
+endif()
+if(DISTATTN_UNUSABLE_KOKKOS)
   set(found OFF)
 endif()
 distattn_option(KOKKOS "${found}" "Kokkos" "libtrilinos-kokkos-dev" "kokkos" "kokkos")

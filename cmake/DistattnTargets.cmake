@@ -74,6 +74,11 @@ function(distattn_assemble_library)
   target_link_libraries(distattn PRIVATE ${links})
   target_include_directories(distattn PUBLIC "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/core/include>")
   target_compile_features(distattn PUBLIC cxx_std_20)
+  if(BUILD_SHARED_LIBS)
+    # A program that unloads it, as one that was a plugin's, keeps it: threads, what runs at exit and what Kokkos calls
+    # when it is finalized are in it.
+    target_link_options(distattn PRIVATE "LINKER:-z,nodelete")
+  endif()
   set_target_properties(distattn PROPERTIES VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINKER_LANGUAGE CXX)
 endfunction()

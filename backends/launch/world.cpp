@@ -37,6 +37,32 @@ std::string_view text_of(const std::vector<std::byte>& bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
+/// Where the part that `at` is in begins, in a list whose parts end with a comma or a semicolon.
+std::size_t begin_before(std::string_view text, std::size_t at) {
+  while (at >= 2 && !(text[at - 1] == ' ' && (text[at - 2] == ',' || text[at - 2] == ';'))) --at;
+  return at >= 2 ? at : 0;
+}
+
+/// Without the parts at both ends that are the same in another text: `before` and `after` characters are.
+std::string_view part_between(std::string_view text, std::size_t before, std::size_t after) {
+  const std::size_t begin = begin_before(text, before);
+  std::size_t end = text.size() - after;
+  while (end < text.size() && text.substr(end, 2) != ", " && text.substr(end, 2) != "; ") ++end;
+  return text.substr(begin, end - begin);
+}
+
+/// "rank 1 differs from rank 0 in its options (--backend cpu against --backend kokkos:serial)": of long lists only what
+/// stands between what they have in common.
+std::string difference(std::size_t rank, std::string_view what, std::string_view mine, std::string_view first) {
+  const std::size_t shorter = std::min(mine.size(), first.size());
+  std::size_t before = 0, after = 0;
+  while (before < shorter && mine[before] == first[before]) ++before;
+  const std::size_t begin = begin_before(first, before);
+  while (after < shorter - begin && mine[mine.size() - 1 - after] == first[first.size() - 1 - after]) ++after;
+  return fmt::format("rank {} differs from rank 0 in {} ({} against {})", rank, what, part_between(mine, before, after),
+                     part_between(first, before, after));
+}
+
 /// What each rank may use of its machine. A collective.
 std::vector<CoreClaim> all_claims(Bootstrap& bootstrap) {
   std::vector<CoreClaim> claims;
@@ -251,11 +277,8 @@ void World::agree(std::string_view what, std::string_view mine) {
   const auto all = all_gather(std::as_bytes(std::span(mine)));
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
-    const Error error(
-        ErrorKind::peer,
-        fmt::format("rank {} differs from rank 0 in {} ({} against {}): give all ranks the same input and "
-                    "options",
-                    rank, what, text_of(all[rank]), text_of(all[0])));
+    const Error error(ErrorKind::peer, difference(rank, what, text_of(all[rank]), text_of(all[0])) +
+                                           ": give all ranks the same input and options");
     abort(error);
     throw error;
   }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <future>
 #include <string>
+#include <system_error>
 #include <type_traits>
 
 #include "distattn/error.hpp"
@@ -106,6 +107,18 @@ inline void expect_threads(int threads, int most, const char* why) {
                                           std::to_string(most) + " (" + why + "): ask for fewer");
 }
 
+/// On a thread of its own.
+template <class Call>
+void call_elsewhere(const Call& call) {
+  std::future<void> done;
+  try {
+    done = std::async(std::launch::async, call);
+  } catch (const std::system_error& refused) {
+    throw no_threads(refused);
+  }
+  done.get();
+}
+
 /// Calls body(item, scratch) for every item, on as many threads of a space as the team has. Ranks of this process do so
 /// at once, in instances of their own, if the space has those, else in turns.
 template <class Space, class Body>
@@ -121,7 +134,7 @@ void run_items(Team& team, std::span<const Item> items, std::size_t bytes, const
       const Instance<Space> instance(team.size());
       run_teams(instance.space(), team.size(), bytes, left, body);
     };
-    is_unfit<Space>() ? std::async(std::launch::async, call).get() : call();
+    is_unfit<Space>() ? call_elsewhere(call) : call();
   } else {
     static_assert(takes_one_thread<Space>);
     const auto call = [&] {

@@ -19,6 +19,7 @@ inline bool is_unfit<Kokkos::OpenMP>() {
 }
 template <>
 inline Kokkos::OpenMP new_instance<Kokkos::OpenMP>(int threads) {
+  expect_room_for(threads);
   return Kokkos::OpenMP(threads);
 }
 

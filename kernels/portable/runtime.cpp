@@ -9,12 +9,18 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "distattn/error.hpp"
 #include "kernels/poll.hpp"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
 
 extern char** environ;
 
@@ -50,8 +56,10 @@ class Keeper {
  public:
   Keeper() : thread_([this] { work(); }) {}
 
-  void run(void (*call)(void*), void* context) {
+  /// False once it has been ended.
+  bool run(void (*call)(void*), void* context) {
     const std::lock_guard turn(turn_);
+    if (quit_) return false;
     std::unique_lock lock(mutex_);
     call_ = call;
     context_ = context;
@@ -63,9 +71,9 @@ class Keeper {
     lock.lock();
     changed_.wait(lock, [this] { return !busy_.load(); });
     if (failure_ != nullptr) std::rethrow_exception(failure_);
+    return true;
   }
 
-  /// Nothing may be asked of it afterwards.
   void end() {
     run([](void* keeper) { static_cast<Keeper*>(keeper)->quit_ = true; }, this);
     thread_.join();
@@ -100,13 +108,23 @@ class Keeper {
   std::thread thread_;
 };
 
+/// Why Kokkos is not there any more, and what to do about it.
+struct Gone {
+  const char* why;
+  const char* advice;
+};
+constexpr Gone finalized = {"this program has finalized it, which is for good",
+                            "finalize it after the last call, or take backend cpu"};
+constexpr Gone exiting = {"this process is exiting", "end its last call before"};
+constexpr Gone failed = {"it could not be initialised before", "start the program anew, or take backend cpu"};
+
 /// Never destroyed: Kokkos may be finalized after this file's statics.
 struct Process {
   std::mutex mutex;
   bool seen = false;         // whether it was initialised, by whomever
   Keeper* keeper = nullptr;  // if by this library
   pid_t id = 0;              // of the process, once seen
-  std::atomic<bool> gone{false};
+  std::atomic<const Gone*> gone{nullptr};
   std::vector<char*> variables;
 };
 
@@ -115,15 +133,26 @@ Process& process() {
   return *only;
 }
 
-bool is_gone() {
+const Gone* gone() {
+  const Gone* const known = process().gone.load();
 #if KOKKOS_VERSION >= 30700
-  if (Kokkos::is_finalized()) return true;
+  if (known == nullptr && Kokkos::is_finalized()) return &finalized;
 #endif
-  return process().gone.load();
+  return known;
+}
+
+/// The first reason is the one to tell.
+void now_gone(const Gone& why) {
+  const Gone* none = nullptr;
+  process().gone.compare_exchange_strong(none, &why);
 }
 
 void initialize(int threads, int device) {
   const WithoutSettings alone(process().variables);
+#ifdef _OPENMP
+  expect_room_for(threads);
+  omp_set_num_threads(threads);  // Kokkos first starts as many as OMP_NUM_THREADS says, whatever it is told
+#endif
 #if KOKKOS_VERSION >= 30700
   auto settings = Kokkos::InitializationSettings().set_num_threads(threads).set_disable_warnings(true);
   if (device != no_device) settings.set_device_id(device);
@@ -137,8 +166,24 @@ void initialize(int threads, int device) {
 #endif
 }
 
+/// On a thread of its own.
+Keeper* initialize_here(int threads, int device) {
+  auto keeper = std::make_unique<Keeper>();
+  const auto call = [&] { initialize(threads, device); };
+  try {
+    keeper->run([](void* erased) { (*static_cast<const decltype(call)*>(erased))(); },
+                const_cast<void*>(static_cast<const void*>(&call)));
+  } catch (...) {
+    now_gone(failed);  // what it has begun, it ends the program for when it is told to begin again
+    keeper->end();
+    throw;
+  }
+  return keeper.release();
+}
+
 void finalize_ours() {
-  if (process().gone.load() || was_forked() || !Kokkos::is_initialized()) return;
+  if (process().gone.load() != nullptr || was_forked() || !Kokkos::is_initialized()) return;
+  now_gone(exiting);
   Keeper& keeper = *process().keeper;
   keeper.run([](void*) { Kokkos::finalize(); }, nullptr);
   keeper.end();
@@ -152,9 +197,9 @@ std::string kokkos_version() {
 }
 
 std::string why_no_kokkos() {
-  if (!is_gone()) return "";
-  return "Kokkos cannot compute any more (this program has finalized it, which is for good): finalize it after the "
-         "last call, or take backend cpu";
+  const Gone* const reason = gone();
+  return reason == nullptr ? ""
+                           : std::string("Kokkos cannot compute any more (") + reason->why + "): " + reason->advice;
 }
 
 void need_kokkos(int threads, int device) {
@@ -166,13 +211,14 @@ void need_kokkos(int threads, int device) {
   threads = std::max(threads, static_cast<int>(std::thread::hardware_concurrency()));
   threads = std::min(threads, most_openmp_threads);
   if (!Kokkos::is_initialized()) {
-    here.keeper = new Keeper;
-    const auto call = [&] { initialize(threads, device); };
-    here.keeper->run([](void* erased) { (*static_cast<const decltype(call)*>(erased))(); },
-                     const_cast<void*>(static_cast<const void*>(&call)));
+    try {
+      here.keeper = initialize_here(threads, device);
+    } catch (const std::system_error& refused) {
+      throw no_threads(refused);
+    }
     std::atexit(finalize_ours);
   }
-  before_finalize([] { process().gone = true; });
+  before_finalize([] { now_gone(finalized); });
   here.id = getpid();
   here.seen = true;
 }
@@ -192,7 +238,32 @@ void on_kokkos_thread(void (*call)(void* context), void* context) {
                 "Kokkos's threads are not in this process (it was forked from one that computed with them): start a "
                 "process of its own, or take another space");
   }
-  keeper->run(call, context);
+  if (!keeper->run(call, context)) throw Error(ErrorKind::environment, why_no_kokkos());
+}
+
+Error no_threads(const std::system_error& refused) {
+  return {ErrorKind::environment, std::string("Kokkos gets no threads (") + refused.what() +
+                                      "): ask for fewer, or raise the limits of threads and of memory"};
+}
+
+void expect_room_for(int threads) {
+  std::mutex gate;
+  std::unique_lock closed(gate);
+  std::vector<std::thread> started;
+  started.reserve(static_cast<std::size_t>(threads));
+  const auto end = [&] {
+    closed.unlock();
+    for (std::thread& each : started) each.join();
+  };
+  try {
+    while (started.size() < static_cast<std::size_t>(threads)) {
+      started.emplace_back([&gate] { const std::lock_guard pass(gate); });
+    }
+  } catch (const std::system_error& refused) {
+    end();
+    throw no_threads(refused);
+  }
+  end();
 }
 
 void before_finalize(void (*release)()) { Kokkos::push_finalize_hook(release); }

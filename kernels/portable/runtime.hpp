@@ -2,14 +2,17 @@
 /// The Kokkos of this process: who initialises it, who ends it, and whether it is still there.
 
 #include <string>
+#include <system_error>
+
+#include "distattn/error.hpp"
 
 namespace distattn::kernels::portable {
 
 /// The version of Kokkos that this was built with.
 std::string kokkos_version();
 
-/// Why nothing can be computed with Kokkos any more, as an error says it: it has been finalized, which is for good.
-/// Else empty.
+/// Why nothing can be computed with Kokkos any more, as an error says it: it has been finalized, or could not be
+/// initialised, which both are for good. Else empty.
 std::string why_no_kokkos();
 
 /// Initialises Kokkos if nobody has, with the processor's cores or `threads` for its host spaces, whichever is more,
@@ -29,6 +32,12 @@ bool was_forked();
 /// Calls take turns. Only after need_kokkos(). Throws Error(environment) where that thread is the program's, or another
 /// process's.
 void on_kokkos_thread(void (*call)(void* context), void* context);
+
+/// The error to throw where the system refuses Kokkos a thread.
+Error no_threads(const std::system_error& refused);
+
+/// Throws no_threads() where `threads` more could not run at once. OpenMP would end the program there.
+void expect_room_for(int threads);
 
 /// Calls `release` once before Kokkos is finalized, whoever does that.
 void before_finalize(void (*release)());

@@ -51,18 +51,20 @@ struct Results {
 }  // namespace
 
 TEST_CASE("A space's stream leaves it to the host to wait for the work of others") {
-  kernels::portable::SpaceDevice& device = serial_as_device();
-  device.begin(0, 1);
-  SpaceStreams streams(device, 1);
-  const auto stream = streams.open_stream(StreamPriority::normal);
-  const auto mark = std::make_shared<ForeignMark>();
-  CHECK_FALSE(stream->wait_for(*mark));
-  CHECK(mark->asked == 0);
-  const Event event(std::make_shared<StreamEvent>(mark, std::make_shared<Ending>(), nullptr, "elsewhere"));
-  CHECK_FALSE(backends::follow(event, *stream));
-  wait_for_all({&event, 1}, *stream);
-  CHECK(mark->passed());
-  CHECK(stream->wait_for(*stream->mark()));
+  for (kernels::portable::SpaceDevice* const device : {DISTATTN_HOSTS_AS_DEVICES}) {
+    CAPTURE(device->name());
+    device->begin(0, 1);
+    SpaceStreams streams(*device, 1);
+    const auto stream = streams.open_stream(StreamPriority::normal);
+    const auto mark = std::make_shared<ForeignMark>();
+    CHECK_FALSE(stream->wait_for(*mark));
+    CHECK(mark->asked == 0);
+    const Event event(std::make_shared<StreamEvent>(mark, std::make_shared<Ending>(), nullptr, "elsewhere"));
+    CHECK_FALSE(backends::follow(event, *stream));
+    wait_for_all({&event, 1}, *stream);
+    CHECK(mark->passed());
+    CHECK(stream->wait_for(*stream->mark()));
+  }
 }
 
 TEST_CASE("Passes that are queued on a space drop the weights of their own seeds") {

@@ -121,7 +121,7 @@ if len(sys.argv) == 3 and sys.argv[1] == "accept":
     RECORD.write_text(recorded(whole(HEADER)))
     sys.exit(0)
 
-from house import BUILD, expect, skip  # pylint: disable=wrong-import-position
+from house import BUILD, expect, run_well, skip  # pylint: disable=wrong-import-position
 
 if platform.machine() != "x86_64":
     skip(f"the ABI is recorded for x86_64, and this is {platform.machine()}")
@@ -154,6 +154,7 @@ header = whole(HEADER)
 names = functions(header)
 expect(len(names) >= 26 and len(types(header)) >= 16, f"found {names} and {types(header)}")
 check_the_check(header)
+expect("NODELETE" in run_well("readelf", "--dynamic", BUILD / "lib/libdistattn.so"), "dlclose() would unload the library")
 symbols = subprocess.run(["nm", "-D", "--defined-only", BUILD / "lib/libdistattn.so"], text=True, capture_output=True,
                          check=True).stdout.split()
 expect(set(names) <= set(symbols), f"declared but not exported: {sorted(set(names) - set(symbols))}")

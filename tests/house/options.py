@@ -1,9 +1,11 @@
 """DISTATTN_WITH_*: every outcome is printed, ON without its package names what to install, nonsense is refused."""
 
+import os
+import pathlib
 import re
 import tempfile
 
-from house import CMAKE, SOURCE, expect, run
+from house import CMAKE, SOURCE, expect, run, run_well
 
 # What find_package() is asked for by each option; hiding it is the same as not having it.
 PACKAGES = {"BLAS": "CBLAS", "KOKKOS": "Kokkos", "CUDA": "CUDAToolkit", "NCCL": "NCCL"}
@@ -41,5 +43,36 @@ for option in sorted(options):
 
 code, output = configure(*hide, "-DDISTATTN_WITH_CUDA=OFF", "-DDISTATTN_WITH_NCCL=ON")
 expect(code != 0 and "NCCL=ON without CUDA" in output, f"NCCL without CUDA is not refused as what it is\n{output}")
+
+
+def kokkos(folder, version, devices, target="INTERFACE", location=""):
+    """A Kokkos that has nothing but its package."""
+    (folder / "KokkosConfig.cmake").write_text(f"""set(Kokkos_VERSION {version})
+set(Kokkos_DEVICES {devices})
+add_library(Kokkos::kokkos {target} IMPORTED)
+set_target_properties(Kokkos::kokkos PROPERTIES IMPORTED_LOCATION "{location}")
+""")
+
+
+# One that is found and does not do is left out, or refused, for what it is.
+with tempfile.TemporaryDirectory() as name:
+    package = pathlib.Path(name)
+    archive = package / "libkokkoscore.a"
+    source = package / "kokkos.cpp"
+    source.write_text("namespace Kokkos { thread_local int count; bool is_initialized() noexcept { return ++count > 1; } "
+                      "void finalize() {} }")
+    run_well(os.environ["CXX"], "-c", "-fno-pic", source, "-o", package / "kokkos.o")
+    run_well("ar", "rc", archive, package / "kokkos.o")
+    here = [f"-DKokkos_DIR={package}", "-DDISTATTN_WITH_CUDA=OFF"]
+    for own, reason in (((package, "4.1.0", "OPENMP"), "has no Serial space, and its others need 4.2 or later"),
+                        ((package, "4.6.1", "CUDA SERIAL"), "has CUDA, and nothing here is compiled for that"),
+                        ((package, "4.6.1", "OPENMP", "STATIC", archive), "does not link into a shared library")):
+        kokkos(*own)
+        code, output = configure(*here)
+        expect(code == 0 and re.search(f"DISTATTN_WITH_KOKKOS=AUTO: OFF Kokkos [0-9.]+ {reason}", output), output)
+        code, output = configure(*here, "-DDISTATTN_WITH_KOKKOS=ON")
+        expect(code != 0 and reason in output, f"{reason} is not what the error says\n{output}")
+    code, output = configure(*here, "-DBUILD_SHARED_LIBS=OFF")
+    expect(code == 0 and "DISTATTN_WITH_KOKKOS=AUTO: ON" in output, output)
 
 print(f"{len(options)} options")

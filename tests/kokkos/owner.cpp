@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <Kokkos_Core.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <functional>
@@ -72,16 +73,20 @@ void compute(const kernels::HostKernels& table, int threads = 1) {
   for (const float each : lse) expect(std::abs(each - (4 + std::log(2.f))) < 1e-5f, "a log-sum-exp");
 }
 
-const kernels::HostKernels& table(const std::string& name = "kokkos:serial") {
+bool has_serial() { return find_backend(BackendKind::device, "kokkos:serial").value().built; }
+bool has_openmp() { return find_backend(BackendKind::device, "kokkos:openmp").value().built; }
+bool has_threads() { return find_backend(BackendKind::device, "kokkos:threads").value().built; }
+
+/// A space that any thread may use.
+std::string any_space() { return has_serial() ? "kokkos:serial" : "kokkos:openmp"; }
+
+const kernels::HostKernels& table(const std::string& name = any_space()) {
   for (const kernels::HostKernels* each : {DISTATTN_PORTABLE_TABLES}) {
     if (each->name == name) return *each;
   }
   expect(false, name + " is built");
   std::abort();
 }
-
-bool has_openmp() { return find_backend(BackendKind::device, "kokkos:openmp").value().built; }
-bool has_threads() { return find_backend(BackendKind::device, "kokkos:threads").value().built; }
 
 [[noreturn]] void skip(const std::string& why) {
   std::cout << "SKIPPED: " << why << '\n';
@@ -91,7 +96,7 @@ bool has_threads() { return find_backend(BackendKind::device, "kokkos:threads").
 /// The library initialises it, and finalizes it at exit: what Kokkos says of one that is forgotten, fails the test.
 void never_initialised() {
   expect(!Kokkos::is_initialized(), "Kokkos is left alone until something is computed");
-  const auto device = make_device("kokkos:serial", {});
+  const auto device = make_device(any_space(), {});
   expect(!Kokkos::is_initialized(), "a device alone does not need it");
   compute(table());
   expect(Kokkos::is_initialized(), "the library has initialised Kokkos");
@@ -106,7 +111,7 @@ void of_the_program() {
   Kokkos::finalize();
   expect_error(ErrorKind::environment, "Kokkos cannot compute any more", [] { compute(table()); });
   expect_error(ErrorKind::environment, "finalize it after the last call",
-               [] { make_device("kokkos:serial", DeviceOptions{}); });
+               [] { make_device(any_space(), DeviceOptions{}); });
 }
 
 void finalized_before() {
@@ -116,31 +121,31 @@ void finalized_before() {
   Kokkos::initialize();
   Kokkos::finalize();
   expect_error(ErrorKind::environment, "Kokkos cannot compute any more", [] { compute(table()); });
-  expect_error(ErrorKind::environment, "take backend cpu", [] { make_device("kokkos:serial", DeviceOptions{}); });
+  expect_error(ErrorKind::environment, "take backend cpu", [] { make_device(any_space(), DeviceOptions{}); });
 #endif
 }
 
 /// By the program, of what the library has initialised.
 void finalized_between() {
   compute(table());
-  const auto device = make_device("kokkos:serial", {});
+  const auto device = make_device(any_space(), {});
   if (has_threads()) skip("the threads of this Kokkos can be ended by the thread alone that initialised it");
   Kokkos::finalize();
   expect_error(ErrorKind::environment, "Kokkos cannot compute any more", [] { compute(table()); });
 }
 
 void other_space() {
-  const auto device = make_device("kokkos:serial", {});
-  const auto another = make_device("kokkos:serial", {});
-  expect_error(ErrorKind::usage, "kokkos:openmp while another computes on kokkos:serial",
-               [] { kernels::portable::SpaceClaim claim("kokkos:openmp"); });
+  const auto device = make_device(any_space(), {});
+  const auto another = make_device(any_space(), {});
+  expect_error(ErrorKind::usage, "kokkos:threads while another computes on " + any_space(),
+               [] { kernels::portable::SpaceClaim claim("kokkos:threads"); });
 }
 
 /// A device with memory of its own says so instead of ending the program, and is let go, with its memory, afterwards.
 void device_finalized_between() {
   Kokkos::initialize();
   {
-    const auto device = backends::make_space_device(test::serial_as_device(), {});
+    const auto device = backends::make_space_device(test::DISTATTN_HOST_AS_DEVICE(), {});
     const auto tensor = device->allocate_tensor(sizeof(int));
     int value = 7, back = 0;
     device->copy(tensor.get(), reinterpret_cast<const std::byte*>(&value), sizeof value);
@@ -152,7 +157,7 @@ void device_finalized_between() {
                  [&] { device->copy(reinterpret_cast<std::byte*>(&back), tensor.get(), sizeof back); });
   }
   expect_error(ErrorKind::environment, "finalize it after the last call",
-               [] { backends::make_space_device(test::serial_as_device(), {}); });
+               [] { backends::make_space_device(test::DISTATTN_HOST_AS_DEVICE(), {}); });
 }
 
 /// The one pool of Kokkos's Threads is as large as it was made; an instance of its OpenMP has as many as are asked for.
@@ -223,6 +228,21 @@ void several_ranks() {
   for (std::thread& rank : ranks) rank.join();
 }
 
+/// The program ends while threads that nobody waits for compute.
+void exits_while_computing() {
+  for (int i = 0; i < 3; ++i) {
+    std::thread([] {
+      try {
+        for (;;) {
+          for (const kernels::HostKernels* each : {DISTATTN_PORTABLE_TABLES}) compute(*each, 2);
+        }
+      } catch (const Error&) {
+      }
+    }).detach();
+  }
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+}
+
 }  // namespace
 
 int main(int count, char** arguments) {
@@ -235,6 +255,7 @@ int main(int count, char** arguments) {
                                                 {"several_ranks", several_ranks},
                                                 {"in_a_region", in_a_region},
                                                 {"forked", forked},
+                                                {"exits_while_computing", exits_while_computing},
                                                 {"too_many_threads", too_many_threads}};
   const auto found = count == 2 ? cases.find(arguments[1]) : cases.end();
   expect(found != cases.end(), "a case of that name");

@@ -116,6 +116,22 @@ def options_are_compared():
         expect(all(code == 3 and differs in errors for code, _, errors in ends), own, ends)
 
 
+def backends_are_compared():
+    """One line with the two that differ and nothing of the rest."""
+    [(_, output, _)] = finish([start([BINARY, "info", "--json"])])
+    spaces = [each["name"] for each in json.loads(output)["backends"]
+              if each["name"].startswith("kokkos:") and each["usable"]]
+    for first, second in zip(["cpu", "reference", *spaces], ["reference", *spaces, "cpu"]):
+        for command, differ in ((("run", *SHAPE), "--backend {} against --backend {}"),
+                                (("bench", *SHAPE[1:]), "backend {} () against backend {} ()"),
+                                (("validate", "--schedule", "ring"), "ring on {} against ring on {}")):
+            names = (first, second)
+            ends = finish(start_ranks(2, *command, own=lambda rank, names=names: ["--backend", names[rank]]))
+            line = (f"distattn: rank 1 differs from rank 0 in its options ({differ.format(second, first)}): give all "
+                    "ranks the same input and options\n")
+            expect(all(end == (3, "", line) for end in ends), command, ends)
+
+
 def who_never_comes_is_a_timeout():
     if not MPIRUN:
         return
@@ -247,6 +263,7 @@ def main():
     drawings_hold_all_ranks()
     programs_are_compared()
     options_are_compared()
+    backends_are_compared()
     who_never_comes_is_a_timeout()
     a_contradiction_is_usage()
     plans_are_for_those_that_were_started()

@@ -8,9 +8,11 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "distattn/error.hpp"
+#include "distattn/thread.hpp"
 
 namespace distattn::backends {
 
@@ -112,7 +114,12 @@ Way SpaceStreams::way(const void* into, const void* from) {
 }
 
 std::unique_ptr<SpaceStream> SpaceStreams::make_space_stream() {
-  return std::make_unique<SpaceStream>(device_.make_queue(threads_, stop_));
+  auto queue = device_.make_queue(threads_, stop_);
+  try {
+    return std::make_unique<SpaceStream>(std::move(queue));
+  } catch (const std::system_error& refused) {
+    throw no_thread(name_, "start kernels", refused);
+  }
 }
 
 std::unique_ptr<Stream> SpaceStreams::open_stream(StreamPriority) { return make_space_stream(); }
