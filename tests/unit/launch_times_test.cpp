@@ -2,7 +2,6 @@
 #include <memory>
 
 #include "catch.hpp"
-#include "core/src/prediction/sketch.hpp"
 #include "distattn/lower.hpp"
 #include "distattn/table.hpp"
 #include "unit/sketch_builder.hpp"

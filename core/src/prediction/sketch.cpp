@@ -11,7 +11,8 @@ namespace {
 
 class Sketcher {
  public:
-  Sketcher(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program, const Latents* latents)
+  Sketcher(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program, const Latents* latents,
+           bool on_cores)
       : outline_(outline),
         seen_(seen),
         tiles_(seen.tiles()),
@@ -24,8 +25,9 @@ class Sketcher {
     for (const BufferDecl& buffer : program.buffers) {
       bytes_.push_back(static_cast<std::int64_t>(message_bytes(outline, buffer.value, buffer.dtype)));
     }
-    const std::vector<bool> in_place =
-        use_in_place(outline, program, [&](SegmentId query, SegmentId key) { return seen.pairs(query, key); });
+    std::vector<bool> in_place(program.buffers.size(), false);
+    if (on_cores)
+      in_place = use_in_place(outline, program, [&](SegmentId query, SegmentId key) { return seen.pairs(query, key); });
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Value& value = program.buffers[b].value;
       if (owner_of(outline, value) != rank || (!is_input(value.kind) && value.contributor != rank)) continue;
@@ -196,8 +198,8 @@ class Sketcher {
 }  // namespace
 
 ProgramSketch sketch(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program,
-                     const Latents* latents) {
-  return Sketcher(outline, seen, rank, program, latents).run();
+                     const Latents* latents, bool on_cores) {
+  return Sketcher(outline, seen, rank, program, latents, on_cores).run();
 }
 
 ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block,
