@@ -45,7 +45,7 @@ class RowCalibration {
     for (const Pass pass : passes) {
       for (Rank rank = 0; plan.has(pass) && rank < plan.ranks(); ++rank) {
         for (const auto& work : sketch(plan.outline(pass), plan.tiles(pass), rank, plan.program(pass, rank)).works) {
-          tiles_.insert({std::min(about(work.square_tile()), largest_calibrated_tile), work.coverage});
+          tiles_.insert({std::min(about(work.side(RatesBy::launch)), largest_calibrated_tile), work.coverage});
         }
       }
     }
@@ -54,7 +54,7 @@ class RowCalibration {
   void sample() {
     Kernels& kernels = samples_.emplace_back();
     for (const auto& [tile, coverage] : tiles_) {
-      const Kernels one = sample_tiles(options_, dtype_, coverage, tile);
+      const Kernels one = sample_launches(options_, dtype_, coverage, tile);
       kernels.insert(kernels.end(), one.begin(), one.end());
     }
   }

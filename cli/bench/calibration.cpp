@@ -6,25 +6,29 @@
 #include <array>
 #include <chrono>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 
 #include "cli/bench/calibration_runs.hpp"
 #include "distattn/host_resources.hpp"
+#include "distattn/placement.hpp"
 #include "distattn/registry.hpp"
 
 namespace distattn::cli {
 namespace {
 
-/// The mean over all ranks, each of which computes one tile.
-Measurements::Kernel kernel_of(const Measured& measured, Pass pass, Coverage coverage, std::int64_t tile, int block) {
+/// The mean over all ranks, each of which computes this many tiles.
+Measurements::Kernel kernel_of(const Measured& measured, Pass pass, Coverage coverage, std::int64_t tile,
+                               std::int64_t count, int block) {
   const Tiles& tiles = measured.plan->tiles(pass);
   const Problem& problem = tiles.sharding().problem;
   const Run &queries = tiles.sharding().queries.front().run, &keys = tiles.sharding().keys.front().run;
   Measurements::Kernel kernel{problem.dtype, pass, coverage, static_cast<double>(tile)};
   kernel.head_dim = problem.head_dim;
   measured.for_each_step(pass, Lane::compute, [&](Rank, StepId, double s) { kernel.seconds += s; });
-  kernel.seconds /= problem.heads * measured.plan->ranks();
+  kernel.tiles = static_cast<double>(problem.heads * count);
+  kernel.seconds /= kernel.tiles * measured.plan->ranks();
   const double per_pair = flops_per_pair(problem.head_dim, problem.value_dim, pass);
   kernel.flops = static_cast<double>(tiles.mask().pairs(queries, keys)) * per_pair;
   kernel.computed_pairs = static_cast<double>(tiles.mask().computed_pairs(queries, keys, block));
@@ -32,20 +36,29 @@ Measurements::Kernel kernel_of(const Measured& measured, Pass pass, Coverage cov
   return kernel;
 }
 
-/// A document a rank: every rank computes one tile, and nothing is sent.
-std::vector<Measurements::Kernel> tiles_of_ranks(const CalibrationOptions& options, DType dtype, Coverage coverage,
-                                                 std::int64_t tile, int runs) {
+/// Every rank owns `count` documents and computes their tiles in one launch; nothing is sent.
+std::vector<Measurements::Kernel> launches_of_ranks(const CalibrationOptions& options, DType dtype, Coverage coverage,
+                                                    std::int64_t tile, std::int64_t count, int runs) {
   const int ranks = busy_ranks(options);
-  Problem problem = problem_of(options, dtype, tile * ranks, coverage);
-  for (Rank rank = 0; rank <= ranks; ++rank) problem.mask.documents.push_back(tile * rank);
+  Problem problem = problem_of(options, dtype, tile * count * ranks, coverage);
+  problem.mask.documents.push_back(0);
+  Placement documents;
+  documents.ranks = ranks;
+  for (std::int64_t document = 0; document < count * ranks; ++document) {
+    documents.segments.push_back({{tile * document, tile}, static_cast<Rank>(document % ranks)});
+    problem.mask.documents.push_back(tile * (document + 1));
+  }
   const auto device = make_device(options.backend, options.device);
   const bool both = device->why_not(problem, Pass::backward).empty();
   line_up(options);
-  const Measured measured = measure(options, problem, "ring", ranks, both ? Passes::both : Passes::forward, runs);
+  ScheduleRequest request{"placed", both ? Passes::both : Passes::forward};
+  request.layout = to_json(documents);
+  World world = World::of_threads(ranks);
+  const Measured measured = measure(world, options, problem, request, runs);
   std::vector<Measurements::Kernel> kernels;
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (!measured.plan->has(pass)) continue;
-    kernels.push_back(kernel_of(measured, pass, coverage, tile, device->query_block()));
+    kernels.push_back(kernel_of(measured, pass, coverage, tile, count, device->query_block()));
     kernels.back().by_rank = of_all(options, kernels.back().seconds);
     kernels.back().seconds = mean_of(kernels.back().by_rank);
   }
@@ -105,7 +118,7 @@ class PairCosts {
     if (!narrow || !wide) return;
     for (int run = 0; run < options.runs; ++run) {
       const auto tiles_of = [&](const CalibrationOptions& heads) {
-        return tiles_of_ranks(heads, heads.dtypes.front(), Coverage::full, tile, 1);
+        return launches_of_ranks(heads, heads.dtypes.front(), Coverage::full, tile, 1, 1);
       };
       const std::vector<Measurements::Kernel> first = tiles_of(*narrow), second = tiles_of(*wide);
       for (std::size_t pass = 0; pass < first.size(); ++pass) {
@@ -135,6 +148,52 @@ class PairCosts {
   PerPass<std::vector<double>> seconds_;
 };
 
+/// What tiles and launches take whatever their size: a tile of one token has nothing else. A launch of one such tile
+/// and one of many tell the two apart.
+class FixedCosts {
+ public:
+  void measure(const CalibrationOptions& options) {
+    const auto device = make_device(options.backend, options.device);
+    for (const int head_dim : {32, 64, 128, 256}) {
+      const auto heads = with_heads_of(head_dim, options, *device);
+      if (!heads) continue;
+      for (const std::int64_t count : {std::int64_t{1}, many_tiles}) {
+        for (const Measurements::Kernel& kernel :
+             launches_of_ranks(*heads, heads->dtypes.front(), Coverage::full, 1, count, runs)) {
+          double& least = least_s_[kernel.pass].try_emplace({head_dim, count}, unlimited).first->second;
+          least = std::min(least, kernel.seconds * kernel.tiles);
+        }
+      }
+    }
+    heads_ = options.heads;
+  }
+
+  /// Adds them to `costs`.
+  void tell(TileCosts& costs) const {
+    for (const Pass pass : {Pass::forward, Pass::backward}) {
+      double of_launch = unlimited;
+      for (const auto& [what, many_s] : least_s_[pass]) {
+        const auto [head_dim, count] = what;
+        if (count == 1) continue;
+        const double one_s = least_s_[pass].at({head_dim, 1});
+        const double tiles = heads_ * static_cast<double>(many_tiles);
+        const double of_tile = std::max((many_s - one_s) / (tiles - heads_), many_s / tiles / tiles);
+        costs.points[pass].push_back({static_cast<double>(head_dim), of_tile});
+        of_launch = std::min(of_launch, one_s - heads_ * of_tile);
+      }
+      if (of_launch < unlimited) costs.launch_s[pass] = std::max(0.0, of_launch);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t many_tiles = 64;
+  static constexpr int runs = 16;
+  static constexpr double unlimited = std::numeric_limits<double>::infinity();
+
+  int heads_ = 1;
+  PerPass<std::map<std::pair<int, std::int64_t>, double>> least_s_;  // of a launch, by head dimension and tiles
+};
+
 /// ", provider cudnn, deterministic, graphs": whatever is not as usual.
 std::string asked_of(const DeviceOptions& device) {
   const std::string words = describe(device);
@@ -151,16 +210,17 @@ int busy_ranks(const CalibrationOptions& options) {
 std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                 std::int64_t tile) {
   std::vector<Measurements::Kernel> best;
-  for (int run = 0; run < options.runs; ++run) keep_faster(tiles_of_ranks(options, dtype, coverage, tile, 1), best);
+  for (int run = 0; run < options.runs; ++run)
+    keep_faster(launches_of_ranks(options, dtype, coverage, tile, 1, 1), best);
   return best;
 }
 
-std::vector<Measurements::Kernel> sample_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
-                                               std::int64_t tile) {
-  constexpr std::int64_t least_runs = 3, most_runs = 48;
+std::vector<Measurements::Kernel> sample_launches(const CalibrationOptions& options, DType dtype, Coverage coverage,
+                                                  std::int64_t tile) {
+  constexpr std::int64_t least_runs = 3, most_runs = 24;
   const std::int64_t smaller = largest_calibrated_tile / tile;
-  const std::int64_t runs = std::clamp(least_runs * smaller * smaller, least_runs, most_runs);
-  return tiles_of_ranks(options, dtype, coverage, tile, static_cast<int>(runs));
+  const std::int64_t runs = std::clamp(least_runs * smaller, least_runs, most_runs);
+  return launches_of_ranks(options, dtype, coverage, tile, std::max<std::int64_t>(1, smaller), static_cast<int>(runs));
 }
 
 std::vector<KernelVariant> tile_variants(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage) {
@@ -184,25 +244,6 @@ Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Co
   World world = World::of_threads(1);
   const RunResult result = run_sharded(world, plan, inputs, run_options(options, 1));
   return check_results(world, *plan, inputs, result.ranks, passes);
-}
-
-void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs) {
-  const auto device = make_device(options.backend, options.device);
-  costs.block = device->query_block();
-  for (const int head_dim : {32, 64, 128, 256}) {
-    const auto one = with_heads_of(head_dim, options, *device);
-    if (!one) continue;
-    for (const Measurements::Kernel& kernel : sample_tiles(*one, options.dtypes.front(), Coverage::full, 1)) {
-      std::vector<TileCosts::Point>& points = costs.points[kernel.pass];
-      const auto same =
-          std::find_if(points.begin(), points.end(), [&](const auto& p) { return p.head_dim == head_dim; });
-      if (same == points.end()) {
-        points.push_back({kernel.head_dim, kernel.seconds});
-      } else {
-        same->seconds = std::min(same->seconds, kernel.seconds);
-      }
-    }
-  }
 }
 
 FewQueries measure_few(const CalibrationOptions& options, const TileCosts& costs) {
@@ -244,6 +285,7 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
                                   asked_of(options.device), options.heads, options.kv_heads, options.head_dim, cores);
   constexpr int rounds = 5;  // so that no tile is measured only while the machine is slower than at other times
   constexpr double budget_s = 45;
+  FixedCosts fixed;
   PairCosts pairs;
   const auto began = std::chrono::steady_clock::now();
   const auto has_time_for = [&](int round) {
@@ -256,14 +298,16 @@ Measurements calibrate(const CalibrationOptions& options, const std::function<vo
       progress(fmt::format("tiles in {}, round {} of at most {}", name_of(dtype), done + 1, rounds));
       for (std::int64_t tile = 64; tile <= largest_calibrated_tile; tile *= 2) {
         for (const Coverage coverage : {Coverage::full, Coverage::partial}) {
-          const auto kernels = sample_tiles(options, dtype, coverage, tile);
+          const auto kernels = sample_launches(options, dtype, coverage, tile);
           measurements.kernels.insert(measurements.kernels.end(), kernels.begin(), kernels.end());
         }
       }
     }
-    measure_tile_costs(options, measurements.tiles);
+    fixed.measure(options);
     pairs.measure(options);
   }
+  measurements.tiles.block = make_device(options.backend, options.device)->query_block();
+  fixed.tell(measurements.tiles);
   measurements.tiles.pair_s = pairs.seconds();
   progress("tiles of few queries");
   measurements.few = measure_few(options, measurements.tiles);

@@ -23,25 +23,25 @@ struct CalibrationOptions {
   World* others = nullptr;
 };
 
-/// The largest tile that a calibration measures: larger ones reach the same rate.
+/// The largest tile that a calibration measures: larger ones reach the same rate. Launches of smaller tiles have as
+/// many tokens a rank.
 constexpr std::int64_t largest_calibrated_tile = 2048;
 
 // Each runs attentions on ranks that are threads of this process, one a core, and reads their timelines.
 
 /// How many ranks keep this process's share of a machine busy, each with one thread: one a core, or one for a GPU.
 int busy_ranks(const CalibrationOptions& options);
-/// Forward, and backward where the device computes it, on tiles of `tile` by `tile` tokens: means of all ranks.
+/// Forward, and backward where the device computes it, on one tile of `tile` by `tile` tokens: means of all ranks.
 std::vector<Measurements::Kernel> measure_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
                                                 std::int64_t tile);
-/// The same for the median of several runs, which take a few tenths of a second: what tiles take at this moment.
-std::vector<Measurements::Kernel> sample_tiles(const CalibrationOptions& options, DType dtype, Coverage coverage,
-                                               std::int64_t tile);
+/// The same for the median of several runs, which take a few tenths of a second, of launches that have such tiles
+/// alone: what they take at this moment.
+std::vector<Measurements::Kernel> sample_launches(const CalibrationOptions& options, DType dtype, Coverage coverage,
+                                                  std::int64_t tile);
 /// Kernels among which the backend has a choice for a pass; one without a name where it has none.
 std::vector<KernelVariant> tile_variants(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage);
 /// How far a pass over some hundred tokens of one key head is from the float64 oracle.
 Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage);
-/// What tiles take whatever their size, where that is less than `costs` says: a tile of one token has nothing else.
-void measure_tile_costs(const CalibrationOptions& options, TileCosts& costs);
 /// Tiles of few queries over keys that stay in caches and over more, beside what pairs and tiles are known to take;
 /// nothing where the backend has no kernel for them.
 FewQueries measure_few(const CalibrationOptions& options, const TileCosts& costs);

@@ -22,11 +22,16 @@ RunOptions run_options(const CalibrationOptions& options, int runs) {
   return {.backend = options.backend, .device = options.device, .runs = runs, .warmups = 1};
 }
 
-Measured measure(World& world, const CalibrationOptions& options, const Problem& problem, const std::string& schedule,
-                 Passes passes, int runs) {
-  const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), ScheduleRequest{schedule, passes});
+Measured measure(World& world, const CalibrationOptions& options, const Problem& problem,
+                 const ScheduleRequest& request, int runs) {
+  const auto plan = std::make_shared<const AttentionPlan>(problem, world.size(), request);
   const Inputs inputs = Inputs::random(shape_of(problem), 0);
   return {plan, run_sharded(world, plan, inputs, run_options(options, runs))};
+}
+
+Measured measure(World& world, const CalibrationOptions& options, const Problem& problem, const std::string& schedule,
+                 Passes passes, int runs) {
+  return measure(world, options, problem, ScheduleRequest{schedule, passes}, runs);
 }
 
 Measured measure(const CalibrationOptions& options, const Problem& problem, const std::string& schedule, int ranks,

@@ -29,7 +29,10 @@ struct Measured {
   }
 };
 
-/// Random values through a schedule, after one warm-up, each rank with one thread. Collective.
+/// Random values through what is asked for, after one warm-up, each rank with one thread. Collective.
+Measured measure(World& world, const CalibrationOptions& options, const Problem& problem,
+                 const ScheduleRequest& request, int runs = 1);
+/// The same through a schedule. Collective.
 Measured measure(World& world, const CalibrationOptions& options, const Problem& problem, const std::string& schedule,
                  Passes passes, int runs = 1);
 /// The same on threads of this process.

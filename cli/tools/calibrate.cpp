@@ -54,8 +54,9 @@ RateCurve curve_of(const Measurements& measurements, DType dtype, Pass pass, Cov
   for (const Measurements::Kernel& kernel : measurements.kernels) {
     if (kernel.dtype != dtype || kernel.pass != pass || kernel.coverage != coverage) continue;
     DISTATTN_EXPECT(kernel.tile > 0 && kernel.computed_flops > 0 && kernel.seconds > 0);
-    const double besides_s =
-        measurements.tiles.seconds(pass, kernel.head_dim) + kernel.computed_pairs * measurements.tiles.pair_s[pass];
+    const double besides_s = measurements.tiles.seconds(pass, kernel.head_dim) +
+                             kernel.computed_pairs * measurements.tiles.pair_s[pass] +
+                             (kernel.tiles > 0 ? measurements.tiles.launch_s[pass] / kernel.tiles : 0);
     double& rate = best[kernel.tile];
     rate = std::max(rate, kernel.computed_flops / std::max(kernel.seconds - besides_s, kernel.seconds / 2));
   }
@@ -116,6 +117,7 @@ Machine describe(const Measurements& measurements) {
       machine.rates[dtype][pass] = KernelRates{std::move(full), std::move(partial)};
     }
   }
+  machine.rates_by = RatesBy::launch;
   machine.tiles = measurements.tiles;
   machine.few = measurements.few;
   if (measurements.copies.bytes_per_s > 0) machine.near = measurements.copies;

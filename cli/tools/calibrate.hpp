@@ -16,11 +16,12 @@ struct Measurements {
     Coverage coverage = Coverage::full;
     double tile = 0;                                        ///< side of the tile, in tokens
     double head_dim = 0;                                    ///< mean of the keys' and the values' dimension
-    double seconds = 0;                                     ///< time of one thread for a tile of one head
+    double seconds = 0;                                     ///< time of one thread for a tile of one head of a launch
     double flops = 0;                                       ///< FLOPs of the tile's visible pairs
     double computed_flops = 0;                              ///< FLOPs of the pairs that the kernel computes
     double computed_pairs = 0;                              ///< pairs that the kernel computes
     std::vector<double> by_rank{};                          ///< seconds, if ranks in several processes measured them
+    double tiles = 0;                                       ///< of one head each, in the launch; 0: not known
     double flops_per_s() const { return flops / seconds; }  ///< NaN if nothing was measured
   };
   std::vector<Kernel> kernels;  ///< of several for the same kind and tile, the fastest counts

@@ -114,6 +114,22 @@ TEST_CASE("a rate follows its curve", "[machine]") {
   CHECK(curve.at(64) == Approx(0.5e12));
 }
 
+TEST_CASE("curves are by launch where a description says so, and by tile in older ones", "[machine]") {
+  json text = description();
+  CHECK(read(text).rates_by == RatesBy::tile);
+  for (const auto& [word, by] : {std::pair("tile", RatesBy::tile), {"launch", RatesBy::launch}}) {
+    text["rates_by"] = word;
+    text["tiles"]["forward_launch_s"] = 4e-6;
+    const Machine machine = read(text);
+    CHECK(machine.rates_by == by);
+    CHECK(machine.tiles.launch_s == std::array{4e-6, 0.0});
+    CHECK(machine_from_json(to_json(machine), "m.json") == machine);
+  }
+  text["rates_by"] = "step";
+  CHECK_THAT(refusal_of(text), Contains("m.json") && Contains("rates_by is 'step'") && Contains("\"launch\""));
+  CHECK(nominal_machine().rates_by == RatesBy::launch);
+}
+
 TEST_CASE("what a tile costs follows its head dimension", "[machine]") {
   const TileCosts tiles = read(description()).tiles;
   CHECK(tiles.block == 48);
@@ -339,6 +355,7 @@ TEST_CASE("what was measured stands in the description, the rest stays nominal",
   CHECK(machine.rates_of(DType::fp32, Pass::backward).full.at(64) == 10e9 / 0.75);
   CHECK(machine.rates_of(DType::fp32, Pass::backward).full.at(32) == 10e9 / 0.75);
   CHECK(machine.tiles == measurements.tiles);
+  CHECK(machine.rates_by == RatesBy::launch);
   CHECK(machine.few == measurements.few);
   // So is what pairs take besides their products.
   measurements.kernels = {{DType::fp32, Pass::forward, Coverage::full, 64, 64, 1, 10e9, 10e9, 1e6}};

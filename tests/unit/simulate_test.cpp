@@ -7,29 +7,11 @@
 #include "unit/sketch_builder.hpp"
 
 using namespace distattn;
+using distattn::test::run;
 using distattn::test::SketchBuilder;
+using distattn::test::slow_machine;
 
 namespace {
-
-/// One pair takes a second, a byte a second on a near link, ten on a far one; no latency.
-Machine slow_machine(int nodes, int ranks_per_node, LinkOwner far_owner = LinkOwner::rank) {
-  Machine machine;
-  machine.name = "slow";
-  machine.nodes = nodes;
-  machine.ranks_per_node = ranks_per_node;
-  machine.near = {1, 0};
-  machine.far = {0.1, 0};
-  machine.far_owner = far_owner;
-  const RateCurve rate{{{0, flops_per_pair(8, 8, Pass::forward)}}};
-  machine.rates[DType::fp32].fill(KernelRates{rate, rate});
-  return machine;
-}
-
-Timeline run(const std::vector<ProgramSketch>& ranks, const Machine& machine, int threads = 1) {
-  Outline outline;
-  outline.sharding.problem.head_dim = outline.sharding.problem.value_dim = 8;
-  return simulate(outline, ranks, machine, threads);
-}
 
 Problem attention(std::int64_t tokens, int heads, int kv_heads) {
   Problem problem;
@@ -58,33 +40,6 @@ Machine model_machine() {
 }
 
 }  // namespace
-
-TEST_CASE("tiles cost seconds of their own and take what their kernels compute", "[simulate]") {
-  const std::vector<ProgramSketch> ranks{SketchBuilder(0).compute_tiles(0, 3, 5, 2)};
-  CHECK(run(ranks, slow_machine(1, 1)).seconds == Approx(5));
-  Machine machine = slow_machine(1, 1);
-  machine.tiles.points[Pass::forward] = {{8, 0.25}};
-  CHECK(run(ranks, machine).seconds == Approx(5.5));
-  machine.tiles.pair_s[Pass::forward] = 0.1;
-  CHECK(run(ranks, machine).seconds == Approx(6));
-}
-
-TEST_CASE("a tile is as fast as the square one with as many pairs a row", "[simulate]") {
-  const auto side = [](double pairs, std::int64_t tiles, std::int32_t queries, std::int32_t keys, Coverage coverage) {
-    return ProgramSketch::Work{pairs, pairs, tiles, queries, keys, coverage}.square_tile();
-  };
-  CHECK(side(4 * 64 * 64, 4, 64, 64, Coverage::full) == 64);
-  CHECK(side(64 * 192, 1, 64, 192, Coverage::full) == 96);
-  CHECK(side(64 * 64 / 2, 1, 64, 64, Coverage::partial) == 64);
-  CHECK(side(3 * 256 * 64, 3, 256, 256, Coverage::partial) == 128);  // a window, or documents
-  CHECK(side(0, 1, 64, 64, Coverage::partial) == 1);  // a program of the user's own may attend to nothing
-  Machine machine = slow_machine(1, 1);
-  const double pair = flops_per_pair(8, 8, Pass::forward);
-  const RateCurve rate{{{512, pair}, {1024, 2 * pair}}};
-  machine.rates[DType::fp32].fill(KernelRates{rate, rate});
-  CHECK(run({SketchBuilder(0).compute_tiles(0, 1024 * 1024, 8, 1)}, machine).seconds == Approx(4));
-  CHECK(run({SketchBuilder(0).compute_tiles(0, 512 * 1024, 8, 1)}, machine).seconds == Approx(8));
-}
 
 TEST_CASE("straight routes cross a machine's nodes too", "[simulate]") {
   const auto far = [](int nodes, int ranks_per_node, Routes routes) {
@@ -144,7 +99,7 @@ TEST_CASE("a sketch counts the pairs of many heads over half a billion tokens", 
   const ProgramSketch sketched = sketch(lowering.outline(), *tiles, 0, lowering.program(0));
   REQUIRE(sketched.works.size() == 1);
   CHECK(sketched.works[0].pairs == Approx(64.0 * tokens * tokens / 2));
-  CHECK(sketched.works[0].square_tile() == Approx(tokens));
+  CHECK(sketched.works[0].side(RatesBy::tile) == Approx(tokens));
 }
 
 TEST_CASE("tiles touch the rows that see a key, the keys that are seen, and twice what they add to", "[simulate]") {

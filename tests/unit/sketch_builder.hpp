@@ -1,5 +1,5 @@
 #pragma once
-/// Sketches by hand: only what takes time.
+/// Sketches by hand: only what takes time, and a machine on which it is easily said how long.
 
 #include <cstdint>
 #include <vector>
@@ -58,5 +58,25 @@ class SketchBuilder {
   }
   ProgramSketch sketch_;
 };
+
+/// One pair takes a second, a byte a second on a near link, ten on a far one; no latency.
+inline Machine slow_machine(int nodes, int ranks_per_node, LinkOwner far_owner = LinkOwner::rank) {
+  Machine machine;
+  machine.name = "slow";
+  machine.nodes = nodes;
+  machine.ranks_per_node = ranks_per_node;
+  machine.near = {1, 0};
+  machine.far = {0.1, 0};
+  machine.far_owner = far_owner;
+  const RateCurve rate{{{0, flops_per_pair(8, 8, Pass::forward)}}};
+  machine.rates[DType::fp32].fill(KernelRates{rate, rate});
+  return machine;
+}
+
+inline Timeline run(const std::vector<ProgramSketch>& ranks, const Machine& machine, int threads = 1) {
+  Outline outline;
+  outline.sharding.problem.head_dim = outline.sharding.problem.value_dim = 8;
+  return simulate(outline, ranks, machine, threads);
+}
 
 }  // namespace distattn::test

@@ -17,8 +17,8 @@
 #pragma GCC visibility push(default)
 namespace distattn {
 
-/// FLOP/s by tile size: the rate of a kernel on square tiles with a given side in tokens, and on tiles that are like
-/// them (ProgramSketch::Work::square_tile).
+/// FLOP/s by tile size: the rate of a kernel on square tiles with a given side in tokens, and on work that is like them
+/// (ProgramSketch::Work::side).
 struct RateCurve {
   struct Point {
     double tile = 0;  ///< tokens; 0 in the only point of a rate that does not depend on the tile
@@ -33,6 +33,12 @@ struct RateCurve {
   friend bool operator==(const RateCurve&, const RateCurve&) = default;
 };
 
+/// What the side is that a machine's curves are given by.
+enum class RatesBy : std::uint8_t {
+  tile,   ///< of each tile alone, as if it were computed by itself
+  launch  ///< of a launch: the tiles of a step, in which those that share queries or keys are one larger tile
+};
+
 /// Rates of one pass for one element type, per computed pair: 2·(d + dv) FLOPs forward, 2·(3d + 2dv) backward.
 struct KernelRates {
   RateCurve full;     ///< tiles without a mask
@@ -40,7 +46,7 @@ struct KernelRates {
   friend bool operator==(const KernelRates&, const KernelRates&) = default;
 };
 
-/// Costs of tiles other than the products of their visible pairs.
+/// Costs of tiles and launches other than the products of their visible pairs.
 struct TileCosts {
   struct Point {
     double head_dim = 0, seconds = 0;
@@ -53,6 +59,8 @@ struct TileCosts {
   PerPass<std::vector<Point>> points;
   /// Seconds for each computed pair, for any head dimension (softmax); 0: included in the rates.
   PerPass<double> pair_s{};
+  /// Seconds that a launch takes whatever is in it, once for all tiles of a step.
+  PerPass<double> launch_s{};
 
   /// Interpolates linearly; before the first point, its value; beyond the last point, in proportion to the dimension.
   double seconds(Pass pass, double head_dim) const;
@@ -105,6 +113,7 @@ struct Machine {
   std::map<std::string, MeasuredLinks> transports;  ///< links of transports that differ from near and far
   /// Rates of one device or, if ranks compute on cores, of one thread; absent: not stated.
   PerDType<PerPass<std::optional<KernelRates>>> rates;
+  RatesBy rates_by = RatesBy::tile;  ///< what their curves are given by
   /// By rank: its rates as a part of those; ranks that are not listed: 1.
   std::vector<double> speeds;
   TileCosts tiles;

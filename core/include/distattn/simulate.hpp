@@ -35,13 +35,16 @@ struct ProgramSketch {
     std::int32_t queries = 0, keys = 0;  ///< tokens of a tile's two segments
     Coverage coverage = Coverage::full;  ///< full or partial
     std::int64_t key_bytes = 0;          ///< keys and values that are seen, counted once for all heads that read them
+    /// The tiles' rows of queries and of keys; a row that several tiles of the step have is shared equally among them.
+    double rows = 0;
 
     /// Side of the square tile that has the same number of visible pairs for each row of queries and keys, so that the
     /// costs of rows (reading, packing, writing) have the same weight; at least 1. A partial square counts as half
-    /// visible.
-    double square_tile() const {
-      const double area = pairs / static_cast<double>(tiles) * (coverage == Coverage::full ? 1 : 2);
-      return std::max(1.0, 2 * area / (static_cast<double>(queries) + keys));
+    /// visible. By tile: every tile has all of its rows. By launch: each row counts once in a step.
+    double side(RatesBy by) const {
+      const double area = pairs * (coverage == Coverage::full ? 1 : 2);
+      const double of_tiles = static_cast<double>(tiles) * (static_cast<double>(queries) + keys);
+      return std::max(1.0, 2 * area / (by == RatesBy::launch ? rows : of_tiles));
     }
   };
   /// What a step sends to one peer: its values joined into one message.

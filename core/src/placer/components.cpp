@@ -9,22 +9,22 @@ namespace distattn {
 namespace {
 
 /// Positions that a band connects.
-struct Span {
+struct Extent {
   std::int64_t begin = 0, end = 0;
   const Band* band = nullptr;
 };
 
 /// By first position, without bands that reach no position.
-std::vector<Span> spans_of(const BandIndex& mask, std::int64_t tokens) {
-  std::vector<Span> spans;
+std::vector<Extent> extents_of(const BandIndex& mask, std::int64_t tokens) {
+  std::vector<Extent> extents;
   for (const Band& band : mask.bands()) {
     const Run all{0, tokens, 1};
     if (!touches(band, all, all)) continue;
     const auto within = [tokens](std::int64_t position) { return std::clamp<std::int64_t>(position, 0, tokens); };
-    spans.push_back({within(std::min(band.q0, band.k0)), within(std::max(band.q1, band.k1)), &band});
+    extents.push_back({within(std::min(band.q0, band.k0)), within(std::max(band.q1, band.k1)), &band});
   }
-  std::sort(spans.begin(), spans.end(), [](const Span& a, const Span& b) { return a.begin < b.begin; });
-  return spans;
+  std::sort(extents.begin(), extents.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+  return extents;
 }
 
 bool is_causal(const Band& band, std::int64_t begin, std::int64_t end) {
@@ -76,14 +76,14 @@ std::vector<Component> components_of(const Problem& problem, const BandIndex& ma
   const std::int64_t tokens = problem.seq_kv;
   std::vector<Component> components;
   std::int64_t next = 0;  // the first position that belongs to none yet
-  const std::vector<Span> spans = spans_of(mask, tokens);
-  for (std::size_t s = 0; s < spans.size();) {
-    const std::int64_t begin = spans[s].begin;
-    std::int64_t end = spans[s].end;
+  const std::vector<Extent> extents = extents_of(mask, tokens);
+  for (std::size_t s = 0; s < extents.size();) {
+    const std::int64_t begin = extents[s].begin;
+    std::int64_t end = extents[s].end;
     std::size_t last = s + 1;
-    for (; last < spans.size() && spans[last].begin < end; ++last) end = std::max(end, spans[last].end);
+    for (; last < extents.size() && extents[last].begin < end; ++last) end = std::max(end, extents[last].end);
     if (begin > next) components.emplace_back(next, begin - next, false, mask);
-    components.emplace_back(begin, end - begin, last == s + 1 && is_causal(*spans[s].band, begin, end), mask);
+    components.emplace_back(begin, end - begin, last == s + 1 && is_causal(*extents[s].band, begin, end), mask);
     next = end;
     s = last;
   }

@@ -5,8 +5,6 @@
 namespace distattn {
 namespace {
 
-double mean_head_dim(const Problem& problem) { return (problem.head_dim + problem.value_dim) / 2.0; }
-
 TokenBytes bytes_of(const Problem& problem, Pass pass) {
   const double sequences = static_cast<double>(problem.batch);
   const double input = sequences * static_cast<double>(size_of(problem.dtype));
@@ -33,20 +31,17 @@ int node_size_of(const Machine& machine, int ranks) {
 }  // namespace
 
 PassCosts::PassCosts(const Problem& problem, Pass pass, const Machine& machine, int threads)
-    : rates_(machine.rates_of(problem.dtype, pass)),
-      flops_per_pair_(flops_per_pair(problem.head_dim, problem.value_dim, pass)),
-      pair_s_(machine.tiles.pair_s[pass]),
-      tile_s_(machine.tiles.seconds(pass, mean_head_dim(problem))),
+    : launches_(problem, pass, machine, 1),
       heads_(static_cast<double>(problem.batch) * problem.heads),
       threads_(machine.cores > 0 ? threads : 1),
       bytes_(bytes_of(problem, pass)) {}
 
-double PassCosts::tile(double pairs, double queries, double keys) const {
+double PassCosts::tile(double pairs, double queries, double keys, double times) const {
   if (pairs <= 0) return 0;
-  const bool full = pairs >= queries * keys;
-  const double side = std::max(1.0, 2 * (full ? pairs : 2 * pairs) / (queries + keys));
-  const double flops_per_s = (full ? rates_.full : rates_.partial).at(side);
-  return heads_ * (tile_s_ + pairs * (flops_per_pair_ / flops_per_s + pair_s_)) / threads_;
+  const Coverage coverage = pairs >= queries * keys ? Coverage::full : Coverage::partial;
+  const double area = coverage == Coverage::full ? pairs : 2 * pairs;
+  const double side = 2 * area / (queries + keys) * (launches_.rates_by() == RatesBy::launch ? times : 1);
+  return heads_ * launches_.of_tiles(1, pairs, coverage, std::max(1.0, side)) / threads_;
 }
 
 PlacementCosts::PlacementCosts(const Problem& problem, Passes which, const Machine& machine, int rank_count,
@@ -70,9 +65,9 @@ PlacementCosts::PlacementCosts(const Problem& problem, Passes which, const Machi
   }
 }
 
-double PlacementCosts::tile(double pairs, double queries, double keys) const {
+double PlacementCosts::tile(double pairs, double queries, double keys, double times) const {
   double seconds = 0;
-  for (const PassCosts& pass : passes) seconds += pass.tile(pairs, queries, keys);
+  for (const PassCosts& pass : passes) seconds += pass.tile(pairs, queries, keys, times);
   return seconds;
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/src/prediction/launch_times.hpp"
 #include "distattn/index.hpp"
 #include "distattn/machine.hpp"
 #include "distattn/problem.hpp"
@@ -21,13 +22,14 @@ class PassCosts {
  public:
   PassCosts(const Problem& problem, Pass pass, const Machine& machine, int threads);
 
-  /// Seconds of a tile of all heads with this many visible pairs of a head.
-  double tile(double pairs, double queries, double keys) const;
+  /// Seconds of a tile of all heads with this many visible pairs of a head. In a launch it is part of a tile with a
+  /// side that is `times` as long.
+  double tile(double pairs, double queries, double keys, double times = 1) const;
   const TokenBytes& bytes() const { return bytes_; }
 
  private:
-  KernelRates rates_;
-  double flops_per_pair_, pair_s_, tile_s_, heads_, threads_;
+  LaunchTimes launches_;
+  double heads_, threads_;
   TokenBytes bytes_;
 };
 
@@ -35,7 +37,7 @@ class PassCosts {
 struct PlacementCosts {
   PlacementCosts(const Problem& problem, Passes passes, const Machine& machine, int ranks, int threads);
 
-  double tile(double pairs, double queries, double keys) const;
+  double tile(double pairs, double queries, double keys, double times = 1) const;
   /// Of writing and reading what a rank adds to its results.
   double merge(double added) const { return memory_bytes_per_s > 0 ? 3 * added / memory_bytes_per_s : 0; }
   double speed(Rank rank) const { return speeds[index(rank)]; }

@@ -31,6 +31,12 @@ std::vector<MeshShape> shapes_of(const PlacementCosts& costs, int groups) {
   return shapes;
 }
 
+/// How many times as long as a block the side of a launch is: a step has a place's blocks against those of a place,
+/// about half of which are live.
+double times_in_launch(const MeshWay& way) {
+  return (static_cast<double>(way.blocks.size()) / (way.shape.rows * way.shape.columns) + 1) / 2;
+}
+
 }  // namespace
 
 std::int64_t block_begin(std::int64_t length, std::size_t block, std::size_t blocks) {
@@ -101,8 +107,9 @@ MeshWay Meshes::way(const Component& component, const MeshShape& shape, std::vec
   way.tokens = side * *std::max_element(owned.begin(), owned.end());
   if (component.causal()) {
     const auto blocks_count = static_cast<double>(way.blocks.size());
-    way.seconds = (blocks_count * (blocks_count - 1) / 2 * costs_.tile(side * side, side, side) +
-                   blocks_count * costs_.tile(side * (side + 1) / 2, side, side)) /
+    const double times = times_in_launch(way);
+    way.seconds = (blocks_count * (blocks_count - 1) / 2 * costs_.tile(side * side, side, side, times) +
+                   blocks_count * costs_.tile(side * (side + 1) / 2, side, side, times)) /
                   ranks;
   } else {
     way.seconds = busiest(component, way);
@@ -119,6 +126,7 @@ double Meshes::busiest(const Component& component, const MeshWay& way) const {
   const MeshShape& shape = way.shape;
   std::vector<double> load(index(shape.rows * shape.columns), 0);
   const std::size_t count = way.blocks.size();
+  const double times = times_in_launch(way);
   for (std::size_t i = 0; i < count; ++i) {
     const std::int64_t a = block_begin(component.length(), i, count);
     const std::int64_t n = block_begin(component.length(), i + 1, count) - a;
@@ -127,7 +135,7 @@ double Meshes::busiest(const Component& component, const MeshWay& way) const {
       const std::int64_t m = block_begin(component.length(), j + 1, count) - b;
       const int row = way.blocks[i].place % shape.rows, column = way.blocks[j].place / shape.rows;
       load[index(row + shape.rows * column)] +=
-          costs_.tile(component.pairs(a, n, b, m), static_cast<double>(n), static_cast<double>(m));
+          costs_.tile(component.pairs(a, n, b, m), static_cast<double>(n), static_cast<double>(m), times);
     }
   }
   return *std::max_element(load.begin(), load.end()) / shape.groups;

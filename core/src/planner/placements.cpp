@@ -18,6 +18,8 @@ namespace {
 
 /// Head groups beyond the key heads send keys several times, and beyond this many tiles are small.
 constexpr int most_groups = 8;
+/// Documents computed in two parts, one after the other, pay on so many ranks, and where every rank is a node.
+constexpr int few_ranks = 32;
 /// So many parts of a mask fill every rank equally, in whatever way.
 constexpr std::size_t many_components = 1 << 18;
 /// What binds: without it, the time would be less than this part of what it is.
@@ -39,8 +41,10 @@ std::vector<PackingWish> wishes_of(const Problem& problem, const ScheduleRequest
     return wishes;
   }
   for (const double hide : {0.1, 0.6}) wishes.emplace_back(wish).hide = hide;
-  wishes.emplace_back(wish).hide = 1;
-  wishes.back().parts = 2;
+  if (ranks <= few_ranks || machine.ranks_per_node == 1) {  // elsewhere twice the blocks gain nothing
+    wishes.emplace_back(wish).hide = 1;
+    wishes.back().parts = 2;
+  }
   for (; wish.groups > 0; --wish.groups) {
     if (problem.kv_heads % wish.groups != 0) continue;
     for (const double hide : {0.3, 1.0}) wishes.emplace_back(wish).hide = hide;

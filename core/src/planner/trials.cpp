@@ -24,7 +24,7 @@ PassCost cost_of(const Recipe& recipe, const std::shared_ptr<const Tiles>& tiles
     for (const std::size_t slot : program.slots) bytes += static_cast<std::int64_t>(slot);
     cost.memory_bytes = std::max(cost.memory_bytes, bytes);
     cost.memory_of_ranks.push_back(bytes);
-    sketches.push_back(sketch(lowering.outline(), seen, rank, program, latents));
+    sketches.push_back(sketch(lowering.outline(), seen, rank, program, latents, machine.cores > 0));
   }
   const double seconds = simulate(lowering.outline(), sketches, machine, threads).seconds;
   cost.seconds = std::round(seconds / resolution_s) * resolution_s;

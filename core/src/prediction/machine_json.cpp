@@ -21,6 +21,7 @@ constexpr std::array passes = {Pass::forward, Pass::backward};
 constexpr int most_machine_ranks = 1 << 20, most_block = 1 << 16;
 
 std::string seconds_field(Pass pass) { return fmt::format("{}_s", name_of(pass)); }
+std::string launch_seconds_field(Pass pass) { return fmt::format("{}_launch_s", name_of(pass)); }
 std::string pair_seconds_field(Pass pass) { return fmt::format("{}_pair_s", name_of(pass)); }
 
 /// Points [[x, y], …] with rising x, both above 0.
@@ -84,6 +85,14 @@ void read_flops(JsonFields fields, Machine& machine) {
     }
   }
   fields.finish();
+}
+
+/// Descriptions without the field are older than launches.
+RatesBy read_rates_by(JsonFields& top) {
+  if (top.find("rates_by") == nullptr) return RatesBy::tile;
+  const std::string by = top.text("rates_by");
+  if (by != "tile" && by != "launch") top.fail("rates_by", fmt::format("is '{}'", by), "write \"tile\" or \"launch\"");
+  return by == "tile" ? RatesBy::tile : RatesBy::launch;
 }
 
 Link read_link(JsonFields& fields) {
@@ -202,6 +211,9 @@ TileCosts read_tiles(JsonFields fields) {
     if (fields.find(pair_seconds_field(pass)) != nullptr) {
       tiles.pair_s[pass] = fields.number_from_zero(pair_seconds_field(pass));
     }
+    if (fields.find(launch_seconds_field(pass)) != nullptr) {
+      tiles.launch_s[pass] = fields.number_from_zero(launch_seconds_field(pass));
+    }
   }
   fields.finish();
   return tiles;
@@ -258,6 +270,8 @@ Ordered to_json(const TileCosts& tiles) {
     if (!points.empty()) fields[seconds_field(pass)] = std::move(points);
     const double pair_s = tiles.pair_s[pass];
     if (pair_s > 0) fields[pair_seconds_field(pass)] = pair_s;
+    const double launch_s = tiles.launch_s[pass];
+    if (launch_s > 0) fields[launch_seconds_field(pass)] = launch_s;
   }
   return fields;
 }
@@ -297,6 +311,7 @@ Machine machine_from_json(std::string_view text, const std::string& origin) {
   machine.ranks_per_node = static_cast<int>(top.integer("ranks_per_node", 1, most_machine_ranks));
   read_links(top, machine);
   read_flops(top.object("flops_per_s"), machine);
+  machine.rates_by = read_rates_by(top);
   if (top.find("ranks") != nullptr) machine.speeds = read_speeds(top, machine);
   if (top.find("tiles") != nullptr) machine.tiles = read_tiles(top.object("tiles"));
   if (top.find("few_queries") != nullptr) machine.few = read_few(top.object("few_queries"));
@@ -332,6 +347,7 @@ std::string to_json(const Machine& machine) {
                  {"near", to_json(machine.near)},
                  {"far", to_json(machine.far, machine.far_owner)},
                  {"flops_per_s", flops},
+                 {"rates_by", machine.rates_by == RatesBy::tile ? "tile" : "launch"},
                  {"memory_bytes", machine.memory_bytes},
                  {"memory_bytes_per_s", machine.memory_bytes_per_s},
                  {"cores", machine.cores},

@@ -8,14 +8,13 @@
 #include "core/src/prediction/cores.hpp"
 #include "core/src/prediction/described.hpp"
 #include "core/src/prediction/event_queue.hpp"
+#include "core/src/prediction/launch_times.hpp"
 #include "core/src/prediction/network.hpp"
 #include "distattn/error.hpp"
 #include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
-
-double mean_head_dim(const Problem& problem) { return (problem.head_dim + problem.value_dim) / 2.0; }
 
 std::vector<std::size_t> first_steps(std::span<const ProgramSketch> ranks) {
   std::vector<std::size_t> first;
@@ -37,13 +36,7 @@ class Simulation {
         threads_(threads),
         first_(first_steps(ranks)),
         network_(ranks, std::span(first_).first(ranks.size()), machine_),
-        dtype_(outline.sharding.problem.dtype),
-        pass_(outline.pass),
-        rates_(machine_.rates_of(dtype_, pass_)),
-        tile_s_(machine_.tiles.seconds(outline.pass, mean_head_dim(outline.sharding.problem))),
-        pair_s_(machine_.tiles.pair_s[outline.pass]),
-        flops_per_pair_(
-            flops_per_pair(outline.sharding.problem.head_dim, outline.sharding.problem.value_dim, outline.pass)),
+        launches_(outline.sharding.problem, outline.pass, machine_, static_cast<int>(ranks.size())),
         spans_(first_.back()),
         done_(first_.back(), false),
         begun_(first_.back(), false),
@@ -179,32 +172,13 @@ class Simulation {
     return touch_seconds(packing.bytes - (machine_.cores > 0 ? packing.in_place_bytes : 0));
   }
 
-  /// Of one thread, without what tiles of few queries bring from memory.
-  double seconds(const ProgramSketch::Work& work, const FewQueries::Rates* few) const {
-    const RateCurve& curve = work.coverage == Coverage::full ? rates_.full : rates_.partial;
-    const double flops_per_s = few != nullptr ? few->flops_per_s : curve.at(work.square_tile());
-    const double pairs = few != nullptr ? work.pairs : work.computed_pairs;
-    return static_cast<double>(work.tiles) * tile_s_ + pairs * (flops_per_pair_ / flops_per_s + pair_s_);
-  }
-
   double seconds(std::size_t r, std::size_t s) const {
     const ProgramSketch::Step& step = ranks_[r].steps[s];
-    double sum = 0;
-    std::int64_t few_bytes = 0;
-    if (step.expansion_flops > 0) sum += step.expansion_flops / machine_.product_flops_per_s(dtype_);
-    for (const ProgramSketch::Work& work : ranks_[r].works_of(s)) {
-      const FewQueries::Rates* const few = machine_.few.of(dtype_, pass_, work.queries);
-      sum += seconds(work, few);
-      if (few != nullptr) few_bytes += work.key_bytes;
-    }
-    if (few_bytes > 0) {
-      const RateCurve& rate = machine_.few.of(dtype_, pass_, 0)->key_bytes_per_s;
-      const double of_node = static_cast<double>(few_bytes) * machine_.on_a_node(static_cast<int>(ranks_.size()));
-      sum += static_cast<double>(few_bytes) / rate.at(of_node);
-    }
+    const LaunchTimes::Launch launch = launches_.of(ranks_[r].works_of(s), step.expansion_flops);
     // Devices read and write for some tiles while they compute others.
-    const std::int64_t tile_bytes = machine_.cores > 0 ? step.tile_bytes - few_bytes : 0;
-    return sum / threads_ / machine_.speed_of(ranks_[r].rank) + touch_seconds(step.touched_bytes + tile_bytes);
+    const std::int64_t tile_bytes = machine_.cores > 0 ? step.tile_bytes - launch.few_bytes : 0;
+    return launch.besides_s + launch.seconds / threads_ / machine_.speed_of(ranks_[r].rank) +
+           touch_seconds(step.touched_bytes + tile_bytes);
   }
 
   void end(std::size_t number, double now) {
@@ -230,10 +204,7 @@ class Simulation {
   int threads_;
   std::vector<std::size_t> first_;  // by rank: its first step's global number, and one past the last
   Network network_;
-  DType dtype_;
-  Pass pass_;
-  const KernelRates& rates_;
-  double tile_s_, pair_s_, flops_per_pair_;
+  LaunchTimes launches_;
   std::vector<Span> spans_;  // by global number until the end
   std::vector<bool> done_, begun_;
   std::vector<std::uint32_t> next_in_lane_;

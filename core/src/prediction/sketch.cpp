@@ -11,20 +11,23 @@ namespace {
 
 class Sketcher {
  public:
-  Sketcher(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program, const Latents* latents)
+  Sketcher(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program, const Latents* latents,
+           bool on_cores)
       : outline_(outline),
         seen_(seen),
         tiles_(seen.tiles()),
         program_(program),
         latents_(latents),
-        as_latents_(program.buffers.size()) {
+        as_latents_(program.buffers.size()),
+        readers_(program.buffers.size(), 0) {
     sketch_.rank = rank;
     bytes_.reserve(program.buffers.size());
     for (const BufferDecl& buffer : program.buffers) {
       bytes_.push_back(static_cast<std::int64_t>(message_bytes(outline, buffer.value, buffer.dtype)));
     }
-    const std::vector<bool> in_place =
-        use_in_place(outline, program, [&](SegmentId query, SegmentId key) { return seen.pairs(query, key); });
+    std::vector<bool> in_place(program.buffers.size(), false);
+    if (on_cores)
+      in_place = use_in_place(outline, program, [&](SegmentId query, SegmentId key) { return seen.pairs(query, key); });
     for (std::size_t b = 0; b < program.buffers.size(); ++b) {
       const Value& value = program.buffers[b].value;
       if (owner_of(outline, value) != rank || (!is_input(value.kind) && value.contributor != rank)) continue;
@@ -47,7 +50,9 @@ class Sketcher {
       first_work_ = sketch_.works.size();
       first_send_ = sketch_.sends.size();
       first_receive_ = sketch_.receives.size();
+      count_readers(step, 1);
       for (const Op& op : step.ops) std::visit([this](const auto& o) { add(o); }, op);
+      count_readers(step, -1);
       sketch_.after.insert(sketch_.after.end(), step.after.begin(), step.after.end());
       out.work_end = static_cast<std::uint32_t>(sketch_.works.size());
       out.sends_end = static_cast<std::uint32_t>(sketch_.sends.size());
@@ -63,6 +68,17 @@ class Sketcher {
   }
 
  private:
+  /// Adds `each` to the number of tiles that read a key segment, for all tiles of a step.
+  void count_readers(const Step& step, int each) {
+    const auto count = [&](const std::vector<KeyChunk>& keys) {
+      for (const KeyChunk& chunk : keys) readers_[index(chunk.key_value)] += each;
+    };
+    for (const Op& op : step.ops) {
+      if (const auto* const forward = std::get_if<Attend>(&op)) count(forward->keys);
+      if (const auto* const backward = std::get_if<AttendBackward>(&op)) count(backward->keys);
+    }
+  }
+
   /// o and its gradient are read.
   std::int64_t delta_bytes(const Value& query) const {
     const Problem& problem = outline_.sharding.problem;
@@ -133,10 +149,12 @@ class Sketcher {
       const auto [pairs, met, reach] = seen_.of(query.segment, key);
       const double seen = share_of(reach.keys, keys.count);
       const auto of_heads = [&](std::int64_t count) { return static_cast<double>(count) * static_cast<double>(heads); };
+      const auto rows_of = [&](std::int64_t count, auto tiles) { return of_heads(count) / static_cast<double>(tiles); };
       work({of_heads(pairs), of_heads(met), heads, static_cast<std::int32_t>(queries.count),
             static_cast<std::int32_t>(keys.count),
             pairs == queries.count * keys.count ? Coverage::full : Coverage::partial,
-            part_of(bytes(chunk.key_value), seen)});
+            part_of(bytes(chunk.key_value), seen),
+            rows_of(queries.count, op.keys.size()) + rows_of(keys.count, readers_[index(chunk.key_value)])});
       seeing += share_of(reach.queries, queries.count);
       touch(chunk.key_value, seen, 1);
       if (outline_.pass == Pass::backward) touch(chunk.dkey_value, seen, times_touched(chunk.start));
@@ -153,6 +171,7 @@ class Sketcher {
         same.computed_pairs += work.computed_pairs;
         same.tiles += work.tiles;
         same.key_bytes += work.key_bytes;
+        same.rows += work.rows;
         return;
       }
     }
@@ -169,6 +188,7 @@ class Sketcher {
   const RankProgram& program_;
   const Latents* latents_;
   std::vector<bool> as_latents_;     // by buffer: has come as latents
+  std::vector<int> readers_;         // by buffer: tiles of the step that read these keys
   std::vector<std::int64_t> bytes_;  // by buffer, which thousands of tiles touch
   ProgramSketch sketch_;
   ProgramSketch::Step* step_ = nullptr;
@@ -178,8 +198,8 @@ class Sketcher {
 }  // namespace
 
 ProgramSketch sketch(const Outline& outline, const SeenTiles& seen, Rank rank, const RankProgram& program,
-                     const Latents* latents) {
-  return Sketcher(outline, seen, rank, program, latents).run();
+                     const Latents* latents, bool on_cores) {
+  return Sketcher(outline, seen, rank, program, latents, on_cores).run();
 }
 
 ProgramSketch sketch(const Outline& outline, const Tiles& tiles, Rank rank, const RankProgram& program, int block,
