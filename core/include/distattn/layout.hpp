@@ -53,7 +53,7 @@ std::string to_string(const Layout& layout);
 /// The layout that "block", "zigzag", "striped", "striped:B" or "chunked" stands for; nothing for other words. Throws
 /// Error(usage) where B is no number of tokens.
 std::optional<Layout> layout_named(std::string_view name);
-/// Why so many blocks are not dealt out; empty if they are.
+/// Why blocks of a layout are too many to be planned; empty if they are not.
 std::string why_not_dealt(const Layout& layout, const Problem& problem, int ranks);
 
 /// Positions start at 0. `tokens` need not be divisible: cut points are ⌊tokens·k/n⌋, and segments may be empty.
