@@ -262,10 +262,10 @@ void add_serving(App& app, BenchOptions& options) {
     if (page % 16 != 0) refuse(fmt::format("{} {} (pages hold a multiple of 16 tokens): give one, or 0", option, text));
     return page;
   };
-  static constexpr std::array<std::string_view, 18> honoured = {
-      "--heads",   "--kv-heads", "--head-dim",  "--value-dim", "--dtype",   "--seed",
-      "--backend", "--threads",  "--ranks",     "-n",          "-w",        "--check",
-      "-o",        "--json",     "--bootstrap", "--transport", "--timeout", "--page"};
+  static constexpr std::array<std::string_view, 19> honoured = {
+      "--heads",     "--kv-heads",  "--head-dim", "--value-dim", "--dtype", "--seed", "--backend",
+      "--threads",   "--ranks",     "-n",         "-w",          "--check", "-o",     "--json",
+      "--bootstrap", "--transport", "--timeout",  "--page",      "--layout"};
   exclude_all_but(app, *serving, honoured);
   add_value(app, "--page", options.serving.page, parse_page,
             "With --serving: tokens of a page, 0 for caches without pages (default 64)", "TOKENS",

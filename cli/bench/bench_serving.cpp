@@ -44,6 +44,15 @@ Problem serving_problem(const ProblemOptions& options, const ServingMix& mix) {
   return problem;
 }
 
+/// Tokens that are dealt to a rank at a time: those of a page unless a layout says it.
+std::int64_t dealt_block(const ScheduleOptions& options, std::int64_t page) {
+  if (options.layout.empty()) return page > 0 ? page : 1;
+  const std::optional<Layout>& layout = options.named_layout;
+  if (layout && layout->kind == LayoutKind::striped) return layout->block;
+  refuse(fmt::format("--layout {} with --serving (caches that grow in place are dealt out in blocks): give striped:B",
+                     options.layout));
+}
+
 /// What a token's keys and values, of all heads, take.
 std::int64_t token_bytes(const Problem& problem) {
   return problem.kv_heads * (problem.head_dim + problem.value_dim) * static_cast<std::int64_t>(size_of(problem.dtype));
@@ -251,7 +260,7 @@ ServingRow measure(World& world, const Problem& problem, const ServingRequest& s
   row.value_dim = problem.value_dim;
   row.dtype = problem.dtype;
   row.page = serving.page;
-  row.block = serving.page > 0 ? serving.page : 1;
+  row.block = dealt_block(request.schedule, serving.page);
   row.runs = request.runs;
   double pairs = 0;
   for (const MixedRequest& each : serving.mix.requests) {

@@ -80,6 +80,13 @@ void note_unused_calibration() {
   });
 }
 
+OptionChoices layout_choices() {
+  OptionChoices choices = choices_of(std::array{"block", "zigzag", "striped", "chunked"});
+  choices.push_back({"striped:B", {"striped:"}, false});
+  choices.push_back(any_file("FILE.json"));
+  return choices;
+}
+
 OptionChoices machine_choices() {
   OptionChoices choices = choices_of(built_in_machines());
   choices.insert(choices.end(), {std::string("this"), any_file("FILE")});
@@ -136,13 +143,17 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
             "placed: tokens of a rank beyond its share, as 0.005 or 0.5% (default 0.5%)", "PART",
             rarely(Group::schedule));
   const auto read_layout = [&options](std::string_view option, std::string_view path) {
-    options.layout_text = read_file_or_pipe(std::string(path), longest_layout);
+    options.named_layout = layout_named(path);
+    options.layout_text =
+        options.named_layout ? std::string(path) : read_file_or_pipe(std::string(path), longest_layout);
     if (options.layout_text.empty())
       refuse(fmt::format("{} {} (the file is empty): write segments, as docs/placement.md does", option, path));
     return std::string(path);
   };
-  add_value(app, "--layout", options.layout, read_layout, "placed: who owns which tokens, instead of choosing it",
-            Values{"FILE.json", [] { return OptionChoices{any_file("FILE.json")}; }, ""}, rarely(Group::schedule));
+  add_value(
+      app, "--layout", options.layout, read_layout,
+      "Who owns which tokens: striped:B deals out blocks of B tokens in turn, on any mesh; a file says it for placed",
+      Values{"NAME|FILE.json", layout_choices, ""}, rarely(Group::schedule));
   add_value(app, "--memory", options.memory_bytes, parse_size, "Most bytes of a rank's buffers, all passes together",
             "BYTES", Group::device);
 }
@@ -223,11 +234,28 @@ std::string given_text(const ScheduleOptions& options) {
   return text;
 }
 
+namespace {
+
+/// All schedules on a layout, each once; those that have one of their own come under their names.
+std::vector<std::string> names_on(const Layout& layout, const Problem& problem, int ranks) {
+  std::vector<std::string> names;
+  for (std::string& name : all_schedule_names(problem, ranks)) {
+    const auto pair = resolve_pair(name, layout, problem, ranks);
+    if (const auto* const recipes = std::get_if<RecipePair>(&pair)) name = name_of(*recipes);
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+}  // namespace
+
 std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks) {
   std::vector<std::string> names;
   for (const std::string& name : options.schedules) {
-    if (name == "all" && !options.layout.empty()) {
-      names.emplace_back("placed");  // alone takes a layout
+    if (name == "all" && options.named_layout) {
+      for (std::string& each : names_on(*options.named_layout, problem, ranks)) names.push_back(std::move(each));
+    } else if (name == "all" && !options.layout.empty()) {
+      names.emplace_back("placed");  // alone takes segments
     } else if (name == "all") {
       for (std::string& each : all_schedule_names(problem, ranks)) names.push_back(std::move(each));
     } else {

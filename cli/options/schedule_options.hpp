@@ -24,7 +24,8 @@ struct ScheduleOptions {
   std::optional<std::int64_t> memory_bytes;
   std::optional<Balance> balance;
   std::optional<double> balance_tokens;  ///< a part of a rank's share
-  std::string layout, layout_text;       ///< a file, and what is in it
+  std::string layout, layout_text;       ///< a file, and what is in it; or a name, twice
+  std::optional<Layout> named_layout;    ///< what the name stands for
   std::optional<std::string> machine;
 };
 

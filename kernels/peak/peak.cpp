@@ -87,6 +87,27 @@ double rate_of(const MultiplyAdd& instruction, Team& team, double seconds) {
   }
 }
 
+namespace {
+
+/// Reads as fast as a core does: memory in several places at once, because what a core fetches by itself ahead of one
+/// place ends with each page. One place alone was read at less than half the rate.
+std::uint64_t sum_of(const std::uint64_t* from, std::size_t values) {
+  using Pair = std::uint64_t __attribute__((vector_size(16)));
+  constexpr std::size_t places = 4, line = 8;
+  const std::size_t apart = values / places;
+  Pair sums[places] = {};
+  for (std::size_t at = 0; at < apart; at += line) {
+    for (std::size_t place = 0; place < places; ++place) {
+      const auto* const pairs = reinterpret_cast<const Pair*>(from + place * apart + at);
+      sums[place] += (pairs[0] + pairs[1]) + (pairs[2] + pairs[3]);
+    }
+  }
+  const Pair sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
+  return sum[0] + sum[1];
+}
+
+}  // namespace
+
 double read_rate(Team& team) {
   // Of a thread; 512 MiB together, and behind what caches a core has: 64 MiB where there are many.
   const std::size_t values = std::max(std::size_t{1} << 23, (std::size_t{1} << 26) / index(team.size()));
@@ -95,10 +116,8 @@ double read_rate(Team& team) {
   team.run([&](int thread) { memory[index(thread)] = std::make_unique<std::uint64_t[]>(values); });
   double best = 0;
   for (int reading = 0; reading < 5; ++reading) {
-    const double rate = rate_of_all(team, [&](int thread) {
-      const std::uint64_t* from = memory[index(thread)].get();
-      sums[index(thread)] = std::accumulate(from, from + values, std::uint64_t{0});
-    });
+    const double rate =
+        rate_of_all(team, [&](int thread) { sums[index(thread)] = sum_of(memory[index(thread)].get(), values); });
     best = std::max(best, rate * static_cast<double>(values * sizeof(std::uint64_t)));
   }
   return best;

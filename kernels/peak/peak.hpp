@@ -1,5 +1,5 @@
 #pragma once
-/// What the cores at hand reach at most: multiply-adds on registers alone, and reading memory in sequence.
+/// What the cores at hand reach at most: multiply-adds on registers alone, and reading memory.
 
 #include <cstddef>
 #include <string>

@@ -44,6 +44,29 @@ TEST_CASE("planned positions are those of the handles") {
   }
 }
 
+TEST_CASE("a layout that is named deals out blocks, and results are right on it") {
+  for (const char* schedule : {"ring", "burst", "usp:2", "ring/burst"}) {
+    distattn_options options = options_for(schedule);
+    options.layout = "striped:3";
+    for (int rank = 0; rank < 4; ++rank) {
+      for (const std::int64_t position : planned(options, 4, rank, DISTATTN_KEYS)) CHECK(position / 3 % 4 == rank);
+    }
+    const bool right = distattn_run_ranks(4, attend, &options) == DISTATTN_OK;
+    INFO(schedule << ": " << message());
+    CHECK(right);
+  }
+  const distattn_problem problem = small_problem();
+  distattn_options options = options_for("balanced");
+  options.layout = "striped:3";
+  std::int64_t count = 0;
+  CHECK(distattn_planned_positions(&problem, &options, 4, 0, DISTATTN_KEYS, nullptr, &count) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("schedule balanced does not go with layout striped:3 on 4 ranks ("));
+  options.schedule = "ring";
+  options.layout = "striped:0";
+  CHECK(distattn_planned_positions(&problem, &options, 4, 0, DISTATTN_KEYS, nullptr, &count) == DISTATTN_USAGE);
+  CHECK_THAT(message(), contains_text("write striped:64"));
+}
+
 TEST_CASE("positions of a rank that is none, or of no schedule, are refused") {
   const distattn_problem problem = small_problem();
   distattn_options options = options_for("ring");

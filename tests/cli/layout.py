@@ -132,6 +132,59 @@ def together(_):
     assert all(row["ok"] for row in rows), rows
 
 
+def named(folder):
+    """A layout by name: a cache that is dealt out in blocks, in every command."""
+    shape = ("--seq", "131", "--heads", "6", "--kv-heads", "3", "--head-dim", "16")
+    dealt = ("--layout", "striped:16")
+    documents = ("--cu-seqlens", "0,17,50,131")
+    for schedule, ranks in (("ring", "3"), ("burst", "4"), ("auto", "3"), ("ulysses", "2"), ("attention2d", "4")):
+        for more in ((), ("--window", "20,0"), documents, ("--seq-kv", "300"), ("--dtype", "bf16")):
+            done = distattn("run", "--random", *shape, *more, "--ranks", ranks, "--schedule", schedule, *dealt, "--backward",
+                            "--check", "--json", "-q")
+            row = json.loads(done.stdout)
+            assert row["schedule"].startswith("mesh:") and row["schedule"].endswith(":striped:16"), row["schedule"]
+    program = json.loads(distattn("show", *shape, "--ranks", "3", "--schedule", "ring", *dealt, "--format", "json").stdout)
+    segments = program["outline"]["sharding"]["keys"]
+    assert [segment["owner"] for segment in segments] == [block % 3 for block in range(9)], segments
+    assert [segment["count"] for segment in segments] == [16] * 8 + [3], segments
+    assert program["outline"]["sharding"]["layout"] == {"kind": "striped", "split": 1, "block": 16}
+    file = os.path.join(folder, "program.json")
+    with open(file, "w", encoding="utf-8") as out:
+        json.dump(program, out)
+    distattn("run", "--random", "--program", file, "--check", "-q")
+    rows = json.loads(distattn("validate", *shape, "--ranks", "2,3", "--schedule", "all", *dealt, "--json", "-q").stdout)
+    assert all(row["ok"] for row in rows), rows
+    names = {row["schedule"] for row in rows}
+    assert all(name.endswith("striped:16") for name in names) and "mesh:1x1x3:striped:16" in names, names
+    rows = json.loads(distattn("plan", *shape, "--machine", "dgx-h100x8", "--dtype", "bf16", "--ranks", "4", "--schedule",
+                               "auto,ring,balanced", *dealt, "--json").stdout)
+    assert rows and all(row["schedule"].endswith(":striped:16") for row in rows), rows
+    two = ("--mask", "causal", "--mask", "window:9*3")
+    rows = json.loads(distattn("bench", *shape, *two, "--ranks", "2", "--schedule", "auto,ring", *dealt, "-n", "1", "-w", "0",
+                               "-c", "--backward", "--json", "-q").stdout)
+    assert len(rows) == 8 and all(row["ok"] and row["schedule"].endswith(":striped:16") for row in rows), rows
+    one = ("--ranks", "2", "--schedule", "ring")
+    assert distattn("show", *shape, *one, "--layout", "zigzag").stdout == \
+        distattn("show", *shape, "--ranks", "2", "--schedule", "zigzag-ring").stdout
+    mix = os.path.join(folder, "mix.json")
+    with open(mix, "w", encoding="utf-8") as out:
+        out.write('[{"keys": 130, "queries": 3}, {"keys": 7, "queries": 1}]')
+    serve = ("bench", "--serving", mix, "--heads", "4", "--kv-heads", "2", "--head-dim", "16", "--ranks", "3", "-n", "1")
+    [row] = json.loads(distattn(*serve, "--layout", "striped:5", "--page", "16", "--check", "--json").stdout)
+    assert row["ok"] and (row["block"], row["page"]) == (5, 16), row
+    assert "balanced has a layout of its own" in distattn("plan", *shape, *one[:2], "--schedule", "balanced", *dealt, code=2).stderr
+    for more, words in ((("--schedule", "balanced"), "balanced does not go with layout striped:16 on 3 ranks (balanced has a layout"),
+                        (("--schedule", "allgather"), "allgather has a layout of its own"),
+                        (("--schedule", "placed"), "placed has a layout of its own"),
+                        (("--seq", "1M"), "16777216 pairs of blocks are most")):
+        done = distattn("show", *shape, "--ranks", "3", "--schedule", "ring", *more, *dealt, code=2)
+        assert words in done.stderr and done.stdout == "", (more, done.stderr)
+    for bad in ("striped:", "striped:0", "striped:1k", "striped:-4"):
+        done = distattn("plan", *shape, *one, "--layout", bad, code=2)
+        assert f"layout {bad} (blocks of B tokens" in done.stderr and done.stderr.count("\n") == 1, done.stderr
+    assert "give striped:B" in distattn(*serve, "--layout", "zigzag", code=2).stderr
+
+
 def refused(folder):
     shape = ("--seq", "10", "--heads", "2", "--head-dim", "8", "--ranks", "2")
     good = '{"schema_version":1,"ranks":2,"segments":[{"start":0,"count":6,"owner":1},{"start":6,"count":4,"owner":0}]}'
@@ -177,6 +230,6 @@ def refused(folder):
 
 
 with tempfile.TemporaryDirectory() as scratch:
-    for check in (printed, noted, balance, computed, from_programs, other_masks, together, refused):
+    for check in (printed, noted, balance, computed, from_programs, other_masks, together, named, refused):
         check(scratch)
         print(check.__name__, "fine")

@@ -41,9 +41,9 @@ int main() {
     consumer::Tensor my_k(capacity, 2, 64), my_v(capacity, 2, 64);
     std::size_t filled = 0;
     for (std::int64_t length = prompt; length <= capacity; ++length) {
-      // Keys stay with their ranks, which the query visits; striped, a token's rank is the same in any length. This
-      // handle serves all layers of the token.
-      Attention attention(decoding(length), {.schedule = "mesh:1x1x2:striped"}, *device, transport);
+      // Keys stay with their ranks, which the query visits; dealt out in blocks, a token's rank is the same in any
+      // length. This handle serves all layers of the token.
+      Attention attention(decoding(length), {.schedule = "burst", .layout = "striped:16"}, *device, transport);
       const std::vector<std::int64_t> positions = attention.key_positions();
       for (; filled < positions.size(); ++filled) {
         put(my_k, filled, k, positions[filled]);

@@ -17,7 +17,7 @@ from ranks import (BINARY, MPIRUN, SCRATCH, clean_up, expect, expect_nothing_lef
 SHAPE = ("--random", "--seq", "203", "--batch", "2", "--heads", "6", "--kv-heads", "3", "--head-dim", "16")
 FILES = ("o.npy", "lse.npy", "dq.npy", "dk.npy", "dv.npy")
 DATA = pathlib.Path(__file__).parent.parent / "data" / "minilm-layer2.safetensors"
-SCHEDULES = {2: ["ulysses", "mesh:1x2x1:striped"], 3: ["balanced", "striped-ring"],
+SCHEDULES = {2: ["ulysses", "mesh:1x2x1:striped", "mesh:1x1x2:striped:16"], 3: ["balanced", "striped-ring"],
              4: ["ring/burst", "zigzag-ring", "attention2d", "usp:2"], 8: ["zigzag-ring"]}
 
 

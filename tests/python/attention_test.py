@@ -60,6 +60,11 @@ class OneCall(unittest.TestCase):
             with self.subTest(schedule):
                 self.judge(*tensors(), MASKS["causal"], ranks=4, schedule=schedule)
 
+    def test_layouts(self):
+        for schedule in ("ring", "burst", "usp:2"):
+            with self.subTest(schedule):
+                self.judge(*tensors(), MASKS["causal"], ranks=4, schedule=schedule, layout="striped:5")
+
     def test_without_batch(self):
         for ranks in (1, 2):
             self.judge(*tensors(batch=()), MASKS["causal"], ranks=ranks)

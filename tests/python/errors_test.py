@@ -86,6 +86,8 @@ REFUSED = {
     "programs of a pass that is not prepared": (lambda: handle().programs("backward"), "backward pass"),
     "what is not computed": (lambda: attend(qv=Q), "qv is given"),
     "a layout": (lambda: handle(layout=3), "layout is a int"),
+    "a layout that balanced has not": (lambda: handle(schedule="balanced", layout="striped:3"), "layout striped:3"),
+    "blocks of no token": (lambda: handle(schedule="ring", layout="striped:0"), "write striped:64"),
     "a layout of another schedule": (lambda: handle(schedule="ring", layout="{}"), "layout"),
     "a scale": (lambda: attend(softmax_scale=0), "softmax_scale is 0"),
     "a machine": (lambda: distattn.plan(seq=8, heads=1, head_dim=8, ranks=2, machine="abacus"), "no machine 'abacus'"),

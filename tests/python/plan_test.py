@@ -85,6 +85,12 @@ class Rows(unittest.TestCase):
                  for rank in range(4)]
         self.assertEqual(owned, [1024] * 4)
 
+    def test_blocks(self):
+        rows = distattn.plan(seq=4096, heads=8, head_dim=64, ranks=4, schedule="ring,auto", machine="dgx-h100x8",
+                             layout="striped:64")
+        self.assertEqual(rows[0]["schedule"], "mesh:1x4x1:striped:64")
+        self.assertTrue(rows[1]["schedule"].endswith(":striped:64"), rows[1]["schedule"])
+
     def test_info(self):
         # Each process tries anew how fast pairs are multiplied.
         info, expected = (json.loads(re.sub(r"[\d.]+ products of", "some products of", json.dumps(each)))

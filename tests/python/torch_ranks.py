@@ -26,7 +26,7 @@ class Attention(unittest.TestCase):
             self.assertLess(error(result, right), LIMITS[dtype], name)
 
     def test_masks(self):
-        for layout in ("zigzag", "striped", "block"):
+        for layout in ("zigzag", "striped", "striped:7", "block"):
             self.judge(torch.float32, layout)
             self.judge(torch.float32, layout, causal=True)
             self.judge(torch.float32, layout, causal=True, window_size=(9, 0))
@@ -247,7 +247,7 @@ class Attention(unittest.TestCase):
 
 class Shards(unittest.TestCase):
     def test_there_and_back(self):
-        for layout in ("zigzag", "striped", "block"):
+        for layout in ("zigzag", "striped", "striped:7", "block"):
             for dtype in (torch.float32, torch.bfloat16, torch.int64, torch.bool):
                 sharding = distattn.torch.Sharding(seq=TOKENS, comm=COMM, layout=layout)
                 whole = random(3, TOKENS, 2).mul(3).to(dtype)

@@ -33,7 +33,7 @@ inline std::vector<Recipe> recipes_for(const Problem& problem, int ranks, Random
       if (ranks % (groups * rows) == 0)
         names.push_back("mesh:" + std::to_string(groups) + "x" + std::to_string(rows) + "x" +
                         std::to_string(ranks / groups / rows) + ":" +
-                        random.pick<std::string>({"block", "zigzag", "striped", "chunked"}));
+                        random.pick<std::string>({"block", "zigzag", "striped", "striped:3", "striped:16", "chunked"}));
   std::vector<Recipe> recipes;
   for (const std::string& name : names) {
     RecipeOrReason resolved = resolve_schedule(name, problem, ranks);

@@ -1,6 +1,7 @@
 #include "distattn/layout.hpp"
 
 #include "catch.hpp"
+#include "distattn/dealing.hpp"
 #include "distattn/error.hpp"
 
 using namespace distattn;
@@ -45,6 +46,41 @@ TEST_CASE("block and zigzag cut where the model cuts") {
   CHECK(block_segments(1, 3)[2].run == Run{0, 1, 1});
   const std::int64_t huge = std::int64_t{1} << 60;
   CHECK(block_segments(huge, 4096).back().run.at(huge / 4096 - 1) == huge - 1);
+}
+
+TEST_CASE("blocks are dealt in turn, and tokens stay where they are while the sequence grows") {
+  CHECK(dealt_segments(11, 3, 4) == std::vector<Segment>{{{0, 4, 1}, 0}, {{4, 4, 1}, 1}, {{8, 3, 1}, 2}});
+  CHECK(dealt_segments(9, 2, 2) ==
+        std::vector<Segment>{{{0, 2, 1}, 0}, {{2, 2, 1}, 1}, {{4, 2, 1}, 0}, {{6, 2, 1}, 1}, {{8, 1, 1}, 0}});
+  CHECK(dealt_segments(5, 3, 8) == std::vector<Segment>{{{0, 5, 1}, 0}, {{5, 0, 1}, 1}, {{5, 0, 1}, 2}});
+  CHECK(dealt_segments(1000, 1, 2) == std::vector<Segment>{{{0, 1000, 1}, 0}});
+  for (const std::int64_t block : {2, 3, 7, 16}) {
+    for (const int ranks : {2, 3, 5}) {
+      const Dealing dealing{block, ranks};
+      for (std::int64_t tokens = 1; tokens < 90; ++tokens) {
+        const Sharding now = shard(problem_of(tokens, tokens), ranks, {LayoutKind::striped, 1, {}, block});
+        const Sharding next = shard(problem_of(tokens + 1, tokens + 1), ranks, now.layout);
+        check(now);
+        for (Rank rank = 0; rank < ranks; ++rank) {
+          std::vector<std::int64_t> before = positions(now.keys, rank);
+          CHECK(std::ssize(before) == dealing.stored(tokens, rank));
+          if (dealing.owner(tokens) == rank) before.push_back(tokens);
+          CHECK(positions(next.keys, rank) == before);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("layouts have names") {
+  CHECK(layout_named("striped:64") == Layout{LayoutKind::striped, 1, {}, 64});
+  CHECK(layout_named("striped:1") == Layout{LayoutKind::striped});
+  CHECK(layout_named("zigzag") == Layout{LayoutKind::zigzag});
+  CHECK_FALSE(layout_named("given"));
+  CHECK_FALSE(layout_named(""));
+  CHECK(to_string(Layout{LayoutKind::striped, 1, {}, 64}) == "striped:64");
+  for (const char* name : {"striped:", "striped:0", "striped:-3", "striped:x", "striped:64 ", "striped:99999999999999"})
+    CHECK_THROWS_WITH(layout_named(name), contains_text("write striped:64"));
 }
 
 TEST_CASE("chunked gives every rank four chunks and even causal work") {
@@ -104,6 +140,10 @@ TEST_CASE("what cannot be sharded is refused") {
   CHECK_THROWS_WITH(shard(problem_of(16, 16), 0, {}), contains_text("0 ranks"));
   CHECK_THROWS_WITH(shard(problem_of(16, 16), 2, {LayoutKind::zigzag, 2}), contains_text("only block"));
   CHECK_THROWS_AS(shard(problem_of(16, 16), 2, {}, 9), Error);
+  CHECK_THROWS_WITH(shard(problem_of(16, 16), 2, {LayoutKind::zigzag, 1, {}, 4}), contains_text("striped alone"));
+  CHECK_THROWS_WITH(shard(problem_of(16, 16), 2, {LayoutKind::striped, 1, {}, 0}), contains_text("of 1 to"));
+  CHECK_THROWS_WITH(shard(problem_of(1 << 20, 1 << 20), 2, {LayoutKind::striped, 1, {}, 16}),
+                    contains_text("deal out longer blocks"));
 }
 
 TEST_CASE("tiles know who owns what and what is live") {

@@ -107,6 +107,42 @@ TEST_CASE("what is no request is an error, not a reason", "[request]") {
                     contains_text("17 ranks do not fit machine"));
 }
 
+TEST_CASE("a layout that is named goes with every mesh and with auto", "[request]") {
+  const auto asked = [](const char* schedule, const char* layout) {
+    return decided(small_problem(), 4, {.schedule = schedule, .passes = Passes::both, .layout = layout});
+  };
+  const auto name = [&](const char* schedule, const char* layout) {
+    const ScheduleRequest made = or_refuse(asked(schedule, layout));
+    CHECK(made.layout.empty());
+    const AttentionPlan plan(small_problem(), 4, made);
+    CHECK(plan.outline(Pass::forward).sharding.layout == layout_named(layout));
+    CHECK(plan.name() == made.schedule);
+    return made.schedule;
+  };
+  CHECK(name("ring", "striped:5") == "mesh:1x4x1:striped:5");
+  CHECK(name("zigzag-ring/burst", "striped:5") == "mesh:1x4x1:striped:5/mesh:1x1x4:striped:5");
+  CHECK(name("mesh:2x1x2:striped:5", "striped:5") == "mesh:2x1x2:striped:5");
+  CHECK(name("usp:2", "striped:16") == "mesh:2x2x1:striped:16");
+  CHECK(name("ring", "zigzag") == "zigzag-ring");
+  CHECK(name("attention2d", "striped") == "attention2d");
+  CHECK(name("auto", "striped:8").ends_with(":striped:8"));
+  for (const char* schedule : {"balanced", "allgather", "placed", "ring/balanced"}) {
+    const auto made = asked(schedule, "striped:8");
+    const auto* const why = std::get_if<WhyNot>(&made);
+    REQUIRE(why != nullptr);
+    CHECK(why->kind == WhyNot::Kind::does_not_apply);
+    CHECK(why->reason.ends_with("has a layout of its own"));
+    CHECK(why->message.find("does not go with layout striped:8 on 4 ranks (") != std::string::npos);
+  }
+  CHECK_THROWS_WITH(asked("ring", "striped:0"), contains_text("write striped:64"));
+  Problem longer = small_problem();
+  longer.seq_q = longer.seq_kv = 1 << 20;
+  const auto planned = plan(longer, 4, {.schedule = "burst", .layout = "striped:16"});
+  REQUIRE(std::holds_alternative<WhyNot>(planned));
+  CHECK(std::get<WhyNot>(planned).reason ==
+        "striped:16 deals out 65536 blocks of queries and 65536 of keys, and 16777216 pairs of blocks are most");
+}
+
 TEST_CASE("node_size 0 is straight, nothing is the machine's", "[request]") {
   const auto node_size = [](std::optional<int> asked) {
     const ScheduleRequest request{.schedule = "ring", .node_size = asked, .machine = "dgx-a100x2"};

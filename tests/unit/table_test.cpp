@@ -192,7 +192,8 @@ TEST_CASE("how each schedule is written follows from what it takes") {
   for (const NamedSchedule& schedule : schedules()) written.push_back(schedule.grammar());
   CHECK(written == std::vector<std::string>{"ring", "zigzag-ring", "striped-ring", "burst[:zigzag]",
                                             "attention2d[:RxC]", "ulysses", "usp:U", "allgather", "balanced",
-                                            "balanced-split", "mesh:UxRxC[:block|zigzag|striped|chunked]", "placed"});
+                                            "balanced-split", "mesh:UxRxC[:block|zigzag|striped[:B]|chunked]",
+                                            "placed"});
   CHECK(NamedSchedule{"mine", {"N", "M", {"x"}}, {}, {}}.grammar() == "mine:N[:M|x]");
 }
 

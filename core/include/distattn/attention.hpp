@@ -34,11 +34,12 @@ namespace distattn {
 /// partial.hpp states the accuracy without it. Every rank must choose the same policy, because each call is a
 /// collective.
 ///
-/// Decoding. A handle is made for one length and can serve all layers of a token. With a striped layout, tokens stay on
-/// their ranks and in their places while the sequence grows: a rank binds the first key_tokens() of its cache. With any
-/// other layout, plan for the capacity of the cache and hide its unused part by band_mask({{.lo = capacity − length}}):
-/// the queries are at the capacity's last positions. auto searches again for every handle, which takes longer than
-/// planning: let auto choose once, then request AttentionPlan::name() and routes().
+/// Decoding. A handle is made for one length and can serve all layers of a token. With layout "striped" or "striped:B",
+/// tokens stay on their ranks and in their places while the sequence grows: a rank binds the first key_tokens() of its
+/// cache. With any other layout, plan for the capacity of the cache and hide its unused part by
+/// band_mask({{.lo = capacity − length}}): the queries are at the capacity's last positions. auto searches again for
+/// every handle, which takes longer than planning: let auto choose once, then request AttentionPlan::name() and
+/// routes().
 ///
 /// Queued passes. forward(bindings, after) and backward(bindings, after) queue a pass and return an event, which
 /// completes when the results are in place. Passes run in the order of their calls, including calls that wait, over all

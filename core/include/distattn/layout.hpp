@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -40,12 +41,20 @@ struct Layout {
   int split = 1;  ///< segments of each rank's block (block only)
   /// Given only: of all keys. The queries in a segment of keys have the same owner.
   std::shared_ptr<const std::vector<Segment>> segments = {};
+  std::int64_t block = 1;  ///< consecutive tokens that are dealt out together (striped only)
 
   friend bool operator==(const Layout& a, const Layout& b) {
     const bool same_list = a.segments == b.segments || (a.segments && b.segments && *a.segments == *b.segments);
-    return a.kind == b.kind && a.split == b.split && same_list;
+    return a.kind == b.kind && a.split == b.split && a.block == b.block && same_list;
   }
 };
+/// "zigzag", "striped:64", "block split 2".
+std::string to_string(const Layout& layout);
+/// The layout that "block", "zigzag", "striped", "striped:B" or "chunked" stands for; nothing for other words. Throws
+/// Error(usage) where B is no number of tokens.
+std::optional<Layout> layout_named(std::string_view name);
+/// Why blocks of a layout are too many to be planned; empty if they are not.
+std::string why_not_dealt(const Layout& layout, const Problem& problem, int ranks);
 
 /// Positions start at 0. `tokens` need not be divisible: cut points are ⌊tokens·k/n⌋, and segments may be empty.
 std::vector<Segment> block_segments(std::int64_t tokens, int ranks, int split = 1);
@@ -53,6 +62,10 @@ std::vector<Segment> block_segments(std::int64_t tokens, int ranks, int split = 
 std::vector<Segment> zigzag_segments(std::int64_t tokens, int ranks);
 /// Rank p owns every P-th token from p on.
 std::vector<Segment> striped_segments(std::int64_t tokens, int ranks);
+/// Blocks of `block` tokens are dealt to the ranks in turn (Dealing), so that tokens stay with their ranks, and in
+/// their places there, while a sequence grows. The last block may be shorter. Every rank has a segment, and may own
+/// nothing.
+std::vector<Segment> dealt_segments(std::int64_t tokens, int ranks, std::int64_t block);
 /// Cuts the sequence into `per_rank` equal chunks for each rank and deals them out by visible pairs: the heaviest
 /// first, each to the rank with the least work that has room. `first` is the position of the first token.
 std::vector<Segment> chunked_segments(std::int64_t tokens, int ranks, const BandIndex& mask, int per_rank = 4,

@@ -41,7 +41,9 @@ struct ScheduleRequest {
   /// Schedule "placed": tokens that a rank may own beyond its share, as a part of that share; at least 0.
   double balance_tokens = 0.005;
   Balance balance = Balance::tokens;  ///< schedule "placed": what shares are equal in
-  /// Schedule "placed" or "auto": who owns which tokens, as placement_from_json reads it. Empty: made for the machine.
+  /// Who owns which tokens: "striped:64" or another name (layout_named), for "auto" and every schedule on a mesh; or
+  /// segments, as placement_from_json reads them, for "placed" and "auto". Empty: the schedule's own, or made for the
+  /// machine.
   std::string layout{};
   /// A machine, or the name or file of one (find_machine). A file is read only when it is needed, and on rank 0 alone
   /// if rank 0 chooses for all. Empty: this machine for auto and placed, and a single node for another schedule.

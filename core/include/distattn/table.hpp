@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -64,6 +65,7 @@ struct Recipe {
   int groups = 1;                ///< head groups
   Mode mode = Mode::overlapped;  ///< the schedule's default mode
   std::function<Table(std::shared_ptr<const Tiles>, int node_size)> table;
+  std::optional<MeshShape> mesh = {};  ///< of a table that mesh() makes, which may have other layouts
 };
 
 /// A recipe, or the reason why this schedule does not apply.
@@ -73,7 +75,7 @@ using RecipeOrReason = std::variant<Recipe, std::string>;
 struct ScheduleArguments {
   std::string required{};            ///< numbers, as capitals: "UxRxC"; empty: none
   std::string optional{};            ///< numbers that may be left out; empty: none
-  std::vector<std::string> words{};  ///< one of these may come last: "zigzag"
+  std::vector<std::string> words{};  ///< one of these may come last: "zigzag", "striped[:B]" with a number
 };
 
 /// A family of schedules under one name; `arguments` is what follows the colon ("2x2x2:zigzag"), or empty.
@@ -85,7 +87,7 @@ struct NamedSchedule {
   /// The arguments that "all" tries; if empty, only the bare name.
   std::function<std::vector<std::string>(const Problem&, int ranks)> usual_arguments{};
 
-  /// How it is written: "mesh:UxRxC[:block|zigzag|striped|chunked]".
+  /// How it is written: "mesh:UxRxC[:block|zigzag|striped[:B]|chunked]".
   std::string grammar() const;
 };
 
@@ -105,6 +107,11 @@ struct RecipePair {
 /// Resolves "F" or "F/B", or returns why not, such as for passes of different layouts. Head groups may differ, because
 /// tokens stay with their owners.
 std::variant<RecipePair, std::string> resolve_pair(std::string_view name, const Problem& problem, int ranks);
+/// The same on a layout that is named (layout_named), whatever the schedules' own: each must be a mesh.
+std::variant<RecipePair, std::string> resolve_pair(std::string_view name, const Layout& layout, const Problem& problem,
+                                                   int ranks);
+/// "F", or "F/B" if the passes' names differ.
+std::string name_of(const RecipePair& pair);
 
 /// The names that "all" stands for: every fixed name, attention2d at its default, usp and mesh with U = 2, 4, 8 if that
 /// divides the ranks and fits the heads. Not all of them apply; resolve_schedule says why not.

@@ -53,12 +53,14 @@ class Search {
     } catch (const Error& error) {
       return why_not(error);
     }
-    if (!only_placed_) {
+    if (const auto layout = layout_named(request_.layout)) {
+      try_all(trials_of(meshes_on(*layout, problem_, ranks_, reasons_)));
+    } else if (!only_placed_) {
       try_all(trials_of(usual_recipes(problem_, ranks_, reasons_)));
       try_all(trials_of(other_meshes(problem_, ranks_, hopeful_layouts())));
-      if (!request_.ahead && routes_.node_size > 0) try_all(best_ahead());
     }
-    if (only_placed_ || may_place(problem_, ranks_)) try_placements();
+    if (!only_placed_ && !request_.ahead && routes_.node_size > 0) try_all(best_ahead());
+    if (request_.layout.empty() && (only_placed_ || may_place(problem_, ranks_))) try_placements();
     std::vector<Choice> ranking = pairs();
     if (ranking.empty()) return why_not(nothing_left());
     return ranking;
@@ -224,7 +226,7 @@ class Search {
     return some;
   }
 
-  std::vector<LayoutKind> hopeful_layouts() const {
+  std::vector<Layout> hopeful_layouts() const {
     std::map<LayoutKind, double> seconds;
     for (const auto& [key, trials] : trials_) {
       if (std::get<int>(key) != 1) continue;
@@ -234,9 +236,9 @@ class Search {
     }
     double least = std::numeric_limits<double>::infinity();
     for (const auto& [layout, total] : seconds) least = std::min(least, total);
-    std::vector<LayoutKind> layouts;
+    std::vector<Layout> layouts;
     for (const auto& [layout, total] : seconds) {
-      if (total <= (layout == LayoutKind::chunked ? least : hopeless * least)) layouts.push_back(layout);
+      if (total <= (layout == LayoutKind::chunked ? least : hopeless * least)) layouts.push_back({layout});
     }
     return layouts;
   }
@@ -377,7 +379,7 @@ ScheduleRequest with_choice(ScheduleRequest request, const Choice& choice) {
   request.schedule = choice.name;
   request.node_size = choice.routes.node_size;
   request.ahead = choice.routes.ahead;
-  if (choice.placement != nullptr) request.layout = to_json(*choice.placement);
+  request.layout = choice.placement != nullptr ? to_json(*choice.placement) : "";  // a name has its layout
   return request;
 }
 

@@ -8,6 +8,8 @@
 #include "core/src/planner/together.hpp"
 #include "distattn/choose.hpp"
 #include "distattn/layers.hpp"
+#include "distattn/layout.hpp"
+#include "distattn/table.hpp"
 
 namespace distattn {
 namespace {
@@ -25,7 +27,8 @@ std::optional<Machine> machine_of(const ScheduleRequest& request) {
 }  // namespace
 
 bool has_open_choice(const ScheduleRequest& request) {
-  return request.layout.empty() && (request.schedule == "auto" || request.schedule == "placed");
+  if (request.layout.empty()) return request.schedule == "auto" || request.schedule == "placed";
+  return request.schedule == "auto" && layout_named(request.layout);
 }
 
 std::variant<Routes, WhyNot> routes_of(const ScheduleRequest& request, const Machine& machine, int ranks) {
@@ -65,14 +68,27 @@ std::variant<Checked, WhyNot> checked(const Problem& problem, int ranks, Schedul
   if (ranks > most_ranks) refuse(fmt::format("{} ranks (more than {}): plan for fewer", ranks, most_ranks));
   check(problem);
   Machine machine = machine_of(request).value_or(Machine()).in_nodes_of(request.node_size.value_or(0));
+  const auto layout = layout_named(request.layout);
   // A placement's meshes know the nodes: its messages go straight unless routes are asked for.
-  if (!request.layout.empty() && !request.ahead) request.node_size = request.node_size.value_or(0);
+  if (!layout && !request.layout.empty() && !request.ahead) request.node_size = request.node_size.value_or(0);
   auto routes = routes_of(request, machine, ranks);
   if (auto* const why = std::get_if<WhyNot>(&routes)) return std::move(*why);
   if (!std::isfinite(request.balance_tokens) || request.balance_tokens < 0) {
     refuse(fmt::format("balance_tokens {} (a part of a rank's share): give 0 or more", request.balance_tokens));
   }
-  if (!request.layout.empty()) {
+  if (layout && request.schedule != "auto") {
+    const auto pair = resolve_pair(request.schedule, *layout, problem, ranks);
+    if (const auto* const reason = std::get_if<std::string>(&pair)) {
+      return WhyNot{
+          WhyNot::Kind::does_not_apply, request.schedule, ranks, *reason,
+          fmt::format("schedule {} does not go with layout {} on {} ranks ({}): choose ring, burst or another "
+                      "mesh, or auto",
+                      request.schedule, request.layout, ranks, *reason)};
+    }
+    request.schedule = name_of(std::get<RecipePair>(pair));
+    request.layout.clear();
+  }
+  if (!layout && !request.layout.empty()) {
     if (request.schedule != "auto" && request.schedule != "placed")
       refuse(fmt::format("schedule {} has a layout of its own (placed takes one): leave the layout out",
                          request.schedule));

@@ -7,6 +7,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/src/format.hpp"
@@ -51,7 +52,7 @@ class Together {
       if (auto why = add_named()) return std::move(*why);
     }
     const auto placeable = [&](const LayerKind& kind) { return may_place(kind.problem, ranks_); };
-    if (only_placed_ || std::any_of(kinds_.begin(), kinds_.end(), placeable)) add_placed();
+    if (only_placed_ || (request_.layout.empty() && std::any_of(kinds_.begin(), kinds_.end(), placeable))) add_placed();
     if (ranking_.empty()) return nothing_left();
     std::stable_sort(ranking_.begin(), ranking_.end(),
                      [](const auto& a, const auto& b) { return a.predicted_s < b.predicted_s; });
@@ -59,7 +60,7 @@ class Together {
   }
 
  private:
-  using LayoutName = std::pair<LayoutKind, int>;
+  using LayoutName = std::tuple<LayoutKind, int, std::int64_t>;
 
   /// Layouts that depend on positions alone, each with the schedules on it that are fastest for a kind.
   std::optional<WhyNot> add_named() {
@@ -72,7 +73,7 @@ class Together {
         const auto pair = resolve_pair(choice.name, kinds_[k].problem, ranks_);
         const Layout& layout = std::get<RecipePair>(pair).forward.layout;
         if (layout.kind == LayoutKind::chunked || layout.kind == LayoutKind::given) continue;
-        ChoicesOfKinds& choices = layouts[{layout.kind, layout.split}];
+        ChoicesOfKinds& choices = layouts[{layout.kind, layout.split, layout.block}];
         choices.resize(kinds_.size());
         choices[k].push_back(std::move(choice));
       }

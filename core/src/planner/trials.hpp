@@ -38,12 +38,13 @@ struct Trial {
   std::string reason = {};  // why it cannot be planned
 };
 
-/// What layouts differ in: kind, split, and the number of the candidate of a given one.
-using LayoutKey = std::tuple<LayoutKind, int, std::size_t>;
+/// What layouts differ in: kind, split, block, and the number of the candidate of a given one.
+using LayoutKey = std::tuple<LayoutKind, int, std::int64_t, std::size_t>;
 inline LayoutKey key_of(const Trial& trial) {
-  return {trial.recipe.layout.kind, trial.recipe.layout.split, trial.candidate};
+  const Layout& layout = trial.recipe.layout;
+  return {layout.kind, layout.split, layout.block, trial.candidate};
 }
-inline LayoutKey key_of_candidate(std::size_t number) { return {LayoutKind::given, 1, number}; }
+inline LayoutKey key_of_candidate(std::size_t number) { return {LayoutKind::given, 1, 1, number}; }
 
 inline bool faster(const Trial& a, const Trial& b) {
   return std::tie(a.cost.seconds, a.recipe.name) < std::tie(b.cost.seconds, b.recipe.name);

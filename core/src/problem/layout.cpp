@@ -1,18 +1,26 @@
 #include "distattn/layout.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <functional>
+#include <limits>
 #include <numeric>
 #include <queue>
 #include <utility>
 
 #include <fmt/core.h>
 
+#include "distattn/dealing.hpp"
 #include "distattn/error.hpp"
 #include "distattn/index.hpp"
 
 namespace distattn {
 namespace {
+
+/// Of striped layouts: longer than any sequence.
+constexpr std::int64_t longest_block = std::numeric_limits<std::int32_t>::max();
+/// Pairs of dealt blocks. Few ranks hold them all, and each pair takes them memory.
+constexpr std::int64_t most_pairs_of_blocks = std::int64_t{1} << 24;
 
 /// ⌊tokens·k/n⌋ without the product.
 std::int64_t cut_point(std::int64_t tokens, std::int64_t k, std::int64_t n) {
@@ -33,7 +41,7 @@ std::vector<Segment> lay_out(const Layout& layout, std::int64_t tokens, int rank
     case LayoutKind::zigzag:
       return zigzag_segments(tokens, ranks);
     case LayoutKind::striped:
-      return striped_segments(tokens, ranks);
+      return layout.block == 1 ? striped_segments(tokens, ranks) : dealt_segments(tokens, ranks, layout.block);
     case LayoutKind::chunked:
       return chunked_segments(tokens, ranks, mask, 4, first);
     case LayoutKind::given:
@@ -70,6 +78,33 @@ const char* name_of(LayoutKind kind) {
   return "?";
 }
 
+std::string to_string(const Layout& layout) {
+  if (layout.block != 1) return fmt::format("{}:{}", name_of(layout.kind), layout.block);
+  return layout.split == 1 ? name_of(layout.kind) : fmt::format("{} split {}", name_of(layout.kind), layout.split);
+}
+
+std::optional<Layout> layout_named(std::string_view name) {
+  for (const LayoutKind kind : {LayoutKind::block, LayoutKind::zigzag, LayoutKind::striped, LayoutKind::chunked})
+    if (name == name_of(kind)) return Layout{kind};
+  constexpr std::string_view dealt = "striped:";
+  if (!name.starts_with(dealt)) return std::nullopt;
+  Layout layout{LayoutKind::striped};
+  const char* const end = name.data() + name.size();
+  const auto [rest, error] = std::from_chars(name.data() + dealt.size(), end, layout.block);
+  if (error != std::errc{} || rest != end || layout.block < 1 || layout.block > longest_block)
+    refuse(fmt::format("layout {} (blocks of B tokens are dealt out, B is 1 to {}): write striped:64", name,
+                       longest_block));
+  return layout;
+}
+
+std::string why_not_dealt(const Layout& layout, const Problem& problem, int ranks) {
+  if (layout.block < 2 || ranks < 2) return "";
+  const std::int64_t queries = ceil_div(problem.seq_q, layout.block), keys = ceil_div(problem.seq_kv, layout.block);
+  if (keys <= most_pairs_of_blocks / queries) return "";
+  return fmt::format("{} deals out {} blocks of queries and {} of keys, and {} pairs of blocks are most",
+                     to_string(layout), queries, keys, most_pairs_of_blocks);
+}
+
 std::vector<Segment> block_segments(std::int64_t tokens, int ranks, int split) {
   std::vector<Segment> out;
   const int n = ranks * split;
@@ -87,6 +122,16 @@ std::vector<Segment> zigzag_segments(std::int64_t tokens, int ranks) {
 std::vector<Segment> striped_segments(std::int64_t tokens, int ranks) {
   std::vector<Segment> out;
   for (int p = 0; p < ranks; ++p) out.push_back({{p, (tokens - p + ranks - 1) / ranks, ranks}, p});
+  return out;
+}
+
+std::vector<Segment> dealt_segments(std::int64_t tokens, int ranks, std::int64_t block) {
+  if (ranks == 1) block = std::max(block, tokens);  // consecutive blocks of one rank are one
+  const Dealing dealing{block, ranks};
+  std::vector<Segment> out;
+  for (std::int64_t first = 0; first < tokens; first += block)
+    out.push_back({{first, std::min(block, tokens - first), 1}, dealing.owner(first)});
+  for (Rank rank = static_cast<Rank>(out.size()); rank < ranks; ++rank) out.push_back({{tokens, 0, 1}, rank});
   return out;
 }
 
@@ -151,6 +196,11 @@ Sharding shard(const Problem& problem, int ranks, Layout layout, int groups) {
   if (layout.split < 1 || (layout.split > 1 && layout.kind != LayoutKind::block))
     refuse(fmt::format("layout {} split {} (only block shards are split): choose split 1", name_of(layout.kind),
                        layout.split));
+  if (layout.block < 1 || layout.block > longest_block || (layout.block > 1 && layout.kind != LayoutKind::striped))
+    refuse(fmt::format("layout {} with blocks of {} tokens (striped alone deals out blocks, of 1 to {}): choose 1",
+                       name_of(layout.kind), layout.block, longest_block));
+  if (const std::string why = why_not_dealt(layout, problem, ranks); !why.empty())
+    refuse(fmt::format("layout {} (planning takes memory for each): deal out longer blocks", why));
   Sharding out{problem, ranks, layout, {}, {}, head_groups(problem.heads, problem.kv_heads, groups)};
   if (layout.kind == LayoutKind::given) {
     if (layout.segments == nullptr) refuse("a given layout without segments (the planner makes them): plan it");

@@ -54,6 +54,7 @@ template <class Visit>
 void fields_of(Fields<Layout> auto& layout, Visit&& visit) {
   visit("kind", layout.kind);
   visit("split", layout.split, Range::from_one);
+  visit.newer("block", layout.block);
 }
 
 template <class Visit>

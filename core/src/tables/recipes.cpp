@@ -19,7 +19,8 @@ ScheduleArguments attention2d_arguments() { return {.optional = "RxC"}; }
 ScheduleArguments usp_arguments() { return {.required = "U"}; }
 ScheduleArguments mesh_arguments() {
   ScheduleArguments takes{.required = "UxRxC"};
-  for (const LayoutKind kind : mesh_layouts) takes.words.emplace_back(name_of(kind));
+  for (const LayoutKind kind : mesh_layouts)
+    takes.words.emplace_back(kind == LayoutKind::striped ? "striped[:B]" : name_of(kind));
   return takes;
 }
 
@@ -35,7 +36,7 @@ std::string to_string(const MeshShape& shape) {
 }
 
 /// A recipe on a mesh, unless its ranks or heads do not fit.
-RecipeOrReason mesh_recipe(std::string name, LayoutKind layout, MeshShape shape, const Problem& problem, int ranks,
+RecipeOrReason mesh_recipe(std::string name, const Layout& layout, MeshShape shape, const Problem& problem, int ranks,
                            Mode mode = Mode::overlapped) {
   const std::int64_t shards = std::int64_t{shape.groups} * shape.rows;
   if (shards > ranks || shards * shape.columns != ranks)
@@ -43,7 +44,8 @@ RecipeOrReason mesh_recipe(std::string name, LayoutKind layout, MeshShape shape,
   if (shape.groups > problem.heads)
     return fmt::format("{} head groups need as many heads, there {} {}", shape.groups,
                        problem.heads == 1 ? "is" : "are", problem.heads);
-  return Recipe{std::move(name), {layout}, shape.groups, mode, on_mesh(shape)};
+  if (std::string why = why_not_dealt(layout, problem, ranks); !why.empty()) return why;
+  return Recipe{std::move(name), layout, shape.groups, mode, on_mesh(shape), shape};
 }
 
 /// The rows of Attention2D's rectangle: the divisor of `ranks` nearest its square root, the larger on a tie.
@@ -80,18 +82,12 @@ std::optional<std::vector<int>> parse_sizes(std::string_view text, std::size_t c
   return at == end ? std::optional(sizes) : std::nullopt;
 }
 
-std::optional<LayoutKind> parse_layout(std::string_view text) {
-  for (const LayoutKind kind : mesh_layouts)
-    if (text == name_of(kind)) return kind;
-  return std::nullopt;
-}
-
 /// A schedule without arguments on a mesh of all ranks.
 NamedSchedule fixed(const std::string& name, LayoutKind layout, MeshShape (*shape_of)(int ranks),
                     Mode mode = Mode::overlapped) {
   const auto resolve = [=](std::string_view arguments, const Problem& problem, int ranks) -> RecipeOrReason {
     if (!arguments.empty()) refuse_arguments(name, arguments);
-    return mesh_recipe(name, layout, shape_of(ranks), problem, ranks, mode);
+    return mesh_recipe(name, {layout}, shape_of(ranks), problem, ranks, mode);
   };
   return {name, {}, resolve, {}};
 }
@@ -101,19 +97,19 @@ MeshShape one_column_each(int ranks) { return {1, 1, ranks}; }
 MeshShape one_group_each(int ranks) { return {ranks, 1, 1}; }
 
 RecipeOrReason resolve_burst(std::string_view arguments, const Problem& problem, int ranks) {
-  if (arguments.empty()) return mesh_recipe("burst", LayoutKind::block, one_column_each(ranks), problem, ranks);
+  if (arguments.empty()) return mesh_recipe("burst", {LayoutKind::block}, one_column_each(ranks), problem, ranks);
   if (arguments != "zigzag") refuse_arguments("burst", arguments, burst_arguments());
-  return mesh_recipe("burst:zigzag", LayoutKind::zigzag, one_column_each(ranks), problem, ranks);
+  return mesh_recipe("burst:zigzag", {LayoutKind::zigzag}, one_column_each(ranks), problem, ranks);
 }
 
 RecipeOrReason resolve_attention2d(std::string_view arguments, const Problem& problem, int ranks) {
   const int rows = rows_near_square(ranks);
   if (arguments.empty())
-    return mesh_recipe("attention2d", LayoutKind::striped, {1, rows, ranks / rows}, problem, ranks);
+    return mesh_recipe("attention2d", {LayoutKind::striped}, {1, rows, ranks / rows}, problem, ranks);
   const auto sizes = parse_sizes(arguments, 2);
   if (!sizes) refuse_arguments("attention2d", arguments, attention2d_arguments());
   const MeshShape shape{1, (*sizes)[0], (*sizes)[1]};
-  return mesh_recipe(fmt::format("attention2d:{}x{}", shape.rows, shape.columns), LayoutKind::striped, shape, problem,
+  return mesh_recipe(fmt::format("attention2d:{}x{}", shape.rows, shape.columns), {LayoutKind::striped}, shape, problem,
                      ranks);
 }
 
@@ -123,16 +119,17 @@ RecipeOrReason resolve_usp(std::string_view arguments, const Problem& problem, i
   const int groups = (*sizes)[0];
   if (ranks % groups != 0)
     return fmt::format("{} head groups do not divide {} rank{}", groups, ranks, ranks == 1 ? "" : "s");
-  return mesh_recipe(fmt::format("usp:{}", groups), LayoutKind::zigzag, {groups, ranks / groups, 1}, problem, ranks);
+  return mesh_recipe(fmt::format("usp:{}", groups), {LayoutKind::zigzag}, {groups, ranks / groups, 1}, problem, ranks);
 }
 
 RecipeOrReason resolve_mesh(std::string_view arguments, const Problem& problem, int ranks) {
   const std::size_t colon = arguments.find(':');
   const auto sizes = parse_sizes(arguments.substr(0, colon), 3);
-  const auto layout = colon == std::string_view::npos ? LayoutKind::zigzag : parse_layout(arguments.substr(colon + 1));
+  const auto layout =
+      colon == std::string_view::npos ? Layout{LayoutKind::zigzag} : layout_named(arguments.substr(colon + 1));
   if (!sizes || !layout) refuse_arguments("mesh", arguments, mesh_arguments());
   const MeshShape shape{(*sizes)[0], (*sizes)[1], (*sizes)[2]};
-  return mesh_recipe(fmt::format("mesh:{}:{}", to_string(shape), name_of(*layout)), *layout, shape, problem, ranks);
+  return mesh_recipe(fmt::format("mesh:{}:{}", to_string(shape), to_string(*layout)), *layout, shape, problem, ranks);
 }
 
 /// U in 2, 4, 8 where it divides the ranks and fits the heads.
@@ -187,9 +184,10 @@ RecipeOrReason resolve_placed(std::string_view arguments, const Problem& problem
 
 }  // namespace
 
-std::string name_of_mesh(const MeshShape& shape, LayoutKind layout) {
+std::string name_of_mesh(const MeshShape& shape, const Layout& layout) {
   const int ranks = shape.ranks();
-  switch (layout) {
+  if (layout.block > 1) return fmt::format("mesh:{}:{}", to_string(shape), to_string(layout));
+  switch (layout.kind) {
     case LayoutKind::block:
       if (shape.rows == ranks) return "ring";
       if (shape.columns == ranks) return "burst";
@@ -209,7 +207,13 @@ std::string name_of_mesh(const MeshShape& shape, LayoutKind layout) {
     case LayoutKind::given:
       break;
   }
-  return fmt::format("mesh:{}:{}", to_string(shape), name_of(layout));
+  return fmt::format("mesh:{}:{}", to_string(shape), to_string(layout));
+}
+
+RecipeOrReason on_layout(const Recipe& recipe, const Layout& layout, const Problem& problem, int ranks) {
+  if (recipe.layout == layout) return recipe;
+  if (!recipe.mesh || recipe.mode != Mode::overlapped) return fmt::format("{} has a layout of its own", recipe.name);
+  return mesh_recipe(name_of_mesh(*recipe.mesh, layout), layout, *recipe.mesh, problem, ranks);
 }
 
 std::vector<NamedSchedule> published_schedules() {

@@ -37,10 +37,6 @@ void check_pair(std::string_view name, std::string_view forward, std::string_vie
   }
 }
 
-std::string to_string(const Layout& layout) {
-  return layout.split == 1 ? name_of(layout.kind) : fmt::format("{} split {}", name_of(layout.kind), layout.split);
-}
-
 }  // namespace
 
 std::string grammar_of(std::string_view name, const ScheduleArguments& takes) {
@@ -76,19 +72,40 @@ RecipeOrReason resolve_schedule(std::string_view name, const Problem& problem, i
   return schedule->resolve(name.substr(colon + 1), problem, ranks);
 }
 
-std::variant<RecipePair, std::string> resolve_pair(std::string_view name, const Problem& problem, int ranks) {
+namespace {
+
+std::variant<RecipePair, std::string> pair_of(std::string_view name, const Layout* layout, const Problem& problem,
+                                              int ranks) {
   const std::size_t slash = name.find('/');
   if (slash != std::string_view::npos) check_pair(name, name.substr(0, slash), name.substr(slash + 1));
   RecipeOrReason forward = resolve_schedule(name.substr(0, slash), problem, ranks);
   RecipeOrReason backward =
       slash == std::string_view::npos ? forward : resolve_schedule(name.substr(slash + 1), problem, ranks);
-  for (RecipeOrReason* side : {&forward, &backward})
+  for (RecipeOrReason* side : {&forward, &backward}) {
+    const auto* const recipe = std::get_if<Recipe>(side);
+    if (layout != nullptr && recipe != nullptr) *side = on_layout(Recipe(*recipe), *layout, problem, ranks);
     if (auto* reason = std::get_if<std::string>(side)) return std::move(*reason);
+  }
   RecipePair pair{std::get<Recipe>(std::move(forward)), std::get<Recipe>(std::move(backward))};
   if (pair.forward.layout != pair.backward.layout)
     return fmt::format("{} keeps its tokens in layout {} and {} in {}, a pair shares one layout", pair.forward.name,
                        to_string(pair.forward.layout), pair.backward.name, to_string(pair.backward.layout));
   return pair;
+}
+
+}  // namespace
+
+std::variant<RecipePair, std::string> resolve_pair(std::string_view name, const Problem& problem, int ranks) {
+  return pair_of(name, nullptr, problem, ranks);
+}
+
+std::variant<RecipePair, std::string> resolve_pair(std::string_view name, const Layout& layout, const Problem& problem,
+                                                   int ranks) {
+  return pair_of(name, &layout, problem, ranks);
+}
+
+std::string name_of(const RecipePair& pair) {
+  return pair.forward.name == pair.backward.name ? pair.forward.name : pair.forward.name + "/" + pair.backward.name;
 }
 
 std::vector<std::string> all_schedule_names(const Problem& problem, int ranks) {

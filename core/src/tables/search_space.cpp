@@ -10,7 +10,7 @@ namespace distattn {
 std::vector<Recipe> usual_recipes(const Problem& problem, int ranks, std::vector<std::string>& reasons) {
   std::vector<Recipe> recipes;
   std::vector<std::string> names = all_schedule_names(problem, ranks);
-  names.push_back(name_of_mesh({1, ranks, 1}, LayoutKind::chunked));
+  names.push_back(name_of_mesh({1, ranks, 1}, {LayoutKind::chunked}));
   for (const std::string& name : names) {
     RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
     if (auto* recipe = std::get_if<Recipe>(&resolved)) {
@@ -22,18 +22,43 @@ std::vector<Recipe> usual_recipes(const Problem& problem, int ranks, std::vector
   return recipes;
 }
 
-std::vector<Recipe> other_meshes(const Problem& problem, int ranks, std::span<const LayoutKind> layouts) {
-  const std::vector<std::string> names = all_schedule_names(problem, ranks);
+namespace {
+
+/// The names of all meshes of these ranks on a layout.
+std::vector<std::string> names_of_meshes(const Layout& layout, const Problem& problem, int ranks) {
+  std::vector<std::string> names;
+  for (int groups = 1; groups <= std::min(ranks, problem.heads); ++groups) {
+    for (int rows = 1; ranks % groups == 0 && rows <= ranks / groups; ++rows) {
+      if (ranks / groups % rows == 0) names.push_back(name_of_mesh({groups, rows, ranks / groups / rows}, layout));
+    }
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<Recipe> other_meshes(const Problem& problem, int ranks, std::span<const Layout> layouts) {
+  const std::vector<std::string> usual = all_schedule_names(problem, ranks);
   std::vector<Recipe> recipes;
-  for (const LayoutKind layout : layouts) {
-    for (int groups = 1; groups <= std::min(ranks, problem.heads); ++groups) {
-      for (int rows = 1; ranks % groups == 0 && rows <= ranks / groups; ++rows) {
-        if (ranks / groups % rows != 0) continue;
-        const std::string name = name_of_mesh({groups, rows, ranks / groups / rows}, layout);
-        if (std::find(names.begin(), names.end(), name) != names.end()) continue;
-        RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
-        if (auto* recipe = std::get_if<Recipe>(&resolved)) recipes.push_back(std::move(*recipe));
-      }
+  for (const Layout& layout : layouts) {
+    for (const std::string& name : names_of_meshes(layout, problem, ranks)) {
+      if (std::find(usual.begin(), usual.end(), name) != usual.end()) continue;
+      RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
+      if (auto* recipe = std::get_if<Recipe>(&resolved)) recipes.push_back(std::move(*recipe));
+    }
+  }
+  return recipes;
+}
+
+std::vector<Recipe> meshes_on(const Layout& layout, const Problem& problem, int ranks,
+                              std::vector<std::string>& reasons) {
+  std::vector<Recipe> recipes;
+  for (const std::string& name : names_of_meshes(layout, problem, ranks)) {
+    RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
+    if (auto* recipe = std::get_if<Recipe>(&resolved)) {
+      recipes.push_back(std::move(*recipe));
+    } else {
+      reasons.push_back(fmt::format("{}: {}", name, std::get<std::string>(resolved)));
     }
   }
   return recipes;

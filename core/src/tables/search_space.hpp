@@ -14,6 +14,10 @@ namespace distattn {
 std::vector<Recipe> usual_recipes(const Problem& problem, int ranks, std::vector<std::string>& reasons);
 
 /// Every mesh on these layouts that is none of the usual schedules.
-std::vector<Recipe> other_meshes(const Problem& problem, int ranks, std::span<const LayoutKind> layouts);
+std::vector<Recipe> other_meshes(const Problem& problem, int ranks, std::span<const Layout> layouts);
+
+/// Every mesh on one layout; why others do not apply is appended to `reasons`.
+std::vector<Recipe> meshes_on(const Layout& layout, const Problem& problem, int ranks,
+                              std::vector<std::string>& reasons);
 
 }  // namespace distattn

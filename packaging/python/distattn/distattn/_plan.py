@@ -2,12 +2,12 @@
 
 import ctypes
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ._capi import lib, text_of
 from ._picture import bars
-from ._problem import Problem, Request, int32, integer, schedules_of, scores_of, text
+from ._problem import Problem, Request, int32, integer, layout_text, schedules_of, scores_of, text
 
 
 def info() -> dict[str, Any]:
@@ -29,11 +29,13 @@ def plan(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | Non
          window_size: tuple[int, int] = (-1, -1), cu_seqlens: Sequence[int] | None = None,
          softmax_scale: float | None = None, memory_bytes: int = 0, balance_tokens: float | None = None,
          shared_kv: bool = False, bands: Sequence[Sequence[int]] | None = None, wire: Any = None,
-         mode: str | None = None, node_size: int = 0, ahead: int = 0, **scores: Any) -> Plan:
+         mode: str | None = None, node_size: int = 0, ahead: int = 0, layout: str | Mapping[str, Any] | None = None,
+         **scores: Any) -> Plan:
     """What schedules would cost on `ranks` ranks of a machine (a name or file of one; None: this one).
 
     A row for each schedule and pass. Plans and proves; computes nothing. The mask is causal unless said otherwise, as
-    the command's. `balance_tokens` is for "placed"; with shared_kv, values are the first `value_dim` numbers of keys.
+    the command's. `balance_tokens` is for "placed", `layout` as Attention's; with shared_kv, values are the first
+    `value_dim` numbers of keys.
     """
     problem = Problem.of(seq=seq, heads=heads, head_dim=head_dim, kv_heads=kv_heads, batch=batch, seq_kv=seq_kv,
                          value_dim=value_dim, dtype=dtype, causal=causal, window_size=window_size, cu_seqlens=cu_seqlens,
@@ -41,7 +43,8 @@ def plan(*, seq: int, heads: int, head_dim: int, ranks: int, kv_heads: int | Non
     rows = Plan()
     for name in schedules_of(schedule):
         request = Request.of(problem, schedule=name, backward=backward, memory_bytes=memory_bytes,
-                             balance_tokens=balance_tokens, mode=mode, node_size=node_size, ahead=ahead)
+                             balance_tokens=balance_tokens, mode=mode, node_size=node_size, ahead=ahead,
+                             layout=layout_text(layout))
         planned = _planned(lib.plan_json, problem, request, ranks, machine)
         rows += [{**row, "auto": name == "auto", **_described(problem)} for row in planned]
     return rows

@@ -82,8 +82,9 @@ class Sharding:
     """A sequence of `seq` tokens, with or without packed documents, over the ranks of `comm` (None: of init()).
 
     `positions` are this rank's tokens in the whole sequence, in the order of its tensors: what RoPE and data loaders
-    need. Lengths need not be divisible. `layout` is "zigzag", "striped" or "block", or what distattn.layout() returns,
-    the same on all ranks; placed() makes one. Keep a sharding as long as graphs that use it.
+    need. Lengths need not be divisible. `layout` is "zigzag", "striped", "striped:B" (blocks of B tokens dealt out in
+    turn, so that tokens stay where they are while a sequence grows) or "block", or what distattn.layout() returns, the
+    same on all ranks; placed() makes one. Keep a sharding as long as graphs that use it.
     """
 
     MOST_HANDLES, MOST_DOCUMENTS = 8, 64
@@ -91,16 +92,18 @@ class Sharding:
 
     def __init__(self, *, seq: int, comm: Comm | None = None, layout: str | Mapping[str, Any] = "zigzag",
                  cu_seqlens: Sequence[int] | None = None) -> None:
-        if isinstance(layout, str) and layout not in SCHEDULES:
-            raise UsageError(f"layout is {layout!r} (unknown): choose one of {', '.join(SCHEDULES)}, or pass what "
-                             f"distattn.layout() returns")
+        dealt = isinstance(layout, str) and layout.startswith("striped:")
+        if isinstance(layout, str) and not dealt and layout not in SCHEDULES:
+            raise UsageError(f"layout is {layout!r} (unknown): choose one of {', '.join(SCHEDULES)}, striped:B, or pass "
+                             f"what distattn.layout() returns")
         self.seq, self.layout = integer(seq, "seq"), layout
         self.given = None if isinstance(layout, str) else layout_text(layout)
-        self.schedule = SCHEDULES[layout] if isinstance(layout, str) else "placed"
         self.comm = init() if comm is None else comm
         if not isinstance(self.comm, Comm):
             raise UsageError(f"comm is a {type(comm).__name__} (which ranks there are): pass a distattn.Comm, as of "
                              f"Comm.from_process_group(), or None")
+        ring = f"mesh:1x{self.comm.size}x1:{layout}"
+        self.schedule = ring if dealt else SCHEDULES[layout] if isinstance(layout, str) else "placed"
         self.cu_seqlens = () if cu_seqlens is None else integers(cu_seqlens, "cu_seqlens")
         if cu_seqlens is not None and (self.cu_seqlens[:1] != (0,) or self.cu_seqlens[-1] != self.seq
                                        or any(b < a for a, b in itertools.pairwise(self.cu_seqlens))):
