@@ -2,6 +2,9 @@
 /// One panel of queries against a block of keys, by products of tiles: Sᵀ = K·Qᵀ and Oᵀ = Vᵀ·Pᵀ, which leave queries
 /// along the lanes.
 
+#include <array>
+
+#include "distattn/index.hpp"
 #include "kernels/vector/attend_scratch.hpp"
 #include "kernels/vector/bias.hpp"
 #include "kernels/vector/coefficients.hpp"
@@ -108,18 +111,30 @@ class TileScores {
   float* scores_ = nullptr;
 };
 
-/// Scores of a panel as they become weights, coefficients of values, two keys at a time: softmax() in pieces.
+/// Scores of a panel as they become weights, coefficients of values, two keys at a time: softmax() in pieces. Four keys
+/// at a time if some are dropped: of the keys from `key` on, which is_whole.
+template <bool drops>
 class TileWeights {
  public:
   TileWeights(const float* scores, float* coefficients, int keys, const float* block_top, int row,
-              const AttendScratch& scratch, float* rescale)
-      : scores_(scores), coefficients_(coefficients), left_(keys / in_word), row_(row), scratch_(scratch) {
+              const AttendScratch& scratch, float* rescale, const Drop& drop, int key)
+      : scores_(scores),
+        coefficients_(coefficients),
+        left_(keys / in_word),
+        row_(row),
+        scratch_(scratch),
+        drop_(drop),
+        key_(key) {
     for (int v = 0; v < tile_vectors; ++v) {
       reference_[v] = raise_top(block_top, row, v, scratch, rescale);
       sums_[v] = rounded_[v] = 0.f;
     }
   }
   DISTATTN_INLINE void some(int words) {
+    if constexpr (drops) {
+      for (; words > 0 && left_ > 0; words -= 2) some_dropped();
+      return;
+    }
     for (; words > 0 && left_ > 0; --words, --left_) {
 #pragma GCC unroll 2
       for (int v = 0; v < tile_vectors; ++v) {
@@ -144,10 +159,35 @@ class TileWeights {
   }
 
  private:
+  /// Sums keep what is dropped.
+  DISTATTN_INLINE void some_dropped() {
+    for (int v = 0; v < tile_vectors; ++v) {
+      std::array<Vector, 2 * in_word> factors;
+      drop_.for_each_key(v * lanes, key_, key_ + 2 * in_word,
+                         [&](int key, Vector some) { factors[index(key - key_)] = some; });
+#pragma GCC unroll 2
+      for (int word = 0; word < 2; ++word) {
+        const float* const at = scores_ + word * in_word * panel_width + v * lanes;
+        const Vector first = power_of_e(load(at) - reference_[v]);
+        const Vector second = power_of_e(load(at + panel_width) - reference_[v]);
+        sums_[v] += first + second;
+        rounded_[v] += first + second;
+        store(coefficients_ + word * panel_width + v * lanes,
+              joined(first * factors[index(in_word * word)], second * factors[index(in_word * word + 1)]));
+      }
+    }
+    scores_ += 2 * in_word * panel_width;
+    coefficients_ += 2 * panel_width;
+    left_ -= 2;
+    key_ += 2 * in_word;
+  }
+
   const float* scores_;
   float* coefficients_;
   int left_, row_;
   const AttendScratch& scratch_;
+  const Drop& drop_;
+  int key_;
   Vector reference_[tile_vectors], sums_[tile_vectors], rounded_[tile_vectors];
 };
 
@@ -215,15 +255,19 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
   const int from = first - block_key, to = last - block_key;
   float* const scores = scratch.scores + from * panel_width;
   float* weights = scratch.weights[pending.weights == scratch.weights[0] ? 1 : 0];
-  if (block.dropout.limit == 0) {
-    TileWeights made(scores, weights, to - from, block_top, row, scratch, rescale);
+  const Drop drop(block.dropout, {nullptr, scratch.positions + row, pass.positions});
+  const auto weigh = [&](auto made) {
     if (pending.sums != nullptr) pending.add([&](int) { made.some(2); });
     made.end();
+  };
+  if (block.dropout.limit == 0) {
+    weigh(TileWeights<false>(scores, weights, to - from, block_top, row, scratch, rescale, drop, first));
+  } else if (drop.is_whole(first)) {
+    weigh(TileWeights<true>(scores, weights, to - from, block_top, row, scratch, rescale, drop, first));
   } else {
     finish_panels(pending);
     softmax<false>(scores, scores, to - from, block_top, row, scratch, rescale);
-    drop_weights(Drop(block.dropout, {nullptr, scratch.positions + row, pass.positions}), scratch.scores, block_key,
-                 first, last);
+    drop_weights(drop, scratch.scores, block_key, first, last);
     join_weights(scratch.scores, from, to);
     std::copy_n(scratch.scores + words_of(from) * panel_width, words_of(to - from) * panel_width, weights);
   }

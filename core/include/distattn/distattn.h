@@ -167,8 +167,7 @@ typedef struct distattn_options {
   int64_t memory_bytes; /**< limit for a rank's buffers, both passes together; 0: the machine's memory */
   /** For "placed": tokens that a rank may own beyond its equal share, as a part of that share; -1: 0.005. */
   double balance_tokens;
-  /** Who owns which tokens: a name such as "striped:64" for auto and schedules on a mesh of ranks; segments, as JSON
-   * (docs/placement.md), for placed and auto. Null: the schedule's own. */
+  /** Who owns which tokens: a name ("striped:64") or segments as JSON (docs/placement.md); null: the schedule's own. */
   const char* layout;
 } distattn_options;
 
