@@ -84,10 +84,19 @@ class CappedScores {
   Real factor_, cap_, inverse_;
 };
 
+[[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr bool is_linear(const Scores& scores) {
+  return scores.softcap == 0;
+}
+/// What is left of a map of scores with the same factor once its curve has been applied.
+[[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Scores linear_part(Scores scores) {
+  scores.softcap = 0;
+  return scores;
+}
+
 /// Calls body with the map for these scores, which has parameters of type Real.
 template <class Real, class Body>
 [[gnu::always_inline]] DISTATTN_HOST_DEVICE inline decltype(auto) with_scores(const Scores& scores, Body&& body) {
-  if (scores.softcap != 0) return body(CappedScores<Real>(scores));
+  if (!is_linear(scores)) return body(CappedScores<Real>(scores));
   return body(LinearScores<Real>(scores));
 }
 

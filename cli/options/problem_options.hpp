@@ -67,7 +67,7 @@ using NamedNumbers = std::function<std::vector<double>(const std::string& name)>
 using NamedIntegers = std::function<std::vector<std::int64_t>(const std::string& name)>;
 
 void add_problem_options(App& app, ProblemOptions& options);
-/// --softcap and --alibi: what makes scores of products and has no state.
+/// What makes scores of products and has no state.
 void add_map_options(App& app, Scores& scores, std::string& alibi);
 /// What --alibi says. Throws Error(usage) if a file has no slopes.
 std::vector<double> slopes_of(const std::string& alibi, int heads);

@@ -99,7 +99,7 @@ class LargestLevel {
 class GeneralScores {
  public:
   static constexpr bool is_linear = false;
-  static constexpr Features features{Feature::softcap, Feature::alibi, Feature::max_logit, Feature::dropout};
+  static constexpr Features features = score_features.without({Feature::sink_logits});
   using Terms = HeadTerms;
   using Largest = LargestLevel;
 

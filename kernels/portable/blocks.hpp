@@ -6,6 +6,7 @@
 
 #include "kernels/arguments.hpp"
 #include "kernels/portable/tiles.hpp"
+#include "kernels/scores.hpp"
 
 namespace distattn::kernels::portable {
 
@@ -30,7 +31,7 @@ constexpr TileSizes tile_sizes(const TileShape& shape, std::int64_t queries, int
           .value_dim = shape.value_dim,
           .head_columns = padded(shape.head_dim, column_step),
           .value_columns = padded(shape.value_dim, column_step),
-          .keeps_slopes = shape.alibi_slopes != nullptr && shape.scores.softcap != 0};
+          .keeps_slopes = shape.alibi_slopes != nullptr && !is_linear(shape.scores)};
 }
 
 /// Hands out arrays of a team's scratch memory; of none if it only counts.

@@ -77,7 +77,7 @@ DISTATTN_HOST_DEVICE void differentiate_tile(const Team& team, const Pairs& pair
     });
     team.wait();
     team.tiles().map(place, map, scores);
-    map.softcap = 0;
+    map = linear_part(map);
     team.wait();
   }
   if (pairs.shape.alibi_slopes != nullptr) add_biases(place, pairs, scores.values);

@@ -9,8 +9,7 @@
 namespace distattn::kernels::portable {
 
 /// What the portable kernels compute, on every space.
-inline constexpr Features portable_features = element_types.with(
-    {Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit, Feature::dropout, Feature::shared_kv});
+inline constexpr Features portable_features = element_types.with(score_features).with({Feature::shared_kv});
 
 const HostKernels& serial_kernels();
 const HostKernels& openmp_kernels();

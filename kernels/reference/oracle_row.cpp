@@ -175,7 +175,7 @@ void OracleRow::attend(OracleQuery& query, std::span<const IndexRange> seen) {
 void OracleRow::bound_weights(OracleQuery& query) {
   const double of_query = std::abs(keys_.scores.scale) * finite_norm(query.q, keys_.head_dim);
   const Pair* top = nullptr;
-  const bool capped = keys_.scores.softcap != 0;
+  const bool capped = !is_linear(keys_.scores);
   const double of_score = capped ? capped_score_roundings : score_roundings;
   // A bias rounds, and its sum with the score.
   const auto bias_sizes = [](const Pair& pair) {

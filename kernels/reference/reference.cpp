@@ -7,8 +7,7 @@ namespace distattn::kernels {
 const HostKernels& reference_kernels() {
   static constexpr HostKernels kernels{
       .name = "reference",
-      .features = element_types.with({Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit,
-                                      Feature::dropout, Feature::shared_kv}),
+      .features = element_types.with(score_features).with({Feature::shared_kv}),
       .query_block = [] { return 1; },
       .reads_pages = true,
       .attend = reference::attend,

@@ -32,8 +32,7 @@ void settle_sums(std::span<const SettleArgs> operations, Team& team, const StopF
 const HostKernels& cpu_kernels() {
   static constexpr HostKernels kernels{
       .name = "cpu",
-      .features = {Feature::fp32, Feature::bf16, Feature::fp16, Feature::softcap, Feature::sink_logits, Feature::alibi,
-                   Feature::max_logit, Feature::dropout, Feature::shared_kv},
+      .features = element_types.without({Feature::fp64}).with(score_features).with({Feature::shared_kv}),
       .query_block = [] { return vector::vector_kernels().query_block; },
       .few_queries = [] { return vector::vector_kernels().few_queries; },
       .coefficients = [](DType dtype) { return vector::multiplies_pairs(dtype) ? dtype : accumulator_of(dtype); },

@@ -151,6 +151,37 @@ TEST_CASE("the derivative of tanh is of its own size where that of 1 - tanh^2 is
   CHECK(std::isnan(derivative_of_tanh(NAN)));
 }
 
+TEST_CASE("where scores are at the cap, gradients are right in relation to their own size", "[simt][scores]") {
+  // One row whose keys share a component: all of its scores are near the cap, and derivatives are all that dq is made
+  // of.
+  for (const unsigned seed : {1u, 2u, 3u, 4u, 5u, 6u}) {
+    const AttentionCase c{.name = "at the cap",
+                          .queries = {{69, 1}},
+                          .keys = {{0, 70}},
+                          .bands = {{.lo = 0}},
+                          .key_bias = 60,
+                          .softcap = 2};
+    CAPTURE(seed);
+    Attention<float> attention(c, seed);
+    const AttendKernel& kernel = kernel_for<float>(TilePass::query_gradient, c);
+    launch(kernel, AttendPlan(attention.backward(), kernel.owner, kernel.tile), seed);
+    CHECK(attention.mean_query_gradient_error() < 1e-4);
+  }
+}
+
+TEST_CASE("scores reach the cap", "[simt][scores]") {
+  const AttentionCase c{.name = "beyond the cap",
+                        .queries = {{0, 70}},
+                        .keys = {{0, 70}},
+                        .bands = {{.lo = 0}},
+                        .all = 100,
+                        .softcap = 50,
+                        .max_logit = true};
+  Attention<float> attention(c, scores_seed);
+  attend_in_pieces(c, attention, 80);
+  CHECK(attention.results().largest[0][0] == 50);
+}
+
 namespace {
 
 /// Weights sum up to 1 in every row of the mask, and so what dv has of all rows.

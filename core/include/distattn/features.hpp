@@ -67,6 +67,9 @@ constexpr Feature feature_of(DType dtype) {
                                 : Feature::fp16;
 }
 inline constexpr Features element_types{Feature::fp64, Feature::fp32, Feature::bf16, Feature::fp16};
+/// Those of scores that all kernels on hosts compute. A feature that some of them lack stays outside.
+inline constexpr Features score_features{Feature::softcap, Feature::sink_logits, Feature::alibi, Feature::max_logit,
+                                         Feature::dropout};
 Features all_features();
 
 /// What tiles with such elements and scores need, apart from a bias.
