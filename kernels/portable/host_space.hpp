@@ -30,8 +30,8 @@ class LoneThread {
 
   const TileFunctions<Real>& tiles() const { return tiles_; }
   static constexpr Place place() { return {}; }
-  static void wait() {}
-  static bool all(bool own) { return own; }
+  static constexpr void wait() {}
+  static constexpr bool all(bool own) { return own; }
   bool is_stopped() const { return stop_.load(std::memory_order_relaxed); }
   static void raise(Real& largest, Real value) { kernels::raise(largest, value); }
 
