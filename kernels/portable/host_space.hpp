@@ -3,7 +3,7 @@
 /// blocks until none is left.
 
 #ifdef __CUDACC__
-#pragma nv_diag_suppress 20014  // blocks that devices compute too call teams of hosts here, which no device does
+#pragma nv_diag_suppress 20011, 20014  // blocks that devices compute too call teams of hosts here, which no device does
 #endif
 
 #include <algorithm>
