@@ -127,7 +127,6 @@ TEST_CASE("curves are by launch where a description says so, and by tile in olde
   }
   text["rates_by"] = "step";
   CHECK_THAT(refusal_of(text), Contains("m.json") && Contains("rates_by is 'step'") && Contains("\"launch\""));
-  CHECK(nominal_machine().rates_by == RatesBy::launch);
 }
 
 TEST_CASE("what a tile costs follows its head dimension", "[machine]") {
