@@ -47,7 +47,7 @@ Problem serving_problem(const ProblemOptions& options, const ServingMix& mix) {
 /// Tokens that are dealt to a rank at a time: those of a page unless a layout says it.
 std::int64_t dealt_block(const ScheduleOptions& options, std::int64_t page) {
   if (options.layout.empty()) return page > 0 ? page : 1;
-  const std::optional<Layout>& layout = options.named_layout;
+  const std::optional<Layout> layout = layout_named(options.layout);
   if (layout && layout->kind == LayoutKind::striped) return layout->block;
   refuse(fmt::format("--layout {} with --serving (caches that grow in place are dealt out in blocks): give striped:B",
                      options.layout));

@@ -177,6 +177,7 @@ class FixedCosts {
         if (count == 1) continue;
         const double one_s = least_s_[pass].at({head_dim, 1});
         const double tiles = heads_ * static_cast<double>(many_tiles);
+        // Where noise hides what a tile takes, next to nothing: descriptions have numbers above 0.
         const double of_tile = std::max((many_s - one_s) / (tiles - heads_), many_s / tiles / tiles);
         costs.points[pass].push_back({static_cast<double>(head_dim), of_tile});
         of_launch = std::min(of_launch, one_s - heads_ * of_tile);

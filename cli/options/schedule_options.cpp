@@ -81,7 +81,8 @@ void note_unused_calibration() {
 }
 
 OptionChoices layout_choices() {
-  OptionChoices choices = choices_of(std::array{"block", "zigzag", "striped", "chunked"});
+  OptionChoices choices;
+  for (const LayoutKind kind : named_layouts) choices.emplace_back(std::string(name_of(kind)));
   choices.push_back({"striped:B", {"striped:"}, false});
   choices.push_back(any_file("FILE.json"));
   return choices;
@@ -143,9 +144,7 @@ void add_schedule_options(App& app, ScheduleOptions& options, Several several) {
             "placed: tokens of a rank beyond its share, as 0.005 or 0.5% (default 0.5%)", "PART",
             rarely(Group::schedule));
   const auto read_layout = [&options](std::string_view option, std::string_view path) {
-    options.named_layout = layout_named(path);
-    options.layout_text =
-        options.named_layout ? std::string(path) : read_file_or_pipe(std::string(path), longest_layout);
+    options.layout_text = layout_named(path) ? std::string(path) : read_file_or_pipe(std::string(path), longest_layout);
     if (options.layout_text.empty())
       refuse(fmt::format("{} {} (the file is empty): write segments, as docs/placement.md does", option, path));
     return std::string(path);
@@ -250,10 +249,11 @@ std::vector<std::string> names_on(const Layout& layout, const Problem& problem, 
 }  // namespace
 
 std::vector<std::string> names_of(const ScheduleOptions& options, const Problem& problem, int ranks) {
+  const std::optional<Layout> layout = layout_named(options.layout);
   std::vector<std::string> names;
   for (const std::string& name : options.schedules) {
-    if (name == "all" && options.named_layout) {
-      for (std::string& each : names_on(*options.named_layout, problem, ranks)) names.push_back(std::move(each));
+    if (name == "all" && layout) {
+      for (std::string& each : names_on(*layout, problem, ranks)) names.push_back(std::move(each));
     } else if (name == "all" && !options.layout.empty()) {
       names.emplace_back("placed");  // alone takes segments
     } else if (name == "all") {

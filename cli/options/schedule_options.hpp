@@ -24,8 +24,7 @@ struct ScheduleOptions {
   std::optional<std::int64_t> memory_bytes;
   std::optional<Balance> balance;
   std::optional<double> balance_tokens;  ///< a part of a rank's share
-  std::string layout, layout_text;       ///< a file, and what is in it; or a name, twice
-  std::optional<Layout> named_layout;    ///< what the name stands for
+  std::string layout, layout_text;       ///< a file, and what is in it; or a name (layout_named), twice
   std::optional<std::string> machine;
 };
 

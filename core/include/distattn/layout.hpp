@@ -34,6 +34,9 @@ struct HeadGroup {
 
 enum class LayoutKind : std::uint8_t { block, zigzag, striped, chunked, given };
 const char* name_of(LayoutKind kind);
+/// Those that are asked for by name, for every schedule on a mesh of ranks.
+inline constexpr LayoutKind named_layouts[] = {LayoutKind::block, LayoutKind::zigzag, LayoutKind::striped,
+                                               LayoutKind::chunked};
 
 /// A layout by name, or one that is a list of segments.
 struct Layout {

@@ -84,7 +84,7 @@ std::string to_string(const Layout& layout) {
 }
 
 std::optional<Layout> layout_named(std::string_view name) {
-  for (const LayoutKind kind : {LayoutKind::block, LayoutKind::zigzag, LayoutKind::striped, LayoutKind::chunked})
+  for (const LayoutKind kind : named_layouts)
     if (name == name_of(kind)) return Layout{kind};
   constexpr std::string_view dealt = "striped:";
   if (!name.starts_with(dealt)) return std::nullopt;

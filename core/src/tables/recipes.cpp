@@ -12,14 +12,12 @@
 namespace distattn {
 namespace {
 
-constexpr LayoutKind mesh_layouts[] = {LayoutKind::block, LayoutKind::zigzag, LayoutKind::striped, LayoutKind::chunked};
-
 ScheduleArguments burst_arguments() { return {.words = {"zigzag"}}; }
 ScheduleArguments attention2d_arguments() { return {.optional = "RxC"}; }
 ScheduleArguments usp_arguments() { return {.required = "U"}; }
 ScheduleArguments mesh_arguments() {
   ScheduleArguments takes{.required = "UxRxC"};
-  for (const LayoutKind kind : mesh_layouts)
+  for (const LayoutKind kind : named_layouts)
     takes.words.emplace_back(kind == LayoutKind::striped ? "striped[:B]" : name_of(kind));
   return takes;
 }

@@ -7,22 +7,22 @@
 #include "core/src/tables/recipes.hpp"
 
 namespace distattn {
-std::vector<Recipe> usual_recipes(const Problem& problem, int ranks, std::vector<std::string>& reasons) {
+namespace {
+
+/// Those of the names that apply. Why others do not is appended to `reasons`.
+std::vector<Recipe> resolve_all(const std::vector<std::string>& names, const Problem& problem, int ranks,
+                                std::vector<std::string>& reasons) {
   std::vector<Recipe> recipes;
-  std::vector<std::string> names = all_schedule_names(problem, ranks);
-  names.push_back(name_of_mesh({1, ranks, 1}, {LayoutKind::chunked}));
   for (const std::string& name : names) {
     RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
     if (auto* recipe = std::get_if<Recipe>(&resolved)) {
-      if (recipe->layout.kind != LayoutKind::given) recipes.push_back(std::move(*recipe));
+      recipes.push_back(std::move(*recipe));
     } else {
       reasons.push_back(fmt::format("{}: {}", name, std::get<std::string>(resolved)));
     }
   }
   return recipes;
 }
-
-namespace {
 
 /// The names of all meshes of these ranks on a layout.
 std::vector<std::string> names_of_meshes(const Layout& layout, const Problem& problem, int ranks) {
@@ -37,31 +37,28 @@ std::vector<std::string> names_of_meshes(const Layout& layout, const Problem& pr
 
 }  // namespace
 
+std::vector<Recipe> usual_recipes(const Problem& problem, int ranks, std::vector<std::string>& reasons) {
+  std::vector<std::string> names = all_schedule_names(problem, ranks);
+  names.push_back(name_of_mesh({1, ranks, 1}, {LayoutKind::chunked}));
+  std::vector<Recipe> recipes = resolve_all(names, problem, ranks, reasons);
+  std::erase_if(recipes, [](const Recipe& recipe) { return recipe.layout.kind == LayoutKind::given; });
+  return recipes;
+}
+
 std::vector<Recipe> other_meshes(const Problem& problem, int ranks, std::span<const Layout> layouts) {
   const std::vector<std::string> usual = all_schedule_names(problem, ranks);
-  std::vector<Recipe> recipes;
+  std::vector<std::string> names, reasons;
   for (const Layout& layout : layouts) {
-    for (const std::string& name : names_of_meshes(layout, problem, ranks)) {
-      if (std::find(usual.begin(), usual.end(), name) != usual.end()) continue;
-      RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
-      if (auto* recipe = std::get_if<Recipe>(&resolved)) recipes.push_back(std::move(*recipe));
+    for (std::string& name : names_of_meshes(layout, problem, ranks)) {
+      if (std::find(usual.begin(), usual.end(), name) == usual.end()) names.push_back(std::move(name));
     }
   }
-  return recipes;
+  return resolve_all(names, problem, ranks, reasons);
 }
 
 std::vector<Recipe> meshes_on(const Layout& layout, const Problem& problem, int ranks,
                               std::vector<std::string>& reasons) {
-  std::vector<Recipe> recipes;
-  for (const std::string& name : names_of_meshes(layout, problem, ranks)) {
-    RecipeOrReason resolved = resolve_schedule(name, problem, ranks);
-    if (auto* recipe = std::get_if<Recipe>(&resolved)) {
-      recipes.push_back(std::move(*recipe));
-    } else {
-      reasons.push_back(fmt::format("{}: {}", name, std::get<std::string>(resolved)));
-    }
-  }
-  return recipes;
+  return resolve_all(names_of_meshes(layout, problem, ranks), problem, ranks, reasons);
 }
 
 }  // namespace distattn

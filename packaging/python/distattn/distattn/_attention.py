@@ -34,10 +34,11 @@ class Attention(Handle):
 
     Making one is a collective over the ranks of `comm` (None: this process alone), and so is each call. Sizes are those
     of the whole problem; the tensors of a call are this rank's part, [batch, tokens, heads, dim], of `tokens` tokens
-    that stand at `positions`. `layout`, of distattn.layout(), is for schedule="placed"; "striped:B" is for all. With sink_logits, calls take
-    `sinks`; with max_logit, forward() also returns the largest score of each head, of this rank's share. With shared_kv,
-    values are the first `value_dim` numbers of keys, and v is None. `bands` are a whole mask, as tree_mask() makes them;
-    `wire` is the type in which partial results and gradients are sent.
+    that stand at `positions`. `layout` says who owns which tokens: what distattn.layout() returned, for
+    schedule="placed", or "striped:B" or another name, for every schedule on a mesh of ranks. With sink_logits, calls
+    take `sinks`; with max_logit, forward() also returns the largest score of each head, of this rank's share. With
+    shared_kv, values are the first `value_dim` numbers of keys, and v is None. `bands` are a whole mask, as tree_mask()
+    makes them; `wire` is the type in which partial results and gradients are sent.
     """
 
     _free = staticmethod(lib.attention_free)
