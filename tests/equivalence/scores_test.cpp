@@ -52,15 +52,21 @@ std::vector<std::string> host_backends() {
   return names;
 }
 
-/// Every schedule on every device of the host agrees with float64; returns how many there were.
+/// Every schedule agrees with float64, for three ranks on every device of the host, for others on one after the other:
+/// what a device computes does not depend on how many there are. Returns how many there were.
 int check_scores(const Problem& problem, int ranks, double most) {
   const Inputs inputs(problem, scores_seed);
   const ExactResult exact = test::exact_of(inputs);
+  std::vector<std::string> backends = host_backends();
+  std::erase_if(backends, [&](const std::string& backend) {
+    return !make_device(backend, {})->why_not(problem, Pass::backward).empty();
+  });
   int count = 0;
+  static std::size_t turn = 0;
   for (const std::string& name : all_schedule_names(problem, ranks)) {
     if (!std::holds_alternative<Recipe>(resolve_schedule(name, problem, ranks))) continue;
-    for (const std::string& backend : host_backends()) {
-      if (!make_device(backend, {})->why_not(problem, Pass::backward).empty()) continue;
+    const std::string next = backends.at(++turn % backends.size());
+    for (const std::string& backend : ranks == 3 && !is_sanitized ? backends : std::vector{next}) {
       ShardedRun run;
       run.backend = backend;
       run.ranks = ranks;

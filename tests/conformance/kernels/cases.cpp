@@ -261,7 +261,7 @@ std::vector<TileCase> named_cases() {
   add_sides(cases);
   add_few(cases);
   add_heads_together(cases);
-  return cases_to_run(std::move(cases), 10);
+  return cases_to_run(std::move(cases), 24);
 }
 
 std::vector<TileCase> random_cases(unsigned seed, int count) {
@@ -294,7 +294,7 @@ std::vector<TileCase> random_cases(unsigned seed, int count) {
     }
     cases.push_back(tile);
   }
-  return cases_to_run(std::move(cases), 10);
+  return cases_to_run(std::move(cases), 24);
 }
 
 }  // namespace distattn::test

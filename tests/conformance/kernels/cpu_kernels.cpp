@@ -54,7 +54,7 @@ TEST_CASE("cpu results do not depend on where rows lie", "[cpu]") {
   check_spread_rows(kernels::cpu_kernels(), random_cases(seed, 100));
 }
 
-TEST_CASE("cpu results do not depend on the number of threads", "[cpu]") {
+TEST_CASE("cpu results do not depend on the number of threads", "[cpu][threads]") {
   if (!usable()) return;
   check_thread_counts(kernels::cpu_kernels(), named_cases());
   check_thread_counts(kernels::cpu_kernels(), random_cases(seed, 50));

@@ -6,6 +6,7 @@
 
 #include "catch.hpp"
 #include "support/allocations.hpp"
+#include "support/sanitized.hpp"
 
 namespace distattn::test {
 
@@ -120,8 +121,8 @@ void check_reach_of_nan(const HostKernels& kernels) {
        true}};
   for (const TileCase& tile : cases) {
     const CaseInputs sound = inputs_of(tile);
-    for (const double poison : {std::nan(""), HUGE_VAL}) {
-      for (const std::size_t row : {3, 100, 150}) {
+    for (const double poison : cases_to_run<double>({std::nan(""), HUGE_VAL})) {
+      for (const std::size_t row : cases_to_run<std::size_t>({100, 3, 150})) {
         for (const int which : {0, 1, 2, 3}) {
           INFO(kernels.name << ", " << tile.name << ": " << poison << " in row " << row << " of "
                             << (which == 0   ? "q"
@@ -212,8 +213,8 @@ void check_large_carries(const HostKernels& kernels) {
 void check_lone_keys(const HostKernels& kernels) {
   Team team(1);
   for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-    for (const int dim : {8, 24, 64, 80, 128}) {
-      for (const std::int64_t rows : {1, 4, 8, 9, 16, 17, 33, 150}) {
+    for (const int dim : cases_to_run<int>({24, 8, 64, 80, 128})) {
+      for (const std::int64_t rows : cases_to_run<std::int64_t>({9, 1, 4, 8, 33, 16, 17, 150})) {
         for (const double scale : {0.125, -0.3, 3e3, -1e9}) {
           const TileCase tile{"lone keys",
                               {dtype, 1, {3, 1, 0, 0, 3}, dim, dim == 24 ? 40 : dim, {scale}},
