@@ -33,10 +33,12 @@ function(distattn_warnings target)
   endif()
 endfunction()
 
-# For what takes longer to compile than optimisation ever saves: a third less with g++ 12.
+# For what takes longer to compile than optimisation ever saves: a third less with g++ 12. Under sanitizers, where clang
+# optimises the rest, half.
 function(distattn_compile_fast target)
   # nvcc warns where it is told twice how to optimise.
-  target_compile_options(${target} PRIVATE "$<$<AND:$<CONFIG:Release>,$<NOT:$<COMPILE_LANGUAGE:CUDA>>>:-O1>")
+  target_compile_options(${target} PRIVATE
+    "$<$<NOT:$<COMPILE_LANGUAGE:CUDA>>:$<$<CONFIG:Release>:-O1>$<$<CONFIG:Debug>:-O0>>")
 endfunction()
 
 # What rooms link apart from each other and from packages of headers alone.
