@@ -43,6 +43,7 @@ TEST_CASE("cpu kernels conform", "[cpu]") {
   check_subnormal_halves(table);
   check_large_carries(table);
   check_lone_keys(table);
+  check_lone_dropped(table);
   check_tiny_values(table);
   check_empty_rows(table);
   check_allocations(table);
