@@ -44,7 +44,7 @@ for space in ${SPACES:-openmp threads}; do
     distattn_cli test_conformance_kernels test_conformance_host_devices test_conformance_space_devices kokkos_owner \
     test_library
   ctest --test-dir "$folder/distattn-$space" --output-on-failure --no-tests=error \
-    -R '^(conformance_(kernels|host_devices|space_devices)|equivalence_(schedules|scores|shared_kv)|in_place)$|^kokkos_'
+    -R '^(conformance_(kernels|host_devices|space_devices)|equivalence_(schedules|scores|serving|shared_kv)|in_place)$|^kokkos_'
   for each in serial "$space"; do
     log=$folder/validate-$space-$each.log
     # shellcheck disable=SC2086  # several options

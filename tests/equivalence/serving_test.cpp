@@ -22,7 +22,7 @@ std::unique_ptr<Device> device_of(const std::string& backend, int threads) {
 }
 
 /// Those that read caches.
-std::vector<std::string> host_backends() {
+std::vector<std::string> cache_readers() {
   std::vector<std::string> names;
   for (const BackendInfo& info : list_backends()) {
     if (info.kind != BackendKind::device || !info.usable) continue;
@@ -95,20 +95,20 @@ TEST_CASE("requests that kernels take other ways for agree with float64") {
     for (const int ranks : {1, 3}) {
       for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
         const Mix mix(serving_problem(dtype, 700, 200), ranks, awkward, 7);
-        for (const std::string& backend : host_backends()) {
+        for (const std::string& backend : cache_readers()) {
           if (backend != "reference") serve(mix, {backend, ranks, 2, form});
         }
       }
     }
   }
-  for (const std::string& backend : host_backends()) {
+  for (const std::string& backend : cache_readers()) {
     if (backend == "cpu" || backend == "kokkos") continue;  // which have no fp64
     serve(Mix(serving_problem(DType::fp64, 700, 200), 2, awkward, 7), {backend, 2, 1, {4, 16}});
   }
 }
 
 TEST_CASE("serving has windows, caps, sinks and, on one rank, a bias of positions") {
-  for (const std::string& backend : host_backends()) {
+  for (const std::string& backend : cache_readers()) {
     for (const int ranks : {1, 4}) {
       Problem problem = serving_problem(DType::fp32, 700, 200);
       problem.scores.softcap = 2;
@@ -121,7 +121,7 @@ TEST_CASE("serving has windows, caps, sinks and, on one rank, a bias of position
 }
 
 TEST_CASE("neither threads nor pages change a bit of what is served") {
-  for (const std::string& backend : host_backends()) {
+  for (const std::string& backend : cache_readers()) {
     if (backend == "reference") continue;  // in a second what others do in milliseconds
     for (const DType dtype : {DType::fp32, DType::bf16}) {
       for (const int ranks : {1, 2}) {
