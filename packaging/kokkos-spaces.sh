@@ -48,7 +48,7 @@ for space in ${SPACES:-openmp threads}; do
   for each in serial "$space"; do
     log=$folder/validate-$space-$each.log
     # shellcheck disable=SC2086  # several options
-    "$folder/distattn-$space/bin/distattn" validate --backend "kokkos:$each" ${VALIDATE:-} > "$log" || {
+    "$folder/distattn-$space/bin/distattn" validate -q --backend "kokkos:$each" ${VALIDATE:-} > "$log" || {
       cat "$log" >&2
       exit 1
     }
