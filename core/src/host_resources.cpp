@@ -91,6 +91,8 @@ HostResources host_resources() {
 }
 
 int usable_cores() { return host_resources().cores(); }
+std::int64_t usable_memory_bytes() { return host_resources().memory_bytes(); }
+
 void leave_openmp_place() noexcept {
   try {
     const ProcessorSet bound = affinity(), all = beyond_place(bound, openmp_places());
@@ -99,6 +101,5 @@ void leave_openmp_place() noexcept {
   } catch (...) {  // no memory to find out: it stays where it is
   }
 }
-std::int64_t usable_memory_bytes() { return host_resources().memory_bytes(); }
 
 }  // namespace distattn

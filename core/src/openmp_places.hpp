@@ -12,7 +12,7 @@ namespace distattn {
 /// Empty where nothing is bound, and for OpenMPs of others: those bind no thread before it computes with them.
 std::vector<ProcessorSet> openmp_places();
 
-/// The processors of all places, if `bound` is one of several; else `bound`.
+/// The processors of all places, if `bound` is one of several. If not, `bound`.
 ProcessorSet beyond_place(const ProcessorSet& bound, const std::vector<ProcessorSet>& places);
 
 }  // namespace distattn
