@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
   clear(dv);
   for (int tile = 0; next.valid(); ++tile) {
     const QueryStage<Shape> stage(stages, tile);
-    const TileMasks<Shape::n_count> masks(p, next.tile, key.run, row_begin, p.queries[next.tile.other].run);
+    const TileMasks<Shape::n_count> masks(p, next.tile, row_begin);
     const ColumnTerms<Shape> terms(p, {place.batch, next.head, next.tile.column}, key.run, row_begin,
                                    p.queries[next.tile.other].run);
     prim::wait_for_copies<0>();
