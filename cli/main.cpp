@@ -144,6 +144,7 @@ int run_reporting_errors(int argc, char** argv) {
 }
 
 int run_on_enough_stack(int argc, char** argv) {
+  leave_openmp_place();  // before threads are started, which would share it
   hold_standard_streams();
   set_standard_output(results_descriptor());
   try {

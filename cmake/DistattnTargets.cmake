@@ -81,6 +81,8 @@ function(distattn_assemble_library)
     # A program that unloads it, as one that was a plugin's, keeps it: threads, what runs at exit and what Kokkos calls
     # when it is finalized are in it.
     target_link_options(distattn PRIVATE "LINKER:-z,nodelete")
+    # Packages of static libraries stay its own: a program may have another version of Kokkos or of fmt.
+    target_link_options(distattn PRIVATE "LINKER:--exclude-libs,ALL")
   endif()
   set_target_properties(distattn PROPERTIES VERSION ${PROJECT_VERSION}
     SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINKER_LANGUAGE CXX)

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/index.hpp"
 #include "kernels/pages.hpp"
 #include "kernels/poll.hpp"
@@ -59,6 +60,7 @@ struct Team::State {
   }
 
   void work(int thread) {
+    leave_openmp_place();
     for (std::uint64_t seen = 0;; ++seen) {
       await_round(seen);
       if (quit.load()) return;

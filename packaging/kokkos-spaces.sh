@@ -1,6 +1,6 @@
 #!/bin/sh
-# Builds a Kokkos from its source, once with OpenMP and once with Threads next to Serial, and judges the portable kernels on
-# every space of each: conformance, who owns Kokkos, and every schedule against float64.
+# Builds a Kokkos from its source, once with OpenMP and once with Threads next to Serial, and judges the portable kernels
+# on every space of each: conformance, equivalence, who owns Kokkos, and every schedule against float64.
 #
 # usage: packaging/kokkos-spaces.sh SOURCE [FOLDER]
 #   SOURCE  Kokkos's source, 4.2 or later: a folder, or an archive that tar reads
@@ -41,13 +41,14 @@ for space in ${SPACES:-openmp threads}; do
   cmake -S "$root" -B "$folder/distattn-$space" -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_UNITY_BUILD=ON \
     -DDISTATTN_WITH_KOKKOS=ON -DDISTATTN_WITH_CUDA=OFF -DKokkos_ROOT="$folder/installed-$space"
   cmake --build "$folder/distattn-$space" -j "$jobs" --target \
-    distattn_cli test_conformance_kernels test_conformance_host_devices test_conformance_space_devices kokkos_owner
-  ctest --test-dir "$folder/distattn-$space" --output-on-failure --no-tests=error \
-    -R '^(conformance_(kernels|host_devices|space_devices)$|kokkos_)'
+    distattn_cli test_conformance_kernels test_conformance_host_devices test_conformance_space_devices kokkos_owner \
+    test_library
+  suites='conformance_(kernels|host_devices|space_devices)|equivalence_(schedules|scores|serving|shared_kv)|in_place'
+  ctest --test-dir "$folder/distattn-$space" --output-on-failure --no-tests=error -R "^($suites)\$|^kokkos_"
   for each in serial "$space"; do
     log=$folder/validate-$space-$each.log
     # shellcheck disable=SC2086  # several options
-    "$folder/distattn-$space/bin/distattn" validate --backend "kokkos:$each" ${VALIDATE:-} > "$log" || {
+    "$folder/distattn-$space/bin/distattn" validate -q --backend "kokkos:$each" ${VALIDATE:-} > "$log" || {
       cat "$log" >&2
       exit 1
     }

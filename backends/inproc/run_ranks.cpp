@@ -7,6 +7,7 @@
 #include "backends/inproc/meeting.hpp"
 #include "backends/inproc/transport.hpp"
 #include "backends/registration.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/index.hpp"
 #include "distattn/inproc.hpp"
 #include "distattn/thread.hpp"
@@ -38,6 +39,7 @@ void run_ranks(int ranks, const std::function<void(Rank, Transport&, Bootstrap&)
   try {
     for (Rank rank = 0; rank < ranks; ++rank) {
       threads.emplace_back([&, rank] {
+        leave_openmp_place();
         backends::inproc::InprocBootstrap bootstrap(meeting, rank);
         try {
           body(rank, *transports[index(rank)], bootstrap);

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "core/src/control_groups.hpp"
+#include "core/src/openmp_places.hpp"
 
 namespace distattn {
 namespace {
@@ -80,7 +81,7 @@ std::int64_t HostResources::memory_bytes() const {
 
 HostResources host_resources() {
   HostResources host;
-  host.processors = affinity();
+  host.processors = beyond_place(affinity(), openmp_places());
   GroupLimits limits = group_limits();
   host.quota = limits.processors;
   host.group_bytes = limits.memory_bytes;
@@ -90,6 +91,14 @@ HostResources host_resources() {
 }
 
 int usable_cores() { return host_resources().cores(); }
+void leave_openmp_place() noexcept {
+  try {
+    const ProcessorSet bound = affinity(), all = beyond_place(bound, openmp_places());
+    if (all == bound) return;
+    ::sched_setaffinity(0, all.size() * sizeof(std::uint64_t), reinterpret_cast<const cpu_set_t*>(all.data()));
+  } catch (...) {  // no memory to find out: it stays where it is
+  }
+}
 std::int64_t usable_memory_bytes() { return host_resources().memory_bytes(); }
 
 }  // namespace distattn

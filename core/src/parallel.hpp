@@ -38,7 +38,11 @@ void for_each_in_parallel(int count, int worth_a_thread, const Body& body) {
   };
   std::vector<std::jthread> threads;
   try {
-    for (int w = 1; w < workers; ++w) threads.emplace_back(work);
+    for (int w = 1; w < workers; ++w)
+      threads.emplace_back([&] {
+        leave_openmp_place();
+        work();
+      });
   } catch (const std::system_error&) {
     // The system refuses more threads: those that there are do all of it.
   }

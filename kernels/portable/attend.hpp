@@ -118,12 +118,10 @@ class AttendBlock {
   DISTATTN_HOST_DEVICE void attend_tile(const KeySide& side, std::int64_t key, int keys) {
     const auto& tiles = team_.tiles();
     const Place place = team_.place();
-    const DType dtype = args_.shape.dtype;
-    tiles.load(place, key_rows(side.k, dtype, rows_.batch, rows_.kv, key), keys, sizes_.head_dim,
-               {arrays_.k, sizes_.head_columns, sizes_.keys, sizes_.head_columns});
-    const bool is_finite =
-        team_.all(tiles.load(place, key_rows(side.v, dtype, rows_.batch, rows_.kv, key), keys, sizes_.value_dim,
-                             {arrays_.v, sizes_.value_columns, sizes_.keys, sizes_.value_columns}));
+    load(side.k, side.pages, key, keys, sizes_.head_dim,
+         {arrays_.k, sizes_.head_columns, sizes_.keys, sizes_.head_columns});
+    const bool is_finite = team_.all(load(side.v, side.pages, key, keys, sizes_.value_dim,
+                                          {arrays_.v, sizes_.value_columns, sizes_.keys, sizes_.value_columns}));
     team_.wait();
     const Tile<Real> scores{arrays_.scores, sizes_.queries, sizes_.keys, sizes_.queries};
     tiles.multiply(place, {scores.values, scores.stride, arrays_.k, sizes_.head_columns, 1, arrays_.q, sizes_.queries,
@@ -156,6 +154,25 @@ class AttendBlock {
       add_seen(scores, key, keys);
     }
     team_.wait();
+  }
+
+  /// Rows of keys or values, run by run where they lie in pages. Whether what this thread loaded is finite.
+  DISTATTN_HOST_DEVICE bool load(const ConstRows& from, const PageTable& pages, std::int64_t key, int keys, int dim,
+                                 const Tile<Real>& into) const {
+    bool is_finite = true;
+    for (int at = 0, count; at < keys; at += count) {
+      const std::int64_t first = key + at;
+      count = static_cast<int>(pages.end_of_run(first, key + keys) - first);
+      const bool is_last = at + count == keys;
+      const TensorRows rows =
+          pages.pages == nullptr
+              ? key_rows(from, args_.shape.dtype, rows_.batch, rows_.kv, first)
+              : key_rows(from, args_.shape.dtype, pages.pages[first / pages.tokens], rows_.kv, first % pages.tokens);
+      const Tile<Real> part{into.values + static_cast<std::ptrdiff_t>(at) * into.stride, into.stride,
+                            is_last ? into.rows - at : count, into.columns};
+      is_finite = team_.tiles().load(team_.place(), rows, count, dim, part) && is_finite;
+    }
+    return is_finite;
   }
 
   /// Scores of what is not seen, and of rows and keys beyond the last, are −∞.

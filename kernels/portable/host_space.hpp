@@ -84,6 +84,7 @@ void run_teams(const Space& space, int threads, std::size_t bytes, ItemsLeft& le
   Policy policy(space, threads, 1);
   policy.set_scratch_size(level, Kokkos::PerTeam(static_cast<int>(bytes_there)));
   Kokkos::parallel_for("distattn", policy, [&](const typename Policy::member_type& member) {
+    begin_on_thread<Space>();
     left.take_all(member.team_scratch(level).get_shmem(bytes_there), body);
   });
   space.fence("distattn");  // whose own name would be allocated
@@ -209,7 +210,6 @@ template <class Space>
 HostKernels kernels_on(const char* name) {
   HostKernels kernels = reference_kernels();
   kernels.name = name;
-  kernels.reads_pages = false;
   kernels.features = portable_features;
   kernels.query_block = [] { return 64; };
   kernels.attend = attend_on<Space>;

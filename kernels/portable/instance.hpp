@@ -34,6 +34,10 @@ bool is_unfit() {
   return false;
 }
 
+/// What a thread of the space does before it computes.
+template <class Space>
+void begin_on_thread() {}
+
 /// An instance of `threads` threads.
 template <class Space>
 Space new_instance(int threads);

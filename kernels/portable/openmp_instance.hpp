@@ -3,6 +3,7 @@
 
 #include <omp.h>
 
+#include "distattn/host_resources.hpp"
 #include "kernels/portable/instance.hpp"
 
 namespace distattn::kernels::portable {
@@ -16,6 +17,13 @@ inline constexpr int most_threads<Kokkos::OpenMP> = most_openmp_threads;
 template <>
 inline bool is_unfit<Kokkos::OpenMP>() {
   return omp_get_level() > 0 || was_forked();
+}
+/// Every instance's threads are bound from the first place on, so that ranks of a process would share few processors.
+template <>
+inline void begin_on_thread<Kokkos::OpenMP>() {
+  thread_local bool has_left = false;
+  if (!has_left) leave_openmp_place();
+  has_left = true;
 }
 template <>
 inline Kokkos::OpenMP new_instance<Kokkos::OpenMP>(int threads) {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "kernels/poll.hpp"
 
 #ifdef _OPENMP
@@ -81,6 +82,7 @@ class Keeper {
 
  private:
   void work() {
+    leave_openmp_place();
     while (!quit_) {
       poll([this] { return busy_.load(); });
       std::unique_lock lock(mutex_);

@@ -21,6 +21,16 @@ std::unique_ptr<Device> device_of(const std::string& backend, int threads) {
   return make_device(backend, options);
 }
 
+/// Those that read caches.
+std::vector<std::string> cache_readers() {
+  std::vector<std::string> names;
+  for (const BackendInfo& info : list_backends()) {
+    if (info.kind != BackendKind::device || !info.usable) continue;
+    if (device_of(info.name, 1)->cache_reader() != nullptr) names.push_back(info.name);
+  }
+  return names;
+}
+
 struct Way {
   std::string backend = "cpu";
   int ranks = 1, threads = 1;
@@ -84,15 +94,21 @@ TEST_CASE("requests that kernels take other ways for agree with float64") {
   for (const CacheForm& form : {CacheForm{1, 0}, CacheForm{16, 16}, CacheForm{5, 64}}) {
     for (const int ranks : {1, 3}) {
       for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
-        serve(Mix(serving_problem(dtype, 700, 200), ranks, awkward, 7), {"cpu", ranks, 2, form});
+        const Mix mix(serving_problem(dtype, 700, 200), ranks, awkward, 7);
+        for (const std::string& backend : cache_readers()) {
+          if (backend != "reference") serve(mix, {backend, ranks, 2, form});
+        }
       }
     }
   }
-  serve(Mix(serving_problem(DType::fp64, 700, 200), 2, awkward, 7), {"reference", 2, 1, {4, 16}});
+  for (const std::string& backend : cache_readers()) {
+    if (backend == "cpu" || backend == "kokkos") continue;  // which have no fp64
+    serve(Mix(serving_problem(DType::fp64, 700, 200), 2, awkward, 7), {backend, 2, 1, {4, 16}});
+  }
 }
 
 TEST_CASE("serving has windows, caps, sinks and, on one rank, a bias of positions") {
-  for (const std::string backend : {"cpu", "reference"}) {
+  for (const std::string& backend : cache_readers()) {
     for (const int ranks : {1, 4}) {
       Problem problem = serving_problem(DType::fp32, 700, 200);
       problem.scores.softcap = 2;
@@ -105,13 +121,16 @@ TEST_CASE("serving has windows, caps, sinks and, on one rank, a bias of position
 }
 
 TEST_CASE("neither threads nor pages change a bit of what is served") {
-  for (const DType dtype : {DType::fp32, DType::bf16}) {
-    for (const int ranks : {1, 2}) {
-      const Mix mix(serving_problem(dtype, 5000, 200), ranks, Lengths{{5000, 1}, {2500, 9}, {900, 70}, {3, 2}}, 3);
-      const auto first = serve(mix, {"cpu", ranks, 1, {16, 0}});
-      CHECK(first == serve(mix, {"cpu", ranks, 3, {16, 0}}));
-      CHECK(first == serve(mix, {"cpu", ranks, 1, {16, 16}}));
-      CHECK(first == serve(mix, {"cpu", ranks, 2, {16, 80}}));
+  for (const std::string& backend : cache_readers()) {
+    if (backend == "reference") continue;  // in a second what others do in milliseconds
+    for (const DType dtype : {DType::fp32, DType::bf16}) {
+      for (const int ranks : {1, 2}) {
+        const Mix mix(serving_problem(dtype, 5000, 200), ranks, Lengths{{5000, 1}, {2500, 9}, {900, 70}, {3, 2}}, 3);
+        const auto first = serve(mix, {backend, ranks, 1, {16, 0}});
+        CHECK(first == serve(mix, {backend, ranks, 3, {16, 0}}));
+        CHECK(first == serve(mix, {backend, ranks, 1, {16, 16}}));
+        CHECK(first == serve(mix, {backend, ranks, 2, {16, 80}}));
+      }
     }
   }
 }

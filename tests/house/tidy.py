@@ -23,7 +23,7 @@ INCLUDES = {
     "core/include/distattn": [r"distattn/"],
     "core/c_api": [r"distattn/", r"[a-z0-9_]+\.hpp$"],
     "core/src": [r"distattn/", r"core/src/", r"commit\.hpp$"],
-    "kernels": [r"distattn/(band|error|features|float16|index|partial|scores|tensor|types)\.hpp$", r"kernels/[a-z0-9_]+\.hpp$"],
+    "kernels": [r"distattn/(band|error|features|float16|host_resources|index|partial|scores|tensor|types)\.hpp$", r"kernels/[a-z0-9_]+\.hpp$"],
     "kernels/portable": [r"kernels/vector/[a-z_]+\.hpp$"],  # which it launches, and whose vectors its hosts compute with
     "kernels/cuda": [r"kernels/cuda/[a-z_]+\.(cuh|hpp)$",  # not what is in its folders: generations know nothing of each other
                      r"simt/(hopper_)?primitives\.hpp$"],  # without a CUDA compiler the emulator stands in for the device

@@ -4,12 +4,14 @@ line.
 
 usage: command.py DISTATTN [sanitized]
 """
+import ctypes.util
 import json
 import os
 import resource
 import signal
 import subprocess
 import sys
+import time
 
 DISTATTN = os.path.abspath(sys.argv[1])
 SANITIZED = "sanitized" in sys.argv
@@ -67,13 +69,52 @@ def address_space_is_short():
             assert "lane: Resource" not in done.stderr, (backend, megabytes, done)
 
 
+def computing(backend, **variables):
+    """A process whose two ranks of two threads compute until they are told to end."""
+    process = subprocess.Popen([DISTATTN, "bench", "--seq", "96", "--heads", "2", "--head-dim", "16", "--ranks", "2",
+                                "--threads", "2", "--schedule", "ring", "-n", "1000000", "-v", "--backend", backend],
+                               text=True, env={**CLEAN, **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    while "now ring on 2 ranks" not in (line := process.stderr.readline()):
+        assert line, (backend, "it has ended")
+    return process
+
+
+def busiest_threads(process, count):
+    """The processors that each of them may run on."""
+    took = {}
+    for thread in os.listdir(f"/proc/{process.pid}/task"):
+        with open(f"/proc/{process.pid}/task/{thread}/stat") as file:
+            took[int(thread)] = int(file.read().rpartition(")")[2].split()[11])  # its time in the program itself
+    return [os.sched_getaffinity(thread) for thread in sorted(took, key=took.get)[-count:]]
+
+
+def bound_by_openmp():
+    """GCC's OpenMP binds the main thread where it is loaded, and each rank's threads from the first processor on: all
+    compute on all processors nevertheless, and there are as many cores."""
+    gomp, all_here = ctypes.util.find_library("gomp"), os.sched_getaffinity(0)
+    if SANITIZED or gomp is None or len(all_here) < 2:
+        return
+    cores = json.loads(call("info", "--json").stdout)["cpu"]["cores"]
+    two = "{%d},{%d}" % tuple(sorted(all_here)[:2])
+    for setting, value in (("OMP_PROC_BIND", "true"), ("OMP_PLACES", "threads"), ("OMP_PLACES", two)):
+        binds = {setting: value, "LD_PRELOAD": gomp}
+        alone = subprocess.run([sys.executable, "-c", "import os; print(len(os.sched_getaffinity(0)))"], text=True,
+                               env={**CLEAN, **binds}, capture_output=True).stdout
+        assert int(alone) < len(all_here), (setting, value, "it binds")
+        told = json.loads(call("info", "--json", **binds).stdout)["cpu"]["cores"]
+        assert told == (min(2, cores) if value == two else cores), (setting, value, told)
+        for backend in BACKENDS:
+            process = computing(backend, **binds)
+            time.sleep(1)
+            free = busiest_threads(process, 4)
+            process.kill()
+            process.communicate(timeout=60)
+            assert all(len(each) >= 2 for each in free), (backend, setting, value, free)
+
+
 def interrupted():
     for backend in BACKENDS:
-        process = subprocess.Popen([DISTATTN, "bench", "--seq", "96", "--heads", "2", "--head-dim", "16", "--ranks", "2",
-                                    "--schedule", "ring", "-n", "1000000", "-v", "--backend", backend], text=True,
-                                   env=CLEAN, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-        while "now ring on 2 ranks" not in (line := process.stderr.readline()):
-            assert line, (backend, "it has ended")
+        process = computing(backend)
         process.send_signal(signal.SIGINT)
         out, told = process.communicate(timeout=60)
         assert process.returncode == 130 and not out and "interrupted" in told, (backend, process.returncode, told)
@@ -96,6 +137,6 @@ def what_it_has_not():
 if not BACKENDS:
     print("SKIPPED: no backend of Kokkos is usable here")
     sys.exit(77)
-for check in (settings_of_other_programs, address_space_is_short, interrupted, what_it_has_not):
+for check in (settings_of_other_programs, address_space_is_short, bound_by_openmp, interrupted, what_it_has_not):
     check()
     print(check.__name__, "fine on", *BACKENDS)

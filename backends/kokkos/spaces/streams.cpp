@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn::backends {
@@ -128,6 +129,7 @@ struct SpaceStream::State {
   explicit State(std::unique_ptr<SpaceQueue> own) : queue(std::move(own)), thread([this] { work(); }) {}
 
   void work() {
+    leave_openmp_place();
     for (Item item; take(item);) {
       try {
         if (failure == nullptr) item.work(*queue);

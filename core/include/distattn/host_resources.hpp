@@ -25,7 +25,9 @@ struct ControlGroup {
 struct HostResources {
   static constexpr std::int64_t unlimited = std::numeric_limits<std::int64_t>::max();
 
-  ProcessorSet processors;  ///< processors that its threads may run on: its affinity, already narrowed by cpusets
+  /// Processors that its threads may run on: the calling thread's affinity, already narrowed by cpusets. Where GCC's
+  /// OpenMP has bound that thread to one of its places (OMP_PROC_BIND), the processors of all places.
+  ProcessorSet processors;
   /// CPU quota of its control groups, in processors: the least from its own group up to the root. Infinity without a
   /// quota.
   double quota = std::numeric_limits<double>::infinity();
@@ -51,6 +53,11 @@ HostResources host_resources();
 /// cores() and memory_bytes() of host_resources().
 int usable_cores();
 std::int64_t usable_memory_bytes();
+
+/// Lets the calling thread run on the processors of all places if GCC's OpenMP has bound it to one, which happens to
+/// the main thread where OMP_PROC_BIND is set and something in the process was built with OpenMP. Threads are bound as
+/// the one that starts them.
+void leave_openmp_place() noexcept;
 
 }  // namespace distattn
 #pragma GCC visibility pop

@@ -13,6 +13,7 @@
 #include "core/src/run/bindings.hpp"
 #include "core/src/run/pass_record.hpp"
 #include "core/src/schedule/hazards.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn {
@@ -164,6 +165,7 @@ void Executor::State::compute(const Bindings& bindings, const Event& after,
 
 /// A lane's own thread.
 void Executor::State::serve(Lane lane) {
+  leave_openmp_place();
   std::unique_lock lock(mutex);
   for (;;) {
     woken[index(lane)].wait(lock, [&] { return closing || is_ready(lane); });

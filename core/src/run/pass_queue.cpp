@@ -6,6 +6,7 @@
 #include <fmt/core.h>
 
 #include "distattn/error.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn {
@@ -242,6 +243,7 @@ void PassQueue::start_thread() {
 }
 
 void PassQueue::serve() {
+  leave_openmp_place();
   std::unique_lock lock(mutex_);
   for (;;) {
     changed_.wait(lock, [&] { return closing_ || !jobs_.empty(); });
