@@ -88,9 +88,8 @@ struct LaneRow {
 
 /// The columns of a tile that a row sees: bit j for the tile's column j.
 __device__ __forceinline__ std::uint32_t visible_in(const AttendParams& p, const TileCursor& tile, std::int64_t row) {
-  if (!tile.cut) return 0xffffffffu;
-  const Visit& visit = p.visits[tile.visit];
-  return static_cast<std::uint32_t>(visible_columns(p.cuts + visit.first_cut, visit.last_cut - visit.first_cut,
+  if (!tile.is_cut()) return 0xffffffffu;
+  return static_cast<std::uint32_t>(visible_columns(p.cuts + tile.first_cut, tile.last_cut - tile.first_cut,
                                                     static_cast<std::int32_t>(row), tile.column));
 }
 

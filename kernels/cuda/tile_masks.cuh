@@ -17,12 +17,9 @@ struct TileMasks {
   Bits visible[m_count][2] = {};
 
   __device__ __forceinline__ TileMasks(const AttendParams& p, const TileCursor& at, std::int32_t row_begin) {
-    cut = at.cut;
-    if (!cut) return;
-    const Visit& visit = p.visits[at.visit];
-    const int last_cut = visit.last_cut;
+    cut = at.is_cut();
     DISTATTN_NO_UNROLL
-    for (int c = visit.first_cut; c < last_cut; ++c) show(p.cuts[c], at.column, row_begin);
+    for (int c = at.first_cut; c < at.last_cut; ++c) show(p.cuts[c], at.column, row_begin);
   }
   /// Hides rows past the segment's end: there is nothing, but products of several rows would count it.
   __device__ __forceinline__ void hide_rows_past_end(std::int32_t row_begin, const Run& own) {

@@ -106,13 +106,14 @@ struct TileCursor {
   int other = 0;   ///< segment of the visit
   int column = 0;  ///< where the tile begins
   int end = 0;     ///< of the visit's columns
-  bool cut = false;  ///< something of the tile is hidden
+  int first_cut = 0, last_cut = 0;
 
   DISTATTN_HOST_DEVICE constexpr TileCursor(const Visit* visits, const Block& block)
       : visit(block.first_visit), last_visit(block.last_visit) {
     begin_visit(visits);
   }
   DISTATTN_HOST_DEVICE constexpr bool valid() const { return visit < last_visit; }
+  DISTATTN_HOST_DEVICE constexpr bool is_cut() const { return first_cut != last_cut; }
   DISTATTN_HOST_DEVICE constexpr void advance(const Visit* visits, int columns) {
     column += columns;
     if (column < end) return;
@@ -127,7 +128,8 @@ struct TileCursor {
     other = begun.other;
     column = begun.begin;
     end = begun.end;
-    cut = begun.first_cut != begun.last_cut;
+    first_cut = begun.first_cut;
+    last_cut = begun.last_cut;
   }
 };
 

@@ -102,7 +102,7 @@ MUTANTS = [
     ("the last row is not written", "rows.cuh", "if (row < count) visit", "if (row + 1 < count) visit"),
     ("padding columns are written", "rows.cuh", "    if (8 * n >= dim) break;\n", ""),
     ("a carried gradient is dropped", "rows.cuh", "Pair{before.x + d", "Pair{d"),
-    ("cut tiles count as whole", "tile_masks.cuh", "cut = at.cut;", "cut = false;"),
+    ("cut tiles count as whole", "tile_masks.cuh", "cut = at.is_cut();", "cut = false;"),
     ("whole tiles are masked", "tile_masks.cuh",
      "float value) const {\n"
      "    if (!cut) return;\n",
@@ -111,7 +111,7 @@ MUTANTS = [
     ("what is seen begins with the tile", "tile_masks.cuh", "values_from(seen.begin) & ", ""),
     ("masks of the wrong half", "tile_masks.cuh", "(visible[m][i / 2] >>", "(visible[m][1 - i / 2] >>"),
     ("masks of the last cut", "tile_masks.cuh", "visible[m][half] |=", "visible[m][half] ="),
-    ("masks of the first cut", "tile_masks.cuh", "const int last_cut = visit.last_cut;", "const int last_cut = visit.first_cut + 1;"),
+    ("masks of the first cut", "tile_masks.cuh", "c < at.last_cut;", "c < at.first_cut + 1;"),
     ("masks of the warp's first rows", "tile_masks.cuh", "sees(n, i, m) ?", "sees(n, i) ?"),
     ("every lane masks as the first of its row", "tile_masks.cuh", "column + column_of())", "column)"),
     ("pieces are seen whole or not", "tile_masks.cuh", "((column + 6) >> 3)", "((column + 7) >> 3)"),
