@@ -19,8 +19,7 @@
 #error "DISTATTN_ISA names the namespace of the instruction set that this file is compiled for"
 #endif
 
-#define DISTATTN_INLINED __attribute__((always_inline))
-#define DISTATTN_INLINE inline DISTATTN_INLINED
+#define DISTATTN_INLINE inline __attribute__((always_inline))
 
 namespace distattn::kernels::vector::DISTATTN_ISA {
 
@@ -209,47 +208,21 @@ DISTATTN_INLINE Bits same_lanes(Vector a, Vector b) {
 
 namespace distattn::kernels {
 
-/// Scores within 3e-7 of their size, and never beyond the cap; derivatives within (3.5 + |x| / 2) · 1e-7 of their size,
-/// x = product / cap, where there is an instruction for a·b + c. A polynomial makes those of products up to half of
-/// the cap, which most are, in half of the time: lane by lane, whatever the others are.
+/// Within 3e-7 of its size, and never beyond 1; the derivative within (3.5 + |x| / 2) · 1e-7 of its size,
+/// where there is an instruction for a·b + c.
 template <>
-struct Cap<vector::DISTATTN_ISA::Vector> {
+struct Tanh<vector::DISTATTN_ISA::Vector> {
   using Vector = vector::DISTATTN_ISA::Vector;
-
-  Vector cap, inverse;
-
-  DISTATTN_INLINE Vector score(Vector product) const { return curve(product).score; }
-  DISTATTN_INLINE Vector derivative(Vector product) const { return curve(product).derivative; }
-  DISTATTN_INLINE Curve<Vector> curve(Vector product) const {
-    const Vector x = product * inverse, square = x * x;
-    const Curve<Vector> near = near_curve(product, x, square);
-    const auto is_near = square <= 0.25f;
-    if (all_of(is_near)) [[likely]]
-      return near;
-    Curve<Vector> all = far_curve(x);
-    where(is_near, all.score) = near.score;
-    where(is_near, all.derivative) = near.derivative;
-    return all;
-  }
-
- private:
-  /// Of tanh x / x within 2e-8 of its size.
-  DISTATTN_INLINE static Curve<Vector> near_curve(Vector product, Vector x, Vector square) {
-    using vector::DISTATTN_ISA::fused;
-    Vector share = 1.72414892e-2f;
-    share = fused(share, square, Vector(-5.30454934e-2f));
-    share = fused(share, square, Vector(1.33258792e-1f));
-    share = fused(share, square, Vector(-3.33331436e-1f));
-    share = fused(share, square, Vector(1.f));
-    const Vector value = x * share;
-    return {fused(product, share, Vector(-0.f)), fused(-value, value, Vector(1.f))};
-  }
-  DISTATTN_INLINE Curve<Vector> far_curve(Vector x) const {
+  DISTATTN_INLINE static Vector value(Vector x) {
     const auto [power, less_1] = vector::DISTATTN_ISA::decay(x);
-    const Vector half = vector::DISTATTN_ISA::reciprocal(less_1 + 2.f);
-    const Vector value = vector::DISTATTN_ISA::signed_as(x, less_1 * half);
-    return {vector::DISTATTN_ISA::fused(value, cap, Vector(-0.f)), 4.f * power * half * half};
+    return vector::DISTATTN_ISA::signed_as(x, less_1 * vector::DISTATTN_ISA::reciprocal(less_1 + 2.f));
   }
+  DISTATTN_INLINE static Vector derivative(Vector x) {
+    const auto [power, less_1] = vector::DISTATTN_ISA::decay(x);
+    const Vector share = vector::DISTATTN_ISA::reciprocal(less_1 + 2.f);
+    return 4.f * power * share * share;
+  }
+  DISTATTN_INLINE static Vector product(Vector a, Vector b) { return vector::DISTATTN_ISA::fused(a, b, Vector(-0.f)); }
 };
 
 }  // namespace distattn::kernels
