@@ -7,6 +7,7 @@
 
 #include "backends/registration.hpp"
 #include "backends/ucx/shared_memory.hpp"
+#include "distattn/host_resources.hpp"
 #include "distattn/thread.hpp"
 
 namespace distattn::backends::ucx {
@@ -73,6 +74,7 @@ void UcxTransport::abort(const Error& error) noexcept {
 
 /// A rank that has what it wants and computes would else keep others waiting for as long as that takes.
 void UcxTransport::serve(const std::stop_token& stop) {
+  leave_openmp_place();
   constexpr auto pause = std::chrono::milliseconds(1);
   while (!stop.stop_requested()) {
     const bool near_moved = near_.serve(), far_moved = far_.serve();

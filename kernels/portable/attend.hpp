@@ -118,9 +118,8 @@ class AttendBlock {
   DISTATTN_HOST_DEVICE void attend_tile(const KeySide& side, std::int64_t key, int keys) {
     const auto& tiles = team_.tiles();
     const Place place = team_.place();
-    load(side.k, side.pages, key, keys, sizes_.head_dim,
-         {arrays_.k, sizes_.head_columns, sizes_.keys, sizes_.head_columns});
-    const bool is_finite = team_.all(load(side.v, side.pages, key, keys, sizes_.value_dim,
+    load(side, side.k, key, keys, sizes_.head_dim, {arrays_.k, sizes_.head_columns, sizes_.keys, sizes_.head_columns});
+    const bool is_finite = team_.all(load(side, side.v, key, keys, sizes_.value_dim,
                                           {arrays_.v, sizes_.value_columns, sizes_.keys, sizes_.value_columns}));
     team_.wait();
     const Tile<Real> scores{arrays_.scores, sizes_.queries, sizes_.keys, sizes_.queries};
@@ -157,17 +156,14 @@ class AttendBlock {
   }
 
   /// Rows of keys or values, run by run where they lie in pages. Whether what this thread loaded is finite.
-  DISTATTN_HOST_DEVICE bool load(const ConstRows& from, const PageTable& pages, std::int64_t key, int keys, int dim,
+  DISTATTN_HOST_DEVICE bool load(const KeySide& side, const ConstRows& from, std::int64_t key, int keys, int dim,
                                  const Tile<Real>& into) const {
     bool is_finite = true;
     for (int at = 0, count; at < keys; at += count) {
       const std::int64_t first = key + at;
-      count = static_cast<int>(pages.end_of_run(first, key + keys) - first);
+      count = static_cast<int>(side.pages.end_of_run(first, key + keys) - first);
       const bool is_last = at + count == keys;
-      const TensorRows rows =
-          pages.pages == nullptr
-              ? key_rows(from, args_.shape.dtype, rows_.batch, rows_.kv, first)
-              : key_rows(from, args_.shape.dtype, pages.pages[first / pages.tokens], rows_.kv, first % pages.tokens);
+      const TensorRows rows = key_rows(side, from, args_.shape.dtype, rows_.batch, rows_.kv, first);
       const Tile<Real> part{into.values + static_cast<std::ptrdiff_t>(at) * into.stride, into.stride,
                             is_last ? into.rows - at : count, into.columns};
       is_finite = team_.tiles().load(team_.place(), rows, count, dim, part) && is_finite;

@@ -90,16 +90,12 @@ struct HeadRows {
   }
 };
 
-/// Rows of a key head from `first` on.
-DISTATTN_HOST_DEVICE inline TensorRows key_rows(const ConstRows& rows, DType dtype, std::int64_t batch, int kv,
-                                                std::int64_t first) {
-  const std::int64_t begin = batch * rows.strides.batch + kv * rows.strides.head;
-  return {static_cast<const std::byte*>(rows.data) + begin * static_cast<std::int64_t>(size_of(dtype)),
-          0,
-          rows.strides.token,
-          std::int64_t{1} << 62,
-          first,
-          dtype};
+/// Rows of a key head from `first` on, of k or v of a side, as far as they lie one behind the other
+/// (PageTable::end_of_run).
+DISTATTN_HOST_DEVICE inline TensorRows key_rows(const KeySide& side, const ConstRows& rows, DType dtype,
+                                                std::int64_t batch, int kv, std::int64_t first) {
+  const std::int64_t begin = side.offset(rows, batch, kv, first) * static_cast<std::int64_t>(size_of(dtype));
+  return {static_cast<const std::byte*>(rows.data) + begin, 0, rows.strides.token, std::int64_t{1} << 62, 0, dtype};
 }
 
 /// Which keys the rows of a block see through one band: those with indices [begin, end) of a key segment.

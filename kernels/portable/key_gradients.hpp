@@ -64,10 +64,10 @@ class KeyGradientBlock {
   DISTATTN_HOST_DEVICE void load_keys(const AttendBackwardArgs& args, const KeySide& side) {
     const DType dtype = args.shape.dtype;
     team_.wait();
-    team_.tiles().load_transposed(team_.place(), key_rows(side.k, dtype, item_.batch, item_.kv, item_.first), keys_,
-                                  sizes_.head_dim, {arrays_.k, sizes_.keys, sizes_.head_columns, sizes_.keys});
-    team_.tiles().load_transposed(team_.place(), key_rows(side.v, dtype, item_.batch, item_.kv, item_.first), keys_,
-                                  sizes_.value_dim, {arrays_.v, sizes_.keys, sizes_.value_columns, sizes_.keys});
+    team_.tiles().load_transposed(team_.place(), key_rows(side, side.k, dtype, item_.batch, item_.kv, item_.first),
+                                  keys_, sizes_.head_dim, {arrays_.k, sizes_.keys, sizes_.head_columns, sizes_.keys});
+    team_.tiles().load_transposed(team_.place(), key_rows(side, side.v, dtype, item_.batch, item_.kv, item_.first),
+                                  keys_, sizes_.value_dim, {arrays_.v, sizes_.keys, sizes_.value_columns, sizes_.keys});
     team_.wait();
   }
 

@@ -81,9 +81,9 @@ class QueryGradientBlock {
     const Place place = team_.place();
     const DType dtype = args_.shape.dtype;
     const bool is_finite =
-        team_.all(tiles.load(place, key_rows(side.k, dtype, rows_.batch, rows_.kv, key), keys, sizes_.head_dim,
+        team_.all(tiles.load(place, key_rows(side, side.k, dtype, rows_.batch, rows_.kv, key), keys, sizes_.head_dim,
                              {arrays_.k, sizes_.head_columns, sizes_.keys, sizes_.head_columns}));
-    tiles.load(place, key_rows(side.v, dtype, rows_.batch, rows_.kv, key), keys, sizes_.value_dim,
+    tiles.load(place, key_rows(side, side.v, dtype, rows_.batch, rows_.kv, key), keys, sizes_.value_dim,
                {arrays_.v, sizes_.value_columns, sizes_.keys, sizes_.value_columns});
     team_.wait();
     const Real factor = factor_of<Real>(args_.shape.scores);
