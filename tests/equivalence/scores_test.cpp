@@ -52,8 +52,9 @@ std::vector<std::string> host_backends() {
   return names;
 }
 
-/// Every schedule agrees with float64, for three ranks on every device of the host, for others on one after the other:
-/// what a device computes does not depend on how many there are. Returns how many there were.
+/// Every schedule agrees with float64: for three ranks on every device of the host, for others, and under sanitizers,
+/// on one device after the other, because what a device computes does not depend on how many there are. Returns the
+/// number of runs.
 int check_scores(const Problem& problem, int ranks, double most) {
   const Inputs inputs(problem, scores_seed);
   const ExactResult exact = test::exact_of(inputs);
