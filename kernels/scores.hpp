@@ -2,11 +2,12 @@
 /// How host kernels turn the product of a query and a key into a score, and the gradient of a score into that of the
 /// product.
 ///
-/// A map of scores has four functions. factor() is what products are multiplied by, wherever that costs least: kernels
+/// A map of scores has five functions. factor() is what products are multiplied by, wherever that costs least: kernels
 /// pack one operand times the factor. score(x) is the score of a product x that includes the factor, derivative(x) that
-/// of the score by x. gradient(d, derivative) is the gradient of x, given the gradient d of its score. Values are
-/// scalars or vectors. Both passes call the same map with operands that are rounded alike, so their scores are the same
-/// to the last bit. Everything is inlined, because code for different instruction sets must not share symbols.
+/// of the score by x, curve(x) both. gradient(d, derivative) is the gradient of x, given the gradient d of its score.
+/// Values are scalars or vectors. Both passes call the same map with operands that are rounded alike, so their scores
+/// are the same to the last bit. Everything is inlined, because code for different instruction sets must not share
+/// symbols.
 
 #include <cmath>
 
@@ -14,6 +15,11 @@
 #include "distattn/types.hpp"
 
 namespace distattn::kernels {
+
+template <class Values>
+struct Curve {
+  Values score, derivative;
+};
 
 /// score = factor · product. Gradients need no derivatives, so kernels keep none.
 template <class Real>
@@ -34,6 +40,10 @@ class LinearScores {
     return Values(1);
   }
   template <class Values>
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Curve<Values> curve(Values product) const {
+    return {product, Values(1)};
+  }
+  template <class Values>
   [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Values gradient(Values d_score, Values) const {
     return d_score;
   }
@@ -42,17 +52,19 @@ class LinearScores {
   Real factor_;
 };
 
-/// tanh of scalars, and its derivative 4 / (e^x + e^−x)² of e^−2|x|: that 1 − tanh² is small where |x| is large costs
-/// it no digits. Kernels specialise both for their vectors: always inlined, and rounded by themselves, not together
-/// with what their caller does next. NaN stays NaN.
+/// cap · tanh(inverse · product) of scalars, where `inverse` is 1 / cap. Its derivative is 4 / (e^x + e^−x)² of
+/// e^−2|x|: that 1 − tanh² is small where |x| is large costs it no digits. Kernels specialise this for their vectors:
+/// always inlined, and rounded by itself, not together with what their caller does next. NaN stays NaN.
 template <class Values>
-struct Tanh {
-  DISTATTN_HOST_DEVICE static Values value(Values x) { return std::tanh(x); }
-  DISTATTN_HOST_DEVICE static Values derivative(Values x) {
-    const Values power = std::exp(Values(-2) * std::abs(x)), above = Values(1) + power;
+struct Cap {
+  Values cap, inverse;
+
+  DISTATTN_HOST_DEVICE Values score(Values product) const { return std::tanh(product * inverse) * cap; }
+  DISTATTN_HOST_DEVICE Values derivative(Values product) const {
+    const Values power = std::exp(Values(-2) * std::abs(product * inverse)), above = Values(1) + power;
     return Values(4) * power / (above * above);
   }
-  DISTATTN_HOST_DEVICE static Values product(Values a, Values b) { return a * b; }
+  DISTATTN_HOST_DEVICE Curve<Values> curve(Values product) const { return {score(product), derivative(product)}; }
 };
 
 /// score = cap · tanh(factor · product / cap).
@@ -69,11 +81,15 @@ class CappedScores {
   [[gnu::always_inline]] DISTATTN_HOST_DEVICE constexpr Real factor() const { return factor_; }
   template <class Values>
   [[gnu::always_inline]] DISTATTN_HOST_DEVICE Values score(Values product) const {
-    return Tanh<Values>::product(Tanh<Values>::value(product * inverse_), Values(cap_));
+    return of<Values>().score(product);
   }
   template <class Values>
   [[gnu::always_inline]] DISTATTN_HOST_DEVICE Values derivative(Values product) const {
-    return Tanh<Values>::derivative(product * inverse_);
+    return of<Values>().derivative(product);
+  }
+  template <class Values>
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE Curve<Values> curve(Values product) const {
+    return of<Values>().curve(product);
   }
   template <class Values>
   [[gnu::always_inline]] DISTATTN_HOST_DEVICE Values gradient(Values d_score, Values derivative) const {
@@ -81,6 +97,11 @@ class CappedScores {
   }
 
  private:
+  template <class Values>
+  [[gnu::always_inline]] DISTATTN_HOST_DEVICE Cap<Values> of() const {
+    return {Values(cap_), Values(inverse_)};
+  }
+
   Real factor_, cap_, inverse_;
 };
 

@@ -88,6 +88,12 @@ struct SoftmaxRows {
   }
 };
 
+/// What outputs are multiplied by that weights are not: the factor of those that dropout keeps.
+template <class Map>
+__device__ __forceinline__ float output_factor(const AttendParams& p) {
+  return Map::is_linear ? 1.0f : p.terms.kept;
+}
+
 template <class Shape>
 __device__ __forceinline__ void start_rows(SoftmaxRows<Shape>& rows, const AttendParams& p, const QuerySegment& query,
                                            std::int32_t row_begin, std::int64_t head_row) {
@@ -110,14 +116,15 @@ __device__ __forceinline__ void start_rows(SoftmaxRows<Shape>& rows, const Atten
     }
   }
   const ColumnPart columns = column_part<Shape>(p, p.value_dim);
+  const float unit = 1.0f / output_factor<typename Shape::Map>(p);
   for_each_row<Shape::m_count>(row_begin, query.run.count, [&](int m, int half, std::int64_t row) {
     const float* const o = query.o + (head_row + row) * p.value_dim + columns.first + column_of();
     DISTATTN_UNROLL
     for (int n = 0; n < Shape::value_dim / 8; ++n) {
       if (8 * n >= columns.count) break;
       const Pair carried = prim::load_global(reinterpret_cast<const Pair*>(o + 8 * n));
-      rows.o[m][n][2 * half] = carried.x;
-      rows.o[m][n][2 * half + 1] = carried.y;
+      rows.o[m][n][2 * half] = carried.x * unit;
+      rows.o[m][n][2 * half + 1] = carried.y * unit;
     }
   });
 }
@@ -135,7 +142,7 @@ __device__ __forceinline__ void store_rows(SoftmaxRows<Shape>& rows, const Atten
   const ColumnPart columns = column_part<Shape>(p, p.value_dim);
   for_each_row<Shape::m_count>(row_begin, query.run.count, [&](int m, int half, std::int64_t row) {
     const float sum = rows.sum[m][half];
-    const float scale = sum == 0 ? 0.0f : 1.0f / sum;
+    const float scale = sum == 0 ? 0.0f : output_factor<typename Shape::Map>(p) / sum;
     float* const o = query.o + (head_row + row) * p.value_dim + columns.first + column_of();
     store_row(o, rows.o[m], half, columns.count, scale, false);
     if (column_of() != 0) return;

@@ -43,9 +43,10 @@ struct TileTerms {
   }
   /// A weight or its gradient: times the factor of what is kept, or 0.
   __device__ __forceinline__ float kept(float value, int m, int n, int i) const {
-    return (kept_[m] >> (4 * n + i) & 1u) != 0 ? value * head_.factor() : 0.0f;
+    return keeps(m, n, i) ? value * head_.factor() : 0.0f;
   }
-  /// The same of a tile.
+  /// Takes dropped weights out of a tile. What the others are multiplied by waits for outputs (output_factor): a row's
+  /// only weight, 1, is one of which no element type rounds anything.
   __device__ __forceinline__ void drop(float (&s)[m_count][n_count][4]) const {
     if (!head_.drops()) return;
     DISTATTN_UNROLL
@@ -53,7 +54,7 @@ struct TileTerms {
       DISTATTN_UNROLL
       for (int n = 0; n < n_count; ++n) {
         DISTATTN_UNROLL
-        for (int i = 0; i < 4; ++i) s[m][n][i] = kept(s[m][n][i], m, n, i);
+        for (int i = 0; i < 4; ++i) s[m][n][i] = keeps(m, n, i) ? s[m][n][i] : 0.0f;
       }
     }
   }
@@ -70,6 +71,7 @@ struct TileTerms {
   }
 
  private:
+  __device__ __forceinline__ bool keeps(int m, int n, int i) const { return (kept_[m] >> (4 * n + i) & 1u) != 0; }
   /// Words are made for what lies beside each other once where a row's two columns are keys that share them.
   __device__ __forceinline__ void draw(const Run& own, std::int32_t row_begin, std::uint32_t column,
                                        const Run& columns) {

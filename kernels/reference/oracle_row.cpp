@@ -20,13 +20,8 @@ constexpr double most_of_a_tie = 0.25;
 double square(double x) { return x * x; }
 
 /// A score, and its derivative by the scaled product that it is made of.
-struct Curve {
-  double score, slope;
-};
-Curve curve_of(const Scores& scores, double product) {
-  return with_scores<double>(scores, [&](const auto& map) {
-    return Curve{map.score(product), map.derivative(product)};
-  });
+Curve<double> curve_of(const Scores& scores, double product) {
+  return with_scores<double>(scores, [&](const auto& map) { return map.curve(product); });
 }
 
 /// Derivatives below this may count for nothing.
@@ -37,7 +32,7 @@ constexpr double least_slope = 0x1p-98;
 double slope_error_of(const Scores& scores, double product, double slope, double error) {
   if (!std::isfinite(product)) return 0;
   const double nearer = std::max(0.0, std::abs(product) - error);
-  return curve_of(scores, nearer).slope - slope + std::min(slope, least_slope);
+  return curve_of(scores, nearer).derivative - slope + std::min(slope, least_slope);
 }
 
 /// What a score rounds itself, in units of rounding.score: tanh is within six roundings.

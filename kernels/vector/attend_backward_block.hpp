@@ -139,11 +139,13 @@ DISTATTN_INLINE Vector weight_of(Vector score, float lse, float unit) {
   return pairs ? weight * unit : weight;
 }
 
-/// A map that needs derivatives for gradients finds them where these go: among dS, until that is made. Called once
-/// there is a score, which has most of its work in common: a compiler shares nothing across what is stored.
+/// The score of a product. A map that needs derivatives for gradients finds them where these go: among dS, until that
+/// is made.
 template <class Map>
-DISTATTN_INLINE void keep_derivative(const Map& map, Vector product, float* at) {
-  if constexpr (!Map::is_linear) store(at, map.derivative(product));
+DISTATTN_INLINE Vector score_keeping_derivative(const Map& map, Vector product, float* at) {
+  const Curve<Vector> curve = map.curve(product);
+  if constexpr (!Map::is_linear) store(at, curve.derivative);
+  return curve.score;
 }
 template <class Map>
 DISTATTN_INLINE Vector gradient_by_kept(const Map& map, Vector d_score, const float* at) {
@@ -178,8 +180,7 @@ inline void weigh_few(const Map& map, const Bias& bias, const BackwardChunk& chu
     for (int j = 0; j < padded; j += lanes) {
       float* const at = scratch.weights + row * backward_keys + j;
       const Vector product = load(at);
-      const Vector score = map.score(product);
-      keep_derivative(map, product, scratch.d_scores + row * backward_keys + j);
+      const Vector score = score_keeping_derivative(map, product, scratch.d_scores + row * backward_keys + j);
       const Vector weight = weight_of(bias.at_keys(score, row, key + j), scratch.lse[row], scratch.units[row]);
       store(at, replace(keys.hidden(row, key + j), weight, 0.f));
     }
@@ -206,16 +207,15 @@ template <class Map>
 inline void differentiate_weights(const Map& map, const BackwardChunk& chunk, const BackwardBlock& block,
                                   const BlockKeys& keys, int key, int end, const BackwardScratch& scratch,
                                   NextRows& next) {
-  const auto gradient = [&](int row, int at, Vector weight, Vector d_weight) {
+  const auto gradient = [&](int row, int at, Vector weight, Vector d_weight) DISTATTN_INLINED {
     const Vector d_score = weight * (d_weight * map.factor() - scratch.delta[row]);
     return gradient_by_kept(map, d_score, scratch.d_scores + at);
   };
   const auto score_all = [&](auto make) {
     score(keys, key, end, chunk.value_dim, scratch.d_outputs, scratch.values, scratch.d_scores, next, make);
   };
-  const auto undropped = [&](int row, int at, Vector d_weight) {
-    return gradient(row, at, load(scratch.weights + at), d_weight);
-  };
+  const auto undropped = [&](int row, int, int at, Vector d_weight)
+                             DISTATTN_INLINED { return gradient(row, at, load(scratch.weights + at), d_weight); };
   const bool drops = block.dropout.limit != 0;
   if constexpr (Map::is_linear) {  // next to another map a question for each vector is nothing
     if (!drops) return score_all(undropped);
@@ -224,8 +224,8 @@ inline void differentiate_weights(const Map& map, const BackwardChunk& chunk, co
     mark_dropped(Drop(block.dropout, {nullptr, scratch.positions, chunk.positions}), keys.rows, key,
                  rounded_up(end - key, panel_width), scratch.weights, backward_keys);
   }
-  score_all([&](int row, int at, Vector d_weight) {
-    if (!Map::is_linear && !drops) return undropped(row, at, d_weight);
+  score_all([&](int row, int j, int at, Vector d_weight) DISTATTN_INLINED {
+    if (!Map::is_linear && !drops) return undropped(row, j, at, d_weight);
     float* const weights = scratch.weights + at;
     const Vector weight = load(weights);
     const Vector kept = replace(negative_lanes(weight), Vector(static_cast<float>(block.dropout.kept)), 0.f);
@@ -255,12 +255,10 @@ inline void differentiate(const Map& map, const BackwardChunk& chunk, const Back
       weigh_few(map, bias, chunk, block, keys, key, end, scratch);
     } else {
       score(keys, key, end, chunk.head_dim, scratch.queries, scratch.keys, scratch.weights, next,
-            [&](int row, int at, Vector sum) {
+            [&](int row, int j, int at, Vector sum) DISTATTN_INLINED {
               const Vector product = scored_product(sum, map.factor(), Vector(scratch.shift[row]));
-              const Vector score = map.score(product);
-              keep_derivative(map, product, scratch.d_scores + at);
-              return weight_of(bias.at_keys(score, row, key + at - row * backward_keys), scratch.lse[row],
-                               scratch.units[row]);
+              const Vector score = score_keeping_derivative(map, product, scratch.d_scores + at);
+              return weight_of(bias.at_keys(score, row, j), scratch.lse[row], scratch.units[row]);
             });
     }
     differentiate_weights(map, chunk, block, keys, key, end, scratch, next);

@@ -127,6 +127,7 @@ inline void settle(const AttendBlock& block, int first, int last, const AttendSc
       store_first(scratch.settled_sum + i, total, count);
       store_first(scratch.settled_unit + i, Vector(1.f), count);
     }
+    if (block.dropout.limit != 0) take *= static_cast<float>(block.dropout.kept);
     const Vector rounded = pairs ? load_first(scratch.rounded + i, count) : Vector(1.f);
     if constexpr (pairs) take *= replace(same_lanes(rounded, 0.f), sum / rounded, 1.f);
     store_first(kept + i, replace(same_lanes(old_sum, 0.f), keep, -1.f), count);

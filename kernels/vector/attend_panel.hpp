@@ -2,7 +2,6 @@
 /// One panel of queries against a block of keys, by products of vectors.
 
 #include "kernels/vector/attend_scratch.hpp"
-#include "kernels/vector/coefficients.hpp"
 #include "kernels/vector/packing.hpp"
 #include "kernels/vector/product.hpp"
 #include "kernels/vector/softmax.hpp"
@@ -100,13 +99,10 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
   const int from = first - block_key, to = last - block_key;
   float* const scores = scratch.scores + from * panel_width;
   float* const coefficients = scratch.scores + words_of(from) * panel_width;
-  if (block.dropout.limit == 0) {
-    softmax<true>(scores, coefficients, to - from, top, row, scratch, rescale);
-  } else {
-    softmax<false>(scores, coefficients, to - from, top, row, scratch, rescale);
+  softmax(scores, coefficients, to - from, top, row, scratch, rescale);
+  if (block.dropout.limit != 0) {
     drop_weights(Drop(block.dropout, {nullptr, scratch.positions + row, pass.positions}), scratch.scores, block_key,
                  first, last);
-    join_weights(scratch.scores, from, to);
   }
   add_values(block, keys, row, block_key, first, last, finite, rescale, scratch);
 }

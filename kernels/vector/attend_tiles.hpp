@@ -2,12 +2,8 @@
 /// One panel of queries against a block of keys, by products of tiles: Sᵀ = K·Qᵀ and Oᵀ = Vᵀ·Pᵀ, which leave queries
 /// along the lanes.
 
-#include <array>
-
-#include "distattn/index.hpp"
 #include "kernels/vector/attend_scratch.hpp"
 #include "kernels/vector/bias.hpp"
-#include "kernels/vector/coefficients.hpp"
 #include "kernels/vector/elements.hpp"
 #include "kernels/vector/softmax.hpp"
 #include "kernels/vector/tiles.hpp"
@@ -72,7 +68,7 @@ class TileScores {
  public:
   TileScores(const Map& map, const Bias& bias, const PanelKeys& keys, const float* shift)
       : map_(map), bias_(bias), keys_(keys), shift_{load(shift), load(shift + lanes)} {
-    for (Vector& some : top_) some = minus_infinity;
+    for (int v = 0; v < tile_vectors; ++v) top_[v] = largest_[v] = minus_infinity;
   }
   /// Begins with those at `scores`, of the keys from `key` on.
   DISTATTN_INLINE void begin(int key, float* scores) {
@@ -82,16 +78,23 @@ class TileScores {
     for (int v = 0; v < tile_vectors; ++v) largest_[v] = top_[v];
   }
   DISTATTN_INLINE void some(int rows) {
+    // Of its own: what is stored as a score might be a member, as far as a compiler knows.
+    const Map map = map_;
+    const Bias bias = bias_;
+    Vector largest[] = {largest_[0], largest_[1]};
+    Bits distances[] = {bias.distances(0, key_ + row_), bias.distances(lanes, key_ + row_)};
     for (const int last = smaller(tile_square, row_ + rows); row_ < last; ++row_) {
 #pragma GCC unroll 2
       for (int v = 0; v < tile_vectors; ++v) {
         float* const at = scores_ + row_ * panel_width + v * lanes;
-        const Vector product = scored_product(load(at), map_.factor(), shift_[v]);
-        const Vector score = bias_.at_queries(map_.score(product), v * lanes, key_ + row_);
-        largest_[v] = larger(score, largest_[v]);
+        const Vector product = scored_product(load(at), map.factor(), shift_[v]);
+        const Vector score = bias.added(map.score(product), distances[v]);
+        distances[v] = bias.of_next_key(distances[v]);
+        largest[v] = larger(score, largest[v]);
         store(at, score);
       }
     }
+    for (int v = 0; v < tile_vectors; ++v) largest_[v] = largest[v];
   }
   DISTATTN_INLINE void end() {
     some(tile_square);
@@ -137,14 +140,7 @@ class TileWeights {
     }
     for (; words > 0 && left_ > 0; --words, --left_) {
 #pragma GCC unroll 2
-      for (int v = 0; v < tile_vectors; ++v) {
-        const Vector first = power_of_e(load(scores_ + v * lanes) - reference_[v]);
-        const Vector second = power_of_e(load(scores_ + panel_width + v * lanes) - reference_[v]);
-        const Vector word = joined(first, second);
-        sums_[v] += first + second;
-        rounded_[v] = multiplied(word, word_of_ones(), rounded_[v]);
-        store(coefficients_ + v * lanes, word);
-      }
+      for (int v = 0; v < tile_vectors; ++v) store(coefficients_ + v * lanes, word(0, v));
       scores_ += in_word * panel_width;
       coefficients_ += panel_width;
     }
@@ -159,21 +155,24 @@ class TileWeights {
   }
 
  private:
+  /// The weights of the keys of a word, which are added to the sums.
+  DISTATTN_INLINE Vector word(int which, int v) {
+    const float* const at = scores_ + which * in_word * panel_width + v * lanes;
+    const Vector first = power_of_e(load(at) - reference_[v]);
+    const Vector second = power_of_e(load(at + panel_width) - reference_[v]);
+    const Vector word = joined(first, second);
+    sums_[v] += first + second;
+    rounded_[v] = multiplied(word, word_of_ones(), rounded_[v]);
+    return word;
+  }
   /// Sums keep what is dropped.
   DISTATTN_INLINE void some_dropped() {
-    for (int v = 0; v < tile_vectors; ++v) {
-      std::array<Vector, 2 * in_word> factors;
-      drop_.for_each_key(v * lanes, key_, key_ + 2 * in_word,
-                         [&](int key, Vector some) { factors[index(key - key_)] = some; });
+    const auto keep = drop_.of_four_keys(0, key_);
 #pragma GCC unroll 2
-      for (int word = 0; word < 2; ++word) {
-        const float* const at = scores_ + word * in_word * panel_width + v * lanes;
-        const Vector first = power_of_e(load(at) - reference_[v]);
-        const Vector second = power_of_e(load(at + panel_width) - reference_[v]);
-        sums_[v] += first + second;
-        rounded_[v] += first + second;
-        store(coefficients_ + word * panel_width + v * lanes,
-              joined(first * factors[index(in_word * word)], second * factors[index(in_word * word + 1)]));
+    for (int which = 0; which < 2; ++which) {
+#pragma GCC unroll 2
+      for (int v = 0; v < tile_vectors; ++v) {
+        store(coefficients_ + which * panel_width + v * lanes, keep(word(which, v), static_cast<unsigned>(which), v));
       }
     }
     scores_ += 2 * in_word * panel_width;
@@ -245,7 +244,8 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
     next.values.some();
     float* const scores = scratch.scores + (key - block_key) * panel_width;
     multiply_square<panel_width, panel_width, Reuse::none>(steps, left_row(scratch.keys, key - block_key, steps),
-                                                           queries, scores, [&](int) { tile.some(rows_a_step); });
+                                                           queries, scores,
+                                                           [&](int) DISTATTN_INLINED { tile.some(rows_a_step); });
     if (key > first) tile.end();
     tile.begin(key, scores);
   }
@@ -257,7 +257,7 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
   float* weights = scratch.weights[pending.weights == scratch.weights[0] ? 1 : 0];
   const Drop drop(block.dropout, {nullptr, scratch.positions + row, pass.positions});
   const auto weigh = [&](auto made) {
-    if (pending.sums != nullptr) pending.add([&](int) { made.some(2); });
+    if (pending.sums != nullptr) pending.add([&](int) DISTATTN_INLINED { made.some(2); });
     made.end();
   };
   if (block.dropout.limit == 0) {
@@ -266,9 +266,8 @@ inline void attend_panel(const Map& map, const Bias& bias, const AttendBlock& bl
     weigh(TileWeights<true>(scores, weights, to - from, block_top, row, scratch, rescale, drop, first));
   } else {
     finish_panels(pending);
-    softmax<false>(scores, scores, to - from, block_top, row, scratch, rescale);
+    softmax(scores, scratch.scores + words_of(from) * panel_width, to - from, block_top, row, scratch, rescale);
     drop_weights(drop, scratch.scores, block_key, first, last);
-    join_weights(scratch.scores, from, to);
     std::copy_n(scratch.scores + words_of(from) * panel_width, words_of(to - from) * panel_width, weights);
   }
   const bool harmless = finite || keys.panel.all(first, last - first) ||

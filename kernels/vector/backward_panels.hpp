@@ -29,8 +29,8 @@ inline void pack_block(const BackwardChunk& chunk, const BackwardBlock& block, i
             chunk.head_dim, scratch.few_rows);
 }
 
-/// Rows of a block against keys [key, end): into[row][j] = make(row, at, Σ_x rows[row][x] · panels[x][j]), 0 where the
-/// row does not see the key, in whole panels of keys. `at` is where a vector of keys begins in `into`.
+/// Rows of a block against keys [key, end): into[row][j] = make(row, j, at, Σ_x rows[row][x] · panels[x][j]), 0 where
+/// the row does not see the key, in whole panels of keys. `at` is where a vector of keys, from j on, lies in `into`.
 template <class Make>
 DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, const RowPanels& rows, const float* panels,
                            float* into, NextRows& next, Make make) {
@@ -46,8 +46,10 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
         product<tile_rows, Vectors, sum_width, 1, panel_width>(
             words_of(dim), rows.at(row, 0), panels + j * words_of(dim) + from * lanes,
             [](int, int) { return Vector(0.f); },
-            [&](int i, int v, Vector sum) { store(into + place(i, v), make(row + i, place(i, v), sum)); }, sum_width,
-            rows.panel_stride());
+            [&](int i, int v, Vector sum) {
+              store(into + place(i, v), make(row + i, j + (from + v) * lanes, place(i, v), sum));
+            },
+            sum_width, rows.panel_stride());
       });
       if (!all) hide(keys, row, j, some, into + at);
     }

@@ -32,8 +32,8 @@ inline void pack_block(const BackwardChunk& chunk, const BackwardBlock& block, i
             chunk.head_dim, scratch.few_rows);
 }
 
-/// Rows of a block against keys [key, end): into[row][j] = make(row, at, Σ_x rows[row][x] · panels[x][j]), 0 where the
-/// row does not see the key, in whole panels of keys. `at` is where a vector of keys begins in `into`.
+/// Rows of a block against keys [key, end): into[row][j] = make(row, j, at, Σ_x rows[row][x] · panels[x][j]), 0 where
+/// the row does not see the key, in whole panels of keys. `at` is where a vector of keys, from j on, lies in `into`.
 template <class Make>
 DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, const RowPanels& rows, const float* panels,
                            float* into, NextRows& next, Make make) {
@@ -53,7 +53,8 @@ DISTATTN_INLINE void score(const BlockKeys& keys, int key, int end, int dim, con
 #pragma GCC unroll 2
         for (int v = 0; v < tile_vectors; ++v) {
           const int at = first + i * backward_keys + v * lanes;
-          store(into + at, some ? make(row + i, at, load(made + i * tile_square + v * lanes)) : Vector(0.f));
+          store(into + at,
+                some ? make(row + i, j + v * lanes, at, load(made + i * tile_square + v * lanes)) : Vector(0.f));
         }
       }
       if (some && !seen.all(j, panel_width)) hide(keys, row, j, {0, tile_vectors}, into + first);

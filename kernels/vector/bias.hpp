@@ -21,6 +21,9 @@ class NoBias {
   explicit NoBias(const Positions&) {}
   DISTATTN_INLINE Vector at_queries(Vector score, int, int) const { return score; }
   DISTATTN_INLINE Vector at_keys(Vector score, int, int) const { return score; }
+  DISTATTN_INLINE Bits distances(int, int) const { return 0; }
+  DISTATTN_INLINE Bits of_next_key(Bits distances) const { return distances; }
+  DISTATTN_INLINE Vector added(Vector score, Bits) const { return score; }
 };
 
 class LinearBias {
@@ -34,18 +37,22 @@ class LinearBias {
 
   /// Scores of a key and of the queries from `query`, a multiple of the lanes, on.
   DISTATTN_INLINE Vector at_queries(Vector score, int query, int key) const {
-    return added(score, Bits(position(key)) - load_bits(queries_ + query));
+    return added(score, distances(query, key));
   }
   /// Scores of a query and of the keys from `key` on.
   DISTATTN_INLINE Vector at_keys(Vector score, int query, int key) const {
-    return added(score, Bits(position(key) - queries_[query]) + steps_);
+    return added(score, steps_ + position(key) - queries_[query]);
+  }
+  /// The same for keys that follow each other: how far a key is from these queries, how far the next one is, and a
+  /// score with the bias of such a distance.
+  DISTATTN_INLINE Bits distances(int query, int key) const { return Bits(position(key)) - load_bits(queries_ + query); }
+  DISTATTN_INLINE Bits of_next_key(Bits distances) const { return distances + stride_; }
+  DISTATTN_INLINE Vector added(Vector score, Bits distances) const {
+    return fused(stdx::static_simd_cast<Vector>(distances), Vector(slope_), score);
   }
 
  private:
   DISTATTN_INLINE std::int32_t position(int key) const { return first_ + stride_ * key; }
-  DISTATTN_INLINE Vector added(Vector score, Bits distance) const {
-    return fused(stdx::static_simd_cast<Vector>(distance), Vector(slope_), score);
-  }
 
   float slope_;
   const std::int32_t* queries_;
@@ -54,10 +61,11 @@ class LinearBias {
 };
 
 /// Calls body.operator()<Bias>() with the kind of bias that heads have whose slopes begin there. Next to what a map
-/// that is not linear costs, adding 0 is nothing: it has no code of its own for scores without a bias.
+/// that is not linear costs, adding 0 is little: it has no code of its own for scores without a bias, but among
+/// products of tiles, which wait for what vectors do.
 template <class Map, class Body>
 DISTATTN_INLINE void with_bias(const Map&, const double* slopes, Body&& body) {
-  if constexpr (Map::is_linear) {
+  if constexpr (Map::is_linear || by_tiles) {
     if (slopes == nullptr) return body.template operator()<NoBias>();
   }
   body.template operator()<LinearBias>();

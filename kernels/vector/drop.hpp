@@ -35,14 +35,36 @@ struct SpreadWords {
   DISTATTN_INLINE SpreadWords(std::uint32_t word) : SpreadWords(WideWords{} + word, WideWords{} + word) {}
   DISTATTN_INLINE explicit SpreadWords(Words words)
       : SpreadWords(std::bit_cast<WideWords>(words), std::bit_cast<WideWords>(words) >> 32) {}
-  DISTATTN_INLINE Words together() const { return std::bit_cast<Words>((even & 0xffffffffu) | (odd << 32)); }
+  DISTATTN_INLINE Words together() const {
+#if defined(__AVX512F__)
+    return std::bit_cast<Words>(
+        _mm512_mask_shuffle_epi32(std::bit_cast<__m512i>(even), 0xaaaa, std::bit_cast<__m512i>(odd), _MM_PERM_CCAA));
+#else
+    return std::bit_cast<Words>((even & 0xffffffffu) | (odd << 32));
+#endif
+  }
   DISTATTN_INLINE friend SpreadWords operator^(SpreadWords a, SpreadWords b) {
     return {a.even ^ b.even, a.odd ^ b.odd};
   }
 };
 
+/// Those of two draws, whose rounds take turns: of one alone each waits for the one before.
+struct SpreadTwice {
+  SpreadWords first, second;
+
+  DISTATTN_INLINE SpreadTwice(SpreadWords one, SpreadWords other) : first(one), second(other) {}
+  DISTATTN_INLINE SpreadTwice(std::uint32_t word) : SpreadTwice(SpreadWords(word), SpreadWords(word)) {}
+  DISTATTN_INLINE friend SpreadTwice operator^(SpreadTwice a, SpreadTwice b) {
+    return {a.first ^ b.first, a.second ^ b.second};
+  }
+};
+
 struct MultiplySpread : MultiplyWords {
   using MultiplyWords::operator();
+  DISTATTN_INLINE WordProduct<SpreadTwice> operator()(SpreadTwice a, std::uint32_t factor) const {
+    const auto first = (*this)(a.first, factor), second = (*this)(a.second, factor);
+    return {{first.low, second.low}, {first.high, second.high}};
+  }
   DISTATTN_INLINE WordProduct<SpreadWords> operator()(SpreadWords a, std::uint32_t factor) const {
     const WideWords all = WideWords{} + factor, even = multiply_lower(a.even, all), odd = multiply_lower(a.odd, all);
     return {{even, odd}, {even >> 32, odd >> 32}};
@@ -58,8 +80,8 @@ class Drop {
         first_(static_cast<std::int32_t>(at.keys.start)),
         stride_(static_cast<std::int32_t>(at.keys.stride)) {}
 
-  /// Calls use(key, factors) for each of the keys [first, last), with the factors of the weights of the queries from
-  /// `query`, a multiple of the lanes, on. Neighbours in fours have one draw.
+  /// Calls use(key, dropped) for each of the keys [first, last), with all bits of lanes whose weights are dropped, of
+  /// the queries from `query`, a multiple of the lanes, on. Neighbours in fours have one draw.
   template <class Use>
   DISTATTN_INLINE void for_each_key(int query, int first, int last, Use use) const {
     const SpreadWords queries(std::bit_cast<Words>(load_bits(queries_ + query)));
@@ -69,9 +91,29 @@ class Drop {
       const auto position = static_cast<std::uint32_t>(first_ + stride_ * key);
       if (key == first || position >> 2 != four) words = drawn(position >> 2, queries);
       four = position >> 2;
-      use(key, factors(words[position & 3]));
+      use(key, signs(words[position & 3]) >> 31);
     }
   }
+#if defined(__AVX512F__)
+  /// The same of two vectors of queries and the four keys from `key` on, which is_whole: takes out of words of weights
+  /// what is dropped. Word i, 0 or 1, has keys key + 2·i and the next one.
+  DISTATTN_INLINE auto of_four_keys(int query, int key) const {
+    const auto queries = [&](int v) { return SpreadWords(std::bit_cast<Words>(load_bits(queries_ + query + v))); };
+    const auto four = static_cast<std::uint32_t>(first_ + key) >> 2;
+    const auto drawn = words_of_philox<SpreadTwice>(four, SpreadTwice(queries(0), queries(lanes)));
+    const __m512i limit = _mm512_set1_epi32(head_.limit << 1);
+    return [drawn, limit](Vector word, unsigned i, int v) {
+      const auto dropped = [&](unsigned which) {
+        const SpreadWords& words = v == 0 ? drawn[2 * i + which].first : drawn[2 * i + which].second;
+        return _mm512_cmplt_epu32_mask(std::bit_cast<__m512i>(words.together()), limit);
+      };
+      auto bits = _mm512_castps_si512(static_cast<__m512>(word));
+      bits = _mm512_mask_and_epi32(bits, dropped(0), bits, _mm512_set1_epi32(static_cast<std::int32_t>(0xffff0000u)));
+      bits = _mm512_mask_and_epi32(bits, dropped(1), bits, _mm512_set1_epi32(0xffff));
+      return Vector(_mm512_castsi512_ps(bits));
+    };
+  }
+#endif
   /// Factors of the weights of a query and of the keys from `key` on.
   DISTATTN_INLINE Vector at_keys(int query, int key) const { return factors(at_keys_drawn(query, key)); }
   /// A sign where they are 0.
@@ -111,10 +153,13 @@ class Drop {
     const auto either = [](Words where, Words a, Words b) { return (a & ~where) | (b & where); };
     return either(upper, either(odd, words[0], words[1]), either(odd, words[2], words[3]));
   }
+  template <class Some, class Keys, class Queries>
+  DISTATTN_INLINE FourWords<Some> words_of_philox(Keys key, Queries query) const {
+    return philox<Some>(key, query, head_.head, head_.offset, head_.key0, head_.key1, MultiplySpread{});
+  }
   template <class Keys, class Queries>
   DISTATTN_INLINE FourWords<Words> drawn(Keys key, Queries query) const {
-    const auto words =
-        philox<SpreadWords>(key, query, head_.head, head_.offset, head_.key0, head_.key1, MultiplySpread{});
+    const auto words = words_of_philox<SpreadWords>(key, query);
     return {words[0].together(), words[1].together(), words[2].together(), words[3].together()};
   }
   /// A sign where a word says that its weight is dropped.

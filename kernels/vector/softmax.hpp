@@ -20,9 +20,8 @@ DISTATTN_INLINE Vector raise_top(const float* block_top, int row, int v, const A
   return reference;
 }
 
-/// Turns the scores of keys [0, count) into e^(score − top), or into coefficients if they are to be joined, and raises
-/// top and sums of the panel at `row` to include them.
-template <bool Joined>
+/// Turns the scores of keys [0, count) into coefficients of values, e^(score − top), and raises top and sums of the
+/// panel at `row` to include them.
 inline void softmax(float* scores, float* coefficients, int count, const float* block_top, int row,
                     const AttendScratch& scratch, float* rescale) {
   float *const sum = scratch.sum + row, *const rounded = scratch.rounded + row;
@@ -36,33 +35,29 @@ inline void softmax(float* scores, float* coefficients, int count, const float* 
     sums[v] += weight;
     return weight;
   };
-  if constexpr (pairs && Joined) {
-    for (int j = 0; j < count; j += in_word) {
+  for (int j = 0; j < count; j += in_word) {
 #pragma GCC unroll 8
-      for (int v = 0; v < tile_vectors; ++v) {
-        const Vector first = weigh(j, v), word = joined(first, weigh(j + 1, v));
-        rounded_sums[v] = multiplied(word, word_of_ones(), rounded_sums[v]);
-        store(coefficients + words_of(j) * panel_width + v * lanes, word);
-      }
-    }
-  } else {
-    for (int j = 0; j < count; ++j) {
-#pragma GCC unroll 8
-      for (int v = 0; v < tile_vectors; ++v) store(scores + j * panel_width + v * lanes, weigh(j, v));
+    for (int v = 0; v < tile_vectors; ++v) {
+      const Vector first = weigh(j, v), word = pairs ? joined(first, weigh(j + 1, v)) : first;
+      if constexpr (pairs) rounded_sums[v] = multiplied(word, word_of_ones(), rounded_sums[v]);
+      store(coefficients + words_of(j) * panel_width + v * lanes, word);
     }
   }
   for (int v = 0; v < tile_vectors; ++v) store(sum + v * lanes, load(sum + v * lanes) + sums[v]);
   for (int v = 0; pairs && v < tile_vectors; ++v) {
-    store(rounded + v * lanes, load(rounded + v * lanes) + (Joined ? rounded_sums[v] : sums[v]));
+    store(rounded + v * lanes, load(rounded + v * lanes) + rounded_sums[v]);
   }
 }
 
-/// Drops weights of a panel's queries and keys [first, last) of the block of keys; their sums keep them.
-inline void drop_weights(const Drop& drop, float* weights, int block_key, int first, int last) {
+/// Drops weights of a panel's queries and keys [first, last), whole words of them, of the block of keys. Their sums
+/// keep them, and what the others are multiplied by waits until these are as good as exact (settle): a row's only
+/// weight, 1, is one of which nothing is rounded.
+inline void drop_weights(const Drop& drop, float* coefficients, int block_key, int first, int last) {
   for (int v = 0; v < panel_width; v += lanes) {
-    drop.for_each_key(v, first, last, [&](int key, Vector factors) {
-      float* const at = weights + (key - block_key) * panel_width + v;
-      store(at, load(at) * factors);
+    drop.for_each_key(v, first, last, [&](int key, Bits dropped) {
+      const Bits part = static_cast<std::int32_t>(!pairs ? 0xffffffffu : key % 2 == 0 ? 0xffffu : 0xffff0000u);
+      float* const at = coefficients + words_of(key - block_key) * panel_width + v;
+      store(at, std::bit_cast<Vector>(std::bit_cast<Bits>(load(at)) & ~(dropped & part)));
     });
   }
 }

@@ -140,7 +140,7 @@ MUTANTS = [
      "      rows.sum[m][half] = top.top == no_score().top ? 0.0f : 1.0f;\n"),
     ("the rest of the carry stays with one lane", "softmax_rows.cuh", "from_first_of_row(top.rest)", "top.rest"),
     ("the carry is ignored", "softmax_rows.cuh", "if (!query.carry) return;", "return;"),
-    ("an empty row divides by zero", "softmax_rows.cuh", "sum == 0 ? 0.0f : 1.0f / sum", "1.0f / sum"),
+    ("an empty row divides by zero", "softmax_rows.cuh", "sum == 0 ? 0.0f : output_factor", "output_factor"),
     ("hidden scores are 0", "softmax_rows.cuh", "masks.hide(s, -INFINITY);", "masks.hide(s, 0.0f);"),
     ("hidden scores count", "softmax_rows.cuh", "  masks.hide(s, -INFINITY);\n", ""),
     ("a negative scale is taken for its size", "scores.cuh", "if (scale_ < 0) {", "if (false) {"),

@@ -100,6 +100,35 @@ void check_alone(float element, double scale_factor, double softcap = 0) {
   }
 }
 
+/// Values of 1: what is not dropped is the factor that makes up for it, of which no element type rounds anything.
+template <class T>
+void check_alone_dropped() {
+  AttentionCase c{.name = "alone, some dropped",
+                  .queries = {{0, 70}},
+                  .keys = {{0, 20}, {20, 1}, {21, 49}},
+                  .bands = {{.lo = 0, .hi = 0}},
+                  .heads = {.q_count = 2, .kv_count = 1, .per_kv = 2},
+                  .all = 0.3f};
+  c.dropout = {.probability = 0.3, .seed = simt::dropout_seed, .offset = simt::dropout_offset, .heads = 2};
+  for (const int architecture : generations<T>()) {
+    CAPTURE(name_of(Attention<T>::dtype()), architecture);
+    Attention<T> attention(c, scores_seed);
+    attend_in_pieces(c, attention, architecture);
+    int dropped = 0, kept = 0, wrong = 0;
+    for (const auto& array : attention.results().o) {
+      for (const float x : array.values()) {
+        const bool is_kept = std::abs(0.7 * static_cast<double>(x) - 1) < 4e-7;
+        dropped += x == 0 ? 1 : 0;
+        kept += is_kept ? 1 : 0;
+        wrong += x == 0 || is_kept ? 0 : 1;
+      }
+    }
+    CHECK(wrong == 0);
+    CHECK(dropped > 0);
+    CHECK(kept > dropped);
+  }
+}
+
 }  // namespace
 
 TEST_CASE("a row that sees itself alone weighs its key by 1", "[simt][scores][again]") {
@@ -117,6 +146,12 @@ TEST_CASE("a row that sees itself alone weighs its key by 1", "[simt][scores][ag
   check_alone<float>(133120.0f, 1);
   check_alone<Bf16>(133120.0f, 1);
   check_alone<Bf16>(350000.0f, 1);  // a score of 1e12
+}
+
+TEST_CASE("what dropout keeps of a row that sees itself alone is not rounded", "[simt][scores]") {
+  check_alone_dropped<float>();
+  check_alone_dropped<Bf16>();
+  check_alone_dropped<Fp16>();
 }
 
 TEST_CASE("tanh is within 5e-7 of its size", "[simt][scores]") {

@@ -1,10 +1,13 @@
 /// The kernels for this processor's vectors against float64, with the instruction set that DISTATTN_ISA names.
 
+#include <algorithm>
+#include <cmath>
 #include <iostream>
 
 #include "catch.hpp"
 #include "conformance/kernels/suite.hpp"
 #include "distattn/error.hpp"
+#include "distattn/index.hpp"
 #include "kernels/vector/cpu.hpp"
 #include "kernels/vector/select.hpp"
 
@@ -43,9 +46,41 @@ TEST_CASE("cpu kernels conform", "[cpu]") {
   check_subnormal_halves(table);
   check_large_carries(table);
   check_lone_keys(table);
+  check_lone_dropped(table);
   check_tiny_values(table);
   check_empty_rows(table);
   check_allocations(table);
+}
+
+TEST_CASE("cpu kernels' capped scores are within 5e-7 of their size", "[cpu]") {
+  if (!usable()) return;
+  // Rows that see one key: their score is their lse. From far below the cap past where one formula follows another.
+  constexpr std::int64_t rows = 3000;
+  constexpr double cap = 3;
+  TileCase tile{"capped scores",
+                {DType::fp32, 1, {1, 1, 0, 0, 1}, 8, 8, {.scale = 1, .softcap = cap}},
+                {0, rows, 1},
+                {{{0, rows, 1}, {{.lo = 0, .hi = 0}}}}};
+  CaseInputs inputs = inputs_of(tile);
+  const auto product_of = [](std::int64_t row) {
+    return static_cast<float>((row % 2 == 0 ? cap : -cap) * 10 * std::pow(static_cast<double>(row) / rows, 3));
+  };
+  for (std::int64_t row = 0; row < rows; ++row) {
+    for (std::int64_t x = 8 * row; x < 8 * row + 8; ++x) {
+      inputs.q[index(x)] = x == 8 * row ? static_cast<double>(product_of(row)) : 0;
+      inputs.k[0][index(x)] = x == 8 * row ? 1 : 0;
+    }
+  }
+  kernels::Team team(1);
+  const CaseResults results = run_case(tile, inputs, kernels::cpu_kernels(), team, nullptr);
+  double most = 0;
+  for (std::int64_t row = 1; row < rows; ++row) {
+    const double exact = cap * std::tanh(static_cast<double>(product_of(row)) / cap);
+    most = std::max(most, std::abs(results.lse[index(row)] / exact - 1));
+    CHECK(std::abs(results.lse[index(row)]) <= cap);
+  }
+  CHECK(results.lse[0] == 0);
+  CHECK(most < 5e-7);
 }
 
 TEST_CASE("cpu results do not depend on where rows lie", "[cpu]") {

@@ -48,6 +48,7 @@ TEST_CASE("portable kernels conform", "[portable]") {
     check_subnormal_halves(*table);
     check_large_carries(*table);
     check_lone_keys(*table);
+    check_lone_dropped(*table);
     check_tiny_values(*table);
     check_empty_rows(*table);
     check_allocations(*table, allocations_of_a_launch(*table));

@@ -18,6 +18,7 @@ TEST_CASE("reference kernels conform", "[reference]") {
   check_common_keys(table);
   check_large_carries(table);
   check_lone_keys(table);
+  check_lone_dropped(table);
   check_tiny_values(table);
   check_empty_rows(table);
   check_allocations(table);

@@ -5,6 +5,8 @@
 #include <cstring>
 
 #include "catch.hpp"
+#include "distattn/index.hpp"
+#include "kernels/dropout.hpp"
 #include "support/allocations.hpp"
 #include "support/sanitized.hpp"
 
@@ -239,6 +241,36 @@ void check_lone_keys(const HostKernels& kernels) {
           CHECK(exact_o);
           CHECK(exact_dv);
         }
+      }
+    }
+  }
+}
+
+void check_lone_dropped(const HostKernels& kernels) {
+  static constexpr Dropout draws{.probability = 0.3, .seed = 5, .offset = 1, .heads = 3};
+  Team team(1);
+  for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const std::int64_t first_key : {0, 1}) {  // with whole draws, and without
+      for (const std::int64_t rows : {1, 17, 150}) {
+        TileCase tile{"lone keys, some dropped",
+                      {dtype, 1, {3, 1, 0, 0, 3}, 64, 40, {0.125}},
+                      {first_key, rows, 1},
+                      {{{first_key, rows, 1}, {{.lo = 0, .hi = 0}}}}};
+        tile.shape.dropout = &draws;
+        const CaseInputs inputs = inputs_of(tile);
+        const CaseResults results = run_case(tile, inputs, kernels, team, nullptr);
+        double o_error = 0, dq_error = 0;
+        for (std::size_t i = 0; i < results.o.size(); ++i) {
+          const auto row = static_cast<std::int64_t>(i) / 40, head = row / rows, position = first_key + row % rows;
+          const HeadDropout head_draws(draws, 0, head);
+          const double expected = head_draws.factor(position, position) *
+                                  inputs.v[0][index((row % rows) * 40 + static_cast<std::int64_t>(i) % 40)];
+          o_error = std::max(o_error, std::abs(results.o[i] - expected) - 3e-7 * std::abs(expected));
+        }
+        for (const double value : results.dq) dq_error = std::max(dq_error, std::abs(value));
+        INFO(kernels.name << ": " << name_of(dtype) << ", " << rows << " rows, keys from " << first_key << " on");
+        CHECK(o_error <= 0);
+        CHECK(dq_error < 1e-4);  // of scores that change nothing: what rounding of products of some 40 leaves
       }
     }
   }

@@ -36,6 +36,9 @@ void check_common_keys(const HostKernels& kernels);
 void check_large_carries(const HostKernels& kernels);
 /// Rows that see one key have its value and give it their dO, to the last bit, whatever the score and however many.
 void check_lone_keys(const HostKernels& kernels);
+/// The same of those whose weight is dropped or multiplied by what makes up for it: neither is rounded, nor are there
+/// gradients.
+void check_lone_dropped(const HostKernels& kernels);
 /// Values and gradients near the smallest numbers, and below the smallest normal one.
 void check_tiny_values(const HostKernels& kernels);
 /// Halves below the smallest normal one.
