@@ -82,7 +82,7 @@ TEST_CASE("either of two keys may win where scores round by more than they diffe
 }
 
 TEST_CASE("a row that is a twentieth off and a head that is a hundredth off are found at any size of scores",
-          "[judge]") {
+          "[judge][again]") {
   const float size = GENERATE(1.f, 10.f, 100.f, 1000.f);
   Case made(causal_mask());
   multiply(made.q, 0, made.q.size(), size);

@@ -120,7 +120,7 @@ TEST_CASE("serving has windows, caps, sinks and, on one rank, a bias of position
   }
 }
 
-TEST_CASE("neither threads nor pages change a bit of what is served") {
+TEST_CASE("neither threads nor pages change a bit of what is served", "[again]") {
   for (const std::string& backend : cache_readers()) {
     if (backend == "reference") continue;  // in a second what others do in milliseconds
     for (const DType dtype : {DType::fp32, DType::bf16}) {

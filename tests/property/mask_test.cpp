@@ -128,7 +128,7 @@ TEST_CASE("overlapping bands are found, and only they") {
   REQUIRE(overlaps > 30);
 }
 
-TEST_CASE("an overlap is found among bands that have none") {
+TEST_CASE("an overlap is found among bands that have none", "[again]") {
   INFO("seed " << test::seed());
   Random random(test::seed());
   std::size_t most = 0;

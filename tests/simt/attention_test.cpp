@@ -181,7 +181,7 @@ TEST_CASE("query heads that share a block on Hopper", "[simt]") {
   }
 }
 
-TEST_CASE("wide heads on Hopper", "[simt]") {
+TEST_CASE("wide heads on Hopper", "[simt][again]") {
   for (AttentionCase c : mask_cases()) {
     c.head_dim = 192;
     c.value_dim = 128;

@@ -40,7 +40,7 @@ AttentionCase with_every_score(AttentionCase c) {
 
 }  // namespace
 
-TEST_CASE("keys that hold their values", "[simt][latents]") {
+TEST_CASE("keys that hold their values", "[simt][latents][again]") {
   for (const auto& [head_dim, value_dim] : cases_to_run<std::pair<int, int>>({{40, 24}, {128, 128}, {256, 200}})) {
     const AttentionCase c = case_of("shared", head_dim, value_dim, true);
     check<Bf16>(c, 61);

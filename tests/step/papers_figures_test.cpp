@@ -240,7 +240,7 @@ TEST_CASE("BurstAttention's figures have a row for every point", "[step]") {
   }
 }
 
-TEST_CASE("Attention2D's figures are all there, cell by cell and over all cells", "[step]") {
+TEST_CASE("Attention2D's figures are all there, cell by cell and over all cells", "[step][again]") {
   const PaperTable table = compare_steps_with_paper("attention2d");
   const std::pair<const char*, double> parameters[] = {
       {"760m", 760e6}, {"2.7b", 2.7e9}, {"13b", 13e9}, {"66b", 66e9}, {"175b", 175e9}};

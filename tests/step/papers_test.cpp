@@ -41,7 +41,8 @@ double misfit(const Machine& machine) {
 
 }  // namespace
 
-TEST_CASE("every whole-model figure is computed, and every difference has the sign and size of its note", "[step]") {
+TEST_CASE("every whole-model figure is computed, and every difference has the sign and size of its note",
+          "[step][again]") {
   REQUIRE(embedded_files().size() == 3);
   for (const EmbeddedFile& file : embedded_files()) {
     const PaperTable table = compare_steps_with_paper(std::string(file.name));

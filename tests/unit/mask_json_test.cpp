@@ -67,7 +67,7 @@ TEST_CASE("a zero byte does not end a mask file") {
   }
 }
 
-TEST_CASE("a mask of many bands is read within moments") {
+TEST_CASE("a mask of many bands is read within moments", "[again]") {
   std::string text = "[";
   constexpr int documents = 200'000;  // squares of this many take minutes
   for (int d = 0; d < documents; ++d) {

@@ -96,7 +96,7 @@ TEST_CASE("every rank owns its share of the tokens within the balance", "[placem
   CHECK(static_cast<double>(*std::max_element(tokens.begin(), tokens.end())) <= std::ceil(share * (1 + balance)));
 }
 
-TEST_CASE("packed documents are placed faster than any published shape deals them out", "[placement]") {
+TEST_CASE("packed documents are placed faster than any published shape deals them out", "[placement][again]") {
   ScheduleRequest request{.passes = Passes::both, .machine = find_machine("dgx-a100x2")};
   const Problem problem = six_long_ones();
   const Machine& machine = std::get<Machine>(request.machine);
@@ -110,7 +110,7 @@ TEST_CASE("packed documents are placed faster than any published shape deals the
   CHECK(predicted_s == Approx(ranking.front().predicted_s).epsilon(1e-6));
 }
 
-TEST_CASE("slow ranks get less to do, and by work fewer tokens", "[placement]") {
+TEST_CASE("slow ranks get less to do, and by work fewer tokens", "[placement][again]") {
   Problem problem = packed({0, 131072});
   ScheduleRequest request = placed_on("dgx-a100x2");
   Machine& machine = std::get<Machine>(request.machine);
@@ -146,7 +146,7 @@ TEST_CASE("slow ranks get less to do, and by work fewer tokens", "[placement]") 
   CHECK(seconds() <= of_many);
 }
 
-TEST_CASE("auto is as fast as a placement, also for masks in one piece", "[placement]") {
+TEST_CASE("auto is as fast as a placement, also for masks in one piece", "[placement][again]") {
   const std::string name = GENERATE("dgx-a100x2", "ethernet-h100x64");
   Problem problem = packed({0, 512});
   problem.mask.documents.clear();

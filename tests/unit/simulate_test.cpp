@@ -320,7 +320,7 @@ TEST_CASE("without routes, times are those of the executable model", "[simulate]
         Approx(model_ms).epsilon(0.01));
 }
 
-TEST_CASE("overlapped is never slower than serial, and repeats exactly", "[simulate]") {
+TEST_CASE("overlapped is never slower than serial, and repeats exactly", "[simulate][again]") {
   const unsigned seed = 2250022560;
   INFO("seed " << seed);
   std::mt19937 random(seed);

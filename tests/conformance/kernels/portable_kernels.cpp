@@ -55,14 +55,14 @@ TEST_CASE("portable kernels conform", "[portable]") {
   }
 }
 
-TEST_CASE("portable results do not depend on where rows lie", "[portable]") {
+TEST_CASE("portable results do not depend on where rows lie", "[portable][again]") {
   for (const HostKernels* table : tables()) {
     check_spread_rows(*table, named_cases());
     check_spread_rows(*table, random_cases(seed, 100));
   }
 }
 
-TEST_CASE("portable results do not depend on the number of threads", "[portable]") {
+TEST_CASE("portable results do not depend on the number of threads", "[portable][again]") {
   for (const HostKernels* table : tables()) {
     check_thread_counts(*table, named_cases());
     check_thread_counts(*table, random_cases(seed, 50));
