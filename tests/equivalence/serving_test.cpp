@@ -9,6 +9,7 @@
 #include "distattn/inproc.hpp"
 #include "distattn/registry.hpp"
 #include "equivalence/serving_case.hpp"
+#include "tests/support/sanitized.hpp"
 
 using namespace distattn;
 using namespace distattn::test;
@@ -78,7 +79,7 @@ TEST_CASE("requests of drawn lengths, pages and ranks agree with float64") {
   const unsigned seed = 20261;
   std::mt19937 random(seed);
   for (int ranks = 1; ranks <= 8; ++ranks) {
-    for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
+    for (const DType dtype : cases_to_run<DType>({DType::bf16, DType::fp32, DType::fp16})) {
       const std::int64_t blocks[] = {1, 3, 16, 64}, pages[] = {0, 16, 48, 128};
       const CacheForm form{blocks[random() % 4], pages[random() % 4]};
       Problem problem = serving_problem(dtype, 600, 64);
@@ -91,8 +92,8 @@ TEST_CASE("requests of drawn lengths, pages and ranks agree with float64") {
 }
 
 TEST_CASE("requests that kernels take other ways for agree with float64") {
-  for (const CacheForm& form : {CacheForm{1, 0}, CacheForm{16, 16}, CacheForm{5, 64}}) {
-    for (const int ranks : {1, 3}) {
+  for (const CacheForm& form : cases_to_run<CacheForm>({{16, 16}, {1, 0}, {5, 64}})) {
+    for (const int ranks : cases_to_run<int>({3, 1})) {
       for (const DType dtype : {DType::fp32, DType::bf16, DType::fp16}) {
         const Mix mix(serving_problem(dtype, 700, 200), ranks, awkward, 7);
         for (const std::string& backend : cache_readers()) {
@@ -109,7 +110,7 @@ TEST_CASE("requests that kernels take other ways for agree with float64") {
 
 TEST_CASE("serving has windows, caps, sinks and, on one rank, a bias of positions") {
   for (const std::string& backend : cache_readers()) {
-    for (const int ranks : {1, 4}) {
+    for (const int ranks : cases_to_run<int>({4, 1})) {
       Problem problem = serving_problem(DType::fp32, 700, 200);
       problem.scores.softcap = 2;
       problem.scores.sink_logits = true;
