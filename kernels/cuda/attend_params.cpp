@@ -153,7 +153,7 @@ void AttendPlan::pack(const WorkList& work, std::span<const QuerySegment> querie
   block_count_ = work.blocks.size();
   blocks_at_ = append(bytes_, std::span(work.blocks));
   visits_at_ = append(bytes_, std::span(work.visits));
-  bands_at_ = append(bytes_, std::span(work.bands));
+  cuts_at_ = append(bytes_, std::span(work.cuts));
   queries_at_ = append(bytes_, queries);
   keys_at_ = append(bytes_, keys);
   if (describe == nullptr) return;
@@ -174,7 +174,7 @@ AttendParams AttendPlan::params(const std::byte* where, const int* stop, const D
   if (shape_.dropout != nullptr) terms.draw = draw;
   return {.blocks = reinterpret_cast<const Block*>(where + blocks_at_),
           .visits = reinterpret_cast<const Visit*>(where + visits_at_),
-          .bands = reinterpret_cast<const Band*>(where + bands_at_),
+          .cuts = reinterpret_cast<const Cut*>(where + cuts_at_),
           .queries = reinterpret_cast<const QuerySegment*>(where + queries_at_),
           .keys = reinterpret_cast<const KeySegment*>(where + keys_at_),
           .query_maps = reinterpret_cast<const QueryMaps*>(where + query_maps_at_),

@@ -80,7 +80,7 @@ struct ScoreTerms {
 struct AttendParams {
   const Block* blocks = nullptr;
   const Visit* visits = nullptr;
-  const Band* bands = nullptr;
+  const Cut* cuts = nullptr;
   const QuerySegment* queries = nullptr;
   const KeySegment* keys = nullptr;
   const QueryMaps* query_maps = nullptr;  ///< by segment, where the kernel describes its tensors
@@ -128,7 +128,7 @@ class AttendPlan {
   int heads_of_block_ = 1;
   std::size_t block_count_ = 0;
   std::vector<std::byte> bytes_;
-  std::size_t blocks_at_ = 0, visits_at_ = 0, bands_at_ = 0, queries_at_ = 0, keys_at_ = 0, query_maps_at_ = 0,
+  std::size_t blocks_at_ = 0, visits_at_ = 0, cuts_at_ = 0, queries_at_ = 0, keys_at_ = 0, query_maps_at_ = 0,
               key_maps_at_ = 0, slopes_at_ = 0;
 };
 

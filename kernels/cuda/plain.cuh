@@ -87,12 +87,10 @@ struct LaneRow {
 };
 
 /// The columns of a tile that a row sees: bit j for the tile's column j.
-__device__ __forceinline__ std::uint32_t visible_in(const AttendParams& p, const TileCursor& tile,
-                                                    std::int64_t position, const Run& columns) {
-  const Visit& visit = p.visits[tile.visit];
-  if (visit.first_band == visit.last_band) return 0xffffffffu;
-  return static_cast<std::uint32_t>(
-      visible_columns(p.bands + visit.first_band, visit.last_band - visit.first_band, position, columns, tile.column));
+__device__ __forceinline__ std::uint32_t visible_in(const AttendParams& p, const TileCursor& tile, std::int64_t row) {
+  if (!tile.is_cut()) return 0xffffffffu;
+  return static_cast<std::uint32_t>(visible_columns(p.cuts + tile.first_cut, tile.last_cut - tile.first_cut,
+                                                    static_cast<std::int32_t>(row), tile.column));
 }
 
 /// What one warp works on; the row may lie past the end of its segment.
@@ -139,7 +137,7 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_attend(const __grid_c
     const std::int64_t first =
         first_row(place.batch, p.heads.kv_count, p.heads.kv_of(place.head), key.run) + tile.column;
     const std::int64_t position = query.run.at(me.row);
-    const std::uint32_t visible = visible_in(p, tile, position, key.run);
+    const std::uint32_t visible = visible_in(p, tile, me.row);
     const std::int64_t key_position = key.run.at(tile.column + me.lane);
     float level = -INFINITY;
     if ((visible >> me.lane & 1u) != 0) {
@@ -212,7 +210,7 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_query_gradient(const 
     const float* const k = static_cast<const float*>(key.k) + first * p.head_dim;
     const float* const v = static_cast<const float*>(key.v) + first * p.value_stride;
     const std::int64_t position = query.run.at(me.row);
-    const std::uint32_t visible = visible_in(p, tile, position, key.run);
+    const std::uint32_t visible = visible_in(p, tile, me.row);
     ScoreGradient mine;
     if ((visible >> me.lane & 1u) != 0) {
       mine.set(map, terms, {position, key.run.at(tile.column + me.lane)}, unit,
@@ -246,7 +244,7 @@ __global__ void __launch_bounds__(Plain::threads, 1) plain_key_gradients(const _
     const float* const q = static_cast<const float*>(query.q) + first * p.head_dim;
     const float* const d_o = static_cast<const float*>(query.d_o) + first * p.value_dim;
     const std::int64_t position = key.run.at(me.row);
-    const std::uint32_t visible = visible_in(p, at.tile, position, query.run);
+    const std::uint32_t visible = visible_in(p, at.tile, me.row);
     const typename Map::Terms terms(p, place.batch, at.head);
     ScoreGradient mine;
     if ((visible >> me.lane & 1u) != 0) {

@@ -1,5 +1,5 @@
 #pragma once
-/// Masks of tiles of any width, made while there are no scores to hold.
+/// Masks of tiles of any width, which need no scores.
 
 #include <cstdint>
 #include <type_traits>
@@ -16,24 +16,10 @@ struct TileMasks {
   bool cut;  ///< something is hidden
   Bits visible[m_count][2] = {};
 
-  __device__ __forceinline__ TileMasks(const AttendParams& p, const TileCursor& at, const Run& own,
-                                       std::int32_t row_begin, const Run& columns) {
-    cut = at.cut;
-    if (!cut) return;
-    const Visit& visit = p.visits[at.visit];
-    const Run run = columns;  // loaded once, and beside the bands
+  __device__ __forceinline__ TileMasks(const AttendParams& p, const TileCursor& at, std::int32_t row_begin) {
+    cut = at.is_cut();
     DISTATTN_NO_UNROLL
-    for (int b = visit.first_band; b < visit.last_band; ++b) {
-      const Band band = p.bands[b];
-      DISTATTN_UNROLL
-      for (int m = 0; m < m_count; ++m) {
-        DISTATTN_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const IndexRange seen = band_keys(band, own.at(row_begin + row_of<m_count>(m, half)), run);
-          visible[m][half] |= values_before(seen.end - at.column) & ~values_before(seen.begin - at.column);
-        }
-      }
-    }
+    for (int c = at.first_cut; c < at.last_cut; ++c) show(p.cuts[c], at.column, row_begin);
   }
   /// Hides rows past the segment's end: there is nothing, but products of several rows would count it.
   __device__ __forceinline__ void hide_rows_past_end(std::int32_t row_begin, const Run& own) {
@@ -57,20 +43,32 @@ struct TileMasks {
     DISTATTN_UNROLL
     for (int m = 0; m < m_count; ++m) {
       DISTATTN_UNROLL
-      for (int n = 0; n < n_count; ++n) {
+      for (int half = 0; half < 2; ++half) {
         DISTATTN_UNROLL
-        for (int i = 0; i < 4; ++i) s[m][n][i] = sees(n, i, m) ? s[m][n][i] : value;
+        for (int n = 0; n < n_count; ++n) {
+          DISTATTN_UNROLL
+          for (int i = 2 * half; i < 2 * half + 2; ++i) s[m][n][i] = sees(n, i, m) ? s[m][n][i] : value;
+        }
       }
     }
   }
 
  private:
-  /// The values of this lane in the tile's first columns.
-  __device__ __forceinline__ static Bits values_before(std::int64_t column) {
-    const int columns = static_cast<int>(column < 0 ? 0 : column > 8 * n_count ? 8 * n_count : column);
-    const int of_piece = columns % 8 - column_of();
-    const int count = columns / 8 * 2 + (of_piece < 0 ? 0 : of_piece > 2 ? 2 : of_piece);
-    return count < 2 * n_count ? (Bits{1} << count) - 1 : ~Bits{0};
+  __device__ __forceinline__ void show(const Cut& shown, std::int32_t column, std::int32_t row_begin) {
+    DISTATTN_UNROLL
+    for (int m = 0; m < m_count; ++m) {
+      DISTATTN_UNROLL
+      for (int half = 0; half < 2; ++half) {
+        const Cut::Range seen = shown.seen_from(row_begin + row_of<m_count>(m, half), column + column_of());
+        visible[m][half] |= values_from(seen.begin) & ~values_from(seen.end);
+      }
+    }
+  }
+  /// The values of this lane in columns from `column`, which is counted from the lane's first.
+  __device__ __forceinline__ static Bits values_from(std::int32_t column) {
+    const int before = ((column + 7) >> 3) + ((column + 6) >> 3);  // first and second columns of pieces
+    const int count = before > 0 ? before : 0;
+    return count < 2 * n_count ? ~Bits{0} << count : 0;
   }
 };
 

@@ -1,7 +1,6 @@
 #include "kernels/cuda/work.hpp"
 
 #include <algorithm>
-#include <numeric>
 
 #include "distattn/error.hpp"
 
@@ -26,6 +25,8 @@ class VisitLister {
       : pairing_(pairing), per_tile_(columns_per_tile), list_(list) {}
 
   void list(const Run& own, IndexRange rows, std::span<const Band* const> bands) {
+    own_ = own;
+    rows_ = rows;
     whole_.clear();
     cut_.clear();
     first_visit_ = list_.visits.size();
@@ -79,19 +80,25 @@ class VisitLister {
       list_.visits.back().end = narrowed(end);
       return;
     }
-    const auto first_band = narrowed(static_cast<std::int64_t>(list_.bands.size()));
-    for (const CutTile& cut : bands) list_.bands.push_back(*cut.band);
-    const auto last_band = narrowed(static_cast<std::int64_t>(list_.bands.size()));
-    list_.visits.push_back({pairing_.other, narrowed(begin), narrowed(end), first_band, last_band});
+    const auto first_cut = narrowed(static_cast<std::int64_t>(list_.cuts.size()));
+    for (const CutTile& cut : bands) add_cuts(*cut.band);
+    const auto last_cut = narrowed(static_cast<std::int64_t>(list_.cuts.size()));
+    list_.visits.push_back({pairing_.other, narrowed(begin), narrowed(end), first_cut, last_cut});
+    bands_of_last_.clear();
+    for (const CutTile& cut : bands) bands_of_last_.push_back(cut.band);
   }
 
   bool continues_last_visit(std::int64_t begin, std::span<const CutTile> bands) const {
     if (list_.visits.size() == first_visit_) return false;
     const Visit& last = list_.visits.back();
-    const std::span<const Band> of_last(list_.bands.data() + last.first_band, list_.bands.data() + last.last_band);
-    return last.other == pairing_.other && last.end == begin &&
-           std::equal(bands.begin(), bands.end(), of_last.begin(), of_last.end(),
-                      [](const CutTile& cut, const Band& band) { return *cut.band == band; });
+    return last.other == pairing_.other && last.end == begin && last.first_cut != last.last_cut &&
+           std::equal(bands.begin(), bands.end(), bands_of_last_.begin(), bands_of_last_.end(),
+                      [](const CutTile& cut, const Band* band) { return cut.band == band; });
+  }
+
+  void add_cuts(const Band& band) {
+    const auto cuts = cuts_of(band, own_, rows_, pairing_.columns);
+    list_.cuts.insert(list_.cuts.end(), cuts.begin(), cuts.end());
   }
 
   const Pairing& pairing_;
@@ -100,6 +107,9 @@ class VisitLister {
   std::size_t first_visit_ = 0;    // of the block that is being listed
   std::vector<IndexRange> whole_;  // in tiles
   std::vector<CutTile> cut_;
+  std::vector<const Band*> bands_of_last_;  // of the last visit that is cut
+  Run own_;
+  IndexRange rows_;  // of the block
 };
 
 /// The bands of one pairing that reach a block's rows, for blocks from the first row to the last.
@@ -124,27 +134,34 @@ class BandSweep {
   std::size_t next_ = 0;
 };
 
-std::int64_t tiles_of(const Block& block, const WorkList& list, int columns) {
+std::int32_t tiles_of(std::span<const Visit> visits, int columns) {
   std::int64_t tiles = 0;
-  for (int v = block.first_visit; v < block.last_visit; ++v) {
-    const Visit& visit = list.visits[static_cast<std::size_t>(v)];
-    tiles += ceil_div(visit.end - visit.begin, columns);
-  }
-  return tiles;
-}
-
-void start_heaviest_first(WorkList& list, int columns) {
-  std::vector<std::int64_t> tiles;
-  for (const Block& block : list.blocks) tiles.push_back(tiles_of(block, list, columns));
-  std::vector<std::size_t> order(list.blocks.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return tiles[a] > tiles[b]; });
-  std::vector<Block> sorted;
-  for (std::size_t i : order) sorted.push_back(list.blocks[i]);
-  list.blocks = std::move(sorted);
+  for (const Visit& visit : visits) tiles += ceil_div(visit.end - visit.begin, columns);
+  return narrowed(tiles);
 }
 
 }  // namespace
+
+std::vector<Cut> cuts_of(const Band& band, const Run& own, IndexRange rows, const Run& columns) {
+  const IndexRange reached = band_rows(band, own);
+  const IndexRange of_keys = indices_within(columns, band.k0, band.k1);
+  const std::int64_t first = std::max(rows.begin, reached.begin), last = std::min(rows.end, reached.end);
+  const std::int64_t most = std::int64_t{1} << 29;  // so that sums with a row do not overflow
+  DISTATTN_EXPECT(own.count < most && columns.count < most);
+  const auto limited = [&](std::int64_t value) { return narrowed(std::clamp(value, -most, most)); };
+  if (own.stride == columns.stride) {
+    const std::int64_t ahead = own.start - columns.start, stride = own.stride;
+    return {{narrowed(first), narrowed(last), narrowed(of_keys.begin), narrowed(of_keys.end),
+             limited(ceil_div(ahead - band.hi, stride)), limited(ceil_div(ahead - band.lo + 1, stride))}};
+  }
+  std::vector<Cut> cuts;
+  for (std::int64_t row = first; row < last; ++row) {
+    const IndexRange seen = band_keys(band, own.at(row), columns);
+    cuts.push_back(
+        {narrowed(row), narrowed(row + 1), narrowed(seen.begin), narrowed(seen.end), limited(-most), limited(most)});
+  }
+  return cuts;
+}
 
 WorkList list_work(std::span<const OwnSide> sides, std::span<const Pairing> pairings, TileSize tile) {
   DISTATTN_EXPECT(tile.rows > 0 && tile.columns > 0);
@@ -164,10 +181,13 @@ WorkList list_work(std::span<const OwnSide> sides, std::span<const Pairing> pair
       for (std::size_t i = 0; i < listers.size(); ++i) listers[i].list(run, rows, sweeps[i].at(rows));
       const auto last = narrowed(static_cast<std::int64_t>(list.visits.size()));
       if (first == last && !sides[own].write_empty) continue;
-      list.blocks.push_back({narrowed(static_cast<std::int64_t>(own)), narrowed(row), first, last});
+      const auto visits = std::span(list.visits).subspan(static_cast<std::size_t>(first));
+      list.blocks.push_back(
+          {narrowed(static_cast<std::int64_t>(own)), narrowed(row), first, last, tiles_of(visits, tile.columns)});
     }
   }
-  start_heaviest_first(list, tile.columns);
+  std::stable_sort(list.blocks.begin(), list.blocks.end(),
+                   [](const Block& a, const Block& b) { return a.tiles > b.tiles; });
   return list;
 }
 

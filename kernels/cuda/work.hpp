@@ -3,7 +3,7 @@
 ///
 /// A block owns some rows of one segment and visits columns of others: queries that visit keys, or keys that visit
 /// queries. The mask is settled here. A kernel sees stretches of tiles that are visible throughout, and tiles with
-/// the few bands that cut them; it never looks at what is invisible.
+/// the few cuts that limit them; it never looks at what is invisible.
 
 #include <cstdint>
 #include <span>
@@ -20,12 +20,32 @@ struct TileSize {
   int heads = 1;  ///< query heads of one key head, of each of which a block owns as many rows
 };
 
-/// Columns begin … end-1 of the segment `other`, in tiles that start at multiples of TileSize::columns. The bands
-/// bands[first_band … last_band-1] cut every tile of the stretch; without bands every pair is visible.
+/// Columns begin … end-1 of the segment `other`, in tiles that start at multiples of TileSize::columns. Of every tile
+/// of the stretch cuts[first_cut … last_cut-1] show parts; without cuts every pair is visible.
 struct Visit {
   std::int32_t other = 0;
   std::int32_t begin = 0, end = 0;
-  std::int32_t first_band = 0, last_band = 0;
+  std::int32_t first_cut = 0, last_cut = 0;
+};
+
+/// A part of a tile that is visible, as what of a band lies in two segments: rows first_row … last_row-1 see columns
+/// from max(first_column, row + from) to before min(last_column, row + to). Rows and columns are counted in their
+/// segments, in 32 bits and without strides, so that kernels neither widen nor divide.
+struct alignas(16) Cut {
+  std::int32_t first_row = 0, last_row = 0;
+  std::int32_t first_column = 0, last_column = 0;
+  std::int32_t from = 0, to = 0;
+
+  /// The columns that a row sees, counted from `column`; none if end ≤ begin.
+  struct Range {
+    std::int32_t begin, end;
+  };
+  DISTATTN_HOST_DEVICE constexpr Range seen_from(std::int32_t row, std::int32_t column) const {
+    if (row < first_row || row >= last_row) return {0, 0};
+    const std::int32_t begin = row + from, end = row + to;
+    return {(begin > first_column ? begin : first_column) - column, (end < last_column ? end : last_column) - column};
+  }
+  friend bool operator==(const Cut&, const Cut&) = default;
 };
 
 /// Rows row_begin … of the segment `own`, against visits[first_visit … last_visit-1]; for every batch and head.
@@ -33,13 +53,14 @@ struct Block {
   std::int32_t own = 0;
   std::int32_t row_begin = 0;
   std::int32_t first_visit = 0, last_visit = 0;
+  std::int32_t tiles = 0;  ///< of all visits
 };
 
 /// Blocks in the order in which they should start: most tiles first, so that the last ones to end are short.
 struct WorkList {
   std::vector<Block> blocks;
   std::vector<Visit> visits;
-  std::vector<Band> bands;
+  std::vector<Cut> cuts;
 };
 
 /// A segment whose rows blocks own. Rows that see nothing need a block only if their result must be written.
@@ -60,17 +81,20 @@ DISTATTN_HOST_DEVICE constexpr Band transposed(const Band& band) {
   return {band.k0, band.k1, band.q0, band.q1, -band.hi, -band.lo};
 }
 
+/// The band as rows `rows` of `own` and the columns see it: one cut if they have one stride; if not, one for each row.
+std::vector<Cut> cuts_of(const Band& band, const Run& own, IndexRange rows, const Run& columns);
+
 /// Cost grows with the tiles that are visible, not with rows × bands. Pairings of one own side come in any order.
 WorkList list_work(std::span<const OwnSide> sides, std::span<const Pairing> pairings, TileSize tile);
 
-/// Whether columns begin … begin+63 of `columns` are visible from `position`: bit j for column begin+j.
-DISTATTN_HOST_DEVICE constexpr std::uint64_t visible_columns(const Band* bands, int count, std::int64_t position,
-                                                             const Run& columns, std::int64_t begin) {
+/// Whether columns begin … begin+63 are visible from `row`: bit j for column begin+j.
+DISTATTN_HOST_DEVICE constexpr std::uint64_t visible_columns(const Cut* cuts, int count, std::int32_t row,
+                                                             std::int32_t begin) {
   std::uint64_t visible = 0;
-  for (int b = 0; b < count; ++b) {
-    const IndexRange range = band_keys(bands[b], position, columns);
-    const std::int64_t first = range.begin > begin ? range.begin - begin : 0;
-    const std::int64_t last = range.end < begin + 64 ? range.end - begin : 64;
+  for (int c = 0; c < count; ++c) {
+    const Cut::Range range = cuts[c].seen_from(row, begin);
+    const std::int32_t first = range.begin > 0 ? range.begin : 0;
+    const std::int32_t last = range.end < 64 ? range.end : 64;
     if (first < last) visible |= (~std::uint64_t{0} >> (64 - (last - first))) << first;
   }
   return visible;
@@ -79,16 +103,17 @@ DISTATTN_HOST_DEVICE constexpr std::uint64_t visible_columns(const Band* bands, 
 /// Walks the tiles of a block's visits. Of a visit it keeps what every tile asks; registers are dear.
 struct TileCursor {
   int visit = 0, last_visit = 0;
-  int other = 0;     ///< segment of the visit
-  int column = 0;    ///< where the tile begins
-  int end = 0;       ///< of the visit's columns
-  bool cut = false;  ///< bands cut the tile
+  int other = 0;   ///< segment of the visit
+  int column = 0;  ///< where the tile begins
+  int end = 0;     ///< of the visit's columns
+  int first_cut = 0, last_cut = 0;
 
   DISTATTN_HOST_DEVICE constexpr TileCursor(const Visit* visits, const Block& block)
       : visit(block.first_visit), last_visit(block.last_visit) {
     begin_visit(visits);
   }
   DISTATTN_HOST_DEVICE constexpr bool valid() const { return visit < last_visit; }
+  DISTATTN_HOST_DEVICE constexpr bool is_cut() const { return first_cut != last_cut; }
   DISTATTN_HOST_DEVICE constexpr void advance(const Visit* visits, int columns) {
     column += columns;
     if (column < end) return;
@@ -103,7 +128,8 @@ struct TileCursor {
     other = begun.other;
     column = begun.begin;
     end = begun.end;
-    cut = begun.first_band != begun.last_band;
+    first_cut = begun.first_cut;
+    last_cut = begun.last_cut;
   }
 };
 

@@ -135,6 +135,8 @@ HOPPER_MUTANTS = [
      "    prim::wait_for_products<Shape::dv_order == DvOrder::after_ds ? 0 : 1>(dp);\n", ""),
     ("Hopper: half of the weights take the place of those being multiplied", "hopper/gradients.cuh",
      "    if (part > 0) prim::wait_for_products<0>(dp, dv);  // the half before reads its weights until then\n", ""),
+    ("Hopper: forward: every tile is masked as the first", "hopper/attend.cuh",
+     "    at.advance(p.visits, Shape::tile.columns);\n    return known;\n", "    return known;\n"),
     ("Hopper: masks of the tile before", "hopper/gradients.cuh",
      "      masks = masks_of_next();\n", ""),
     ("Hopper: dS is multiplied before it is shared", "hopper/gradients.cuh",

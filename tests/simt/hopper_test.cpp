@@ -326,8 +326,8 @@ namespace {
 
 /// Marks the pairs of a tile, 64 rows by `columns`, that its masks show.
 template <int columns>
-void mark_visible(const AttendParams& p, Run rows, Run keys, float* out) {
-  const TileMasks<columns / 8> masks(p, TileCursor(p.visits, *p.blocks), rows, 0, keys);
+void mark_visible(const AttendParams& p, float* out) {
+  const TileMasks<columns / 8> masks(p, TileCursor(p.visits, *p.blocks), 0);
   for (int i = 0; i < columns / 2; ++i) {
     const int row = row_of<1>(0, i / 2 % 2), column = i / 4 * 8 + column_of() + i % 2;
     prim::store_global(out + row * columns + column, !masks.cut || masks.sees(i / 4, i % 4) ? 1.0f : 0.0f);
@@ -336,12 +336,16 @@ void mark_visible(const AttendParams& p, Run rows, Run keys, float* out) {
 
 template <int columns>
 std::uint64_t faulty_masks(const Run& rows, const Run& keys, const std::vector<Band>& bands) {
+  std::vector<Cut> cuts;
+  for (const Band& band : bands) {
+    for (const Cut& cut : cuts_of(band, rows, {0, rows.count}, keys)) cuts.push_back(cut);
+  }
   const Block block{.last_visit = 1};
-  const Visit visit{.begin = columns, .end = 2 * columns, .last_band = static_cast<int>(bands.size())};
+  const Visit visit{.begin = columns, .end = 2 * columns, .last_cut = static_cast<int>(cuts.size())};
   AttendParams params;
   params.blocks = &block;
   params.visits = &visit;
-  params.bands = bands.data();
+  params.cuts = cuts.data();
   std::vector<float> want(64 * columns);
   for (int at = 0; at < 64 * columns; ++at) {
     const int row = at / columns, key = columns + at % columns;
@@ -351,7 +355,7 @@ std::uint64_t faulty_masks(const Run& rows, const Run& keys, const std::vector<B
                       });
     want[static_cast<std::size_t>(at)] = exists && seen ? 1.0f : 0.0f;
   }
-  return faulty_seeds([&](float* out) { mark_visible<columns>(params, rows, keys, out); }, 128, want);
+  return faulty_seeds([&](float* out) { mark_visible<columns>(params, out); }, 128, want);
 }
 
 }  // namespace

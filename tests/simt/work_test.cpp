@@ -29,24 +29,18 @@ struct Pair {
 };
 
 /// Every pair that the list's tiles show, with how often.
-std::map<Pair, int> shown(const WorkList& list, std::span<const OwnSide> sides, std::span<const Pairing> pairings,
-                          TileSize tile) {
+std::map<Pair, int> shown(const WorkList& list, std::span<const OwnSide> sides, TileSize tile) {
   std::map<Pair, int> pairs;
   for (const Block& block : list.blocks) {
     const Run& own = sides[static_cast<std::size_t>(block.own)].run;
     for (TileCursor at(list.visits.data(), block); at.valid(); at.advance(list.visits.data(), tile.columns)) {
       const Visit& visit = list.visits[static_cast<std::size_t>(at.visit)];
-      Run columns;
-      for (const Pairing& pairing : pairings) {
-        if (pairing.own == block.own && pairing.other == visit.other) columns = pairing.columns;
-      }
       for (std::int64_t row = block.row_begin; row < std::min<std::int64_t>(block.row_begin + tile.rows, own.count);
            ++row) {
-        const bool cut = visit.first_band < visit.last_band;
-        const std::uint64_t visible =
-            cut ? visible_columns(list.bands.data() + visit.first_band, visit.last_band - visit.first_band, own.at(row),
-                                  columns, at.column)
-                : ~std::uint64_t{0};
+        const std::uint64_t visible = at.is_cut()
+                                          ? visible_columns(list.cuts.data() + at.first_cut, at.last_cut - at.first_cut,
+                                                            static_cast<std::int32_t>(row), at.column)
+                                          : ~std::uint64_t{0};
         for (int j = 0; j < tile.columns; ++j) {
           if ((visible >> j & 1u) != 0) ++pairs[{block.own, visit.other, row, at.column + j}];
         }
@@ -97,7 +91,7 @@ TEST_CASE("lists show every visible pair once, and nothing else", "[simt]") {
       }
     }
     const WorkList list = list_work(sides, pairings, small);
-    REQUIRE(shown(list, sides, pairings, small) == visible(sides, pairings));
+    REQUIRE(shown(list, sides, small) == visible(sides, pairings));
   }
 }
 
@@ -122,7 +116,7 @@ TEST_CASE("only tiles with something visible are visited", "[simt]") {
   CHECK(tiles_in(list, small.columns) == static_cast<std::int64_t>(touched.size()));
 }
 
-TEST_CASE("a causal mask costs half of a full one, and whole tiles carry no bands", "[simt]") {
+TEST_CASE("a causal mask costs half of a full one, and whole tiles carry no cuts", "[simt]") {
   const std::vector<OwnSide> side{{{0, 64 * 64}, true}};
   const std::vector<Band> causal{{.lo = 0}};
   const std::vector<Pairing> pairing{{0, 0, {0, 64 * 64}, causal}};
@@ -133,7 +127,7 @@ TEST_CASE("a causal mask costs half of a full one, and whole tiles carry no band
   CHECK(longest.row_begin == 63 * 64);
   REQUIRE(longest.last_visit - longest.first_visit == 2);
   const Visit& before = list.visits[static_cast<std::size_t>(longest.first_visit)];
-  CHECK((before.begin == 0 && before.end == 63 * 64 && before.first_band == before.last_band));
+  CHECK((before.begin == 0 && before.end == 63 * 64 && before.first_cut == before.last_cut));
   CHECK(list.blocks.back().row_begin == 0);
 }
 

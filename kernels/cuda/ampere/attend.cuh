@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(Shape::threads, Shape::blocks) attend(const __
   typename Shape::Map::Largest largest;
   while (at.valid()) {
     // Masks need no scores: they are made while there are none to hold.
-    const TileMasks<Shape::n_count, Shape::m_count> masks(p, at, query.run, row_begin, p.keys[at.other].run);
+    const TileMasks<Shape::n_count, Shape::m_count> masks(p, at, row_begin);
     const TileTerms<typename Shape::Map, Owner::queries, Shape::n_count, Shape::m_count> terms(
         p, {place.batch, place.head, at.column}, query.run, row_begin, p.keys[at.other].run);
     prim::wait_for_copies<0>();

@@ -119,14 +119,15 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
   const BlockPlace place(p, p.heads.kv_count);
   const KeySegment& key = p.keys[place.block.own];
   const std::int32_t row_begin = place.block.row_begin;
-  const auto head_row = [&] { return first_row(place.batch, p.heads.kv_count, place.head, key.run); };
+  const auto head_row = [&](int head) { return first_row(place.batch, p.heads.kv_count, head, key.run); };
 
   copy_tile<Shape::tile.rows, Shape::head_dim, Shape::threads>(
-      k_tile, static_cast<const Element*>(key.k) + head_row() * p.head_dim, row_begin, key.run.count, p.head_dim);
+      k_tile, static_cast<const Element*>(key.k) + head_row(place.head) * p.head_dim, row_begin, key.run.count,
+      p.head_dim);
   if constexpr (Shape::wants_dk) {
     copy_tile<Shape::tile.rows, Shape::value_dim, Shape::threads>(
-        v_tile, static_cast<const Element*>(key.v) + head_row() * p.value_stride, row_begin, key.run.count, p.value_dim,
-        p.value_stride);
+        v_tile, static_cast<const Element*>(key.v) + head_row(place.head) * p.value_stride, row_begin, key.run.count,
+        p.value_dim, p.value_stride);
   }
   HeadTileCursor next(p, place);
   if (next.valid()) {
@@ -142,7 +143,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
   clear(dv);
   for (int tile = 0; next.valid(); ++tile) {
     const QueryStage<Shape> stage(stages, tile);
-    const TileMasks<Shape::n_count> masks(p, next.tile, key.run, row_begin, p.queries[next.tile.other].run);
+    const TileMasks<Shape::n_count> masks(p, next.tile, row_begin);
     const ColumnTerms<Shape> terms(p, {place.batch, next.head, next.tile.column}, key.run, row_begin,
                                    p.queries[next.tile.other].run);
     prim::wait_for_copies<0>();
@@ -164,15 +165,17 @@ __global__ void __launch_bounds__(Shape::threads, 1) key_gradients(const __grid_
     if constexpr (Shape::wants_dk) add_product<Element, Shape::head_dim>(dk, dp, part_of_tile<Shape>(p, stage.q));
   }
   prim::wait_for_copies<0>();
+  // The place's head, as every key head has query heads: found again, because wide heads leave no register to keep it.
+  const int head = p.heads.kv_of(next.last_head - 1);
   for_each_row<1>(row_begin, key.run.count, [&](int, int half, std::int64_t row) {
     if constexpr (Shape::wants_dk) {
       const ColumnPart columns = column_part<Shape>(p, p.head_dim);
-      float* const into = key.dk + (head_row() + row) * p.head_dim + columns.first + column_of();
+      float* const into = key.dk + (head_row(head) + row) * p.head_dim + columns.first + column_of();
       store_row(into, dk[0], half, columns.count, Map(p).factor(), key.carry);
     }
     if constexpr (Shape::wants_dv) {
       const ColumnPart columns = column_part<Shape>(p, p.value_dim);
-      float* const into = key.dv + (head_row() + row) * p.value_stride + columns.first + column_of();
+      float* const into = key.dv + (head_row(head) + row) * p.value_stride + columns.first + column_of();
       store_row(into, dv[0], half, columns.count, 1.0f, key.carry || p.values_lie_in_keys(key));
     }
   });

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) query_gradient(const __grid
   clear(dq);
   for (int tile = 0; next.valid(); ++tile) {
     const KeyStage<Shape> stage(stages, tile);
-    const TileMasks<Shape::n_count> masks(p, next, query.run, row_begin, p.keys[next.other].run);
+    const TileMasks<Shape::n_count> masks(p, next, row_begin);
     const TileTerms<typename Shape::Map, Owner::queries, Shape::n_count> terms(
         p, {place.batch, place.head, next.column}, query.run, row_begin, p.keys[next.other].run);
     prim::wait_for_copies<0>();

@@ -44,6 +44,9 @@ struct HopperAttendShape {
   using QTile = PanelTile<64, head_dim>;  ///< of a warpgroup
   using KTile = PanelTile<tile.columns, head_dim>;
   using VTile = PanelTile<tile.columns, value_dim>;
+  /// Masks need no scores: they are made while these are multiplied, but before it is this warpgroup's turn in a narrow
+  /// head, where exponentials take longer than products (docs/hopper.md), and where dropout's bits need the registers.
+  static constexpr bool masks_before_turn = value_dim <= 64 || !Map::is_linear;
   static constexpr int barriers = 2 + 4 * stages;
   static constexpr int shared_bytes = groups * QTile::bytes + stages * (KTile::bytes + VTile::bytes) + barriers * 8;
   static_assert(shared_bytes <= most_shared_bytes && (heads == 1 || heads == groups));
@@ -174,8 +177,9 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
                                              typename Shape::Map::Largest& largest) {
   using Element = typename Shape::Element;
   using Map = typename Shape::Map;
+  if (place.block.tiles == 0) return;
   TileCursor at(p.visits, place.block);
-  if (!at.valid()) return;
+  int left = __shfl_sync(whole_warp, place.block.tiles, 0);  // so that ptxas counts once for the warp
   const bool leads_warp = threadIdx.x % 32 == 0;
   const float unit = Map(p).rising_unit();
   float s[1][Shape::n_count][4], rescale[1][2];
@@ -200,42 +204,53 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
     // The weights are made while values are multiplied: nothing else tells ptxas that this pays.
     prim::keep_before_wait(rows.sum[0][0] + rows.sum[0][1]);
   };
-  // Masks need no scores: they are made while there are none to hold.
   const int head = GroupRows<Shape>(place, group).head;
   const auto known_and_advance = [&] {
-    const Run& keys = p.keys[p.visits[at.visit].other].run;
-    const Known known{{p, at, query.run, row_origin, keys},
-                      {p, {place.batch, head, at.column}, query.run, row_origin, keys}};
+    const Known known{{p, at, row_origin},
+                      {p, {place.batch, head, at.column}, query.run, row_origin, p.keys[at.other].run}};
     at.advance(p.visits, Shape::tile.columns);
     return known;
   };
+  /// Does `multiply`, and makes masks, which need no scores, while that goes on or before.
+  const auto known_beside = [&](auto&& multiply) {
+    if constexpr (Shape::masks_before_turn) {
+      const Known known = known_and_advance();
+      multiply();
+      return known;
+    } else {
+      multiply();
+      return known_and_advance();
+    }
+  };
 
-  const Known first_known = known_and_advance();
-  const Turns<Shape::groups> turns(group, at.valid());
+  const Turns<Shape::groups> turns(group, left > 1);
   Stage stage = memory.stage_of(passed.tiles++);
-  prim::wait_for_phase(memory.q_filled, passed.queries++ & 1u);
-  stage.await_filled(memory.k_filled);
-  prim::fence_products(s[0]);
-  start_scores(stage);
+  const Known first_known = known_beside([&] {
+    prim::wait_for_phase(memory.q_filled, passed.queries++ & 1u);
+    stage.await_filled(memory.k_filled);
+    prim::fence_products(s[0]);
+    start_scores(stage);
+  });
   prim::wait_for_products<0>(s[0]);
   weigh(stage, first_known);
   rows.rescale_outputs(rescale);
   round_to_operand<Element>(weights, s[0]);
-  for (; at.valid(); ++passed.tiles) {
+  for (--left; left > 0; --left) {
     const Stage before = stage;
-    const Known known = known_and_advance();
-    stage = memory.stage_of(passed.tiles);
-    stage.await_filled(memory.k_filled);
-    turns.await();
-    prim::fence_products(s[0]);
-    start_scores(stage);
-    before.await_filled(memory.v_filled);
-    prim::fence_products(rows.o[0], weights);
-    start_product<Element, typename Shape::VTile>(rows.o[0], weights, memory.v(before));
-    prim::commit_products();
-    if (Shape::tuning.turn_ends == TurnEnds::at_issue) turns.pass_on(!at.valid());
+    const Known known = known_beside([&] {
+      stage = memory.stage_of(passed.tiles++);
+      stage.await_filled(memory.k_filled);
+      turns.await();
+      prim::fence_products(s[0]);
+      start_scores(stage);
+      before.await_filled(memory.v_filled);
+      prim::fence_products(rows.o[0], weights);
+      start_product<Element, typename Shape::VTile>(rows.o[0], weights, memory.v(before));
+      prim::commit_products();
+      if (Shape::tuning.turn_ends == TurnEnds::at_issue) turns.pass_on(left == 1);
+    });
     prim::wait_for_products<1>(s[0]);
-    if (Shape::tuning.turn_ends == TurnEnds::at_scores) turns.pass_on(!at.valid());
+    if (Shape::tuning.turn_ends == TurnEnds::at_scores) turns.pass_on(left == 1);
     weigh(stage, known);
     prim::wait_for_products<0>(rows.o[0]);
     if (leads_warp) prim::arrive(before.of(memory.v_emptied));

@@ -42,8 +42,7 @@ template <class Shape>
 __device__ __forceinline__ TileMasks<Shape::n_count> masks_of_keys(const AttendParams& p, const BlockPlace& place,
                                                                    const Run& keys, bool rows_past_end,
                                                                    const TileCursor& at) {
-  const Run& queries = p.queries[p.visits[at.visit].other].run;
-  TileMasks<Shape::n_count> masks(p, at, keys, place.block.row_begin, queries);
+  TileMasks<Shape::n_count> masks(p, at, place.block.row_begin);
   if (Shape::wants_dq && rows_past_end) masks.hide_rows_past_end(place.block.row_begin, keys);
   return masks;
 }

@@ -108,8 +108,7 @@ __device__ __forceinline__ void weigh_rows(float (&s)[n_count][4], const RowStat
 /// before and the other warpgroup's products keep the tensor cores busy.
 template <class Shape>
 __device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::KTile::pieces][4], const AttendParams& p,
-                                                      const BlockPlace& place, const QuerySegment& query,
-                                                      const RowStatistics& statistics,
+                                                      const BlockPlace& place, const RowStatistics& statistics,
                                                       const HopperQueryGradientMemory<Shape>& memory, int group) {
   using Element = typename Shape::Element;
   TileCursor next(p.visits, place.block);
@@ -122,8 +121,7 @@ __device__ __forceinline__ void differentiate_queries(float (&dq)[1][Shape::KTil
   prim::wait_for_phase(memory.queries_filled, 0);
   for (int tile = 0; next.valid(); ++tile) {
     const Stage stage(tile);
-    const TileMasks<Shape::n_count> masks(p, next, query.run, place.block.row_begin,
-                                          p.keys[p.visits[next.visit].other].run);
+    const TileMasks<Shape::n_count> masks(p, next, place.block.row_begin);
     next.advance(p.visits, Shape::tile.columns);
     stage.await_filled(memory.filled);
     prim::fence_products(s, dp);
@@ -170,7 +168,7 @@ __global__ void __launch_bounds__(Shape::threads, 1) hopper_query_gradient(const
   const std::int64_t head_row = first_row(place.batch, p.heads.q_count, place.head, query.run);
   float dq[1][Shape::KTile::pieces][4];
   clear(dq);
-  differentiate_queries<Shape>(dq, p, place, query, RowStatistics(query, row_begin, head_row), memory, group);
+  differentiate_queries<Shape>(dq, p, place, RowStatistics(query, row_begin, head_row), memory, group);
   store_query_gradient<typename Shape::Map>(dq, p, query, row_begin, head_row, {0, p.head_dim});
 }
 

@@ -73,7 +73,7 @@ std::vector<AttendKernel> hopper_variants() {
           gradients<128, DvOrder::in_halves>(),
           gradients<128, DvOrder::after_ds>(),
           query_gradient<64, 64, 96>(),
-          query_gradient<64, 64, 144>(),
+          query_gradient<64, 64, 112>(),
           query_gradient<128, 128, 64>(),
           query_gradient<128, 128, 80>(),
           query_gradient<128, 128, 112>(),
