@@ -42,7 +42,7 @@ std::vector<Measurements::Kernel> sample_launches(const CalibrationOptions& opti
 std::vector<KernelVariant> tile_variants(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage);
 /// How far a pass over some hundred tokens of one key head is from the float64 oracle.
 Errors check_tiles(const CalibrationOptions& options, DType dtype, Pass pass, Coverage coverage);
-/// Tiles of few queries over keys that stay in caches and over more, beside what pairs and tiles are known to take;
+/// Tiles of few queries over keys that stay in caches and over more, without what pairs and tiles are known to take;
 /// nothing where the backend has no kernel for them.
 FewQueries measure_few(const CalibrationOptions& options, const TileCosts& costs);
 /// Exchanges between ranks: bytes a second between two, and what an exchange takes besides where ranks outnumber cores.

@@ -20,7 +20,7 @@ class Peaks {
   /// Measures what `threads` threads of `backend` reach for elements of `dtype`; more threads than cores count as
   /// cores. Call it before and after what is compared with it: the best of all calls stands.
   Peak measure(const std::string& backend, DType dtype, int threads);
-  /// What all ranks reach together with so many threads each, all at once. Collective.
+  /// What all ranks reach together with `threads` threads each, all at once. Collective.
   Peak measure(World& world, const std::string& backend, DType dtype, int threads);
 
  private:

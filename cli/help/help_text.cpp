@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t usual_columns = 80, most_columns = 120;
 
-/// Paragraphs, and terms beside what they mean.
+/// Paragraphs, and terms next to what they mean.
 class Page {
  public:
   explicit Page(std::size_t columns) : columns_(std::max<std::size_t>(columns, 1)) {}

@@ -1,5 +1,5 @@
 #pragma once
-/// `plan --paper`: a paper's figures beside ours.
+/// `plan --paper`: a paper's figures next to ours.
 
 #include <string>
 

@@ -92,7 +92,7 @@ FieldsOfRows shown_fields(const std::vector<PlanRow>& rows, bool with_mode) {
   return fields;
 }
 
-/// What other systems send for a whole layer, beside our attention.
+/// What other systems send for a whole layer, next to our attention.
 std::string baselines_text(const Problem& problem, int ranks) {
   Columns columns({"published, one layer", "forward", "backward", "of what"});
   for (const Baseline& baseline : baselines(problem, ranks)) {

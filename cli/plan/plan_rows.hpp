@@ -78,7 +78,7 @@ PlanRows plan_rows(const PlanRequest& request, const Machine& machine);
 /// Adds what a list of schedules goes on without; throws the reason for anything else.
 void skip(std::vector<WhyNot>& skipped, WhyNot why);
 void note_skipped(const std::vector<WhyNot>& skipped);
-/// Says how many rows, of which each needs so many bytes a rank, no rank of the machine could hold.
+/// Says how many rows need more bytes a rank than a rank of the machine has. `needed`: bytes a rank, by row.
 void note_memory(const std::vector<std::int64_t>& needed, const Machine& machine);
 
 }  // namespace distattn::cli

@@ -32,7 +32,7 @@ struct StepPlanRequest {
 /// Prints a row for each sequence, number of ranks, schedule and policy: by sequence and ranks, then best first.
 /// Throws Error(usage) where nothing is left, saying why.
 void print_step_plan(const StepPlanRequest& request, bool json);
-/// Prints a paper's whole-model figures beside ours.
+/// Prints a paper's whole-model figures next to ours.
 void print_step_paper(const std::string& paper, bool json);
 
 }  // namespace distattn::cli

@@ -1,5 +1,5 @@
 #pragma once
-/// Prediction beside measurement: what a run would have taken, and both as pictures.
+/// Prediction next to measurement: what a run would have taken, and both as pictures.
 
 #include <filesystem>
 #include <optional>

@@ -17,7 +17,7 @@ struct BaselineStep {
 
 /// Megatron-LM: tensor parallelism over heads and ffn, sequence parallelism between, FlashAttention. Heads are padded
 /// to a multiple of the ranks; a layer gathers and scatters N·h values 4 times forward and 6 times backward, none of it
-/// beside arithmetic, and 4 times more for what is recomputed (DistFlashAttn appendix C: 10, 14 with checkpointing).
+/// during arithmetic, and 4 times more for what is recomputed (DistFlashAttn appendix C: 10, 14 with checkpointing).
 BaselineStep megatron(const StepSetting& setting, const Machine& machine);
 
 /// DeepSpeed-Ulysses: sequence-parallel layers, attention by heads, padded as above; 4·N·h/P values a worker by
@@ -29,7 +29,7 @@ BaselineStep ulysses(const StepSetting& setting, const Machine& machine);
 BaselineStep ring_self_attention(const StepSetting& setting, const Machine& machine);
 
 /// BurstAttention without its local optimization: ring/burst, but a tile's (N/P)² scores lie in memory and are computed
-/// in separate operations. Messages go beside the arithmetic (its proposition C.5: the longer of both counts).
+/// in separate operations. Messages go during the arithmetic (its proposition C.5: the longer of both counts).
 BaselineStep burst_without_lao(const StepSetting& setting, const Machine& machine);
 
 /// Bytes of one rank of stage `stage` (0-based) of `stages` in 1F1B pipelining over tensor parallelism of

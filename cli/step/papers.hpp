@@ -1,5 +1,5 @@
 #pragma once
-/// The papers' whole-model figures beside ours.
+/// The papers' whole-model figures next to ours.
 
 #include <string>
 

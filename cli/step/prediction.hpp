@@ -20,7 +20,7 @@ namespace distattn::step {
 /// Where weights, gradients and AdamW's moments live.
 enum class StatePlacement : std::uint8_t {
   replicated,  ///< all on every rank, gradients summed after the backward: what `distattn step` runs
-  sharded,     ///< spread over the ranks and gathered layer by layer beside the arithmetic (FSDP, ZeRO-3)
+  sharded,     ///< spread over the ranks and gathered layer by layer during the arithmetic (FSDP, ZeRO-3)
 };
 
 struct StepSetting {
@@ -61,7 +61,7 @@ std::variant<AttentionCost, WhyNot> attention_cost(const StepSetting& setting, c
 StepPrediction predict_step(const StepSetting& setting, const CheckpointPolicy& policy, const AttentionCost& attention,
                             const Machine& machine);
 
-/// Seconds in which a step's weights and gradients travel: beside the arithmetic where the state is sharded.
+/// Seconds in which a step's weights and gradients travel: during the arithmetic where the state is sharded.
 double state_seconds(const StepSetting& setting, const Machine& machine);
 /// Bytes of a rank's weights, gradients and moments.
 std::int64_t state_bytes(const StepSetting& setting);

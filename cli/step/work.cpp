@@ -107,8 +107,8 @@ ActivationBytes activation_bytes(const ModelShape& shape, const CheckpointPolicy
   result.host = shape.layers * host;
   result.kept = shape.layers * kept + last_x + logits;
 
-  // The peak is at the head, beside the normed last x, and then its gradient in place of the logits'; or in the last
-  // layer's backward, where all its activations are there beside dz and ds, and then those up to lse beside dy and the
+  // The peak is at the head, together with the normed last x, and then its gradient in place of the logits'; or in the
+  // last layer's backward, where all its activations are there with dz and ds, and then those up to lse with dy and the
   // gradients of o, q, k and v.
   const double at_head = shape.layers * kept + 2 * last_x + std::max(logits, last_x);
   const double others = (shape.layers - 1) * kept;

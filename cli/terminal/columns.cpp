@@ -31,7 +31,7 @@ struct Placed {
   std::size_t column, width;
 };
 
-/// Columns beside each other, as many as fit; every block begins with the first one, which says what a row is.
+/// Columns next to each other, as many as fit; every block begins with the first one, which says what a row is.
 std::vector<std::vector<Placed>> blocks(const std::vector<std::size_t>& widths, std::size_t limit) {
   constexpr std::size_t least_text = 24;  // columns in which words can still be read
   const std::size_t first = std::min(widths[0], std::max<std::size_t>(limit / 2, 1));

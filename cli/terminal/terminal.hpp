@@ -27,9 +27,9 @@ std::size_t columns_of_lines(int fd);
 
 /// Columns that a terminal shows of UTF-8 text: letters of East Asia take two, accents that are put on others none.
 std::size_t columns_of(std::string_view text);
-/// Its beginning, in so many columns at most; "…" stands for what is left out.
+/// Its beginning, in that many columns at most; "…" stands for what is left out.
 std::string cut(std::string_view text, std::size_t columns);
-/// Lines of at most so many columns, at least 1, broken between words where that is possible; `indent` blanks, fewer
+/// Lines of at most that many columns, at least 1, broken between words where that is possible; `indent` blanks, fewer
 /// than columns, before those that go on.
 std::vector<std::string> wrapped(std::string_view text, std::size_t columns, std::size_t indent = 0);
 /// The same for every line of a text; lines go on below the second part of one that begins with a short label or

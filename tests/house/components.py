@@ -1,4 +1,4 @@
-"""find_package(distattn COMPONENTS …): what is missing is named, with the reason, beside what there is."""
+"""find_package(distattn COMPONENTS …): what is missing is named, with the reason, next to what there is."""
 
 import pathlib
 import re

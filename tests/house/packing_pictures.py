@@ -49,7 +49,7 @@ def text(x, y, words, size=13, anchor="start"):
 
 
 def mask(program):
-    """Each live tile in the colours of its ranks, one beside the other where head groups go to several."""
+    """Each live tile in the colours of its ranks, one next to the other where head groups go to several."""
     segments = program["outline"]["sharding"]["queries"]
     scale = SIDE / program["outline"]["sharding"]["problem"]["seq_q"]
     drawn = []

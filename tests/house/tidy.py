@@ -47,7 +47,7 @@ INCLUDES = {
     "tests": [r"."],
 }
 
-# The floors of core/src, each using those before it; the files beside them serve all.
+# The floors of core/src, each using those before it; the files next to them serve all.
 CORE_FLOORS = ("problem", "schedule", "tables", "lower", "proof", "io", "prediction", "planner", "run")
 
 # The floors of cli; of those above it step has nothing but how sizes are written.

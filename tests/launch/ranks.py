@@ -61,7 +61,7 @@ def finish(processes, seconds=180):
 
 
 def under_torchrun(ranks, *arguments, a_node=None, **variables):
-    """With the variables that torchrun sets, as if its agent owned the port; all ranks on one node, or so many on each."""
+    """With the variables that torchrun sets, as if its agent owned the port; all ranks on one node, or `a_node` on each."""
     a_node = a_node or ranks
     with socket.socket() as agent:
         agent.bind(("127.0.0.1", 0))

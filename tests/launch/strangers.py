@@ -17,7 +17,7 @@ RUN = ("run", "--random", "--seq", "60", "--heads", "2", "--head-dim", "8", "--s
 def connect(port):
     stranger = socket.socket()
     stranger.settimeout(2)
-    # Gone at once when closed: so many that linger would take the ports from other tests for a minute.
+    # Gone at once when closed: those that linger would take the ports from other tests for a minute.
     stranger.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     stranger.connect(("127.0.0.1", port))
     return stranger

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""PyTorch's attention on this machine's cores beside `distattn bench`, on the same shapes, in turns.
+"""PyTorch's attention on this machine's cores next to `distattn bench`, on the same shapes, in turns.
 
 Not a test: for people who want to check us. In a virtual environment with `pip install torch numpy`:
 
@@ -34,7 +34,7 @@ class Shape:
     window: int = 0
     documents: str = ""
     call_per_document: bool = False
-    queries: int = 0  # of so many keys, as a server computes them, without gradients; 0: a query for each token
+    queries: int = 0  # as a server computes them, without gradients; 0: a query for each token
 
     def passes(self):
         return ("forward",) if self.queries else ("forward", "backward")

@@ -49,7 +49,7 @@ class AsyncUnits {
   void wait_for_stores(unsigned groups);
   void fence_proxy() { races_.fence_proxy(scheduler_.current()); }
 
-  /// The current warp has so many registers a thread from here on: more, when others have given as many back, or fewer.
+  /// The current warp has `registers` a thread from here on: more, when others have given as many back, or fewer.
   void set_registers(unsigned registers, bool more);
 
   void perhaps_land();

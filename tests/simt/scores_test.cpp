@@ -318,7 +318,7 @@ std::vector<double> statistics(const Attention<T>& attention) {
   return all;
 }
 
-/// Largest change of a statistic that so many carries make.
+/// Largest change of a statistic that carries make, one between every two pieces.
 template <class T>
 double change_in_pieces(float bias, std::int64_t pieces, int architecture) {
   const AttentionCase once = case_with_bias(bias, 1), carried = case_with_bias(bias, pieces);
@@ -331,7 +331,7 @@ double change_in_pieces(float bias, std::int64_t pieces, int architecture) {
   return worst;
 }
 
-/// How far dq is from the exact one after so many carries.
+/// How far dq is from the exact one after those carries.
 double error_with_shared_component(float bias, std::int64_t pieces) {
   const AttentionCase c = case_with_bias(bias, pieces);
   Attention<float> attention(c, scores_seed);

@@ -21,7 +21,7 @@ std::vector<std::byte> draw(std::uint64_t seed, RandomTensor tensor, std::int64_
 /// One rank's shard of a whole tensor.
 class Shard {
  public:
-  /// Room for a result of so many tokens, in fp64.
+  /// Room for a result of `tokens`, in fp64.
   Shard(const std::array<std::int64_t, 4>& whole, std::int64_t tokens, MemoryOrder order)
       : Shard(whole, tokens, DType::fp64, order) {}
   /// An input.

@@ -21,7 +21,7 @@ class SketchBuilder {
     sketch_.works.push_back({pairs, computed_pairs, tiles, 1024, 1024, Coverage::full});
     return step(number, number, Lane::compute, std::move(after));
   }
-  /// A tile of so many queries by 1024 keys of so many bytes, whose pairs all are seen but count twice as met.
+  /// A tile of `queries` by 1024 keys of `key_bytes` each, whose pairs are all seen but count twice as met.
   SketchBuilder& compute_few(int number, double pairs, std::int32_t queries, std::int64_t key_bytes) {
     sketch_.works.push_back({pairs, 2 * pairs, 1, queries, 1024, Coverage::full, key_bytes});
     step(number, number, Lane::compute, {});

@@ -5,7 +5,7 @@
 namespace distattn {
 
 std::vector<Baseline> baselines(const Problem& problem, int ranks) {
-  // Table 1 of the paper: 2BZN beside 3BZNd. Its §3.2 divides them by the workers, as if they did not travel with Q.
+  // Table 1 of the paper: 2BZN next to 3BZNd. Its §3.2 divides them by the workers, as if they did not travel with Q.
   const double statistics = 2.0 / problem.head_dim;
   const int padded = padded_heads(problem.heads, ranks);
   const std::string padding = padded == problem.heads

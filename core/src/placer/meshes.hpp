@@ -40,7 +40,7 @@ std::int64_t block_begin(std::int64_t length, std::size_t block, std::size_t blo
 /// Makes the ways of components, and keeps them: components of equal lengths have the same.
 class Meshes {
  public:
-  /// `parts` > 1: every place owns a block of each of so many parts, which are computed one after the other.
+  /// `parts` > 1: every place owns a block of each of them, which are computed one after the other.
   Meshes(const PlacementCosts& costs, int groups, int parts, double most_tokens, Travel travel = Travel::straight);
 
   /// The ways of a component, the cheapest first.

@@ -18,9 +18,9 @@ namespace {
 
 /// Head groups beyond the key heads send keys several times, and beyond this many tiles are small.
 constexpr int most_groups = 8;
-/// Documents computed in two parts, one after the other, pay on so many ranks, and where every rank is a node.
+/// On this many ranks, and where every rank is a node, documents computed in two parts, one after the other, pay.
 constexpr int few_ranks = 32;
-/// So many parts of a mask fill every rank equally, in whatever way.
+/// This many parts of a mask fill every rank equally, in whatever way.
 constexpr std::size_t many_components = 1 << 18;
 /// What binds: without it, the time would be less than this part of what it is.
 constexpr double nearly_all = 0.97;

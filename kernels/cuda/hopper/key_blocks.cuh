@@ -12,8 +12,8 @@
 
 namespace distattn::kernels::cuda {
 
-/// A block's threads and tiles: so many keys by so many queries. head_dim and value_dim are the paddings of the real
-/// ones. Kernels derive theirs from it, with `own_bytes` of shared memory beside what is here.
+/// A block's threads and tiles of `keys` by `queries`. head_dim and value_dim are the paddings of the real ones.
+/// Kernels derive theirs from it, with `own_bytes` of shared memory in addition to what is here.
 template <class Element_, int head_dim_, int value_dim_, int keys, int queries, class Map_ = LinearScores>
 struct KeyBlockShape {
   using Element = Element_;
