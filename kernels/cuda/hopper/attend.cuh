@@ -169,6 +169,13 @@ struct Turns {
   }
 };
 
+/// What is known of a tile before its scores.
+template <class Shape>
+struct KnownOfTile {
+  TileMasks<Shape::n_count> masks;
+  TileTerms<typename Shape::Map, Owner::queries, Shape::n_count> terms;
+};
+
 /// A warpgroup's 64 rows against every tile of the block's visits.
 template <class Shape>
 __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const AttendParams& p, const BlockPlace& place,
@@ -177,6 +184,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
                                              typename Shape::Map::Largest& largest) {
   using Element = typename Shape::Element;
   using Map = typename Shape::Map;
+  using Known = KnownOfTile<Shape>;
   if (place.block.tiles == 0) return;
   TileCursor at(p.visits, place.block);
   int left = __shfl_sync(whole_warp, place.block.tiles, 0);  // so that ptxas counts once for the warp
@@ -189,11 +197,6 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
     start_product_of_rows<Element, typename Shape::QTile, typename Shape::KTile, Shape::head_dim>(
         s[0], memory.q_of(group), 0, memory.k(stage));
     prim::commit_products();
-  };
-  /// What is known of a tile before its scores.
-  struct Known {
-    TileMasks<Shape::n_count> masks;
-    TileTerms<Map, Owner::queries, Shape::n_count> terms;
   };
   const auto weigh = [&](const Stage& stage, const Known& known) {
     if (leads_warp) prim::arrive(stage.of(memory.k_emptied));
@@ -212,7 +215,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
     return known;
   };
   /// Does `multiply`, and makes masks, which need no scores, while that goes on or before.
-  const auto known_beside = [&](auto&& multiply) {
+  const auto known_during = [&](auto&& multiply) {
     if constexpr (Shape::masks_before_turn) {
       const Known known = known_and_advance();
       multiply();
@@ -225,7 +228,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
 
   const Turns<Shape::groups> turns(group, left > 1);
   Stage stage = memory.stage_of(passed.tiles++);
-  const Known first_known = known_beside([&] {
+  const Known first_known = known_during([&] {
     prim::wait_for_phase(memory.q_filled, passed.queries++ & 1u);
     stage.await_filled(memory.k_filled);
     prim::fence_products(s[0]);
@@ -237,7 +240,7 @@ __device__ __forceinline__ void attend_tiles(SoftmaxRows<Shape>& rows, const Att
   round_to_operand<Element>(weights, s[0]);
   for (--left; left > 0; --left) {
     const Stage before = stage;
-    const Known known = known_beside([&] {
+    const Known known = known_during([&] {
       stage = memory.stage_of(passed.tiles++);
       stage.await_filled(memory.k_filled);
       turns.await();
