@@ -3,7 +3,7 @@
 
 Not a test: for people who want to check us. In a virtual environment with `pip install torch numpy`:
 
-    python tests/peers/pytorch_sdpa.py build/bin/distattn [--rounds 3] [--only 4096] [--json]
+    python tests/peers/pytorch_sdpa.py build/bin/distattn [--rounds 3] [--only 4096] [--dtype bf16] [--json]
 
 Both get the same number of threads. A round measures one and then the other; of all rounds the fastest counts, for both.
 PyTorch's backward pass is timed alone, as ours is. Masks that PyTorch has no name for (windows, documents) are given to
@@ -59,9 +59,12 @@ SHAPES = [
 ]
 
 
-def ours(binary, shape, runs):
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+def ours(binary, shape, dtype, runs):
     """pass -> the row that `bench` prints."""
-    command = [binary, "bench", *map(str, shape.arguments()), "--ranks", "1", "--schedule", "ring",
+    command = [binary, "bench", *map(str, shape.arguments()), "--dtype", dtype, "--ranks", "1", "--schedule", "ring",
                "--backend", "cpu", "-n", str(runs), "-w", "1", "--json", "-q"]
     if "backward" in shape.passes():
         command.append("--backward")
@@ -80,13 +83,13 @@ def document_lengths(binary, shape):
 class Theirs:
     """PyTorch on one shape: what is called, and how often a second."""
 
-    def __init__(self, shape, lengths):
+    def __init__(self, shape, dtype, lengths):
         torch.manual_seed(0)
         trains = "backward" in shape.passes()
         sizes = [(1, shape.heads, shape.queries or shape.tokens, shape.head_dim),
                  *2 * [(1, shape.kv_heads, shape.tokens, shape.head_dim)]]
-        self.q, self.k, self.v = (torch.randn(size, requires_grad=trains) for size in sizes)
-        self.gradient = torch.randn(sizes[0])
+        self.q, self.k, self.v = (torch.randn(size, dtype=DTYPES[dtype], requires_grad=trains) for size in sizes)
+        self.gradient = torch.randn(sizes[0], dtype=DTYPES[dtype])
         self.shape = shape
         self.lengths = lengths if shape.call_per_document else None
         self.mask = None
@@ -120,12 +123,12 @@ class Theirs:
         return best
 
 
-def compare(binary, shape, rounds, runs):
+def compare(binary, shape, dtype, rounds, runs):
     """pass -> {ours_s, theirs_s, share}: the fastest of all rounds."""
-    theirs = Theirs(shape, document_lengths(binary, shape) if shape.documents else None)
+    theirs = Theirs(shape, dtype, document_lengths(binary, shape) if shape.documents else None)
     result = {one: {"ours_s": float("inf"), "theirs_s": float("inf"), "share": 0.0} for one in shape.passes()}
     for _ in range(rounds):
-        rows, seconds = ours(binary, shape, runs), theirs.measure(runs)
+        rows, seconds = ours(binary, shape, dtype, runs), theirs.measure(runs)
         for one, best in result.items():
             row = rows[one]
             best["ours_s"] = min(best["ours_s"], row["least_s"])
@@ -140,6 +143,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--runs", type=int, default=5, help="in a round")
     parser.add_argument("--only", default="", help="shapes whose name holds this")
+    parser.add_argument("--dtype", choices=DTYPES, default="fp32")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
@@ -148,7 +152,7 @@ def main():
     if not arguments.json:
         print("| shape | pass | ours | of peak | PyTorch | ours is faster |\n|---|---|--:|--:|--:|--:|")
     for shape in (shape for shape in SHAPES if arguments.only in shape.name):
-        for one, best in compare(arguments.binary, shape, arguments.rounds, arguments.runs).items():
+        for one, best in compare(arguments.binary, shape, arguments.dtype, arguments.rounds, arguments.runs).items():
             ratio = best["theirs_s"] / best["ours_s"]
             results.append({"shape": shape.name, "pass": one, **best, "ratio": ratio})
             if not arguments.json:
