@@ -227,7 +227,7 @@ struct Cap<vector::DISTATTN_ISA::Vector> {
     const Curve<Vector> near = near_curve(product, x, square);
     if (all_of(square < quarter)) [[likely]]
       return near;
-    // Not by stdx::where: what clang 14 makes of it for AVX-512 leaves the lanes as they were.
+    // Not by stdx::where: clang 14 takes wrong lanes, or none, with the masks of AVX-512.
     const Bits is_near = (std::bit_cast<Bits>(square) - std::bit_cast<std::int32_t>(quarter)) >> 31;
     const Curve<Vector> far = far_curve(x);
     return {vector::DISTATTN_ISA::replace(is_near, far.score, near.score),

@@ -265,8 +265,7 @@ def check_calibration(cache):
 
 
 checks = [check_rows, check_order, check_forms, check_gates, check_planning, check_serving, check_memory, check_infinite,
-          check_kernels, check_failing_kernels, check_columns, check_device_options,
-          check_calibration]
+          check_kernels, check_failing_kernels, check_columns, check_device_options, check_calibration]
 with tempfile.TemporaryDirectory() as folder:
     for check in checks:
         check(folder)

@@ -185,7 +185,7 @@ TEST_CASE("sink logits that are missing, or that nobody asked for, are refused")
   }
 }
 
-TEST_CASE("a position bias and the largest scores agree with float64 in every schedule", "[again]") {
+TEST_CASE("a position bias and the largest scores agree with float64 in every schedule") {
   Problem problem = problem_with(0, false);
   problem.scores.max_logit = true;
   problem.alibi_slopes = standard_alibi_slopes(6);

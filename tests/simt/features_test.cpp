@@ -34,7 +34,7 @@ void check_schedules(const Problem& problem) {
 
 }  // namespace
 
-TEST_CASE("caps, biases, largest scores and dropout, alone and together", "[simt][again]") {
+TEST_CASE("caps, biases, largest scores and dropout, alone and together", "[simt]") {
   for (const Feature feature :
        cases_to_run<Feature>({Feature::softcap, Feature::alibi, Feature::max_logit, Feature::dropout})) {
     check(problem_with(DType::fp32, {feature}), run_of("zigzag-ring/burst:zigzag", 2));
@@ -55,7 +55,7 @@ TEST_CASE("dropout of a program that was recorded is that of the call", "[simt][
   asked.gpu.step_graphs = StepGraphs::never;
 }
 
-TEST_CASE("sink logits", "[simt][again]") {
+TEST_CASE("sink logits", "[simt]") {
   check_schedules(problem_with(DType::fp32, {Feature::sink_logits}));
   const Problem problem = problem_with(DType::bf16, {Feature::sink_logits});
   check(problem, run_of("zigzag-ring", 2), 90);
