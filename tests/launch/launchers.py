@@ -255,7 +255,7 @@ def transports_that_do_not_meet():
 def main():
     before = leftovers()
     for ranks, schedules in SCHEDULES.items():
-        for i, schedule in enumerate(schedules):
+        for i, schedule in enumerate(schedules[:1] if "sanitized" in sys.argv else schedules):
             same_everywhere(ranks, schedule, STARTS if ranks == 4 and i == 0 else ["file"], *SHAPE)
     same_everywhere(4, "burst:zigzag", ["torchrun"], "--tensors", DATA)
     training_is_the_same()

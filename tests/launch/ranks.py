@@ -1,5 +1,6 @@
 """Starts the command as ranks in processes of their own, by hand: no launcher that would end the survivors of a fault."""
 
+import mmap
 import os
 import pathlib
 import shutil
@@ -89,12 +90,16 @@ def under_mpirun(ranks, *arguments, beside=()):
 
 
 def leftovers():
-    """What a run must not leave: shared memory segments and this user's tokens."""
+    """What a run must not leave: shared memory segments and this user's tokens.
+
+    But for a page of System V's, on which UCX tries its hooks when it starts: a rank that is killed meanwhile leaves it.
+    """
     segments = {f"/dev/shm/{name}" for name in os.listdir("/dev/shm")} if os.path.isdir("/dev/shm") else set()
     sysv = pathlib.Path("/proc/sysvipc/shm")
     if sysv.exists():
         rows = [line.split() for line in sysv.read_text().splitlines()[1:]]
-        segments |= {"sysv " + row[1] for row in rows if not os.path.exists(f"/proc/{row[4]}")}  # its creator is gone
+        segments |= {"sysv " + row[1] for row in rows
+                     if int(row[3]) > mmap.PAGESIZE and not os.path.exists(f"/proc/{row[4]}")}  # its creator is gone
     tokens = pathlib.Path(tempfile.gettempdir()).glob(f"distattn-{os.geteuid()}-*.token")
     return segments | {str(token) for token in tokens}
 
