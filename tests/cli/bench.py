@@ -11,7 +11,7 @@ import tempfile
 
 BINARY = os.path.abspath(sys.argv[1])
 SHAPE = ["--seq", "96", "--heads", "4", "--head-dim", "16", "-n", "3", "-w", "1"]
-SMALL_HEADS = ["--heads", "2", "--head-dim", "16"]  # calibrating takes longer with larger ones
+SMALL_HEADS = ["--heads", "1", "--head-dim", "8"]  # calibrating takes longer with larger ones
 RUN_FIELDS = """schedule mode ranks threads backend transport dtype mask batch seq seq_kv heads kv_heads head_dim steps
     messages bytes_sent_max bytes_sent_mean peak_remote_bytes first_s median_s gflops predicted_s backward error""".split()
 BENCH_FIELDS = """pass p10_s p90_s gflops_per_rank peak_gflops share bytes_per_s peak_bytes_per_s exposed_s

@@ -5,14 +5,12 @@ import tempfile
 
 from house import BUILD, CMAKE, SOURCE, expect, run_well
 
-# Stands before the compiler: core and the kernels for vector instructions, which take longer to compile than all else and
-# are the same with every option, are those of this build.
+# Stands before the compiler: what is the same with every option is of this build. What options change is compiled.
 LAUNCHER = f"""#!/bin/sh
 for word; do
   case $word in
-    */distattn_kernels_vector.dir/*) ;;
-    *distattn-build/core/*distattn_core.dir/*.o | *distattn-build/core/*distattn_text.dir/*.o | \\
-    *distattn-build/kernels/vector/*distattn_kernels_*.o)
+    */distattn_kernels_vector.dir/* | */distattn_backends.dir/* | */distattn_registry.dir/*) ;;
+    *distattn-build/*.o)
       built={BUILD}/${{word#*distattn-build/}}
       if [ -e "$built" ]; then exec cp "$built" "$word"; fi ;;
   esac
@@ -22,7 +20,7 @@ exec "$@"
 
 
 def guest(scratch):
-    """Without Kokkos and CUDA, unoptimised: this is about being a guest, and compiles what options change once more."""
+    """Without Kokkos and CUDA, unoptimised: this is about being a guest."""
     launcher = scratch / "launcher"
     launcher.write_text(LAUNCHER)
     launcher.chmod(0o755)
