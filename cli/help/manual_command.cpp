@@ -50,7 +50,7 @@ constexpr Entry examples[] = {
      "A picture of one"},
     {"distattn validate --ranks 1-4 --seq 131 --heads 4 --kv-heads 2 --head-dim 16 --mask causal,full",
      "All schedules, forward and backward, at a length that does not divide"},
-    {"mpirun -n 4 distattn run --random --seq 4K --heads 8 --head-dim 64 --check",
+    {"mpirun -n 4 distattn run --random --seq 4K --heads 2 --head-dim 64 --check",
      "Four processes; srun and torchrun do as well"}};
 
 /// roff takes a leading dot or quote as a request and a plain hyphen as a soft one. Long lists may break after a bar.
