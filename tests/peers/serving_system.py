@@ -165,7 +165,7 @@ class Vllm:
         self.ops.cpu_attention_with_kv_cache(
             query=self.q, key_cache=self.keys, value_cache=self.values, output=self.o, query_start_loc=self.starts,
             seq_lens=self.lengths, scale=1 / math.sqrt(self.mix.dim), causal=True, alibi_slopes=None,
-            sliding_window=(-1, -1), block_table=self.table, softcap=0.0, scheduler_metadata=self.metadata, s_aux=None)
+            sliding_window=-1, block_table=self.table, softcap=0.0, scheduler_metadata=self.metadata, s_aux=None)
 
     def run(self):
         with self.torch.inference_mode():
